@@ -63,7 +63,37 @@ build() {
     du -sh --exclude=results --exclude=nvrtc --exclude=tests "$directory"
 }
 
+# The contract and attention's bits on the GPU, and a recipe trained twice: in bf16 on the GPU, in f32 on the GPU and the CPU.
+check() {
+    local tests=$1 results=$2 name run wrong=0
+    mkdir -p "$results"
+    for name in cuda:attention_bits conformance:f32 conformance:bf16; do
+        local log=$results/${name#*:}.log
+        ISENTROPE_TEST_DEVICE=gpu timeout 130 "$tests/${name%:*}" --test-threads=1 "${name#*:}::" >"$log" 2>&1 ||
+            { wrong=1; echo "gpu.sh: ${name#*:} has failed: see $log" >&2; }
+        # Tests that nothing is called are not right either.
+        grep '^test result:' "$log" | grep -v ' 0 passed' | sed "s/^/${name#*:}: /" || { wrong=1; echo "gpu.sh: no result of ${name#*:}: see $log" >&2; }
+    done
+    rm -rf "$results/runs"
+    for run in bf16-1:cuda bf16-2:cuda f32-1:cuda f32-2:cpu; do
+        (cd "$tests" && timeout 30 ./isentrope train quickstart.toml --device "${run#*:}" \
+            --set "run.out=$results/runs/${run%:*}" --set "device.dtype=${run%-*}" --set run.steps=5 --set eval.problems=64) \
+            >"$results/${run%:*}.log" 2>&1 || { wrong=1; echo "gpu.sh: a run has failed: see $results/${run%:*}.log" >&2; }
+    done
+    for name in bf16 f32; do
+        if (cd "$results/runs/$name-1" && set -- metrics.jsonl checkpoints/*/model.safetensors && [ -e "$2" ] &&
+            for file; do cmp "$file" "../$name-2/$file" || exit 1; done) >"$results/$name-runs.log" 2>&1; then
+            echo "quickstart in $name: the same bytes"
+        else
+            wrong=1
+            echo "gpu.sh: quickstart in $name has other bytes: see $results/$name-runs.log" >&2
+        fi
+    done
+    return $wrong
+}
+
 measure() {
+    local wrong=0
     local directory=$1 parts=${2:-}
     if [ ! -x "$directory/gpu" ]; then
         echo "gpu.sh: $directory/gpu is not there: run \`bench/gpu.sh build\` where there is Rust, and copy the directory" >&2
@@ -86,8 +116,15 @@ measure() {
         export ISENTROPE_CUDA_LIBRARIES="$directory/nvrtc${ISENTROPE_CUDA_LIBRARIES:+:$ISENTROPE_CUDA_LIBRARIES}"
     fi
     export ISENTROPE_TEST_FIXTURES="$directory/tests/models"
-    # Nine minutes, whatever happens.
-    timeout 535 "$directory/gpu" --tests "$directory/tests" --out "$directory/results" --seconds 525 \
+    if [ -z "$parts" ]; then check "$directory/tests" "$directory/results" || wrong=1; fi
+    # Nine minutes in all, whatever happens.
+    local left=$((535 - SECONDS))
+    if ((left <= 30)); then
+        echo "gpu.sh: the checks have left no time to measure: see $directory/results" >&2
+        exit 1
+    fi
+    timeout "$left" "$directory/gpu" --tests "$directory/tests" --out "$directory/results" \
+        --seconds $((left - 10)) \
         --opponents "$directory/opponents/peers_gpu.py" --python "${ISENTROPE_PYTHON:-python3}" ${parts:+--parts "$parts"} || {
         local status=$?
         if [ $status -eq 124 ]; then
@@ -95,6 +132,7 @@ measure() {
         fi
         exit 1
     }
+    return $wrong
 }
 
 case ${1:-} in

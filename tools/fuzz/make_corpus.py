@@ -142,17 +142,13 @@ for name in ["trl-grpo", "trl-sft"]:
     put("log_state", name, (logs / name).glob("checkpoint-*/trainer_state.json").__next__().read_bytes())
 for number, path in enumerate(sorted(logs.glob("trl-grpo/runs/*/events*"))):
     put("event_file", f"trl-{number}", path.read_bytes())
-for name in ["verl-tensorboard", "tensors"]:
-    put("event_file", name, next((logs / name).glob("events*")).read_bytes())
+put("event_file", "verl-tensorboard", next((logs / "verl-tensorboard").glob("events*")).read_bytes())
 put("log_lines", "verl", (logs / "verl.jsonl").read_bytes())
 put("log_lines", "nan", '{"step": 1, "entropy": NaN}\n{"step": 2.0, "a": {"b": -Infinity}}\n{"step": 1, "entropy": 0.5}')
 put("log_lines", "wandb", '{"_step": 0, "_runtime": 1.5, "train/global_step": 1, "train/reward": 0.5, "train/entropy": 1.25}\n')
 put("log_lines", "ours", '{"step":0,"eval/a/entropy":1.5}\n{"step":1,"policy/entropy":1.25,"grad/norm":null}\n')
-put("log_lines", "console", "(TaskRunner pid=7) step:1 - actor/entropy:0.5 - actor/lr:np.float64(1e-06)\nstep:2 - actor/entropy:nan\n")
 put("log_state", "list", '[{"loss": 0.5, "epoch": 1, "step": 1}, {"eval_loss": NaN, "epoch": 2, "step": 2}]')
-put("log_table", "chart", '"Step","a - actor/entropy","a - actor/entropy__MIN","b - actor/entropy"\n"1","0.5","0.5","0.25"\n"2","NaN","",""\n')
 put("log_table", "history", ',_step,_runtime,train/global_step,train/reward,table\n0,0,1.5,1.0,0.25,"{""a"": 1}"\n1,1,2.5,2.0,,\n')
-put("log_table", "runs", "run,step,entropy,accuracy\nb,1,1.0,0.1\na,1,2.0,0.2\n")
 response = {"step": 1, "sampled_step": 1, "position": 0, "origin": "a.jsonl:1", "sample": 0, "verdict": "correct", "reward": 1.0,
             "truncated": False, "temperature": 1.0, "prompt_text": "1+1=", "prompt_tokens": 2, "tokens": [5, 6, 7, 8],
             "pieces": ["2", ""], "logprobs": [-0.5, -1.25], "entropies": [0.5, 1.5], "logprobs_after": [-0.25, None]}

@@ -5,8 +5,7 @@ use crate::data::{self, POISON, assert_bits, is_poison};
 use crate::models::{self, FAMILIES};
 use crate::subject::{Subject, Tolerance, Variant};
 use isentrope_kernels::{
-    Attention, Backend, Buffer, DeviceBatch, HeadScores, HostBatch, Kind, Linear, Role, Run,
-    SamplingMasks, norm,
+    Attention, Backend, Buffer, DeviceBatch, HostBatch, Kind, Linear, Role, Run, norm,
 };
 use isentrope_model::Model;
 use proptest::test_runner::Config;
@@ -173,7 +172,7 @@ impl Device<'_> {
         buffer
     }
 
-    /// Zeros, and nothing behind them.
+    /// Zeros, without poison behind them.
     pub fn zeros(&self, role: Role) -> Buffer {
         self.allocate(role).unwrap()
     }
@@ -253,21 +252,6 @@ impl Device<'_> {
             .map(|&(kind, tensor)| self.square_sums(&[(tensor, 0..self.numbers(kind))]))
             .collect();
         norm(sums.iter().map(Vec::as_slice))
-    }
-
-    /// Log-probs and entropies of targets.
-    pub fn scores_of(
-        &self,
-        shape: Linear,
-        x: &Buffer,
-        weights: &Buffer,
-        targets: &[u32],
-        temperature: f32,
-    ) -> (Vec<f32>, Vec<f32>) {
-        let whole = SamplingMasks::default().into();
-        let mut statistics = self.head(shape, x, weights, self.index(targets), whole, temperature);
-        let HeadScores { logprobs, entropies, .. } = self.scores(&mut statistics);
-        (logprobs, entropies)
     }
 }
 

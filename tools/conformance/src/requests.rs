@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A response's place: request and sample.
-pub type Place = (usize, usize);
+pub type ResponseId = (usize, usize);
 
 pub fn request(prompt: &[u32], samples: usize, number: u64, sampling: Sampling) -> Request {
     let key = Key { seed: 11, step: 3, prompt: number };
@@ -32,10 +32,10 @@ pub fn run(
     engine: &mut Engine<'_>,
     limits: Limits,
     requests: &[Request],
-) -> BTreeMap<Place, Completion> {
+) -> BTreeMap<ResponseId, Completion> {
     assert!(engine.is_idle());
     let ids: Vec<usize> = requests.iter().map(|r| engine.submit(r.clone()).unwrap()).collect();
-    let mut tokens: BTreeMap<Place, Vec<u32>> = BTreeMap::new();
+    let mut tokens: BTreeMap<ResponseId, Vec<u32>> = BTreeMap::new();
     let mut finished = BTreeMap::new();
     let mut idle_steps = 0;
     while !engine.is_idle() {
@@ -76,7 +76,7 @@ pub fn run_apart(
     engines: &mut [Engine<'_>; 2],
     requests: &[Request],
     moves: &[(usize, usize, usize, prop::sample::Index)],
-) -> BTreeMap<Place, Completion> {
+) -> BTreeMap<ResponseId, Completion> {
     // The request of each of an engine's.
     let mut numbers: [BTreeMap<usize, usize>; 2] = Default::default();
     for (number, request) in requests.iter().enumerate() {

@@ -70,24 +70,12 @@ struct Kind<u32> {
   static constexpr u8 kind = 1;
 };
 template <>
-struct Kind<i32> {
+struct Kind<u64> {
   static constexpr u8 kind = 2;
 };
 template <>
-struct Kind<u64> {
-  static constexpr u8 kind = 3;
-};
-template <>
-struct Kind<i64> {
-  static constexpr u8 kind = 4;
-};
-template <>
 struct Kind<float> {
-  static constexpr u8 kind = 5;
-};
-template <>
-struct Kind<double> {
-  static constexpr u8 kind = 6;
+  static constexpr u8 kind = 3;
 };
 
 template <typename T>

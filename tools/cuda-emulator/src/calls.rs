@@ -145,8 +145,7 @@ extern "C" fn wait(groups: u32) {
     worker.copies(|copies| {
         copies.wait(groups as usize, &worker.random, |copy| {
             worker.races.set_pending(copy.to, copy.bytes, false);
-            // An asynchronous copy that the thread has begun is written now; it cannot conflict
-            // with more than it did then.
+            // The copy writes now. Its conflicts were found when it began.
             let _ = worker.check(Use::Write, copy.to, copy.bytes);
         });
     });

@@ -145,7 +145,7 @@ pub(crate) unsafe fn carry_out(
                     };
                     // SAFETY: the value is one u32 for each matrix.
                     unsafe {
-                        *call.value.cast::<u32>().add(i) = u32::from(low) | u32::from(high) << 16
+                        *call.value.cast::<u32>().add(i) = u32::from(low) | u32::from(high) << 16;
                     };
                 }
             }

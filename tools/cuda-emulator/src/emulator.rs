@@ -9,12 +9,13 @@ use crate::unit::{Export, Replaced, Unit};
 use crate::work::Work;
 use crate::worker::{Launch, Worker};
 use isentrope_cuda::{
-    Argument, Device, Function, Grid, Limits, MemoryInfo, Operation, Source, carry_out,
+    Argument, Device, Fetch, Function, Graph, Grid, HostMemory, Limits, Memory, MemoryInfo,
+    Operation, Source, carry_out,
 };
 use isentrope_kernels::OutOfMemory;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{env, thread};
 
 /// The emulated device, and how strictly it is emulated.
@@ -48,9 +49,6 @@ impl Default for Settings {
         }
     }
 }
-
-/// Launches with the arguments that they were captured with.
-pub struct EmulatedGraph(Vec<Operation>);
 
 /// A GPU that is not there. Kernels run on the CPU, by their sources.
 pub struct Emulator {
@@ -110,7 +108,7 @@ impl Emulator {
     }
 
     fn core(&self) -> TensorCore {
-        if self.settings.capability.0 >= 9 { TensorCore::Hopper } else { TensorCore::Ampere }
+        TensorCore::of(self.settings.capability)
     }
 
     /// Launches a kernel, and waits for it.
@@ -258,12 +256,16 @@ fn run(launch: &Launch<'_>, workers: &mut [Worker], blocks: u64) -> Result<(), B
     })
 }
 
-impl Device for Emulator {
-    type Memory = EmulatedMemory;
-    type HostMemory = Mutex<Vec<u8>>;
-    type Fetch = Vec<u8>;
-    type Graph = EmulatedGraph;
+/// The address of so many bytes from `offset`.
+fn range(memory: &Memory, offset: usize, bytes: usize) -> *mut u8 {
+    memory.of::<EmulatedMemory>().range(offset, bytes)
+}
 
+fn host(memory: &HostMemory) -> MutexGuard<'_, Vec<u8>> {
+    memory.of::<Mutex<Vec<u8>>>().lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Device for Emulator {
     fn name(&self) -> String {
         let (major, minor) = self.settings.capability;
         format!("emulated sm_{major}{minor}")
@@ -289,44 +291,38 @@ impl Device for Emulator {
         false
     }
 
-    fn allocate(&self, bytes: usize) -> Result<EmulatedMemory, OutOfMemory> {
-        self.allocations.allocate(bytes)
+    fn allocate(&self, bytes: usize) -> Result<Memory, OutOfMemory> {
+        let memory = self.allocations.allocate(bytes)?;
+        Ok(Memory::new(memory.address(), bytes, memory))
     }
 
-    fn upload(&self, bytes: &[u8], to: &EmulatedMemory, offset: usize) {
+    fn upload(&self, bytes: &[u8], to: &Memory, offset: usize) {
         let work = Work::begin("upload");
         // SAFETY: `range` has checked that they fit; launches have ended.
-        unsafe { bytes.as_ptr().copy_to(to.range(offset, bytes.len()), bytes.len()) };
+        unsafe { bytes.as_ptr().copy_to(range(to, offset, bytes.len()), bytes.len()) };
         work.end(Some(bytes.len()));
     }
 
-    fn download(&self, from: &EmulatedMemory, offset: usize, bytes: &mut [u8]) {
+    fn download(&self, from: &Memory, offset: usize, bytes: &mut [u8]) {
         self.synchronize();
         let work = Work::begin("download");
         // SAFETY: as above.
-        unsafe { from.range(offset, bytes.len()).copy_to(bytes.as_mut_ptr(), bytes.len()) };
+        unsafe { range(from, offset, bytes.len()).copy_to(bytes.as_mut_ptr(), bytes.len()) };
         work.end(Some(bytes.len()));
     }
 
-    fn fetch(&self, from: &EmulatedMemory, offset: usize, bytes: usize) -> Vec<u8> {
-        let mut fetched = vec![0; bytes];
+    fn fetch(&self, from: &Memory, offset: usize, bytes: usize) -> Fetch {
+        let mut fetched = vec![0u8; bytes];
         self.download(from, offset, &mut fetched);
-        fetched
+        Fetch::new(fetched)
     }
 
-    fn fetched(&self, fetch: Vec<u8>, bytes: &mut [u8]) {
-        bytes.copy_from_slice(&fetch);
+    fn fetched(&self, fetch: Fetch, bytes: &mut [u8]) {
+        bytes.copy_from_slice(fetch.of::<Vec<u8>>());
     }
 
-    fn copy(
-        &self,
-        from: &EmulatedMemory,
-        from_offset: usize,
-        to: &EmulatedMemory,
-        to_offset: usize,
-        bytes: usize,
-    ) {
-        let (from, to) = (from.range(from_offset, bytes), to.range(to_offset, bytes));
+    fn copy(&self, from: &Memory, from_offset: usize, to: &Memory, to_offset: usize, bytes: usize) {
+        let (from, to) = (range(from, from_offset, bytes), range(to, to_offset, bytes));
         assert!(
             from.addr().abs_diff(to.addr()) >= bytes,
             "a copy whose two ranges touch each other"
@@ -337,48 +333,48 @@ impl Device for Emulator {
         work.end(Some(bytes));
     }
 
-    fn clear(&self, memory: &EmulatedMemory, offset: usize, bytes: usize) {
+    fn clear(&self, memory: &Memory, offset: usize, bytes: usize) {
         let work = Work::begin("clear");
         // SAFETY: as above.
-        unsafe { memory.range(offset, bytes).write_bytes(0, bytes) };
+        unsafe { range(memory, offset, bytes).write_bytes(0, bytes) };
         work.end(Some(bytes));
     }
 
-    fn allocate_host(&self, bytes: usize) -> Result<Mutex<Vec<u8>>, OutOfMemory> {
-        Ok(Mutex::new(vec![0; bytes]))
+    fn allocate_host(&self, bytes: usize) -> Result<HostMemory, OutOfMemory> {
+        Ok(HostMemory::new(Mutex::new(vec![0u8; bytes])))
     }
 
     fn copy_in(
         &self,
-        from: &Mutex<Vec<u8>>,
+        from: &HostMemory,
         from_offset: usize,
-        to: &EmulatedMemory,
+        to: &Memory,
         to_offset: usize,
         bytes: usize,
     ) {
-        let from = from.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = host(from);
         self.upload(&from[from_offset..][..bytes], to, to_offset);
     }
 
     fn copy_out(
         &self,
-        from: &EmulatedMemory,
+        from: &Memory,
         from_offset: usize,
-        to: &Mutex<Vec<u8>>,
+        to: &HostMemory,
         to_offset: usize,
         bytes: usize,
     ) {
-        let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut to = host(to);
         self.download(from, from_offset, &mut to[to_offset..][..bytes]);
     }
 
-    fn read_host(&self, from: &Mutex<Vec<u8>>, offset: usize, bytes: &mut [u8]) {
-        let from = from.lock().unwrap_or_else(PoisonError::into_inner);
+    fn read_host(&self, from: &HostMemory, offset: usize, bytes: &mut [u8]) {
+        let from = host(from);
         bytes.copy_from_slice(&from[offset..][..bytes.len()]);
     }
 
-    fn write_host(&self, bytes: &[u8], to: &Mutex<Vec<u8>>, offset: usize) {
-        let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
+    fn write_host(&self, bytes: &[u8], to: &HostMemory, offset: usize) {
+        let mut to = host(to);
         to[offset..][..bytes.len()].copy_from_slice(bytes);
     }
 
@@ -389,14 +385,14 @@ impl Device for Emulator {
         }
     }
 
-    fn capture(&self, operations: &[Operation]) -> Result<EmulatedGraph, String> {
-        Ok(EmulatedGraph(operations.to_vec()))
+    fn capture(&self, operations: &[Operation]) -> Result<Graph, String> {
+        Ok(Graph::new(operations.to_vec()))
     }
 
     /// Each launch has the arguments that were captured: memory that is nobody's by then is noticed
     /// by the kernel that uses it.
-    fn replay(&self, graph: &EmulatedGraph) -> Result<(), String> {
-        carry_out(self, &graph.0);
+    fn replay(&self, graph: &Graph) -> Result<(), String> {
+        carry_out(self, graph.of::<Vec<Operation>>());
         Ok(())
     }
 

@@ -25,5 +25,4 @@ mod worker;
 
 pub use emulator::{Emulator, Settings};
 pub use failure::{Failure, Mistake};
-pub use memory::EmulatedMemory;
 pub use tensor_core::TensorCore;

@@ -1,7 +1,7 @@
 //! The device's memory: each allocation between guard pages, poisoned, and known by its address.
 
 use crate::region::{GUARD, Region};
-use isentrope_cuda::{Argument, Memory};
+use isentrope_cuda::Argument;
 use isentrope_kernels::OutOfMemory;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ pub(crate) const LARGE: u8 = 0x7f;
 const FREED: usize = 256;
 
 /// Memory on the emulated device. Freed when dropped, its address is nobody's.
-pub struct EmulatedMemory {
+pub(crate) struct EmulatedMemory {
     /// There until it is dropped.
     region: Option<Region>,
     allocations: Arc<Allocations>,
@@ -27,6 +27,11 @@ pub struct EmulatedMemory {
 impl EmulatedMemory {
     fn region(&self) -> &Region {
         self.region.as_ref().expect("it is taken when this is dropped")
+    }
+
+    /// Its address.
+    pub(crate) fn address(&self) -> u64 {
+        self.region().start() as u64
     }
 
     /// The address of so many bytes from `offset`.
@@ -40,16 +45,6 @@ impl EmulatedMemory {
             "{bytes} bytes from {offset} of a memory of {size}"
         );
         (self.region().start() + offset) as *mut u8
-    }
-}
-
-impl Memory for EmulatedMemory {
-    fn address(&self) -> u64 {
-        self.region().start() as u64
-    }
-
-    fn bytes(&self) -> usize {
-        self.region().bytes()
     }
 }
 

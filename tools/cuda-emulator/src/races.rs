@@ -1,4 +1,5 @@
-//! Who has used memory, and whether something orders it with whoever uses it now.
+//! Detects races: remembers the last accesses to memory, and checks that a barrier orders each new
+//! access after them.
 //!
 //! Within a block only barriers order threads, so this needs no clocks: two accesses are ordered if
 //! they are one thread's, if a barrier is between them, or, within a warp, a barrier of the warp.

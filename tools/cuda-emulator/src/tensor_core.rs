@@ -27,6 +27,13 @@ pub enum TensorCore {
     Hopper,
 }
 
+impl TensorCore {
+    /// The one of a compute capability.
+    pub fn of(capability: (u32, u32)) -> Self {
+        if capability.0 >= 9 { Self::Hopper } else { Self::Ampere }
+    }
+}
+
 /// The NaN that tensor cores give.
 const NAN: u32 = 0x7fff_ffff;
 /// The least that the largest exponent is.

@@ -65,8 +65,7 @@ impl Export {
 
     /// Parameters by the C++ signature.
     pub(crate) fn parameters(&self) -> Vec<Kind> {
-        const KINDS: [Kind; 7] =
-            [Kind::Pointer, Kind::U32, Kind::I32, Kind::U64, Kind::I64, Kind::F32, Kind::F64];
+        const KINDS: [Kind; 4] = [Kind::Pointer, Kind::U32, Kind::U64, Kind::F32];
         self.kinds[..self.parameters as usize].iter().map(|&kind| KINDS[kind as usize]).collect()
     }
 }

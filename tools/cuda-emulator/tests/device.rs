@@ -12,7 +12,7 @@ fn bytes(x: &[f32]) -> Vec<u8> {
     x.iter().flat_map(|x| x.to_le_bytes()).collect()
 }
 
-fn download(device: &Emulator, from: &impl Memory, read: impl Fn(&mut [u8])) -> Vec<u32> {
+fn download(device: &Emulator, from: &Memory, read: impl Fn(&mut [u8])) -> Vec<u32> {
     let mut bytes = vec![0; from.bytes()];
     read(&mut bytes);
     device.synchronize();

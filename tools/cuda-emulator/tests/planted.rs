@@ -5,7 +5,7 @@
 mod patches;
 
 use isentrope_cuda::{Argument, Device, Function, Grid, Kernel, Memory, Pointer, Source};
-use isentrope_cuda_emulator::{EmulatedMemory, Emulator, Failure, Mistake, Settings, TensorCore};
+use isentrope_cuda_emulator::{Emulator, Failure, Mistake, Settings, TensorCore};
 use patches::Change;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -19,7 +19,7 @@ static VECTORS: Kernel<(Pointer, Pointer, Pointer, u32)> = Kernel::new("vectors"
 
 const SEEDS: u64 = 16;
 
-fn memory(device: &Emulator, bytes: &[u8]) -> EmulatedMemory {
+fn memory(device: &Emulator, bytes: &[u8]) -> Memory {
     let memory = device.allocate(bytes.len()).unwrap();
     device.upload(bytes, &memory, 0);
     memory
@@ -29,7 +29,7 @@ fn bytes(x: &[f32]) -> Vec<u8> {
     x.iter().flat_map(|x| x.to_le_bytes()).collect()
 }
 
-fn floats(device: &Emulator, from: &EmulatedMemory) -> Vec<f32> {
+fn floats(device: &Emulator, from: &Memory) -> Vec<f32> {
     let mut bytes = vec![0; from.bytes()];
     device.download(from, 0, &mut bytes);
     bytes.chunks_exact(4).map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]])).collect()
@@ -44,7 +44,7 @@ type Outcome = Result<Vec<f32>, Box<Failure>>;
 /// A launch on a device.
 type Scenario = fn(&Emulator) -> Outcome;
 
-fn pointer(memory: &EmulatedMemory) -> Argument {
+fn pointer(memory: &Memory) -> Argument {
     Argument::Pointer(memory.address())
 }
 

@@ -9,9 +9,7 @@ use isentrope_grader::{GroundTruth, Options};
 use isentrope_lab::alarms;
 use isentrope_lab::inspect::{Inspection, StepChoice};
 use isentrope_lab::run::Run;
-use isentrope_lab::show::{self, Look, Wanted};
-use isentrope_lab::text_plot::Charset;
-use isentrope_lab::visible::visible;
+use isentrope_lab::show::{self, Look, PageOptions};
 use isentrope_model::chat_template::ChatTemplate;
 use isentrope_model::generation_config::GenerationConfig;
 use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
@@ -180,7 +178,7 @@ fn grader(data: &[u8]) {
 
 /// Reads a log of a run and renders it for a terminal: alarms, tables and the law.
 fn log(data: &[u8], name: &str) {
-    let look = Look { width: 100, colors: false, charset: Charset::Ascii, visible };
+    let look = Look { width: 100, colors: false };
     with_file(name, data, |dir| {
         // As a file, and as the content of a directory.
         for path in [dir.join(name), dir.to_owned()] {
@@ -195,7 +193,11 @@ fn log(data: &[u8], name: &str) {
                         );
                         drop(show::news(run, None, true, &[], &look));
                     }
-                    drop(show::page(&runs, &Wanted { metrics: Vec::new(), responses: 1 }, &look));
+                    drop(show::page(
+                        &runs,
+                        &PageOptions { metrics: Vec::new(), responses: 1 },
+                        &look,
+                    ));
                 }
                 Err(error) => told(&error),
             }

@@ -5,9 +5,9 @@
 //! `ISENTROPE_EMULATED_MEMORY` is the memory of each in KiB (2 GiB without it).
 
 use isentrope::gpus::{AboutGpu, Gpus, NoGpu, OpenGpu};
-use isentrope_cuda::AnyDevice;
 use isentrope_cuda_emulator::{Emulator, Settings};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// GPUs that are not there.
 struct Emulated {
@@ -36,7 +36,7 @@ impl Gpus for Emulated {
             nvrtc: None,
             cublaslt: None,
         };
-        Ok(OpenGpu { device: AnyDevice::new(Emulator::new(settings)), about })
+        Ok(OpenGpu { device: Arc::new(Emulator::new(settings)), about })
     }
 }
 

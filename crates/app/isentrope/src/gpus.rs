@@ -1,8 +1,9 @@
 //! The GPUs that the program may compute on: those of the machine, or emulated ones in tests.
 
 use isentrope_cuda::gpu::{Driver, Gpu, Surroundings};
-use isentrope_cuda::{AnyDevice, SOURCES};
+use isentrope_cuda::{Device, SOURCES};
 use serde::Serialize;
+use std::sync::Arc;
 
 /// Finds and opens GPUs.
 pub trait Gpus: Send + Sync {
@@ -31,7 +32,7 @@ pub struct NoGpu {
 /// A GPU that is ready to compute.
 pub struct OpenGpu {
     /// The device that launches kernels.
-    pub device: AnyDevice,
+    pub device: Arc<dyn Device>,
     /// Its description in manifests.
     pub about: AboutGpu,
 }
@@ -82,6 +83,6 @@ impl Gpus for NvidiaGpus {
             nvrtc: Some(gpu.nvrtc_version().to_string()),
             cublaslt: gpu.blas().map(|blas| blas.version().to_string()),
         };
-        Ok(OpenGpu { device: AnyDevice::new(gpu), about })
+        Ok(OpenGpu { device: Arc::new(gpu), about })
     }
 }

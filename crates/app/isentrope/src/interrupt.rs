@@ -4,7 +4,6 @@
 //! Ctrl-C is SIGINT. SIGTERM and SIGUSR1 are what schedulers such as Slurm send before they end a
 //! job, SIGHUP is what a session leaves to its programs when its terminal goes.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -17,25 +16,16 @@ static WINDING_UP: OnceLock<&str> = OnceLock::new();
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 /// The file that an end at once would leave behind.
 static TEMPORARY: Mutex<Option<PathBuf>> = Mutex::new(None);
-/// The text that restores the terminal of standard output when the process ends at once.
-static FAREWELL: Mutex<Option<&str>> = Mutex::new(None);
 /// Processes that an end at once ends too.
 static CHILDREN: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
 /// The work stopped because it was asked to.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted: {kept}")]
 pub struct Interrupted {
     /// The results that were kept.
     pub kept: String,
 }
-
-impl fmt::Display for Interrupted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "interrupted: {}", self.kept)
-    }
-}
-
-impl std::error::Error for Interrupted {}
 
 /// Starts listening. Until [`wind_up_first`] the first signal ends the process; where there are no
 /// Unix signals, every one does.
@@ -66,12 +56,6 @@ pub fn clean_up(path: &Path) {
     *TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner) = Some(path.to_owned());
 }
 
-/// Has the terminal of standard output left by this text if the process ends at once; by none from
-/// then on that it is left.
-pub fn leave_terminal(text: Option<&'static str>) {
-    *FAREWELL.lock().unwrap_or_else(PoisonError::into_inner) = text;
-}
-
 /// Registers a process, to be killed if this one ends at once, until [`has_ended`].
 pub fn ends_with_this(process: u32) {
     CHILDREN.lock().unwrap_or_else(PoisonError::into_inner).push(process);
@@ -99,7 +83,7 @@ pub fn end_with_standard_input() {
 
 #[cfg(unix)]
 mod signals {
-    use super::{CHILDREN, FAREWELL, REQUESTED, TEMPORARY, WINDING_UP};
+    use super::{CHILDREN, REQUESTED, TEMPORARY, WINDING_UP};
     use crate::messages;
     use isentrope_files::is_ignored;
     use nix::sys::signal::{Signal, kill};
@@ -107,11 +91,7 @@ mod signals {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
     use signal_hook::flag;
     use signal_hook::iterator::Signals;
-    use std::fs::File;
-    use std::io::{Write, stdout};
-    use std::os::fd::AsFd;
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::sync::mpsc::channel;
     use std::sync::{Arc, PoisonError};
     use std::thread;
     use std::time::{Duration, Instant};
@@ -119,10 +99,6 @@ mod signals {
     /// For how long a further signal says the same thing once more: `timeout` signals the process
     /// and then its group.
     const ECHO: Duration = Duration::from_millis(100);
-
-    /// For how long an end at once waits for a terminal that takes nothing, as one does that was
-    /// halted with Ctrl-S.
-    const FAREWELL_TIME: Duration = Duration::from_millis(200);
 
     pub fn listen() {
         // A file that has reached its limit is an error of the write, as a full disk is, and no end
@@ -185,23 +161,7 @@ mod signals {
         }
         isentrope_reward::command::kill_all();
         isentrope_sandbox::kill_all();
-        if let Some(text) = *FAREWELL.lock().unwrap_or_else(PoisonError::into_inner) {
-            leave(text);
-        }
         std::process::exit(130)
-    }
-
-    /// Writes past the lock and the buffer of standard output: whoever is drawing may hold them.
-    fn leave(text: &'static str) {
-        let Ok(terminal) = stdout().as_fd().try_clone_to_owned() else { return };
-        let (told, is_told) = channel();
-        let write = move || {
-            let _ = File::from(terminal).write_all(text.as_bytes()); // it may be gone
-            let _ = told.send(());
-        };
-        if thread::Builder::new().name("farewell".into()).spawn(write).is_ok() {
-            let _ = is_told.recv_timeout(FAREWELL_TIME);
-        }
     }
 
     fn name(signal: i32) -> &'static str {

@@ -23,7 +23,8 @@ pub struct Line {
 }
 
 /// A line that is no JSON object. Those after it can be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{at}: {what}")]
 pub struct Unreadable {
     at: String,
     /// Number of the line in its file, from 1.
@@ -31,14 +32,6 @@ pub struct Unreadable {
     /// The reason.
     pub what: String,
 }
-
-impl fmt::Display for Unreadable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.at, self.what)
-    }
-}
-
-impl std::error::Error for Unreadable {}
 
 /// The lines of a file, or of several, one at a time; blank lines are passed over.
 pub struct Lines {

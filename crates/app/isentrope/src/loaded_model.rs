@@ -1,6 +1,6 @@
 //! From a command's model argument to a model that can run.
 
-use crate::device::{self, Device, DeviceFlag, Seat};
+use crate::device::{self, Device, DeviceFlag, LocalRank};
 use crate::memory::{Memory, human};
 use crate::messages;
 use crate::progress::Download;
@@ -74,9 +74,9 @@ impl ModelArguments {
 impl Computing {
     /// Finds, checks and loads a model, and does something with it.
     pub fn run(&self, model: &str, job: impl FnOnce(&Loaded) -> Result<()>) -> Result<()> {
-        let wanted = device::wanted(&self.device, DeviceKind::Auto)?;
+        let wanted = device::request(&self.device, DeviceKind::Auto)?;
         let dtype = ("--dtype", self.dtype.unwrap_or_default());
-        let device = device::open(wanted, dtype, self.threads, Seat::ALONE)?;
+        let device = device::open(wanted, dtype, self.threads, LocalRank::ALONE)?;
         device.heading().iter().for_each(|heading| messages::say(heading));
         let done = device.run(|backend| job(&load(model, backend, &device)?));
         device.steps_refused().iter().for_each(|said| messages::note(said));

@@ -3,12 +3,9 @@
 
 use crate::messages;
 use crate::visible::capped;
-use indicatif::{
-    HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle,
-};
+use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use isentrope_hub as hub;
 use std::cell::RefCell;
-use std::fmt;
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
@@ -72,21 +69,13 @@ impl Work {
 fn bar(total: Option<u64>, target: ProgressDrawTarget) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(total, target);
     let template = match total {
-        Some(_) => "{bar:20} {pos}/{len} {wide_msg} {elapsed}{left}",
+        Some(_) => "{bar:20} {pos}/{len} {wide_msg} {elapsed} (left: {eta})",
         None => "{pos} {wide_msg} {elapsed}",
     };
     if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style.with_key("left", left));
+        bar.set_style(style);
     }
     bar
-}
-
-/// The time left; nothing until something is done from which it can be told.
-fn left(state: &ProgressState, text: &mut dyn fmt::Write) {
-    let eta = state.eta();
-    if !eta.is_zero() {
-        let _ = write!(text, " (left: {:#})", HumanDuration(eta));
-    }
 }
 
 /// Downloads of large files.
@@ -132,64 +121,5 @@ impl hub::Progress for Download {
 
     fn warn(&self, message: &str) {
         messages::warning(message);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use indicatif::TermLike;
-    use std::io;
-    use std::sync::{Arc, Mutex};
-
-    /// A terminal that keeps what was written to it.
-    #[derive(Clone, Debug, Default)]
-    struct Screen(Arc<Mutex<String>>);
-
-    impl TermLike for Screen {
-        fn width(&self) -> u16 {
-            100
-        }
-        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
-            Ok(())
-        }
-        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
-            Ok(())
-        }
-        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
-            Ok(())
-        }
-        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
-            Ok(())
-        }
-        fn write_line(&self, text: &str) -> io::Result<()> {
-            self.write_str(text)
-        }
-        fn write_str(&self, text: &str) -> io::Result<()> {
-            self.0.lock().unwrap().push_str(text);
-            Ok(())
-        }
-        fn clear_line(&self) -> io::Result<()> {
-            Ok(())
-        }
-        fn flush(&self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn the_time_left_is_shown_once_it_can_be_told() {
-        let screen = Screen::default();
-        let bar = bar(Some(10_000), ProgressDrawTarget::term_like(Box::new(screen.clone())));
-        let shown = || std::mem::take(&mut *screen.0.lock().unwrap());
-        bar.set_position(0);
-        bar.set_message("lines");
-        let text = shown();
-        assert!(text.contains("0/10000 lines") && !text.contains("left"), "{text:?}");
-        std::thread::sleep(Duration::from_millis(20));
-        bar.set_position(1);
-        bar.set_message("lines");
-        let text = shown();
-        assert!(text.contains("1/10000 lines") && text.contains("(left: "), "{text:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! Ranks that a launcher has started together: how they begin, which of them speaks, and how all
 //! end alike (docs/guides/several-machines.md).
 
-use crate::device::{Device, Seat};
+use crate::device::{Device, LocalRank};
 use crate::interrupt::{self, Interrupted};
 use crate::memory::Memory;
 use crate::messages;
@@ -13,7 +13,6 @@ use isentrope_kernels::thread_count;
 use isentrope_ranks::{Settings, Watch, World};
 use isentrope_train::observer::{Observer, Progress, ProgressObserver, StepReport};
 use std::cell::Cell;
-use std::fmt;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -30,7 +29,8 @@ pub struct Ranks {
 pub const EXIT_SETUP: u8 = 2;
 
 /// A rank ends; the first has said why.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the first rank has said why")]
 pub struct Silent(u8);
 
 impl Silent {
@@ -38,14 +38,6 @@ impl Silent {
         ExitCode::from(self.0)
     }
 }
-
-impl fmt::Display for Silent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the first rank has said why")
-    }
-}
-
-impl std::error::Error for Silent {}
 
 /// Connects the ranks that a launcher has started, if any, and runs `work` on each. When it fails
 /// on one, it ends on all, and the first says why. `asked` is what `--threads` says.
@@ -83,8 +75,8 @@ pub fn together(asked: Option<usize>, work: impl FnOnce(&Ranks) -> Result<()>) -
     result.and(left.map_err(Error::from))
 }
 
-/// Threads of a rank that may have as many as it finds: where those of its machine together are
-/// more than its processors, each has its part.
+/// Threads of a rank whose number is not set: all that it finds, or its share of the machine's
+/// processors if the ranks there would have more threads than processors.
 fn fair_threads(world: &World, threads: usize) -> usize {
     let crowded = world.node().and_then(|node| Some((node.processors?, node.threads)));
     match crowded {
@@ -154,10 +146,10 @@ impl Ranks {
     }
 
     /// This rank's place among those of its machine.
-    pub fn seat(&self) -> Seat {
-        let places = self.world.node().map_or_else(|| vec![self.world.rank()], |node| node.ranks);
-        let place = places.iter().position(|&rank| rank == self.world.rank()).unwrap_or(0);
-        Seat { place, of: places.len(), speaks: self.is_first() }
+    pub fn local_rank(&self) -> LocalRank {
+        let ranks = self.world.node().map_or_else(|| vec![self.world.rank()], |node| node.ranks);
+        let number = ranks.iter().position(|&rank| rank == self.world.rank()).unwrap_or(0);
+        LocalRank { number, of: ranks.len(), speaks: self.is_first() }
     }
 
     /// Says who they are.

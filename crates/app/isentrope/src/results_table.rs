@@ -134,7 +134,8 @@ pub fn comparison(comparisons: &Comparisons, old: &Path, new: &Path) -> String {
     }
     let _ = writeln!(
         text,
-        "\n  in brackets: 95 % intervals, paired bootstrap over problems; p-value: two-sided sign-flip permutation test"
+        "\n  in brackets: 95 % intervals, paired bootstrap over problems; p-value: two-sided \
+         sign-flip permutation test"
     );
     text
 }

@@ -5,7 +5,7 @@ use isentrope_files::names;
 use isentrope_lab::run_files::{RECIPE, VALUES};
 use std::path::{Path, PathBuf};
 
-/// Refuses the directory of a run or of its checkpoints where that of a model is wanted.
+/// Refuses the directory of a run, or of its checkpoints, where a model's directory is expected.
 ///
 /// # Errors
 /// With the model that is probably meant.

@@ -141,8 +141,8 @@ impl ProgressObserver for Terminal {
     }
 
     fn note(&mut self, text: &str) {
-        if let Some((label, text)) = self.notes.line(text) {
-            self.bar.suspend(|| messages::labelled(&label, &text));
+        if let Some(label) = self.notes.label(text) {
+            self.bar.suspend(|| messages::labelled(&label, text));
         }
     }
 }

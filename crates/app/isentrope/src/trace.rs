@@ -47,7 +47,8 @@ impl TraceFile {
             Ok(()) if self.rank == 0 => {
                 let (path, events) = (self.path.display(), trace.events.len());
                 let there = format!(
-                    "the trace of {what}, {events} events, is in {path}; https://ui.perfetto.dev opens it"
+                    "the trace of {what}, {events} events, is in {path}; https://ui.perfetto.dev \
+                     opens it"
                 );
                 [there].into_iter().chain(trace.gaps()).collect()
             }
@@ -116,7 +117,8 @@ impl StepTrace {
         let wanted = *self.wanted.get_or_insert((step + 1).min(steps));
         if wanted < step && self.is_first && self.file.rank == 0 {
             messages::warning(&format!(
-                "step {wanted}, which --trace-step names, was made before; this goes on with step {step}, and traces none"
+                "step {wanted}, which --trace-step names, was made before; this goes on with step \
+                 {step}, and traces none"
             ));
         }
         self.is_first = false;

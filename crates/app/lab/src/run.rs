@@ -9,8 +9,8 @@ pub use state::{Condition, State};
 
 use crate::Result;
 use crate::alarms::{self, Alarm};
-use crate::law::points::{self, Measured};
-use crate::log::{RunLog, Series, told_apart};
+use crate::law::points::{self, SetPoints};
+use crate::log::{RunLog, Series, distinct_names};
 use crate::run_files::{RunFiles, recipe_of};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ pub struct Run {
     /// of its rollouts.
     pub sets: Vec<EvaluatedSet>,
     /// Accuracy with entropy on each part of a set.
-    pub parts: Vec<Measured>,
+    pub parts: Vec<SetPoints>,
     alarms: OnceLock<Vec<(u64, Alarm)>>,
 }
 
@@ -77,7 +77,7 @@ impl Run {
         for path in paths {
             runs.extend(Self::read(path)?);
         }
-        let names = told_apart(runs.iter().map(|run| &run.log));
+        let names = distinct_names(runs.iter().map(|run| &run.log));
         runs.iter_mut().zip(names).for_each(|(run, name)| run.name = name);
         Ok(runs)
     }

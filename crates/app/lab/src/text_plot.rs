@@ -3,9 +3,6 @@
 
 mod axis;
 mod canvas;
-mod charset;
-
-pub use charset::Charset;
 
 use self::axis::Axis;
 use self::canvas::{Canvas, Color};
@@ -14,9 +11,10 @@ use unicode_width::UnicodeWidthStr;
 /// Colours of curves, in their order.
 const COLORS: [Color; 6] =
     [Color::Cyan, Color::Yellow, Color::Magenta, Color::Green, Color::Red, Color::Blue];
-/// Shapes that tell curves apart without colours, in their order: Unicode, then ASCII.
-const MARKERS: [[char; 8]; 2] =
-    [['●', '■', '▲', '◆', '○', '□', '△', '◇'], ['*', 'o', '+', 'x', '#', '@', '%', '&']];
+/// Shapes that tell curves apart without colours, in their order.
+const MARKERS: [char; 8] = ['●', '■', '▲', '◆', '○', '□', '△', '◇'];
+/// Dots in a cell of Braille, across and down.
+const DOTS: [usize; 2] = [2, 4];
 /// Columns from one marker to the next on a curve that has more points than columns.
 const MARKER_DISTANCE: usize = 16;
 /// Columns for a point, so that its marker leaves the curve to be seen.
@@ -64,21 +62,15 @@ struct Frame {
     height: usize,
     x: Axis,
     y: Axis,
-    charset: Charset,
 }
 
 impl TextPlot {
-    /// The plot in so many columns and rows, in ANSI colours if `colors`, in characters that the
-    /// locale has. No lines if there is nothing finite to draw.
+    /// The plot in so many columns and rows, in ANSI colours if `colors`. No lines if there is
+    /// nothing finite to draw.
     pub fn lines(&self, width: u16, height: u16, colors: bool) -> Vec<String> {
-        self.lines_in(width, height, colors, Charset::of_environment())
-    }
-
-    /// As [`lines`](Self::lines), in characters of the given charset.
-    pub fn lines_in(&self, width: u16, height: u16, colors: bool, charset: Charset) -> Vec<String> {
         let [width, height] = [(width, SIZES[0]), (height, SIZES[1])]
             .map(|(size, (least, most))| usize::from(size.clamp(least, most)));
-        let legend = self.legend(width, height, charset);
+        let legend = self.legend(width, height);
         let top = usize::from(!self.y.is_empty());
         let rows = height.saturating_sub(top + 2 + legend.len()).max(1);
         let finite = || self.curves.iter().flat_map(|c| &c.points).filter(|p| is_finite(p));
@@ -91,7 +83,7 @@ impl TextPlot {
             return Vec::new();
         };
         let mut canvas = Canvas::new(width, height);
-        let frame = Frame { left, top, width: columns, height: rows, x, y, charset };
+        let frame = Frame { left, top, width: columns, height: rows, x, y };
         canvas.write(0, 0, &self.y, Color::Default);
         frame.draw_axes(&self.x, &mut canvas);
         for (i, curve) in self.curves.iter().enumerate() {
@@ -112,14 +104,14 @@ impl TextPlot {
     }
 
     /// Rows of markers with names, at most a third of the height; a last item counts the others.
-    fn legend(&self, width: usize, height: usize, charset: Charset) -> Vec<Vec<(Look, String)>> {
+    fn legend(&self, width: usize, height: usize) -> Vec<Vec<(Look, String)>> {
         let named: Vec<usize> =
             (0..self.curves.len()).filter(|&i| !self.curves[i].name.is_empty()).collect();
         let most = (height / 3).max(1);
         let (mut rows, mut column) = (Vec::<Vec<(Look, String)>>::new(), usize::MAX);
         for &i in &named {
-            let look = look(i, charset);
-            let name = fitted(&self.curves[i].name, width.saturating_sub(6), charset);
+            let look = look(i);
+            let name = fitted(&self.curves[i].name, width.saturating_sub(6));
             let text = format!("{} {name}", look.marker);
             let wide = text.width() + LEGEND_GAP;
             if column.saturating_add(wide) > width {
@@ -143,33 +135,33 @@ impl TextPlot {
 
 impl Frame {
     fn draw_axes(&self, title: &str, canvas: &mut Canvas) {
-        let &Self { left, top, width, height, charset, .. } = self;
+        let &Self { left, top, width, height, .. } = self;
         let (axis, bottom, right) = (left - 1, top + height, left + width);
         let mut write = |column, row, text: &str| canvas.write(column, row, text, Color::Default);
         for row in top..bottom {
-            write(axis, row, charset.of("│", "|"));
+            write(axis, row, "│");
         }
         for (value, text) in &self.y.ticks {
             let row = self.row(*value);
-            write(axis, row, charset.of("┤", "+"));
+            write(axis, row, "┤");
             write(axis - 1 - text.len(), row, text);
         }
-        write(axis, bottom, charset.of("└", "+"));
+        write(axis, bottom, "└");
         for column in left..right {
-            write(column, bottom, charset.of("─", "-"));
+            write(column, bottom, "─");
         }
         let mut free = 0;
         for (value, text) in &self.x.ticks {
             let (column, wide) = (self.column(*value), text.len());
             let begin = column.saturating_sub(wide / 2).min(right.saturating_sub(wide));
             if begin >= free {
-                write(column, bottom, charset.of("┬", "+"));
+                write(column, bottom, "┬");
                 write(begin, bottom + 1, text);
                 free = begin + wide + 2;
             }
         }
         // The title stands at the end of the axis, cut to half of it.
-        let title = fitted(title, width / 2, charset);
+        let title = fitted(title, width / 2);
         if title.width() > 0 {
             let begin = right.saturating_sub(title.width() + 1);
             write(begin, bottom, &format!(" {title}"));
@@ -177,8 +169,8 @@ impl Frame {
     }
 
     fn draw(&self, curve: &Curve, number: usize, canvas: &mut Canvas) {
-        let look = look(number, self.charset);
-        let [wide, high] = self.charset.of([2, 4], [1, 1]);
+        let look = look(number);
+        let [wide, high] = DOTS;
         let dot = |(x, y): &(f64, f64)| {
             let at = |place: f64, dots: usize| libm::round(place * (dots - 1) as f64) as usize;
             (
@@ -194,12 +186,11 @@ impl Frame {
                 None => dots.push(dot(point)),
             }
         }
-        let shape = self.charset.of(None, Some(look.marker));
-        canvas.draw_dots((self.left, self.top), self.width, &dots, shape, look.color);
+        canvas.draw_dots((self.left, self.top), self.width, &dots, look.color);
     }
 
     fn mark(&self, curve: &Curve, number: usize, of: usize, canvas: &mut Canvas) {
-        let look = look(number, self.charset);
+        let look = look(number);
         for (x, y) in self.marked(curve, number, of) {
             canvas.write(self.column(x), self.row(y), &look.marker.to_string(), look.color);
         }
@@ -230,11 +221,11 @@ impl Frame {
     }
 
     fn column(&self, x: f64) -> usize {
-        self.left + cell(self.x.place(x), self.width, self.charset.of(2, 1))
+        self.left + cell(self.x.place(x), self.width, DOTS[0])
     }
 
     fn row(&self, y: f64) -> usize {
-        self.top + cell(1.0 - self.y.place(y), self.height, self.charset.of(4, 1))
+        self.top + cell(1.0 - self.y.place(y), self.height, DOTS[1])
     }
 }
 
@@ -247,18 +238,16 @@ fn is_finite((x, y): &(f64, f64)) -> bool {
     x.is_finite() && y.is_finite()
 }
 
-fn look(number: usize, charset: Charset) -> Look {
-    let [unicode, ascii] = MARKERS;
-    let shapes = charset.of(unicode, ascii);
-    let marker = match number.checked_sub(shapes.len()) {
-        None => shapes[number],
+fn look(number: usize) -> Look {
+    let marker = match number.checked_sub(MARKERS.len()) {
+        None => MARKERS[number],
         Some(letter) => char::from(b'A' + (letter % 26) as u8),
     };
     Look { color: COLORS[number % COLORS.len()], marker }
 }
 
 /// A text that is cut to so many columns.
-fn fitted(text: &str, columns: usize, charset: Charset) -> String {
+fn fitted(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
     }
@@ -270,5 +259,5 @@ fn fitted(text: &str, columns: usize, charset: Charset) -> String {
         }
         cut = longer;
     }
-    cut + charset.of("…", "~")
+    cut + "…"
 }

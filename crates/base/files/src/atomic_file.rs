@@ -76,7 +76,8 @@ impl AtomicFile {
             let (file, temporary) = tempfile::Builder::new()
                 .prefix(&*PREFIX)
                 .suffix(&ending)
-                .make_in(parent(target), |path| File::create_new(path)) // with the permissions of any other new file
+                // With the permissions of any other new file.
+                .make_in(parent(target), |path| File::create_new(path))
                 .map_err(Error::at(target))?
                 .into_parts();
             // Another process may have removed it before it was locked.
@@ -107,25 +108,16 @@ impl AtomicFile {
     }
 
     /// Appends bytes.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write(bytes)
     }
 
     /// Appends a value as a line of JSON ([`NewFile::json_line`]).
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     pub fn json_line(&mut self, value: &impl Serialize) -> Result<()> {
         self.file.json_line(value)
     }
 
     /// Appends a value as indented JSON ([`NewFile::json`]).
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     pub fn json(&mut self, value: &impl Serialize) -> Result<()> {
         self.file.json(value)
     }
@@ -141,9 +133,6 @@ impl AtomicFile {
     }
 
     /// Renames the complete file to another name, in the same file system, which errors then have.
-    ///
-    /// # Errors
-    /// As [`commit`](Self::commit).
     pub fn commit_as(mut self, target: &Path) -> Result<()> {
         target.clone_into(&mut self.file.path);
         self.file.finish()?;
@@ -156,7 +145,7 @@ impl AtomicFile {
             Error::at(target)(io::Error::new(error.kind(), what))
         });
         if let Temporary::Unique(mut temporary, _lock) = self.temporary {
-            temporary.disable_cleanup(true); // nothing of that name is left, or what is left is complete
+            temporary.disable_cleanup(true); // if a file of that name is left, it is complete
         }
         named
     }
@@ -213,9 +202,6 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Writes a value as indented JSON by [`write_file`].
-///
-/// # Errors
-/// As [`write_file`].
 pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     let mut file = AtomicFile::create_as(path, partial(path))?;
     file.json(value)?;

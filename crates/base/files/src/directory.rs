@@ -32,9 +32,6 @@ pub fn refuse_dangling(path: &Path) -> Result<()> {
 }
 
 /// Creates a directory and its ancestors, and syncs the new names.
-///
-/// # Errors
-/// [`Error::Io`].
 pub fn make_directory(dir: &Path) -> Result<()> {
     let missing: Vec<&Path> =
         dir.ancestors().take_while(|above| *above != Path::new("") && !above.exists()).collect();
@@ -67,9 +64,6 @@ fn as_far_as_supported(synced: io::Result<()>) -> io::Result<()> {
 }
 
 /// The names in a directory, in no order; empty if it does not exist.
-///
-/// # Errors
-/// [`Error::Io`].
 pub fn names(dir: &Path) -> Result<Vec<OsString>> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -79,9 +73,6 @@ pub fn names(dir: &Path) -> Result<Vec<OsString>> {
 }
 
 /// Removes a file, or a directory with its contents, if it exists.
-///
-/// # Errors
-/// [`Error::Io`].
 pub fn remove(path: &Path) -> Result<()> {
     let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     match removed {

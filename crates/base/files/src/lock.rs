@@ -71,9 +71,6 @@ pub fn lock_directory(dir: &Path, doing: &str) -> Result<Lock> {
 }
 
 /// Locks a file, which is created if missing. If another process holds it, calls `waits` and waits.
-///
-/// # Errors
-/// [`Error::Io`] when the file cannot be written.
 pub fn lock_file(path: &Path, waits: impl FnOnce()) -> Result<Lock> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
     let file = file.map_err(Error::at(path))?;

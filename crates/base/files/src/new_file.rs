@@ -11,7 +11,7 @@ use crate::{Error, Result, open_regular};
 /// Bytes of weights to buffer.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// A file that is being written. Every error names it.
+/// A file that is being written. Every error is an [`Error::Io`] that names it.
 #[derive(Debug)]
 pub struct NewFile {
     /// Path that errors name.
@@ -36,9 +36,6 @@ impl NewFile {
     }
 
     /// Appends bytes.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.writer.write_all(bytes).map_err(Error::at(&self.path))
     }
@@ -54,27 +51,18 @@ impl NewFile {
     }
 
     /// Appends a value as a line of JSON, without spaces.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     pub fn json_line(&mut self, value: &impl Serialize) -> Result<()> {
         serde_json::to_writer(&mut self.writer, value).map_err(Error::at(&self.path))?;
         self.write(b"\n")
     }
 
     /// Appends a value as JSON indented by two spaces, with a line's end.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     pub fn json(&mut self, value: &impl Serialize) -> Result<()> {
         serde_json::to_writer_pretty(&mut self.writer, value).map_err(Error::at(&self.path))?;
         self.write(b"\n")
     }
 
     /// Syncs the contents.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     pub fn finish(self) -> Result<()> {
         let file =
             self.writer.into_inner().map_err(|error| Error::at(&self.path)(error.into_error()))?;

@@ -5,9 +5,6 @@ use std::path::{Path, PathBuf};
 
 /// Path of the running program, which works even if the file was replaced, if the system has a link
 /// to it.
-///
-/// # Errors
-/// The system's error.
 pub fn this_program() -> io::Result<PathBuf> {
     let link = Path::new("/proc/self/exe");
     if link.exists() { Ok(link.to_owned()) } else { std::env::current_exe() }

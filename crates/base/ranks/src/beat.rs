@@ -3,63 +3,7 @@
 use crate::engine::{NOTE_BYTES, Note};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A rank's activity, as it reports it.
-pub(crate) struct Activity(Mutex<Doing>);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Doing {
-    what: String,
-    done: u64,
-    of: u64,
-    /// The number of the exchange in which it waits for others.
-    waits: Option<u64>,
-    /// The number of the exchange to which rank 0 calls all.
-    called: Option<u64>,
-}
-
-/// The rank waits for others while this lives.
-pub(crate) struct Waiting<'a>(&'a Activity);
-
-impl Activity {
-    pub fn new() -> Self {
-        let doing = Doing { what: "starting".into(), done: 0, of: 0, waits: None, called: None };
-        Self(Mutex::new(doing))
-    }
-
-    fn doing(&self) -> MutexGuard<'_, Doing> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn report(&self, what: &str, done: u64, of: u64) {
-        let mut doing = self.doing();
-        what.clone_into(&mut doing.what);
-        (doing.done, doing.of) = (done, of);
-    }
-
-    /// It waits for others in the exchange of this number.
-    pub fn wait(&self, number: u64) -> Waiting<'_> {
-        self.doing().waits = Some(number);
-        Waiting(self)
-    }
-
-    /// Rank 0 calls to the exchange of this number, or to none.
-    pub fn call(&self, number: Option<u64>) {
-        self.doing().called = number;
-    }
-
-    /// The number of the exchange to which rank 0 calls all.
-    pub fn called(&self) -> Option<u64> {
-        self.doing().called
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.doing().waits = None;
-    }
-}
-
-/// A sign of life.
+/// A rank's activity, as it reports it and as its heartbeat tells it to others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Beat {
     what: String,
@@ -67,8 +11,52 @@ pub(crate) struct Beat {
     of: u64,
     /// The number of the exchange in which it waits for others.
     pub waits: Option<u64>,
-    /// The number of the exchange to which it calls all, where somebody waits.
+    /// The number of the exchange to which rank 0 calls all, where somebody waits.
     pub calls: Option<u64>,
+}
+
+pub(crate) struct Activity(Mutex<Beat>);
+
+/// The rank waits for others while this lives.
+pub(crate) struct WaitGuard<'a>(&'a Activity);
+
+impl Activity {
+    pub fn new() -> Self {
+        let (what, waits, calls) = ("starting".into(), None, None);
+        Self(Mutex::new(Beat { what, done: 0, of: 0, waits, calls }))
+    }
+
+    fn beat(&self) -> MutexGuard<'_, Beat> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn report(&self, what: &str, done: u64, of: u64) {
+        let mut beat = self.beat();
+        what.clone_into(&mut beat.what);
+        (beat.done, beat.of) = (done, of);
+    }
+
+    /// It waits for others in the exchange of this number.
+    pub fn wait(&self, number: u64) -> WaitGuard<'_> {
+        self.beat().waits = Some(number);
+        WaitGuard(self)
+    }
+
+    /// Rank 0 calls to the exchange of this number, or to none.
+    pub fn call(&self, number: Option<u64>) {
+        self.beat().calls = number;
+    }
+
+    /// The number of the exchange to which rank 0 calls all.
+    pub fn called(&self) -> Option<u64> {
+        self.beat().calls
+    }
+}
+
+impl Drop for WaitGuard<'_> {
+    fn drop(&mut self) {
+        self.0.beat().waits = None;
+    }
 }
 
 /// Bytes before the text.
@@ -77,8 +65,7 @@ const TEXT: usize = NOTE_BYTES - FIXED;
 
 impl Beat {
     pub fn of(activity: &Activity) -> Self {
-        let Doing { what, done, of, waits, called } = activity.doing().clone();
-        Self { what, done, of, waits, calls: called }
+        activity.beat().clone()
     }
 
     pub fn encode(&self) -> Note {
@@ -110,7 +97,7 @@ impl Beat {
     }
 
     /// `sampling, 41 of 64 done`.
-    pub fn told(&self) -> String {
+    pub fn describe(&self) -> String {
         let waits = if self.waits.is_some() { ", waiting for others" } else { "" };
         if self.of == 0 {
             return format!("{}{waits}", self.what);
@@ -145,7 +132,7 @@ mod tests {
         #[test]
         fn any_note_can_be_read(note in prop::collection::vec(any::<u8>(), NOTE_BYTES)) {
             let beat = Beat::decode(note.as_slice().try_into().unwrap());
-            prop_assert!(beat.told().len() < 4 * NOTE_BYTES);
+            prop_assert!(beat.describe().len() < 4 * NOTE_BYTES);
         }
     }
 }

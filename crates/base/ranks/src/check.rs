@@ -1,10 +1,9 @@
 //! A check before ranks are trusted with work: bytes must arrive as they were sent.
 
 use crate::error::{Error, Result};
-use crate::exchange::{Brought, Exchange};
+use crate::exchange::{Contribution, Exchange};
 use crate::floats::HostFloats;
 use crate::header::Kind;
-use crate::host_piece::HostPiece;
 use crate::line::Line;
 use crate::rank_host::RankHost;
 use crate::sum::swap;
@@ -18,12 +17,11 @@ const MEASURED: usize = 8 << 20;
 
 /// Exchanges the hosts of all ranks.
 pub(crate) fn introduce(exchange: &Exchange, own: &RankHost) -> Result<Vec<RankHost>> {
-    let record = own.encode();
-    let brought = Brought { record: &record, ..Brought::default() };
-    let records = exchange
-        .run(Kind::Gather, brought, |exchange, headers| exchange.records(headers, &record))?;
+    let own = serde_json::to_vec(own)
+        .map_err(|error| Error::Start(format!("this rank cannot say where it runs: {error}")))?;
+    let records = exchange.gather(Kind::Gather, &own)?;
     let places = records.iter().enumerate().map(|(rank, record)| {
-        RankHost::decode(record).ok_or_else(|| {
+        serde_json::from_slice(record).map_err(|_| {
             Error::Start(format!(
                 "rank {rank} does not say where it runs: it is of another version; start one on all"
             ))
@@ -50,14 +48,15 @@ fn block(rank: usize) -> impl Iterator<Item = f32> {
 /// Exchanges a known block with every neighbour: constants or calls of the library that are not as
 /// we take them show here.
 pub(crate) fn try_neighbours(exchange: &Exchange) -> Result<()> {
-    exchange.run(Kind::Check, Brought::default(), |exchange, _| {
+    exchange.run(Kind::Check, Contribution::default(), |_| {
         let line = exchange.line();
         for peer in neighbours(line.rank(), line.size()).flatten() {
             let mut numbers: Vec<f32> = block(line.rank()).chain((0..TRIED).map(|_| 0.0)).collect();
             swap_halves(line, peer, &mut numbers)?;
             if !numbers[TRIED..].iter().copied().eq(block(peer)) {
                 return Err(Error::Damage(format!(
-                    "{} does not arrive as it was sent: the library does not work as its version says; name another with \
+                    "{} does not arrive as it was sent: the library does not work as its version \
+                     says; name another with \
                      ISENTROPE_MPI=/path/to/libmpi.so",
                     exchange.name(peer)
                 )));
@@ -68,7 +67,7 @@ pub(crate) fn try_neighbours(exchange: &Exchange) -> Result<()> {
 }
 
 /// The first half goes to a rank, and its first half becomes our second.
-fn swap_halves(line: &Line<HostPiece>, peer: usize, numbers: &mut [f32]) -> Result<()> {
+fn swap_halves(line: &Line, peer: usize, numbers: &mut [f32]) -> Result<()> {
     let half = numbers.len() / 2;
     swap(line, &mut HostFloats::new([numbers]), peer, 0..half, half..2 * half)
 }
@@ -80,18 +79,16 @@ pub(crate) fn bandwidth(exchange: &Exchange) -> Result<Vec<Vec<Option<f64>>>> {
     let mut own = Vec::new();
     for peer in neighbours(line.rank(), line.size()) {
         // The headers bring all ranks to the same place; the first swap warms up connections.
-        own.push(exchange.run(Kind::Check, Brought::default(), |exchange, _| {
+        own.push(exchange.run(Kind::Check, Contribution::default(), |_| {
             let Some(peer) = peer else { return Ok(None) };
-            swap_halves(exchange.line(), peer, &mut numbers[..1 << 16])?;
+            swap_halves(line, peer, &mut numbers[..1 << 16])?;
             let begun = Instant::now();
-            swap_halves(exchange.line(), peer, &mut numbers)?;
+            swap_halves(line, peer, &mut numbers)?;
             Ok(Some(4.0 * MEASURED as f64 / begun.elapsed().as_secs_f64()))
         })?);
     }
     let record: Vec<u8> = own.iter().flat_map(|speed| speed.unwrap_or(0.0).to_le_bytes()).collect();
-    let brought = Brought { record: &record, ..Brought::default() };
-    let records = exchange
-        .run(Kind::Gather, brought, |exchange, headers| exchange.records(headers, &record))?;
+    let records = exchange.gather(Kind::Gather, &record)?;
     let speeds = |record: &Vec<u8>| {
         let speed =
             |bytes: &[u8]| bytes.first_chunk().map_or(0.0, |eight| f64::from_le_bytes(*eight));

@@ -9,9 +9,6 @@ use std::path::Path;
 impl World {
     /// Ranks that do not find in a directory what rank 0 has put there, for as long as this takes;
     /// nothing where it cannot.
-    ///
-    /// # Errors
-    /// As [`gather`](Self::gather).
     pub fn without_directory(&self, dir: &Path) -> Result<Option<Vec<usize>>> {
         let trace = if self.is_first() { leave_trace(dir).ok() } else { None };
         let name =
@@ -34,7 +31,8 @@ impl World {
         let shown = dir.display();
         if let Some(&rank) = blind.first() {
             return Err(self.refuse(format!(
-                "{} does not see the directory {shown} of {}: {key} must be one that all machines share",
+                "{} does not see the directory {shown} of {}: {key} must be one that all machines \
+                 share",
                 self.name(rank),
                 self.name(0)
             )));

@@ -1,117 +1,59 @@
-//! The interface of an engine that moves bytes between ranks: MPI, threads of one process, NCCL.
+//! The interface of an engine that moves bytes between ranks: MPI, or threads of one process.
 //!
-//! An engine adds nothing up: its order of additions would not be ours. It moves pieces of memory
-//! that it has made itself, so that these may be a device's. Pieces belong to the engine while they
-//! travel, so nothing can be freed under a transfer. Nothing blocks: what was started is asked
+//! An engine adds nothing up: its order of additions would not be ours. Pieces belong to it while
+//! they travel, so nothing can be freed under a transfer. Nothing blocks: what was started is asked
 //! after.
 
-use crate::error::Result;
-
-/// Memory that travels.
-pub trait Piece: Send + 'static {
-    /// Bytes that travel for so many bytes of contents: more where a seal stands in front.
-    fn sealed(contents: usize) -> usize;
-
-    /// Before `contents` bytes are sent as the `number`th piece to a peer.
-    fn seal(&mut self, number: u32, contents: usize);
-
-    /// Whether what came is the `number`th piece from a peer, of `contents` bytes, as it was
-    /// sealed.
-    fn is_sound(&self, number: u32, contents: usize) -> bool;
-}
+use crate::error::{Error, Result};
+use crate::piece::Piece;
+use std::collections::HashMap;
 
 /// One movement of bytes. Lengths are known on both sides.
-pub enum Move<P> {
+pub(crate) enum Move {
     /// The first `bytes` of a piece go to another rank.
-    Send {
-        /// The other rank.
-        to: usize,
-        /// The piece to send.
-        piece: P,
-        /// Bytes to send.
-        bytes: usize,
-    },
+    Send { to: usize, piece: Piece, bytes: usize },
     /// The first `bytes` of a piece come from another rank.
-    Receive {
-        /// The other rank.
-        from: usize,
-        /// The piece that is filled.
-        piece: P,
-        /// Bytes to move.
-        bytes: usize,
-    },
-    /// The bytes of every rank come to all, one after another in rank order.
-    AllGather {
-        /// The part of this rank.
-        own: P,
-        /// The piece that all parts go to.
-        all: P,
-        /// Bytes of each rank's part, `[ranks]`.
-        lengths: Vec<usize>,
-    },
-    /// The bytes of one rank come to all others.
-    Broadcast {
-        /// The other rank.
-        from: usize,
-        /// The piece that is sent or filled.
-        piece: P,
-        /// Bytes to move.
-        bytes: usize,
-    },
+    Receive { from: usize, piece: Piece, bytes: usize },
+    /// `own` of every rank comes to `all`, one after another in rank order; `lengths` is `[ranks]`.
+    AllGather { own: Piece, all: Piece, lengths: Vec<usize> },
+    /// The first `bytes` of one rank's piece come to all others.
+    Broadcast { from: usize, piece: Piece, bytes: usize },
 }
 
 /// Moves that were started together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ticket(pub u64);
+pub(crate) struct Ticket(u64);
 
 /// Bytes of a note.
-pub const NOTE_BYTES: usize = 128;
+pub(crate) const NOTE_BYTES: usize = 128;
 
 /// A short message that nobody need expect.
-pub type Note = [u8; NOTE_BYTES];
+pub(crate) type Note = [u8; NOTE_BYTES];
 
-/// Moves bytes between ranks.
+/// Moves bytes between ranks. Every method may find that the engine has failed.
 ///
 /// Pieces from one rank to another arrive in the order in which they were started. Every rank
 /// starts the same all-gathers and broadcasts in the same order.
-pub trait Engine: Send {
-    /// The memory that it moves: the host's, or a device's.
-    type Piece: Piece;
-
+pub(crate) trait Engine: Send {
     /// This rank, from 0.
     fn rank(&self) -> usize;
 
     /// How many ranks there are.
     fn size(&self) -> usize;
 
-    /// New memory of so many bytes.
-    fn piece(&mut self, bytes: usize) -> Self::Piece;
-
     /// Starts moves, all of which make progress together, whatever the order of those that other
     /// ranks start.
-    ///
-    /// # Errors
-    /// When the engine has failed.
-    fn start(&mut self, moves: Vec<Move<Self::Piece>>) -> Result<Ticket>;
+    fn start(&mut self, moves: Vec<Move>) -> Result<Ticket>;
 
     /// The pieces of what was started, in order, once all of it has ended. A ticket is not asked
-    /// after again then.
-    ///
-    /// # Errors
-    /// When the engine has failed or was aborted.
-    fn poll(&mut self, ticket: Ticket) -> Result<Option<Vec<Self::Piece>>>;
+    /// after again then. It fails after an abort.
+    fn poll(&mut self, ticket: Ticket) -> Result<Option<Vec<Piece>>>;
 
     /// Sends a note: from rank 0 to another, or from another to rank 0. It is left out if too many
     /// are under way.
-    ///
-    /// # Errors
-    /// When the engine has failed.
     fn post(&mut self, to: usize, note: &Note) -> Result<()>;
 
     /// The notes that have come since this was last asked, with who sent them.
-    ///
-    /// # Errors
-    /// When the engine has failed.
     fn notes(&mut self) -> Result<Vec<(usize, Note)>>;
 
     /// Ends all ranks at once. Where ranks are processes, it does not return; else
@@ -119,8 +61,43 @@ pub trait Engine: Send {
     fn abort(&mut self, why: &str);
 
     /// After the last exchange, on all ranks: takes leave of the others.
-    ///
-    /// # Errors
-    /// When the engine has failed.
     fn close(&mut self) -> Result<()>;
+}
+
+/// The moves of an engine that have not ended, by ticket.
+pub(crate) struct PendingMoves<T> {
+    tickets: u64,
+    started: HashMap<Ticket, T>,
+}
+
+impl<T> Default for PendingMoves<T> {
+    fn default() -> Self {
+        Self { tickets: 0, started: HashMap::new() }
+    }
+}
+
+impl<T> PendingMoves<T> {
+    /// Keeps what was started, under a new ticket.
+    pub fn add(&mut self, started: T) -> Ticket {
+        let ticket = Ticket(self.tickets);
+        self.tickets += 1;
+        self.started.insert(ticket, started);
+        ticket
+    }
+
+    /// Takes out what a ticket stands for, unless it has ended before.
+    pub fn take(&mut self, ticket: Ticket) -> Result<T> {
+        let started = self.started.remove(&ticket);
+        started.ok_or_else(|| Error::Engine("nothing of this ticket is under way".into()))
+    }
+
+    /// Puts back what has not ended yet.
+    pub fn put_back(&mut self, ticket: Ticket, started: T) {
+        self.started.insert(ticket, started);
+    }
+
+    #[cfg(unix)]
+    pub fn is_empty(&self) -> bool {
+        self.started.is_empty()
+    }
 }

@@ -6,8 +6,8 @@ use crate::beat::Activity;
 use crate::engine::Move;
 use crate::error::{Error, Result};
 use crate::header::{HEADER_BYTES, Header, Kind, agreement};
-use crate::host_piece::HostPiece;
 use crate::line::Line;
+use crate::piece::Piece;
 use crate::pulse::Tell;
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -23,14 +23,16 @@ const LAST_WORDS: usize = 4096;
 
 /// A rank's contribution to an exchange.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Brought<'a> {
+pub(crate) struct Contribution<'a> {
     pub record: &'a [u8],
     pub flag: bool,
     pub shape: u64,
+    /// Whether the rank has failed; then the record says why.
+    pub failed: bool,
 }
 
 pub(crate) struct Exchange {
-    line: Arc<Line<HostPiece>>,
+    line: Arc<Line>,
     activity: Arc<Activity>,
     tell: Tell,
     /// How each rank is called, once that is known.
@@ -39,33 +41,26 @@ pub(crate) struct Exchange {
 }
 
 /// The state of one rank; locked while it exchanges.
-pub(crate) struct State {
+#[derive(Default)]
+struct State {
     number: u64,
     digest: Sha256,
     noted: String,
     /// Why nothing more is exchanged: the same on all ranks.
     over: Option<Error>,
-    /// The error that ranks were told before they went on to vote.
-    told: Option<Error>,
+    /// The error that all ranks had before they went on to vote.
+    earlier: Option<Error>,
 }
 
 impl Exchange {
-    pub fn new(line: Arc<Line<HostPiece>>, activity: Arc<Activity>, tell: Tell) -> Self {
-        let state = State {
-            number: 0,
-            digest: Sha256::new(),
-            noted: String::new(),
-            over: None,
-            told: None,
-        };
-        Self { line, activity, tell, names: OnceLock::new(), state: Mutex::new(state) }
+    pub fn new(line: Arc<Line>, activity: Arc<Activity>, tell: Tell) -> Self {
+        Self { line, activity, tell, names: OnceLock::new(), state: Mutex::default() }
     }
 
-    pub fn line(&self) -> &Arc<Line<HostPiece>> {
+    pub fn line(&self) -> &Arc<Line> {
         &self.line
     }
 
-    /// The names of ranks, for messages.
     pub fn name_hosts(&self, hosts: Vec<String>) {
         let _ = self.names.set(hosts); // the hosts are gathered once
     }
@@ -93,22 +88,22 @@ impl Exchange {
     pub fn go_on(&self) -> bool {
         let mut state = self.state();
         let possible = !matches!(state.over, Some(Error::Engine(_)));
-        if possible && let Some(told) = state.over.take() {
-            state.told.get_or_insert(told);
+        if possible && let Some(error) = state.over.take() {
+            state.earlier.get_or_insert(error);
         }
         possible
     }
 
     /// Whether ranks have gone on after a failure before.
     pub fn has_gone_on(&self) -> bool {
-        self.state().told.is_some()
+        self.state().earlier.is_some()
     }
 
     /// Nothing more is exchanged, for the reason that all were told before they went on.
     pub fn stop_again(&self) {
         let mut state = self.state();
         if !matches!(state.over, Some(Error::Engine(_))) {
-            state.over = state.told.clone();
+            state.over = state.earlier.clone();
         }
     }
 
@@ -137,29 +132,25 @@ impl Exchange {
     pub fn fail(&self, cause: &str) -> Error {
         let end = (0..=cause.len().min(LAST_WORDS)).rev().find(|&end| cause.is_char_boundary(end));
         let words = &cause.as_bytes()[..end.unwrap_or(0)];
-        let brought = Brought { record: words, ..Brought::default() };
-        match self.meet(Kind::Finish, brought, true, |_, _| Ok(())) {
+        let last = Contribution { record: words, failed: true, ..Contribution::default() };
+        match self.run(Kind::Finish, last, |_| Ok(())) {
             Err(error) => error,
             Ok(()) => Error::Engine("the others have not heard why this rank failed".into()),
         }
+    }
+
+    /// Every rank's record, in rank order.
+    pub fn gather(&self, kind: Kind, record: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let own = Contribution { record, ..Contribution::default() };
+        self.run(kind, own, |headers| self.records(headers, record))
     }
 
     /// One exchange: headers, then what `exchange` does with them.
     pub fn run<T>(
         &self,
         kind: Kind,
-        brought: Brought<'_>,
-        exchange: impl FnOnce(&Self, &[Header]) -> Result<T>,
-    ) -> Result<T> {
-        self.meet(kind, brought, false, exchange)
-    }
-
-    fn meet<T>(
-        &self,
-        kind: Kind,
-        brought: Brought<'_>,
-        failed: bool,
-        exchange: impl FnOnce(&Self, &[Header]) -> Result<T>,
+        own: Contribution<'_>,
+        exchange: impl FnOnce(&[Header]) -> Result<T>,
     ) -> Result<T> {
         let _span = isentrope_trace::span("exchange with other ranks");
         let mut state = self.state();
@@ -167,33 +158,33 @@ impl Exchange {
             return Err(error.clone());
         }
         let _waiting = self.activity.wait(state.number);
-        let own = Header {
+        let Contribution { record, flag, shape, failed } = own;
+        let header = Header {
             kind,
             failed,
-            flag: brought.flag,
+            flag,
             number: state.number,
-            length: brought.record.len() as u64,
-            checksum: crc32c::crc32c(brought.record),
-            shape: brought.shape,
+            length: record.len() as u64,
+            checksum: crc32c::crc32c(record),
+            shape,
             digest: first_half(state.digest.clone().finalize().into()),
         };
         state.number += 1;
-        let met = self.headers(&own).map_err(|error| (true, error)).and_then(|headers| {
-            self.judge(&headers, brought.record, &state.noted)?;
+        // All ranks see alike what is wrong with headers, so it is over for all.
+        let headers = self
+            .headers(&header)
+            .and_then(|headers| self.judge(&headers, record, &state.noted).map(|()| headers))
+            .inspect_err(|error| state.over = Some(error.clone()))?;
+        exchange(&headers).inspect_err(|error| {
             // Damage is seen by one rank alone: it says so in the next exchange.
-            exchange(self, &headers).map_err(|error| (matches!(error, Error::Engine(_)), error))
-        });
-        met.map_err(|(over, error)| {
-            if over {
+            if matches!(error, Error::Engine(_)) {
                 state.over = Some(error.clone());
             }
-            error
         })
     }
 
-    /// Whether the exchange may go on. What is wrong with headers all ranks see alike, so it is
-    /// over for all.
-    fn judge(&self, headers: &[Header], record: &[u8], noted: &str) -> Result<(), (bool, Error)> {
+    /// Whether the exchange may go on.
+    fn judge(&self, headers: &[Header], record: &[u8], noted: &str) -> Result<()> {
         let failed: Vec<usize> = (0..headers.len()).filter(|&rank| headers[rank].failed).collect();
         if let Some(&rank) = failed.first() {
             // The others have brought records for another exchange, which now have no place.
@@ -202,31 +193,28 @@ impl Exchange {
                 .map(|header| if header.failed { *header } else { Header { length: 0, ..*header } })
                 .collect();
             let own = if headers[self.line.rank()].failed { record } else { &[] };
-            let words = self.records(&words, own).map_err(|error| (true, error))?;
+            let words = self.records(&words, own)?;
             let mut cause = String::from_utf8_lossy(&words[rank]).into_owned();
             if failed.len() == words.len() && words.iter().all(|other| *other == words[rank]) {
-                return Err((true, Error::All(cause)));
+                return Err(Error::All(cause));
             }
             if failed.len() > 1 {
                 cause += &format!(" ({} other ranks have failed too)", failed.len() - 1);
             }
-            return Err((true, Error::Rank { rank, host: self.host(rank), cause }));
+            return Err(Error::Rank { rank, host: self.host(rank), cause });
         }
         let total = headers.iter().try_fold(0u64, |total, header| total.checked_add(header.length));
         if total.is_none_or(|total| total > MOST) {
             let largest = (0..headers.len()).max_by_key(|&rank| headers[rank].length).unwrap_or(0);
-            return Err((
-                true,
-                Error::Disagreement(format!(
-                    "{} brings a record of {} bytes; all together may have {} GiB in an exchange: lower \
-                     rollout.prompts or the number of ranks",
-                    self.name(largest),
-                    headers[largest].length,
-                    MOST >> 30
-                )),
-            ));
+            return Err(Error::Disagreement(format!(
+                "{} brings a record of {} bytes; all together may have {} GiB in an exchange: \
+                 lower rollout.prompts or the number of ranks",
+                self.name(largest),
+                headers[largest].length,
+                MOST >> 30
+            )));
         }
-        agreement(headers, noted, |rank| self.name(rank)).map_err(|error| (true, error))
+        agreement(headers, noted, |rank| self.name(rank))
     }
 
     fn headers(&self, own: &Header) -> Result<Vec<Header>> {
@@ -252,8 +240,8 @@ impl Exchange {
 
     fn gather_piece(&self, own: &[u8], lengths: &[usize]) -> Result<Vec<u8>> {
         let movement = Move::AllGather {
-            own: HostPiece::unsealed(own.to_vec()),
-            all: HostPiece::zeros(lengths.iter().sum()),
+            own: Piece::unsealed(own.to_vec()),
+            all: Piece::zeros(lengths.iter().sum()),
             lengths: lengths.to_vec(),
         };
         let ticket = self.line.start(vec![movement])?;
@@ -263,7 +251,8 @@ impl Exchange {
 
     /// Every rank's record, in rank order. Headers have been judged.
     pub fn records(&self, headers: &[Header], own: &[u8]) -> Result<Vec<Vec<u8>>> {
-        let lengths: Vec<usize> = headers.iter().map(|header| header.length as usize).collect(); // bounded by MOST
+        // Bounded by MOST.
+        let lengths: Vec<usize> = headers.iter().map(|header| header.length as usize).collect();
         let most = (TOGETHER / self.line.size()).max(1);
         let mut records: Vec<Vec<u8>> = vec![Vec::new(); lengths.len()];
         while let Some(left) =
@@ -294,9 +283,9 @@ impl Exchange {
         while record.len() < length {
             let bytes = BROADCAST.min(length - record.len());
             let piece = if from == self.line.rank() {
-                HostPiece::unsealed(own[record.len()..][..bytes].to_vec())
+                Piece::unsealed(own[record.len()..][..bytes].to_vec())
             } else {
-                HostPiece::zeros(bytes)
+                Piece::zeros(bytes)
             };
             let ticket = self.line.start(vec![Move::Broadcast { from, piece, bytes }])?;
             for piece in self.line.wait(ticket)? {

@@ -1,26 +1,7 @@
 //! Numbers that are added or exchanged, wherever they live.
 
-use crate::host_piece::HostPiece;
+use crate::piece::Piece;
 use std::ops::Range;
-
-/// The numbers of all parameters, one after another: gradients, weights or moments, of the host or
-/// of a device.
-pub trait Floats {
-    /// Memory of the engine that moves them.
-    type Piece;
-
-    /// Copies numbers into a piece, to be sent.
-    fn read(&self, numbers: Range<usize>, piece: &mut Self::Piece);
-
-    /// Puts what has come into the place of numbers.
-    fn write(&mut self, numbers: Range<usize>, piece: &Self::Piece);
-
-    /// Adds what has come to numbers.
-    fn add(&mut self, numbers: Range<usize>, piece: &Self::Piece);
-
-    /// Adds the first `count` numbers of `right` to those of `left`.
-    fn add_pieces(&self, left: &mut Self::Piece, right: &Self::Piece, count: usize);
-}
 
 /// The numbers of one parameter, which the host can read and write wherever they are.
 pub trait Parameter {
@@ -48,7 +29,8 @@ impl Parameter for &mut [f32] {
     }
 }
 
-/// Parameters that travel through host memory.
+/// The numbers of all parameters, one after another: gradients, weights or moments, which travel
+/// through host memory.
 #[derive(Debug)]
 pub struct HostFloats<P> {
     /// With where each begins.
@@ -102,7 +84,7 @@ fn bytes(numbers: &Range<usize>) -> Range<usize> {
 }
 
 /// The numbers in a part of a piece, which need not be aligned there.
-fn floats<'a>(piece: &'a HostPiece, numbers: &Range<usize>) -> impl Iterator<Item = f32> + 'a {
+fn floats<'a>(piece: &'a Piece, numbers: &Range<usize>) -> impl Iterator<Item = f32> + 'a {
     piece.contents()[bytes(numbers)].chunks_exact(4).map(float)
 }
 
@@ -110,36 +92,38 @@ fn float(bytes: &[u8]) -> f32 {
     f32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
-impl<P: Parameter> Floats for HostFloats<P> {
-    type Piece = HostPiece;
-
-    fn read(&self, numbers: Range<usize>, piece: &mut HostPiece) {
+impl<P: Parameter> HostFloats<P> {
+    /// Copies numbers into a piece, to be sent.
+    pub(crate) fn read(&self, numbers: Range<usize>, piece: &mut Piece) {
         for part in self.parts(&numbers) {
             let own = self.read_part(&part);
             piece.contents_mut()[bytes(&part.within)].copy_from_slice(bytemuck::cast_slice(&own));
         }
     }
 
-    fn write(&mut self, numbers: Range<usize>, piece: &HostPiece) {
+    /// Puts what has come into the place of numbers.
+    pub(crate) fn write(&mut self, numbers: Range<usize>, piece: &Piece) {
         for part in self.parts(&numbers) {
             let came: Vec<f32> = floats(piece, &part.within).collect();
             self.parameters[part.parameter].1.write(part.first, &came);
         }
     }
 
-    fn add(&mut self, numbers: Range<usize>, piece: &HostPiece) {
+    /// Adds what has come to numbers.
+    pub(crate) fn add(&mut self, numbers: Range<usize>, piece: &Piece) {
         for part in self.parts(&numbers) {
             let mut sum = self.read_part(&part);
             sum.iter_mut().zip(floats(piece, &part.within)).for_each(|(sum, came)| *sum += came);
             self.parameters[part.parameter].1.write(part.first, &sum);
         }
     }
+}
 
-    fn add_pieces(&self, left: &mut HostPiece, right: &HostPiece, count: usize) {
-        let right = floats(right, &(0..count));
-        for (left, right) in left.contents_mut().chunks_exact_mut(4).zip(right) {
-            let sum = float(left) + right;
-            left.copy_from_slice(&sum.to_ne_bytes());
-        }
+/// Adds the first `count` numbers of `right` to those of `left`.
+pub(crate) fn add_pieces(left: &mut Piece, right: &Piece, count: usize) {
+    let right = floats(right, &(0..count));
+    for (left, right) in left.contents_mut().chunks_exact_mut(4).zip(right) {
+        let sum = float(left) + right;
+        left.copy_from_slice(&sum.to_ne_bytes());
     }
 }

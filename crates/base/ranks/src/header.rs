@@ -22,29 +22,21 @@ pub(crate) enum Kind {
     Balance = 8,
 }
 
-impl Kind {
-    const ALL: [Self; 8] = [
-        Self::Gather,
-        Self::Broadcast,
-        Self::Any,
-        Self::Sum,
-        Self::Share,
-        Self::Check,
-        Self::Finish,
-        Self::Balance,
-    ];
+/// Each kind with its description of a rank.
+const KINDS: [(Kind, &str); 8] = [
+    (Kind::Gather, "gathers records"),
+    (Kind::Broadcast, "hears a broadcast"),
+    (Kind::Any, "asks whether any rank wants to stop"),
+    (Kind::Sum, "adds gradients"),
+    (Kind::Share, "shares parameters"),
+    (Kind::Check, "tries its neighbours"),
+    (Kind::Finish, "has finished"),
+    (Kind::Balance, "shares out work"),
+];
 
+impl Kind {
     fn name(self) -> &'static str {
-        match self {
-            Self::Gather => "gathers records",
-            Self::Broadcast => "hears a broadcast",
-            Self::Any => "asks whether any rank wants to stop",
-            Self::Sum => "adds gradients",
-            Self::Share => "shares parameters",
-            Self::Check => "tries its neighbours",
-            Self::Finish => "has finished",
-            Self::Balance => "shares out work",
-        }
+        KINDS.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
     }
 }
 
@@ -96,7 +88,7 @@ impl Header {
         }
         let kind = four(4)?;
         Some(Self {
-            kind: Kind::ALL.into_iter().find(|known| *known as u32 == kind)?,
+            kind: KINDS.iter().map(|(kind, _)| *kind).find(|known| *known as u32 == kind)?,
             failed: bytes[8] != 0,
             flag: bytes[9] != 0,
             checksum: four(12)?,
@@ -122,7 +114,8 @@ pub(crate) fn agreement(
             format!("{} {} ({})", name(rank), headers[rank].kind.name(), headers[rank].number)
         };
         return Err(Error::Disagreement(format!(
-            "the ranks are at different places: {}, but {}: they do not run the same program on the same recipe",
+            "the ranks are at different places: {}, but {}: they do not run the same program on \
+             the same recipe",
             say(odd.odd[0]),
             say(odd.others[0])
         )));
@@ -146,7 +139,8 @@ pub(crate) fn agreement(
         let doubted = if odd.tie { "one of the two" } else { "the first" };
         let (few, many) = (few(&odd.odd), few(&odd.others));
         return Err(Error::Disagreement(format!(
-            "{} has computed something else than {}{since}: the memory, the processor or the files of {doubted} cannot be \
+            "{} has computed something else than {}{since}: the memory, the processor or the \
+             files of {doubted} cannot be \
              trusted; go on from the last checkpoint without it",
             names(few),
             names(many),
@@ -160,7 +154,7 @@ fn few(ranks: &[usize]) -> &[usize] {
     &ranks[..ranks.len().min(4)]
 }
 
-struct Odd {
+struct Split {
     /// Ranks that differ from the others.
     odd: Vec<usize>,
     /// The most ranks that have the same.
@@ -170,7 +164,7 @@ struct Odd {
 }
 
 /// The ranks that do not have what most have; none if all have the same.
-fn odd_ones<K: PartialEq>(headers: &[Header], key: impl Fn(&Header) -> K) -> Option<Odd> {
+fn odd_ones<K: PartialEq>(headers: &[Header], key: impl Fn(&Header) -> K) -> Option<Split> {
     let mut groups: Vec<(K, Vec<usize>)> = Vec::new();
     for (rank, header) in headers.iter().enumerate() {
         let key = key(header);
@@ -187,7 +181,7 @@ fn odd_ones<K: PartialEq>(headers: &[Header], key: impl Fn(&Header) -> K) -> Opt
     let others = groups.next()?;
     let rest: Vec<Vec<usize>> = groups.collect();
     let tie = rest.iter().any(|ranks| ranks.len() == others.len());
-    Some(Odd { odd: rest.into_iter().flatten().collect(), others, tie })
+    Some(Split { odd: rest.into_iter().flatten().collect(), others, tie })
 }
 
 #[cfg(test)]
@@ -208,7 +202,7 @@ mod tests {
         }
     }
 
-    fn said(headers: &[Header]) -> String {
+    fn refusal(headers: &[Header]) -> String {
         agreement(headers, "step 7", |rank| format!("rank {rank} (node{rank})"))
             .unwrap_err()
             .to_string()
@@ -217,19 +211,20 @@ mod tests {
     #[test]
     fn the_odd_one_is_named() {
         assert_eq!(agreement(&[header(1); 3], "", |_| String::new()), Ok(()));
-        let odd = said(&[header(1), header(1), header(2), header(1)]);
+        let odd = refusal(&[header(1), header(1), header(2), header(1)]);
         assert!(odd.starts_with(
-            "rank 2 (node2) has computed something else than rank 0 (node0), rank 1 (node1) and rank 3 (node3) \
+            "rank 2 (node2) has computed something else than rank 0 (node0), rank 1 (node1) and \
+             rank 3 (node3) \
              (last compared: step 7): the memory, the processor or the files of the first"
         ));
-        assert!(said(&[header(1), header(2)]).contains("of one of the two cannot be trusted"));
+        assert!(refusal(&[header(1), header(2)]).contains("of one of the two cannot be trusted"));
         let elsewhere = Header { kind: Kind::Share, ..header(1) };
-        assert!(said(&[header(1), elsewhere, header(1)]).contains(
+        assert!(refusal(&[header(1), elsewhere, header(1)]).contains(
             "rank 1 (node1) shares parameters (12), but rank 0 (node0) adds gradients (12)"
         ));
         let other_shape = Header { shape: 6, ..header(1) };
         assert!(
-            said(&[header(1), header(1), other_shape])
+            refusal(&[header(1), header(1), other_shape])
                 .starts_with("rank 2 (node2) exchanges 6 numbers")
         );
     }

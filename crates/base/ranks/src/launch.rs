@@ -17,7 +17,7 @@ pub enum Family {
 
 /// How several ranks were started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Launched {
+pub struct Launch {
     /// By what.
     pub launcher: &'static str,
     /// The variable that says so.
@@ -35,7 +35,7 @@ pub struct Launched {
 /// # Errors
 /// [`Error::Start`] when a variable is no number, or several processes were started in a way in
 /// which ranks cannot meet.
-pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Launched>> {
+pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Launch>> {
     match variable(RANKS).as_deref() {
         None | Some("" | "on") => {}
         Some("off") => return Ok(None),
@@ -51,71 +51,57 @@ pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Opt
         let size = text.parse().ok().filter(|&size: &usize| size > 0);
         size.map(Some).ok_or_else(|| {
             Error::Start(format!(
-                "{name} = {text:?} is no number of ranks: a launcher sets it; unset it, or set {RANKS}=off to run alone"
+                "{name} = {text:?} is no number of ranks: a launcher sets it; unset it, or set \
+                 {RANKS}=off to run alone"
             ))
         })
     };
+    let by = |launcher, variable, size, families, is_bare| {
+        let launch = Launch { launcher, variable, size, families, is_bare };
+        Ok(Some(launch).filter(|launch| launch.size != Some(1)))
+    };
+    const OPEN_MPI: &[Family] = &[Family::OpenMpi];
+    const MPICH: &[Family] = &[Family::Mpich];
+    const OPEN_MPI_FIRST: &[Family] = &[Family::OpenMpi, Family::Mpich];
+    const MPICH_FIRST: &[Family] = &[Family::Mpich, Family::OpenMpi];
+    const HYDRA: &str = "mpirun of MPICH or Intel MPI";
     let slurm = has("SLURM_PROCID");
     // Inside a job of Slurm, MPI's own launchers set more: what they say is nearer to this process.
-    let launched = if let Some(size) = size("OMPI_COMM_WORLD_SIZE")? {
-        Launched {
-            launcher: "mpirun of Open MPI",
-            variable: "OMPI_COMM_WORLD_SIZE",
-            size: Some(size),
-            families: &[Family::OpenMpi],
-            is_bare: false,
-        }
-    } else if let Some(size) = size("PMI_SIZE")? {
+    if let size @ Some(_) = size("OMPI_COMM_WORLD_SIZE")? {
+        return by("mpirun of Open MPI", "OMPI_COMM_WORLD_SIZE", size, OPEN_MPI, false);
+    }
+    if let size @ Some(_) = size("PMI_SIZE")? {
         let hydra = has("MPI_LOCALNRANKS") || !slurm;
-        Launched {
-            launcher: if hydra { "mpirun of MPICH or Intel MPI" } else { "srun --mpi=pmi2" },
-            variable: "PMI_SIZE",
-            size: Some(size),
-            families: if hydra { &[Family::Mpich] } else { &[Family::Mpich, Family::OpenMpi] },
-            is_bare: false,
-        }
-    } else if has("MPI_LOCALNRANKS") {
-        Launched {
-            launcher: "mpirun of MPICH or Intel MPI",
-            variable: "MPI_LOCALNRANKS",
-            size: None,
-            families: &[Family::Mpich],
-            is_bare: false,
-        }
-    } else if let (true, Some(size)) = (slurm, size("SLURM_STEP_NUM_TASKS")?) {
-        Launched {
-            launcher: if has("PMIX_RANK") { "srun --mpi=pmix" } else { "srun" },
-            variable: "SLURM_STEP_NUM_TASKS",
-            size: Some(size),
-            families: &[Family::OpenMpi, Family::Mpich],
-            is_bare: !has("PMIX_RANK"),
-        }
-    } else if has("PMIX_RANK") {
-        Launched {
-            launcher: "a launcher with PMIx",
-            variable: "PMIX_RANK",
-            size: None,
-            families: &[Family::OpenMpi, Family::Mpich],
-            is_bare: false,
-        }
-    } else if let (true, Some(size)) = (has("RANK"), size("WORLD_SIZE")?)
-        && size > 1
-    {
-        return Err(Error::Start(format!(
-            "WORLD_SIZE = {size}: processes that torchrun starts cannot meet on CPUs, where ranks need MPI: start them \
-             with mpirun or srun, or set {RANKS}=off to run each alone"
-        )));
-    } else {
-        return Ok(None);
-    };
-    Ok(Some(launched).filter(|launched| launched.size != Some(1)))
+        let (launcher, families) =
+            if hydra { (HYDRA, MPICH) } else { ("srun --mpi=pmi2", MPICH_FIRST) };
+        return by(launcher, "PMI_SIZE", size, families, false);
+    }
+    if has("MPI_LOCALNRANKS") {
+        return by(HYDRA, "MPI_LOCALNRANKS", None, MPICH, false);
+    }
+    let has_pmix = has("PMIX_RANK");
+    if let (true, size @ Some(_)) = (slurm, size("SLURM_STEP_NUM_TASKS")?) {
+        let launcher = if has_pmix { "srun --mpi=pmix" } else { "srun" };
+        return by(launcher, "SLURM_STEP_NUM_TASKS", size, OPEN_MPI_FIRST, !has_pmix);
+    }
+    if has_pmix {
+        return by("a launcher with PMIx", "PMIX_RANK", None, OPEN_MPI_FIRST, false);
+    }
+    let world = if has("RANK") { size("WORLD_SIZE")? } else { None };
+    match world.filter(|&size| size > 1) {
+        Some(size) => Err(Error::Start(format!(
+            "WORLD_SIZE = {size}: processes that torchrun starts cannot meet on CPUs, where ranks \
+             need MPI: start them with mpirun or srun, or set {RANKS}=off to run each alone"
+        ))),
+        None => Ok(None),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(variables: &[(&str, &str)]) -> Result<Option<Launched>> {
+    fn read(variables: &[(&str, &str)]) -> Result<Option<Launch>> {
         from_environment(|name| {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())
@@ -123,31 +109,26 @@ mod tests {
     }
 
     fn launcher(variables: &[(&str, &str)]) -> (&'static str, Option<usize>) {
-        let launched = read(variables).unwrap().unwrap();
-        (launched.launcher, launched.size)
+        let launch = read(variables).unwrap().unwrap();
+        (launch.launcher, launch.size)
     }
 
     // The variables that launchers were seen to set: Open MPI 4.1 and 5.0, MPICH 4.0 and 5.0, Slurm
     // 22.05.
     #[test]
     fn launchers_are_told_by_their_variables() {
-        assert_eq!(
-            launcher(&[("OMPI_COMM_WORLD_SIZE", "4"), ("PMIX_RANK", "0")]),
-            ("mpirun of Open MPI", Some(4))
-        );
+        let open_mpi = [("OMPI_COMM_WORLD_SIZE", "4"), ("PMIX_RANK", "0")];
+        assert_eq!(launcher(&open_mpi), ("mpirun of Open MPI", Some(4)));
         let hydra = [("PMI_SIZE", "8"), ("PMI_RANK", "1"), ("MPI_LOCALNRANKS", "8")];
         assert_eq!(launcher(&hydra), ("mpirun of MPICH or Intel MPI", Some(8)));
         let slurm = [("SLURM_STEP_NUM_TASKS", "2"), ("SLURM_PROCID", "0")];
         assert_eq!(launcher(&slurm), ("srun", Some(2)));
         assert!(read(&slurm).unwrap().unwrap().is_bare);
-        assert_eq!(
-            launcher(&[slurm[0], slurm[1], ("PMIX_RANK", "0")]),
-            ("srun --mpi=pmix", Some(2))
-        );
-        assert_eq!(
-            launcher(&[slurm[0], slurm[1], ("PMI_SIZE", "2")]),
-            ("srun --mpi=pmi2", Some(2))
-        );
+        for (name, value, expected) in
+            [("PMIX_RANK", "0", "srun --mpi=pmix"), ("PMI_SIZE", "2", "srun --mpi=pmi2")]
+        {
+            assert_eq!(launcher(&[slurm[0], slurm[1], (name, value)]), (expected, Some(2)));
+        }
         // One of four proxies that Hydra has started by srun.
         assert_eq!(launcher(&[slurm[0], slurm[1], hydra[0], hydra[2]]).1, Some(8));
         assert_eq!(launcher(&[("PMIX_RANK", "3")]), ("a launcher with PMIx", None));
@@ -165,12 +146,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused_with_a_remedy() {
-        let said = |variables: &[(&str, &str)]| read(variables).unwrap_err().to_string();
-        assert!(
-            said(&[("PMI_SIZE", "many")]).contains("PMI_SIZE = \"many\" is no number of ranks")
-        );
-        assert!(said(&[("OMPI_COMM_WORLD_SIZE", "0")]).contains("ISENTROPE_RANKS=off"));
-        assert!(said(&[("ISENTROPE_RANKS", "no")]).contains("only `off`"));
-        assert!(said(&[("WORLD_SIZE", "4"), ("RANK", "0")]).contains("mpirun or srun"));
+        for (name, value, part) in [
+            ("PMI_SIZE", "many", "PMI_SIZE = \"many\" is no number of ranks"),
+            ("OMPI_COMM_WORLD_SIZE", "0", "ISENTROPE_RANKS=off"),
+            ("ISENTROPE_RANKS", "no", "only `off`"),
+            ("WORLD_SIZE", "4", "mpirun or srun"),
+        ] {
+            let refused = read(&[(name, value), ("RANK", "0")]).unwrap_err().to_string();
+            assert!(refused.contains(part), "{refused}");
+        }
     }
 }

@@ -4,8 +4,9 @@
 //! Nobody blocks inside the engine. Ranks may share processors, and one that spins takes the time
 //! of the one it waits for.
 
-use crate::engine::{Engine, Move, Piece, Ticket};
+use crate::engine::{Engine, Move, Ticket};
 use crate::error::Result;
+use crate::piece::Piece;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
@@ -26,8 +27,8 @@ pub struct Traffic {
 }
 
 /// An engine with which one thread exchanges and another sends notes.
-pub struct Line<P: Piece> {
-    engine: Mutex<Box<dyn Engine<Piece = P>>>,
+pub(crate) struct Line {
+    engine: Mutex<Box<dyn Engine>>,
     rank: usize,
     size: usize,
     /// Pieces sent to each rank, and received from it, `[ranks]`: their seals have these numbers.
@@ -36,9 +37,8 @@ pub struct Line<P: Piece> {
     waited_ns: AtomicU64,
 }
 
-impl<P: Piece> Line<P> {
-    /// Over an engine.
-    pub fn new(engine: Box<dyn Engine<Piece = P>>) -> Self {
+impl Line {
+    pub fn new(engine: Box<dyn Engine>) -> Self {
         let (rank, size) = (engine.rank(), engine.size());
         Self {
             engine: Mutex::new(engine),
@@ -50,17 +50,14 @@ impl<P: Piece> Line<P> {
         }
     }
 
-    /// This rank.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// How many ranks there are.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// The traffic of exchanges so far.
     pub fn traffic(&self) -> Traffic {
         Traffic {
             sent_bytes: self.sent_bytes.load(Ordering::Relaxed),
@@ -69,15 +66,12 @@ impl<P: Piece> Line<P> {
     }
 
     /// The engine, for one call that returns at once.
-    pub(crate) fn engine(&self) -> MutexGuard<'_, Box<dyn Engine<Piece = P>>> {
+    pub fn engine(&self) -> MutexGuard<'_, Box<dyn Engine>> {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The engine, unless another thread is inside it for longer than `limit`.
-    pub(crate) fn engine_within(
-        &self,
-        limit: Duration,
-    ) -> Option<MutexGuard<'_, Box<dyn Engine<Piece = P>>>> {
+    pub fn engine_within(&self, limit: Duration) -> Option<MutexGuard<'_, Box<dyn Engine>>> {
         let begun = Instant::now();
         loop {
             match self.engine.try_lock() {
@@ -89,7 +83,7 @@ impl<P: Piece> Line<P> {
         }
     }
 
-    pub(crate) fn start(&self, moves: Vec<Move<P>>) -> Result<Ticket> {
+    pub fn start(&self, moves: Vec<Move>) -> Result<Ticket> {
         let sent = moves.iter().map(|movement| match movement {
             Move::Send { bytes, .. } => *bytes,
             Move::AllGather { lengths, .. } => lengths[self.rank] * (self.size - 1),
@@ -101,7 +95,7 @@ impl<P: Piece> Line<P> {
     }
 
     /// The pieces of what was started, once it has ended.
-    pub(crate) fn wait(&self, ticket: Ticket) -> Result<Vec<P>> {
+    pub fn wait(&self, ticket: Ticket) -> Result<Vec<Piece>> {
         let begun = Instant::now();
         let mut asked = 0;
         loop {
@@ -120,12 +114,12 @@ impl<P: Piece> Line<P> {
     }
 
     /// The number of the next piece to a rank.
-    pub(crate) fn next_to(&self, rank: usize) -> u32 {
+    pub fn next_to(&self, rank: usize) -> u32 {
         next(&mut self.numbers.lock().unwrap_or_else(PoisonError::into_inner)[rank].0)
     }
 
     /// The number of the next piece from a rank.
-    pub(crate) fn next_from(&self, rank: usize) -> u32 {
+    pub fn next_from(&self, rank: usize) -> u32 {
         next(&mut self.numbers.lock().unwrap_or_else(PoisonError::into_inner)[rank].1)
     }
 }

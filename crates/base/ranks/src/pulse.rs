@@ -7,7 +7,6 @@
 //! that is at work and can come early does.
 
 use crate::beat::{Activity, Beat};
-use crate::host_piece::HostPiece;
 use crate::line::Line;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -57,7 +56,7 @@ pub(crate) struct Pulse {
 
 /// The work of the thread.
 pub(crate) struct Listener {
-    pub line: Arc<Line<HostPiece>>,
+    pub line: Arc<Line>,
     pub activity: Arc<Activity>,
     pub watch: Watch,
     pub tell: Tell,
@@ -125,7 +124,7 @@ impl Listener {
                 spoken = Instant::now();
             }
             let Some(()) = self.exchange(&mut others, speaks) else { return };
-            if let Some(why) = others.iter().find_map(|other| self.lost(other)) {
+            if let Some(why) = others.iter().find_map(|other| self.loss_of(other)) {
                 (self.tell)(&why);
                 self.line.engine().abort(&why);
                 return;
@@ -172,16 +171,17 @@ impl Listener {
     }
 
     /// Why a rank is given up.
-    fn lost(&self, other: &PeerHeartbeat) -> Option<String> {
+    fn loss_of(&self, other: &PeerHeartbeat) -> Option<String> {
         let name = &self.names[other.rank];
         let (beat, silent) = (&other.beat, other.at.elapsed());
         // When rank 0 is silent, one rank speaks before the others do.
         let patience = self.watch.period * self.line.rank().min(3) as u32;
         self.watch.silent.is_some_and(|limit| silent > limit + patience).then(|| {
             format!(
-                "{name} was last heard of {:.0} s ago ({}): its process is stopped, or its network is cut; all ranks end",
+                "{name} was last heard of {:.0} s ago ({}): its process is stopped, or its \
+                 network is cut; all ranks end",
                 silent.as_secs_f64(),
-                beat.told()
+                beat.describe()
             )
         })
     }

@@ -1,10 +1,11 @@
 //! The machines that ranks run on, and what each rank may use there.
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 
 /// A rank's machine, and what the rank may use of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankHost {
     /// Name of its host.
     pub host: String,
@@ -41,33 +42,6 @@ impl RankHost {
             at_a_time: std::thread::available_parallelism().ok().map(usize::from),
             memory,
         }
-    }
-
-    /// As a record, one value to a line.
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let Self { host, boot, process, threads, processors, of_launcher, at_a_time, memory } =
-            self;
-        let at_a_time = at_a_time.unwrap_or(0);
-        let [host, boot, processors, of_launcher] =
-            [host, boot, processors, of_launcher].map(|text| text.replace('\n', " "));
-        format!("{host}\n{boot}\n{process}\n{threads}\n{processors}\n{of_launcher}\n{at_a_time}\n{memory}")
-            .into_bytes()
-    }
-
-    /// Reads a record; none if it is malformed.
-    pub(crate) fn decode(record: &[u8]) -> Option<Self> {
-        let mut lines = std::str::from_utf8(record).ok()?.split('\n');
-        let place = Self {
-            host: lines.next()?.to_owned(),
-            boot: lines.next()?.to_owned(),
-            process: lines.next()?.parse().ok()?,
-            threads: lines.next()?.parse().ok()?,
-            processors: lines.next()?.to_owned(),
-            of_launcher: lines.next()?.to_owned(),
-            at_a_time: lines.next()?.parse().ok().map(|count| (count > 0).then_some(count))?,
-            memory: lines.next()?.parse().ok()?,
-        };
-        lines.next().is_none().then_some(place)
     }
 }
 
@@ -160,7 +134,8 @@ impl fmt::Display for ThreadNote<'_> {
             f.write_str("where --threads has not asked for that, Open MPI has bound each rank to a core: mpirun --bind-to none")
         } else {
             f.write_str(
-                "they take turns: give each rank fewer threads (--threads), or start fewer ranks there",
+                "they take turns: give each rank fewer threads (--threads), or start fewer ranks \
+                 there",
             )
         }
     }
@@ -211,7 +186,6 @@ pub fn host() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     fn place(host: &str, boot: &str, threads: usize) -> RankHost {
         RankHost {
@@ -281,14 +255,5 @@ mod tests {
         );
         let unknown = node(&[("", 2)], "");
         assert_eq!((unknown.processors, note(&unknown)), (None, String::new()));
-    }
-
-    proptest! {
-        #[test]
-        fn places_are_read_as_they_were_written(host in "\\PC*", threads in 1usize..99, noise in any::<Vec<u8>>()) {
-            let written = place(&host, "x", threads);
-            prop_assert_eq!(RankHost::decode(&written.encode()), Some(written));
-            let _ = RankHost::decode(&noise);
-        }
     }
 }

@@ -6,10 +6,11 @@
 //! Where the number of ranks is `m` times a power of two, `m` odd, what is left is cut into `m`
 //! parts, of which each rank gets one from all and adds it up by the tree.
 
-use crate::engine::{Move, Piece, Ticket};
+use crate::engine::{Move, Ticket};
 use crate::error::{Error, Result};
-use crate::floats::Floats;
+use crate::floats::{HostFloats, Parameter, add_pieces};
 use crate::line::Line;
+use crate::piece::Piece;
 use crate::slices::{BLOCK, Slices, part};
 use crate::tree::PartialSums;
 use std::collections::VecDeque;
@@ -26,9 +27,9 @@ const UNDER_WAY: usize = 4;
 /// # Errors
 /// [`Error::Damage`] when something else came than was sent: the exchange has gone on to its end
 /// nevertheless, since the others wait for it. [`Error::Engine`] when the engine failed.
-pub fn reduce_scatter<P: Piece>(
-    line: &Line<P>,
-    floats: &mut impl Floats<Piece = P>,
+pub fn reduce_scatter<P: Parameter>(
+    line: &Line,
+    floats: &mut HostFloats<P>,
     slices: &Slices,
 ) -> Result<()> {
     let mut lane = Lane::new(line, slices.groups());
@@ -37,7 +38,7 @@ pub fn reduce_scatter<P: Piece>(
         let bit = line.rank() >> halving & 1;
         let give = slices.numbers_of(part(&all, 2, 1 - bit));
         let keep = slices.numbers_of(part(&all, 2, bit));
-        lane.swap(floats, line.rank() ^ (1 << halving), give, keep, Floats::add)?;
+        lane.swap(floats, line.rank() ^ (1 << halving), give, keep, HostFloats::add)?;
     }
     if slices.groups() > 1 {
         lane.add_over_groups(floats, slices)?;
@@ -45,13 +46,10 @@ pub fn reduce_scatter<P: Piece>(
     lane.end()
 }
 
-/// Gives every rank's slice to all.
-///
-/// # Errors
-/// As [`reduce_scatter`].
-pub fn all_gather<P: Piece>(
-    line: &Line<P>,
-    floats: &mut impl Floats<Piece = P>,
+/// Gives every rank's slice to all; it fails as [`reduce_scatter`] does.
+pub fn all_gather<P: Parameter>(
+    line: &Line,
+    floats: &mut HostFloats<P>,
     slices: &Slices,
 ) -> Result<()> {
     let mut lane = Lane::new(line, slices.groups());
@@ -63,21 +61,21 @@ pub fn all_gather<P: Piece>(
         let bit = line.rank() >> halving & 1;
         let have = slices.numbers_of(part(&all, 2, bit));
         let want = slices.numbers_of(part(&all, 2, 1 - bit));
-        lane.swap(floats, line.rank() ^ (1 << halving), have, want, Floats::write)?;
+        lane.swap(floats, line.rank() ^ (1 << halving), have, want, HostFloats::write)?;
     }
     lane.end()
 }
 
 /// Exchanges with one rank: `give` goes there, what comes instead is put into `get`.
-pub(crate) fn swap<P: Piece>(
-    line: &Line<P>,
-    floats: &mut impl Floats<Piece = P>,
+pub fn swap<P: Parameter>(
+    line: &Line,
+    floats: &mut HostFloats<P>,
     peer: usize,
     give: Range<usize>,
     get: Range<usize>,
 ) -> Result<()> {
     let mut lane = Lane::new(line, 1);
-    lane.swap(floats, peer, give, get, Floats::write)?;
+    lane.swap(floats, peer, give, get, HostFloats::write)?;
     lane.end()
 }
 
@@ -97,24 +95,24 @@ impl Part {
 }
 
 /// Pieces under way.
-struct Sent {
+struct Batch {
     ticket: Ticket,
     /// The receives in the order in which they were started, with the numbers of their seals.
     comes: Vec<(Part, u32)>,
 }
 
 /// Cuts ranges into pieces, and keeps these to be used again.
-struct Lane<'a, P: Piece> {
-    line: &'a Line<P>,
+struct Lane<'a> {
+    line: &'a Line,
     /// Numbers of a piece.
     piece: usize,
-    idle: Vec<P>,
+    idle: Vec<Piece>,
     damage: Option<Error>,
 }
 
-impl<'a, P: Piece> Lane<'a, P> {
+impl<'a> Lane<'a> {
     /// For exchanges between so many groups at a time.
-    fn new(line: &'a Line<P>, groups: usize) -> Self {
+    fn new(line: &'a Line, groups: usize) -> Self {
         let piece = (PIECE / groups).max(BLOCK);
         Self { line, piece, idle: Vec::new(), damage: None }
     }
@@ -123,24 +121,23 @@ impl<'a, P: Piece> Lane<'a, P> {
         self.damage.map_or(Ok(()), Err)
     }
 
-    fn take(&mut self) -> P {
-        let bytes = P::sealed(4 * self.piece);
-        self.idle.pop().unwrap_or_else(|| self.line.engine().piece(bytes))
+    fn take(&mut self) -> Piece {
+        self.idle.pop().unwrap_or_else(|| Piece::zeros(Piece::sealed(4 * self.piece)))
     }
 
     /// Starts pieces both ways.
-    fn start(
+    fn start<P: Parameter>(
         &mut self,
-        floats: &impl Floats<Piece = P>,
+        floats: &HostFloats<P>,
         goes: Vec<Part>,
         comes: Vec<Part>,
-    ) -> Result<Sent> {
+    ) -> Result<Batch> {
         let mut moves = Vec::with_capacity(goes.len() + comes.len());
         for Part { peer, numbers } in &comes {
             moves.push(Move::Receive {
                 from: *peer,
                 piece: self.take(),
-                bytes: P::sealed(4 * numbers.len()),
+                bytes: Piece::sealed(4 * numbers.len()),
             });
         }
         for Part { peer, numbers } in goes {
@@ -148,24 +145,25 @@ impl<'a, P: Piece> Lane<'a, P> {
             let mut piece = self.take();
             floats.read(numbers, &mut piece);
             piece.seal(self.line.next_to(peer), contents);
-            moves.push(Move::Send { to: peer, piece, bytes: P::sealed(contents) });
+            moves.push(Move::Send { to: peer, piece, bytes: Piece::sealed(contents) });
         }
         let comes = comes.into_iter().map(|part| {
             let number = self.line.next_from(part.peer);
             (part, number)
         });
-        Ok(Sent { comes: comes.collect(), ticket: self.line.start(moves)? })
+        Ok(Batch { comes: comes.collect(), ticket: self.line.start(moves)? })
     }
 
     /// Waits for what was started, and returns what came.
-    fn finish(&mut self, sent: Sent) -> Result<Vec<(Part, P)>> {
-        let mut pieces = self.line.wait(sent.ticket)?.into_iter();
-        let mut came = Vec::with_capacity(sent.comes.len());
-        for ((part, number), piece) in sent.comes.into_iter().zip(&mut pieces) {
+    fn finish(&mut self, batch: Batch) -> Result<Vec<(Part, Piece)>> {
+        let mut pieces = self.line.wait(batch.ticket)?.into_iter();
+        let mut came = Vec::with_capacity(batch.comes.len());
+        for ((part, number), piece) in batch.comes.into_iter().zip(&mut pieces) {
             if !piece.is_sound(number, 4 * part.numbers.len()) {
                 self.damage.get_or_insert_with(|| {
                     Error::Damage(format!(
-                        "what came from rank {} is not what it sent: a network or memory damages bytes; go on from the \
+                        "what came from rank {} is not what it sent: a network or memory damages \
+                         bytes; go on from the \
                          last checkpoint on other machines",
                         part.peer
                     ))
@@ -178,13 +176,13 @@ impl<'a, P: Piece> Lane<'a, P> {
     }
 
     /// Exchanges ranges with one rank, and has what came `put` into its place.
-    fn swap<F: Floats<Piece = P>>(
+    fn swap<P: Parameter>(
         &mut self,
-        floats: &mut F,
+        floats: &mut HostFloats<P>,
         peer: usize,
         give: Range<usize>,
         get: Range<usize>,
-        put: impl Fn(&mut F, Range<usize>, &P),
+        put: impl Fn(&mut HostFloats<P>, Range<usize>, &Piece),
     ) -> Result<()> {
         let part = |numbers| Part { peer, numbers };
         self.each(floats, &[part(give)], &[part(get)], |lane, floats, came| {
@@ -196,9 +194,9 @@ impl<'a, P: Piece> Lane<'a, P> {
     }
 
     /// The last levels of the tree: every rank adds its part over all groups.
-    fn add_over_groups(
+    fn add_over_groups<P: Parameter>(
         &mut self,
-        floats: &mut impl Floats<Piece = P>,
+        floats: &mut HostFloats<P>,
         slices: &Slices,
     ) -> Result<()> {
         let rank = self.line.rank();
@@ -214,9 +212,9 @@ impl<'a, P: Piece> Lane<'a, P> {
             floats.read(numbers.clone(), &mut own);
             let (before, after): (Vec<_>, Vec<_>) =
                 came.into_iter().partition(|(part, _)| part.peer < rank);
-            let pieces = |parts: Vec<(Part, P)>| parts.into_iter().map(|(_, piece)| piece);
-            let mut add = |left: &mut P, right: P| {
-                floats.add_pieces(left, &right, numbers.len());
+            let pieces = |parts: Vec<(Part, Piece)>| parts.into_iter().map(|(_, piece)| piece);
+            let mut add = |left: &mut Piece, right: Piece| {
+                add_pieces(left, &right, numbers.len());
                 lane.idle.push(right);
             };
             let mut sums = PartialSums::default();
@@ -231,9 +229,9 @@ impl<'a, P: Piece> Lane<'a, P> {
     }
 
     /// Gives this rank's slice to the same places of all other groups.
-    fn share_over_groups(
+    fn share_over_groups<P: Parameter>(
         &mut self,
-        floats: &mut impl Floats<Piece = P>,
+        floats: &mut HostFloats<P>,
         slices: &Slices,
     ) -> Result<()> {
         let own = slices.of_rank(self.line.rank());
@@ -251,12 +249,12 @@ impl<'a, P: Piece> Lane<'a, P> {
     }
 
     /// Exchanges ranges piece by piece, a few at a time, and has what came looked at.
-    fn each<F: Floats<Piece = P>>(
+    fn each<P: Parameter>(
         &mut self,
-        floats: &mut F,
+        floats: &mut HostFloats<P>,
         goes: &[Part],
         comes: &[Part],
-        mut arrived: impl FnMut(&mut Self, &mut F, Vec<(Part, P)>),
+        mut arrived: impl FnMut(&mut Self, &mut HostFloats<P>, Vec<(Part, Piece)>),
     ) -> Result<()> {
         let longest = goes.iter().chain(comes).map(|part| part.numbers.len()).max().unwrap_or(0);
         let mut under_way = VecDeque::new();

@@ -1,12 +1,11 @@
 //! Ranks that are threads of one process: everything that ranks do, without MPI. For tests, and for
 //! faults made on purpose.
 
-use crate::engine::{Engine, Move, Note, Ticket};
+use crate::engine::{Engine, Move, Note, PendingMoves, Ticket};
 use crate::error::{Error, Result};
-use crate::host_piece::HostPiece;
 use crate::line::Line;
+use crate::piece::Piece;
 use crate::settings::Settings;
-use crate::under_way::UnderWay;
 use crate::world::World;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,30 +53,30 @@ impl Faults {
 }
 
 /// The engines of so many ranks.
-pub fn engines(ranks: usize) -> (Vec<ThreadEngine>, Faults) {
+fn engines(ranks: usize) -> (Vec<ThreadEngine>, Faults) {
     let faults = Faults::default();
     let engine = |rank| ThreadEngine {
         rank,
         size: ranks,
         hub: faults.clone(),
         numbers: HashMap::new(),
-        under_way: UnderWay::default(),
+        pending: PendingMoves::default(),
     };
     ((0..ranks).map(engine).collect(), faults)
 }
 
 /// One rank's engine.
-pub struct ThreadEngine {
+struct ThreadEngine {
     rank: usize,
     size: usize,
     hub: Faults,
     /// Messages to and from each rank so far.
     numbers: HashMap<(usize, usize, Channel), u64>,
-    under_way: UnderWay<Vec<Started>>,
+    pending: PendingMoves<Vec<Started>>,
 }
 
 struct Started {
-    pieces: Vec<HostPiece>,
+    pieces: Vec<Piece>,
     /// The messages to come: address, length, and offset in the last piece.
     awaited: Vec<(Address, usize, usize)>,
 }
@@ -109,7 +108,7 @@ impl ThreadEngine {
         (0..self.size).filter(move |&other| other != rank)
     }
 
-    fn begin(&mut self, movement: Move<HostPiece>) -> Started {
+    fn begin(&mut self, movement: Move) -> Started {
         match movement {
             Move::Send { to, piece, bytes } => {
                 self.put(to, Channel::Single, &piece.bytes()[..bytes]);
@@ -120,14 +119,8 @@ impl ThreadEngine {
                 Started { pieces: vec![piece], awaited: vec![(address, bytes, 0)] }
             }
             Move::AllGather { own, mut all, lengths } => {
-                let starts: Vec<usize> = lengths
-                    .iter()
-                    .scan(0, |start, length| {
-                        let this = *start;
-                        *start += length;
-                        Some(this)
-                    })
-                    .collect();
+                let starts: Vec<usize> =
+                    (0..lengths.len()).map(|rank| lengths[..rank].iter().sum()).collect();
                 let length = lengths[self.rank];
                 all.bytes_mut()[starts[self.rank]..][..length]
                     .copy_from_slice(&own.bytes()[..length]);
@@ -141,7 +134,7 @@ impl ThreadEngine {
             }
             Move::Broadcast { from, piece, bytes } if from == self.rank => {
                 self.others().for_each(|other| {
-                    self.put(other, Channel::Collective, &piece.bytes()[..bytes])
+                    self.put(other, Channel::Collective, &piece.bytes()[..bytes]);
                 });
                 Started { pieces: vec![piece], awaited: Vec::new() }
             }
@@ -154,8 +147,6 @@ impl ThreadEngine {
 }
 
 impl Engine for ThreadEngine {
-    type Piece = HostPiece;
-
     fn rank(&self) -> usize {
         self.rank
     }
@@ -164,22 +155,18 @@ impl Engine for ThreadEngine {
         self.size
     }
 
-    fn piece(&mut self, bytes: usize) -> HostPiece {
-        HostPiece::zeros(bytes)
-    }
-
-    fn start(&mut self, moves: Vec<Move<HostPiece>>) -> Result<Ticket> {
+    fn start(&mut self, moves: Vec<Move>) -> Result<Ticket> {
         let started = moves.into_iter().map(|movement| self.begin(movement)).collect();
-        Ok(self.under_way.add(started))
+        Ok(self.pending.add(started))
     }
 
-    fn poll(&mut self, ticket: Ticket) -> Result<Option<Vec<HostPiece>>> {
+    fn poll(&mut self, ticket: Ticket) -> Result<Option<Vec<Piece>>> {
         let faults = self.hub.clone();
         let mut hub = faults.hub();
         if let Some(why) = &hub.ended {
             return Err(Error::Engine(why.clone()));
         }
-        let mut started = self.under_way.take(ticket)?;
+        let mut started = self.pending.take(ticket)?;
         for Started { pieces, awaited } in &mut started {
             let Some(piece) = pieces.last_mut() else { continue };
             let mut late = Vec::new();
@@ -200,7 +187,7 @@ impl Engine for ThreadEngine {
             *awaited = late;
         }
         if started.iter().any(|started| !started.awaited.is_empty()) {
-            self.under_way.put_back(ticket, started);
+            self.pending.put_back(ticket, started);
             return Ok(None);
         }
         Ok(Some(started.into_iter().flat_map(|started| started.pieces).collect()))
@@ -238,9 +225,6 @@ impl Drop for ThreadEngine {
 }
 
 /// So many ranks, each to be taken by a thread, as if a launcher had started them.
-///
-/// # Errors
-/// As [`World::begin`].
 pub fn worlds(ranks: usize, settings: &Settings) -> Result<(Vec<World>, Faults)> {
     let (engines, faults) = engines(ranks);
     let worlds: Result<Vec<World>> = thread::scope(|scope| {

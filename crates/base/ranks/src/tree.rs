@@ -70,7 +70,8 @@ pub fn shards_of_rank(shards: usize, ranks: usize, rank: usize) -> Result<std::o
     let allowed = allowed_ranks(shards);
     if !allowed.contains(&ranks) {
         return Err(Error::Start(format!(
-            "{shards} shards (update.shards, sft.shards) can be spread over {} ranks, not over {ranks}: start so many, or set \
+            "{shards} shards (update.shards, sft.shards) can be spread over {} ranks, not over \
+             {ranks}: start so many, or set \
              shards to {ranks} times a power of two ({})",
             listed(&allowed, "or"),
             listed(&[ranks, 2 * ranks, 4 * ranks, 8 * ranks], "or"),
@@ -134,7 +135,8 @@ mod tests {
         let refused = shards_of_rank(24, 4, 0).unwrap_err().to_string();
         assert_eq!(
             refused,
-            "24 shards (update.shards, sft.shards) can be spread over 1, 3, 6, 12 or 24 ranks, not over 4: start so many, or \
+            "24 shards (update.shards, sft.shards) can be spread over 1, 3, 6, 12 or 24 ranks, \
+             not over 4: start so many, or \
              set shards to 4 times a power of two (4, 8, 16 or 32)"
         );
     }

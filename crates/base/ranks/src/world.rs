@@ -2,10 +2,9 @@
 
 use crate::beat::Activity;
 use crate::error::{Error, Result};
-use crate::exchange::{Brought, Exchange};
-use crate::floats::Floats;
-use crate::header::Kind;
-use crate::host_piece::HostPiece;
+use crate::exchange::{Contribution, Exchange};
+use crate::floats::{HostFloats, Parameter};
+use crate::header::{Header, Kind};
 use crate::line::{Line, Traffic};
 use crate::pulse::{Listener, Pulse};
 use crate::rank_host::{Node, RankHost};
@@ -17,9 +16,10 @@ use std::time::Duration;
 
 /// The ranks that run together: this one and all others.
 ///
-/// Every method that exchanges is called by all ranks in the same order. When it fails on one, it
-/// fails on all, at the latest with the exchange after it; a rank that fails elsewhere tells the
-/// others with [`fail`](Self::fail). A rank that is alone gets back what it gives.
+/// Every method that exchanges is called by all ranks in the same order. It fails when a rank has
+/// failed or differs: on all ranks, at the latest with the exchange after it. A rank that fails
+/// elsewhere tells the others with [`fail`](Self::fail). A rank that is alone gets back what it
+/// gives.
 #[derive(Default)]
 pub struct World {
     together: Option<Together>,
@@ -46,10 +46,10 @@ impl World {
     /// [`Error::Start`] when there are several but they cannot work together: the library is
     /// missing or not the launcher's, or ranks have different programs.
     pub fn begin(settings: &Settings) -> Result<Self> {
-        let Some(launched) = launch::from_environment(|name| std::env::var(name).ok())? else {
+        let Some(launch) = launch::from_environment(|name| std::env::var(name).ok())? else {
             return Ok(Self::alone());
         };
-        let (mut engine, library) = crate::mpi::begin(&launched, &*settings.tell)?;
+        let (mut engine, library) = crate::mpi::begin(&launch, &*settings.tell)?;
         if engine.size() == 1 {
             engine.close()?; // a launcher that does not say how many it starts has started one
             return Ok(Self::alone());
@@ -58,11 +58,7 @@ impl World {
     }
 
     /// The ranks of an engine.
-    pub(crate) fn over(
-        line: Line<HostPiece>,
-        library: Option<Library>,
-        settings: &Settings,
-    ) -> Result<Self> {
+    pub(crate) fn over(line: Line, library: Option<Library>, settings: &Settings) -> Result<Self> {
         let line = Arc::new(line);
         let activity = Arc::new(Activity::new());
         let exchange =
@@ -159,30 +155,16 @@ impl World {
     }
 
     /// Every rank's record, in rank order.
-    ///
-    /// # Errors
-    /// When a rank has failed or differs.
     pub fn gather(&self, record: &[u8]) -> Result<Vec<Vec<u8>>> {
-        let Some(together) = &self.together else { return Ok(vec![record.to_vec()]) };
-        let brought = Brought { record, ..Brought::default() };
-        together
-            .exchange
-            .run(Kind::Gather, brought, |exchange, headers| exchange.records(headers, record))
+        self.records(Kind::Gather, record)
     }
 
     /// Every rank's record, in rank order, as [`gather`](Self::gather): what each has left of work
     /// that is to be shared out anew. Who has nothing left comes here and waits. The others come,
     /// between two pieces of work, when they
     /// [are called](Self::is_called).
-    ///
-    /// # Errors
-    /// As [`gather`](Self::gather).
     pub fn balance(&self, record: &[u8]) -> Result<Vec<Vec<u8>>> {
-        let Some(together) = &self.together else { return Ok(vec![record.to_vec()]) };
-        let brought = Brought { record, ..Brought::default() };
-        together
-            .exchange
-            .run(Kind::Balance, brought, |exchange, headers| exchange.records(headers, record))
+        self.records(Kind::Balance, record)
     }
 
     /// Whether a rank waits in the exchange that this one makes next. It is known about as long
@@ -193,28 +175,20 @@ impl World {
     }
 
     /// The record of rank 0; what others bring is ignored.
-    ///
-    /// # Errors
-    /// As [`gather`](Self::gather).
     pub fn broadcast(&self, record: &[u8]) -> Result<Vec<u8>> {
         let Some(together) = &self.together else { return Ok(record.to_vec()) };
         let record = if self.is_first() { record } else { &[] };
-        let brought = Brought { record, ..Brought::default() };
-        together.exchange.run(Kind::Broadcast, brought, |exchange, headers| {
-            exchange.broadcast(headers, 0, record)
-        })
+        let Together { exchange, .. } = together;
+        let own = Contribution { record, ..Contribution::default() };
+        exchange.run(Kind::Broadcast, own, |headers| exchange.broadcast(headers, 0, record))
     }
 
     /// Whether any rank says so.
-    ///
-    /// # Errors
-    /// As [`gather`](Self::gather).
     pub fn any(&self, flag: bool) -> Result<bool> {
         let Some(together) = &self.together else { return Ok(flag) };
-        let brought = Brought { flag, ..Brought::default() };
-        together
-            .exchange
-            .run(Kind::Any, brought, |_, headers| Ok(headers.iter().any(|header| header.flag)))
+        let own = Contribution { flag, ..Contribution::default() };
+        let any = |headers: &[Header]| Ok(headers.iter().any(|header| header.flag));
+        together.exchange.run(Kind::Any, own, any)
     }
 
     /// Whether all ranks have the same of something, such as `"model.safetensors"`: a version, or a
@@ -226,15 +200,13 @@ impl World {
     pub fn same(&self, what: &str, value: &str) -> Result<()> {
         let values = self.gather(value.as_bytes())?;
         let Some(odd) = values.iter().position(|other| *other != values[0]) else { return Ok(()) };
-        let told = |rank: usize| {
-            format!("{} has {}", self.name(rank), String::from_utf8_lossy(&values[rank]))
-        };
+        let (name, first) = (self.name(odd), self.name(0));
+        let value = |rank: usize| String::from_utf8_lossy(&values[rank]);
         Err(self.refuse(format!(
-            "{} has another {what} than {}: {}, {}; give all ranks the same",
-            self.name(odd),
-            self.name(0),
-            told(odd),
-            told(0)
+            "{name} has another {what} than {first}: {name} has {}, {first} has {}; give all ranks \
+             the same",
+            value(odd),
+            value(0)
         )))
     }
 
@@ -255,30 +227,17 @@ impl World {
     /// Adds what all ranks have, in the tree of `tree.rs`: a rank then has the sum in its own slice
     /// ([`Slices::of_rank`]), and nothing of use in the rest. `slices` are those of
     /// [`size`](Self::size) ranks.
-    ///
-    /// # Errors
-    /// As [`gather`](Self::gather).
-    pub fn sum(&self, floats: &mut impl Floats<Piece = HostPiece>, slices: &Slices) -> Result<()> {
+    pub fn sum<P: Parameter>(&self, floats: &mut HostFloats<P>, slices: &Slices) -> Result<()> {
         self.exchange(Kind::Sum, slices, |line| sum::reduce_scatter(line, floats, slices))
     }
 
     /// Gives every rank's slice to all.
-    ///
-    /// # Errors
-    /// As [`gather`](Self::gather).
-    pub fn share(
-        &self,
-        floats: &mut impl Floats<Piece = HostPiece>,
-        slices: &Slices,
-    ) -> Result<()> {
+    pub fn share<P: Parameter>(&self, floats: &mut HostFloats<P>, slices: &Slices) -> Result<()> {
         self.exchange(Kind::Share, slices, |line| sum::all_gather(line, floats, slices))
     }
 
     /// Bytes per second and direction between each rank and its neighbours, `[ranks][log2 ranks]`:
     /// rank^1, rank^2, rank^4, ...; none where there is no such rank.
-    ///
-    /// # Errors
-    /// As [`gather`](Self::gather).
     pub fn bandwidth(&self) -> Result<Vec<Vec<Option<f64>>>> {
         let Some(together) = &self.together else { return Ok(vec![Vec::new()]) };
         check::bandwidth(&together.exchange)
@@ -335,7 +294,7 @@ impl World {
                 Ok(())
             }
             Some(_) => Ok(()),
-            None => together.exchange.run(Kind::Finish, Brought::default(), |_, _| Ok(())),
+            None => together.exchange.run(Kind::Finish, Contribution::default(), |_| Ok(())),
         };
         let Together { pulse, exchange, .. } = together;
         drop(pulse);
@@ -343,7 +302,7 @@ impl World {
         met.and(closed)
     }
 
-    fn line(&self) -> Option<&Line<HostPiece>> {
+    fn line(&self) -> Option<&Line> {
         self.together.as_ref().map(|together| &**together.exchange.line())
     }
 
@@ -351,11 +310,18 @@ impl World {
         &self,
         kind: Kind,
         slices: &Slices,
-        act: impl FnOnce(&Line<HostPiece>) -> Result<()>,
+        act: impl FnOnce(&Line) -> Result<()>,
     ) -> Result<()> {
         let Some(together) = &self.together else { return Ok(()) };
-        let brought = Brought { shape: slices.numbers() as u64, ..Brought::default() };
-        together.exchange.run(kind, brought, |exchange, _| act(exchange.line()))
+        let own = Contribution { shape: slices.numbers() as u64, ..Contribution::default() };
+        together.exchange.run(kind, own, |_| act(together.exchange.line()))
+    }
+
+    fn records(&self, kind: Kind, record: &[u8]) -> Result<Vec<Vec<u8>>> {
+        match &self.together {
+            Some(together) => together.exchange.gather(kind, record),
+            None => Ok(vec![record.to_vec()]),
+        }
     }
 
     fn try_neighbours(&self) -> Result<()> {

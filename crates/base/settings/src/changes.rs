@@ -15,7 +15,7 @@ pub fn differences(key: &str, before: &Value, now: &Value, changes: &mut Vec<Str
             }
         }
         _ if before != now => {
-            changes.push(format!("{key} {} -> {}", written(before), written(now)))
+            changes.push(format!("{key} {} -> {}", written(before), written(now)));
         }
         _ => {}
     }

@@ -186,7 +186,7 @@ mod tests {
     }
 
     /// The error of settings that `change` has made invalid.
-    fn said(change: impl Fn(&mut Outer)) -> String {
+    fn refusal(change: impl Fn(&mut Outer)) -> String {
         let mut settings = Outer::default();
         change(&mut settings);
         check("outer", &settings).unwrap_err().to_string()
@@ -198,32 +198,32 @@ mod tests {
         check("", &Outer { optional: Some(9), free: f64::NAN, ..Outer::default() }).unwrap();
         let bad = Inner { share: -1.0 };
         for (said, expected) in [
-            (said(|o| o.count = 0), "outer.count is 0: it must be at least 1"),
-            (said(|o| o.optional = Some(10)), "outer.optional is 10: it must be from 1 to 9"),
-            (said(|o| o.distance = -0.5), "outer.distance is -0.5: it must be at least 0"),
-            (said(|o| o.single = 1.1), "outer.single is 1.1: it must be from 0.01 to 1"),
+            (refusal(|o| o.count = 0), "outer.count is 0: it must be at least 1"),
+            (refusal(|o| o.optional = Some(10)), "outer.optional is 10: it must be from 1 to 9"),
+            (refusal(|o| o.distance = -0.5), "outer.distance is -0.5: it must be at least 0"),
+            (refusal(|o| o.single = 1.1), "outer.single is 1.1: it must be from 0.01 to 1"),
             (
-                said(|o| o.inner = bad.clone()),
+                refusal(|o| o.inner = bad.clone()),
                 "outer.inner.share is -1: it must be above -1 and at most 1",
             ),
             (
-                said(|o| o.rows.push(bad.clone())),
+                refusal(|o| o.rows.push(bad.clone())),
                 "outer.rows.1.share is -1: it must be above -1 and at most 1",
             ),
             (
-                said(|o| o.by_name = BTreeMap::from([("a.b".to_owned(), bad.clone())])),
+                refusal(|o| o.by_name = BTreeMap::from([("a.b".to_owned(), bad.clone())])),
                 "outer.by_name.\"a.b\".share is -1: it must be above -1 and at most 1",
             ),
             (
-                said(|o| o.either = Either::Size(Size(u64::MAX))),
+                refusal(|o| o.either = Either::Size(Size(u64::MAX))),
                 "outer.either is 18446744073709551615: it must be",
             ),
             (
-                said(|o| o.either = Either::Table { inner: bad.clone() }),
+                refusal(|o| o.either = Either::Table { inner: bad.clone() }),
                 "outer.either.inner.share is -1: it must be",
             ),
             (
-                said(|o| o.tagged = Tagged::Sized { size: 1 }),
+                refusal(|o| o.tagged = Tagged::Sized { size: 1 }),
                 "outer.tagged.size is 1: it must be at least 2",
             ),
         ] {
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn bounds_of_single_precision_are_rounded_to_it() {
         check("", &Outer { single: 0.01, ..Outer::default() }).unwrap(); // as f64, it is below 0.01
-        let below = said(|o| o.single = 0.01f32.next_down());
+        let below = refusal(|o| o.single = 0.01f32.next_down());
         assert_eq!(below, "outer.single is 0.009999999: it must be from 0.01 to 1");
     }
 
@@ -243,7 +243,7 @@ mod tests {
         for (value, shown) in [(f64::NAN, "NaN"), (f64::INFINITY, "inf")] {
             let expected =
                 format!("outer.distance is {shown}: it must be a finite number, at least 0");
-            assert_eq!(said(|o| o.distance = value), expected);
+            assert_eq!(refusal(|o| o.distance = value), expected);
         }
     }
 
@@ -252,7 +252,7 @@ mod tests {
     fn what_no_recipe_can_say_is_an_error() {
         use std::os::unix::ffi::OsStringExt;
         let path = || PathBuf::from(std::ffi::OsString::from_vec(vec![0xff]));
-        let said = said(|o| o.path = path());
+        let said = refusal(|o| o.path = path());
         assert!(
             said.starts_with("outer is nothing that a recipe can say: ") && said.contains("UTF-8"),
             "{said}"

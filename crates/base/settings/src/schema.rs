@@ -115,7 +115,8 @@ impl Shape {
             .map(|table| match table.fields.iter().find(tells_apart) {
                 Some(field) => field.name.clone(),
                 None => panic!(
-                    "a choice between tables needs a tag, or a required key in each that the others lack"
+                    "a choice between tables needs a tag, or a required key in each that the \
+                     others lack"
                 ),
             })
             .collect();

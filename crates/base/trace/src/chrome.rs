@@ -21,33 +21,35 @@ pub struct Origin<'a> {
 impl Trace {
     /// Sentences about what the trace lacks.
     pub fn gaps(&self) -> impl Iterator<Item = String> {
-        [self.cut(), self.without_times()].into_iter().flatten()
+        self.gaps_by_key().into_iter().map(|(_, _, gap)| gap)
     }
 
-    fn without_times(&self) -> Option<String> {
-        (self.untimed > 0).then(|| {
-            format!(
-                "{} launches and copies are not in the trace: the device did not say when they were done",
-                self.untimed
-            )
-        })
-    }
-
-    fn cut(&self) -> Option<String> {
-        (self.dropped > 0).then(|| {
-            format!(
-                "the trace was cut: there is room for {} events, and {} more are not in it, the first of them after {:.3} s",
+    /// The gaps of the trace: a key of the file, since when, and a sentence.
+    fn gaps_by_key(&self) -> Vec<(&'static str, Duration, String)> {
+        let mut gaps = Vec::new();
+        if self.dropped > 0 {
+            let first = self.first_dropped.unwrap_or_default();
+            let cut = format!(
+                "the trace was cut: there is room for {} events, and {} more are not in it, the \
+                 first of them after {:.3} s",
                 self.limit,
                 self.dropped,
-                self.first_dropped.unwrap_or_default().as_secs_f64()
-            )
-        })
+                first.as_secs_f64()
+            );
+            gaps.push(("cut", first, cut));
+        }
+        if self.untimed > 0 {
+            let untimed = format!(
+                "{} launches and copies are not in the trace: the device did not say when they \
+                 were done",
+                self.untimed
+            );
+            gaps.push(("untimed", Duration::ZERO, untimed));
+        }
+        gaps
     }
 
     /// Writes the file, piece by piece.
-    ///
-    /// # Errors
-    /// Errors of `write`.
     pub fn write<E>(
         &self,
         origin: Origin<'_>,
@@ -60,20 +62,15 @@ impl Trace {
             "rank": origin.rank,
             "began_unix_us": since.as_micros() as u64,
         });
-        if let Some(cut) = self.cut() {
-            about["cut"] = cut.into();
-        }
-        if let Some(untimed) = self.without_times() {
-            about["untimed"] = untimed.into();
+        let gaps = self.gaps_by_key();
+        for (key, _, gap) in &gaps {
+            about[*key] = gap.as_str().into();
         }
         write(&format!("{{\"displayTimeUnit\":\"ms\",\"otherData\":{about},\"traceEvents\":[\n"))?;
         let mut lines = self.names(origin);
-        lines.extend(self.cut().map(|cut| {
-            let at = microseconds(self.first_dropped.unwrap_or_default());
-            json!({ "ph": "i", "s": "g", "name": cut, "pid": origin.rank, "tid": 0, "ts": at })
-        }));
-        lines.extend(self.without_times().map(|untimed| {
-            json!({ "ph": "i", "s": "g", "name": untimed, "pid": origin.rank, "tid": 0, "ts": 0.0 })
+        lines.extend(gaps.iter().map(|(_, since, gap)| {
+            let at = microseconds(*since);
+            json!({ "ph": "i", "s": "g", "name": gap, "pid": origin.rank, "tid": 0, "ts": at })
         }));
         for line in lines {
             write(&format!("{line},\n"))?;
@@ -107,24 +104,18 @@ impl Trace {
 fn line(event: &Event, rank: usize) -> Value {
     let Event { kind, name, thread, began, took, arguments } = *event;
     let began = microseconds(began);
-    let said: Map<String, Value> = arguments
-        .into_iter()
-        .flatten()
-        .map(|(key, value)| {
-            let value = match value {
-                Argument::Number(number) => number.into(),
-                Argument::Name(name) => name.into(),
-            };
-            (key.to_owned(), value)
-        })
-        .collect();
+    let argument = |(key, value): (&str, Argument)| match value {
+        Argument::Number(number) => (key.to_owned(), Value::from(number)),
+        Argument::Name(name) => (key.to_owned(), Value::from(name)),
+    };
+    let arguments: Map<String, Value> = arguments.into_iter().flatten().map(argument).collect();
     match kind {
         Kind::Counter => {
-            json!({ "ph": "C", "name": name, "pid": rank, "tid": thread, "ts": began, "args": said })
+            json!({ "ph": "C", "name": name, "pid": rank, "tid": thread, "ts": began, "args": arguments })
         }
         _ => json!({
             "ph": "X", "cat": kind.name(), "name": name, "pid": rank, "tid": thread, "ts": began,
-            "dur": microseconds(took), "args": said,
+            "dur": microseconds(took), "args": arguments,
         }),
     }
 }

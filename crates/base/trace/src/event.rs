@@ -14,6 +14,9 @@ pub enum Argument {
     Name(&'static str),
 }
 
+/// Details of an event, by name.
+pub type Arguments = [Option<(&'static str, Argument)>; 2];
+
 /// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -61,5 +64,5 @@ pub struct Event {
     /// Duration; zero for a counter.
     pub took: Duration,
     /// Details.
-    pub arguments: [Option<(&'static str, Argument)>; 2],
+    pub arguments: Arguments,
 }

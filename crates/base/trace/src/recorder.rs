@@ -1,6 +1,6 @@
 //! The recorder of a process.
 
-use crate::event::{Argument, DEVICE_THREAD, Event, Kind};
+use crate::event::{Argument, Arguments, DEVICE_THREAD, Event, Kind};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -28,15 +28,9 @@ const PHASES_BEYOND: usize = 10_000;
 
 struct Recorder {
     began: Instant,
-    began_at: SystemTime,
-    limit: usize,
     /// Events that are recorded or under way.
     reserved: usize,
-    events: Vec<Event>,
-    threads: BTreeMap<u32, String>,
-    dropped: u64,
-    first_dropped: Option<Duration>,
-    untimed: u64,
+    trace: Trace,
 }
 
 /// A recording.
@@ -73,27 +67,26 @@ pub fn begin(limit: usize) {
     RECORDING.fetch_add(1, Ordering::Relaxed);
     *recorder = Some(Recorder {
         began: Instant::now(),
-        began_at: SystemTime::now(),
-        limit,
         reserved: 0,
-        events: Vec::new(),
-        threads: BTreeMap::new(),
-        dropped: 0,
-        first_dropped: None,
-        untimed: 0,
+        trace: Trace {
+            began: SystemTime::now(),
+            took: Duration::ZERO,
+            events: Vec::new(),
+            threads: BTreeMap::new(),
+            dropped: 0,
+            first_dropped: None,
+            untimed: 0,
+            limit,
+        },
     });
     ON.store(true, Ordering::Relaxed);
 }
 
 /// Ends the recording, if there is one. Open spans are left out.
 pub fn end() -> Option<Trace> {
-    let recorder = recorder().take()?;
+    let Recorder { began, trace, .. } = recorder().take()?;
     ON.store(false, Ordering::Relaxed);
-    let Recorder {
-        began, began_at, limit, events, threads, dropped, first_dropped, untimed, ..
-    } = recorder;
-    let took = began.elapsed();
-    Some(Trace { began: began_at, took, events, threads, dropped, first_dropped, untimed, limit })
+    Some(Trace { took: began.elapsed(), ..trace })
 }
 
 /// Records a new value of a counter.
@@ -107,19 +100,14 @@ pub fn count(name: &'static str, value: u64) {
 }
 
 /// Records work of the device, if there is a recording.
-pub fn on_device(
-    name: &'static str,
-    began: Instant,
-    took: Duration,
-    arguments: [Option<(&'static str, Argument)>; 2],
-) {
+pub fn on_device(name: &'static str, began: Instant, took: Duration, arguments: Arguments) {
     add(Kind::Device, name, DEVICE_THREAD, began, took, arguments);
 }
 
 /// Counts work of the device with unknown times, if there is a recording.
 pub fn untimed(count: usize) {
     if let Some(recorder) = recorder().as_mut() {
-        recorder.untimed += count as u64;
+        recorder.trace.untimed += count as u64;
     }
 }
 
@@ -134,18 +122,10 @@ fn add(
     thread: u32,
     began: Instant,
     took: Duration,
-    arguments: [Option<(&'static str, Argument)>; 2],
+    arguments: Arguments,
 ) {
-    if reserve(kind, began).is_some() {
-        push(Reserved {
-            recording: RECORDING.load(Ordering::Relaxed),
-            kind,
-            name,
-            thread,
-            began,
-            took,
-            arguments,
-        });
+    if let Some(recording) = reserve(kind, began) {
+        push(Reserved { recording, kind, name, thread, began, took, arguments });
     }
 }
 
@@ -157,21 +137,21 @@ pub(crate) struct Reserved {
     pub thread: u32,
     pub began: Instant,
     pub took: Duration,
-    pub arguments: [Option<(&'static str, Argument)>; 2],
+    pub arguments: Arguments,
 }
 
 /// Reserves room for an event before the events inside it take it. Returns the recording's number.
 pub(crate) fn reserve(kind: Kind, began: Instant) -> Option<u64> {
     let mut recorder = recorder();
     let recorder = recorder.as_mut()?;
-    let limit =
-        if kind.is_fine() { recorder.limit } else { recorder.limit.saturating_add(PHASES_BEYOND) };
-    if recorder.reserved >= limit {
-        recorder.dropped += 1;
-        recorder.first_dropped.get_or_insert(began.saturating_duration_since(recorder.began));
+    let Recorder { began: start, reserved, trace } = recorder;
+    let beyond = if kind.is_fine() { 0 } else { PHASES_BEYOND };
+    if *reserved >= trace.limit.saturating_add(beyond) {
+        trace.dropped += 1;
+        trace.first_dropped.get_or_insert(began.saturating_duration_since(*start));
         return None;
     }
-    recorder.reserved += 1;
+    *reserved += 1;
     Some(RECORDING.load(Ordering::Relaxed))
 }
 
@@ -183,7 +163,7 @@ pub(crate) fn push(event: Reserved) {
     if recording != RECORDING.load(Ordering::Relaxed) {
         return;
     }
-    recorder.threads.entry(thread).or_insert_with(|| {
+    recorder.trace.threads.entry(thread).or_insert_with(|| {
         let own = thread::current();
         match (thread, NAME.with_borrow(|name| *name)) {
             (DEVICE_THREAD, _) => "device".to_owned(),
@@ -192,7 +172,7 @@ pub(crate) fn push(event: Reserved) {
         }
     });
     let began = began.saturating_duration_since(recorder.began);
-    recorder.events.push(Event { kind, name, thread, began, took, arguments });
+    recorder.trace.events.push(Event { kind, name, thread, began, took, arguments });
 }
 
 /// The number of this thread.

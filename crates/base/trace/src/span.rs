@@ -66,16 +66,8 @@ impl Span {
 fn begin(kind: Kind, name: &'static str) -> Option<Reserved> {
     let began = Instant::now();
     let recording = reserve(kind, began)?;
-    let thread = this_thread();
-    Some(Reserved {
-        recording,
-        kind,
-        name,
-        thread,
-        began,
-        took: Duration::ZERO,
-        arguments: [None; 2],
-    })
+    let (thread, took, arguments) = (this_thread(), Duration::ZERO, [None; 2]);
+    Some(Reserved { recording, kind, name, thread, began, took, arguments })
 }
 
 impl Drop for Span {

@@ -4,10 +4,9 @@
 use crate::buffer::CudaBuffer;
 use crate::catalog::{ADAMW, SQUARE_SUMS};
 use crate::cuda::{Cuda, word};
-use crate::device::Device;
 use crate::kernels::{Grid, Pointer};
 use crate::layout::Element;
-use isentrope_kernels::{AdamW, NORM_BLOCK, UpdateFactors, Updated};
+use isentrope_kernels::{AdamW, NORM_BLOCK, UpdateFactors, UpdateSlice};
 use std::ops::Range;
 
 /// A tensor as the kernels take it: addresses of weights, of their rests, of the gradient and of
@@ -17,7 +16,7 @@ const NUMBERS: usize = 5;
 const BLOCKS_BEFORE: usize = 6;
 
 /// Some numbers of a buffer: where they start, and the rests of split ones.
-fn part<D: Device>(of: &CudaBuffer<D>, numbers: &Range<usize>) -> (Pointer, Pointer) {
+fn part(of: &CudaBuffer, numbers: &Range<usize>) -> (Pointer, Pointer) {
     assert!(
         numbers.start <= numbers.end && numbers.end <= of.layout.numbers(),
         "numbers beyond the end"
@@ -35,7 +34,7 @@ pub(crate) fn workspace(piece: usize) -> usize {
     piece.saturating_mul(2 * 4)
 }
 
-fn is_split<D: Device>(buffer: &CudaBuffer<D>) -> bool {
+fn is_split(buffer: &CudaBuffer) -> bool {
     assert_ne!(buffer.layout.element, Element::Bf16, "activations are no parameter");
     buffer.layout.element == Element::Split
 }
@@ -52,18 +51,18 @@ fn number_blocks(tensors: &mut Vec<Tensor>) -> usize {
     usize::try_from(blocks).expect("numbers fit the host's memory")
 }
 
-/// Some numbers of one parameter in an update, as [`Updated`] has them.
-pub(crate) struct Parameter<'a, D: Device> {
-    weights: &'a CudaBuffer<D>,
-    gradient: &'a CudaBuffer<D>,
+/// Some numbers of one parameter in an update, as [`UpdateSlice`] has them.
+pub(crate) struct Parameter<'a> {
+    weights: &'a CudaBuffer,
+    gradient: &'a CudaBuffer,
     numbers: Range<usize>,
-    first: &'a CudaBuffer<D>,
-    second: &'a CudaBuffer<D>,
+    first: &'a CudaBuffer,
+    second: &'a CudaBuffer,
 }
 
-impl<'a, D: Device> Parameter<'a, D> {
+impl<'a> Parameter<'a> {
     pub(crate) fn of(
-        Updated { weights, gradient, numbers, first, second }: &'a Updated<'_>,
+        UpdateSlice { weights, gradient, numbers, first, second }: &'a UpdateSlice<'_>,
     ) -> Self {
         let numbers = numbers.clone();
         Self {
@@ -76,12 +75,12 @@ impl<'a, D: Device> Parameter<'a, D> {
     }
 }
 
-impl<D: Device> Cuda<D> {
-    pub(crate) fn sums_of_squares(&self, parts: &[(&CudaBuffer<D>, Range<usize>)]) -> Vec<f32> {
+impl Cuda {
+    pub(crate) fn sums_of_squares(&self, parts: &[(&CudaBuffer, Range<usize>)]) -> Vec<f32> {
         let mut sums = Vec::new();
         // One type of numbers at a time, in the order of the parts.
         for parts in parts.chunk_by(|a, b| is_split(a.0) == is_split(b.0)) {
-            let tensor = |(of, numbers): &(&CudaBuffer<D>, Range<usize>)| {
+            let tensor = |(of, numbers): &(&CudaBuffer, Range<usize>)| {
                 self.settle(of);
                 let (weights, rest) = part(of, numbers);
                 [weights.0, rest.0, 0, 0, 0, numbers.len() as u64, 0]
@@ -103,9 +102,9 @@ impl<D: Device> Cuda<D> {
         sums
     }
 
-    pub(crate) fn update(&self, settings: AdamW, parameters: &[Parameter<'_, D>]) {
+    pub(crate) fn update(&self, settings: AdamW, parameters: &[Parameter<'_>]) {
         let factors = settings.factors();
-        let kind = |of: &Parameter<'_, D>| {
+        let kind = |of: &Parameter<'_>| {
             (is_split(of.weights), of.first.host.is_some(), of.second.host.is_some())
         };
         for parameters in parameters.chunk_by(|a, b| kind(a) == kind(b)) {
@@ -118,8 +117,8 @@ impl<D: Device> Cuda<D> {
                 self.update_in_pieces(&factors, split, parameters);
                 continue;
             }
-            let moment = |moment: &CudaBuffer<D>| part(moment, &(0..moment.numbers())).0;
-            let tensor = |of: &Parameter<'_, D>| {
+            let moment = |moment: &CudaBuffer| part(moment, &(0..moment.numbers())).0;
+            let tensor = |of: &Parameter<'_>| {
                 self.tensor(of, 0..of.numbers.len(), [moment(of.first), moment(of.second)])
             };
             self.launch_update(&factors, split, parameters.iter().map(tensor).collect());
@@ -129,12 +128,7 @@ impl<D: Device> Cuda<D> {
     /// An update of numbers whose moments live in the host's memory: piece after piece of both is
     /// copied to the device, updated there, and copied back. All of it is in the one stream, so the
     /// host waits for none of it.
-    fn update_in_pieces(
-        &self,
-        factors: &UpdateFactors,
-        split: bool,
-        parameters: &[Parameter<'_, D>],
-    ) {
+    fn update_in_pieces(&self, factors: &UpdateFactors, split: bool, parameters: &[Parameter<'_>]) {
         let all: usize = parameters.iter().map(|of| of.numbers.len()).sum();
         let bytes = 4 * self.piece.min(all);
         let places = [self.scratch(bytes), self.scratch(bytes)];
@@ -155,19 +149,19 @@ impl<D: Device> Cuda<D> {
             if filled == 0 {
                 return;
             }
-            let moments = |of: &Parameter<'_, D>, numbers: &Range<usize>, at: usize, back: bool| {
+            let moments = |of: &Parameter<'_>, numbers: &Range<usize>, at: usize, back: bool| {
                 for (moment, place) in [of.first, of.second].into_iter().zip(&places) {
                     let host =
                         moment.host.as_ref().expect("moments of a piece live in the host's memory");
                     let (at, from, bytes) = (4 * at, 4 * numbers.start, 4 * numbers.len());
                     match back {
-                        false => self.device.copy_in(host, from, place.memory(), at, bytes),
-                        true => self.device.copy_out(place.memory(), at, host, from, bytes),
+                        false => self.device.copy_in((host, from), (place.memory(), at), bytes),
+                        true => self.device.copy_out((place.memory(), at), (host, from), bytes),
                     }
                 }
             };
             parts.iter().for_each(|(of, numbers, at)| moments(of, numbers, *at, false));
-            let tensor = |(of, numbers, at): &(&Parameter<'_, D>, Range<usize>, usize)| {
+            let tensor = |(of, numbers, at): &(&Parameter<'_>, Range<usize>, usize)| {
                 self.tensor(
                     of,
                     numbers.clone(),
@@ -180,12 +174,7 @@ impl<D: Device> Cuda<D> {
     }
 
     /// Some of the numbers that are updated, with moments on the device.
-    fn tensor(
-        &self,
-        of: &Parameter<'_, D>,
-        numbers: Range<usize>,
-        moments: [Pointer; 2],
-    ) -> Tensor {
+    fn tensor(&self, of: &Parameter<'_>, numbers: Range<usize>, moments: [Pointer; 2]) -> Tensor {
         self.settle(of.gradient);
         let numbers = of.numbers.start + numbers.start..of.numbers.start + numbers.end;
         let (weights, rest) = part(of.weights, &numbers);
@@ -200,8 +189,17 @@ impl<D: Device> Cuda<D> {
             return;
         }
         let table = self.uploaded(tensors.as_flattened());
-        let &UpdateFactors { gradient_scale, keep, beta1, take1, beta2, take2, root2, eps, rate } =
-            factors;
+        let &UpdateFactors {
+            gradient_scale,
+            keep,
+            beta1,
+            one_minus_beta1,
+            beta2,
+            one_minus_beta2,
+            sqrt_correction2,
+            eps,
+            rate,
+        } = factors;
         ADAMW.launch(
             &*self.device,
             Grid::line(blocks, 256),
@@ -212,10 +210,10 @@ impl<D: Device> Cuda<D> {
                 gradient_scale,
                 keep,
                 beta1,
-                take1,
+                one_minus_beta1,
                 beta2,
-                take2,
-                root2,
+                one_minus_beta2,
+                sqrt_correction2,
                 eps,
                 rate,
             ),

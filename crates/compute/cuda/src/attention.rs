@@ -8,7 +8,6 @@ use crate::catalog::{
     COPY_PAGES, PREPARE_QKV, for_head,
 };
 use crate::cuda::{Cuda, word};
-use crate::device::Device;
 use crate::dtype::Dtype;
 use crate::kernels::{Grid, Pointer};
 use crate::layout::page_len;
@@ -47,14 +46,9 @@ pub(crate) fn gradient_workspace(dtype: Dtype, shape: Attention, positions: usiz
     positions.saturating_mul(shape.heads).saturating_mul(bytes)
 }
 
-impl<D: Device> Cuda<D> {
+impl Cuda {
     /// The start of one layer of a cache, whose pages are checked against the batch.
-    fn layer(
-        shape: Attention,
-        batch: &CudaBatch<D>,
-        cache: &CudaBuffer<D>,
-        layer: usize,
-    ) -> Pointer {
+    fn layer(shape: Attention, batch: &CudaBatch, cache: &CudaBuffer, layer: usize) -> Pointer {
         check(shape);
         let numbers = cache.layout.features;
         batch.check_pages(numbers / page_len(shape));
@@ -64,9 +58,9 @@ impl<D: Device> Cuda<D> {
     pub(crate) fn store(
         &self,
         shape: Attention,
-        qkv: &CudaBuffer<D>,
-        batch: &CudaBatch<D>,
-        cache: &CudaBuffer<D>,
+        qkv: &CudaBuffer,
+        batch: &CudaBatch,
+        cache: &CudaBuffer,
         layer: usize,
     ) {
         let layer = Self::layer(shape, batch, cache, layer);
@@ -78,10 +72,10 @@ impl<D: Device> Cuda<D> {
         &self,
         shape: Attention,
         norms: Option<HeadNorms<'_>>,
-        (cos, sin): (&CudaBuffer<D>, &CudaBuffer<D>),
-        qkv: &CudaBuffer<D>,
-        batch: &CudaBatch<D>,
-        cache: &CudaBuffer<D>,
+        (cos, sin): (&CudaBuffer, &CudaBuffer),
+        qkv: &CudaBuffer,
+        batch: &CudaBatch,
+        cache: &CudaBuffer,
         layer: usize,
     ) {
         assert!(shape.head_dim.is_multiple_of(2), "pairs of {}", shape.head_dim);
@@ -99,17 +93,17 @@ impl<D: Device> Cuda<D> {
         shape: Attention,
         norms: Option<HeadNorms<'_>>,
         angles: Option<[Pointer; 2]>,
-        qkv: &CudaBuffer<D>,
-        batch: &CudaBatch<D>,
+        qkv: &CudaBuffer,
+        batch: &CudaBatch,
         places: Range<usize>,
         layer: Pointer,
     ) {
         let qkv_at = qkv.rows(batch.rows(), shape.row());
         let [cos, sin] = angles.unwrap_or([Pointer::NULL; 2]);
         let (raw, weights, eps) = norms.map_or((qkv_at, [Pointer::NULL; 2], 0.0), |norms| {
-            let raw: &CudaBuffer<D> = norms.raw.of();
+            let raw: &CudaBuffer = norms.raw.of();
             assert_eq!(raw.layout.stride, qkv.layout.stride);
-            let vector = |weights: &Buffer| weights.of::<CudaBuffer<D>>().vector(shape.head_dim);
+            let vector = |weights: &Buffer| weights.of::<CudaBuffer>().vector(shape.head_dim);
             let weights = [norms.queries, norms.keys].map(vector);
             (raw.rows(batch.rows(), shape.row()), weights, norms.eps)
         });
@@ -142,7 +136,7 @@ impl<D: Device> Cuda<D> {
     pub(crate) fn copy_in_every_layer(
         &self,
         shape: Attention,
-        cache: &CudaBuffer<D>,
+        cache: &CudaBuffer,
         pages: &[(u32, u32)],
     ) {
         let words = page_len(shape) * cache.layout.element.bytes() / 4;
@@ -163,11 +157,11 @@ impl<D: Device> Cuda<D> {
     pub(crate) fn attend(
         &self,
         shape: Attention,
-        qkv: &CudaBuffer<D>,
-        batch: &CudaBatch<D>,
-        cache: &CudaBuffer<D>,
+        qkv: &CudaBuffer,
+        batch: &CudaBatch,
+        cache: &CudaBuffer,
         layer: usize,
-        out: &CudaBuffer<D>,
+        out: &CudaBuffer,
     ) {
         let layer = Self::layer(shape, batch, cache, layer);
         let (rows, dim) = (batch.rows(), shape.head_dim);
@@ -253,10 +247,10 @@ impl<D: Device> Cuda<D> {
     pub(crate) fn attention_gradient(
         &self,
         shape: Attention,
-        qkv: &CudaBuffer<D>,
-        batch: &CudaBatch<D>,
-        d_out: &CudaBuffer<D>,
-        d_qkv: &CudaBuffer<D>,
+        qkv: &CudaBuffer,
+        batch: &CudaBatch,
+        d_out: &CudaBuffer,
+        d_qkv: &CudaBuffer,
     ) {
         check(shape);
         let (rows, dim) = (batch.rows(), shape.head_dim);

@@ -4,7 +4,6 @@ use crate::adamw::{self, Parameter};
 use crate::batch::CudaBatch;
 use crate::buffer::CudaBuffer;
 use crate::cuda::Cuda;
-use crate::device::Device;
 use crate::failure::Failure;
 use crate::index::CudaIndex;
 use crate::layout::{Layout, PAGE};
@@ -13,12 +12,12 @@ use crate::{attention, draw, head, linear, splits};
 use isentrope_kernels::{
     AdamW, Attention, Backend, Buffer, DeviceBatch, DeviceIndex, Draw, Drawn, DrawnTokens,
     EntropySlopes, Grouped, HeadNorms, HeadScores, HeadStatistics, HostBatch, Kind, Linear,
-    OutOfMemory, QueuedDraws, ReplayKey, Role, SamplingMasks, Turn, Updated, Work,
+    OutOfMemory, QueuedDraws, ReplayKey, Role, SamplingMasks, Turn, UpdateSlice, Work,
 };
 use std::ops::Range;
 use std::sync::Arc;
 
-impl<D: Device> Backend for Cuda<D> {
+impl Backend for Cuda {
     fn page_positions(&self) -> usize {
         PAGE
     }
@@ -311,7 +310,7 @@ impl<D: Device> Backend for Cuda<D> {
     }
 
     fn gather_rows(&self, from: &Buffer, rows: &DeviceIndex, to: &mut Buffer) {
-        let rows: &CudaIndex<D> = rows.of();
+        let rows: &CudaIndex = rows.of();
         self.copy_rows(from.of(), Some(rows), to.of_mut(), None, rows.len());
     }
     fn store_rows(&self, from: &Buffer, rows: &DeviceIndex, to: &mut Buffer, slots: &DeviceIndex) {
@@ -373,7 +372,7 @@ impl<D: Device> Backend for Cuda<D> {
         masks: &SamplingMasks,
         temperature: f32,
     ) -> EntropySlopes {
-        let targets = self.indexed(&targets.of::<CudaIndex<D>>().host);
+        let targets = self.indexed(&targets.of::<CudaIndex>().host);
         self.slopes(shape, x.of(), weights.of(), targets, masks, temperature)
     }
     fn draw(
@@ -406,7 +405,7 @@ impl<D: Device> Backend for Cuda<D> {
         Layout::new(self.dtype, Role::Gradient(kind)).numbers()
     }
     fn read_numbers(&self, from: &Buffer, first: usize, numbers: &mut [f32]) {
-        let from: &CudaBuffer<D> = from.of();
+        let from: &CudaBuffer = from.of();
         self.settle(from);
         self.read_range(from, first, numbers);
     }
@@ -421,7 +420,7 @@ impl<D: Device> Backend for Cuda<D> {
             parts.iter().map(|(part, numbers)| (part.of(), numbers.clone())).collect();
         self.sums_of_squares(&parts)
     }
-    fn adamw(&self, settings: AdamW, parameters: &mut [Updated<'_>]) {
+    fn adamw(&self, settings: AdamW, parameters: &mut [UpdateSlice<'_>]) {
         let parameters: Vec<_> = parameters.iter().map(Parameter::of).collect();
         self.update(settings, &parameters);
     }

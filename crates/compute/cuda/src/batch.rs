@@ -1,7 +1,6 @@
 //! Which rows belong to which sequences: checked on the host, uploaded once, and then known to
 //! every kernel of every layer.
 
-use crate::device::Device;
 use crate::draw::CudaTokens;
 use crate::kernels::Pointer;
 use crate::layout::PAGE;
@@ -19,7 +18,7 @@ pub(crate) const ROWS: usize = 8;
 pub(crate) const KEYS: usize = 32;
 
 /// An uploaded batch. What kernels rely on has been checked, but for the extents of the buffers.
-pub struct CudaBatch<D: Device> {
+pub struct CudaBatch {
     host: HostBatch,
     /// One more than the largest position of a row.
     positions: usize,
@@ -30,33 +29,33 @@ pub struct CudaBatch<D: Device> {
     /// Rows that the cache takes.
     stored: usize,
     /// Tokens, positions, rows to be stored and their slots, and numbers of pages.
-    block: Uploaded<D>,
+    block: Uploaded,
     /// Addresses of drawn tokens.
-    drawn: Option<CudaTokens<D>>,
+    drawn: Option<CudaTokens>,
     /// Tiles of the attention kernels, by query heads per key-value head.
-    tiles: Mutex<HashMap<usize, Arc<Tiles<D>>>>,
+    tiles: Mutex<HashMap<usize, Arc<Tiles>>>,
     /// Tiles of the tensor core's kernels, by heads, key-value heads and window.
-    split_tiles: Mutex<HashMap<SplitKey, Arc<SplitTiles<D>>>>,
+    split_tiles: Mutex<HashMap<SplitKey, Arc<SplitTiles>>>,
     /// Tiles of its gradient, by query heads per key-value head, and rows and keys of a tile.
-    gradient_tiles: Mutex<HashMap<[usize; 3], Arc<GradientTiles<D>>>>,
+    gradient_tiles: Mutex<HashMap<[usize; 3], Arc<GradientTiles>>>,
 }
 
 type SplitKey = (usize, usize, Option<usize>);
 
 /// Tiles of rows of the attention kernel.
-pub(crate) struct Tiles<D: Device> {
+pub(crate) struct Tiles {
     pub len: usize,
-    pub block: Uploaded<D>,
+    pub block: Uploaded,
 }
 
 /// Tiles of queries and of keys of the gradient's kernels, and the runs that they refer to.
-pub(crate) struct GradientTiles<D: Device> {
+pub(crate) struct GradientTiles {
     pub queries: usize,
     pub keys: usize,
-    block: Uploaded<D>,
+    block: Uploaded,
 }
 
-impl<D: Device> GradientTiles<D> {
+impl GradientTiles {
     pub(crate) fn query_tiles(&self) -> Pointer {
         self.block.at(0)
     }
@@ -72,11 +71,11 @@ fn word(n: usize) -> u32 {
     u32::try_from(n).expect("rows and positions of a batch are counted in 32 bits")
 }
 
-impl<D: Device> CudaBatch<D> {
+impl CudaBatch {
     pub(crate) fn new(
         host: &HostBatch,
-        drawn: Option<&CudaTokens<D>>,
-        upload: impl FnOnce(&[u32]) -> Uploaded<D>,
+        drawn: Option<&CudaTokens>,
+        upload: impl FnOnce(&[u32]) -> Uploaded,
     ) -> Self {
         // From here on a draw's number is its place on the device.
         let places: Vec<u32> = drawn.map_or_else(Vec::new, CudaTokens::places);
@@ -200,8 +199,8 @@ impl<D: Device> CudaBatch<D> {
     pub(crate) fn tiles(
         &self,
         group: usize,
-        upload: impl FnOnce(&[u32]) -> Uploaded<D>,
-    ) -> Arc<Tiles<D>> {
+        upload: impl FnOnce(&[u32]) -> Uploaded,
+    ) -> Arc<Tiles> {
         let mut known = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || {
             let mut words = Vec::new();
@@ -224,8 +223,8 @@ impl<D: Device> CudaBatch<D> {
         &self,
         shape: Attention,
         processors: usize,
-        upload: impl FnOnce(&[u32]) -> Uploaded<D>,
-    ) -> Arc<SplitTiles<D>> {
+        upload: impl FnOnce(&[u32]) -> Uploaded,
+    ) -> Arc<SplitTiles> {
         let mut known = self.split_tiles.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || Arc::new(split_tiles(shape, &self.host.runs, processors, upload));
         known.entry((shape.heads, shape.kv_heads, shape.window)).or_insert_with(make).clone()
@@ -243,8 +242,8 @@ impl<D: Device> CudaBatch<D> {
     pub(crate) fn gradient_tiles(
         &self,
         [group, rows, keys]: [usize; 3],
-        upload: impl FnOnce(&[u32]) -> Uploaded<D>,
-    ) -> Arc<GradientTiles<D>> {
+        upload: impl FnOnce(&[u32]) -> Uploaded,
+    ) -> Arc<GradientTiles> {
         let mut known = self.gradient_tiles.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || Arc::new(self.new_gradient_tiles(group, (rows, keys), upload));
         known.entry([group, rows, keys]).or_insert_with(make).clone()
@@ -254,8 +253,8 @@ impl<D: Device> CudaBatch<D> {
         &self,
         group: usize,
         (tile_rows, tile_keys): (usize, usize),
-        upload: impl FnOnce(&[u32]) -> Uploaded<D>,
-    ) -> GradientTiles<D> {
+        upload: impl FnOnce(&[u32]) -> Uploaded,
+    ) -> GradientTiles {
         let runs = &self.host.runs;
         let (mut queries, mut keys) = (Vec::new(), Vec::new());
         let mut first = 0;

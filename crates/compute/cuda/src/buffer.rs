@@ -1,6 +1,6 @@
 //! Buffers on the device.
 
-use crate::device::Device;
+use crate::device::{HostMemory, Memory};
 use crate::kernels::Pointer;
 use crate::layout::{BLOCK, Layout};
 use crate::pool::Block;
@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Memory on a GPU, which knows how its numbers lie.
-pub struct CudaBuffer<D: Device> {
-    block: Block<D>,
+pub struct CudaBuffer {
+    block: Block,
     pub(crate) layout: Layout,
     /// The numbers, where they live in the host's memory; the block has none then.
-    pub(crate) host: Option<D::HostMemory>,
+    pub(crate) host: Option<HostMemory>,
     tail: Mutex<Tail>,
     /// Whether nothing was done since it was set to zeros. Whoever asks where the numbers are may
     /// write there.
@@ -30,13 +30,13 @@ pub(crate) struct Tail {
     pub side: usize,
 }
 
-impl<D: Device> CudaBuffer<D> {
-    pub(crate) fn new(block: Block<D>, layout: Layout) -> Self {
+impl CudaBuffer {
+    pub(crate) fn new(block: Block, layout: Layout) -> Self {
         Self { block, layout, host: None, tail: Mutex::default(), is_zero: AtomicBool::new(false) }
     }
 
     /// Numbers in the host's memory, beside a block without any.
-    pub(crate) fn on_host(block: Block<D>, layout: Layout, host: D::HostMemory) -> Self {
+    pub(crate) fn on_host(block: Block, layout: Layout, host: HostMemory) -> Self {
         Self { host: Some(host), ..Self::new(block, layout) }
     }
 
@@ -60,7 +60,7 @@ impl<D: Device> CudaBuffer<D> {
     }
 
     /// The memory, to read from or write to.
-    pub(crate) fn memory(&self) -> &D::Memory {
+    pub(crate) fn memory(&self) -> &Memory {
         self.is_zero.store(false, Ordering::Relaxed);
         self.block.memory()
     }

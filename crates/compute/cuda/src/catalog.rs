@@ -87,13 +87,15 @@ pub(crate) fn for_head<P>(
 }
 
 /// Declares the kernels of each file: `one`; what is `tiled`, with a kernel for each size of tiles,
-/// or `decoding`, with one more for narrow tiles; and a `pair`, with one for each type of numbers.
+/// or `decoding`, with one more for narrow tiles; `heads`, with one for each number of features of a
+/// head; and a `pair`, with one for each type of numbers.
 macro_rules! catalog {
     ($($source:ident $file:literal {
         $(one $one:ident $one_name:literal ($($one_p:ty),*);)*
         $(decoding $decoding:ident, $d_small:ident $d_small_name:literal, $d_large:ident $d_large_name:literal,
             $narrow:ident $narrow_name:literal ($($decoding_p:ty),*);)*
         $(tiled $tiled:ident, $small:ident $small_name:literal, $large:ident $large_name:literal ($($tiled_p:ty),*);)*
+        $(heads $heads:ident [$($size:literal $head:ident $head_name:literal),*] $heads_p:ty;)*
         $(pair $pair:ident, $f32:ident $f32_name:literal, $bf16:ident $bf16_name:literal ($($pair_p:ty),*);)*
     })*) => {
         $(
@@ -113,6 +115,10 @@ macro_rules! catalog {
                     Tiled { small: &$d_small, large: &$d_large, narrow: Some(&$narrow) };
             )*
             $(
+                $(static $head: Kernel<$heads_p> = Kernel::new($head_name, &$source);)*
+                pub(crate) static $heads: ByHead<$heads_p> = [$(($size, &$head)),*];
+            )*
+            $(
                 static $f32: Kernel<($($pair_p,)*)> = Kernel::new($f32_name, &$source);
                 static $bf16: Kernel<($($pair_p,)*)> = Kernel::new($bf16_name, &$source);
                 pub(crate) static $pair: Pair<($($pair_p,)*)> = Pair { f32: &$f32, bf16: &$bf16 };
@@ -126,6 +132,7 @@ macro_rules! catalog {
                 $($one.function(),)*
                 $($d_small.function(), $d_large.function(), $narrow.function(),)*
                 $($small.function(), $large.function(),)*
+                $($($head.function(),)*)*
                 $($f32.function(), $bf16.function(),)*
             )*
         ];
@@ -133,6 +140,12 @@ macro_rules! catalog {
 }
 
 type P = Pointer;
+/// qkv, layer, tiles, pages, out, partial sums, partial extents, heads, kv heads, head_dim, window,
+/// scale, stride, out's stride.
+type Forward = (P, P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
+/// As the pairs of `attention_backward.cu`.
+type BackwardQueries = (P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
+type BackwardKeys = (P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
 
 catalog! {
     ROWS "rows.cu" {
@@ -265,45 +278,35 @@ catalog! {
             (P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
     }
     ATTEND_TILES "attention_tiles.cu" {
-        // qkv, layer, tiles, pages, out, partial sums, partial extents, heads, kv heads, head_dim,
-        // window, scale, stride, out's stride; for heads of so many features at most.
-        one ATTENTION_16 "attention_16" (P, P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
-        one ATTENTION_32 "attention_32" (P, P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
-        one ATTENTION_64 "attention_64" (P, P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
-        one ATTENTION_128 "attention_128" (P, P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
         // tiles, partial sums, partial extents, out, heads, kv heads, head_dim, rows of a tile,
         // out's stride.
         one ATTENTION_MERGE "attention_merge" (P, P, P, P, u32, u32, u32, u32, u32);
+        heads ATTENTION_TILES [
+            16 ATTENTION_16 "attention_16", 32 ATTENTION_32 "attention_32",
+            64 ATTENTION_64 "attention_64", 128 ATTENTION_128 "attention_128"
+        ] Forward;
     }
     ATTEND_DECODE "attention_decode.cu" {
-        // As the kernels above, for tiles of 16 rows.
-        one ATTENTION_DECODE_16 "attention_decode_16"
-            (P, P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
-        one ATTENTION_DECODE_32 "attention_decode_32"
-            (P, P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
-        one ATTENTION_DECODE_64 "attention_decode_64"
-            (P, P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
-        one ATTENTION_DECODE_128 "attention_decode_128"
-            (P, P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
+        heads ATTENTION_DECODE [
+            16 ATTENTION_DECODE_16 "attention_decode_16",
+            32 ATTENTION_DECODE_32 "attention_decode_32",
+            64 ATTENTION_DECODE_64 "attention_decode_64",
+            128 ATTENTION_DECODE_128 "attention_decode_128"
+        ] Forward;
     }
     ATTEND_TILES_BACKWARD "attention_tiles_backward.cu" {
-        // As the pair above.
-        one ATTENTION_BACKWARD_QUERIES_16 "attention_backward_queries_16"
-            (P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
-        one ATTENTION_BACKWARD_QUERIES_32 "attention_backward_queries_32"
-            (P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
-        one ATTENTION_BACKWARD_QUERIES_64 "attention_backward_queries_64"
-            (P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
-        one ATTENTION_BACKWARD_QUERIES_128 "attention_backward_queries_128"
-            (P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
-        one ATTENTION_BACKWARD_KEYS_16 "attention_backward_keys_16"
-            (P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
-        one ATTENTION_BACKWARD_KEYS_32 "attention_backward_keys_32"
-            (P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
-        one ATTENTION_BACKWARD_KEYS_64 "attention_backward_keys_64"
-            (P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
-        one ATTENTION_BACKWARD_KEYS_128 "attention_backward_keys_128"
-            (P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
+        heads ATTENTION_BACKWARD_QUERIES_TILES [
+            16 ATTENTION_BACKWARD_QUERIES_16 "attention_backward_queries_16",
+            32 ATTENTION_BACKWARD_QUERIES_32 "attention_backward_queries_32",
+            64 ATTENTION_BACKWARD_QUERIES_64 "attention_backward_queries_64",
+            128 ATTENTION_BACKWARD_QUERIES_128 "attention_backward_queries_128"
+        ] BackwardQueries;
+        heads ATTENTION_BACKWARD_KEYS_TILES [
+            16 ATTENTION_BACKWARD_KEYS_16 "attention_backward_keys_16",
+            32 ATTENTION_BACKWARD_KEYS_32 "attention_backward_keys_32",
+            64 ATTENTION_BACKWARD_KEYS_64 "attention_backward_keys_64",
+            128 ATTENTION_BACKWARD_KEYS_128 "attention_backward_keys_128"
+        ] BackwardKeys;
     }
     IN_PARTS "parts.cu" {
         // logits, row numbers, maxima, vocabulary.
@@ -329,29 +332,3 @@ catalog! {
         one DRAW "draw" (P, P, P, P, P, P, P, u32, u32, u32);
     }
 }
-
-/// Parameters of the attention kernels by features of a head: see the catalog.
-type Forward = (P, P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
-type BackwardQueries = (P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
-type BackwardKeys = (P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
-
-pub(crate) static ATTENTION_TILES: ByHead<Forward> =
-    [(16, &ATTENTION_16), (32, &ATTENTION_32), (64, &ATTENTION_64), (128, &ATTENTION_128)];
-pub(crate) static ATTENTION_DECODE: ByHead<Forward> = [
-    (16, &ATTENTION_DECODE_16),
-    (32, &ATTENTION_DECODE_32),
-    (64, &ATTENTION_DECODE_64),
-    (128, &ATTENTION_DECODE_128),
-];
-pub(crate) static ATTENTION_BACKWARD_QUERIES_TILES: ByHead<BackwardQueries> = [
-    (16, &ATTENTION_BACKWARD_QUERIES_16),
-    (32, &ATTENTION_BACKWARD_QUERIES_32),
-    (64, &ATTENTION_BACKWARD_QUERIES_64),
-    (128, &ATTENTION_BACKWARD_QUERIES_128),
-];
-pub(crate) static ATTENTION_BACKWARD_KEYS_TILES: ByHead<BackwardKeys> = [
-    (16, &ATTENTION_BACKWARD_KEYS_16),
-    (32, &ATTENTION_BACKWARD_KEYS_32),
-    (64, &ATTENTION_BACKWARD_KEYS_64),
-    (128, &ATTENTION_BACKWARD_KEYS_128),
-];

@@ -17,10 +17,10 @@ use isentrope_kernels::{Isa, OutOfMemory};
 use std::sync::Arc;
 
 /// A GPU as a [`Backend`](isentrope_kernels::Backend).
-pub struct Cuda<D: Device> {
-    pub(crate) device: Box<Stream<D>>,
+pub struct Cuda {
+    pub(crate) device: Box<Stream>,
     pub(crate) dtype: Dtype,
-    pub(crate) pool: Arc<Pool<D>>,
+    pub(crate) pool: Arc<Pool>,
     /// The CPU, for draws on the host.
     pub(crate) isa: Isa,
     /// Numbers of each moment that an update has on the device at a time, where moments live in the
@@ -29,7 +29,7 @@ pub struct Cuda<D: Device> {
     /// How many logits are held at a time.
     pub(crate) logits_blocks: LogitsBlocks,
     /// Decoding steps that there have been.
-    pub(crate) graphs: Graphs<D>,
+    pub(crate) graphs: Graphs,
     /// Whether steps are launched as one.
     pub(crate) replays: bool,
 }
@@ -38,9 +38,9 @@ pub struct Cuda<D: Device> {
 /// takes.
 const PIECE: usize = 4 << 20;
 
-impl<D: Device> Cuda<D> {
+impl Cuda {
     /// A backend on a device.
-    pub fn new(device: Arc<D>, dtype: Dtype) -> Self {
+    pub fn new(device: Arc<dyn Device>, dtype: Dtype) -> Self {
         let pool = Pool::new(device.clone());
         Self {
             device: Box::new(Stream::new(device, pool.clone())),
@@ -77,7 +77,7 @@ impl<D: Device> Cuda<D> {
     }
 
     /// The device.
-    pub fn device(&self) -> &Arc<D> {
+    pub fn device(&self) -> &Arc<dyn Device> {
         self.device.device()
     }
 
@@ -102,7 +102,7 @@ impl<D: Device> Cuda<D> {
     ///
     /// # Panics
     /// When there is none, with a sentence.
-    pub(crate) fn scratch(&self, bytes: usize) -> Block<D> {
+    pub(crate) fn scratch(&self, bytes: usize) -> Block {
         if self.device.is_recording() {
             if let Ok(block) = self.pool.for_a_step(bytes) {
                 return block;
@@ -116,28 +116,25 @@ impl<D: Device> Cuda<D> {
 
     /// Asks for memory: where there is none, once more without graphs, which have some of the
     /// device's as well.
-    fn ask(
-        &self,
-        ask: impl Fn() -> Result<Block<D>, OutOfMemory>,
-    ) -> Result<Block<D>, OutOfMemory> {
+    fn ask(&self, ask: impl Fn() -> Result<Block, OutOfMemory>) -> Result<Block, OutOfMemory> {
         ask().or_else(|_| {
             self.graphs.clear();
             ask()
         })
     }
 
-    pub(crate) fn kept(&self, layout: Layout) -> Result<CudaBuffer<D>, OutOfMemory> {
+    pub(crate) fn kept(&self, layout: Layout) -> Result<CudaBuffer, OutOfMemory> {
         Ok(CudaBuffer::new(self.ask(|| self.pool.to_keep(layout.bytes()))?, layout))
     }
 
     /// A buffer whose numbers live in the host's memory, zeros.
-    pub(crate) fn kept_on_host(&self, layout: Layout) -> Result<CudaBuffer<D>, OutOfMemory> {
+    pub(crate) fn kept_on_host(&self, layout: Layout) -> Result<CudaBuffer, OutOfMemory> {
         let host = self.device.allocate_host(layout.bytes())?;
         Ok(CudaBuffer::on_host(self.pool.to_keep(0)?, layout, host))
     }
 
     /// These bytes on the device.
-    pub(crate) fn uploaded<T: bytemuck::NoUninit>(&self, words: &[T]) -> Uploaded<D> {
+    pub(crate) fn uploaded<T: bytemuck::NoUninit>(&self, words: &[T]) -> Uploaded {
         let bytes: &[u8] = bytemuck::cast_slice(words);
         if let Some(placed) = self.device.place(bytes, |bytes| self.pool.for_uploads(bytes).ok()) {
             return placed;
@@ -152,7 +149,7 @@ impl<D: Device> Cuda<D> {
     /// The first numbers of a block.
     pub(crate) fn downloaded<T: bytemuck::AnyBitPattern + bytemuck::NoUninit>(
         &self,
-        from: &Block<D>,
+        from: &Block,
         len: usize,
     ) -> Vec<T> {
         let mut words = vec![T::zeroed(); len];
@@ -162,12 +159,12 @@ impl<D: Device> Cuda<D> {
         words
     }
 
-    pub(crate) fn indexed(&self, numbers: &[u32]) -> CudaIndex<D> {
+    pub(crate) fn indexed(&self, numbers: &[u32]) -> CudaIndex {
         CudaIndex::new(numbers, |words| self.uploaded(words))
     }
 
     /// Copies numbers of a buffer that lie together to the host.
-    pub(crate) fn read_range(&self, from: &CudaBuffer<D>, first: usize, numbers: &mut [f32]) {
+    pub(crate) fn read_range(&self, from: &CudaBuffer, first: usize, numbers: &mut [f32]) {
         let Layout { element, .. } = from.layout;
         assert!(first + numbers.len() <= from.layout.numbers(), "numbers beyond the end");
         if numbers.is_empty() {

@@ -28,110 +28,37 @@ pub struct DataSheet {
     pub source: &'static str,
 }
 
-const T: f64 = 1e12;
-const G: f64 = 1e9;
+/// A sheet: key, name, words, GB and MiB of memory, TFLOP/s in bf16 and f32, GB/s, source.
+const fn sheet(
+    [key, name]: [&'static str; 2],
+    words: &'static [&'static str],
+    (memory_gb, memory_mib): (f64, usize),
+    [bf16, f32, bandwidth]: [f64; 3],
+    source: &'static str,
+) -> DataSheet {
+    let (bf16, f32, bandwidth) = (bf16 * 1e12, f32 * 1e12, bandwidth * 1e9);
+    DataSheet { key, name, words, memory_gb, memory_mib, bf16, f32, bandwidth, source }
+}
+
+const A100: &str = "NVIDIA A100 Tensor Core GPU data sheet";
+const H100: &str = "NVIDIA H100 Tensor Core GPU data sheet";
+const H200: &str = "NVIDIA H200 Tensor Core GPU data sheet";
+const L40S: &str = "NVIDIA L40S data sheet";
+const ADA: &str = "NVIDIA Ada GPU architecture whitepaper, appendix A";
+const BLACKWELL: &str = "NVIDIA Blackwell architecture technical brief, HGX B200";
 
 /// All that are known. Where names of several fit a driver's, the first is meant.
+#[rustfmt::skip]
 pub const DATA_SHEETS: &[DataSheet] = &[
-    DataSheet {
-        key: "a100",
-        name: "A100 80GB SXM",
-        words: &["A100", "SXM", "80GB"],
-        memory_gb: 80.0,
-        memory_mib: 81_920,
-        bf16: 312.0 * T,
-        f32: 19.5 * T,
-        bandwidth: 2039.0 * G,
-        source: "NVIDIA A100 Tensor Core GPU data sheet",
-    },
-    DataSheet {
-        key: "a100-40gb",
-        name: "A100 40GB",
-        words: &["A100", "40GB"],
-        memory_gb: 40.0,
-        memory_mib: 40_960,
-        bf16: 312.0 * T,
-        f32: 19.5 * T,
-        bandwidth: 1555.0 * G,
-        source: "NVIDIA A100 Tensor Core GPU data sheet",
-    },
-    DataSheet {
-        key: "a100-pcie",
-        name: "A100 80GB PCIe",
-        words: &["A100", "80GB", "PCIe"],
-        memory_gb: 80.0,
-        memory_mib: 81_920,
-        bf16: 312.0 * T,
-        f32: 19.5 * T,
-        bandwidth: 1935.0 * G,
-        source: "NVIDIA A100 Tensor Core GPU data sheet",
-    },
-    DataSheet {
-        key: "l40s",
-        name: "L40S",
-        words: &["L40S"],
-        memory_gb: 48.0,
-        memory_mib: 46_068,
-        bf16: 362.0 * T,
-        f32: 91.6 * T,
-        bandwidth: 864.0 * G,
-        source: "NVIDIA L40S data sheet",
-    },
-    DataSheet {
-        key: "rtx4090",
-        name: "RTX 4090",
-        words: &["RTX 4090"],
-        memory_gb: 24.0,
-        memory_mib: 24_564,
-        bf16: 165.2 * T,
-        f32: 82.6 * T,
-        bandwidth: 1008.0 * G,
-        source: "NVIDIA Ada GPU architecture whitepaper, appendix A",
-    },
-    DataSheet {
-        key: "h100-pcie",
-        name: "H100 PCIe",
-        words: &["H100", "PCIe"],
-        memory_gb: 80.0,
-        memory_mib: 81_559,
-        bf16: 756.0 * T,
-        f32: 51.0 * T,
-        bandwidth: 2000.0 * G,
-        source: "NVIDIA H100 Tensor Core GPU data sheet",
-    },
-    DataSheet {
-        key: "h100",
-        name: "H100 SXM",
-        words: &["H100", "HBM3"],
-        memory_gb: 80.0,
-        memory_mib: 81_559,
-        bf16: 989.0 * T,
-        f32: 67.0 * T,
-        bandwidth: 3350.0 * G,
-        source: "NVIDIA H100 Tensor Core GPU data sheet",
-    },
-    DataSheet {
-        key: "h200",
-        name: "H200 SXM",
-        words: &["H200"],
-        memory_gb: 141.0,
-        memory_mib: 143_771,
-        bf16: 989.0 * T,
-        f32: 67.0 * T,
-        bandwidth: 4800.0 * G,
-        source: "NVIDIA H200 Tensor Core GPU data sheet",
-    },
-    DataSheet {
-        key: "b200",
-        name: "B200",
-        words: &["B200"],
-        memory_gb: 180.0,
-        memory_mib: 183_359,
-        bf16: 2250.0 * T,
-        f32: 80.0 * T,
-        bandwidth: 8000.0 * G,
-        source: "NVIDIA Blackwell architecture technical brief, HGX B200",
-    },
+    sheet(["a100", "A100 80GB SXM"], &["A100", "SXM", "80GB"], (80.0, 81_920), [312.0, 19.5, 2039.0], A100),
+    sheet(["a100-40gb", "A100 40GB"], &["A100", "40GB"], (40.0, 40_960), [312.0, 19.5, 1555.0], A100),
+    sheet(["a100-pcie", "A100 80GB PCIe"], &["A100", "80GB", "PCIe"], (80.0, 81_920), [312.0, 19.5, 1935.0], A100),
+    sheet(["l40s", "L40S"], &["L40S"], (48.0, 46_068), [362.0, 91.6, 864.0], L40S),
+    sheet(["rtx4090", "RTX 4090"], &["RTX 4090"], (24.0, 24_564), [165.2, 82.6, 1008.0], ADA),
+    sheet(["h100-pcie", "H100 PCIe"], &["H100", "PCIe"], (80.0, 81_559), [756.0, 51.0, 2000.0], H100),
+    sheet(["h100", "H100 SXM"], &["H100", "HBM3"], (80.0, 81_559), [989.0, 67.0, 3350.0], H100),
+    sheet(["h200", "H200 SXM"], &["H200"], (141.0, 143_771), [989.0, 67.0, 4800.0], H200),
+    sheet(["b200", "B200"], &["B200"], (180.0, 183_359), [2250.0, 80.0, 8000.0], BLACKWELL),
 ];
 
 impl DataSheet {

@@ -3,6 +3,7 @@
 use crate::kernels::{Argument, Function, Grid};
 use crate::operation::Operation;
 use isentrope_kernels::OutOfMemory;
+use std::any::Any;
 
 /// A GPU: memory on it, and kernels that are launched there.
 ///
@@ -22,16 +23,6 @@ use isentrope_kernels::OutOfMemory;
 /// device is then of no use any more. Ranges outside of a memory are mistakes of the calling code,
 /// and panic at once.
 pub trait Device: Send + Sync + 'static {
-    /// Memory on the device. Dropped, it is given back.
-    type Memory: Memory;
-    /// Memory of the host's that the device copies from and to by itself, without a way through
-    /// other memory of the host's. Dropped, it is given back.
-    type HostMemory: Send + Sync + 'static;
-    /// Bytes on their way to the host.
-    type Fetch: Send + 'static;
-    /// Launches that have become one. It holds none of the memory that they use.
-    type Graph: Send + Sync + 'static;
-
     /// The device's name and its driver's version, for people.
     fn name(&self) -> String;
     /// Limits of a launch.
@@ -48,41 +39,34 @@ pub trait Device: Send + Sync + 'static {
     ///
     /// # Errors
     /// When there is no such memory.
-    fn allocate(&self, bytes: usize) -> Result<Self::Memory, OutOfMemory>;
+    fn allocate(&self, bytes: usize) -> Result<Memory, OutOfMemory>;
     /// Copies bytes from the host to `offset ..`.
-    fn upload(&self, bytes: &[u8], to: &Self::Memory, offset: usize);
+    fn upload(&self, bytes: &[u8], to: &Memory, offset: usize);
     /// Copies bytes from `offset ..` to the host.
-    fn download(&self, from: &Self::Memory, offset: usize, bytes: &mut [u8]);
+    fn download(&self, from: &Memory, offset: usize, bytes: &mut [u8]);
     /// Begins to copy so many bytes from `offset ..` to the host.
-    fn fetch(&self, from: &Self::Memory, offset: usize, bytes: usize) -> Self::Fetch;
+    fn fetch(&self, from: &Memory, offset: usize, bytes: usize) -> Fetch;
     /// Copies the fetched bytes to the host. It waits for work submitted before the fetch, and for
     /// none submitted since.
-    fn fetched(&self, fetch: Self::Fetch, bytes: &mut [u8]);
+    fn fetched(&self, fetch: Fetch, bytes: &mut [u8]);
     /// Copies so many bytes from `from_offset ..` of one memory to `to_offset ..` of another, or of
     /// the same, where the two ranges do not touch each other.
-    fn copy(
-        &self,
-        from: &Self::Memory,
-        from_offset: usize,
-        to: &Self::Memory,
-        to_offset: usize,
-        bytes: usize,
-    );
+    fn copy(&self, from: &Memory, from_offset: usize, to: &Memory, to_offset: usize, bytes: usize);
     /// Sets so many bytes from `offset ..` to 0.
-    fn clear(&self, memory: &Self::Memory, offset: usize, bytes: usize);
+    fn clear(&self, memory: &Memory, offset: usize, bytes: usize);
 
     /// So many bytes of the host's memory, which are 0.
     ///
     /// # Errors
     /// When there is no such memory.
-    fn allocate_host(&self, bytes: usize) -> Result<Self::HostMemory, OutOfMemory>;
+    fn allocate_host(&self, bytes: usize) -> Result<HostMemory, OutOfMemory>;
     /// Copies so many bytes from `from_offset ..` of the host's memory to `to_offset ..` of the
     /// device's.
     fn copy_in(
         &self,
-        from: &Self::HostMemory,
+        from: &HostMemory,
         from_offset: usize,
-        to: &Self::Memory,
+        to: &Memory,
         to_offset: usize,
         bytes: usize,
     );
@@ -90,18 +74,18 @@ pub trait Device: Send + Sync + 'static {
     /// host's.
     fn copy_out(
         &self,
-        from: &Self::Memory,
+        from: &Memory,
         from_offset: usize,
-        to: &Self::HostMemory,
+        to: &HostMemory,
         to_offset: usize,
         bytes: usize,
     );
     /// Reads bytes from `offset ..` of the host's memory, once what was called before has been
     /// carried out.
-    fn read_host(&self, from: &Self::HostMemory, offset: usize, bytes: &mut [u8]);
+    fn read_host(&self, from: &HostMemory, offset: usize, bytes: &mut [u8]);
     /// Writes bytes to `offset ..` of the host's memory, once what was called before has been
     /// carried out.
-    fn write_host(&self, bytes: &[u8], to: &Self::HostMemory, offset: usize);
+    fn write_host(&self, bytes: &[u8], to: &HostMemory, offset: usize);
 
     /// Launches a kernel: see [`Kernel::launch`](crate::Kernel::launch), which knows the types of
     /// its arguments. A grid without blocks launches nothing.
@@ -134,7 +118,7 @@ pub trait Device: Send + Sync + 'static {
     ///
     /// # Errors
     /// Why it cannot be done.
-    fn capture(&self, operations: &[Operation]) -> Result<Self::Graph, String>;
+    fn capture(&self, operations: &[Operation]) -> Result<Graph, String>;
     /// Makes all launches of a graph, in their order. Whoever calls this has the memory that they
     /// use: [`Cuda`](crate::Cuda) does so in the place of the very launches that it would make
     /// otherwise.
@@ -142,17 +126,82 @@ pub trait Device: Send + Sync + 'static {
     /// # Errors
     /// Why it cannot be launched now, as where there is too little memory for it; nothing has been
     /// launched then.
-    fn replay(&self, graph: &Self::Graph) -> Result<(), String>;
+    fn replay(&self, graph: &Graph) -> Result<(), String>;
     /// Waits for all that has been called.
     fn synchronize(&self);
 }
 
-/// Memory on a device.
-pub trait Memory: Send + Sync + 'static {
+/// Memory on a device. Dropped, it is given back.
+pub struct Memory {
+    address: u64,
+    bytes: usize,
+    own: Box<dyn Any + Send + Sync>,
+}
+
+impl Memory {
+    /// Memory at an address, which is given back when `own` is dropped.
+    pub fn new(address: u64, bytes: usize, own: impl Any + Send + Sync) -> Self {
+        Self { address, bytes, own: Box::new(own) }
+    }
+
     /// Its address, as kernels see it.
-    fn address(&self) -> u64;
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
     /// How many bytes were asked for.
-    fn bytes(&self) -> usize;
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The value that the device has made it of.
+    ///
+    /// # Panics
+    /// When another device has.
+    pub fn of<T: Any>(&self) -> &T {
+        self.own.downcast_ref().expect("memory goes to the device that has allocated it")
+    }
+}
+
+/// Declares values of a device that only this device looks into.
+macro_rules! own {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        pub struct $name(Box<dyn Any + Send + Sync>);
+
+        impl $name {
+            /// Wraps the device's own value.
+            pub fn new(own: impl Any + Send + Sync) -> Self {
+                Self(Box::new(own))
+            }
+
+            /// The device's own value.
+            ///
+            /// # Panics
+            /// When it is another device's.
+            pub fn of<T: Any>(&self) -> &T {
+                self.0.downcast_ref().expect("a value goes to the device that has made it")
+            }
+
+            /// Unwraps the device's own value.
+            ///
+            /// # Panics
+            /// When it is another device's.
+            pub fn into_own<T: Any>(self) -> T {
+                *self.0.downcast().expect("a value goes to the device that has made it")
+            }
+        }
+    )*};
+}
+
+own! {
+    /// Memory of the host's that the device copies from and to by itself. Dropped, it is given
+    /// back.
+    HostMemory;
+    /// Bytes on their way to the host.
+    Fetch;
+    /// Launches that have become one. It holds none of the memory that they use.
+    Graph;
 }
 
 /// Limits of a launch.

@@ -5,7 +5,7 @@
 use crate::buffer::CudaBuffer;
 use crate::catalog::DRAW;
 use crate::cuda::{Cuda, word};
-use crate::device::Device;
+use crate::device::Fetch;
 use crate::kernels::{Grid, Pointer};
 use crate::linear::Matrix;
 use crate::logits_blocks::LogitsBlocks;
@@ -22,9 +22,9 @@ use std::sync::Arc;
 const THREADS: u32 = 256;
 
 /// Draws that the device makes, or has made.
-pub struct CudaDrawing<D: Device> {
+pub struct CudaDrawing {
     /// Answers on their way to the host; none if there are no draws.
-    fetch: Option<D::Fetch>,
+    fetch: Option<Fetch>,
     /// Draws of the device, those beyond what was asked for included.
     len: usize,
     /// The place of each draw among them.
@@ -32,18 +32,18 @@ pub struct CudaDrawing<D: Device> {
 }
 
 /// Tokens that the device draws, or has drawn.
-pub struct CudaTokens<D: Device> {
-    answered: Arc<Block<D>>,
+pub struct CudaTokens {
+    answered: Arc<Block>,
     places: Arc<[usize]>,
 }
 
-impl<D: Device> Clone for CudaTokens<D> {
+impl Clone for CudaTokens {
     fn clone(&self) -> Self {
         Self { answered: Arc::clone(&self.answered), places: Arc::clone(&self.places) }
     }
 }
 
-impl<D: Device> CudaTokens<D> {
+impl CudaTokens {
     /// Each draw's token as the kernel takes it: its place.
     pub(crate) fn places(&self) -> Vec<u32> {
         self.places.iter().map(|&place| DRAWN | word(place)).collect()
@@ -55,9 +55,9 @@ impl<D: Device> CudaTokens<D> {
     }
 }
 
-/// A draw as the kernel takes it: its number, its temperature and row, and whether the likeliest is
-/// wanted.
-type Wanted = [u64; 3];
+/// A draw as the kernel takes it: its number, its temperature and row, and whether it takes the
+/// likeliest.
+type DrawRequest = [u64; 3];
 
 /// Numbers of an answer that the host reads: token, log-prob, maximum, logarithm of the sum,
 /// entropy.
@@ -80,16 +80,16 @@ pub(crate) fn workspace(blocks: LogitsBlocks, shape: Linear, rows: usize) -> usi
         .saturating_add(rows.saturating_mul(24 + 4 + 4 + 12 + 8))
 }
 
-impl<D: Device> Cuda<D> {
+impl Cuda {
     /// Begins draws of the device's. They are recorded as a step is: those of a decoding step
     /// repeat as it does.
     pub(crate) fn begin_drawing(
         &self,
         shape: Linear,
-        hidden: &CudaBuffer<D>,
-        weights: &CudaBuffer<D>,
+        hidden: &CudaBuffer,
+        weights: &CudaBuffer,
         draws: &[Draw],
-    ) -> (CudaTokens<D>, CudaDrawing<D>) {
+    ) -> (CudaTokens, CudaDrawing) {
         assert!(!draws.iter().any(|draw| draw.adjustments.departs()), "such a draw is the host's");
         let order = by_row(draws);
         let mut all: Vec<&Draw> = order.iter().map(|&i| &draws[i]).collect();
@@ -117,19 +117,19 @@ impl<D: Device> Cuda<D> {
     fn draw_all(
         &self,
         shape: Linear,
-        hidden: &CudaBuffer<D>,
-        weights: &CudaBuffer<D>,
+        hidden: &CudaBuffer,
+        weights: &CudaBuffer,
         rows: usize,
         draws: &[&Draw],
-    ) -> Block<D> {
+    ) -> Block {
         let block = self.logits_blocks.rows(shape, rows);
-        let of_device = OfDevice::new(self, draws, block);
+        let of_device = DeviceDraws::new(self, draws, block);
         let in_blocks = || draws.chunk_by(|a, b| a.row / block == b.row / block);
         let logits = self.scratch(4 * self.logits_blocks.few_sizes(shape, block) * shape.outputs);
         let most = in_blocks().map(<[&Draw]>::len).max().unwrap_or(0);
         let parts =
             self.parts(Purpose::Draws, shape.outputs, self.logits_blocks.few_sizes(shape, most));
-        let mut first_wanted = 0;
+        let mut first_draw = 0;
         for here in in_blocks() {
             let first = here[0].row / block * block;
             self.logits_of_rows(
@@ -139,8 +139,8 @@ impl<D: Device> Cuda<D> {
                 first..(first + block).min(rows),
                 logits.at(0),
             );
-            self.draw_block(shape, logits.at(0), &of_device, first_wanted, here.len(), &parts);
-            first_wanted += here.len();
+            self.draw_block(shape, logits.at(0), &of_device, first_draw, here.len(), &parts);
+            first_draw += here.len();
         }
         of_device.answered
     }
@@ -148,7 +148,7 @@ impl<D: Device> Cuda<D> {
     /// Reads the drawn tokens; None if logits are not finite.
     pub(crate) fn read_drawing(
         &self,
-        CudaDrawing { fetch, len, places }: CudaDrawing<D>,
+        CudaDrawing { fetch, len, places }: CudaDrawing,
     ) -> Vec<Option<Drawn>> {
         let mut words = vec![0u32; ANSWERED * len];
         if let Some(fetch) = fetch {
@@ -162,8 +162,8 @@ impl<D: Device> Cuda<D> {
     pub(crate) fn draw_tokens(
         &self,
         shape: Linear,
-        hidden: &CudaBuffer<D>,
-        weights: &CudaBuffer<D>,
+        hidden: &CudaBuffer,
+        weights: &CudaBuffer,
         draws: &[Draw],
     ) -> Vec<Option<Drawn>> {
         let (of_host, of_device): (Vec<usize>, Vec<usize>) =
@@ -183,8 +183,8 @@ impl<D: Device> Cuda<D> {
     fn draw_on_host(
         &self,
         shape: Linear,
-        hidden: &CudaBuffer<D>,
-        weights: &CudaBuffer<D>,
+        hidden: &CudaBuffer,
+        weights: &CudaBuffer,
         draws: &[Draw],
         order: &[usize],
         drawn: &mut [Option<Drawn>],
@@ -216,8 +216,8 @@ impl<D: Device> Cuda<D> {
     fn logits_of_rows(
         &self,
         shape: Linear,
-        hidden: &CudaBuffer<D>,
-        weights: &CudaBuffer<D>,
+        hidden: &CudaBuffer,
+        weights: &CudaBuffer,
         rows: Range<usize>,
         logits: Pointer,
     ) {
@@ -231,10 +231,10 @@ impl<D: Device> Cuda<D> {
         &self,
         shape: Linear,
         logits: Pointer,
-        draws: &OfDevice<D>,
+        draws: &DeviceDraws,
         first: usize,
         count: usize,
-        parts: &Parts<D>,
+        parts: &Parts,
     ) {
         let (numbers, temperatures) =
             (draws.rows().by(4 * first), draws.temperatures().by(4 * first));
@@ -244,7 +244,7 @@ impl<D: Device> Cuda<D> {
             Grid::line(count, THREADS).with_shared(Purpose::Draws.shared(shape.outputs)),
             (
                 logits,
-                draws.wanted(),
+                draws.requests(),
                 parts.maxima(),
                 parts.sums(),
                 parts.masses(),
@@ -270,7 +270,7 @@ fn by_row(draws: &[Draw]) -> Vec<usize> {
     order
 }
 
-fn wanted(draw: &Draw, block: usize) -> Wanted {
+fn request(draw: &Draw, block: usize) -> DrawRequest {
     let greedy = draw.adjustments.temperature == 0.0;
     let row = word(draw.row % block);
     [
@@ -287,18 +287,18 @@ fn temperature(draw: &Draw) -> f32 {
 
 /// Draws on the device, in the order of their rows. All of them go there at once, and all that is
 /// found comes back at once: a step waits for the device a single time.
-struct OfDevice<D: Device> {
+struct DeviceDraws {
     len: usize,
     /// The requests: rows and temperatures.
-    asked: Uploaded<D>,
+    asked: Uploaded,
     /// The results, and statistics `[3, len]`.
-    answered: Block<D>,
+    answered: Block,
 }
 
-impl<D: Device> OfDevice<D> {
-    fn new(cuda: &Cuda<D>, draws: &[&Draw], block: usize) -> Self {
+impl DeviceDraws {
+    fn new(cuda: &Cuda, draws: &[&Draw], block: usize) -> Self {
         let len = draws.len();
-        let all = draws.iter().flat_map(|draw| wanted(draw, block));
+        let all = draws.iter().flat_map(|draw| request(draw, block));
         // The low word of a number comes first.
         let mut words: Vec<u32> =
             all.flat_map(|number| [number as u32, (number >> 32) as u32]).collect();
@@ -307,7 +307,7 @@ impl<D: Device> OfDevice<D> {
         Self { len, asked: cuda.uploaded(&words), answered: cuda.scratch(4 * ANSWERED * len) }
     }
 
-    fn wanted(&self) -> Pointer {
+    fn requests(&self) -> Pointer {
         self.asked.at(0)
     }
     fn rows(&self) -> Pointer {

@@ -4,19 +4,18 @@ use crate::batch::CudaBatch;
 use crate::buffer::CudaBuffer;
 use crate::catalog::{ROPE, SWIGLU, SWIGLU_BACKWARD};
 use crate::cuda::{Cuda, lines, word};
-use crate::device::Device;
 use crate::kernels::Grid;
 use crate::norm::check;
 use isentrope_kernels::{Grouped, Turn};
 
-impl<D: Device> Cuda<D> {
+impl Cuda {
     pub(crate) fn rotate(
         &self,
         layout: Grouped,
-        x: &CudaBuffer<D>,
-        cos: &CudaBuffer<D>,
-        sin: &CudaBuffer<D>,
-        batch: &CudaBatch<D>,
+        x: &CudaBuffer,
+        cos: &CudaBuffer,
+        sin: &CudaBuffer,
+        batch: &CudaBatch,
         turn: Turn,
     ) {
         check(layout);
@@ -47,8 +46,8 @@ impl<D: Device> Cuda<D> {
     pub(crate) fn gate(
         &self,
         features: usize,
-        gate_up: &CudaBuffer<D>,
-        y: &CudaBuffer<D>,
+        gate_up: &CudaBuffer,
+        y: &CudaBuffer,
         tokens: usize,
     ) {
         let (from, to) = (gate_up.rows(tokens, 2 * features), y.rows(tokens, features));
@@ -63,8 +62,8 @@ impl<D: Device> Cuda<D> {
     pub(crate) fn gate_gradient(
         &self,
         features: usize,
-        dy: &CudaBuffer<D>,
-        gate_up: &CudaBuffer<D>,
+        dy: &CudaBuffer,
+        gate_up: &CudaBuffer,
         tokens: usize,
     ) {
         let (of_y, of_x) = (dy.rows(tokens, features), gate_up.rows(tokens, 2 * features));

@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(Failure::of_panic(&gone), None, "it is told once");
         let refused = OutOfMemory { asked: 1 << 20, why: "no more".into() };
         assert!(Failure::from(refused).lacks_memory());
-        // A mistake is none, also after a failure that somebody has caught.
+        // A mistake of the program is no failure of the device, even after one that was caught.
         text(|| Failure::of_device("before").end());
         let mistake = text(|| assert!(std::hint::black_box(false), "rows beyond the batch"));
         assert_eq!(Failure::of_panic(&mistake), None);

@@ -6,7 +6,6 @@
 use crate::buffer::CudaBuffer;
 use crate::catalog::{HEAD_ROWS, HEAD_SLOPES, LOGIT_GRADIENT, ROUND_ROWS};
 use crate::cuda::{Cuda, lines, word};
-use crate::device::Device;
 use crate::dtype::Dtype;
 use crate::index::CudaIndex;
 use crate::kernels::{Grid, Pointer};
@@ -23,21 +22,21 @@ const NUMBERS: usize = 5;
 const THREADS: u32 = 256;
 
 /// Statistics of rows that the head keeps on the device from its forward to its backward pass.
-pub struct CudaStatistics<D: Device> {
-    targets: CudaIndex<D>,
+pub struct CudaStatistics {
+    targets: CudaIndex,
     temperature: f32,
     /// Maximum, logarithm of the sum, entropy, log-prob and log-mass, `[5, rows]`.
-    numbers: Block<D>,
-    kept: Option<Kept<D>>,
+    numbers: Block,
+    kept: Option<Kept>,
 }
 
 /// The tokens that masks keep, on the device.
-struct Kept<D: Device> {
-    block: Uploaded<D>,
+struct Kept {
+    block: Uploaded,
     rows: usize,
 }
 
-impl<D: Device> Kept<D> {
+impl Kept {
     /// Where each row's tokens start, and the last one's end.
     fn starts(of: Option<&Self>) -> Pointer {
         of.map_or(Pointer::NULL, |kept| kept.block.at(0))
@@ -72,13 +71,8 @@ pub(crate) fn statistics_bytes(rows: usize) -> usize {
     rows.saturating_mul(NUMBERS * 4)
 }
 
-impl<D: Device> Cuda<D> {
-    fn upload_kept(
-        &self,
-        masks: &SamplingMasks,
-        rows: usize,
-        vocabulary: usize,
-    ) -> Option<Kept<D>> {
+impl Cuda {
+    fn upload_kept(&self, masks: &SamplingMasks, rows: usize, vocabulary: usize) -> Option<Kept> {
         if masks.is_whole() {
             return None;
         }
@@ -101,13 +95,13 @@ impl<D: Device> Cuda<D> {
     fn rows_of_head(
         &self,
         shape: Linear,
-        x: &CudaBuffer<D>,
-        weights: &CudaBuffer<D>,
-        targets: CudaIndex<D>,
+        x: &CudaBuffer,
+        weights: &CudaBuffer,
+        targets: CudaIndex,
         masks: &SamplingMasks,
         temperature: f32,
-        also: impl Fn(&CudaStatistics<D>, Pointer, usize, usize),
-    ) -> CudaStatistics<D> {
+        also: impl Fn(&CudaStatistics, Pointer, usize, usize),
+    ) -> CudaStatistics {
         let rows = targets.len();
         targets.check(shape.outputs, "there is no token");
         let kept = self.upload_kept(masks, rows, shape.outputs);
@@ -149,17 +143,17 @@ impl<D: Device> Cuda<D> {
     pub(crate) fn head_forward(
         &self,
         shape: Linear,
-        x: &CudaBuffer<D>,
-        weights: &CudaBuffer<D>,
-        targets: CudaIndex<D>,
+        x: &CudaBuffer,
+        weights: &CudaBuffer,
+        targets: CudaIndex,
         masks: &Arc<SamplingMasks>,
         temperature: f32,
-    ) -> CudaStatistics<D> {
+    ) -> CudaStatistics {
         self.rows_of_head(shape, x, weights, targets, masks, temperature, |_, _, _, _| ())
     }
 
     /// Reads the scores from statistics.
-    pub(crate) fn read_scores(&self, statistics: &CudaStatistics<D>) -> HeadScores {
+    pub(crate) fn read_scores(&self, statistics: &CudaStatistics) -> HeadScores {
         let rows = statistics.targets.len();
         let numbers: Vec<f32> = self.downloaded(&statistics.numbers, NUMBERS * rows);
         let of = |number: usize| numbers[number * rows..][..rows].to_vec();
@@ -170,16 +164,16 @@ impl<D: Device> Cuda<D> {
     pub(crate) fn slopes(
         &self,
         shape: Linear,
-        x: &CudaBuffer<D>,
-        weights: &CudaBuffer<D>,
-        targets: CudaIndex<D>,
+        x: &CudaBuffer,
+        weights: &CudaBuffer,
+        targets: CudaIndex,
         masks: &SamplingMasks,
         temperature: f32,
     ) -> EntropySlopes {
         let rows = targets.len();
         let slopes = self.scratch(4 * rows);
         let slopes_of =
-            |statistics: &CudaStatistics<D>, logits: Pointer, first: usize, count: usize| {
+            |statistics: &CudaStatistics, logits: Pointer, first: usize, count: usize| {
                 let kept = statistics.kept.as_ref();
                 HEAD_SLOPES.launch(
                     &*self.device,
@@ -211,12 +205,12 @@ impl<D: Device> Cuda<D> {
     pub(crate) fn head_gradient(
         &self,
         shape: Linear,
-        x: &CudaBuffer<D>,
-        weights: &CudaBuffer<D>,
-        statistics: &CudaStatistics<D>,
+        x: &CudaBuffer,
+        weights: &CudaBuffer,
+        statistics: &CudaStatistics,
         [d_logprobs, d_entropies, d_log_masses]: [&[f32]; 3],
-        dx: &CudaBuffer<D>,
-        dw: &CudaBuffer<D>,
+        dx: &CudaBuffer,
+        dw: &CudaBuffer,
     ) {
         let rows = statistics.targets.len();
         assert!(

@@ -1,6 +1,5 @@
 //! Numbers of rows, slots and tokens on the device.
 
-use crate::device::Device;
 use crate::kernels::Pointer;
 use crate::uploaded::Uploaded;
 use isentrope_kernels::NO_SLOT;
@@ -8,25 +7,25 @@ use std::collections::HashSet;
 use std::sync::OnceLock;
 
 /// Uploaded numbers, which the host goes on knowing.
-pub struct CudaIndex<D: Device> {
+pub struct CudaIndex {
     pub(crate) host: Vec<u32>,
-    block: Uploaded<D>,
+    block: Uploaded,
     /// One more than the largest, [`NO_SLOT`] left out.
     end: usize,
     /// Whether [`NO_SLOT`] is among them.
     has_gaps: bool,
     distinct: OnceLock<bool>,
-    groups: OnceLock<Groups<D>>,
+    groups: OnceLock<Groups>,
 }
 
 /// Places of an index by the number that stands there.
-pub(crate) struct Groups<D: Device> {
+pub(crate) struct Groups {
     pub len: usize,
-    block: Uploaded<D>,
+    block: Uploaded,
     places: usize,
 }
 
-impl<D: Device> Groups<D> {
+impl Groups {
     /// The number of each group.
     pub(crate) fn keys(&self) -> Pointer {
         self.block.at(0)
@@ -42,8 +41,8 @@ impl<D: Device> Groups<D> {
     }
 }
 
-impl<D: Device> CudaIndex<D> {
-    pub(crate) fn new(host: &[u32], upload: impl FnOnce(&[u32]) -> Uploaded<D>) -> Self {
+impl CudaIndex {
+    pub(crate) fn new(host: &[u32], upload: impl FnOnce(&[u32]) -> Uploaded) -> Self {
         let end = host.iter().filter(|&&n| n != NO_SLOT).max().map_or(0, |&n| n as usize + 1);
         let has_gaps = host.contains(&NO_SLOT);
         let block = upload(host);
@@ -91,7 +90,7 @@ impl<D: Device> CudaIndex<D> {
     }
 
     /// Its places by number, which are uploaded once.
-    pub(crate) fn groups(&self, upload: impl FnOnce(&[u32]) -> Uploaded<D>) -> &Groups<D> {
+    pub(crate) fn groups(&self, upload: impl FnOnce(&[u32]) -> Uploaded) -> &Groups {
         self.groups.get_or_init(|| {
             let mut order: Vec<u32> = (0..self.host.len() as u32).collect();
             order.sort_by_key(|&place| self.host[place as usize]);

@@ -33,8 +33,7 @@ pub static HEADERS: &[Source] = &[
     Source { file: "splits.h", text: include_str!("../kernels/splits.h") },
 ];
 
-/// A kernel, whose parameters are `P`: a tuple of [`Pointer`], `u32`, `i32`, `u64`, `i64`, `f32`
-/// and `f64`.
+/// A kernel, whose parameters are `P`: a tuple of [`Pointer`], `u32`, `u64` and `f32`.
 #[derive(Debug)]
 pub struct Kernel<P> {
     function: Function,
@@ -56,8 +55,20 @@ impl<P: Arguments> Kernel<P> {
     ///
     /// # Panics
     /// When the grid is more than the device's limits allow.
-    pub fn launch<D: Device>(&self, device: &D, grid: Grid, arguments: P) {
+    pub fn launch(&self, device: &impl Launch, grid: Grid, arguments: P) {
         arguments.with(|arguments| device.launch(&self.function, grid, arguments));
+    }
+}
+
+/// Whatever launches kernels: a device, or a stream before it.
+pub trait Launch {
+    /// As [`Device::launch`].
+    fn launch(&self, function: &Function, grid: Grid, arguments: &[Argument]);
+}
+
+impl<D: Device> Launch for D {
+    fn launch(&self, function: &Function, grid: Grid, arguments: &[Argument]) {
+        Device::launch(self, function, grid, arguments);
     }
 }
 
@@ -97,7 +108,7 @@ impl Pointer {
     pub const NULL: Self = Self(0);
 
     /// The address of a memory.
-    pub fn of(memory: &impl Memory) -> Self {
+    pub fn of(memory: &Memory) -> Self {
         Self(memory.address())
     }
 
@@ -105,7 +116,7 @@ impl Pointer {
     ///
     /// # Panics
     /// When that is beyond its end.
-    pub fn at(memory: &impl Memory, offset: usize) -> Self {
+    pub fn at(memory: &Memory, offset: usize) -> Self {
         assert!(
             offset <= memory.bytes(),
             "offset {offset} of a memory of {} bytes",
@@ -122,16 +133,10 @@ pub enum Kind {
     Pointer,
     /// `unsigned`.
     U32,
-    /// `int`.
-    I32,
     /// `unsigned long long`.
     U64,
-    /// `long long`.
-    I64,
     /// `float`.
     F32,
-    /// `double`.
-    F64,
 }
 
 /// One argument of a launch.
@@ -141,16 +146,10 @@ pub enum Argument {
     Pointer(u64),
     /// `unsigned`.
     U32(u32),
-    /// `int`.
-    I32(i32),
     /// `unsigned long long`.
     U64(u64),
-    /// `long long`.
-    I64(i64),
     /// `float`.
     F32(f32),
-    /// `double`.
-    F64(f64),
 }
 
 impl Argument {
@@ -159,11 +158,8 @@ impl Argument {
         match self {
             Self::Pointer(_) => Kind::Pointer,
             Self::U32(_) => Kind::U32,
-            Self::I32(_) => Kind::I32,
             Self::U64(_) => Kind::U64,
-            Self::I64(_) => Kind::I64,
             Self::F32(_) => Kind::F32,
-            Self::F64(_) => Kind::F64,
         }
     }
 
@@ -172,10 +168,7 @@ impl Argument {
         match self {
             Self::Pointer(v) | Self::U64(v) => v,
             Self::U32(v) => u64::from(v),
-            Self::I32(v) => u64::from(v.cast_unsigned()),
-            Self::I64(v) => v.cast_unsigned(),
             Self::F32(v) => u64::from(v.to_bits()),
-            Self::F64(v) => v.to_bits(),
         }
     }
 }
@@ -186,25 +179,27 @@ trait Value: Copy {
     fn argument(self) -> Argument;
 }
 
+impl Value for Pointer {
+    const KIND: Kind = Kind::Pointer;
+    fn argument(self) -> Argument {
+        Argument::Pointer(self.0)
+    }
+}
+
 macro_rules! value {
-    ($($rust:ty, $kind:ident, $v:ident => $e:expr;)*) => {$(
+    ($($rust:ty: $kind:ident;)*) => {$(
         impl Value for $rust {
             const KIND: Kind = Kind::$kind;
             fn argument(self) -> Argument {
-                let $v = self;
-                Argument::$kind($e)
+                Argument::$kind(self)
             }
         }
     )*};
 }
 value! {
-    Pointer, Pointer, v => v.0;
-    u32, U32, v => v;
-    i32, I32, v => v;
-    u64, U64, v => v;
-    i64, I64, v => v;
-    f32, F32, v => v;
-    f64, F64, v => v;
+    u32: U32;
+    u64: U64;
+    f32: F32;
 }
 
 /// Tuples of arguments.
@@ -215,8 +210,14 @@ pub trait Arguments {
     fn with<R>(self, f: impl FnOnce(&[Argument]) -> R) -> R;
 }
 
+/// Tuples of so many values, and of all fewer.
 macro_rules! arguments {
-    ($($T:ident)*) => {
+    ($first:ident $($rest:ident)*) => {
+        arguments!(@ $first $($rest)*);
+        arguments!($($rest)*);
+    };
+    () => {};
+    (@ $($T:ident)*) => {
         #[allow(private_bounds, reason = "which types may be arguments is decided above")]
         impl<$($T: Value),*> Arguments for ($($T,)*) {
             const KINDS: &'static [Kind] = &[$($T::KIND),*];
@@ -228,25 +229,6 @@ macro_rules! arguments {
         }
     };
 }
-arguments!(A);
-arguments!(A B);
-arguments!(A B C);
-arguments!(A B C D);
-arguments!(A B C D E);
-arguments!(A B C D E F);
-arguments!(A B C D E F G);
-arguments!(A B C D E F G H);
-arguments!(A B C D E F G H I);
-arguments!(A B C D E F G H I J);
-arguments!(A B C D E F G H I J K);
-arguments!(A B C D E F G H I J K L);
-arguments!(A B C D E F G H I J K L M);
-arguments!(A B C D E F G H I J K L M N);
-arguments!(A B C D E F G H I J K L M N O);
-arguments!(A B C D E F G H I J K L M N O P);
-arguments!(A B C D E F G H I J K L M N O P Q);
-arguments!(A B C D E F G H I J K L M N O P Q S);
-arguments!(A B C D E F G H I J K L M N O P Q S T);
 arguments!(A B C D E F G H I J K L M N O P Q S T U);
 
 /// Numbers along x, y and z.

@@ -7,12 +7,12 @@
 //! one [`Dtype`] or the other.
 
 mod adamw;
-mod any_device;
 mod attention;
 mod backend;
 mod batch;
 mod buffer;
 mod catalog;
+mod counted_memory;
 mod cuda;
 mod data_sheets;
 mod device;
@@ -22,7 +22,6 @@ mod elementwise;
 mod failure;
 pub mod gpu;
 mod head;
-mod held;
 mod index;
 mod kernels;
 mod largest;
@@ -44,24 +43,23 @@ mod stream;
 mod transfer;
 mod uploaded;
 
-pub use any_device::{AnyDevice, AnyFetch, AnyMemory};
 pub use batch::CudaBatch;
 pub use buffer::CudaBuffer;
 pub use catalog::{FUNCTIONS, SOURCES};
 pub use cuda::Cuda;
 pub use data_sheets::{DATA_SHEETS, DataSheet};
-pub use device::{Device, Limits, Memory, MemoryInfo, Product};
+pub use device::{Device, Fetch, Graph, HostMemory, Limits, Memory, MemoryInfo, Product};
 pub use draw::{CudaDrawing, CudaTokens};
 pub use dtype::Dtype;
 pub use failure::Failure;
 pub use head::CudaStatistics;
 pub use index::CudaIndex;
 pub use kernels::{
-    Argument, Arguments, Dim, Function, Grid, HEADERS, Kernel, Kind, Pointer, Source,
+    Argument, Arguments, Dim, Function, Grid, HEADERS, Kernel, Kind, Launch, Pointer, Source,
 };
 pub use largest::{LARGEST_SHAPES, LargestShapes};
 pub use operation::{Operation, carry_out};
-pub use planning::{NoMemory, PlanningDevice};
-pub use products::{Examined, Layer, Products};
+pub use planning::PlanningDevice;
+pub use products::{Layer, ProductKind, Products};
 pub use replay::Replays;
 pub use self_test::self_test;

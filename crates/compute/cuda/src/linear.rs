@@ -16,7 +16,7 @@ use crate::catalog::{
     LINEAR_BF16, LINEAR_F32, LINEAR_SWIGLU_BF16, LOGITS_BF16, Tiled,
 };
 use crate::cuda::{Cuda, lines, word};
-use crate::device::{Device, Product};
+use crate::device::Product;
 use crate::dtype::Dtype;
 use crate::kernels::{Arguments, Grid, Pointer};
 use crate::layout::{BLOCK, Layout};
@@ -112,8 +112,8 @@ fn grid_f32(x: usize, y: usize) -> Grid {
     Grid::new([x.div_ceil(16), y.div_ceil(64), 1], 256)
 }
 
-impl<D: Device> Cuda<D> {
-    pub(crate) fn matrix_of(buffer: &CudaBuffer<D>, rows: usize, features: usize) -> Matrix {
+impl Cuda {
+    pub(crate) fn matrix_of(buffer: &CudaBuffer, rows: usize, features: usize) -> Matrix {
         Matrix { start: buffer.rows(rows, features), stride: buffer.layout.stride }
     }
 
@@ -121,10 +121,10 @@ impl<D: Device> Cuda<D> {
     pub(crate) fn forward(
         &self,
         shape: Linear,
-        x: &CudaBuffer<D>,
-        weights: &CudaBuffer<D>,
-        bias: Option<&CudaBuffer<D>>,
-        y: &CudaBuffer<D>,
+        x: &CudaBuffer,
+        weights: &CudaBuffer,
+        bias: Option<&CudaBuffer>,
+        y: &CudaBuffer,
         tokens: usize,
         adds: bool,
     ) {
@@ -167,11 +167,11 @@ impl<D: Device> Cuda<D> {
     pub(crate) fn forward_gated(
         &self,
         shape: Linear,
-        x: &CudaBuffer<D>,
-        weights: &CudaBuffer<D>,
-        bias: Option<&CudaBuffer<D>>,
-        gate_up: Option<&CudaBuffer<D>>,
-        y: &CudaBuffer<D>,
+        x: &CudaBuffer,
+        weights: &CudaBuffer,
+        bias: Option<&CudaBuffer>,
+        gate_up: Option<&CudaBuffer>,
+        y: &CudaBuffer,
         tokens: usize,
     ) {
         let Linear { inputs, outputs } = shape;
@@ -231,7 +231,7 @@ impl<D: Device> Cuda<D> {
         shape: Linear,
         columns: Range<usize>,
         x: Matrix,
-        weights: &CudaBuffer<D>,
+        weights: &CudaBuffer,
         logits: Pointer,
         tokens: usize,
     ) {
@@ -270,9 +270,9 @@ impl<D: Device> Cuda<D> {
     pub(crate) fn input_gradient(
         &self,
         shape: Linear,
-        dy: &CudaBuffer<D>,
-        weights: &CudaBuffer<D>,
-        dx: &CudaBuffer<D>,
+        dy: &CudaBuffer,
+        weights: &CudaBuffer,
+        dx: &CudaBuffer,
         tokens: usize,
     ) {
         let Linear { inputs, outputs } = shape;
@@ -280,7 +280,7 @@ impl<D: Device> Cuda<D> {
         let w = weights.matrix(shape);
         match self.dtype {
             Dtype::F32 => {
-                self.input_gradient_f32(shape, 0..outputs, dy.start, w, dx.start, tokens, false)
+                self.input_gradient_f32(shape, 0..outputs, dy.start, w, dx.start, tokens, false);
             }
             Dtype::Bf16 => {
                 let b = Matrix { start: w, stride: weights.layout.stride };
@@ -299,7 +299,7 @@ impl<D: Device> Cuda<D> {
         shape: Linear,
         columns: Range<usize>,
         dy: Matrix,
-        weights: &CudaBuffer<D>,
+        weights: &CudaBuffer,
         dx: Matrix,
         tokens: usize,
         resumes: bool,
@@ -307,7 +307,7 @@ impl<D: Device> Cuda<D> {
         let w = weights.matrix(shape);
         match self.dtype {
             Dtype::F32 => {
-                self.input_gradient_f32(shape, columns, dy.start, w, dx.start, tokens, resumes)
+                self.input_gradient_f32(shape, columns, dy.start, w, dx.start, tokens, resumes);
             }
             Dtype::Bf16 => {
                 let stride = weights.layout.stride;
@@ -353,9 +353,9 @@ impl<D: Device> Cuda<D> {
     pub(crate) fn weight_gradient(
         &self,
         shape: Linear,
-        dy: &CudaBuffer<D>,
-        x: &CudaBuffer<D>,
-        dw: &CudaBuffer<D>,
+        dy: &CudaBuffer,
+        x: &CudaBuffer,
+        dw: &CudaBuffer,
         tokens: usize,
     ) {
         let Linear { inputs, outputs } = shape;
@@ -373,7 +373,7 @@ impl<D: Device> Cuda<D> {
         columns: Range<usize>,
         dy: Matrix,
         x: Matrix,
-        dw: &CudaBuffer<D>,
+        dw: &CudaBuffer,
         tokens: usize,
         tail: Tail,
         goes_on: bool,
@@ -435,7 +435,7 @@ impl<D: Device> Cuda<D> {
         columns: &Range<usize>,
         (dy, x): (Matrix, Matrix),
         rows: Range<usize>,
-        dw: &CudaBuffer<D>,
+        dw: &CudaBuffer,
         side: usize,
         place: usize,
     ) {
@@ -471,7 +471,7 @@ impl<D: Device> Cuda<D> {
         &self,
         shape: Linear,
         columns: &Range<usize>,
-        dw: &CudaBuffer<D>,
+        dw: &CudaBuffer,
         side: usize,
         rows: usize,
     ) {
@@ -489,7 +489,7 @@ impl<D: Device> Cuda<D> {
     }
 
     /// Adds what waits behind a gradient: a last block that is not full.
-    pub(crate) fn settle(&self, buffer: &CudaBuffer<D>) {
+    pub(crate) fn settle(&self, buffer: &CudaBuffer) {
         let mut tail = buffer.tail();
         if let (Some(shape), Tail { rows: 1.., .. }) = (buffer.layout.matrix, *tail) {
             self.add_waiting(shape, &(0..shape.outputs), buffer, tail.side, tail.rows);
@@ -500,8 +500,8 @@ impl<D: Device> Cuda<D> {
     pub(crate) fn bias_gradient(
         &self,
         shape: Linear,
-        dy: &CudaBuffer<D>,
-        db: &CudaBuffer<D>,
+        dy: &CudaBuffer,
+        db: &CudaBuffer,
         tokens: usize,
     ) {
         let outputs = shape.outputs;

@@ -32,8 +32,8 @@ impl LogitsBlocks {
         (self.forward / shape.outputs.max(1)).clamp(1, rows.max(1))
     }
 
-    /// For how many rows there is room, where there must be for so many. Steps' memory keeps what
-    /// it had for other numbers of rows: there are few sizes.
+    /// Rows to allocate for a step of `rows` rows: a power of two where possible. A captured step
+    /// keeps its memory, so there must be few sizes.
     pub(crate) fn few_sizes(self, shape: Linear, rows: usize) -> usize {
         rows.next_power_of_two().min(self.rows(shape, usize::MAX)).max(rows)
     }

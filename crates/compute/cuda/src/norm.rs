@@ -5,7 +5,6 @@ use crate::catalog::{
     RMS_NORM, RMS_NORM_INPUT_GRADIENT, RMS_NORM_SCALES, RMS_NORM_WEIGHT_GRADIENT,
 };
 use crate::cuda::{Cuda, word};
-use crate::device::Device;
 use crate::kernels::Grid;
 use crate::linear::chains;
 use isentrope_kernels::Grouped;
@@ -24,14 +23,14 @@ pub(crate) fn check(layout: Grouped) {
     );
 }
 
-impl<D: Device> Cuda<D> {
+impl Cuda {
     pub(crate) fn norm(
         &self,
         layout: Grouped,
         eps: f32,
-        x: &CudaBuffer<D>,
-        weight: &CudaBuffer<D>,
-        y: &CudaBuffer<D>,
+        x: &CudaBuffer,
+        weight: &CudaBuffer,
+        y: &CudaBuffer,
         rows: usize,
     ) {
         check(layout);
@@ -59,11 +58,11 @@ impl<D: Device> Cuda<D> {
         &self,
         layout: Grouped,
         eps: f32,
-        x: &CudaBuffer<D>,
-        weight: &CudaBuffer<D>,
-        dy: Option<&CudaBuffer<D>>,
-        dx: &CudaBuffer<D>,
-        dw: &CudaBuffer<D>,
+        x: &CudaBuffer,
+        weight: &CudaBuffer,
+        dy: Option<&CudaBuffer>,
+        dx: &CudaBuffer,
+        dw: &CudaBuffer,
         rows: usize,
     ) {
         check(layout);

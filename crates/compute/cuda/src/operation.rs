@@ -2,6 +2,7 @@
 
 use crate::device::{Device, Product};
 use crate::kernels::{Argument, Function, Grid};
+use isentrope_trace::call;
 use std::mem;
 
 /// One launch, or a product that may take its place.
@@ -45,16 +46,28 @@ impl PartialEq for Operation {
 impl Eq for Operation {}
 
 /// Makes the launches one after the other.
-pub fn carry_out<D: Device>(device: &D, operations: &[Operation]) {
+pub fn carry_out(device: &dyn Device, operations: &[Operation]) {
     let mut is_computed = false;
     for operation in operations {
         match operation {
-            Operation::Product(product) => is_computed = device.product(product),
+            Operation::Product(product) => is_computed = compute(device, product),
             Operation::Launch { function, grid, arguments } => {
                 if !mem::take(&mut is_computed) {
-                    device.launch(function, *grid, arguments);
+                    launch(device, function, *grid, arguments);
                 }
             }
         }
     }
+}
+
+/// Launches a kernel, which traces show.
+pub(crate) fn launch(device: &dyn Device, function: &Function, grid: Grid, of: &[Argument]) {
+    let _call = call("launch").named("kernel", function.name);
+    device.launch(function, grid, of);
+}
+
+/// Asks for a product of the library's, which traces show.
+pub(crate) fn compute(device: &dyn Device, product: &Product) -> bool {
+    let _call = call("product").with("rows", product.rows).with("columns", product.columns);
+    device.product(product)
 }

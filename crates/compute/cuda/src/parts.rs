@@ -6,7 +6,6 @@
 
 use crate::catalog::{PART_MAXIMA, PART_SUMS};
 use crate::cuda::{Cuda, word};
-use crate::device::Device;
 use crate::kernels::{Grid, Pointer};
 use crate::pool::Block;
 
@@ -54,15 +53,15 @@ pub(crate) enum Rows {
 }
 
 /// Results of the parts of rows.
-pub(crate) struct Parts<D: Device> {
-    block: Block<D>,
+pub(crate) struct Parts {
+    block: Block,
     purpose: Purpose,
     vocabulary: usize,
     /// Rows that there is room for.
     rows: usize,
 }
 
-impl<D: Device> Parts<D> {
+impl Parts {
     /// `[rows, blocks of 256]` in f64, for draws.
     pub(crate) fn masses(&self) -> Pointer {
         match self.purpose {
@@ -84,15 +83,15 @@ impl<D: Device> Parts<D> {
     }
 }
 
-impl<D: Device> Cuda<D> {
+impl Cuda {
     /// Room for what the parts of so many rows come to, at most.
-    pub(crate) fn parts(&self, purpose: Purpose, vocabulary: usize, rows: usize) -> Parts<D> {
+    pub(crate) fn parts(&self, purpose: Purpose, vocabulary: usize, rows: usize) -> Parts {
         let block = self.scratch(purpose.bytes(vocabulary, rows));
         Parts { block, purpose, vocabulary, rows }
     }
 
     /// Computes what the parts of so many rows come to.
-    pub(crate) fn sum_parts(&self, logits: Pointer, rows: &Rows, count: usize, parts: &Parts<D>) {
+    pub(crate) fn sum_parts(&self, logits: Pointer, rows: &Rows, count: usize, parts: &Parts) {
         assert!(count <= parts.rows, "parts of more rows than there is room for");
         let (numbers, temperatures, temperature) = match *rows {
             Rows::All(temperature) => (Pointer::NULL, Pointer::NULL, temperature),

@@ -1,11 +1,10 @@
 //! A device that is not there, for plans: it answers how much memory there would be, and nothing
 //! else.
 
-use crate::device::{Device, Limits, Memory, MemoryInfo};
+use crate::device::{Device, Fetch, Graph, HostMemory, Limits, Memory, MemoryInfo};
 use crate::kernels::{Argument, Function, Grid};
 use crate::operation::Operation;
 use isentrope_kernels::OutOfMemory;
-use std::convert::Infallible;
 
 /// A GPU of so many bytes that nobody has to have. [`Cuda`](crate::Cuda) on it says how many bytes
 /// buffers and operations take, as on every GPU. There is no memory on it; whoever computes with it
@@ -16,29 +15,18 @@ pub struct PlanningDevice {
     pub memory: usize,
 }
 
-/// Memory on it, of which there is none.
-pub struct NoMemory(Infallible);
-
-impl Memory for NoMemory {
-    fn address(&self) -> u64 {
-        match self.0 {}
-    }
-    fn bytes(&self) -> usize {
-        match self.0 {}
-    }
-}
-
 /// The refusal of memory.
 fn refused(asked: usize) -> OutOfMemory {
     OutOfMemory { asked, why: "a device for plans has none".into() }
 }
 
-impl Device for PlanningDevice {
-    type Memory = NoMemory;
-    type HostMemory = NoMemory;
-    type Fetch = NoMemory;
-    type Graph = NoMemory;
+/// # Panics
+/// Always: whoever calls a device for plans has made a mistake.
+fn mistake() -> ! {
+    panic!("a device for plans was called")
+}
 
+impl Device for PlanningDevice {
     fn name(&self) -> String {
         format!("a GPU of {} GiB that is planned for", self.memory >> 30)
     }
@@ -51,54 +39,54 @@ impl Device for PlanningDevice {
     fn keeps_memory(&self) -> bool {
         true
     }
-    fn allocate(&self, bytes: usize) -> Result<NoMemory, OutOfMemory> {
+    fn allocate(&self, bytes: usize) -> Result<Memory, OutOfMemory> {
         Err(refused(bytes))
     }
-    fn upload(&self, _: &[u8], to: &NoMemory, _: usize) {
-        match to.0 {}
+    fn upload(&self, _: &[u8], _: &Memory, _: usize) {
+        mistake()
     }
-    fn download(&self, from: &NoMemory, _: usize, _: &mut [u8]) {
-        match from.0 {}
+    fn download(&self, _: &Memory, _: usize, _: &mut [u8]) {
+        mistake()
     }
-    fn fetch(&self, from: &NoMemory, _: usize, _: usize) -> NoMemory {
-        match from.0 {}
+    fn fetch(&self, _: &Memory, _: usize, _: usize) -> Fetch {
+        mistake()
     }
-    fn fetched(&self, fetch: NoMemory, _: &mut [u8]) {
-        match fetch.0 {}
+    fn fetched(&self, _: Fetch, _: &mut [u8]) {
+        mistake()
     }
-    fn copy(&self, from: &NoMemory, _: usize, _: &NoMemory, _: usize, _: usize) {
-        match from.0 {}
+    fn copy(&self, _: &Memory, _: usize, _: &Memory, _: usize, _: usize) {
+        mistake()
     }
-    fn clear(&self, memory: &NoMemory, _: usize, _: usize) {
-        match memory.0 {}
+    fn clear(&self, _: &Memory, _: usize, _: usize) {
+        mistake()
     }
-    fn allocate_host(&self, bytes: usize) -> Result<NoMemory, OutOfMemory> {
+    fn allocate_host(&self, bytes: usize) -> Result<HostMemory, OutOfMemory> {
         Err(refused(bytes))
     }
-    fn copy_in(&self, from: &NoMemory, _: usize, _: &NoMemory, _: usize, _: usize) {
-        match from.0 {}
+    fn copy_in(&self, _: &HostMemory, _: usize, _: &Memory, _: usize, _: usize) {
+        mistake()
     }
-    fn copy_out(&self, from: &NoMemory, _: usize, _: &NoMemory, _: usize, _: usize) {
-        match from.0 {}
+    fn copy_out(&self, _: &Memory, _: usize, _: &HostMemory, _: usize, _: usize) {
+        mistake()
     }
-    fn read_host(&self, from: &NoMemory, _: usize, _: &mut [u8]) {
-        match from.0 {}
+    fn read_host(&self, _: &HostMemory, _: usize, _: &mut [u8]) {
+        mistake()
     }
-    fn write_host(&self, _: &[u8], to: &NoMemory, _: usize) {
-        match to.0 {}
+    fn write_host(&self, _: &[u8], _: &HostMemory, _: usize) {
+        mistake()
     }
-    fn launch(&self, function: &Function, _: Grid, _: &[Argument]) {
-        panic!("the kernel {} was launched on a device for plans", function.name);
+    fn launch(&self, _: &Function, _: Grid, _: &[Argument]) {
+        mistake()
     }
     /// Which there may be, so that what products by it take is counted.
     fn product_library(&self) -> Option<String> {
         Some("a library of products".into())
     }
-    fn capture(&self, _: &[Operation]) -> Result<NoMemory, String> {
-        Err("a device for plans launches nothing".into())
+    fn capture(&self, _: &[Operation]) -> Result<Graph, String> {
+        mistake()
     }
-    fn replay(&self, graph: &NoMemory) -> Result<(), String> {
-        match graph.0 {}
+    fn replay(&self, _: &Graph) -> Result<(), String> {
+        mistake()
     }
     fn synchronize(&self) {}
 }

@@ -5,7 +5,6 @@
 //! can stand in the run's first lines and in its manifest.
 
 use crate::cuda::Cuda;
-use crate::device::Device;
 use crate::dtype::Dtype;
 use crate::kernels::Pointer;
 use crate::layout::{BLOCK, padded};
@@ -32,12 +31,12 @@ pub struct Products {
     /// The library, such as `cuBLASLt 13.1`, where there is one that may be used at all.
     pub library: Option<String>,
     /// Every kind of product that has been looked at.
-    pub kinds: Vec<Examined>,
+    pub kinds: Vec<ProductKind>,
 }
 
 /// A kind of product, and what computes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Examined {
+pub struct ProductKind {
     /// Such as `outputs of layers from 896 to 9728`.
     pub what: String,
     /// Why a kernel here computes it; none where the library does.
@@ -54,7 +53,8 @@ impl fmt::Display for Products {
         let (all, by_library) = (self.kinds.len(), self.kinds.len() - left.len());
         write!(
             f,
-            "{library} computes {by_library} of {all} kinds of products of matrices, to the bits of chains"
+            "{library} computes {by_library} of {all} kinds of products of matrices, to the bits \
+             of chains"
         )?;
         if let Some(first) = left.first() {
             let why = first.why_not.as_deref().unwrap_or_default();
@@ -68,14 +68,14 @@ impl fmt::Display for Products {
     }
 }
 
-impl<D: Device> Cuda<D> {
+impl Cuda {
     /// Finds out what computes the products of a model with these linear layers and this head,
     /// whose gradient is computed for at most `rows` tokens at a time, or for none where it only
     /// samples and scores. To be called before the model is loaded: comparing takes the memory of
     /// the largest layer's weights, and some gigabytes at most.
     pub fn examine_products(&self, layers: &[Layer], head: Linear, rows: usize) -> Products {
         let library = self.device.product_library().filter(|_| self.dtype == Dtype::Bf16);
-        let mut kinds: Vec<Examined> = Vec::new();
+        let mut kinds: Vec<ProductKind> = Vec::new();
         if library.is_some() {
             for (what, operands, direction) in asked_for(layers, head, self.logits_blocks, rows) {
                 let why_not = match operands.as_product(direction) {
@@ -83,7 +83,7 @@ impl<D: Device> Cuda<D> {
                     None => Some("its rows are no multiple of 16 bytes".to_owned()),
                 };
                 if kinds.iter().all(|kind| kind.what != what) {
-                    kinds.push(Examined { what, why_not });
+                    kinds.push(ProductKind { what, why_not });
                 }
             }
         }
@@ -166,7 +166,7 @@ mod tests {
     fn the_sentence_says_what_is_left_to_kernels() {
         let none = Products { library: None, kinds: Vec::new() };
         assert!(none.to_string().contains("all products"));
-        let kind = |what: &str, why: Option<&str>| Examined {
+        let kind = |what: &str, why: Option<&str>| ProductKind {
             what: what.into(),
             why_not: why.map(Into::into),
         };
@@ -176,8 +176,7 @@ mod tests {
         assert!(said.ends_with("the others (b: bits differ; and 1 more)"), "{said}");
     }
 
-    /// Whatever the number of rows, the blocks that the head's gradient goes through are among
-    /// those that are examined.
+    /// The blocks of the head's gradient are among the examined products, for any number of rows.
     #[test]
     fn blocks_of_the_head_are_known() {
         let head = Linear { inputs: 8, outputs: 151_936 };

@@ -8,9 +8,10 @@
 //! rows and tiles that are rounded up ([`rounded_up`]).
 
 use crate::cuda::Cuda;
-use crate::device::Device;
+use crate::device::{Device, Graph};
 use crate::operation::{Operation, carry_out};
 use crate::rounding::rounded_up;
+use crate::stream::{capture, replay};
 use isentrope_kernels::{Linear, ReplayKey};
 use isentrope_trace::count;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -48,11 +49,11 @@ impl Replays {
     }
 }
 
-pub(crate) struct Graphs<D: Device>(Mutex<Known<D>>);
+pub(crate) struct Graphs(Mutex<Known>);
 
-struct Known<D: Device> {
+struct Known {
     /// In order of their last use.
-    steps: Vec<Step<D>>,
+    steps: Vec<Step>,
     replays: Replays,
 }
 
@@ -65,28 +66,28 @@ pub(crate) enum Key {
     Draws { shape: Linear, rows: usize, draws: usize },
 }
 
-struct Step<D: Device> {
+struct Step {
     key: Key,
     operations: Vec<Operation>,
-    state: State<D::Graph>,
+    state: State,
 }
 
 /// How a step is launched.
-enum State<G> {
+enum State {
     /// There was one such step only.
     Seen,
     /// As one.
-    Captured(G),
+    Captured(Graph),
     /// One by one: the device does not take it as one, which says nothing of other steps.
     Refused,
 }
 
-impl<D: Device> Graphs<D> {
+impl Graphs {
     pub(crate) fn new() -> Self {
         Self(Mutex::new(Known { steps: Vec::new(), replays: Replays::default() }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known<D>> {
+    fn lock(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -96,10 +97,10 @@ impl<D: Device> Graphs<D> {
     }
 }
 
-impl<D: Device> Known<D> {
+impl Known {
     /// Makes the launches of a step: as one, if there was the same step before.
-    fn launch(&mut self, device: &D, key: Key, operations: Vec<Operation>) {
-        let same = |step: &Step<D>| step.key == key && step.operations == operations;
+    fn launch(&mut self, device: &dyn Device, key: Key, operations: Vec<Operation>) {
+        let same = |step: &Step| step.key == key && step.operations == operations;
         let Some(at) = self.steps.iter().rposition(same) else {
             carry_out(device, &operations);
             self.replays.launched += 1;
@@ -108,7 +109,7 @@ impl<D: Device> Known<D> {
         };
         let mut step = self.steps.remove(at);
         if let State::Seen = step.state {
-            step.state = match device.capture(&step.operations) {
+            step.state = match capture(device, &step.operations) {
                 Ok(graph) => {
                     self.replays.captured += 1;
                     State::Captured(graph)
@@ -117,7 +118,7 @@ impl<D: Device> Known<D> {
             };
         }
         let replayed = match &step.state {
-            State::Captured(graph) => device.replay(graph),
+            State::Captured(graph) => replay(device, graph),
             State::Seen | State::Refused => Ok(()),
         };
         if let Err(why) = replayed {
@@ -133,13 +134,13 @@ impl<D: Device> Known<D> {
         self.steps.push(step);
     }
 
-    fn refuse(&mut self, why: String) -> State<D::Graph> {
+    fn refuse(&mut self, why: String) -> State {
         self.replays.refused.get_or_insert(why);
         State::Refused
     }
 
     /// Keeps a new step. Of those that have been seen only once the last of each key is of use.
-    fn put_by(&mut self, step: Step<D>) {
+    fn put_by(&mut self, step: Step) {
         self.steps.retain(|known| known.key != step.key || !matches!(known.state, State::Seen));
         if self.steps.len() == MOST {
             self.steps.remove(0);
@@ -148,7 +149,7 @@ impl<D: Device> Known<D> {
     }
 }
 
-impl<D: Device> Cuda<D> {
+impl Cuda {
     /// Launches decoding steps one by one, to the same bits.
     pub fn without_replay(self) -> Self {
         Self { replays: false, ..self }
@@ -180,7 +181,7 @@ impl<D: Device> Cuda<D> {
         let result = f();
         if let Some(operations) = recorded.finish() {
             let mut graphs = self.graphs.lock();
-            graphs.launch(self.device.device(), key, operations);
+            graphs.launch(&**self.device.device(), key, operations);
             graphs.replays.count();
         }
         result

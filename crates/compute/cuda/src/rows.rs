@@ -6,7 +6,6 @@ use crate::catalog::{
     ADD, ADD_EMBEDDING_ROWS, COPY_ROWS, EMBED, EMBED_BACKWARD_BF16, SCATTER_ROWS,
 };
 use crate::cuda::{Cuda, lines, word};
-use crate::device::Device;
 use crate::dtype::Dtype;
 use crate::index::CudaIndex;
 use crate::kernels::Pointer;
@@ -15,7 +14,7 @@ use isentrope_kernels::Linear;
 use std::collections::HashSet;
 
 /// The kernels for a buffer's numbers.
-pub(crate) fn dtype_of<D: Device>(buffer: &CudaBuffer<D>) -> Dtype {
+pub(crate) fn dtype_of(buffer: &CudaBuffer) -> Dtype {
     match buffer.layout.element {
         Element::F32 => Dtype::F32,
         Element::Bf16 => Dtype::Bf16,
@@ -23,14 +22,14 @@ pub(crate) fn dtype_of<D: Device>(buffer: &CudaBuffer<D>) -> Dtype {
     }
 }
 
-impl<D: Device> Cuda<D> {
+impl Cuda {
     /// `to[slots[i]] = from[rows[i]]`, whole rows; without one of them, `i` itself.
     pub(crate) fn copy_rows(
         &self,
-        from: &CudaBuffer<D>,
-        rows: Option<&CudaIndex<D>>,
-        to: &CudaBuffer<D>,
-        slots: Option<&CudaIndex<D>>,
+        from: &CudaBuffer,
+        rows: Option<&CudaIndex>,
+        to: &CudaBuffer,
+        slots: Option<&CudaIndex>,
         count: usize,
     ) {
         let features = from.layout.features;
@@ -46,7 +45,7 @@ impl<D: Device> Cuda<D> {
             Some(slots) => slots.check_slots(to.layout.rows, "a slot beyond the end:"),
             None => assert!(count <= to.layout.rows, "{count} rows of {}", to.layout.rows),
         }
-        let of = |index: Option<&CudaIndex<D>>| index.map_or(Pointer::NULL, CudaIndex::start);
+        let of = |index: Option<&CudaIndex>| index.map_or(Pointer::NULL, CudaIndex::start);
         let strides = (word(from.layout.stride), word(to.layout.stride));
         COPY_ROWS.of(dtype_of(from)).launch(
             &*self.device,
@@ -68,10 +67,10 @@ impl<D: Device> Cuda<D> {
     /// stays.
     pub(crate) fn store_in_order(
         &self,
-        from: &CudaBuffer<D>,
-        rows: &CudaIndex<D>,
-        to: &CudaBuffer<D>,
-        slots: &CudaIndex<D>,
+        from: &CudaBuffer,
+        rows: &CudaIndex,
+        to: &CudaBuffer,
+        slots: &CudaIndex,
     ) {
         assert_eq!(rows.len(), slots.len());
         if slots.is_distinct() {
@@ -81,16 +80,16 @@ impl<D: Device> Cuda<D> {
         let last: Vec<usize> =
             (0..slots.len()).rev().filter(|&i| taken.insert(slots.host[i])).collect();
         let some =
-            |of: &CudaIndex<D>| self.indexed(&last.iter().map(|&i| of.host[i]).collect::<Vec<_>>());
+            |of: &CudaIndex| self.indexed(&last.iter().map(|&i| of.host[i]).collect::<Vec<_>>());
         self.copy_rows(from, Some(&some(rows)), to, Some(&some(slots)), last.len());
     }
 
     /// `to[rows[i]] += from[i]` in order, from zeros in the first `total` rows.
     pub(crate) fn scatter(
         &self,
-        from: &CudaBuffer<D>,
-        rows: &CudaIndex<D>,
-        to: &CudaBuffer<D>,
+        from: &CudaBuffer,
+        rows: &CudaIndex,
+        to: &CudaBuffer,
         total: usize,
     ) {
         let features = from.layout.features;
@@ -121,7 +120,7 @@ impl<D: Device> Cuda<D> {
     }
 
     /// `to += from` over the whole of two buffers of one role.
-    pub(crate) fn add_whole(&self, from: &CudaBuffer<D>, to: &CudaBuffer<D>) {
+    pub(crate) fn add_whole(&self, from: &CudaBuffer, to: &CudaBuffer) {
         assert_eq!(from.layout, to.layout, "two buffers of different roles");
         self.settle(from);
         self.settle(to);
@@ -136,9 +135,9 @@ impl<D: Device> Cuda<D> {
     pub(crate) fn look_up(
         &self,
         vocabulary: Linear,
-        packed: &CudaBuffer<D>,
-        batch: &CudaBatch<D>,
-        y: &CudaBuffer<D>,
+        packed: &CudaBuffer,
+        batch: &CudaBatch,
+        y: &CudaBuffer,
     ) {
         let rows = batch.rows();
         let Linear { inputs, outputs } = vocabulary;
@@ -164,12 +163,7 @@ impl<D: Device> Cuda<D> {
     }
 
     /// `rows[slots[t]] += dy[t]` in the order of tokens.
-    pub(crate) fn add_embedded(
-        &self,
-        slots: &CudaIndex<D>,
-        dy: &CudaBuffer<D>,
-        rows: &CudaBuffer<D>,
-    ) {
+    pub(crate) fn add_embedded(&self, slots: &CudaIndex, dy: &CudaBuffer, rows: &CudaBuffer) {
         let hidden = rows.layout.features;
         let dy_start = dy.rows(slots.len(), hidden);
         slots.check(rows.layout.rows, "there is no slot");
@@ -200,9 +194,9 @@ impl<D: Device> Cuda<D> {
     pub(crate) fn add_to_embedding(
         &self,
         vocabulary: Linear,
-        rows: &CudaBuffer<D>,
-        tokens: &CudaIndex<D>,
-        packed: &CudaBuffer<D>,
+        rows: &CudaBuffer,
+        tokens: &CudaIndex,
+        packed: &CudaBuffer,
     ) {
         let Linear { inputs, outputs } = vocabulary;
         tokens.check(outputs, "there is no token");

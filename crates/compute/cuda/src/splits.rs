@@ -5,7 +5,6 @@
 
 use crate::catalog::{ATTENTION_TILES, for_head};
 use crate::cuda::word;
-use crate::device::Device;
 use crate::dtype::Dtype;
 use crate::kernels::Pointer;
 use crate::rounding::rounded_up;
@@ -27,7 +26,7 @@ const WORDS: usize = 7;
 const MERGED_WORDS: usize = 5;
 
 /// Uploaded tiles.
-pub(crate) struct SplitTiles<D: Device> {
+pub(crate) struct SplitTiles {
     /// How many there are.
     pub len: usize,
     /// Rows of each.
@@ -38,10 +37,10 @@ pub(crate) struct SplitTiles<D: Device> {
     pub places: usize,
     /// Groups of rows whose splits are to be put together.
     pub merged: usize,
-    block: Uploaded<D>,
+    block: Uploaded,
 }
 
-impl<D: Device> SplitTiles<D> {
+impl SplitTiles {
     pub(crate) fn tiles(&self) -> Pointer {
         self.block.at(0)
     }
@@ -67,15 +66,15 @@ pub(crate) fn is_decoding(runs: &[Run]) -> bool {
     runs.iter().all(|run| run.len <= 1)
 }
 
-/// Tiles for attention over these runs on a device of so many processors. Where there are too few
-/// blocks for these, as when few sequences are decoded, each split is a block of its own, as long
-/// as there are places for what these come to.
-pub(crate) fn split_tiles<D: Device>(
+/// Tiles for attention over these runs. If there are too few blocks for the device's processors, as
+/// when few sequences are decoded, each split is a block of its own, as long as there is memory for
+/// the splits' sums.
+pub(crate) fn split_tiles(
     shape: Attention,
     runs: &[Run],
     processors: usize,
-    upload: impl FnOnce(&[u32]) -> Uploaded<D>,
-) -> SplitTiles<D> {
+    upload: impl FnOnce(&[u32]) -> Uploaded,
+) -> SplitTiles {
     let group = shape.heads / shape.kv_heads;
     let longest = runs.iter().map(|run| run.len * group).max().unwrap_or(0);
     let rows = WARP_ROWS * warps(longest);

@@ -1,16 +1,18 @@
-//! The device as operations call it: at once, or put down to be called together.
+//! The device as operations call it: at once, or put down to be called together. What the host asks
+//! of the device is in traces.
 //!
 //! While a step is recorded, the launches of the thread that makes it are put down, and what it
 //! uploads gathers in one piece of memory that keeps its place from step to step. Whatever else it
 //! calls (a copy, a download) has to be called in its order: then what has been put down is carried
 //! out, and the rest of the step is called at once.
 
-use crate::device::{Device, Limits, MemoryInfo, Product};
-use crate::kernels::{Argument, Function, Grid};
-use crate::operation::{Operation, carry_out};
+use crate::device::{Device, Fetch, Graph, HostMemory, Limits, Memory, Product};
+use crate::kernels::{Argument, Function, Grid, Launch};
+use crate::operation::{Operation, carry_out, compute, launch};
 use crate::pool::{Block, Pool};
 use crate::uploaded::Uploaded;
 use isentrope_kernels::OutOfMemory;
+use isentrope_trace::call;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
@@ -22,37 +24,37 @@ const REGION: usize = 64 << 10;
 const ALIGNMENT: usize = 256;
 
 /// A device, and what is being recorded of the calls to it.
-pub(crate) struct Stream<D: Device> {
-    device: Arc<D>,
-    pool: Arc<Pool<D>>,
-    recording: Mutex<Option<Recording<D>>>,
+pub(crate) struct Stream {
+    device: Arc<dyn Device>,
+    pool: Arc<Pool>,
+    recording: Mutex<Option<Recording>>,
     /// Processors that work is divided for, where these are not the device's.
     processors: Option<usize>,
 }
 
-struct Recording<D: Device> {
+struct Recording {
     /// Whose calls are put down.
     thread: ThreadId,
     operations: Vec<Operation>,
-    regions: Vec<Region<D>>,
+    regions: Vec<Region>,
     /// Whether something could not be put down: calls are made at once from then on.
     is_over: bool,
 }
 
 /// Memory on the device for uploads, and what goes there.
-struct Region<D: Device> {
-    block: Arc<Block<D>>,
+struct Region {
+    block: Arc<Block>,
     size: usize,
     bytes: Vec<u8>,
 }
 
 /// A step that is being recorded. Dropped before its [end](Self::finish), as in a panic, it is
 /// forgotten.
-pub(crate) struct Recorded<'s, D: Device>(&'s Stream<D>);
+pub(crate) struct RecordedStep<'s>(&'s Stream);
 
-impl<D: Device> Stream<D> {
+impl Stream {
     /// The device's stream; `pool` has the memory of its steps.
-    pub(crate) fn new(device: Arc<D>, pool: Arc<Pool<D>>) -> Self {
+    pub(crate) fn new(device: Arc<dyn Device>, pool: Arc<Pool>) -> Self {
         Self { device, pool, recording: Mutex::default(), processors: None }
     }
 
@@ -62,12 +64,12 @@ impl<D: Device> Stream<D> {
     }
 
     /// The device itself.
-    pub(crate) fn device(&self) -> &Arc<D> {
+    pub(crate) fn device(&self) -> &Arc<dyn Device> {
         &self.device
     }
 
     /// Records what this thread calls from now on; none where something is being recorded already.
-    pub(crate) fn record(&self) -> Option<Recorded<'_, D>> {
+    pub(crate) fn record(&self) -> Option<RecordedStep<'_>> {
         let mut recording = self.lock();
         if recording.is_some() {
             return None;
@@ -76,7 +78,7 @@ impl<D: Device> Stream<D> {
         let (operations, regions) = (Vec::new(), Vec::new());
         *recording = Some(Recording { thread, operations, regions, is_over: false });
         self.pool.hold_steps();
-        Some(Recorded(self))
+        Some(RecordedStep(self))
     }
 
     /// Whether calls of this thread are put down.
@@ -89,12 +91,12 @@ impl<D: Device> Stream<D> {
     pub(crate) fn place(
         &self,
         bytes: &[u8],
-        allocate: impl FnOnce(usize) -> Option<Block<D>>,
-    ) -> Option<Uploaded<D>> {
+        allocate: impl FnOnce(usize) -> Option<Block>,
+    ) -> Option<Uploaded> {
         let mut recording = self.lock();
         let recording = recording.as_mut().filter(|recording| recording.is_open())?;
         let size = bytes.len().next_power_of_two().max(ALIGNMENT);
-        let start = |region: &Region<D>| region.bytes.len().next_multiple_of(ALIGNMENT);
+        let start = |region: &Region| region.bytes.len().next_multiple_of(ALIGNMENT);
         let has_room =
             recording.regions.last().is_some_and(|region| start(region) + size <= region.size);
         if !has_room {
@@ -111,7 +113,7 @@ impl<D: Device> Stream<D> {
         Some(Uploaded::new(region.block.clone(), start))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Recording<D>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Recording>> {
         self.recording.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -132,32 +134,33 @@ impl<D: Device> Stream<D> {
         let mut recording = self.lock();
         if let Some(recording) = recording.as_mut().filter(|recording| recording.is_open()) {
             recording.is_over = true;
-            recording.upload(&self.device);
+            recording.upload(&*self.device);
             carry_out(&*self.device, &mem::take(&mut recording.operations));
             self.pool.let_go_of_steps();
         }
     }
 
     /// The device, for a call that cannot be put down: what has been comes before it.
-    fn at_once(&self) -> &D {
+    fn at_once(&self) -> &dyn Device {
         self.carry_on();
-        &self.device
+        &*self.device
     }
 }
 
-impl<D: Device> Recording<D> {
+impl Recording {
     fn is_open(&self) -> bool {
         !self.is_over && self.thread == thread::current().id()
     }
 
-    fn upload(&mut self, device: &D) {
+    fn upload(&mut self, device: &dyn Device) {
         for Region { block, bytes, .. } in self.regions.drain(..) {
+            let _call = call("upload").with("bytes", bytes.len());
             device.upload(&bytes, block.memory(), 0);
         }
     }
 }
 
-impl<D: Device> Recorded<'_, D> {
+impl RecordedStep<'_> {
     /// Ends the recording: uploads what the step needs, and returns what it launches; none where
     /// all has been launched already. Nobody else records, and so nobody gets the step's memory,
     /// until this is dropped, once the launches have been made.
@@ -165,12 +168,12 @@ impl<D: Device> Recorded<'_, D> {
         let mut recording = self.0.lock();
         let recording = recording.as_mut().filter(|recording| recording.is_open())?;
         recording.is_over = true;
-        recording.upload(&self.0.device);
+        recording.upload(&*self.0.device);
         Some(mem::take(&mut recording.operations))
     }
 }
 
-impl<D: Device> Drop for Recorded<'_, D> {
+impl Drop for RecordedStep<'_> {
     fn drop(&mut self) {
         // Under one lock: the next recording holds steps again.
         let mut recording = self.0.lock();
@@ -179,108 +182,106 @@ impl<D: Device> Drop for Recorded<'_, D> {
     }
 }
 
-impl<D: Device> Device for Stream<D> {
-    type Memory = D::Memory;
-    type HostMemory = D::HostMemory;
-    type Fetch = D::Fetch;
-    type Graph = D::Graph;
-
-    fn name(&self) -> String {
-        self.device.name()
-    }
-    fn limits(&self) -> Limits {
+/// The calls of [`Device`], in their order.
+impl Stream {
+    pub(crate) fn limits(&self) -> Limits {
         let limits = self.device.limits();
         Limits { processors: self.processors.unwrap_or(limits.processors), ..limits }
     }
-    fn memory_info(&self) -> MemoryInfo {
-        self.device.memory_info()
+    pub(crate) fn upload(&self, bytes: &[u8], to: &Memory, offset: usize) {
+        let device = self.at_once();
+        let _call = call("upload").with("bytes", bytes.len());
+        device.upload(bytes, to, offset);
     }
-    fn keeps_memory(&self) -> bool {
-        self.device.keeps_memory()
+    pub(crate) fn download(&self, from: &Memory, offset: usize, bytes: &mut [u8]) {
+        let device = self.at_once();
+        let _call = call("download").with("bytes", bytes.len());
+        device.download(from, offset, bytes);
     }
-    fn allocate(&self, bytes: usize) -> Result<D::Memory, OutOfMemory> {
-        self.device.allocate(bytes)
+    pub(crate) fn fetch(&self, from: &Memory, offset: usize, bytes: usize) -> Fetch {
+        let device = self.at_once();
+        let _call = call("fetch").with("bytes", bytes);
+        device.fetch(from, offset, bytes)
     }
-    fn upload(&self, bytes: &[u8], to: &D::Memory, offset: usize) {
-        self.at_once().upload(bytes, to, offset);
-    }
-    fn download(&self, from: &D::Memory, offset: usize, bytes: &mut [u8]) {
-        self.at_once().download(from, offset, bytes);
-    }
-    fn fetch(&self, from: &D::Memory, offset: usize, bytes: usize) -> D::Fetch {
-        self.at_once().fetch(from, offset, bytes)
-    }
-    fn fetched(&self, fetch: D::Fetch, bytes: &mut [u8]) {
-        // It was called before whatever is being recorded.
+    /// The fetch was called before whatever is being recorded.
+    pub(crate) fn fetched(&self, fetch: Fetch, bytes: &mut [u8]) {
+        let _call = call("fetched").with("bytes", bytes.len());
         self.device.fetched(fetch, bytes);
     }
-    fn copy(
-        &self,
-        from: &D::Memory,
-        from_offset: usize,
-        to: &D::Memory,
-        to_offset: usize,
-        bytes: usize,
-    ) {
-        self.at_once().copy(from, from_offset, to, to_offset, bytes);
+    pub(crate) fn copy(&self, from: &Memory, to: &Memory, bytes: usize) {
+        let device = self.at_once();
+        let _call = call("copy").with("bytes", bytes);
+        device.copy(from, 0, to, 0, bytes);
     }
-    fn clear(&self, memory: &D::Memory, offset: usize, bytes: usize) {
-        self.at_once().clear(memory, offset, bytes);
+    pub(crate) fn clear(&self, memory: &Memory, offset: usize, bytes: usize) {
+        let device = self.at_once();
+        let _call = call("clear").with("bytes", bytes);
+        device.clear(memory, offset, bytes);
     }
-    fn allocate_host(&self, bytes: usize) -> Result<D::HostMemory, OutOfMemory> {
+    pub(crate) fn allocate_host(&self, bytes: usize) -> Result<HostMemory, OutOfMemory> {
         self.device.allocate_host(bytes)
     }
-    fn copy_in(
+    pub(crate) fn copy_in(
         &self,
-        from: &D::HostMemory,
-        from_offset: usize,
-        to: &D::Memory,
-        to_offset: usize,
+        (from, from_offset): (&HostMemory, usize),
+        (to, to_offset): (&Memory, usize),
         bytes: usize,
     ) {
-        self.at_once().copy_in(from, from_offset, to, to_offset, bytes);
+        let device = self.at_once();
+        let _call = call("copy in").with("bytes", bytes);
+        device.copy_in(from, from_offset, to, to_offset, bytes);
     }
-    fn copy_out(
+    pub(crate) fn copy_out(
         &self,
-        from: &D::Memory,
-        from_offset: usize,
-        to: &D::HostMemory,
-        to_offset: usize,
+        (from, from_offset): (&Memory, usize),
+        (to, to_offset): (&HostMemory, usize),
         bytes: usize,
     ) {
-        self.at_once().copy_out(from, from_offset, to, to_offset, bytes);
+        let device = self.at_once();
+        let _call = call("copy out").with("bytes", bytes);
+        device.copy_out(from, from_offset, to, to_offset, bytes);
     }
-    fn read_host(&self, from: &D::HostMemory, offset: usize, bytes: &mut [u8]) {
-        self.at_once().read_host(from, offset, bytes);
+    pub(crate) fn read_host(&self, from: &HostMemory, offset: usize, bytes: &mut [u8]) {
+        let device = self.at_once();
+        let _call = call("read host memory").with("bytes", bytes.len());
+        device.read_host(from, offset, bytes);
     }
-    fn write_host(&self, bytes: &[u8], to: &D::HostMemory, offset: usize) {
-        self.at_once().write_host(bytes, to, offset);
+    pub(crate) fn write_host(&self, bytes: &[u8], to: &HostMemory, offset: usize) {
+        let device = self.at_once();
+        let _call = call("write host memory").with("bytes", bytes.len());
+        device.write_host(bytes, to, offset);
     }
+    /// Where a step is recorded, the launch that follows is needed as well, for a device whose
+    /// library does not compute it.
+    pub(crate) fn product(&self, product: &Product) -> bool {
+        !self.put_down(|| Operation::Product(*product)) && compute(&*self.device, product)
+    }
+    pub(crate) fn product_library(&self) -> Option<String> {
+        self.device.product_library()
+    }
+    pub(crate) fn examine(&self, product: &Product) -> Result<(), String> {
+        self.at_once().examine(product)
+    }
+}
+
+impl Launch for Stream {
     fn launch(&self, function: &Function, grid: Grid, arguments: &[Argument]) {
         let operation =
             || Operation::Launch { function: *function, grid, arguments: arguments.to_vec() };
         if !self.put_down(operation) {
-            self.device.launch(function, grid, arguments);
+            launch(&*self.device, function, grid, arguments);
         }
     }
-    /// Where a step is recorded, the launch that follows is needed as well, for a device whose
-    /// library does not compute it.
-    fn product(&self, product: &Product) -> bool {
-        !self.put_down(|| Operation::Product(*product)) && self.device.product(product)
-    }
-    fn product_library(&self) -> Option<String> {
-        self.device.product_library()
-    }
-    fn examine(&self, product: &Product) -> Result<(), String> {
-        self.at_once().examine(product)
-    }
-    fn capture(&self, operations: &[Operation]) -> Result<D::Graph, String> {
-        self.device.capture(operations)
-    }
-    fn replay(&self, graph: &D::Graph) -> Result<(), String> {
-        self.at_once().replay(graph)
-    }
-    fn synchronize(&self) {
-        self.at_once().synchronize();
-    }
+}
+
+/// Makes one launch of many, which traces show.
+pub(crate) fn capture(device: &dyn Device, operations: &[Operation]) -> Result<Graph, String> {
+    let _call = call("capture").with("operations", operations.len());
+    device.capture(operations)
+}
+
+/// Makes the launches of a graph, which traces show.
+pub(crate) fn replay(device: &dyn Device, graph: &Graph) -> Result<(), String> {
+    let _call = call("replay");
+    device.replay(graph)
 }

@@ -3,7 +3,6 @@
 use crate::buffer::{CudaBuffer, Tail};
 use crate::catalog::{FILL_RANDOM, PACK_EXACT, PACK_SPLIT, UNPACK_EXACT, UNPACK_SPLIT};
 use crate::cuda::{Cuda, lines, word};
-use crate::device::Device;
 use crate::kernels::Grid;
 use crate::layout::{Element, Layout};
 use half::bf16;
@@ -16,9 +15,9 @@ fn split(x: f32) -> (u16, u16) {
     ((image.wrapping_add(0x8000) >> 16) as u16, image as u16)
 }
 
-impl<D: Device> Cuda<D> {
+impl Cuda {
     /// Sets every number of a buffer, what pads it included.
-    pub(crate) fn fill_whole(&self, buffer: &CudaBuffer<D>, value: f32) {
+    pub(crate) fn fill_whole(&self, buffer: &CudaBuffer, value: f32) {
         *buffer.tail() = Tail::default();
         let numbers = buffer.layout.numbers();
         if buffer.host.is_some() {
@@ -28,7 +27,7 @@ impl<D: Device> Cuda<D> {
         match buffer.layout.element {
             Element::F32 => self.fill_words(buffer.start(), numbers, value.to_bits()),
             Element::Bf16 => {
-                self.fill_halves(buffer.start(), numbers, bf16::from_f32(value).to_bits())
+                self.fill_halves(buffer.start(), numbers, bf16::from_f32(value).to_bits());
             }
             Element::Split => {
                 let (upper, rest) = split(value);
@@ -47,7 +46,7 @@ impl<D: Device> Cuda<D> {
     /// # Panics
     /// When the buffer is no weight, or numbers are kept as f32.
     pub fn draw_weight(&self, weight: &mut Buffer, seed: u64, range: f32) {
-        let weight: &CudaBuffer<D> = weight.of();
+        let weight: &CudaBuffer = weight.of();
         assert!(
             weight.layout.element == Element::Split,
             "only weights that are kept as bf16 are drawn"
@@ -61,7 +60,7 @@ impl<D: Device> Cuda<D> {
         self.fill_halves(weight.rest(), halves, 0);
     }
 
-    pub(crate) fn write_rows(&self, buffer: &CudaBuffer<D>, first: usize, rows: &[f32]) {
+    pub(crate) fn write_rows(&self, buffer: &CudaBuffer, first: usize, rows: &[f32]) {
         let Layout { element, features, stride, .. } = buffer.layout;
         assert!(rows.len().is_multiple_of(features.max(1)), "part of a row");
         let count = rows.len() / features.max(1);
@@ -85,7 +84,7 @@ impl<D: Device> Cuda<D> {
         }
     }
 
-    pub(crate) fn read_rows(&self, buffer: &CudaBuffer<D>, first: usize, rows: &mut [f32]) {
+    pub(crate) fn read_rows(&self, buffer: &CudaBuffer, first: usize, rows: &mut [f32]) {
         let Layout { features, stride, .. } = buffer.layout;
         assert!(rows.len().is_multiple_of(features.max(1)), "part of a row");
         let count = rows.len() / features.max(1);
@@ -101,7 +100,7 @@ impl<D: Device> Cuda<D> {
     }
 
     /// Copies the first rows of a buffer to another of the same type.
-    pub(crate) fn copy_first(&self, from: &CudaBuffer<D>, to: &CudaBuffer<D>, rows: usize) {
+    pub(crate) fn copy_first(&self, from: &CudaBuffer, to: &CudaBuffer, rows: usize) {
         let Layout { element, features, stride, .. } = from.layout;
         from.rows(rows, features);
         to.rows(rows, features);
@@ -111,11 +110,11 @@ impl<D: Device> Cuda<D> {
             // A launch like others, what pads rows left out.
             self.copy_rows(from, None, to, None, rows);
         } else if bytes > 0 {
-            self.device.copy(from.memory(), 0, to.memory(), 0, bytes);
+            self.device.copy(from.memory(), to.memory(), bytes);
         }
     }
 
-    pub(crate) fn pack_rows(&self, kind: Kind, first: usize, rows: &[f32], packed: &CudaBuffer<D>) {
+    pub(crate) fn pack_rows(&self, kind: Kind, first: usize, rows: &[f32], packed: &CudaBuffer) {
         let Part { inputs, outputs, stride, count } = Part::new(kind, first, rows.len(), packed);
         if rows.is_empty() {
             return;
@@ -150,7 +149,7 @@ impl<D: Device> Cuda<D> {
         &self,
         kind: Kind,
         first: usize,
-        packed: &CudaBuffer<D>,
+        packed: &CudaBuffer,
         rows: &mut [f32],
     ) {
         let Part { inputs, outputs, stride, count } = Part::new(kind, first, rows.len(), packed);
@@ -184,7 +183,7 @@ impl<D: Device> Cuda<D> {
         self.device.download(unpacked.memory(), 0, bytemuck::cast_slice_mut(rows));
     }
 
-    pub(crate) fn write_range(&self, to: &CudaBuffer<D>, first: usize, numbers: &[f32]) {
+    pub(crate) fn write_range(&self, to: &CudaBuffer, first: usize, numbers: &[f32]) {
         assert!(first + numbers.len() <= to.layout.numbers(), "numbers beyond the end");
         if numbers.is_empty() {
             return;
@@ -196,7 +195,7 @@ impl<D: Device> Cuda<D> {
         }
         match to.layout.element {
             Element::F32 => {
-                self.device.upload(bytemuck::cast_slice(numbers), to.memory(), 4 * first)
+                self.device.upload(bytemuck::cast_slice(numbers), to.memory(), 4 * first);
             }
             Element::Split => {
                 let (upper, rest): (Vec<u16>, Vec<u16>) = numbers.iter().map(|&x| split(x)).unzip();
@@ -226,7 +225,7 @@ impl Part {
     ///
     /// # Panics
     /// When they are not whole rows of that parameter.
-    fn new<D: Device>(kind: Kind, first: usize, numbers: usize, packed: &CudaBuffer<D>) -> Self {
+    fn new(kind: Kind, first: usize, numbers: usize, packed: &CudaBuffer) -> Self {
         match kind {
             // A vector is a column: rows of one number.
             Kind::Vector(_) => {

@@ -1,19 +1,18 @@
 //! Numbers that have come from the host.
 
-use crate::device::Device;
 use crate::kernels::Pointer;
 use crate::pool::Block;
 use std::sync::Arc;
 
 /// Uploaded numbers, in memory of their own or beside others of a step.
-pub(crate) struct Uploaded<D: Device> {
-    region: Arc<Block<D>>,
+pub(crate) struct Uploaded {
+    region: Arc<Block>,
     start: usize,
 }
 
-impl<D: Device> Uploaded<D> {
+impl Uploaded {
     /// The upload that starts so many bytes into a region.
-    pub(crate) fn new(region: Arc<Block<D>>, start: usize) -> Self {
+    pub(crate) fn new(region: Arc<Block>, start: usize) -> Self {
         Self { region, start }
     }
 

@@ -1,11 +1,10 @@
 //! Chains that other warps bring the numbers of have the CPU's bits, wherever they end: gradients
 //! of biases and of norms' weights.
 
-use isentrope_cuda::{Cuda, Dtype};
-use isentrope_cuda_emulator::{Emulator, Settings};
-use isentrope_kernels::{Backend, Buffer, Cpu, Grouped, Isa, Kind, Linear, Role};
+use crate::support::{Results, Trial, cpu, seeded};
+use isentrope_cuda::Dtype;
+use isentrope_kernels::{Backend, Grouped, Kind, Linear, Role};
 use proptest::prelude::*;
-use std::sync::Arc;
 
 /// Gradients of so many rows, each of groups of features with other numbers beside them, go on from
 /// what there is.
@@ -34,39 +33,22 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 impl Case {
-    /// The bits of what a backend goes on to.
-    fn on(&self, backend: &dyn Backend) -> Vec<Vec<u32>> {
-        let Self { rows, layout, .. } = *self;
+    /// The sums that a backend goes on to.
+    fn on(&self, backend: &dyn Backend) -> Results {
+        let (Self { rows, layout, .. }, mut t) = (self.clone(), Trial::new(backend));
         let (x, rest) = self.numbers.split_at(rows * layout.stride);
         let (dy, before) = rest.split_at(rows * layout.stride);
-        let activation = |numbers: &[f32]| {
-            let mut buffer = backend.buffer(Role::Activation(rows, layout.stride));
-            backend.write(&mut buffer, 0, numbers);
-            buffer
-        };
-        let vector = |role: fn(Kind) -> Role, numbers: &[f32]| {
-            let kind = Kind::Vector(numbers.len());
-            let mut buffer = backend.allocate(role(kind)).unwrap();
-            backend.pack(kind, 0, numbers, &mut buffer);
-            buffer
-        };
-        let bits = |buffer: &Buffer, len: usize| {
-            let mut numbers = vec![0.0; backend.numbers(Kind::Vector(len))];
-            backend.read_numbers(buffer, 0, &mut numbers);
-            numbers.into_iter().map(f32::to_bits).collect::<Vec<u32>>()
-        };
-        let (x, dy, mut dx) = (activation(x), activation(dy), activation(x));
-        let mut db = vector(Role::Gradient, before);
-        backend.linear_backward_bias(
-            Linear { inputs: 1, outputs: layout.stride },
-            &dy,
-            &mut db,
-            rows,
-        );
-        let weight = vector(Role::Weight, &before[..layout.features]);
-        let mut dw = vector(Role::Gradient, &before[..layout.features]);
+        let (all, some) = (Kind::Vector(layout.stride), Kind::Vector(layout.features));
+        let [x, dy, mut dx] = [x, dy, x].map(|numbers| t.rows_of(numbers, layout.stride));
+        let mut db = t.parameter_of(Role::Gradient, all, before);
+        let shape = Linear { inputs: 1, outputs: layout.stride };
+        backend.linear_backward_bias(shape, &dy, &mut db, rows);
+        let weight = t.parameter_of(Role::Weight, some, &before[..layout.features]);
+        let mut dw = t.parameter_of(Role::Gradient, some, &before[..layout.features]);
         backend.rms_norm_backward(layout, 1e-5, &x, &weight, Some(&dy), &mut dx, &mut dw, rows);
-        vec![bits(&db, layout.stride), bits(&dw, layout.features)]
+        t.push_numbers("db", all, &db);
+        t.push_numbers("dw", some, &dw);
+        t.results
     }
 }
 
@@ -75,9 +57,6 @@ proptest! {
 
     #[test]
     fn chains_have_the_bits_of_the_cpu(case in case(), seed in any::<u64>()) {
-        let settings = Settings { seed, workers: 1, ..Settings::default() };
-        let cuda = Cuda::new(Arc::new(Emulator::new(settings)), Dtype::F32);
-        let cpu = Cpu::new(Isa::available()[0], 1).unwrap();
-        prop_assert_eq!(case.on(&cuda), case.on(&cpu));
+        prop_assert_eq!(case.on(&seeded(Dtype::F32, seed)), case.on(&cpu()));
     }
 }

@@ -5,64 +5,40 @@
 
 use crate::attention_reference::Reference;
 use crate::on_gpu;
-use crate::t16::Step;
-use half::bf16;
-use isentrope_cuda::{AnyDevice, Cuda, Device, Dtype};
-use isentrope_cuda_emulator::{Emulator, Settings};
-use isentrope_kernels::{Attention, Backend, Buffer, Cpu, HostBatch, Isa, Role, Run};
+use crate::support::{
+    Results, Trial, assert_equal, bits, cpu, emulated, halves, rounded, short_noise,
+};
+use isentrope_cuda::{Cuda, Dtype};
+use isentrope_cuda_emulator::{Settings, TensorCore};
+use isentrope_kernels::{Attention, Backend, HostBatch, Role, Run};
 use std::sync::{Arc, LazyLock};
 
 /// The GPU, opened once, where one is asked for.
-static GPU: LazyLock<Option<Arc<Cuda<AnyDevice>>>> =
+static GPU: LazyLock<Option<Arc<Cuda>>> =
     LazyLock::new(|| on_gpu::backends(Dtype::Bf16).map(|backends| backends[0].1.clone()));
 
-/// A backend with bf16, whose threads run in an order that the seed decides.
-fn emulated(seed: u64, capability: (u32, u32)) -> Cuda<Emulator> {
-    let device = Emulator::new(Settings { seed, workers: 2, capability, ..Settings::default() });
-    Cuda::new(Arc::new(device), Dtype::Bf16)
+/// Calls a check with the GPU, or with an emulated device whose threads run in an order that the
+/// seed decides, and with its tensor core.
+fn on_device(seed: u64, capability: (u32, u32), check: impl FnOnce(&Cuda, TensorCore)) {
+    let settings = Settings { seed, workers: 2, capability, ..Settings::default() };
+    let emulator = GPU.is_none().then(|| emulated(Dtype::Bf16, settings));
+    let cuda = emulator.as_ref().or(GPU.as_deref()).unwrap();
+    check(cuda, TensorCore::of(cuda.device().limits().capability));
 }
 
-/// The steps of the device's tensor core.
-fn step<D: Device>(cuda: &Cuda<D>) -> Step {
-    Step::of(cuda.device().limits().capability)
+/// A chain of a tensor core over numbers that bf16 holds.
+fn chain(core: TensorCore) -> impl Fn(f32, &[f32], &[f32]) -> f32 {
+    move |start, a, b| core.chain(start, &halves(a), &halves(b))
 }
 
-/// Numbers of about 1 without a pattern, each of which bf16 holds.
-fn noise(seed: u32, len: usize) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 17;
-        state ^= state << 5;
-        bf16::from_f32((state >> 8) as f32 / 8e6 - 1.0).to_f32()
-    };
-    (0..len).map(|_| next()).collect()
+/// The output of a query at a position for every head. Rows of `[q, k, v]` by position.
+pub fn output(core: TensorCore, shape: Attention, rows: &[&[f32]], position: usize) -> Vec<f32> {
+    let reference = Reference { shape, chain: &chain(core) };
+    (0..shape.heads).flat_map(|head| reference.output(rows, position, head)).collect()
 }
 
 fn shape(heads: usize, kv_heads: usize, head_dim: usize, window: Option<usize>) -> Attention {
     Attention { heads, kv_heads, head_dim, window, scale: 1.7 * (head_dim as f32).powf(-0.5) }
-}
-
-#[track_caller]
-fn assert_bits(what: &str, got: &[f32], want: &[f32]) {
-    let other = got.iter().zip(want).position(|(got, want)| got.to_bits() != want.to_bits());
-    let different =
-        got.iter().zip(want).filter(|(got, want)| got.to_bits() != want.to_bits()).count();
-    assert_eq!(got.len(), want.len(), "{what}");
-    if let Some(i) = other {
-        panic!(
-            "{what}: {} instead of {} at {i} of {}, {different} in all",
-            got[i],
-            want[i],
-            got.len()
-        );
-    }
-}
-
-fn upload<D: Device>(cuda: &Cuda<D>, rows: usize, numbers: &[f32]) -> Buffer {
-    let mut buffer = cuda.buffer(Role::Activation(rows, numbers.len() / rows));
-    cuda.write(&mut buffer, 0, numbers);
-    buffer
 }
 
 /// Runs one behind the other, of these positions and lengths, without pages.
@@ -75,26 +51,30 @@ fn runs(parts: &[(usize, usize)]) -> Vec<Run> {
     parts.iter().map(run).collect()
 }
 
+fn one(name: &str, numbers: &[f32]) -> Results {
+    vec![(name.to_owned(), bits(numbers))]
+}
+
 /// Gradients of such runs, one behind the other.
-fn gradient_is_as_defined<D: Device>(cuda: &Cuda<D>, shape: Attention, parts: &[(usize, usize)]) {
-    let runs = runs(parts);
+pub fn gradient(cuda: &Cuda, shape: Attention, parts: &[(usize, usize)]) -> Results {
+    let (mut t, runs) = (Trial::short(cuda), runs(parts));
     let rows = runs.iter().map(|run| run.len).sum();
-    let (qkv, d_out) =
-        (noise(1, rows * shape.row()), noise(2, rows * shape.heads * shape.head_dim));
-    let batch = cuda.batch(&HostBatch {
-        tokens: vec![0; rows],
-        runs: runs.clone(),
-        ..HostBatch::default()
-    });
-    let mut d_qkv = cuda.buffer(Role::Activation(rows, shape.row()));
-    let (on_device, d_on_device) = (upload(cuda, rows, &qkv), upload(cuda, rows, &d_out));
-    cuda.attention_backward(shape, &on_device, &batch, &d_on_device, &mut d_qkv);
-    let mut got = vec![0.0; qkv.len()];
-    cuda.read(&d_qkv, 0, &mut got);
-    let step = step(cuda);
-    let chain = |start: f32, a: &[f32], b: &[f32]| step.chain(start, a, b);
-    let want = Reference { shape, chain: &chain }.gradient(&qkv, &d_out, &runs);
-    assert_bits(&format!("{shape:?}"), &got, &want);
+    let qkv = t.rows(1, rows, shape.row());
+    let d_out = t.rows(2, rows, shape.heads * shape.head_dim);
+    let batch = cuda.batch(&HostBatch { tokens: vec![0; rows], runs, ..HostBatch::default() });
+    let mut d_qkv = t.rows(4, rows, shape.row());
+    cuda.attention_backward(shape, &qkv, &batch, &d_out, &mut d_qkv);
+    t.push_rows("the gradient", &d_qkv, rows, shape.row());
+    t.results
+}
+
+pub fn gradient_expected(core: TensorCore, shape: Attention, parts: &[(usize, usize)]) -> Results {
+    let runs = runs(parts);
+    let rows: usize = runs.iter().map(|run| run.len).sum();
+    let qkv = short_noise(1, rows * shape.row());
+    let d_out = short_noise(2, rows * shape.heads * shape.head_dim);
+    let reference = Reference { shape, chain: &chain(core) };
+    one("the gradient", &reference.gradient(&qkv, &d_out, &runs))
 }
 
 #[test]
@@ -110,50 +90,53 @@ fn gradients_are_as_defined() {
     ];
     for (i, (shape, parts)) in shapes.into_iter().enumerate() {
         // Hopper's steps, and once Ampere's.
-        let capability = if i == 1 { (8, 0) } else { (9, 0) };
-        match &*GPU {
-            Some(gpu) => gradient_is_as_defined(gpu, shape, &parts),
-            None => gradient_is_as_defined(&emulated(i as u64, capability), shape, &parts),
-        }
+        on_device(i as u64, if i == 1 { (8, 0) } else { (9, 0) }, |cuda, core| {
+            let want = gradient_expected(core, shape, &parts);
+            assert_equal(&format!("{shape:?}"), &gradient(cuda, shape, &parts), &want);
+        });
     }
 }
 
 /// How many sequences a batch has, all alike.
 #[derive(Clone, Copy, Debug)]
-enum Times {
+pub enum Times {
     One,
     /// So many that blocks of theirs alone keep the device busy.
     Many,
 }
 
 /// The last rows of a sequence attend to all of it.
-#[derive(Clone, Copy)]
-struct Case {
-    shape: Attention,
-    len: usize,
-    rows: usize,
-    times: Times,
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    pub shape: Attention,
+    pub len: usize,
+    pub rows: usize,
+    pub times: Times,
 }
 
 impl Case {
-    /// On a GPU where one is asked for, else on the emulated device.
     fn check(self, seed: u64, capability: (u32, u32)) {
-        match &*GPU {
-            Some(gpu) => self.check_on(gpu),
-            None => self.check_on(&emulated(seed, capability)),
-        }
+        on_device(seed, capability, |cuda, core| {
+            let want = self.expected(core);
+            for got in self.outputs(cuda) {
+                assert_equal(&format!("{self:?}"), &vec![got], &want);
+            }
+        });
     }
 
-    fn check_on<D: Device>(self, cuda: &Cuda<D>) {
+    /// The outputs of each sequence, beside memory that holds no numbers.
+    pub fn outputs(self, cuda: &Cuda) -> Results {
         let Self { shape, len, rows, times } = self;
         let times = match times {
             Times::One => 1,
             Times::Many => 2 * cuda.device().limits().processors + 1,
         };
-        let qkv = noise(3, len * shape.row());
+        let t = Trial::short(cuda);
+        let qkv = short_noise(3, len * shape.row());
         let pages_each = len.div_ceil(cuda.page_positions());
         let capacity = pages_each * times;
         let mut cache = cuda.allocate(Role::Cache { shape, layers: 1, pages: capacity }).unwrap();
+        cuda.fill(&mut cache, f32::NAN);
         let width = shape.heads * shape.head_dim;
         // Pages in no order: backwards.
         let pages: Vec<u32> = (0..capacity as u32).rev().collect();
@@ -162,35 +145,26 @@ impl Case {
             (0..times).for_each(|i| {
                 host.push(&vec![0; len - first], first, &pages[i * pages_each..][..pages_each]);
             });
-            host
+            cuda.batch(&host)
         };
-        let all: Vec<f32> = (0..times).flat_map(|_| qkv.iter().copied()).collect();
-        cuda.store_kv(
-            shape,
-            &upload(cuda, len * times, &all),
-            &cuda.batch(&described(0)),
-            &mut cache,
-            0,
-        );
-        let last = &qkv[(len - rows) * shape.row()..];
-        let some: Vec<f32> = (0..times).flat_map(|_| last.iter().copied()).collect();
-        let (queries, batch) =
-            (upload(cuda, rows * times, &some), cuda.batch(&described(len - rows)));
-        let mut out = cuda.buffer(Role::Activation(rows * times, width));
-        cuda.attention(shape, &queries, &batch, &cache, 0, &mut out);
-        let mut got = vec![0.0; rows * times * width];
-        cuda.read(&out, 0, &mut got);
+        let all = t.rows_of(&qkv.repeat(times), shape.row());
+        cuda.store_kv(shape, &all, &described(0), &mut cache, 0);
+        let last = qkv[(len - rows) * shape.row()..].repeat(times);
+        let queries = t.rows_of(&last, shape.row());
+        let mut out = t.rows(2, rows * times, width);
+        cuda.attention(shape, &queries, &described(len - rows), &cache, 0, &mut out);
+        let numbers = t.read(&out, rows * times * width);
+        numbers.chunks(rows * width).flat_map(|numbers| one("outputs", numbers)).collect()
+    }
+
+    /// The outputs of one sequence.
+    pub fn expected(self, core: TensorCore) -> Results {
+        let Self { shape, len, rows, .. } = self;
+        let qkv = short_noise(3, len * shape.row());
         let by_position: Vec<&[f32]> = qkv.chunks(shape.row()).collect();
-        let step = step(cuda);
-        let chain = |start: f32, a: &[f32], b: &[f32]| step.chain(start, a, b);
-        let reference = Reference { shape, chain: &chain };
-        let want: Vec<f32> = (len - rows..len)
-            .flat_map(|position| (0..shape.heads).map(move |head| (position, head)))
-            .flat_map(|(position, head)| reference.output(&by_position, position, head))
-            .collect();
-        for got in got.chunks(want.len()) {
-            assert_bits(&format!("{shape:?}, {rows} of {len}, {times} times"), got, &want);
-        }
+        let outputs =
+            (len - rows..len).flat_map(|position| output(core, shape, &by_position, position));
+        one("outputs", &outputs.collect::<Vec<f32>>())
     }
 }
 
@@ -256,60 +230,32 @@ fn splits_are_as_defined() {
 #[test]
 fn large_heads_keep_the_chains_of_the_cpu() {
     for (seed, shape) in [(1, shape(2, 1, 136, None)), (2, shape(2, 1, 256, Some(20)))] {
-        match &*GPU {
-            Some(gpu) => equals_cpu_rounded(gpu, shape),
-            None => equals_cpu_rounded(&emulated(seed, (9, 0)), shape),
+        let mut want = outputs_and_gradients(&cpu(), shape);
+        for number in want.iter_mut().flat_map(|(_, numbers)| numbers) {
+            *number = rounded(f32::from_bits(*number)).to_bits();
         }
+        on_device(seed, (9, 0), |cuda, _| {
+            assert_equal(&format!("{shape:?}"), &outputs_and_gradients(cuda, shape), &want);
+        });
     }
 }
 
-/// Two sequences, forward and backward.
-fn equals_cpu_rounded<D: Device>(cuda: &Cuda<D>, shape: Attention) {
-    const LENGTHS: [usize; 2] = [37, 3];
-    let cpu = Cpu::new(Isa::available()[0], 1).unwrap();
-    let rows: usize = LENGTHS.iter().sum();
-    let (qkv, d_out) =
-        (noise(1, rows * shape.row()), noise(2, rows * shape.heads * shape.head_dim));
-    let (out, d_qkv) = outputs_and_gradients(cuda, shape, &LENGTHS, &qkv, &d_out);
-    let (want_out, want_d_qkv) = outputs_and_gradients(&cpu, shape, &LENGTHS, &qkv, &d_out);
-    let rounded =
-        |numbers: &[f32]| numbers.iter().map(|&x| bf16::from_f32(x).to_f32()).collect::<Vec<_>>();
-    assert_bits(&format!("outputs of {shape:?}"), &out, &rounded(&want_out));
-    assert_bits(&format!("gradients of {shape:?}"), &d_qkv, &rounded(&want_d_qkv));
-}
-
-/// Outputs and gradients of sequences one behind the other.
-fn outputs_and_gradients(
-    backend: &dyn Backend,
-    shape: Attention,
-    lengths: &[usize],
-    qkv: &[f32],
-    d_out: &[f32],
-) -> (Vec<f32>, Vec<f32>) {
-    let (rows, width) = (qkv.len() / shape.row(), shape.heads * shape.head_dim);
-    let (mut host, mut pages) = (HostBatch::default(), 0..);
-    for &len in lengths {
+/// Outputs and gradients of two sequences one behind the other.
+fn outputs_and_gradients(backend: &dyn Backend, shape: Attention) -> Results {
+    let (mut t, mut host, mut pages) = (Trial::short(backend), HostBatch::default(), 0..);
+    for len in [37_usize, 3] {
         let own: Vec<u32> = pages.by_ref().take(len.div_ceil(backend.page_positions())).collect();
         host.push(&vec![0; len], 0, &own);
     }
-    let batch = backend.batch(&host);
-    let mut cache =
-        backend.allocate(Role::Cache { shape, layers: 1, pages: host.pages.len() }).unwrap();
-    let written = |features: usize, numbers: &[f32]| {
-        let mut buffer = backend.buffer(Role::Activation(rows, features));
-        backend.write(&mut buffer, 0, numbers);
-        buffer
-    };
-    let (qkv, d_out) = (written(shape.row(), qkv), written(width, d_out));
+    let (rows, width, batch) = (host.rows(), shape.heads * shape.head_dim, backend.batch(&host));
+    let role = Role::Cache { shape, layers: 1, pages: host.pages.len() };
+    let mut cache = backend.allocate(role).unwrap();
+    let (qkv, d_out) = (t.rows(1, rows, shape.row()), t.rows(2, rows, width));
     backend.store_kv(shape, &qkv, &batch, &mut cache, 0);
-    let mut out = backend.buffer(Role::Activation(rows, width));
+    let (mut out, mut d_qkv) = (t.rows(3, rows, width), t.rows(4, rows, shape.row()));
     backend.attention(shape, &qkv, &batch, &cache, 0, &mut out);
-    let mut d_qkv = backend.buffer(Role::Activation(rows, shape.row()));
+    t.push_rows("outputs", &out, rows, width);
     backend.attention_backward(shape, &qkv, &batch, &d_out, &mut d_qkv);
-    let read = |buffer: &Buffer, features: usize| {
-        let mut numbers = vec![0.0; rows * features];
-        backend.read(buffer, 0, &mut numbers);
-        numbers
-    };
-    (read(&out, width), read(&d_qkv, shape.row()))
+    t.push_rows("gradients", &d_qkv, rows, shape.row());
+    t.results
 }

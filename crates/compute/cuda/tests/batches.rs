@@ -1,10 +1,9 @@
 //! A batch that describes its rows wrongly is refused before a kernel can believe it.
 
-use isentrope_cuda::{Cuda, Dtype};
-use isentrope_cuda_emulator::{Emulator, Settings};
+use crate::support::{caught, emulated};
+use isentrope_cuda::Dtype;
+use isentrope_cuda_emulator::Settings;
 use isentrope_kernels::{Attention, Backend, HostBatch, Role, Run};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 const SHAPE: Attention = Attention { heads: 2, kv_heads: 1, head_dim: 4, window: None, scale: 0.5 };
 
@@ -21,16 +20,12 @@ fn host() -> HostBatch {
 
 /// The outcome: nothing, or the message of a panic.
 fn outcome(batch: &HostBatch, pages: usize) -> Result<(), String> {
-    let cuda = Cuda::new(Arc::new(Emulator::new(Settings::default())), Dtype::F32);
-    let attend = || {
+    let cuda = emulated(Dtype::F32, Settings::default());
+    caught(|| {
         let batch = cuda.batch(batch);
         let mut cache = cuda.allocate(Role::Cache { shape: SHAPE, layers: 1, pages }).unwrap();
         let qkv = cuda.allocate(Role::Activation(40, SHAPE.row())).unwrap();
         cuda.store_kv(SHAPE, &qkv, &batch, &mut cache, 0);
-    };
-    catch_unwind(AssertUnwindSafe(attend)).map_err(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        text.unwrap_or_else(|| panic.downcast_ref::<&str>().unwrap().to_string())
     })
 }
 
@@ -52,18 +47,16 @@ fn mistakes_are_named() {
 
 #[test]
 fn gradients_are_of_whole_sequences() {
-    let cuda = Cuda::new(Arc::new(Emulator::new(Settings::default())), Dtype::F32);
+    let cuda = emulated(Dtype::F32, Settings::default());
     let refused = |part: &str, positions: [usize; 2]| {
         let mut host = host();
         host.runs.iter_mut().zip(positions).for_each(|(run, position)| run.position = position);
-        let gradient = || {
+        let message = caught(|| {
             let zeros = |features| cuda.allocate(Role::Activation(40, features)).unwrap();
             let (qkv, d_out, mut d_qkv) = (zeros(SHAPE.row()), zeros(8), zeros(SHAPE.row()));
             cuda.attention_backward(SHAPE, &qkv, &cuda.batch(&host), &d_out, &mut d_qkv);
-        };
-        let panic = catch_unwind(AssertUnwindSafe(gradient)).unwrap_err();
-        let text = panic.downcast_ref::<String>().cloned();
-        let message = text.unwrap_or_else(|| panic.downcast_ref::<&str>().unwrap().to_string());
+        })
+        .unwrap_err();
         assert!(message.contains(part), "{message}");
     };
     refused("whole sequences", [5, 0]);

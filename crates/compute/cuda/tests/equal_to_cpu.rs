@@ -1,36 +1,14 @@
 //! With f32 the backend computes the CPU's bits, in the CPU's order: every operation, and whole
 //! models forward and backward.
 
-use isentrope_cuda::{Cuda, Dtype};
-use isentrope_cuda_emulator::{Emulator, Settings};
+use crate::support::{Results, Trial, assert_equal, bits, cpu, load, noise, seeded};
+use isentrope_cuda::Dtype;
 use isentrope_kernels::{
-    AdamW, Adjustments, Attention, Backend, Buffer, Cpu, Draw, Grouped, HeadNorms, HeadScores,
-    HostBatch, Isa, Kind, Linear, Role, Run, SamplingMasks, Turn, Updated,
+    AdamW, Adjustments, Attention, Backend, Draw, Grouped, HeadNorms, HeadScores, HostBatch, Kind,
+    Linear, Role, Run, SamplingMasks, Turn, UpdateSlice,
 };
-use isentrope_model::{Derivatives, Gradient, Keep, Model, Packed, Sequence};
-use std::path::Path;
+use isentrope_model::{Derivatives, Gradient, Keep, Packed, Sequence};
 use std::sync::Arc;
-
-fn cpu() -> Cpu {
-    Cpu::new(Isa::available()[0], 2).unwrap()
-}
-
-fn cuda(seed: u64) -> Cuda<Emulator> {
-    let settings = Settings { seed, workers: 2, ..Settings::default() };
-    Cuda::new(Arc::new(Emulator::new(settings)), Dtype::F32)
-}
-
-/// Numbers from -1.5 to 1.5 without a pattern.
-fn noise(seed: u64, len: usize) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 40) as f32 / (1 << 24) as f32 * 3.0 - 1.5
-    };
-    (0..len).map(|_| next()).collect()
-}
 
 fn indices(seed: u64, len: usize, bound: usize) -> Vec<u32> {
     noise(seed, len)
@@ -39,74 +17,15 @@ fn indices(seed: u64, len: usize, bound: usize) -> Vec<u32> {
         .collect()
 }
 
-/// Results by their names, as bits.
-type Results = Vec<(String, Vec<u32>)>;
-
-/// A backend with shorthands, and what it has computed so far.
-struct Trial<'a> {
-    backend: &'a dyn Backend,
-    results: Results,
-}
-
-impl Trial<'_> {
-    fn rows(&self, seed: u64, rows: usize, features: usize) -> Buffer {
-        let mut buffer = self.backend.buffer(Role::Activation(rows, features));
-        self.backend.write(&mut buffer, 0, &noise(seed, rows * features));
-        buffer
-    }
-    fn exact(&self, seed: u64, rows: usize, features: usize) -> Buffer {
-        let mut buffer = self.backend.buffer(Role::Exact(rows, features));
-        self.backend.write(&mut buffer, 0, &noise(seed, rows * features));
-        buffer
-    }
-    fn parameter(&self, role: fn(Kind) -> Role, kind: Kind, seed: u64) -> Buffer {
-        let mut buffer = self.backend.allocate(role(kind)).unwrap();
-        let numbers = match kind {
-            Kind::Vector(len) => len,
-            Kind::Matrix(shape) => shape.inputs * shape.outputs,
-        };
-        self.backend.pack(kind, 0, &noise(seed, numbers), &mut buffer);
-        buffer
-    }
-    fn push(&mut self, name: &str, values: &[f32]) {
-        self.results.push((name.to_owned(), values.iter().map(|x| x.to_bits()).collect()));
-    }
-    fn push_rows(&mut self, name: &str, buffer: &Buffer, rows: usize, features: usize) {
-        let mut values = vec![0.0; rows * features];
-        self.backend.read(buffer, 0, &mut values);
-        self.push(name, &values);
-    }
-    /// In the order in which the backend keeps them, with what pads them.
-    fn push_numbers(&mut self, name: &str, kind: Kind, buffer: &Buffer) {
-        let mut values = vec![0.0; self.backend.numbers(kind)];
-        self.backend.read_numbers(buffer, 0, &mut values);
-        self.push(name, &values);
-    }
-}
-
-/// Panics where results differ.
-fn assert_equal(what: &str, got: &Results, want: &Results) {
-    assert_eq!(got.len(), want.len());
-    for ((name, got), (_, want)) in got.iter().zip(want) {
-        assert_eq!(got.len(), want.len(), "{name} of {what}");
-        if let Some(i) = (0..got.len()).find(|&i| got[i] != want[i]) {
-            let [got, want] = [got[i], want[i]].map(f32::from_bits);
-            panic!("{name} of {what}: {got:?} instead of {want:?} at {i}");
-        }
-    }
-}
-
-/// Every operation on rows but attention.
-fn on_rows(backend: &dyn Backend, shape: Linear, rows: usize) -> Results {
-    let mut t = Trial { backend, results: Vec::new() };
-    let Linear { inputs, outputs } = shape;
+/// A linear layer in its directions.
+pub fn linear(t: &mut Trial<'_>, shape: Linear, rows: usize) {
+    let (backend, Linear { inputs, outputs }) = (t.backend, shape);
     let (matrix, vector) = (Kind::Matrix(shape), Kind::Vector(outputs));
     let (x, dy) = (t.rows(1, rows, inputs), t.rows(2, rows, outputs));
     let weights = t.parameter(Role::Weight, matrix, 3);
     let bias = t.parameter(Role::Weight, vector, 4);
     t.push_numbers("weights", matrix, &weights);
-    for with_bias in [false, true] {
-        let bias = with_bias.then_some(&bias);
+    for bias in [None, Some(&bias)] {
         let (mut y, mut sum) = (t.rows(5, rows, outputs), t.rows(5, rows, outputs));
         backend.linear(shape, &x, &weights, bias, &mut y, rows);
         backend.linear_add(shape, &x, &weights, bias, &mut sum, rows);
@@ -124,13 +43,25 @@ fn on_rows(backend: &dyn Backend, shape: Linear, rows: usize) -> Results {
     let mut dx = t.rows(6, rows, inputs);
     backend.linear_backward_input(shape, &dy, &weights, &mut dx, rows);
     t.push_rows("linear_backward_input", &dx, rows, inputs);
-    let (mut dw, mut db) =
-        (t.parameter(Role::Gradient, matrix, 7), t.parameter(Role::Gradient, vector, 8));
+    let mut dw = t.parameter(Role::Gradient, matrix, 7);
     backend.linear_backward_weight(shape, &dy, &x, &mut dw, rows);
-    backend.linear_backward_bias(shape, &dy, &mut db, rows);
     t.push_numbers("linear_backward_weight", matrix, &dw);
-    t.push_numbers("linear_backward_bias", vector, &db);
+    bias_gradient(t, outputs, rows);
+}
 
+/// The gradient of a bias.
+pub fn bias_gradient(t: &mut Trial<'_>, outputs: usize, rows: usize) {
+    let (dy, vector) = (t.rows(2, rows, outputs), Kind::Vector(outputs));
+    let mut db = t.parameter(Role::Gradient, vector, 8);
+    t.backend.linear_backward_bias(Linear { inputs: 1, outputs }, &dy, &mut db, rows);
+    t.push_numbers("linear_backward_bias", vector, &db);
+}
+
+/// Embeddings, and copies and sums of rows.
+pub fn selection(t: &mut Trial<'_>, shape: Linear, rows: usize) {
+    let (backend, Linear { inputs, outputs }) = (t.backend, shape);
+    let matrix = Kind::Matrix(shape);
+    let (x, weights) = (t.rows(1, rows, inputs), t.parameter(Role::Weight, matrix, 3));
     let tokens = indices(9, rows, outputs);
     let mut y = t.rows(10, rows, inputs);
     let batch = backend.batch(&HostBatch { tokens: tokens.clone(), ..HostBatch::default() });
@@ -140,6 +71,7 @@ fn on_rows(backend: &dyn Backend, shape: Linear, rows: usize) -> Results {
     backend.embed_backward(&backend.index(&tokens), &x, &mut sums);
     t.push_rows("embed_backward", &sums, outputs, inputs);
     let all: Vec<u32> = (0..outputs as u32).rev().collect();
+    let mut dw = t.parameter(Role::Gradient, matrix, 7);
     backend.add_embedding_rows(shape, &sums, &backend.index(&all), &mut dw);
     t.push_numbers("add_embedding_rows", matrix, &dw);
 
@@ -159,67 +91,65 @@ fn on_rows(backend: &dyn Backend, shape: Linear, rows: usize) -> Results {
     let mut copy = t.rows(14, rows, inputs);
     backend.copy(&x, &mut copy, rows / 2);
     t.push_rows("copy", &copy, rows, inputs);
+}
 
-    if inputs >= 8 {
-        let layout =
-            Grouped { stride: inputs, offset: 1, groups: 2, features: (inputs - 2) / 4 * 2 };
-        let of_group = Kind::Vector(layout.features);
-        let weight = t.parameter(Role::Weight, of_group, 15);
-        let mut normed = t.rows(16, rows, inputs);
-        backend.rms_norm(layout, 1e-5, &x, &weight, &mut normed, rows);
-        t.push_rows("rms_norm", &normed, rows, inputs);
-        for adds in [false, true] {
-            let (d, mut dx) = (t.rows(17, rows, inputs), t.rows(18, rows, inputs));
-            let mut dw = t.parameter(Role::Gradient, of_group, 19);
-            backend.rms_norm_backward(
-                layout,
-                1e-5,
-                &x,
-                &weight,
-                adds.then_some(&d),
-                &mut dx,
-                &mut dw,
-                rows,
-            );
-            t.push_rows("rms_norm_backward", &dx, rows, inputs);
-            t.push_numbers("rms_norm_backward's dw", of_group, &dw);
-        }
-        let half = layout.features / 2;
-        let (cos, sin) = (t.exact(20, 50, half), t.exact(21, 50, half));
-        let positions = indices(22, rows, 50);
-        let run = |(row, &position): (usize, &u32)| Run {
-            row,
-            len: 1,
-            position: position as usize,
-            pages: 0..0,
-        };
-        let runs = positions.iter().enumerate().map(run).collect();
-        let batch =
-            backend.batch(&HostBatch { tokens: vec![0; rows], runs, ..HostBatch::default() });
-        for turn in [Turn::Forward, Turn::Backward] {
-            backend.rope(layout, &mut normed, &cos, &sin, &batch, turn);
-            t.push_rows("rope", &normed, rows, inputs);
-        }
+/// RMSNorm of groups with other numbers around them, and its gradients.
+pub fn norms(t: &mut Trial<'_>, layout: Grouped, rows: usize) {
+    let (backend, width) = (t.backend, layout.stride);
+    let of_group = Kind::Vector(layout.features);
+    let (x, weight) = (t.rows(1, rows, width), t.parameter(Role::Weight, of_group, 15));
+    let mut normed = t.rows(16, rows, width);
+    backend.rms_norm(layout, 1e-5, &x, &weight, &mut normed, rows);
+    t.push_rows("rms_norm", &normed, rows, width);
+    for adds in [false, true] {
+        let (d, mut dx) = (t.rows(17, rows, width), t.rows(18, rows, width));
+        let mut dw = t.parameter(Role::Gradient, of_group, 19);
+        let d = adds.then_some(&d);
+        backend.rms_norm_backward(layout, 1e-5, &x, &weight, d, &mut dx, &mut dw, rows);
+        t.push_rows("rms_norm_backward", &dx, rows, width);
+        t.push_numbers("rms_norm_backward's dw", of_group, &dw);
     }
-    if inputs % 2 == 0 {
-        let features = inputs / 2;
-        let (mut y, mut d, mut gate_up) =
-            (t.rows(23, rows, features), t.rows(24, rows, features), t.rows(1, rows, inputs));
-        backend.swiglu(features, &gate_up, &mut y, rows);
-        t.push_rows("swiglu", &y, rows, features);
-        backend.swiglu_backward(features, &mut d, &mut gate_up, rows);
-        t.push_rows("swiglu_backward's y", &d, rows, features);
-        t.push_rows("swiglu_backward", &gate_up, rows, inputs);
-    }
+}
 
+/// Rotary embedding at positions without order.
+pub fn rope(t: &mut Trial<'_>, layout: Grouped, rows: usize) {
+    let half = layout.features / 2;
+    let (cos, sin) = (t.exact(20, 50, half), t.exact(21, 50, half));
+    let run = |(row, position): (usize, u32)| {
+        let position = position as usize;
+        Run { row, len: 1, position, pages: 0..0 }
+    };
+    let runs = indices(22, rows, 50).into_iter().enumerate().map(run).collect();
+    let host = HostBatch { tokens: vec![0; rows], runs, ..HostBatch::default() };
+    let (batch, mut x) = (t.backend.batch(&host), t.rows(16, rows, layout.stride));
+    for turn in [Turn::Forward, Turn::Backward] {
+        t.backend.rope(layout, &mut x, &cos, &sin, &batch, turn);
+        t.push_rows("rope", &x, rows, layout.stride);
+    }
+}
+
+pub fn swiglu(t: &mut Trial<'_>, features: usize, rows: usize) {
+    let (mut y, mut d) = (t.rows(23, rows, features), t.rows(24, rows, features));
+    let mut gate_up = t.rows(1, rows, 2 * features);
+    t.backend.swiglu(features, &gate_up, &mut y, rows);
+    t.push_rows("swiglu", &y, rows, features);
+    t.backend.swiglu_backward(features, &mut d, &mut gate_up, rows);
+    t.push_rows("swiglu_backward's y", &d, rows, features);
+    t.push_rows("swiglu_backward", &gate_up, rows, 2 * features);
+}
+
+/// Scores, slopes of entropies and gradients, with masks.
+pub fn head(t: &mut Trial<'_>, shape: Linear, rows: usize) {
+    let (backend, Linear { inputs, outputs }) = (t.backend, shape);
+    let matrix = Kind::Matrix(shape);
+    let (x, weights) = (t.rows(1, rows, inputs), t.parameter(Role::Weight, matrix, 3));
+    let tokens = indices(9, rows, outputs);
     let mut masks = SamplingMasks::default();
     for (row, &token) in tokens.iter().enumerate() {
-        let kept = |&other: &u32| other == token || (other * 7 + row as u32).is_multiple_of(5);
-        masks.push(&if row % 3 == 0 {
-            Vec::new()
-        } else {
-            (0..outputs as u32).filter(kept).collect::<Vec<_>>()
-        });
+        let kept = |&other: &u32| {
+            row % 3 != 0 && (other == token || (other * 7 + row as u32).is_multiple_of(5))
+        };
+        masks.push(&(0..outputs as u32).filter(kept).collect::<Vec<_>>());
     }
     let targets = || backend.index(&tokens);
     let slopes = backend.entropy_slopes(shape, &x, &weights, &targets(), &masks, 0.7).slopes;
@@ -231,10 +161,16 @@ fn on_rows(backend: &dyn Backend, shape: Linear, rows: usize) -> Results {
     t.push("log-masses", &log_masses);
     let [a, b, c] = [25, 26, 27].map(|seed| noise(seed, rows));
     let mut d_hidden = t.rows(28, rows, inputs);
+    let mut dw = t.parameter(Role::Gradient, matrix, 7);
     backend.head_backward(shape, &x, &weights, &statistics, &a, &b, &c, &mut d_hidden, &mut dw);
     t.push_rows("head_backward", &d_hidden, rows, inputs);
     t.push_numbers("head_backward's dw", matrix, &dw);
+}
 
+/// Draws of every kind.
+pub fn draws(t: &mut Trial<'_>, shape: Linear, rows: usize) {
+    let x = t.rows(1, rows, shape.inputs);
+    let weights = t.parameter(Role::Weight, Kind::Matrix(shape), 3);
     let kinds = [
         Adjustments::temperature(1.0),
         Adjustments::temperature(0.7),
@@ -244,61 +180,99 @@ fn on_rows(backend: &dyn Backend, shape: Linear, rows: usize) -> Results {
         Adjustments { repetition_penalty: 1.3, ..Adjustments::temperature(1.0) },
         Adjustments { repetition_penalty: 1.3, ..Adjustments::temperature(0.0) },
     ];
-    let draws: Vec<Draw> = noise(29, rows * kinds.len())
-        .iter()
-        .enumerate()
-        .map(|(i, &x)| Draw {
-            row: i * 5 % rows,
-            adjustments: kinds[i % kinds.len()],
-            penalised: vec![0, outputs as u32 - 1],
-            records_kept: true,
-            uniform: f64::from(x) / 3.0 + 0.5,
-        })
-        .collect();
-    for drawn in backend.draw(shape, &x, &weights, &draws) {
-        let drawn = drawn.unwrap();
-        let log_mass = drawn.kept.map_or(0.0, |kept| kept.log_mass);
-        let sampling = drawn.sampling_logprob.unwrap_or(0.0);
-        t.push("draw", &[drawn.token as f32, drawn.logprob, sampling, drawn.entropy, log_mass]);
+    let draw = |(i, x): (usize, f32)| Draw {
+        row: i * 5 % rows,
+        adjustments: kinds[i % kinds.len()],
+        penalised: vec![0, shape.outputs as u32 - 1],
+        records_kept: true,
+        uniform: f64::from(x) / 3.0 + 0.5,
+    };
+    let all: Vec<Draw> = noise(29, rows * kinds.len()).into_iter().enumerate().map(draw).collect();
+    for drawn in t.backend.draw(shape, &x, &weights, &all) {
+        // None, for logits that are not finite, is no token.
+        let values = drawn.map_or([-1.0; 5], |drawn| {
+            let log_mass = drawn.kept.map_or(0.0, |kept| kept.log_mass);
+            let sampling = drawn.sampling_logprob.unwrap_or(0.0);
+            [drawn.token as f32, drawn.logprob, sampling, drawn.entropy, log_mass]
+        });
+        t.push("draw", &values);
     }
+}
 
-    let numbers = backend.numbers(matrix);
-    let mut weights = weights;
-    let moments = [30, 31].map(|seed| {
+/// Sums of squares, and one update of several tensors: of several blocks, of a part of one, of a
+/// matrix.
+pub fn optimizer(t: &mut Trial<'_>, shape: Linear) {
+    let backend = t.backend;
+    let kinds = [Kind::Vector(5000), Kind::Vector(33), Kind::Matrix(shape)];
+    let moment = |kind: Kind, seed: u64| {
+        let numbers = backend.numbers(kind);
         let mut moment = backend.allocate(Role::Moment(numbers)).unwrap();
         let values: Vec<f32> = noise(seed, numbers).into_iter().map(f32::abs).collect();
         backend.write_numbers(&mut moment, 0, &values);
         moment
+    };
+    let mut tensors = kinds.map(|kind| {
+        let weights = t.parameter(Role::Weight, kind, 3);
+        (weights, t.parameter(Role::Gradient, kind, 7), moment(kind, 30), moment(kind, 31))
     });
-    let [mut first, mut second] = moments;
-    let sums = backend.square_sums(&[(&dw, 0..numbers), (&db, 0..backend.numbers(vector))]);
+    let all = |kind| 0..backend.numbers(kind);
+    let parts: Vec<_> =
+        tensors.iter().zip(kinds).map(|((_, gradient, ..), kind)| (gradient, all(kind))).collect();
+    let sums = backend.square_sums(&parts);
     t.push("square_sums", &sums);
-    let settings = AdamW {
-        learning_rate: 1e-3,
-        beta1: 0.9,
-        beta2: 0.99,
-        eps: 1e-8,
-        weight_decay: 0.01,
-        step: 3,
-        gradient_scale: 0.5,
-    };
-    let updated = Updated {
-        weights: &mut weights,
-        gradient: &dw,
-        numbers: 0..numbers,
-        first: &mut first,
-        second: &mut second,
-    };
-    backend.adamw(settings, &mut [updated]);
-    t.push_numbers("adamw", matrix, &weights);
-    t.push_numbers("first moment", matrix, &first);
-    t.push_numbers("second moment", matrix, &second);
+    let mut updated: Vec<_> = tensors
+        .iter_mut()
+        .zip(kinds)
+        .map(|((weights, gradient, first, second), kind)| UpdateSlice {
+            weights,
+            gradient,
+            numbers: all(kind),
+            first,
+            second,
+        })
+        .collect();
+    backend.adamw(SETTINGS, &mut updated);
+    for ((weights, _, first, second), kind) in tensors.iter().zip(kinds) {
+        t.push_numbers("adamw", kind, weights);
+        t.push_numbers("first moment", kind, first);
+        t.push_numbers("second moment", kind, second);
+    }
+}
+
+const SETTINGS: AdamW = AdamW {
+    learning_rate: 1e-3,
+    beta1: 0.9,
+    beta2: 0.99,
+    eps: 1e-8,
+    weight_decay: 0.01,
+    step: 3,
+    gradient_scale: 0.5,
+};
+
+/// Every operation on rows but attention.
+fn on_rows(backend: &dyn Backend, shape: Linear, rows: usize) -> Results {
+    let mut t = Trial::new(backend);
+    let stride = shape.inputs;
+    linear(&mut t, shape, rows);
+    selection(&mut t, shape, rows);
+    if stride >= 8 {
+        let features = (stride - 2) / 4 * 2;
+        let layout = Grouped { stride, offset: 1, groups: 2, features };
+        norms(&mut t, layout, rows);
+        rope(&mut t, layout, rows);
+    }
+    if stride.is_multiple_of(2) {
+        swiglu(&mut t, stride / 2, rows);
+    }
+    head(&mut t, shape, rows);
+    draws(&mut t, shape, rows);
+    optimizer(&mut t, shape);
     t.results
 }
 
 #[test]
 fn operations_on_rows() {
-    let (cpu, cuda) = (cpu(), cuda(1));
+    let (cpu, cuda) = (cpu(), seeded(Dtype::F32, 1));
     for (inputs, outputs, rows) in [
         (1, 1, 1),
         (2, 17, 5),
@@ -315,8 +289,8 @@ fn operations_on_rows() {
 }
 
 /// Sequences in the cache and their gradients, some of which share a beginning.
-fn on_sequences(backend: &dyn Backend, shape: Attention, lens: &[usize]) -> Results {
-    let mut t = Trial { backend, results: Vec::new() };
+pub fn sequences(t: &mut Trial<'_>, shape: Attention, lens: &[usize]) {
+    let backend = t.backend;
     let (row, width) = (shape.row(), shape.heads * shape.head_dim);
     let total: usize = lens.iter().sum();
     let mut qkv = t.rows(1, total, row);
@@ -367,12 +341,11 @@ fn on_sequences(backend: &dyn Backend, shape: Attention, lens: &[usize]) -> Resu
         backend.attention_backward(shape, &qkv, &backend.batch(&batch), &d_out, &mut d_qkv);
         t.push_rows("attention_backward", &d_qkv, total, row);
     }
-    t.results
 }
 
 #[test]
 fn attention() {
-    let (cpu, cuda) = (cpu(), cuda(2));
+    let (cpu, cuda) = (cpu(), seeded(Dtype::F32, 2));
     for (heads, kv_heads, head_dim, window, lens) in [
         (1, 1, 2, None, &[1, 17][..]),
         (4, 2, 10, None, &[33, 5, 70]),
@@ -381,22 +354,20 @@ fn attention() {
         (3, 3, 64, Some(20), &[47, 50]),
         (2, 1, 256, None, &[18, 2]),
     ] {
-        let shape =
-            Attention { heads, kv_heads, head_dim, window, scale: (head_dim as f32).powf(-0.5) };
-        assert_equal(
-            &format!("{shape:?}"),
-            &on_sequences(&cuda, shape, lens),
-            &on_sequences(&cpu, shape, lens),
-        );
+        let scale = (head_dim as f32).powf(-0.5);
+        let shape = Attention { heads, kv_heads, head_dim, window, scale };
+        let on = |backend| {
+            let mut t = Trial::new(backend);
+            sequences(&mut t, shape, lens);
+            t.results
+        };
+        assert_equal(&format!("{shape:?}"), &on(&cuda), &on(&cpu));
     }
 }
 
 /// Scores of some texts, and every tensor of a gradient by them.
 fn on_model(backend: impl Backend, family: &str) -> Results {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../compute/model/tests/fixtures/models")
-        .join(family);
-    let model = Model::load(&dir, Arc::new(backend)).unwrap();
+    let model = load(Arc::new(backend), family);
     let prompt = indices(1, 9, 61);
     let texts: Vec<Vec<u32>> = [12, 1, 25]
         .into_iter()
@@ -411,15 +382,14 @@ fn on_model(backend: impl Backend, family: &str) -> Results {
         let packed = Packed::new(sequences);
         let targets = packed.target_count();
         let (scores, tape) = model.forward(packed, 0.7, Keep::Activations);
-        results.push(("log-probs".into(), scores.logprobs.iter().map(|x| x.to_bits()).collect()));
-        results.push(("entropies".into(), scores.entropies.iter().map(|x| x.to_bits()).collect()));
+        results.push(("log-probs".into(), bits(&scores.logprobs)));
+        results.push(("entropies".into(), bits(&scores.entropies)));
         let [a, b] = [number as u64, 7].map(|seed| noise(seed + 20, targets));
         model.backward(tape, Derivatives::of(&a, &b), &mut gradient);
     }
     let sum = gradient.finish(&model);
     for (id, p, t) in model.layout.tensors() {
-        let values = sum.tensor(&*model.backend, id, p, t);
-        results.push((t.name.clone(), values.iter().map(|x| x.to_bits()).collect()));
+        results.push((t.name.clone(), bits(&sum.tensor(&*model.backend, id, p, t))));
     }
     results
 }
@@ -427,6 +397,7 @@ fn on_model(backend: impl Backend, family: &str) -> Results {
 #[test]
 fn models_forward_and_backward() {
     for family in ["llama-biases", "llama-mqa", "mistral-sliding", "qwen2-tied", "qwen3-untied"] {
-        assert_equal(family, &on_model(cuda(3), family), &on_model(cpu(), family));
+        let on_cuda = on_model(seeded(Dtype::F32, 3), family);
+        assert_equal(family, &on_cuda, &on_model(cpu(), family));
     }
 }

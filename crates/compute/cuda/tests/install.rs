@@ -8,24 +8,20 @@ use std::fs;
 use std::io::{BufRead, BufReader, Cursor, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use zip::write::SimpleFileOptions;
 
-/// A request: its path, and the byte that it wants to begin with.
-type Request = (String, usize);
-
-/// How a server sends the body of an answer.
+/// How a server sends a wheel.
 #[derive(Clone, Copy)]
-enum Manner {
+enum Behaviour {
     Whole,
     /// Sends so many bytes, then closes the connection.
     Cut(usize),
     /// Sends other bytes.
     Damaged,
-    /// Ignores ranges.
-    FromTheStart,
-    /// Answers so.
+    /// Answers with this status.
     Status(u16),
 }
 
@@ -33,16 +29,17 @@ enum Manner {
 struct Index {
     url: String,
     wheel: Arc<Vec<u8>>,
-    log: Arc<Mutex<Vec<Request>>>,
-    /// How the next requests for the wheel are answered; the last manner stays.
-    manners: Arc<Mutex<Vec<Manner>>>,
+    /// Requests for the wheel so far.
+    requests: Arc<AtomicUsize>,
+    /// How the next requests for the wheel are answered; the last one stays.
+    behaviours: Arc<Mutex<Vec<Behaviour>>>,
 }
 
 const PLATFORM: &str =
     if cfg!(target_arch = "aarch64") { "manylinux2014_aarch64" } else { "manylinux_2_17_x86_64" };
 
 impl Index {
-    fn new(version: &str, wheel: Vec<u8>, manners: &[Manner]) -> Self {
+    fn new(version: &str, wheel: Vec<u8>, behaviours: &[Behaviour]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/simple", listener.local_addr().unwrap());
         let mut digest = Digest::sha256();
@@ -55,13 +52,20 @@ impl Index {
         let index = Self {
             url,
             wheel: Arc::new(wheel),
-            log: Arc::default(),
-            manners: Arc::new(Mutex::new(manners.to_vec())),
+            requests: Arc::default(),
+            behaviours: Arc::new(Mutex::new(behaviours.to_vec())),
         };
-        let (wheel, log, manners) = (index.wheel.clone(), index.log.clone(), index.manners.clone());
+        let (wheel, requests) = (index.wheel.clone(), index.requests.clone());
+        let behaviours = index.behaviours.clone();
         thread::spawn(move || {
             for stream in listener.incoming() {
-                answer(&stream.unwrap(), page.to_string().as_bytes(), &wheel, &log, &manners);
+                answer(
+                    &stream.unwrap(),
+                    page.to_string().as_bytes(),
+                    &wheel,
+                    &requests,
+                    &behaviours,
+                );
             }
         });
         index
@@ -71,10 +75,9 @@ impl Index {
         Installer::new(&self.url, cache.to_owned())
     }
 
-    /// The bytes that the requests of the wheel have begun with.
-    fn offsets(&self) -> Vec<usize> {
-        let log = self.log.lock().unwrap();
-        log.iter().filter(|(path, _)| path.ends_with(".whl")).map(|(_, offset)| *offset).collect()
+    /// How often the wheel has been asked for.
+    fn requests(&self) -> usize {
+        self.requests.load(Ordering::Relaxed)
     }
 }
 
@@ -82,57 +85,37 @@ fn answer(
     mut stream: &TcpStream,
     page: &[u8],
     wheel: &[u8],
-    log: &Mutex<Vec<Request>>,
-    manners: &Mutex<Vec<Manner>>,
+    requests: &AtomicUsize,
+    behaviours: &Mutex<Vec<Behaviour>>,
 ) {
     let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
     let Some(first) = lines.next() else { return };
     let path = first.split(' ').nth(1).unwrap().to_owned();
-    let mut offset = 0;
-    for line in lines.take_while(|line| !line.is_empty()) {
-        if let Some(range) = line.to_ascii_lowercase().strip_prefix("range: bytes=") {
-            offset = range.trim_end_matches('-').parse().unwrap();
-        }
-    }
-    log.lock().unwrap().push((path.clone(), offset));
-    let head = |status: u16, length: usize, more: &str| {
-        format!(
-            "HTTP/1.1 {status} X\r\nConnection: close\r\nContent-Length: {length}\r\n{more}\r\n"
-        )
+    lines.take_while(|line| !line.is_empty()).for_each(drop);
+    let head = |status: u16, length: usize| {
+        format!("HTTP/1.1 {status} X\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n")
     };
+    let whole = |body: &[u8]| [head(200, body.len()).as_bytes(), body].concat();
     let sent = match path.as_str() {
-        "/simple/nvidia-cuda-nvrtc/" => [head(200, page.len(), "").as_bytes(), page].concat(),
+        "/simple/nvidia-cuda-nvrtc/" => whole(page),
         path if path.starts_with("/files/") && path.ends_with(".whl") => {
-            let mut manners = manners.lock().unwrap();
-            let manner = if manners.len() > 1 { manners.remove(0) } else { manners[0] };
-            let range =
-                format!("Content-Range: bytes {offset}-{}/{}\r\n", wheel.len() - 1, wheel.len());
-            let part = || match offset {
-                0 => [head(200, wheel.len(), "").as_bytes(), wheel].concat(),
-                _ => {
-                    [head(206, wheel.len() - offset, &range).as_bytes(), &wheel[offset..]].concat()
+            requests.fetch_add(1, Ordering::Relaxed);
+            let mut behaviours = behaviours.lock().unwrap();
+            let many = behaviours.len() > 1;
+            match if many { behaviours.remove(0) } else { behaviours[0] } {
+                Behaviour::Whole => whole(wheel),
+                Behaviour::Cut(bytes) => {
+                    [head(200, wheel.len()).as_bytes(), &wheel[..bytes]].concat()
                 }
-            };
-            match manner {
-                Manner::Whole => part(),
-                Manner::Cut(bytes) => {
-                    let mut part = part();
-                    part.truncate(
-                        bytes + part.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4,
-                    );
-                    part
+                Behaviour::Damaged => {
+                    let mut damaged = whole(wheel);
+                    *damaged.last_mut().unwrap() ^= 1;
+                    damaged
                 }
-                Manner::Damaged => {
-                    let mut part = part();
-                    let last = part.len() - 1;
-                    part[last] ^= 1;
-                    part
-                }
-                Manner::FromTheStart => [head(200, wheel.len(), "").as_bytes(), wheel].concat(),
-                Manner::Status(status) => head(status, 0, "").into_bytes(),
+                Behaviour::Status(status) => head(status, 0).into_bytes(),
             }
         }
-        _ => head(404, 0, "").into_bytes(),
+        _ => head(404, 0).into_bytes(),
     };
     let _ = stream.write_all(&sent);
 }
@@ -164,9 +147,9 @@ fn usual() -> Vec<u8> {
 
 /// Progress and notes during an installation.
 #[derive(Default)]
-struct Heard(Mutex<Vec<String>>, Mutex<Vec<(u64, u64)>>);
+struct Recorder(Mutex<Vec<String>>, Mutex<Vec<(u64, u64)>>);
 
-impl Progress for Heard {
+impl Progress for Recorder {
     fn advance(&self, _file: &str, done: u64, total: u64) {
         self.1.lock().unwrap().push((done, total));
     }
@@ -206,18 +189,12 @@ fn libraries_are_installed_once_and_replace_older_ones() {
     let left = cache.join("libraries").join(".nvidia_cuda_nvrtc-13.5.37.Xy3");
     fs::create_dir_all(&left).unwrap();
     fs::write(left.join("libnvrtc.so.13"), "half").unwrap();
-    // Parts of wheels of an older version, and of another package.
-    let parts = [
-        "nvidia_cuda_nvrtc-13.4.92-x.whl.incomplete",
-        "nvidia_cuda_nvrtc_cu12-12.9.86-x.whl.incomplete",
-    ];
     fs::create_dir_all(cache.join("downloads")).unwrap();
-    for part in parts {
-        fs::write(cache.join("downloads").join(part), "part").unwrap();
-    }
-    let index = Index::new("13.5.37", usual(), &[Manner::Whole]);
-    let heard = Heard::default();
-    let installed = index.installer(&cache).install(nvrtc(), &heard).unwrap();
+    fs::write(cache.join("downloads").join("nvidia_cuda_nvrtc-13.4.92.whl.incomplete"), "part")
+        .unwrap();
+    let index = Index::new("13.5.37", usual(), &[Behaviour::Whole]);
+    let recorder = Recorder::default();
+    let installed = index.installer(&cache).install(nvrtc(), &recorder).unwrap();
     assert_eq!((installed.version.as_str(), installed.was_there), ("13.5.37", false));
     assert_eq!(installed.libraries, ["libnvrtc-builtins.so.13.5", "libnvrtc.so.13"]);
     assert_eq!(
@@ -226,66 +203,44 @@ fn libraries_are_installed_once_and_replace_older_ones() {
     );
     assert_eq!(fs::read(installed.directory.join("libnvrtc.so.13")).unwrap(), library());
     assert!(!old.exists() && other.exists() && !left.exists());
-    assert_eq!(listed(&cache.join("downloads")), parts[1..]);
+    assert_eq!(listed(&cache.join("downloads")), [""; 0]);
     assert_eq!(listed(&cache), ["downloads", "install.lock", "libraries"]);
     assert_eq!(listed(dir.path()), ["cache"]);
-    let advanced = heard.1.lock().unwrap();
+    let advanced = recorder.1.lock().unwrap();
     let total = index.wheel.len() as u64;
     assert!(advanced.is_sorted() && advanced.last() == Some(&(total, total)), "{advanced:?}");
-    assert!(heard.0.lock().unwrap().is_empty());
+    assert!(recorder.0.lock().unwrap().is_empty());
     // The second time nothing is fetched.
     let again = index.installer(&cache).install(nvrtc(), &()).unwrap();
     assert!(again.was_there && again.libraries == installed.libraries);
-    assert_eq!(index.offsets(), [0]);
+    assert_eq!(index.requests(), 1);
 }
 
 #[test]
-fn a_download_that_breaks_off_goes_on_from_there() {
+fn a_download_that_breaks_off_or_arrives_damaged_is_tried_again() {
     let (_dir, cache) = scratch();
-    let manners = [Manner::Cut(1000), Manner::Status(503), Manner::Cut(5000), Manner::FromTheStart];
-    let index = Index::new("13.5.37", usual(), &manners);
-    let heard = Heard::default();
-    index.installer(&cache).install(nvrtc(), &heard).unwrap();
-    assert_eq!(index.offsets(), [0, 1000, 1000, 6000]);
-    assert_eq!(heard.0.lock().unwrap().len(), 3, "{:?}", heard.0);
+    let cut = Behaviour::Cut;
+    let behaviours =
+        [cut(1000), Behaviour::Status(503), Behaviour::Damaged, cut(5000), Behaviour::Whole];
+    let index = Index::new("13.5.37", usual(), &behaviours);
+    let recorder = Recorder::default();
+    index.installer(&cache).install(nvrtc(), &recorder).unwrap();
+    assert_eq!((index.requests(), recorder.0.lock().unwrap().len()), (5, 4), "{:?}", recorder.0);
 }
 
 #[test]
-fn another_run_goes_on_from_what_one_has_left() {
-    let (_dir, cache) = scratch();
-    let index = Index::new("13.5.37", usual(), &[Manner::Cut(3000), Manner::Status(503)]);
-    let error = index.installer(&cache).install(nvrtc(), &()).unwrap_err().to_string();
-    for part in ["503", "4 retries", "run again", "pip download", "ISENTROPE_CUDA_LIBRARIES"] {
-        assert!(error.contains(part), "{part}: {error}");
+fn what_does_not_arrive_is_not_installed() {
+    for (behaviour, why) in
+        [(Behaviour::Damaged, "SHA-256 is not"), (Behaviour::Status(503), "503")]
+    {
+        let (_dir, cache) = scratch();
+        let index = Index::new("13.5.37", usual(), &[behaviour]);
+        let error = index.installer(&cache).install(nvrtc(), &()).unwrap_err().to_string();
+        for part in [why, "4 retries", "pip download", "ISENTROPE_CUDA_LIBRARIES"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        assert_eq!(listed(&cache.join("libraries")), [""; 0]);
     }
-    assert_eq!(listed(&cache.join("libraries")), [""; 0]);
-    let index = Index::new("13.5.37", usual(), &[Manner::Whole]);
-    assert!(!index.installer(&cache).install(nvrtc(), &()).unwrap().was_there);
-    assert_eq!(index.offsets(), [3000]);
-}
-
-#[test]
-fn what_has_another_hash_is_not_installed() {
-    let (_dir, cache) = scratch();
-    let index = Index::new("13.5.37", usual(), &[Manner::Damaged]);
-    let heard = Heard::default();
-    let error = index.installer(&cache).install(nvrtc(), &heard).unwrap_err().to_string();
-    assert!(
-        error.contains("SHA-256 is twice not") && error.contains("nothing was installed"),
-        "{error}"
-    );
-    assert_eq!(index.offsets(), [0, 0]);
-    assert!(heard.0.lock().unwrap()[0].contains("arrived damaged"));
-    assert_eq!(
-        (listed(&cache.join("libraries")), listed(&cache.join("downloads"))),
-        (vec![], vec![])
-    );
-    // A damaged file of an earlier run is fetched anew, too.
-    let file = format!("nvidia_cuda_nvrtc-13.5.37-py3-none-{PLATFORM}.whl.incomplete");
-    fs::write(cache.join("downloads").join(file), [7; 2000]).unwrap();
-    let index = Index::new("13.5.37", usual(), &[Manner::Whole]);
-    index.installer(&cache).install(nvrtc(), &()).unwrap();
-    assert_eq!(index.offsets(), [2000, 0]);
 }
 
 #[test]
@@ -314,7 +269,7 @@ fn archives_that_are_no_wheels_of_libraries_are_refused() {
         ("lying", lying, "whl"),
     ] {
         let (dir, cache) = scratch();
-        let index = Index::new("13.5.37", archive, &[Manner::Whole]);
+        let index = Index::new("13.5.37", archive, &[Behaviour::Whole]);
         let error = index.installer(&cache).install(nvrtc(), &()).unwrap_err().to_string();
         assert!(error.contains(said), "{what}: {error}");
         assert_eq!(listed(&cache.join("libraries")), [""; 0], "{what}");
@@ -325,7 +280,7 @@ fn archives_that_are_no_wheels_of_libraries_are_refused() {
 #[test]
 fn an_index_that_has_nothing_or_is_not_there_is_a_sentence() {
     let (_dir, cache) = scratch();
-    let index = Index::new("12.9.86", usual(), &[Manner::Whole]);
+    let index = Index::new("12.9.86", usual(), &[Behaviour::Whole]);
     let error = index.installer(&cache).install(nvrtc(), &()).unwrap_err().to_string();
     assert!(error.contains("no wheel of nvidia-cuda-nvrtc 13 for Linux"), "{error}");
     let error = index.installer(&cache).install(Package::of(13)[1], &()).unwrap_err().to_string();
@@ -351,12 +306,12 @@ fn an_index_that_has_nothing_or_is_not_there_is_a_sentence() {
 #[test]
 fn two_at_once_install_the_same() {
     let (_dir, cache) = scratch();
-    let index = Index::new("13.5.37", usual(), &[Manner::Whole]);
+    let index = Index::new("13.5.37", usual(), &[Behaviour::Whole]);
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| index.installer(&cache).install(nvrtc(), &()).unwrap());
         }
     });
-    assert_eq!(index.offsets(), [0]);
+    assert_eq!(index.requests(), 1);
     assert_eq!(listed(&cache.join("libraries")), ["nvidia_cuda_nvrtc-13.5.37"]);
 }

@@ -1,5 +1,5 @@
-//! Counts the host's requests to a GPU for each decoding step: docs/cuda.md has the table, and
-//! `UPDATE_DOCS=1` writes it there.
+//! Counts the host's requests to a GPU for each decoding step: decoding_steps.md has the table,
+//! and `UPDATE_DOCS=1` writes it there.
 
 use crate::counting::Counts;
 use crate::guide::has_table;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// How steps are made.
 #[derive(Clone, Copy)]
-struct Way {
+struct StepStrategy {
     name: &'static str,
     /// Whether launches are made as one.
     replays: bool,
@@ -19,15 +19,20 @@ struct Way {
     draws_behind: bool,
 }
 
-const WAYS: [Way; 3] = [
-    Way { name: "one by one", replays: false, draws_behind: false },
-    Way { name: "as one", replays: true, draws_behind: false },
-    Way { name: "as one, draws read behind", replays: true, draws_behind: true },
+const STRATEGIES: [StepStrategy; 3] = [
+    StepStrategy { name: "one by one", replays: false, draws_behind: false },
+    StepStrategy { name: "as one", replays: true, draws_behind: false },
+    StepStrategy { name: "as one, draws read behind", replays: true, draws_behind: true },
 ];
 
 /// Counts of the last of a hundred steps, for a model of 24 layers whose sequences begin with so
 /// many positions; and in how many steps launches were made one by one.
-fn counted(family: &str, sequences: usize, position: usize, way: Way) -> ([usize; 5], usize) {
+fn counted(
+    family: &str,
+    sequences: usize,
+    position: usize,
+    strategy: StepStrategy,
+) -> ([usize; 5], usize) {
     let config = serde_json::json!({
         "model_type": family, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 24,
         "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 1000,
@@ -35,8 +40,9 @@ fn counted(family: &str, sequences: usize, position: usize, way: Way) -> ([usize
     });
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("config.json"), config.to_string()).unwrap();
-    let cuda = Cuda::new(Arc::new(Counts::default()), Dtype::Bf16);
-    let cuda = Arc::new(if way.replays { cuda } else { cuda.without_replay() });
+    let device = Arc::new(Counts::default());
+    let cuda = Cuda::new(device.clone(), Dtype::Bf16);
+    let cuda = Arc::new(if strategy.replays { cuda } else { cuda.without_replay() });
     let model = Model::zeros(directory.path(), cuda.clone()).unwrap();
     let mut cache = KvCache::new(&model, sequences * (position / 16 + 8)).unwrap();
     let mut pages: Vec<Vec<u32>> = vec![Vec::new(); sequences];
@@ -53,8 +59,8 @@ fn counted(family: &str, sequences: usize, position: usize, way: Way) -> ([usize
                 None => step.push(&[1], position, pages, true),
             }
         }
-        cuda.device().take();
-        if way.draws_behind {
+        device.take();
+        if strategy.draws_behind {
             let (tokens, before) = behind.unzip();
             let hidden = model.step_after(tokens.as_ref(), &step, &mut cache, None);
             drop(tokens);
@@ -64,7 +70,7 @@ fn counted(family: &str, sequences: usize, position: usize, way: Way) -> ([usize
             let hidden = model.step(&step, &mut cache, None);
             model.draw(&hidden, &draws);
         }
-        last = cuda.device().take();
+        last = device.take();
         // A graph of the step, and one of its draws.
         one_by_one += usize::from(last[1] < 2);
     }
@@ -84,12 +90,12 @@ fn table() -> String {
         ("qwen2", 256, 500),
         ("qwen3", 64, 500),
     ] {
-        for way in WAYS {
-            let (last, one_by_one) = counted(family, sequences, position, way);
+        for strategy in STRATEGIES {
+            let (last, one_by_one) = counted(family, sequences, position, strategy);
             let counts = last.map(|count| count.to_string()).join(" | ");
             table += &format!(
                 "| {family} | {sequences} | {position} | {} | {counts} | {one_by_one} |\n",
-                way.name
+                strategy.name
             );
         }
     }
@@ -104,7 +110,7 @@ fn plans_keep_room_for_graphs_of_as_many_kernels_as_steps_have() {
     for (family, sequences, position) in
         [("qwen2", 64, 500), ("qwen3", 64, 500), ("qwen3", 1, 5000)]
     {
-        let ([kernels, ..], _) = counted(family, sequences, position, WAYS[0]);
+        let ([kernels, ..], _) = counted(family, sequences, position, STRATEGIES[0]);
         assert!(kernels <= kernels_planned, "{family}: {kernels} and {kernels_planned}");
         assert!(kernels_planned < 2 * kernels, "{family}: {kernels} and {kernels_planned}");
     }

@@ -2,7 +2,7 @@
 //! runs them so.
 
 use isentrope_cuda::gpu::{Gpu, Surroundings};
-use isentrope_cuda::{AnyDevice, Cuda, Dtype, SOURCES};
+use isentrope_cuda::{Cuda, Dtype, SOURCES};
 use std::sync::Arc;
 
 /// Whether they are.
@@ -12,14 +12,14 @@ pub fn asked_for() -> bool {
 
 /// The first GPU, with the vendor's products where they have the right bits, and with those of our
 /// own kernels alone; none where a GPU is not asked for.
-pub fn backends(dtype: Dtype) -> Option<Vec<(String, Arc<Cuda<AnyDevice>>)>> {
+pub fn backends(dtype: Dtype) -> Option<Vec<(String, Arc<Cuda>)>> {
     if !asked_for() {
         return None;
     }
     let backend = |name: &str, prepared: fn(Gpu) -> Gpu| {
         let gpu = Gpu::open(0, &Surroundings::of_process(), SOURCES)
             .unwrap_or_else(|error| panic!("{error}"));
-        (name.to_owned(), Arc::new(Cuda::new(Arc::new(AnyDevice::new(prepared(gpu))), dtype)))
+        (name.to_owned(), Arc::new(Cuda::new(Arc::new(prepared(gpu)), dtype)))
     };
     Some(vec![backend("GPU", |gpu| gpu), backend("GPU without cuBLASLt", Gpu::without_blas)])
 }

@@ -1,14 +1,11 @@
 //! Rows of logits that several blocks of threads work on have the CPU's bits, however their parts
 //! and blocks end: statistics, masks, slopes of the entropy, and draws.
 
-use isentrope_cuda::{Cuda, Dtype};
-use isentrope_cuda_emulator::{Emulator, Settings};
-use isentrope_kernels::{
-    Backend, Cpu, Draw, Drawn, HeadScores, Isa, Kind, Linear, Role, SamplingMasks,
-};
+use crate::support::{bits, cpu, seeded};
+use isentrope_cuda::Dtype;
+use isentrope_kernels::{Backend, Draw, Drawn, HeadScores, Kind, Linear, Role, SamplingMasks};
 use proptest::prelude::*;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Rows of logits. Each is one row of weights times a number: flat where that is small, one likely
 /// token where it is large.
@@ -113,8 +110,9 @@ impl Case {
             })
         };
         let drawn = drawn.into_iter().flat_map(of_draw);
-        let bits = |numbers: Vec<f32>| numbers.into_iter().map(f32::to_bits).collect();
-        vec![bits(slopes), bits(logprobs), bits(entropies), bits(log_masses), drawn.collect()]
+        let [slopes, logprobs, entropies, log_masses] =
+            [slopes, logprobs, entropies, log_masses].map(|numbers| bits(&numbers));
+        vec![slopes, logprobs, entropies, log_masses, drawn.collect()]
     }
 }
 
@@ -123,10 +121,8 @@ proptest! {
 
     #[test]
     fn rows_in_parts_have_the_bits_of_the_cpu(case in case(), seed in any::<u64>()) {
-        let settings = Settings { seed, workers: 1, ..Settings::default() };
-        let cuda = Cuda::new(Arc::new(Emulator::new(settings)), Dtype::F32);
-        let cpu = Cpu::new(Isa::available()[0], 1).unwrap();
         let rows = 0..case.scales.len();
-        prop_assert_eq!(case.on(&cuda, rows.clone()), case.on(&cpu, rows));
+        let on_cuda = case.on(&seeded(Dtype::F32, seed), rows.clone());
+        prop_assert_eq!(on_cuda, case.on(&cpu(), rows));
     }
 }

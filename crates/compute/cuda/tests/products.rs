@@ -1,12 +1,12 @@
 //! A run asks the vendor's library only for products that were examined before it began.
 
+use crate::support::{bits, load};
 use crate::watched::{Watch, Watched};
 use isentrope_cuda::{Argument, Cuda, Device, Dtype, FUNCTIONS, Grid, Layer, Product};
-use isentrope_cuda_emulator::{Emulator, Settings};
+use isentrope_cuda_emulator::Emulator;
 use isentrope_kernels::{Backend, Kind};
 use isentrope_model::{Derivatives, Gradient, Keep, Model, Packed, Sequence};
 use std::collections::HashSet;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -26,7 +26,7 @@ fn kind(product: &Product) -> Product {
 }
 
 impl Watch for Library {
-    fn product(&self, product: &Product) -> bool {
+    fn product(&self, _: &Emulator, product: &Product) -> bool {
         self.asked.lock().unwrap().insert(kind(product));
         false
     }
@@ -48,7 +48,7 @@ fn pass(model: &Model, length: u32, gradient: &mut Gradient) -> Vec<u32> {
     let (scores, tape) = model.forward(packed, 1.0, Keep::BlockInputs);
     let coefficients = vec![0.5; tokens.len() - 1];
     model.backward(tape, Derivatives::of(&coefficients, &coefficients), gradient);
-    scores.logprobs.iter().map(|logprob| logprob.to_bits()).collect()
+    bits(&scores.logprobs)
 }
 
 /// A library that is said to compute all products. It leaves them to the kernels, but sets to zero
@@ -64,7 +64,7 @@ struct Able {
 }
 
 impl Watch for Able {
-    fn product_on(&self, emulator: &Emulator, product: &Product) -> bool {
+    fn product(&self, emulator: &Emulator, product: &Product) -> bool {
         self.exact.fetch_add(usize::from(product.d_exact), Ordering::Relaxed);
         if product.a_transposed {
             self.begun.fetch_add(1, Ordering::Relaxed);
@@ -90,18 +90,16 @@ impl Watch for Able {
 fn with_a_library_bits_are_the_same() {
     struct Without;
     impl Watch for Without {}
-    fn passes<W: Watch>(name: &str, watch: W) -> (Vec<Vec<u32>>, Arc<Cuda<Watched<W>>>) {
-        let models =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../compute/model/tests/fixtures/models");
-        let device = Watched { emulator: Emulator::new(Settings::default()), watch };
-        let backend = Arc::new(Cuda::new(Arc::new(device), Dtype::Bf16));
-        let model = Model::load(&models.join(name), backend.clone()).unwrap();
+    fn passes<W: Watch>(name: &str, watch: W) -> (Vec<Vec<u32>>, Arc<Watched<W>>) {
+        let device = Watched::new(watch);
+        let backend = Arc::new(Cuda::new(device.clone(), Dtype::Bf16));
+        let model = load(backend.clone(), name);
         let mut gradient = Gradient::zeros(&model).unwrap();
-        let mut bits = Vec::new();
+        let mut all = Vec::new();
         // Twice over, as updates are; lengths that end within a block of 16 tokens and at the end
         // of one.
         for lengths in [&[21, 40, 9][..], &[33, 5]] {
-            bits.extend(lengths.iter().map(|&length| pass(&model, length, &mut gradient)));
+            all.extend(lengths.iter().map(|&length| pass(&model, length, &mut gradient)));
             for (parameter, buffer) in
                 model.layout.parameters.iter().zip(gradient.finish(&model).buffers())
             {
@@ -111,17 +109,17 @@ fn with_a_library_bits_are_the_same() {
                 };
                 let mut numbers = vec![0.0_f32; rows * parameter.kind.row()];
                 backend.unpack(parameter.kind, 0, buffer, &mut numbers);
-                bits.push(numbers.iter().map(|number| number.to_bits()).collect());
+                all.push(bits(&numbers));
             }
             gradient.reset(&*backend);
         }
-        (bits, backend)
+        (all, device)
     }
     for name in ["llama3", "qwen2-untied"] {
         let (expected, _) = passes(name, Without);
-        let (bits, backend) = passes(name, Able::default());
+        let (bits, device) = passes(name, Able::default());
         assert!(bits == expected, "{name}");
-        let watch = &backend.device().watch;
+        let watch = &device.watch;
         let [exact, begun] =
             [&watch.exact, &watch.begun].map(|count| count.load(Ordering::Relaxed));
         assert!(begun >= 8 && exact > 2 * begun, "{name}: {exact} and {begun}");
@@ -130,14 +128,11 @@ fn with_a_library_bits_are_the_same() {
 
 #[test]
 fn passes_ask_for_nothing_that_was_not_examined() {
-    let models =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../compute/model/tests/fixtures/models");
     // Without biases; with sizes that are multiples of 8, so that the library is asked at all.
     for name in ["llama3", "qwen2-untied"] {
-        let emulator = Emulator::new(Settings::default());
-        let device = Watched { emulator, watch: Library::default() };
-        let backend = Arc::new(Cuda::new(Arc::new(device), Dtype::Bf16));
-        let model = Model::load(&models.join(name), backend.clone()).unwrap();
+        let device = Watched::new(Library::default());
+        let backend = Arc::new(Cuda::new(device.clone(), Dtype::Bf16));
+        let model = load(backend.clone(), name);
         let layers: Vec<Layer> = model
             .layout
             .linear_layers()
@@ -150,18 +145,13 @@ fn passes_ask_for_nothing_that_was_not_examined() {
         };
         let products = backend.examine_products(&layers, head, 64);
         assert!(products.kinds.iter().all(|kind| kind.why_not.is_some()));
-        backend.device().watch.is_known.store(true, Ordering::Relaxed);
-        assert!(
-            backend.device().watch.asked.lock().unwrap().is_empty(),
-            "loading asks for no product"
-        );
+        device.watch.is_known.store(true, Ordering::Relaxed);
+        assert!(device.watch.asked.lock().unwrap().is_empty(), "loading asks for no product");
 
         let mut gradient = Gradient::zeros(&model).unwrap();
         pass(&model, 40, &mut gradient);
-        let (asked, examined) = (
-            &backend.device().watch.asked.lock().unwrap(),
-            &backend.device().watch.examined.lock().unwrap(),
-        );
+        let (asked, examined) =
+            (&device.watch.asked.lock().unwrap(), &device.watch.examined.lock().unwrap());
         assert!(asked.len() >= 8, "{name}: {} kinds are asked for", asked.len());
         let unknown: Vec<_> = asked.difference(examined).collect();
         assert!(unknown.is_empty(), "{name}: {unknown:#?}");

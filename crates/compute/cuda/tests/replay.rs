@@ -1,12 +1,11 @@
 //! Decoding steps that are launched as one have the bits of those that are launched one by one.
 
+use crate::support::{bits, caught, emulated, load};
 use crate::watched::{Watch, Watched};
-use isentrope_cuda::{Cuda, Device, Dtype, Operation, Replays};
-use isentrope_cuda_emulator::{Emulator, Settings};
+use isentrope_cuda::{Cuda, Dtype, Graph, Operation, Replays};
+use isentrope_cuda_emulator::Settings;
 use isentrope_kernels::{Backend, Buffer, Draw, Grouped, Kind, ReplayKey, Role};
-use isentrope_model::{ActivationCache, KvCache, Model, Step};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use isentrope_model::{ActivationCache, KvCache, Step};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -28,14 +27,8 @@ impl Case {
     }
 }
 
-fn model<D: Device>(cuda: &Arc<Cuda<D>>, family: &str) -> Model {
-    let models =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../compute/model/tests/fixtures/models");
-    Model::load(&models.join(family), cuda.clone()).unwrap()
-}
-
-fn emulated(dtype: Dtype) -> Cuda<Emulator> {
-    Cuda::new(Arc::new(Emulator::new(Settings::default())), dtype)
+fn device(dtype: Dtype) -> Cuda {
+    emulated(dtype, Settings::default())
 }
 
 /// The token at a position of a sequence.
@@ -44,15 +37,15 @@ fn token(sequence: usize, position: usize) -> u32 {
 }
 
 /// The final hidden states of all steps, then the last keys and values as attention sees them.
-fn decode<D: Device>(cuda: &Arc<Cuda<D>>, case: &Case) -> Vec<u32> {
-    let model = model(cuda, case.family);
+fn decode(cuda: &Arc<Cuda>, case: &Case) -> Vec<u32> {
+    let model = load(cuda.clone(), case.family);
     let mut cache = KvCache::new(&model, 400).unwrap();
     let mut activation_cache = ActivationCache::new(&model, 90).unwrap();
-    let mut bits = Vec::new();
+    let mut all = Vec::new();
     let mut read = |hidden: &Buffer, rows: usize| {
         let mut numbers = vec![0.0; rows * model.config.hidden_size];
         cuda.read(hidden, 0, &mut numbers);
-        bits.extend(numbers.iter().map(|x| x.to_bits()));
+        all.extend(bits(&numbers));
     };
     let mut step = Step::default();
     let mut sequences: Vec<(usize, usize, Vec<u32>)> = Vec::new();
@@ -85,13 +78,13 @@ fn decode<D: Device>(cuda: &Arc<Cuda<D>>, case: &Case) -> Vec<u32> {
             pages.into_iter().for_each(|page| cache.release(page));
         }
     }
-    bits
+    all
 }
 
 /// The steps as one and one by one, and what has become of those that are one.
 fn both(dtype: Dtype, case: &Case) -> Replays {
-    let cuda = Arc::new(emulated(dtype));
-    let apart = Arc::new(emulated(dtype).without_replay());
+    let cuda = Arc::new(device(dtype));
+    let apart = Arc::new(device(dtype).without_replay());
     assert!(decode(&cuda, case) == decode(&apart, case), "other bits: {:?} {dtype:?}", case.lens);
     assert_eq!(apart.replays(), Replays::default());
     cuda.replays()
@@ -130,13 +123,8 @@ fn sequences_that_come_to_several_splits() {
 
 /// The draws for so many sequences in so many steps: each token with its log-prob and entropy.
 /// Draws are read at once, or when the next step, which is fed on the device, has been asked for.
-fn sampled<D: Device>(
-    cuda: &Arc<Cuda<D>>,
-    sequences: usize,
-    steps: usize,
-    draws_behind: bool,
-) -> Vec<[u32; 3]> {
-    let model = model(cuda, "qwen3");
+fn sampled(cuda: &Arc<Cuda>, sequences: usize, steps: usize, draws_behind: bool) -> Vec<[u32; 3]> {
+    let model = load(cuda.clone(), "qwen3");
     let mut cache = KvCache::new(&model, 2 * sequences).unwrap();
     let pages: Vec<[u32; 2]> =
         (0..sequences).map(|_| [(); 2].map(|()| cache.take().unwrap())).collect();
@@ -166,14 +154,14 @@ fn sampled<D: Device>(
         let draw =
             |row| Draw::at_temperature(if row % 5 == 4 { 0.0 } else { 1.2 }, row, uniform(row));
         let draws: Vec<Draw> = (0..sequences).rev().map(draw).collect();
-        let begun = model.begin_draw(&hidden, &draws);
+        let queued = model.begin_draw(&hidden, &draws);
         if let Some(before) = before {
             read(before);
         }
         if draws_behind && position + 1 < steps {
-            behind = Some(begun);
+            behind = Some(queued);
         } else {
-            tokens = read(begun.1);
+            tokens = read(queued.1);
             tokens.reverse();
         }
     }
@@ -183,11 +171,11 @@ fn sampled<D: Device>(
 #[test]
 fn draws_that_are_one_and_are_fed_on_the_device_are_those_that_are_waited_for() {
     for (dtype, sequences) in [(Dtype::F32, 1), (Dtype::F32, 19), (Dtype::Bf16, 5)] {
-        let cuda = Arc::new(emulated(dtype));
+        let cuda = Arc::new(device(dtype));
         let behind = sampled(&cuda, sequences, 12, true);
         let replays = cuda.replays();
         assert!(replays.replayed >= 2 * (12 - 4), "{sequences} sequences: {replays:?}");
-        let apart = Arc::new(emulated(dtype).without_replay());
+        let apart = Arc::new(device(dtype).without_replay());
         assert!(
             behind == sampled(&apart, sequences, 12, true),
             "{sequences} sequences, one by one"
@@ -203,9 +191,9 @@ fn draws_that_are_one_and_are_fed_on_the_device_are_those_that_are_waited_for() 
 #[test]
 fn threads_share_a_backend() {
     let case = |sequences| Case::new("qwen3", sequences, 8, usize::MAX);
-    let apart = Arc::new(emulated(Dtype::F32).without_replay());
+    let apart = Arc::new(device(Dtype::F32).without_replay());
     let expected = [2, 5].map(|sequences| decode(&apart, &case(sequences)));
-    let cuda = Arc::new(emulated(Dtype::F32));
+    let cuda = Arc::new(device(Dtype::F32));
     let of = |sequences| {
         let cuda = cuda.clone();
         thread::spawn(move || decode(&cuda, &Case::new("qwen3", sequences, 8, usize::MAX)))
@@ -225,9 +213,7 @@ impl Watch for Spoils {
 }
 
 fn spoiled(spoil: fn(&mut Vec<Operation>) -> Result<(), String>) -> (Vec<u32>, Replays) {
-    let emulator = Emulator::new(Settings::default());
-    let cuda =
-        Arc::new(Cuda::new(Arc::new(Watched { emulator, watch: Spoils(spoil) }), Dtype::F32));
+    let cuda = Arc::new(Cuda::new(Watched::new(Spoils(spoil)), Dtype::F32));
     (decode(&cuda, &Case::new("qwen3", 9, 7, usize::MAX)), cuda.replays())
 }
 
@@ -270,14 +256,13 @@ impl Watch for Refuses {
 fn what_is_refused_of_one_step_is_not_refused_of_others() {
     let case = || Case { lens: vec![5; 24], ..Case::new("qwen3", 24, 12, 6) };
     let (expected, whole) = {
-        let cuda = Arc::new(emulated(Dtype::F32));
+        let cuda = Arc::new(device(Dtype::F32));
         (decode(&cuda, &case()), cuda.replays())
     };
     assert!(whole.captured >= 2 && whole.refused.is_none(), "{whole:?}");
     for [captures, replays] in [[1, 0], [0, 1]] {
         let watch = Refuses { captures: captures.into(), replays: replays.into() };
-        let device = Watched { emulator: Emulator::new(Settings::default()), watch };
-        let cuda = Arc::new(Cuda::new(Arc::new(device), Dtype::F32));
+        let cuda = Arc::new(Cuda::new(Watched::new(watch), Dtype::F32));
         assert!(decode(&cuda, &case()) == expected);
         let some = cuda.replays();
         assert_eq!(some.captured + captures, whole.captured);
@@ -367,13 +352,13 @@ impl Norms {
             twice
         });
         cuda.read(&y, 0, &mut numbers[1]);
-        numbers.concat().iter().map(|x| x.to_bits()).collect()
+        bits(&numbers.concat())
     }
 }
 
 #[test]
 fn a_step_that_reads_is_launched_as_far_as_it_has_come() {
-    let [cuda, apart] = [emulated(Dtype::F32), emulated(Dtype::F32).without_replay()];
+    let [cuda, apart] = [device(Dtype::F32), device(Dtype::F32).without_replay()];
     let [mut norms, mut norms_apart] = [Norms::new(&cuda), Norms::new(&apart)];
     for seed in [5, 7, 9] {
         norms.write(&cuda, seed);
@@ -385,11 +370,11 @@ fn a_step_that_reads_is_launched_as_far_as_it_has_come() {
 
 #[test]
 fn a_step_that_panics_is_forgotten() {
-    let [cuda, apart] = [emulated(Dtype::F32), emulated(Dtype::F32).without_replay()];
+    let [cuda, apart] = [device(Dtype::F32), device(Dtype::F32).without_replay()];
     let [mut norms, mut norms_apart] = [Norms::new(&cuda), Norms::new(&apart)];
     norms.write(&cuda, 5);
     norms_apart.write(&apart, 5);
-    assert!(catch_unwind(AssertUnwindSafe(|| norms.step(&cuda, false, true))).is_err());
+    assert!(caught(|| norms.step(&cuda, false, true)).is_err());
     assert_eq!(norms.step(&cuda, false, false), norms_apart.step(&apart, false, false));
     assert_eq!(cuda.replays().launched, 1);
 }
@@ -409,17 +394,14 @@ impl Watch for Keeps {
 #[test]
 fn a_graph_without_its_memory_is_noticed() {
     let kept = Arc::new(Mutex::default());
-    let device =
-        Watched { emulator: Emulator::new(Settings::default()), watch: Keeps(Arc::clone(&kept)) };
-    let cuda = Cuda::new(Arc::new(device), Dtype::F32);
+    let cuda = Cuda::new(Watched::new(Keeps(Arc::clone(&kept))), Dtype::F32);
     let mut norms = Norms::new(&cuda);
     norms.write(&cuda, 5);
     (0..4).for_each(|_| drop(norms.step(&cuda, false, false)));
     assert!(cuda.replays().replayed >= 1, "{:?}", cuda.replays());
-    let graph = kept.lock().unwrap().clone();
+    let graph = Graph::new(kept.lock().unwrap().clone());
     cuda.device().replay(&graph).unwrap();
     drop(norms);
-    let panic = catch_unwind(AssertUnwindSafe(|| cuda.device().replay(&graph))).unwrap_err();
-    let said = panic.downcast_ref::<String>().unwrap();
+    let said = caught(|| cuda.device().replay(&graph)).unwrap_err();
     assert!(said.contains("rms_norm_f32") && said.contains("or none any more"), "{said}");
 }

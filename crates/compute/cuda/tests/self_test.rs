@@ -28,10 +28,10 @@ impl Watch for Wrong {
 /// The self-test's verdict on a device whose download `which` is wrong, and how many downloads
 /// there were.
 fn tested(dtype: Dtype, capability: (u32, u32), which: usize) -> (Result<(), String>, usize) {
-    let emulator = Emulator::new(Settings { capability, ..Settings::default() });
     let watch = Wrong { dtype, which, downloads: AtomicUsize::new(0) };
-    let backend = Cuda::new(Arc::new(Watched { emulator, watch }), dtype);
-    (self_test(&backend), backend.device().watch.downloads.load(Ordering::Relaxed))
+    let device = Watched::with(Settings { capability, ..Settings::default() }, watch);
+    let verdict = self_test(&Cuda::new(device.clone(), dtype));
+    (verdict, device.watch.downloads.load(Ordering::Relaxed))
 }
 
 #[test]
@@ -55,8 +55,7 @@ fn a_sound_ampere_passes() {
 
 /// The self-test's verdict on a device that is interfered with.
 fn said_of<W: Watch>(watch: W, capability: (u32, u32)) -> (Result<(), String>, Arc<Watched<W>>) {
-    let emulator = Emulator::new(Settings { capability, ..Settings::default() });
-    let device = Arc::new(Watched { emulator, watch });
+    let device = Watched::with(Settings { capability, ..Settings::default() }, watch);
     (self_test(&Cuda::new(device.clone(), Dtype::Bf16)), device)
 }
 
@@ -146,7 +145,7 @@ fn a_graph_that_is_not_its_launches_is_told() {
     said_of(Refuses, (9, 0)).0.unwrap();
 }
 
-/// Mistakes of the emulator's mutations.txt that a compiler might make as well, and the operation
+/// Mistakes of mutations.txt that a compiler might make as well, and the operation
 /// that is named.
 const MISTAKES: [(&str, &str); 23] = [
     ("the last number of a row is not copied", "a linear layer in bf16 "),
@@ -229,7 +228,7 @@ fn said_of_kernels_with(change: &Change) -> String {
 
 #[test]
 fn wrong_kernels_are_told_by_the_operation() {
-    let changes = Change::all(include_str!("../../../../tools/cuda-emulator/tests/mutations.txt"));
+    let changes = Change::all(include_str!("mutations.txt"));
     let mut missed = Vec::new();
     for (what, operation) in MISTAKES {
         let change =

@@ -1,10 +1,12 @@
 //! An emulated device that is looked at, or interfered with, on the way.
 
 use isentrope_cuda::{
-    Argument, Device, Function, Grid, Limits, MemoryInfo, Operation, Product, carry_out,
+    Argument, Device, Fetch, Function, Graph, Grid, HostMemory, Limits, Memory, MemoryInfo,
+    Operation, Product, carry_out,
 };
-use isentrope_cuda_emulator::Emulator;
+use isentrope_cuda_emulator::{Emulator, Settings};
 use isentrope_kernels::OutOfMemory;
+use std::sync::Arc;
 
 /// Hooks beside the emulator's own work. By default they do nothing, and there is no library of
 /// products.
@@ -12,12 +14,8 @@ pub trait Watch: Send + Sync + 'static {
     /// The host has got these bytes, which may be changed.
     fn downloaded(&self, _bytes: &mut [u8]) {}
     /// As [`Device::product`].
-    fn product(&self, _product: &Product) -> bool {
+    fn product(&self, _emulator: &Emulator, _product: &Product) -> bool {
         false
-    }
-    /// The same, with the emulator at hand.
-    fn product_on(&self, _emulator: &Emulator, product: &Product) -> bool {
-        self.product(product)
     }
     /// As [`Device::product_library`].
     fn product_library(&self) -> Option<String> {
@@ -41,8 +39,6 @@ pub trait Watch: Send + Sync + 'static {
     fn limits(&self, limits: Limits) -> Limits {
         limits
     }
-    /// So many bytes go to the device.
-    fn uploaded(&self, _bytes: usize) {}
 }
 
 /// The device.
@@ -51,12 +47,17 @@ pub struct Watched<W> {
     pub watch: W,
 }
 
-impl<W: Watch> Device for Watched<W> {
-    type Memory = <Emulator as Device>::Memory;
-    type HostMemory = <Emulator as Device>::HostMemory;
-    type Fetch = <Emulator as Device>::Fetch;
-    type Graph = Vec<Operation>;
+impl<W: Watch> Watched<W> {
+    pub fn new(watch: W) -> Arc<Self> {
+        Self::with(Settings::default(), watch)
+    }
 
+    pub fn with(settings: Settings, watch: W) -> Arc<Self> {
+        Arc::new(Self { emulator: Emulator::new(settings), watch })
+    }
+}
+
+impl<W: Watch> Device for Watched<W> {
     fn name(&self) -> String {
         self.emulator.name()
     }
@@ -69,57 +70,42 @@ impl<W: Watch> Device for Watched<W> {
     fn keeps_memory(&self) -> bool {
         self.emulator.keeps_memory()
     }
-    fn allocate(&self, bytes: usize) -> Result<Self::Memory, OutOfMemory> {
+    fn allocate(&self, bytes: usize) -> Result<Memory, OutOfMemory> {
         self.emulator.allocate(bytes)
     }
-    fn upload(&self, bytes: &[u8], to: &Self::Memory, offset: usize) {
-        self.watch.uploaded(bytes.len());
+    fn upload(&self, bytes: &[u8], to: &Memory, offset: usize) {
         self.emulator.upload(bytes, to, offset);
     }
-    fn download(&self, from: &Self::Memory, offset: usize, bytes: &mut [u8]) {
+    fn download(&self, from: &Memory, offset: usize, bytes: &mut [u8]) {
         self.emulator.download(from, offset, bytes);
         self.watch.downloaded(bytes);
     }
-    fn fetch(&self, from: &Self::Memory, offset: usize, bytes: usize) -> Self::Fetch {
+    fn fetch(&self, from: &Memory, offset: usize, bytes: usize) -> Fetch {
         self.emulator.fetch(from, offset, bytes)
     }
-    fn fetched(&self, fetch: Self::Fetch, bytes: &mut [u8]) {
+    fn fetched(&self, fetch: Fetch, bytes: &mut [u8]) {
         self.emulator.fetched(fetch, bytes);
         self.watch.downloaded(bytes);
     }
-    fn copy(&self, from: &Self::Memory, at: usize, to: &Self::Memory, to_at: usize, bytes: usize) {
+    fn copy(&self, from: &Memory, at: usize, to: &Memory, to_at: usize, bytes: usize) {
         self.emulator.copy(from, at, to, to_at, bytes);
     }
-    fn clear(&self, memory: &Self::Memory, offset: usize, bytes: usize) {
+    fn clear(&self, memory: &Memory, offset: usize, bytes: usize) {
         self.emulator.clear(memory, offset, bytes);
     }
-    fn allocate_host(&self, bytes: usize) -> Result<Self::HostMemory, OutOfMemory> {
+    fn allocate_host(&self, bytes: usize) -> Result<HostMemory, OutOfMemory> {
         self.emulator.allocate_host(bytes)
     }
-    fn copy_in(
-        &self,
-        from: &Self::HostMemory,
-        at: usize,
-        to: &Self::Memory,
-        to_at: usize,
-        bytes: usize,
-    ) {
+    fn copy_in(&self, from: &HostMemory, at: usize, to: &Memory, to_at: usize, bytes: usize) {
         self.emulator.copy_in(from, at, to, to_at, bytes);
     }
-    fn copy_out(
-        &self,
-        from: &Self::Memory,
-        at: usize,
-        to: &Self::HostMemory,
-        to_at: usize,
-        bytes: usize,
-    ) {
+    fn copy_out(&self, from: &Memory, at: usize, to: &HostMemory, to_at: usize, bytes: usize) {
         self.emulator.copy_out(from, at, to, to_at, bytes);
     }
-    fn read_host(&self, from: &Self::HostMemory, offset: usize, bytes: &mut [u8]) {
+    fn read_host(&self, from: &HostMemory, offset: usize, bytes: &mut [u8]) {
         self.emulator.read_host(from, offset, bytes);
     }
-    fn write_host(&self, bytes: &[u8], to: &Self::HostMemory, offset: usize) {
+    fn write_host(&self, bytes: &[u8], to: &HostMemory, offset: usize) {
         self.emulator.write_host(bytes, to, offset);
     }
     fn launch(&self, function: &Function, grid: Grid, arguments: &[Argument]) {
@@ -127,7 +113,7 @@ impl<W: Watch> Device for Watched<W> {
         self.emulator.launch(function, grid, arguments);
     }
     fn product(&self, product: &Product) -> bool {
-        self.watch.product_on(&self.emulator, product)
+        self.watch.product(&self.emulator, product)
     }
     fn product_library(&self) -> Option<String> {
         self.watch.product_library()
@@ -135,12 +121,13 @@ impl<W: Watch> Device for Watched<W> {
     fn examine(&self, product: &Product) -> Result<(), String> {
         self.watch.examine(product)
     }
-    fn capture(&self, operations: &[Operation]) -> Result<Self::Graph, String> {
-        self.watch.capture(operations)
+    fn capture(&self, operations: &[Operation]) -> Result<Graph, String> {
+        self.watch.capture(operations).map(Graph::new)
     }
-    fn replay(&self, graph: &Self::Graph) -> Result<(), String> {
-        self.watch.replay(graph)?;
-        carry_out(self, graph);
+    fn replay(&self, graph: &Graph) -> Result<(), String> {
+        let operations: &Vec<Operation> = graph.of();
+        self.watch.replay(operations)?;
+        carry_out(self, operations);
         Ok(())
     }
     fn synchronize(&self) {

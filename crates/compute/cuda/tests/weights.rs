@@ -1,14 +1,13 @@
 //! With bf16, weights are exact f32 in two parts, which AdamW updates to the CPU's bits; operations
 //! see the nearest bf16.
 
-use half::bf16;
-use isentrope_cuda::{Cuda, Device, Dtype};
-use isentrope_cuda_emulator::{Emulator, Settings};
-use isentrope_kernels::{AdamW, Backend, Cpu, HostBatch, Isa, Kind, Linear, Role, Updated, Work};
-use std::sync::Arc;
+use crate::support::{bits, cpu, emulated, rounded};
+use isentrope_cuda::{Cuda, Dtype};
+use isentrope_cuda_emulator::Settings;
+use isentrope_kernels::{AdamW, Backend, HostBatch, Kind, Linear, Role, UpdateSlice, Work};
 
-fn cuda() -> Cuda<Emulator> {
-    Cuda::new(Arc::new(Emulator::new(Settings::default())), Dtype::Bf16)
+fn cuda() -> Cuda {
+    emulated(Dtype::Bf16, Settings::default())
 }
 
 /// A weight of every sort: with every lower half below some upper ones, zeros, subnormals, the
@@ -32,7 +31,6 @@ fn packed_weights_come_back_to_the_bit() {
     cuda.pack(kind, 0, weights, &mut packed);
     let mut again = vec![0.0; weights.len()];
     cuda.unpack(kind, 0, &packed, &mut again);
-    let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     assert_eq!(bits(&again), bits(weights));
     // As numbers they travel likewise.
     let mut numbers = vec![0.0; cuda.numbers(kind)];
@@ -62,11 +60,7 @@ fn operations_see_the_nearest_bf16() {
     for (&weight, got) in weights.iter().zip(got) {
         // Ties go away from zero; all else rounds to the nearest.
         let is_tie = weight.to_bits() & 0xffff == 0x8000;
-        let want = if is_tie {
-            f32::from_bits(weight.to_bits() + 0x8000)
-        } else {
-            bf16::from_f32(weight).to_f32()
-        };
+        let want = if is_tie { f32::from_bits(weight.to_bits() + 0x8000) } else { rounded(weight) };
         assert_eq!(got.to_bits(), want.to_bits(), "of {weight:e}");
     }
 }
@@ -129,7 +123,7 @@ fn updated(backend: &dyn Backend, moment: fn(usize) -> Role) -> Vec<Vec<u32>> {
             .iter_mut()
             .zip(&gradients)
             .zip(LENGTHS)
-            .map(|(((weights, first, second), gradient), len)| Updated {
+            .map(|(((weights, first, second), gradient), len)| UpdateSlice {
                 weights,
                 gradient,
                 numbers: 1..len,
@@ -153,12 +147,12 @@ fn updated(backend: &dyn Backend, moment: fn(usize) -> Role) -> Vec<Vec<u32>> {
 
 #[test]
 fn updates_have_the_bits_of_the_cpu() {
-    let want = updated(&Cpu::new(Isa::available()[0], 1).unwrap(), Role::Moment);
+    let want = updated(&cpu(), Role::Moment);
     assert_eq!(updated(&cuda(), Role::Moment), want);
     // Wherever moments live, and in pieces of whatever size.
     for dtype in [Dtype::F32, Dtype::Bf16] {
         for piece in [1000, 4096, 9001, 13_098, 1 << 20] {
-            let cuda = Cuda::new(Arc::new(Emulator::new(Settings::default())), dtype);
+            let cuda = emulated(dtype, Settings::default());
             let got = updated(&cuda.with_moments_in_pieces_of(piece), Role::OffloadedMoment);
             assert!(got == want, "{dtype:?}, in pieces of {piece}");
         }
@@ -197,7 +191,7 @@ fn drawn_weights_are_evenly_spread() {
         weights
     };
     let weights = drawn(3);
-    assert!(weights.iter().all(|&w| w.abs() <= 0.5 && bf16::from_f32(w).to_f32() == w));
+    assert!(weights.iter().all(|&w| w.abs() <= 0.5 && rounded(w) == w));
     let mean = |f: fn(f64) -> f64| weights.iter().map(|&w| f(f64::from(w))).sum::<f64>() / 10_240.0;
     // Four standard deviations: 0.289 / 101 each, and 0.0745 / 101.
     assert!(mean(|w| w).abs() < 0.0115, "{}", mean(|w| w));

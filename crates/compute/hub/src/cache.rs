@@ -1,13 +1,13 @@
 //! The hub's cache on disk, in the layout of the [crate's page](crate).
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::{process, thread};
 
 use isentrope_files::{AtomicFile, Lock, lock_file};
 
-use crate::files::{self, COMPANIONS, INDEX, SINGLE};
 use crate::id::{RepoId, is_commit, is_plain_path};
 use crate::{Error, Progress, Result};
 
@@ -92,20 +92,6 @@ impl RepoCache {
         .map_err(|error| Error::io(&path, error))
     }
 
-    /// Records that the commit has no file `name`.
-    pub fn record_absence(&self, commit: &str, name: &str) -> Result<()> {
-        let path = self.absence(commit, name);
-        if path.exists() {
-            return Ok(());
-        }
-        create_dir(path.parent().unwrap_or(&self.root))?;
-        File::create(&path).map(drop).map_err(|error| Error::io(&path, error))
-    }
-
-    fn absence(&self, commit: &str, name: &str) -> PathBuf {
-        self.root.join(".no_exist").join(commit).join(name)
-    }
-
     /// Records the names of all files of the commit.
     pub fn record_names(&self, commit: &str, names: &[String]) -> Result<()> {
         if self.names(commit)?.as_deref() == Some(names) {
@@ -178,51 +164,6 @@ impl RepoCache {
             Err(error) => Err(Error::io(&path, error)),
         }
     }
-
-    /// The snapshot of `id` if a model can be loaded from it, else the sentence part that says what
-    /// is missing.
-    pub fn complete_snapshot(&self, id: &RepoId) -> Result<Result<PathBuf, String>> {
-        let Some(commit) = self.commit(&id.revision)? else {
-            return Ok(Err(format!(
-                "revision {} is not in the cache {}",
-                id.revision,
-                self.root.display()
-            )));
-        };
-        Ok(match self.missing(&commit)? {
-            Some(name) => Err(format!(
-                "{name} is missing from the cache {}",
-                self.snapshot(&commit).display()
-            )),
-            None => Ok(self.snapshot(&commit)),
-        })
-    }
-
-    /// The first missing file that loading the commit needs, weights last, as they are downloaded.
-    fn missing(&self, commit: &str) -> Result<Option<String>> {
-        if !self.has(commit, "config.json") {
-            return Ok(Some("config.json".to_owned()));
-        }
-        // Work on token ids needs no tokenizer, and some models come without.
-        if !self.has(commit, "tokenizer.json") && !self.absence(commit, "tokenizer.json").exists() {
-            return Ok(Some("tokenizer.json".to_owned()));
-        }
-        if self.has(commit, SINGLE) {
-            return Ok(None);
-        }
-        if !self.has(commit, INDEX) {
-            return Ok(Some(SINGLE.to_owned()));
-        }
-        let shards = files::shards(&self.snapshot(commit).join(INDEX))?;
-        Ok(shards.into_iter().find(|shard| !self.has(commit, shard)))
-    }
-
-    /// Whether the commit can be loaded and every companion is in the cache or known not to exist,
-    /// so that there is nothing to ask the hub.
-    pub fn is_fully_known(&self, commit: &str) -> Result<bool> {
-        let known = |name: &&str| self.has(commit, name) || self.absence(commit, name).exists();
-        Ok(COMPANIONS.iter().all(known) && self.missing(commit)?.is_none())
-    }
 }
 
 /// Appends the names of all files below `dir` that have contents.
@@ -243,14 +184,4 @@ fn list(dir: &Path, above: &str, names: &mut Vec<String>) -> Result<()> {
 
 fn create_dir(path: &Path) -> Result<()> {
     fs::create_dir_all(path).map_err(|error| Error::io(path, error))
-}
-
-#[cfg(unix)]
-fn symlink(target: &Path, path: &Path) -> io::Result<()> {
-    std::os::unix::fs::symlink(target, path)
-}
-
-#[cfg(windows)]
-fn symlink(target: &Path, path: &Path) -> io::Result<()> {
-    std::os::windows::fs::symlink_file(target, path)
 }

@@ -65,7 +65,8 @@ impl<'a> Download<'a> {
         let Partial { path, metadata, .. } = self.partial;
         fs::remove_file(&path).map_err(|error| Error::io(&path, error))?;
         Err(self.client.id.error(format!(
-            "{}: twice not the {} bytes with checksum {} that the hub announces; a proxy may be altering it",
+            "{}: twice not the {} bytes with checksum {} that the hub announces; a proxy may be \
+             altering it",
             self.name, metadata.size, metadata.etag
         )))
     }
@@ -152,12 +153,12 @@ fn content_range<B>(response: &Response<B>) -> Option<(u64, u64)> {
     Some((range.split_once('-')?.0.parse().ok()?, size.parse().ok()?))
 }
 
-/// Incomplete contents: a file that only grows, with the checksum of its bytes.
+/// Incomplete contents: a file that only grows, with digests of its bytes.
 struct Partial<'a> {
     path: PathBuf,
     metadata: &'a Metadata,
     file: File,
-    checksum: Checksum,
+    digests: Vec<Digest>,
     /// Bytes in the file.
     len: u64,
 }
@@ -169,7 +170,7 @@ impl<'a> Partial<'a> {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let mut file = file.map_err(failed)?;
-        let mut checksum = Checksum::new(&metadata.etag, metadata.size);
+        let mut digests = digests(&metadata.etag, metadata.size);
         let mut left = file.metadata().map_err(failed)?.len();
         if left > metadata.size {
             file.set_len(0).map_err(failed)?;
@@ -180,15 +181,15 @@ impl<'a> Partial<'a> {
         while left > 0 {
             let want = left.min(CHUNK as u64) as usize;
             file.read_exact(&mut chunk[..want]).map_err(failed)?;
-            checksum.update(&chunk[..want]);
+            digests.iter_mut().for_each(|digest| digest.update(&chunk[..want]));
             left -= want as u64;
         }
-        Ok(Self { path, metadata, file, checksum, len })
+        Ok(Self { path, metadata, file, digests, len })
     }
 
     /// Drops the contents.
     fn restart(&mut self) -> Result<()> {
-        self.checksum = Checksum::new(&self.metadata.etag, self.metadata.size);
+        self.digests = digests(&self.metadata.etag, self.metadata.size);
         self.len = 0;
         let emptied = self.file.set_len(0).and_then(|()| self.file.seek(SeekFrom::Start(0)));
         emptied.map(drop).map_err(|error| Error::io(&self.path, error))
@@ -197,20 +198,22 @@ impl<'a> Partial<'a> {
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_all(bytes).map_err(|error| match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::Hub(format!(
-                "{}: the disk is full after {} of {} bytes; free some space and run again to go on from there",
+                "{}: the disk is full after {} of {} bytes; free some space and run again to go on \
+                 from there",
                 self.path.display(),
                 self.len,
                 self.metadata.size
             )),
             _ => Error::io(&self.path, error),
         })?;
-        self.checksum.update(bytes);
+        self.digests.iter_mut().for_each(|digest| digest.update(bytes));
         self.len += bytes.len() as u64;
         Ok(())
     }
 
     fn is_intact(&self) -> bool {
-        self.checksum.matches(&self.metadata.etag)
+        let is_etag = |digest: &Digest| digest.hex() == self.metadata.etag;
+        self.digests.is_empty() || self.digests.iter().any(is_etag)
     }
 
     /// Gives the finished file its final name.
@@ -219,34 +222,18 @@ impl<'a> Partial<'a> {
     }
 }
 
-/// Checksum of contents as they arrive, of the kind that the hub's ETag holds.
-struct Checksum {
-    /// Candidates, of which one must match; none if the ETag is no checksum.
-    candidates: Vec<Digest>,
-}
-
-impl Checksum {
-    /// Starts the checksum of contents of `size` bytes under `etag`.
-    fn new(etag: &str, size: u64) -> Self {
-        let candidates = if is_hex(etag, 64) {
-            vec![Digest::sha256()] // every large file
-        } else if is_hex(etag, 40) {
-            // Other files have the SHA-1 of a git blob. Caching proxies replace it by the SHA-1 of
-            // the bare contents.
-            let mut blob = Digest::sha1();
-            blob.update(format!("blob {size}\0").as_bytes());
-            vec![blob, Digest::sha1()]
-        } else {
-            Vec::new()
-        };
-        Self { candidates }
+/// Digests of contents of `size` bytes, of which one must be the hub's ETag; none if that is no
+/// checksum.
+fn digests(etag: &str, size: u64) -> Vec<Digest> {
+    if is_hex(etag, 64) {
+        return vec![Digest::sha256()]; // every large file
     }
-
-    fn update(&mut self, bytes: &[u8]) {
-        self.candidates.iter_mut().for_each(|digest| digest.update(bytes));
+    if is_hex(etag, 40) {
+        // Other files have the SHA-1 of a git blob. Caching proxies replace it by the SHA-1 of the
+        // bare contents.
+        let mut blob = Digest::sha1();
+        blob.update(format!("blob {size}\0").as_bytes());
+        return vec![blob, Digest::sha1()];
     }
-
-    fn matches(&self, etag: &str) -> bool {
-        self.candidates.is_empty() || self.candidates.iter().any(|digest| digest.hex() == etag)
-    }
+    Vec::new()
 }

@@ -37,8 +37,4 @@ impl Error {
     pub(crate) fn io(path: &Path, source: io::Error) -> Self {
         Self::Io { path: path.to_owned(), source }
     }
-
-    pub(crate) fn invalid(path: &Path, defect: impl std::fmt::Display) -> Self {
-        Self::Hub(format!("{}: {defect}", path.display()))
-    }
 }

@@ -1,15 +1,9 @@
 //! The files of a repository that make up a model.
 
-use std::collections::BTreeSet;
-use std::path::Path;
-
-use serde_json::Value;
-
-use crate::id::is_plain_path;
-use crate::{Error, Result};
+use crate::{Names, Result};
 
 /// Files besides the weights, fetched if the repository has them.
-pub(crate) const COMPANIONS: [&str; 11] = [
+const COMPANIONS: [&str; 11] = [
     "config.json",
     "generation_config.json",
     "tokenizer.json",
@@ -23,51 +17,65 @@ pub(crate) const COMPANIONS: [&str; 11] = [
     "tokenizer.model",
 ];
 
-/// Folder of named chat templates other than the default.
-const TEMPLATES: &str = "additional_chat_templates/";
-
 /// Weights in one file.
-pub(crate) const SINGLE: &str = "model.safetensors";
+const SINGLE: &str = "model.safetensors";
 
 /// Map from tensors to shards, for weights in several files.
-pub(crate) const INDEX: &str = "model.safetensors.index.json";
+const INDEX: &str = "model.safetensors.index.json";
 
-/// Largest index read, in bytes.
-const MAX_INDEX_BYTES: u64 = 64 << 20;
-
-/// Form of the weights.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Weights {
-    Single,
-    Sharded,
+/// The files of a model to fetch.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Parts {
+    /// All but the weights.
+    Description,
+    All,
 }
 
-/// The [`COMPANIONS`] and chat templates among `names`.
-pub(crate) fn companions(names: &[String]) -> impl Iterator<Item = &str> {
-    names.iter().map(String::as_str).filter(|name| {
-        COMPANIONS.contains(name) || (name.starts_with(TEMPLATES) && name.ends_with(".jinja"))
-    })
-}
-
-/// The form of the weights among `names`, or why none can be used. A single file wins over shards,
-/// as in transformers.
-pub(crate) fn weights(names: &[String]) -> Result<Weights, String> {
-    let has = |wanted: &str| names.iter().any(|name| name == wanted);
+/// Chooses the files of a model, or says why it cannot be used.
+pub(crate) fn select(names: Names<'_>, parts: Parts) -> Result<Vec<String>, String> {
+    let (all, is_whole) = match names {
+        Names::All(names) => (names, true),
+        Names::Cached(names) => (names, false),
+    };
+    let has = |wanted: &str| all.iter().any(|name| name == wanted);
     if !has("config.json") {
         return Err("not a model that can be loaded: the repository has no config.json".into());
     }
+    // Some models come without a tokenizer, but then all names are known.
+    if !is_whole && !has("tokenizer.json") {
+        return Err("tokenizer.json is missing".into());
+    }
+    let weights = weights(all, is_whole)?;
+    let mut chosen: Vec<&str> = COMPANIONS.into_iter().filter(|name| has(name)).collect();
+    if parts == Parts::All {
+        chosen.extend(weights);
+    }
+    Ok(chosen.into_iter().map(str::to_owned).collect())
+}
+
+/// The files of the weights, or why none can be used. A single file wins over shards, as in
+/// transformers.
+fn weights(names: &[String], is_whole: bool) -> Result<Vec<&str>, String> {
+    let has = |wanted: &str| names.iter().any(|name| name == wanted);
     if has(SINGLE) {
-        return Ok(Weights::Single);
+        return Ok(vec![SINGLE]);
     }
     if has(INDEX) {
-        return Ok(Weights::Sharded);
+        let shards: Vec<&str> =
+            names.iter().map(String::as_str).filter(|name| shard_count(name).is_some()).collect();
+        return match shards.first().and_then(|name| shard_count(name)) {
+            Some(count) if !is_whole && shards.len() != count => {
+                Err(format!("{} of {count} shards of the weights are there", shards.len()))
+            }
+            _ => Ok([&[INDEX], &shards[..]].concat()),
+        };
     }
     let ending =
         |ends: &[&str]| names.iter().find(|name| ends.iter().any(|end| name.ends_with(end)));
     Err(if let Some(name) = ending(&[".bin", ".pt", ".pth"]) {
         format!(
-            "the weights are Python pickles ({name}), which can run code when they are read; a revision or a \
-             conversion in safetensors is needed"
+            "the weights are Python pickles ({name}), which can run code when they are read; a \
+             revision or a conversion in safetensors is needed"
         )
     } else if let Some(name) = ending(&[".safetensors", ".gguf"]) {
         format!("the repository has {name} but no {SINGLE} or {INDEX}")
@@ -76,65 +84,53 @@ pub(crate) fn weights(names: &[String]) -> Result<Weights, String> {
     })
 }
 
-/// The shards that the index at `path` names, sorted.
-pub(crate) fn shards(path: &Path) -> Result<BTreeSet<String>> {
-    let bytes = isentrope_files::read_regular(path, MAX_INDEX_BYTES);
-    let bytes = bytes.map_err(|error| Error::io(path, error.into()))?;
-    let index: Value = serde_json::from_slice(&bytes)
-        .map_err(|error| Error::invalid(path, format!("not valid JSON: {error}")))?;
-    let map = index.get("weight_map").and_then(Value::as_object);
-    let map = map.ok_or_else(|| Error::invalid(path, "weight_map is missing or not an object"))?;
-    map.iter()
-        .map(|(tensor, shard)| match shard.as_str() {
-            Some(shard) if is_plain_path(shard) && !shard.contains('/') => Ok(shard.to_owned()),
-            _ => Err(Error::invalid(
-                path,
-                format!("weight_map.{tensor}: {shard} is not a file name"),
-            )),
-        })
-        .collect()
+/// The number of shards by the name of one, `model-00001-of-00002.safetensors`.
+fn shard_count(name: &str) -> Option<usize> {
+    let (_, count) =
+        name.strip_prefix("model-")?.strip_suffix(".safetensors")?.split_once("-of-")?;
+    count.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn names(names: &[&str]) -> Vec<String> {
-        names.iter().map(|&name| name.to_owned()).collect()
+    const SHARDS: [&str; 2] =
+        ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"];
+
+    #[test]
+    fn a_model_is_its_companions_and_its_weights() {
+        let others =
+            ["README.md", "onnx/config.json", "training_args.bin", "consolidated.safetensors"];
+        let whole = |weights: &[&str]| {
+            let names: Vec<String> = ["config.json", "tokenizer.json"]
+                .iter()
+                .chain(&others)
+                .chain(weights)
+                .map(|&name| name.to_owned())
+                .collect();
+            let chosen = select(Names::All(&names), Parts::All).unwrap();
+            chosen.join(" ").strip_prefix("config.json tokenizer.json ").unwrap().to_owned()
+        };
+        assert_eq!(whole(&[SINGLE, INDEX, SHARDS[0], SHARDS[1]]), SINGLE);
+        let sharded = format!("{INDEX} {} {}", SHARDS[0], SHARDS[1]);
+        assert_eq!(whole(&[INDEX, SHARDS[0], SHARDS[1]]), sharded);
     }
 
     #[test]
-    fn a_single_file_wins_over_shards_and_unusable_weights_are_named() {
-        assert_eq!(weights(&names(&["config.json", SINGLE, INDEX])), Ok(Weights::Single));
-        assert_eq!(
-            weights(&names(&["config.json", "consolidated.safetensors", INDEX])),
-            Ok(Weights::Sharded)
-        );
-        for (list, word) in [
-            (&["model.safetensors"][..], "config.json"),
-            (&["config.json"], "no weights"),
-            (&["config.json", "pytorch_model.bin"], "pytorch_model.bin"),
-            (&["config.json", "consolidated.safetensors"], "consolidated.safetensors"),
+    fn models_that_cannot_be_used_are_refused() {
+        for (is_whole, list, word) in [
+            (true, &["model.safetensors"][..], "config.json"),
+            (true, &["config.json"], "no weights"),
+            (true, &["config.json", "pytorch_model.bin"], "pytorch_model.bin"),
+            (true, &["config.json", "consolidated.safetensors"], "consolidated.safetensors"),
+            (false, &["config.json", SINGLE], "tokenizer.json"),
+            (false, &["config.json", "tokenizer.json", INDEX, SHARDS[0]], "1 of 2 shards"),
         ] {
-            let why = weights(&names(list)).unwrap_err();
+            let names: Vec<String> = list.iter().map(|&name| name.to_owned()).collect();
+            let names = if is_whole { Names::All(&names) } else { Names::Cached(&names) };
+            let why = select(names, Parts::All).unwrap_err();
             assert!(why.contains(word), "{why}");
         }
-    }
-
-    #[test]
-    fn other_files_are_no_companions() {
-        let list = names(&[
-            "README.md",
-            "config.json",
-            "additional_chat_templates/tool_use.jinja",
-            "onnx/config.json",
-            "training_args.bin",
-            "tokenizer.json",
-        ]);
-        let taken: Vec<_> = companions(&list).collect();
-        assert_eq!(
-            taken,
-            ["config.json", "additional_chat_templates/tool_use.jinja", "tokenizer.json"]
-        );
     }
 }

@@ -82,6 +82,14 @@ impl RepoId {
         if self.kind == Kind::Model { aside(&self.repo) } else { String::new() }
     }
 
+    /// Begins a message about a model with the reason why the hub is asked.
+    pub fn no_directory(&self) -> String {
+        match self.kind {
+            Kind::Model => format!("there is no directory of this name{}, and ", self.aside()),
+            Kind::Dataset => String::new(),
+        }
+    }
+
     /// An error about this repository.
     pub fn error(&self, what: impl fmt::Display) -> Error {
         Error::Hub(format!("{self}: {what}"))

@@ -34,7 +34,7 @@ fn a_cached_commit_needs_no_hub() {
     assert_eq!(server.requests().len(), before);
 
     // Another program may have fetched a part, so only the hub knows whether there is more.
-    fs::remove_dir_all(cache.path().join("models--org--name/.no_exist")).unwrap();
+    fs::remove_dir_all(cache.path().join("models--org--name/.files")).unwrap();
     resolve(&config, &model, &()).unwrap();
     assert_eq!(server.requests().len(), before + 1);
 }
@@ -57,26 +57,6 @@ fn offline_uses_the_cache_and_says_what_it_lacks() {
         assert!(message.contains(lost), "{message}");
     }
     assert_eq!(server.requests().len(), before);
-}
-
-/// Once asked, the cache knows that the repository has no tokenizer.
-#[test]
-fn offline_knows_what_a_repository_does_not_have() {
-    let (server, cache) =
-        (hub(vec![config_json(), weights(WEIGHTS)]), tempfile::tempdir().unwrap());
-    let offline = HubConfig { offline: true, ..settings(&server, cache.path()) };
-    let snapshot = resolve(&settings(&server, cache.path()), "org/name", &()).unwrap();
-    assert_eq!(resolve(&offline, "org/name", &()).unwrap(), snapshot);
-    let before = server.requests().len();
-    assert_eq!(
-        resolve(&settings(&server, cache.path()), &format!("org/name@{COMMIT}"), &()).unwrap(),
-        snapshot
-    );
-    assert_eq!(server.requests().len(), before, "nothing is left to ask");
-
-    // Another program may have fetched the configuration and nothing else.
-    fs::remove_dir_all(cache.path().join("models--org--name/.no_exist")).unwrap();
-    assert!(failure(&offline, "org/name").contains("tokenizer.json is missing"));
 }
 
 #[test]
@@ -104,11 +84,11 @@ fn an_unreachable_hub_leaves_the_cached_copy() {
 fn bookkeeping_that_fails_does_not_fail_the_download() {
     let (server, cache) = (hub(plain()), tempfile::tempdir().unwrap());
     fs::create_dir_all(cache.path().join("models--org--name")).unwrap();
-    fs::write(cache.path().join("models--org--name/.no_exist"), "in the way").unwrap();
+    fs::write(cache.path().join("models--org--name/.files"), "in the way").unwrap();
     let listener = Listener::default();
     let snapshot = resolve(&settings(&server, cache.path()), "org/name", &listener).unwrap();
     assert_holds(&snapshot, &plain());
-    assert!(listener.warnings.lock().unwrap()[0].contains(".no_exist"));
+    assert!(listener.warnings.lock().unwrap()[0].contains(".files"));
 }
 
 #[test]

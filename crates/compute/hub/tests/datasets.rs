@@ -64,80 +64,41 @@ fn cached(cache: &Path, name: &str) -> PathBuf {
 }
 
 #[test]
-fn the_chosen_files_are_downloaded_into_the_hubs_layout() {
+fn the_chosen_files_are_downloaded() {
     let (server, cache) = (hub(), tempfile::tempdir().unwrap());
     let config = settings(&server, cache.path());
     let files = fetch(&config, "org/name:test").unwrap();
-    let root = cache.path().join("datasets--org--name");
     assert_eq!(files, [cached(cache.path(), TEST)]);
     assert_eq!(fs::read(&files[0]).unwrap(), entries()[0].body);
-    assert_eq!(fs::read_to_string(root.join("refs/main")).unwrap(), COMMIT);
     assert!(server.matching("GET", TRAIN[0]).is_empty());
-
-    // A second call asks for the commit alone; offline nothing is asked.
-    let before = server.requests().len();
-    assert_eq!(fetch(&config, "org/name:test").unwrap(), files);
-    assert_eq!(server.requests().len(), before + 1);
-    let offline = HubConfig { offline: true, ..settings(&server, cache.path()) };
-    assert_eq!(fetch(&offline, "org/name:test").unwrap(), files);
-    assert_eq!(fetch(&offline, &format!("org/name@{COMMIT}:test")).unwrap(), files);
-    assert_eq!(fetch(&config, &format!("org/name@{COMMIT}:test")).unwrap(), files);
-    assert_eq!(server.requests().len(), before + 1);
+    says(&config, "org/name:validation", &["data set org/name", "no file is of \"validation\""]);
+    says(&config, "org/other:test", &["data set org/other"]);
+    says(&config, "no id", &["is not the hub id of a data set"]);
 }
 
 #[test]
-fn the_files_of_another_split_in_the_cache_are_not_those_that_are_meant() {
+fn files_in_the_cache_are_not_taken_for_those_of_another_split_or_for_all() {
     let (server, cache) = (hub(), tempfile::tempdir().unwrap());
     let config = settings(&server, cache.path());
-    let offline = HubConfig { offline: true, ..settings(&server, cache.path()) };
-    fetch(&config, "org/name:test").unwrap();
+    let offline = HubConfig { offline: true, ..config.clone() };
+    let missing = [TRAIN[0], "is missing from the cache", "HF_HUB_OFFLINE"];
     let pinned = format!("org/name@{COMMIT}:train");
-    says(&offline, &pinned, &[TRAIN[0], "is missing from the cache", "HF_HUB_OFFLINE"]);
-    says(&offline, "org/name", &[TRAIN[0], "is missing from the cache", "HF_HUB_OFFLINE"]);
+    fetch(&config, "org/name:test").unwrap();
+    says(&offline, &pinned, &missing);
+    says(&offline, "org/name", &missing);
     let train = TRAIN.map(|name| cached(cache.path(), name));
     assert_eq!(fetch(&config, &pinned).unwrap(), train);
     assert_eq!(fetch(&offline, &pinned).unwrap(), train);
-}
-
-#[test]
-fn some_of_the_shards_in_the_cache_are_not_all() {
-    let cache = tempfile::tempdir().unwrap();
-    let server = hub();
-    let config = settings(&server, cache.path());
-    let pinned = format!("org/name@{COMMIT}:train");
-    fetch(&config, &pinned).unwrap();
-    fs::remove_file(cached(cache.path(), TRAIN[1])).unwrap();
-    let offline = HubConfig { offline: true, ..settings(&server, cache.path()) };
-    says(&offline, &pinned, &[TRAIN[1], "is missing from the cache", "HF_HUB_OFFLINE"]);
+    fs::remove_file(&train[0]).unwrap();
+    says(&offline, &pinned, &missing);
     assert_eq!(fetch(&config, &pinned).unwrap().len(), 2);
 
     // Without the names of all files, as other programs leave the cache.
     fs::remove_dir_all(cache.path().join("datasets--org--name/.files")).unwrap();
+    fs::remove_file(cached(cache.path(), TEST)).unwrap();
     assert_eq!(fetch(&offline, &pinned).unwrap().len(), 2);
-    let whole = format!("@{COMMIT}:main");
-    says(&offline, &format!("org/name{whole}"), &["name the file in full", "HF_HUB_OFFLINE"]);
-    fs::remove_file(cached(cache.path(), TRAIN[1])).unwrap();
+    says(&offline, &format!("org/name@{COMMIT}:main"), &["name the file in full"]);
+    fs::remove_file(&train[1]).unwrap();
     says(&offline, &pinned, &["name the file in full", "HF_HUB_OFFLINE"]);
     assert_eq!(fetch(&config, &pinned).unwrap().len(), 2);
-}
-
-#[test]
-fn what_is_not_there_is_said() {
-    let (server, cache) = (hub(), tempfile::tempdir().unwrap());
-    let config = settings(&server, cache.path());
-    says(&config, "org/name:validation", &["data set org/name", "no file is of \"validation\""]);
-    says(&config, "org/other:test", &["data set org/other"]);
-    says(&config, "no id", &["is not the hub id of a data set"]);
-    let offline = HubConfig { offline: true, ..settings(&server, cache.path()) };
-    says(&offline, "org/name:test", &["is not in the cache", "HF_HUB_OFFLINE"]);
-}
-
-#[test]
-fn an_unreachable_hub_leaves_the_cached_copy() {
-    let cache = tempfile::tempdir().unwrap();
-    let files = fetch(&settings(&hub(), cache.path()), "org/name:test").unwrap();
-    let server = Server::start(|_| Reply::status(503));
-    assert_eq!(fetch(&settings(&server, cache.path()), "org/name:test").unwrap(), files);
-    assert_eq!(server.requests().len(), 1, "one attempt");
-    assert!(fetch(&settings(&server, cache.path()), "org/name").is_err());
 }

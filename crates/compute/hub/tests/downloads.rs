@@ -40,7 +40,8 @@ fn downloads_into_the_layout_of_the_hub() {
         );
     }
     assert_eq!(blobs(cache.path()).len(), 3);
-    assert!(root.join(".no_exist").join(COMMIT).join("chat_template.jinja").exists());
+    let listed = fs::read_to_string(root.join(".files").join(COMMIT)).unwrap();
+    assert_eq!(listed.lines().count(), 3);
     assert!(
         fs::read_to_string(cache.path().join("CACHEDIR.TAG"))
             .unwrap()
@@ -87,15 +88,6 @@ fn weights_of_another_revision_do_not_complete_a_description() {
     let older = described.with_file_name("0".repeat(40));
     let message = complete(&config, "org/name", &older, &()).unwrap_err().to_string();
     assert!(message.starts_with("org/name: the hub got another revision"), "{message}");
-}
-
-#[test]
-fn takes_the_shards_of_the_index_and_nothing_else() {
-    let (server, cache) = (hub(sharded()), tempfile::tempdir().unwrap());
-    let snapshot = resolve(&settings(&server, cache.path()), "org/name", &()).unwrap();
-    assert_holds(&snapshot, &sharded()[..5]);
-    assert!(server.matching("HEAD", "consolidated.safetensors").is_empty());
-    assert_eq!(fs::read_dir(&snapshot).unwrap().count(), 5);
 }
 
 #[test]

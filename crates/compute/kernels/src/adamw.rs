@@ -32,16 +32,16 @@ pub struct UpdateFactors {
     pub gradient_scale: f32,
     /// Factor of the weights: 1 less the decay.
     pub keep: f32,
-    /// Factor of the first moment.
+    /// beta1.
     pub beta1: f32,
-    /// Factor of the gradient in the first moment.
-    pub take1: f32,
-    /// Factor of the second moment.
+    /// 1 - beta1.
+    pub one_minus_beta1: f32,
+    /// beta2.
     pub beta2: f32,
-    /// Factor of the gradient's square in the second moment.
-    pub take2: f32,
-    /// Divides the root of the second moment.
-    pub root2: f32,
+    /// 1 - beta2.
+    pub one_minus_beta2: f32,
+    /// sqrt(1 - beta2^step), the bias correction: divides the root of the second moment.
+    pub sqrt_correction2: f32,
     /// Added to the root.
     pub eps: f32,
     /// Factor of the moments' quotient, which is added to the weights.
@@ -57,10 +57,10 @@ impl AdamW {
             gradient_scale,
             keep: (1.0 - learning_rate * weight_decay) as f32,
             beta1: beta1 as f32,
-            take1: (1.0 - beta1) as f32,
+            one_minus_beta1: (1.0 - beta1) as f32,
             beta2: beta2 as f32,
-            take2: (1.0 - beta2) as f32,
-            root2: correction(beta2).sqrt() as f32,
+            one_minus_beta2: (1.0 - beta2) as f32,
+            sqrt_correction2: correction(beta2).sqrt() as f32,
             eps: eps as f32,
             rate: -(learning_rate / correction(beta1)) as f32,
         }
@@ -68,7 +68,7 @@ impl AdamW {
 }
 
 /// Some numbers of one parameter in an update.
-pub struct Updated<'a> {
+pub struct UpdateSlice<'a> {
     /// The parameter's weights.
     pub weights: &'a mut Buffer,
     /// Their gradient.
@@ -81,8 +81,8 @@ pub struct Updated<'a> {
     pub second: &'a mut Buffer,
 }
 
-/// Numbers of a block, whose squares are summed apart from others': fixed, so that the norm does
-/// not depend on who sums.
+/// Elements of a block. Squares are summed block by block, so that the norm does not depend on how
+/// the work is split.
 pub const NORM_BLOCK: usize = 4096;
 
 /// The Euclidean norm of tensors together, from the sums of squares of each one's blocks: added in
@@ -179,18 +179,24 @@ impl Kernel for Step {
         unsafe {
             let scale = S::splat(factors.gradient_scale);
             let keep = S::splat(factors.keep);
-            let (b1, take1) = (S::splat(factors.beta1), S::splat(factors.take1));
-            let (b2, take2) = (S::splat(factors.beta2), S::splat(factors.take2));
-            let root2 = S::splat(factors.root2);
+            let (b1, one_minus_beta1) =
+                (S::splat(factors.beta1), S::splat(factors.one_minus_beta1));
+            let (b2, one_minus_beta2) =
+                (S::splat(factors.beta2), S::splat(factors.one_minus_beta2));
+            let sqrt_correction2 = S::splat(factors.sqrt_correction2);
             let eps = S::splat(factors.eps);
             let rate = S::splat(factors.rate);
             let start = self.range.start;
             vectors!(self.range.len(), |i, n| {
                 let i = start + i;
                 let g = S::mul(load::<S>(self.gradient.add(i), n), scale);
-                let m = S::fma(load::<S>(self.first.add(i), n), b1, S::mul(g, take1));
-                let v = S::fma(load::<S>(self.second.add(i), n), b2, S::mul(S::mul(g, g), take2));
-                let denominator = S::add(S::div(S::sqrt(v), root2), eps);
+                let m = S::fma(load::<S>(self.first.add(i), n), b1, S::mul(g, one_minus_beta1));
+                let v = S::fma(
+                    load::<S>(self.second.add(i), n),
+                    b2,
+                    S::mul(S::mul(g, g), one_minus_beta2),
+                );
+                let denominator = S::add(S::div(S::sqrt(v), sqrt_correction2), eps);
                 let w = S::mul(load::<S>(self.weights.add(i), n), keep);
                 store::<S>(self.first.add(i), m, n);
                 store::<S>(self.second.add(i), v, n);

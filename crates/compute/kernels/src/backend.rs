@@ -42,7 +42,7 @@
 //! Every operation keeps the contract's first level, invariance. Its arithmetic is the second
 //! level, which each backend defines (docs/concepts/numerics.md).
 
-use crate::adamw::{AdamW, Updated};
+use crate::adamw::{AdamW, UpdateSlice};
 use crate::attention::{Attention, HeadNorms};
 use crate::batch::HostBatch;
 use crate::draw::{Draw, Drawn};
@@ -422,5 +422,5 @@ pub trait Backend: Send + Sync + 'static {
     fn square_sums(&self, parts: &[(&Buffer, Range<usize>)]) -> Vec<f32>;
     /// Updates these numbers of each parameter in place, by one step of AdamW. A number's bits do
     /// not depend on the other numbers.
-    fn adamw(&self, settings: AdamW, parameters: &mut [Updated<'_>]);
+    fn adamw(&self, settings: AdamW, parameters: &mut [UpdateSlice<'_>]);
 }

@@ -1,6 +1,6 @@
 //! The CPU as a [`Backend`].
 
-use crate::adamw::{self, AdamW, Updated};
+use crate::adamw::{self, AdamW, UpdateSlice};
 use crate::attention::{self, Attention};
 use crate::backend::Backend;
 use crate::batch::{CpuBatch, HostBatch, PAGE};
@@ -527,8 +527,8 @@ impl Backend for Cpu {
             parts.iter().map(|(tensor, numbers)| &tensor.cpu()[numbers.clone()]).collect();
         adamw::square_sums(&self.workers, &parts)
     }
-    fn adamw(&self, settings: AdamW, parameters: &mut [Updated<'_>]) {
-        for Updated { weights, gradient, numbers, first, second } in parameters {
+    fn adamw(&self, settings: AdamW, parameters: &mut [UpdateSlice<'_>]) {
+        for UpdateSlice { weights, gradient, numbers, first, second } in parameters {
             let (weights, gradient) =
                 (&mut weights.cpu_mut()[numbers.clone()], &gradient.cpu()[numbers.clone()]);
             let (first, second) =

@@ -96,7 +96,7 @@ pub(crate) fn most_workspace(shape: Linear, rows: usize) -> usize {
     rows.saturating_mul(shape.outputs).min(LOGITS_BLOCK)
 }
 
-/// How many rows the draws look at: those up to the last that one names.
+/// One more than the largest row that a draw names.
 pub(crate) fn rows(draws: &[Draw]) -> usize {
     draws.iter().map(|draw| draw.row + 1).max().unwrap_or(0)
 }

@@ -32,7 +32,7 @@ mod swiglu;
 mod threads;
 mod tile;
 
-pub use adamw::{AdamW, NORM_BLOCK, UpdateFactors, Updated, norm};
+pub use adamw::{AdamW, NORM_BLOCK, UpdateFactors, UpdateSlice, norm};
 pub use attention::{Attention, HeadNorms};
 pub use backend::{Backend, NO_SLOT};
 pub use batch::{CpuBatch, DRAWN, HostBatch, Run};

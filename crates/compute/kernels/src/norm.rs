@@ -152,7 +152,7 @@ pub(crate) fn backward(
     workers.threads.ranges(rows, 1, layout.least_rows(), |range| {
         // SAFETY: rows are disjoint; extents were checked above.
         unsafe {
-            workers.isa.run(Scales { layout, eps, x: x.as_ptr(), scales: shared.start(), range })
+            workers.isa.run(Scales { layout, eps, x: x.as_ptr(), scales: shared.start(), range });
         }
     });
     let dw = Shared::of(dw);

@@ -268,7 +268,7 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..100 {
                         pool.run(8, &|_| {
-                            pool.run(4, &|_| _ = total.fetch_add(1, Ordering::Relaxed))
+                            pool.run(4, &|_| _ = total.fetch_add(1, Ordering::Relaxed));
                         });
                     }
                 });

@@ -39,7 +39,7 @@ pub(crate) fn rotate(
         |range| {
             // SAFETY: rows are disjoint; extents were checked above.
             unsafe {
-                workers.isa.run(Rotate { layout, x: x.start(), cos, sin, positions, turn, range })
+                workers.isa.run(Rotate { layout, x: x.start(), cos, sin, positions, turn, range });
             }
         },
     );

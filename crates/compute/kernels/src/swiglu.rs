@@ -21,7 +21,7 @@ pub(crate) fn forward(
     workers.threads.ranges(tokens, 1, (LEAST / features).max(1), |range| {
         // SAFETY: rows are disjoint; lengths were checked above.
         unsafe {
-            workers.isa.run(Forward { features, gate_up: gate_up.as_ptr(), y: y.start(), range })
+            workers.isa.run(Forward { features, gate_up: gate_up.as_ptr(), y: y.start(), range });
         }
     });
 }
@@ -68,7 +68,7 @@ pub(crate) fn backward(
     workers.threads.ranges(tokens, 1, (LEAST / features).max(1), |range| {
         // SAFETY: rows are disjoint; lengths were checked above.
         unsafe {
-            workers.isa.run(Backward { features, dy: dy.start(), gate_up: gate_up.start(), range })
+            workers.isa.run(Backward { features, dy: dy.start(), gate_up: gate_up.start(), range });
         }
     });
 }

@@ -55,9 +55,10 @@ impl End {
     unsafe fn at(self, row: usize, column: usize) -> Self {
         match self {
             Self::Store => Self::Store,
-            // SAFETY: the caller's promise.
             Self::AddTo(out, stride) => {
-                Self::AddTo(unsafe { out.add(row * stride + column) }, stride)
+                // SAFETY: the caller's promise.
+                let out = unsafe { out.add(row * stride + column) };
+                Self::AddTo(out, stride)
             }
         }
     }

@@ -7,8 +7,8 @@ use crate::internals::Internals;
 use crate::model::Model;
 use isentrope_kernels::{Backend, Buffer, DeviceIndex, Role};
 
-/// A fixed number of slots, each with one row of everything that a backward pass needs of a forward
-/// pass. What a slot holds is of use as long as the weights are those that computed it.
+/// A fixed number of slots, each with one row of the activations that a backward pass needs. They
+/// are valid until the weights change.
 pub struct ActivationCache {
     blocks: Vec<Block>,
     /// The last block's output, `[slots, hidden]`.
@@ -38,8 +38,8 @@ impl CachedRows {
 }
 
 impl ActivationCache {
-    /// An empty activation cache of so many slots, each of [so many
-    /// bytes](crate::Layout::activation_bytes_per_slot).
+    /// An empty activation cache. A slot has
+    /// [this size](crate::Layout::activation_bytes_per_slot).
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
@@ -68,7 +68,7 @@ impl ActivationCache {
         self.slots as usize
     }
 
-    /// Slots that nobody holds.
+    /// Number of free slots.
     pub fn free_slots(&self) -> usize {
         self.free.len()
     }
@@ -117,7 +117,7 @@ impl ActivationCache {
         backend.store_rows(last, &to.rows, &mut self.last, &to.slots);
     }
 
-    /// A block's input and internals of the rows in so many `slots`.
+    /// A block's input and internals of the rows in `count` slots.
     pub(crate) fn block(
         &self,
         model: &Model,

@@ -20,7 +20,7 @@ pub(crate) struct Rows {
     pub rope: Arc<Rotations>,
 }
 
-/// Where a block finds the keys and values of earlier rows, and stores those of its own.
+/// A layer of the cache, where a block reads earlier keys and values and stores its own.
 pub(crate) struct CacheLayer<'a> {
     pub cache: &'a mut Buffer,
     pub layer: usize,
@@ -33,7 +33,7 @@ impl Model {
         Rows { count: host.rows(), batch: self.backend.batch(host), rope }
     }
 
-    /// Activations of so many features for each of `rows`, for a moment.
+    /// A buffer for `[rows, features]` activations.
     pub(crate) fn activations(&self, rows: usize, features: usize) -> Buffer {
         self.backend.buffer(Role::Activation(rows, features))
     }

@@ -12,22 +12,19 @@ mod date;
 mod engine;
 mod environment;
 mod python_json;
-mod python_methods;
-mod source;
 mod strftime;
 mod wire;
 mod worker;
 mod worker_process;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use chrono::NaiveDateTime;
 use serde_json::{Map, Value};
 
 pub use self::date::Date;
-use self::wire::{Conversation, Failure, Sources};
+use self::wire::{Conversation, Failure};
+use self::worker::Renderer;
 use crate::json_file::{describe, find_object, find_text};
 use crate::tokenizer::SpecialTokens;
 use crate::{Error, Result};
@@ -45,15 +42,15 @@ const REASONING_FIELDS: [&str; 3] = ["reasoning_content", "thinking", "reasoning
 /// A chat template that compiles.
 #[derive(Debug)]
 pub struct ChatTemplate {
-    /// Unique number, by which a worker knows the sources.
-    id: u64,
-    sources: Sources,
     path: PathBuf,
+    renderer: Renderer,
+    /// Whether the model has a second template, for conversations with tools.
+    has_tool_template: bool,
     special: SpecialTokens,
-    /// Time for `strftime_now`, the same for every text.
-    now: NaiveDateTime,
-    /// Limits that rendering has exceeded so far.
-    exceeded: Mutex<Vec<String>>,
+    /// Day for `strftime_now`, the same for every text.
+    day: Date,
+    /// How often rendering has exceeded a limit.
+    exceeded: AtomicUsize,
 }
 
 impl ChatTemplate {
@@ -61,7 +58,7 @@ impl ChatTemplate {
     ///
     /// `chat_template.jinja` comes before `chat_template` in `tokenizer_config.json`, and that
     /// before `chat_template.json`. A list of named templates must have one called "default"; one
-    /// called "tool_use" is rendered when tools are given.
+    /// called "tool_use" is not supported, and tools are refused then.
     ///
     /// A template that asks for the date gets `date`, or today. The time is always midnight, so
     /// that the text does not depend on the hour.
@@ -70,27 +67,27 @@ impl ChatTemplate {
     /// [`Error::Io`] when a file cannot be read; [`Error::Invalid`] naming file and line when a
     /// template does not compile.
     pub fn read(dir: &Path, special: &SpecialTokens, date: Option<Date>) -> Result<Option<Self>> {
-        let template = Self::find(dir, special)?;
-        let now = date.unwrap_or_else(Date::today).begins();
-        Ok(template.map(|template| Self { now, ..template }))
-    }
-
-    fn find(dir: &Path, special: &SpecialTokens) -> Result<Option<Self>> {
+        let compile = |path: PathBuf, source: &str, has_tool_template| {
+            let day = date.unwrap_or_else(Date::today);
+            Self::compile(path, source, has_tool_template, special, day).map(Some)
+        };
         let path = dir.join("chat_template.jinja");
         if let Some(source) = find_text(&path, MAX_TEMPLATE_BYTES)? {
-            return Self::compile(path, &source, None, special).map(Some);
+            return compile(path, &source, false);
         }
         for name in ["tokenizer_config.json", "chat_template.json"] {
             let path = dir.join(name);
             let Some(object) = find_object(&path)? else { continue };
             match object.get("chat_template") {
                 None | Some(Value::Null) => {}
-                Some(Value::String(source)) => {
-                    return Self::compile(path, source, None, special).map(Some);
-                }
+                Some(Value::String(source)) => return compile(path, source, false),
                 Some(Value::Array(list)) => {
-                    let (default, tool_use) = named_templates(&path, list)?;
-                    return Self::compile(path, default, tool_use, special).map(Some);
+                    let default = named_template(list, "default").ok_or_else(|| {
+                        let what = "`chat_template` has no template named \"default\"";
+                        Error::invalid(&path, what)
+                    })?;
+                    let has_tool_template = named_template(list, "tool_use").is_some();
+                    return compile(path, default, has_tool_template);
                 }
                 Some(other) => {
                     let found = describe(other);
@@ -105,40 +102,28 @@ impl ChatTemplate {
     fn compile(
         path: PathBuf,
         source: &str,
-        tool_use: Option<&str>,
+        has_tool_template: bool,
         special: &SpecialTokens,
+        day: Date,
     ) -> Result<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        if [Some(source), tool_use]
-            .into_iter()
-            .flatten()
-            .any(|text| text.len() as u64 > MAX_TEMPLATE_BYTES)
-        {
+        if source.len() as u64 > MAX_TEMPLATE_BYTES {
             let what =
                 format!("`chat_template` is larger than the limit of {MAX_TEMPLATE_BYTES} bytes");
             return Err(Error::invalid(&path, what));
         }
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let sources = Sources { default: source.to_owned(), tool_use: tool_use.map(str::to_owned) };
-        let now = NaiveDateTime::default();
-        let template =
-            Self { id, sources, path, special: special.clone(), now, exceeded: Mutex::default() };
-        worker::compile(id, &template.sources).map_err(|e| template.failure(e))?;
-        Ok(template)
+        let renderer = Renderer::compile(source).map_err(|failure| error(&path, failure))?;
+        let (special, exceeded) = (special.clone(), AtomicUsize::new(0));
+        Ok(Self { path, renderer, has_tool_template, special, day, exceeded })
     }
 
     /// Whether its text may depend on the date.
     pub fn asks_for_date(&self) -> bool {
-        let Sources { default, tool_use } = &self.sources;
-        [Some(default), tool_use.as_ref()]
-            .into_iter()
-            .flatten()
-            .any(|source| source.contains("strftime_now"))
+        self.renderer.source().contains("strftime_now")
     }
 
     /// The date that it gets, if it asks for it.
     pub fn date(&self) -> Option<Date> {
-        self.asks_for_date().then(|| Date::of(self.now))
+        self.asks_for_date().then_some(self.day)
     }
 
     /// Renders `messages`, each an object such as `{"role": "user", "content": "..."}`, and with
@@ -158,14 +143,8 @@ impl ChatTemplate {
         add_generation_prompt: bool,
         variables: &Map<String, Value>,
     ) -> Result<String> {
-        let messages = messages.iter().enumerate().map(|(index, message)| match message {
-            Value::Object(message) => Ok(Value::Object(with_reasoning_aliases(message))),
-            other => Err(Error::Input(format!(
-                "message {index} must be an object, found {}",
-                describe(other)
-            ))),
-        });
-        let messages = messages.collect::<Result<Vec<_>>>()?;
+        let mut context = Map::from_iter(["tools", "documents"].map(|n| (n.into(), Value::Null)));
+        context.extend(self.special.iter().map(|(role, text)| (role.into(), text.into())));
         for (name, value) in variables {
             match name.as_str() {
                 "messages" | "add_generation_prompt" => {
@@ -176,73 +155,54 @@ impl ChatTemplate {
                 "tools" | "documents" => check_objects(name, value)?,
                 _ => {}
             }
+            context.insert(name.clone(), value.clone());
         }
-        let with_tools = variables.get("tools").is_some_and(|tools| !tools.is_null());
-        let conversation = Conversation {
-            tool_use: with_tools && self.sources.tool_use.is_some(),
-            add_generation_prompt,
-            now: self.now.and_utc().timestamp_micros(),
-            special: self
-                .special
-                .iter()
-                .map(|(role, text)| (role.to_owned(), text.to_owned()))
-                .collect(),
-            messages: messages.len(),
-            variables: variables.keys().cloned().collect(),
-        };
-        let values: Vec<&Value> = variables.values().collect();
-        if let Some(what) = self.exceeded().get(MAX_EXCEEDED - 1) {
-            return Err(Error::invalid(&self.path, format!("{what}, and is rendered no more")));
+        if self.has_tool_template && !context["tools"].is_null() {
+            return Err(Error::Input(format!(
+                "{}: tools are rendered by a template named \"tool_use\", which is not supported",
+                self.path.display()
+            )));
         }
-        worker::render(self.id, &self.sources, conversation, &messages, &values).map_err(|error| {
-            if let worker::Error::Template(Failure::Exceeded(what)) = &error {
-                self.exceeded().push(what.clone());
+        let messages = messages.iter().enumerate().map(|(index, message)| match message {
+            Value::Object(message) => Ok(Value::Object(with_reasoning_aliases(message))),
+            other => Err(Error::Input(format!(
+                "message {index} must be an object, found {}",
+                describe(other)
+            ))),
+        });
+        context.insert("messages".into(), messages.collect::<Result<_>>()?);
+        context.insert("add_generation_prompt".into(), add_generation_prompt.into());
+        if self.exceeded.load(Ordering::Relaxed) >= MAX_EXCEEDED {
+            let what =
+                format!("has exceeded its limits {MAX_EXCEEDED} times, and is rendered no more");
+            return Err(Error::invalid(&self.path, what));
+        }
+        self.renderer.render(&Conversation { context, day: self.day }).map_err(|failure| {
+            if matches!(failure, Failure::Exceeded(_)) {
+                self.exceeded.fetch_add(1, Ordering::Relaxed);
             }
-            self.failure(error)
+            error(&self.path, failure)
         })
     }
+}
 
-    fn exceeded(&self) -> MutexGuard<'_, Vec<String>> {
-        self.exceeded.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn failure(&self, error: worker::Error) -> Error {
-        match error {
-            worker::Error::Template(Failure::Invalid(what) | Failure::Exceeded(what)) => {
-                Error::invalid(&self.path, what)
-            }
-            worker::Error::Template(Failure::Refused(line, what)) => Error::Input(format!(
-                "{}: line {line}: the template refuses the conversation: {what}",
-                self.path.display(),
-            )),
-            worker::Error::Worker(error) => Error::Input(format!(
-                "{}: cannot start the template engine: {error}",
-                self.path.display()
-            )),
+/// The error for a failure of the template from `path`.
+fn error(path: &Path, failure: Failure) -> Error {
+    let shown = path.display();
+    match failure {
+        Failure::Invalid(what) | Failure::Exceeded(what) => Error::invalid(path, what),
+        Failure::Refused(line, what) => Error::Input(format!(
+            "{shown}: line {line}: the template refuses the conversation: {what}"
+        )),
+        Failure::NoWorker(what) => {
+            Error::Input(format!("{shown}: cannot start the template engine: {what}"))
         }
     }
 }
 
-/// The "default" and "tool_use" templates in a list of `{"name": ..., "template": ...}`.
-fn named_templates<'a>(path: &Path, list: &'a [Value]) -> Result<(&'a str, Option<&'a str>)> {
-    let mut default = None;
-    let mut tool_use = None;
-    for (index, entry) in list.iter().enumerate() {
-        let text = |key: &str| entry.get(key).and_then(Value::as_str);
-        let (Some(name), Some(template)) = (text("name"), text("template")) else {
-            let what = format!("`chat_template[{index}]` must have strings `name` and `template`");
-            return Err(Error::invalid(path, what));
-        };
-        match name {
-            "default" => default = Some(template),
-            "tool_use" => tool_use = Some(template),
-            _ => {}
-        }
-    }
-    match default {
-        Some(default) => Ok((default, tool_use)),
-        None => Err(Error::invalid(path, "`chat_template` has no template named \"default\"")),
-    }
+/// The template of this name in a list of `{"name": ..., "template": ...}`.
+fn named_template<'a>(list: &'a [Value], name: &str) -> Option<&'a str> {
+    list.iter().find(|entry| entry["name"] == name)?["template"].as_str()
 }
 
 fn check_objects(name: &str, value: &Value) -> Result<()> {

@@ -14,25 +14,24 @@ thread_local! {
 
 /// A panic that was caught.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Panicked {
+pub struct PanicReport {
     /// Its message.
     pub text: String,
     /// File, line and column, as far as they are known.
     pub place: Option<String>,
 }
 
-/// Runs a call that is known to panic for reasons which are no mistake of this program; a panic
-/// becomes the error that `panicked` makes of it, and is not reported to the user besides, unless
-/// `RUST_BACKTRACE` asks for that.
+/// Runs a call that may panic for reasons outside this program. `panicked` turns a panic into an
+/// error; the user sees no report of it, unless `RUST_BACKTRACE` asks for one.
 ///
-/// Only for calls on values that are dropped or not written to when they fail, since those may be
-/// left half-changed.
+/// A panic may leave values half-changed, so the call must only write to values that are dropped
+/// then.
 ///
 /// # Errors
 /// The call's, and `panicked`'s.
 pub fn contain<T, E>(
     call: impl FnOnce() -> Result<T, E>,
-    panicked: impl FnOnce(Panicked) -> E,
+    panicked: impl FnOnce(PanicReport) -> E,
 ) -> Result<T, E> {
     static LISTENS: Once = Once::new();
     LISTENS.call_once(|| {
@@ -56,7 +55,7 @@ pub fn contain<T, E>(
         let text = text
             .or_else(|| payload.downcast_ref::<&str>().copied())
             .unwrap_or("something panicked");
-        Err(panicked(Panicked { text: text.to_owned(), place: PLACE.take() }))
+        Err(panicked(PanicReport { text: text.to_owned(), place: PLACE.take() }))
     })
 }
 
@@ -65,7 +64,9 @@ mod tests {
     use super::*;
 
     fn contained<T>(call: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-        contain(call, |Panicked { text, place }| format!("{text} at {}", place.unwrap_or_default()))
+        contain(call, |PanicReport { text, place }| {
+            format!("{text} at {}", place.unwrap_or_default())
+        })
     }
 
     #[test]

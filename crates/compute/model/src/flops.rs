@@ -20,7 +20,7 @@ pub struct Tokens {
 /// The window of each layer's attention ([`sliding_window`](crate::ModelConfig::sliding_window)).
 type Windows = [Option<usize>];
 
-/// The keys that so many tokens in a row see, from the first position on: the mean of the layers.
+/// The keys that the first `tokens` of a sequence see: the mean of the layers.
 fn seen(windows: &Windows, tokens: f64) -> f64 {
     // Each sees itself and all before it, until there are more than its window has.
     let triangle = |n: f64| n * (n + 1.0) / 2.0;
@@ -43,13 +43,13 @@ impl Tokens {
         }
     }
 
-    /// The prompts of [`of_groups`](Self::of_groups) alone, which no token is drawn of yet.
+    /// The prompts of [`of_groups`](Self::of_groups) alone, before any token is drawn.
     pub fn of_prefill(windows: &Windows, prompts: f64, prompt: f64) -> Self {
         Self { tokens: prompts * prompt, scored: 0.0, visible: prompts * seen(windows, prompt) }
     }
 
-    /// The responses of [`of_groups`](Self::of_groups) alone. The first token is drawn of the
-    /// prompt, and the last is not fed.
+    /// The responses of [`of_groups`](Self::of_groups) alone. Their first token is drawn from the
+    /// prompt's last row, and their last is not fed.
     pub fn of_decoding(windows: &Windows, prompts: f64, group: f64, prompt: f64, new: f64) -> Self {
         let (responses, fed) = (prompts * group, (new - 1.0).max(0.0));
         let visible = seen(windows, prompt + fed) - seen(windows, prompt);
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(decoded, Tokens { tokens: 24.0, scored: 30.0, visible: 6.0 * 26.0 });
     }
 
-    /// Counted key by key: a token sees itself and so many before it as its layer's window leaves.
+    /// Counted key by key: a token sees itself and those before it in its layer's window.
     #[test]
     fn a_window_hides_the_keys_before_it() {
         let windows = [None, Some(3), Some(1), Some(100)];

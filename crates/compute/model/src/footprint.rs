@@ -25,8 +25,8 @@ impl Layout {
         self.parameters.iter().map(|parameter| parameter.kind).fold(0, bytes)
     }
 
-    /// Bytes of the host's memory that weights take on their way to a device with memory of its
-    /// own, at most: some rows of f32, and the same as they are uploaded.
+    /// Most bytes of the host while weights are loaded to a device with its own memory: some rows of
+    /// a tensor in f32, and their upload copy.
     pub fn loading_bytes(&self) -> usize {
         let of_rows = |shape: Vec<usize>| {
             let width: usize = shape[1..].iter().product();
@@ -46,8 +46,8 @@ impl Layout {
         self.tensors().map(|(_, parameter, tensor)| parameter.shape(tensor))
     }
 
-    /// Bytes of weights that a pass reads at least: all but the embedding's, of which it reads the
-    /// rows of its tokens, unless that is the head as well.
+    /// Bytes of weights that a pass reads at least. Of the embedding it reads only the rows of its
+    /// tokens, unless it is the head as well.
     pub fn read_bytes(&self, backend: &dyn Backend) -> usize {
         let all: usize =
             self.parameters.iter().map(|parameter| backend.bytes_read(parameter.kind)).sum();
@@ -65,7 +65,7 @@ impl Layout {
         self.activation_bytes_per_token(backend, Keep::Activations)
     }
 
-    /// Bytes that a forward and a backward pass over so many tokens take beside the tape, at most.
+    /// Bytes that a forward and a backward pass over `tokens` take beside the tape, at most.
     pub fn working_bytes(&self, backend: &dyn Backend, tokens: usize) -> usize {
         let per_token = self.working_bytes_per_token(backend);
         per_token.saturating_mul(tokens).saturating_add(self.head_bytes(backend, tokens))
@@ -89,9 +89,8 @@ impl Layout {
         2 * block + rows + attention + cache_bytes_per_position(backend, self.cache(1, 1))
     }
 
-    /// Bytes that a [gradient](crate::Gradient) takes beside its parameters once so many tokens
-    /// went into it, at most: a row for each token of the vocabulary among them, and the rows so
-    /// far beside them while there come to be more.
+    /// Bytes that a [gradient](crate::Gradient) of `tokens` takes beside its parameters, at most: a
+    /// row for each different token, and while these grow, the old rows too.
     pub fn embedded_bytes(&self, backend: &dyn Backend, tokens: usize) -> usize {
         backend
             .bytes(Role::Exact(embedded_rows(self.shapes.vocabulary, tokens), self.shapes.hidden))
@@ -102,13 +101,13 @@ impl Layout {
         backend.bytes(self.cache(self.blocks.len(), 1))
     }
 
-    /// Bytes that drawing from so many rows takes.
+    /// Bytes that drawing from `rows` takes.
     pub fn draw_bytes(&self, backend: &dyn Backend, rows: usize) -> usize {
         backend.workspace(Work::Draw(self.shapes.vocabulary, rows))
     }
 
     /// Bytes that attention and linear layers take beside their buffers, in any pass or step over
-    /// sequences of at most so many tokens.
+    /// sequences of at most `longest` tokens.
     pub fn block_bytes(&self, backend: &dyn Backend, longest: usize) -> usize {
         let attention = backend.workspace(Work::Attention(self.attention(), longest));
         let adds = self.linear_layers().into_iter().filter(|&(_, adds)| adds);
@@ -116,13 +115,12 @@ impl Layout {
         attention.saturating_add(backend.workspace(Work::LinearSums(outputs)))
     }
 
-    /// Bytes that steps of sampling take which a device keeps to make them again: an estimate, and
-    /// only where there is room.
+    /// Bytes of captured decoding steps, which a device keeps where there is room: an estimate.
     pub fn steps_bytes(&self, backend: &dyn Backend) -> usize {
         backend.workspace(Work::Steps(self.blocks.len()))
     }
 
-    /// A cache of so many layers.
+    /// The role of a cache.
     pub(crate) fn cache(&self, layers: usize, pages: usize) -> Role {
         Role::Cache { shape: self.attention(), layers, pages }
     }
@@ -149,8 +147,8 @@ fn cache_bytes_per_position(backend: &dyn Backend, page: Role) -> usize {
     backend.bytes(page).div_ceil(backend.page_positions())
 }
 
-/// Rows that there is memory for at a time while the tokens come, at most: the last rows, and those
-/// that are copied into them, which are fewer than the tokens and a power of two.
+/// Rows that are allocated at a time, at most: the new rows, and while they are copied, the old
+/// ones, a smaller power of two.
 fn embedded_rows(vocabulary: Linear, tokens: usize) -> usize {
     let used = tokens.min(vocabulary.outputs);
     embedded_capacity(vocabulary, used) + used.next_power_of_two() / 2

@@ -3,13 +3,14 @@
 //! Source: the `GenerationConfig` of transformers. Keys that change sampling but that isentrope's
 //! sampler lacks are read only to name them.
 
-use std::ops::RangeInclusive;
 use std::path::Path;
 use std::slice;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::json_file::{describe, find_object};
+use crate::config::fields::{Fields, shown};
+use crate::config::unsupported::is_neutral;
+use crate::json_file::find_object;
 use crate::tokenizer::Tokenizer;
 use crate::{Error, Result};
 
@@ -76,8 +77,8 @@ pub fn eos_tokens(
         let files = ["generation_config.json", "config.json"].map(|name| dir.join(name));
         let path = files.iter().find(|path| path.exists()).unwrap_or(&files[0]);
         let what = format!(
-            "`eos_token_id` must be in the model's vocabulary of {vocab_size}, found {token}: correct it, or take it out to have \
-             the tokenizer's end-of-sequence token alone"
+            "eos_token_id has {token}, outside the model's vocabulary of {vocab_size}: correct it, \
+             or take it out to have the tokenizer's end-of-sequence token alone"
         );
         return Err(Error::invalid(path, what));
     }
@@ -99,120 +100,66 @@ impl GenerationConfig {
     pub fn read(dir: &Path) -> Result<Self> {
         let path = dir.join("generation_config.json");
         if let Some(object) = find_object(&path)? {
-            return Self::from_object(&Keys { path: &path, object: &object });
+            return Self::from_object(Fields { path: &path, object: &object, prefix: "" });
         }
         let path = dir.join("config.json");
         match find_object(&path)? {
-            Some(object) => Self::token_ids(&Keys { path: &path, object: &object }),
+            Some(object) => Self::token_ids(Fields { path: &path, object: &object, prefix: "" }),
             None => Ok(Self::default()),
         }
     }
 
-    fn from_object(keys: &Keys) -> Result<Self> {
+    fn from_object(file: Fields) -> Result<Self> {
+        let changes = |value: &Value, neutral| {
+            value.as_f64().map_or_else(|| !is_neutral(value), |number| number != neutral)
+        };
+        let acts =
+            |&(key, neutral): &(_, f64)| file.get(key).is_some_and(|value| changes(value, neutral));
+        let top_k = file.integer("top_k", 0..=u32::MAX as usize)?;
         Ok(Self {
-            do_sample: keys.bool("do_sample")?,
-            temperature: keys.temperature()?,
-            top_p: keys.number("top_p", 0.0..=1.0)?,
-            top_k: keys.integer("top_k")?,
-            min_p: keys.number("min_p", 0.0..=1.0)?,
-            repetition_penalty: keys.number("repetition_penalty", f64::MIN_POSITIVE..=f64::MAX)?,
-            not_acted_on: keys.not_acted_on(),
-            ..Self::token_ids(keys)?
+            do_sample: file.boolean("do_sample")?,
+            temperature: read_temperature(file)?,
+            top_p: file.number("top_p", 0.0..=1.0)?,
+            top_k: top_k.map(|top_k| top_k as u32),
+            min_p: file.number("min_p", 0.0..=1.0)?,
+            repetition_penalty: file.number("repetition_penalty", 1e-6..=1e6)?,
+            not_acted_on: NOT_ACTED_ON
+                .iter()
+                .filter(|key| acts(key))
+                .map(|&(key, _)| key)
+                .collect(),
+            ..Self::token_ids(file)?
         })
     }
 
-    fn token_ids(keys: &Keys) -> Result<Self> {
-        Ok(Self { eos_token_ids: keys.tokens("eos_token_id")?, ..Self::default() })
+    fn token_ids(file: Fields) -> Result<Self> {
+        Ok(Self { eos_token_ids: read_tokens(file, "eos_token_id")?, ..Self::default() })
     }
 }
 
-/// Typed access to one file's keys. Errors name file and key.
-struct Keys<'a> {
-    path: &'a Path,
-    object: &'a Map<String, Value>,
+/// Only a written 0 may become 0 in f32, which means greedy.
+fn read_temperature(file: Fields) -> Result<Option<f64>> {
+    let temperature = file.number("temperature", 0.0..=1e6)?;
+    match temperature.filter(|&t| t > 0.0 && t < f64::from(f32::MIN_POSITIVE)) {
+        Some(tiny) => {
+            let what = format!("is {tiny:e}, neither 0 (the most likely token) nor at least 0.01");
+            Err(file.invalid("temperature", what))
+        }
+        None => Ok(temperature),
+    }
 }
 
-impl Keys<'_> {
-    fn get(&self, key: &str) -> Option<&Value> {
-        self.object.get(key).filter(|value| !value.is_null())
-    }
-
-    fn wrong(&self, key: &str, expected: &str, value: &Value) -> Error {
-        let found = match value {
-            Value::Number(number) => number.to_string(),
-            other => describe(other).to_owned(),
-        };
-        Error::invalid(self.path, format!("`{key}` must be {expected}, found {found}"))
-    }
-
-    fn bool(&self, key: &str) -> Result<Option<bool>> {
-        let Some(value) = self.get(key) else { return Ok(None) };
-        value.as_bool().map(Some).ok_or_else(|| self.wrong(key, "true or false", value))
-    }
-
-    fn number(&self, key: &str, range: RangeInclusive<f64>) -> Result<Option<f64>> {
-        let Some(value) = self.get(key) else { return Ok(None) };
-        let expected = match (*range.start(), *range.end()) {
-            (0.0, 1.0) => "a number from 0 to 1",
-            (0.0, _) => "a number of at least 0",
-            _ => "a number above 0",
-        };
-        match value.as_f64() {
-            Some(number) if range.contains(&number) => Ok(Some(number)),
-            _ => Err(self.wrong(key, expected, value)),
-        }
-    }
-
-    /// Only a written 0 may become 0 in f32, which means greedy.
-    fn temperature(&self) -> Result<Option<f64>> {
-        let temperature = self.number("temperature", 0.0..=f64::MAX)?;
-        match temperature.filter(|&t| t > 0.0 && t < f64::from(f32::MIN_POSITIVE)) {
-            Some(tiny) => {
-                let expected = "0 (the most likely token) or at least 0.01";
-                Err(self.wrong("temperature", expected, &tiny.into()))
-            }
-            None => Ok(temperature),
-        }
-    }
-
-    /// The keys of [`NOT_ACTED_ON`] in the file that have an effect.
-    fn not_acted_on(&self) -> Vec<&'static str> {
-        let changes = |value: &Value, neutral: f64| match value {
-            Value::Null | Value::Bool(false) => false,
-            Value::Number(number) => number.as_f64() != Some(neutral),
-            Value::Array(values) => !values.is_empty(),
-            Value::Object(values) => !values.is_empty(),
-            Value::Bool(true) | Value::String(_) => true,
-        };
-        let named = NOT_ACTED_ON.into_iter();
-        named
-            .filter(|&(key, neutral)| self.get(key).is_some_and(|value| changes(value, neutral)))
-            .map(|(key, _)| key)
-            .collect()
-    }
-
-    fn integer(&self, key: &str) -> Result<Option<u32>> {
-        self.get(key).map(|value| self.to_u32(key, value)).transpose()
-    }
-
-    /// A token or a list of tokens, each -1 for none.
-    fn tokens(&self, key: &str) -> Result<Vec<u32>> {
-        let values = match self.get(key) {
-            None => &[],
-            Some(Value::Array(values)) => &values[..],
-            Some(value) => slice::from_ref(value),
-        };
-        values.iter().filter_map(|value| self.to_token(key, value)).collect()
-    }
-
-    fn to_token(&self, key: &str, value: &Value) -> Option<Result<u32>> {
-        (value.as_i64() != Some(-1)).then(|| self.to_u32(key, value))
-    }
-
-    fn to_u32(&self, key: &str, value: &Value) -> Result<u32> {
-        value
-            .as_u64()
-            .and_then(|number| u32::try_from(number).ok())
-            .ok_or_else(|| self.wrong(key, "an integer from 0 to 4294967295", value))
-    }
+/// A token or a list of tokens, each -1 for none.
+fn read_tokens(file: Fields, key: &str) -> Result<Vec<u32>> {
+    let values = match file.get(key) {
+        None => &[],
+        Some(Value::Array(values)) => &values[..],
+        Some(value) => slice::from_ref(value),
+    };
+    let token = |value: &Value| {
+        let token = value.as_u64().and_then(|number| u32::try_from(number).ok());
+        let what = || format!("has {}, not a whole number from 0 to 4294967295", shown(value));
+        token.ok_or_else(|| file.invalid(key, what()))
+    };
+    values.iter().filter(|value| value.as_i64() != Some(-1)).map(token).collect()
 }

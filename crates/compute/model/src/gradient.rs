@@ -7,8 +7,8 @@ use crate::parameters::Parameters;
 use isentrope_kernels::{Backend, Buffer, Linear, Role};
 use std::collections::HashMap;
 
-/// A gradient in the making. Every number in it is one chain over the tokens that were given, in
-/// order, wherever the boundaries of micro-batches fell.
+/// A gradient in the making. Every number is one chain of sums over the tokens, in order, wherever
+/// micro-batches end.
 pub struct Gradient {
     pub(crate) parameters: Parameters,
     embedding: EmbeddingRows,

@@ -2,9 +2,8 @@
 
 use crate::config::ModelConfig;
 use crate::layout::Layout;
-use crate::model::{Model, next_number};
+use crate::model::Model;
 use crate::parameters::Parameters;
-use crate::rope_table::RopeTable;
 use crate::{Error, Result};
 use isentrope_kernels::{Backend, Kind, Role};
 use isentrope_random::{Draws, Purpose};
@@ -15,8 +14,7 @@ use std::sync::Arc;
 const DEFAULT_RANGE: f64 = 0.02;
 
 impl Model {
-    /// A model for the config.json in `dir` whose weights are all 0, for whoever sets them
-    /// otherwise.
+    /// A model for the config.json in `dir` with all weights 0; the caller sets them.
     ///
     /// # Errors
     /// As [`ModelConfig::read`], or when there is no memory for the weights.
@@ -24,8 +22,7 @@ impl Model {
         let config = ModelConfig::read(dir)?;
         let layout = Layout::new(&config);
         let weights = Parameters::zeros(&*backend, &layout, Role::Weight)?;
-        let rope = RopeTable::new(config.rope.clone());
-        Ok(Self { config, layout, weights, backend, rope, number: next_number() })
+        Ok(Self::new(config, layout, weights, backend))
     }
 
     /// Random weights for the config.json in `dir`, as transformers initialises a decoder: matrices
@@ -58,7 +55,6 @@ impl Model {
             };
             weights.set_rows(&*backend, id, parameter, tensor, 0, &values);
         }
-        let rope = RopeTable::new(config.rope.clone());
-        Ok(Self { config, layout, weights, backend, rope, number: next_number() })
+        Ok(Self::new(config, layout, weights, backend))
     }
 }

@@ -3,8 +3,8 @@
 use crate::layout::{BlockLayout, Shapes};
 use std::convert::Infallible;
 
-/// Internals of a block, beside its input. Each is a buffer, `[tokens, features]`, or, where sizes
-/// are computed, the number of its features.
+/// Internals of a block, beside its input. Each is a buffer, `[tokens, features]`, or its number of
+/// features.
 pub(crate) struct Internals<T> {
     pub attention: AttentionInternals<T>,
     /// The residual stream between attention and MLP.

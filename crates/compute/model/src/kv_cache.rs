@@ -37,7 +37,7 @@ impl KvCache {
         self.holders.len()
     }
 
-    /// Pages that nobody holds.
+    /// Number of free pages.
     pub fn free_pages(&self) -> usize {
         self.free.len()
     }
@@ -54,7 +54,7 @@ impl KvCache {
         Some(page)
     }
 
-    /// Adds a holder to a page that has one. What it holds must not change from now on.
+    /// Adds a holder to a page that has one. Its contents must not change from now on.
     ///
     /// # Panics
     /// When the page is free.

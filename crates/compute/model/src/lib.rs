@@ -1,8 +1,8 @@
 //! One decoder for every supported family: Hugging Face directories in and out, tokenizer and chat
 //! template, forward and backward.
 //!
-//! [`Model::load`] reads a directory; [`Model::score`], [`Model::forward`] and [`Model::backward`] work on whole
-//! sequences, [`Model::step`] on sequences in the making.
+//! [`Model::load`] reads a directory; [`Model::score`], [`Model::forward`] and [`Model::backward`]
+//! work on whole sequences, [`Model::step`] on sequences in the making.
 
 mod activation_cache;
 mod block;
@@ -32,7 +32,7 @@ pub mod tokenizer;
 pub use activation_cache::ActivationCache;
 pub use checkpoint::Checkpoint;
 pub use config::ModelConfig;
-pub use contain::{Panicked, contain};
+pub use contain::{PanicReport, contain};
 pub use error::{Error, Result};
 pub use flops::Tokens;
 pub use gradient::Gradient;

@@ -29,13 +29,19 @@ pub struct Model {
     pub(crate) number: u64,
 }
 
-/// The number of the next model.
-pub(crate) fn next_number() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
 impl Model {
+    pub(crate) fn new(
+        config: ModelConfig,
+        layout: Layout,
+        weights: Parameters,
+        backend: Arc<dyn Backend>,
+    ) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let rope = RopeTable::new(config.rope.clone());
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self { config, layout, weights, backend, rope, number }
+    }
+
     /// Loads a Hugging Face model directory.
     ///
     /// # Errors
@@ -64,8 +70,7 @@ impl Model {
             ));
         }
         let weights = Parameters::read(&*backend, &layout, Role::Weight, &checkpoint, "")?;
-        let rope = RopeTable::new(config.rope.clone());
-        let model = Self { config, layout, weights, backend, rope, number: next_number() };
+        let model = Self::new(config, layout, weights, backend);
         if model.config.tie_word_embeddings && checkpoint.shape(HEAD).is_some() {
             model.expect_copy_of_embedding(dir, &checkpoint)?;
         }
@@ -96,8 +101,8 @@ impl Model {
             return Ok(());
         }
         let what = format!(
-            "tensor {HEAD} differs from model.embed_tokens.weight, though tie_word_embeddings is true; \
-             set it to false in config.json, or remove the tensor"
+            "tensor {HEAD} differs from model.embed_tokens.weight, though tie_word_embeddings is \
+             true; set it to false in config.json, or remove the tensor"
         );
         Err(Error::invalid(dir, what))
     }

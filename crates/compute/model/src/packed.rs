@@ -24,9 +24,9 @@ impl Sequence<'_> {
     }
 }
 
-/// Most tokens of sequences that share the computation of their prompt. A bound of its own, not the
-/// micro-batch's: what is shared must follow from the sequences alone, since it decides in which
-/// order a gradient is summed.
+/// Most tokens of sequences that share the computation of their prompt. It does not depend on the
+/// micro-batch: sharing decides in which order a gradient is summed, so it must follow from the
+/// sequences alone.
 pub const SHARING_TOKENS: usize = 1024;
 
 /// Consecutive sequences that go through the model together.
@@ -38,8 +38,8 @@ pub struct Unit {
     pub tokens: usize,
 }
 
-/// The units of consecutive sequences: those that have the same tokens before their first target,
-/// as the responses to one prompt do, as long as they come to at most [`SHARING_TOKENS`].
+/// Divides sequences into units. Consecutive sequences with the same tokens before their first
+/// target, such as the responses to one prompt, are a unit of at most [`SHARING_TOKENS`].
 pub fn units(sequences: &[Sequence<'_>]) -> Vec<Unit> {
     let mut units: Vec<Unit> = Vec::new();
     let mut prompt: Option<&[u32]> = None;
@@ -74,11 +74,11 @@ pub fn apart(sequences: &[Sequence<'_>]) -> Vec<Unit> {
 /// nothing to a gradient.
 #[derive(Clone, Debug, Default)]
 pub struct Packed {
-    /// Inputs: every token of each sequence but its last, where a prompt that a unit shares stands
-    /// once, before what follows it in each of the unit's sequences.
+    /// Inputs: every token of each sequence but its last. A unit's shared prompt stands once,
+    /// before the rest of each of its sequences.
     pub(crate) tokens: Vec<u32>,
-    /// How `tokens` divides into sequences: a shared prompt is one stretch, followed by one for
-    /// what each of its sequences adds; any other sequence is one stretch.
+    /// How `tokens` divides into sequences. A shared prompt is one stretch, and so is the rest of
+    /// each of its sequences; any other sequence is one stretch.
     stretches: Vec<Stretch>,
     /// Rows that predict a target.
     pub(crate) rows: Vec<u32>,
@@ -155,19 +155,19 @@ impl Packed {
         self.tokens.len()
     }
 
-    /// Targets, and so results.
+    /// Number of targets; scoring returns one result for each.
     pub fn target_count(&self) -> usize {
         self.targets.len()
     }
 
-    /// Values of each row, from values of each input of each sequence.
+    /// Values of each row, given those of each sequence's inputs.
     pub(crate) fn rows_of<T: Copy>(&self, of_inputs: &[&[T]]) -> Vec<T> {
         let of_stretch = |s: &Stretch| &of_inputs[s.owner][s.position..s.position + s.len];
         self.stretches.iter().flat_map(of_stretch).copied().collect()
     }
 
-    /// The rows with a cache of their own, in pages of so many positions: the batch, and how many
-    /// pages that cache has.
+    /// The rows as a batch with a cache of their own, in pages of `page` positions; and the number
+    /// of the cache's pages.
     pub(crate) fn on_pages(&self, page: usize) -> (HostBatch, usize) {
         let mut batch = HostBatch { tokens: self.tokens.clone(), ..HostBatch::default() };
         let mut taken = 0;
@@ -183,7 +183,7 @@ impl Packed {
             batch.pages.extend((taken..taken + own).map(|page| page as u32));
             taken += own;
             let pages = first..batch.pages.len();
-            // The others stand once more, before the sequence's own rows.
+            // Rows on a page that is not full are copied, before the sequence's own rows.
             let position_of_copy = shared * page;
             if let Some(prompt) = prompt.filter(|prompt| prompt.len > position_of_copy) {
                 let (row, len) = (prompt.row + position_of_copy, prompt.len - position_of_copy);

@@ -77,7 +77,7 @@ impl Scores {
         self.log_masses.extend(more.log_masses);
     }
 
-    /// The derivatives of some of the targets.
+    /// The scores of some of the targets.
     #[must_use]
     pub fn part(&self, targets: Range<usize>) -> Self {
         Self {
@@ -99,7 +99,7 @@ impl Scores {
 /// The forward pass's state that [`Model::backward`] needs.
 pub struct Tape<'r> {
     packed: Packed,
-    uploaded: Uploaded,
+    uploaded: DeviceRows,
     blocks: Blocks<'r>,
     /// Rows of the last block's output that predict a target, `[targets, hidden]`.
     last: Buffer,
@@ -107,7 +107,7 @@ pub struct Tape<'r> {
 }
 
 /// Packed sequences on the device.
-struct Uploaded {
+struct DeviceRows {
     rows: Rows,
     /// The rows that predict a target.
     predicting: DeviceIndex,
@@ -118,12 +118,12 @@ struct Uploaded {
 /// Inputs of the blocks' backward passes.
 enum Blocks<'r> {
     /// Kept by a forward pass, one per block.
-    Kept(Vec<Kept>),
+    Kept(Vec<BlockRecord>),
     /// Activations of the rows in `slots` of an activation cache.
     Cached { activation_cache: &'r ActivationCache, slots: DeviceIndex, rows: usize },
 }
 
-struct Kept {
+struct BlockRecord {
     /// The block's input, `[tokens, hidden]`.
     input: Buffer,
     internals: Option<Internals<Buffer>>,
@@ -131,13 +131,13 @@ struct Kept {
 
 impl<'r> Blocks<'r> {
     /// From the last block to the first, each fetched when its turn comes.
-    fn backwards(self, model: &'r Model) -> Box<dyn Iterator<Item = Kept> + 'r> {
+    fn backwards(self, model: &'r Model) -> Box<dyn Iterator<Item = BlockRecord> + 'r> {
         match self {
             Self::Kept(kept) => Box::new(kept.into_iter().rev()),
             Self::Cached { activation_cache, slots, rows } => {
                 Box::new((0..model.layout.blocks.len()).rev().map(move |block| {
                     let (input, internals) = activation_cache.block(model, block, (&slots, rows));
-                    Kept { input, internals: Some(internals) }
+                    BlockRecord { input, internals: Some(internals) }
                 }))
             }
         }
@@ -213,9 +213,9 @@ impl Model {
         self.predict(hidden, tokens, Arc::default(), temperature).0
     }
 
-    fn upload(&self, packed: &Packed) -> Uploaded {
+    fn upload(&self, packed: &Packed) -> DeviceRows {
         let (host, pages) = packed.on_pages(self.backend.page_positions());
-        Uploaded { rows: self.rows(&host), predicting: self.backend.index(&packed.rows), pages }
+        DeviceRows { rows: self.rows(&host), predicting: self.backend.index(&packed.rows), pages }
     }
 
     /// Runs the blocks. Returns what they keep, and the rows of the last one's output that predict
@@ -223,9 +223,9 @@ impl Model {
     fn run(
         &self,
         packed: &Packed,
-        Uploaded { rows, predicting, pages }: &Uploaded,
+        DeviceRows { rows, predicting, pages }: &DeviceRows,
         keep: Option<Keep>,
-    ) -> (Vec<Kept>, Buffer) {
+    ) -> (Vec<BlockRecord>, Buffer) {
         let (b, s) = (&*self.backend, &self.layout.shapes);
         let mut cache = b.buffer(self.layout.cache(1, *pages));
         let mut x = self.activations(rows.count, s.hidden);
@@ -241,7 +241,7 @@ impl Model {
             let layer = CacheLayer { cache: &mut cache, layer: 0 };
             let internals =
                 self.block_forward(block, &mut x, rows, layer, keep == Some(Keep::Activations));
-            kept.extend(input.map(|input| Kept { input, internals }));
+            kept.extend(input.map(|input| BlockRecord { input, internals }));
         }
         let mut last = self.activations(packed.target_count(), s.hidden);
         b.gather_rows(&x, predicting, &mut last);
@@ -295,7 +295,7 @@ impl Model {
         let (b, s) = (&*self.backend, &self.layout.shapes);
         let Tape {
             packed,
-            uploaded: Uploaded { rows, predicting, pages },
+            uploaded: DeviceRows { rows, predicting, pages },
             blocks,
             last,
             statistics,
@@ -306,7 +306,7 @@ impl Model {
         drop(d_last);
 
         let mut cache = None;
-        for (block, Kept { input, internals }) in
+        for (block, BlockRecord { input, internals }) in
             self.layout.blocks.iter().rev().zip(blocks.backwards(self))
         {
             let internals = internals.unwrap_or_else(|| {

@@ -19,13 +19,6 @@ pub enum RopeScaling {
         /// Divides every frequency; at least 1.
         factor: f64,
     },
-    /// NTK-aware base, growing with the position once it passes the context of pretraining.
-    DynamicNtk {
-        /// Growth of the base; at least 1.
-        factor: f64,
-        /// Context of pretraining, in tokens.
-        max_position_embeddings: usize,
-    },
     /// Llama 3.1: long wavelengths interpolated, short ones kept, those between blended.
     Llama3 {
         /// Divides the frequencies of the long wavelengths; at least 1.
@@ -61,93 +54,45 @@ pub enum RopeScaling {
 /// Rotary position embedding of one head.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rope {
-    head_dim: usize,
-    theta: f64,
-    scaling: RopeScaling,
-    inv_freq: Vec<f32>,
-    attention_factor: f32,
+    /// Base of the frequencies (`rope_theta`).
+    pub theta: f64,
+    /// Context extension.
+    pub scaling: RopeScaling,
+    /// Radians per position, `[head_dim / 2]`.
+    pub inv_freq: Vec<f32>,
+    /// Factor of cosines and sines: 1 except with [`RopeScaling::Yarn`].
+    pub attention_factor: f32,
 }
 
 impl Rope {
-    /// The embedding of heads of `head_dim` features (even; more than 2 for
-    /// [`RopeScaling::DynamicNtk`]) with base `theta` (more than 1).
+    /// The embedding of heads of `head_dim` features (even) with base `theta` (more than 1).
     pub fn new(head_dim: usize, theta: f64, scaling: RopeScaling) -> Self {
         let unscaled = inverse_frequencies(head_dim, theta as f32);
         let (inv_freq, attention_factor) = match scaling {
-            RopeScaling::Default | RopeScaling::DynamicNtk { .. } => (unscaled, 1.0),
+            RopeScaling::Default => (unscaled, 1.0),
             RopeScaling::Linear { factor } => {
                 (unscaled.iter().map(|f| f / factor as f32).collect(), 1.0)
             }
             RopeScaling::Llama3 { .. } => (llama3_frequencies(unscaled, &scaling), 1.0),
             RopeScaling::Yarn { .. } => yarn_frequencies(head_dim, theta, &scaling),
         };
-        Self { head_dim, theta, scaling, inv_freq, attention_factor }
-    }
-
-    /// Features of a head.
-    pub fn head_dim(&self) -> usize {
-        self.head_dim
-    }
-
-    /// Base of the frequencies (`rope_theta`).
-    pub fn theta(&self) -> f64 {
-        self.theta
-    }
-
-    /// Context extension.
-    pub fn scaling(&self) -> &RopeScaling {
-        &self.scaling
-    }
-
-    /// Radians per position, `[head_dim / 2]`. With [`RopeScaling::DynamicNtk`] those of the
-    /// positions below `max_position_embeddings`.
-    pub fn inv_freq(&self) -> &[f32] {
-        &self.inv_freq
-    }
-
-    /// Factor of cosines and sines: 1 except with [`RopeScaling::Yarn`].
-    pub fn attention_factor(&self) -> f32 {
-        self.attention_factor
+        Self { theta, scaling, inv_freq, attention_factor }
     }
 
     /// Cosines and sines of `positions`, each `[positions, head_dim / 2]`, times the attention
-    /// factor.
-    ///
-    /// A row depends on its own position only. With [`RopeScaling::DynamicNtk`] the row of a
-    /// position beyond the context has the base of a sequence that ends there, as when decoding
-    /// token by token with a cache.
+    /// factor. A row depends on its own position only.
     pub fn table(&self, positions: Range<usize>) -> (Vec<f32>, Vec<f32>) {
         let size = positions.len() * self.inv_freq.len();
         let (mut cos, mut sin) = (Vec::with_capacity(size), Vec::with_capacity(size));
-        let mut push_row = |position: usize, inv_freq: &[f32]| {
-            for &frequency in inv_freq {
+        for position in positions {
+            for &frequency in &self.inv_freq {
                 // The angle is rounded to f32 as in transformers; only what follows is exact.
                 let (s, c) = libm::sincos(f64::from(position as f32 * frequency));
                 cos.push(c as f32 * self.attention_factor);
                 sin.push(s as f32 * self.attention_factor);
             }
-        };
-        for position in positions {
-            match self.scaling {
-                RopeScaling::DynamicNtk { factor, max_position_embeddings }
-                    if position >= max_position_embeddings =>
-                {
-                    let base = self.ntk_base(factor, max_position_embeddings, position + 1);
-                    push_row(position, &inverse_frequencies(self.head_dim, base));
-                }
-                _ => push_row(position, &self.inv_freq),
-            }
         }
         (cos, sin)
-    }
-
-    /// Base of a sequence of `length` tokens, in f32 throughout because transformers holds the
-    /// length in a tensor.
-    fn ntk_base(&self, factor: f64, max_position_embeddings: usize, length: usize) -> f32 {
-        let stretch =
-            factor as f32 * length as f32 / max_position_embeddings as f32 - (factor - 1.0) as f32;
-        let dim = self.head_dim as f64;
-        self.theta as f32 * power(stretch, (dim / (dim - 2.0)) as f32)
     }
 }
 

@@ -38,9 +38,8 @@ impl Step {
         }
     }
 
-    /// Adds a row for a token that has been drawn and may not be known to the host yet: that of a
-    /// draw, by its number among those whose tokens the step is [made after](Model::step_after).
-    /// The next token is wanted.
+    /// Adds a row for a drawn token that the host may not know yet: that of draw number `draw`
+    /// among those that [`Model::step_after`] gets. The next token is wanted.
     pub fn push_drawn(&mut self, draw: usize, position: usize, pages: &[u32]) {
         self.batch.push_drawn(draw, position, pages);
         self.wanted.push(self.batch.rows() as u32 - 1);
@@ -75,8 +74,8 @@ impl Step {
         self.cached_rows.slots.clear();
     }
 
-    /// As a backend wants a decoding step: with rows that are in no run, and whose next token
-    /// nobody wants, in the places up to those that it [asks for](Backend::rows_of_step).
+    /// The step with padding: its counts of rows are rounded up as the backend
+    /// [asks](Backend::rows_of_step). Padding rows are in no run, and their results are not used.
     fn padded(&self, backend: &dyn Backend) -> Cow<'_, Self> {
         let [rows, wanted, cached] = [self.rows(), self.wanted.len(), self.cached_rows.rows.len()];
         let [more_rows, more_wanted, more_cached] =
@@ -92,8 +91,8 @@ impl Step {
         Cow::Owned(step)
     }
 
-    /// Whether each sequence has one row, as when all are being decoded. Such steps repeat: what
-    /// tells them apart is their [`ReplayKey`], since a chunk of a prompt may have one row as well.
+    /// Whether each sequence has one row, as in decoding. Such steps repeat, and equal ones have
+    /// equal [`ReplayKey`]s. (A chunk of a prompt may have one row too.)
     fn is_decoding(&self) -> bool {
         self.batch.runs.iter().all(|run| run.len == 1)
     }
@@ -117,7 +116,7 @@ impl Model {
         self.step_after(None, step, cache, activation_cache)
     }
 
-    /// As [`step`](Self::step), with rows for tokens of draws that have been begun.
+    /// As [`step`](Self::step), with rows for tokens of `drawn`, which the host may not know yet.
     ///
     /// # Panics
     /// As [`step`](Self::step), and when a row is for a draw that is not among those of `drawn`.
@@ -210,8 +209,9 @@ impl Model {
         self.backend.draw(self.layout.shapes.vocabulary, hidden, head, draws)
     }
 
-    /// Begins to draw from rows of final hidden states; the tokens, and what can be
-    /// [read](Self::drawn). No draw [departs](isentrope_kernels::Adjustments::departs).
+    /// Begins to draw from rows of final hidden states. Returns the tokens on the device, and the
+    /// draws to be [read](Self::drawn). No draw
+    /// [departs](isentrope_kernels::Adjustments::departs).
     pub fn begin_draw(&self, hidden: &Buffer, draws: &[Draw]) -> (DrawnTokens, QueuedDraws) {
         let head = &self.weights[self.layout.head];
         self.backend.begin_draw(self.layout.shapes.vocabulary, hidden, head, draws)
@@ -222,7 +222,7 @@ impl Model {
         self.backend.drawn(drawing)
     }
 
-    /// An empty buffer for so many rows of final hidden states.
+    /// An empty buffer for rows of final hidden states.
     pub fn hidden(&self, rows: usize) -> Buffer {
         self.activations(rows, self.layout.shapes.hidden)
     }
@@ -234,8 +234,7 @@ mod tests {
     use isentrope_kernels::{Cpu, Isa};
     use std::path::Path;
 
-    /// A decoding step in which each sequence has fed so many tokens before, and what is asked of
-    /// it.
+    /// A decoding step: the tokens that each sequence has fed before, and what is asked of it.
     #[derive(Clone)]
     struct Case {
         positions: Vec<usize>,

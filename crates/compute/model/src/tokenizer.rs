@@ -56,8 +56,8 @@ impl Tokenizer {
             return match older_format(dir) {
                 Some(file) => Err(Error::unsupported(
                     &dir.join(file),
-                    "this tokenizer format cannot be read; write a tokenizer.json beside it with transformers: \
-                     AutoTokenizer.from_pretrained(dir).save_pretrained(dir)",
+                    "this tokenizer format cannot be read; write a tokenizer.json beside it with \
+                     transformers: AutoTokenizer.from_pretrained(dir).save_pretrained(dir)",
                 )),
                 None => Ok(None),
             };
@@ -274,7 +274,8 @@ impl Tokenizer {
         Err(Error::invalid(
             model_path,
             format!(
-                "the model's vocabulary has {model_vocab} rows, but token {token:?} of {} has id {id}",
+                "the model's vocabulary has {model_vocab} rows, but token {token:?} of {} has id \
+                 {id}",
                 self.path.display()
             ),
         ))

@@ -2,10 +2,9 @@
 
 use std::fs;
 
-use crate::common::{ORACLES, directory, oracle};
+use crate::common::directory;
 use isentrope_model::rope::RopeScaling;
 use isentrope_model::{Error, ModelConfig, Rope};
-use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn read(config: &Value) -> Result<ModelConfig, Error> {
@@ -34,47 +33,6 @@ fn qwen25_math() -> Value {
 }
 
 #[test]
-fn oracle_checkpoints() {
-    for name in ORACLES {
-        let config = ModelConfig::read(&oracle(name)).unwrap();
-        let text = fs::read_to_string(oracle(name).join("config.json")).unwrap();
-        let kept = serde_json::to_string_pretty(&config.json).unwrap();
-        assert_eq!(kept, text.trim().replace("1e-06", "1e-6"), "{name}");
-        assert_eq!(
-            (
-                config.vocab_size,
-                config.hidden_size,
-                config.intermediate_size,
-                config.layers,
-                config.heads
-            ),
-            (61, 32, 44, 2, 4)
-        );
-        assert_eq!(config.max_position_embeddings, 512);
-        assert_eq!(config.rms_norm_eps, 1e-6);
-        assert_eq!(config.kv_heads, if name == "llama-mha" { 4 } else { 2 }, "{name}");
-        assert_eq!(config.head_dim, if name == "qwen3" { 16 } else { 8 }, "{name}");
-        assert_eq!(
-            config.tie_word_embeddings,
-            ["llama3", "qwen2-tied", "qwen3"].contains(&name),
-            "{name}"
-        );
-        assert_eq!(config.qkv_bias, name.starts_with("qwen2"), "{name}");
-        assert_eq!(config.qk_norm, name == "qwen3", "{name}");
-        assert!(!config.output_bias && !config.mlp_bias, "{name}");
-        let window = if name == "mistral-sliding" { Some(6) } else { None };
-        assert_eq!(config.sliding_window, [window; 2], "{name}");
-        let theta = match name {
-            "llama3" => 500_000.0,
-            "qwen2-tied" | "qwen3" => 1_000_000.0,
-            _ => 10_000.0,
-        };
-        assert_eq!(config.rope.theta(), theta, "{name}");
-        assert_eq!(matches!(config.rope.scaling(), RopeScaling::Llama3 { .. }), name == "llama3");
-    }
-}
-
-#[test]
 fn both_spellings_are_one_config() {
     let scaling = json!({"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024});
     let old = with(qwen25_math(), &json!({"rope_theta": 1e6, "rope_scaling": scaling}));
@@ -86,28 +44,10 @@ fn both_spellings_are_one_config() {
         "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024, "rope_theta": 1e6
     });
     let new = with(new, &json!({"dtype": "bfloat16", "rope_parameters": parameters}));
-    let nested =
-        json!({"full_attention": parameters, "sliding_attention": parameters, "other": null});
-    let nested = with(new.clone(), &json!({"rope_parameters": nested}));
-
-    let old = read(&old).unwrap();
-    for other in [new, nested] {
-        let other = read(&other).unwrap();
-        assert_eq!(ModelConfig { json: old.json.clone(), ..other }, old);
-    }
-    assert_eq!(old.rope.theta(), 1e6);
-    assert!(matches!(old.rope.scaling(), RopeScaling::Yarn { factor: 4.0, .. }));
-}
-
-#[test]
-fn layer_types_may_not_rotate_differently() {
-    let nested = json!({
-        "full_attention": {"rope_type": "default", "rope_theta": 1e6},
-        "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}
-    });
-    let error = read(&with(qwen25_math(), &json!({"rope_parameters": nested}))).unwrap_err();
-    assert!(matches!(error, Error::Unsupported { .. }));
-    assert!(error.to_string().contains("between full_attention and sliding_attention"), "{error}");
+    let (old, new) = (read(&old).unwrap(), read(&new).unwrap());
+    assert_eq!(ModelConfig { json: old.json.clone(), ..new }, old);
+    assert_eq!(old.rope.theta, 1e6);
+    assert!(matches!(old.rope.scaling, RopeScaling::Yarn { factor: 4.0, .. }));
 }
 
 /// Defaults of transformers 5.23 for a config.json with only its `model_type`.
@@ -198,7 +138,6 @@ fn refusals_name_the_key() {
     let cases = [
         (json!({"model_type": "gemma2"}), "model_type \"gemma2\""),
         (json!({"model_type": null}), "model_type is missing"),
-        (json!({"model_type": 7}), "model_type is 7"),
         (
             json!({"architectures": ["Qwen2ForRewardModel"]}),
             "architectures has \"Qwen2ForRewardModel\"",
@@ -207,29 +146,21 @@ fn refusals_name_the_key() {
         (json!({"hidden_act": "gelu"}), "hidden_act \"gelu\""),
         (json!({"quantization_config": {"quant_method": "awq"}}), "quantization_config"),
         (json!({"attn_logit_softcapping": 50.0}), "attn_logit_softcapping"),
-        (json!({"attention_sinks": true}), "attention_sinks"),
-        (json!({"num_experts": 8}), "num_experts"),
         (json!({"logits_scaling": 8.0}), "logits_scaling"),
         (json!({"mlp_bias": true}), "mlp_bias"),
         (json!({"vocab_size": 0}), "vocab_size is 0"),
-        (json!({"vocab_size": -5}), "vocab_size is -5"),
-        (json!({"vocab_size": 1e30}), "vocab_size"),
         (json!({"vocab_size": u64::MAX}), "vocab_size"),
         (json!({"hidden_size": "1536"}), "hidden_size"),
         (json!({"hidden_size": 1537}), "hidden_size is 1537"),
         (json!({"num_hidden_layers": 1_000_000_000}), "num_hidden_layers"),
         (json!({"num_key_value_heads": 5}), "num_key_value_heads is 5"),
-        (json!({"num_key_value_heads": 0}), "num_key_value_heads"),
-        (json!({"num_key_value_heads": 24}), "num_key_value_heads"),
         (json!({"head_dim": 7}), "head_dim is 7"),
         (json!({"head_dim": 16_777_216}), "head_dim"),
         (json!({"intermediate_size": 1.5}), "intermediate_size is 1.5"),
         (json!({"rms_norm_eps": 0.0}), "rms_norm_eps"),
-        (json!({"rms_norm_eps": -1e-6}), "rms_norm_eps"),
         (json!({"tie_word_embeddings": "yes"}), "tie_word_embeddings"),
         (json!({"max_position_embeddings": 0}), "max_position_embeddings"),
         (json!({"rope_theta": 1}), "rope_theta"),
-        (json!({"rope_theta": -10000.0}), "rope_theta"),
         (json!({"rope_theta": 1e200}), "rope_theta"),
         (json!({"partial_rotary_factor": 0.5}), "partial_rotary_factor is 0.5"),
         (json!({"rope_scaling": 2.0}), "rope_scaling"),
@@ -240,7 +171,7 @@ fn refusals_name_the_key() {
         (json!({"rope_scaling": {"type": "linear"}}), "rope_scaling.factor is missing"),
         (json!({"rope_scaling": {"type": "linear", "factor": 0}}), "rope_scaling.factor is 0"),
         (
-            json!({"rope_parameters": {"rope_type": "dynamic", "factor": 1e300}}),
+            json!({"rope_parameters": {"rope_type": "linear", "factor": 1e300}}),
             "rope_parameters.factor",
         ),
         (
@@ -252,10 +183,9 @@ fn refusals_name_the_key() {
         (yarn(json!({"truncate": 3})), "rope_scaling.truncate"),
         (yarn(json!({"original_max_position_embeddings": 0})), "original_max_position_embeddings"),
         (
-            json!({"rope_parameters": {"full_attention": {"rope_type": "su"}}}),
-            "full_attention.rope_type \"su\"",
+            json!({"rope_parameters": {"full_attention": {}}}),
+            "rope_parameters differs by layer type",
         ),
-        (json!({"rope_parameters": {"full_attention": {}, "factor": 2}}), "mixes"),
         (json!({"layer_types": ["full_attention"]}), "layer_types has 1 entries for 28"),
         (
             json!({"layer_types": ["linear_attention"], "num_hidden_layers": 1}),
@@ -305,54 +235,4 @@ fn broken_files() {
     assert!(matches!(ModelConfig::read(dir.path()), Err(Error::Io { .. })));
     fs::create_dir(dir.path().join("config.json")).unwrap();
     assert!(matches!(ModelConfig::read(dir.path()), Err(Error::Invalid { .. })));
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
-
-    /// Damaged bytes are read or refused, and a refusal names the file.
-    #[test]
-    fn damaged_bytes_never_panic(
-        name in prop::sample::select(&ORACLES[..]),
-        edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), any::<bool>()), 1..6),
-    ) {
-        let mut bytes = fs::read(oracle(name).join("config.json")).unwrap();
-        for (at, byte, is_digit) in edits {
-            let byte = if is_digit { b'0' + byte % 10 } else { byte };
-            let at = at.index(bytes.len());
-            bytes[at] = byte;
-        }
-        let dir = directory(&[("config.json", &bytes)]);
-        match ModelConfig::read(dir.path()) {
-            Ok(config) => {
-                let (cos, sin) = config.rope.table(0..3);
-                prop_assert!(cos.iter().chain(&sin).all(|value| value.is_finite()));
-            }
-            Err(error) => prop_assert!(error.to_string().contains("config.json")),
-        }
-    }
-
-    /// Any JSON value under any key is read or refused.
-    #[test]
-    fn odd_values_never_panic(
-        key in prop::sample::select(vec![
-            "vocab_size", "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "rope_theta",
-            "num_hidden_layers", "max_position_embeddings", "sliding_window", "max_window_layers", "layer_types",
-            "rope_scaling", "rope_parameters", "rms_norm_eps", "original_max_position_embeddings",
-        ]),
-        value in prop_oneof![
-            any::<i64>().prop_map(Value::from),
-            any::<f64>().prop_map(Value::from),
-            Just(json!([])), Just(json!({})), Just(json!([[1]])), Just(json!({"a": {"b": 1}})),
-            (prop::sample::select(vec!["linear", "dynamic", "llama3", "yarn"]), any::<f64>(), any::<u32>())
-                .prop_map(|(kind, factor, context)| json!({
-                    "rope_type": kind, "factor": factor, "original_max_position_embeddings": context,
-                    "low_freq_factor": factor / 2.0, "high_freq_factor": factor,
-                })),
-        ],
-    ) {
-        if let Err(error) = read(&with(qwen25_math(), &json!({key: value}))) {
-            prop_assert!(error.to_string().contains("config.json"));
-        }
-    }
 }

@@ -3,16 +3,14 @@
 use std::fs;
 use std::path::Path;
 
+use crate::common::directory;
 use isentrope_model::generation_config::{GenerationConfig, eos_tokens};
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_model::{Error, Result};
 
 fn read(files: &[(&str, &str)]) -> Result<GenerationConfig> {
-    let dir = tempfile::tempdir().unwrap();
-    for (name, text) in files {
-        fs::write(dir.path().join(name), text).unwrap();
-    }
-    GenerationConfig::read(dir.path())
+    let files: Vec<_> = files.iter().map(|&(name, text)| (name, text.as_bytes())).collect();
+    GenerationConfig::read(directory(&files).path())
 }
 
 #[test]
@@ -66,10 +64,7 @@ fn wrong_values_name_file_and_key() {
                 .unwrap_err();
             let message = error.to_string();
             assert!(matches!(error, Error::Invalid { .. }), "{key}: {value}");
-            assert!(
-                message.contains(&format!("generation_config.json: `{key}` must be ")),
-                "{message}"
-            );
+            assert!(message.contains(&format!("generation_config.json: {key} ")), "{message}");
         }
     }
 }
@@ -80,17 +75,6 @@ fn keys_that_nothing_reads_may_be_anything() {
     let strange = r#"{"eos_token_id": 5, "bos_token_id": [1], "pad_token_id": "x", "max_length": "long", "max_new_tokens": -5}"#;
     let expected = GenerationConfig { eos_token_ids: vec![5], ..GenerationConfig::default() };
     assert_eq!(read(&[("generation_config.json", strange)]).unwrap(), expected);
-}
-
-#[test]
-fn minus_one_is_no_token() {
-    let config = read(&[("generation_config.json", r#"{"eos_token_id": [-1, 5]}"#)]);
-    assert_eq!(
-        config.unwrap(),
-        GenerationConfig { eos_token_ids: vec![5], ..GenerationConfig::default() }
-    );
-    let config = read(&[("generation_config.json", r#"{"eos_token_id": -1}"#)]);
-    assert_eq!(config.unwrap(), GenerationConfig::default());
 }
 
 #[test]
@@ -119,17 +103,12 @@ fn responses_end_at_the_files_tokens_and_at_the_tokenizers() {
     for (file, text, with_tokenizer, alone) in [
         (generation, "{}", Ok(&[1][..]), Ok(&[][..])),
         (generation, r#"{"eos_token_id": -1}"#, Ok(&[1]), Ok(&[])),
-        (generation, r#"{"eos_token_id": 321}"#, Ok(&[321, 1]), Ok(&[321])),
+        (generation, r#"{"eos_token_id": [-1, 321]}"#, Ok(&[321, 1]), Ok(&[321])),
         (generation, r#"{"eos_token_id": [1, 322]}"#, Ok(&[1, 322]), Ok(&[1, 322])),
         (model, r#"{"eos_token_id": 2}"#, Ok(&[2, 1]), Ok(&[2])),
-        (generation, r#"{"eos_token_id": [1, 323]}"#, Err("found 323"), Err("vocabulary of 323")),
-        (
-            generation,
-            r#"{"eos_token_id": 4294967295}"#,
-            Err("found 4294967295"),
-            Err("take it out"),
-        ),
-        (model, r#"{"eos_token_id": 400}"#, Err("found 400"), Err("found 400")),
+        (generation, r#"{"eos_token_id": [1, 323]}"#, Err("has 323"), Err("vocabulary of 323")),
+        (generation, r#"{"eos_token_id": 4294967295}"#, Err("has 4294967295"), Err("take it out")),
+        (model, r#"{"eos_token_id": 400}"#, Err("has 400"), Err("has 400")),
     ] {
         let dir = tempfile::tempdir().unwrap();
         for name in ["tokenizer.json", "tokenizer_config.json"] {
@@ -142,31 +121,11 @@ fn responses_end_at_the_files_tokens_and_at_the_tokenizers() {
                 (Ok(tokens), Ok(expected)) => assert_eq!(tokens, expected, "{text}"),
                 (Err(error), Err(part)) => {
                     let message = error.to_string();
-                    assert!(
-                        message.contains(&format!("/{file}: `eos_token_id` must be ")),
-                        "{message}"
-                    );
+                    assert!(message.contains(&format!("/{file}: eos_token_id has ")), "{message}");
                     assert!(message.contains(part), "{message}");
                 }
                 (got, expected) => panic!("{text}: {got:?} instead of {expected:?}"),
             }
         }
     }
-}
-
-#[test]
-fn malformed_files_are_errors() {
-    for text in [
-        "",
-        "{",
-        "[]",
-        r#"{"temperature": NaN}"#,
-        r#"{"temperature": 1e999}"#,
-        "\u{0}",
-        &"[".repeat(10_000),
-    ] {
-        let message = read(&[("generation_config.json", text)]).unwrap_err().to_string();
-        assert!(message.contains("generation_config.json: "), "{message}");
-    }
-    assert!(GenerationConfig::read(Path::new("/dev/null/none")).is_err());
 }

@@ -1,6 +1,6 @@
 //! Models saved to directories and loaded again; a damaged directory is refused in one sentence.
 
-use crate::common::{directory, oracle, oracles, safetensors};
+use crate::common::{bits, directory, oracle, oracles, safetensors};
 use isentrope_kernels::{Cpu, Isa, Role};
 use isentrope_model::checkpoint::{WeightDtype, WriteOptions, Writer};
 use isentrope_model::{Model, Packed, Result, Scores, Sequence};
@@ -25,10 +25,6 @@ fn scores(model: &Model) -> Scores {
     model.score(&Packed::new(&[Sequence { tokens: &TOKENS, score_from: 1 }]), 1.0)
 }
 
-fn bits(values: &[f32]) -> Vec<u32> {
-    values.iter().map(|value| value.to_bits()).collect()
-}
-
 /// Bits of every tensor, by name.
 fn weights(model: &Model) -> Vec<(String, Vec<u32>)> {
     let tensors = model.layout.tensors();
@@ -37,44 +33,24 @@ fn weights(model: &Model) -> Vec<(String, Vec<u32>)> {
         .collect()
 }
 
-fn options(dtype: WeightDtype, max_shard_bytes: u64) -> WriteOptions<'static> {
-    WriteOptions { dtype, max_shard_bytes, carry_from: None, writer: Writer::ALONE }
-}
-
 #[test]
 fn saved_models_load_with_the_same_bits() {
     for name in oracles() {
         let model = load(&oracle(&name)).unwrap();
         let dir = tempfile::tempdir().unwrap();
-        // So small that most tensors have a shard of their own.
-        model.save(&dir.path().join("saved"), options(WeightDtype::F32, 4096)).unwrap();
+        let options = WriteOptions {
+            dtype: WeightDtype::F32,
+            max_shard_bytes: 4096, // so small that most tensors have a shard of their own
+            carry_from: None,
+            writer: Writer::ALONE,
+        };
+        model.save(&dir.path().join("saved"), options).unwrap();
         let again = load(&dir.path().join("saved")).unwrap();
         assert!(dir.path().join("saved/model.safetensors.index.json").exists());
         assert!(weights(&again) == weights(&model), "{name}");
         let (before, after) = (scores(&model), scores(&again));
         assert_eq!(bits(&before.logprobs), bits(&after.logprobs), "{name}");
         assert_eq!(bits(&before.entropies), bits(&after.entropies), "{name}");
-    }
-}
-
-#[test]
-fn models_saved_in_bf16_load_rounded_to_nearest_even() {
-    for name in ["llama-mqa", "qwen3-untied"] {
-        let model = load(&oracle(name)).unwrap();
-        let dir = tempfile::tempdir().unwrap();
-        model.save(&dir.path().join("saved"), options(WeightDtype::Bf16, u64::MAX)).unwrap();
-        let rounded = |bits: &u32| (bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff_0000;
-        let expected: Vec<(String, Vec<u32>)> = weights(&model)
-            .iter()
-            .map(|(n, bits)| (n.clone(), bits.iter().map(rounded).collect()))
-            .collect();
-        let again = load(&dir.path().join("saved")).unwrap();
-        assert!(weights(&again) == expected, "{name}");
-        assert_ne!(
-            bits(&scores(&again).logprobs),
-            bits(&scores(&model).logprobs),
-            "nothing was rounded"
-        );
     }
 }
 
@@ -153,45 +129,10 @@ const NORM: &str = "model.layers.1.input_layernorm.weight";
 const EMBEDDING: &str = "model.embed_tokens.weight";
 
 #[test]
-fn damaged_directories_are_refused_in_one_sentence() {
+fn directories_whose_files_disagree_are_refused_in_one_sentence() {
     // A model, the damage to its copy, and the file and the reason that the refusal names.
     type Case = (&'static str, fn(&Path), &'static str, &'static str);
-    let cases: [Case; 21] = [
-        ("qwen3", |dir| fs::remove_dir_all(dir).unwrap(), "config.json", "there is no such file"),
-        (
-            "qwen3",
-            |dir| fs::remove_file(dir.join("config.json")).unwrap(),
-            "config.json",
-            "there is no such file",
-        ),
-        ("qwen3", |dir| fs::write(dir.join("config.json"), "").unwrap(), "config.json", "JSON"),
-        (
-            "qwen3",
-            |dir| fs::remove_file(dir.join("model.safetensors")).unwrap(),
-            "",
-            "has neither model.safetensors nor model.safetensors.index.json",
-        ),
-        (
-            "qwen3",
-            |dir| fs::rename(dir.join("model.safetensors"), dir.join("pytorch_model.bin")).unwrap(),
-            "",
-            "has pickled weights only (pytorch_model.bin)",
-        ),
-        (
-            "qwen3",
-            |dir| {
-                let file = fs::read(dir.join("model.safetensors")).unwrap();
-                fs::write(dir.join("model.safetensors"), &file[..file.len() - 4]).unwrap();
-            },
-            "model.safetensors",
-            "of the data, which has",
-        ),
-        (
-            "qwen3",
-            |dir| edit_weights(dir, |header, _| header[NORM]["dtype"] = "F64".into()),
-            "model.safetensors",
-            "contradicts itself",
-        ),
+    let cases: [Case; 7] = [
         (
             "qwen3",
             |dir| edit_weights(dir, |header, _| header[NORM]["shape"] = json!([4, 8])),
@@ -202,27 +143,8 @@ fn damaged_directories_are_refused_in_one_sentence() {
             "qwen3",
             |dir| {
                 edit_weights(dir, |header, data| {
-                    data_of(header, data, NORM)[12..16].copy_from_slice(&f32::NAN.to_le_bytes());
+                    append(header, data, "model.extra", &[1], &[0; 4]);
                 });
-            },
-            "model.safetensors",
-            "tensor model.layers.1.input_layernorm.weight is NaN at index 3",
-        ),
-        (
-            "qwen3",
-            |dir| {
-                edit_weights(dir, |header, _| {
-                    let norm = header.remove(NORM).unwrap();
-                    header.insert("model.layers.1.norm.weight".to_owned(), norm);
-                });
-            },
-            "",
-            "no file holds the tensor model.layers.1.input_layernorm.weight",
-        ),
-        (
-            "qwen3",
-            |dir| {
-                edit_weights(dir, |header, data| append(header, data, "model.extra", &[1], &[0; 4]))
             },
             "",
             "tensor model.extra: a Qwen3ForCausalLM of this configuration has no such weights",
@@ -239,6 +161,7 @@ fn damaged_directories_are_refused_in_one_sentence() {
             "",
             "no file holds the tensor model.layers.2",
         ),
+        // Found before memory is asked for.
         (
             "qwen3",
             |dir| {
@@ -260,51 +183,15 @@ fn damaged_directories_are_refused_in_one_sentence() {
             "",
             "tensor lm_head.weight differs from model.embed_tokens.weight, though tie_word_embeddings is true",
         ),
-        (
-            "qwen3",
-            |dir| {
-                edit_config(dir, "quantization_config", json!({"quant_method": "awq", "bits": 4}))
-            },
-            "config.json",
-            "quantization_config is not supported",
-        ),
-        (
-            "qwen3",
-            |dir| edit_config(dir, "architectures", json!(["Qwen3ForSequenceClassification"])),
-            "config.json",
-            "Qwen3ForSequenceClassification",
-        ),
-        (
-            "qwen3",
-            |dir| edit_config(dir, "model_type", json!("mamba")),
-            "config.json",
-            "\"mamba\" is not supported",
-        ),
-        (
-            "qwen3",
-            |dir| edit_config(dir, "hidden_act", json!("gelu")),
-            "config.json",
-            "\"gelu\" is not supported",
-        ),
-        (
-            "qwen2-bf16-sharded",
-            |dir| fs::remove_file(dir.join("model-00002-of-00002.safetensors")).unwrap(),
-            "model.safetensors.index.json",
-            "names the shard model-00002-of-00002.safetensors, which is absent",
-        ),
     ];
     for (name, damage, file, reason) in cases {
         let dir = copy_of(name);
         damage(dir.path());
-        let error = refusal(dir.path());
+        let error = load(dir.path()).err().expect("must be refused").to_string();
         let named = dir.path().join(file).display().to_string();
         assert!(error.starts_with(named.trim_end_matches('/')), "{reason}: {error}");
         assert!(error.contains(reason) && !error.contains('\n'), "{reason}: {error}");
     }
-}
-
-fn refusal(dir: &Path) -> String {
-    load(dir).err().expect("must be refused").to_string()
 }
 
 #[test]
@@ -323,7 +210,7 @@ proptest! {
     /// A damaged config.json is refused, or describes a model that fits the weights and runs.
     #[test]
     fn damaged_configs_never_panic(
-        name in prop::sample::select(&["llama-yarn-options", "llama3-v4", "llama-dynamic", "qwen2-window"][..]),
+        name in prop::sample::select(&["llama-yarn-options", "llama3-v4", "qwen2-window"][..]),
         edits in prop::collection::vec((any::<prop::sample::Index>(), b'0'..=b'9'), 1..4),
     ) {
         let mut config = fs::read(oracle(name).join("config.json")).unwrap();

@@ -11,4 +11,4 @@ start = json.loads(read(int.from_bytes(read(5)[1:], "little")))
 for name, source in start["modules"]:
     module = sys.modules[name] = types.ModuleType(name)
     exec(compile(source, f"<{name}>", "exec", dont_inherit=True), module.__dict__)
-sys.modules["main"].start(start["role"], start["in_jail"], [name for name, _ in start["modules"]])
+sys.modules["server"].start(start["role"], [name for name, _ in start["modules"]])

@@ -1,10 +1,11 @@
 """The process of a program: runs it as a script, or loads it and answers questions about it.
 
-    q  a question: {"op": name, "v": operands, "o": objects}
+    q  a question of a test: {"op": name, "v": operands, "o": objects}
     a  its answer: {"v": the value, or "x": the error, "o": objects, "m": the objects of the
-       question that have changed, "line": the last line of the error's traceback}
-
-In a plain question, objects do not change, and the answer does not refer to them.
+       question that have changed}
+    c  a call with plain data: [function, arguments, most bytes of the value], as JSON
+    a  its answer: {"v": the value, as JSON} or {"line": the last line of the error's traceback} or
+       {"limit": true}
 """
 
 import atexit
@@ -13,6 +14,7 @@ import gc
 import io
 import json
 import os
+import re
 import symtable
 import sys
 import threading
@@ -20,11 +22,14 @@ import types
 
 from prelude import PRELUDE, RECURSION
 from run_process import Channel, last_line, standard_streams
-from values import MUTABLE, Decoder, Encoder, Side, has_changed, parts
+from values import (BASES, MUTABLE, Decoder, Encoder, Side, are_elements, has_changed, parts,
+                    plain_value)
 
 # Modules in which programs find names without defining them.
 LIBRARY = [builtins, *(value for value in PRELUDE.values() if isinstance(value, types.ModuleType))]
 OPEN = open
+# Deepest nesting of a value that a call returns.
+DEEPEST = 100
 # Streams that a script may open by name, and their descriptors.
 STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
@@ -168,7 +173,7 @@ class Program(Side):
         message = json.loads(data)
         decoder = Decoder(self, message)
         operands = decoder.element(message["v"])
-        known = [] if message.get("plain") else decoder.objects
+        known = decoder.objects
         before = [(number, thing, parts(thing)) for number, thing in enumerate(known)
                   if type(thing) in MUTABLE or self.is_record(type(thing))]
         try:
@@ -188,9 +193,62 @@ class Program(Side):
         body = {key: encoder.element(result)}
         body["m"] = [[number, encoder.content(x)] for number, x, old in before if has_changed(x, old)]
         body["o"] = encoder.complete()
-        if key == "x":
-            body["line"] = last_line(result)
         return body
+
+    def call(self, data):
+        """Answers a call with plain data."""
+        function, arguments, most = json.loads(data)
+        try:
+            value = self.function(function, 0)(*map(with_whole_keys, arguments))
+        except BaseException as error:
+            return {"line": last_line(error)}
+        try:
+            return {"v": plain(value, [most])}
+        except OverflowError:
+            return {"limit": True}
+        except MemoryError:
+            return {"line": "MemoryError"}
+        except Exception as error:
+            return {"line": f"what it returned cannot be read: {error}"}
+
+
+def with_whole_keys(argument):
+    """JSON has texts alone as keys; those of an argument are numbers where all are whole."""
+    is_mapping = type(argument) is dict and argument
+    if is_mapping and all(re.fullmatch("0|-?[1-9][0-9]{0,17}", key) for key in argument):
+        return {int(key): value for key, value in argument.items()}
+    return argument
+
+
+def plain(x, left, depth=0):
+    """A value as JSON has it: tuples as lists, keys as texts, and what JSON lacks as an object that
+    says what it is. `left` counts the bytes down that it may still come to."""
+    def text(key):
+        return key if type(key) is str else json.dumps(plain(key, left, depth + 1), separators=(",", ":"))
+
+    if depth > DEEPEST:
+        raise ValueError("it is nested too deep, or holds itself")
+    take(left, [x])
+    kind = type(x)
+    if are_elements([x]):
+        return x
+    if kind in (list, tuple):
+        items = list(x)
+        if not are_elements(items):
+            return [plain(item, left, depth + 1) for item in items]
+        take(left, items)
+        return items
+    if kind is dict:
+        return {text(key): plain(value, left, depth + 1) for key, value in x.items()}
+    value = x if kind in BASES else plain_value(x)
+    return {"a value of Python": kind.__name__} if value is x else plain(value, left, depth + 1)
+
+
+def take(left, items):
+    # At least a sign and a comma for each.
+    left[0] -= sum(2 + (len(item) if type(item) is str else 0) for item in items)
+    if left[0] < 0:
+        raise OverflowError
 
 
 def session(content):
@@ -206,3 +264,5 @@ def session(content):
         kind, data = channel.receive()
         if kind == b"q":
             program.answer(data)
+        elif kind == b"c":
+            channel.send(b"a", json.dumps(program.call(data)).encode())

@@ -19,7 +19,7 @@ import json
 import os
 import select
 import signal
-import time
+import sys
 
 from frames import read_frame, write_frame
 from run_process import become
@@ -34,10 +34,8 @@ TAIL = memoryview(bytearray(4096))
 class Server:
     """Serves runs of one `main(content)` each, in modes by name, until its input ends."""
 
-    def __init__(self, modes, in_jail):
+    def __init__(self, modes):
         self.modes = modes
-        # In a jail everything but this process is the run's. Elsewhere (in tests of this file) that would be everything.
-        self.in_jail = in_jail and os.getpid() == 1
         self.wake, wake_up = os.pipe()
         os.set_blocking(self.wake, False)
         os.set_blocking(wake_up, False)
@@ -82,18 +80,15 @@ class Server:
                 waits = not waits
                 (watched.register if waits else watched.unregister)(run.inward, *[select.POLLOUT] * waits)
             if run.ended_for:
-                self.kill(run)
+                self.kill()
             if self.wake in events:
                 os.read(self.wake, CHUNK)
                 self.reap(run)
         self.end(run)
 
-    def kill(self, run):
+    def kill(self):
         try:
-            if self.in_jail:
-                os.kill(-1, signal.SIGKILL)  # all processes but this one, at once
-            else:
-                os.killpg(run.process, signal.SIGKILL)
+            os.kill(-1, signal.SIGKILL)  # all processes of the jail but this one, at once
         except (ProcessLookupError, PermissionError):
             pass
 
@@ -111,16 +106,15 @@ class Server:
 
     def end(self, run):
         """Leaves nothing of a run behind, then tells its end."""
-        self.kill(run)
-        while self.in_jail and self.reap(run, 0):
-            self.kill(run)
+        self.kill()
+        while self.reap(run, 0):
+            self.kill()
         if run.ended_for != "asked":
             run.drain()
         run.close()
         report = run.report()
         try:
-            if self.in_jail:
-                empty("/tmp")
+            empty("/tmp")
         except OSError as error:
             report["left"] = str(error)
         write_frame(1, b"E", json.dumps(report).encode() + b"\n", TAIL[:run.kept])
@@ -199,9 +193,8 @@ class Run:
 
     def drain(self):
         """Passes on the rest in the pipes when all who could write there are gone."""
-        deadline = time.monotonic() + 1  # for runs outside of a jail, where somebody may be left
         for read in (self.pass_on, self.keep_error):
-            while not self.ended_for and time.monotonic() < deadline and read():
+            while not self.ended_for and read():
                 pass
 
     def close(self):
@@ -255,3 +248,20 @@ def empty(top):
                 os.rmdir(entry.name, dir_fd=directory)
     finally:
         os.close(directory)
+
+
+def start(role, modules):
+    """Serves programs or tests until the input ends."""
+    if role == "programs":
+        import program
+        modes = {"script": program.script, "session": program.session}
+    else:
+        import checker
+        import pytest_names
+        modes = {"test": checker.session}
+    for name in modules:
+        del sys.modules[name]  # programs and tests have these names for themselves
+    if role == "tests":
+        sys.modules["pytest"] = pytest_names.module()
+    os.chdir("/tmp")
+    Server(modes).serve()

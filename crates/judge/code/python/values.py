@@ -17,7 +17,8 @@ import itertools
 import math
 import sys
 
-SMALL = 1 << 63
+# Integers from the one to below the other are numbers of JSON.
+LOWEST, BEYOND = -1 << 63, 1 << 64
 # An iterator, or a view of a dict, crosses as its first items.
 MOST_ITEMS = 10_000
 
@@ -109,7 +110,7 @@ def are_elements(items):
     """Whether items are elements as they are."""
     kinds = set(map(type, items))
     if kinds and kinds <= {int, bool}:
-        return -SMALL < min(items) and max(items) < SMALL
+        return LOWEST <= min(items) and max(items) < BEYOND
     return kinds <= {str, bool, type(None)} or kinds == {float} and all(map(math.isfinite, items))
 
 
@@ -129,7 +130,7 @@ class Encoder:
         if x is None or kind is bool or kind is str:
             return x
         if kind is int:
-            return x if -SMALL < x < SMALL else ["i", hex(x)]
+            return x if LOWEST <= x < BEYOND else ["i", hex(x)]
         if kind is float:
             return x if math.isfinite(x) else ["f", repr(x)]
         if kind in SCALARS:

@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use crate::forms::Tests;
 use crate::judge::Rules;
-use crate::known::Known;
-use crate::pool::Pool;
+use crate::pool::{Loan, Pool};
 use crate::settings::CodeSettings;
+use crate::test_cache::TestCache;
 use crate::verdict::{Report, Verdict};
-use crate::{End, Python, PythonError, Runner, StartError, Worker};
+use crate::{End, Python, Runner, Worker};
 
 /// Responses in a row that a failing sandbox may leave without a verdict before there is no use in
 /// going on.
@@ -25,36 +25,20 @@ pub struct Judge {
     sandbox: Sandbox,
     python: Python,
     pool: Pool<Worker>,
-    known: Known,
+    cache: TestCache,
     /// Faults of the sandbox since it last worked.
     faults: AtomicUsize,
 }
 
-/// Why programs cannot be judged, here or any more.
+/// Why programs cannot be judged, here or any more: a sentence with what to install or to enable.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum JudgeError {
-    /// There is no interpreter.
-    #[error(transparent)]
-    Python(#[from] PythonError),
-    /// Programs cannot be run without danger to the machine.
-    #[error(transparent)]
-    Sandbox(#[from] Unavailable),
-    /// A worker cannot be started.
-    #[error(transparent)]
-    Start(#[from] StartError),
-    /// A worker does not run a program as it should.
-    #[error("the sandbox does not run Python {version} ({program}) as it should: {what}")]
-    Trial {
-        /// The interpreter's version.
-        version: String,
-        /// The interpreter.
-        program: String,
-        /// How it fails.
-        what: String,
-    },
-    /// The sandbox fails every time.
-    #[error("the sandbox failed at {0} responses in a row; the last time: {1}")]
-    Failing(usize, String),
+#[error("{0}")]
+pub struct JudgeError(pub(crate) String);
+
+impl From<Unavailable> for JudgeError {
+    fn from(error: Unavailable) -> Self {
+        Self(error.to_string())
+    }
 }
 
 impl Judge {
@@ -62,7 +46,7 @@ impl Judge {
     /// before there is a response.
     ///
     /// # Errors
-    /// [`JudgeError`] saying what to install or to enable.
+    /// [`JudgeError`].
     pub fn start(settings: &CodeSettings) -> Result<Self, JudgeError> {
         let judge = Self {
             rules: Rules::new(settings),
@@ -70,7 +54,7 @@ impl Judge {
             sandbox: Sandbox::find()?,
             python: Python::find(settings.python.as_deref())?,
             pool: Pool::new(settings.worker_count()),
-            known: Known::default(),
+            cache: TestCache::default(),
             faults: AtomicUsize::new(0),
         };
         judge.trial()?;
@@ -96,13 +80,9 @@ impl Judge {
     /// # Errors
     /// [`JudgeError`] when no more responses can be judged.
     pub fn judge(&self, batch: &[(&Value, &str)]) -> Result<Vec<Report>, JudgeError> {
-        let judge = |(ground_truth, response): &(&Value, &str)| match self
-            .known
-            .problem(ground_truth)
-            .tests()
-        {
+        let judge = |(tests, response): &(&Value, &str)| match self.cache.problem(tests).tests() {
             Ok(tests) => self.response(tests, response),
-            Err(what) => Ok(unusable(what.clone())),
+            Err(what) => Ok(Report::untested(Verdict::UnusableTests(what.clone()))),
         };
         in_order(batch, self.settings.worker_count(), judge)
     }
@@ -114,7 +94,9 @@ impl Judge {
         if let Verdict::Fault(what) = &report.verdict {
             let faults = self.faults.fetch_add(1, Ordering::Relaxed) + 1;
             if faults >= MOST_FAULTS {
-                return Err(JudgeError::Failing(faults, what.clone()));
+                return Err(JudgeError(format!(
+                    "the sandbox failed at {faults} responses in a row; the last time: {what}"
+                )));
             }
         } else {
             self.faults.store(0, Ordering::Relaxed);
@@ -122,7 +104,7 @@ impl Judge {
         Ok(report)
     }
 
-    fn worker(&self) -> Result<crate::pool::Lent<'_, Worker>, StartError> {
+    fn worker(&self) -> Result<Loan<'_, Worker>, JudgeError> {
         self.pool
             .borrow(|| Worker::start(&self.sandbox, &self.python, self.settings.worker_limits()))
     }
@@ -133,24 +115,15 @@ impl Judge {
             "6\n",
             &self.settings.run_limits(),
         );
-        let what = match found {
+        let problem = match found {
             (printed, End::Completed) if printed.trim_end() == "42" => return Ok(()),
             (printed, End::Completed) => format!("it printed {printed:?} where 42 was due"),
             (_, end) => format!("a program that prints 42 ended with {end:?}"),
         };
-        let (version, program) =
-            (self.python.version().to_owned(), self.python.program().display().to_string());
-        Err(JudgeError::Trial { version, program, what })
-    }
-}
-
-fn unusable(what: String) -> Report {
-    Report {
-        verdict: Verdict::UnusableTests(what),
-        failed: None,
-        passed: 0,
-        tests: 0,
-        program: None,
+        let (version, program) = (self.python.version(), self.python.program().display());
+        Err(JudgeError(format!(
+            "the sandbox does not run Python {version} ({program}) as it should: {problem}"
+        )))
     }
 }
 

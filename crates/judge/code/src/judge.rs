@@ -10,7 +10,7 @@ use crate::forms::{Call, Kind, Script, Tests};
 use crate::response::{Program, program};
 use crate::settings::{CodeSettings, Score};
 use crate::verdict::{Report, Verdict};
-use crate::{Found, RunLimits, Runner};
+use crate::{RunLimits, Runner, TestProgress};
 
 /// How often a response is tried again whose sandbox has failed.
 const RETRIES: usize = 2;
@@ -41,13 +41,7 @@ impl Rules {
     /// Judges a response. A sandbox that fails is tried again before that is the verdict.
     pub fn judge(&self, runner: &mut dyn Runner, tests: &Tests, response: &str) -> Report {
         let Some(Program { text, fenced }) = program(response) else {
-            return Report {
-                verdict: Verdict::NoCode,
-                failed: None,
-                passed: 0,
-                tests: 0,
-                program: None,
-            };
+            return Report::untested(Verdict::NoCode);
         };
         let mut report = self.run(runner, tests, &text);
         for _ in 0..RETRIES {
@@ -88,11 +82,11 @@ impl Rules {
                 let program = completed.as_deref().unwrap_or(program);
                 let mut units = test.parts.len();
                 runner.assertions(program, test, &limits, &mut |found| match found {
-                    Found::Units(known) => {
+                    TestProgress::Units(known) => {
                         units = known;
                         ControlFlow::Continue(())
                     }
-                    Found::Unit(unit) => tally.add(unit.map_err(Verdict::from)),
+                    TestProgress::Unit(unit) => tally.add(unit.map_err(Verdict::from)),
                 });
                 if tally.first.is_none() && tally.run < units {
                     let _ =
@@ -115,9 +109,9 @@ fn run_scripts(
 ) {
     for Script { input, output } in scripts {
         let (printed, end) = runner.script(program, input, limits);
-        let result = match Verdict::try_from(end) {
-            Ok(verdict) => Err(verdict),
-            Err(()) => compare::output(output, &printed, numbers).map_err(wrong),
+        let result = match Verdict::of_end(end) {
+            Some(verdict) => Err(verdict),
+            None => compare::output(output, &printed, numbers).map_err(wrong),
         };
         if tally.add(result).is_break() {
             return;
@@ -142,7 +136,7 @@ fn run_calls(
                 first_ok(accepted.iter().map(|accepted| compare::value(accepted, &value, numbers)))
             }
             Err(end) => {
-                Err(Verdict::try_from(end).unwrap_or(Verdict::Fault("a call has no value".into())))
+                Err(Verdict::of_end(end).unwrap_or(Verdict::Fault("a call has no value".into())))
             }
         };
         tally.add(result)

@@ -4,31 +4,30 @@
 //! `response` finds the program, `forms` reads the tests in the forms that data sets have them.
 //! `judge` asks a worker about each test and compares what comes out (`compare`), which makes a
 //! verdict (`verdict`); `batch` spreads many responses over the workers of a `pool`, and reads the
-//! tests of a problem once for all of them (`known`). `python` finds the interpreter and `worker`
-//! runs programs in it, `wire` is what is said between the two, and `json` reads it. What is
-//! expected never leaves this process.
+//! tests of a problem once for all of them (`test_cache`). `python` finds the interpreter and
+//! `worker` runs programs in it, `wire` has the frames between the two, and `json` reads them.
+//! Expected values never leave this process.
 
 mod batch;
 mod compare;
 mod forms;
 mod json;
 mod judge;
-mod known;
 mod pool;
 mod python;
 mod response;
 mod settings;
+mod test_cache;
 mod verdict;
 mod wire;
 mod worker;
 
 pub use batch::{Judge, JudgeError, in_order};
 pub use forms::Tests;
-pub use python::{Python, PythonError};
+pub use python::Python;
 pub use response::program;
 pub use settings::{CodeSettings, Score};
 pub use verdict::{Report, Verdict};
-pub use worker::StartError;
 pub(crate) use worker::{
-    AssertionTest, End, Failure, Found, RunLimits, Runner, Worker, WorkerLimits,
+    AssertionTest, End, Failure, RunLimits, Runner, TestProgress, Worker, WorkerLimits,
 };

@@ -23,14 +23,11 @@ impl<W> Pool<W> {
     }
 
     /// Lends a worker: an idle one, else one that `start` makes, else the next that is returned.
-    ///
-    /// # Errors
-    /// That of `start`.
-    pub fn borrow<E>(&self, start: impl FnOnce() -> Result<W, E>) -> Result<Lent<'_, W>, E> {
+    pub fn borrow<E>(&self, start: impl FnOnce() -> Result<W, E>) -> Result<Loan<'_, W>, E> {
         let mut state = self.state();
         loop {
             if let Some(worker) = state.idle.pop() {
-                return Ok(Lent { pool: self, worker: Some(worker) });
+                return Ok(Loan { pool: self, worker: Some(worker) });
             }
             if state.count < self.most {
                 break;
@@ -40,9 +37,9 @@ impl<W> Pool<W> {
         state.count += 1;
         drop(state);
         // A loan without a worker makes room for another when it is dropped.
-        let mut lent = Lent { pool: self, worker: None };
-        lent.worker = Some(start()?);
-        Ok(lent)
+        let mut loan = Loan { pool: self, worker: None };
+        loan.worker = Some(start()?);
+        Ok(loan)
     }
 
     fn state(&self) -> MutexGuard<'_, State<W>> {
@@ -51,19 +48,19 @@ impl<W> Pool<W> {
 }
 
 /// A worker that goes back to its pool.
-pub struct Lent<'a, W> {
+pub struct Loan<'a, W> {
     pool: &'a Pool<W>,
     worker: Option<W>,
 }
 
-impl<W> Lent<'_, W> {
+impl<W> Loan<'_, W> {
     /// The worker.
     pub fn worker(&mut self) -> &mut W {
         self.worker.as_mut().expect("it is there from when it is lent until it goes back")
     }
 }
 
-impl<W> Drop for Lent<'_, W> {
+impl<W> Drop for Loan<'_, W> {
     fn drop(&mut self) {
         let mut state = self.pool.state();
         match self.worker.take() {
@@ -95,10 +92,10 @@ mod tests {
         thread::scope(|scope| {
             for _ in 0..12 {
                 scope.spawn(|| {
-                    let mut lent = pool.borrow(start).unwrap();
+                    let mut loan = pool.borrow(start).unwrap();
                     busiest.fetch_max(busy.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                     thread::sleep(Duration::from_millis(5));
-                    assert!(*lent.worker() < 3);
+                    assert!(*loan.worker() < 3);
                     busy.fetch_sub(1, Ordering::SeqCst);
                 });
             }

@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 
+use crate::JudgeError;
+
 /// The names that are looked for in the search path.
 const NAMES: [&str; 2] = ["python3", "python"];
 
@@ -24,38 +26,9 @@ pub struct Python {
     readable: Vec<PathBuf>,
 }
 
-/// Why no interpreter can be used.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum PythonError {
-    /// There is none.
-    #[error(
-        "no Python was found (python3 or python of the search path): install Python 3.8 or newer, or say where it is: \
-         reward.verifier = {{ code = {{ python = \"...\" }} }}"
-    )]
-    Missing,
-    /// It cannot be run, or does not answer.
-    #[error(
-        "the Python {program} cannot be used: {problem}; install Python 3.8 or newer, or say where it is: \
-         reward.verifier = {{ code = {{ python = \"...\" }} }}"
-    )]
-    Unusable {
-        /// The interpreter.
-        program: PathBuf,
-        /// The problem.
-        problem: String,
-    },
-    /// It is too old.
-    #[error(
-        "the Python {program} is version {version}, and programs need 3.8 or newer: install that, or say where one is: \
-         reward.verifier = {{ code = {{ python = \"...\" }} }}"
-    )]
-    TooOld {
-        /// The interpreter.
-        program: PathBuf,
-        /// Its version.
-        version: String,
-    },
-}
+/// The end of a message that says why no interpreter can be used.
+const REMEDY: &str = "install Python 3.8 or newer, or say where it is: reward.verifier = \
+                      { code = { python = \"...\" } }";
 
 /// An interpreter's description of itself.
 #[derive(Deserialize)]
@@ -68,10 +41,7 @@ struct Answer {
 impl Python {
     /// Finds the interpreter: the one named, otherwise `python3` or `python` of the search path,
     /// the first that works.
-    ///
-    /// # Errors
-    /// [`PythonError`] when there is none, or none that can be used.
-    pub fn find(named: Option<&Path>) -> Result<Self, PythonError> {
+    pub fn find(named: Option<&Path>) -> Result<Self, JudgeError> {
         if let Some(named) = named {
             return Self::ask(named);
         }
@@ -86,13 +56,19 @@ impl Python {
                 Err(error) => problem = problem.or(Some(error)),
             }
         }
-        Err(problem.unwrap_or(PythonError::Missing))
+        Err(problem.unwrap_or_else(|| {
+            JudgeError(format!(
+                "no Python was found (python3 or python of the search path): {REMEDY}"
+            ))
+        }))
     }
 
     /// Asks an interpreter to describe itself.
-    fn ask(program: &Path) -> Result<Self, PythonError> {
-        let unusable =
-            |problem: String| PythonError::Unusable { program: program.to_owned(), problem };
+    fn ask(program: &Path) -> Result<Self, JudgeError> {
+        let unusable = |problem: String| {
+            let program = program.display();
+            JudgeError(format!("the Python {program} cannot be used: {problem}; {REMEDY}"))
+        };
         let output = Command::new(program)
             .args(["-s", "-B", "-c", QUESTION])
             .stdin(Stdio::null())
@@ -108,7 +84,11 @@ impl Python {
         let (major, minor, micro) = answer.version;
         let version = format!("{major}.{minor}.{micro}");
         if (major, minor) < OLDEST {
-            return Err(PythonError::TooOld { program: answer.program, version });
+            let program = answer.program.display();
+            return Err(JudgeError(format!(
+                "the Python {program} is version {version}, and programs need 3.8 or newer: \
+                 {REMEDY}"
+            )));
         }
         Ok(Self { program: answer.program, version, readable: answer.readable })
     }
@@ -151,11 +131,8 @@ mod tests {
             python.version().split('.').map(|part| part.parse().unwrap()).collect();
         assert!(version.len() == 3 && (version[0], version[1]) >= OLDEST, "{}", python.version());
         assert!(python.program().is_absolute());
-        assert!(
-            python.readable().iter().any(|path| path.join("json/decoder.py").is_file()),
-            "{:?}",
-            python.readable()
-        );
+        let mut readable = python.readable().iter();
+        assert!(readable.any(|path| path.join("json/decoder.py").is_file()), "{python:?}");
         assert!(python.readable().iter().all(|path| path.is_absolute() && path.exists()));
         // It is found again by its own name.
         assert_eq!(Python::find(Some(python.program())), Ok(python));
@@ -164,26 +141,22 @@ mod tests {
     #[test]
     fn what_cannot_be_used_is_named() {
         let directory = tempfile::tempdir().unwrap();
-        let says = |script: &str| {
-            Python::find(Some(&pretender(directory.path(), script))).unwrap_err().to_string()
-        };
         let nothing = Python::find(Some(Path::new("/no/such/python"))).unwrap_err().to_string();
-        assert!(
-            nothing.starts_with("the Python /no/such/python cannot be used: No such file"),
-            "{nothing}"
-        );
-        let old =
-            says("echo '{\"program\": \"/bin/old\", \"version\": [3, 7, 16], \"readable\": []}'");
-        assert!(
-            old.starts_with(
-                "the Python /bin/old is version 3.7.16, and programs need 3.8 or newer"
+        assert!(nothing.starts_with("the Python /no/such/python cannot be used: No such file"));
+        for (script, part) in [
+            (
+                "echo '{\"program\": \"/bin/old\", \"version\": [3, 7, 16], \"readable\": []}'",
+                "the Python /bin/old is version 3.7.16, and programs need 3.8 or newer",
             ),
-            "{old}"
-        );
-        assert!(
-            says("echo pyenv: no version is set >&2; exit 127")
-                .contains("cannot be used: pyenv: no version is set")
-        );
-        assert!(says("echo hello").contains("it says what it should not"));
+            (
+                "echo pyenv: no version is set >&2; exit 127",
+                "cannot be used: pyenv: no version is set",
+            ),
+            ("echo hello", "it says what it should not"),
+        ] {
+            let program = pretender(directory.path(), script);
+            let said = Python::find(Some(&program)).unwrap_err().to_string();
+            assert!(said.contains(part), "{said}");
+        }
     }
 }

@@ -245,15 +245,7 @@ mod tests {
             ("```{.python}\na\n```", "a\n"),
             ("``` python title=\"x.py\"\na\n```", "a\n"),
             ("```python\na\n\nb\n```", "a\n\nb\n"),
-        ] {
-            assert_eq!(found(response), expected, "{response:?}");
-            assert!(program(response).unwrap().fenced);
-        }
-    }
-
-    #[test]
-    fn a_block_need_not_be_well_made() {
-        for (response, expected) in [
+            // Blocks that are not well made.
             ("```python\na\nb", "a\nb\n"),
             ("```python\na\n```python\nb\n```", "b\n"),
             ("```python\na\n```\nSo be it.\n```", "a\n"),
@@ -264,30 +256,26 @@ mod tests {
                 "```python\ndef f():\n    '''\n    ```python\n    f()\n    ```\n    '''\n```",
                 "def f():\n    '''\n    ```python\n    f()\n    ```\n    '''\n",
             ),
-        ] {
-            assert_eq!(found(response), expected, "{response:?}");
-        }
-    }
-
-    #[test]
-    fn other_languages_count_where_there_is_nothing_else() {
-        assert_eq!(found("```python\na\n```\nRun it:\n```bash\npython3 a.py\n```"), "a\n");
-        assert_eq!(found("```\na\n```\n```text\nb\n```"), "a\n");
-        assert_eq!(found("```python3.11\na\n```\n```text\nb\n```"), "a\n");
-        assert_eq!(found("```pyrex\na\n```\n```\nb\n```"), "b\n");
-        assert_eq!(found("```cpp\nint a;\n```\n```c\nint b;\n```"), "int b;\n");
-        assert_eq!(found("```cpp\nint a;\n```\n```python\n\n```"), "int a;\n");
-    }
-
-    #[test]
-    fn what_a_program_prints_is_not_the_program() {
-        for (response, program) in [
+            // Other languages count where there is nothing else.
+            ("```python\na\n```\nRun it:\n```bash\npython3 a.py\n```", "a\n"),
+            ("```\na\n```\n```text\nb\n```", "a\n"),
+            ("```python3.11\na\n```\n```text\nb\n```", "a\n"),
+            ("```pyrex\na\n```\n```\nb\n```", "b\n"),
+            ("```cpp\nint a;\n```\n```c\nint b;\n```", "int b;\n"),
+            ("```cpp\nint a;\n```\n```python\n\n```", "int a;\n"),
+            // An output or a session is not the program.
             ("```python\nprint(42)\n```\nIt prints\n```\n42\n```\n", "print(42)\n"),
             ("```python\nf()\n```\nusage:\n```python\n>>> f()\n42\n```", "f()\n"),
             ("```\nf()\n```\nusage:\n```\n>>> f()\n42\n```", "f()\n"),
             ("```pycon\n>>> f()\n42\n```", ">>> f()\n42\n"),
+            // Thoughts are not read, unless they have no end.
+            ("a ```python\nb\n``` </think>\n```python\nc\n```", "c\n"),
+            ("<think>\n```python\na\n```\n", "a\n"),
+            ("<think>\n```python\na\n</think>\n```python\nb", "b\n"),
+            ("a </think>```python\nb\n```", "b\n"),
         ] {
-            assert_eq!(found(response), program, "{response:?}");
+            assert_eq!(found(response), expected, "{response:?}");
+            assert!(program(response).unwrap().fenced);
         }
     }
 
@@ -318,17 +306,9 @@ mod tests {
     }
 
     #[test]
-    fn thoughts_are_not_read() {
+    fn a_mark_of_thoughts_in_a_program_is_its_own() {
         assert_eq!(found("<think>\n```python\na\n```\n</think>\nprint(1)"), "\nprint(1)");
-        assert_eq!(found("a ```python\nb\n``` </think>\n```python\nc\n```"), "c\n");
-        assert_eq!(found("<think>\n```python\na\n```\n"), "a\n", "thoughts without an end");
         assert_eq!(found("<think>a</think>b\n<think>c</think>d"), "d");
-        assert_eq!(
-            found("<think>\n```python\na\n</think>\n```python\nb"),
-            "b\n",
-            "a draft without an end"
-        );
-        assert_eq!(found("a </think>```python\nb\n```"), "b\n");
         let of_tags = "```python\n# strips '</think>'\nprint(42)\n```";
         for thoughts in ["", "<think>a</think>\n"] {
             let response = format!("{thoughts}{of_tags}\nDone.");

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::compare::{in_line, shown};
+use crate::compare::{in_line, shorten};
 use crate::{End, Failure};
 
 /// Longest sentence that a reason has, in characters: one of a remedy must not lose its end.
@@ -72,13 +72,11 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Reads the end of a run that did not end well; about another, nothing is known yet.
-impl TryFrom<End> for Verdict {
-    type Error = ();
-
-    fn try_from(end: End) -> Result<Self, ()> {
-        Ok(match end {
-            End::Completed => return Err(()),
+impl Verdict {
+    /// The verdict on a run that did not end well; about another, nothing is known yet.
+    pub(crate) fn of_end(end: End) -> Option<Self> {
+        Some(match end {
+            End::Completed => return None,
             End::RuntimeError(line) => Self::RuntimeError(line),
             End::TimeLimit => Self::TimeLimit,
             End::MemoryLimit => Self::MemoryLimit,
@@ -92,11 +90,11 @@ impl From<Failure> for Verdict {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Assertion(text) => {
-                Self::WrongAnswer(format!("{} does not hold", shown(&text)))
+                Self::WrongAnswer(format!("{} does not hold", shorten(&text)))
             }
             // A program that ends without an error before its test does has not come to the result.
-            Failure::Ended(end) => Self::try_from(end)
-                .unwrap_or_else(|()| Self::RuntimeError("it ended before the test did".into())),
+            Failure::Ended(end) => Self::of_end(end)
+                .unwrap_or_else(|| Self::RuntimeError("it ended before the test did".into())),
             Failure::Test(what) => Self::UnusableTests(what),
         }
     }
@@ -119,6 +117,11 @@ pub struct Report {
 }
 
 impl Report {
+    /// The report on a response for which no test was run.
+    pub(crate) fn untested(verdict: Verdict) -> Self {
+        Self { verdict, failed: None, passed: 0, tests: 0, program: None }
+    }
+
     /// Share of the tests that it passed.
     pub fn fraction(&self) -> f64 {
         if self.verdict == Verdict::Passed {
@@ -153,20 +156,18 @@ mod tests {
     #[test]
     fn a_reason_names_the_test() {
         let wrong = Verdict::WrongAnswer("line 1: expected 2, found 3".into());
-        assert_eq!(
-            report(wrong, Some(3), 2, 5).reason(),
-            "test 3: wrong answer: line 1: expected 2, found 3"
-        );
+        let reason = report(wrong, Some(3), 2, 5).reason();
+        assert_eq!(reason, "test 3: wrong answer: line 1: expected 2, found 3");
         let remedy = format!("{}: install it", "x".repeat(200));
         let unusable = report(Verdict::UnusableTests(remedy.clone()), None, 0, 0);
         assert_eq!(unusable.reason(), format!("the tests cannot be run: {remedy}"));
         assert_eq!(report(Verdict::Passed, None, 1, 1).reason(), "passed 1 test");
+        let assertion = Verdict::from(Failure::Assertion("assert f(1) == 2".into()));
+        assert_eq!(assertion.to_string(), "wrong answer: assert f(1) == 2 does not hold");
         assert_eq!(report(Verdict::NoCode, None, 0, 5).reason(), "no code in the response");
         let raised = Verdict::RuntimeError("ValueError:\x1b[31m no".into());
-        assert_eq!(
-            report(raised, Some(1), 0, 1).reason(),
-            "test 1: runtime error: ValueError: [31m no"
-        );
+        let reason = report(raised, Some(1), 0, 1).reason();
+        assert_eq!(reason, "test 1: runtime error: ValueError: [31m no");
     }
 
     #[test]

@@ -45,9 +45,6 @@ impl Incoming {
     }
 
     /// The next frame, if it is complete; its body has `longest` bytes at most.
-    ///
-    /// # Errors
-    /// [`TooLong`] as soon as its length is known.
     pub fn next(&mut self, longest: usize) -> Result<Option<Frame>, TooLong> {
         let left = &self.bytes[self.taken..];
         let Some((&[kind, a, b, c, d], rest)) = left.split_first_chunk::<HEADER>() else {

@@ -1,18 +1,17 @@
 //! A worker: a pair of jails, one for programs and one for the data's assertion code, each with a
 //! warm Python in it.
 //!
-//! `server` is one jail, over `pipes`; `launch` has what it is started with, `ended` how runs end.
-//! A worker asks it about a script (here), about calls of a function (`calls`, with `values` from
-//! and to JSON), or lets the test in one jail talk with the program in the other (`assertions`).
-//! Every run has a fresh process, and is at its end when nothing is left of it.
+//! `server` is one jail, over `pipes`; `launch` has what it is started with, `run_report` how runs
+//! end. A worker asks it about a script (here), about calls of a function (`calls`), or lets the
+//! test in one jail talk with the program in the other (`assertions`). Every run has a fresh
+//! process, and is at its end when nothing is left of it.
 
 mod assertions;
 mod calls;
-mod ended;
 mod launch;
 mod pipes;
+mod run_report;
 mod server;
-mod values;
 
 #[cfg(test)]
 #[cfg(target_os = "linux")]
@@ -24,11 +23,11 @@ use std::time::{Duration, Instant};
 use isentrope_sandbox::Sandbox;
 use serde_json::{Value, json};
 
-use crate::Python;
-pub use assertions::Found;
-use assertions::{Counts, Place};
+use crate::{JudgeError, Python};
+pub use assertions::TestProgress;
+use assertions::{Counts, UnitPosition};
 use launch::Role;
-use server::{Broken, Event, Order, Server};
+use server::{Event, Order, Server, ServerFailure};
 
 /// Limits of one run of a program.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,11 +114,6 @@ pub struct WorkerLimits {
     pub processes: u64,
 }
 
-/// Why a worker cannot be started.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("a worker for programs cannot be started: {0}")]
-pub struct StartError(pub String);
-
 /// Runs programs, one at a time. Its processes end with it.
 #[derive(Debug)]
 pub struct Worker {
@@ -159,20 +153,17 @@ pub trait Runner {
         program: &str,
         test: &AssertionTest,
         limits: &RunLimits,
-        observe: &mut dyn FnMut(Found) -> ControlFlow<()>,
+        observe: &mut dyn FnMut(TestProgress) -> ControlFlow<()>,
     );
 }
 
 impl Worker {
     /// Starts the jail for programs. The one for assertion code is started when it is first needed.
-    ///
-    /// # Errors
-    /// [`StartError`] when the jail or the interpreter in it does not start.
     pub fn start(
         sandbox: &Sandbox,
         python: &Python,
         limits: WorkerLimits,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, JudgeError> {
         let (sandbox, python) = (sandbox.clone(), python.clone());
         let mut worker = Self { sandbox, python, limits, programs: None, tests: None };
         worker.programs()?;
@@ -185,7 +176,7 @@ impl Worker {
         input: &str,
         limits: &RunLimits,
         output: &mut Vec<u8>,
-    ) -> Result<End, Broken> {
+    ) -> Result<End, ServerFailure> {
         let server = self.programs()?;
         let order = Order::new("script", limits, 1);
         let cpu_s = order.cpu_s;
@@ -211,16 +202,16 @@ impl Worker {
     }
 
     /// The jail for programs, started if there is none that works.
-    fn programs(&mut self) -> Result<&mut Server, StartError> {
+    fn programs(&mut self) -> Result<&mut Server, JudgeError> {
         let Self { sandbox, python, limits, programs, .. } = self;
-        there(programs, || Server::start(sandbox, python, limits, Role::Programs))
+        ensure(programs, || Server::start(sandbox, python, limits, Role::Programs))
     }
 
     /// Both jails, started if there are none that work.
-    fn both(&mut self) -> Result<(&mut Server, &mut Server), StartError> {
+    fn both(&mut self) -> Result<(&mut Server, &mut Server), JudgeError> {
         let Self { sandbox, python, limits, programs, tests } = self;
-        let programs = there(programs, || Server::start(sandbox, python, limits, Role::Programs))?;
-        let tests = there(tests, || Server::start(sandbox, python, limits, Role::Tests))?;
+        let programs = ensure(programs, || Server::start(sandbox, python, limits, Role::Programs))?;
+        let tests = ensure(tests, || Server::start(sandbox, python, limits, Role::Tests))?;
         Ok((programs, tests))
     }
 }
@@ -228,8 +219,9 @@ impl Worker {
 impl Runner for Worker {
     fn script(&mut self, program: &str, input: &str, limits: &RunLimits) -> (String, End) {
         let mut output = Vec::new();
-        let end =
-            self.run_script(program, input, limits, &mut output).unwrap_or_else(|Broken(end)| end);
+        let end = self
+            .run_script(program, input, limits, &mut output)
+            .unwrap_or_else(|ServerFailure(end)| end);
         self.finish();
         (String::from_utf8_lossy(&output).into_owned(), end)
     }
@@ -246,7 +238,7 @@ impl Runner for Worker {
         while next < arguments.len() {
             // One process after the other, each for as many calls as it survives.
             let flow = calls::run(self, program, function, arguments, &mut next, limits, observe)
-                .unwrap_or_else(|Broken(end)| {
+                .unwrap_or_else(|ServerFailure(end)| {
                     next += 1;
                     observe(next - 1, Err(end))
                 });
@@ -262,17 +254,17 @@ impl Runner for Worker {
         program: &str,
         test: &AssertionTest,
         limits: &RunLimits,
-        observe: &mut dyn FnMut(Found) -> ControlFlow<()>,
+        observe: &mut dyn FnMut(TestProgress) -> ControlFlow<()>,
     ) {
         if test.parts.is_empty() {
-            let _ = observe(Found::Unit(Err(Failure::Test("it has no assertions".into()))));
+            let _ = observe(TestProgress::Unit(Err(Failure::Test("it has no assertions".into()))));
         }
-        let (mut from, mut counts) = (Place::START, Counts::new(test.parts.len()));
+        let (mut from, mut counts) = (UnitPosition::START, Counts::new(test.parts.len()));
         while usize::try_from(from.part).is_ok_and(|part| part < test.parts.len()) {
             let run = assertions::run(self, program, test, &mut from, &mut counts, limits, observe);
-            let flow = run.unwrap_or_else(|Broken(end)| {
+            let flow = run.unwrap_or_else(|ServerFailure(end)| {
                 from = from.after();
-                observe(Found::Unit(Err(Failure::Ended(end))))
+                observe(TestProgress::Unit(Err(Failure::Ended(end))))
             });
             self.finish();
             if flow.is_break() {
@@ -283,10 +275,10 @@ impl Runner for Worker {
 }
 
 /// The working server in a place, started if there is none.
-fn there(
+fn ensure(
     place: &mut Option<Server>,
-    start: impl FnOnce() -> Result<Server, StartError>,
-) -> Result<&mut Server, StartError> {
+    start: impl FnOnce() -> Result<Server, JudgeError>,
+) -> Result<&mut Server, JudgeError> {
     if !place.as_mut().is_some_and(Server::is_there) {
         *place = None; // the old one ends before the new one begins
         *place = Some(start()?);
@@ -294,8 +286,8 @@ fn there(
     Ok(place.as_mut().expect("it has just been put there"))
 }
 
-impl From<StartError> for Broken {
-    fn from(error: StartError) -> Self {
+impl From<JudgeError> for ServerFailure {
+    fn from(error: JudgeError) -> Self {
         Self(End::Fault(error.to_string()))
     }
 }

@@ -86,7 +86,7 @@ impl Judges {
     fn attack(&self, fixture: &Fixture, variant: usize, form: &Form, bait: &Bait) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut complain = |what: String| {
-            wrong.push(format!("{} {variant}, {}: {what}", fixture.name, form.style))
+            wrong.push(format!("{} {variant}, {}: {what}", fixture.name, form.style));
         };
         let tests = bait.tests(form.style);
         let program = bait.program(&fixture.program).replace("@VARIANT@", &variant.to_string());
@@ -199,6 +199,10 @@ fn hostile_tests_spoil_nothing() {
         ),
         ("import os\nos.write(4, b'u\\x02\\0\\0\\0{]')\nos._exit(3)", "unusable_tests"),
         ("import os\nos.write(4, b'c\\x02\\0\\0\\0[]')\nos._exit(3)", "unusable_tests"),
+        (
+            "import os\nos.write(4, b'c\\6\\0\\0\\0[0, 9]z\\0\\0\\0\\0')\nos._exit(3)",
+            "unusable_tests",
+        ),
         ("import os\nos.write(4, b'?\\x02\\0\\0\\0[]')\nos._exit(3)", "unusable_tests"),
         ("import socket\nsocket.create_connection(('127.0.0.1', 1))", "wrong_answer"),
         ("answer(1, 2, 3, 4, 5)", "runtime_error"),
@@ -234,7 +238,6 @@ fn the_bait_can_be_taken() {
         let (number, answer) = bait.answers().next().unwrap();
         let printed = fixture::run_unprotected(&bait.program(&fixture.program), number);
         assert_eq!(printed.trim(), answer, "{}", fixture.name);
-        bait.throw_away();
     }
 }
 

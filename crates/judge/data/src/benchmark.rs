@@ -108,40 +108,20 @@ const MATHEMATICS: [(&[&str], &str, &str, Decoding); 8] = [
 ];
 
 /// Code: names, repository and files, decoding, layout.
-const CODE: [(&[&str], &str, &str, Decoding, CodeLayout); 6] = [
-    (&["humaneval"], HUMAN_EVAL.0, HUMAN_EVAL.1, GREEDY, CodeLayout::HumanEval),
-    (
-        &["humaneval-completion"],
-        HUMAN_EVAL.0,
-        HUMAN_EVAL.1,
-        COMPLETION,
-        CodeLayout::HumanEvalCompletion,
-    ),
-    (&["mbpp"], "google-research-datasets/mbpp", "full/test", GREEDY, CodeLayout::Mbpp),
-    (
-        &["mbpp-sanitized"],
-        "google-research-datasets/mbpp",
-        "sanitized/test",
-        GREEDY,
-        CodeLayout::Mbpp,
-    ),
-    (
-        &["livecodebench", "lcb"],
-        "livecodebench/code_generation_lite",
-        "test",
-        LIVE_CODE_BENCH,
-        CodeLayout::LiveCodeBench,
-    ),
-    (
-        &["leetcode"],
-        "newfacade/LeetCodeDataset",
-        "LeetCodeDataset-test",
-        GREEDY,
-        CodeLayout::LeetCode,
-    ),
-];
-
-const HUMAN_EVAL: (&str, &str) = ("openai/openai_humaneval", "openai_humaneval/test");
+const CODE: [(&[&str], &str, &str, Decoding, CodeLayout); 6] = {
+    use CodeLayout::{HumanEval, HumanEvalCompletion, LeetCode, LiveCodeBench, Mbpp};
+    let (human_eval, its_files) = ("openai/openai_humaneval", "openai_humaneval/test");
+    let (mbpp, live_code) = ("google-research-datasets/mbpp", "livecodebench/code_generation_lite");
+    let leet_code = ("newfacade/LeetCodeDataset", "LeetCodeDataset-test");
+    [
+        (&["humaneval"], human_eval, its_files, GREEDY, HumanEval),
+        (&["humaneval-completion"], human_eval, its_files, COMPLETION, HumanEvalCompletion),
+        (&["mbpp"], mbpp, "full/test", GREEDY, Mbpp),
+        (&["mbpp-sanitized"], mbpp, "sanitized/test", GREEDY, Mbpp),
+        (&["livecodebench", "lcb"], live_code, "test", LIVE_CODE_BENCH, LiveCodeBench),
+        (&["leetcode"], leet_code.0, leet_code.1, GREEDY, LeetCode),
+    ]
+};
 
 /// Decoding and number of problems of built-in tasks, as in training.
 const OF_TASK: Decoding = Decoding { samples: 4, temperature: 1.0, max_tokens: 256 };
@@ -275,7 +255,8 @@ impl Choice {
         let is_good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if name.is_empty() || !name.chars().all(is_good) || name.starts_with('.') {
             return Err(format!(
-                "{text:?}: the name of a benchmark is made of letters, digits, -, _ and ., as in mine=FILE.jsonl"
+                "{text:?}: the name of a benchmark is made of letters, digits, -, _ and ., as in \
+                 mine=FILE.jsonl"
             ));
         }
         if place.is_empty() {

@@ -44,7 +44,8 @@ pub enum Error {
     Hub(String),
     /// A file has no row that can be used.
     #[error(
-        "data file {path}: {problem}, or the columns named by data.columns.prompt and data.columns.answer"
+        "data file {path}: {problem}, or the columns named by data.columns.prompt and \
+         data.columns.answer"
     )]
     NoUsableRow {
         /// The file.

@@ -115,7 +115,8 @@ impl DataLocation {
                 Some(text) if is_like_id(text) && !path.exists() => Error::place(
                     text,
                     format!(
-                        "there is no such file, and the name of a data file must end in {ENDINGS}; a data set on the hub would \
+                        "there is no such file, and the name of a data file must end in \
+                         {ENDINGS}; a data set on the hub would \
                          be hf:{text}"
                     ),
                 ),
@@ -126,15 +127,21 @@ impl DataLocation {
                 Err(e) => Err(Error::place(pattern, format!("it is no pattern of paths: {e}"))),
             },
             // Data sets and models have the same rule for names.
-            Self::Hub { id, .. } if !Path::new(id).exists() && hub::check_name(id).is_err() => Err(Error::place(
-                &format!("{id:?}"),
-                "it is not the hub id of a data set; one looks like openai/gsm8k or openai/gsm8k@main",
-            )),
+            Self::Hub { id, .. } if !Path::new(id).exists() && hub::check_name(id).is_err() => {
+                Err(Error::place(
+                    &format!("{id:?}"),
+                    "it is not the hub id of a data set; one looks like openai/gsm8k or \
+                 openai/gsm8k@main",
+                ))
+            }
             Self::Hub { id, files } => match files {
-                FileChoice::Parts(parts) if parts.len() > 2 || parts.iter().any(|part| !is_part(part)) => {
+                FileChoice::Parts(parts)
+                    if parts.len() > 2 || parts.iter().any(|part| !is_part(part)) =>
+                {
                     Err(Error::place(
                         id,
-                        "behind the id stand at most :CONFIG and :SPLIT, as in openai/gsm8k:main:train",
+                        "behind the id stand at most :CONFIG and :SPLIT, as in \
+                         openai/gsm8k:main:train",
                     ))
                 }
                 _ => Ok(()),
@@ -255,7 +262,8 @@ impl FileChoice {
                     return Ok(chosen);
                 }
                 Err(format!(
-                    "which files the data set has besides {} is not known, and so not which are meant; name the file in full, as \
+                    "which files the data set has besides {} is not known, and so not which are \
+                     meant; name the file in full, as \
                      in {ADDRESS}{id}/FILE",
                     shown(&data_files(names))
                 ))
@@ -310,7 +318,8 @@ impl FileChoice {
                 if !names_split(parts) {
                     left = of_split(left, split, !parts.is_empty()).ok_or_else(|| {
                         format!(
-                            "it is not clear which file is meant; name its split, as in {id}:SPLIT, or the file, as in \
+                            "it is not clear which file is meant; name its split, as in \
+                             {id}:SPLIT, or the file, as in \
                              {ADDRESS}{id}/FILE; there are {all}"
                         )
                     })?;
@@ -417,6 +426,10 @@ mod tests {
         }
     }
 
+    fn beginning(id: &str, files: &str) -> DataLocation {
+        DataLocation::Hub { id: id.into(), files: FileChoice::Beginning(files.into()) }
+    }
+
     #[test]
     fn places_are_files_patterns_or_the_hub() {
         let file = |path: &str| DataLocation::File(path.into());
@@ -441,35 +454,17 @@ mod tests {
             ("hf:name:train", hub("name", &["train"])),
             ("hf:org/name@refs/pr/3", hub("org/name@refs/pr/3", &[])),
             ("hf://datasets/org/name", hub("org/name", &[])),
-            (
-                "hf://datasets/org/name@v1/data/x",
-                DataLocation::Hub {
-                    id: "org/name@v1".into(),
-                    files: FileChoice::Beginning("data/x".into()),
-                },
-            ),
+            ("hf://datasets/org/name@v1/data/x", beginning("org/name@v1", "data/x")),
             (
                 "hf://datasets/org/name@refs/convert/parquet/default/train",
-                DataLocation::Hub {
-                    id: "org/name@refs/convert/parquet".into(),
-                    files: FileChoice::Beginning("default/train".into()),
-                },
+                beginning("org/name@refs/convert/parquet", "default/train"),
             ),
             (
                 "hf://datasets/org/name@refs%2Fpr%2f3/a@b/c.json",
-                DataLocation::Hub {
-                    id: "org/name@refs/pr/3".into(),
-                    files: FileChoice::Beginning("a@b/c.json".into()),
-                },
+                beginning("org/name@refs/pr/3", "a@b/c.json"),
             ),
             ("hf://datasets/org/name@refs/pr/3", hub("org/name@refs/pr/3", &[])),
-            (
-                "hf://datasets/org/name/a@b/c.json",
-                DataLocation::Hub {
-                    id: "org/name".into(),
-                    files: FileChoice::Beginning("a@b/c.json".into()),
-                },
-            ),
+            ("hf://datasets/org/name/a@b/c.json", beginning("org/name", "a@b/c.json")),
         ] {
             assert_eq!(DataLocation::parse(text), place, "{text}");
         }

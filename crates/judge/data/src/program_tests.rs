@@ -43,11 +43,12 @@ impl fmt::Display for UnusableTests {
     }
 }
 
-/// The first usable tests that a row has in columns of their own, as the verifier `code` reads
-/// them.
+/// A row's tests of a program, in the form that the verifier `code` reads: those of the first
+/// column that has usable ones.
 ///
 /// # Errors
-/// The first unusable column if none is usable, unless its name means other things too.
+/// The first unusable column if none is usable. A column whose name has other meanings too is no
+/// error.
 pub(crate) fn program_tests(row: &Map<String, Value>) -> Option<Result<Value, UnusableTests>> {
     let there = |column: &str| row.get(column).filter(|value| !value.is_null());
     let mut unusable = None;
@@ -96,16 +97,19 @@ mod tests {
             ),
             (
                 json!({
-                    "prompt": "def f():\n", "test": "def check(candidate):\n    assert candidate()", "entry_point": "f", "id": 1
+                    "prompt": "def f():\n", "test": "def check(candidate):\n    assert \
+                     candidate()", "entry_point": "f", "id": 1
                 }),
-                json!({"test": "def check(candidate):\n    assert candidate()", "entry_point": "f", "prompt": "def f():\n"}),
+                json!({"test": "def check(candidate):\n    assert \
+                 candidate()", "entry_point": "f", "prompt": "def f():\n"}),
             ),
             (
                 json!({"question": "q", "test": "def test_f():\n    assert f()"}),
                 json!({"test": "def test_f():\n    assert f()"}),
             ),
             (
-                json!({"input_output": "{\"inputs\": [\"1\"], \"outputs\": [\"2\"]}", "fn_name": null}),
+                json!({"input_output": "{\"inputs\": [\"1\"], \"outputs\": \
+                 [\"2\"]}", "fn_name": null}),
                 json!({"input_output": "{\"inputs\": [\"1\"], \"outputs\": [\"2\"]}"}),
             ),
         ] {
@@ -139,7 +143,8 @@ mod tests {
         let said = problem(json!({"test_cases": "12", "input_output": "{", "answer": "5"}));
         assert_eq!(
             said,
-            "column test_cases: the tests are a text that is neither JSON nor Python with assertions"
+            "column test_cases: the tests are a text that is neither JSON nor Python with \
+             assertions"
         );
         assert_eq!(
             problem(json!({"tests": [], "answer": "5"})),

@@ -104,7 +104,8 @@ impl fmt::Display for Report {
         } = self;
         write!(
             f,
-            "{rows} rows: {usable} usable, {duplicates} duplicates ({} with another ground truth), {} bad",
+            "{rows} rows: {usable} usable, {duplicates} duplicates ({} with another ground \
+             truth), {} bad",
             conflicts.count(),
             bad.count()
         )?;

@@ -57,7 +57,8 @@ pub trait Record: Clone + Sized {
 }
 
 impl Record for Problem {
-    const EXPECTED: &'static str = "prompt, problem or question, with reward_model.ground_truth, ground_truth, answer or solution";
+    const EXPECTED: &'static str = "prompt, problem or question, with reward_model.ground_truth, \
+     ground_truth, answer or solution";
 
     fn columns() -> Vec<&'static str> {
         [&["data_source"], PROMPT, GROUND_TRUTH].concat()
@@ -128,7 +129,8 @@ impl Problem {
 }
 
 impl Record for Example {
-    const EXPECTED: &'static str = "messages; or prompt, problem or question, with response, completion, output, \
+    const EXPECTED: &'static str = "messages; or prompt, problem or question, with response, \
+     completion, output, \
          answer or solution";
 
     fn columns() -> Vec<&'static str> {
@@ -414,7 +416,8 @@ fn final_answer<'a>(text: &'a str, column: &str, is_named: bool) -> Result<&'a s
     match last_boxed(text) {
         Some(answer) => Ok(answer),
         None if is_bare(text) => Ok(text.trim()),
-        None => Err("column solution has neither \\boxed{...} nor #### before its answer, and is more than an answer; name it \
+        None => Err("column solution has neither \\boxed{...} nor #### before its answer, and is \
+         more than an answer; name it \
                      in data.columns.answer to have it taken as it is"
             .into()),
     }

@@ -67,8 +67,7 @@ macro_rules! make_settings {
             /// Takes the rows in a new random order every epoch; otherwise in the order of the
             /// files.
             pub shuffle: bool,
-            /// Uses only the first so many usable rows, which those that are too long are not.
-            /// Unset: all.
+            /// Uses only the first so many rows that are usable and not too long. Unset: all.
             #[schemars(range(min = 1))]
             pub limit: Option<usize>,
             $(

@@ -7,9 +7,8 @@ use crate::file_records::{FileRecords, Longest, RowReader, read_rows};
 use crate::location::Split;
 use crate::rows::Row;
 use crate::schema::Record;
-use crate::settings::TaskName;
-use crate::tasks::{Endless, Task};
-use crate::{DataSettings, Error, Example, Finding, Findings, Problem, Prompts, Report, Result};
+use crate::tasks::{EndlessRecords, Task};
+use crate::{DataSettings, Example, Finding, Findings, Problem, Prompts, Report, Result};
 
 /// Training problems by position.
 pub type Source = Records<Problem>;
@@ -28,7 +27,7 @@ pub struct Records<T> {
 #[derive(Debug)]
 enum Supply<T> {
     Files(FileRecords<T>),
-    Task(Endless<T>),
+    Task(EndlessRecords<T>),
 }
 
 impl<T: Record> Records<T> {
@@ -36,12 +35,12 @@ impl<T: Record> Records<T> {
     fn read(
         settings: &DataSettings,
         seed: u64,
-        of_task: impl FnOnce(&dyn Task) -> Result<Endless<T>>,
+        of_task: impl FnOnce(&dyn Task) -> EndlessRecords<T>,
         from_row: &dyn Fn(&Row, String) -> Result<T, String>,
         further: Option<Vec<&'static str>>,
     ) -> Result<(Self, Report)> {
         let (supply, report) = match settings.open_task()? {
-            Some(task) => (Supply::Task(of_task(&*task)?), Report::default()),
+            Some(task) => (Supply::Task(of_task(&*task)), Report::default()),
             None => {
                 let found = settings.found(Split::Train, &())?;
                 let (files, report) =
@@ -123,7 +122,7 @@ impl Records<Problem> {
         seed: u64,
         verifier: &VerifierSettings,
     ) -> Result<(Self, Report)> {
-        let of_task = |task: &dyn Task| Ok(task.problems(seed));
+        let of_task = |task: &dyn Task| task.problems(seed);
         let from_row =
             |row: &Row, origin| Problem::from_row(row, &settings.columns, origin, verifier);
         let (source, mut report) =
@@ -145,18 +144,11 @@ impl Records<Example> {
     /// task is empty.
     ///
     /// # Errors
-    /// Settings that are out of range, files that cannot be read, files without a usable row, and a
-    /// task without worked examples.
+    /// Settings that are out of range, files that cannot be read, and files without a usable row.
     pub fn open(settings: &DataSettings, split: Split, seed: u64) -> Result<(Self, Report)> {
-        let name = settings.task.map_or("", TaskName::name);
         let from_row = |row: &Row, origin| Example::from_row(row, &settings.columns, origin);
-        Self::read(
-            settings,
-            seed,
-            |task| demonstrations(task, name, (split, seed)),
-            &from_row,
-            Some(Vec::new()),
-        )
+        let of_task = |task: &dyn Task| task.demonstrations(split, seed);
+        Self::read(settings, seed, of_task, &from_row, Some(Vec::new()))
     }
 
     /// The example at a position.
@@ -202,41 +194,9 @@ fn doubtful(problems: &[Problem], verifier: &VerifierSettings) -> Findings {
     problems.iter().filter_map(finding).collect()
 }
 
-/// The worked examples of the task called `name`.
-fn demonstrations(
-    task: &dyn Task,
-    name: &str,
-    (split, seed): (Split, u64),
-) -> Result<Endless<Example>> {
-    task.demonstrations(split, seed).ok_or_else(|| {
-        Error::setting(
-            "data.task",
-            name,
-            "it has no worked examples; name files of examples in data.files",
-        )
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A task without worked examples.
-    struct Questions;
-
-    impl Task for Questions {
-        fn problems(&self, _: u64) -> Endless<Problem> {
-            unreachable!("only examples are asked for")
-        }
-
-        fn demonstrations(&self, _: Split, _: u64) -> Option<Endless<Example>> {
-            None
-        }
-
-        fn test_problems(&self, _: usize) -> Result<Vec<Problem>> {
-            unreachable!("only examples are asked for")
-        }
-    }
 
     #[test]
     fn a_ground_truth_that_is_damaged_is_found_with_its_row() {
@@ -259,7 +219,8 @@ mod tests {
         let said = report.to_string();
         assert!(
             said.contains(
-                "1 whose right answers may not be found right\n  train.jsonl row 2: the ground truth"
+                "1 whose right answers may not be found right\n  train.jsonl row 2: the ground \
+                 truth"
             ),
             "{said}"
         );
@@ -268,16 +229,6 @@ mod tests {
                 "cannot be read as a formula: only a response with the same text is right"
             ),
             "{said}"
-        );
-    }
-
-    #[test]
-    fn a_task_without_worked_examples_is_named() {
-        let error =
-            demonstrations(&Questions, "questions", (Split::Train, 0)).err().unwrap().to_string();
-        assert_eq!(
-            error,
-            "data.task is questions: it has no worked examples; name files of examples in data.files"
         );
     }
 }

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use isentrope_data::{
     Columns, Content, DataSettings, Error, Examples, Longest, Problem, Prompt, Report, Source,
@@ -11,11 +10,12 @@ use isentrope_data::{
 };
 use isentrope_random::{Draws, Purpose};
 use isentrope_reward::{Item, Verdict, VerifierName, VerifierSettings};
-use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::parser::parse_message_type;
+use parquet::data_type::{ByteArray, DoubleType, Int64Type};
+use parquet::file::properties::WriterProperties;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::parquet_files::{parquet, texts};
 
 fn settings(path: &Path) -> DataSettings {
     DataSettings { files: vec![path.to_owned()], shuffle: false, ..DataSettings::default() }
@@ -54,29 +54,15 @@ fn flat_parquet(directory: &TempDir, rows: &[(&str, i64, f64)]) -> PathBuf {
     let schema = "message rows { required binary question (UTF8); required int64 answer; required double level; \
                   required binary raw; }";
     let path = directory.path().join("flat.parquet");
-    let schema = Arc::new(parse_message_type(schema).unwrap());
-    let mut writer =
-        SerializedFileWriter::new(fs::File::create(&path).unwrap(), schema, Arc::default())
-            .unwrap();
-    let mut group = writer.next_row_group().unwrap();
-    let texts: Vec<_> = rows.iter().map(|row| ByteArray::from(row.0)).collect();
+    let question = |row: &(&str, i64, f64)| ByteArray::from(row.0);
+    let questions: Vec<_> = rows.iter().map(question).collect();
     let numbers: Vec<_> = rows.iter().map(|row| row.1).collect();
     let levels: Vec<_> = rows.iter().map(|row| row.2).collect();
-    let mut column = group.next_column().unwrap().unwrap();
-    column.typed::<ByteArrayType>().write_batch(&texts, None, None).unwrap();
-    column.close().unwrap();
-    let mut column = group.next_column().unwrap().unwrap();
-    column.typed::<Int64Type>().write_batch(&numbers, None, None).unwrap();
-    column.close().unwrap();
-    let mut column = group.next_column().unwrap().unwrap();
-    column.typed::<DoubleType>().write_batch(&levels, None, None).unwrap();
-    column.close().unwrap();
-    let mut column = group.next_column().unwrap().unwrap();
-    column.typed::<ByteArrayType>().write_batch(&texts, None, None).unwrap();
-    column.close().unwrap();
-    group.close().unwrap();
-    writer.close().unwrap();
-    path
+    parquet(&path, schema, WriterProperties::builder(), |number, column| match number {
+        1 => drop(column.typed::<Int64Type>().write_batch(&numbers, None, None).unwrap()),
+        2 => drop(column.typed::<DoubleType>().write_batch(&levels, None, None).unwrap()),
+        _ => texts(column, &questions),
+    })
 }
 
 #[test]
@@ -418,19 +404,10 @@ fn a_column_that_cannot_be_read_and_is_not_needed_is_null() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("images.parquet");
     let schema = "message rows { required binary question (UTF8); required binary answer (UTF8); required binary test; }";
-    let schema = Arc::new(parse_message_type(schema).unwrap());
-    let mut writer =
-        SerializedFileWriter::new(fs::File::create(&path).unwrap(), schema, Arc::default())
-            .unwrap();
-    let mut group = writer.next_row_group().unwrap();
-    for value in [&b"2+2?"[..], b"4", b"\xff\xd8"] {
-        let mut column = group.next_column().unwrap().unwrap();
-        let value = ByteArray::from(value.to_vec());
-        column.typed::<ByteArrayType>().write_batch(&[value], None, None).unwrap();
-        column.close().unwrap();
-    }
-    group.close().unwrap();
-    writer.close().unwrap();
+    let values = [&b"2+2?"[..], b"4", b"\xff\xd8"].map(|value| ByteArray::from(value.to_vec()));
+    parquet(&path, schema, WriterProperties::builder(), |number, column| {
+        texts(column, &values[number..=number]);
+    });
 
     let open = |verifier: Value, columns: Columns| {
         let verifier = serde_json::from_value(verifier).unwrap();
@@ -471,23 +448,17 @@ fn files_without_a_usable_row_are_errors_that_say_what_is_expected() {
     ] {
         assert!(error.contains(part), "{part}: {error}");
     }
-    assert!(
-        message(&write(&directory, "empty.jsonl", ""))
-            .contains("empty.jsonl: is empty, without a row; expected are")
-    );
-    assert!(message(&write(&directory, "bytes.jsonl", [0xff; 100])).contains("not UTF-8"));
-    assert!(
-        message(&write(&directory, "text.parquet", "no parquet"))
-            .contains("not a readable parquet file")
-    );
-    assert!(
-        message(&write(&directory, "empty.parquet", "")).contains("not a readable parquet file")
-    );
+    for (name, bytes, says) in [
+        ("empty.jsonl", &b""[..], "empty.jsonl: is empty, without a row; expected are"),
+        ("bytes.jsonl", &[0xff; 100], "not UTF-8"),
+        ("text.parquet", b"no parquet", "not a readable parquet file"),
+        ("empty.parquet", b"", "not a readable parquet file"),
+        ("a.txt", b"{}", "must end in .parquet, .jsonl or .json"),
+    ] {
+        let error = message(&write(&directory, name, bytes));
+        assert!(error.contains(says), "{name}: {error}");
+    }
     assert!(message(&directory.path().join("missing.jsonl")).contains("missing.jsonl"));
-    assert!(
-        message(&write(&directory, "a.txt", "{}"))
-            .contains("must end in .parquet, .jsonl or .json")
-    );
     let flat = flat_parquet(&directory, &[("q", 1, 1.0)]);
     let error = Examples::open(&settings(&flat), Split::Train, 1).unwrap_err().to_string();
     assert!(

@@ -5,6 +5,6 @@
 mod files;
 mod formats;
 mod hostile;
-#[cfg(unix)]
 mod parquet_by_hand;
+mod parquet_files;
 mod published;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use isentrope_data::benchmark::Benchmark;
 use isentrope_data::{DataSettings, Problem, Prompt, Report, Source};
+use isentrope_reward::Verdict::{Correct, Wrong};
 use isentrope_reward::{Item, Verdict, VerifierName, VerifierSettings};
 use serde_json::{Value, json};
 
@@ -50,13 +51,8 @@ fn every_benchmark_is_read_and_asked_for_a_box() {
                 Value::Array(accepted) => accepted[0].as_str().unwrap().to_owned(),
                 other => other.to_string(),
             };
-            assert_eq!(
-                verdict(problem, answer.trim()),
-                Verdict::Correct,
-                "{answer} of {}",
-                problem.origin
-            );
-            assert_eq!(verdict(problem, "-98765"), Verdict::Wrong, "{}", problem.origin);
+            assert_eq!(verdict(problem, answer.trim()), Correct, "{answer} of {}", problem.origin);
+            assert_eq!(verdict(problem, "-98765"), Wrong, "{}", problem.origin);
         }
     }
     let (_, report) = read("olympiadbench", "olympiadbench-published.jsonl");
@@ -65,7 +61,7 @@ fn every_benchmark_is_read_and_asked_for_a_box() {
         "{:?}",
         report.bad
     );
-    assert_eq!(verdict(&read("gsm8k", "gsm8k.jsonl").0[1], "36000"), Verdict::Correct);
+    assert_eq!(verdict(&read("gsm8k", "gsm8k.jsonl").0[1], "36000"), Correct);
 }
 
 #[test]
@@ -104,7 +100,7 @@ fn dapo_is_read_once_per_problem() {
     assert!(matches!(&problem.prompt, Prompt::Chat(messages) if messages.len() == 1));
     assert!(problem.prompt.question().unwrap().contains("Answer: $Answer"));
     assert_eq!((&problem.ground_truth, &problem.data_source[..]), (&json!("-3"), "math_dapo"));
-    assert_eq!(verdict(&problem, "-3"), Verdict::Correct);
+    assert_eq!(verdict(&problem, "-3"), Correct);
 }
 
 #[test]
@@ -128,7 +124,7 @@ fn eurus_has_code_that_is_left_out_of_mathematics_and_said() {
     let problem = source.problem(0);
     assert!(matches!(&problem.prompt, Prompt::Chat(messages) if messages[0]["role"] == "system"));
     assert_eq!(&problem.data_source, "numina_olympiads");
-    assert_eq!(verdict(&problem, "1.5"), Verdict::Correct);
+    assert_eq!(verdict(&problem, "1.5"), Correct);
     assert_eq!(problem.extra_info, json!({"index": 0, "split": "train"}));
 }
 
@@ -335,18 +331,18 @@ fn programs_are_judged_by_the_tests_that_are_published() {
 
     for (problem, row) in read("humaneval", "humaneval.jsonl").iter().zip(rows("humaneval.jsonl")) {
         let (prompt, body) = (text(&row, "prompt"), text(&row, "canonical_solution"));
-        judged(problem, &fenced(&format!("{prompt}{body}")), Verdict::Correct);
-        judged(problem, &body, Verdict::Correct);
+        judged(problem, &fenced(&format!("{prompt}{body}")), Correct);
+        judged(problem, &body, Correct);
         judged(
             problem,
             &format!("{body}\n\nif __name__ == \"__main__\":\n    print(and so on"),
-            Verdict::Correct,
+            Correct,
         );
-        judged(problem, "    return None\n", Verdict::Wrong);
-        judged(problem, &fenced(&format!("{prompt}    return -1")), Verdict::Wrong);
+        judged(problem, "    return None\n", Wrong);
+        judged(problem, &fenced(&format!("{prompt}    return -1")), Wrong);
         // The function alone, without what the prompt has before it.
         let function = &prompt[prompt.rfind("def ").unwrap()..];
-        judged(problem, &fenced(&format!("{function}{body}")), Verdict::Correct);
+        judged(problem, &fenced(&format!("{function}{body}")), Correct);
     }
     for (benchmark, file) in [("mbpp", "mbpp.jsonl"), ("mbpp-sanitized", "mbpp-sanitized.json")] {
         let rows = if file.ends_with('l') {
@@ -355,41 +351,25 @@ fn programs_are_judged_by_the_tests_that_are_published() {
             rows(file)[0].as_array().unwrap().clone()
         };
         for (problem, row) in read(benchmark, file).iter().zip(rows) {
-            judged(problem, &fenced(&text(&row, "code")), Verdict::Correct);
+            judged(problem, &fenced(&text(&row, "code")), Correct);
             judged(
                 problem,
                 &fenced(&text(&row, "code").replace("return", "return 1 and")),
-                Verdict::Correct,
+                Correct,
             );
-            judged(
-                problem,
-                &fenced(&text(&row, "code").replace("return", "return [] and")),
-                Verdict::Wrong,
-            );
+            judged(problem, &fenced(&text(&row, "code").replace("return", "return [] and")), Wrong);
         }
     }
     let contest = read("livecodebench", "livecodebench.jsonl");
-    judged(
-        &contest[0],
-        &fenced("a, b = map(int, input().split())\nprint(a + b)"),
-        Verdict::Correct,
-    );
-    judged(
-        &contest[0],
-        &fenced("a, b = map(int, input().split())\nprint(abs(a + b) or 1)"),
-        Verdict::Wrong,
-    );
+    judged(&contest[0], &fenced("a, b = map(int, input().split())\nprint(a + b)"), Correct);
+    judged(&contest[0], &fenced("a, b = map(int, input().split())\nprint(abs(a + b) or 1)"), Wrong);
     let descending = "class Solution:\n    def descending(self, numbers: List[int], limit: int) -> List[int]:\n        return ";
     let solved = "sorted((n for n in numbers if n >= limit), reverse=True)";
-    judged(&contest[1], &fenced(&format!("{descending}{solved}")), Verdict::Correct);
-    judged(
-        &contest[1],
-        &fenced(&format!("{descending}sorted(numbers, reverse=True)")),
-        Verdict::Wrong,
-    );
+    judged(&contest[1], &fenced(&format!("{descending}{solved}")), Correct);
+    judged(&contest[1], &fenced(&format!("{descending}sorted(numbers, reverse=True)")), Wrong);
     for (problem, row) in read("leetcode", "leetcode.jsonl").iter().zip(rows("leetcode.jsonl")) {
         let solution = text(&row, "completion");
-        judged(problem, &fenced(&solution), Verdict::Correct);
-        judged(problem, &fenced(&solution.replace("return", "return None and")), Verdict::Wrong);
+        judged(problem, &fenced(&solution), Correct);
+        judged(problem, &fenced(&solution.replace("return", "return None and")), Wrong);
     }
 }

@@ -18,15 +18,10 @@ pub enum Answer {
     /// Answers in braces, none being the empty set; values of different names of which one or
     /// another holds.
     Set(Vec<Answer>),
-    /// The union of sets.
     Union(Vec<Answer>),
-    /// The intersection of sets.
     Intersection(Vec<Answer>),
-    /// The first set without the second.
     Difference(Box<(Answer, Answer)>),
-    /// All real numbers.
     Reals,
-    /// A matrix or vector.
     Matrix(Matrix),
     /// `a:b`, of two or more.
     Ratio(Vec<Quantity>),
@@ -50,9 +45,7 @@ pub enum Domain {
 /// An expression and its unit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantity {
-    /// The number or formula.
     pub expression: Expression,
-    /// Its unit.
     pub unit: Unit,
 }
 
@@ -62,7 +55,6 @@ pub struct Quantity {
 pub enum Unit {
     /// Nothing, or a unit that is not kept.
     None,
-    /// Hundredths.
     Percent,
     /// Degrees of an angle or of temperature.
     Degree,
@@ -82,7 +74,6 @@ pub struct Brackets {
 }
 
 impl Brackets {
-    /// ( and ).
     pub const ROUND: Self = Self { closed_left: false, closed_right: false };
 }
 

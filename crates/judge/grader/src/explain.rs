@@ -1,12 +1,10 @@
 //! Explains a grade to people: how the grader read both texts.
 
-use std::fmt;
-
 use serde_json::Value;
 
 use super::answer::{Answer, Brackets, Domain, Quantity, Unit};
 use super::expression::Expression;
-use super::extract::{from_ground_truth, from_response};
+use super::extract::{Origin, from_ground_truth, from_response};
 use super::fuel::Fuel;
 use super::grade::{Grade, grade};
 use super::ground_truth::GroundTruth;
@@ -18,69 +16,31 @@ use super::value::{DEFAULT_FUEL, rational_value};
 /// How a grade came about.
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    /// The readings of the two texts.
-    pub seen: Seen,
+    /// The readings of the ground truth and of the response: a line for the answer of each and one
+    /// for each meaning that it may have, likelier ones first.
+    pub seen: String,
     /// The grade; or why the ground truth cannot be read.
     pub grade: Result<Grade, String>,
 }
 
-/// The readings of a ground truth and of a response. As text, a line for the answer of each and one
-/// for each meaning that it may have.
-#[derive(Clone, Debug)]
-pub struct Seen {
-    ground_truth: Side,
-    response: Side,
-}
-
-/// The reading of one side.
-#[derive(Clone, Debug, Default)]
-struct Side {
-    /// The place in which the answer was found; empty if none.
-    origin: &'static str,
-    /// The text of the answer.
-    extracted: String,
-    /// The normal form of every meaning of the text, likelier ones first; or why it has none.
-    forms: Vec<String>,
-}
-
 /// Explains the grade of a response.
 pub fn explain(ground_truth: &str, response: &str, options: &Options) -> Explanation {
-    let (gold, origin) = from_ground_truth(ground_truth);
+    let gold = readings("ground truth", Some(from_ground_truth(ground_truth)));
+    let given = readings("response", from_response(response, options.extraction));
     let grade = GroundTruth::from_value(&Value::String(ground_truth.into()))
         .map(|ground_truth| grade(&ground_truth, response, options));
-    let response = from_response(response, options.extraction);
-    let seen = Seen {
-        ground_truth: Side::of(gold, origin.describe()),
-        response: response
-            .map_or_else(Side::default, |(answer, origin)| Side::of(answer, origin.describe())),
+    Explanation { seen: gold + &given, grade }
+}
+
+/// The lines of one side.
+fn readings(side: &str, found: Option<(String, Origin)>) -> String {
+    let Some((answer, origin)) = found else { return format!("{side}: no answer\n") };
+    let forms = match Reading::of(&answer) {
+        Ok(reading) => reading.answers.iter().map(form).collect(),
+        Err(error) => vec![format!("none: it {error}")],
     };
-    Explanation { seen, grade }
-}
-
-impl Side {
-    fn of(extracted: String, origin: &'static str) -> Self {
-        let forms = match Reading::of(&extracted) {
-            Ok(reading) => reading.answers.iter().map(form).collect(),
-            Err(error) => vec![format!("none: it {error}")],
-        };
-        Self { origin, extracted, forms }
-    }
-}
-
-impl fmt::Display for Seen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (name, side) in [("ground truth", &self.ground_truth), ("response", &self.response)] {
-            if side.origin.is_empty() {
-                writeln!(f, "{name}: no answer")?;
-                continue;
-            }
-            writeln!(f, "{name}: {} ({})", side.extracted, side.origin)?;
-            for form in &side.forms {
-                writeln!(f, "  read as {form}")?;
-            }
-        }
-        Ok(())
-    }
+    let forms: String = forms.iter().map(|form| format!("  read as {form}\n")).collect();
+    format!("{side}: {answer} ({})\n{forms}", origin.describe())
 }
 
 /// The normal form of an answer.

@@ -18,13 +18,9 @@ pub enum Expression {
     Constant(Constant),
     /// A variable, with its subscript and primes if it has any: `x`, `a_3`, `y'`.
     Symbol(Box<str>),
-    /// The sum of the terms.
     Sum(Vec<Expression>),
-    /// The product of the factors.
     Product(Vec<Expression>),
-    /// Base and exponent.
     Power(Box<(Expression, Expression)>),
-    /// A known function of its arguments.
     Function(Function, Vec<Expression>),
     /// A function of the problem's, such as f(x), of which nothing is known.
     Unknown(Box<str>, Vec<Expression>),
@@ -33,14 +29,12 @@ pub enum Expression {
 /// A number with its precision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decimal {
-    /// The number as written.
     pub value: BigRational,
     /// Power of ten of the last digit written: -2 for `3.14`, 18 for `1.25e20`.
     pub last_digit: i32,
 }
 
 impl Decimal {
-    /// Times a power of ten.
     pub fn shifted(self, exponent: i32) -> Self {
         let factor = BigRational::from_integer(power_of_ten(exponent.unsigned_abs() as usize));
         let value = if exponent < 0 { self.value / factor } else { self.value * factor };
@@ -48,7 +42,6 @@ impl Decimal {
     }
 }
 
-/// 10^exponent.
 pub fn power_of_ten(exponent: usize) -> BigInt {
     Pow::pow(BigInt::from(10), exponent)
 }
@@ -56,15 +49,10 @@ pub fn power_of_ten(exponent: usize) -> BigInt {
 /// A number that has a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Constant {
-    /// Circumference over diameter of a circle.
     Pi,
-    /// Base of the natural logarithm.
     E,
-    /// The imaginary unit.
     I,
-    /// Positive infinity.
     Infinity,
-    /// pi/180.
     Degree,
 }
 
@@ -86,7 +74,6 @@ pub enum Function {
     Sinh,
     Cosh,
     Tanh,
-    /// Natural logarithm.
     Ln,
     /// Logarithm of the first argument to the base of the second.
     Log,
@@ -98,38 +85,29 @@ pub enum Function {
     Binomial,
     /// n! / (n - k)!: two arguments.
     Permutations,
-    /// Takes one argument or more.
     Gcd,
-    /// Takes one argument or more.
     Lcm,
-    /// Takes one argument or more.
     Min,
-    /// Takes one argument or more.
     Max,
 }
 
 impl Expression {
-    /// An integer.
     pub fn integer(value: impl Into<BigInt>) -> Self {
         Self::Number(BigRational::from_integer(value.into()))
     }
 
-    /// A variable.
     pub fn symbol(name: &str) -> Self {
         Self::Symbol(name.into())
     }
 
-    /// base^exponent.
     pub fn power(base: Self, exponent: Self) -> Self {
         Self::Power(Box::new((base, exponent)))
     }
 
-    /// -self.
     pub fn negated(self) -> Self {
         Self::Product(vec![Self::integer(-1), self])
     }
 
-    /// self/denominator.
     pub fn over(self, denominator: Self) -> Self {
         Self::Product(vec![self, Self::power(denominator, Self::integer(-1))])
     }
@@ -142,34 +120,35 @@ impl Expression {
         }
     }
 
-    /// The `degree`-th root of self.
     pub fn root(self, degree: Self) -> Self {
         Self::power(self, Self::integer(1).over(degree))
     }
 
-    /// Whether it has no variables.
-    pub fn is_number(&self) -> bool {
-        match self {
-            Self::Number(_) | Self::Decimal(_) | Self::Constant(_) => true,
-            Self::Symbol(_) | Self::Unknown(..) => false,
-            Self::Sum(parts) | Self::Product(parts) | Self::Function(_, parts) => {
-                parts.iter().all(Self::is_number)
-            }
-            Self::Power(power) => power.0.is_number() && power.1.is_number(),
-        }
+    /// The expressions that it is made of.
+    pub fn parts(&self) -> impl Iterator<Item = &Self> {
+        let (list, pair): (&[Self], _) = match self {
+            Self::Sum(parts)
+            | Self::Product(parts)
+            | Self::Function(_, parts)
+            | Self::Unknown(_, parts) => (parts, None),
+            Self::Power(power) => (&[], Some([&power.0, &power.1])),
+            Self::Number(_) | Self::Decimal(_) | Self::Constant(_) | Self::Symbol(_) => (&[], None),
+        };
+        list.iter().chain(pair.into_iter().flatten())
     }
 
-    /// Whether a variable is in it.
+    /// Whether it is so, or an expression in it.
+    pub fn any(&self, is_so: &dyn Fn(&Self) -> bool) -> bool {
+        is_so(self) || self.parts().any(|part| part.any(is_so))
+    }
+
+    /// Whether it has no variables.
+    pub fn is_number(&self) -> bool {
+        !self.any(&|part| matches!(part, Self::Symbol(_) | Self::Unknown(..)))
+    }
+
     pub fn mentions(&self, name: &str) -> bool {
-        match self {
-            Self::Symbol(symbol) => **symbol == *name,
-            Self::Unknown(_, parts)
-            | Self::Sum(parts)
-            | Self::Product(parts)
-            | Self::Function(_, parts) => parts.iter().any(|part| part.mentions(name)),
-            Self::Power(power) => power.0.mentions(name) || power.1.mentions(name),
-            Self::Number(_) | Self::Decimal(_) | Self::Constant(_) => false,
-        }
+        self.any(&|part| matches!(part, Self::Symbol(symbol) if **symbol == *name))
     }
 
     /// The complex conjugate, where all variables are real.

@@ -18,9 +18,6 @@ impl Fuel {
     }
 
     /// Pays for work before it is done.
-    ///
-    /// # Errors
-    /// [`OutOfFuel`] when not as much is left.
     pub fn spend(&mut self, units: u64) -> Result<(), OutOfFuel> {
         self.0 = self.0.checked_sub(units).ok_or(OutOfFuel)?;
         Ok(())

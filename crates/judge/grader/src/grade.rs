@@ -1,6 +1,6 @@
 //! Grading a response.
 
-use super::equal::{Found, compare};
+use super::equal::{CompareOutcome, compare};
 use super::extract::{Origin, from_response};
 use super::ground_truth::GroundTruth;
 use super::options::{Extraction, Options};
@@ -59,11 +59,11 @@ pub fn grade(ground_truth: &GroundTruth, response: &str, options: &Options) -> G
     let mut reason = format!("{} differs from the ground truth", origin.describe());
     for gold in &ground_truth.0 {
         match compare(gold, &given, options) {
-            Ok(Found::Different) => {}
-            Ok(Found::Undone) => {
-                reason = format!("{} leaves arithmetic to be done", origin.describe())
+            Ok(CompareOutcome::Different) => {}
+            Ok(CompareOutcome::Undone) => {
+                reason = format!("{} leaves arithmetic to be done", origin.describe());
             }
-            Ok(Found::Same(rule)) => {
+            Ok(CompareOutcome::Same(rule)) => {
                 (outcome, reason) = (Outcome::Same, format!("{} is {rule}", origin.describe()));
                 break;
             }

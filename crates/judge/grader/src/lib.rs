@@ -28,7 +28,7 @@ mod relation;
 mod value;
 
 pub use equal::same_answer;
-pub use explain::{Explanation, Seen, explain};
+pub use explain::{Explanation, explain};
 pub use extract::last_boxed;
 pub use grade::{Grade, Outcome, grade};
 pub use ground_truth::GroundTruth;

@@ -19,12 +19,10 @@ impl Matrix {
         (even && width > 0 && rows.len() * width <= MAX_ENTRIES).then_some(Self { rows })
     }
 
-    /// The rows.
     pub fn rows(&self) -> &[Vec<Expression>] {
         &self.rows
     }
 
-    /// The rows, without the matrix.
     pub fn into_rows(self) -> Vec<Vec<Expression>> {
         self.rows
     }

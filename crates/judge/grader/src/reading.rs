@@ -8,7 +8,7 @@ use super::parse::{Convention, Unreadable, parse};
 use super::phrases::answers::{says_infinite, says_none, says_reals, says_undefined};
 use super::phrases::denials::{DENYING_WORDS, is_negation};
 use super::phrases::has;
-use super::phrases::numbers::{changes_number, number, spoken};
+use super::phrases::numbers::{changes_number, spoken};
 use super::phrases::statements::{ARTICLES, SUBJECT_VERBS};
 use super::phrases::units::{PERCENT, is_no_unit};
 
@@ -46,9 +46,6 @@ pub enum NoAnswer {
 
 impl Reading {
     /// Reads a text.
-    ///
-    /// # Errors
-    /// [`NoAnswer`].
     pub fn of(source: &str) -> Result<Self, NoAnswer> {
         let source = unquoted(source.trim());
         if source.len() > MAX_BYTES {
@@ -82,10 +79,6 @@ impl Reading {
             answers = vec![Answer::plain(Expression::Constant(Constant::Infinity))];
         } else if says_reals(&text) {
             answers = vec![Answer::Reals];
-        } else if let Some(number) =
-            number(&text).filter(|_| bare.split_whitespace().any(|word| normalised(word) == text))
-        {
-            answers = vec![Answer::plain(Expression::integer(number))];
         } else if says_undefined(&text) {
             answers = vec![Answer::Text("undefined".into())];
         } else if answers.is_empty() {

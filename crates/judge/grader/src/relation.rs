@@ -3,21 +3,14 @@
 /// A relation between two sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// =
     Equal,
     /// Equal but for rounding.
     Approximate,
-    /// Not equal.
     NotEqual,
-    /// <
     Less,
-    /// <=
     LessOrEqual,
-    /// >
     Greater,
-    /// >=
     GreaterOrEqual,
-    /// Membership.
     In,
     /// One of which nothing is known but its name.
     Named(Named),

@@ -88,11 +88,6 @@ fn matrices_do_not_outgrow_their_text() {
     for answer in [matrix.repeat(20), large.repeat(4)] {
         assert_eq!(judge(matrix, &boxed(&answer)).outcome, Outcome::Different);
     }
-    let single = "\\begin{pmatrix}1\\end{pmatrix}";
-    assert_eq!(
-        judge(single, &boxed(&(single.to_owned() + &"/1".repeat(1_900)))).outcome,
-        Outcome::Same
-    );
 }
 
 #[test]
@@ -241,7 +236,7 @@ proptest! {
                     let grade = grade(&gold, &response, &options);
                     prop_assert!(!grade.reason.contains('\n'));
                 }
-                prop_assert!(!explain(&gold, &response, &options).seen.to_string().is_empty());
+                prop_assert!(!explain(&gold, &response, &options).seen.is_empty());
             }
         }
     }

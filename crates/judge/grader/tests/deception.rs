@@ -19,7 +19,7 @@ struct Case {
 
 #[test]
 fn nothing_that_is_made_to_deceive_is_called_right() {
-    judge(include_str!("fixtures/deceptive_answers.jsonl"), 5);
+    judge(include_str!("fixtures/deceptive_answers.jsonl"), 7);
 }
 
 #[test]
@@ -33,8 +33,8 @@ fn each_rule_decides_its_cases() {
 }
 
 /// Judges every case. At most `not_read` right ones may be refused: those that transpose or invert
-/// products, name triangles from another corner, swap the sides of a congruence, or write binomials
-/// as C_5^2.
+/// products, name triangles from another corner, swap the sides of a congruence, write binomials as
+/// C_5^2, or begin with the answer ("5 is the answer", "(B) as ...").
 fn judge(cases: &str, not_read: usize) {
     let cases: Vec<Case> =
         cases.lines().map(|line| serde_json::from_str(line).expect("a case")).collect();

@@ -41,7 +41,8 @@ impl<T> ByMetric<T> {
     pub fn note(&self) -> Option<String> {
         self.left_out.as_ref().map(|name| {
             format!(
-                "the verifier names more than {MOST} metrics: the first {MOST} are kept, and others, such as {name}, are not; \
+                "the verifier names more than {MOST} metrics: the first {MOST} are kept, and \
+                 others, such as {name}, are not; \
                  what differs from problem to problem is no name of a metric"
             )
         })

@@ -82,17 +82,7 @@ impl VerifierSettings {
     /// # Errors
     /// [`Error`] naming the first thing that is wrong.
     pub(crate) fn check(&self, key: &str) -> Result<(), Error> {
-        match self {
-            Self::All(combined) => combined.check(key),
-            Self::ByDataSource(ByDataSource { by_data_source, otherwise }) => {
-                for (source, combined) in by_data_source {
-                    combined.check(&format!("{key}.by_data_source.{source:?}"))?;
-                }
-                otherwise
-                    .iter()
-                    .try_for_each(|combined| combined.check(&format!("{key}.otherwise")))
-            }
-        }
+        self.choices(key).into_iter().try_for_each(|(key, combined)| combined.check(&key))
     }
 
     /// Makes the verifier, and with it the processes of commands.
@@ -100,28 +90,18 @@ impl VerifierSettings {
     /// # Errors
     /// When a command cannot be started.
     pub fn build(&self) -> Result<Box<dyn Verifier>, VerifierError> {
-        let key = "reward.verifier";
-        match self {
-            Self::All(combined) => combined.build(key),
-            Self::ByDataSource(ByDataSource { by_data_source, otherwise }) => {
-                let build = |(source, combined): (&String, &Combined)| {
-                    Ok((
-                        source.clone(),
-                        combined.build(&format!("{key}.by_data_source.{source:?}"))?,
-                    ))
-                };
-                Ok(Box::new(ByDataSourceVerifier {
-                    by_data_source: by_data_source
-                        .iter()
-                        .map(build)
-                        .collect::<Result<_, VerifierError>>()?,
-                    otherwise: match otherwise {
-                        Some(combined) => Some(combined.build(&format!("{key}.otherwise"))?),
-                        None => None,
-                    },
-                }))
-            }
+        let mut built = Vec::new();
+        for (key, combined) in self.choices("reward.verifier") {
+            built.push(combined.build(&key)?);
         }
+        Ok(match self {
+            Self::All(_) => built.remove(0),
+            Self::ByDataSource(ByDataSource { by_data_source, .. }) => {
+                let mut built = built.into_iter();
+                let by_data_source = by_data_source.keys().cloned().zip(built.by_ref()).collect();
+                Box::new(ByDataSourceVerifier { by_data_source, otherwise: built.next() })
+            }
+        })
     }
 
     /// Whether problems of a data source have a verifier.
@@ -129,13 +109,12 @@ impl VerifierSettings {
     /// # Errors
     /// What is wrong, and what to do, as part of a sentence.
     pub fn check_data_source(&self, data_source: &str) -> Result<(), String> {
-        match self.of(data_source) {
-            Some(_) => Ok(()),
-            None => Err(format!(
-                "its data source {data_source:?} has no verifier: name it in reward.verifier.by_data_source, or set \
-                 reward.verifier.otherwise"
-            )),
-        }
+        self.of(data_source).map(drop).ok_or_else(|| {
+            format!(
+                "its data source {data_source:?} has no verifier: name it in \
+                 reward.verifier.by_data_source, or set reward.verifier.otherwise"
+            )
+        })
     }
 
     /// Whether the verifier of a problem's data source can use the ground truth; null is none.
@@ -149,60 +128,64 @@ impl VerifierSettings {
         ground_truth: &Value,
         data_source: &str,
     ) -> Result<(), String> {
-        let check =
-            |single: &Single| single.with_spec(|spec, _| spec.check_ground_truth(ground_truth));
-        self.singles_of(data_source).try_for_each(check)
+        self.specs_of(data_source).try_for_each(|spec| spec.check_ground_truth(ground_truth))
     }
 
     /// Whether problems of a data source may be judged by the tests of a program.
     pub fn judges_programs(&self, data_source: &str) -> bool {
-        self.singles_of(data_source).any(judges_programs)
+        self.specs_of(data_source).any(|spec| spec.judges_programs())
     }
 
     /// Whether there are data sources whose problems may be judged by the tests of a program.
     pub fn judges_any_programs(&self) -> bool {
-        self.singles().any(judges_programs)
+        self.specs().any(|spec| spec.judges_programs())
     }
 
     /// A reason why right responses to a problem may be judged wrong although its ground truth can
     /// be used, as part of a sentence. Only mathematical answers have one.
     pub fn concern(&self, item: &Item<'_>) -> Option<String> {
-        self.singles_of(item.data_source)
-            .find_map(|single| single.with_spec(|spec, _| spec.concern(item)))
+        self.specs_of(item.data_source).find_map(|spec| spec.concern(item))
     }
 
     /// Most processes of one verifier; none if all judge in this process.
     pub fn workers(&self) -> Option<usize> {
-        self.singles().filter_map(|single| single.with_spec(|spec, _| spec.workers())).max()
+        self.specs().filter_map(|spec| spec.workers()).max()
     }
 
     /// Names in the settings that may be files on which verdicts depend: the arguments of commands,
     /// the files of functions.
     pub fn files(&self) -> Vec<String> {
-        let files =
-            |spec: &dyn Spec| spec.files().into_iter().map(str::to_owned).collect::<Vec<_>>();
-        self.singles().flat_map(|single| single.with_spec(|spec, _| files(spec))).collect()
+        self.specs().flat_map(|spec| spec.files()).collect()
     }
 
     /// Whether a verifier is given all columns of a problem's row: Python functions are.
     pub fn takes_columns(&self) -> bool {
-        self.singles().any(|single| single.with_spec(|spec, _| spec.takes_columns()))
+        self.specs().any(|spec| spec.takes_columns())
     }
 
-    /// All verifiers that are not made of others.
-    fn singles(&self) -> impl Iterator<Item = &Single> {
-        let combined: Vec<&Combined> = match self {
-            Self::All(combined) => vec![combined],
+    /// The choices, each with its key below the key of all.
+    fn choices(&self, key: &str) -> Vec<(String, &Combined)> {
+        match self {
+            Self::All(combined) => vec![(key.to_owned(), combined)],
             Self::ByDataSource(ByDataSource { by_data_source, otherwise }) => {
-                by_data_source.values().chain(otherwise).collect()
+                let named = by_data_source.iter().map(|(source, combined)| {
+                    (format!("{key}.by_data_source.{source:?}"), combined)
+                });
+                named
+                    .chain(otherwise.iter().map(|combined| (format!("{key}.otherwise"), combined)))
+                    .collect()
             }
-        };
-        combined.into_iter().flat_map(Combined::singles)
+        }
     }
 
-    /// The verifiers of a data source's problems; none for a source without a verifier.
-    fn singles_of(&self, data_source: &str) -> impl Iterator<Item = &Single> {
-        self.of(data_source).into_iter().flat_map(Combined::singles)
+    /// The settings of all verifiers that are not made of others.
+    fn specs(&self) -> impl Iterator<Item = Box<dyn Spec>> {
+        self.choices("").into_iter().flat_map(|(_, combined)| combined.parts()).map(Single::spec)
+    }
+
+    /// The settings of the verifiers of a data source's problems; none for a source without one.
+    fn specs_of(&self, data_source: &str) -> impl Iterator<Item = Box<dyn Spec>> {
+        self.of(data_source).into_iter().flat_map(Combined::parts).map(Single::spec)
     }
 
     fn of(&self, data_source: &str) -> Option<&Combined> {
@@ -217,7 +200,7 @@ impl VerifierSettings {
 
 impl Combined {
     /// The verifiers that it is made of.
-    fn singles(&self) -> Vec<&Single> {
+    fn parts(&self) -> Vec<&Single> {
         match self {
             Self::Single(single) => vec![single],
             Self::Weighted(Weighted { weighted }) => {
@@ -228,63 +211,45 @@ impl Combined {
 
     fn check(&self, key: &str) -> Result<(), Error> {
         let weighted = match self {
-            Self::Single(single) => return single.check(key),
+            Self::Single(single) => return single.spec().check(key),
             Self::Weighted(Weighted { weighted }) => weighted,
         };
+        let wrong = |key: String, value: String, expected: &str| {
+            Err(Error { key, value, expected: expected.into() })
+        };
         if weighted.is_empty() {
-            return Err(Error {
-                key: format!("{key}.weighted"),
-                value: "[]".into(),
-                expected:
-                    "it must have at least one part, such as { verifier = \"math\", weight = 1.0 }"
-                        .into(),
-            });
+            let expected =
+                "it must have at least one part, such as { verifier = \"math\", weight = 1.0 }";
+            return wrong(format!("{key}.weighted"), "[]".into(), expected);
         }
         for (i, part) in weighted.iter().enumerate() {
             let key = format!("{key}.weighted.{i}");
             if !part.weight.is_finite() {
-                return Err(Error {
-                    key: format!("{key}.weight"),
-                    value: part.weight.to_string(),
-                    expected: "it must be a finite number".into(),
-                });
+                let value = part.weight.to_string();
+                return wrong(format!("{key}.weight"), value, "it must be a finite number");
             }
-            part.verifier.check(&format!("{key}.verifier"))?;
+            part.verifier.spec().check(&format!("{key}.verifier"))?;
         }
         Ok(())
     }
 
     fn build(&self, key: &str) -> Result<Box<dyn Verifier>, VerifierError> {
+        let build = |single: &Single, key: &str| single.spec().build(key, &single.shown());
         let weighted = match self {
-            Self::Single(single) => return single.build(key),
+            Self::Single(single) => return build(single, key),
             Self::Weighted(Weighted { weighted }) => weighted,
         };
-        let build = |(i, part): (usize, &Part)| {
-            Ok((part.weight, part.verifier.build(&format!("{key}.weighted.{i}.verifier"))?))
-        };
-        Ok(Box::new(WeightedVerifier(
-            weighted.iter().enumerate().map(build).collect::<Result<_, VerifierError>>()?,
-        )))
-    }
-}
-
-fn judges_programs(single: &Single) -> bool {
-    single.with_spec(|spec, _| spec.judges_programs())
-}
-
-impl Single {
-    fn check(&self, key: &str) -> Result<(), Error> {
-        self.with_spec(|spec, _| spec.check(key))
-    }
-
-    fn build(&self, key: &str) -> Result<Box<dyn Verifier>, VerifierError> {
-        self.with_spec(|spec, value| spec.build(key, value))
+        let parts = weighted.iter().enumerate().map(|(i, part)| {
+            Ok((part.weight, build(&part.verifier, &format!("{key}.weighted.{i}.verifier"))?))
+        });
+        Ok(Box::new(WeightedVerifier(parts.collect::<Result<_, VerifierError>>()?)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Verdict;
     use serde_json::json;
 
     fn read(value: Value) -> VerifierSettings {
@@ -319,9 +284,8 @@ mod tests {
         let item = Item { ground_truth: &json!("3"), ..Item::default() };
         let judged =
             strict.verify_batch(&[(item, "The answer is 3."), (item, "\\boxed{3}")]).unwrap();
-        let verdicts: Vec<crate::Verdict> =
-            judged.iter().map(|judgement| judgement.verdict).collect();
-        assert_eq!(verdicts, [crate::Verdict::Unparseable, crate::Verdict::Correct]);
+        let verdicts: Vec<Verdict> = judged.iter().map(|judgement| judgement.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Unparseable, Verdict::Correct]);
         let VerifierSettings::All(Combined::Single(Single::Command(command))) =
             read(json!({"command": ["a", "b"]}))
         else {

@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
+use isentrope_reward::Verdict::{Correct, Fault, Unparseable, Wrong};
 use isentrope_reward::{Item, Judgement, Verdict, Verifier, VerifierSettings};
 use serde_json::{Value, json};
 
@@ -24,10 +25,7 @@ fn a_program_is_worth_what_its_tests_say() {
     let fraction = settings(&json!({"code": {"workers": 1, "score": "fraction"}})).build().unwrap();
     assert_eq!((all.workers(), fraction.workers()), (1, 1));
     let [one, other] = [&*all, &*fraction].map(|verifier| judge(verifier, &tests, SQUARE));
-    assert_eq!(
-        (one.verdict, one.score, other.verdict, other.score),
-        (Verdict::Wrong, 0.0, Verdict::Wrong, 0.75)
-    );
+    assert_eq!((one.verdict, one.score, other.verdict, other.score), (Wrong, 0.0, Wrong, 0.75));
     assert_eq!(one.reason, "test 3: wrong answer: assert f(-1) == -1 does not hold");
     assert_eq!(one.extracted.as_deref(), Some("def f(x):\n    return x * x\n"));
     assert_eq!(
@@ -38,16 +36,16 @@ fn a_program_is_worth_what_its_tests_say() {
     let right = judge(&*all, &json!(["assert f(2) == 4"]), SQUARE);
     assert_eq!(
         (right.verdict, right.score, right.reason.as_str()),
-        (Verdict::Correct, 1.0, "passed 1 test")
+        (Correct, 1.0, "passed 1 test")
     );
     assert!(right.metrics.values().all(|value| *value == 0.0));
     let empty = judge(&*all, &json!(["assert f(2) == 4"]), "");
-    assert_eq!((empty.verdict, empty.score, empty.extracted), (Verdict::Unparseable, 0.0, None));
+    assert_eq!((empty.verdict, empty.score, empty.extracted), (Unparseable, 0.0, None));
     let impatient = settings(&json!({"code": {"workers": 1, "timeout_s": 0.5}})).build().unwrap();
     let late = judge(&*impatient, &json!({"inputs": [""], "outputs": [""]}), "while True: pass");
     assert_eq!(late.reason, "test 1: time limit (timeout_s = 0.5, total_timeout_s = 60)");
     let unusable = judge(&*all, &json!(["assert f(2) =="]), SQUARE);
-    assert_eq!((unusable.verdict, unusable.metrics.len()), (Verdict::Fault, 0), "{unusable:?}");
+    assert_eq!((unusable.verdict, unusable.metrics.len()), (Fault, 0), "{unusable:?}");
     assert!(
         all.notes()[0].starts_with("reward.verifier: programs run in Python 3"),
         "{:?}",
@@ -61,7 +59,7 @@ fn auto_runs_programs_where_the_ground_truth_is_their_tests() {
     let (seven, game) = (json!("7"), json!({"numbers": [1, 2], "target": 3}));
     let tests = json!("{\"inputs\": [\"3\"], \"outputs\": [\"9\"]}");
     let item = |ground_truth| Item { ground_truth, ..Item::default() };
-    assert_eq!(judge(&*auto, &seven, "\\boxed{7}").verdict, Verdict::Correct);
+    assert_eq!(judge(&*auto, &seven, "\\boxed{7}").verdict, Correct);
     assert_eq!(auto.workers(), 0, "no program has come");
     let batch = [
         (item(&tests), "print(int(input()) ** 2)"),
@@ -71,7 +69,7 @@ fn auto_runs_programs_where_the_ground_truth_is_their_tests() {
     ];
     let verdicts: Vec<Verdict> =
         auto.verify_batch(&batch).unwrap().iter().map(|j| j.verdict).collect();
-    assert_eq!(verdicts, [Verdict::Correct, Verdict::Wrong, Verdict::Wrong, Verdict::Correct]);
+    assert_eq!(verdicts, [Correct, Wrong, Wrong, Correct]);
     assert!(auto.workers() > 0);
 }
 

@@ -1,6 +1,5 @@
 //! Commands as verifiers: workers that answer, and workers that do anything else.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
-#![cfg(unix)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,6 +7,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use isentrope_reward::Verdict::{Correct, Fault, TimedOut, Wrong};
 use isentrope_reward::{Item, Judgement, Verdict, Verifier, VerifierError, VerifierSettings};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -76,11 +76,7 @@ fn misconduct(response: &str) -> (Verdict, String) {
     let judged = judge(&*verifier, &["right", response, "right", "wrong"]).unwrap();
     assert!(started.elapsed() < Duration::from_secs(20), "{response}");
     let verdicts: Vec<Verdict> = judged.iter().map(|judgement| judgement.verdict).collect();
-    assert_eq!(
-        [verdicts[0], verdicts[2], verdicts[3]],
-        [Verdict::Correct, Verdict::Correct, Verdict::Wrong],
-        "{response}"
-    );
+    assert_eq!([verdicts[0], verdicts[2], verdicts[3]], [Correct, Correct, Wrong], "{response}");
     (verdicts[1], judged[1].reason.clone())
 }
 
@@ -88,31 +84,27 @@ fn misconduct(response: &str) -> (Verdict, String) {
 fn answers_become_judgements() {
     let directory = TempDir::new().unwrap();
     let judged = judge(&*start(&directory, WORKER, 2), &["right", "half", "else"]).unwrap();
-    assert_eq!(judged[0], Judgement::new(Verdict::Correct, None, "the worker's score is 1"));
-    assert_eq!((judged[1].verdict, judged[1].score), (Verdict::Wrong, 0.5));
+    assert_eq!(judged[0], Judgement::new(Correct, None, "the worker's score is 1"));
+    assert_eq!((judged[1].verdict, judged[1].score), (Wrong, 0.5));
     assert_eq!(judged[1].metrics.iter().next(), Some((&"steps".to_owned(), &3.0)));
-    assert_eq!((judged[2].verdict, judged[2].score), (Verdict::Wrong, 0.0));
+    assert_eq!((judged[2].verdict, judged[2].score), (Wrong, 0.0));
     assert!(judge(&*start(&directory, WORKER, 2), &[]).unwrap().is_empty());
 }
 
 #[test]
 fn a_worker_that_does_not_answer_is_replaced_and_its_response_not_judged() {
     for (response, verdict, reason) in [
-        ("dies", Verdict::Fault, "the worker ended (exit status: 3): it was too much"),
-        ("killed", Verdict::Fault, "the worker ended (signal: 9 (SIGKILL))"),
-        ("hangs", Verdict::TimedOut, "the worker gave no answer within 0.5 s"),
-        ("turn", Verdict::Fault, "the worker answered question "),
-        (
-            "text",
-            Verdict::Fault,
-            "the worker printed \"correct!\", which is no answer: expected value",
-        ),
-        ("bytes", Verdict::Fault, "the worker printed \"\u{fffd}\\0\", which is no answer"),
-        ("nan", Verdict::Fault, "which is no answer: expected"),
-        ("verdict", Verdict::Fault, "unknown variant `excellent`, expected one of `correct`"),
-        ("half-line", Verdict::Fault, "the worker ended (exit status: 0)"),
-        ("flood", Verdict::Fault, "the worker answered question 0 when asked question "),
-        ("long", Verdict::Fault, "the worker printed a line of more than 1048576 bytes"),
+        ("dies", Fault, "the worker ended (exit status: 3): it was too much"),
+        ("killed", Fault, "the worker ended (signal: 9 (SIGKILL))"),
+        ("hangs", TimedOut, "the worker gave no answer within 0.5 s"),
+        ("turn", Fault, "the worker answered question "),
+        ("text", Fault, "the worker printed \"correct!\", which is no answer: expected value"),
+        ("bytes", Fault, "the worker printed \"\u{fffd}\\0\", which is no answer"),
+        ("nan", Fault, "which is no answer: expected"),
+        ("verdict", Fault, "unknown variant `excellent`, expected one of `correct`"),
+        ("half-line", Fault, "the worker ended (exit status: 0)"),
+        ("flood", Fault, "the worker answered question 0 when asked question "),
+        ("long", Fault, "the worker printed a line of more than 1048576 bytes"),
     ] {
         let (found, said) = misconduct(response);
         assert_eq!(found, verdict, "{response}: {said}");
@@ -126,14 +118,14 @@ fn a_second_answer_is_the_fault_of_the_next_response() {
     let directory = TempDir::new().unwrap();
     let judged = judge(&*start(&directory, WORKER, 1), &["twice", "right", "right"]).unwrap();
     let verdicts: Vec<Verdict> = judged.iter().map(|judgement| judgement.verdict).collect();
-    assert_eq!(verdicts, [Verdict::Correct, Verdict::Fault, Verdict::Correct]);
+    assert_eq!(verdicts, [Correct, Fault, Correct]);
 }
 
 #[test]
 fn standard_error_is_drained() {
     let directory = TempDir::new().unwrap();
     let judged = judge(&*start(&directory, WORKER, 1), &["noisy", "noisy"]).unwrap();
-    assert!(judged.iter().all(|judgement| judgement.verdict == Verdict::Correct), "{judged:?}");
+    assert!(judged.iter().all(|judgement| judgement.verdict == Correct), "{judged:?}");
 }
 
 /// A question larger than any pipe, to workers that do not read it.
@@ -143,7 +135,7 @@ fn a_worker_that_does_not_read_blocks_nobody() {
     let long = "x".repeat(4 << 20);
     let silent = start(&directory, "sleep 1000", 2);
     let judged = judge(&*silent, &[&long, &long, &long]).unwrap();
-    assert!(judged.iter().all(|judgement| judgement.verdict == Verdict::TimedOut), "{judged:?}");
+    assert!(judged.iter().all(|judgement| judgement.verdict == TimedOut), "{judged:?}");
 
     // One that answers all the same: equal questions have equal numbers.
     let eager = r#"line=$(head -n 1 | cut -c 1-30); id=${line#*:}; id=${id%%,*}
@@ -205,57 +197,57 @@ done"#,
     thread::scope(|scope| {
         // More threads than workers: who finds none free waits for one.
         for _ in 0..7 {
-            scope.spawn(|| {
-                assert_eq!(judge(&*verifier, &["any"]).unwrap()[0].verdict, Verdict::Correct)
-            });
+            scope.spawn(|| assert_eq!(judge(&*verifier, &["any"]).unwrap()[0].verdict, Correct));
         }
     });
     assert_eq!(fs::read_to_string(asked).unwrap().lines().count(), 7);
 }
 
+/// Why a command is refused before it is asked anything.
+fn refusal(command: &[&str]) -> String {
+    settings(command, 3).build().err().unwrap().to_string()
+}
+
+/// Why a script is given up that is asked about so many responses.
+fn surrender(directory: &TempDir, text: &str, responses: usize) -> String {
+    let verifier = start(directory, text, 1);
+    judge(&*verifier, &vec!["right"; responses]).unwrap_err().to_string()
+}
+
+fn check_parts(error: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+}
+
 #[test]
 fn a_command_that_never_works_stops_with_its_last_words() {
     let directory = TempDir::new().unwrap();
-    let error = settings(&["no-such-program-anywhere", "x"], 2).build().err().unwrap().to_string();
-    assert!(
-        error.starts_with(
-            "reward.verifier.command = [\"no-such-program-anywhere\", \"x\"]: the command cannot be started: "
-        ),
-        "{error}"
+    let error = refusal(&["no-such-program-anywhere", "x"]);
+    let named =
+        "reward.verifier.command = [\"no-such-program-anywhere\", \"x\"]: the command cannot";
+    assert!(error.starts_with(named), "{error}");
+    check_parts(
+        &refusal(&["no-such-program-anywhere x"]),
+        &["each word must be an entry of its own"],
     );
-    let error = settings(&["no-such-program-anywhere x"], 1).build().err().unwrap().to_string();
-    assert!(error.contains("each word must be an entry of its own"), "{error}");
     // Seen before the first question.
     let script = script(&directory, "echo 'ModuleNotFoundError: numpy' >&2; exit 1");
-    let error = settings(&["sh", script.to_str().unwrap()], 3).build().err().unwrap().to_string();
-    for part in [
-        "a worker ended (exit status: 1)",
-        "before it was asked anything",
-        "\n  ModuleNotFoundError: numpy",
-    ] {
-        assert!(error.contains(part), "{error}");
-    }
+    let error = refusal(&["sh", script.to_str().unwrap()]);
+    let ended = ["a worker ended (exit status: 1)", "before it was asked anything"];
+    check_parts(&error, &ended);
+    check_parts(&error, &["\n  ModuleNotFoundError: numpy"]);
     assert_eq!(error.matches("numpy").count(), 1, "what it said is told once: {error}");
-    let error = settings(&["echo", "ready"], 1).build().err().unwrap().to_string();
-    assert!(
-        error.contains(
-            "a worker printed \"ready\", which is no answer: it had not been asked; what is no answer must"
-        ),
-        "{error}"
-    );
+    assert!(!error.contains("must read lines"), "{error}");
+    let unasked =
+        "a worker printed \"ready\", which is no answer: it had not been asked; what is no";
+    check_parts(&refusal(&["echo", "ready"]), &[unasked]);
     // Seen when none answers.
     let dying = "read -r line; echo 'no such\u{1b}[31m model' >&2; exit 1";
-    let error = judge(&*start(&directory, dying, 2), &["right"; 100]).unwrap_err().to_string();
-    for part in [
-        "8 fresh workers in a row failed at their first question; the last ended",
-        "\n  no such [31m model",
-    ] {
-        assert!(error.contains(part), "{error}");
-    }
-    let error = judge(&*start(&directory, "read -r line; echo; sleep 1000", 1), &["right"; 100])
-        .unwrap_err()
-        .to_string();
-    assert!(error.contains("it wrote nothing to standard error"), "{error}");
+    let in_a_row = "8 fresh workers in a row failed at their first question; the last ended";
+    check_parts(&surrender(&directory, dying, 100), &[in_a_row, "\n  no such [31m model"]);
+    let silent = surrender(&directory, "read -r line; echo; sleep 1000", 100);
+    check_parts(&silent, &["it wrote nothing to standard error"]);
 }
 
 /// A program for one line is told so, at whichever line it ends; one that fails says itself why.
@@ -263,24 +255,16 @@ fn a_command_that_never_works_stops_with_its_last_words() {
 fn a_worker_that_ends_at_once_is_told_that_it_must_read_lines() {
     const ADVICE: &str = "; a worker must read lines until its standard input ends";
     for command in ["true", "false"] {
-        let error = settings(&[command], 1).build().err().unwrap().to_string();
-        assert!(
-            error.contains(&format!("before it was asked anything{ADVICE}; it wrote nothing")),
-            "{error}"
-        );
+        let advised = format!("before it was asked anything{ADVICE}; it wrote nothing");
+        check_parts(&refusal(&[command]), &[&advised]);
     }
     let directory = TempDir::new().unwrap();
-    let unheard =
-        judge(&*start(&directory, "read -r line", 1), &["right"; 100]).unwrap_err().to_string();
-    assert!(unheard.contains(&format!("the last ended (exit status: 0){ADVICE}")), "{unheard}");
+    let unheard = surrender(&directory, "read -r line", 100);
+    check_parts(&unheard, &[&format!("the last ended (exit status: 0){ADVICE}")]);
     let one = r#"read -r line; id=${line#*:}; echo "{\"id\":${id%%,*},\"score\":1}""#;
     let judged = judge(&*start(&directory, one, 1), &["right", "right", "right"]).unwrap();
     assert_eq!(judged[1].reason, format!("the worker ended (exit status: 0){ADVICE}"));
-    let error = judge(&*start(&directory, one, 1), &["right"; 200]).unwrap_err().to_string();
-    assert!(error.contains("32 of the last 64 questions") && error.contains(ADVICE), "{error}");
-    let script = script(&directory, "echo 'ModuleNotFoundError: numpy' >&2; exit 1");
-    let error = settings(&["sh", script.to_str().unwrap()], 1).build().err().unwrap().to_string();
-    assert!(!error.contains("must read lines"), "{error}");
+    check_parts(&surrender(&directory, one, 200), &["32 of the last 64 questions", ADVICE]);
 }
 
 #[test]
@@ -311,10 +295,10 @@ fn a_command_that_fails_half_the_time_stops_and_one_that_fails_less_goes_on() {
         // Faults that the command tells of itself are no failures of it.
         let tells = r#"while read -r line; do id=${line#*:}; echo "{\"id\":${id%%,*},\"verdict\":\"fault\"}"; done"#;
         let judged = judge(&*start(&directory, tells, workers), &["right"; 200]).unwrap();
-        assert!(judged.iter().all(|judgement| judgement.verdict == Verdict::Fault));
+        assert!(judged.iter().all(|judgement| judgement.verdict == Fault));
     }
     let judged = judge(&*start(&directory, &ends_after(2), 1), &["right"; 200]).unwrap();
-    assert_eq!(judged.iter().filter(|judgement| judgement.verdict == Verdict::Fault).count(), 66);
+    assert_eq!(judged.iter().filter(|judgement| judgement.verdict == Fault).count(), 66);
 }
 
 /// Whether a process is there and is no zombie.
@@ -345,7 +329,7 @@ fn nothing_is_left_of_workers() {
     let text = format!("sleep 1000 &\necho $$ $! >> '{}'\n{WORKER}\nwait", file.display());
     let verifier = start(&directory, &text, 3);
     let judged = judge(&*verifier, &["right", "hangs", "dies", "right"]).unwrap();
-    assert_eq!(judged[3].verdict, Verdict::Correct);
+    assert_eq!(judged[3].verdict, Correct);
     let all = children_of(&file);
     assert!(all.len() >= 6 && all.iter().any(|pid| runs(pid)), "{all:?}");
     drop(verifier);
@@ -385,9 +369,9 @@ fn sums_have_the_first_parts_verdict_and_every_parts_faults() {
             (item(&seven), "dies"),
         ])
         .unwrap();
-    assert_eq!((judged[0].verdict, judged[0].score), (Verdict::Correct, 0.75));
+    assert_eq!((judged[0].verdict, judged[0].score), (Correct, 0.75));
     assert_eq!(judged[0].extracted.as_deref(), Some("7"));
-    assert_eq!((judged[1].verdict, judged[1].score), (Verdict::Wrong, -0.25));
+    assert_eq!((judged[1].verdict, judged[1].score), (Wrong, -0.25));
     let metrics: Vec<(&str, f64)> =
         judged[1].metrics.iter().map(|(name, value)| (&name[..], *value)).collect();
     assert_eq!(metrics, [("part_1", 0.0), ("part_2", 0.5), ("part_2/steps", 3.0), ("part_3", 0.0)]);
@@ -395,7 +379,7 @@ fn sums_have_the_first_parts_verdict_and_every_parts_faults() {
         (&judged[2], "part_1 (weighted.0): the ground truth"),
         (&judged[3], "part_2 (weighted.1): the worker ended"),
     ] {
-        assert_eq!(judgement.verdict, Verdict::Fault);
+        assert_eq!(judgement.verdict, Fault);
         assert!(
             judgement.reason.starts_with(part) && judgement.metrics.is_empty(),
             "{judgement:?}"
@@ -410,13 +394,13 @@ fn a_sum_that_is_not_finite_is_a_fault() {
     let seven = json!("7");
     let item = Item { ground_truth: &seven, ..Item::default() };
     let judged = sum.build().unwrap().verify_batch(&[(item, "7"), (item, "8")]).unwrap();
-    assert_eq!((judged[0].verdict, judged[0].score), (Verdict::Fault, 0.0));
+    assert_eq!((judged[0].verdict, judged[0].score), (Fault, 0.0));
     assert!(
         judged[0].reason.starts_with("the weighted sum of the scores is inf"),
         "{}",
         judged[0].reason
     );
-    assert_eq!((judged[1].verdict, judged[1].score), (Verdict::Wrong, 0.0));
+    assert_eq!((judged[1].verdict, judged[1].score), (Wrong, 0.0));
 }
 
 #[test]
@@ -443,8 +427,8 @@ fn each_data_source_has_its_verifier() {
     let judged = verifier.verify_batch(&batch).unwrap();
     let found: Vec<(Verdict, f64)> =
         judged.iter().map(|judgement| (judgement.verdict, judgement.score)).collect();
-    let (right, wrong) = ((Verdict::Correct, 1.0), (Verdict::Wrong, 0.0));
-    assert_eq!(found, [right, (Verdict::Wrong, 0.5), right, right, wrong, (Verdict::Fault, 0.0)]);
+    let (right, wrong) = ((Correct, 1.0), (Wrong, 0.0));
+    assert_eq!(found, [right, (Wrong, 0.5), right, right, wrong, (Fault, 0.0)]);
 
     sources.as_object_mut().unwrap().remove("otherwise");
     let strict: VerifierSettings = serde_json::from_value(sources).unwrap();
@@ -454,5 +438,5 @@ fn each_data_source_has_its_verifier() {
         error.contains("\"Sums\" has no verifier") && error.contains("reward.verifier.otherwise"),
         "{error}"
     );
-    assert_eq!(strict.build().unwrap().verify_batch(&batch).unwrap()[5].verdict, Verdict::Fault);
+    assert_eq!(strict.build().unwrap().verify_batch(&batch).unwrap()[5].verdict, Fault);
 }

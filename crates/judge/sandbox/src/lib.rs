@@ -1,10 +1,10 @@
 //! Runs a program that may be hostile in a jail, and leaves nothing behind.
 //!
-//! [`Sandbox::find`] says what this machine offers, or what to install or enable; [`Jail::start`] starts a [`Program`] within
-//! [`Limits`]. In front of every program stand processes of this program itself, of which `role` is the beginning: the outer
-//! one, which ends the jail when nobody wants it any more, and the inner one, which builds the
-//! walls around itself and then becomes the program. `docs/guides/data-and-rewards.md` has the
-//! threat model.
+//! [`Sandbox::find`] says what this machine offers, or what to install or enable; [`Jail::start`]
+//! starts a [`Program`] within [`Limits`]. Two processes of this program run first (`role` starts
+//! them): the outer one ends the jail when nobody uses it any more; the inner one builds the walls
+//! around itself and then becomes the program. `docs/guides/data-and-rewards.md` has the threat
+//! model.
 
 #[cfg(target_os = "linux")]
 mod linux;

@@ -48,8 +48,8 @@ pub enum Error {
     /// The model's numbers are not finite, and its weights may have been trained here. What
     /// sampling said of it is part of the message, so that it is no source of its own.
     #[error(
-        "{0}; where training has damaged them, lower optimizer.learning_rate or raise optimizer.eps, and go on from an \
-         earlier checkpoint"
+        "{0}; where training has damaged them, lower optimizer.learning_rate or raise \
+         optimizer.eps, and go on from an earlier checkpoint"
     )]
     NotFinite(isentrope_rollout::Error),
 }

@@ -85,7 +85,8 @@ impl ControllerSettings {
             return refuse(
                 "objective.covariance.controller.steer",
                 "coefficient",
-                "only kl-cov has a coefficient; steer \"fraction\", or set objective.covariance.method to \"kl-cov\"",
+                "only kl-cov has a coefficient; steer \"fraction\", or set \
+                 objective.covariance.method to \"kl-cov\"",
             );
         }
         let (min, max) = self.bounds();
@@ -94,7 +95,8 @@ impl ControllerSettings {
             max > 0.0 && max <= most,
             "objective.covariance.controller.max",
             max,
-            "it must be a fraction of the tokens above 0 and at most 1 (or a finite coefficient above 0)",
+            "it must be a fraction of the tokens above 0 and at most 1 (or a finite coefficient \
+             above 0)",
         )?;
         require(
             min > 0.0 && min < max,
@@ -105,7 +107,8 @@ impl ControllerSettings {
         let key = format!("objective.covariance.{}", self.steer.key());
         let start = covariance.strength().steered(self.steer);
         let expected = format!(
-            "the controller begins with it, so it must be within objective.covariance.controller.min ({min}) and max ({max})"
+            "the controller begins with it, so it must be within \
+             objective.covariance.controller.min ({min}) and max ({max})"
         );
         require((min..=max).contains(&start), &key, start, &expected)
     }
@@ -169,7 +172,7 @@ pub struct Controller {
     /// I, the logarithm of the factor that the controller has learnt.
     integral: f64,
     /// The quantity and start of the integral.
-    learnt_for: Option<Steered>,
+    learnt_for: Option<SteeredSetting>,
     /// The value of the last step, which holds where an entropy says nothing.
     value: Option<f64>,
     /// The smoothed logarithm of entropy.
@@ -181,7 +184,7 @@ pub struct Controller {
 /// The quantity that an integral belongs to: with another start I is another value, and another
 /// method's I says nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-struct Steered {
+struct SteeredSetting {
     method: Method,
     steer: Steer,
     start: f64,
@@ -203,7 +206,7 @@ impl Controller {
         let settings = &covariance.controller;
         let steered = strength.steered_mut(settings.steer);
         let start = *steered;
-        self.relearn(Steered { method: covariance.method, steer: settings.steer, start });
+        self.relearn(SteeredSetting { method: covariance.method, steer: settings.steer, start });
         let is_entropy = |nats: f64| nats.is_finite() && nats > 0.0;
         let (min, max) = settings.bounds();
         *steered = if is_entropy(entropy) && is_entropy(target) {
@@ -241,14 +244,14 @@ impl Controller {
 
     /// Makes what was learnt of something else fit, as far as it does: settings may change where a
     /// run goes on.
-    fn relearn(&mut self, now: Steered) {
+    fn relearn(&mut self, now: SteeredSetting) {
         match self.learnt_for {
             Some(then) if (then.method, then.steer) != (now.method, now.steer) => {
                 (self.integral, self.value, self.reach) = (0.0, None, None);
             }
             // This expresses the value from another start.
             Some(then) if then.start != now.start => {
-                self.integral += libm::log(then.start / now.start)
+                self.integral += libm::log(then.start / now.start);
             }
             _ => {}
         }

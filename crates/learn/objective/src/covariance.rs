@@ -84,8 +84,8 @@ impl Covariance {
                 fraction > 0.0 && fraction <= 1.0,
                 "objective.covariance.fraction",
                 fraction,
-                "it must be a fraction of the tokens above 0 and at most 1 (0.2 % is 0.002); to switch the term off \
-                 set objective.covariance.method to \"none\"",
+                "it must be a fraction of the tokens above 0 and at most 1 (0.2 % is 0.002); to \
+                 switch the term off set objective.covariance.method to \"none\"",
             )?;
         }
         let finite =
@@ -102,7 +102,8 @@ impl Covariance {
             self.coefficient.is_finite() && self.coefficient > 0.0,
             "objective.covariance.coefficient",
             self.coefficient,
-            "it must be above 0; to switch the term off set objective.covariance.method to \"none\"",
+            "it must be above 0; to switch the term off set objective.covariance.method to \
+             \"none\"",
         )?;
         self.check_target()
     }
@@ -115,24 +116,26 @@ impl Covariance {
             return refuse(
                 key,
                 target,
-                "it is held through a covariance method, and objective.covariance.method is \"none\"; set it to \"clip-cov\" or \
-                 \"kl-cov\", or set objective.entropy_bonus.target instead",
+                "it is held through a covariance method, and objective.covariance.method is \
+                 \"none\"; set it to \"clip-cov\" or \"kl-cov\", or set \
+                 objective.entropy_bonus.target instead",
             );
         }
         if self.scope_responses.is_some() {
             return refuse(
                 key,
                 target,
-                "the controller counts the tokens of whole minibatches, and objective.covariance.scope_responses picks inside \
-                 parts of them; leave one of the two out",
+                "the controller counts the tokens of whole minibatches, and \
+                 objective.covariance.scope_responses picks inside parts of them; leave one of the \
+                 two out",
             );
         }
         if self.method == Method::KlCov && self.kl == KlEstimator::K1 {
             return refuse(
                 "objective.covariance.kl",
                 "\"k1\"",
-                "objective.covariance.target_entropy is held by this penalty, and that of k1 holds no token where it was; take \
-                 \"abs\", \"k2\" or \"k3\"",
+                "objective.covariance.target_entropy is held by this penalty, and that of k1 holds \
+                 no token where it was; take \"abs\", \"k2\" or \"k3\"",
             );
         }
         self.controller.check(self)

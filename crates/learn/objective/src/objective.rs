@@ -1,7 +1,7 @@
 //! A minibatch's loss and its derivatives.
 
 use crate::policy_loss;
-use crate::selection::{Scores, Selection};
+use crate::selection::{Covariances, Selection};
 use crate::statistics::share;
 use crate::{DrawKey, Method, ObjectiveSettings, Statistics, Strength, entropy_mask};
 use std::borrow::Cow;
@@ -94,15 +94,17 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
     for array in arrays.into_iter().chain(reference).chain(masses.into_iter().flatten()) {
         assert_eq!(array.len(), tokens, "every array has one number per token");
     }
-    // The log-ratios of the acting policy: if sampling was truncated, among the kept tokens.
-    let [acting, old] = match masses {
+    // Log-probs of the policy now and when it sampled: among the kept tokens, if sampling was
+    // truncated.
+    let [truncated, old] = match masses {
         None => [Cow::from(batch.logprobs), Cow::from(batch.old_logprobs)],
         Some([new, old]) => {
             [difference(batch.logprobs, new).into(), difference(batch.old_logprobs, old).into()]
         }
     };
-    let log_ratios = difference(&acting, &old);
-    let terms = policy_loss::terms(settings, batch.lengths, &acting, &log_ratios, batch.advantages);
+    let log_ratios = difference(&truncated, &old);
+    let terms =
+        policy_loss::terms(settings, batch.lengths, &truncated, &log_ratios, batch.advantages);
     let kept = match settings.entropy_mask_fraction {
         Some(fraction) => entropy_mask::highest(batch.entropies, fraction),
         None => vec![true; tokens],
@@ -110,7 +112,7 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
     let silenced: Vec<bool> =
         terms.iter().zip(&kept).map(|(term, kept)| !kept || term.is_silenced()).collect();
 
-    let scores = Scores::of(batch.logprobs, batch.advantages);
+    let scores = Covariances::of(batch.logprobs, batch.advantages);
     let Strength { fraction, coefficient } =
         batch.steered.unwrap_or_else(|| settings.covariance.strength());
     let selection = Selection::of(&settings.covariance, fraction, batch, &scores, &silenced);
@@ -136,7 +138,7 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
         let is_detached = is_selected[t] && settings.covariance.method == Method::ClipCov;
         let (mut value, mut slope) =
             if kept[t] && !is_detached { (term.value, term.slope) } else { (0.0, 0.0) };
-        // The part by the acting policy's log-prob.
+        // The part by the truncated policy's log-prob.
         let mut acting_slope = slope;
         if let Some(reference) = reference {
             let kl = &settings.reference_kl;
@@ -166,7 +168,7 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
     statistics.cov_gradient_share = share(moved, rest);
     statistics.kl_reference = reference.map(|_| reference_sum / tokens.max(1) as f64);
     let d_entropies = weights.iter().map(|weight| -batch.entropy_coefficient * weight).collect();
-    let Scores { values: covariances, mean_logprob, mean_advantage, .. } = scores;
+    let Covariances { values: covariances, mean_logprob, mean_advantage, .. } = scores;
     Objective {
         loss,
         d_logprobs,

@@ -149,26 +149,6 @@ mod tests {
     }
 
     #[test]
-    fn a_process_model_that_says_nothing_leaves_whitened_rloo() {
-        let outcomes =
-            [outcome(0, 1.0, 2), outcome(0, 0.0, 3), outcome(1, 1.0, 1), outcome(1, 1.0, 4)];
-        let zeros = [[0.0; 4]; 4];
-        let rows: Vec<&[f64]> =
-            outcomes.iter().zip(&zeros).map(|(o, zeros)| &zeros[..o.tokens]).collect();
-        let PrimeAdvantages { advantages: ours, process_share } =
-            prime_advantages(&PUBLISHED, &outcomes, &rows);
-        assert_eq!(process_share, 0.0);
-        // RLOO gives 1, -1, 0 and 0, and so 5 and -5: sum of tokens -5, of squares 125, over 10
-        // tokens.
-        let (mean, variance) = (-0.5, (125.0 - 2.5) / 9.0);
-        for (row, rloo) in ours.iter().zip([5.0, -5.0, 0.0, 0.0]) {
-            for value in row {
-                assert!((value - (rloo - mean) / f64::sqrt(variance)).abs() < 1e-8, "{ours:?}");
-            }
-        }
-    }
-
-    #[test]
     fn what_does_not_differ_has_no_advantage() {
         let outcomes = [outcome(0, 0.7, 2), outcome(0, 0.7, 3), outcome(3, 0.1, 1)];
         let zeros = [0.0; 3];
@@ -177,28 +157,5 @@ mod tests {
         let alone = prime_advantages(&PUBLISHED, &outcomes[2..], &[&[0.3]]);
         assert_eq!(alone.advantages, [[0.0]], "one token has no variance");
         assert_eq!(prime_advantages(&PUBLISHED, &[], &[]).advantages, [[0.0; 0]; 0]);
-    }
-
-    /// The last token's own log-ratio counts nowhere, and a later token's in none after it.
-    #[test]
-    fn tokens_answer_for_what_comes_from_them_on() {
-        let outcomes = [outcome(0, 0.0, 4), outcome(0, 0.0, 4)];
-        let advantages = |ratios: [f64; 4]| {
-            let plain = Prime { process_scale: ProcessScale::None, ..PUBLISHED };
-            prime_advantages(&plain, &outcomes, &[&ratios, &[0.0; 4]])
-        };
-        let one = advantages([0.0, 2.0, 0.0, 9.0]);
-        assert_eq!(one, advantages([0.0, 2.0, 0.0, -9.0]));
-        assert_eq!(one.process_share, 1.0);
-        let [first, other] = &one.advantages[..] else { panic!("two responses") };
-        // With r = 0.1 at the second token: 2 r there, and -r / 4 at each token of both.
-        let steps: Vec<f64> = first.windows(2).map(|pair| pair[0] - pair[1]).collect();
-        let baseline = other[0] - other[1];
-        assert!(
-            baseline < 0.0
-                && (steps[0] - baseline).abs() < 1e-12
-                && (steps[2] - baseline).abs() < 1e-12
-        );
-        assert!((steps[1] / baseline - (0.2 - 0.025) / -0.025).abs() < 1e-9, "{steps:?}");
     }
 }

@@ -63,7 +63,7 @@ fn cross_entropy(score: f64, correct: bool) -> f64 {
 
 /// A response as the process model sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Scored<'a> {
+pub struct ScoredResponse<'a> {
     /// Its prompt.
     pub group: usize,
     /// Its verdict.
@@ -110,13 +110,13 @@ impl Discernment {
     ];
 
     /// Measures these responses; none if there are none.
-    pub fn of(beta: f64, responses: &[Scored<'_>]) -> Option<Self> {
+    pub fn of(beta: f64, responses: &[ScoredResponse<'_>]) -> Option<Self> {
         if responses.is_empty() {
             return None;
         }
         let count = responses.len() as f64;
         let scores = |quarters: usize| -> Vec<f64> {
-            let beginning = |r: &Scored<'_>| {
+            let beginning = |r: &ScoredResponse<'_>| {
                 score(beta, &r.log_ratios[..(r.log_ratios.len() * quarters).div_ceil(4)])
             };
             responses.iter().map(beginning).collect()
@@ -241,11 +241,8 @@ mod tests {
 
     #[test]
     fn a_model_that_has_not_learnt_yet_knows_nothing() {
-        let responses = [(0, true), (0, false), (1, false)].map(|(group, correct)| Scored {
-            group,
-            correct,
-            log_ratios: &[0.0, 0.0],
-        });
+        let responses = [(0, true), (0, false), (1, false)]
+            .map(|(group, correct)| ScoredResponse { group, correct, log_ratios: &[0.0, 0.0] });
         let discernment = Discernment::of(0.05, &responses).unwrap();
         assert!((discernment.loss - std::f64::consts::LN_2).abs() < 1e-15);
         assert_eq!((discernment.accuracy, discernment.auc), (0.5, Some(0.5)));

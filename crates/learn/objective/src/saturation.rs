@@ -65,26 +65,30 @@ impl Saturation {
         let least = if steer == Steer::Fraction { least_share(updates) } else { 0.0 };
         self.too_high = count(self.too_high, has_arrived && is_high && value <= min.max(least));
         let begin = format!(
-            "the entropy {entropy:.4} cannot be held at objective.covariance.target_entropy, {target:.4}"
+            "the entropy {entropy:.4} cannot be held at objective.covariance.target_entropy, \
+             {target:.4}"
         );
         if self.too_low == PATIENCE {
             let remedy = if exhausted {
                 format!(
-                    "Clip-Cov takes every token of its band from {} to {}, {eligible} in the last step. Lower \
-                     objective.covariance.low to widen it, lower optimizer.learning_rate, or hold a lower entropy",
+                    "Clip-Cov takes every token of its band from {} to {}, {eligible} in the last \
+                     step. Lower objective.covariance.low to widen it, lower \
+                     optimizer.learning_rate, or hold a lower entropy",
                     settings.low, settings.high
                 )
             } else {
                 let method = match settings.method {
                     Method::KlCov => {
-                        "KL-Cov can hold entropy, not raise it: make more and smaller updates per rollout (update.prompts, \
-                         update.epochs), take objective.covariance.method = \"clip-cov\""
+                        "KL-Cov can hold entropy, not raise it: make more and smaller updates per \
+                         rollout (update.prompts, update.epochs), take objective.covariance.method \
+                         = \"clip-cov\""
                     }
                     _ => "lower objective.covariance.low to widen its band",
                 };
                 format!(
-                    "the {key} has been at its upper bound {max}. Raise objective.covariance.controller.max, lower \
-                     optimizer.learning_rate; {method}, or hold a lower entropy"
+                    "the {key} has been at its upper bound {max}. Raise \
+                     objective.covariance.controller.max, lower optimizer.learning_rate; {method}, \
+                     or hold a lower entropy"
                 )
             };
             return Some(format!("{begin}, for {PATIENCE} steps in a row: {remedy}."));
@@ -96,10 +100,11 @@ impl Saturation {
                 "so low that one token of each minibatch is picked, the least there is".to_owned()
             };
             format!(
-                "{begin}, for {PATIENCE} steps in a row: the {key} has been {bound}, where next to nothing keeps entropy up, \
-                 and entropy is above the target all the same: covariance methods cannot lower it. Hold a \
-                 higher entropy, or look at what else raises it (objective.clip_high, objective.entropy_bonus, a learning rate \
-                 that destroys the policy)."
+                "{begin}, for {PATIENCE} steps in a row: the {key} has been {bound}, where next to \
+                 nothing keeps entropy up, and entropy is above the target all the same: \
+                 covariance methods cannot lower it. Hold a higher entropy, or look at what else \
+                 raises it (objective.clip_high, objective.entropy_bonus, a learning rate that \
+                 destroys the policy)."
             )
         })
     }

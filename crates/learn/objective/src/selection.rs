@@ -27,7 +27,7 @@ impl DrawKey {
 }
 
 /// Covariances, and what they are products of, each `[tokens]`.
-pub(crate) struct Scores {
+pub(crate) struct Covariances {
     pub values: Vec<f64>,
     pub centred_logprobs: Vec<f64>,
     pub centred_advantages: Vec<f64>,
@@ -35,7 +35,7 @@ pub(crate) struct Scores {
     pub mean_advantage: f64,
 }
 
-impl Scores {
+impl Covariances {
     /// Covariances centred over all tokens: those of one optimizer minibatch, whatever passes it
     /// was computed in. The mean of equal numbers need not be that number to the last bit, so that
     /// covariances of equal advantages may be of the size of rounding.
@@ -67,7 +67,7 @@ impl Selection {
         settings: &Covariance,
         fraction: f64,
         batch: &Minibatch,
-        all: &Scores,
+        all: &Covariances,
         silenced: &[bool],
     ) -> Self {
         let mut selection = Self::default();
@@ -79,7 +79,7 @@ impl Selection {
             let scores = match settings.scope_responses {
                 None => Cow::from(&all.values),
                 Some(_) => {
-                    Scores::of(&batch.logprobs[part.clone()], &batch.advantages[part.clone()])
+                    Covariances::of(&batch.logprobs[part.clone()], &batch.advantages[part.clone()])
                         .values
                         .into()
                 }
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn of_equal_advantages_rounding_decides() {
         let picked = |advantage: f64| {
-            let scores = Scores::of(&[-1.0, -0.5, -3.0], &[advantage; 3]);
+            let scores = Covariances::of(&[-1.0, -0.5, -3.0], &[advantage; 3]);
             largest(&scores.values, vec![0, 1, 2], 1)
         };
         assert_eq!(picked(0.1), [2], "their mean is above them in the last bit: the least likely");
@@ -217,10 +217,13 @@ mod tests {
     #[test]
     fn updates_and_parts_draw_apart() {
         let key = DrawKey { seed: 1, step: 2, update: 3 };
-        let next = DrawKey { update: 4, ..key };
         let permutation = |key: DrawKey, part| key.draws(part).permutation(50);
         assert_eq!(permutation(key, 0), permutation(key, 0));
-        assert_ne!(permutation(key, 0), permutation(next, 0));
+        for next in
+            [DrawKey { seed: 2, ..key }, DrawKey { step: 3, ..key }, DrawKey { update: 4, ..key }]
+        {
+            assert_ne!(permutation(key, 0), permutation(next, 0));
+        }
         assert_ne!(permutation(key, 0), permutation(key, 1));
     }
 

@@ -61,9 +61,6 @@ impl Default for ObjectiveSettings {
 
 impl ObjectiveSettings {
     /// Checks every setting.
-    ///
-    /// # Errors
-    /// The first that is out of range, with its key in the recipe.
     pub fn check(&self) -> Result<()> {
         isentrope_settings::check("objective", self)?;
         if let Some(bound) = self.dual_clip {
@@ -79,7 +76,8 @@ impl ObjectiveSettings {
                 fraction > 0.0 && fraction <= 1.0,
                 "objective.entropy_mask_fraction",
                 fraction,
-                "it must be a fraction above 0 and at most 1 (20 % is 0.2); leave the key out to keep all tokens",
+                "it must be a fraction above 0 and at most 1 (20 % is 0.2); leave the key out to \
+                 keep all tokens",
             )?;
         }
         self.covariance.check()?;
@@ -90,8 +88,8 @@ impl ObjectiveSettings {
             return refuse(
                 "objective.covariance.target_entropy",
                 target,
-                "objective.entropy_bonus.target is set too, and two controllers would work against each other; leave one of \
-                 them out",
+                "objective.entropy_bonus.target is set too, and two controllers would work against \
+                 each other; leave one of them out",
             );
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! The measurements of a minibatch.
 
 use crate::policy_loss::{Clipped, Term, ratio};
-use crate::selection::{Scores, Selection, count};
-use Across::{Largest, Mean, ShareOfPicked, Sum};
+use crate::selection::{Covariances, Selection, count};
+use Reduction::{Largest, Mean, ShareOfPicked, Sum};
 
 /// Measurements of one optimizer minibatch. Means are over its tokens; an empty minibatch measures
 /// 0.
@@ -40,8 +40,9 @@ pub struct Statistics {
     /// Tokens it picked from: for Clip-Cov those within the band that had a gradient, for KL-Cov
     /// all.
     pub cov_eligible: usize,
-    /// The quadrants of the picked tokens.
-    pub cov_quadrants: Quadrants,
+    /// How many of the picked tokens lie where, by log-prob (below its mean: low; else high) and
+    /// advantage (below its mean: negative; else positive), in the order of [`QUADRANTS`].
+    pub cov_quadrants: [usize; 4],
     /// KL-Cov: the share of its term in the gradient, sum |term| / (sum |term| + sum |all else|)
     /// over the derivatives by log-prob. Clip-Cov: the share taken away, sum |removed| / (sum
     /// |removed| + sum |kept|).
@@ -52,26 +53,22 @@ pub struct Statistics {
     pub entropy_coefficient: f64,
 }
 
-/// How many of the picked tokens lie where, by log-prob (below its mean: low; else high) and
-/// advantage (below its mean: negative; else positive).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Quadrants {
-    /// Unlikely tokens of worse responses: the usual source of large covariances.
-    pub low_logprob_negative_advantage: usize,
-    /// Unlikely tokens of better responses: learning them raises entropy.
-    pub low_logprob_positive_advantage: usize,
-    /// Likely tokens of worse responses.
-    pub high_logprob_negative_advantage: usize,
-    /// Likely tokens of better responses: learning them lowers entropy.
-    pub high_logprob_positive_advantage: usize,
-}
+/// Names in metrics of the quadrants. Unlikely tokens of worse responses are the usual source of
+/// large covariances; learning unlikely tokens of better responses raises entropy, and likely ones
+/// lowers it.
+pub const QUADRANTS: [&str; 4] = [
+    "cov/quadrant_low_logprob_negative_advantage",
+    "cov/quadrant_low_logprob_positive_advantage",
+    "cov/quadrant_high_logprob_negative_advantage",
+    "cov/quadrant_high_logprob_positive_advantage",
+];
 
 /// The fractions of [`Statistics::cov_top`].
 const TOP_FRACTIONS: [f64; 5] = [2e-4, 2e-3, 2e-2, 0.2, 0.5];
 
 /// Combines the measurements of several updates.
 #[derive(Clone, Copy)]
-enum Across {
+enum Reduction {
     Mean,
     Sum,
     Largest,
@@ -79,7 +76,7 @@ enum Across {
     ShareOfPicked,
 }
 
-impl Across {
+impl Reduction {
     /// In the order of the updates, of which there is at least one, and which have picked so many
     /// tokens; nothing where that is a share of none.
     fn combine(self, values: impl ExactSizeIterator<Item = f64>, picked: usize) -> Option<f64> {
@@ -101,16 +98,14 @@ impl Statistics {
         let picked = updates.iter().map(|update| update.cov_selected).sum();
         let updates: Vec<_> = updates.iter().map(Self::measurements).collect();
         let Some(first) = updates.first() else { return Vec::new() };
-        let over_updates = |(i, &(name, across, _)): (usize, &(_, Across, _))| {
-            Some((name, across.combine(updates.iter().map(|update| update[i].2), picked)?))
+        let over_updates = |(i, &(name, reduction, _)): (usize, &(_, Reduction, _))| {
+            Some((name, reduction.combine(updates.iter().map(|update| update[i].2), picked)?))
         };
         first.iter().enumerate().filter_map(over_updates).collect()
     }
 
     /// Every measurement by its name in metrics, and what several of them come to.
-    fn measurements(&self) -> Vec<(&'static str, Across, f64)> {
-        let quadrants = &self.cov_quadrants;
-        let of_picked = |name, count: usize| (name, ShareOfPicked, count as f64);
+    fn measurements(&self) -> Vec<(&'static str, Reduction, f64)> {
         let mut all = vec![
             ("policy/loss", Mean, self.loss),
             ("policy/clip_fraction", Mean, self.clip_fraction()),
@@ -130,25 +125,13 @@ impl Statistics {
             ("cov/top_50_percent", Mean, self.cov_top[4]),
             ("cov/selected", Sum, self.cov_selected as f64),
             ("cov/eligible", Sum, self.cov_eligible as f64),
-            of_picked(
-                "cov/quadrant_low_logprob_negative_advantage",
-                quadrants.low_logprob_negative_advantage,
-            ),
-            of_picked(
-                "cov/quadrant_low_logprob_positive_advantage",
-                quadrants.low_logprob_positive_advantage,
-            ),
-            of_picked(
-                "cov/quadrant_high_logprob_negative_advantage",
-                quadrants.high_logprob_negative_advantage,
-            ),
-            of_picked(
-                "cov/quadrant_high_logprob_positive_advantage",
-                quadrants.high_logprob_positive_advantage,
-            ),
+        ];
+        let quadrants = QUADRANTS.into_iter().zip(self.cov_quadrants);
+        all.extend(quadrants.map(|(name, count)| (name, ShareOfPicked, count as f64)));
+        all.extend([
             ("cov/gradient_share", Mean, self.cov_gradient_share),
             ("entropy/bonus_coefficient", Mean, self.entropy_coefficient),
-        ];
+        ]);
         all.extend(self.kl_reference.map(|kl| ("kl/reference", Mean, kl)));
         all
     }
@@ -170,7 +153,7 @@ impl Statistics {
         self.ratio_max = log_ratios.iter().copied().reduce(f64::max).map_or(0.0, ratio);
     }
 
-    pub(crate) fn measure_covariances(&mut self, scores: &Scores, selection: &Selection) {
+    pub(crate) fn measure_covariances(&mut self, scores: &Covariances, selection: &Selection) {
         let mut descending = scores.values.clone();
         descending.sort_unstable_by(|a, b| b.total_cmp(a));
         self.cov_mean = mean(scores.values.iter().copied());
@@ -180,23 +163,18 @@ impl Statistics {
             .map(|fraction| mean(descending[..count(fraction, descending.len())].iter().copied()));
         self.cov_selected = selection.tokens.len();
         self.cov_eligible = selection.eligible;
-        self.cov_quadrants = Quadrants::of(scores, &selection.tokens);
+        self.cov_quadrants = quadrants(scores, &selection.tokens);
     }
 }
 
-impl Quadrants {
-    fn of(scores: &Scores, tokens: &[usize]) -> Self {
-        let mut quadrants = Self::default();
-        for &t in tokens {
-            *match (scores.centred_logprobs[t] < 0.0, scores.centred_advantages[t] < 0.0) {
-                (true, true) => &mut quadrants.low_logprob_negative_advantage,
-                (true, false) => &mut quadrants.low_logprob_positive_advantage,
-                (false, true) => &mut quadrants.high_logprob_negative_advantage,
-                (false, false) => &mut quadrants.high_logprob_positive_advantage,
-            } += 1;
-        }
-        quadrants
+fn quadrants(scores: &Covariances, tokens: &[usize]) -> [usize; 4] {
+    let mut quadrants = [0; 4];
+    for &t in tokens {
+        let is_low = usize::from(scores.centred_logprobs[t] < 0.0);
+        let is_negative = usize::from(scores.centred_advantages[t] < 0.0);
+        quadrants[3 - 2 * is_low - is_negative] += 1;
     }
+    quadrants
 }
 
 /// part / (part + rest), 0 if there is neither.
@@ -227,7 +205,7 @@ mod tests {
     fn summaries_of_known_covariances() {
         // 0 to 999 in scrambled order.
         let values: Vec<f64> = (0..1000).map(|i| f64::from(i * 337 % 1000)).collect();
-        let scores = Scores {
+        let scores = Covariances {
             centred_logprobs: values.clone(),
             centred_advantages: values.clone(),
             values,
@@ -244,43 +222,27 @@ mod tests {
 
     #[test]
     fn picked_tokens_are_counted_by_quadrant() {
-        let scores = Scores {
+        let scores = Covariances {
             values: vec![],
             centred_logprobs: vec![-1.0, -1.0, 1.0, 0.0, -2.0],
             centred_advantages: vec![-1.0, 1.0, -1.0, 0.0, -5.0],
             mean_logprob: 0.0,
             mean_advantage: 0.0,
         };
-        let quadrants = Quadrants::of(&scores, &[0, 1, 3, 4]);
-        assert_eq!(
-            quadrants,
-            Quadrants {
-                low_logprob_negative_advantage: 2,
-                low_logprob_positive_advantage: 1,
-                high_logprob_negative_advantage: 0,
-                high_logprob_positive_advantage: 1,
-            }
-        );
-        assert_eq!(Quadrants::of(&scores, &[]), Quadrants::default());
+        assert_eq!(quadrants(&scores, &[0, 1, 3, 4]), [2, 1, 0, 1]);
+        assert_eq!(quadrants(&scores, &[]), [0; 4]);
     }
 
     #[test]
-    fn quadrants_are_shares_of_what_all_updates_have_picked() {
-        let update = |low_logprob_negative_advantage, high_logprob_positive_advantage| Statistics {
-            cov_selected: low_logprob_negative_advantage + high_logprob_positive_advantage,
-            cov_quadrants: Quadrants {
-                low_logprob_negative_advantage,
-                high_logprob_positive_advantage,
-                ..Default::default()
-            },
+    fn quadrants_are_shares_of_the_tokens_that_all_updates_have_picked() {
+        let update = |low_negative, high_positive| Statistics {
+            cov_selected: low_negative + high_positive,
+            cov_quadrants: [low_negative, 0, 0, high_positive],
             ..Default::default()
         };
         let shares = |updates: &[Statistics]| -> Vec<f64> {
             let metrics = Statistics::metrics(updates).into_iter();
-            metrics
-                .filter(|(name, _)| name.starts_with("cov/quadrant_"))
-                .map(|(_, share)| share)
-                .collect()
+            metrics.filter(|(name, _)| QUADRANTS.contains(name)).map(|(_, share)| share).collect()
         };
         assert_eq!(shares(&[update(1, 0), update(0, 0), update(2, 5)]), [0.375, 0.0, 0.0, 0.625]);
         assert_eq!(shares(&[update(0, 0), update(0, 0)]), [0.0; 0], "nothing was picked");

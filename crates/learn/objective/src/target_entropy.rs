@@ -10,11 +10,8 @@ use std::fmt;
 const MOST_NATS: f64 = 20.0;
 /// Smallest: below it a policy draws one token from each prompt for all that can be measured.
 const LEAST_NATS: f64 = 1e-6;
-const RANGE: &str = "it must be an entropy that a policy can have, from 1e-6 to 20 nats: that of a vocabulary is at most the \
-                     logarithm of its size, 12 for 151936 tokens";
-/// Numbers outside of these are written with an exponent.
-const PLAIN: std::ops::Range<f64> = 1e-4..1e7;
-
+const RANGE: &str = "it must be an entropy that a policy can have, from 1e-6 to 20 nats: that of a \
+                     vocabulary is at most the logarithm of its size, 12 for 151936 tokens";
 /// An entropy of the policy to hold: that of `policy/entropy`, the mean over a rollout's responses
 /// of the mean over their tokens, in nats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -76,7 +73,8 @@ impl TargetEntropy {
                 refuse(
                     &format!("{key}.fraction_of_initial"),
                     fraction,
-                    "it must be a fraction above 0 of the entropy that the run begins with (a half is 0.5)",
+                    "it must be a fraction above 0 of the entropy that the run begins with (a half \
+                     is 0.5)",
                 )
             }
             Self::Scheduled(Schedule { schedule }) => {
@@ -86,27 +84,26 @@ impl TargetEntropy {
                     return refuse(
                         &key,
                         "[]",
-                        "it must have a pair of a step and an entropy, such as [[0, 0.6], [100, 0.3]]",
+                        "it must have a pair of a step and an entropy, such as [[0, 0.6], [100, \
+                         0.3]]",
                     );
                 }
                 if let Some(pair) =
                     schedule.iter().find(|[step, nats]| !(whole(*step) && above_0(*nats)))
                 {
-                    let expected = "each pair must be a step, a whole number from 0 on, and an entropy above 0, in nats";
+                    let expected = "each pair must be a step, a whole number from 0 on, and an \
+                                    entropy above 0, in nats";
                     return refuse(&key, format!("{schedule:?}, with {pair:?} in it"), expected);
                 }
                 if let Some([_, nats]) = schedule.iter().find(|[_, nats]| !is_entropy(*nats)) {
-                    return refuse(
-                        &key,
-                        format!("{schedule:?}, with {} in it", Short(*nats)),
-                        RANGE,
-                    );
+                    return refuse(&key, format!("{schedule:?}, with {nats} in it"), RANGE);
                 }
                 if !schedule.is_sorted_by(|[a, _], [b, _]| a < b) {
                     return refuse(
                         &key,
                         format!("{schedule:?}"),
-                        "each step must be later than the one before (a jump takes two steps: [99, 0.6], [100, 0.3])",
+                        "each step must be later than the one before (a jump takes two steps: [99, \
+                         0.6], [100, 0.3])",
                     );
                 }
                 Ok(())
@@ -120,25 +117,11 @@ impl TargetEntropy {
 impl fmt::Display for TargetEntropy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nats(nats) => write!(f, "{}", Short(*nats)),
+            Self::Nats(nats) => write!(f, "{nats:?}"),
             Self::OfInitial(of) => {
-                write!(f, "{{ fraction_of_initial = {} }}", Short(of.fraction_of_initial))
+                write!(f, "{{ fraction_of_initial = {:?} }}", of.fraction_of_initial)
             }
             Self::Scheduled(scheduled) => write!(f, "{{ schedule = {:?} }}", scheduled.schedule),
-        }
-    }
-}
-
-/// A number as it is read at a glance: with an exponent where it would have many zeros.
-struct Short(f64);
-
-impl fmt::Display for Short {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(x) = self;
-        if *x == 0.0 || PLAIN.contains(&x.abs()) || !x.is_finite() {
-            write!(f, "{x}")
-        } else {
-            write!(f, "{x:e}")
         }
     }
 }

@@ -22,15 +22,16 @@ impl ObjectiveSettings {
         self.warn_of_covariance(updates_per_rollout, carries_over, &mut warnings);
         if self.loss == Loss::Gspo && self.aggregation != Aggregation::SeqMeanTokenMean {
             warnings.push(
-                "objective.loss = \"gspo\" is defined with objective.aggregation = \"seq-mean-token-mean\": other \
-                 aggregations weigh responses by their length."
+                "objective.loss = \"gspo\" is defined with objective.aggregation = \
+                 \"seq-mean-token-mean\": other aggregations weigh responses by their length."
                     .into(),
             );
         }
         if self.loss == Loss::Gspo && self.clip_low.max(self.clip_high) >= SUSPICIOUS_GSPO_RANGE {
             warnings.push(format!(
-                "objective.clip_low = {} and objective.clip_high = {} hardly ever clip with objective.loss = \"gspo\", \
-                 whose ratios are means over a response: the paper's values are 0.0003 and 0.0004.",
+                "objective.clip_low = {} and objective.clip_high = {} hardly ever clip with \
+                 objective.loss = \"gspo\", whose ratios are means over a response: the paper's \
+                 values are 0.0003 and 0.0004.",
                 self.clip_low, self.clip_high
             ));
         }
@@ -39,15 +40,17 @@ impl ObjectiveSettings {
             && updates_per_rollout > 1
         {
             warnings.push(format!(
-                "objective.clip_low = 0 and objective.clip_high = 0 take the gradient of every token that has moved as its \
-                 advantage has it: of {updates_per_rollout} updates per rollout next to the first alone learns."
+                "objective.clip_low = 0 and objective.clip_high = 0 take the gradient of every \
+                 token that has moved as its advantage has it: of {updates_per_rollout} updates \
+                 per rollout next to the first alone learns."
             ));
         }
         if self.needs_reference() && self.reference_kl.estimator == KlEstimator::K1 {
             warnings.push(
-                "objective.reference_kl.estimator = \"k1\" penalises nothing: its gradient does not depend on how far the policy \
-                 has gone, and over responses that the policy has drawn it comes to 0 in the mean. \"k2\" has the gradient of \
-                 the divergence, and \"k3\" is GRPO's."
+                "objective.reference_kl.estimator = \"k1\" penalises nothing: its gradient does \
+                 not depend on how far the policy has gone, and over responses that the policy has \
+                 drawn it comes to 0 in the mean. \"k2\" has the gradient of the divergence, and \
+                 \"k3\" is GRPO's."
                     .into(),
             );
         }
@@ -61,8 +64,8 @@ impl ObjectiveSettings {
                 )
             };
             warnings.push(format!(
-                "objective.loss = \"policy-gradient\" does not correct for samples growing old, and {why}: {remedy}, or use the \
-                 loss \"clip\"."
+                "objective.loss = \"policy-gradient\" does not correct for samples growing old, \
+                 and {why}: {remedy}, or use the loss \"clip\"."
             ));
         }
         warnings
@@ -80,8 +83,9 @@ impl ObjectiveSettings {
             && fraction >= SUSPICIOUS_FRACTION
         {
             warnings.push(format!(
-                "objective.covariance.fraction = {fraction} picks {} % of all tokens. It is a fraction, not a \
-                 percentage: the paper's values are 0.0002 for clip-cov, and 0.002 (7B) or 0.0002 (32B) for kl-cov.",
+                "objective.covariance.fraction = {fraction} picks {} % of all tokens. It is a \
+                 fraction, not a percentage: the paper's values are 0.0002 for clip-cov, and 0.002 \
+                 (7B) or 0.0002 (32B) for kl-cov.",
                 100.0 * fraction
             ));
         }
@@ -90,8 +94,9 @@ impl ObjectiveSettings {
             && self.advantage != Estimator::Prime
         {
             warnings.push(
-                "objective.covariance.scope_responses = 1: all tokens of a response have one advantage, so that within it every \
-                 covariance is 0: kl-cov picks any tokens then, and clip-cov none."
+                "objective.covariance.scope_responses = 1: all tokens of a response have one \
+                 advantage, so that within it every covariance is 0: kl-cov picks any tokens then, \
+                 and clip-cov none."
                     .into(),
             );
         }
@@ -101,15 +106,17 @@ impl ObjectiveSettings {
             && covariance.method == Method::KlCov
         {
             warnings.push(format!(
-                "objective.covariance.target_entropy.fraction_of_initial = {fraction} is above 1: KL-Cov can hold entropy, not \
-                 raise it. objective.covariance.method = \"clip-cov\" may."
+                "objective.covariance.target_entropy.fraction_of_initial = {fraction} is above 1: \
+                 KL-Cov can hold entropy, not raise it. objective.covariance.method = \"clip-cov\" \
+                 may."
             ));
         }
         if covariance.method == Method::KlCov && covariance.kl == KlEstimator::K1 {
             warnings.push(
-                "objective.covariance.kl = \"k1\" does not hold the picked tokens where they were: its gradient is the same \
-                 wherever they have gone, so it makes them less likely in every update. It has broken training \
-                 (docs/paper/results.md). \"abs\" is the published code's; \"k2\" and \"k3\" pull tokens back too."
+                "objective.covariance.kl = \"k1\" does not hold the picked tokens where they were: \
+                 its gradient is the same wherever they have gone, so it makes them less likely in \
+                 every update. It has broken training (docs/paper/results.md). \"abs\" is the \
+                 published code's; \"k2\" and \"k3\" pull tokens back too."
                     .into(),
             );
         }
@@ -123,8 +130,9 @@ impl ObjectiveSettings {
                 ""
             };
             warnings.push(format!(
-                "objective.covariance.method = \"kl-cov\" has no effect with one update per rollout{but}: its penalty has \
-                 no gradient while the policy is the one that sampled. Use several updates per rollout, or \"clip-cov\"."
+                "objective.covariance.method = \"kl-cov\" has no effect with one update per \
+                 rollout{but}: its penalty has no gradient while the policy is the one that \
+                 sampled. Use several updates per rollout, or \"clip-cov\"."
             ));
         }
     }
@@ -134,75 +142,67 @@ impl ObjectiveSettings {
         let Self { covariance, entropy_bonus, reference_kl, loss, .. } = self;
         let its = Self::default();
         let method = covariance.method;
-        let clips = "objective.loss is one without clipping";
-        let no_method = "objective.covariance.method is \"none\"";
-        let clip_covs = "only objective.covariance.method = \"clip-cov\" uses it";
-        let kl_covs = "only objective.covariance.method = \"kl-cov\" uses it";
-        let no_target = "objective.covariance.target_entropy is not set";
-        let no_bonus_target = "objective.entropy_bonus.target is not set";
-        let no_reference = "objective.reference_kl.coefficient is 0";
-        // Each setting, whether it is read, and why not.
+        let low = changed("covariance.low", covariance.low, its.covariance.low);
+        let high = changed("covariance.high", covariance.high, its.covariance.high);
+        let coefficient = covariance.coefficient;
+        let coefficient =
+            changed("covariance.coefficient", coefficient, its.covariance.coefficient);
+        let kl = other("covariance.kl", covariance.kl != its.covariance.kl);
+        let controller = covariance.controller != its.covariance.controller;
+        let estimator = reference_kl.estimator != its.reference_kl.estimator;
+        // Whether settings are read, why not, and which of them are set.
         [
-            (changed("clip_low", self.clip_low, its.clip_low), loss.clips(), clips),
-            (changed("clip_high", self.clip_high, its.clip_high), loss.clips(), clips),
             (
-                set("dual_clip", self.dual_clip),
+                loss.clips(),
+                "objective.loss is one without clipping",
+                vec![
+                    changed("clip_low", self.clip_low, its.clip_low),
+                    changed("clip_high", self.clip_high, its.clip_high),
+                ],
+            ),
+            (
                 *loss == Loss::Clip,
                 "only objective.loss = \"clip\" uses it",
+                vec![set("dual_clip", self.dual_clip)],
             ),
-            (set("covariance.fraction", covariance.fraction), method != Method::None, no_method),
             (
-                set("covariance.scope_responses", covariance.scope_responses),
                 method != Method::None,
-                no_method,
+                "objective.covariance.method is \"none\"",
+                vec![
+                    set("covariance.fraction", covariance.fraction),
+                    set("covariance.scope_responses", covariance.scope_responses),
+                ],
             ),
             (
-                changed("covariance.low", covariance.low, its.covariance.low),
                 method == Method::ClipCov,
-                clip_covs,
+                "only objective.covariance.method = \"clip-cov\" uses it",
+                vec![low, high],
             ),
             (
-                changed("covariance.high", covariance.high, its.covariance.high),
-                method == Method::ClipCov,
-                clip_covs,
-            ),
-            (
-                changed(
-                    "covariance.coefficient",
-                    covariance.coefficient,
-                    its.covariance.coefficient,
-                ),
                 method == Method::KlCov,
-                kl_covs,
+                "only objective.covariance.method = \"kl-cov\" uses it",
+                vec![coefficient, kl],
             ),
             (
-                other("covariance.kl", covariance.kl != its.covariance.kl),
-                method == Method::KlCov,
-                kl_covs,
-            ),
-            (
-                other("covariance.controller", covariance.controller != its.covariance.controller),
                 covariance.target_entropy.is_some(),
-                no_target,
+                "objective.covariance.target_entropy is not set",
+                vec![other("covariance.controller", controller)],
             ),
             (
-                changed("entropy_bonus.max", entropy_bonus.max, its.entropy_bonus.max),
                 entropy_bonus.target.is_some(),
-                no_bonus_target,
+                "objective.entropy_bonus.target is not set",
+                vec![changed("entropy_bonus.max", entropy_bonus.max, its.entropy_bonus.max)],
             ),
             (
-                other(
-                    "reference_kl.estimator",
-                    reference_kl.estimator != its.reference_kl.estimator,
-                ),
                 self.needs_reference(),
-                no_reference,
+                "objective.reference_kl.coefficient is 0",
+                vec![other("reference_kl.estimator", estimator)],
             ),
         ]
         .into_iter()
-        .filter_map(|(set, is_read, why)| {
-            Some(format!("objective.{} has no effect: {why}.", set.filter(|_| !is_read)?))
-        })
+        .filter(|(is_read, ..)| !is_read)
+        .flat_map(|(_, why, keys)| keys.into_iter().flatten().map(move |key| (key, why)))
+        .map(|(key, why)| format!("objective.{key} has no effect: {why}."))
     }
 }
 

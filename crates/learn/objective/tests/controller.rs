@@ -12,7 +12,8 @@ fn kl_cov() -> Covariance {
     Covariance { method: Method::KlCov, ..Default::default() }
 }
 
-/// A policy whose entropy falls by itself, and answers the steered fraction.
+/// A simulated policy: its log-entropy falls by `drift` a step, less by `answer` per e-fold of the
+/// fraction.
 struct Plant {
     /// How fast the logarithm of entropy falls per step at the recipe's fraction.
     drift: f64,
@@ -32,8 +33,7 @@ const PLANTS: [Plant; 2] = [
 ];
 
 impl Plant {
-    /// True entropies as shares of the target, and fractions, of 400 steps.
-    fn run(&self, target: &TargetEntropy, strongest: impl Fn(u64) -> f64) -> Vec<(f64, f64)> {
+    fn run(&self, target: &TargetEntropy, strongest: impl Fn(u64) -> f64) -> Vec<Step> {
         let start = kl_cov().strength().fraction;
         let change = |step, fraction: f64| {
             let change = self.answer * (fraction.min(strongest(step)) / start).ln() - self.drift;
@@ -41,25 +41,14 @@ impl Plant {
             let change = change.max(-1.5 * self.drift);
             if self.brake { change.min(0.0) } else { change }
         };
-        let steered = Steered { covariance: kl_cov(), noise: self.noise, initial: self.initial };
-        let steps = steered.run(target, |_| Vec::new(), change);
-        steps.into_iter().map(|step| (step.share, step.fraction)).collect()
+        steer(&kl_cov(), (self.noise, self.initial), target, |_| Vec::new(), change)
     }
 
-    fn free(&self, target: &TargetEntropy) -> Vec<(f64, f64)> {
+    fn free(&self, target: &TargetEntropy) -> Vec<Step> {
         self.run(target, |_| 1.0)
     }
 }
 
-/// A controller at work.
-struct Steered {
-    covariance: Covariance,
-    /// Standard deviation of a measured entropy's logarithm.
-    noise: f64,
-    initial: f64,
-}
-
-/// A step.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     /// The true entropy as a share of the target.
@@ -69,30 +58,29 @@ struct Step {
     integral: f64,
 }
 
-impl Steered {
-    /// 400 steps whose updates measure `updates` and change the logarithm of entropy by `change`,
-    /// of step and fraction.
-    fn run(
-        &self,
-        target: &TargetEntropy,
-        updates: impl Fn(u64) -> Vec<Statistics>,
-        change: impl Fn(u64, f64) -> f64,
-    ) -> Vec<Step> {
-        let mut controller = Controller::default();
-        let mut log_entropy = self.initial.ln();
-        (1..=400)
-            .map(|step| {
-                let [normal, _] = Draws::of(7, Purpose::Bootstrap, step, 0).normals(0);
-                let entropy = (log_entropy + self.noise * normal).exp();
-                let target = target.at(step, Some(self.initial));
-                let fraction = controller.step(&self.covariance, entropy, target).fraction;
-                controller.after_step(&self.covariance, &updates(step));
-                let share = log_entropy.exp() / target;
-                log_entropy += change(step, fraction);
-                Step { share, fraction, integral: integral(&controller) }
-            })
-            .collect()
-    }
+/// 400 steps whose updates measure `updates` and change the logarithm of entropy by `change`, of
+/// step and fraction.
+fn steer(
+    covariance: &Covariance,
+    (noise, initial): (f64, f64),
+    target: &TargetEntropy,
+    updates: impl Fn(u64) -> Vec<Statistics>,
+    change: impl Fn(u64, f64) -> f64,
+) -> Vec<Step> {
+    let mut controller = Controller::default();
+    let mut log_entropy = initial.ln();
+    (1..=400)
+        .map(|step| {
+            let [normal, _] = Draws::of(7, Purpose::Bootstrap, step, 0).normals(0);
+            let entropy = (log_entropy + noise * normal).exp();
+            let target = target.at(step, Some(initial));
+            let fraction = controller.step(covariance, entropy, target).fraction;
+            controller.after_step(covariance, &updates(step));
+            let share = log_entropy.exp() / target;
+            log_entropy += change(step, fraction);
+            Step { share, fraction, integral: integral(&controller) }
+        })
+        .collect()
 }
 
 /// The state of a controller.
@@ -127,7 +115,6 @@ impl Band {
     fn run(&self, start: f64, reach: impl Fn(u64) -> f64) -> Vec<Step> {
         let covariance =
             Covariance { method: Method::ClipCov, fraction: Some(start), ..Default::default() };
-        let steered = Steered { covariance, noise: self.noise, initial: self.initial };
         let update = |step| Statistics {
             tokens: Self::TOKENS,
             cov_eligible: (reach(step) * Self::TOKENS as f64) as usize,
@@ -138,13 +125,9 @@ impl Band {
             let picked = fraction.max(1.0 / Self::TOKENS as f64).min(reach(step));
             self.drift * (picked / self.holds - 1.0).min(3.0)
         };
-        steered.run(&TargetEntropy::Nats(0.25), updates, change)
+        let system = (self.noise, self.initial);
+        steer(&covariance, system, &TargetEntropy::Nats(0.25), updates, change)
     }
-}
-
-/// The first step with entropy at the target.
-fn entry(run: &[Step]) -> usize {
-    run.iter().position(|step| step.share <= 1.0).unwrap()
 }
 
 fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
@@ -152,15 +135,32 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     values.sum::<f64>() / n
 }
 
+fn mean_share(run: &[Step]) -> f64 {
+    mean(run.iter().map(|step| step.share))
+}
+
+/// The entropies are within these shares of the target.
+#[track_caller]
+fn assert_within(run: &[Step], steps: std::ops::Range<usize>, within: std::ops::Range<f64>) {
+    for (number, step) in steps.clone().zip(&run[steps]) {
+        assert!(within.contains(&step.share), "step {number}: {step:?} is not in {within:?}");
+    }
+}
+
 #[test]
-fn what_the_recipe_sets_is_in_force_when_entropy_gets_to_the_target() {
-    for band in BANDS {
+fn the_recipes_fraction_is_in_force_when_entropy_gets_to_the_target() {
+    for (band, most) in BANDS.into_iter().zip([0.5, 0.8]) {
         let run = band.run(band.holds, |_| 0.2);
-        let entry = entry(&run);
+        let entry = run.iter().position(|step| step.share <= 1.0).unwrap();
         assert!(entry > 20 && run[entry].integral.abs() < 0.25, "{:?}", run[entry]);
-        let lowest = run[entry..].iter().map(|step| step.share).fold(1.0, f64::min);
-        assert!(lowest > 0.85, "{lowest}");
-        assert!((mean(run[200..].iter().map(|step| step.share)) - 1.0).abs() < 0.02);
+        assert_within(&run, entry..400, 0.85..f64::INFINITY);
+        assert!((mean_share(&run[200..]) - 1.0).abs() < 0.02);
+        // The fraction jumps by the noise of measured entropies times the gain, less what smoothing
+        // takes.
+        let logs = || run[200..].iter().map(|step| step.fraction.ln());
+        let centre = mean(logs());
+        let deviation = mean(logs().map(|log| (log - centre).powi(2))).sqrt();
+        assert!((0.2..most).contains(&deviation), "{deviation}");
     }
 }
 
@@ -169,23 +169,9 @@ fn a_start_that_is_wrong_by_far_is_learnt_from_either_side() {
     for band in BANDS {
         for start in [band.holds / 30.0, 0.2] {
             let run = band.run(start, |_| 0.2);
-            let shares = || run[250..].iter().map(|step| step.share);
-            assert!((mean(shares()) - 1.0).abs() < 0.02, "{start}: {}", mean(shares()));
-            assert!(shares().all(|share| (0.85..1.15).contains(&share)), "{start}");
+            assert!((mean_share(&run[250..]) - 1.0).abs() < 0.02, "{start}");
+            assert_within(&run, 250..400, 0.85..1.15);
         }
-    }
-}
-
-/// The picked tokens differ from step to step by the noise of measured entropies times the gain,
-/// less what smoothing takes.
-#[test]
-fn the_fraction_jumps_less_than_measured_entropies_do() {
-    for (band, most) in BANDS.into_iter().zip([0.5, 0.8]) {
-        let run = band.run(band.holds, |_| 0.2);
-        let logs = || run[200..].iter().map(|step| step.fraction.ln());
-        let centre = mean(logs());
-        let deviation = mean(logs().map(|log| (log - centre).powi(2))).sqrt();
-        assert!((0.2..most).contains(&deviation), "{deviation}");
     }
 }
 
@@ -198,8 +184,7 @@ fn a_band_that_was_used_up_leaves_no_windup() {
     assert!(run[198].share < 0.97 && run[198].fraction > 0.0045, "{:?}", run[198]);
     let acts = (0.0045f64 / 0.002).ln();
     assert!(run[198].integral < acts + 0.3, "{:?}", run[198]);
-    let highest = run[199..].iter().map(|step| step.share).fold(0.0, f64::max);
-    assert!(highest < 1.05, "{highest}");
+    assert_within(&run, 199..400, 0.0..1.05);
 }
 
 /// The loop is stable for a * gain (1 + 1 / integral_steps) below 6.
@@ -209,8 +194,7 @@ fn a_very_fast_task_does_not_ring() {
     let run = fast.free(&of_initial(0.4));
     assert_within(&run, 60..400, 0.9..1.05);
     assert_within(&run, 300..400, 0.999..1.001);
-    let change = |a: f64| (run[399].0 - a).abs();
-    assert!(change(run[398].0) < 1e-4, "{:?}", &run[395..]);
+    assert!((run[399].share - run[398].share).abs() < 1e-4, "{:?}", &run[395..]);
 }
 
 fn of_initial(fraction_of_initial: f64) -> TargetEntropy {
@@ -221,13 +205,6 @@ fn schedule(pairs: &[[f64; 2]]) -> TargetEntropy {
     TargetEntropy::Scheduled(Schedule { schedule: pairs.to_vec() })
 }
 
-/// The entropies are within these shares of the target.
-fn assert_within(run: &[(f64, f64)], steps: std::ops::Range<usize>, within: std::ops::Range<f64>) {
-    for step in steps {
-        assert!(within.contains(&run[step].0), "step {step}: {} is not in {within:?}", run[step].0);
-    }
-}
-
 #[test]
 fn entropy_settles_at_the_target_and_does_not_fall_far_below() {
     for plant in PLANTS {
@@ -235,8 +212,7 @@ fn entropy_settles_at_the_target_and_does_not_fall_far_below() {
             let run = plant.free(&of_initial(fraction));
             assert_within(&run, 0..400, 0.8..f64::INFINITY);
             assert_within(&run, 250..400, 0.9..1.1);
-            let mean = run[250..].iter().map(|(share, _)| share).sum::<f64>() / 150.0;
-            assert!((mean - 1.0).abs() < 0.03, "{mean}");
+            assert!((mean_share(&run[250..]) - 1.0).abs() < 0.03);
         }
     }
 }
@@ -245,8 +221,8 @@ fn entropy_settles_at_the_target_and_does_not_fall_far_below() {
 fn nothing_restrains_entropy_on_its_way_down_to_a_far_target() {
     for plant in PLANTS {
         let run = plant.free(&of_initial(0.25));
-        let far: Vec<_> = run.iter().take_while(|(share, _)| *share > 1.5).collect();
-        assert!(far.len() > 8 && far.iter().all(|(_, fraction)| *fraction == 1e-5), "{far:?}");
+        let far: Vec<_> = run.iter().take_while(|step| step.share > 1.5).collect();
+        assert!(far.len() > 8 && far.iter().all(|step| step.fraction == 1e-5), "{far:?}");
     }
 }
 
@@ -257,7 +233,7 @@ fn a_brake_holds_what_it_cannot_raise() {
         // Noise can only take, never give back: it is held below the target, where the brake is
         // firm enough.
         assert_within(&run, 250..400, 0.75..1.02);
-        let change = run[399].0 / run[250].0;
+        let change = run[399].share / run[250].share;
         assert!((0.97..=1.0).contains(&change), "{change}");
     }
 }
@@ -269,7 +245,7 @@ fn long_saturation_leaves_no_windup() {
         // bounded by what noise allows.
         let weak = Plant { drift: 0.004, ..plant };
         let run = weak.run(&of_initial(1.0), |step| if step < 150 { 2e-3 } else { 1.0 });
-        assert!(run[149].0 < 0.65 && run[149].1 == 0.5, "{:?}", run[149]);
+        assert!(run[149].share < 0.65 && run[149].fraction == 0.5, "{:?}", run[149]);
         // Then it comes back, by up to 16 % in a step, without shooting over by the memory of those
         // steps.
         assert_within(&run, 150..400, 0.5..1.2);
@@ -301,10 +277,8 @@ fn a_line_is_followed_without_lagging_behind() {
         let run =
             plant.free(&schedule(&[[60.0, plant.initial], [60.0 + steps, 0.5 * plant.initial]]));
         assert_within(&run, 60..400, 0.85..1.1);
-        let second_half = &run[60 + steps as usize / 2..60 + steps as usize];
-        let mean =
-            second_half.iter().map(|(share, _)| share).sum::<f64>() / second_half.len() as f64;
-        assert!((mean - 1.0).abs() < 0.04, "{mean}");
+        let second_half = 60 + steps as usize / 2..60 + steps as usize;
+        assert!((mean_share(&run[second_half]) - 1.0).abs() < 0.04);
     }
 }
 

@@ -2,7 +2,7 @@
 //! (fixtures/prime).
 
 use isentrope_objective::{
-    Discernment, Outcome, Prime, ProcessScale, Scored, prime_advantages, process_loss,
+    Discernment, Outcome, Prime, ProcessScale, ScoredResponse, prime_advantages, process_loss,
 };
 use serde::Deserialize;
 
@@ -86,10 +86,13 @@ fn the_loss_its_gradient_and_what_is_measured_are_those_of_pytorch() {
         for (&a, &b) in ours.d_logprobs.iter().zip(&flat(&case.gradient)) {
             assert_near("gradient", a, b);
         }
-        let responses: Vec<Scored<'_>> =
-            (case.group.iter().zip(&case.correct).zip(&case.log_ratios))
-                .map(|((&group, &correct), log_ratios)| Scored { group, correct, log_ratios })
-                .collect();
+        let responses: Vec<ScoredResponse<'_>> = (case
+            .group
+            .iter()
+            .zip(&case.correct)
+            .zip(&case.log_ratios))
+        .map(|((&group, &correct), log_ratios)| ScoredResponse { group, correct, log_ratios })
+        .collect();
         let ours = Discernment::of(beta, &responses).unwrap();
         assert_near("loss", ours.loss, case.loss);
         assert_near("accuracy", ours.accuracy, case.accuracy);

@@ -2,30 +2,31 @@
 
 use isentrope_objective::{
     Alarms, ControlledStep, Controller, ControllerSettings, Covariance, Method, Saturation,
-    Statistics, Steer, Strength, TargetEntropy,
+    Statistics, Steer, TargetEntropy,
 };
 
-fn controlled(method: Method) -> Covariance {
-    Covariance { method, target_entropy: Some(TargetEntropy::Nats(1.0)), ..Default::default() }
+fn controlled(method: Method, steer: Steer) -> Covariance {
+    let controller = ControllerSettings { steer, ..Default::default() };
+    let target_entropy = Some(TargetEntropy::Nats(1.0));
+    Covariance { method, target_entropy, controller, ..Default::default() }
 }
 
-fn updates(picked: usize, eligible: usize) -> Vec<Statistics> {
-    vec![
-        Statistics {
-            tokens: 100,
-            cov_selected: picked,
-            cov_eligible: eligible,
-            ..Default::default()
-        };
-        2
-    ]
+/// Two updates of a step.
+fn updates(cov_selected: usize, cov_eligible: usize) -> Vec<Statistics> {
+    vec![Statistics { tokens: 100, cov_selected, cov_eligible, ..Default::default() }; 2]
 }
 
-/// The alarms by step, with this entropy and steered value in each, and a target of 1.
-fn said(
+/// Entropy and steered value of so many steps.
+fn steady(steps: usize, entropy: f64, value: f64) -> Vec<(f64, f64)> {
+    vec![(entropy, value); steps]
+}
+
+/// The alarms by step, with this entropy and steered value in each, and a target of 1. The state is
+/// saved and read again after each step.
+fn alarms(
     settings: &Covariance,
     updates: &[Statistics],
-    steps: impl IntoIterator<Item = (f64, f64)>,
+    steps: Vec<(f64, f64)>,
 ) -> Vec<(usize, String)> {
     let mut saturation = Saturation::default();
     let mut has_arrived = false;
@@ -34,91 +35,101 @@ fn said(
         *strength.steered_mut(settings.controller.steer) = value;
         has_arrived |= entropy <= 1.0;
         let step = ControlledStep { strength, entropy, target: 1.0, has_arrived, updates };
+        let saved = serde_json::to_string(&saturation).unwrap();
+        saturation = serde_json::from_str(&saved).unwrap();
         Some((number + 1, saturation.after_step(settings, &step)?))
     };
     steps.into_iter().enumerate().filter_map(after).collect()
 }
 
-fn steady(entropy: f64, value: f64) -> impl Iterator<Item = (f64, f64)> {
-    std::iter::repeat_n((entropy, value), 30)
-}
-
 #[test]
-fn an_upper_bound_below_the_target_is_told_once_after_ten_steps() {
-    let kl_cov = controlled(Method::KlCov);
-    let [(10, message)] = &said(&kl_cov, &updates(50, 100), steady(0.8, 0.5))[..] else {
-        panic!("one is due")
-    };
-    for part in [
-        "0.8000",
-        "1.0000",
-        "upper bound 0.5",
-        "controller.max",
-        "optimizer.learning_rate",
-        "update.prompts",
+fn a_target_that_cannot_be_held_is_told_once_with_cause_and_remedy() {
+    let kl_cov = controlled(Method::KlCov, Steer::Fraction);
+    let coefficient = controlled(Method::KlCov, Steer::Coefficient);
+    let clip_cov = controlled(Method::ClipCov, Steer::Fraction);
+    let arrived = |entropy, value| [vec![(1.0, value)], steady(30, entropy, value)].concat();
+    let upper =
+        "0.8000|1.0000|upper bound 0.5|controller.max|optimizer.learning_rate|update.prompts";
+    for (case, settings, updates, steps, due, parts) in [
+        ("upper bound", &kl_cov, updates(50, 100), steady(30, 0.8, 0.5), 10, upper),
+        ("at the target", &kl_cov, updates(50, 100), steady(30, 0.95, 0.5), 0, ""),
+        ("there is room", &kl_cov, updates(50, 100), steady(30, 0.8, 0.3), 0, ""),
+        (
+            "coefficient",
+            &coefficient,
+            updates(1, 100),
+            steady(30, 0.8, 100.0),
+            10,
+            "the coefficient has been at its upper bound 100",
+        ),
+        (
+            "used up",
+            &clip_cov,
+            updates(7, 7),
+            steady(30, 0.5, 0.01),
+            10,
+            "every token of its band from 1 to 5, 14 in the last step|objective.covariance.low",
+        ),
+        ("tokens left", &clip_cov, updates(6, 7), steady(30, 0.5, 0.01), 0, ""),
+        ("nothing was tried", &clip_cov, vec![], steady(30, 0.5, 0.01), 0, ""),
+        ("`Alarms` speak of an empty band", &clip_cov, updates(0, 0), steady(30, 0.5, 0.5), 0, ""),
+        ("on the way down", &kl_cov, updates(1, 100), steady(30, 1.5, 1e-5), 0, ""),
+        (
+            "lower bound",
+            &kl_cov,
+            updates(1, 100),
+            arrived(1.5, 1e-5),
+            11,
+            "1.5000|lower bound 0.00001|cannot lower it",
+        ),
+        // With 100 tokens every fraction below 0.01 is one token.
+        (
+            "one token",
+            &kl_cov,
+            updates(1, 100),
+            arrived(1.2, 0.005),
+            11,
+            "the fraction has been so low that one token of each minibatch",
+        ),
+        ("two tokens", &kl_cov, updates(2, 100), arrived(1.2, 0.02), 0, ""),
+        ("no tokens bound it", &coefficient, updates(1, 10), arrived(1.2, 0.05), 0, ""),
     ] {
-        assert!(message.contains(part), "{part}: {message}");
+        let alarms = alarms(settings, &updates, steps);
+        let steps: Vec<usize> = alarms.iter().map(|(step, _)| *step).collect();
+        let expected: Vec<usize> = [due].into_iter().filter(|&step| step > 0).collect();
+        assert_eq!(steps, expected, "{case}");
+        for part in parts.split('|').filter(|part| !part.is_empty()) {
+            assert!(alarms[0].1.contains(part), "{case}: {part}: {}", alarms[0].1);
+        }
     }
-    assert!(
-        said(&kl_cov, &updates(50, 100), steady(0.95, 0.5)).is_empty(),
-        "entropy is at the target"
-    );
-    assert!(said(&kl_cov, &updates(50, 100), steady(0.8, 0.3)).is_empty(), "there is room");
-    let steer = ControllerSettings { steer: Steer::Coefficient, ..Default::default() };
-    let of_coefficient = Covariance { controller: steer, ..kl_cov };
-    let told = said(&of_coefficient, &updates(1, 100), steady(0.8, 100.0));
-    assert!(told[0].1.contains("the coefficient has been at its upper bound 100"), "{told:?}");
+    let episodes = [steady(30, 0.8, 0.5), steady(1, 1.0, 0.1), steady(30, 0.8, 0.5)].concat();
+    let told = alarms(&kl_cov, &updates(50, 100), episodes);
+    assert_eq!(told.iter().map(|(step, _)| *step).collect::<Vec<_>>(), [10, 41], "each episode");
 }
 
-#[test]
-fn a_band_that_is_used_up_is_told_with_its_limits() {
-    let clip_cov = controlled(Method::ClipCov);
-    let [(10, message)] = &said(&clip_cov, &updates(7, 7), steady(0.5, 0.01))[..] else {
-        panic!("one is due")
-    };
-    for part in
-        ["every token of its band from 1 to 5, 14 in the last step", "objective.covariance.low"]
-    {
-        assert!(message.contains(part), "{part}: {message}");
-    }
-    assert!(said(&clip_cov, &updates(6, 7), steady(0.5, 0.01)).is_empty(), "there are tokens left");
-    assert!(
-        said(&clip_cov, &[], steady(0.5, 0.01)).is_empty(),
-        "without updates nothing was tried"
-    );
-}
-
-/// `Alarms` speak of an empty band after five steps, whatever the fraction has come to.
+/// Steps without a token in the band neither count nor end the count.
 #[test]
 fn one_cause_has_one_alarm() {
-    let clip_cov = controlled(Method::ClipCov);
-    assert!(said(&clip_cov, &updates(0, 0), steady(0.5, 0.5)).is_empty());
+    let clip_cov = controlled(Method::ClipCov, Steer::Fraction);
     let mut alarms = Alarms::default();
     let told = (0..30).filter_map(|_| alarms.after_step(&clip_cov, &updates(0, 0))).count();
     assert_eq!(told, 1);
-    // Steps without a token in the band, between others, neither count nor end the count.
     let mut saturation = Saturation::default();
-    let mut told = Vec::new();
-    for step in 1..=20 {
+    let told = (1..=20).filter(|step| {
         let updates = if step % 2 == 0 { updates(7, 7) } else { updates(0, 0) };
         let strength = clip_cov.strength();
-        let step_of = ControlledStep {
-            strength,
-            entropy: 0.5,
-            target: 1.0,
-            has_arrived: true,
-            updates: &updates,
-        };
-        told.extend(saturation.after_step(&clip_cov, &step_of).map(|_| step));
-    }
-    assert_eq!(told, [20]);
+        let (entropy, target, has_arrived) = (0.5, 1.0, true);
+        let step = ControlledStep { strength, entropy, target, has_arrived, updates: &updates };
+        saturation.after_step(&clip_cov, &step).is_some()
+    });
+    assert_eq!(told.collect::<Vec<_>>(), [20]);
 }
 
 /// The lower bound is where the controller belongs while entropy falls to where its target has
 /// gone.
 #[test]
 fn a_target_that_falls_is_no_alarm() {
-    let kl_cov = controlled(Method::KlCov);
+    let kl_cov = controlled(Method::KlCov, Steer::Fraction);
     let (mut controller, mut saturation) = (Controller::default(), Saturation::default());
     let mut entropy = 0.5;
     for step in 1..=300 {
@@ -143,66 +154,4 @@ fn a_target_that_falls_is_no_alarm() {
         }
     }
     assert!(entropy < 0.14);
-}
-
-#[test]
-fn a_lower_bound_is_told_only_after_the_target_has_been_reached() {
-    let kl_cov = controlled(Method::KlCov);
-    assert!(
-        said(&kl_cov, &updates(1, 100), steady(1.5, 1e-5)).is_empty(),
-        "that is the way down to it"
-    );
-    let reached = [(1.0, 1e-3)].into_iter().chain(steady(1.5, 1e-5));
-    let [(11, message)] = &said(&kl_cov, &updates(1, 100), reached)[..] else {
-        panic!("one is due")
-    };
-    for part in ["1.5000", "lower bound 0.00001", "cannot lower it"] {
-        assert!(message.contains(part), "{part}: {message}");
-    }
-}
-
-/// With 100 tokens every fraction below 0.01 is one token.
-#[test]
-fn a_fraction_below_one_token_of_each_minibatch_is_at_its_lower_bound() {
-    let kl_cov = controlled(Method::KlCov);
-    let after_arrival = |value| [(1.0, value)].into_iter().chain(steady(1.2, value));
-    let [(11, message)] = &said(&kl_cov, &updates(1, 100), after_arrival(0.005))[..] else {
-        panic!("one is due")
-    };
-    assert!(
-        message.contains("the fraction has been so low that one token of each minibatch"),
-        "{message}"
-    );
-    assert!(said(&kl_cov, &updates(2, 100), after_arrival(0.02)).is_empty(), "there is room");
-    let steer = ControllerSettings { steer: Steer::Coefficient, ..Default::default() };
-    let of_coefficient = Covariance { controller: steer, ..kl_cov };
-    let few = [Statistics { tokens: 10, cov_selected: 1, cov_eligible: 10, ..Default::default() }];
-    assert!(
-        said(&of_coefficient, &few, after_arrival(0.05)).is_empty(),
-        "no number of tokens bounds it"
-    );
-}
-
-#[test]
-fn each_episode_is_told_once_and_a_saved_count_goes_on() {
-    let kl_cov = controlled(Method::KlCov);
-    let episodes = steady(0.8, 0.5).chain([(1.0, 0.1)]).chain(steady(0.8, 0.5));
-    let steps: Vec<_> =
-        said(&kl_cov, &updates(50, 100), episodes).into_iter().map(|(step, _)| step).collect();
-    assert_eq!(steps, [10, 41]);
-    let updates = updates(50, 100);
-    let step = ControlledStep {
-        strength: Strength { fraction: 0.5, coefficient: 1.0 },
-        entropy: 0.8,
-        target: 1.0,
-        has_arrived: true,
-        updates: &updates,
-    };
-    let mut saturation = Saturation::default();
-    for _ in 0..9 {
-        assert_eq!(saturation.after_step(&kl_cov, &step), None);
-    }
-    let mut resumed: Saturation =
-        serde_json::from_str(&serde_json::to_string(&saturation).unwrap()).unwrap();
-    assert!(resumed.after_step(&kl_cov, &step).is_some());
 }

@@ -34,7 +34,8 @@ pub enum Error {
     Model(#[from] isentrope_model::Error),
     /// Logits are NaN or infinite, so there is no distribution to sample from.
     #[error(
-        "the model's logits are not finite after {position} tokens: its weights or its configuration are damaged"
+        "the model's logits are not finite after {position} tokens: its weights or its \
+         configuration are damaged"
     )]
     NotFinite {
         /// Tokens of prompt and response that led there.

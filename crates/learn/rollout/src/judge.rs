@@ -23,41 +23,30 @@ pub struct Judge {
 impl Judge {
     /// Judges responses, each to its problem, as one batch: with verdicts and rewards, in the order
     /// of the batch.
-    ///
-    /// # Errors
-    /// [`Error::Verifier`] when the verifier can judge nothing any more.
     pub fn responses(&self, sampled: Vec<(&Problem, Completion)>) -> Result<Vec<Response>> {
         if sampled.is_empty() {
             return Ok(Vec::new());
         }
         let batch: Vec<(Item<'_>, &str)> = sampled
             .iter()
-            .map(|(problem, completion)| (verifier_item(problem), text(completion)))
+            .map(|(problem, completion)| {
+                (verifier_item(problem), completion.text.as_deref().unwrap_or_default())
+            })
             .collect();
-        let judgements = self.verify(&batch)?;
+        let judgements = {
+            let _span = span("verify").with("responses", batch.len());
+            self.verifier.verify_batch(&batch)?
+        };
         drop(batch);
         let completions = sampled.into_iter().map(|(_, completion)| completion);
         Ok(completions.zip(judgements).map(|(c, j)| self.rewarded(c, j)).collect())
     }
 
-    fn verify(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>> {
-        let _span = span("verify").with("responses", batch.len());
-        Ok(self.verifier.verify_batch(batch)?)
-    }
-
-    /// Judges a single response.
-    ///
-    /// # Errors
-    /// As [`responses`](Self::responses).
-    pub(crate) fn response(&self, problem: &Problem, completion: Completion) -> Result<Response> {
-        let judgements = self.verify(&[(verifier_item(problem), text(&completion))])?;
-        let judgement =
-            judgements.into_iter().next().expect("a batch has a judgement for each response");
-        Ok(self.rewarded(completion, judgement))
-    }
-
     fn rewarded(&self, completion: Completion, judgement: Judgement) -> Response {
-        let judgement = with_finite_score(judgement);
+        let judgement = match judgement.score.is_finite() {
+            true => judgement,
+            false => unjudged(judgement),
+        };
         let Overlong { buffer, factor } = self.overlong;
         let longest = self.max_tokens.min(completion.room);
         let penalty = overlong_penalty(completion.tokens.len(), longest, buffer, factor);
@@ -76,10 +65,6 @@ impl Judge {
     }
 }
 
-fn text(completion: &Completion) -> &str {
-    completion.text.as_deref().unwrap_or_default()
-}
-
 /// The part of a problem that the verifier sees.
 pub fn verifier_item(problem: &Problem) -> Item<'_> {
     Item {
@@ -94,9 +79,6 @@ pub fn verifier_item(problem: &Problem) -> Item<'_> {
 
 /// Checks what a problem's row alone cannot tell: whether the verifier has a judge for the
 /// problem's data source, and whether that judge can use the ground truth.
-///
-/// # Errors
-/// [`Error::Problem`].
 pub fn check_problem(problem: &Problem, verifier: &VerifierSettings) -> Result<()> {
     let Problem { ground_truth, data_source, origin, .. } = problem;
     let wrong = |what: String| Error::Problem { origin: origin.clone(), what };
@@ -106,11 +88,8 @@ pub fn check_problem(problem: &Problem, verifier: &VerifierSettings) -> Result<(
         .map_err(|what| wrong(format!("{what}; choose another reward.verifier")))
 }
 
-/// A score that is not finite becomes a fault of the verifier.
-fn with_finite_score(judgement: Judgement) -> Judgement {
-    if judgement.score.is_finite() {
-        return judgement;
-    }
+/// A score that is not finite is a fault of the verifier.
+fn unjudged(judgement: Judgement) -> Judgement {
     let reason = format!("the verifier's score is {}: it must be a finite number", judgement.score);
     Judgement { verdict: Verdict::Fault, score: 0.0, reason, ..judgement }
 }
@@ -121,10 +100,10 @@ mod tests {
     use isentrope_reward::VerifierName;
 
     #[test]
-    fn the_penalty_is_measured_from_what_the_context_leaves() {
+    fn penalties_are_measured_from_the_context_and_scores_are_finite() {
         let overlong = Overlong { buffer: 4, factor: 1.0 };
         let judge = Judge { verifier: Box::new(VerifierName::Math), overlong, max_tokens: 100 };
-        let reward = |tokens: usize, room: usize| {
+        let judged = |tokens: usize, room: usize, judgement| {
             let completion = Completion {
                 tokens: vec![1; tokens],
                 logprobs: vec![-1.0; tokens],
@@ -136,9 +115,16 @@ mod tests {
                 room,
                 activation_slots: None,
             };
-            judge.rewarded(completion, Judgement::new(Verdict::Wrong, None, "")).reward
+            judge.rewarded(completion, judgement)
         };
+        let wrong = || Judgement::new(Verdict::Wrong, None, "");
+        let reward = |tokens, room| judged(tokens, room, wrong()).reward;
         assert_eq!([reward(10, 10), reward(8, 10), reward(6, 10)], [-1.0, -0.5, 0.0]);
         assert_eq!([reward(100, 300), reward(98, 300), reward(96, 300)], [-1.0, -0.5, 0.0]);
+        for score in [f64::NAN, f64::INFINITY] {
+            let response = judged(1, 10, Judgement { score, ..wrong() });
+            assert!(response.judgement.verdict == Verdict::Fault && !response.counts());
+            assert!(response.judgement.reason.starts_with("the verifier's score is "));
+        }
     }
 }

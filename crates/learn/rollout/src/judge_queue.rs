@@ -7,7 +7,7 @@
 use crate::error::{Error, Result};
 use crate::judge::Judge;
 use crate::observer::ProgressObserver;
-use crate::respond::{Interrupt, Keep, Responded, ResponseId};
+use crate::respond::{Interrupt, RespondOutcome, ResponseId, ResponseSink};
 use crate::response::Response;
 use crate::sequence::Completion;
 use isentrope_data::Problem;
@@ -36,7 +36,7 @@ pub struct JudgeQueue<'scope, 'env> {
     /// Responses for the next batch of a verifier without workers.
     pending: Vec<(ResponseId, Completion)>,
     batch: usize,
-    asked: usize,
+    sent: usize,
     answered: usize,
     waited: Duration,
     verdicts: Duration,
@@ -76,10 +76,10 @@ impl<'scope, 'env> JudgeQueue<'scope, 'env> {
         problems: &'env [&'env Problem],
         batch: usize,
     ) -> Self {
-        let (questions, asked) = mpsc::channel();
+        let (questions, incoming) = mpsc::channel();
         let (answer, answers) = mpsc::channel();
         let closed = AtomicBool::new(false);
-        let shared = Arc::new(Shared { judge, problems, questions: Mutex::new(asked), closed });
+        let shared = Arc::new(Shared { judge, problems, questions: Mutex::new(incoming), closed });
         Self {
             scope,
             shared: CloseOnDrop(shared),
@@ -89,7 +89,7 @@ impl<'scope, 'env> JudgeQueue<'scope, 'env> {
             answer,
             pending: Vec::new(),
             batch,
-            asked: 0,
+            sent: 0,
             answered: 0,
             waited: Duration::ZERO,
             verdicts: Duration::ZERO,
@@ -97,13 +97,10 @@ impl<'scope, 'env> JudgeQueue<'scope, 'env> {
     }
 
     /// Asks for verdicts on responses that have just been sampled.
-    ///
-    /// # Errors
-    /// [`Error::Verifier`] when the verifier can judge nothing any more.
     pub fn ask(&mut self, sampled: Vec<(ResponseId, Completion)>) -> Result<()> {
         let workers = self.shared.0.judge.verifier.workers();
         for (id, completion) in sampled {
-            self.asked += 1;
+            self.sent += 1;
             if workers > 0 {
                 if self.threads.len() < workers {
                     let (shared, answer) = (self.shared.0.clone(), self.answer.clone());
@@ -121,17 +118,11 @@ impl<'scope, 'env> JudgeQueue<'scope, 'env> {
     }
 
     /// The next response that has been judged, if there is one now.
-    ///
-    /// # Errors
-    /// As [`ask`](Self::ask).
     pub fn next_judged(&mut self) -> Result<Option<(ResponseId, Response)>> {
         self.answers.try_recv().ok().map(|answer| self.received(answer)).transpose()
     }
 
     /// Judges the responses that wait for a full batch, because nothing else is to do now.
-    ///
-    /// # Errors
-    /// As [`ask`](Self::ask).
     pub fn judge_incomplete_batch(&mut self) -> Result<()> {
         let begun = Instant::now();
         let judged = self.judge_pending();
@@ -149,9 +140,9 @@ impl<'scope, 'env> JudgeQueue<'scope, 'env> {
         mut self,
         sampled: Result<ControlFlow<()>, E>,
         interrupt: Interrupt,
-        keep: Keep<'_, E>,
+        keep: ResponseSink<'_, E>,
         observer: &mut dyn ProgressObserver,
-    ) -> Result<Responded, E> {
+    ) -> Result<RespondOutcome, E> {
         if !matches!(sampled, Ok(ControlFlow::Continue(()))) {
             self.shared.0.close();
         }
@@ -159,7 +150,7 @@ impl<'scope, 'env> JudgeQueue<'scope, 'env> {
         let begun = Instant::now();
         let threads = mem::take(&mut self.threads);
         let judged = self.judge_pending();
-        let (asked, waited) = (self.asked, self.waited);
+        let (sent, waited) = (self.sent, self.waited);
         let rest = self.keep_rest(interrupt, keep, observer);
         for thread in threads {
             thread.join().unwrap_or_else(|panic| resume_unwind(panic));
@@ -167,8 +158,8 @@ impl<'scope, 'env> JudgeQueue<'scope, 'env> {
         let sampled = sampled?;
         judged?;
         let (answered, verdicts) = rest?;
-        let ended = if answered == asked { sampled } else { ControlFlow::Break(()) };
-        Ok(Responded { ended, waited: waited + begun.elapsed(), verdicts })
+        let ended = if answered == sent { sampled } else { ControlFlow::Break(()) };
+        Ok(RespondOutcome { ended, waited: waited + begun.elapsed(), verdicts })
     }
 
     /// Gives all responses that are still judged to `keep`. Returns how many were judged in all,
@@ -176,7 +167,7 @@ impl<'scope, 'env> JudgeQueue<'scope, 'env> {
     fn keep_rest<E: From<Error>>(
         mut self,
         interrupt: Interrupt,
-        keep: Keep<'_, E>,
+        keep: ResponseSink<'_, E>,
         observer: &mut dyn ProgressObserver,
     ) -> Result<(usize, Duration), E> {
         // Threads end when there are no more questions, and `answers` ends with the threads.
@@ -231,7 +222,8 @@ impl Shared<'_> {
                 continue;
             }
             let begun = Instant::now();
-            let response = self.judge.response(self.problems[id.request], completion);
+            let judged = self.judge.responses(vec![(self.problems[id.request], completion)]);
+            let response = judged.map(|mut all| all.swap_remove(0));
             if response.is_err() {
                 self.close();
             }

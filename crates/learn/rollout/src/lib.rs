@@ -37,7 +37,7 @@ pub use observer::{Phase, Progress, ProgressObserver};
 pub use partial_response::PartialResponse;
 pub use prompter::{Prompter, template_variables};
 pub use random::Key;
-pub use respond::{Groups, Interrupt, Keep, Responded, ResponseId, respond};
+pub use respond::{Groups, Interrupt, RespondOutcome, ResponseId, ResponseSink, respond};
 pub use response::Response;
 pub use sampling::{Sampling, check_stop_texts};
 pub use sampling_run::{Sampler, SamplingRun, Unfinished};

@@ -56,9 +56,6 @@ impl Prompter {
     }
 
     /// The prompt's tokens.
-    ///
-    /// # Errors
-    /// As [`text`](Self::text).
     pub fn tokens(&self, problem: &Problem) -> Result<Vec<u32>> {
         let wrong = |what| Error::Problem { origin: problem.origin.clone(), what };
         self.prompt_tokens(&problem.prompt).map_err(wrong)
@@ -155,7 +152,8 @@ impl Prompter {
             (Prompt::Chat(messages), false) => {
                 let [message] = &messages[..] else {
                     return Err(
-                        "the prompt is a chat of several messages, and the template to use is \"none\""
+                        "the prompt is a chat of several messages, and the template to use is \
+                         \"none\""
                             .into(),
                     );
                 };
@@ -182,9 +180,6 @@ impl Prompter {
 
     /// Messages through the chat template, with the tools that they may use; `generation` begins
     /// the assistant's turn at the end.
-    ///
-    /// # Errors
-    /// That there is no template, or what it refuses.
     pub fn apply_template(
         &self,
         messages: &[Value],
@@ -192,8 +187,9 @@ impl Prompter {
         generation: bool,
     ) -> Result<String, String> {
         let template = self.template.as_ref().ok_or(
-            "the model has no chat template (chat_template.jinja, or \"chat_template\" in tokenizer_config.json) and the \
-             prompt is to go through one; data.template = \"none\", or --template none, uses its text alone",
+            "the model has no chat template (chat_template.jinja, or \"chat_template\" in \
+             tokenizer_config.json) and the prompt is to go through one; data.template = \"none\", \
+             or --template none, uses its text alone",
         )?;
         let mut variables = Cow::Borrowed(&self.variables);
         if !tools.is_empty() {

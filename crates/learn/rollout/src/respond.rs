@@ -32,11 +32,11 @@ pub enum Interrupt {
 }
 
 /// Takes each judged response, in whatever order verdicts come.
-pub type Keep<'a, E> = &'a mut dyn FnMut(ResponseId, Response) -> Result<(), E>;
+pub type ResponseSink<'a, E> = &'a mut dyn FnMut(ResponseId, Response) -> Result<(), E>;
 
 /// How sampling and judging went.
 #[derive(Clone, Copy, Debug)]
-pub struct Responded {
+pub struct RespondOutcome {
     /// Whether it was broken off.
     pub ended: ControlFlow<()>,
     /// Time for which nothing was left to do but wait for verdicts.
@@ -49,18 +49,14 @@ pub struct Responded {
 /// once it is judged, also if sampling is broken off or fails.
 ///
 /// A verifier without workers judges `batch` responses at a time ([`JudgeQueue`]).
-///
-/// # Errors
-/// As [`Engine::submit`](crate::Engine::submit) and [`Engine::step`](crate::Engine::step);
-/// [`Error::Verifier`] when the verifier can judge nothing any more; the errors of `keep`.
 pub fn respond<E: From<Error>>(
     sampler: Sampler<'_>,
     questions: Vec<(&Problem, Request)>,
     judge: &Judge,
     batch: usize,
-    keep: Keep<'_, E>,
+    keep: ResponseSink<'_, E>,
     observer: &mut dyn ProgressObserver,
-) -> Result<Responded, E> {
+) -> Result<RespondOutcome, E> {
     let (problems, requests): (Vec<&Problem>, Vec<Request>) = questions.into_iter().unzip();
     let interrupt = sampler.interrupt;
     thread::scope(|scope| {
@@ -75,7 +71,7 @@ fn sample<E: From<Error>>(
     sampler: Sampler<'_>,
     requests: Vec<Request>,
     queue: &mut JudgeQueue<'_, '_>,
-    keep: Keep<'_, E>,
+    keep: ResponseSink<'_, E>,
     observer: &mut dyn ProgressObserver,
 ) -> Result<ControlFlow<()>, E> {
     let interrupt = sampler.interrupt;

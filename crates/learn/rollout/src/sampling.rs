@@ -82,9 +82,6 @@ impl Sampling {
     }
 
     /// Checks every setting.
-    ///
-    /// # Errors
-    /// [`Error::Setting`] naming the first that is out of range.
     pub fn check(&self) -> Result<()> {
         let number = |name, value: f32, good: bool, expected| {
             if good {
@@ -169,12 +166,12 @@ mod tests {
 
     #[test]
     fn decoding_is_said_as_it_is() {
-        let said = |temperature, top_p, top_k| {
+        let text = |temperature, top_p, top_k| {
             Sampling { temperature, top_p, top_k, ..Sampling::default() }.decoding()
         };
-        assert_eq!(said(1.0, 1.0, 0), "temperature 1");
-        assert_eq!(said(0.6, 0.95, 20), "temperature 0.6, top-p 0.95, top-k 20");
-        assert_eq!(said(0.0, 0.95, 20), "greedy");
+        assert_eq!(text(1.0, 1.0, 0), "temperature 1");
+        assert_eq!(text(0.6, 0.95, 20), "temperature 0.6, top-p 0.95, top-k 20");
+        assert_eq!(text(0.0, 0.95, 20), "greedy");
         let penalised = Sampling {
             temperature: 0.7,
             min_p: 0.1,

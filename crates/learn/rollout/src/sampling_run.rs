@@ -50,9 +50,6 @@ type NumberedRequest = (usize, Request, Vec<PartialResponse>);
 
 impl<'a> SamplingRun<'a> {
     /// Queues requests, which are numbered from 0.
-    ///
-    /// # Errors
-    /// As [`Engine::submit`].
     pub fn begin(sampler: Sampler<'a>, requests: Vec<Request>) -> Result<Self> {
         let Sampler { model, activation_cache, tokenizer, limits, phase, .. } = sampler;
         let total = requests.iter().map(|request| request.samples.len()).sum();
@@ -79,9 +76,6 @@ impl<'a> SamplingRun<'a> {
     }
 
     /// Advances every running response by a token. Returns those that have ended.
-    ///
-    /// # Errors
-    /// As [`Engine::step`].
     pub fn step(&mut self) -> Result<Vec<(ResponseId, Completion)>> {
         let mut ended = Vec::new();
         for event in self.engine.step()? {
@@ -114,9 +108,6 @@ impl<'a> SamplingRun<'a> {
 
     /// Goes on with responses that another process has given away. Nothing may be left to sample
     /// here: the old engine's memory is freed first. `requests` are those of all processes.
-    ///
-    /// # Errors
-    /// As [`Engine::submit_partial`].
     pub fn take_over(
         self,
         mut taken: Vec<(ResponseId, PartialResponse)>,

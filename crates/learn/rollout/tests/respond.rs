@@ -7,14 +7,13 @@ use isentrope_model::Model;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_reward::{Item, Judgement, Overlong, Verdict, Verifier, VerifierError};
 use isentrope_rollout::{
-    Error, Groups, Interrupt, Judge, JudgeQueue, Keep, Key, Limits, PartialResponse, Phase,
-    Progress, ProgressObserver, Request, Responded, Response, ResponseId, Result, Sampler,
-    Sampling, SamplingRun, Unfinished, respond,
+    Error, Groups, Interrupt, Judge, Key, Limits, Phase, Progress, ProgressObserver, Request,
+    RespondOutcome, Response, ResponseId, Result, Sampler, Sampling, respond,
 };
 use serde_json::Value;
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
@@ -109,7 +108,7 @@ impl ProgressObserver for Watching<'_> {
     fn note(&mut self, _: &str) {}
 }
 
-struct Bench {
+struct Trial {
     signs: Signs,
     workers: usize,
     act: Act,
@@ -117,7 +116,7 @@ struct Bench {
     interrupt: Interrupt,
 }
 
-impl Bench {
+impl Trial {
     fn new(workers: usize) -> Self {
         let act: Act = Box::new(|_, _| Ok(()));
         Self { signs: Signs::default(), workers, act, batch: 1, interrupt: Interrupt::Never }
@@ -128,7 +127,7 @@ impl Bench {
         self,
         progress: &dyn Fn(usize),
         stop: &dyn Fn() -> bool,
-    ) -> (Result<Responded>, BTreeMap<usize, Vec<Response>>) {
+    ) -> (Result<RespondOutcome>, BTreeMap<usize, Vec<Response>>) {
         let mut groups = BTreeMap::new();
         let mut open = Groups::new(REQUESTS, SAMPLES);
         let keep = &mut |id: ResponseId, response| {
@@ -137,20 +136,6 @@ impl Bench {
             assert_eq!(earlier, None, "request {} is complete twice", id.request);
             Ok(())
         };
-        let mut observer = Watching { signs: self.signs.clone(), progress, stop };
-        let responded = self.respond(0..REQUESTS, None, keep, &mut observer);
-        (responded, groups)
-    }
-
-    /// Begins with the responses to some of the requests. A partner knows all requests, and may
-    /// take responses over.
-    fn respond(
-        self,
-        own: Range<usize>,
-        partner: Option<&mut Partner>,
-        keep: Keep<'_, Error>,
-        observer: &mut dyn ProgressObserver,
-    ) -> Result<Responded> {
         let fixtures =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../compute/model/tests/fixtures");
         let cpu = Arc::new(Cpu::new(Isa::available()[0], 2).unwrap());
@@ -175,7 +160,7 @@ impl Bench {
             let prompt = vec![3 + i as u32, 4, 5];
             let key = Key { seed: 11, step: 3, prompt: i as u64 };
             let sampling = sampling.clone();
-            let samples = if own.contains(&i) { (0..SAMPLES).collect() } else { Vec::new() };
+            let samples = (0..SAMPLES).collect();
             (problem, Request { key, prompt, samples, sampling, cache_activations: false })
         };
         let verifier = Acting { workers: self.workers, signs: self.signs.clone(), act: self.act };
@@ -192,12 +177,9 @@ impl Bench {
         };
         let questions: Vec<_> =
             problems.iter().enumerate().map(|(i, problem)| question((i, problem))).collect();
-        match partner {
-            None => respond(sampler, questions, &judge, self.batch, keep, observer),
-            Some(partner) => {
-                partner.respond(sampler, questions, &judge, self.batch, keep, observer)
-            }
-        }
+        let mut observer = Watching { signs: self.signs, progress, stop };
+        let responded = respond(sampler, questions, &judge, self.batch, keep, &mut observer);
+        (responded, groups)
     }
 
     fn complete(self) -> BTreeMap<usize, Vec<Response>> {
@@ -210,7 +192,7 @@ impl Bench {
 
 #[test]
 fn responses_do_not_depend_on_when_they_are_judged() {
-    let expected = Bench::new(0).complete();
+    let expected = Trial::new(0).complete();
     let lengths: Vec<usize> =
         expected.values().flatten().map(|response| response.tokens.len()).collect();
     assert!(
@@ -224,7 +206,7 @@ fn responses_do_not_depend_on_when_they_are_judged() {
         }
     }
     for batch in [5, usize::MAX] {
-        assert_eq!(Bench { batch, ..Bench::new(0) }.complete(), expected, "batches of {batch}");
+        assert_eq!(Trial { batch, ..Trial::new(0) }.complete(), expected, "batches of {batch}");
     }
     for workers in [1, 2, 7, 1000] {
         // Some are slow, and which depends on the response, on the order of asking, or on both.
@@ -235,7 +217,7 @@ fn responses_do_not_depend_on_when_they_are_judged() {
                 Ok(())
             });
             assert_eq!(
-                Bench { act, ..Bench::new(workers) }.complete(),
+                Trial { act, ..Trial::new(workers) }.complete(),
                 expected,
                 "{workers} workers"
             );
@@ -248,13 +230,13 @@ fn responses_do_not_depend_on_when_they_are_judged() {
 #[test]
 fn verdicts_and_sampling_do_not_wait_for_each_other() {
     for workers in [1, 3] {
-        let mut bench = Bench { batch: usize::MAX, ..Bench::new(workers) };
-        let (sampler, verifier) = (bench.signs.clone(), bench.signs.clone());
-        bench.act = Box::new(move |_, _| {
+        let mut trial = Trial { batch: usize::MAX, ..Trial::new(workers) };
+        let (sampler, verifier) = (trial.signs.clone(), trial.signs.clone());
+        trial.act = Box::new(move |_, _| {
             verifier.wait("sampling waits for a verdict", |state| state.sampled == ALL);
             Ok(())
         });
-        let (responded, groups) = bench.run(
+        let (responded, groups) = trial.run(
             &|done| {
                 if done > 0 {
                     sampler.wait("nobody is asked while sampling goes on", |state| state.asked > 0);
@@ -267,22 +249,22 @@ fn verdicts_and_sampling_do_not_wait_for_each_other() {
     }
     // A verifier without workers computes where sampling does. It is asked at the end if it is to
     // be.
-    let bench = Bench { batch: usize::MAX, ..Bench::new(0) };
-    let signs = bench.signs.clone();
-    bench.complete();
+    let trial = Trial { batch: usize::MAX, ..Trial::new(0) };
+    let signs = trial.signs.clone();
+    trial.complete();
     signs.read(|state| assert_eq!((state.asked, state.asked_meanwhile), (ALL, 0)));
 }
 
 /// Each of the first answers only when all workers have been asked.
 #[test]
 fn all_workers_judge_at_the_same_time() {
-    let mut bench = Bench::new(4);
-    let signs = bench.signs.clone();
-    bench.act = Box::new(move |_, _| {
+    let mut trial = Trial::new(4);
+    let signs = trial.signs.clone();
+    trial.act = Box::new(move |_, _| {
         signs.wait("a worker has nothing to do", |state| state.asked >= 4);
         Ok(())
     });
-    bench.complete();
+    trial.complete();
 }
 
 fn broken() -> VerifierError {
@@ -293,11 +275,11 @@ fn broken() -> VerifierError {
 #[test]
 fn a_verifier_that_fails_ends_it_with_its_own_words() {
     for (workers, fails_at) in [(0, 5), (1, 1), (1, 20), (1, ALL), (4, 5), (1000, 9)] {
-        let mut bench = Bench::new(workers);
-        let signs = bench.signs.clone();
-        bench.act =
+        let mut trial = Trial::new(workers);
+        let signs = trial.signs.clone();
+        trial.act =
             Box::new(move |number, _| if number == fails_at { Err(broken()) } else { Ok(()) });
-        let (responded, groups) = bench.run(&|_| (), &|| false);
+        let (responded, groups) = trial.run(&|_| (), &|| false);
         let error = responded.unwrap_err();
         assert!(matches!(error, Error::Verifier(_)));
         assert_eq!(error.to_string(), broken().to_string());
@@ -310,12 +292,12 @@ fn a_verifier_that_fails_ends_it_with_its_own_words() {
 #[test]
 fn a_panic_of_a_verifier_is_carried_over() {
     for workers in [0, 1, 3] {
-        let mut bench = Bench::new(workers);
-        bench.act = Box::new(|number, _| {
+        let mut trial = Trial::new(workers);
+        trial.act = Box::new(|number, _| {
             assert!(number != 7, "at response seven");
             Ok(())
         });
-        let caught = catch_unwind(AssertUnwindSafe(|| bench.run(&|_| (), &|| false)));
+        let caught = catch_unwind(AssertUnwindSafe(|| trial.run(&|_| (), &|| false)));
         let Err(panic) = caught else { panic!("it is lost") };
         assert_eq!(panic.downcast_ref::<&str>(), Some(&"at response seven"));
     }
@@ -324,22 +306,22 @@ fn a_panic_of_a_verifier_is_carried_over() {
 /// Everything is sampled, and verdicts do not come: who interrupts does not wait for all of them.
 #[test]
 fn what_is_judged_is_kept_when_waiting_for_verdicts_is_interrupted() {
-    let expected = Bench::new(0).complete();
+    let expected = Trial::new(0).complete();
     let (workers, at_once) = (2, 25);
-    let mut bench = Bench { interrupt: Interrupt::WhenAsked, ..Bench::new(workers) };
-    let signs = bench.signs.clone();
-    bench.act = Box::new(move |number, _| {
+    let mut trial = Trial { interrupt: Interrupt::WhenAsked, ..Trial::new(workers) };
+    let signs = trial.signs.clone();
+    trial.act = Box::new(move |number, _| {
         if number > at_once {
             signs.wait("the interruption", |state| state.released);
         }
         Ok(())
     });
-    let signs = bench.signs.clone();
+    let signs = trial.signs.clone();
     let times_asked_to_stop = Cell::new(0);
-    let (responded, groups) = bench.run(&|_| (), &|| {
+    let (responded, groups) = trial.run(&|_| (), &|| {
         let all_wait = signs.read(|state| state.sampled == ALL && state.asked == at_once + workers);
         if times_asked_to_stop.get() > 0 {
-            signs.change(|state| state.released = true); // it has been told: who has been asked may answer now
+            signs.change(|state| state.released = true); // the verifier may answer now
         }
         times_asked_to_stop.set(times_asked_to_stop.get() + usize::from(all_wait));
         times_asked_to_stop.get() > 0
@@ -349,162 +331,5 @@ fn what_is_judged_is_kept_when_waiting_for_verdicts_is_interrupted() {
     assert!(groups.len() < REQUESTS);
     for (request, responses) in groups {
         assert_eq!(Some(&responses), expected.get(&request));
-    }
-}
-
-/// One of two who sample together.
-struct Partner {
-    side: usize,
-    table: Table,
-    moved: usize,
-}
-
-/// Where the two meet: what each has left, and what lies there for each.
-#[derive(Clone, Default)]
-struct Table(Arc<(Mutex<[Seat; 2]>, Condvar)>);
-
-#[derive(Default)]
-struct Seat {
-    left: Option<usize>,
-    given: Option<Vec<(ResponseId, PartialResponse)>>,
-}
-
-impl Table {
-    /// Changes what lies on the table, and waits for something there.
-    fn turn<R>(
-        &self,
-        change: impl FnOnce(&mut [Seat; 2]),
-        mut take: impl FnMut(&mut [Seat; 2]) -> Option<R>,
-    ) -> R {
-        let (seats, changed) = &*self.0;
-        let mut seats = seats.lock().unwrap();
-        change(&mut seats);
-        changed.notify_all();
-        loop {
-            if let Some(taken) = take(&mut seats) {
-                return taken;
-            }
-            let waited;
-            (seats, waited) = changed.wait_timeout(seats, PATIENCE).unwrap();
-            assert!(!waited.timed_out(), "the other does not come");
-        }
-    }
-}
-
-impl Partner {
-    /// Samples together with the other one.
-    fn respond(
-        &mut self,
-        sampler: Sampler<'_>,
-        questions: Vec<(&Problem, Request)>,
-        judge: &Judge,
-        batch: usize,
-        keep: Keep<'_, Error>,
-        observer: &mut dyn ProgressObserver,
-    ) -> Result<Responded> {
-        let (problems, requests): (Vec<&Problem>, Vec<Request>) = questions.into_iter().unzip();
-        thread::scope(|scope| {
-            let mut queue = JudgeQueue::new(scope, judge, &problems, batch);
-            let mut run = SamplingRun::begin(sampler, requests.clone())?;
-            let mut is_last = false;
-            while !is_last || !run.is_idle() {
-                let mut taken = Vec::new();
-                if !run.is_idle() {
-                    queue.ask(run.step()?)?;
-                } else {
-                    queue.judge_incomplete_batch()?;
-                }
-                while let Some((id, response)) = queue.next_judged()? {
-                    keep(id, response)?;
-                }
-                if !is_last && (run.is_idle() || self.is_waiting()) {
-                    (taken, is_last) = self.meet(&mut run);
-                }
-                if !taken.is_empty() {
-                    run = run.take_over(taken, &requests)?;
-                }
-                observer.progress(run.progress());
-            }
-            queue.finish(Ok(ControlFlow::Continue(())), Interrupt::Never, keep, observer)
-        })
-    }
-
-    fn is_waiting(&self) -> bool {
-        self.table.0.0.lock().unwrap()[1 - self.side].left.is_some()
-    }
-
-    /// Whoever has nothing left takes half of what the other has. Returns what is taken over, and
-    /// whether the two meet no more.
-    fn meet(&mut self, run: &mut SamplingRun<'_>) -> (Vec<(ResponseId, PartialResponse)>, bool) {
-        let left = run.unfinished();
-        let (own, other) = (self.side, 1 - self.side);
-        let others =
-            self.table.turn(|seats| seats[own].left = Some(left.len()), |seats| seats[other].left);
-        let gives = others == 0 && left.len() > 1;
-        let half = if gives { &left[..left.len() / 2] } else { &[] };
-        let given: Vec<(ResponseId, PartialResponse)> = half
-            .iter()
-            .map(|&Unfinished { id, tokens }| {
-                let response = run.withdraw(id).unwrap();
-                assert_eq!(response.tokens.len(), tokens);
-                assert!(run.withdraw(id).is_none(), "it has gone");
-                (id, response)
-            })
-            .collect();
-        self.moved += given.len();
-        let taken = self
-            .table
-            .turn(|seats| seats[other].given = Some(given), |seats| seats[own].given.take());
-        // The other has seen what is left here before it gave anything.
-        self.table.turn(
-            |seats| seats[other].left = None,
-            |seats| seats[own].left.is_none().then_some(()),
-        );
-        (taken, left.len().max(others) <= 1)
-    }
-}
-
-/// Takes no notice.
-struct Unseen;
-
-impl ProgressObserver for Unseen {
-    fn stop_requested(&self) -> bool {
-        false
-    }
-    fn progress(&mut self, progress: Progress) {
-        assert!(progress.done <= progress.total);
-    }
-    fn note(&mut self, _: &str) {}
-}
-
-/// Two sample together, of whom the first begins with few of the requests or with none.
-#[test]
-fn responses_that_another_takes_over_are_judged_where_they_end() {
-    let expected = Bench::new(0).complete();
-    for (workers, first) in [(0, 0), (0, 3), (1, 0), (3, 5)] {
-        let table = Table::default();
-        let sample = |side: usize, own: Range<usize>| {
-            let mut partner = Partner { side, table: table.clone(), moved: 0 };
-            let mut judged = BTreeMap::new();
-            let keep = &mut |id: ResponseId, response| {
-                assert_eq!(judged.insert((id.request, id.sample), response), None, "judged twice");
-                Ok(())
-            };
-            let bench = Bench { batch: 4, ..Bench::new(workers) };
-            let responded = bench.respond(own, Some(&mut partner), keep, &mut Unseen).unwrap();
-            assert_eq!(responded.ended, ControlFlow::Continue(()));
-            (judged, partner.moved)
-        };
-        let ((mut judged, to_second), (others, to_first)) = thread::scope(|scope| {
-            let second = scope.spawn(|| sample(1, first..REQUESTS));
-            (sample(0, 0..first), second.join().unwrap())
-        });
-        assert!(to_second + to_first > 0, "nothing was tried");
-        let all = judged.len() + others.len();
-        judged.extend(others);
-        assert_eq!((judged.len(), all), (ALL, ALL), "by one of them each");
-        for ((request, sample), response) in judged {
-            assert_eq!(response, expected[&request][sample], "request {request}, sample {sample}");
-        }
     }
 }

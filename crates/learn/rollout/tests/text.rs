@@ -32,13 +32,40 @@ fn request(prompt: &[u32], samples: usize, number: u64, sampling: Sampling) -> R
 }
 
 /// Completions in order of request and sample, and the text of each that came with its tokens.
-fn run(mut engine: Engine<'_>, sampling: &Sampling) -> Vec<(Completion, String)> {
-    for (number, prompt) in [[3u32, 4, 5], [7, 7, 7]].iter().enumerate() {
-        engine.submit(request(prompt, 3, number as u64, sampling.clone())).unwrap();
+fn run(engine: Engine<'_>, sampling: &Sampling) -> Vec<(Completion, String)> {
+    run_in_two(engine, None, sampling)
+}
+
+/// As [`run`], but what has not ended after so many steps goes on in a second engine.
+fn run_in_two<'a>(
+    mut engine: Engine<'a>,
+    mut second: Option<(usize, Engine<'a>)>,
+    sampling: &Sampling,
+) -> Vec<(Completion, String)> {
+    let requests = [[3u32, 4, 5], [7, 7, 7]].iter().zip(0..);
+    let requests: Vec<Request> =
+        requests.map(|(prompt, number)| request(prompt, 3, number, sampling.clone())).collect();
+    for request in &requests {
+        engine.submit(request.clone()).unwrap();
     }
     let mut streamed = vec![String::new(); 6];
     let mut completions = vec![None; 6];
-    while !engine.is_idle() {
+    for steps in 0.. {
+        if let Some((_, mut next)) = second.take_if(|(after, _)| *after == steps) {
+            // The second engine numbers requests alike: one with nothing left has no samples.
+            for (number, request) in requests.iter().enumerate() {
+                let unfinished = engine.unfinished().filter(|(id, ..)| *id == number);
+                let samples: Vec<usize> = unfinished.map(|(_, sample, _)| sample).collect();
+                let withdraw = |&sample: &usize| engine.withdraw(number, sample).unwrap();
+                let partial = samples.iter().map(withdraw).collect();
+                next.submit_partial(Request { samples, ..request.clone() }, partial).unwrap();
+            }
+            assert!(engine.is_idle());
+            engine = next;
+        }
+        if engine.is_idle() {
+            break;
+        }
         for event in engine.step().unwrap() {
             match event {
                 Event::Token { request, sample, text, .. } => {
@@ -154,63 +181,17 @@ fn text_and_stop_strings_go_on_where_a_response_does() {
                 for (first, second) in
                     [(engine(), engine()), (engine(), engine().decoding_at_the_end())]
                 {
-                    let moved = run_in_two(first, second, after, &sampling);
+                    let moved = run_in_two(first, Some((after, second)), &sampling);
                     for ((completion, _), (expected, _)) in moved.iter().zip(&expected) {
                         assert_eq!(completion, expected, "{name}, after {after} tokens");
                     }
                 }
                 for draws_behind in [false, true] {
                     let engine = || engine().drawing_behind(draws_behind);
-                    let moved = run_in_two(engine(), engine(), after, &sampling);
+                    let moved = run_in_two(engine(), Some((after, engine())), &sampling);
                     assert_eq!(moved, expected, "{name}, after {after} tokens");
                 }
             }
         }
     }
-}
-
-/// As [`run`], but what has not ended after so many steps goes on in a second engine.
-fn run_in_two(
-    mut first: Engine<'_>,
-    mut second: Engine<'_>,
-    after: usize,
-    sampling: &Sampling,
-) -> Vec<(Completion, String)> {
-    let requests: Vec<Request> = [[3u32, 4, 5], [7, 7, 7]]
-        .iter()
-        .enumerate()
-        .map(|(number, prompt)| request(prompt, 3, number as u64, sampling.clone()))
-        .collect();
-    for request in &requests {
-        first.submit(request.clone()).unwrap();
-    }
-    let mut streamed = vec![String::new(); 6];
-    let mut completions = vec![None; 6];
-    let mut step = |engine: &mut Engine<'_>, numbers: &[usize]| {
-        for event in engine.step().unwrap() {
-            match event {
-                Event::Token { request, sample, text, .. } => {
-                    streamed[numbers[request] * 3 + sample] += text.as_deref().unwrap_or_default();
-                }
-                Event::Finished { request, sample, completion } => {
-                    completions[numbers[request] * 3 + sample] = Some(completion);
-                }
-            }
-        }
-    };
-    (0..after).for_each(|_| step(&mut first, &[0, 1]));
-    let mut numbers = Vec::new();
-    for (number, request) in requests.into_iter().enumerate() {
-        let unfinished = first.unfinished().filter(|(id, ..)| *id == number);
-        let samples: Vec<usize> = unfinished.map(|(_, sample, _)| sample).collect();
-        let partial =
-            samples.iter().map(|&sample| first.withdraw(number, sample).unwrap()).collect();
-        second.submit_partial(Request { samples, ..request }, partial).unwrap();
-        numbers.push(number);
-    }
-    assert!(first.is_idle());
-    while !second.is_idle() {
-        step(&mut second, &numbers);
-    }
-    completions.into_iter().map(Option::unwrap).zip(streamed).collect()
 }

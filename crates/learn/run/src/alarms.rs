@@ -115,7 +115,7 @@ impl Alarms {
         let remedies = Remedies::of(origin);
         let mut alarms = Vec::new();
         let mut say = |kind, what: String, remedy: &str| {
-            alarms.push(Alarm { kind, text: format!("{what} {remedy}") })
+            alarms.push(Alarm { kind, text: format!("{what} {remedy}") });
         };
         if let Some((name, entropy)) =
             ENTROPIES.iter().find_map(|name| Some((name, measured(name)?)))
@@ -126,8 +126,8 @@ impl Alarms {
             let is_ill = entropy < COLLAPSED * first && !is_held;
             if self.entropy.rings(is_ill, entropy >= RECOVERED * first || is_held) {
                 let what = format!(
-                    "the entropy has collapsed: {name} is {} nats, {} of the {} it was in step {first_step}. There is next \
-                     to nothing left for exploration.",
+                    "the entropy has collapsed: {name} is {} nats, {} of the {} it was in step \
+                     {first_step}. There is next to nothing left for exploration.",
                     fixed(entropy, 3),
                     whole_percent(entropy / first),
                     fixed(first, 3)
@@ -157,8 +157,8 @@ impl Alarms {
             }
             if self.signal.rings(self.without_signal >= PATIENCE, !is_most) {
                 let what = format!(
-                    "most groups have had no signal from step {} to step {step}, {} measurements in a row, now {} of them: \
-                     what their responses are worth is the same.{}",
+                    "most groups have had no signal from step {} to step {step}, {} measurements \
+                     in a row, now {} of them: what their responses are worth is the same.{}",
                     self.without_signal_since,
                     self.without_signal,
                     whole_percent(share),
@@ -177,8 +177,8 @@ impl Alarms {
             let is_ill = grows && now.truncated >= MANY;
             if self.length.rings(is_ill && !self.truncation.is_said, !is_ill) {
                 let what = format!(
-                    "responses grow, to {} tokens in steps {} to {} from {} in steps {} to {}, and {} of them are cut \
-                     off at the longest length.",
+                    "responses grow, to {} tokens in steps {} to {} from {} in steps {} to {}, and \
+                     {} of them are cut off at the longest length.",
                     fixed(now.length, 1),
                     now.steps.0,
                     now.steps.1,
@@ -292,9 +292,11 @@ impl Remedies {
     /// Where a run's own target, in nats, is not held.
     fn entropy_below(&self, target: f64) -> String {
         format!(
-            "Its target of {} nats (objective.covariance.target_entropy or objective.entropy_bonus.target) is not held: raise \
-             objective.covariance.controller.max or gain (docs/concepts/entropy.md), or entropy_bonus.max, or lower \
-             optimizer.learning_rate. What is spent does not come back: start again, or from a checkpoint before it.",
+            "Its target of {} nats (objective.covariance.target_entropy or \
+             objective.entropy_bonus.target) is not held: raise \
+             objective.covariance.controller.max or gain (docs/concepts/entropy.md), or \
+             entropy_bonus.max, or lower optimizer.learning_rate. What is spent does not come \
+             back: start again, or from a checkpoint before it.",
             fixed(target, 3)
         )
     }
@@ -302,34 +304,44 @@ impl Remedies {
     fn of(origin: Origin) -> Self {
         match origin {
             Origin::Isentrope | Origin::Unknown => Self {
-                entropy: "Hold an entropy with objective.covariance.target_entropy, which objective.covariance.method = \
-                          \"clip-cov\" or \"kl-cov\" restrains tokens for (docs/concepts/entropy.md), or raise \
-                          objective.clip_high or objective.entropy_bonus.coefficient; a lower optimizer.learning_rate spends \
-                          it more slowly. What is spent does not come back: start again, or from a checkpoint before it.",
-                truncation: "Raise rollout.max_tokens, or let length cost something with reward.overlong.buffer. If the \
-                             model never ends a response, look at data.template and rollout.stop.",
-                signal: "Choose data that the model solves now and then, or raise rollout.responses; rollout.filter = true \
-                         samples other problems in place of these.",
-                length: "Let length cost something with reward.overlong.buffer, leave cut off responses out with \
-                         reward.mask_truncated = true, or raise rollout.max_tokens.",
+                entropy: "Hold an entropy with objective.covariance.target_entropy, which \
+                          objective.covariance.method = \"clip-cov\" or \"kl-cov\" restrains \
+                          tokens for (docs/concepts/entropy.md), or raise objective.clip_high or \
+                          objective.entropy_bonus.coefficient; a lower optimizer.learning_rate \
+                          spends it more slowly. What is spent does not come back: start again, or \
+                          from a checkpoint before it.",
+                truncation: "Raise rollout.max_tokens, or let length cost something with \
+                             reward.overlong.buffer. If the model never ends a response, look at \
+                             data.template and rollout.stop.",
+                signal: "Choose data that the model solves now and then, or raise \
+                         rollout.responses; rollout.filter = true samples other problems in place \
+                         of these.",
+                length: "Let length cost something with reward.overlong.buffer, leave cut off \
+                         responses out with reward.mask_truncated = true, or raise \
+                         rollout.max_tokens.",
             },
             Origin::Verl => Self {
-                entropy: "Restrain the tokens that spend it with actor_rollout_ref.actor.policy_loss.loss_mode=clip_cov or \
-                          kl_cov, or raise actor_rollout_ref.actor.clip_ratio_high or actor_rollout_ref.actor.entropy_coeff; a \
-                          lower actor_rollout_ref.actor.optim.lr spends it more slowly.",
-                truncation: "Raise data.max_response_length, or let length cost something with the overlong buffer of the \
-                             reward manager dapo.",
-                signal: "Choose data that the model solves now and then, or raise actor_rollout_ref.rollout.n; \
-                         algorithm.filter_groups.enable=True samples other prompts in place of these.",
-                length: "Let length cost something with the overlong buffer of the reward manager dapo, or raise \
-                         data.max_response_length.",
+                entropy: "Restrain the tokens that spend it with \
+                          actor_rollout_ref.actor.policy_loss.loss_mode=clip_cov or kl_cov, or \
+                          raise actor_rollout_ref.actor.clip_ratio_high or \
+                          actor_rollout_ref.actor.entropy_coeff; a lower \
+                          actor_rollout_ref.actor.optim.lr spends it more slowly.",
+                truncation: "Raise data.max_response_length, or let length cost something with the \
+                             overlong buffer of the reward manager dapo.",
+                signal: "Choose data that the model solves now and then, or raise \
+                         actor_rollout_ref.rollout.n; algorithm.filter_groups.enable=True samples \
+                         other prompts in place of these.",
+                length: "Let length cost something with the overlong buffer of the reward manager \
+                         dapo, or raise data.max_response_length.",
             },
             Origin::Trl => Self {
-                entropy: "Raise epsilon_high, or lower learning_rate; a beta above 0 keeps the policy near the reference model.",
-                truncation: "Raise max_completion_length, or let length cost something with get_soft_overlong_punishment.",
+                entropy: "Raise epsilon_high, or lower learning_rate; a beta above 0 keeps the \
+                          policy near the reference model.",
+                truncation: "Raise max_completion_length, or let length cost something with \
+                             get_soft_overlong_punishment.",
                 signal: "Choose data that the model solves now and then, or raise num_generations.",
-                length: "Let length cost something with get_soft_overlong_punishment, set mask_truncated_completions=True, or \
-                         raise max_completion_length.",
+                length: "Let length cost something with get_soft_overlong_punishment, set \
+                         mask_truncated_completions=True, or raise max_completion_length.",
             },
         }
     }

@@ -3,7 +3,8 @@
 //!
 //! [`run_files`] names the files, [`tokens`] are the records of single tokens. [`law`] fits
 //! R = -a exp(H) + b to a run's evaluations, [`alarms`] says when a policy collapses; both are told
-//! step by step while a run trains, and read from its log afterwards.
+//! step by step while a run trains, and read from its log afterwards. [`sign_flip`] tests paired
+//! differences, of runs and of problems.
 
 pub mod alarms;
 mod error;
@@ -11,6 +12,7 @@ pub mod law;
 pub mod number;
 mod origin;
 pub mod run_files;
+pub mod sign_flip;
 pub mod tokens;
 
 pub use error::{Error, Result};

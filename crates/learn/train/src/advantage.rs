@@ -14,7 +14,7 @@ pub fn group_advantages(estimator: Estimator, groups: &[Group]) -> Vec<Vec<Optio
 }
 
 /// A response that has advantages.
-pub(crate) struct Compared<'a> {
+pub(crate) struct ComparedResponse<'a> {
     /// The number of its group, and its own in the group.
     pub place: (usize, usize),
     pub group: &'a Group,
@@ -26,20 +26,24 @@ pub(crate) struct Compared<'a> {
 pub(crate) fn compared(
     estimator: Estimator,
     groups: &[Group],
-) -> impl Iterator<Item = Compared<'_>> {
+) -> impl Iterator<Item = ComparedResponse<'_>> {
     let having = groups
         .iter()
         .enumerate()
         .filter(move |(_, group)| group.has_baseline(estimator.baseline()));
     having.flat_map(|(number, group)| {
         let counted = group.responses.iter().enumerate().filter(|(_, response)| response.counts());
-        counted.map(move |(sample, response)| Compared { place: (number, sample), group, response })
+        counted.map(move |(sample, response)| ComparedResponse {
+            place: (number, sample),
+            group,
+            response,
+        })
     })
 }
 
 /// How the [compared] responses came out.
 pub(crate) fn outcomes(estimator: Estimator, groups: &[Group]) -> Vec<Outcome> {
-    let outcome = |Compared { place, group, response }: Compared<'_>| Outcome {
+    let outcome = |ComparedResponse { place, group, response }: ComparedResponse<'_>| Outcome {
         group: place.0,
         reward: response.reward,
         tokens: response.tokens.len(),
@@ -56,7 +60,7 @@ pub(crate) fn by_group(
 ) -> Vec<Vec<Option<Advantages>>> {
     let none = |group: &Group| group.responses.iter().map(|_| None).collect();
     let mut all: Vec<Vec<Option<Advantages>>> = groups.iter().map(none).collect();
-    for (Compared { place: (number, sample), .. }, its) in
+    for (ComparedResponse { place: (number, sample), .. }, its) in
         compared(estimator, groups).zip(advantages)
     {
         all[number][sample] = Some(its);
@@ -66,7 +70,7 @@ pub(crate) fn by_group(
 
 /// The advantages of the responses that are learnt from, which truncated ones are not if
 /// `mask_truncated`.
-pub fn learnt_advantages<'a>(
+pub fn trained_advantages<'a>(
     groups: &[Group],
     advantages: &'a [Vec<Option<Advantages>>],
     mask_truncated: bool,
@@ -110,12 +114,14 @@ pub fn nothing_to_learn(
         return None;
     }
     Some(if known().next().is_none() {
-        "no group has enough judged responses to compare: there is nothing to learn from in this step"
+        "no group has enough judged responses to compare: there is nothing to learn from in this \
+         step"
     } else if none_is_left || !known().all(Advantages::are_zero) {
-        "all responses that could be learnt from were cut off at rollout.max_tokens, and reward.mask_truncated leaves such out: \
-         there is nothing to learn from in this step"
+        "all responses that could be learnt from were cut off at rollout.max_tokens, and \
+         reward.mask_truncated leaves such out: there is nothing to learn from in this step"
     } else {
-        "no response is better or worse than what it is compared with: there is nothing to learn from in this step"
+        "no response is better or worse than what it is compared with: there is nothing to learn \
+         from in this step"
     })
 }
 
@@ -123,9 +129,7 @@ pub fn nothing_to_learn(
 mod tests {
     use super::*;
     use crate::minibatch::TrainingBatch;
-    use isentrope_data::{Problem, Prompt};
-    use isentrope_reward::{Judgement, Verdict};
-    use serde_json::Value;
+    use crate::test_support::group;
 
     const COMPARING: [Estimator; 6] = [
         Estimator::Grpo,
@@ -139,43 +143,6 @@ mod tests {
     #[allow(clippy::unnecessary_wraps, reason = "beside responses that have none")]
     fn same(advantage: f64) -> Option<Advantages> {
         Some(Advantages::Same(advantage))
-    }
-
-    /// A response with this reward, or one that could not be judged.
-    fn response(reward: Option<f64>) -> Response {
-        let verdict = if reward.is_some() { Verdict::Correct } else { Verdict::TimedOut };
-        Response {
-            text: String::new(),
-            tokens: vec![1, 2, 3],
-            logprobs: vec![-1.0; 3],
-            entropies: vec![1.0; 3],
-            kept: None,
-            truncated: false,
-            judgement: Judgement::new(verdict, None, ""),
-            reward: reward.unwrap_or_default(),
-            activation_slots: None,
-            vote: None,
-        }
-    }
-
-    fn group(rewards: &[Option<f64>], greedy: Option<Option<f64>>) -> Group {
-        let problem = Problem {
-            prompt: Prompt::Text("?".into()),
-            ground_truth: Value::Null,
-            data_source: String::new(),
-            extra_info: Value::Null,
-            columns: isentrope_data::Row::new(),
-            origin: "made up".into(),
-        };
-        let responses = rewards.iter().map(|&reward| response(reward)).collect();
-        Group {
-            step: 1,
-            position: 0,
-            problem,
-            prompt: vec![1],
-            responses,
-            greedy: greedy.map(response),
-        }
     }
 
     #[test]
@@ -194,7 +161,7 @@ mod tests {
                 *whole,
                 "{estimator:?}"
             );
-            let learnt = learnt_advantages(&groups[..1], std::slice::from_ref(left), false);
+            let learnt = trained_advantages(&groups[..1], std::slice::from_ref(left), false);
             assert!(
                 TrainingBatch::minibatches(&groups[..1], &learnt, 1).all(|batch| batch.is_empty())
             );
@@ -252,7 +219,7 @@ mod tests {
             let advantages = group_advantages(Estimator::DrGrpo, groups);
             nothing_to_learn(
                 &advantages,
-                &learnt_advantages(groups, &advantages, masks),
+                &trained_advantages(groups, &advantages, masks),
                 other_terms,
             )
         };
@@ -268,6 +235,9 @@ mod tests {
         [0, 2].into_iter().for_each(|cut_off: usize| groups[0].responses[cut_off].truncated = true);
         assert!(why(&groups, true, false).unwrap().contains("reward.mask_truncated"));
         assert_eq!(why(&groups, true, true), None);
+        let advantages = group_advantages(Estimator::DrGrpo, &groups);
+        let share = |masks| share_without_signal(&trained_advantages(&groups, &advantages, masks));
+        assert_eq!((share(false), share(true)), (Some(0.0), Some(1.0)));
     }
 
     #[test]
@@ -284,16 +254,5 @@ mod tests {
         assert_eq!(share_without_signal(&groups), Some(0.4));
         assert_eq!(share_without_signal(&groups[2..]), Some(0.0));
         assert_eq!(share_without_signal(&[]), None);
-    }
-
-    #[test]
-    fn a_group_whose_signal_is_masked_has_none() {
-        let mut groups =
-            [group(&[Some(1.0), Some(0.0)], None), group(&[Some(1.0), Some(0.0)], None)];
-        groups[0].responses.iter_mut().for_each(|response| response.truncated = true);
-        groups[1].responses[0].truncated = true;
-        let advantages = group_advantages(Estimator::DrGrpo, &groups);
-        let share = |masks| share_without_signal(&learnt_advantages(&groups, &advantages, masks));
-        assert_eq!((share(false), share(true)), (Some(0.0), Some(0.5)));
     }
 }

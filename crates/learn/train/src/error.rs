@@ -2,7 +2,7 @@
 
 use isentrope_evaluation::Error as CommonError;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Failure to train.
 #[derive(Debug, thiserror::Error)]
@@ -14,9 +14,6 @@ pub enum Error {
     /// The run cannot go on.
     #[error("{0}")]
     Run(String),
-    /// A file of metrics that a new run would write is there already.
-    #[error("{}: is there already; resume that run, or choose another directory", .0.display())]
-    Exists(PathBuf),
     /// The rewards' settings are wrong.
     #[error(transparent)]
     Reward(#[from] isentrope_reward::Error),
@@ -67,7 +64,8 @@ impl Error {
                 .is_some_and(|e| e.kind() == io::ErrorKind::StorageFull)
             {
                 return Self::Run(format!(
-                    "{self}; {FREE_SPACE}, then --resume goes on from the last checkpoint, if one was saved"
+                    "{self}; {FREE_SPACE}, then --resume goes on from the last checkpoint, if one \
+                     was saved"
                 ));
             }
             cause = error.source();
@@ -83,14 +81,6 @@ impl Error {
         CommonError::io(path, source).into()
     }
 
-    /// For `map_err` where a file is made that must not be there yet.
-    pub(crate) fn creating(path: &Path) -> impl Fn(io::Error) -> Self + '_ {
-        |source| match source.kind() {
-            io::ErrorKind::AlreadyExists => Self::Exists(path.to_owned()),
-            _ => Self::io(path, source),
-        }
-    }
-
     pub(crate) fn invalid(path: &Path, what: impl Into<String>) -> Self {
         CommonError::invalid(path, what).into()
     }
@@ -102,11 +92,11 @@ mod tests {
 
     #[test]
     fn weights_that_are_not_finite_are_blamed_on_training_too() {
-        let said = Error::from(isentrope_rollout::Error::NotFinite { position: 7 }).to_string();
+        let message = Error::from(isentrope_rollout::Error::NotFinite { position: 7 }).to_string();
         for part in
             ["not finite after 7 tokens", "damaged", "optimizer.learning_rate", "optimizer.eps"]
         {
-            assert!(said.contains(part), "{part:?} is not in: {said}");
+            assert!(message.contains(part), "{part:?} is not in: {message}");
         }
         let other = isentrope_rollout::Error::Prompt("no room".into());
         assert_eq!(Error::from(other).to_string(), "no room");
@@ -114,7 +104,7 @@ mod tests {
 
     #[test]
     fn only_a_full_disk_is_to_be_freed() {
-        let told = |kind: io::ErrorKind| {
+        let message = |kind: io::ErrorKind| {
             Error::io(Path::new("out/model"), kind.into())
                 .or_free_space()
                 .or_free_space()
@@ -123,8 +113,8 @@ mod tests {
         let full = io::Error::from(io::ErrorKind::StorageFull);
         let remedy =
             "free some space, then --resume goes on from the last checkpoint, if one was saved";
-        assert_eq!(told(io::ErrorKind::StorageFull), format!("out/model: {full}; {remedy}"));
+        assert_eq!(message(io::ErrorKind::StorageFull), format!("out/model: {full}; {remedy}"));
         let other = io::Error::from(io::ErrorKind::PermissionDenied);
-        assert_eq!(told(io::ErrorKind::PermissionDenied), format!("out/model: {other}"));
+        assert_eq!(message(io::ErrorKind::PermissionDenied), format!("out/model: {other}"));
     }
 }

@@ -59,7 +59,7 @@ pub struct Workload {
 
 /// The shares that memory can keep for backward passes.
 #[derive(Clone, Copy, Debug)]
-pub struct Kept {
+pub struct KeptShares {
     /// The part of sampling's activations.
     pub of_sampling: f64,
     /// Whether the activations of forward passes; they are computed again otherwise.
@@ -91,13 +91,13 @@ pub struct Estimate {
 impl Workload {
     /// How often updates go forward and backward. Where the memory does not keep activations, they
     /// go forward once more.
-    fn update_passes(&self, memory: Kept) -> [f64; 2] {
+    fn update_passes(&self, memory: KeptShares) -> [f64; 2] {
         let (forward, backward) = self.passes;
         [if memory.of_passes { forward } else { forward + backward }, backward]
     }
 
     /// How long it will take at this speed.
-    pub fn estimate(self, layout: &Layout, memory: Kept, speed: Speed) -> Estimate {
+    pub fn estimate(self, layout: &Layout, memory: KeptShares, speed: Speed) -> Estimate {
         let seconds = |flops: f64, speed: f64| {
             let each = flops / self.ranks.max(1) as f64;
             Duration::try_from_secs_f64(each / speed.max(1.0)).unwrap_or(Duration::MAX)
@@ -123,18 +123,15 @@ impl Workload {
 
 impl Speed {
     /// Measures products with the model's own shapes, for a tenth of a second or so.
-    ///
-    /// # Errors
-    /// When there is no memory for 64 MiB of weights.
     pub fn measure(
         backend: &dyn Backend,
         layout: &Layout,
         sampled_at_a_time: usize,
     ) -> Result<Self> {
-        let mut products = Products::new(backend, layout, UPDATE_ROWS)?;
+        let mut products = products(backend, layout, UPDATE_ROWS)?;
         Ok(Self {
-            sampling: products.speed(backend, sampling_rows(sampled_at_a_time)),
-            updates: products.speed(backend, UPDATE_ROWS),
+            sampling: speed(&mut products, backend, sampling_rows(sampled_at_a_time)),
+            updates: speed(&mut products, backend, UPDATE_ROWS),
         })
     }
 }
@@ -146,9 +143,6 @@ pub struct Speeds(Vec<(Vec<Linear>, usize, Speed)>);
 
 impl Speeds {
     /// The speed with a model's products, so many responses being sampled at a time.
-    ///
-    /// # Errors
-    /// As [`Speed::measure`].
     pub fn of(
         &mut self,
         backend: &dyn Backend,
@@ -156,9 +150,8 @@ impl Speeds {
         sampled_at_a_time: usize,
     ) -> Result<Speed> {
         let (shapes, rows) = (measured(layout), sampling_rows(sampled_at_a_time));
-        if let Some((_, _, speed)) =
-            self.0.iter().find(|known| known.0 == shapes && known.1 == rows)
-        {
+        let is_it = |known: &&(Vec<Linear>, usize, Speed)| known.0 == shapes && known.1 == rows;
+        if let Some((_, _, speed)) = self.0.iter().find(is_it) {
             return Ok(*speed);
         }
         let speed = Speed::measure(backend, layout, sampled_at_a_time)?;
@@ -190,9 +183,7 @@ fn measured(layout: &Layout) -> Vec<Linear> {
     shapes
 }
 
-/// The products that are measured.
-struct Products(Vec<Product>);
-
+/// A product that is measured.
 struct Product {
     shape: Linear,
     weights: Buffer,
@@ -200,54 +191,51 @@ struct Product {
     output: Buffer,
 }
 
-impl Products {
-    fn new(backend: &dyn Backend, layout: &Layout, rows: usize) -> Result<Self> {
-        let mut products = Vec::new();
-        for shape in measured(layout) {
-            let weights = Role::Weight(Kind::Matrix(shape));
-            let mut product = Product {
-                shape,
-                weights: backend.allocate(weights).map_err(isentrope_model::Error::from)?,
-                input: backend.buffer(Role::Activation(rows, shape.inputs)),
-                output: backend.buffer(Role::Activation(rows, shape.outputs)),
-            };
-            // Pages that were never written to are all one page of zeros, and that is in the cache.
-            backend.fill(&mut product.weights, 0.5);
-            backend.fill(&mut product.input, 0.5);
-            backend.fill(&mut product.output, 0.5);
-            products.push(product);
-        }
-        Ok(Self(products))
-    }
+fn products(backend: &dyn Backend, layout: &Layout, rows: usize) -> Result<Vec<Product>> {
+    // Pages that were never written to are all one page of zeros, and that is in the cache.
+    let filled = |mut buffer: Buffer| {
+        backend.fill(&mut buffer, 0.5);
+        buffer
+    };
+    let product = |shape: Linear| {
+        let weights = backend.allocate(Role::Weight(Kind::Matrix(shape)));
+        Ok(Product {
+            shape,
+            weights: filled(weights.map_err(isentrope_model::Error::from)?),
+            input: filled(backend.buffer(Role::Activation(rows, shape.inputs))),
+            output: filled(backend.buffer(Role::Activation(rows, shape.outputs))),
+        })
+    };
+    measured(layout).into_iter().map(product).collect()
+}
 
-    /// Floating-point operations per second with so many rows: of the fastest of the passes that
-    /// there was time for, since whatever else the machine does only slows them.
-    fn speed(&mut self, backend: &dyn Backend, rows: usize) -> f64 {
-        // The first pass has what is done once, such as a GPU's library that is compared with
-        // chains before it is used.
-        self.pass(backend, rows);
-        let started = Instant::now();
-        let mut fastest = f64::INFINITY;
-        while fastest.is_infinite() || started.elapsed() < MEASURED_FOR {
-            fastest = fastest.min(self.pass(backend, rows).as_secs_f64());
-        }
-        let weights: f64 =
-            self.0.iter().map(|p| p.shape.inputs as f64 * p.shape.outputs as f64).sum();
-        2.0 * weights * rows as f64 / fastest.max(1e-9)
+/// Floating-point operations per second with so many rows: of the fastest of the passes that there
+/// was time for, since whatever else the machine does only slows them.
+fn speed(products: &mut [Product], backend: &dyn Backend, rows: usize) -> f64 {
+    // The first pass has what is done once, such as a GPU's library that is compared with chains
+    // before it is used.
+    pass(products, backend, rows);
+    let started = Instant::now();
+    let mut fastest = f64::INFINITY;
+    while fastest.is_infinite() || started.elapsed() < MEASURED_FOR {
+        fastest = fastest.min(pass(products, backend, rows).as_secs_f64());
     }
+    let weights: f64 =
+        products.iter().map(|p| p.shape.inputs as f64 * p.shape.outputs as f64).sum();
+    2.0 * weights * rows as f64 / fastest.max(1e-9)
+}
 
-    /// How long all products take, once.
-    fn pass(&mut self, backend: &dyn Backend, rows: usize) -> Duration {
-        let start = Instant::now();
-        for Product { shape, weights, input, output } in &mut self.0 {
-            backend.linear(*shape, input, weights, None, output, rows);
-        }
-        if let Some(Product { shape, output, .. }) = self.0.last() {
-            let mut row = vec![0.0; shape.outputs];
-            backend.read(output, 0, &mut row); // whatever the host reads is finished
-        }
-        start.elapsed()
+/// How long all products take, once.
+fn pass(products: &mut [Product], backend: &dyn Backend, rows: usize) -> Duration {
+    let start = Instant::now();
+    for Product { shape, weights, input, output } in &mut *products {
+        backend.linear(*shape, input, weights, None, output, rows);
     }
+    if let Some(Product { shape, output, .. }) = products.last() {
+        let mut row = vec![0.0; shape.outputs];
+        backend.read(output, 0, &mut row); // whatever the host reads is finished
+    }
+    start.elapsed()
 }
 
 impl fmt::Display for Estimate {

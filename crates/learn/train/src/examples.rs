@@ -17,9 +17,6 @@ pub struct TokenizedExample {
 }
 
 /// Encodes an example.
-///
-/// # Errors
-/// [`Error::Run`] naming the example, as [`encode`].
 pub fn tokenize(example: &Example, prompter: &Prompter) -> Result<TokenizedExample> {
     encode(example, prompter).map_err(|what| Error::Run(format!("{}: {what}", example.origin)))
 }
@@ -46,8 +43,8 @@ pub(crate) fn encode(example: &Example, prompter: &Prompter) -> Result<Tokenized
     Ok(tokenized)
 }
 
-/// Encodes a chat. Learnt is what the template writes from the beginning of an assistant's turn to
-/// its end.
+/// Encodes a chat. The model learns what the template writes from the beginning of an assistant's
+/// turn to its end.
 fn chat(
     mut messages: Vec<Value>,
     tools: &[Value],
@@ -55,7 +52,9 @@ fn chat(
 ) -> Result<TokenizedExample, String> {
     if prompter.template().0 == Template::None {
         return Err(
-            "the row is a chat, which only a chat template can write, and data.template is \"none\"".into()
+            "the row is a chat, which only a chat template can write, and data.template is \
+             \"none\""
+                .into(),
         );
     }
     prompter.add_system(&mut messages);
@@ -63,8 +62,8 @@ fn chat(
     let mut text = String::new();
     let mut go_to = |full: String, learns: bool| -> Result<(), String> {
         let new = full.strip_prefix(&text).ok_or(
-            "the chat template does not render a chat's beginning as the beginning of the chat, so its turns cannot \
-             be told apart",
+            "the chat template does not render a chat's beginning as the beginning of the chat, so \
+             its turns cannot be told apart",
         )?;
         let tokens = prompter.tokenizer.encode_after(&text, new).map_err(|e| e.to_string())?;
         example.tokens.extend(tokens);
@@ -123,9 +122,6 @@ impl TokenizedExample {
     }
 
     /// The text, with what is learnt in brackets.
-    ///
-    /// # Errors
-    /// As the tokenizer's.
     pub fn marked(&self, tokenizer: &Tokenizer) -> Result<String> {
         let mut text = String::new();
         let mut at = 0;

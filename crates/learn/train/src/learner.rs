@@ -86,9 +86,6 @@ pub struct Learner {
 
 impl Learner {
     /// Ready for the first update. The gradient has no memory before that.
-    ///
-    /// # Errors
-    /// When there is no memory for the activation cache.
     pub fn new(
         model: Model,
         optimizer: Optimizer,
@@ -104,9 +101,6 @@ impl Learner {
 
     /// Log-probs and entropies of all targets under the model as it is. Each rank scores a part of
     /// them.
-    ///
-    /// # Errors
-    /// When another rank has failed.
     pub fn score(&self, sequences: &[Sequence<'_>], temperature: f32) -> Result<Scores> {
         self.score_with(&self.model, sequences, temperature)
     }
@@ -122,9 +116,6 @@ impl Learner {
     }
 
     /// As [`score`](Self::score), under another model and in the same passes.
-    ///
-    /// # Errors
-    /// As [`score`](Self::score).
     pub fn score_with(
         &self,
         model: &Model,
@@ -155,9 +146,6 @@ impl Learner {
     /// Scores targets as [`score`](Self::score) does, with the log-masses of `masks`, and returns
     /// the slope of each target's entropy along the gradient of its log-prob too
     /// ([`Model::entropy_slopes`]).
-    ///
-    /// # Errors
-    /// As [`score`](Self::score).
     pub fn entropy_slopes(
         &self,
         sequences: &[Sequence<'_>],
@@ -179,9 +167,6 @@ impl Learner {
     /// Scores a batch, and keeps the tapes that memory has room for. The scores' bits, and within a
     /// shard the gradient's, depend neither on `idle` and `on_policy` nor on the limits;
     /// `passes.rs` has the strategies.
-    ///
-    /// # Errors
-    /// As [`score`](Self::score); when there is no memory for the gradient.
     pub fn forward<'a>(&mut self, batch: UpdateBatch<'a>) -> Result<ForwardBatch<'a>> {
         let UpdateBatch { sequences, masks, idle, on_policy, temperature } = batch;
         assert!(sequences.len() == idle.len() && sequences.len() == on_policy.len());
@@ -200,9 +185,6 @@ impl Learner {
     }
 
     /// Adds the gradient of a loss with these derivatives.
-    ///
-    /// # Errors
-    /// When there is no memory for the gradient.
     pub fn backward(
         &mut self,
         forward: ForwardBatch<'_>,
@@ -236,9 +218,6 @@ impl Learner {
     /// returns these. Each pass goes backward right after it went forward, since the weights are
     /// known beforehand. No sequence shares its prompt with the next: examples to imitate hardly
     /// ever have the same one.
-    ///
-    /// # Errors
-    /// As [`forward`](Self::forward).
     pub fn accumulate_weighted(
         &mut self,
         sequences: &[Sequence<'_>],
@@ -268,9 +247,6 @@ impl Learner {
 
     /// The gradient of what this rank has accumulated, by parameter, to be looked at before
     /// [`step`](Self::step) takes it.
-    ///
-    /// # Errors
-    /// When there is no memory for it.
     pub fn gradient(&mut self) -> Result<Vec<Tensor<'_>>> {
         let Model { backend, layout, .. } = &self.model;
         Ok(self.gradient.finish(&self.model)?.tensors(&**backend, layout, ""))
@@ -279,31 +255,24 @@ impl Learner {
     /// Gives up the gradient's memory, with what was accumulated since the last
     /// [`step`](Self::step): sampling takes turns with updates, and may have it until the next
     /// accumulation begins from zeros.
-    pub fn lend_gradient(&mut self) {
-        self.gradient.lend();
+    pub fn free_gradient(&mut self) {
+        self.gradient.free();
     }
 
     /// Whether the gradient has memory now.
     #[cfg(test)]
     pub(crate) fn has_gradient(&self) -> bool {
-        !self.gradient.is_lent()
+        !self.gradient.is_freed()
     }
 
-    /// Asks for the memory of a gradient that was [lent](Self::lend_gradient). Accumulation does so
+    /// Asks for the memory of a gradient that was [freed](Self::free_gradient). Accumulation does so
     /// by itself; this call finds out before anything changes whether there is such memory.
-    ///
-    /// # Errors
-    /// When there is none.
-    pub fn take_gradient(&mut self) -> Result<()> {
+    pub fn allocate_gradient(&mut self) -> Result<()> {
         self.gradient.sums(&self.model)?;
         Ok(())
     }
 
     /// Updates the weights from what has been accumulated, and begins anew. Returns the norm of the
-    /// gradient.
-    ///
-    /// # Errors
-    /// As [`Optimizer::update`]; when another rank has failed; when there is no memory for the
     /// gradient.
     pub fn step(&mut self, learning_rate: f64) -> Result<f64> {
         let gradient = self.gradient.finish(&self.model)?;
@@ -314,9 +283,6 @@ impl Learner {
 
     /// Goes on from moments that were written after so many updates. The gradient, still zero, has
     /// room for them.
-    ///
-    /// # Errors
-    /// As [`Moments::read`].
     pub(crate) fn read_moments(
         &mut self,
         checkpoint: &Checkpoint,
@@ -332,20 +298,17 @@ impl Learner {
     /// Writes the moments of all ranks, together with them, between two updates. Returns what this
     /// rank has written.
     ///
-    /// The gradient, zero then, has room for them. If its memory was lent, a single rank does
+    /// The gradient, zero then, has room for them. If its memory was freed, a single rank does
     /// without. Several ranks exchange moments in the order of the whole gradient, and ask for its
     /// memory again: the plan has room for it, since no other phase's memory is taken while a
     /// checkpoint is written.
-    ///
-    /// # Errors
-    /// As [`Moments::write`].
     pub(crate) fn write_moments(
         &mut self,
         dir: &Path,
         options: WriteOptions<'_>,
     ) -> Result<Vec<PathBuf>> {
         let Self { model, optimizer, ranks, gradient, .. } = self;
-        if gradient.is_lent() && ranks.count() == 1 {
+        if gradient.is_freed() && ranks.count() == 1 {
             return optimizer.moments.write_by_parameter(model, (dir, options));
         }
         let written = optimizer.moments.write(model, ranks, gradient.room(model)?, (dir, options));

@@ -29,6 +29,8 @@ pub mod run;
 pub mod settings;
 pub mod sft;
 mod shards;
+#[cfg(test)]
+mod test_support;
 mod token_records;
 pub mod trainer;
 pub mod training_loop;

@@ -146,15 +146,12 @@ impl TrainingBatch {
         self.sampled.logprobs.len()
     }
 
-    /// Tokens that go through the model: prompts and responses.
+    /// Tokens of all prompts and responses. A prompt counts once for each of its responses.
     pub fn all_tokens(&self) -> usize {
         self.tokens.iter().map(Vec::len).sum()
     }
 
     /// Log-probs of the responses' tokens under another model, in the learner's passes, `[tokens]`.
-    ///
-    /// # Errors
-    /// As [`Learner::score`], here and below.
     pub fn logprobs(&self, model: &Model, learner: &Learner, temperature: f32) -> Result<Vec<f64>> {
         Ok(widen(&learner.score_with(model, &self.sequences(), temperature)?.logprobs))
     }
@@ -182,9 +179,6 @@ impl TrainingBatch {
     }
 
     /// Adds the gradient of the loss to the learner's: score, objective, backward.
-    ///
-    /// # Errors
-    /// As [`Learner::forward`].
     pub fn accumulate(&self, learner: &mut Learner, inputs: &LossInputs<'_>) -> Result<BatchLoss> {
         let batch = UpdateBatch {
             sequences: &self.sequences(),

@@ -15,9 +15,6 @@ pub(crate) struct ModelKind {
 
 impl ModelKind {
     /// Reads them from a model directory.
-    ///
-    /// # Errors
-    /// Names the file that cannot be read or is malformed.
     pub(crate) fn of(dir: &Path) -> Result<Self> {
         // But for the keys that mean nothing here.
         let config = ModelConfig { json: serde_json::Map::new(), ..ModelConfig::read(dir)? };

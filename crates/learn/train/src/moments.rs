@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Result};
 use crate::ranks::Ranks;
-use isentrope_kernels::{Backend, Buffer, NORM_BLOCK, Role, Updated};
+use isentrope_kernels::{Backend, Buffer, NORM_BLOCK, Role, UpdateSlice};
 use isentrope_model::checkpoint::{Tensor, WriteOptions, write_tensors};
 use isentrope_model::{Checkpoint, Error as ModelError, Layout, Model, Parameters};
 use isentrope_ranks::{BLOCK, Slices};
@@ -50,9 +50,6 @@ pub(crate) fn moments_of_rank(backend: &dyn Backend, layout: &Layout, ranks: usi
 impl Moments {
     /// Before the first update. `role` is what a moment of so many numbers is: [`Role::Moment`] or
     /// [`Role::OffloadedMoment`].
-    ///
-    /// # Errors
-    /// When there is no memory for them.
     pub fn zeros(model: &Model, ranks: &Ranks, role: impl Fn(usize) -> Role) -> Result<Self> {
         let slices = ranks.slices(model);
         let part = |(parameter, numbers): (usize, Range<usize>)| {
@@ -66,9 +63,6 @@ impl Moments {
 
     /// As they were when they were written. `room` is a gradient of zeros; what is in it then is of
     /// no use.
-    ///
-    /// # Errors
-    /// Names the file and the tensor that is missing or malformed.
     pub fn read(
         &mut self,
         model: &Model,
@@ -87,9 +81,6 @@ impl Moments {
 
     /// Writes those of all ranks into an existing directory, each rank some of the files. `room` is
     /// a gradient of zeros; what is in it then is of no use. Returns what this rank has written.
-    ///
-    /// # Errors
-    /// Names the file that could not be written; when another rank has failed.
     pub fn write(
         &self,
         model: &Model,
@@ -196,13 +187,13 @@ impl Moments {
         &'a mut self,
         weights: &'a mut Parameters,
         gradient: &'a Parameters,
-    ) -> Vec<Updated<'a>> {
+    ) -> Vec<UpdateSlice<'a>> {
         let mut parts = self.parts.iter_mut().peekable();
         let parameters = weights.buffers_mut().iter_mut().zip(gradient.buffers()).enumerate();
         let of_parameter = |(index, (weights, gradient))| {
             let Part { numbers, moments: [first, second], .. } =
                 parts.next_if(|part| part.parameter == index)?;
-            Some(Updated { weights, gradient, numbers: numbers.clone(), first, second })
+            Some(UpdateSlice { weights, gradient, numbers: numbers.clone(), first, second })
         };
         parameters.filter_map(of_parameter).collect()
     }

@@ -34,33 +34,22 @@ pub struct Optimizer {
 }
 
 impl Optimizer {
-    /// Before the first update.
-    ///
-    /// # Errors
-    /// When there is no memory for the moments.
+    /// Before the first update, with moments in the device's memory.
     pub fn new(model: &Model, settings: settings::Optimizer, ranks: &Ranks) -> Result<Self> {
-        Self::with_moments(model, settings, ranks, Role::Moment)
+        Self::with_moments(model, (POLICY_OPTIMIZER, settings), ranks, Role::Moment)
     }
 
-    /// As [`new`](Self::new), with moments that may live in the host's memory: `role` gives the
-    /// role of a moment of so many numbers, [`Role::Moment`] or [`Role::OffloadedMoment`]. No bit
-    /// depends on it.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub fn with_moments(
+    /// With moments that may live in the host's memory: `role` gives the role of a moment of so
+    /// many numbers, [`Role::Moment`] or [`Role::OffloadedMoment`]. No bit depends on it. `table`
+    /// is the recipe's of the settings.
+    pub(crate) fn with_moments(
         model: &Model,
-        settings: settings::Optimizer,
+        (table, settings): (&'static str, settings::Optimizer),
         ranks: &Ranks,
         role: impl Fn(usize) -> Role,
     ) -> Result<Self> {
         let moments = Moments::zeros(model, ranks, role)?;
-        Ok(Self { settings, table: POLICY_OPTIMIZER, moments, progress: UpdateCounts::default() })
-    }
-
-    /// Names the recipe's table of its settings, where that is not `optimizer`.
-    pub(crate) fn of_table(self, table: &'static str) -> Self {
-        Self { table, ..self }
+        Ok(Self { settings, table, moments, progress: UpdateCounts::default() })
     }
 
     /// The recipe's table of its settings.
@@ -109,8 +98,8 @@ impl Optimizer {
             self.progress.skipped_in_a_row += 1;
             if self.progress.skipped_in_a_row == HOPELESS {
                 return Err(Error::Run(format!(
-                    "the gradient was not finite {HOPELESS} times in a row: lower {}.learning_rate and go on from an earlier \
-                     checkpoint, or look for damaged weights",
+                    "the gradient was not finite {HOPELESS} times in a row: lower {}.learning_rate \
+                     and go on from an earlier checkpoint, or look for damaged weights",
                     self.table
                 )));
             }

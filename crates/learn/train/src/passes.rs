@@ -1,7 +1,8 @@
 //! The passes of an update: how its sequences are cut into micro-batches, and how each micro-batch
 //! goes through the model.
 //!
-//! A pass costs a forward and a backward pass at most. Scores that the sampler knows of on-policy
+//! A micro-batch costs one forward and one backward pass, and one more forward pass if it was scored
+//! without a tape and its derivatives are not zero. Scores that the sampler knows of on-policy
 //! responses, and responses that the loss is expected to leave out, save one or both without
 //! changing a bit of the gradient.
 
@@ -207,24 +208,20 @@ pub(crate) fn cut(
     ranks: &Ranks,
     limit: usize,
 ) -> Vec<Cut> {
-    let ranges = of_sequences.iter().scan(0, |first, unit| {
-        let range = *first..*first + unit.sequences;
-        *first = range.end;
-        Some(range)
-    });
-    let kind =
-        |range: Range<usize>| (idle[range.clone()].iter().all(|&idle| idle), is_cached(range));
-    let (idle, cached): (Vec<bool>, Vec<bool>) = ranges.map(kind).unzip();
-    let weigh = |(unit, &idle): (&Unit, &bool)| if idle { 0 } else { unit.tokens };
-    let weights: Vec<usize> = of_sequences.iter().zip(&idle).map(weigh).collect();
-    let shards = shards_of(&weights, ranks.shards());
-    let kind = |((shard, idle), cached)| (shard, idle, cached);
-    let kinds = shards.into_iter().zip(idle).zip(cached).map(kind);
-    let units: Vec<(Unit, (usize, bool, bool))> = of_sequences.into_iter().zip(kinds).collect();
+    let (mut kinds, mut weights, mut first) = (Vec::new(), Vec::new(), 0);
+    for unit in &of_sequences {
+        let range = first..first + unit.sequences;
+        first = range.end;
+        let is_idle = idle[range.clone()].iter().all(|&idle| idle);
+        kinds.push((is_idle, is_cached(range)));
+        weights.push(if is_idle { 0 } else { unit.tokens });
+    }
+    let kinds = shards_of(&weights, ranks.shards()).into_iter().zip(kinds);
+    let units: Vec<_> = of_sequences.into_iter().zip(kinds).collect();
     let mut cuts = Vec::new();
     let (mut sequence, mut target) = (0, 0);
     for alike in units.chunk_by(|a, b| a.1 == b.1) {
-        let (shard, idle, _) = alike[0].1;
+        let (shard, (idle, _)) = alike[0].1;
         let alike: Vec<Unit> = alike.iter().map(|&(unit, _)| unit).collect();
         for Unit { sequences: count, tokens } in micro_batches(&alike, limit) {
             let range = sequence..sequence + count;
@@ -264,15 +261,12 @@ pub(crate) fn micro_batches(units: &[Unit], limit: usize) -> Vec<Unit> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isentrope_kernels::{Cpu, Isa};
-    use std::path::Path;
+    use crate::test_support::{cpu, model_dir};
     use std::sync::Arc;
 
     #[test]
     fn each_pass_has_the_cheapest_strategy() {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../compute/model/tests/fixtures/models/qwen3");
-        let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 1).unwrap())).unwrap();
+        let model = Model::load(&model_dir(), Arc::new(cpu())).unwrap();
         let tokens: Vec<Vec<u32>> = (0..5).map(|first| (first..first + 9).collect()).collect();
         let sequences: Vec<Sequence<'_>> =
             tokens.iter().map(|tokens| Sequence { tokens, score_from: 4 }).collect();
@@ -294,7 +288,10 @@ mod tests {
                     })
                     .collect::<Vec<_>>()
             };
-        let each = |strategies: [&str; 5]| strategies.map(|strategy| (1, strategy.to_owned()));
+        let named = |expected: &[(usize, &str)]| -> Vec<(usize, String)> {
+            expected.iter().map(|&(count, strategy)| (count, strategy.to_owned())).collect()
+        };
+        let each = |strategies: [&str; 5]| named(&strategies.map(|strategy| (1, strategy)));
         let slots = [7; 8];
         let mixed = [known(Some(&slots[..])), known(None), None, None, None];
         let (cached, forward) = (true, "forward Activations");
@@ -316,24 +313,15 @@ mod tests {
         // Whole passes are cached or known, and idle ones never join others.
         let all = [(); 5].map(|()| known(Some(&slots[..])));
         let expected = [(3, "cached 3"), (1, "cached 1"), (1, "cached 1")];
-        assert_eq!(
-            strategies(&all, cached, 100, 0),
-            expected.map(|(n, strategy)| (n, strategy.to_owned()))
-        );
+        assert_eq!(strategies(&all, cached, 100, 0), named(&expected));
         let some = [&all[..1], &[known(None)][..], &all[..3]].concat();
         let expected =
             [(1, "cached 1"), (1, "on-policy"), (1, "cached 1"), (1, "cached 1"), (1, "cached 1")];
-        assert_eq!(
-            strategies(&some, cached, 100, 0),
-            expected.map(|(n, strategy)| (n, strategy.to_owned()))
-        );
+        assert_eq!(strategies(&some, cached, 100, 0), named(&expected));
         assert_eq!(strategies(&some, false, 100, 0)[0], (3, "on-policy".to_owned()));
         let expected = [(3, forward), (1, "score only"), (1, forward)];
         let mixed = [known(None), known(None), None, None, None];
-        assert_eq!(
-            strategies(&mixed, cached, 100, usize::MAX),
-            expected.map(|(n, strategy)| (n, strategy.to_owned()))
-        );
+        assert_eq!(strategies(&mixed, cached, 100, usize::MAX), named(&expected));
     }
 
     #[test]

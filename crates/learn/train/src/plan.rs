@@ -31,7 +31,7 @@ const STEPS_PART: usize = 8;
 pub const OVERHEAD: usize = 64 << 20;
 
 /// The sizes of a run that decide its memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Demand {
     /// Longest prompt and response that are sampled, together, in tokens.
     pub longest_sampled: usize,
@@ -136,10 +136,10 @@ impl Plan {
             (wanted.max(least_tokens).min(trained), wanted.max(least_scored(demand)))
         };
         // Captured decode steps may use a part of the spare memory.
-        let asked = settings.micro_batch_tokens.map(passes).map_or(0, |(pass, scored)| {
+        let requested = settings.micro_batch_tokens.map(passes).map_or(0, |(pass, scored)| {
             (gradient + least_of(pass)).max(scoring(backend, layout, demand, scored))
         });
-        let needed = least.bytes().max(least.fixed.saturating_add(asked));
+        let needed = least.bytes().max(least.fixed.saturating_add(requested));
         let steps = if demand.sampled > 0 { layout.steps_bytes(backend) } else { 0 };
         let steps = steps.min(budget.saturating_sub(needed) / STEPS_PART);
         // Sampling and scoring have what the gradient leaves when there is no update.
@@ -154,23 +154,20 @@ impl Plan {
             fitting.clamp(least_tokens.min(ENOUGH_TOKENS), ENOUGH_TOKENS)
         });
         let (pass, scored) = passes(micro_batch_tokens);
-        if least_of(pass) > of_updates {
-            return Err(Error::setting(
-                "memory.micro_batch_tokens",
-                pass_does_not_fit(
-                    pass,
-                    least_of(pass),
-                    of_updates,
-                    "weights, gradient and moments",
-                ),
-            ));
-        }
         let scoring = scoring(backend, layout, demand, scored);
-        if scoring > free {
-            return Err(Error::setting(
-                "memory.micro_batch_tokens",
-                pass_does_not_fit(scored, scoring, free, "weights and moments"),
-            ));
+        for (tokens, needed, free, beside) in [
+            (pass, least_of(pass), of_updates, "weights, gradient and moments"),
+            (scored, scoring, free, "weights and moments"),
+        ] {
+            if needed > free {
+                let what = format!(
+                    "is too large: a pass of {tokens} tokens needs {} beside {beside}, and {} are \
+                     left; lower it, or leave it out to have it chosen",
+                    human(needed),
+                    human(free)
+                );
+                return Err(Error::setting("memory.micro_batch_tokens", what));
+            }
         }
         let working = updates.working(pass);
         let kept = demand.forward_first.saturating_mul(demand.longest_trained).max(pass);
@@ -225,16 +222,18 @@ impl Plan {
         }
         if self.host_moments == 0 {
             return Err(Error::Run(format!(
-                "the run needs {} of the host's memory, for weights on their way to the GPU and to checkpoints, for the loss \
-                 and for tokens that truncated sampling keeps, and {} are free there: a smaller model, fewer responses in an \
-                 update, a smaller rollout.max_tokens or a smaller rollout.top_k need less",
+                "the run needs {} of the host's memory, for weights on their way to the GPU and to \
+                 checkpoints, for the loss and for tokens that truncated sampling keeps, and {} \
+                 are free there: a smaller model, fewer responses in an update, a smaller \
+                 rollout.max_tokens or a smaller rollout.top_k need less",
                 human(self.host_program),
                 human(free)
             )));
         }
         let what = format!(
-            "asks for {} of the host's memory, beside {} for the program, its loss and what is loaded and saved, and {} are free \
-             there: leave it out, or train with more ranks on several machines, which share the moments",
+            "asks for {} of the host's memory, beside {} for the program, its loss and what is \
+             loaded and saved, and {} are free there: leave it out, or train with more ranks on \
+             several machines, which share the moments",
             human(self.host_moments),
             human(self.host_program),
             human(free)
@@ -244,9 +243,6 @@ impl Plan {
 
     /// Whether weights, gradient and moments alone would fit: what can be known of a model before
     /// there are data.
-    ///
-    /// # Errors
-    /// [`Error::Run`] when they do not.
     pub fn check_model(
         backend: &dyn Backend,
         layout: &Layout,
@@ -261,7 +257,8 @@ impl Plan {
             return Ok(());
         }
         Err(Error::Run(format!(
-            "the run needs at least {} of memory, for the model alone, and has {}: {}; a smaller model would fit{}",
+            "the run needs at least {} of memory, for the model alone, and has {}: {}; a smaller \
+             model would fit{}",
             human(needed),
             human(budget),
             listed(sets),
@@ -339,17 +336,6 @@ fn listed([weights, gradient, moments]: [usize; 3]) -> String {
     format!("weights {}, gradient {}, moments {}", human(weights), human(gradient), human(moments))
 }
 
-/// A sentence on a micro-batch of so many tokens that takes `needed` bytes, of which `free` are
-/// free `beside` others.
-fn pass_does_not_fit(tokens: usize, needed: usize, free: usize, beside: &str) -> String {
-    format!(
-        "is too large: a pass of {tokens} tokens needs {} beside {beside}, and {} are left; lower it, or leave it out to have it \
-         chosen",
-        human(needed),
-        human(free)
-    )
-}
-
 /// Ranks that are tried, to find how many would do.
 const RANKS: [usize; 3] = [2, 4, 8];
 
@@ -370,9 +356,7 @@ fn does_not_fit(
     // The gradient is there while there are updates.
     let (sets, one) = match least.phase {
         Phase::Update => (listed(least.sets), least.one.saturating_sub(gradient)),
-        Phase::Sampling | Phase::Scoring => {
-            (format!("weights {}, moments {}", human(weights), human(moments)), least.one)
-        }
+        _ => (format!("weights {}, moments {}", human(weights), human(moments)), least.one),
     };
     let needs = |sets: ParameterSets| Plan::least(backend, layout, Demand { sets, ..demand });
     let remedies =
@@ -388,15 +372,15 @@ fn does_not_fit(
     let shown = |remedies: &[(String, usize)], before: &str| -> String {
         remedies.iter().map(|(what, needs)| format!("{before}{what} ({})", human(*needs))).collect()
     };
-    let further = match (fit.is_empty(), lower.is_empty()) {
-        (true, false) => {
-            format!("; it would need less{}", shown(&lower, ", with ").trim_start_matches(','))
-        }
-        _ => String::new(),
+    let further = if fit.is_empty() && !lower.is_empty() {
+        format!("; it would need less{}", shown(&lower, ", with ").trim_start_matches(','))
+    } else {
+        String::new()
     };
     format!(
-        "the run needs at least {} of memory and has {}: {sets}{kept}, and {} to work on {} tokens at a time; a smaller model, \
-         a smaller rollout.max_tokens and data.max_prompt_tokens{top_k}{}{states} would make it fit{further}",
+        "the run needs at least {} of memory and has {}: {sets}{kept}, and {} to work on {} tokens \
+         at a time; a smaller model, a smaller rollout.max_tokens and \
+         data.max_prompt_tokens{top_k}{}{states} would make it fit{further}",
         human(least.bytes()),
         human(budget),
         human(one),
@@ -407,41 +391,29 @@ fn does_not_fit(
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "memory: weights {}", human(self.weights))?;
-        match (self.host_moments, self.offloads_in_vain) {
-            (0, false) => write!(f, ", moments {}; ", human(self.moments))?,
-            (0, true) => write!(
-                f,
-                ", moments {} (memory.offload_moments has no effect: the device's memory is the host's); ",
+        let moments = match (self.host_moments, self.offloads_in_vain) {
+            (0, false) => human(self.moments),
+            (0, true) => format!(
+                "{} (memory.offload_moments has no effect: the device's memory is the host's)",
                 human(self.moments)
-            )?,
-            (bytes, _) => write!(f, ", moments {} in the host's memory; ", human(bytes))?,
-        }
-        if self.kept_tokens > 0 {
-            write!(f, "tokens kept by truncated sampling up to {}; ", human(self.kept_tokens))?;
-        }
+            ),
+            (bytes, _) => format!("{} in the host's memory", human(bytes)),
+        };
+        write!(f, "memory: weights {}, moments {moments}; ", human(self.weights))?;
+        let if_any = |before: &str, bytes: usize, after: &str| match bytes {
+            0 => String::new(),
+            bytes => format!("{before}{}{after}", human(bytes)),
+        };
+        f.write_str(&if_any("tokens kept by truncated sampling up to ", self.kept_tokens, "; "))?;
         if self.sampled > 0 {
-            write!(
-                f,
-                "sampling: keys and values {}, logits {}",
-                human(self.kv_cache),
-                human(self.logits)
-            )?;
-            if self.steps > 0 {
-                write!(f, ", steps that are launched as one about {}", human(self.steps))?;
-            }
-            if self.activation_cache > 0 {
-                write!(
-                    f,
-                    ", activations kept for the update up to {}",
-                    human(self.activation_cache)
-                )?;
-            }
-            write!(f, "; ")?;
+            let (cache, logits) = (human(self.kv_cache), human(self.logits));
+            write!(f, "sampling: keys and values {cache}, logits {logits}")?;
+            f.write_str(&if_any(", steps that are launched as one about ", self.steps, ""))?;
+            let kept = ", activations kept for the update up to ";
+            f.write_str(&if_any(kept, self.activation_cache, ""))?;
+            f.write_str("; ")?;
         }
-        if self.scoring > 0 {
-            write!(f, "scoring of the initial states: {}; ", human(self.scoring))?;
-        }
+        f.write_str(&if_any("scoring of the initial states: ", self.scoring, "; "))?;
         write!(
             f,
             "updates: gradient {}, activations up to {}, {} in passes of {} tokens; peak {} of {}",

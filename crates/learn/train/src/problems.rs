@@ -78,7 +78,8 @@ impl Problems {
             let Longest { tokens, allowed_by } = longest;
             let dropped = report.too_long;
             notes.push(format!(
-                "{dropped} prompts are longer than {tokens} tokens, all that {allowed_by} allows, and left out"
+                "{dropped} prompts are longer than {tokens} tokens, all that {allowed_by} allows, \
+                 and left out"
             ));
         }
         let sets = held_out_sets(data, eval, verifier, prompter, context, &mut notes, progress)?;
@@ -90,9 +91,6 @@ impl Problems {
 
 /// Reads those training problems and evaluation files that are on this machine as far as that can
 /// be done without a model, and returns what the user should know of them.
-///
-/// # Errors
-/// A sentence that says what is wrong with the data or with a problem.
 pub(crate) fn check_files(
     data: &isentrope_data::DataSettings,
     eval: &EvaluationSettings,
@@ -114,7 +112,8 @@ pub(crate) fn check_files(
 fn task_does_not_fit(tokens: usize, longest: &Longest) -> Error {
     let Longest { tokens: most, allowed_by } = longest;
     let what = format!(
-        "has prompts of {tokens} tokens, and {allowed_by} allows {most}: only of files are any left out"
+        "has prompts of {tokens} tokens, and {allowed_by} allows {most}: only of files are any \
+         left out"
     );
     Error::setting("data.task", what)
 }
@@ -153,6 +152,7 @@ pub(crate) fn note(what: &str, report: &Report) -> Option<String> {
     let Finding { origin, problem } = report.lossy.first().first()?; // of a task, which has no rows
     let count = report.lossy.count();
     Some(format!(
-        "{what}: {count} of the first {MEASURED} with characters that the tokenizer lacks; the first, {origin}: {problem}"
+        "{what}: {count} of the first {MEASURED} with characters that the tokenizer lacks; the \
+         first, {origin}: {problem}"
     ))
 }

@@ -28,9 +28,6 @@ pub struct ProcessBatch {
 impl ProcessBatch {
     /// Responses, each with its prompt and whether it is right. The reference scores them, in the
     /// passes of the learner.
-    ///
-    /// # Errors
-    /// As [`Learner::score`].
     pub fn new<'a>(
         responses: impl Iterator<Item = (&'a [u32], &'a Response, bool)>,
         reference: &Model,
@@ -70,9 +67,6 @@ impl ProcessBatch {
 
     /// log pi_phi - log pi_ref of the tokens of each response under the process model as it is,
     /// `[responses][tokens]`.
-    ///
-    /// # Errors
-    /// As [`Learner::score`].
     pub fn log_ratios(&self, learner: &Learner, temperature: f32) -> Result<Vec<Vec<f64>>> {
         let places = self.all();
         Ok(self.ratios(&places, &learner.score(&self.sequences(&places), temperature)?.logprobs))
@@ -80,9 +74,6 @@ impl ProcessBatch {
 
     /// Adds the gradient of the [loss](process_loss) over the responses in these places to the
     /// learner's. Returns the log-ratios that it was computed from, `[places][tokens]`.
-    ///
-    /// # Errors
-    /// As [`Learner::forward`].
     pub fn accumulate(
         &self,
         places: &[usize],

@@ -2,22 +2,20 @@
 //!
 //! A step has three meeting places. Between them every rank samples its share of the responses and
 //! takes its shards of the sequences through the model; what follows from numbers that all ranks
-//! have (the filter, advantages, the objective, the gradient's norm, the optimizer's update) every
-//! rank computes for itself. The results of a run on several ranks are those of a run on one, to
-//! the last bit: no meeting lets the number of ranks, or which of them is first, show in the order
-//! of what it gathers or adds.
+//! have (the filter, advantages, the objective, the gradient's norm) every rank computes for itself.
+//! Each rank makes its slice of the optimizer's update and gives it to the others. The results of a
+//! run on several ranks are those of a run on one, to the last bit: no meeting lets the number of
+//! ranks, or which of them is first, show in the order of what it gathers or adds.
 //!
 //! Every rank comes to every meeting, in the same order. So nothing that a rank alone knows may
 //! decide whether there is one. While they sample, ranks meet whenever one of them has nothing
-//! left, which others hear of by
-//! [`is_called`](Ranks::is_called).
+//! left, which others hear of by [`is_called`](Ranks::is_called).
 
 use crate::error::{Error, Result};
 use crate::shards::shards_of;
 use isentrope_kernels::{Backend, Buffer};
 use isentrope_model::{Model, Parameters, Scores};
 use isentrope_ranks::{HostFloats, Parameter, Slices, Traffic, World, shards_of_rank};
-use isentrope_rollout::Response;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::ops::Range;
@@ -40,9 +38,6 @@ impl Ranks {
     }
 
     /// The ranks of a world, over which the shards of an update are spread.
-    ///
-    /// # Errors
-    /// When they cannot be.
     pub fn new(world: Arc<World>, shards: usize) -> Result<Self> {
         let own_shards = shards_of_rank(shards, world.size(), world.rank())?;
         Ok(Self { world, shards, own_shards })
@@ -84,7 +79,7 @@ impl Ranks {
     /// Which of `count` groups this rank samples. The first update takes the first `first` of them,
     /// in shards: each rank samples about those that it will train on, since it has their
     /// activations then. Ranks that have sampled theirs take over responses of the others
-    /// (`collect/others.rs`).
+    /// (`collect/exchange.rs`).
     pub fn own_groups(&self, first: usize, count: usize) -> Vec<usize> {
         let first = first.min(count);
         let rest = self.own(&vec![1; count - first]);
@@ -105,39 +100,10 @@ impl Ranks {
         self.world.is_called()
     }
 
-    /// After sampling: the responses that each rank has sampled and judged, by the place in the
-    /// rollout where each belongs, to those of all.
-    ///
-    /// They come with the bits of their log-probs and entropies. Whether a response's activations
-    /// are cached is known only where it was sampled; elsewhere it has no slots.
-    ///
-    /// # Errors
-    /// As [`balance`](Self::balance).
-    pub fn gather_sampled(
-        &self,
-        own: Vec<((usize, usize), Response)>,
-    ) -> Result<Vec<((usize, usize), Response)>> {
-        self.gather(own)
-    }
-
-    /// The responses to the problems that each rank has asked, `[problems][samples]`, in the order
-    /// of ranks: to those of all.
-    ///
-    /// # Errors
-    /// As [`balance`](Self::balance).
-    pub fn gather_responses(&self, responses: Vec<Vec<Response>>) -> Result<Vec<Vec<Response>>> {
-        self.gather(responses)
-    }
-
-    /// Before the objective: the log-probs, entropies and log-masses of the sequences that each
-    /// rank has taken forward, to those of the whole minibatch.
-    ///
-    /// They come in the order of the minibatch's sequences. Every rank then computes the objective
-    /// over all of them, since it selects by covariance and averages over the whole minibatch, and
-    /// goes backward through its own sequences.
-    ///
-    /// # Errors
-    /// As [`balance`](Self::balance).
+    /// Before the objective: the scores of the sequences that each rank has taken forward, to those
+    /// of the whole minibatch, in its order. Every rank computes the objective over all of them,
+    /// since it selects by covariance and averages over the whole minibatch, and goes backward
+    /// through its own sequences.
     pub fn gather_scores(&self, scores: Scores) -> Result<Scores> {
         let Scores { logprobs, entropies, log_masses } = scores;
         let [logprobs, entropies, log_masses] =
@@ -147,9 +113,6 @@ impl Ranks {
 
     /// Numbers of consecutive targets that each rank has, of equal length on a rank: to those of
     /// all.
-    ///
-    /// # Errors
-    /// As [`balance`](Self::balance).
     pub fn gather_numbers<const N: usize>(&self, own: [Vec<f32>; N]) -> Result<[Vec<f32>; N]> {
         if self.world.size() == 1 {
             return Ok(own);
@@ -164,9 +127,9 @@ impl Ranks {
                 .map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
                 .collect();
             let each = numbers.len() / N;
-            all.iter_mut()
-                .enumerate()
-                .for_each(|(i, all)| all.extend(&numbers[i * each..(i + 1) * each]));
+            for (i, all) in all.iter_mut().enumerate() {
+                all.extend(&numbers[i * each..(i + 1) * each]);
+            }
         }
         Ok(all)
     }
@@ -182,9 +145,6 @@ impl Ranks {
     /// f32 additions in another order give other bits. The order in which gradients are added
     /// therefore follows from the shards alone (docs/concepts/numerics.md), and is the same for any
     /// number of ranks.
-    ///
-    /// # Errors
-    /// As [`balance`](Self::balance).
     pub fn sum_gradients(
         &self,
         backend: &dyn Backend,
@@ -195,9 +155,6 @@ impl Ranks {
     }
 
     /// Each rank's slice of weights or moments, to the whole of them.
-    ///
-    /// # Errors
-    /// As [`balance`](Self::balance).
     pub fn share(
         &self,
         backend: &dyn Backend,
@@ -208,9 +165,6 @@ impl Ranks {
     }
 
     /// The numbers of each rank, of which `place` says where they belong: to those of all.
-    ///
-    /// # Errors
-    /// As [`balance`](Self::balance).
     pub fn gather_slices(
         &self,
         own: Vec<f32>,
@@ -233,18 +187,12 @@ impl Ranks {
     }
 
     /// Whether any rank says so.
-    ///
-    /// # Errors
-    /// As [`balance`](Self::balance).
     pub fn any(&self, flag: bool) -> Result<bool> {
         Ok(self.world.any(flag)?)
     }
 
     /// The first rank's value, on all ranks.
-    ///
-    /// # Errors
-    /// As [`balance`](Self::balance).
-    pub fn first_says<T: Serialize + DeserializeOwned>(&self, value: T) -> Result<T> {
+    pub fn broadcast<T: Serialize + DeserializeOwned>(&self, value: T) -> Result<T> {
         if self.world.size() == 1 {
             return Ok(value);
         }
@@ -276,9 +224,6 @@ impl Ranks {
     }
 
     /// Notes what was computed, which must be the same everywhere: the next meeting compares.
-    ///
-    /// # Errors
-    /// When it cannot be written.
     pub fn note(&self, what: &str, value: &impl Serialize) -> Result<()> {
         if self.world.size() > 1 {
             self.world.note(what, &encoded(value)?);
@@ -287,33 +232,28 @@ impl Ranks {
     }
 
     /// Requires that all see the directory of a run.
-    ///
-    /// # Errors
-    /// When one does not.
     pub fn require_directory(&self, dir: &Path) -> Result<()> {
-        if self.world.size() == 1 {
-            return Ok(());
+        match self.world.size() {
+            1 => Ok(()),
+            _ => Ok(self.world.require_directory(dir, "run.out")?),
         }
-        Ok(self.world.require_directory(dir, "run.out")?)
     }
 
-    /// Each rank's items, in the order of ranks. Its own are those that it has given.
-    ///
-    /// # Errors
-    /// As [`balance`](Self::balance).
+    /// Each rank's items, in the order of ranks. Its own are those that it has given. A response
+    /// comes with the bits of its log-probs and entropies, and without its slots in the activation
+    /// cache, which are known only where it was sampled.
     pub fn gather<T: Serialize + DeserializeOwned>(&self, own: Vec<T>) -> Result<Vec<T>> {
         if self.world.size() == 1 {
             return Ok(own);
         }
         let records = self.world.gather(&encoded(&own)?)?;
-        let (before, after) = records.split_at(self.world.rank());
+        let mut own = Some(own);
         let mut all = Vec::new();
-        for record in before {
-            all.extend(decoded::<Vec<T>>(record)?);
-        }
-        all.extend(own);
-        for record in &after[1..] {
-            all.extend(decoded::<Vec<T>>(record)?);
+        for (rank, record) in records.iter().enumerate() {
+            match own.take_if(|_| rank == self.world.rank()) {
+                Some(own) => all.extend(own),
+                None => all.extend(decoded::<Vec<T>>(record)?),
+            }
         }
         Ok(all)
     }

@@ -93,13 +93,11 @@ impl RolloutStatistics {
         (self.responses > 0).then(|| self.entropy_of_responses / self.responses as f64)
     }
 
-    /// # Errors
-    /// [`Error::Run`] when no response could be judged.
     pub fn check_faults(&self) -> Result<()> {
         match &self.fault {
             Some(fault) if self.counted == 0 => Err(Error::Run(format!(
-                "the verifier could not judge any of {} responses ({fault}): look at reward.verifier and the \
-                 ground truths of the data",
+                "the verifier could not judge any of {} responses ({fault}): look at \
+                 reward.verifier and the ground truths of the data",
                 self.responses
             ))),
             _ => Ok(()),
@@ -185,115 +183,55 @@ impl TruncationStatistics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isentrope_data::{Problem, Prompt};
-    use isentrope_reward::{Item, Judgement, Overlong, Verifier, VerifierError, in_threads};
-    use isentrope_rollout::{Completion, FinishReason, Judge};
-    use serde_json::Value;
+    use crate::test_support::group;
 
-    /// Gives every response the same score.
-    struct Constant(f64);
-
-    impl Verifier for Constant {
-        fn verify_batch(
-            &self,
-            batch: &[(Item<'_>, &str)],
-        ) -> Result<Vec<Judgement>, VerifierError> {
-            let correct = Judgement::new(Verdict::Correct, None, "");
-            Ok(in_threads(batch, |_, _| Judgement { score: self.0, ..correct.clone() }))
-        }
-    }
-
-    /// A group of two responses judged with the score.
-    fn group(score: f64) -> Group {
-        let overlong = Overlong::default();
-        let judge = Judge { verifier: Box::new(Constant(score)), overlong, max_tokens: 8 };
-        let problem = Problem {
-            prompt: Prompt::Text("?".into()),
-            ground_truth: Value::Null,
-            data_source: String::new(),
-            extra_info: Value::Null,
-            columns: isentrope_data::Row::new(),
-            origin: "made up".into(),
-        };
-        let completion = Completion {
-            tokens: vec![1, 2],
-            logprobs: vec![-1.0; 2],
-            sampling_logprobs: None,
-            entropies: vec![1.0; 2],
-            kept: None,
-            text: Some("!".into()),
-            finish_reason: FinishReason::Stop,
-            room: 8,
-            activation_slots: None,
-        };
-        let sampled = vec![(&problem, completion.clone()), (&problem, completion)];
-        let responses = judge.responses(sampled).unwrap();
-        Group { step: 1, position: 0, problem, prompt: vec![1], responses, greedy: None }
-    }
-
-    #[test]
-    fn a_reward_that_is_no_number_is_the_verifiers_fault() {
-        for score in [f64::NAN, f64::INFINITY] {
-            let group = group(score);
-            assert!(
-                group
-                    .responses
-                    .iter()
-                    .all(|r| r.judgement.verdict == Verdict::Fault && !r.counts())
-            );
-            assert!(!group.informative() && group.accuracy().is_none());
-            let mut statistics = RolloutStatistics::default();
-            statistics.add(&group);
-            let error = statistics.check_faults().unwrap_err().to_string();
-            assert!(
-                error.contains(
-                    "could not judge any of 2 responses (made up: the verifier's score is"
-                )
-            );
-            assert!(error.contains("look at reward.verifier"), "{error}");
-        }
+    fn recorded(statistics: &RolloutStatistics) -> Metrics {
+        let mut metrics = Metrics::default();
+        statistics.record(&mut metrics);
+        metrics
     }
 
     #[test]
     fn nothing_sampled_has_counts_and_no_means() {
         let mut statistics = RolloutStatistics::default();
-        let mut metrics = Metrics::default();
-        statistics.record(&mut metrics);
         let counts =
             ["rollout/groups", "rollout/responses", "rollout/tokens"].map(|name| (name, 0.0));
-        assert_eq!(metrics.iter().collect::<Vec<_>>(), counts);
+        assert_eq!(recorded(&statistics).iter().collect::<Vec<_>>(), counts);
         assert_eq!(statistics.entropy(), None);
-        statistics.add(&group(1.0));
+        statistics.add(&group(&[Some(1.0)], None));
         assert_eq!(statistics.entropy(), Some(1.0));
     }
 
     #[test]
-    fn faults_beside_verdicts_are_counted_and_do_not_end_the_run() {
+    fn faults_are_counted_and_end_the_run_only_if_there_is_nothing_else() {
         let mut statistics = RolloutStatistics::default();
-        statistics.add(&group(f64::NAN));
-        statistics.add(&group(1.0));
+        let mut faulted = group(&[None, None], None);
+        faulted.responses[0].judgement.reason = "it broke".into();
+        statistics.add(&faulted);
+        let error = statistics.check_faults().unwrap_err().to_string();
+        for part in ["could not judge any of 2 responses (made up: it broke)", "reward.verifier"] {
+            assert!(error.contains(part), "{error}");
+        }
+        statistics.add(&group(&[Some(1.0), Some(1.0)], None));
         statistics.check_faults().unwrap();
-        assert_eq!(statistics.faults().map(|(count, _)| count), Some(2));
-        let mut metrics = Metrics::default();
-        statistics.record(&mut metrics);
+        assert_eq!(statistics.faults(), Some((2, "made up: it broke")));
+        let metrics = recorded(&statistics);
         assert_eq!(metrics.get("reward/mean"), Some(1.0), "over what could be judged");
-        assert_eq!(metrics.get("verdict/fault"), Some(0.5));
+        assert_eq!(metrics.get("verdict/timed_out"), Some(0.5));
     }
 
     #[test]
     fn a_greedy_response_that_could_not_be_judged_is_no_baseline_and_is_counted() {
-        let with_greedy = |score| Group { greedy: group(score).responses.pop(), ..group(1.0) };
-        let (judged, faulted) = (with_greedy(0.25), with_greedy(f64::NAN));
+        let with_greedy = |reward| group(&[Some(1.0); 2], Some(reward));
+        let (judged, faulted) = (with_greedy(Some(0.25)), with_greedy(None));
         assert_eq!((judged.greedy_reward(), faulted.greedy_reward()), (Some(0.25), None));
         let mut statistics = RolloutStatistics::default();
         statistics.add(&judged);
         assert_eq!(statistics.faults(), None);
         statistics.add(&faulted);
-        let (count, first) = statistics.faults().unwrap();
-        assert!(count == 1 && first.contains("the verifier's score is NaN"), "{first}");
-        let mut metrics = Metrics::default();
-        statistics.record(&mut metrics);
-        assert_eq!(metrics.get("verdict/fault"), Some(1.0 / 5.0));
+        assert_eq!(statistics.faults().map(|(count, _)| count), Some(1));
+        let metrics = recorded(&statistics);
+        assert_eq!(metrics.get("verdict/timed_out"), Some(1.0 / 5.0));
         assert_eq!(metrics.get("verdict/correct"), Some(4.0 / 5.0));
         assert_eq!(metrics.get("rollout/responses"), Some(4.0));
     }

@@ -140,7 +140,8 @@ impl Optimizer {
     /// precision. `table` is the recipe's of these settings.
     ///
     /// # Errors
-    /// [`Range`](isentrope_evaluation::Error::Range) naming the first that is too small or too large.
+    /// [`Range`](isentrope_evaluation::Error::Range) naming the first that is too small or too
+    /// large.
     pub(crate) fn check(&self, table: &str) -> Result<()> {
         let Self { learning_rate, beta1, beta2, eps, weight_decay, .. } = *self;
         // The first update has the largest numbers.
@@ -169,18 +170,24 @@ impl Optimizer {
         let Self { warmup_steps: warm, final_fraction, .. } = *self;
         let rises = (warm >= steps && warm > 1).then(|| {
             format!(
-                "{table}.warmup_steps = {warm} with run.steps = {steps}: the learning rate rises to the end of the run, and \
-                 {table}.schedule has no effect"
+                "{table}.warmup_steps = {warm} with run.steps = {steps}: the learning rate rises \
+                 to the end of the run, and {table}.schedule has no effect"
             )
         });
-        let stays = (self.schedule == Schedule::Constant && final_fraction != Self::default().final_fraction).then(|| {
-            format!("{table}.final_fraction = {final_fraction} has no effect: {table}.schedule is \"constant\"")
-        });
+        let stays = (self.schedule == Schedule::Constant
+            && final_fraction != Self::default().final_fraction)
+            .then(|| {
+                format!(
+                    "{table}.final_fraction = {final_fraction} has no effect: {table}.schedule is \
+                     \"constant\""
+                )
+            });
         let Self { learning_rate: rate, weight_decay: decay, .. } = *self;
         let keeps_all = (decay > 0.0 && (1.0 - rate * decay) as f32 == 1.0).then(|| {
             format!(
-                "{table}.weight_decay = {decay} has no effect: with {table}.learning_rate = {rate:e} an update would take {:e} \
-                 of a weight, and single precision has nothing so near below 1",
+                "{table}.weight_decay = {decay} has no effect: with {table}.learning_rate = \
+                 {rate:e} an update would take {:e} of a weight, and single precision has nothing \
+                 so near below 1",
                 rate * decay
             )
         });
@@ -269,13 +276,11 @@ impl Default for RanksSettings {
 
 impl RanksSettings {
     /// Checks what the schema cannot say.
-    ///
-    /// # Errors
-    /// Names the key.
     pub fn check(&self) -> Result<()> {
         if self.timeout_s > 0.0 && self.timeout_s < 2.0 {
             let what = format!(
-                "is {}: it must be at least 2, since ranks give a sign of life every second; 0 waits for ever",
+                "is {}: it must be at least 2, since ranks give a sign of life every second; 0 \
+                 waits for ever",
                 self.timeout_s
             );
             return Err(Error::setting("ranks.timeout_s", what));
@@ -321,89 +326,57 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_eps_that_is_0_in_single_precision_is_refused() {
-        let check = |eps| Optimizer { eps, ..Optimizer::default() }.check("optimizer");
-        for eps in [1e-60, 1e-46, 1e-39] {
-            let error = check(eps).unwrap_err().to_string();
-            assert!(
-                error.starts_with("optimizer.eps is 1e-") && error.contains("1.2e-38"),
-                "{error}"
-            );
-        }
-        check(1.2e-38).unwrap();
-    }
-
-    #[test]
-    fn what_is_infinite_in_single_precision_is_refused() {
-        let sound = Optimizer { learning_rate: 1.0, ..Optimizer::default() };
-        for (key, settings) in [
-            (
-                "prime.optimizer.learning_rate is 1e300: ",
-                Optimizer { learning_rate: 1e300, ..sound.clone() },
-            ),
-            (
-                "prime.optimizer.weight_decay is 1e39: ",
-                Optimizer { weight_decay: 1e39, ..Optimizer::default() },
-            ),
+    fn numbers_that_single_precision_does_not_have_are_refused() {
+        let rate = |learning_rate| Optimizer { learning_rate, ..Optimizer::default() };
+        let eps = |eps| Optimizer { eps, ..Optimizer::default() };
+        for (optimizer, parts) in [
+            (eps(1e-60), ["prime.optimizer.eps is 1e-60: ", "1.2e-38"]),
+            (eps(1e-46), ["prime.optimizer.eps is 1e-46: ", "1.2e-38"]),
+            (eps(1e-39), ["prime.optimizer.eps is 1e-39: ", "1.2e-38"]),
+            (eps(1e39), ["prime.optimizer.eps is 1e39: ", "too large"]),
+            (rate(1e300), ["prime.optimizer.learning_rate is 1e300: ", "too large"]),
             // Bias correction makes ten times that of it.
+            (rate(1e38), ["prime.optimizer.learning_rate is 1e38: ", "too large"]),
             (
-                "prime.optimizer.learning_rate is 1e38: ",
-                Optimizer { learning_rate: 1e38, ..sound.clone() },
+                Optimizer { weight_decay: 1e39, ..Optimizer::default() },
+                ["prime.optimizer.weight_decay is 1e39: ", "too large"],
             ),
-            ("prime.optimizer.eps is 1e39: ", Optimizer { eps: 1e39, ..sound.clone() }),
         ] {
-            let error = settings.check(PROCESS_OPTIMIZER).unwrap_err().to_string();
-            assert!(error.starts_with(key), "{error}");
+            let error = optimizer.check(PROCESS_OPTIMIZER).unwrap_err().to_string();
+            assert!(error.starts_with(parts[0]) && error.contains(parts[1]), "{error}");
         }
-        sound.check(PROCESS_OPTIMIZER).unwrap();
-    }
-
-    #[test]
-    fn a_warm_up_that_does_not_end_is_warned_of() {
-        let warnings = |warmup_steps, steps| -> Vec<String> {
-            Optimizer { warmup_steps, ..Optimizer::default() }
-                .warnings("optimizer", steps)
-                .collect()
-        };
-        assert_eq!((warnings(0, 10), warnings(9, 10)), (vec![], vec![]));
-        for steps in [10, 11] {
-            let [said] = &warnings(steps, 10)[..] else { panic!("one warning is due") };
-            assert!(
-                said.contains(&format!("optimizer.warmup_steps = {steps} with run.steps = 10")),
-                "{said}"
-            );
-        }
-        assert_eq!(warnings(1, 1), [""; 0], "it has no rise");
-    }
-
-    #[test]
-    fn a_decay_that_single_precision_does_not_see_is_warned_of() {
-        let warnings = |learning_rate, weight_decay| -> Vec<String> {
-            Optimizer { learning_rate, weight_decay, ..Optimizer::default() }
-                .warnings("optimizer", 10)
-                .collect()
-        };
-        let [said] = &warnings(1e-6, 0.01)[..] else { panic!("one warning is due") };
-        assert!(
-            said.starts_with("optimizer.weight_decay = 0.01 has no effect")
-                && said.contains("1e-8 of"),
-            "{said}"
-        );
-        for (learning_rate, weight_decay) in [(1e-6, 0.1), (1e-5, 0.01), (1e-6, 0.0)] {
-            assert_eq!(warnings(learning_rate, weight_decay), [""; 0]);
+        for sound in [eps(1.2e-38), rate(1.0)] {
+            sound.check(PROCESS_OPTIMIZER).unwrap();
         }
     }
 
     #[test]
-    fn an_end_that_the_schedule_does_not_have_is_warned_of() {
-        let warnings = |schedule| -> Vec<String> {
-            Optimizer { schedule, final_fraction: 0.1, ..Optimizer::default() }
-                .warnings("optimizer", 10)
-                .collect()
+    fn settings_without_effect_are_warned_of() {
+        let of = |learning_rate, weight_decay, warmup_steps, schedule, final_fraction| Optimizer {
+            learning_rate,
+            weight_decay,
+            warmup_steps,
+            schedule,
+            final_fraction,
+            ..Optimizer::default()
         };
-        assert_eq!(warnings(Schedule::Cosine), [""; 0]);
-        let [said] = &warnings(Schedule::Constant)[..] else { panic!("one warning is due") };
-        assert!(said.starts_with("optimizer.final_fraction = 0.1 has no effect"), "{said}");
+        use Schedule::{Constant, Cosine};
+        for (optimizer, steps, parts) in [
+            (of(1e-6, 0.0, 10, Constant, 0.0), 10, "optimizer.warmup_steps = 10 with run.steps"),
+            (of(1e-6, 0.0, 11, Constant, 0.0), 10, "optimizer.warmup_steps = 11 with run.steps"),
+            (of(1e-6, 0.0, 0, Constant, 0.1), 10, "final_fraction = 0.1 has no effect"),
+            (of(1e-6, 0.01, 0, Constant, 0.0), 10, "weight_decay = 0.01 has no effect"),
+            (of(1e-6, 0.0, 0, Constant, 0.0), 10, ""),
+            (of(1e-6, 0.0, 9, Constant, 0.0), 10, ""),
+            (of(1e-6, 0.0, 1, Constant, 0.0), 1, ""), // it has no rise
+            (of(1e-6, 0.0, 0, Cosine, 0.1), 10, ""),
+            (of(1e-6, 0.1, 0, Constant, 0.0), 10, ""),
+            (of(1e-5, 0.01, 0, Constant, 0.0), 10, ""),
+        ] {
+            let warnings: Vec<String> = optimizer.warnings("optimizer", steps).collect();
+            assert_eq!(warnings.len(), usize::from(!parts.is_empty()), "{warnings:?}");
+            assert!(warnings.iter().all(|warning| warning.contains(parts)), "{warnings:?}");
+        }
     }
 
     #[test]

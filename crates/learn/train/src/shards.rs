@@ -35,7 +35,7 @@ pub(crate) fn waiting_sums(shards: usize) -> usize {
 /// neighbours are added, 0 + 1, 2 + 3 and so on, then these sums in the same way; one without a
 /// neighbour goes up as it is.
 ///
-/// Its memory is there from the first accumulation on, until it is lent.
+/// Its memory is there from the first accumulation on, until it is freed.
 pub(crate) struct ShardedGradient {
     sums: Option<Sums>,
     /// This rank's.
@@ -59,10 +59,7 @@ impl ShardedGradient {
         Self { sums: None, shards }
     }
 
-    /// The sums, which are zero if their memory was lent until now.
-    ///
-    /// # Errors
-    /// [`Error::Run`] when there is no memory for them.
+    /// The sums, which are zero if their memory was freed until now.
     pub fn sums(&mut self, model: &Model) -> Result<&mut Sums> {
         let sums = match self.sums.take() {
             Some(sums) => sums,
@@ -72,18 +69,12 @@ impl ShardedGradient {
     }
 
     /// Ends the accumulation: the gradient of all shards of this rank.
-    ///
-    /// # Errors
-    /// As [`sums`](Self::sums).
     pub fn finish(&mut self, model: &Model) -> Result<&mut Parameters> {
         Ok(self.sums(model)?.finish(model))
     }
 
-    /// Its memory between two updates, zero then, for something else: [`reset`](Self::reset) makes
-    /// it zero again.
-    ///
-    /// # Errors
-    /// As [`sums`](Self::sums).
+    /// The gradient's memory, for another use between two updates. It is zero;
+    /// [`reset`](Self::reset) makes it zero again afterwards.
     pub fn room(&mut self, model: &Model) -> Result<&mut Parameters> {
         Ok(self.sums(model)?.gradient.parameters_mut())
     }
@@ -97,13 +88,13 @@ impl ShardedGradient {
     }
 
     /// Whether it has no memory now.
-    pub fn is_lent(&self) -> bool {
+    pub fn is_freed(&self) -> bool {
         self.sums.is_none()
     }
 
-    /// Back to zero, giving up the memory: whatever takes turns with updates may have it until the
-    /// next accumulation.
-    pub fn lend(&mut self) {
+    /// Frees the gradient's memory for the phases between updates. The next accumulation takes
+    /// memory again and begins at zero.
+    pub fn free(&mut self) {
         self.sums = None;
     }
 }
@@ -113,8 +104,9 @@ impl ShardedGradient {
 fn no_room(error: ModelError) -> Error {
     let ModelError::Memory(refused) = error else { return error.into() };
     Error::Run(format!(
-        "there is no memory for the gradient, which takes turns with sampling: {refused}; something else has taken what was \
-         planned for it: end that, or go on with a smaller memory.budget_gib"
+        "there is no memory for the gradient, which takes turns with sampling: {refused}; \
+         something else has taken what was planned for it: end that, or go on with a smaller \
+         memory.budget_gib"
     ))
 }
 
@@ -202,13 +194,5 @@ mod tests {
         assert_eq!(shards_of(&[0, 0], 4), [0, 0]);
         assert_eq!(shards_of(&[usize::MAX, usize::MAX], 2), [0, 1]);
         assert!(shards_of(&[], 3).is_empty());
-    }
-
-    #[test]
-    fn as_many_sums_wait_as_the_counter_has_digits() {
-        for (shards, waiting) in [(1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (8, 3), (9, 4), (256, 8)]
-        {
-            assert_eq!(waiting_sums(shards), waiting);
-        }
     }
 }

@@ -2,20 +2,22 @@
 //! fine-tuning.
 
 use crate::error::Result;
-use crate::estimate::{Estimate, Kept, Limit, Peak, Speeds, Workload};
+use crate::estimate::{Estimate, KeptShares, Limit, Peak, Speeds, Workload};
 use crate::learner::Learner;
 use crate::observer::Observer;
 use crate::plan::{Demand, ParameterSets, Plan};
 use crate::ranks::Ranks;
 use crate::run::{RunDirectory, StepRecord};
 use crate::settings::{
-    Checkpoints, DeviceSettings, MemorySettings, ModelSource, Optimizer, RanksSettings, Run,
+    Checkpoints, DeviceSettings, MemorySettings, ModelSource, Optimizer, POLICY_OPTIMIZER,
+    RanksSettings, Run,
 };
 use isentrope_data::{DataSettings, FileHash};
 use isentrope_evaluation::{Evaluation, EvaluationSet, EvaluationSettings};
 use isentrope_hub as hub;
 use isentrope_kernels::Backend;
 use isentrope_model::{ActivationCache, Keep, Layout, Model};
+use isentrope_reward::RewardSettings;
 use isentrope_rollout::{Judge, Limits, Prompter};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -28,9 +30,6 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
     type Trainer: Trainer;
 
     /// Checks every key and what keys say together, then writes out what unset ones come to.
-    ///
-    /// # Errors
-    /// Names the first key that is wrong.
     fn resolve(&mut self) -> Result<()>;
 
     /// The run as a whole, for a command that chooses its directory.
@@ -52,14 +51,12 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
     /// The sets of parameters that each of so many ranks holds.
     fn parameter_sets(&self, ranks: usize) -> ParameterSets {
         let Tables { process_model, shards, memory, .. } = self.tables();
-        let (reference, process_model) = (self.needs_reference(), process_model.is_some());
-        let offloads_moments = memory.offload_moments;
         ParameterSets {
-            reference,
-            process_model,
+            reference: self.needs_reference(),
+            process_model: process_model.is_some(),
             shards: shards.div_ceil(ranks),
             ranks,
-            offloads_moments,
+            offloads_moments: memory.offload_moments,
         }
     }
 
@@ -69,16 +66,11 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
 
     /// Reads the data files that are on this machine as far as that can be done without a model,
     /// and returns what the user should know of them.
-    ///
-    /// # Errors
-    /// A sentence that says what is wrong with the data.
     fn check_data(&self) -> Result<Vec<String>>;
 
-    /// Reads everything but the weights, and checks it all together, for one of so many ranks.
+    /// Reads everything but the weights, and checks it all together with the resolved recipe, for
+    /// one of so many ranks.
     /// `progress` hears of downloads.
-    ///
-    /// # Errors
-    /// A sentence that says what is wrong with the model's files or the data.
     fn prepare(
         self,
         model_dir: &Path,
@@ -98,6 +90,10 @@ pub struct Tables<'a> {
     pub optimizer: &'a Optimizer,
     /// The settings of the process model in `prime`, if one is trained.
     pub process_model: Option<ProcessModelTable<'a>>,
+    /// `data`.
+    pub data: &'a DataSettings,
+    /// `reward`.
+    pub reward: &'a RewardSettings,
     /// `eval`.
     pub eval: &'a EvaluationSettings,
     /// `checkpoint`.
@@ -114,6 +110,25 @@ pub struct Tables<'a> {
     pub shards: usize,
 }
 
+impl Tables<'_> {
+    /// Checks what the schema of these tables cannot say, responses having so many tokens at most.
+    pub(crate) fn check(&self, longest_response: usize) -> Result<()> {
+        self.ranks.check()?;
+        self.data.check()?;
+        self.reward.check(longest_response)?;
+        self.optimizer.check(POLICY_OPTIMIZER)?;
+        Ok(self.eval.check()?)
+    }
+
+    /// The judge of responses of so many tokens at most, and what the user should know of it.
+    pub(crate) fn judge(&self, max_tokens: usize, notes: &mut Vec<String>) -> Result<Judge> {
+        let RewardSettings { verifier, overlong, .. } = self.reward;
+        let judge = Judge { verifier: verifier.build()?, overlong: overlong.clone(), max_tokens };
+        notes.extend(judge.verifier.notes());
+        Ok(judge)
+    }
+}
+
 /// The settings that a process model begins with.
 #[derive(Clone, Copy)]
 pub struct ProcessModelTable<'a> {
@@ -124,9 +139,9 @@ pub struct ProcessModelTable<'a> {
 }
 
 /// One kind of training, as the loop uses it. A step has two halves: [`gather`](Self::gather) finds
-/// what to learn from,
-/// [`learn`](Self::learn) learns it. Only the second can change weights or state, so the loop can undo a step whose first
-/// half has failed. It evaluates, records and saves by itself.
+/// what to learn from, [`learn`](Self::learn) learns it. Only the second can change weights or
+/// state, so the loop can undo a step whose first half has failed. It evaluates, records and saves
+/// by itself.
 pub trait Trainer {
     /// Its part of a checkpoint.
     type State: Serialize + DeserializeOwned;
@@ -140,9 +155,6 @@ pub trait Trainer {
     fn data_files(&self) -> &[FileHash];
 
     /// The first texts that it will learn from, as the model will see them.
-    ///
-    /// # Errors
-    /// As rendering's.
     fn preview(&mut self, prompter: &Prompter, count: usize) -> Result<Vec<String>>;
 
     /// The state that the run begins with: a new one, or that of a checkpoint under the recipe as
@@ -183,9 +195,6 @@ pub trait Trainer {
     ) -> Result<()>;
 
     /// Measures what an evaluation needs beside the responses to the evaluation sets.
-    ///
-    /// # Errors
-    /// As [`Learner::score`].
     fn evaluate(&self, _learner: &Learner, _record: &mut StepRecord) -> Result<()> {
         Ok(())
     }
@@ -233,9 +242,6 @@ pub struct Prepared<T> {
 impl<T: Trainer> Prepared<T> {
     /// Plans a device's memory. `available` are the bytes that the run may take unless the recipe
     /// says.
-    ///
-    /// # Errors
-    /// That the run does not fit, with what would make it.
     pub fn plan(&self, backend: &dyn Backend, available: usize) -> Result<Plan> {
         Plan::new(backend, &self.layout, self.demand, self.trainer.tables().memory, available)
     }
@@ -246,17 +252,11 @@ impl<T: Trainer> Prepared<T> {
     }
 
     /// How long the run will take on a device, whose speed is measured for a tenth of a second.
-    ///
-    /// # Errors
-    /// When the memory is too short to measure.
     pub fn estimate(&self, backend: &dyn Backend, plan: &Plan) -> Result<Estimate> {
         self.estimate_with(backend, plan, &mut Speeds::default())
     }
 
     /// As [`estimate`](Self::estimate), with speeds that were measured on this device before.
-    ///
-    /// # Errors
-    /// As [`estimate`](Self::estimate).
     pub fn estimate_with(
         &self,
         backend: &dyn Backend,
@@ -274,9 +274,6 @@ impl<T: Trainer> Prepared<T> {
 
     /// As [`limit`](Self::limit), with peaks that are measured for a tenth of a second, unless they
     /// were before.
-    ///
-    /// # Errors
-    /// As [`estimate`](Self::estimate).
     pub fn measured_limit(
         &self,
         backend: &dyn Backend,
@@ -289,20 +286,17 @@ impl<T: Trainer> Prepared<T> {
     }
 
     /// The shares that a plan has room to keep for backward passes.
-    fn kept(&self, backend: &dyn Backend, plan: &Plan) -> Kept {
+    fn kept(&self, backend: &dyn Backend, plan: &Plan) -> KeptShares {
         let Demand { activation_slots, forward_first, longest_trained, trained, .. } = self.demand;
         let of_sampling = plan.passes().activation_slots as f64 / activation_slots.max(1) as f64;
         let pass = plan.micro_batch_tokens.min(trained.saturating_mul(longest_trained));
         let kept = forward_first.saturating_mul(longest_trained).max(pass);
         let each = self.layout.tape_bytes_per_token(backend, Keep::Activations);
         let of_passes = plan.tape >= kept.saturating_mul(each);
-        Kept { of_sampling, of_passes }
+        KeptShares { of_sampling, of_passes }
     }
 
     /// The first texts that the run will learn from, as the model will see them.
-    ///
-    /// # Errors
-    /// As rendering's.
     pub fn preview(&mut self, count: usize) -> Result<Vec<String>> {
         self.trainer.preview(&self.prompter, count)
     }

@@ -7,7 +7,8 @@ use crate::optimizer::{Optimizer, UpdateCounts};
 use crate::plan::Plan;
 use crate::ranks::Ranks;
 use crate::run::{
-    Ending, Example, FoundCheckpoint, Learners, OpenedRun, Run, RunLocation, RunSummary, StepRecord,
+    Ending, Example, FoundCheckpoint, Learners, OpenedRun, Run, RunLocation, RunSummary,
+    SavedMoments, StepRecord,
 };
 use crate::settings::{POLICY_OPTIMIZER, PROCESS_OPTIMIZER};
 use crate::trainer::{GatherContext, LearnContext, Prepared, Trainer};
@@ -58,42 +59,38 @@ pub fn train<T: Trainer>(
     }
     let reference =
         demand.sets.reference.then(|| Model::load(&model_dir, backend.clone())).transpose()?;
-    let moment = |numbers| demand.sets.moment(numbers);
+    let learner = |model: Model, saved: Option<SavedMoments>, settings, limits| {
+        let moment = |numbers| demand.sets.moment(numbers);
+        let optimizer = Optimizer::with_moments(&model, settings, &ranks, moment)?;
+        let mut learner = Learner::new(model, optimizer, limits, ranks.clone())?;
+        if let Some((moments, progress)) = saved {
+            learner.read_moments(&moments, progress)?;
+        }
+        Ok::<_, Error>(learner)
+    };
     let process_model = match tables.process_model {
         Some(table) => {
-            // It never samples.
-            let limits = PassLimits { activation_slots: 0, ..plan.passes() };
-            let (backend, settings) = (backend.clone(), table.optimizer.clone());
-            Some(match found {
-                Some(found) => {
-                    found.process_model(backend, settings, limits, ranks.clone(), moment)?
-                }
-                None => {
-                    let model = Model::load(table.model.unwrap_or(&model_dir), backend)?;
-                    let optimizer = Optimizer::with_moments(&model, settings, &ranks, moment)?;
-                    Learner::new(
-                        model,
-                        optimizer.of_table(PROCESS_OPTIMIZER),
-                        limits,
-                        ranks.clone(),
-                    )?
-                }
-            })
+            let (model, saved) = match found {
+                Some(found) => found
+                    .process_model(backend.clone())
+                    .map(|(model, saved)| (model, Some(saved)))?,
+                None => (Model::load(table.model.unwrap_or(&model_dir), backend.clone())?, None),
+            };
+            let limits = PassLimits { activation_slots: 0, ..plan.passes() }; // it never samples
+            let settings = (PROCESS_OPTIMIZER, table.optimizer.clone());
+            Some(learner(model, saved, settings, limits)?)
         }
         None => None,
     };
-    let settings = tables.optimizer.clone();
-    let learner = match found {
-        Some(found) => found.learner(backend, settings, plan.passes(), ranks.clone(), moment)?,
-        None => {
-            let model = match tables.model.from_scratch {
-                true => Model::initialize(&model_dir, tables.run.seed, backend)?,
-                false => Model::load(&model_dir, backend)?,
-            };
-            let optimizer = Optimizer::with_moments(&model, settings, &ranks, moment)?;
-            Learner::new(model, optimizer.of_table(POLICY_OPTIMIZER), plan.passes(), ranks.clone())?
+    let (model, saved) = match found {
+        Some(found) => found.policy(backend).map(|(model, saved)| (model, Some(saved)))?,
+        None if tables.model.from_scratch => {
+            (Model::initialize(&model_dir, tables.run.seed, backend)?, None)
         }
+        None => (Model::load(&model_dir, backend)?, None),
     };
+    let settings = (POLICY_OPTIMIZER, tables.optimizer.clone());
+    let learner = learner(model, saved, settings, plan.passes())?;
     let (run, state) = opened.begin(location, tables.run.steps, ranks, &manifest, observer)?;
     let state = trainer.begin(state);
 
@@ -142,8 +139,8 @@ fn check_resumable<T: Trainer>(
     found.check_model(model_dir)?;
     trainer.check(&found.state.trainer)?;
     if trainer.tables().process_model.is_none() && found.state.process_optimizer.is_some() {
-        let what = "was \"prime\" until there, and the run's process model would be lost: start anew in another \
-                    run.out with model.path set to the checkpoint";
+        let what = "was \"prime\" until there, and the run's process model would be lost: start \
+                    anew in another run.out with model.path set to the checkpoint";
         return Err(Error::setting("objective.advantage", what));
     }
     Ok(())
@@ -218,7 +215,8 @@ impl<T: Trainer> TrainingLoop<'_, T> {
             let mut record = StepRecord::default();
             self.evaluate(&mut record)?;
             self.run.record(record, self.observer)?;
-            return Ok(self.learner.ranks.any(self.observer.stop_requested())?); // there is nothing to save
+            // There is nothing to save.
+            return Ok(self.learner.ranks.any(self.observer.stop_requested())?);
         }
         match self.run.take_unrecorded() {
             Some(record) => self.finish_step(record),
@@ -244,20 +242,18 @@ impl<T: Trainer> TrainingLoop<'_, T> {
             record: &mut record,
             observer: self.observer,
         };
-        let gathered = match self.trainer.gather(&self.state, &mut context) {
-            Ok(gathered) => gathered,
-            Err(error) => {
-                // Neither weights nor state have changed: the run is where the step before has left
-                // it.
-                self.run.undo_step();
-                return Err(Failure { error, unsaved: Unsaved::Step(None) });
-            }
-        };
+        let gathered = self.trainer.gather(&self.state, &mut context);
         self.trim_if_tight();
-        if let Err(error) = self.take_gradients() {
-            self.run.undo_step(); // as above
-            return Err(Failure { error, unsaved: Unsaved::Step(None) });
-        }
+        let gathered =
+            match gathered.and_then(|gathered| self.allocate_gradients().map(|()| gathered)) {
+                Ok(gathered) => gathered,
+                Err(error) => {
+                    // Neither weights nor state have changed: the run is where the step before has left
+                    // it.
+                    self.run.undo_step();
+                    return Err(Failure { error, unsaved: Unsaved::Step(None) });
+                }
+            };
         let skipped_before = self.learner.optimizer.progress.skipped;
         let learning_rate = self.trainer.tables().optimizer.rate(self.run.step, self.run.steps);
         let mut context = LearnContext {
@@ -276,11 +272,11 @@ impl<T: Trainer> TrainingLoop<'_, T> {
         self.finish_step(record)
     }
 
-    /// Takes the memory of the gradients, which may have been lent, on all ranks before any of them
+    /// Allocates the gradients, whose memory may have been freed, on all ranks before any of them
     /// changes a weight: a lack of memory then ends the run between two steps, not within one.
-    fn take_gradients(&mut self) -> Result<()> {
-        self.learner.take_gradient()?;
-        self.process_model.as_mut().map_or(Ok(()), Learner::take_gradient)?;
+    fn allocate_gradients(&mut self) -> Result<()> {
+        self.learner.allocate_gradient()?;
+        self.process_model.as_mut().map_or(Ok(()), Learner::allocate_gradient)?;
         self.learner.ranks.any(false)?; // an error where another rank has failed
         Ok(())
     }
@@ -377,8 +373,8 @@ impl<T: Trainer> TrainingLoop<'_, T> {
     /// faults on a CPU.
     fn end_update(&mut self) {
         if self.plan.is_tight() {
-            self.learner.lend_gradient();
-            self.process_model.as_mut().into_iter().for_each(Learner::lend_gradient);
+            self.learner.free_gradient();
+            self.process_model.as_mut().into_iter().for_each(Learner::free_gradient);
         }
         self.trim_if_tight();
     }

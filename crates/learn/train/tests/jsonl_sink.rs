@@ -1,20 +1,11 @@
 //! Metrics as JSON lines: their form, and what is left of them when a run goes on.
 
-use isentrope_train::Error;
-use isentrope_train::metrics::Metrics;
+use crate::support::metrics;
 use isentrope_train::run::sinks::JsonlSink;
 use proptest::prelude::*;
 use std::fs;
 use std::path::PathBuf;
 use tempfile::{TempDir, tempdir};
-
-fn metrics(pairs: &[(&str, f64)]) -> Metrics {
-    let mut metrics = Metrics::default();
-    for (name, value) in pairs {
-        metrics.set(*name, *value);
-    }
-    metrics
-}
 
 fn file() -> (TempDir, PathBuf) {
     let dir = tempdir().unwrap();
@@ -43,14 +34,6 @@ fn a_line_has_the_step_and_the_metrics_in_order() {
 }
 
 #[test]
-fn a_file_that_is_there_is_not_overwritten() {
-    let (_dir, path) = file();
-    fs::write(&path, "kept").unwrap();
-    assert!(matches!(JsonlSink::create(&path), Err(Error::Exists(_))));
-    assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
-}
-
-#[test]
 fn a_damaged_line_is_named_and_nothing_removed() {
     let (_dir, path) = file();
     let text = "{\"step\":1}\nnothing\n{\"step\":2}\n";
@@ -66,6 +49,7 @@ fn a_missing_file_is_started_and_a_missing_directory_named() {
     let (dir, path) = file();
     JsonlSink::resume(&path, 4).unwrap().write(5, &metrics(&[])).unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "{\"step\":5}\n");
+    JsonlSink::create(&path).unwrap_err(); // nothing is overwritten
     let path = dir.path().join("none/metrics.jsonl");
     let error = JsonlSink::create(&path).unwrap_err().to_string();
     assert!(error.starts_with(&path.display().to_string()), "{error}");

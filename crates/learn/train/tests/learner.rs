@@ -1,30 +1,20 @@
 //! An update's bits, however its passes are made.
 
-use isentrope_kernels::{Cpu, Isa, SamplingMasks};
+use crate::support::{self, model};
+use isentrope_kernels::SamplingMasks;
 use isentrope_model::checkpoint::{WeightDtype, WriteOptions, Writer};
-use isentrope_model::{ActivationCache, KvCache, Model, Packed, Scores, Sequence, Step};
+use isentrope_model::{ActivationCache, KvCache, Packed, Scores, Sequence, Step};
 use isentrope_train::learner::{Coefficients, Learner, OnPolicy, PassLimits, UpdateBatch};
-use isentrope_train::optimizer::Optimizer;
 use isentrope_train::ranks::Ranks;
 use isentrope_train::settings;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
-use std::sync::Arc;
 
 pub const TEMPERATURE: f32 = 0.9;
 
 fn learner(limits: PassLimits) -> Learner {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../compute/model/tests/fixtures/models/qwen3");
-    let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 2).unwrap())).unwrap();
-    let optimizer = Optimizer::new(
-        &model,
-        settings::Optimizer { learning_rate: 0.01, ..Default::default() },
-        &Ranks::alone(1),
-    )
-    .unwrap();
-    Learner::new(model, optimizer, limits, Ranks::alone(1)).unwrap()
+    let settings = settings::Optimizer { learning_rate: 0.01, ..Default::default() };
+    support::learner(model("qwen3", 2), settings, limits, Ranks::alone(1))
 }
 
 pub fn weights(learner: &Learner) -> Vec<u8> {
@@ -178,8 +168,8 @@ fn an_update_has_the_same_bits_however_its_passes_are_made() {
                 results.push(weights(&learner));
                 assert_ne!(results[0], before);
                 let case = format!(
-                    "{micro_batch_tokens} tokens in a pass, {tape_bytes} bytes, on-policy: {sampled:?}, cached: \
-                     {cached:?}, idle: {idle:?}"
+                    "{micro_batch_tokens} tokens in a pass, {tape_bytes} bytes, on-policy: \
+                     {sampled:?}, cached: {cached:?}, idle: {idle:?}"
                 );
                 assert!(results.last() == results.first(), "{case}");
             }

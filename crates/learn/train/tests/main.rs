@@ -10,4 +10,5 @@ mod process_model;
 mod ranks;
 mod ranks_pulled;
 mod shards;
+mod support;
 mod tensorboard_sink;

@@ -41,23 +41,12 @@ fn updates_take_no_more_memory_than_was_planned() {
     let before = status("VmRSS");
     let model = model();
     let demand = Demand {
-        longest_sampled: 0,
-        sampled: 0,
         longest_trained: TOKENS,
         trained: SEQUENCES,
         forward_first: SEQUENCES,
-        scored: 0,
         loss_tokens: SEQUENCES * TOKENS,
-        activation_slots: 0,
-        kept_tokens: 0,
-        sets: ParameterSets {
-            reference: false,
-            process_model: false,
-            shards: 3,
-            ranks: 1,
-            offloads_moments: false,
-        },
-        process_tokens: 0,
+        sets: ParameterSets { shards: 3, ..ParameterSets::default() },
+        ..Demand::default()
     };
     // Passes of several sizes, whose activations are kept.
     let settings = MemorySettings { micro_batch_tokens: Some(2 * TOKENS), ..Default::default() };
@@ -96,17 +85,7 @@ fn updates_take_no_more_memory_than_was_planned() {
         status("VmHWM") - before,
         plan.weights + plan.gradient + plan.moments + plan.tape + plan.working,
     );
-    let mib = |bytes: usize| bytes >> 20;
-    assert!(
-        taken <= planned,
-        "{} MiB were taken, and {} planned: {plan}",
-        mib(taken),
-        mib(planned)
-    );
-    assert!(
-        2 * taken > planned,
-        "{} MiB were taken, and {} planned: {plan}",
-        mib(taken),
-        mib(planned)
-    );
+    let summary = format!("{} MiB were taken, and {} planned: {plan}", taken >> 20, planned >> 20);
+    assert!(taken <= planned, "{summary}");
+    assert!(2 * taken > planned, "{summary}");
 }

@@ -91,17 +91,11 @@ fn an_evaluation_begins_without_what_the_update_has_taken() {
     let mut memory = Memory::default();
     let world = Arc::new(World::alone());
     train(prepared, &plan, &place, world, cpu, json!({}), &mut memory).unwrap();
-    let (first, last) = (memory.0[0], *memory.0.last().unwrap());
-    let most = status("VmHWM");
-    let mib = |bytes: usize| bytes >> 20;
-    assert!(most - first > 50 << 20, "{} MiB at first, {} MiB at most", mib(first), mib(most));
+    let (first, last, most) = (memory.0[0], *memory.0.last().unwrap(), status("VmHWM"));
+    let mib = [first, last, most].map(|bytes| bytes >> 20);
+    assert!(most - first > 50 << 20, "{mib:?} MiB at first, at last and at most");
     // The gradient goes with the activations. Of the moments, no page was touched before the first
     // step.
-    assert!(
-        last < first + plan.moments + plan.gradient / 2,
-        "{} MiB before the first step, {} MiB after it, {} MiB at most",
-        mib(first),
-        mib(last),
-        mib(most)
-    );
+    let allowed = first + plan.moments + plan.gradient / 2;
+    assert!(last < allowed, "{mib:?} MiB before the first step, after it and at most");
 }

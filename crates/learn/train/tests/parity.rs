@@ -5,14 +5,15 @@
 //! Largest deviations found on x86-64: losses 7.4e-7, norms 2.1e-7, gradients 6.6e-6 (PyTorch's own
 //! are within 1.7e-5 of double precision), weights 1.1e-5 of the update.
 
+use crate::support;
 use isentrope_data::{Problem, Prompt};
-use isentrope_kernels::{Cpu, Isa, Role};
+use isentrope_kernels::Role;
 use isentrope_model::checkpoint::Tensor;
 use isentrope_model::{Model, Parameters};
 use isentrope_objective::{Covariance, DrawKey, Loss, Method, ObjectiveSettings};
 use isentrope_reward::{Judgement, Verdict};
 use isentrope_rollout::Response;
-use isentrope_train::advantage::{group_advantages, learnt_advantages};
+use isentrope_train::advantage::{group_advantages, trained_advantages};
 use isentrope_train::group::Group;
 use isentrope_train::learner::{Learner, PassLimits};
 use isentrope_train::minibatch::{BatchLoss, LossInputs, TrainingBatch};
@@ -24,7 +25,6 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Relative to PyTorch's value, for arrays to its largest.
 const TOLERANCE: f64 = 1e-4;
@@ -36,8 +36,8 @@ pub const LEARNING_RATE: f64 = 5e-3;
 fn first_update_of_grpo_has_the_loss_and_the_gradient_of_pytorch() {
     let fixture = Fixture::read("parity");
     let (mut learner, groups) = (fixture.learner(), fixture.groups());
-    let said = accumulate(&mut learner, &groups, 0, &ObjectiveSettings::default());
-    fixture.require_loss_and_gradient("grpo", &said, &mut learner);
+    let loss = accumulate(&mut learner, &groups, 0, &ObjectiveSettings::default());
+    fixture.require_loss_and_gradient("grpo", &loss, &mut learner);
 }
 
 #[test]
@@ -53,8 +53,8 @@ fn second_update_has_the_loss_and_the_gradient_of_pytorch() {
             .optimizer
             .update(&mut learner.model, &mut first, &learner.ranks, LEARNING_RATE)
             .unwrap();
-        let said = accumulate(&mut learner, &groups, 1, &settings);
-        fixture.require_loss_and_gradient(name, &said, &mut learner);
+        let loss = accumulate(&mut learner, &groups, 1, &settings);
+        fixture.require_loss_and_gradient(name, &loss, &mut learner);
     }
 }
 
@@ -102,7 +102,7 @@ fn accumulate(
     settings: &ObjectiveSettings,
 ) -> BatchLoss {
     let advantages = group_advantages(settings.advantage, groups);
-    let learnt = learnt_advantages(groups, &advantages, false);
+    let learnt = trained_advantages(groups, &advantages, false);
     let batch =
         TrainingBatch::minibatches(groups, &learnt, PROMPTS_PER_UPDATE).nth(number).unwrap();
     let inputs = LossInputs {
@@ -158,21 +158,14 @@ impl Fixture {
     }
 
     pub fn model(&self) -> Model {
-        let checkpoint = tests().join("../../../compute/model/tests/fixtures/models/qwen2-tied");
-        Model::load(&checkpoint, Arc::new(Cpu::new(Isa::available()[0], 1).unwrap())).unwrap()
+        support::model("qwen2-tied", 1)
     }
 
     /// With passes of a few responses each.
     pub fn learner(&self) -> Learner {
-        let model = self.model();
-        let optimizer = Optimizer::new(&model, adamw(), &Ranks::alone(1)).unwrap();
-        Learner::new(
-            model,
-            optimizer,
-            PassLimits { micro_batch_tokens: 64, tape_bytes: 1 << 26, activation_slots: 0 },
-            Ranks::alone(1),
-        )
-        .unwrap()
+        let limits =
+            PassLimits { micro_batch_tokens: 64, tape_bytes: 1 << 26, activation_slots: 0 };
+        support::learner(self.model(), adamw(), limits, Ranks::alone(1))
     }
 
     /// The rollout as the collector would hand it over.
@@ -235,9 +228,9 @@ impl Fixture {
     }
 
     /// Takes the step, whose norm is the gradient's.
-    fn require_loss_and_gradient(&self, name: &str, said: &BatchLoss, learner: &mut Learner) {
+    fn require_loss_and_gradient(&self, name: &str, loss: &BatchLoss, learner: &mut Learner) {
         let facts = &self.facts[name];
-        let objective = &said.objective;
+        let objective = &loss.objective;
         assert_eq!(objective.selected, facts.selected, "{name}: tokens picked");
         let clipped = facts.clipped.len() as f64 / objective.statistics.tokens as f64;
         assert!(

@@ -1,50 +1,22 @@
 //! Updates on several ranks, which are threads here, against the same updates on one.
 
 use crate::learner::{SILENT, TEMPERATURE, accumulate, masks, sequences, tokens, weights};
-use isentrope_kernels::{Cpu, Isa};
-use isentrope_model::Model;
-use isentrope_ranks::threads::{Faults, worlds};
-use isentrope_ranks::{Settings, Watch, World};
-use isentrope_train::learner::{Coefficients, Learner, PassLimits, UpdateBatch};
-use isentrope_train::optimizer::Optimizer;
+use crate::support::{self, limits, model};
+use isentrope_ranks::{Watch, World};
+use isentrope_train::learner::{Coefficients, Learner, UpdateBatch};
 use isentrope_train::ranks::Ranks;
 use isentrope_train::{Error, settings};
-use std::path::Path;
 use std::sync::Arc;
-use std::thread;
-
-fn settings() -> Settings {
-    Settings {
-        threads: 1,
-        memory: 1 << 30,
-        program: "isentrope of a test".into(),
-        watch: Watch { silent: None, ..Watch::default() },
-        tell: Arc::new(|_| {}),
-    }
-}
 
 /// The result of each of so many ranks, in their order.
-fn on_ranks<T: Send>(count: usize, act: impl Fn(Arc<World>, &Faults) -> T + Sync) -> Vec<T> {
-    let (worlds, faults) = match count {
-        1 => (vec![World::alone()], Faults::default()),
-        _ => worlds(count, &settings()).unwrap(),
-    };
-    thread::scope(|scope| {
-        let (act, faults) = (&act, &faults);
-        let start = |world| scope.spawn(move || act(Arc::new(world), faults));
-        let ranks: Vec<_> = worlds.into_iter().map(start).collect();
-        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
-    })
+fn on_ranks<T: Send>(count: usize, act: impl Fn(Arc<World>) -> T + Sync) -> Vec<T> {
+    let watch = Watch { silent: None, ..Watch::default() };
+    support::on_ranks(count, watch, |world, _| act(Arc::new(world)))
 }
 
 fn learner(world: Arc<World>, shards: usize) -> Learner {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../compute/model/tests/fixtures/models/qwen3");
-    let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 1).unwrap())).unwrap();
     let ranks = Ranks::new(world, shards).unwrap();
-    let optimizer = Optimizer::new(&model, settings::Optimizer::default(), &ranks).unwrap();
-    let limits = PassLimits { micro_batch_tokens: 40, tape_bytes: usize::MAX, activation_slots: 0 };
-    Learner::new(model, optimizer, limits, ranks).unwrap()
+    support::learner(model("qwen3", 1), settings::Optimizer::default(), limits(40), ranks)
 }
 
 /// Two updates of reinforcement learning and one of fine-tuning: their weights, and all that is
@@ -86,7 +58,7 @@ fn every_rank_has_the_bits_that_one_alone_would_have() {
         let alone = updates(Arc::new(World::alone()), shards);
         assert!(alone.1.iter().all(|scores| !scores.is_empty()));
         for &count in counts {
-            let all = on_ranks(count, |world, _| updates(world, shards));
+            let all = on_ranks(count, |world| updates(world, shards));
             for (rank, of_rank) in all.iter().enumerate() {
                 assert!(*of_rank == alone, "rank {rank} of {count}, {shards} shards");
             }
@@ -99,7 +71,7 @@ fn every_rank_has_the_bits_that_one_alone_would_have() {
 #[test]
 fn groups_are_sampled_where_they_are_trained_on() {
     let own = |count, first, groups| {
-        on_ranks(count, |world, _| Ranks::new(world, count).unwrap().own_groups(first, groups))
+        on_ranks(count, |world| Ranks::new(world, count).unwrap().own_groups(first, groups))
     };
     assert_eq!(own(2, 4, 12), [vec![0, 1, 4, 5, 6, 7], vec![2, 3, 8, 9, 10, 11]]);
     assert_eq!(own(1, 4, 6), [vec![0, 1, 2, 3, 4, 5]]);
@@ -109,7 +81,7 @@ fn groups_are_sampled_where_they_are_trained_on() {
 
 #[test]
 fn a_rank_that_has_computed_something_else_is_found() {
-    let ended = on_ranks(3, |world, _| {
+    let ended = on_ranks(3, |world| {
         let mut learner = learner(Arc::clone(&world), 3);
         learner
             .ranks
@@ -117,21 +89,12 @@ fn a_rank_that_has_computed_something_else_is_found() {
             .unwrap();
         let tokens = tokens();
         let sequences = sequences(&tokens);
-        let told = learner.score(&sequences, 1.0).unwrap_err();
-        assert!(matches!(told, Error::Ranks(_)));
+        let error = learner.score(&sequences, 1.0).unwrap_err();
+        assert!(matches!(error, Error::Ranks(_)));
         assert!(learner.step(0.0).is_err(), "it is over for good");
-        told.to_string()
+        error.to_string()
     });
-    for told in &ended {
-        assert!(told.contains("rank 2") && told.contains("the metrics of the step"), "{told}");
+    for error in &ended {
+        assert!(error.contains("rank 2") && error.contains("the metrics of the step"), "{error}");
     }
-}
-
-#[test]
-fn shards_that_cannot_be_spread_are_refused() {
-    let refused = on_ranks(3, |world, _| Ranks::new(world, 4).err().unwrap().to_string());
-    assert!(
-        refused.iter().all(|told| told.contains("4 shards (update.shards, sft.shards)")
-            && told.contains("not over 3"))
-    );
 }

@@ -1,14 +1,15 @@
 //! Rollouts of ranks, which are threads here, that take over responses from each other: the bytes
 //! of a run of one.
 
+use crate::support::{location, on_ranks};
 use isentrope_data::TaskName;
 use isentrope_kernels::{Cpu, Isa};
 use isentrope_objective::{Estimator, Method};
-use isentrope_ranks::threads::{Faults, worlds};
-use isentrope_ranks::{Settings, Watch, World};
+use isentrope_ranks::Watch;
+use isentrope_ranks::threads::Faults;
 use isentrope_train::observer::{Observer, Phase, Progress, ProgressObserver, StepReport};
 use isentrope_train::rl::Recipe;
-use isentrope_train::run::{Existing, RunLocation};
+use isentrope_train::run::Existing;
 use isentrope_train::trainer::TrainingRecipe;
 use isentrope_train::training_loop::train;
 use serde_json::json;
@@ -16,7 +17,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 /// The built-in task, whose responses have any length up to the longest.
@@ -37,22 +37,15 @@ fn recipe() -> Recipe {
 struct Watcher<'a> {
     /// Responses that have gone from one rank to another.
     moved: f64,
-    /// Seconds of its rollouts.
-    rollouts_s: f64,
-    /// Processor time of its thread when its first rollout began, and when it last did something in
-    /// one.
-    worked: Option<(Duration, Duration)>,
     notes: Vec<String>,
     step: u64,
     /// Is told of progress in each rollout.
-    rollout: &'a (dyn Fn(u64, Progress) + Sync),
+    rollout: &'a dyn Fn(u64, Progress),
 }
 
 impl ProgressObserver for Watcher<'_> {
     fn progress(&mut self, progress: Progress) {
         if progress.phase == Phase::Rollout {
-            let now = processor_time();
-            self.worked = Some((self.worked.map_or(now, |(begun, _)| begun), now));
             (self.rollout)(self.step, progress);
         }
     }
@@ -70,27 +63,15 @@ impl Observer for Watcher<'_> {
     fn step(&mut self, step: &StepReport<'_>) {
         self.step = step.step + 1;
         self.moved += step.timings.get("throughput/moved_responses").unwrap_or(0.0);
-        self.rollouts_s += step.timings.get("time/rollout_s").unwrap_or(0.0);
     }
-}
-
-/// For how long this thread has had a processor; nothing where that is not known.
-fn processor_time() -> Duration {
-    let nanoseconds = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    Duration::from_nanos(
-        nanoseconds.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0),
-    )
 }
 
 /// The results of a run.
 struct Ran {
     /// Why each rank has ended before its time, if it has.
     errors: Vec<Option<String>>,
-    /// The processor time of each rank's rollouts.
-    worked: Vec<Duration>,
-    moved: f64,
     // These are the first rank's.
-    rollouts_s: f64,
+    moved: f64,
     notes: Vec<String>,
 }
 
@@ -99,61 +80,24 @@ type Act<'a> = &'a (dyn Fn(&Faults, usize, u64, Progress) + Sync);
 
 /// Trains on so many ranks, which hear of each other so often.
 fn run(recipe: &Recipe, dir: &Path, ranks: usize, watch: Watch, act: Act<'_>) -> Ran {
-    let settings = Settings {
-        threads: 1,
-        memory: 1 << 30,
-        program: "isentrope of a test".into(),
-        watch,
-        tell: Arc::new(|_| {}),
-    };
-    let (worlds, faults) = match ranks {
-        1 => (vec![World::alone()], Faults::default()),
-        _ => worlds(ranks, &settings).unwrap(),
-    };
-    let of_rank = |world: World| {
-        let mut recipe = recipe.clone();
-        recipe.resolve().unwrap();
-        let model_dir = recipe.model.path.clone();
-        let cpu = Arc::new(Cpu::new(Isa::available()[0], 1).unwrap());
-        let prepared = recipe.prepare(Path::new(&model_dir), ranks, &()).unwrap();
-        let plan = prepared.plan(&*cpu, 0).unwrap();
-        let place = RunLocation {
-            dir: dir.to_owned(),
-            existing: Existing::Resume,
-            source: dir.join("recipe.toml"),
-            recipe: (String::new(), json!({})),
-            defaults: json!({}),
-        };
-        let rank = world.rank();
-        let rollout = &|step, progress| act(&faults, rank, step, progress);
-        let mut watcher = Watcher {
-            moved: 0.0,
-            rollouts_s: 0.0,
-            worked: None,
-            notes: Vec::new(),
-            step: 1,
-            rollout,
-        };
-        let ended = train(prepared, &plan, &place, Arc::new(world), cpu, json!({}), &mut watcher);
-        let Watcher { moved, rollouts_s, worked, notes, .. } = watcher;
-        let errors = vec![ended.err().map(|error| error.to_string())];
-        Ran {
-            errors,
-            worked: worked.iter().map(|(begun, last)| *last - *begun).collect(),
-            moved,
-            rollouts_s,
-            notes,
-        }
-    };
-    let ended: Vec<Ran> = thread::scope(|scope| {
-        let of_rank = &of_rank;
-        let begun: Vec<_> =
-            worlds.into_iter().map(|world| scope.spawn(move || of_rank(world))).collect();
-        begun.into_iter().map(|rank| rank.join().unwrap()).collect()
-    });
-    let errors = ended.iter().flat_map(|ran| ran.errors.clone()).collect();
-    let worked = ended.iter().flat_map(|ran| ran.worked.clone()).collect();
-    Ran { errors, worked, ..ended.into_iter().next().unwrap() }
+    let mut ended: Vec<(Option<String>, f64, Vec<String>)> =
+        on_ranks(ranks, watch, |world, faults| {
+            let mut recipe = recipe.clone();
+            recipe.resolve().unwrap();
+            let model_dir = recipe.model.path.clone();
+            let cpu = Arc::new(Cpu::new(Isa::available()[0], 1).unwrap());
+            let prepared = recipe.prepare(Path::new(&model_dir), ranks, &()).unwrap();
+            let plan = prepared.plan(&*cpu, 0).unwrap();
+            let (location, rank) = (location(dir, Existing::Resume), world.rank());
+            let rollout = &|step, progress| act(faults, rank, step, progress);
+            let mut watcher = Watcher { moved: 0.0, notes: Vec::new(), step: 1, rollout };
+            let world = Arc::new(world);
+            let ended = train(prepared, &plan, &location, world, cpu, json!({}), &mut watcher);
+            (ended.err().map(|error| error.to_string()), watcher.moved, watcher.notes)
+        });
+    let errors = ended.iter().map(|(error, ..)| error.clone()).collect();
+    let (_, moved, notes) = ended.swap_remove(0);
+    Ran { errors, moved, notes }
 }
 
 fn patient(period: u64) -> Watch {
@@ -276,34 +220,4 @@ fn a_run_that_is_broken_off_while_responses_move_goes_on_to_the_same_bytes() {
         assert_eq!(differences(&alone, &dir), [""; 0], "rank {silent} was silent");
     }
     assert!(known > 0, "nothing was known from a journal");
-}
-
-/// Two ranks and one prompt, so that one of them has nothing of its own, with calls and without.
-#[test]
-#[ignore = "measures for minutes"]
-fn how_much_time_is_saved_where_one_rank_has_all_responses() {
-    let dirs = tempfile::tempdir().unwrap();
-    let mut recipe = recipe();
-    (recipe.rollout.prompts, recipe.rollout.max_tokens, recipe.run.steps) = (1, 400, 1);
-    (recipe.update.prompts, recipe.update.shards) = (Some(1), Some(2));
-    // As many as are decoded at a time, so that all are under way when they move, and more.
-    for responses in [400, 1600] {
-        recipe.rollout.responses = responses;
-        for turn in 0..3 {
-            // A rollout here takes seconds, where the period that ranks have by default is for
-            // minutes.
-            let ran = [20, 3_600_000].map(|period| {
-                let dir = dirs.path().join(format!("{responses}-{turn}-{period}"));
-                let ran = run(&recipe, &dir, 2, patient(period), &|_, _, _, _| {});
-                assert_eq!(ran.errors, [None, None]);
-                println!(
-                    "{responses} responses, {} moved: rollout {:.2} s, processor time of ranks {:.2?}",
-                    ran.moved, ran.rollouts_s, ran.worked
-                );
-                (dir, ran)
-            });
-            assert!(ran[0].1.moved > 0.0 && ran[1].1.moved == 0.0);
-            assert_eq!(differences(&ran[0].0, &ran[1].0), [""; 0]);
-        }
-    }
 }

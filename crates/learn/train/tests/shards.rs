@@ -1,25 +1,17 @@
 //! The gradient of an update in shards, against the gradients of the shards alone, added here.
 
-use isentrope_kernels::{Cpu, Isa, SamplingMasks};
-use isentrope_model::{Model, Sequence, apart, units};
-use isentrope_train::learner::{Coefficients, Learner, PassLimits, UpdateBatch};
-use isentrope_train::optimizer::Optimizer;
+use crate::support::{self, limits, model};
+use isentrope_kernels::SamplingMasks;
+use isentrope_model::{Sequence, apart, units};
+use isentrope_train::learner::{Coefficients, Learner, UpdateBatch};
 use isentrope_train::ranks::Ranks;
 use isentrope_train::settings;
-use std::path::Path;
-use std::sync::Arc;
 
 const TEMPERATURE: f32 = 0.9;
 
-fn learner(model: &str, micro_batch_tokens: usize, shards: usize) -> Learner {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../compute/model/tests/fixtures/models")
-        .join(model);
-    let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 2).unwrap())).unwrap();
-    let ranks = Ranks::alone(shards);
-    let optimizer = Optimizer::new(&model, settings::Optimizer::default(), &ranks).unwrap();
-    let limits = PassLimits { micro_batch_tokens, tape_bytes: usize::MAX, activation_slots: 0 };
-    Learner::new(model, optimizer, limits, ranks).unwrap()
+fn learner(name: &str, micro_batch_tokens: usize, shards: usize) -> Learner {
+    let limits = limits(micro_batch_tokens);
+    support::learner(model(name, 2), settings::Optimizer::default(), limits, Ranks::alone(shards))
 }
 
 /// Eleven sequences, of which several share the four tokens of their prompt.
@@ -108,7 +100,7 @@ fn assert_same(what: &str, got: &[f32], want: &[f32]) {
     assert_eq!(other, None, "{what}");
 }
 
-/// With weights of the head of their own, and shared with the embedding.
+/// A model with tied embeddings, and one whose head has weights of its own.
 const MODELS: [&str; 2] = ["qwen3", "qwen3-untied"];
 
 fn check(accumulate: Accumulate, units_of: fn(&[Sequence<'_>]) -> Vec<(usize, usize)>) {
@@ -140,7 +132,7 @@ fn check(accumulate: Accumulate, units_of: fn(&[Sequence<'_>]) -> Vec<(usize, us
                     assert_same(&what, &gradient(&mut learner), &want);
                     learner.step(0.0).unwrap();
                     if micro_batch_tokens == 30 {
-                        learner.lend_gradient();
+                        learner.free_gradient();
                     }
                 }
             }

@@ -4,7 +4,7 @@ use crate::arithmetic::reference;
 use crate::data::{assert_bits, assert_close, noise, wide};
 use crate::device::{Device, Trial, assert_variants_agree, vector, vector_gradient};
 use crate::properties;
-use isentrope_kernels::{AdamW, Buffer, Kind, Linear, NORM_BLOCK, Role, Updated};
+use isentrope_kernels::{AdamW, Buffer, Kind, Linear, NORM_BLOCK, Role, UpdateSlice};
 
 properties!(
     steps_against_the_reference,
@@ -53,9 +53,9 @@ impl Parameter {
         }
     }
 
-    fn updated<'a>(&'a mut self, gradient: &'a Buffer) -> Updated<'a> {
+    fn updated<'a>(&'a mut self, gradient: &'a Buffer) -> UpdateSlice<'a> {
         let Self { len, weights, first, second } = self;
-        Updated { weights, gradient, numbers: 0..*len, first, second }
+        UpdateSlice { weights, gradient, numbers: 0..*len, first, second }
     }
 
     fn step(&mut self, device: &Device<'_>, settings: AdamW, gradient: &[f32]) {
@@ -196,8 +196,13 @@ fn parts_have_the_bits_of_the_whole(trial: &Trial) {
                 let mut of_part = [moment(&first), moment(&second)];
                 let [first, second] = &mut of_part;
                 let weights = &mut updated;
-                let one =
-                    Updated { weights, gradient: &gradient, numbers: part.clone(), first, second };
+                let one = UpdateSlice {
+                    weights,
+                    gradient: &gradient,
+                    numbers: part.clone(),
+                    first,
+                    second,
+                };
                 device.adamw(settings, &mut [one]);
                 for (all, of_part) in moments.iter_mut().zip(&of_part) {
                     all.extend(device.download(role, of_part));

@@ -4,7 +4,9 @@ use crate::arithmetic::reference;
 use crate::data::{assert_bits, assert_close, indices, masks, noise, wide};
 use crate::device::{Device, Trial, gradient, weights};
 use crate::properties;
-use isentrope_kernels::{EntropySlopes, HeadScores, Linear, Role, SamplingMasks};
+use isentrope_kernels::{
+    Buffer, EntropySlopes, HeadScores, HeadStatistics, Linear, Role, SamplingMasks,
+};
 
 properties!(
     forward,
@@ -31,6 +33,103 @@ fn shapes_and_rows() -> impl Iterator<Item = (Linear, usize, f32)> {
     })
 }
 
+/// Rows of hidden states below a head.
+struct Rows<'a> {
+    device: &'a Device<'a>,
+    shape: Linear,
+    x: Vec<f32>,
+    weights: Vec<f32>,
+    targets: Vec<u32>,
+    masks: SamplingMasks,
+    temperature: f32,
+    on_device: [Buffer; 2],
+}
+
+impl<'a> Rows<'a> {
+    fn new(
+        device: &'a Device<'a>,
+        shape: Linear,
+        [x, weights]: [Vec<f32>; 2],
+        targets: &[u32],
+        masks: SamplingMasks,
+        temperature: f32,
+    ) -> Self {
+        let role = Role::Activation(targets.len(), shape.inputs);
+        let on_device = [device.upload(role, &x), device.upload(self::weights(shape), &weights)];
+        let targets = targets.to_vec();
+        Self { device, shape, x, weights, targets, masks, temperature, on_device }
+    }
+
+    /// Noise, and weights small enough that probabilities spread over the vocabulary.
+    fn spread(
+        device: &'a Device<'a>,
+        (shape, rows, temperature): (Linear, usize, f32),
+        masks: fn(&[u32], usize) -> SamplingMasks,
+    ) -> Self {
+        let x = device.noise(Role::Activation(rows, shape.inputs), 1);
+        let targets = indices(3, rows, shape.outputs);
+        let masks = masks(&targets, shape.outputs);
+        Self::new(device, shape, [x, spread(device, shape)], &targets, masks, temperature)
+    }
+
+    /// A row for each target, whose logits are these.
+    fn of_logits(
+        device: &'a Device<'a>,
+        logits: &[f32],
+        targets: &[u32],
+        masks: SamplingMasks,
+        temperature: f32,
+    ) -> Self {
+        let shape = Linear { inputs: 1, outputs: logits.len() };
+        let numbers = [vec![1.0; targets.len()], logits.to_vec()];
+        Self::new(device, shape, numbers, targets, masks, temperature)
+    }
+
+    fn statistics(&self) -> HeadStatistics {
+        let ([x, packed], targets) = (&self.on_device, self.device.index(&self.targets));
+        let masks = self.masks.clone().into();
+        self.device.head(self.shape, x, packed, targets, masks, self.temperature)
+    }
+
+    fn scores(&self) -> HeadScores {
+        self.device.scores(&mut self.statistics())
+    }
+
+    fn slopes(&self) -> EntropySlopes {
+        let ([x, packed], targets) = (&self.on_device, self.device.index(&self.targets));
+        self.device.entropy_slopes(self.shape, x, packed, &targets, &self.masks, self.temperature)
+    }
+
+    /// The gradients of hidden states and, going on from `before`, of weights.
+    fn gradients(&self, [a, b, c]: [&[f32]; 3], before: &[f32]) -> [Vec<f32>; 2] {
+        let (device, shape, [x, packed]) = (self.device, self.shape, &self.on_device);
+        let role = Role::Activation(self.targets.len(), shape.inputs);
+        let (mut dx, mut dw) = (device.blank(role), device.upload(gradient(shape), before));
+        let statistics = self.statistics();
+        device.head_backward(shape, x, packed, &statistics, a, b, c, &mut dx, &mut dw);
+        [device.download(role, &dx), device.download(gradient(shape), &dw)]
+    }
+
+    /// The gradient of weights by coefficients of a single row.
+    fn weight_gradient(&self, by: [f32; 3]) -> Vec<f32> {
+        let [a, b, c] = by.map(|x| [x]);
+        let [_, dw] = self.gradients([&a, &b, &c], &vec![0.0; self.weights.len()]);
+        dw
+    }
+
+    /// Logits by mathematics.
+    fn logits(&self) -> Vec<f64> {
+        let Linear { inputs, outputs } = self.shape;
+        reference::linear(&wide(&self.x), &wide(&self.weights), &vec![0.0; outputs], inputs)
+    }
+
+    /// A row, for people.
+    fn what(&self, row: usize) -> String {
+        let (rows, shape, temperature) = (self.targets.len(), self.shape, self.temperature);
+        format!("row {row} of {rows}, {shape:?}, temperature {temperature}")
+    }
+}
+
 /// Weights small enough that probabilities spread over the vocabulary.
 fn spread(device: &Device<'_>, shape: Linear) -> Vec<f32> {
     let small = noise(2, shape.inputs * shape.outputs)
@@ -39,34 +138,45 @@ fn spread(device: &Device<'_>, shape: Linear) -> Vec<f32> {
     device.seen(weights(shape), small.collect())
 }
 
+/// No masks.
+fn whole(_: &[u32], _: usize) -> SamplingMasks {
+    SamplingMasks::default()
+}
+
+/// Masks of one row each.
+fn mask_of(kept: &[u32]) -> SamplingMasks {
+    let mut masks = SamplingMasks::default();
+    masks.push(kept);
+    masks
+}
+
+#[track_caller]
+fn assert_near(what: &str, got: f32, want: f64, tolerance: f64) {
+    let error = f64::from(got) - want;
+    assert!(error.abs() < tolerance, "{what}: {want} off by {error:.1e}");
+}
+
 fn forward(trial: &Trial) {
     let (device, tolerance) = (&trial.device(), trial.tolerance().scores);
-    for (shape, rows, temperature) in shapes_and_rows() {
-        let role = Role::Activation(rows, shape.inputs);
-        let (x, w) = (device.noise(role, 1), spread(device, shape));
-        let targets = indices(3, rows, shape.outputs);
-        let logits =
-            reference::linear(&wide(&x), &wide(&w), &vec![0.0; shape.outputs], shape.inputs);
-        let (x, packed) = (device.upload(role, &x), device.upload(weights(shape), &w));
-        let masks = masks(&targets, shape.outputs);
-        let index = device.index(&targets);
-        let mut statistics =
-            device.head(shape, &x, &packed, index, masks.clone().into(), temperature);
-        let HeadScores { logprobs, entropies, mut log_masses } = device.scores(&mut statistics);
-        assert_eq!((logprobs.len(), entropies.len()), (rows, rows));
-        assert_eq!(log_masses.len(), if masks.is_whole() { 0 } else { rows }, "none without masks");
-        log_masses.resize(rows, 0.0);
-        for (r, logits) in logits.chunks(shape.outputs).enumerate() {
-            let want = reference::log_softmax(logits, f64::from(temperature));
-            let what = format!("row {r} of {rows}, {shape:?}, temperature {temperature}");
+    for case in shapes_and_rows() {
+        let rows = Rows::spread(device, case, masks);
+        let HeadScores { logprobs, entropies, mut log_masses } = rows.scores();
+        let count = rows.targets.len();
+        assert_eq!((logprobs.len(), entropies.len()), (count, count));
+        let masses = if rows.masks.is_whole() { 0 } else { count };
+        assert_eq!(log_masses.len(), masses, "none without masks");
+        log_masses.resize(count, 0.0);
+        for (r, logits) in rows.logits().chunks(rows.shape.outputs).enumerate() {
+            let want = reference::log_softmax(logits, f64::from(rows.temperature));
+            let what = rows.what(r);
             // A log-prob is a difference of logits: its error is absolute.
-            let error = f64::from(logprobs[r]) - want[targets[r] as usize];
-            assert!(error.abs() < tolerance, "{what}: log-prob off by {error:.1e}");
-            let error = f64::from(entropies[r]) - reference::entropy(&want);
-            assert!(error.abs() < tolerance, "{what}: entropy off by {error:.1e}");
-            let error = f64::from(log_masses[r]) - reference::log_mass(&want, masks.of(r));
-            assert!(error.abs() < tolerance, "{what}: log-mass off by {error:.1e}");
-            if shape.outputs == 1 {
+            let of_target = want[rows.targets[r] as usize];
+            assert_near(&format!("log-prob of {what}"), logprobs[r], of_target, tolerance);
+            let entropy = reference::entropy(&want);
+            assert_near(&format!("entropy of {what}"), entropies[r], entropy, tolerance);
+            let mass = reference::log_mass(&want, rows.masks.of(r));
+            assert_near(&format!("log-mass of {what}"), log_masses[r], mass, tolerance);
+            if rows.shape.outputs == 1 {
                 assert_eq!((logprobs[r], entropies[r]), (0.0, 0.0), "{what}: a certainty");
             }
         }
@@ -74,7 +184,7 @@ fn forward(trial: &Trial) {
 }
 
 fn backward(trial: &Trial) {
-    gradients(trial, |_, _| SamplingMasks::default());
+    gradients(trial, whole);
 }
 
 fn backward_through_masks(trial: &Trial) {
@@ -83,37 +193,33 @@ fn backward_through_masks(trial: &Trial) {
 
 fn gradients(trial: &Trial, masks: fn(&[u32], usize) -> SamplingMasks) {
     let (device, tolerance) = (&trial.device(), trial.tolerance());
-    for (shape, rows, temperature) in shapes_and_rows() {
-        let Linear { inputs, outputs } = shape;
-        let role = Role::Activation(rows, inputs);
-        let (x, w, targets) =
-            (device.noise(role, 1), spread(device, shape), indices(3, rows, outputs));
-        let (a, b, c) = (noise(4, rows), noise(5, rows), noise(7, rows));
-        let (masks, before) = (masks(&targets, outputs), device.noise(gradient(shape), 6));
-        let (device_x, packed) = (device.upload(role, &x), device.upload(weights(shape), &w));
-        let index = device.index(&targets);
-        let statistics =
-            device.head(shape, &device_x, &packed, index, masks.clone().into(), temperature);
-        let (mut dx, mut dw) = (device.blank(role), device.upload(gradient(shape), &before));
-        device.head_backward(shape, &device_x, &packed, &statistics, &a, &b, &c, &mut dx, &mut dw);
+    for case @ (shape, count, temperature) in shapes_and_rows() {
+        let rows = Rows::spread(device, case, masks);
+        let by = [4, 5, 7].map(|seed| noise(seed, count));
+        let before = device.noise(gradient(shape), 6);
+        let [dx, dw] = rows.gradients(by.each_ref().map(Vec::as_slice), &before);
 
-        let logits = reference::linear(&wide(&x), &wide(&w), &vec![0.0; outputs], inputs);
-        let d_logits: Vec<f64> = (0..rows)
-            .flat_map(|r| {
-                let row = &logits[r * outputs..][..outputs];
-                let by = [a[r], b[r], c[r]].map(f64::from);
-                let target = targets[r] as usize;
-                reference::head_backward(row, f64::from(temperature), target, masks.of(r), by)
+        let d_logits: Vec<f64> = rows
+            .logits()
+            .chunks(shape.outputs)
+            .enumerate()
+            .flat_map(|(r, row)| {
+                let by = [0, 1, 2].map(|i| f64::from(by[i][r]));
+                let target = rows.targets[r] as usize;
+                let temperature = f64::from(temperature);
+                reference::head_backward(row, temperature, target, rows.masks.of(r), by)
             })
             .collect();
-        let (want_dx, mut want_dw, _) =
-            reference::linear_backward(&wide(&x), &wide(&w), &d_logits, inputs);
+        let (want_dx, mut want_dw, _) = reference::linear_backward(
+            &wide(&rows.x),
+            &wide(&rows.weights),
+            &d_logits,
+            shape.inputs,
+        );
         want_dw.iter_mut().zip(&before).for_each(|(d, &b)| *d += f64::from(b));
-        let what = format!("{rows} rows, {shape:?}, temperature {temperature}");
-        let dw = device.download(gradient(shape), &dw);
+        let what = format!("{count} rows, {shape:?}, temperature {temperature}");
         assert_close(&format!("dw of {what}"), &dw, &want_dw, tolerance.head_gradient);
-        let dx = device.download(role, &dx);
-        if outputs == 1 {
+        if shape.outputs == 1 {
             // Nothing can change a certainty.
             let noise = tolerance.head_gradient_noise;
             assert!(dx.iter().all(|&d| f64::from(d).abs() < noise), "dx of {what}");
@@ -149,25 +255,16 @@ fn extreme_logits() -> Vec<Vec<f32>> {
     all
 }
 
-/// Log-probs of `targets`, and entropy, where the logits of a row are its weights.
-fn scores_of_logits(
-    device: &Device<'_>,
-    logits: &[f32],
-    targets: &[u32],
-    temperature: f32,
-) -> (Vec<f32>, Vec<f32>) {
-    let (shape, role) =
-        (Linear { inputs: 1, outputs: logits.len() }, Role::Activation(targets.len(), 1));
-    let (x, packed) =
-        (device.upload(role, &vec![1.0; targets.len()]), device.upload(weights(shape), logits));
-    device.scores_of(shape, &x, &packed, targets, temperature)
+/// Extreme logits as the device sees them.
+fn seen(device: &Device<'_>, logits: Vec<f32>) -> Vec<f32> {
+    device.seen(weights(Linear { inputs: 1, outputs: logits.len() }), logits)
 }
 
 fn scores_of_extreme_logits(trial: &Trial) {
     let tolerance = trial.tolerance().extreme_scores;
     for device in trial.devices() {
         for logits in extreme_logits() {
-            let logits = device.seen(weights(Linear { inputs: 1, outputs: logits.len() }), logits);
+            let logits = seen(&device, logits);
             // All tokens, or those at both ends.
             let last = logits.len() as u32;
             let targets: Vec<u32> =
@@ -177,16 +274,13 @@ fn scores_of_extreme_logits(trial: &Trial) {
                 {
                     continue; // beyond f32 before anything is computed
                 }
-                let (logprobs, entropies) =
-                    scores_of_logits(&device, &logits, &targets, temperature);
+                let masks = SamplingMasks::default();
+                let rows = Rows::of_logits(&device, &logits, &targets, masks, temperature);
+                let HeadScores { logprobs, entropies, .. } = rows.scores();
                 let want = reference::log_softmax(&wide(&logits), f64::from(temperature));
+                let what = format!("entropy: {:?}", &logits[..7]);
                 for entropy in entropies {
-                    let error = f64::from(entropy) - reference::entropy(&want);
-                    assert!(
-                        error.abs() < tolerance,
-                        "entropy {entropy} off by {error:.1e}: {:?}",
-                        &logits[..7]
-                    );
+                    assert_near(&what, entropy, reference::entropy(&want), tolerance);
                     assert!(entropy >= -1e-6);
                 }
                 for (&target, got) in targets.iter().zip(logprobs) {
@@ -202,6 +296,13 @@ fn scores_of_extreme_logits(trial: &Trial) {
     }
 }
 
+/// The log-prob and the entropy of one target, where the logits of its row are these.
+fn score(device: &Device<'_>, logits: &[f32], target: u32) -> (f32, f32) {
+    let rows = Rows::of_logits(device, logits, &[target], SamplingMasks::default(), 1.0);
+    let HeadScores { logprobs, entropies, .. } = rows.scores();
+    (logprobs[0], entropies[0])
+}
+
 /// A peak, and a tail of 152 thousand tokens each too unlikely to show beside it, which together
 /// count.
 fn tails_of_large_vocabularies_are_not_swallowed(trial: &Trial) {
@@ -209,79 +310,49 @@ fn tails_of_large_vocabularies_are_not_swallowed(trial: &Trial) {
     for background in [-17.4, -16.0, -14.0, -12.0] {
         let mut logits = vec![background; 152_064];
         logits[7] = 0.0;
-        let logits = device.seen(weights(Linear { inputs: 1, outputs: logits.len() }), logits);
+        let logits = seen(device, logits);
         let want = reference::log_softmax(&wide(&logits), 1.0);
-        let (logprobs, entropies) = scores_of_logits(device, &logits, &[7], 1.0);
-        for (got, want) in [(logprobs[0], want[7]), (entropies[0], reference::entropy(&want))] {
-            assert!(
-                (f64::from(got) - want).abs() < tolerance,
-                "{got} instead of {want} before {background}"
-            );
-        }
+        let (logprob, entropy) = score(device, &logits, 7);
+        let what = format!("before {background}");
+        assert_near(&what, logprob, want[7], tolerance);
+        assert_near(&what, entropy, reference::entropy(&want), tolerance);
     }
 }
 
 fn entropies_with_closed_forms(trial: &Trial) {
     let (device, tolerance) = (&trial.device(), trial.tolerance().scores);
     for n in [1usize, 2, 16, 61, 1000, 152_064] {
-        let (_, entropies) = scores_of_logits(device, &vec![-4.25; n], &[0], 1.0);
-        let error = f64::from(entropies[0]) - (n as f64).ln();
-        assert!(error.abs() < tolerance, "uniform over {n}: {}", entropies[0]);
+        let (_, entropy) = score(device, &vec![-4.25; n], 0);
+        assert_near("uniform", entropy, (n as f64).ln(), tolerance);
     }
     let mut one_hot = vec![-200.0; 1000];
     one_hot[321] = 0.0;
-    assert_eq!(
-        scores_of_logits(device, &one_hot, &[321], 1.0),
-        (vec![0.0], vec![0.0]),
-        "a certainty"
-    );
+    assert_eq!(score(device, &one_hot, 321), (0.0, 0.0), "a certainty");
 }
 
 /// The gradient of certain, and of impossible, tokens stays finite.
 fn gradients_of_extreme_logits(trial: &Trial) {
-    let (device, tolerance) = (trial.device(), trial.tolerance().head_gradient);
+    let (device, tolerance) = (&trial.device(), trial.tolerance().head_gradient);
     for logits in extreme_logits().into_iter().filter(|l| l.iter().all(|z| z.is_finite())) {
-        let shape = Linear { inputs: 1, outputs: logits.len() };
-        let logits = device.seen(weights(shape), logits);
-        let role = Role::Activation(1, 1);
-        let (x, packed) = (device.upload(role, &[1.0]), device.upload(weights(shape), &logits));
+        let logits = seen(device, logits);
         for target in [0, 3, logits.len() as u32 - 1] {
-            for (a, b, c) in [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (-2.5, 1e3, 0.0), (1.0, 0.0, -1.0)]
-            {
+            for by in [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [-2.5, 1e3, 0.0], [1.0, 0.0, -1.0]] {
                 // A token without probability in f32 has no share of it. A test of its own shows
                 // that such masks do no harm.
-                let apart = logits.iter().any(|z| z.abs() > 1e3);
-                if apart && c != 0.0 {
+                if logits.iter().any(|z| z.abs() > 1e3) && by[2] != 0.0 {
                     continue;
                 }
                 // The target and its neighbour, however unlikely both are.
-                let mut masks = SamplingMasks::default();
-                masks.push(&[target.max(1) - 1, target.max(1)]);
-                let index = device.index(&[target]);
-                let statistics = device.head(shape, &x, &packed, index, masks.clone().into(), 1.0);
-                let (mut dx, mut dw) = (device.blank(role), device.zeros(gradient(shape)));
-                device.head_backward(
-                    shape,
-                    &x,
-                    &packed,
-                    &statistics,
-                    &[a],
-                    &[b],
-                    &[c],
-                    &mut dx,
-                    &mut dw,
-                );
-                let (by, b) = ([a, b, c].map(f64::from), f64::from(b));
-                let (logits, target) = (wide(&logits), target as usize);
-                let want = reference::head_backward(&logits, 1.0, target, masks.of(0), by);
+                let masks = mask_of(&[target.max(1) - 1, target.max(1)]);
+                let rows = Rows::of_logits(device, &logits, &[target], masks, 1.0);
+                let wide_by = by.map(f64::from);
+                let kept = rows.masks.of(0);
+                let want =
+                    reference::head_backward(&wide(&logits), 1.0, target as usize, kept, wide_by);
+                let what = format!("{:?}", &logits[..7]);
                 // An entropy has an error of its own, and its coefficient multiplies that.
-                for (got, want) in device.download(gradient(shape), &dw).into_iter().zip(want) {
-                    let error = (f64::from(got) - want).abs();
-                    assert!(
-                        error < tolerance * (1.0 + b),
-                        "{got} instead of {want}: {:?}",
-                        &logits[..7]
-                    );
+                for (got, want) in rows.weight_gradient(by).into_iter().zip(want) {
+                    assert_near(&what, got, want, tolerance * (1.0 + wide_by[1]));
                 }
             }
         }
@@ -293,10 +364,7 @@ fn gradients_of_extreme_logits(trial: &Trial) {
 fn masks_of_extreme_logits(trial: &Trial) {
     for device in trial.devices() {
         for logits in extreme_logits() {
-            let shape = Linear { inputs: 1, outputs: logits.len() };
-            let logits = device.seen(weights(shape), logits);
-            let role = Role::Activation(1, 1);
-            let (x, packed) = (device.upload(role, &[1.0]), device.upload(weights(shape), &logits));
+            let logits = seen(&device, logits);
             // If a mask cuts beside a peak, each target is another case; the others are alike.
             let is_beside_a_peak = |&target: &u32| {
                 let around =
@@ -313,30 +381,12 @@ fn masks_of_extreme_logits(trial: &Trial) {
                     kept.push(logits.iter().rposition(|&z| z > f32::NEG_INFINITY).unwrap() as u32);
                     kept.sort_unstable();
                 }
-                let mut masks = SamplingMasks::default();
-                masks.push(&kept);
-                let index = device.index(&[target]);
-                let mut statistics = device.head(shape, &x, &packed, index, masks.into(), 1.0);
-                let HeadScores { log_masses, .. } = device.scores(&mut statistics);
-                let (mut dx, mut dw) = (device.blank(role), device.zeros(gradient(shape)));
-                device.head_backward(
-                    shape,
-                    &x,
-                    &packed,
-                    &statistics,
-                    &[1.0],
-                    &[0.5],
-                    &[-1.0],
-                    &mut dx,
-                    &mut dw,
-                );
-                let dw = device.download(gradient(shape), &dw);
+                let rows = Rows::of_logits(&device, &logits, &[target], mask_of(&kept), 1.0);
+                let mass = rows.scores().log_masses[0];
+                let dw = rows.weight_gradient([1.0, 0.5, -1.0]);
                 assert!(
-                    log_masses[0].is_finite()
-                        && log_masses[0] < 1e-3
-                        && dw.iter().all(|d| d.is_finite()),
-                    "log-mass {}, gradient {dw:?} of {kept:?}: {:?}",
-                    log_masses[0],
+                    mass.is_finite() && mass < 1e-3 && dw.iter().all(|d| d.is_finite()),
+                    "log-mass {mass}, gradient {dw:?} of {kept:?}: {:?}",
                     &logits[..7]
                 );
             }
@@ -347,31 +397,18 @@ fn masks_of_extreme_logits(trial: &Trial) {
 /// The scores of a pass that goes back, to the last bit, and slopes as in mathematics.
 fn slopes_of_entropies(trial: &Trial) {
     let (device, tolerance) = (&trial.device(), trial.tolerance().scores);
-    for (shape, rows, temperature) in shapes_and_rows() {
-        let role = Role::Activation(rows, shape.inputs);
-        let (x, w) = (device.noise(role, 1), spread(device, shape));
-        let targets = indices(3, rows, shape.outputs);
-        let logits =
-            reference::linear(&wide(&x), &wide(&w), &vec![0.0; shape.outputs], shape.inputs);
-        let (x, packed) = (device.upload(role, &x), device.upload(weights(shape), &w));
-        let index = || device.index(&targets);
-        for masks in [SamplingMasks::default(), masks(&targets, shape.outputs)] {
-            let EntropySlopes { scores, slopes } =
-                device.entropy_slopes(shape, &x, &packed, &index(), &masks, temperature);
-            let mut statistics =
-                device.head(shape, &x, &packed, index(), masks.clone().into(), temperature);
-            let want = device.scores(&mut statistics);
+    for case @ (_, _, temperature) in shapes_and_rows() {
+        for masks in [whole, masks] {
+            let rows = Rows::spread(device, case, masks);
+            let (EntropySlopes { scores, slopes }, want) = (rows.slopes(), rows.scores());
             assert_bits("log-probs", &scores.logprobs, &want.logprobs);
             assert_bits("entropies", &scores.entropies, &want.entropies);
             assert_bits("log-masses", &scores.log_masses, &want.log_masses);
-            assert_eq!(slopes.len(), rows);
-            for (r, logits) in logits.chunks(shape.outputs).enumerate() {
-                let target = targets[r] as usize;
-                let want =
-                    reference::entropy_slope(logits, f64::from(temperature), target, masks.of(r));
-                let error = f64::from(slopes[r]) - want;
-                let what = format!("row {r} of {rows}, {shape:?}, temperature {temperature}");
-                assert!(error.abs() < tolerance, "{what}: slope {want} off by {error:.1e}");
+            assert_eq!(slopes.len(), rows.targets.len());
+            for (r, logits) in rows.logits().chunks(rows.shape.outputs).enumerate() {
+                let (target, kept) = (rows.targets[r] as usize, rows.masks.of(r));
+                let want = reference::entropy_slope(logits, f64::from(temperature), target, kept);
+                assert_near(&format!("slope of {}", rows.what(r)), slopes[r], want, tolerance);
             }
         }
     }
@@ -380,25 +417,16 @@ fn slopes_of_entropies(trial: &Trial) {
 fn slopes_of_extreme_entropies(trial: &Trial) {
     let tolerance = trial.tolerance().extreme_scores;
     for device in trial.devices() {
-        let slopes_of = |logits: &[f32], targets: &[u32], masks: &SamplingMasks| {
-            let shape = Linear { inputs: 1, outputs: logits.len() };
-            let role = Role::Activation(targets.len(), 1);
-            let x = device.upload(role, &vec![1.0; targets.len()]);
-            let packed = device.upload(weights(shape), logits);
-            device.entropy_slopes(shape, &x, &packed, &device.index(targets), masks, 1.0).slopes
+        let slopes_of = |logits: &[f32], targets: &[u32], masks: SamplingMasks| {
+            Rows::of_logits(&device, logits, targets, masks, 1.0).slopes().slopes
         };
         for logits in extreme_logits() {
-            let logits = device.seen(weights(Linear { inputs: 1, outputs: logits.len() }), logits);
+            let logits = seen(&device, logits);
             let targets: Vec<u32> = (0..logits.len().min(61) as u32).collect();
-            let whole = SamplingMasks::default();
-            for (target, got) in (0..).zip(slopes_of(&logits, &targets, &whole)) {
+            let what = format!("slope: {:?}", &logits[..7]);
+            for (target, got) in (0..).zip(slopes_of(&logits, &targets, SamplingMasks::default())) {
                 let want = reference::entropy_slope(&wide(&logits), 1.0, target, &[]);
-                let error = f64::from(got) - want;
-                assert!(
-                    error.abs() < tolerance,
-                    "slope {want} off by {error:.1e}: {:?}",
-                    &logits[..7]
-                );
+                assert_near(&what, got, want, tolerance);
             }
             // Masks that keep impossible tokens among others: the result need only be finite.
             let kept = |&target: &u32| [target.saturating_sub(1), target.max(1)];
@@ -406,18 +434,16 @@ fn slopes_of_extreme_entropies(trial: &Trial) {
             targets.iter().for_each(|target| masks.push(&kept(target)));
             let possible =
                 |target: &u32| kept(target).iter().any(|&t| logits[t as usize].is_finite());
-            let slopes = slopes_of(&logits, &targets, &masks);
+            let slopes = slopes_of(&logits, &targets, masks);
             for (target, slope) in targets.iter().zip(slopes).filter(|(target, _)| possible(target))
             {
-                assert!(slope.is_finite(), "slope {slope} of {target}: {:?}", &logits[..7]);
+                assert!(slope.is_finite(), "slope {slope} of {target}: {what}");
             }
         }
         // Where all tokens are alike, or one is certain, no step changes the entropy.
         for n in [1usize, 2, 16, 61, 1000] {
-            let [slope] = slopes_of(&vec![-4.25; n], &[0], &SamplingMasks::default())[..] else {
-                panic!()
-            };
-            assert!(f64::from(slope).abs() < tolerance, "{slope} of {n} equal tokens");
+            let slopes = slopes_of(&vec![-4.25; n], &[0], SamplingMasks::default());
+            assert_near("equal tokens", slopes[0], 0.0, tolerance);
         }
     }
 }
@@ -427,82 +453,37 @@ fn slopes_of_extreme_entropies(trial: &Trial) {
 /// the entropy by its slope.
 fn steps_of_the_head_change_entropies_by_their_slopes(trial: &Trial) {
     let (device, shape) = (&trial.device(), Linear { inputs: 17, outputs: 61 });
-    let role = Role::Activation(1, shape.inputs);
     let w = spread(device, shape);
     let (mut got, mut want) = (Vec::new(), Vec::new());
     for (seed, temperature) in (1..40).zip([1.0f32, 0.7].into_iter().cycle()) {
-        let x = device.noise(role, seed);
+        let x = device.noise(Role::Activation(1, shape.inputs), seed);
         let target = indices(seed, 1, shape.outputs);
-        let masks =
-            if seed % 2 == 0 { SamplingMasks::default() } else { masks(&target, shape.outputs) };
-        let (x, packed) = (device.upload(role, &x), device.upload(weights(shape), &w));
-        let found = |weights: &[f32]| {
-            let packed = device.upload(self::weights(shape), weights);
-            let EntropySlopes { scores, slopes } = device.entropy_slopes(
-                shape,
-                &x,
-                &packed,
-                &device.index(&target),
-                &masks,
-                temperature,
-            );
-            (f64::from(scores.entropies[0]), f64::from(slopes[0]))
+        let masks = if seed % 2 == 0 { whole } else { masks }(&target, shape.outputs);
+        let rows = |weights: Vec<f32>| {
+            Rows::new(device, shape, [x.clone(), weights], &target, masks.clone(), temperature)
         };
-        let index = device.index(&target);
-        let statistics = device.head(shape, &x, &packed, index, masks.clone().into(), temperature);
-        let (mut dx, mut dw) = (device.blank(role), device.zeros(gradient(shape)));
-        let by = ([1.0], [0.0], [-1.0]);
-        device.head_backward(
-            shape,
-            &x,
-            &packed,
-            &statistics,
-            &by.0,
-            &by.1,
-            &by.2,
-            &mut dx,
-            &mut dw,
-        );
-        let dw = device.download(gradient(shape), &dw);
-        let x = wide(&device.download(role, &x));
-        let far = reference::dot(&x, &x) / f64::from(temperature * temperature);
+        let dw = rows(w.clone()).weight_gradient([1.0, 0.0, -1.0]);
+        let far = reference::dot(&wide(&x), &wide(&x)) / f64::from(temperature * temperature);
         // A step in logits over temperature: rounding and the third order both stay small.
         let step = 5.0 * trial.tolerance().derivative_step;
         let after = |step: f64| {
             let moved = w.iter().zip(&dw).map(|(w, d)| w + (step / far) as f32 * d).collect();
-            found(&device.seen(weights(shape), moved)).0
+            f64::from(rows(device.seen(weights(shape), moved)).slopes().scores.entropies[0])
         };
         got.push(((after(step) - after(-step)) / (2.0 * step)) as f32);
-        want.push(found(&w).1);
+        want.push(f64::from(rows(w.clone()).slopes().slopes[0]));
     }
     assert_close("slopes", &got, &want, trial.tolerance().derivatives);
 }
 
 fn no_rows(trial: &Trial) {
-    let (device, shape) = (trial.device(), Linear { inputs: 3, outputs: 61 });
+    let (device, shape) = (&trial.device(), Linear { inputs: 3, outputs: 61 });
     let before = device.noise(gradient(shape), 1);
-    let (packed, mut dw) =
-        (device.upload(weights(shape), &before), device.upload(gradient(shape), &before));
-    let role = Role::Activation(0, 3);
-    let none = device.blank(role);
-    let masks = SamplingMasks::default().into();
-    let mut statistics = device.head(shape, &none, &packed, device.index(&[]), masks, 1.0);
-    let HeadScores { logprobs, entropies, .. } = device.scores(&mut statistics);
-    assert!(logprobs.is_empty() && entropies.is_empty());
-    let whole = SamplingMasks::default();
-    let EntropySlopes { scores, slopes } =
-        device.entropy_slopes(shape, &none, &packed, &device.index(&[]), &whole, 1.0);
-    assert!(scores.logprobs.is_empty() && slopes.is_empty());
-    device.head_backward(
-        shape,
-        &none,
-        &packed,
-        &statistics,
-        &[],
-        &[],
-        &[],
-        &mut device.blank(role),
-        &mut dw,
-    );
-    assert_bits("dw", &device.download(gradient(shape), &dw), &before);
+    let numbers = [Vec::new(), device.noise(weights(shape), 1)];
+    let rows = Rows::new(device, shape, numbers, &[], SamplingMasks::default(), 1.0);
+    let (scores, EntropySlopes { scores: again, slopes }) = (rows.scores(), rows.slopes());
+    assert!(scores.logprobs.is_empty() && scores.entropies.is_empty());
+    assert!(again.logprobs.is_empty() && slopes.is_empty());
+    let [_, dw] = rows.gradients([&[], &[], &[]], &before);
+    assert_bits("dw", &dw, &before);
 }

@@ -2,9 +2,9 @@
 
 use crate::arithmetic::reference;
 use crate::data::{assert_bits, assert_close_to, noise, wide};
-use crate::device::{Trial, gradient, vector, vector_gradient, weights};
+use crate::device::{Device, Trial, gradient, vector, vector_gradient, weights};
 use crate::properties;
-use isentrope_kernels::{Kind, Linear, Role};
+use isentrope_kernels::{Buffer, Kind, Linear, Role};
 use proptest::prelude::*;
 
 properties!(
@@ -16,8 +16,80 @@ properties!(
     packing_is_undone_by_unpacking
 );
 
+/// A linear layer's operands, and what its gradients go on from.
+struct Layer<'a> {
+    device: &'a Device<'a>,
+    shape: Linear,
+    tokens: usize,
+    x: Vec<f32>,
+    w: Vec<f32>,
+    b: Vec<f32>,
+    dy: Vec<f32>,
+    dw: Vec<f32>,
+    db: Vec<f32>,
+}
+
+impl<'a> Layer<'a> {
+    fn new(device: &'a Device<'a>, shape: Linear, tokens: usize) -> Self {
+        let Linear { inputs, outputs } = shape;
+        let [x, dy] = [(inputs, 1), (outputs, 4)]
+            .map(|(features, seed)| device.noise(Role::Activation(tokens, features), seed));
+        let (w, b) = (device.noise(weights(shape), 2), device.noise(vector(outputs), 3));
+        let dw = device.noise(gradient(shape), 5);
+        let db = device.noise(vector_gradient(outputs), 6);
+        Self { device, shape, tokens, x, w, b, dy, dw, db }
+    }
+
+    fn x_role(&self) -> Role {
+        Role::Activation(self.tokens, self.shape.inputs)
+    }
+
+    fn y_role(&self) -> Role {
+        Role::Activation(self.tokens, self.shape.outputs)
+    }
+
+    fn weights(&self) -> Buffer {
+        self.device.upload(weights(self.shape), &self.w)
+    }
+
+    /// The outputs; added to these numbers, if there are some.
+    fn outputs(&self, has_bias: bool, residual: Option<&[f32]>) -> Vec<f32> {
+        let (device, shape, tokens) = (self.device, self.shape, self.tokens);
+        let (x, packed) = (device.upload(self.x_role(), &self.x), self.weights());
+        let bias = has_bias.then(|| device.upload(vector(shape.outputs), &self.b));
+        let y = match residual {
+            None => {
+                let mut y = device.blank(self.y_role());
+                device.linear(shape, &x, &packed, bias.as_ref(), &mut y, tokens);
+                y
+            }
+            Some(residual) => {
+                let mut y = device.upload(self.y_role(), residual);
+                device.linear_add(shape, &x, &packed, bias.as_ref(), &mut y, tokens);
+                y
+            }
+        };
+        device.download(self.y_role(), &y)
+    }
+
+    /// The gradients by inputs, weights and bias.
+    fn gradients(&self) -> [Vec<f32>; 3] {
+        let (device, shape, tokens) = (self.device, self.shape, self.tokens);
+        let x = device.upload(self.x_role(), &self.x);
+        let dy = device.upload(self.y_role(), &self.dy);
+        let (of_w, of_b) = (gradient(shape), vector_gradient(shape.outputs));
+        let mut dx = device.blank(self.x_role());
+        let (mut dw, mut db) = (device.upload(of_w, &self.dw), device.upload(of_b, &self.db));
+        device.linear_backward_input(shape, &dy, &self.weights(), &mut dx, tokens);
+        device.linear_backward_weight(shape, &dy, &x, &mut dw, tokens);
+        device.linear_backward_bias(shape, &dy, &mut db, tokens);
+        [(self.x_role(), dx), (of_w, dw), (of_b, db)]
+            .map(|(role, buffer)| device.download(role, &buffer))
+    }
+}
+
 fn layers_equal_their_scalar_sums(trial: &Trial) {
-    let (device, subject) = (trial.device(), trial.subject());
+    let (device, subject) = (&trial.device(), trial.subject());
     for (inputs, outputs, tokens) in [
         (1, 1, 1),
         (17, 61, 7),
@@ -27,76 +99,36 @@ fn layers_equal_their_scalar_sums(trial: &Trial) {
         (130, 65, 100),
         (130, 260, 130),
     ] {
-        let shape = Linear { inputs, outputs };
-        let (x_role, y_role) =
-            (Role::Activation(tokens, inputs), Role::Activation(tokens, outputs));
-        let (x, w, b) = (
-            device.noise(x_role, 1),
-            device.noise(weights(shape), 2),
-            device.noise(vector(outputs), 3),
-        );
-        let (dy, dw, db) = (
-            device.noise(y_role, 4),
-            device.noise(gradient(shape), 5),
-            device.noise(vector_gradient(outputs), 6),
-        );
-        let residual = device.noise(y_role, 7);
+        let layer = Layer::new(device, Linear { inputs, outputs }, tokens);
+        let residual = device.noise(layer.y_role(), 7);
         let column = |x: &[f32], width: usize, i: usize| -> Vec<f32> {
             x.iter().skip(i).step_by(width).copied().collect()
         };
-        let row = |x: &[f32], width: usize, i: usize| x[i * width..(i + 1) * width].to_vec();
+        let Layer { x, w, b, dy, dw, db, .. } = &layer;
         let mut want = [const { Vec::new() }; 5];
-        for t in 0..tokens {
-            for o in 0..outputs {
-                let (x, w) = (row(&x, inputs, t), row(&w, inputs, o));
-                let residual = residual[t * outputs + o];
-                want[0].push(subject.linear(&x, &w, Some(b[o]), None));
-                want[1].push(subject.linear(&x, &w, Some(b[o]), Some(residual)));
+        for (t, (x, dy)) in x.chunks(inputs).zip(dy.chunks(outputs)).enumerate() {
+            for (o, w) in w.chunks(inputs).enumerate() {
+                want[0].push(subject.linear(x, w, Some(b[o]), None));
+                want[1].push(subject.linear(x, w, Some(b[o]), Some(residual[t * outputs + o])));
             }
             for i in 0..inputs {
-                want[2].push(
-                    subject.linear_backward_input(&row(&dy, outputs, t), &column(&w, inputs, i)),
-                );
+                want[2].push(subject.linear_backward_input(dy, &column(w, inputs, i)));
             }
         }
-        let columns: Vec<Vec<f32>> = (0..inputs).map(|i| column(&x, inputs, i)).collect();
+        let columns: Vec<Vec<f32>> = (0..inputs).map(|i| column(x, inputs, i)).collect();
         for o in 0..outputs {
-            let dy = column(&dy, outputs, o);
+            let dy = column(dy, outputs, o);
             for (i, x) in columns.iter().enumerate() {
                 want[3].push(subject.linear_backward_weight(dw[o * inputs + i], &dy, x));
             }
             want[4].push(subject.linear_backward_bias(db[o], &dy));
         }
-
-        let (x, dy, packed) = (
-            device.upload(x_role, &x),
-            device.upload(y_role, &dy),
-            device.upload(weights(shape), &w),
-        );
-        let (mut y, mut dx) = (device.blank(y_role), device.blank(x_role));
-        let mut added = device.upload(y_role, &residual);
-        let bias = device.upload(vector(outputs), &b);
-        let (mut dw, mut db) =
-            (device.upload(gradient(shape), &dw), device.upload(vector_gradient(outputs), &db));
-        device.linear(shape, &x, &packed, Some(&bias), &mut y, tokens);
-        device.linear_add(shape, &x, &packed, Some(&bias), &mut added, tokens);
-        device.linear_backward_input(shape, &dy, &packed, &mut dx, tokens);
-        device.linear_backward_weight(shape, &dy, &x, &mut dw, tokens);
-        device.linear_backward_bias(shape, &dy, &mut db, tokens);
-        let what = format!("{shape:?}, {tokens} tokens");
-        assert_bits(&format!("y of {what}"), &device.download(y_role, &y), &want[0]);
-        assert_bits(
-            &format!("residual and y of {what}"),
-            &device.download(y_role, &added),
-            &want[1],
-        );
-        assert_bits(&format!("dx of {what}"), &device.download(x_role, &dx), &want[2]);
-        assert_bits(&format!("dw of {what}"), &device.download(gradient(shape), &dw), &want[3]);
-        assert_bits(
-            &format!("db of {what}"),
-            &device.download(vector_gradient(outputs), &db),
-            &want[4],
-        );
+        let [dx, dw, db] = layer.gradients();
+        let got = [layer.outputs(true, None), layer.outputs(true, Some(&residual)), dx, dw, db];
+        let names = ["y", "residual and y", "dx", "dw", "db"];
+        for (name, (got, want)) in names.iter().zip(got.iter().zip(&want)) {
+            assert_bits(&format!("{name} of {:?}, {tokens} tokens", layer.shape), got, want);
+        }
     }
 }
 
@@ -128,62 +160,33 @@ fn walk(steps: usize) -> f64 {
 }
 
 fn forward(trial: &Trial) {
-    let (device, tolerance) = (trial.device(), trial.tolerance().linear);
+    let (device, tolerance) = (&trial.device(), trial.tolerance().linear);
     for (shape, tokens) in shapes_and_tokens() {
-        let Linear { inputs, outputs } = shape;
-        let (x_role, y_role) =
-            (Role::Activation(tokens, inputs), Role::Activation(tokens, outputs));
-        let (x, w, b) = (
-            device.noise(x_role, 1),
-            device.noise(weights(shape), 2),
-            device.noise(vector(outputs), 3),
-        );
-        for bias in [true, false] {
-            let mut y = device.blank(y_role);
-            let device_bias = device.upload(vector(outputs), &b);
-            let b = if bias { b.clone() } else { vec![0.0; outputs] };
-            let (device_x, packed) = (device.upload(x_role, &x), device.upload(weights(shape), &w));
-            device.linear(shape, &device_x, &packed, bias.then_some(&device_bias), &mut y, tokens);
-            let y = device.download(y_role, &y);
-            let want = reference::linear(&wide(&x), &wide(&w), &wide(&b), inputs);
-            assert_close_to(
-                &format!("{shape:?}, {tokens} tokens"),
-                &y,
-                &want,
-                walk(inputs),
-                tolerance,
-            );
+        let layer = Layer::new(device, shape, tokens);
+        for has_bias in [true, false] {
+            let b = if has_bias { wide(&layer.b) } else { vec![0.0; shape.outputs] };
+            let want = reference::linear(&wide(&layer.x), &wide(&layer.w), &b, shape.inputs);
+            let what = format!("{shape:?}, {tokens} tokens");
+            let got = layer.outputs(has_bias, None);
+            assert_close_to(&what, &got, &want, walk(shape.inputs), tolerance);
         }
     }
 }
 
 fn backward(trial: &Trial) {
-    let (device, tolerance) = (trial.device(), trial.tolerance().linear);
+    let (device, tolerance) = (&trial.device(), trial.tolerance().linear);
     for (shape, tokens) in shapes_and_tokens() {
-        let Linear { inputs, outputs } = shape;
-        let (x_role, y_role) =
-            (Role::Activation(tokens, inputs), Role::Activation(tokens, outputs));
-        let (x, w, dy) =
-            (device.noise(x_role, 1), device.noise(weights(shape), 2), device.noise(y_role, 3));
-        let (dw_before, db_before) =
-            (device.noise(gradient(shape), 4), device.noise(vector_gradient(outputs), 5));
-        let (device_x, device_dy) = (device.upload(x_role, &x), device.upload(y_role, &dy));
-        let mut dx = device.blank(x_role);
-        let packed = device.upload(weights(shape), &w);
-        device.linear_backward_input(shape, &device_dy, &packed, &mut dx, tokens);
-        let mut dw = device.upload(gradient(shape), &dw_before);
-        device.linear_backward_weight(shape, &device_dy, &device_x, &mut dw, tokens);
-        let mut db = device.upload(vector_gradient(outputs), &db_before);
-        device.linear_backward_bias(shape, &device_dy, &mut db, tokens);
-
+        let layer = Layer::new(device, shape, tokens);
+        let Layer { x, w, dy, dw, db, .. } = &layer;
         let (want_dx, mut want_dw, mut want_db) =
-            reference::linear_backward(&wide(&x), &wide(&w), &wide(&dy), inputs);
-        want_dw.iter_mut().zip(&dw_before).for_each(|(d, &b)| *d += f64::from(b));
-        want_db.iter_mut().zip(&db_before).for_each(|(d, &b)| *d += f64::from(b));
+            reference::linear_backward(&wide(x), &wide(w), &wide(dy), shape.inputs);
+        want_dw.iter_mut().zip(dw).for_each(|(d, &b)| *d += f64::from(b));
+        want_db.iter_mut().zip(db).for_each(|(d, &b)| *d += f64::from(b));
+        let [dx, dw, db] = layer.gradients();
         for (what, got, want, steps) in [
-            ("dx", device.download(x_role, &dx), want_dx, outputs),
-            ("dw", device.download(gradient(shape), &dw), want_dw, tokens),
-            ("db", device.download(vector_gradient(outputs), &db), want_db, tokens),
+            ("dx", dx, want_dx, shape.outputs),
+            ("dw", dw, want_dw, tokens),
+            ("db", db, want_db, tokens),
         ] {
             let what = format!("{what} of {shape:?}, {tokens} tokens");
             assert_close_to(&what, &got, &want, walk(steps), tolerance);
@@ -192,23 +195,12 @@ fn backward(trial: &Trial) {
 }
 
 fn no_tokens_change_nothing(trial: &Trial) {
-    let device = trial.device();
-    let shape = Linear { inputs: 9, outputs: 70 };
-    let (x_role, y_role) = (Role::Activation(0, 9), Role::Activation(0, 70));
-    let (w, b) = (device.noise(gradient(shape), 1), device.noise(vector_gradient(70), 2));
-    let packed = device.upload(weights(shape), &w);
-    let (x, dy) = (device.blank(x_role), device.blank(y_role));
-    let (mut y, mut dx) = (device.blank(y_role), device.blank(x_role));
-    let (mut dw, mut db) =
-        (device.upload(gradient(shape), &w), device.upload(vector_gradient(70), &b));
-    device.linear(shape, &x, &packed, None, &mut y, 0);
-    device.linear_backward_input(shape, &dy, &packed, &mut dx, 0);
-    device.linear_backward_weight(shape, &dy, &x, &mut dw, 0);
-    device.linear_backward_bias(shape, &dy, &mut db, 0);
-    device.download(y_role, &y);
-    device.download(x_role, &dx);
-    assert_bits("dw", &device.download(gradient(shape), &dw), &w);
-    assert_bits("db", &device.download(vector_gradient(70), &db), &b);
+    let device = &trial.device();
+    let layer = Layer::new(device, Linear { inputs: 9, outputs: 70 }, 0);
+    layer.outputs(false, None);
+    let [_, dw, db] = layer.gradients();
+    assert_bits("dw", &dw, &layer.dw);
+    assert_bits("db", &db, &layer.db);
 }
 
 fn without_inputs_outputs_are_the_bias(trial: &Trial) {

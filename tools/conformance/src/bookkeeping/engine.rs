@@ -170,15 +170,15 @@ fn memory_that_there_is_not_is_refused_with_a_sentence(trial: &Trial) {
     assert!(refused.starts_with("cannot allocate "), "{refused}");
 }
 
-/// The tokens that each step tells of.
-fn told(mut engine: Engine<'_>, request: &Request) -> Vec<usize> {
+/// Counts the tokens that each step hands out.
+fn token_counts(mut engine: Engine<'_>, request: &Request) -> Vec<usize> {
     engine.submit(request.clone()).unwrap();
     let is_token = |event: &&Event| matches!(event, Event::Token { .. });
-    let mut told = Vec::new();
+    let mut counts = Vec::new();
     while !engine.is_idle() {
-        told.push(engine.step().unwrap().iter().filter(is_token).count());
+        counts.push(engine.step().unwrap().iter().filter(is_token).count());
     }
-    told
+    counts
 }
 
 fn draws_are_read_behind_a_step_and_no_row_is_fed_beyond_a_known_end(trial: &Trial) {
@@ -187,12 +187,12 @@ fn draws_are_read_behind_a_step_and_no_row_is_fed_beyond_a_known_end(trial: &Tri
         |draws_behind| Engine::new(model, None, ROOMY).unwrap().drawing_behind(draws_behind);
     let of = |sampling: Sampling| request(&[3, 4, 5], 2, 0, sampling);
     let plain = Sampling { max_tokens: 4, ..Sampling::default() };
-    assert_eq!(told(engine(false), &of(plain.clone())), [2; 4]);
+    assert_eq!(token_counts(engine(false), &of(plain.clone())), [2; 4]);
     // A last step that only reads: all ends are known.
-    assert_eq!(told(engine(true), &of(plain.clone())), [0, 2, 2, 2, 2]);
+    assert_eq!(token_counts(engine(true), &of(plain.clone())), [0, 2, 2, 2, 2]);
     // Draws that the host makes are read at once.
     let of_host = Sampling { top_p: 0.9, ..plain.clone() };
-    assert_eq!(told(engine(true), &of(of_host)), [2; 4]);
+    assert_eq!(token_counts(engine(true), &of(of_host)), [2; 4]);
     // As many slots as there are rows: one more would push a response out.
     let slots = 3 + 2 * 3;
     let mut activation_cache = ActivationCache::new(model, slots).unwrap();

@@ -5,7 +5,7 @@ use crate::device::Trial;
 use crate::models::bits;
 use crate::properties;
 use crate::requests::{
-    Place, alone, exact, least_pages, limits, request, requests, run, run_apart,
+    ResponseId, alone, exact, least_pages, limits, request, requests, run, run_apart,
 };
 use isentrope_model::{
     ActivationCache, Derivatives, Gradient, Keep, KvCache, Model, Packed, Scores, Sequence, Tape,
@@ -152,7 +152,7 @@ fn check_slots(
     model: &Model,
     activation_cache: &ActivationCache,
     requests: &[Request],
-    completions: &BTreeMap<Place, Completion>,
+    completions: &BTreeMap<ResponseId, Completion>,
 ) -> Result<(), TestCaseError> {
     let mut held = BTreeMap::new();
     for ((request, sample), completion) in completions {

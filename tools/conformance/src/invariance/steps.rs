@@ -49,7 +49,7 @@ fn a_shared_prefix_changes_nothing(trial: &Trial) {
         // partial one.
         let mut first = Writer::new(&texts[0]);
         first.end = prefix.len();
-        write(model, &mut cache, std::slice::from_mut(&mut first), &rhythm, Wanted::EveryRow, temperature);
+        write(model, &mut cache, std::slice::from_mut(&mut first), &rhythm, ScoredRows::EveryRow, temperature);
         first.end = texts[0].len() - 1;
         let mut writers = vec![first];
         for text in &texts[1..] {
@@ -65,11 +65,11 @@ fn a_shared_prefix_changes_nothing(trial: &Trial) {
             }
             writers.push(writer);
         }
-        write(model, &mut cache, &mut writers, &rhythm, Wanted::EveryRow, temperature);
+        write(model, &mut cache, &mut writers, &rhythm, ScoredRows::EveryRow, temperature);
 
-        writers[0].check(model, 0, Wanted::EveryRow, temperature)?;
+        writers[0].check(model, 0, ScoredRows::EveryRow, temperature)?;
         for writer in &writers[1..] {
-            writer.check(model, prefix.len(), Wanted::EveryRow, temperature)?;
+            writer.check(model, prefix.len(), ScoredRows::EveryRow, temperature)?;
         }
         writers.iter().flat_map(|writer| &writer.pages).for_each(|&page| cache.release(page));
         prop_assert_eq!(cache.free_pages(), PAGES);
@@ -78,13 +78,13 @@ fn a_shared_prefix_changes_nothing(trial: &Trial) {
 
 /// Rows whose next token is asked for: only the last of each chunk, as in sampling, or all.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Wanted {
+enum ScoredRows {
     LastRows,
     EveryRow,
 }
 
-fn wanted() -> impl Strategy<Value = Wanted> {
-    prop_oneof![Just(Wanted::LastRows), Just(Wanted::EveryRow)]
+fn wanted() -> impl Strategy<Value = ScoredRows> {
+    prop_oneof![Just(ScoredRows::LastRows), Just(ScoredRows::EveryRow)]
 }
 
 /// Rows that sequences contribute to steps, in turn; with 0 a sequence sits one out.
@@ -137,7 +137,7 @@ impl<'a> Writer<'a> {
         &self,
         model: &Model,
         from: usize,
-        wanted: Wanted,
+        wanted: ScoredRows,
         temperature: f32,
     ) -> Result<(), TestCaseError> {
         let expected = score_bits_alone(model, self.tokens, temperature);
@@ -145,7 +145,7 @@ impl<'a> Writer<'a> {
         for (position, (result, expected)) in
             self.results.iter().zip(expected).enumerate().skip(from)
         {
-            if wanted == Wanted::EveryRow || position + 1 == self.results.len() {
+            if wanted == ScoredRows::EveryRow || position + 1 == self.results.len() {
                 prop_assert!(result.is_some(), "nothing at {}", position);
             }
             prop_assert!(result.is_none_or(|result| result == expected), "differs at {}", position);
@@ -159,7 +159,7 @@ fn write(
     cache: &mut KvCache,
     writers: &mut [Writer<'_>],
     rhythm: &[usize],
-    wanted: Wanted,
+    wanted: ScoredRows,
     temperature: f32,
 ) {
     let mut rhythm = rhythm.iter().copied().cycle();
@@ -174,7 +174,7 @@ fn write(
             let positions = writer.push(rhythm.next().unwrap(), model, &mut step, cache);
             rows.extend(positions.map(|position| (w, position)));
         }
-        if wanted == Wanted::EveryRow {
+        if wanted == ScoredRows::EveryRow {
             step.wanted = (0..rows.len() as u32).collect();
         }
         let hidden = model.step(&step, cache, None);

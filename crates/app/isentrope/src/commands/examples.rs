@@ -34,8 +34,10 @@ impl Examples {
             match fs::read(&path) {
                 Ok(found) if found == *contents => {}
                 Ok(_) => {
-                    said +=
-                        &format!("{} is another file already, and stays as it is\n", path.display())
+                    said += &format!(
+                        "{} is another file already, and stays as it is\n",
+                        path.display()
+                    );
                 }
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     make_directory(parent(&path))?;

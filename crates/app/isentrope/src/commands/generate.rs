@@ -15,7 +15,7 @@ use clap::Args;
 use isentrope_model::KvCache;
 use isentrope_model::generation_config::{GenerationConfig, eos_tokens};
 use isentrope_rollout::{Completion, Engine, Event, Key, Limits, Request, Sampling};
-use prompts::{Asked, NamedPrompt, PromptArguments};
+use prompts::{NamedPrompt, PromptArguments, PromptSource};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -107,7 +107,44 @@ impl Generate {
             (None, true) => Display::Headed,
             (out, _) => Display::Lines(Output::create(out.as_deref())?),
         };
-        self.model.run(|loaded| Sampler { command: &self, asked, display, trace }.run(loaded))
+        self.model.run(|loaded| self.sample(&asked, display, trace, loaded))
+    }
+
+    /// The command's work, once there is a model.
+    fn sample(
+        &self,
+        asked: &PromptSource<'_>,
+        mut display: Display,
+        trace: Option<TraceFile>,
+        loaded: &Loaded,
+    ) -> Result<()> {
+        let (sampling, source) = self.sampling(loaded)?;
+        let sampling = Arc::new(sampling);
+        let prompts = asked.tokens(loaded)?;
+
+        let limits = self.limits(loaded, &prompts, &sampling)?;
+        let mut engine = Engine::new(&loaded.model, loaded.tokenizer.as_ref(), limits)?;
+        for (i, prompt) in prompts.iter().enumerate() {
+            let request = Request {
+                key: Key { seed: self.drawing.seed, step: 0, prompt: i as u64 },
+                prompt: prompt.tokens.clone(),
+                samples: (0..self.n as usize).collect(),
+                sampling: sampling.clone(),
+                cache_activations: false,
+            };
+            engine.submit(request).map_err(|e| asked.error(i, e))?;
+        }
+        interrupt::wind_up_first("keeping the finished responses");
+        let mut drive = || self.drive(&mut engine, &prompts, &mut display);
+        let summary = match trace {
+            Some(file) => file.record("what was sampled", &loaded.device, drive)?,
+            None => drive()?,
+        };
+        if let Display::Lines(output) = display {
+            output.finish()?;
+        }
+        messages::say(&format!("{summary}, {}{source}", sampling.decoding()));
+        Ok(())
     }
 
     /// Runs the engine to the end, showing what happens.
@@ -173,7 +210,8 @@ impl Generate {
         work.finish();
         let seconds = started.elapsed().as_secs_f64();
         Ok(format!(
-            "{total} responses, {tokens} tokens in {seconds:.1} s ({:.0} tokens/s), mean entropy {:.4} nats",
+            "{total} responses, {tokens} tokens in {seconds:.1} s ({:.0} tokens/s), mean entropy \
+             {:.4} nats",
             tokens as f64 / seconds,
             entropy / tokens.max(1) as f64
         ))
@@ -269,47 +307,6 @@ impl Generate {
             })
             .fold(0, |sum: usize, pages| sum.saturating_add(pages.saturating_mul(self.n as usize)));
         Ok(Limits { cache_bytes: budget.min(most.saturating_mul(page)), ..Limits::default() })
-    }
-}
-
-/// The command's work, once there is a model.
-struct Sampler<'a> {
-    command: &'a Generate,
-    asked: Asked<'a>,
-    display: Display,
-    trace: Option<TraceFile>,
-}
-
-impl Sampler<'_> {
-    fn run(self, loaded: &Loaded) -> Result<()> {
-        let Self { command, asked, mut display, trace } = self;
-        let (sampling, source) = command.sampling(loaded)?;
-        let sampling = Arc::new(sampling);
-        let prompts = asked.tokens(loaded)?;
-
-        let limits = command.limits(loaded, &prompts, &sampling)?;
-        let mut engine = Engine::new(&loaded.model, loaded.tokenizer.as_ref(), limits)?;
-        for (i, prompt) in prompts.iter().enumerate() {
-            let request = Request {
-                key: Key { seed: command.drawing.seed, step: 0, prompt: i as u64 },
-                prompt: prompt.tokens.clone(),
-                samples: (0..command.n as usize).collect(),
-                sampling: sampling.clone(),
-                cache_activations: false,
-            };
-            engine.submit(request).map_err(|e| asked.error(i, e))?;
-        }
-        interrupt::wind_up_first("keeping the finished responses");
-        let mut drive = || command.drive(&mut engine, &prompts, &mut display);
-        let summary = match trace {
-            Some(file) => file.record("what was sampled", &loaded.device, drive)?,
-            None => drive()?,
-        };
-        if let Display::Lines(output) = display {
-            output.finish()?;
-        }
-        messages::say(&format!("{summary}, {}{source}", sampling.decoding()));
-        Ok(())
     }
 }
 

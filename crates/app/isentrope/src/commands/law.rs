@@ -6,9 +6,9 @@ use crate::messages;
 use crate::standard_output::print;
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use isentrope_lab::law::points::{Measured, ROLLOUT, of_metrics, of_rollout};
+use isentrope_lab::law::points::{ROLLOUT, SetPoints, of_metrics, of_rollout};
 use isentrope_lab::law::{Form, Point, SEED, Study};
-use isentrope_lab::log::{Origin, RunLog, told_apart};
+use isentrope_lab::log::{Origin, RunLog, distinct_names};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 
@@ -58,15 +58,15 @@ fn share(text: &str) -> Result<f64> {
 }
 
 /// One series of points, and what they say.
-struct Studied {
+struct RunStudy {
     run: String,
-    measured: Measured,
+    measured: SetPoints,
     study: Study,
 }
 
 /// Several that are the same quantities.
 struct Together<'a> {
-    members: Vec<&'a Studied>,
+    members: Vec<&'a RunStudy>,
     study: Study,
 }
 
@@ -79,7 +79,7 @@ impl Law {
             let is_alone = of_path.len() == 1;
             logs.extend(of_path.into_iter().map(|log| (log, is_alone)));
         }
-        let names = told_apart(logs.iter().map(|(log, _)| log));
+        let names = distinct_names(logs.iter().map(|(log, _)| log));
         let mut without_points = Vec::new();
         for ((log, is_alone), name) in logs.iter().zip(names) {
             log.notes.iter().for_each(|note| messages::note(note));
@@ -107,7 +107,7 @@ impl Law {
     }
 
     /// The metrics of a run that the flags select.
-    fn measured(&self, log: &RunLog) -> Result<Vec<Measured>> {
+    fn measured(&self, log: &RunLog) -> Result<Vec<SetPoints>> {
         let path = log.path.display();
         let all = match self.set.as_deref() {
             Some(ROLLOUT) if self.accuracy.is_none() && self.entropy.is_none() => {
@@ -118,22 +118,24 @@ impl Law {
         if all.is_empty() {
             let remedy = match log.origin {
                 Origin::Unknown => {
-                    "; if it has them under names of its own, say which with --entropy and --accuracy"
+                    "; if it has them under names of its own, say which with --entropy and \
+                     --accuracy"
                 }
                 _ => "",
             };
             bail!(
-                "{path}: no step has both an accuracy and an entropy yet, in evaluations or in rollouts{remedy}"
+                "{path}: no step has both an accuracy and an entropy yet, in evaluations or in \
+                 rollouts{remedy}"
             );
         }
         let Some(set) = &self.set else {
             // A part would have a law of its own beside that of the set which it is of.
             let is_meant =
-                |measured: &Measured| self.accuracy.is_some() || measured.part_of.is_none();
+                |measured: &SetPoints| self.accuracy.is_some() || measured.part_of.is_none();
             return Ok(all.into_iter().filter(is_meant).collect());
         };
         let names: Vec<String> = all.iter().map(|measured| measured.set.clone()).collect();
-        let chosen: Vec<Measured> =
+        let chosen: Vec<SetPoints> =
             all.into_iter().filter(|measured| measured.set == *set).collect();
         if chosen.is_empty() {
             bail!(
@@ -144,26 +146,27 @@ impl Law {
         Ok(chosen)
     }
 
-    fn study(&self, run: String, measured: Measured) -> Studied {
+    fn study(&self, run: String, measured: SetPoints) -> RunStudy {
         let study = Study::with_prefix(measured.points.clone(), self.prefix, self.seed);
-        Studied { run, measured, study }
+        RunStudy { run, measured, study }
     }
 
     /// Studies of several runs together, if they have equal names for accuracy and entropy. Equal
     /// points count once: if runs share points, as those of one seed do after their first
     /// evaluation, the first run's are taken.
-    fn together<'a>(&self, studied: &'a [Studied]) -> Vec<Together<'a>> {
-        let mut groups: Vec<Vec<&Studied>> = Vec::new();
+    fn together<'a>(&self, studied: &'a [RunStudy]) -> Vec<Together<'a>> {
+        let mut groups: Vec<Vec<&RunStudy>> = Vec::new();
         for one in studied {
             let names =
-                |one: &Studied| (one.measured.accuracy.clone(), one.measured.entropy.clone());
+                |one: &RunStudy| (one.measured.accuracy.clone(), one.measured.entropy.clone());
             let Some(group) = groups.iter_mut().find(|group| names(group[0]) == names(one)) else {
                 groups.push(vec![one]);
                 continue;
             };
             match group.iter().find(|other| other.measured.points == one.measured.points) {
                 Some(other) => messages::note(&format!(
-                    "{} and {} have the same points ({}), which count once where runs are fitted together",
+                    "{} and {} have the same points ({}), which count once where runs are fitted \
+                     together",
                     other.run, one.run, one.measured.accuracy
                 )),
                 None => group.push(one),
@@ -180,10 +183,10 @@ impl Law {
             .collect()
     }
 
-    fn report(&self, studied: &[Studied], together: &[Together<'_>]) -> Value {
+    fn report(&self, studied: &[RunStudy], together: &[Together<'_>]) -> Value {
         let runs: Vec<Value> = studied
             .iter()
-            .map(|Studied { run, measured, study }| {
+            .map(|RunStudy { run, measured, study }| {
                 let mut object = json!({ "run": run, "measured": measured });
                 merge(&mut object, law(study));
                 object
@@ -193,7 +196,7 @@ impl Law {
             .iter()
             .map(|Together { members, study }| {
                 let names: Vec<&str> = members.iter().map(|one| one.run.as_str()).collect();
-                let Measured { accuracy, entropy, .. } = &members[0].measured;
+                let SetPoints { accuracy, entropy, .. } = &members[0].measured;
                 let mut object = json!({ "runs": names, "accuracy": accuracy, "entropy": entropy });
                 merge(&mut object, law(study));
                 object

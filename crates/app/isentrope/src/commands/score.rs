@@ -134,22 +134,12 @@ impl Score {
         }
         let lines = lines::read(&self.input)?;
         let output = Output::create(self.out.as_deref())?;
-        self.model.run(|loaded| Scorer { command: &self, lines, output }.run(loaded))
+        self.model.run(|loaded| self.score(&lines, output, loaded))
     }
-}
 
-/// The command's work, once there is a model.
-struct Scorer<'a> {
-    command: &'a Score,
-    lines: Vec<Line>,
-    output: Output,
-}
-
-impl Scorer<'_> {
-    fn run(self, loaded: &Loaded) -> Result<()> {
-        let Self { command, lines, mut output } = self;
-        let items =
-            understand(loaded, &lines, &command.template_flags.settings(), command.temperature)?;
+    /// The command's work, once there is a model.
+    fn score(&self, lines: &[Line], mut output: Output, loaded: &Loaded) -> Result<()> {
+        let items = understand(loaded, lines, &self.template_flags.settings(), self.temperature)?;
 
         interrupt::wind_up_first("keeping the lines scored so far");
         let started = Instant::now();
@@ -178,7 +168,8 @@ impl Scorer<'_> {
                 at += count;
                 if lp.iter().chain(h).any(|x| !x.is_finite()) {
                     bail!(
-                        "the model's log-probs are not finite: its weights or its configuration are damaged"
+                        "the model's log-probs are not finite: its weights or its configuration \
+                         are damaged"
                     );
                 }
                 let mismatch = item.theirs.as_ref().map(|theirs| Mismatch::of(lp, theirs));
@@ -204,7 +195,8 @@ impl Scorer<'_> {
         output.finish()?;
         let seconds = started.elapsed().as_secs_f64();
         messages::say(&format!(
-            "scored {scored} tokens of {} lines in {seconds:.1} s ({:.0} tokens/s), mean entropy {:.4} nats",
+            "scored {scored} tokens of {} lines in {seconds:.1} s ({:.0} tokens/s), mean entropy \
+             {:.4} nats",
             items.len(),
             done as f64 / seconds,
             entropy / (scored.max(1)) as f64,
@@ -212,7 +204,8 @@ impl Scorer<'_> {
         if total.count > 0 {
             let MismatchRecord { mean, max, outside } = total.record();
             messages::say(&format!(
-                "mismatch over {} tokens: mean |difference| {mean:.3e}, max {max:.3e}, ratios outside [0.9, 1.1] {:.3} %",
+                "mismatch over {} tokens: mean |difference| {mean:.3e}, max {max:.3e}, ratios \
+                 outside [0.9, 1.1] {:.3} %",
                 total.count,
                 100.0 * outside
             ));
@@ -328,7 +321,8 @@ fn refuse_responses_of_runs(line: &Line) -> Result<()> {
     let is_count = line.get("tokens").is_some_and(Value::is_u64);
     if is_count && line.get("response").is_some() && line.get("verdict").is_some() {
         return Err(line.error(
-            "is a response of a run or an evaluation, whose \"tokens\" is their number and whose prompt is not the rendered \
+            "is a response of a run or an evaluation, whose \"tokens\" is their number and whose \
+             prompt is not the rendered \
              one; what can be scored are a run's token records, tokens/step-N.jsonl in its directory (lab.record_tokens in the \
              recipe says how many responses they are)",
         ));
@@ -342,7 +336,8 @@ fn temperature_of(line: &Line) -> Result<f32> {
     let temperature = value.as_f64().map(|t| t as f32).filter(|t| TEMPERATURES.contains(t));
     temperature.ok_or_else(|| {
         line.error(
-            "\"temperature\" must be a number from 0.01 to 100; --temperature T scores every line at T instead",
+            "\"temperature\" must be a number from 0.01 to 100; --temperature T scores every line \
+             at T instead",
         )
     })
 }
@@ -357,7 +352,8 @@ fn other_logprobs(line: &Line, value: &Value, expected: usize) -> Result<Vec<f32
     match numbers {
         None => Err(line.error("\"logprobs\" must be a list of numbers")),
         Some(numbers) if numbers.len() != expected => Err(line.error(format_args!(
-            "\"logprobs\" must have one number for each token scored, {expected} on this line, and has {}",
+            "\"logprobs\" must have one number for each token scored, {expected} on this line, \
+             and has {}",
             numbers.len()
         ))),
         Some(numbers) => Ok(numbers),

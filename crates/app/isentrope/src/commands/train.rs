@@ -7,7 +7,7 @@ mod manifest;
 
 pub use flags::RunArguments;
 
-use crate::device::{self, Device, Wanted};
+use crate::device::{self, Device, DeviceRequest};
 use crate::interrupt::{self, Interrupted};
 use crate::memory::Memory;
 use crate::messages;
@@ -77,7 +77,7 @@ impl RunArguments {
             place.check_name().with_context(|| path.display().to_string())?;
         }
         if self.dry_run {
-            return self.look(recipe, &place, ranks, (wanted, most));
+            return self.dry_run(recipe, &place, ranks, (wanted, most));
         }
         let trace = self.trace(recipe.tables().run.steps, ranks)?;
         if self.end_with_standard_input {
@@ -146,12 +146,12 @@ impl RunArguments {
 
     /// The dry run. Every rank opens its device, since all agree on who shares it; the first
     /// prints.
-    fn look<R: TrainingRecipe>(
+    fn dry_run<R: TrainingRecipe>(
         &self,
         recipe: R,
         place: &RunLocation,
         ranks: &Ranks,
-        (wanted, most): (Wanted, usize),
+        (wanted, most): (DeviceRequest, usize),
     ) -> Result<()> {
         let target = match self.card()? {
             Some(card) => Target::Card(card),
@@ -166,9 +166,9 @@ impl RunArguments {
 }
 
 /// Opens this rank's device, then waits until all ranks have theirs: some may share one.
-fn open<R: TrainingRecipe>(recipe: &R, wanted: Wanted, ranks: &Ranks) -> Result<Device> {
+fn open<R: TrainingRecipe>(recipe: &R, wanted: DeviceRequest, ranks: &Ranks) -> Result<Device> {
     let dtype = ("device.dtype", recipe.tables().device.dtype);
-    let mut device = device::open(wanted, dtype, Some(ranks.threads), ranks.seat())?;
+    let mut device = device::open(wanted, dtype, Some(ranks.threads), ranks.local_rank())?;
     device::settle(&mut device, &ranks.world)?;
     Ok(device)
 }
@@ -222,7 +222,7 @@ impl<R: TrainingRecipe> Training<'_, R> {
         .map_err(|error| device.unfitting(error))?;
         let prepared = ranks.first_then_all(|| Ok(recipe.prepare(&model_dir, count, download)?))?;
         let plan = prepared.plan(&*backend, available).map_err(|error| device.unfitting(error))?;
-        plan.check_host(Memory::now().available as usize / ranks.seat().of)?;
+        plan.check_host(Memory::now().available as usize / ranks.local_rank().of)?;
         device.keep_within(plan.budget / 9 * 10); // with the tenth that a plan leaves free
         ranks.is_settled.set(true);
 
@@ -338,7 +338,8 @@ pub fn refuse_misplaced(model: &Path, recipe: &Path) -> Result<()> {
         recipe.ancestors().skip(1).take(2).map(|dir| dir.join(model)).find(|dir| dir.is_dir());
     match beside {
         Some(found) if !model.is_dir() => Err(anyhow!(
-            "model.path: there is no directory {} here, and paths are relative to the current directory; there is {}",
+            "model.path: there is no directory {} here, and paths are relative to the current \
+             directory; there is {}",
             model.display(),
             found.display()
         )),

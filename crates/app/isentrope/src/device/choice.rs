@@ -16,21 +16,21 @@ pub struct DeviceFlag {
     /// several GPUs as cuda:1
     /// [default: ISENTROPE_DEVICE, else the recipe's device.kind, else auto]. The bits of f32 do not depend on it
     #[arg(long, value_name = "DEVICE")]
-    pub device: Option<Wanted>,
+    pub device: Option<DeviceRequest>,
 }
 
 /// A device as flags name it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct DeviceRequest {
     /// Its kind.
     pub kind: DeviceKind,
     /// Which of them.
-    pub index: Index,
+    pub index: GpuChoice,
 }
 
 /// Which GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Index {
+pub enum GpuChoice {
     /// The first; of several ranks on a machine, each takes the next.
     #[default]
     Any,
@@ -40,46 +40,46 @@ pub enum Index {
 
 /// The place of this process among those of a job on its machine.
 #[derive(Clone, Copy, Debug)]
-pub struct Seat {
+pub struct LocalRank {
     /// Its number, from 0.
-    pub place: usize,
+    pub number: usize,
     /// How many there are.
     pub of: usize,
     /// Whether it speaks for the job.
     pub speaks: bool,
 }
 
-impl Seat {
+impl LocalRank {
     /// The rank of a process that is alone.
-    pub const ALONE: Self = Self { place: 0, of: 1, speaks: true };
+    pub const ALONE: Self = Self { number: 0, of: 1, speaks: true };
 }
 
-impl Wanted {
+impl DeviceRequest {
     /// The GPU of this number.
     pub const fn gpu(index: usize) -> Self {
-        Self { kind: DeviceKind::Cuda, index: Index::Named(index) }
+        Self { kind: DeviceKind::Cuda, index: GpuChoice::Named(index) }
     }
 }
 
-impl From<DeviceKind> for Wanted {
+impl From<DeviceKind> for DeviceRequest {
     fn from(kind: DeviceKind) -> Self {
-        Self { kind, index: Index::Any }
+        Self { kind, index: GpuChoice::Any }
     }
 }
 
 /// As flags name it.
-impl fmt::Display for Wanted {
+impl fmt::Display for DeviceRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.kind, self.index) {
             (DeviceKind::Auto, _) => f.write_str("auto"),
             (DeviceKind::Cpu, _) => f.write_str("cpu"),
-            (DeviceKind::Cuda, Index::Any) => f.write_str("cuda"),
-            (DeviceKind::Cuda, Index::Named(index)) => write!(f, "cuda:{index}"),
+            (DeviceKind::Cuda, GpuChoice::Any) => f.write_str("cuda"),
+            (DeviceKind::Cuda, GpuChoice::Named(index)) => write!(f, "cuda:{index}"),
         }
     }
 }
 
-impl FromStr for Wanted {
+impl FromStr for DeviceRequest {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -102,15 +102,15 @@ impl FromStr for Wanted {
 ///
 /// # Errors
 /// When the variable names no device.
-pub fn wanted(flag: &DeviceFlag, recipe: DeviceKind) -> Result<Wanted> {
-    Ok(said(flag)?.unwrap_or(recipe.into()))
+pub fn request(flag: &DeviceFlag, recipe: DeviceKind) -> Result<DeviceRequest> {
+    Ok(requested(flag)?.unwrap_or(recipe.into()))
 }
 
 /// The device that the flag or else the environment names, whatever recipes say.
 ///
 /// # Errors
 /// When the variable names no device.
-pub fn said(flag: &DeviceFlag) -> Result<Option<Wanted>> {
+pub fn requested(flag: &DeviceFlag) -> Result<Option<DeviceRequest>> {
     match (flag.device, std::env::var_os(VARIABLE)) {
         (Some(wanted), _) => Ok(Some(wanted)),
         (None, Some(text)) if !text.is_empty() => {
@@ -128,9 +128,9 @@ mod tests {
 
     #[test]
     fn devices_have_names() {
-        let parsed = |text: &str| text.parse::<Wanted>();
-        assert_eq!(parsed("auto"), Ok(Wanted::default()));
-        assert_eq!(parsed("cuda:3").unwrap().index, Index::Named(3));
+        let parsed = |text: &str| text.parse::<DeviceRequest>();
+        assert_eq!(parsed("auto"), Ok(DeviceRequest::default()));
+        assert_eq!(parsed("cuda:3").unwrap().index, GpuChoice::Named(3));
         for name in ["auto", "cpu", "cuda", "cuda:0", "cuda:12"] {
             assert_eq!(parsed(name).unwrap().to_string(), name);
         }

@@ -3,11 +3,11 @@
 
 use anyhow::Result;
 use isentrope_cuda::Failure;
-use isentrope_model::{Panicked, contain};
-use std::fmt;
+use isentrope_model::{PanicReport, contain};
 
 /// Work on a GPU has ended with a sentence: there is too little memory, or the GPU has failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{said}")]
 pub struct Failed {
     said: String,
     lacks_memory: bool,
@@ -21,7 +21,7 @@ impl Failed {
 
     /// The sentence of a panic: a device's own is enough, anything else is a mistake of this
     /// program.
-    fn new(Panicked { text, place }: Panicked) -> Self {
+    fn new(PanicReport { text, place }: PanicReport) -> Self {
         match Failure::of_panic(&text) {
             Some(failure) => Self { said: text, lacks_memory: failure.lacks_memory() },
             None => {
@@ -34,14 +34,6 @@ impl Failed {
         }
     }
 }
-
-impl fmt::Display for Failed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.said)
-    }
-}
-
-impl std::error::Error for Failed {}
 
 /// Calls; a panic becomes an error. What the call has worked with is gone then, and so may be the
 /// GPU.

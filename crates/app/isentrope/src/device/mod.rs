@@ -6,7 +6,7 @@ mod shapes;
 mod steps;
 mod together;
 
-pub use choice::{DeviceFlag, Seat, Wanted, said, wanted};
+pub use choice::{DeviceFlag, DeviceRequest, LocalRank, request, requested};
 pub use contained::{Failed, contained};
 pub use shapes::check_shapes;
 pub use together::settle;
@@ -15,8 +15,8 @@ use crate::gpus::{AboutGpu, Gpus, NoGpu, OpenGpu};
 use crate::memory::Memory;
 use crate::messages;
 use anyhow::{Result, anyhow, bail};
-use choice::Index;
-use isentrope_cuda::{AnyDevice, Cuda, DataSheet, Device as _, Dtype, Layer, Products, self_test};
+use choice::GpuChoice;
+use isentrope_cuda::{Cuda, DataSheet, Dtype, Layer, Products, self_test};
 use isentrope_kernels::{Backend, Cpu, Isa, Linear, thread_count};
 use isentrope_model::{Layout, ModelConfig};
 use isentrope_train::settings::{DeviceKind, NumberType};
@@ -41,7 +41,7 @@ pub struct Device {
 #[derive(Clone)]
 enum Computes {
     Cpu(Arc<Cpu>),
-    Gpu { backend: Arc<Cuda<AnyDevice>>, index: usize, about: AboutGpu },
+    Gpu { backend: Arc<Cuda>, index: usize, about: AboutGpu },
 }
 
 /// Says which GPUs there are, before the first command asks.
@@ -51,11 +51,6 @@ pub fn set_gpus(gpus: Box<dyn Gpus>) {
 
 fn gpus() -> &'static dyn Gpus {
     &**GPUS.get_or_init(|| Box::new(crate::gpus::NvidiaGpus))
-}
-
-/// Every GPU that there is, opened by its number, or why it cannot be used.
-pub fn each_gpu() -> impl Iterator<Item = (usize, Result<OpenGpu, String>)> {
-    (0..gpus().count().unwrap_or(0)).map(|index| (index, gpus().open(index)))
 }
 
 /// The CPU, with as many threads as flag and environment say.
@@ -78,19 +73,20 @@ fn host(threads: Option<usize>) -> Result<(Isa, usize)> {
 /// When the device cannot be used, fails its self-test, or does not compute with such numbers; when
 /// the host's threads or instruction set are none, whatever the device.
 pub fn open(
-    wanted: Wanted,
+    wanted: DeviceRequest,
     (setting, dtype): (&str, NumberType),
     threads: Option<usize>,
-    seat: Seat,
+    rank: LocalRank,
 ) -> Result<Device> {
     host(threads)?;
     let on_cpu = |fell_back| {
         let computes = Computes::Cpu(Arc::new(cpu(threads)?));
-        Ok(Device { computes, dtype, sharers: seat.of, fell_back })
+        Ok(Device { computes, dtype, sharers: rank.of, fell_back })
     };
     let f32_alone = |why: &str, remedy: &str| {
         anyhow!(
-            "{setting} is bf16, and only a GPU computes with bf16: {why}; {remedy}, or set {setting} to f32"
+            "{setting} is bf16, and only a GPU computes with bf16: {why}; {remedy}, or set \
+             {setting} to f32"
         )
     };
     if wanted.kind == DeviceKind::Cpu {
@@ -101,14 +97,14 @@ pub fn open(
             }
         };
     }
-    match open_gpu(&wanted, seat) {
+    match open_gpu(&wanted, rank) {
         Ok((OpenGpu { device, about }, index)) => {
             let kept = match dtype {
                 NumberType::F32 => Dtype::F32,
                 NumberType::Bf16 => Dtype::Bf16,
             };
             // Draws on the host have the bits of every instruction set.
-            let backend = Arc::new(Cuda::new(Arc::new(device), kept));
+            let backend = Arc::new(Cuda::new(device, kept));
             let tested = contained(|| self_test(&backend).map_err(anyhow::Error::msg));
             // A device without the memory for a test of some megabytes fails later, at its real
             // work, with a better message.
@@ -123,7 +119,7 @@ pub fn open(
                 if wanted.kind == DeviceKind::Cuda || dtype == NumberType::Bf16 {
                     bail!("{wrong}; --device cpu and f32 do without it");
                 }
-                if seat.speaks {
+                if rank.speaks {
                     messages::note(&format!("computing on the CPU: {wrong}"));
                 }
                 return on_cpu(Some(wrong));
@@ -133,7 +129,8 @@ pub fn open(
         }
         Err(NoGpu { why, .. }) if wanted.kind == DeviceKind::Cuda => {
             bail!(
-                "no GPU can be used: {why}; `isentrope doctor` says more, and --device cpu does without"
+                "no GPU can be used: {why}; `isentrope doctor` says more, and --device cpu does \
+                 without"
             )
         }
         Err(NoGpu { why, .. }) if dtype == NumberType::Bf16 => Err(f32_alone(
@@ -141,9 +138,10 @@ pub fn open(
             "see `isentrope doctor` (--install-cuda fetches libraries that are missing)",
         )),
         Err(NoGpu { is_amiss, why }) => {
-            if is_amiss && seat.speaks {
+            if is_amiss && rank.speaks {
                 messages::note(&format!(
-                    "computing on the CPU, since no GPU can be used: {why}; --device cpu says that this is wanted"
+                    "computing on the CPU, since no GPU can be used: {why}; --device cpu says \
+                     that this is wanted"
                 ));
             }
             on_cpu(is_amiss.then_some(why))
@@ -158,36 +156,36 @@ pub fn open(
 /// # Errors
 /// As [`open`].
 pub fn open_all(
-    wanted: Wanted,
+    wanted: DeviceRequest,
     dtype: (&str, NumberType),
     threads: Option<usize>,
-) -> Result<Vec<(Wanted, Device)>> {
-    let first = open(wanted, dtype, threads, Seat::ALONE)?;
+) -> Result<Vec<(DeviceRequest, Device)>> {
+    let first = open(wanted, dtype, threads, LocalRank::ALONE)?;
     let Computes::Gpu { index, .. } = first.computes else { return Ok(vec![(wanted, first)]) };
     let count = gpus().count().unwrap_or(1);
-    if count == 1 || wanted.index != Index::Any {
+    if count == 1 || wanted.index != GpuChoice::Any {
         return Ok(vec![(wanted, first)]);
     }
-    let mut all = vec![(Wanted::gpu(index), first)];
+    let mut all = vec![(DeviceRequest::gpu(index), first)];
     // The GPUs before it cannot be used.
-    for other in (index + 1..count).map(Wanted::gpu) {
-        match open(other, dtype, threads, Seat::ALONE) {
+    for other in (index + 1..count).map(DeviceRequest::gpu) {
+        match open(other, dtype, threads, LocalRank::ALONE) {
             Ok(device) => all.push((other, device)),
             Err(error) => {
-                messages::note(&format!("{other} is left out: {}", crate::sentence(&error)))
+                messages::note(&format!("{other} is left out: {}", crate::sentence(&error)));
             }
         }
     }
     Ok(all)
 }
 
-/// The GPU that is wanted or that this rank's seat comes to, and its number. A process that is
+/// The GPU that is wanted or that this rank's rank comes to, and its number. A process that is
 /// alone takes the first that can be used.
-fn open_gpu(wanted: &Wanted, seat: Seat) -> Result<(OpenGpu, usize), NoGpu> {
+fn open_gpu(wanted: &DeviceRequest, rank: LocalRank) -> Result<(OpenGpu, usize), NoGpu> {
     let count = gpus().count()?;
     let index = match wanted.index {
-        Index::Any => seat.place % count,
-        Index::Named(index) => index,
+        GpuChoice::Any => rank.number % count,
+        GpuChoice::Named(index) => index,
     };
     if index >= count {
         let why = format!("there is no GPU {index}, the driver shows {count}, counted from 0");
@@ -198,7 +196,7 @@ fn open_gpu(wanted: &Wanted, seat: Seat) -> Result<(OpenGpu, usize), NoGpu> {
         Err(why) => why,
     };
     // Ranks would have to agree who takes which instead.
-    if wanted.index == Index::Any && seat.of == 1 {
+    if wanted.index == GpuChoice::Any && rank.of == 1 {
         for other in (0..count).filter(|other| *other != index) {
             if let Ok(gpu) = gpus().open(other) {
                 return Ok((gpu, other));

@@ -5,7 +5,7 @@ use isentrope_cuda::LARGEST_SHAPES;
 use isentrope_model::ModelConfig;
 use std::path::Path;
 
-/// Refuses a model of which shapes are larger than GPUs compute with.
+/// Refuses a model whose shapes exceed the kernels' limits.
 ///
 /// # Errors
 /// A sentence that names the key of config.json in the model's directory.
@@ -26,7 +26,8 @@ pub fn check_shapes(dir: &Path, config: &ModelConfig) -> Result<()> {
     ];
     if let Some((key, value, most)) = shapes.into_iter().find(|(_, value, most)| value > most) {
         bail!(
-            "{}: {key} is {value}, and the kernels for GPUs take {most} at most: compute on the CPU (--device cpu), in f32",
+            "{}: {key} is {value}, and the kernels for GPUs take {most} at most: compute on the \
+             CPU (--device cpu), in f32",
             dir.join("config.json").display()
         );
     }

@@ -30,7 +30,8 @@ impl Device {
 fn refused(replays: &Replays) -> Option<String> {
     let why = replays.refused.as_ref()?;
     Some(format!(
-        "the GPU's driver does not launch some step of decoding as one ({why}): its kernels are launched one by one, which takes \
+        "the GPU's driver does not launch some step of decoding as one ({why}): its kernels are \
+         launched one by one, which takes \
          longer and changes no bit"
     ))
 }

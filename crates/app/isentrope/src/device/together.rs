@@ -6,9 +6,9 @@ use anyhow::Result;
 use isentrope_ranks::World;
 use serde::{Deserialize, Serialize};
 
-/// On what a rank computes.
+/// The device that a rank computes on.
 #[derive(Debug, Serialize, Deserialize)]
-enum On {
+enum RankDevice {
     /// The GPU with this UUID.
     Gpu(String),
     /// The CPU, and why it is not the GPU that `auto` prefers, where one seems to be there.
@@ -24,17 +24,19 @@ enum On {
 /// When ranks cannot be asked.
 pub fn settle(device: &mut Device, world: &World) -> Result<()> {
     let own = match &device.computes {
-        Computes::Gpu { about, .. } => On::Gpu(about.uuid.clone()),
-        Computes::Cpu(_) => On::Cpu(device.fell_back.clone()),
+        Computes::Gpu { about, .. } => RankDevice::Gpu(about.uuid.clone()),
+        Computes::Cpu(_) => RankDevice::Cpu(device.fell_back.clone()),
     };
     let all = world.gather(&serde_json::to_vec(&own)?)?;
-    let all: Vec<On> = all.iter().map(|on| serde_json::from_slice(on)).collect::<Result<_, _>>()?;
+    let all: Vec<RankDevice> =
+        all.iter().map(|on| serde_json::from_slice(on)).collect::<Result<_, _>>()?;
     if let Some(sharers) = sharers(&all, &own) {
         device.sharers = sharers;
     }
     if let Some((rank, why)) = fallen(&all).filter(|_| world.is_first()) {
         messages::warning(&format!(
-            "{} computes on the CPU and others on GPUs, since it can use none: {why}; all wait for it",
+            "{} computes on the CPU and others on GPUs, since it can use none: {why}; all wait \
+             for it",
             world.name(rank)
         ));
     }
@@ -42,17 +44,17 @@ pub fn settle(device: &mut Device, world: &World) -> Result<()> {
 }
 
 /// How many ranks have the GPU of one of them; none where that has none.
-fn sharers(all: &[On], own: &On) -> Option<usize> {
-    let On::Gpu(own) = own else { return None };
-    Some(all.iter().filter(|on| matches!(on, On::Gpu(uuid) if uuid == own)).count())
+fn sharers(all: &[RankDevice], own: &RankDevice) -> Option<usize> {
+    let RankDevice::Gpu(own) = own else { return None };
+    Some(all.iter().filter(|on| matches!(on, RankDevice::Gpu(uuid) if uuid == own)).count())
 }
 
 /// The first rank that computes on the CPU without being asked to, and why, where another has a
 /// GPU.
-fn fallen(all: &[On]) -> Option<(usize, &str)> {
-    let has_gpu = all.iter().any(|on| matches!(on, On::Gpu(_)));
+fn fallen(all: &[RankDevice]) -> Option<(usize, &str)> {
+    let has_gpu = all.iter().any(|on| matches!(on, RankDevice::Gpu(_)));
     let mut fallen = all.iter().enumerate().filter_map(|(rank, on)| match on {
-        On::Cpu(Some(why)) => Some((rank, why.as_str())),
+        RankDevice::Cpu(Some(why)) => Some((rank, why.as_str())),
         _ => None,
     });
     fallen.next().filter(|_| has_gpu)
@@ -62,15 +64,18 @@ fn fallen(all: &[On]) -> Option<(usize, &str)> {
 mod tests {
     use super::*;
 
-    fn gpu(uuid: &str) -> On {
-        On::Gpu(uuid.into())
+    fn gpu(uuid: &str) -> RankDevice {
+        RankDevice::Gpu(uuid.into())
     }
 
     #[test]
     fn a_rank_that_fell_back_is_named_where_others_have_gpus() {
-        let old = || On::Cpu(Some("the driver is old".into()));
-        assert_eq!(fallen(&[gpu("a"), On::Cpu(None), old()]), Some((2, "the driver is old")));
-        assert_eq!(fallen(&[gpu("a"), On::Cpu(None)]), None, "the CPU was asked for");
+        let old = || RankDevice::Cpu(Some("the driver is old".into()));
+        assert_eq!(
+            fallen(&[gpu("a"), RankDevice::Cpu(None), old()]),
+            Some((2, "the driver is old"))
+        );
+        assert_eq!(fallen(&[gpu("a"), RankDevice::Cpu(None)]), None, "the CPU was asked for");
         assert_eq!(fallen(&[old(), old()]), None, "all are alike");
     }
 
@@ -79,9 +84,9 @@ mod tests {
         let all = [
             gpu("a"),
             gpu("b"),
-            On::Cpu(None),
+            RankDevice::Cpu(None),
             gpu("a"),
-            On::Cpu(Some("a".into())),
+            RankDevice::Cpu(Some("a".into())),
             gpu("c"),
             gpu("a"),
         ];

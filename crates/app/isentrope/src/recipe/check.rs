@@ -46,7 +46,7 @@ impl Check<'_> {
                 }
             }
             (Shape::Table(fields), Value::Table(entries)) => {
-                self.table(path, node, fields, entries, None)
+                self.table(path, node, fields, entries, None);
             }
             (Shape::Tagged { tag, variants }, Value::Table(entries)) => {
                 self.tagged(path, node, (tag, variants), entries);

@@ -98,7 +98,8 @@ fn put(node: &mut Node, path: &[String], depth: usize, value: Value, at: &str) -
             let len = items.len();
             key.parse().ok().and_then(|index: usize| items.get_mut(index)).ok_or_else(|| {
                 anyhow!(
-                    "{at}: `{}` is an array of {len}, and `{key}` is not the number of an item (the first is 0)",
+                    "{at}: `{}` is an array of {len}, and `{key}` is not the number of an item \
+                     (the first is 0)",
                     path[..depth].join(".")
                 )
             })?

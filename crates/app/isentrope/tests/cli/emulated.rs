@@ -1,10 +1,10 @@
 //! The program on a GPU that is emulated: with f32 it does what it does on the CPU, to the last
 //! byte; with bf16 it agrees with itself. The GPU is `examples/emulated.rs`.
 
-use crate::processes::{kill, send, start, until, until_reached};
+use crate::processes::{kill, send, start, until_reached, wait_until};
 use crate::program::{
-    Scratch, array, bits, emulated, failure_last, failure_saying, isentrope, json_of, lines_of,
-    parse_lines, stderr, stdout_of, text, token_model,
+    Scratch, array, assert_parts, bits, emulated, failure_last, failure_saying, isentrope, json_of,
+    lines_of, names, parse_lines, spoken, stdout_of, text, token_model,
 };
 use crate::train_ranks::Launcher;
 use crate::training::{
@@ -15,19 +15,13 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 /// Settings of a run that needs little of the emulated GPU, where a fused multiply-add takes
 /// nanoseconds.
-const SMALL: [&str; 6] = [
-    "run.steps=3",
-    "eval.every=3",
-    "eval.problems=2",
-    "eval.samples=1",
-    "checkpoint.every=1",
-    "checkpoint.keep=9",
-];
+const SMALL: &str = "run.steps=3 eval.every=3 eval.problems=2 eval.samples=1 checkpoint.every=1 \
+                     checkpoint.keep=9";
 
 /// Prompts for models of 61 tokens or more.
 fn prompts(scratch: &Scratch) -> (Vec<Value>, String) {
@@ -58,46 +52,32 @@ fn models_sample_and_score() {
     let (prompts, file) = prompts(&scratch);
     for name in ["llama3", "qwen2-window"] {
         let model = token_model(name);
-        let generate = [
-            "generate",
-            &model,
-            "--prompts",
-            &file,
-            "-n",
-            "2",
-            "--max-tokens",
-            "6",
-            "--top-p",
-            "0.95",
-        ];
-        let on_cpu = stdout_of(&mut isentrope(&generate));
-        assert_eq!(stdout_of(&mut emulated(&generate)), on_cpu, "{name}");
+        let generate =
+            format!("generate {model} --prompts {file} -n 2 --max-tokens 6 --top-p 0.95");
+        let on_cpu = stdout_of(isentrope(&generate));
+        assert_eq!(stdout_of(emulated(&generate)), on_cpu, "{name}");
         let input = to_score(&scratch, &prompts, &parse_lines(&on_cpu));
-        let score = ["score", &model, "--in", &input];
-        assert_eq!(stdout_of(&mut emulated(&score)), stdout_of(&mut isentrope(&score)), "{name}");
+        let score = format!("score {model} --in {input}");
+        assert_eq!(stdout_of(emulated(&score)), stdout_of(isentrope(&score)), "{name}");
 
-        let bf16 = ["--device", "cuda", "--dtype", "bf16"];
-        let output = emulated(&[&generate[..], &bf16].concat()).output().unwrap();
+        let bf16 = "--device cuda --dtype bf16";
+        let (printed, said) = spoken(emulated(format!("{generate} {bf16}")));
         // Who computes is known before the model is loaded, as of a run.
-        assert!(
-            stderr(&output).contains("compute all products of matrices"),
-            "{}",
-            stderr(&output)
-        );
-        let generated = parse_lines(&String::from_utf8(output.stdout).unwrap());
+        assert_parts(&said, &["compute all products of matrices"]);
+        let generated = parse_lines(&printed);
         let input = to_score(&scratch, &prompts, &generated);
-        let scored = lines_of(emulated(&[&["score", &model, "--in", &input][..], &bf16].concat()));
+        let scored = lines_of(emulated(format!("score {model} --in {input} {bf16}")));
         for (generated, scored) in generated.iter().zip(&scored) {
             for key in ["logprobs", "entropies"] {
                 assert_eq!(bits(generated, key), bits(scored, key), "{name}: {key}");
             }
             assert_eq!(scored["mismatch"]["max"], 0.0, "{name}");
         }
-        let f32_logprobs: Vec<u32> =
-            parse_lines(&on_cpu).iter().flat_map(|line| bits(line, "logprobs")).collect();
-        let bf16_logprobs: Vec<u32> =
-            generated.iter().flat_map(|line| bits(line, "logprobs")).collect();
-        assert_ne!(f32_logprobs, bf16_logprobs, "{name}: as if bf16 were f32");
+        let logprobs = |lines: &[Value]| -> Vec<u32> {
+            lines.iter().flat_map(|line| bits(line, "logprobs")).collect()
+        };
+        let on_cpu = logprobs(&parse_lines(&on_cpu));
+        assert_ne!(on_cpu, logprobs(&generated), "{name}: as if bf16 were f32");
     }
 }
 
@@ -107,11 +87,11 @@ fn models_sample_and_score() {
 #[test]
 #[ignore = "deep: trains whole models on the emulated GPU"]
 fn runs_in_f32_are_the_cpus_wherever_they_are_made() {
-    for (bench, sets) in [(Bench::sft(), &["sft.batch=4"][..]), (Bench::train(), &[])] {
-        let sets = [&SMALL[..], sets].concat();
-        let on_cpu = bench.run("cpu", &sets, &[]);
+    for (bench, sets) in [(Bench::sft(), "sft.batch=4"), (Bench::train(), "")] {
+        let sets = &format!("{SMALL} {sets}");
+        let on_cpu = bench.run("cpu", sets, "");
         let on_gpu = bench.out("gpu");
-        succeed(&mut bench.emulated("gpu", &sets, &["--device", "cuda"]));
+        succeed(bench.emulated("gpu", sets, "--device cuda"));
         assert_same_results(&on_cpu, &on_gpu);
         let manifest = json_of(&on_gpu.join("manifest.json"));
         let device = &manifest["device"];
@@ -122,19 +102,19 @@ fn runs_in_f32_are_the_cpus_wherever_they_are_made() {
         // A checkpoint holds all that the rest of a run depends on: what comes after it is made
         // again elsewhere.
         let moved = bench.out("moved");
-        succeed(&mut bench.command("moved", &sets, &[]));
+        succeed(bench.command("moved", sets, ""));
         for (kept, on_gpu) in [(1, true), (2, false)] {
             for step in kept + 1..=3 {
                 fs::remove_dir_all(checkpoint(&moved, step)).unwrap();
             }
             let command = if on_gpu { Bench::emulated } else { Bench::command };
-            succeed(&mut command(&bench, "moved", &sets, &["--resume"]));
+            succeed(command(&bench, "moved", sets, "--resume"));
             assert_same_results(&on_cpu, &moved);
         }
         // With bf16 it goes on from the same weights, and says that what follows is another
         // arithmetic's.
-        let other = [&sets[..], &["run.steps=4", "device.dtype=bf16"]].concat();
-        let said = succeed(&mut bench.emulated("moved", &other, &["--resume"]));
+        let other = format!("{sets} run.steps=4 device.dtype=bf16");
+        let said = succeed(bench.emulated("moved", &other, "--resume"));
         assert!(
             said.contains("device.dtype") && said.contains("bf16-t16 from step 4 on"),
             "{said}"
@@ -147,7 +127,7 @@ fn runs_in_f32_are_the_cpus_wherever_they_are_made() {
 #[ignore = "deep: trains whole models on the emulated GPU"]
 fn a_run_in_bf16_learns_and_survives_a_kill() {
     let scratch = Scratch::new();
-    let model = untrained(&scratch);
+    let model = untrained();
     let recipe = format!(
         "run.steps = 50\nmodel.path = {model:?}\nmodel.from_scratch = true\n[device]\nkind = \"cuda\"\ndtype = \"bf16\"\n\
          [sft]\nbatch = 8\nmax_tokens = 64\n[optimizer]\nlearning_rate = 1e-2\nwarmup_steps = 2\n[eval]\nevery = 0\n\
@@ -155,7 +135,7 @@ fn a_run_in_bf16_learns_and_survives_a_kill() {
     );
     let bench = Bench::new(scratch, "sft", &recipe);
     let whole = bench.out("whole");
-    succeed(&mut bench.emulated("whole", &[], &[]));
+    succeed(bench.emulated("whole", "", ""));
     let losses: Vec<f64> =
         metrics(&whole).iter().filter_map(|line| line["sft/loss"].as_f64()).collect();
     let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
@@ -168,11 +148,11 @@ fn a_run_in_bf16_learns_and_survives_a_kill() {
 
     let killed = bench.out("killed");
     for step in [2, 21] {
-        let mut child = start(bench.emulated("killed", &[], &["--resume"]));
+        let mut child = start(bench.emulated("killed", "", "--resume"));
         until_reached(&mut child, || lines(&killed) > step);
         assert!(kill(&mut child), "it had ended");
     }
-    succeed(&mut bench.emulated("killed", &[], &["--resume"]));
+    succeed(bench.emulated("killed", "", "--resume"));
     assert_same_results(&whole, &killed);
 }
 
@@ -182,20 +162,12 @@ fn a_run_in_bf16_learns_and_survives_a_kill() {
 #[ignore = "deep: trains whole models on the emulated GPU"]
 fn what_trains_in_bf16_is_what_has_sampled() {
     let bench = Bench::train();
-    let sets = [
-        &SMALL[..],
-        &[
-            "update.prompts=4",
-            "update.epochs=1",
-            "device.dtype=bf16",
-            "eval.every=0",
-            "run.steps=2",
-        ],
-    ]
-    .concat();
-    succeed(&mut bench.emulated("whole", &sets, &[]));
-    let small = [&sets[..], &["memory.micro_batch_tokens=1"]].concat();
-    succeed(&mut bench.emulated("parts", &small, &[]));
+    let sets = &format!(
+        "{SMALL} update.prompts=4 update.epochs=1 device.dtype=bf16 eval.every=0 run.steps=2"
+    );
+    succeed(bench.emulated("whole", sets, ""));
+    let small = format!("{sets} memory.micro_batch_tokens=1");
+    succeed(bench.emulated("parts", &small, ""));
     assert_same_results(&bench.out("whole"), &bench.out("parts"));
     for line in &metrics(&bench.out("whole"))[1..] {
         assert_eq!(
@@ -207,110 +179,60 @@ fn what_trains_in_bf16_is_what_has_sampled() {
     }
 }
 
-/// Reinforcement learning in bf16 learns from verdicts alone. A share p of n responses has a
-/// standard error of sqrt(p (1 - p) / n): that of the difference of two shares of 288 responses, as
-/// of three steps, is below 0.042. The margin is more than three times that.
-#[test]
-#[ignore = "deep: trains until chance cannot explain the gain"]
-fn rewards_in_bf16_rise_by_more_than_chance_can() {
-    let scratch = Scratch::new();
-    let file = scratch.lines("problems.jsonl", &problems());
-    let recipe = format!(
-        "run.steps = 11\nmodel.path = {:?}\ndata.files = [{file:?}]\ndevice.dtype = \"bf16\"\neval.every = 0\n\
-         optimizer.learning_rate = 1e-3\nupdate.prompts = 6\n[rollout]\nprompts = 12\nresponses = 8\nmax_tokens = 16\n",
-        base()
-    );
-    let bench = Bench::new(scratch, "train", &recipe);
-    succeed(&mut bench.emulated("run", &[], &[]));
-    let rewards: Vec<f64> =
-        metrics(&bench.out("run")).iter().filter_map(|line| line["reward/mean"].as_f64()).collect();
-    let mean = |rewards: &[f64]| rewards.iter().sum::<f64>() / rewards.len() as f64;
-    let (first, last) = (mean(&rewards[..3]), mean(&rewards[rewards.len() - 3..]));
-    assert!(last - first > 0.13, "the mean reward went from {first} to {last}: {rewards:?}");
-}
-
 /// Evaluations say with which arithmetic they were made, where it is not the usual one.
 #[test]
 #[ignore = "deep: evaluates four times on the emulated GPU"]
 fn an_evaluation_in_bf16_is_another_evaluation() {
     let scratch = Scratch::new();
-    let model = base();
     let problems = scratch.lines("problems.jsonl", &problems()[..2]);
-    let bench = format!("mine={problems}");
-    let evaluate = |out: &str, flags: &[&str]| {
-        let out = scratch.path(out);
-        let arguments =
-            ["eval", model, "--bench", &bench, "-n", "2", "--max-tokens", "8", "--out", &out];
-        (
-            emulated(&[&arguments[..], flags].concat()),
-            isentrope(&[&arguments[..], flags].concat()),
-            out,
-        )
+    let line = |out: &str, flags: &str| {
+        let sampled = "-n 2 --max-tokens 8 --temperature 1 --out";
+        let bench = format!("--bench mine={problems}");
+        format!("eval {} {bench} {sampled} {} {flags}", base(), scratch.path(out))
     };
-    let (mut on_gpu, _, gpu) = evaluate("gpu", &["--temperature", "1"]);
-    let (_, mut on_cpu, cpu) = evaluate("cpu", &["--temperature", "1"]);
-    succeed(&mut on_gpu);
-    succeed(&mut on_cpu);
+    succeed(emulated(line("gpu", "")));
+    succeed(isentrope(line("cpu", "")));
+    let [cpu, gpu, bf16] = ["cpu", "gpu", "bf16"].map(|out| scratch.path(out));
     assert_eq!(tree(gpu.as_ref()), tree(cpu.as_ref()));
-    let (mut other, _, _) = evaluate("gpu", &["--temperature", "1", "--dtype", "bf16"]);
-    failure_last(&mut other, &["arithmetic \"f32\" -> \"bf16"]);
+    failure_last(emulated(line("gpu", "--dtype bf16")), &["arithmetic \"f32\" -> \"bf16"]);
     // Nor does one that was begun so go on in f32, and the two are not compared unsaid.
-    let (mut begun, _, bf16) = evaluate("bf16", &["--temperature", "1", "--dtype", "bf16"]);
-    succeed(&mut begun);
-    let (_, mut onward, _) = evaluate("bf16", &["--temperature", "1"]);
-    failure_saying(&mut onward, &["arithmetic \"bf16", "\" -> \"f32\"", "--out"]);
-    let table = stdout_of(&mut isentrope(&["eval", "--against", &cpu, "--out", &bf16]));
-    assert!(table.contains("settings that differ\n    arithmetic \"f32\" -> \"bf16"), "{table}");
+    succeed(emulated(line("bf16", "--dtype bf16")));
+    let parts = ["arithmetic \"bf16", "\" -> \"f32\"", "--out"];
+    failure_saying(isentrope(line("bf16", "")), &parts);
+    let table = stdout_of(isentrope(format!("eval --against {cpu} --out {bf16}")));
+    assert_parts(&table, &["settings that differ\n    arithmetic \"f32\" -> \"bf16"]);
 }
 
 #[test]
 fn a_device_that_cannot_be_used_is_a_sentence() {
-    let model = token_model("qwen3");
     let scratch = Scratch::new();
     let (_, file) = prompts(&scratch);
-    let generate = ["generate", &model, "--prompts", &file, "--max-tokens", "2"];
-    let with = |flags: &[&str]| emulated(&[&generate[..], flags].concat());
-    failure_saying(&mut with(&["--device", "cuda:1"]), &["no GPU 1", "doctor", "--device cpu"]);
-    failure_saying(
-        &mut with(&["--device", "cpu", "--dtype", "bf16"]),
-        &["--dtype is bf16", "the device is the CPU", "--device cuda", "f32"],
-    );
-    failure_saying(with(&["--device", "cuda"]).env("ISENTROPE_ISA", "mmx"), &["mmx"]);
-    failure_saying(&mut with(&["--device", "cuda", "--threads", "0"]), &["--threads: "]);
-    failure_saying(
-        with(&[]).env("ISENTROPE_DEVICE", "tpu"),
-        &["ISENTROPE_DEVICE is \"tpu\"", "cuda:N"],
-    );
-    let without = |flags: &[&str]| {
-        let mut command = with(flags);
-        command.env("ISENTROPE_EMULATED_GPUS", "");
-        command
-    };
-    failure_saying(
-        &mut without(&["--device", "cuda"]),
-        &["no GPU can be used", "taken away", "doctor"],
-    );
-    failure_saying(
-        &mut without(&["--dtype", "bf16"]),
-        &["only a GPU", "taken away", "--install-cuda"],
-    );
-    let output = without(&[]).output().unwrap();
-    let said = stderr(&output);
-    assert!(
-        output.status.success() && said.contains("note: computing on the CPU, since"),
-        "{said}"
-    );
-    let quiet = stderr(&without(&["--device", "cpu"]).output().unwrap());
-    assert!(!quiet.contains("note"), "{quiet}");
+    let model = token_model("qwen3");
+    let with =
+        |flags: &str| emulated(format!("generate {model} --prompts {file} --max-tokens 2 {flags}"));
+    // A flag, a variable, and parts of the sentence.
+    for (flags, name, value, parts) in [
+        ("--device cuda:1", "TZ", "", &["no GPU 1", "doctor", "--device cpu"][..]),
+        ("--device cpu --dtype bf16", "TZ", "", &["--dtype is bf16", "the device is the CPU"]),
+        ("--device cuda", "ISENTROPE_ISA", "mmx", &["mmx"]),
+        ("--device cuda --threads 0", "TZ", "", &["--threads: "]),
+        ("", "ISENTROPE_DEVICE", "tpu", &["ISENTROPE_DEVICE is \"tpu\"", "cuda:N"]),
+        ("--device cuda", "ISENTROPE_EMULATED_GPUS", "", &["no GPU can be used", "taken away"]),
+        ("--dtype bf16", "ISENTROPE_EMULATED_GPUS", "", &["only a GPU", "--install-cuda"]),
+    ] {
+        failure_saying(with(flags).env(name, value), parts);
+    }
+    let without = |flags: &str| spoken(with(flags).env("ISENTROPE_EMULATED_GPUS", "")).1;
+    assert_parts(&without(""), &["note: computing on the CPU, since"]);
+    assert!(!without("--device cpu").contains("note"));
     // The flag is stronger than the environment, and that than the recipe.
-    succeed(with(&["--device", "cpu"]).env("ISENTROPE_DEVICE", "cuda:7"));
+    succeed(with("--device cpu").env("ISENTROPE_DEVICE", "cuda:7"));
     let bench = Bench::sft();
-    let dry = |flags: &[&str]| {
-        bench.emulated("run", &["device.kind=cuda"], &[&["--dry-run"], flags].concat())
+    let on_gpu = |flags: &str, device: &str| {
+        let mut dry = bench.emulated("run", "device.kind=cuda", format!("--dry-run {flags}"));
+        stdout_of(dry.env("ISENTROPE_DEVICE", device)).contains("computing on cuda:0")
     };
-    let shown = |command: &mut Command| stdout_of(command).contains("computing on cuda:0");
-    assert!(shown(&mut dry(&[])) && !shown(&mut dry(&["--device", "cpu"])));
-    assert!(!shown(dry(&[]).env("ISENTROPE_DEVICE", "cpu")));
+    assert!(on_gpu("", "") && !on_gpu("--device cpu", "") && !on_gpu("", "cpu"));
 }
 
 #[test]
@@ -319,34 +241,22 @@ fn too_little_memory_on_the_device_is_a_sentence() {
     let model = text(&crate::text_model::text_model(&scratch, "model"));
     let prompt = json!({"tokens": (0..200u32).collect::<Vec<_>>()});
     let file = scratch.lines("prompts.jsonl", &[prompt]);
-    let generate = ["generate", &model, "--prompts", &file, "--max-tokens", "2"];
-    let with = |kib: usize| {
-        let mut command = emulated(&generate);
-        command.env("ISENTROPE_EMULATED_MEMORY", kib.to_string());
-        command
-    };
     let mut ended = BTreeSet::new();
-    for kib in [1, 80, 140, 400] {
-        let mut command = with(kib);
+    for kib in ["1", "80", "140", "400"] {
+        let mut command = emulated(format!("generate {model} --prompts {file} --max-tokens 2"));
+        command.env("ISENTROPE_EMULATED_MEMORY", kib);
         if command.output().unwrap().status.success() {
             ended.insert("well");
             continue;
         }
         let said = failure_last(&mut command, &["iB"]);
-        assert_eq!(said.contains("the weights take"), said.contains("(--device cpu)"), "{said}");
-        ended.insert(if said.contains("the weights take") {
-            "before loading"
-        } else {
-            "in a pass"
-        });
+        let is_early = said.contains("the weights take");
+        assert_eq!(is_early, said.contains("(--device cpu)"), "{said}");
+        ended.insert(if is_early { "before loading" } else { "in a pass" });
     }
     assert_eq!(ended, BTreeSet::from(["before loading", "in a pass", "well"]));
-}
-
-#[test]
-fn a_run_that_does_not_fit_the_device_says_what_helps() {
     let bench = Bench::sft();
-    let mut dry = bench.emulated("run", &["run.steps=2"], &["--dry-run"]);
+    let mut dry = bench.emulated("run", "run.steps=2", "--dry-run");
     let parts = ["error: the run needs at least", "(on cuda:0, ", "(--device cpu)"];
     failure_last(dry.env("ISENTROPE_EMULATED_MEMORY", "4000"), &parts);
 }
@@ -356,17 +266,16 @@ fn a_run_that_does_not_fit_the_device_says_what_helps() {
 #[ignore = "deep: trains whole models on the emulated GPU"]
 fn a_run_that_finds_no_memory_says_what_helps() {
     let bench = Bench::sft();
-    let sets =
-        ["run.steps=2", "sft.batch=4", "eval.every=0", "memory.budget_gib=1", "device.dtype=bf16"];
+    let sets = "run.steps=2 sft.batch=4 eval.every=0 memory.budget_gib=1 device.dtype=bf16";
     let mut ended = BTreeSet::new();
     for kib in [50, 300, 450, 600, 4000] {
-        let mut command = bench.emulated("run", &sets, &["--overwrite"]);
+        let mut command = bench.emulated("run", sets, "--overwrite");
         command.env("ISENTROPE_EMULATED_MEMORY", kib.to_string());
         if command.output().unwrap().status.success() {
             ended.insert("well");
         } else {
             // Nothing has been saved before the first step.
-            let said = failure_last(&mut command, &["cannot allocate"]);
+            let said = failure_last(command, &["cannot allocate"]);
             assert!(!said.contains("--resume"), "{said}");
             // Where not even the weights have room, less would not help.
             if said.contains("--free-memory or memory.budget_gib") {
@@ -383,17 +292,17 @@ fn a_run_that_finds_no_memory_says_what_helps() {
 #[ignore = "deep: starts ranks by real MPI launchers"]
 fn ranks_on_different_devices_train_the_same_in_f32() {
     let bench = Bench::sft();
-    let sets = [&SMALL[..], &["sft.batch=4", "sft.shards=2"]].concat();
-    let alone = bench.run("alone", &sets, &[]);
+    let sets = &format!("{SMALL} sft.batch=4 sft.shards=2");
+    let alone = bench.run("alone", sets, "");
     for (i, launcher) in Launcher::installed().iter().enumerate() {
         for (name, kinds) in [
             ("mixed", [(1, "ISENTROPE_DEVICE=cpu"), (1, "ISENTROPE_DEVICE=cuda")]),
             ("shared", [(1, "ISENTROPE_DEVICE=auto"), (1, "ISENTROPE_DEVICE=cuda:0")]),
         ] {
             let out = format!("{name}-{i}");
-            let mut command = bench.emulated(&out, &sets, &[]);
+            let mut command = bench.emulated(&out, sets, "");
             command.env_remove("ISENTROPE_DEVICE");
-            succeed(&mut launcher.jobs(&kinds, &command));
+            succeed(launcher.jobs(&kinds, &command));
             assert_same_results(&alone, &bench.out(&out));
         }
     }
@@ -416,7 +325,7 @@ fn budget(command: &mut Command) -> f64 {
 #[ignore = "deep: starts ranks by real MPI launchers"]
 fn ranks_divide_the_memory_of_a_gpu_that_they_share() {
     let bench = Bench::sft();
-    let dry = || bench.emulated("run", &["sft.shards=2"], &["--dry-run"]);
+    let dry = || bench.emulated("run", "sft.shards=2", "--dry-run");
     let alone = budget(&mut dry());
     for launcher in Launcher::installed() {
         let of = |first: &str, second: &str| {
@@ -439,83 +348,68 @@ fn ranks_divide_the_memory_of_a_gpu_that_they_share() {
 #[ignore = "deep: trains whole models on the emulated GPU"]
 fn a_sweep_hands_its_device_on() {
     let bench = Bench::sft();
-    let text = "command = \"sft\"\nbase = \"recipe.toml\"\nset.run.steps = 2\nset.sft.batch = 2\nset.eval.every = 0\n\
-                [axes]\nseed = { key = \"run.seed\", values = [1, 2] }\n";
+    let text = "command = \"sft\"\nbase = \"recipe.toml\"\nset.run.steps = 2\nset.sft.batch = 2\n\
+                set.eval.every = 0\n[axes]\nseed = { key = \"run.seed\", values = [1, 2] }\n";
     let file = bench.scratch.file("sweep.toml", text);
-    let (cpu, gpu) = (bench.scratch.path("cpu"), bench.scratch.path("gpu"));
-    let sweep = ["sweep", &file, "--threads", "1", "--out"];
-    succeed(&mut isentrope(&[&sweep[..], &[&cpu]].concat()));
-    let mut on_two = emulated(&[&sweep[..], &[&gpu, "--device", "cuda"]].concat());
-    succeed(on_two.env("ISENTROPE_EMULATED_GPUS", "a,b"));
-    // All is done: what has come of it can be shown where there is no GPU.
-    let mut elsewhere = emulated(&[&sweep[..], &[&gpu, "--device", "cuda:0"]].concat());
-    succeed(elsewhere.env("ISENTROPE_EMULATED_GPUS", ""));
-    // Where kinds differ, a flag decides, also for the kind of the first run.
-    let kinds = bench.scratch.file(
-        "kinds.toml",
-        format!(
-            "{text}[axes.kind.cpu]\ndevice.kind = \"cpu\"\n[axes.kind.auto]\ndevice.kind = \"auto\"\n\
-             optimizer.learning_rate = 1e-4\n"
-        ),
-    );
-    let dry = ["sweep", &kinds, "--threads", "1", "--dry-run"];
-    failure_saying(&mut emulated(&dry), &["device.kind differs", "--device"]);
-    succeed(&mut emulated(&[&dry[..], &["--device", "cpu"]].concat()));
-    let (on_cpu, on_gpu) = (bench.out("cpu"), bench.out("gpu"));
-    let on = |run: &Path| {
-        json_of(&run.join("manifest.json"))["device"]["gpu"]["uuid"].as_str().unwrap().to_owned()
+    let sweep = |out: &str, flags: &str| {
+        format!("sweep {file} --threads 1 --out {} {flags}", bench.scratch.path(out))
     };
+    let on = |gpus: &str, line: String| {
+        let mut command = emulated(line);
+        command.env("ISENTROPE_EMULATED_GPUS", gpus);
+        command
+    };
+    succeed(isentrope(sweep("cpu", "")));
+    succeed(on("a,b", sweep("gpu", "--device cuda")));
+    // All is done: what has come of it can be shown where there is no GPU.
+    succeed(on("", sweep("gpu", "--device cuda:0")));
+    // Where kinds differ, a flag decides, also for the kind of the first run.
+    let kinds = "[axes.kind.cpu]\ndevice.kind = \"cpu\"\n[axes.kind.auto]\ndevice.kind = \"auto\"\n\
+                 optimizer.learning_rate = 1e-4\n";
+    let kinds = bench.scratch.file("kinds.toml", format!("{text}{kinds}"));
+    let dry = format!("sweep {kinds} --threads 1 --dry-run");
+    failure_saying(emulated(&dry), &["device.kind differs", "--device"]);
+    succeed(emulated(format!("{dry} --device cpu")));
+    let (on_cpu, on_gpu) = (bench.out("cpu"), bench.out("gpu"));
+    let uuid = |run: &Path| json_of(&run.join("manifest.json"))["device"]["gpu"]["uuid"].clone();
     // The runs that begin at once have a GPU each, and all of its memory.
-    for (seed, uuid) in [("1", "GPU-a"), ("2", "GPU-b")] {
+    for (seed, gpu) in [("1", "GPU-a"), ("2", "GPU-b")] {
         assert_same_results(&on_cpu.join(seed), &on_gpu.join(seed));
-        assert_eq!(on(&on_gpu.join(seed)), uuid);
+        assert_eq!(uuid(&on_gpu.join(seed)), gpu);
         let log = fs::read_to_string(bench.scratch.path(&format!("gpu/{seed}.log"))).unwrap();
-        assert!(
-            log.lines().any(|line| line.contains("; peak ") && line.ends_with(" of 1843 MiB")),
-            "{log}"
-        );
+        let is_whole = |line: &str| line.contains("; peak ") && line.ends_with(" of 1843 MiB");
+        assert!(log.lines().any(is_whole), "{log}");
     }
     // One that is named is the only one.
-    let named = bench.scratch.path("named");
-    let mut on_one =
-        emulated(&[&sweep[..], &[&named, "--device", "cuda:1", "--set", "run.steps=1"]].concat());
-    succeed(on_one.env("ISENTROPE_EMULATED_GPUS", "a,b"));
+    succeed(on("a,b", sweep("named", "--device cuda:1 --set run.steps=1")));
     for seed in ["1", "2"] {
-        assert_eq!(on(&bench.out("named").join(seed)), "GPU-b");
+        assert_eq!(uuid(&bench.out("named").join(seed)), "GPU-b");
     }
     // A run that does not fit names its GPU.
-    let none = bench.scratch.path("none");
-    let mut small = emulated(&[&sweep[..], &[&none, "--device", "cuda", "--dry-run"]].concat());
-    failure_saying(
-        small.env("ISENTROPE_EMULATED_MEMORY", "4000"),
-        &["the run needs at least", "(on cuda:0, ", "(--device cpu)"],
-    );
+    let mut small = emulated(sweep("none", "--device cuda --dry-run"));
+    let parts = ["the run needs at least", "(on cuda:0, ", "(--device cpu)"];
+    failure_saying(small.env("ISENTROPE_EMULATED_MEMORY", "4000"), &parts);
 }
 
 /// Heads that the kernels have no registers for are refused before anything is loaded or trained.
 #[test]
 fn heads_that_are_too_large_for_a_gpu_are_refused_by_their_key() {
     let bench = Bench::sft();
-    let path = bench.scratch.path("untrained/config.json");
-    let mut config = json_of(path.as_ref());
+    let dir = bench.scratch.copy(untrained().as_ref(), "large");
+    let mut config = json_of(&dir.join("config.json"));
     config["head_dim"] = json!(258);
-    fs::write(&path, config.to_string()).unwrap();
-    let said = ["untrained/config.json: head_dim is 258", "256 at most", "(--device cpu)"];
+    fs::write(dir.join("config.json"), config.to_string()).unwrap();
+    let said = ["large/config.json: head_dim is 258", "256 at most", "(--device cpu)"];
     let (_, prompts) = prompts(&bench.scratch);
-    let model = bench.scratch.path("untrained");
-    failure_last(
-        &mut emulated(&["generate", &model, "--prompts", &prompts, "--device", "cuda"]),
-        &said,
-    );
-    failure_last(&mut emulated(&["score", &model, "--in", &prompts]), &said);
-    let sweep = "command = \"sft\"\nbase = \"recipe.toml\"\naxes.seed = { key = \"run.seed\", values = [1] }\n";
-    let sweep = bench.scratch.file("sweep.toml", sweep);
-    failure_last(&mut emulated(&["sweep", &sweep, "--dry-run"]), &said);
-    failure_last(&mut bench.emulated("run", &[], &[]), &said);
+    let (model, set) = (text(&dir), format!("model.path={}", text(&dir)));
+    let generate = format!("generate {model} --prompts {prompts} --device cuda");
+    failure_last(emulated(generate), &said);
+    failure_last(emulated(format!("score {model} --in {prompts}")), &said);
+    failure_last(bench.emulated("run", &set, ""), &said);
     assert!(!bench.out("run").exists());
-    failure_last(&mut bench.emulated("run", &[], &["--dry-run"]), &said);
-    failure_last(&mut bench.command("run", &[], &["--dry-run", "--gpu-memory", "80"]), &said);
-    succeed(&mut bench.emulated("run", &[], &["--dry-run", "--device", "cpu"]));
+    failure_last(bench.emulated("run", &set, "--dry-run"), &said);
+    failure_last(bench.command("run", &set, "--dry-run --gpu-memory 80"), &said);
+    succeed(bench.emulated("run", &set, "--dry-run --device cpu"));
 }
 
 #[test]
@@ -523,18 +417,11 @@ fn heads_that_are_too_large_for_a_gpu_are_refused_by_their_key() {
 fn ctrl_c_saves_a_run_on_a_gpu() {
     let bench = Bench::sft();
     let out = bench.out("run");
-    let sets = [
-        "run.steps=100000",
-        "sft.batch=2",
-        "eval.every=0",
-        "checkpoint.every=100000",
-        "device.dtype=bf16",
-    ];
-    let mut child = bench.emulated("run", &sets, &[]).stderr(Stdio::piped()).spawn().unwrap();
-    until(Duration::from_secs(60), "no step was made", || lines(&out) > 2);
+    let sets =
+        "run.steps=100000 sft.batch=2 eval.every=0 checkpoint.every=100000 device.dtype=bf16";
+    let mut child = start(bench.emulated("run", sets, ""));
+    wait_until(Duration::from_secs(60), &mut child, || lines(&out) > 2);
     send("INT", &child);
-    let status = child.wait().unwrap();
-    assert_eq!(status.code(), Some(130));
-    let saved = crate::program::names(&out.join("checkpoints"));
-    assert_eq!(saved.len(), 1, "{saved:?}");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(names(&out.join("checkpoints")).len(), 1);
 }

@@ -13,27 +13,16 @@ fn prompts() -> Vec<Value> {
 }
 
 /// Bytes of the file that `generate` writes.
-fn generate(model: &str, prompts: &[Value], flags: &[&str], isa: Option<&str>) -> String {
+fn generate(model: &str, prompts: &[Value], flags: &str, isa: Option<&str>) -> String {
     let scratch = Scratch::new();
     let input = scratch.lines("prompts.jsonl", prompts);
     let out = scratch.path("out.jsonl");
-    let arguments = [
-        "generate",
-        model,
-        "--prompts",
-        &input,
-        "--out",
-        &out,
-        "--seed",
-        "5",
-        "--max-tokens",
-        "70",
-    ];
-    let mut command = isentrope(&[&arguments[..], flags].concat());
+    let sampled = format!("--prompts {input} --out {out} --seed 5 --max-tokens 70 {flags}");
+    let mut command = isentrope(format!("generate {model} {sampled}"));
     if let Some(isa) = isa {
         command.env("ISENTROPE_ISA", isa);
     }
-    assert_eq!(stdout_of(&mut command), "");
+    assert_eq!(stdout_of(command), "");
     assert_eq!(scratch.names(), ["out.jsonl", "prompts.jsonl"]);
     fs::read_to_string(out).unwrap()
 }
@@ -41,41 +30,34 @@ fn generate(model: &str, prompts: &[Value], flags: &[&str], isa: Option<&str>) -
 #[test]
 fn threads_instruction_sets_and_memory() {
     let model = token_model("qwen3");
-    let flags = ["-n", "2", "--temperature", "0.9"];
-    let expected = generate(&model, &prompts(), &flags, None);
+    let with = |more: &str, isa: Option<&str>| {
+        generate(&model, &prompts(), &format!("-n 2 --temperature 0.9 {more}"), isa)
+    };
+    let expected = with("", None);
     assert_eq!(expected.lines().count(), 24);
-    for threads in ["1", "3"] {
-        assert_eq!(
-            generate(&model, &prompts(), &[&flags[..], &["--threads", threads]].concat(), None),
-            expected
-        );
+    // Some thirty responses fit into a MiB at a time.
+    for flags in ["--threads 1", "--threads 3", "--kv-memory 1"] {
+        assert_eq!(with(flags, None), expected, "{flags}");
     }
-    // Some thirty responses fit at a time.
-    assert_eq!(
-        generate(&model, &prompts(), &[&flags[..], &["--kv-memory", "1"]].concat(), None),
-        expected
-    );
-
     for isa in Isa::available() {
-        let isa = isa.to_string();
-        assert_eq!(generate(&model, &prompts(), &flags, Some(&isa)), expected, "{isa}");
+        assert_eq!(with("", Some(&isa.to_string())), expected, "{isa}");
     }
 }
 
 #[test]
 fn company_in_the_file_and_number_of_samples() {
     let model = token_model("mistral-sliding");
-    let flags = ["--top-p", "0.95", "--temperature", "0.8"];
+    let flags = "--top-p 0.95 --temperature 0.8";
     let all = prompts();
-    let eight = generate(&model, &all, &[&flags[..], &["-n", "8"]].concat(), None);
-    let one = generate(&model, &all, &flags, None);
+    let eight = generate(&model, &all, &format!("{flags} -n 8"), None);
+    let one = generate(&model, &all, flags, None);
     let firsts: String = eight.lines().step_by(8).map(|line| format!("{line}\n")).collect();
     assert_eq!(one, firsts);
     // The place in the file counts, so the others are replaced, not left out.
     for place in [0, 5, 11] {
         let mut others = vec![json!({"tokens": [1]}); place];
         others.push(all[place].clone());
-        let alone = generate(&model, &others, &flags, None);
+        let alone = generate(&model, &others, flags, None);
         assert_eq!(alone.lines().nth(place), one.lines().nth(place));
     }
 }

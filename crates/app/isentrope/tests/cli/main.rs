@@ -2,9 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 mod autopilot;
-mod bad_input;
 mod bad_model;
-mod bad_usage;
 mod chat;
 mod data_files;
 mod doctor;
@@ -14,14 +12,8 @@ mod eval;
 mod examples;
 mod generate;
 mod grade;
-mod grade_code;
 mod independence;
 mod initial_states;
-mod inspect;
-#[cfg(unix)]
-mod interrupt;
-mod lab_theory;
-mod law;
 mod metrics;
 #[cfg(target_os = "linux")]
 mod output;
@@ -31,7 +23,7 @@ mod processes;
 mod program;
 mod programs;
 mod recipes;
-mod report;
+mod refusals;
 mod result_tables;
 mod score;
 mod shipped_problems;
@@ -65,7 +57,4 @@ mod train_reproducible;
 mod train_resume;
 #[cfg(unix)]
 mod train_reward;
-#[cfg(target_os = "linux")]
-mod train_workers;
 mod training;
-mod verifier_metrics;

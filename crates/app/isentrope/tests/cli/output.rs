@@ -1,6 +1,10 @@
-//! Where results go, and what happens when they cannot.
+//! Where results go, and what happens when they cannot. `crates/base/files` tests how files are
+//! replaced.
 
-use crate::program::{Scratch, failure, failure_saying, isentrope, names, skipped, token_model};
+use crate::program::{
+    Scratch, failure_saying, isentrope, names, outcome, parse_lines, skipped, spoken, token_model,
+};
+use crate::training::succeed;
 use serde_json::json;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -13,58 +17,32 @@ fn with_input(scratch: &Scratch) -> String {
 }
 
 #[test]
-fn places_that_cannot_be_written_are_named_before_the_model_is_loaded() {
-    let scratch = Scratch::new();
-    let input = with_input(&scratch);
-    let file = scratch.file("file", "x");
-    fs::create_dir(scratch.path("directory")).unwrap();
-    for (out, parts) in [
-        (
-            scratch.path("absent/out.jsonl"),
-            [&scratch.path("absent")[..], "No such file or directory"],
-        ),
-        (format!("{file}/out.jsonl"), [&file, "Not a directory"]),
-        (scratch.path("directory"), [&scratch.path("directory"), "is a directory"]),
-        ("/proc/out.jsonl".into(), ["/proc", "cannot write there"]),
-        ("/".into(), ["/", "is a directory"]),
-    ] {
-        for command in [["generate", "--prompts"], ["score", "--in"]] {
-            // A model that is not there would be the error otherwise.
-            let arguments = [command[0], "/absent/model", command[1], &input, "--out", &out];
-            let sentence = failure(&mut isentrope(&arguments));
-            assert!(
-                parts.iter().all(|p| sentence.contains(p)) && !sentence.contains(".isentrope-"),
-                "{sentence}"
-            );
-        }
-    }
-    assert_eq!(scratch.names(), ["directory", "file", "input.jsonl"]);
-    assert!(names(Path::new(&scratch.path("directory"))).is_empty());
-}
-
-#[test]
 fn a_file_is_replaced_as_a_whole_with_its_permissions() {
     let scratch = Scratch::new();
     let (input, model) = (with_input(&scratch), token_model("qwen3"));
     let out = scratch.path("out.jsonl");
-    let generate = ["generate", &model, "--prompts", &input, "--out", &out];
-    assert!(isentrope(&generate).status().unwrap().success());
+    let generate = format!("generate {model} --prompts {input} --out {out}");
+    succeed(isentrope(&generate));
     // As any new file here, whatever the umask.
     let mode = |path: &str| fs::metadata(path).unwrap().permissions().mode();
     assert_eq!(mode(&out), mode(&input));
     // As the older file that it takes the place of.
     fs::write(&out, "older").unwrap();
     fs::set_permissions(&out, fs::Permissions::from_mode(0o600)).unwrap();
-    failure_saying(&mut isentrope(&[&generate[..], &["--top-p", "7"]].concat()), &["--top-p"]);
+    failure_saying(isentrope(format!("{generate} --top-p 7")), &["--top-p"]);
     assert_eq!(fs::read_to_string(&out).unwrap(), "older");
-    assert!(isentrope(&generate).status().unwrap().success());
+    succeed(isentrope(&generate));
     assert_eq!(fs::read_to_string(&out).unwrap().lines().count(), 2);
     assert_eq!(mode(&out) & 0o777, 0o600);
-    // A name without a directory is in the current one.
-    let mut command = isentrope(&["score", &model, "--in", &input, "--out", "scores.jsonl"]);
-    let here = Path::new(&input).parent().unwrap();
-    assert!(command.current_dir(here).status().unwrap().success());
-    assert_eq!(scratch.names(), ["input.jsonl", "out.jsonl", "scores.jsonl"]);
+    // A link stays, and the file that it leads to is replaced; a name without a directory is in the
+    // current one.
+    let link = scratch.path("link.jsonl");
+    symlink(&out, &link).unwrap();
+    let score = format!("score {model} --in {input} --out");
+    succeed(isentrope(format!("{score} link.jsonl")).current_dir(scratch.path("")));
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(fs::read_to_string(&out).unwrap().lines().count(), 2);
+    assert_eq!(scratch.names(), ["input.jsonl", "link.jsonl", "out.jsonl"]);
 }
 
 #[test]
@@ -73,7 +51,7 @@ fn a_pipe_or_device_is_written_to_and_never_replaced() {
     let (input, model) = (with_input(&scratch), token_model("qwen3"));
     let pipe = scratch.path("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let mut child = isentrope(&["score", &model, "--in", &input, "--out", &pipe]).spawn().unwrap();
+    let mut child = isentrope(format!("score {model} --in {input} --out {pipe}")).spawn().unwrap();
     let read = BufReader::new(fs::File::open(&pipe).unwrap()).lines().count();
     assert!(child.wait().unwrap().success());
     assert_eq!(read, 2);
@@ -82,64 +60,70 @@ fn a_pipe_or_device_is_written_to_and_never_replaced() {
 }
 
 #[test]
-fn a_link_stays_and_the_file_it_leads_to_is_replaced() {
+fn a_dash_is_standard_output_and_messages_go_elsewhere() {
     let scratch = Scratch::new();
     let (input, model) = (with_input(&scratch), token_model("qwen3"));
-    fs::create_dir(scratch.path("elsewhere")).unwrap();
-    let (file, link) = (scratch.file("elsewhere/out.jsonl", "older"), scratch.path("link.jsonl"));
-    symlink(&file, &link).unwrap();
-    assert!(
-        isentrope(&["score", &model, "--in", &input, "--out", &link]).status().unwrap().success()
-    );
-    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-    assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 2);
+    let answers = scratch.lines("answers.jsonl", &vec![json!({"gold": "1", "response": "1"}); 2]);
+    for line in [
+        format!("generate {model} --prompts {input}"),
+        format!("score {model} --in {input}"),
+        format!("grade --in {answers}"),
+    ] {
+        let here = scratch.path("");
+        let (plain, _) = spoken(isentrope(&line).current_dir(&here));
+        let (dashed, _) = spoken(isentrope(format!("{line} --out -")).current_dir(&here));
+        assert_eq!(plain, dashed);
+        assert_eq!(parse_lines(&dashed).len(), 2);
+    }
+    assert_eq!(scratch.names(), ["answers.jsonl", "input.jsonl"]);
 }
 
 #[test]
 fn a_reader_that_has_seen_enough_is_no_failure() {
     let scratch = Scratch::new();
-    let lines = vec![json!({"tokens": [1, 2, 3]}); 400];
-    let (input, model) = (scratch.lines("input.jsonl", &lines), token_model("llama-mha"));
-    for arguments in [
-        &[
-            "generate",
-            &model,
-            "--prompts",
-            &input,
-            "-n",
-            "5",
-            "--max-tokens",
-            "100",
-            "--ignore-eos",
-        ][..],
-        &["score", &model, "--in", &input],
-        &["generate", "--help"],
+    let input = scratch.lines("input.jsonl", &vec![json!({"tokens": [1, 2, 3]}); 400]);
+    let model = token_model("llama-mha");
+    for line in [
+        format!("generate {model} --prompts {input} -n 5 --max-tokens 100 --ignore-eos"),
+        format!("score {model} --in {input}"),
+        "generate --help".into(),
     ] {
-        let mut child =
-            isentrope(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut command = isentrope(&line);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stdout = child.stdout.take().unwrap();
         assert_eq!(BufReader::new(stdout).lines().take(1).count(), 1);
         let output = child.wait_with_output().unwrap();
         let message = String::from_utf8(output.stderr).unwrap();
-        assert!(
-            output.status.success() && !message.contains("error"),
-            "{arguments:?}: {:?} {message}",
-            output.status
-        );
-        assert!(!message.contains("panicked"), "{arguments:?}: {message}");
+        assert!(output.status.success(), "{line}: {:?} {message}", output.status);
+        assert!(!message.contains("error") && !message.contains("panicked"), "{line}: {message}");
     }
 }
 
+/// Runs a command without a standard output: nothing that was asked for can be printed.
+fn closed(line: &str) -> Command {
+    let mut command = Command::new("sh");
+    let run = isentrope(line);
+    command.args(["-c", "exec \"$0\" \"$@\" >&-"]).arg(run.get_program()).args(run.get_args());
+    command.stdin(Stdio::null());
+    command
+}
+
 #[test]
-fn a_full_standard_output_is_one_sentence() {
+fn without_a_standard_output_what_goes_there_fails() {
     let scratch = Scratch::new();
     let (input, model) = (with_input(&scratch), token_model("qwen3"));
-    for arguments in
-        [&["generate", &model, "--prompts", &input][..], &["score", &model, "--in", &input]]
-    {
-        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        failure_saying(isentrope(arguments).stdout(full), &["standard output", "No space left"]);
+    let generate = format!("generate {model} --prompts {input}");
+    for line in [&generate, "grade --explain 1 1", "--help", "--version", "train --keys"] {
+        failure_saying(closed(line), &["standard output is closed"]);
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let (output, said) = outcome(isentrope(line).stdout(full));
+        assert_eq!(output.status.code(), Some(1), "{line}: {said}");
+        assert!(said.contains("standard output: No space left"), "{line}: {said}");
     }
+    // Output to a file does not need it, and an output that is thrown away is none that is missing.
+    let to_file = format!("{generate} --out {}", scratch.path("out.jsonl"));
+    assert!(closed(&to_file).status().unwrap().success());
+    assert!(isentrope("--help").stdout(Stdio::null()).status().unwrap().success());
 }
 
 #[test]
@@ -152,10 +136,9 @@ fn a_full_disk_is_one_sentence_and_leaves_nothing() {
         return;
     };
     let (input, model) = (with_input(&scratch), token_model("llama-mha"));
-    let out = format!("{}/out.jsonl", disk.0);
-    let sampled = ["-n", "50", "--ignore-eos", "--max-tokens", "50", "--out", &out];
-    let arguments = [&["generate", &model, "--prompts", &input], &sampled[..]].concat();
-    failure_saying(&mut isentrope(&arguments), &["out.jsonl: ", "No space left"]);
+    let sampled = format!("-n 50 --ignore-eos --max-tokens 50 --out {}/out.jsonl", disk.0);
+    let line = format!("generate {model} --prompts {input} {sampled}");
+    failure_saying(isentrope(line), &["out.jsonl: ", "No space left"]);
     assert!(names(Path::new(&disk.0)).is_empty());
 }
 

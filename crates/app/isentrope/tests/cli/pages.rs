@@ -152,7 +152,7 @@ fn the_commands_of_the_page_are_those_of_the_program() {
         match (line.trim_start().split_once("  "), line.starts_with("   "), rows.last_mut()) {
             // Help wraps long descriptions.
             (_, true, Some(row)) => {
-                *row = format!("{} {} |", row.trim_end_matches(" |"), line.trim())
+                *row = format!("{} {} |", row.trim_end_matches(" |"), line.trim());
             }
             (Some((name, about)), ..) => rows.push(format!("| `{name}` | {} |", about.trim())),
             _ => panic!("{line}"),

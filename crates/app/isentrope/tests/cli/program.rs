@@ -1,7 +1,8 @@
 //! Runs the program and reads what it says.
 
 use isentrope_reward::{VerifierName, VerifierSettings};
-use serde_json::{Map, Value};
+use serde_json::Value;
+use std::borrow::BorrowMut;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,24 +14,76 @@ pub fn skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
 
+/// Words of a command line: one text with spaces between them, where '...' encloses a word that
+/// has spaces, or a list of words.
+pub trait Words {
+    fn words(&self) -> Vec<String>;
+}
+
+impl Words for &str {
+    fn words(&self) -> Vec<String> {
+        let part = |(place, part): (usize, &str)| match place % 2 {
+            0 => part.split_whitespace().map(str::to_owned).collect(),
+            _ => vec![part.to_owned()],
+        };
+        self.split('\'').enumerate().flat_map(part).collect()
+    }
+}
+
+impl Words for String {
+    fn words(&self) -> Vec<String> {
+        self.as_str().words()
+    }
+}
+
+impl Words for &String {
+    fn words(&self) -> Vec<String> {
+        self.as_str().words()
+    }
+}
+
+impl<S: AsRef<str>> Words for &[S] {
+    fn words(&self) -> Vec<String> {
+        self.iter().map(|word| word.as_ref().to_owned()).collect()
+    }
+}
+
+impl<S: AsRef<str>, const N: usize> Words for &[S; N] {
+    fn words(&self) -> Vec<String> {
+        self.as_slice().words()
+    }
+}
+
+impl<S: AsRef<str>> Words for &Vec<S> {
+    fn words(&self) -> Vec<String> {
+        self.as_slice().words()
+    }
+}
+
+impl Words for Vec<String> {
+    fn words(&self) -> Vec<String> {
+        self.clone()
+    }
+}
+
 /// A command of the program, with an environment that does not depend on where the test runs.
-pub fn isentrope<S: AsRef<str>>(arguments: &[S]) -> Command {
-    let mut command = command_of(Path::new(env!("CARGO_BIN_EXE_isentrope")), arguments);
+pub fn isentrope(line: impl Words) -> Command {
+    let mut command = command_of(Path::new(env!("CARGO_BIN_EXE_isentrope")), line);
     command.env("ISENTROPE_DEVICE", "cpu"); // also where there is a GPU
     command
 }
 
 /// A command of the program with an emulated GPU, which it finds by itself.
-pub fn emulated<S: AsRef<str>>(arguments: &[S]) -> Command {
+pub fn emulated(line: impl Words) -> Command {
     let program =
         Path::new(env!("CARGO_BIN_EXE_isentrope")).with_file_name("examples").join("emulated");
     assert!(program.is_file(), "tests need `cargo build -p isentrope --example emulated` first");
-    command_of(&program, arguments)
+    command_of(&program, line)
 }
 
-fn command_of<S: AsRef<str>>(program: &Path, arguments: &[S]) -> Command {
+fn command_of(program: &Path, line: impl Words) -> Command {
     let mut command = Command::new(program);
-    command.args(arguments.iter().map(AsRef::as_ref));
+    command.args(line.words());
     for name in [
         "ISENTROPE_ISA",
         "ISENTROPE_THREADS",
@@ -47,18 +100,30 @@ fn command_of<S: AsRef<str>>(program: &Path, arguments: &[S]) -> Command {
     command
 }
 
+/// A command's output, and its standard error as text.
+pub fn outcome(mut command: impl BorrowMut<Command>) -> (Output, String) {
+    let output = command.borrow_mut().output().unwrap();
+    let said = stderr(&output);
+    (output, said)
+}
+
+/// Runs a command that must succeed: what it prints, and what it says on standard error.
+pub fn spoken(command: impl BorrowMut<Command>) -> (String, String) {
+    let (output, said) = outcome(command);
+    assert!(output.status.success(), "{said}");
+    (String::from_utf8(output.stdout).unwrap(), said)
+}
+
 /// Runs a command that must succeed; its standard output as JSON lines.
-pub fn lines_of(mut command: Command) -> Vec<Value> {
-    parse_lines(&stdout_of(&mut command))
+pub fn lines_of(command: impl BorrowMut<Command>) -> Vec<Value> {
+    parse_lines(&stdout_of(command))
 }
 
 /// Runs a command that must succeed; its standard output.
-pub fn stdout_of(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    let message = stderr(&output);
-    assert!(output.status.success(), "{command:?}: {message}");
-    assert!(!message.contains("error"), "{command:?}: {message}");
-    String::from_utf8(output.stdout).unwrap()
+pub fn stdout_of(command: impl BorrowMut<Command>) -> String {
+    let (printed, said) = spoken(command);
+    assert!(!said.contains("error"), "{said}");
+    printed
 }
 
 pub fn parse_lines(text: &str) -> Vec<Value> {
@@ -69,9 +134,9 @@ pub fn parse_lines(text: &str) -> Vec<Value> {
 }
 
 /// Runs a command that must fail with exit code 1 and one sentence, which is returned.
-pub fn failure(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    let message = stderr(&output);
+pub fn failure(mut command: impl BorrowMut<Command>) -> String {
+    let command = command.borrow_mut();
+    let (output, message) = outcome(&mut *command);
     assert_eq!(output.status.code(), Some(1), "{command:?}: {message}");
     assert_eq!(message.lines().count(), 1, "{command:?}: {message}");
     assert!(
@@ -88,17 +153,16 @@ pub fn failure(command: &mut Command) -> String {
 }
 
 /// The message of a failure, which must contain every one of `parts`.
-pub fn failure_saying(command: &mut Command, parts: &[&str]) {
+pub fn failure_saying(command: impl BorrowMut<Command>, parts: &[&str]) {
     assert_parts(&failure(command), parts);
 }
 
 /// The last line of a command that must fail with exit code 1, and may say other things before.
-pub fn failure_last(command: &mut Command, parts: &[&str]) -> String {
-    let output = command.output().unwrap();
-    let message = stderr(&output);
-    assert_eq!(output.status.code(), Some(1), "{command:?}: {message}");
+pub fn failure_last(command: impl BorrowMut<Command>, parts: &[&str]) -> String {
+    let (output, message) = outcome(command);
+    assert_eq!(output.status.code(), Some(1), "{message}");
     let last = message.lines().last().unwrap_or_default();
-    assert!(last.starts_with("error: ") && !message.contains("panicked"), "{command:?}: {message}");
+    assert!(last.starts_with("error: ") && !message.contains("panicked"), "{message}");
     assert_parts(last, parts);
     last.to_owned()
 }
@@ -110,21 +174,24 @@ pub fn assert_parts(text: &str, parts: &[&str]) {
     }
 }
 
+/// Lines of a file of JSON lines.
+pub fn json_lines(path: &Path) -> Vec<Value> {
+    parse_lines(&fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display())))
+}
+
+/// Whether there is Python; where not, the test says what it leaves out.
+pub fn has_python() -> bool {
+    let found = Command::new("python3").arg("--version").output().is_ok();
+    if !found {
+        skipped("there is no python3 here: functions and scripts are not tested");
+    }
+    found
+}
+
 /// A file of JSON.
 pub fn json_of(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display())))
         .unwrap()
-}
-
-/// Runs a command that must be refused as wrongly used, with a message that contains `part`.
-pub fn wrong_usage(command: &mut Command, part: &str) {
-    let output = command.output().unwrap();
-    let message = stderr(&output);
-    assert_eq!(output.status.code(), Some(2), "{command:?}: {message}");
-    assert!(
-        message.starts_with("error: ") && message.contains(part),
-        "{part:?} is not in: {message}"
-    );
 }
 
 pub fn stderr(output: &Output) -> String {
@@ -194,10 +261,21 @@ impl Scratch {
         to
     }
 
+    /// The bytes of the file that a command is writing here, under a name of its own.
+    pub fn growing(&self) -> u64 {
+        growing(self.0.path())
+    }
+
     /// Names of everything in it, hidden files too, sorted.
     pub fn names(&self) -> Vec<String> {
         names(self.0.path())
     }
+}
+
+/// The bytes of the file that a command is writing in a directory, under a name of its own.
+pub fn growing(dir: &Path) -> u64 {
+    let name = names(dir).into_iter().find(|name| name.starts_with(".isentrope-"));
+    name.and_then(|name| fs::metadata(dir.join(name)).ok()).map_or(0, |file| file.len())
 }
 
 pub fn names(dir: &Path) -> Vec<String> {
@@ -218,13 +296,6 @@ pub fn floats(line: &Value, key: &str) -> Vec<f32> {
 
 pub fn array<'a>(line: &'a Value, key: &str) -> &'a [Value] {
     line[key].as_array().unwrap_or_else(|| panic!("no list {key:?} in {line}"))
-}
-
-/// A line without one of its keys.
-pub fn without(line: &Value, key: &str) -> Map<String, Value> {
-    let mut object = line.as_object().unwrap().clone();
-    object.remove(key);
-    object
 }
 
 /// The pages of the documentation, by their names.

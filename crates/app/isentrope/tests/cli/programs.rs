@@ -2,11 +2,10 @@
 //! sandboxes.
 
 use crate::program::{
-    Scratch, can_judge_programs, isentrope, json_of, parse_lines, stdout_of, text,
+    Scratch, can_judge_programs, isentrope, json_lines, json_of, stdout_of, text,
 };
 use crate::training::{Bench, assert_same_results, checkpoint, metrics, rollouts};
 use serde_json::{Value, json};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 fn base() -> PathBuf {
@@ -51,7 +50,7 @@ fn every_response_is_judged_by_running_it() {
         return;
     }
     let bench = bench();
-    let out = bench.run("run", &[], &[]);
+    let out = bench.run("run", "", "");
     let lines = metrics(&out);
     for (step, line) in (1..).zip(&lines[1..]) {
         let responses = rollouts(&out, step);
@@ -68,25 +67,20 @@ fn every_response_is_judged_by_running_it() {
         assert!(share("reward/code/wrong_answer") > 0.0);
     }
     // Any number of workers, in whatever order they are done, makes the same run.
-    let again = bench.run("again", &["reward.verifier={ code = { workers = 3 } }"], &[]);
+    let again = bench.run("again", "reward.verifier={code={workers=3}}", "");
     assert_same_results(&out, &again);
 
     let results = bench.scratch.path("eval");
     let model = text(&checkpoint(&out, 1));
-    let asked = ["--bench", "programs", "--limit", "16", "--max-tokens", "48", "--out", &results];
-    let table = stdout_of(&mut isentrope(&[&["eval", &model], &asked[..]].concat()));
+    let asked = format!("--bench programs --limit 16 --max-tokens 48 --out {results}");
+    let table = stdout_of(isentrope(format!("eval {model} {asked}")));
     assert!(table.contains("programs: 16 problems, 4 responses each"), "{table}");
     let manifest = json_of(&Path::new(&results).join("manifest.json"));
     assert_eq!(manifest["benchmarks"]["programs"]["verifier"], json!("code"));
-    let responses = parse_lines(
-        &fs::read_to_string(Path::new(&results).join("responses/programs.jsonl")).unwrap(),
-    );
+    let responses = json_lines(&Path::new(&results).join("responses/programs.jsonl"));
     let correct = responses.iter().filter(|response| response["verdict"] == "correct").count();
-    assert!(
-        responses.len() == 64 && (5..60).contains(&correct),
-        "{correct} of {}",
-        responses.len()
-    );
+    let count = responses.len();
+    assert!(count == 64 && (5..60).contains(&correct), "{correct} of {count}");
 }
 
 /// A share p of n responses has a standard error of sqrt(p (1 - p) / n), below 0.025 on the 384
@@ -98,16 +92,9 @@ fn accuracy_rises_by_more_than_chance_can() {
     if !can_judge_programs() {
         return;
     }
-    let sets = [
-        "run.steps=20",
-        "rollout.prompts=32",
-        "rollout.responses=8",
-        "update.prompts=8",
-        "eval.every=20",
-        "eval.problems=96",
-        "eval.samples=4",
-    ];
-    let lines = metrics(&bench().run("run", &sets, &[]));
+    let sets = "run.steps=20 rollout.prompts=32 rollout.responses=8 update.prompts=8 \
+                eval.every=20 eval.problems=96 eval.samples=4";
+    let lines = metrics(&bench().run("run", sets, ""));
     let held_out = |line: &Value| line["eval/programs/mean@4"].as_f64().unwrap();
     let (before, after) = (held_out(&lines[0]), held_out(&lines[20]));
     assert!(after - before > 0.14, "held-out accuracy went from {before} to {after}");

@@ -1,6 +1,6 @@
 //! The recipes that come with the program, and the documentation of their keys.
 
-use crate::program::{Scratch, can_judge_programs, isentrope, stdout_of, wrong_usage};
+use crate::program::{Scratch, can_judge_programs, isentrope, stdout_of};
 use isentrope_train::trainer::TrainingRecipe;
 use isentrope_train::{rl, sft};
 use std::fs;
@@ -30,30 +30,31 @@ pub fn recipe_of(said: &str) -> (String, &str) {
     (format!("{recipe}\n"), rest)
 }
 
-/// A recipe as `--dry-run` resolves it.
+/// A recipe as `--dry-run` resolves it. Whoever has the recipe has its data and the model that it
+/// begins with, can run programs, and has a GPU if it trains with bf16.
 fn resolved(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap();
     let command = if text.contains("\n[sft]\n") { "sft" } else { "train" };
-    let mut command = isentrope(&[command, path.to_str().unwrap(), "--dry-run"]);
+    let mut line = format!("{command} {} --dry-run", path.display());
     if text.contains("\"data/train.parquet\"") {
-        command.args(["--set", "data.files=examples/own-reward/problems.jsonl"]); // whoever has the recipe has data
+        line += " --set data.files=examples/own-reward/problems.jsonl";
     }
     if text.contains("verifier = \"code\"") && !can_judge_programs() {
-        command.args(["--set", "reward.verifier=auto"]); // whoever trains on programs can run them
+        line += " --set reward.verifier=auto";
     }
     if text.contains("dtype = \"bf16\"") {
-        command.args(["--gpu-memory", "141"]); // whoever trains with bf16 has a GPU
+        line += " --gpu-memory 141";
     }
-    if let Some(model) = of_another_run(&text) {
-        // Whoever has the recipe trains that model first.
-        let base = "assets/countdown-base";
-        let said =
-            stdout_of(command.args(["--set", &format!("model.path={base}")]).current_dir(root()));
-        let recipe = checked(&said);
-        assert!(recipe.contains(&format!("path = \"{base}\"")), "{recipe}");
-        return recipe.replace(&format!("path = \"{base}\""), &format!("path = \"{model}\""));
+    let base = "assets/countdown-base";
+    let made = of_another_run(&text);
+    if made.is_some() {
+        line += &format!(" --set model.path={base}");
     }
-    checked(&stdout_of(command.current_dir(root())))
+    let recipe = checked(&stdout_of(isentrope(line).current_dir(root())));
+    match made {
+        Some(model) => recipe.replace(&format!("path = {base:?}"), &format!("path = {model:?}")),
+        None => recipe,
+    }
 }
 
 /// The recipe that a dry run prints, which says what the run needs.
@@ -81,19 +82,46 @@ fn every_recipe_loads_and_so_does_what_it_resolves_to() {
         assert!(recipe.contains(&format!("out = \"runs/{name}\"")), "{recipe}");
         let file = scratch.file("resolved.toml", &recipe);
         let again = if recipe.contains("\n[sft]\n") {
-            rendered::<sft::Recipe>(&file)
+            rendered::<sft::Recipe>(&file, &[])
         } else {
-            rendered::<rl::Recipe>(&file)
+            rendered::<rl::Recipe>(&file, &[])
         };
         assert_eq!(again, recipe, "{name}");
     }
 }
 
 /// A recipe with every default, as the program prints it.
-fn rendered<R: TrainingRecipe>(file: &str) -> String {
-    let mut recipe: R = isentrope::recipe::load(Path::new(file), &[]).unwrap();
+fn rendered<R: TrainingRecipe>(file: &str, sets: &[&str]) -> String {
+    let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
+    let mut recipe: R = isentrope::recipe::load(Path::new(file), &sets).unwrap();
     recipe.resolve().unwrap();
     isentrope::recipe::render(&recipe)
+}
+
+/// Values filled in must not contradict the next setting.
+#[test]
+fn a_resolved_recipe_takes_the_other_rule_and_the_other_value() {
+    let scratch = Scratch::new();
+    let start = root().join("recipes/quickstart.toml").display().to_string();
+    let bonus = "objective.entropy_bonus={target=0.3,delta=5e-3}";
+    let target = "objective.covariance={method=\"kl-cov\",target_entropy=0.3}";
+    let steer = "objective.covariance.controller.steer=coefficient";
+    for (sets, set, table, key) in [
+        (&[][..], bonus, "entropy_bonus", "delta"),
+        (
+            &["objective.entropy_bonus.target=0.3"],
+            "objective.entropy_bonus.delta=5e-3",
+            "entropy_bonus",
+            "delta",
+        ),
+        (&[target], steer, "covariance", "controller"),
+    ] {
+        let file = scratch.file("recipe.toml", rendered::<rl::Recipe>(&start, sets));
+        let again: Table = toml::from_str(&rendered::<rl::Recipe>(&file, &[set])).unwrap();
+        let value = &again["objective"][table][key];
+        let steered = value.get("steer").and_then(Value::as_str) == Some("coefficient");
+        assert!(value.as_float() == Some(5e-3) || steered, "{set}: {value}");
+    }
 }
 
 #[test]
@@ -201,18 +229,13 @@ fn recipes_of_the_paper_have_its_settings() {
 
 #[test]
 fn keys_are_printed_for_either_command() {
-    let train = stdout_of(&mut isentrope(&["train", "--keys"]));
-    let sft = stdout_of(&mut isentrope(&["sft", "--keys"]));
-    let documents = |text: &str, table: &str| text.contains(&format!("\n### `[{table}]`\n"));
+    let [train, sft] =
+        ["train", "sft"].map(|command| stdout_of(isentrope(format!("{command} --keys"))));
     for (table, in_train, in_sft) in
         [("optimizer", true, true), ("objective.covariance", true, false), ("sft", false, true)]
     {
-        assert_eq!(
-            (documents(&train, table), documents(&sft, table)),
-            (in_train, in_sft),
-            "{table}"
-        );
+        let heading = format!("\n### `[{table}]`\n");
+        let has = (train.contains(&heading), sft.contains(&heading));
+        assert_eq!(has, (in_train, in_sft), "{table}");
     }
-    wrong_usage(&mut isentrope(&["train"]), "<RECIPE>");
-    wrong_usage(&mut isentrope(&["sft", "recipe.toml", "--keys"]), "--keys");
 }

@@ -165,17 +165,15 @@ fn they_are_what_their_scripts_make_where_there_is_python() {
 
 /// Makes one step of `recipes/smollm2-135m-{recipe}.toml` with a small model in the place of its
 /// own: what that says, and its metrics.
-fn one_step(command: &str, recipe: &str, changes: &[&str]) -> (String, Vec<Value>) {
+fn one_step(command: &str, recipe: &str, changes: &str) -> (String, Vec<Value>) {
     let scratch = Scratch::new();
     let out = scratch.path("out");
-    let places = [
-        format!("run.out={out}"),
-        format!("model.path={}", text_model(&scratch, "model").display()),
-    ];
-    let smaller = ["run.steps=1", "eval.problems=3"];
-    let changes = places.iter().map(String::as_str).chain(smaller).chain(changes.iter().copied());
-    let mut command = isentrope(&[command, &format!("recipes/smollm2-135m-{recipe}.toml")]);
-    command.args(changes.flat_map(|change| ["--set", change]));
+    let model = text_model(&scratch, "model");
+    let sets = format!("run.out={out} model.path={} eval.problems=3", model.display());
+    let sets = format!("run.steps=1 {sets} {changes}");
+    let sets = sets.split_whitespace().flat_map(|set| ["--set", set]);
+    let mut command = isentrope(format!("{command} recipes/smollm2-135m-{recipe}.toml"));
+    command.args(sets);
     let said = succeed(command.current_dir(root()).env("ISENTROPE_THREADS", "1"));
     (said, metrics(Path::new(&out)))
 }
@@ -183,7 +181,7 @@ fn one_step(command: &str, recipe: &str, changes: &[&str]) -> (String, Vec<Value
 #[test]
 fn the_recipes_train_another_model_in_its_place() {
     for (recipe, rows) in [("arithmetic", [259, 78]), ("word-problems", [400, 104])] {
-        let (said, lines) = one_step("train", recipe, &[]);
+        let (said, lines) = one_step("train", recipe, "");
         for rows in rows {
             assert!(said.contains(&format!("{rows} rows: {rows} usable, 0 duplicates")), "{said}");
         }
@@ -205,7 +203,7 @@ fn the_recipes_train_another_model_in_its_place() {
 #[test]
 fn the_worked_stories_tune_another_model_in_its_place() {
     // Its tokens are shorter, and it has no more positions.
-    let (said, lines) = one_step("sft", "worked", &["sft.max_tokens=512"]);
+    let (said, lines) = one_step("sft", "worked", "sft.max_tokens=512");
     for rows in [
         "200 rows: 193 usable, 0 duplicates",
         "0 bad, 7 too long",

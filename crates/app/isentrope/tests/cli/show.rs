@@ -1,22 +1,21 @@
-//! `show`: runs on a terminal, once and while they train.
+//! `show`, `report`, `law` and `inspect`: what only their processes show. `crates/app/lab` tests
+//! what is drawn and computed.
 
 use crate::program::{
-    Scratch, failure_saying, isentrope, skipped, stderr, stdout_of, text, wrong_usage,
+    Scratch, assert_parts, failure, isentrope, json_lines, lines_of, names, skipped, spoken,
+    stderr, stdout_of, text,
 };
 use crate::terminal::on_terminal;
-use crate::training::Bench;
+use crate::training::{Bench, base, checkpoint, differences, metrics, results, rollouts};
 use isentrope_files::{Lock, lock_directory};
+use isentrope_lab::law::{Point, SEED, Study};
 use serde_json::{Value, json};
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
-
-/// Codes that enter and leave the screen that is drawn upon in place.
-const ENTER: &str = "\x1b[?1049h";
-const LEAVE: &str = "\x1b[?1049l";
 
 /// A run that this process trains, as far as others can tell.
 struct Training {
@@ -62,7 +61,7 @@ impl Training {
 
 fn show(arguments: &[&str]) -> Command {
     let mut command = isentrope(&[&["show"][..], arguments].concat());
-    for name in ["NO_COLOR", "LC_ALL", "LC_CTYPE", "COLUMNS"] {
+    for name in ["NO_COLOR", "COLUMNS"] {
         command.env_remove(name);
     }
     command.env("LANG", "C.UTF-8").env("TERM", "xterm");
@@ -72,69 +71,27 @@ fn show(arguments: &[&str]) -> Command {
 #[test]
 fn a_run_is_shown_after_it_has_been_trained_and_stopped() {
     let bench = Bench::train();
-    let run = text(&bench.run("run", &["run.steps=3"], &[]));
+    let run = text(&bench.copy_of_run("run", "run.steps=3"));
     let shown = stdout_of(show(&[&run]).env("COLUMNS", "120"));
-    for part in [
+    let parts = [
         "run: finished, step 3 of 3, ",
-        "entropy, nats per token",
         "● rollouts   ■ evaluation of problems",
-        "accuracy of evaluations",
-        "mean reward",
-        "response length, tokens",
         "evaluations problems\nstep  mean@2  entropy  length",
         "law problems\n",
         "last responses, step 3\n> ",
-        "(ground truth: {\"numbers\":[",
-    ] {
-        assert!(shown.contains(part), "{part:?} is not in:\n{shown}");
-    }
-    assert!(
-        !shown.contains('\x1b') && shown.lines().all(|line| line.chars().count() <= 120),
-        "{shown}"
-    );
-    assert!(!stdout_of(&mut show(&[&run, "--responses", "0"])).contains("last responses"));
+    ];
+    assert_parts(&shown, &parts);
+    assert!(!shown.contains('\x1b') && shown.lines().all(|line| line.chars().count() <= 120));
     // Metrics that are asked for come first.
-    let asked = stdout_of(&mut show(&[&run, "--metric", "grad/norm", "--metric", "cov/mean"]));
-    let at =
-        |what: &str| asked.find(what).unwrap_or_else(|| panic!("{what:?} is not in:\n{asked}"));
-    assert!(at("grad/norm") < at("cov/mean") && at("cov/mean") < at("entropy, nats"), "{asked}");
-    let list = stdout_of(&mut show(&[&run, "--metrics"]));
-    assert!(
-        list.starts_with("metric ")
-            && list.contains("\ncov/mean  ")
-            && list.contains("\ntime/step_s "),
-        "{list}"
-    );
-    failure_saying(
-        &mut show(&[&run, "--metric", "cov"]),
-        &["no metric \"cov\"", "cov/mean", "--metrics lists"],
-    );
-    failure_saying(&mut show(&[&run, "--metric", "grad/nrom"]), &["grad/norm"]);
-    let ascii = stdout_of(show(&[&run]).env("LC_ALL", "C"));
-    assert!(ascii.is_ascii() && ascii.contains("* rollouts   o evaluation of problems"), "{ascii}");
-    // With another recipe in the directory it would go on.
-    let other = text(&bench.run("other", &["run.steps=1"], &[]));
+    let asked = stdout_of(show(&[&run, "--metric", "cov/mean", "--responses", "0"]));
+    assert!(asked.find("cov/mean") < asked.find("entropy, nats"), "{asked}");
+    assert!(!asked.contains("last responses"));
+    let list = stdout_of(show(&[&run, "--metrics"]));
+    assert!(list.starts_with("metric "), "{list}");
+    assert_parts(&list, &["\ncov/mean  ", "\ntime/step_s "]);
+    let other = text(&bench.copy_of_run("other", "run.steps=1"));
     let both = stdout_of(show(&[&run, &other]).env("COLUMNS", "160"));
-    assert!(
-        both.contains("● run   ■ other") && both.contains("other: finished, step 1 of 1"),
-        "{both}"
-    );
-}
-
-#[test]
-fn what_is_no_run_is_refused() {
-    let scratch = Scratch::new();
-    failure_saying(&mut show(&[&scratch.path("absent")]), &["absent"]);
-    let training = Training::begin(&scratch, "run", 4);
-    training.step(0);
-    training.write("{\"step\": 1, \"a\": \"b\"}\n");
-    failure_saying(
-        &mut show(&[&training.path()]),
-        &["metrics.jsonl: line 2: \"a\" must be a number"],
-    );
-    failure_saying(&mut show(&[&training.path(), "--follow"]), &["metrics.jsonl: line 2"]);
-    wrong_usage(&mut show(&[]), "<RUN>");
-    wrong_usage(&mut show(&[&training.path(), "--metrics", "--follow"]), "cannot be used with");
+    assert_parts(&both, &["● run   ■ other", "other: finished, step 1 of 1"]);
 }
 
 #[test]
@@ -161,11 +118,8 @@ fn without_a_terminal_a_run_is_followed_by_lines_until_it_ends() {
         let line = lines.next().unwrap();
         assert!(line.starts_with(&format!("step {step}/4  reward ")), "{line}");
         if step % 2 == 0 {
-            let line = lines.next().unwrap();
-            assert_eq!(
-                line,
-                format!("step {step}/4  evaluation set mean@1 25.0 %  entropy {entropy:.4}")
-            );
+            let told = format!("step {step}/4  evaluation set mean@1 25.0 %  entropy {entropy:.4}");
+            assert_eq!(lines.next().unwrap(), told);
         }
     }
     training.end();
@@ -173,11 +127,6 @@ fn without_a_terminal_a_run_is_followed_by_lines_until_it_ends() {
     assert_eq!(rest[0], "run: finished, step 4 of 4");
     assert!(rest.contains(&"law set".to_owned()), "{rest:#?}");
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    // A run that has ended is shown, and that is all.
-    let output = show(&[&training.path(), "--follow"]).output().unwrap();
-    assert!(
-        output.status.success() && String::from_utf8(output.stdout).unwrap().contains("step 4/4")
-    );
 }
 
 #[test]
@@ -185,29 +134,19 @@ fn following_ends_when_it_is_asked_to() {
     let scratch = Scratch::new();
     let training = Training::begin(&scratch, "run", 4);
     training.step(0);
-    let mut child = show(&["-f", &training.path()])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut command = show(&["-f", &training.path()]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().starts_with("step 0/4")));
-    assert!(
-        Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success()
-    );
-    let rest = lines.count();
+    crate::processes::send("INT", &child);
+    assert!(lines.count() < 6);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
-    assert!(rest < 6 && stderr(&output).starts_with("error: interrupted: "), "{}", stderr(&output));
-}
-
-/// The text left on a terminal at the end: all that came after the screen was left.
-fn left(shown: &str) -> &str {
-    &shown[shown.rfind(LEAVE).unwrap() + LEAVE.len()..]
+    assert!(stderr(&output).starts_with("error: interrupted: "), "{}", stderr(&output));
 }
 
 #[test]
-fn on_a_terminal_a_run_is_drawn_in_place_and_the_terminal_is_restored() {
+fn on_a_terminal_a_run_is_drawn_in_place() {
     let scratch = Scratch::new();
     let mut training = Training::begin(&scratch, "run", 3);
     training.step(0);
@@ -225,88 +164,16 @@ fn on_a_terminal_a_run_is_drawn_in_place_and_the_terminal_is_restored() {
         skipped("there is no program `script` here");
         return;
     };
-    assert_eq!((shown.matches(ENTER).count(), shown.matches(LEAVE).count()), (1, 1), "{shown:?}");
-    assert!(shown.contains("\x1b[?25l") && shown.contains("\x1b[?25h"), "{shown:?}");
     let frames: Vec<&str> = shown.split("\x1b[H").skip(1).collect();
     assert!(frames.len() >= 3 && frames[0].contains("training"), "{shown:?}");
-    assert!(
-        frames.iter().all(|frame| frame.split("\x1b[J").next().unwrap().lines().count() <= 40),
-        "{shown:?}"
-    );
-    let left = left(&shown);
-    assert!(
-        left.contains("finished") && left.contains(", step 3 of 3") && left.contains("\x1b[36m"),
-        "{left:?}"
-    );
+    let (last, drawn) = frames.split_last().unwrap();
+    assert!(drawn.iter().all(|frame| frame.lines().count() <= 40), "{shown:?}");
+    assert_parts(last, &["finished", ", step 3 of 3", "\x1b[36m"]);
     // Colours can be refused, and a dumb terminal has neither colours nor a cursor.
-    let plain = on_terminal(70, show(&[&path, "--follow"]).env("NO_COLOR", "1")).unwrap();
-    let escapes = plain.replace(ENTER, "").replace(LEAVE, "").replace("\x1b[?", "");
-    assert!(!escapes.contains("\x1b[3") && !escapes.contains("\x1b[1m"), "{plain:?}");
+    let plain = on_terminal(70, show(&[&path]).env("NO_COLOR", "1")).unwrap();
+    assert!(!plain.contains('\x1b'), "{plain:?}");
     let dumb = on_terminal(70, show(&[&path, "-f"]).env("TERM", "dumb")).unwrap();
     assert!(!dumb.contains('\x1b') && dumb.contains("step 3/3  reward"), "{dumb:?}");
-    assert!(on_terminal(70, &show(&[&path])).unwrap().contains("\x1b[36m"));
-}
-
-#[test]
-fn ctrl_c_restores_the_terminal() {
-    let scratch = Scratch::new();
-    let training = Training::begin(&scratch, "run", 3);
-    training.step(0);
-    let following = show(&["--follow", &training.path()]);
-    let mut command = Command::new("timeout");
-    command
-        .args(["--foreground", "-s", "INT", "2"])
-        .arg(following.get_program())
-        .args(following.get_args());
-    command.env("TERM", "xterm").env("LANG", "C.UTF-8");
-    let Some(shown) = on_terminal(70, &command) else { return };
-    assert_eq!((shown.matches(ENTER).count(), shown.matches(LEAVE).count()), (1, 1), "{shown:?}");
-    let left = left(&shown);
-    assert!(left.contains("step 0 of 3") && left.contains("error: interrupted: "), "{left:?}");
-}
-
-#[test]
-fn a_second_ctrl_c_while_it_is_drawn_restores_the_terminal_too() {
-    let scratch = Scratch::new();
-    let training = Training::begin(&scratch, "run", 9000);
-    // Many points of many sets, whose law takes long.
-    let rows = (0..6000u32).map(|step| {
-        let mut row = json!({"step": step});
-        for set in 0..8 {
-            row[format!("eval/{set}/mean@1")] = json!(0.5 - f64::from(step) * 1e-4);
-            row[format!("eval/{set}/entropy")] = json!(1.0 / f64::from(1 + step));
-        }
-        format!("{row}\n")
-    });
-    training.write(&rows.collect::<String>());
-    // Its number comes first, and the signals when the screen has been entered.
-    let following = format!(
-        "echo $$; exec '{}' show --follow '{}'",
-        env!("CARGO_BIN_EXE_isentrope"),
-        training.path()
-    );
-    let mut script = Command::new("script");
-    script.args(["-qec", &following, "/dev/null"]).env("TERM", "xterm").env("LANG", "C.UTF-8");
-    let Ok(mut child) = script.stdin(Stdio::null()).stdout(Stdio::piped()).spawn() else {
-        return skipped("there is no program `script` here");
-    };
-    let mut output = child.stdout.take().unwrap();
-    let mut shown = Vec::new();
-    while !String::from_utf8_lossy(&shown).contains(ENTER) {
-        let mut byte = [0];
-        assert_eq!(output.read(&mut byte).unwrap(), 1, "{:?}", String::from_utf8_lossy(&shown));
-        shown.push(byte[0]);
-    }
-    let process = String::from_utf8_lossy(&shown).lines().next().unwrap().to_owned();
-    for _ in 0..2 {
-        assert!(Command::new("kill").args(["-INT", &process]).status().unwrap().success());
-        thread::sleep(Duration::from_millis(300));
-    }
-    output.read_to_end(&mut shown).unwrap();
-    child.wait().unwrap();
-    let shown = String::from_utf8(shown).unwrap();
-    assert_eq!(left(&shown), "", "{shown:?}");
-    assert!(shown.rfind("\x1b[?25h") > shown.rfind("\x1b[?25l"), "{shown:?}");
 }
 
 #[test]
@@ -314,25 +181,196 @@ fn texts_of_a_run_cannot_drive_a_terminal() {
     let scratch = Scratch::new();
     let hostile = "a\u{1b}[2J\u{9b}31m\u{202e}\u{200b}\u{7f}\r\n\tb";
     let training = Training::begin(&scratch, "\u{1b}[2Jrun", 3);
-    training.write(&format!(
-        "{}\n",
-        json!({"step": 1, hostile: 1, (format!("eval/{hostile}/mean@1")): 0.5})
-    ));
-    let rollouts = training.dir.join("rollouts");
-    fs::create_dir(&rollouts).unwrap();
-    let row = json!({"prompt": hostile, "ground_truth": [hostile], "response": hostile, "verdict": hostile,
-        "extracted": hostile, "reason": hostile});
-    write_lines(&rollouts.join("step-000001.jsonl"), &[row]);
+    let row = json!({"step": 1, hostile: 1, (format!("eval/{hostile}/mean@1")): 0.5});
+    training.write(&format!("{row}\n"));
+    fs::create_dir(training.dir.join("rollouts")).unwrap();
+    let row = json!({"prompt": hostile, "ground_truth": [hostile], "response": hostile,
+        "verdict": hostile, "extracted": hostile, "reason": hostile});
+    fs::write(training.dir.join("rollouts/step-000001.jsonl"), format!("{row}\n")).unwrap();
     let path = &*training.path();
     for arguments in
         [&[path][..], &[path, "--metrics"], &[path, "--metric", hostile], &[path, path]]
     {
-        let shown = stdout_of(&mut show(arguments));
+        let shown = stdout_of(show(arguments));
         let hidden = |c: char| (c.is_control() && c != '\n') || "\u{202e}\u{200b}".contains(c);
         assert!(!shown.contains(hidden) && shown.contains("\\u{1b}"), "{arguments:?}: {shown:?}");
     }
 }
 
-fn write_lines(path: &Path, rows: &[Value]) {
-    fs::write(path, rows.iter().map(|row| format!("{row}\n")).collect::<String>()).unwrap();
+/// A directory above runs, as a sweep's, keeps a report of its own.
+#[test]
+fn the_report_is_in_the_run_or_here_or_where_it_is_asked_for() {
+    let scratch = Scratch::new();
+    let metrics = "{\"step\":1,\"policy/entropy\":1.5}\n{\"step\":2,\"policy/entropy\":1.25}\n";
+    let [a, b] = ["above/a", "above/b"].map(|name| {
+        fs::create_dir_all(scratch.path(&format!("{name}/tensorboard"))).unwrap();
+        scratch.file(&format!("{name}/tensorboard/events.out.tfevents.1.host.1.0"), "");
+        scratch.file(&format!("{name}/metrics.jsonl"), metrics);
+        scratch.file(&format!("{name}/.recipe.json"), r#"{"run":{"steps":2},"rollout":{}}"#);
+        scratch.path(name)
+    });
+    let report = |line: String| {
+        let mut command = isentrope(format!("report {line}"));
+        command.current_dir(scratch.path(""));
+        command
+    };
+    let (_, said) = spoken(report(a.clone()));
+    assert_parts(&said, &["a/report.html: ", "open it in a browser"]);
+    let page = fs::read_to_string(format!("{a}/report.html")).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    assert_parts(&page, &["fell from 1.500 to <b>1.250</b> nats"]);
+    assert_eq!(stdout_of(report(format!("{a} --out -"))), page);
+    scratch.file("above/report.html", "the sweep's own");
+    for line in [format!("{a} {b}"), scratch.path("above")] {
+        stdout_of(report(line));
+        let page = fs::read_to_string(scratch.path("report.html")).unwrap();
+        assert_parts(&page, &["Report on 2 runs"]);
+        fs::remove_file(scratch.path("report.html")).unwrap();
+    }
+    let kept = fs::read_to_string(scratch.path("above/report.html")).unwrap();
+    assert_eq!(kept, "the sweep's own");
+}
+
+#[test]
+fn a_run_has_a_law_a_prediction_and_a_plot() {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("grpo")).unwrap();
+    let point = |i: u64| {
+        let entropy = 0.15 + 1.05 * (-0.4 * i as f64).exp();
+        let noise = [0.004, -0.003, 0.001, -0.004, 0.002][i as usize % 5];
+        let accuracy = 0.8 - 0.17 * entropy.exp() + noise;
+        json!({"step": 5 * i, "eval/test/mean@1": accuracy, "eval/test/entropy": entropy,
+               "policy/entropy": entropy, "reward/score": accuracy})
+    };
+    scratch.lines("grpo/metrics.jsonl", &(0..12).map(point).collect::<Vec<_>>());
+    let dir = scratch.path("grpo");
+    let text = stdout_of(isentrope(format!("law {dir}")));
+    let parts = [
+        "grpo, test\n",
+        "accuracy R is eval/test/mean@1, entropy H is eval/test/entropy",
+        "R = -a exp(H) + b                    95 % interval",
+        "the first 3 points (to step 10) predict the other 9",
+    ];
+    assert_parts(&text, &parts);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(text.chars().any(|c| ('\u{2801}'..='\u{28ff}').contains(&c)), "no plot: {text}");
+    let report = |line: &str| -> Value {
+        let (json, said) = spoken(isentrope(format!("law --json {line}")));
+        assert_eq!(said.contains("no step has both"), line == scratch.path("sweep"), "{said}");
+        serde_json::from_str(&json).unwrap()
+    };
+    // The bits of training, show and report.
+    let one = report(&dir)["runs"][0].clone();
+    let points: Vec<Point> = serde_json::from_value(one["points"].clone()).unwrap();
+    assert_eq!(json!(Study::of(points, SEED).holds()), one["law"]);
+    // Nobody can leave a run out of a directory: one that has hardly begun keeps no other from it.
+    fs::create_dir(scratch.path("sweep")).unwrap();
+    scratch.lines("sweep/begun.jsonl", &[json!({"step": 1, "grad/norm": 1.0})]);
+    fs::copy(format!("{dir}/metrics.jsonl"), scratch.path("sweep/a.jsonl")).unwrap();
+    assert_eq!(report(&scratch.path("sweep"))["runs"].as_array().unwrap().len(), 1);
+    let other = report(&format!("{dir} --prefix 0.5 --seed 3"))["runs"][0].clone();
+    assert_eq!(other["prediction"]["prefix"], 6);
+    assert_ne!(other["law"]["a"]["low"], one["law"]["a"]["low"]);
+    let rollouts = report(&format!("{dir} --set rollout"))["runs"][0]["measured"].clone();
+    assert_eq!(rollouts["accuracy"], "reward/score");
+    let rows: String = (0..8)
+        .map(|i| format!("{},{},{}\n", 10 * i, 2.0 - 0.2 * f64::from(i), 0.1 + 0.05 * f64::from(i)))
+        .collect();
+    let csv = scratch.file("w.csv", format!("_step,actor/entropy,val/acc\n{rows}"));
+    let csv = report(&format!("{csv} --entropy actor/entropy --accuracy val/acc"));
+    assert_eq!(csv["runs"][0]["points"][3], json!({"step": 30, "entropy": 1.4, "accuracy": 0.25}));
+}
+
+/// All responses of each step, and checkpoints to score them with.
+const ALL: &str =
+    "lab.record_tokens=1000000 checkpoint.every=1 checkpoint.keep=9 checkpoint.dtype=float32";
+
+fn records(out: &Path, step: u64) -> Vec<Value> {
+    json_lines(&out.join(format!("tokens/step-{step:06}.jsonl")))
+}
+
+#[test]
+fn token_records_are_those_of_the_rollout_and_score_agrees_to_the_last_bit() {
+    let bench = Bench::train();
+    let sets = "rollout.temperature=0.7 run.steps=2 rollout.filter=false update.epochs=1 \
+                update.prompts=4";
+    let out = bench.run("run", format!("{ALL} {sets}"), "");
+    let scored_alike = |model: &str, lines: &[Value]| {
+        let input = bench.scratch.lines("records.jsonl", lines);
+        for line in lines_of(isentrope(format!("score {model} --in {input}"))) {
+            assert_eq!(
+                line["mismatch"],
+                json!({"mean": 0.0, "max": 0.0, "outside": 0.0}),
+                "{line}"
+            );
+        }
+    };
+    for step in 1..=2 {
+        let (lines, sampled) = (records(&out, step), rollouts(&out, step));
+        assert_eq!(lines.len(), sampled.len(), "every response of the rollout");
+        for (line, response) in lines.iter().zip(&sampled) {
+            let pieces = line["pieces"].as_array().unwrap().iter();
+            let text: String = pieces.map(|piece| piece.as_str().unwrap()).collect();
+            assert_eq!(text, response["response"].as_str().unwrap());
+            for key in ["origin", "sample", "verdict", "reward", "truncated"] {
+                assert_eq!(line[key], response[key], "{key}");
+            }
+        }
+        // The model that has sampled them, and the one that the step has made.
+        let before = if step == 1 { base().to_owned() } else { text(&checkpoint(&out, step - 1)) };
+        scored_alike(&before, &lines);
+        let mut moved = lines.clone();
+        moved.iter_mut().for_each(|line| line["logprobs"] = line["logprobs_after"].take());
+        scored_alike(&text(&checkpoint(&out, step)), &moved);
+        assert!(
+            lines.iter().zip(&moved).any(|(line, moved)| line["logprobs"] != moved["logprobs"])
+        );
+        // A whole minibatch comes to its statistics.
+        let values = lines.iter().flat_map(|line| line["covariances"].as_array().unwrap());
+        let covariances: Vec<f64> = values.map(|value| value.as_f64().unwrap()).collect();
+        let mean = covariances.iter().sum::<f64>() / covariances.len() as f64;
+        let metrics = &metrics(&out)[step as usize];
+        assert!((mean - metrics["cov/mean"].as_f64().unwrap()).abs() < 1e-5, "{mean}");
+        let selected = lines.iter().filter_map(|line| line["selected"].as_array()).map(Vec::len);
+        assert_eq!(selected.sum::<usize>() as f64, metrics["cov/selected"].as_f64().unwrap());
+    }
+}
+
+#[test]
+fn a_budget_of_records_is_kept_and_changes_nothing_else() {
+    let bench = Bench::train();
+    let [none, some, whole] = [0, 40, 1_000_000].map(|tokens| {
+        let sets = format!("lab.record_tokens={tokens} run.steps=2 eval.every=0");
+        bench.run(&tokens.to_string(), sets, "")
+    });
+    for other in [&some, &whole] {
+        let differing = differences(&results(&none), &results(other));
+        // Hashes of checkpoints' files do not depend on what is recorded either.
+        assert!(differing.iter().all(|name| name.starts_with("tokens/")), "{differing:?}");
+    }
+    assert_eq!(names(&none.join("tokens")), [""; 0]);
+    for step in 1..=2 {
+        let lines = records(&some, step);
+        let count = |line: &Value| line["pieces"].as_array().unwrap().len();
+        assert!(!lines.is_empty() && lines.iter().map(count).sum::<usize>() <= 40);
+        assert!(lines.iter().all(|line| line["advantages"].is_number()), "trained on");
+        let all = records(&whole, step);
+        assert!(lines.iter().all(|line| all.contains(line)));
+    }
+}
+
+#[test]
+fn a_step_is_shown_in_80_columns_and_on_a_page() {
+    let bench = Bench::train();
+    let out = bench.copy_of_run("run", "run.steps=3");
+    let run = text(&out);
+    let said = stdout_of(isentrope(format!("inspect {run}")));
+    assert!(said.starts_with("run, step 3: ") && said.contains("5.654   3.112   1.385"), "{said}");
+    assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");
+    let page = fs::read_to_string(out.join("inspect-step-000003.html")).unwrap();
+    assert!(page.starts_with("<!doctype html>") && !page.contains("://"), "it needs no network");
+    let first = stdout_of(isentrope(format!("inspect {run} --step 1 --out -")));
+    assert_parts(&first, &["tokens of step 1"]);
+    let said = failure(isentrope(format!("inspect {run} --step 7")));
+    assert_parts(&said, &["no token records of step 7; it has those of steps 1 to 3"]);
 }

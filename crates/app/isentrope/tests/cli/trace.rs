@@ -1,7 +1,7 @@
 //! `--trace`: what a traced step shows, and that nothing depends on it.
 
 use crate::processes::{send, start, until_reached};
-use crate::program::{Scratch, all_pages, failure_saying, isentrope, json_of, stderr, token_model};
+use crate::program::{Scratch, all_pages, isentrope, json_of, outcome, spoken, token_model};
 use crate::training::{Bench, assert_same_results, lines, succeed};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -119,19 +119,15 @@ impl Traced {
     }
 }
 
-const SMALL: [&str; 5] =
-    ["run.steps=3", "eval.problems=2", "eval.samples=1", "checkpoint.every=1", "checkpoint.keep=9"];
+const SMALL: &str =
+    "run.steps=3 eval.problems=2 eval.samples=1 checkpoint.every=1 checkpoint.keep=9";
 
 #[test]
 fn a_traced_step_shows_its_phases_and_changes_nothing() {
     let bench = Bench::train();
-    let plain = bench.run("plain", &SMALL, &[]);
+    let plain = bench.run("plain", SMALL, "");
     let file = bench.scratch.path("trace.json");
-    let said = {
-        let output = bench.command("traced", &SMALL, &["--trace", &file]).output().unwrap();
-        assert!(output.status.success(), "{}", stderr(&output));
-        stderr(&output)
-    };
+    let (_, said) = spoken(bench.command("traced", SMALL, format!("--trace {file}")));
     assert_same_results(&plain, &bench.out("traced"));
     assert!(said.contains("the trace of step 2") && said.contains("trace.json"), "{said}");
 
@@ -206,11 +202,11 @@ fn a_traced_step_shows_its_phases_and_changes_nothing() {
 #[ignore = "deep: trains whole models on the emulated GPU"]
 fn a_traced_step_shows_what_a_gpu_is_asked_and_does() {
     let bench = Bench::train();
-    let sets = [&SMALL[..], &["run.steps=2", "rollout.max_batches=40", "eval.every=0"]].concat();
-    let plain = bench.run("plain", &sets, &[]);
+    let sets = format!("{SMALL} run.steps=2 eval.every=0");
+    let plain = bench.run("plain", &sets, "");
     let file = bench.scratch.path("trace.json");
-    let flags = ["--device", "cuda", "--trace", &file, "--trace-step", "1"];
-    succeed(&mut bench.emulated("traced", &sets, &flags));
+    let flags = format!("--device cuda --trace {file} --trace-step 1");
+    succeed(bench.emulated("traced", &sets, &flags));
     assert_same_results(&plain, &bench.out("traced"));
 
     let traced = read(Path::new(&file));
@@ -297,32 +293,22 @@ fn a_traced_step_shows_what_a_gpu_is_asked_and_does() {
 #[test]
 fn a_trace_that_cannot_be_is_refused_before_the_run_begins() {
     let bench = Bench::train();
-    let nowhere = bench.scratch.path("nowhere/trace.json");
-    let directory = bench.scratch.path("");
     let good = bench.scratch.path("trace.json");
     for (flags, why) in [
-        (&["--trace", &nowhere][..], "nowhere/trace.json"),
-        (&["--trace", &directory], "is a directory"),
-        (&["--trace", "-"], "name a file"),
-        (&["--trace", &good, "--trace-step", "9"], "--trace-step is 9, and the run has 3 steps"),
-        (&["--trace", &good, "--dry-run"], "--dry-run"),
-        (&["--trace-step", "1"], "--trace"),
+        ("--trace no/trace.json".to_owned(), "no/trace.json"),
+        ("--trace .".into(), "is a directory"),
+        (format!("--trace {good} --trace-step 9"), "--trace-step is 9, and the run has 3 steps"),
+        (format!("--trace {good} --dry-run"), "--dry-run"),
     ] {
-        let output = bench.command("out", &SMALL, flags).output().unwrap();
-        assert!(
-            !output.status.success() && stderr(&output).contains(why),
-            "{flags:?}: {}",
-            stderr(&output)
-        );
+        let (output, said) = outcome(bench.command("out", SMALL, &flags));
+        assert!(!output.status.success() && said.contains(why), "{flags}: {said}");
     }
     assert!(!bench.out("out").exists() && !Path::new(&good).exists());
     // A step that is not made is missed.
-    let output = bench.command("out", &["run.steps=1"], &[]).output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
-    let output =
-        bench.command("out", &["run.steps=1"], &["--resume", "--trace", &good]).output().unwrap();
-    assert!(stderr(&output).contains("there is no trace in"), "{}", stderr(&output));
-    assert!(!Path::new(&good).exists());
+    bench.copy_of_run("made", "run.steps=1");
+    let flags = format!("--resume --trace {good}");
+    let (_, said) = spoken(bench.command("made", "run.steps=1", flags));
+    assert!(said.contains("there is no trace in") && !Path::new(&good).exists(), "{said}");
 }
 
 /// Asked to end in the step that is traced, the run ends after it, with the trace of the whole
@@ -332,8 +318,8 @@ fn a_trace_that_cannot_be_is_refused_before_the_run_begins() {
 fn a_run_that_is_interrupted_leaves_a_whole_trace_or_none() {
     let bench = Bench::train();
     let file = bench.scratch.path("trace.json");
-    let sets = [&SMALL[..], &["run.steps=500"]].concat();
-    let mut child = start(bench.command("out", &sets, &["--trace", &file]));
+    let sets = format!("{SMALL} run.steps=500");
+    let mut child = start(bench.command("out", sets, format!("--trace {file}")));
     until_reached(&mut child, || lines(&bench.out("out")) >= 2);
     send("INT", &child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
@@ -352,17 +338,12 @@ fn a_command_that_samples_is_traced_as_a_whole() {
     let scratch = Scratch::new();
     let prompts = scratch.lines("prompts.jsonl", &[serde_json::json!({"tokens": [3, 4, 5]})]);
     let (model, file) = (token_model("qwen3"), scratch.path("trace.json"));
-    let generate = ["generate", &model, "--prompts", &prompts, "--max-tokens", "5", "--ignore-eos"];
-    let plain = isentrope(&generate).output().unwrap();
-    let output = isentrope(&[&generate[..], &["--trace", &file]].concat()).output().unwrap();
-    assert_eq!(plain.stdout, output.stdout);
-    assert!(stderr(&output).contains("the trace of what was sampled"), "{}", stderr(&output));
+    let generate = format!("generate {model} --prompts {prompts} --max-tokens 5 --ignore-eos");
+    let (printed, said) = spoken(isentrope(format!("{generate} --trace {file}")));
+    assert_eq!(spoken(isentrope(generate)).0, printed);
+    assert!(said.contains("the trace of what was sampled"), "{said}");
     let traced = read(Path::new(&file));
-    let passes: Vec<&str> = traced
-        .all()
-        .map(|span| span.name.as_str())
-        .filter(|name| ["prefill", "decode"].contains(name))
-        .collect();
+    let passes = traced.all().map(|span| &span.name[..]);
+    let passes: Vec<&str> = passes.filter(|name| ["prefill", "decode"].contains(name)).collect();
     assert_eq!(passes, ["prefill", "decode", "decode", "decode", "decode"]);
-    failure_saying(&mut isentrope(&[&generate[..], &["--trace", "-"]].concat()), &["name a file"]);
 }

@@ -1,10 +1,11 @@
 //! Evaluations of `train` at several temperatures, and of sets with problems of several sources.
 
 use crate::program::{
-    Scratch, assert_parts, failure_saying, isentrope, json_of, stderr, stdout_of,
+    Scratch, assert_parts, failure_saying, isentrope, json_lines, json_of, spoken, stdout_of,
 };
-use crate::training::{Bench, base, metrics, problems, state, succeed, weights};
+use crate::training::{Bench, base, metrics, problems, rollouts, state, succeed, weights};
 use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -18,13 +19,13 @@ fn without(line: &Value, set: &str) -> Map<String, Value> {
 #[test]
 fn further_temperatures_are_sets_that_change_nothing_else() {
     let bench = Bench::train();
-    let run = |out: &str, temperature: &str| bench.command(out, &["run.steps=2", temperature], &[]);
+    let run = |out: &str, temperature: &str| {
+        bench.command(out, format!("run.steps=2 eval.temperature={temperature}"), "")
+    };
     let [plain, cool, both] = ["plain", "cool", "both"].map(|out| bench.out(out));
-    succeed(&mut run("plain", "eval.temperature=1"));
-    succeed(&mut run("cool", "eval.temperature=0.6"));
-    let output = run("both", "eval.temperature=[1.0, 0.6]").output().unwrap();
-    let (table, said) = (String::from_utf8(output.stdout.clone()).unwrap(), stderr(&output));
-    assert!(output.status.success(), "{said}");
+    succeed(run("plain", "1"));
+    succeed(run("cool", "0.6"));
+    let (table, said) = spoken(run("both", "[1.0,0.6]"));
     assert_parts(&said, &["evaluation after step 2, problems_t0.6: mean@2 "]);
     assert_parts(&table, &["\n  problems_t0.6 ", "    problems_t0.6: "]);
     let [of_plain, of_cool, of_both] = [&plain, &cool, &both].map(|out| metrics(out));
@@ -38,7 +39,6 @@ fn further_temperatures_are_sets_that_change_nothing_else() {
         }
     }
     assert!(of_both[0].get("eval/mean_of_sets").is_none());
-    assert_ne!(of_both[0]["eval/problems_t0.6/entropy"], of_both[0]["eval/problems/entropy"]);
     assert_eq!(state(&plain, 2)["best"], state(&both, 2)["best"]);
     assert!(weights(&plain, 2) == weights(&both, 2));
     let kept = |out: &Path, set: &str| {
@@ -46,12 +46,9 @@ fn further_temperatures_are_sets_that_change_nothing_else() {
     };
     assert!(kept(&plain, "problems") == kept(&both, "problems"));
     assert!(kept(&cool, "problems") == kept(&both, "problems_t0.6"));
-    let recipe = |out: &Path| fs::read_to_string(out.join("recipe.toml")).unwrap();
-    assert_parts(&recipe(&cool), &["\ntemperature = 0.6\n"]);
-    assert_parts(&recipe(&both), &["\ntemperature = [1.0, 0.6]\n"]);
     // A temperature may be added to a run that has begun.
-    let more = ["eval.temperature=[1, 0.6]", "run.steps=4"];
-    succeed(&mut bench.command("plain", &more, &["--resume"]));
+    let more = "eval.temperature=[1,0.6] run.steps=4";
+    succeed(bench.command("plain", more, "--resume"));
     let resumed = metrics(&plain);
     assert!(resumed[2].get("eval/problems_t0.6/mean@2").is_none());
     assert!(resumed[4].get("eval/problems_t0.6/mean@2").is_some(), "{}", resumed[4]);
@@ -61,15 +58,12 @@ fn further_temperatures_are_sets_that_change_nothing_else() {
 fn every_set_and_benchmark_is_evaluated_at_every_temperature() {
     let bench = Bench::train();
     let sums = bench.scratch.lines("sums.jsonl", &[json!({"problem": "1 + 1", "answer": 2})]);
-    let sets = [
-        "run.steps=1",
-        "eval.every=1",
-        "eval.max_tokens=8",
-        "eval.temperature=[0.0, 0.7, 1.0]",
-        &format!("eval.bench=['math500={sums}']"),
-    ];
-    let said = succeed(&mut bench.command("run", &sets, &[]));
-    assert!(said.contains("eval.temperature = [0, 0.7, 1] instead of 0"), "{said}");
+    let sets = format!(
+        "run.steps=1 eval.every=1 eval.max_tokens=8 eval.temperature=[0.0,0.7,1.0] \
+         eval.bench=[\"math500={sums}\"]"
+    );
+    let said = succeed(bench.command("run", sets, ""));
+    assert_parts(&said, &["eval.temperature = [0, 0.7, 1] instead of 0"]);
     let first = &metrics(&bench.out("run"))[0];
     let mean = |set: &str| first[format!("eval/{set}/mean@2")].as_f64().unwrap();
     for set in ["problems_t0.7", "problems_t1", "math500_t0.7", "math500_t1"] {
@@ -77,44 +71,27 @@ fn every_set_and_benchmark_is_evaluated_at_every_temperature() {
     }
     assert_eq!(first["eval/mean_of_sets"], json!((mean("problems") + mean("math500")) / 2.0));
 
-    let same = bench.scratch.lines("problems_t0.6.jsonl", &problems());
-    let problems = bench.scratch.path("problems.jsonl");
-    for files in [format!("{problems:?}, {same:?}"), format!("{same:?}, {problems:?}")] {
-        let sets = [&format!("eval.files=[{files}]")[..], "eval.temperature=[1, 0.6]"];
-        failure_saying(
-            &mut bench.command("no", &sets, &["--dry-run"]),
-            &["eval.temperature", "problems_t0.6", "rename"],
-        );
-    }
-}
-
-/// Countdown problems of two sources, the second with a name that no metric can have.
-fn of_sources() -> Vec<Value> {
-    let source = |i: usize| if i.is_multiple_of(3) { "sum" } else { "my/other\u{1b}[31m" };
-    let with_source = |(i, mut problem): (usize, Value)| {
-        problem["data_source"] = json!(source(i));
-        problem
-    };
-    problems().into_iter().enumerate().map(with_source).collect()
+    let [plain, same] = ["problems.jsonl", "problems_t0.6.jsonl"]
+        .map(|name| bench.scratch.lines(name, &problems()));
+    let sets = format!("eval.files=[{same:?},{plain:?}] eval.temperature=[1,0.6]");
+    let parts = ["eval.temperature", "problems_t0.6", "rename"];
+    failure_saying(bench.command("no", sets, "--dry-run"), &parts);
 }
 
 #[test]
 fn problems_of_several_sources_are_told_apart_in_training_and_by_the_command() {
     let bench = Bench::train();
-    let test = bench.scratch.lines("test.jsonl", &of_sources());
-    let files = format!("eval.files=['{test}']");
-    let sets = ["run.steps=1", "eval.every=1", "eval.samples=4", "eval.problems=24", &files];
-    let mut command = bench.command("run", &sets, &[]);
-    let output = command.output().unwrap();
-    let (table, said) = (String::from_utf8(output.stdout.clone()).unwrap(), stderr(&output));
-    assert!(
-        said.contains("evaluation after step 1, test, mean@4 of parts: my_other__31m "),
-        "{said}"
-    );
-    assert!(
-        table.contains("      of sum ") && table.contains("      of my_other__31m "),
-        "{table}"
-    );
+    // The second source has a name that no metric can have.
+    let source = |i: usize| if i.is_multiple_of(3) { "sum" } else { "my/other\u{1b}[31m" };
+    let mut rows = problems();
+    rows.iter_mut().enumerate().for_each(|(i, row)| row["data_source"] = json!(source(i)));
+    let test = bench.scratch.lines("test.jsonl", &rows);
+    let sets =
+        format!("run.steps=1 eval.every=1 eval.samples=4 eval.problems=24 eval.files=[{test:?}]");
+    let (table, said) = spoken(bench.command("run", sets, ""));
+    let parts = ["evaluation after step 1, test, mean@4 of parts: my_other__31m "];
+    assert_parts(&said, &parts);
+    assert_parts(&table, &["      of sum ", "      of my_other__31m "]);
     let first = &metrics(&bench.out("run"))[0];
     let of = |part: &str, what: &str| first[format!("eval/test/{part}{what}")].as_f64().unwrap();
     for what in ["mean@4", "pass@4", "entropy", "length_mean"] {
@@ -124,27 +101,16 @@ fn problems_of_several_sources_are_told_apart_in_training_and_by_the_command() {
     let laws = first.as_object().unwrap().keys().filter(|name| name.starts_with("law/"));
     assert_eq!(laws.collect::<Vec<_>>(), ["law/test/entropy_spent"], "parts have none");
 
-    let (out, set) = (bench.scratch.path("eval"), format!("test={test}"));
-    let arguments =
-        ["eval", base(), "--bench", &set, "-n", "4", "--temperature", "1", "--max-tokens", "16"];
-    let more = ["--seed", "3", "--out", &out];
-    let table = stdout_of(&mut isentrope(&[&arguments[..], &more].concat()));
-    assert!(table.contains("    sum/mean@4 "), "{table}");
+    let out = bench.scratch.path("eval");
+    let table = stdout_of(isentrope(format!(
+        "eval {} --bench test={test} -n 4 --temperature 1 --max-tokens 16 --seed 3 --out {out}",
+        base()
+    )));
+    assert_parts(&table, &["    sum/mean@4 "]);
     let results = json_of(&Path::new(&out).join("results.json"));
     for (name, estimate) in results["benchmarks"]["test"]["estimates"].as_object().unwrap() {
         assert_eq!(first[format!("eval/test/{name}")], estimate["value"], "{name}");
     }
-    assert!(results["benchmarks"]["test"]["estimates"].get("sum/entropy").is_some());
-
-    // One source tells nothing apart.
-    let one: Vec<Value> =
-        of_sources().into_iter().filter(|problem| problem["data_source"] == "sum").collect();
-    let one = format!("eval.files=['{}']", bench.scratch.lines("one.jsonl", &one));
-    let first = &metrics(&bench.run("one", &["run.steps=1", "eval.every=1", &one], &[]))[0];
-    assert!(
-        first.as_object().unwrap().keys().all(|name| !name.starts_with("eval/one/sum")),
-        "{first}"
-    );
 }
 
 #[test]
@@ -155,22 +121,65 @@ fn problems_that_are_trained_on_too_and_settings_that_nothing_reads_are_told() {
     rows.iter_mut().for_each(|row| row["response"] = json!("1+1=2!"));
     let (train, test) =
         (scratch.lines("train.jsonl", &rows[..14]), scratch.lines("test.jsonl", &rows[10..]));
-    let other = scratch.lines("other.jsonl", &rows[14..]);
     let recipe = format!(
         "run.steps = 1\nmodel.path = {model:?}\n\
          data = {{ files = [{train:?}], prompt_prefix = \"1 \", system = \"Count.\" }}\n\
-         eval = {{ every = 1, files = [{test:?}, {other:?}], max_tokens = 8, temperature = [1.0, 0.5] }}\n"
+         eval = {{ every = 1, files = [{test:?}], max_tokens = 8, temperature = [1.0, 0.5] }}\n"
     );
     let recipe = scratch.file("recipe.toml", recipe);
     let notes = [
-        "test: 4 of 14 problems are in data.files too; the first is test.jsonl line 1: accuracy on them says nothing of others",
+        "test: 4 of 14 problems are in data.files too; the first is test.jsonl line 1: accuracy on \
+         them says nothing of others",
         "data.system has no effect: the model has no chat template",
     ];
-    for (command, more) in [("train", "rollout.max_tokens=8"), ("sft", "sft.max_tokens=64")] {
-        let shown = stdout_of(&mut isentrope(&[command, &recipe, "--dry-run", "--set", more]));
+    for line in ["train --set rollout.max_tokens=8", "sft --set sft.max_tokens=64"] {
+        let shown = stdout_of(isentrope(format!("{line} {recipe} --dry-run")));
         for note in notes {
-            assert_eq!(shown.matches(note).count(), 1, "{command}: {shown}");
+            assert_eq!(shown.matches(note).count(), 1, "{line}: {shown}");
         }
-        assert_eq!(shown.matches("data.files too").count(), 1, "{command}: {shown}");
+    }
+}
+
+/// The mean of each of a verifier's metrics over the rows that have it.
+fn means(rows: &[Value]) -> BTreeMap<String, f64> {
+    let names: BTreeSet<&String> =
+        rows.iter().filter_map(|r| r["metrics"].as_object()).flat_map(|m| m.keys()).collect();
+    let mean = |name: &String| {
+        let values: Vec<f64> = rows.iter().filter_map(|r| r["metrics"][name].as_f64()).collect();
+        (name.clone(), values.iter().sum::<f64>() / values.len() as f64)
+    };
+    names.into_iter().map(mean).collect()
+}
+
+/// `crates/judge/reward` tests the measures themselves.
+#[test]
+fn a_verifiers_measures_are_told_of_rollouts_evaluations_and_by_the_command() {
+    let bench = Bench::train();
+    let sets = "rollout.temperature=1.5 eval.temperature=1.5 eval.samples=8 run.steps=2";
+    let out = bench.run("run", sets, "");
+    let names = ["attempts", "false_steps", "gave_up"];
+    let lines = metrics(&out);
+    let evaluated = json_lines(&out.join("evaluations/step-000002-problems.jsonl"));
+    for (prefix, rows) in [("eval/problems", evaluated), ("reward", rollouts(&out, 2))] {
+        let want = means(&rows);
+        assert_eq!(want.keys().collect::<Vec<_>>(), names, "{prefix}");
+        for (name, want) in want {
+            let got = lines[2][&format!("{prefix}/{name}")].as_f64().unwrap();
+            assert!((got - want).abs() < 1e-12, "{prefix}/{name} is {got}, not {want}");
+        }
+    }
+    let file = bench.scratch.lines("mine.jsonl", &problems());
+    let dir = bench.scratch.path("eval");
+    let table = stdout_of(isentrope(format!(
+        "eval {} --bench mine={file} -n 4 --temperature 1.2 --max-tokens 16 --out {dir}",
+        base()
+    )));
+    assert_parts(&table, &names);
+    let want = means(&json_lines(&Path::new(&dir).join("responses/mine.jsonl")));
+    let results = json_of(&Path::new(&dir).join("results.json"));
+    for (name, estimate) in results["benchmarks"]["mine"]["metrics"].as_object().unwrap() {
+        let [value, low, high] =
+            ["value", "low", "high"].map(|key| estimate[key].as_f64().unwrap());
+        assert!((value - want[name]).abs() < 1e-12 && low <= value && value <= high, "{name}");
     }
 }

@@ -2,7 +2,7 @@
 //! again.
 
 use crate::processes::{kill, start, until_reached};
-use crate::program::{names, stderr};
+use crate::program::{names, spoken, stderr};
 use crate::train_ranks::{Launcher, kill_a_rank};
 use crate::train_reward::{command as verifier, worker};
 use crate::training::{Bench, assert_same_results};
@@ -16,34 +16,29 @@ const AT_ONCE: usize = 24;
 /// A run whose worker stops answering until it is let go on.
 struct Stopping {
     bench: Bench,
+    /// The worker's program.
     script: String,
-    sets: Vec<String>,
+    sets: String,
 }
 
 impl Stopping {
-    fn new(more: &[&str]) -> Self {
+    fn new(more: &str) -> Self {
         let bench = Bench::train();
         let asked = bench.scratch.file("asked", "");
         let go = bench.scratch.path("go");
         let before_each = format!(
-            "echo \"$line\" >> {asked:?}; until [ $(wc -l < {asked:?}) -le {AT_ONCE} ] || [ -e {go:?} ]; do sleep 0.02; done"
+            "echo \"$line\" >> {asked:?}; \
+             until [ $(wc -l < {asked:?}) -le {AT_ONCE} ] || [ -e {go:?} ]; do sleep 0.02; done"
         );
         let script = worker(&bench.scratch, &before_each);
-        let verifier = verifier(&script, ", workers = 1");
-        let sets = [
-            "run.steps=3",
-            "eval.every=0",
-            "checkpoint.every=0",
-            "rollout.filter=false",
-            &verifier,
-        ];
-        let sets = sets.iter().chain(more).map(|set| (*set).to_owned()).collect();
+        let verifier = verifier(&script, ",workers=1");
+        let sets = "run.steps=3 eval.every=0 checkpoint.every=0 rollout.filter=false";
+        let sets = format!("{sets} {verifier} {more}");
         Self { bench, script, sets }
     }
 
-    fn command(&self, out: &str, flags: &[&str]) -> Command {
-        let sets: Vec<&str> = self.sets.iter().map(String::as_str).collect();
-        self.bench.command(out, &sets, flags)
+    fn command(&self, out: &str, flags: &str) -> Command {
+        self.bench.command(out, &self.sets, flags)
     }
 
     fn asked(&self) -> usize {
@@ -54,15 +49,13 @@ impl Stopping {
         self.bench.scratch.file("go", "");
     }
 
-    fn end(&self, mut command: Command) -> String {
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{}", stderr(&output));
-        stderr(&output)
+    fn end(&self, command: Command) -> String {
+        spoken(command).1
     }
 
     /// A run that is killed once its worker no longer answers; then the worker goes on.
     fn kill(&self, out: &str) {
-        let mut child = start(self.command(out, &[]));
+        let mut child = start(self.command(out, ""));
         until_reached(&mut child, || {
             self.asked() > AT_ONCE && responses(&self.bench.out(out)) == AT_ONCE
         });
@@ -87,16 +80,16 @@ fn responses(out: &Path) -> usize {
 #[test]
 fn what_was_judged_before_a_kill_is_not_sampled_again() {
     // Groups of four responses to four prompts; and of those with a fifth, the most likely.
-    for (more, each) in [(&[][..], 16), (&["objective.advantage=remax"], 20)] {
+    for (more, each) in [("", 16), ("objective.advantage=remax", 20)] {
         let run = Stopping::new(more);
-        let mut child = start(run.command("killed", &[]));
+        let mut child = start(run.command("killed", ""));
         let written = || responses(&run.bench.out("killed"));
         until_reached(&mut child, || run.asked() > AT_ONCE && written() == AT_ONCE);
         assert!(kill(&mut child), "it ended before it was killed");
         let killed = run.bench.out("killed");
         assert_eq!(journals(&killed), ["step-000001.rank-0.journal", "step-000002.rank-0.journal"]);
         run.go_on();
-        let said = run.end(run.command("killed", &["--resume"]));
+        let said = run.end(run.command("killed", "--resume"));
         assert!(said.contains("no checkpoint to resume from"), "{said}");
         assert!(
             said.contains(&format!(
@@ -111,7 +104,7 @@ fn what_was_judged_before_a_kill_is_not_sampled_again() {
             "but for the one that was not answered, none was asked about twice"
         );
         assert!(journals(&killed).is_empty(), "the checkpoint has these steps");
-        run.end(run.command("whole", &[]));
+        run.end(run.command("whole", ""));
         assert_same_results(&run.bench.out("whole"), &killed);
     }
 }
@@ -119,16 +112,16 @@ fn what_was_judged_before_a_kill_is_not_sampled_again() {
 #[test]
 #[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_journal_serves_any_number_of_ranks() {
-    let run = Stopping::new(&["update.shards=4"]);
+    let run = Stopping::new("update.shards=4");
     run.go_on();
-    run.end(run.command("whole", &[]));
+    run.end(run.command("whole", ""));
     for launcher in Launcher::installed() {
         for (before, after) in [(2, 1), (4, 2)] {
             let out = format!("killed-{before}");
             fs::remove_file(run.bench.scratch.path("go")).unwrap();
             fs::write(run.bench.scratch.path("asked"), "").unwrap();
             let _ = fs::remove_dir_all(run.bench.out(&out));
-            let mut child = start(launcher.ranks(before, &run.command(&out, &[])));
+            let mut child = start(launcher.ranks(before, &run.command(&out, "")));
             // All of the first step's sixteen, and some of the second's.
             until_reached(&mut child, || {
                 run.asked() >= AT_ONCE && responses(&run.bench.out(&out)) > 16
@@ -138,7 +131,7 @@ fn a_journal_serves_any_number_of_ranks() {
             let missing = 3 * 16 - responses(&run.bench.out(&out));
             let asked = run.asked();
             run.go_on();
-            let mut job = launcher.ranks(after, &run.command(&out, &["--resume"]));
+            let mut job = launcher.ranks(after, &run.command(&out, "--resume"));
             let ended = job.output().unwrap();
             let said = stderr(&ended);
             assert!(ended.status.success() && said.contains("were sampled before"), "{said}");
@@ -150,10 +143,10 @@ fn a_journal_serves_any_number_of_ranks() {
 
 #[test]
 fn where_more_is_asked_for_what_was_judged_still_counts() {
-    let run = Stopping::new(&[]);
+    let run = Stopping::new("");
     run.kill("killed");
-    let more = ["--set", "rollout.responses=5", "--set", "reward.mask_truncated=true"];
-    let said = run.end(run.command("killed", &[&["--resume"][..], &more].concat()));
+    let more = "--set rollout.responses=5 --set reward.mask_truncated=true";
+    let said = run.end(run.command("killed", &format!("--resume {more}")));
     assert!(said.contains("step 1: 16 of its responses were sampled before"), "{said}");
     // The second step had sampled from weights that are others now.
     assert!(
@@ -161,20 +154,20 @@ fn where_more_is_asked_for_what_was_judged_still_counts() {
         "{said}"
     );
     assert_eq!(run.asked(), AT_ONCE + 1 + 3 * 20 - 16);
-    run.end(run.command("whole", &more));
+    run.end(run.command("whole", more));
     assert_same_results(&run.bench.out("whole"), &run.bench.out("killed"));
 }
 
 #[test]
 fn a_mended_reward_function_judges_everything_again() {
-    let run = Stopping::new(&[]);
+    let run = Stopping::new("");
     run.kill("killed");
     let mended = fs::read_to_string(&run.script).unwrap().replace("+ 1) % 2", "+ 0) % 2");
     fs::write(&run.script, mended).unwrap();
-    let said = run.end(run.command("killed", &["--resume"]));
+    let said = run.end(run.command("killed", "--resume"));
     assert!(!said.contains("were sampled before"), "{said}");
     let why = "settings of how responses are drawn or judged have changed";
     assert!(said.contains(&format!("some is not used, but sampled again: {why}")), "{said}");
-    run.end(run.command("whole", &[]));
+    run.end(run.command("whole", ""));
     assert_same_results(&run.bench.out("whole"), &run.bench.out("killed"));
 }

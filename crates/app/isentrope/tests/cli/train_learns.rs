@@ -32,7 +32,7 @@ samples = 4
 "#,
         text(&base)
     );
-    let lines = metrics(&Bench::new(Scratch::new(), "train", &recipe).run("run", &[], &[]));
+    let lines = metrics(&Bench::new(Scratch::new(), "train", &recipe).run("run", "", ""));
     let number = |line: &Value, name: &str| line[name].as_f64().unwrap();
 
     let held_out = "eval/countdown/mean@4";

@@ -65,8 +65,8 @@ fn a_network_that_is_cut_for_a_moment_costs_nothing_and_for_good_ends_all() {
         return;
     };
     let bench = Bench::train();
-    let sets = ["update.shards=2", "run.steps=40", "checkpoint.every=5"];
-    let whole = bench.run("whole", &sets, &[]);
+    let sets = "update.shards=2 run.steps=40 checkpoint.every=5";
+    let whole = bench.run("whole", sets, "");
     // Open MPI calls this instead of ssh: HOST WORDS OF A COMMAND. Machines have names of their
     // own.
     let agent = bench.scratch.path("agent");
@@ -77,8 +77,8 @@ fn a_network_that_is_cut_for_a_moment_costs_nothing_and_for_good_ends_all() {
     fs::write(&agent, script).unwrap();
     fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).unwrap();
     let start = |out: &str| {
-        let patient = [&sets[..], &["ranks.timeout_s=5"]].concat();
-        let job = launcher.jobs(&[(2, "ISENTROPE_THREADS=1")], &bench.command(out, &patient, &[]));
+        let patient = format!("{sets} ranks.timeout_s=5");
+        let job = launcher.jobs(&[(2, "ISENTROPE_THREADS=1")], &bench.command(out, &patient, ""));
         let mut there = Command::new("ip");
         there.args([
             "netns",
@@ -127,8 +127,8 @@ fn a_network_that_is_cut_for_a_moment_costs_nothing_and_for_good_ends_all() {
     assert_same_results(&whole, &bench.out("moment"));
 
     let child = start("good");
-    // So that nothing can go on of itself; then the launcher, which has lost a machine, must be
-    // able to end.
+    // The cut outlasts every wait, so no rank can recover. Then it is mended, so that the launcher,
+    // which has lost a machine, can end.
     sleep(Duration::from_secs(12));
     let made = lines(&bench.out("good"));
     network.mend();
@@ -137,6 +137,6 @@ fn a_network_that_is_cut_for_a_moment_costs_nothing_and_for_good_ends_all() {
     assert!(!output.status.success() && said.contains("its network is cut"), "{said}");
     assert!(said.contains("(a)") || said.contains("(b)"), "{said}");
     assert!(made < 41 && lines(&bench.out("good")) == made, "it has gone on");
-    succeed(&mut bench.command("good", &sets, &["--resume"]));
+    succeed(bench.command("good", sets, "--resume"));
     assert_same_results(&whole, &bench.out("good"));
 }

@@ -1,12 +1,14 @@
-//! Every way to learn from a response, and what a reward is made of.
+//! Every way to learn from a response, and what a reward is made of. `crates/learn/objective` tests
+//! the numbers.
 
-use crate::program::failure_last;
+use crate::program::{assert_parts, failure_last};
 use crate::training::{Bench, metrics, rollouts, succeed, weights};
-use serde_json::Value;
+use isentrope_objective::{Estimator, Loss};
+use serde_json::{Value, json};
 use std::path::Path;
 
 /// Every number of every step is one. Metrics write what is not as null.
-fn assert_finite(out: &Path, what: &str) {
+pub fn assert_finite(out: &Path, what: &str) {
     for line in metrics(out) {
         for (name, value) in line.as_object().unwrap() {
             assert!(value.is_number(), "{what}: {name} is {value} in step {}", line["step"]);
@@ -14,73 +16,54 @@ fn assert_finite(out: &Path, what: &str) {
     }
 }
 
-/// Settings that keep a run of one or two steps from being empty, and its responses from being
-/// equally long.
-const ALWAYS: [&str; 4] =
-    ["run.steps=2", "eval.every=0", "rollout.prompts=6", "rollout.temperature=1.5"];
+/// Runs by all of these settings have numbers, and no two come to the same weights.
+pub fn assert_all_differ(bench: &Bench, common: &str, all: &[String]) {
+    let mut made: Vec<(&String, Vec<u8>)> = Vec::new();
+    for (i, sets) in all.iter().enumerate() {
+        let out = bench.run(&format!("setting-{i}"), format!("{common} {sets}"), "");
+        assert_finite(&out, sets);
+        let weights = weights(&out, metrics(&out).len() as u64 - 1);
+        let same = made.iter().find(|(_, other)| *other == weights);
+        assert!(same.is_none(), "{sets} has come to the weights of {}", same.unwrap().0);
+        made.push((sets, weights));
+    }
+}
+
+/// Settings that keep a run of two steps from being empty, and its responses from being equally
+/// long.
+const ALWAYS: &str =
+    "run.steps=2 eval.every=0 rollout.prompts=6 rollout.temperature=1.5 update.epochs=1";
 
 #[test]
 fn every_advantage_and_every_loss_trains() {
-    let bench = Bench::train();
-    let mut all = Vec::new();
-    for advantage in
-        ["grpo", "dr-grpo", "rloo", "reinforce++", "reinforce++-baseline", "remax", "opo", "prime"]
-    {
-        let set = format!("objective.advantage={advantage}");
-        let out =
-            bench.run(&format!("advantage-{advantage}"), &[&ALWAYS[..], &[&set]].concat(), &[]);
-        assert_finite(&out, advantage);
-        all.push(weights(&out, 2));
-    }
-    for loss in ["clip", "importance", "gspo", "cispo", "policy-gradient"] {
-        let set = format!("objective.loss={loss}");
-        let out = bench.run(
-            &format!("loss-{loss}"),
-            &[&ALWAYS[..], &[&set, "objective.clip_high=0.01"]].concat(),
-            &[],
-        );
-        assert_finite(&out, loss);
-        if loss != "importance" {
-            all.push(weights(&out, 2));
-        }
-    }
-    for set in [
-        "objective.covariance={method=\"clip-cov\", fraction=0.1, low=0.0, high=100.0}",
-        "objective.covariance={method=\"kl-cov\", fraction=0.1, kl=\"k1\"}",
-        "objective.covariance={method=\"kl-cov\", fraction=0.1, kl=\"k2\"}",
-        "objective.covariance={method=\"kl-cov\", fraction=0.1, kl=\"k3\"}",
-        "objective.covariance={method=\"kl-cov\", fraction=0.1}",
-        "objective.covariance={method=\"none\"}",
-        "objective.aggregation=seq-mean-token-sum",
-        "objective.aggregation=seq-mean-token-mean",
-        "objective.entropy_mask_fraction=0.2",
-        "objective.entropy_bonus={coefficient=0.01}",
-    ] {
-        let out = bench.run(&format!("other-{}", all.len()), &[&ALWAYS[..], &[set]].concat(), &[]);
-        assert_finite(&out, set);
-        all.push(weights(&out, 2));
-    }
-    for (i, a) in all.iter().enumerate() {
-        for (j, b) in all.iter().enumerate().skip(i + 1) {
-            assert!(a != b, "settings {i} and {j} have come to the same weights");
-        }
-    }
+    let name = |value: Value| value.as_str().unwrap().to_owned();
+    let advantages = Estimator::ALL.iter().map(|all| json!(all)).map(name);
+    let losses = Loss::ALL.iter().map(|all| json!(all)).map(name);
+    let mut all: Vec<String> =
+        advantages.map(|name| format!("objective.advantage={name}")).collect();
+    // The recipe's own loss is among them.
+    let losses = losses.filter(|name| name != "importance");
+    all.extend(losses.map(|name| format!("objective.loss={name} objective.clip_high=0.01")));
+    let terms = [
+        "covariance={method=\"clip-cov\",fraction=0.1,low=0.0,high=100.0}",
+        "covariance={method=\"kl-cov\",fraction=0.1,kl=\"k1\"}",
+        "covariance={method=\"kl-cov\",fraction=0.1,kl=\"k2\"}",
+        "covariance={method=\"none\"}",
+        "aggregation=seq-mean-token-sum",
+        "entropy_mask_fraction=0.2",
+        "entropy_bonus={coefficient=0.01}",
+    ];
+    all.extend(terms.map(|term| format!("objective.{term}")));
+    assert_all_differ(&Bench::train(), ALWAYS, &all);
 }
 
 #[test]
 fn a_penalty_on_the_distance_from_the_start_holds_the_policy_there() {
     let bench = Bench::train();
     let drift = |name: &str, coefficient: &str| {
-        let set = format!("objective.reference_kl={{coefficient={coefficient}, estimator=\"k2\"}}");
-        let sets = [
-            "run.steps=6",
-            "eval.every=0",
-            "rollout.filter=false",
-            "optimizer.learning_rate=3e-3",
-            &set,
-        ];
-        let out = bench.run(name, &sets, &[]);
-        assert_finite(&out, name);
+        let penalty = format!("{{coefficient={coefficient},estimator=\"k2\"}}");
+        let sets = "run.steps=4 eval.every=0 rollout.filter=false optimizer.learning_rate=3e-3";
+        let out = bench.run(name, format!("{sets} objective.reference_kl={penalty}"), "");
         metrics(&out).last().unwrap()["kl/reference"].as_f64().unwrap()
     };
     let (loose, tight) = (drift("loose", "1e-6"), drift("tight", "10.0"));
@@ -90,141 +73,90 @@ fn a_penalty_on_the_distance_from_the_start_holds_the_policy_there() {
 #[test]
 fn a_filter_that_never_finds_enough_says_so_or_trains_on_what_there_is() {
     let bench = Bench::train();
-    let short = ["run.steps=1", "eval.every=0", "rollout.prompts=24", "rollout.max_batches=1"];
-    let parts = [" of 24 prompts after 1 batches", "rollout.max_batches", "rollout.when_short"];
-    failure_last(
-        &mut bench.command("error", &short, &[]),
-        &[&["the filter left "], &parts[..]].concat(),
-    );
-    let said = succeed(&mut bench.command(
-        "train",
-        &[&short[..], &["rollout.when_short=train"]].concat(),
-        &[],
-    ));
-    assert!(said.contains("training on ") && said.contains(" of 24 prompts"), "{said}");
+    let short = "run.steps=1 eval.every=0 rollout.prompts=24 rollout.max_batches=1";
+    let parts = [
+        "the filter left ",
+        " of 24 prompts after 1 batches",
+        "rollout.max_batches",
+        "rollout.when_short",
+    ];
+    failure_last(bench.command("error", short, ""), &parts);
+    let train = format!("{short} rollout.when_short=train");
+    let said = succeed(bench.command("train", train, ""));
+    assert_parts(&said, &["training on ", " of 24 prompts"]);
     assert_finite(&bench.out("train"), "train");
     // Nothing at all to train on is an error all the same.
-    let impossible: Vec<Value> = (1..9)
-        .map(|i| serde_json::json!({"problem": format!("{i} {i} {i}>{i}:"), "answer": "987654321"}))
-        .collect();
-    let set = format!("data.files=[{:?}]", bench.scratch.lines("impossible.jsonl", &impossible));
-    let sets =
-        ["run.steps=1", "eval.every=0", "rollout.max_batches=2", "rollout.when_short=train", &set];
-    let parts = ["0 of 4 prompts after 2 batches", "data of another difficulty"];
-    failure_last(&mut bench.command("nothing", &sets, &[]), &parts);
-}
-
-#[test]
-fn without_the_filter_groups_that_teach_nothing_are_kept() {
-    let bench = Bench::train();
-    let out = bench.run("run", &["run.steps=1", "eval.every=0", "rollout.filter=false"], &[]);
-    assert_finite(&out, "without the filter");
-    assert!(
-        metrics(&out)[1..]
-            .iter()
-            .all(|m| m["rollout/groups"] == 4.0 && m["rollout/carried"] == 0.0)
+    let row = |i: u32| json!({"problem": format!("{i} {i} {i}>{i}:"), "answer": "987654321"});
+    let rows = bench.scratch.lines("impossible.jsonl", &(1..9).map(row).collect::<Vec<_>>());
+    let sets = format!(
+        "run.steps=1 eval.every=0 rollout.max_batches=2 rollout.when_short=train data.files={rows}"
     );
+    let parts = ["0 of 4 prompts after 2 batches", "data of another difficulty"];
+    failure_last(bench.command("nothing", sets, ""), &parts);
+    // Without the filter groups that teach nothing are kept.
+    let out = bench.run("all", "run.steps=1 eval.every=0 rollout.filter=false", "");
+    let line = &metrics(&out)[1];
+    assert_eq!((&line["rollout/groups"], &line["rollout/carried"]), (&json!(4.0), &json!(0.0)));
 }
 
 #[test]
 fn truncated_responses_are_masked_and_long_ones_cost() {
     let bench = Bench::train();
-    let sets = [
-        "run.steps=1",
-        "eval.every=0",
-        "rollout.max_tokens=13",
-        "rollout.filter=false",
-        "update.epochs=1",
-    ];
-    let plain = bench.run("plain", &sets, &[]);
-    let masked = bench.run("masked", &[&sets[..], &["reward.mask_truncated=true"]].concat(), &[]);
-    for out in [&plain, &masked] {
-        assert_finite(out, "truncation");
-    }
-    let truncated = |line: &&Value| line["truncated"] == true;
-    let (of_plain, of_masked) = (rollouts(&plain, 1), rollouts(&masked, 1));
-    let count = of_plain.iter().filter(truncated).count();
-    assert!(
-        0 < count && count < of_plain.len(),
-        "{count} of {} responses are truncated",
-        of_plain.len()
-    );
-    assert_eq!(of_plain, of_masked, "the first rollout is the same");
+    let sets =
+        "run.steps=1 eval.every=0 rollout.max_tokens=13 rollout.filter=false update.epochs=1";
+    let plain = bench.run("plain", sets, "");
+    let masked = bench.run("masked", format!("{sets} reward.mask_truncated=true"), "");
+    let lines = rollouts(&plain, 1);
+    let count = lines.iter().filter(|line| line["truncated"] == true).count();
+    assert!(0 < count && count < lines.len(), "{count} of {} are truncated", lines.len());
+    assert_eq!(lines, rollouts(&masked, 1), "the first rollout is the same");
     assert_ne!(weights(&plain, 1), weights(&masked, 1));
 
     // The penalty grows from 0 at 9 tokens to 0.5 at 13.
-    let overlong = ["reward.overlong={buffer=4, factor=0.5}"];
-    let out = bench.run("overlong", &[&sets[..], &overlong].concat(), &[]);
-    let lines = rollouts(&out, 1);
+    let overlong = format!("{sets} reward.overlong={{buffer=4,factor=0.5}}");
+    let lines = rollouts(&bench.run("overlong", overlong, ""), 1);
     for line in &lines {
         let beyond = (line["tokens"].as_f64().unwrap() - 9.0).max(0.0);
         let score = f64::from(u8::from(line["verdict"] == "correct"));
         assert_eq!(line["reward"].as_f64().unwrap(), score - beyond / 4.0 * 0.5, "{line}");
     }
     assert!(lines.iter().any(|line| line["reward"].as_f64().unwrap() < 0.0));
-}
 
-#[test]
-fn a_run_in_which_every_response_is_masked_goes_on() {
-    let bench = Bench::train();
-    let sets = [
-        "run.steps=2",
-        "eval.every=0",
-        "rollout.max_tokens=2",
-        "rollout.filter=false",
-        "reward.mask_truncated=true",
-    ];
-    let out = bench.run("run", &sets, &[]);
+    // A run in which every response is masked goes on.
+    let all = sets.replace("tokens=13", "tokens=2") + " reward.mask_truncated=true";
+    let out = bench.run("all", all, "");
     assert_finite(&out, "all masked");
-    assert!(metrics(&out)[1..].iter().all(|m| m["update/count"] == 0.0));
+    assert_eq!(metrics(&out)[1]["update/count"], 0.0);
 }
 
 #[test]
 fn five_gradients_in_a_row_that_are_no_numbers_end_the_run() {
-    let bench = Bench::train();
     // Rewards so large that the gradient overflows.
-    let sets = [
-        "run.steps=9",
-        "eval.every=0",
-        "rollout.filter=false",
-        "objective.advantage=dr-grpo",
-        "reward.overlong={buffer=16, factor=1e300}",
-    ];
+    let sets = "run.steps=9 eval.every=0 rollout.filter=false objective.advantage=dr-grpo \
+                reward.overlong={buffer=16,factor=1e300}";
     let parts = ["was not finite 5 times in a row", "optimizer.learning_rate"];
-    failure_last(&mut bench.command("run", &sets, &[]), &parts);
+    failure_last(Bench::train().command("run", sets, ""), &parts);
 }
 
 /// The truncation of sampling holds while the rollout is learnt from: the ratio is 1 before the
-/// first update, whatever was cut off, and every way to learn works.
+/// first update, whatever was cut off, and losses of either kind of ratio work.
 #[test]
 fn truncated_rollouts_are_learnt_from_as_they_were_drawn() {
     let bench = Bench::train();
-    let truncated = ["rollout.top_p=0.8", "rollout.top_k=6", "rollout.min_p=0.01"];
-    let run =
-        |name: &str, sets: &[&str]| bench.run(name, &[&ALWAYS[..], &truncated, sets].concat(), &[]);
-    let on_policy = ["rollout.filter=false", "update.prompts=6", "update.epochs=1"];
-    let out = run("on-policy", &on_policy);
+    let truncated = format!("{ALWAYS} rollout.top_p=0.8 rollout.top_k=6 rollout.min_p=0.01");
+    let on_policy = "rollout.filter=false update.prompts=6";
+    let out = bench.run("on-policy", format!("{truncated} {on_policy}"), "");
     assert_finite(&out, "truncated");
     for line in &metrics(&out)[1..] {
-        assert_eq!(
-            (&line["policy/log_ratio_abs"], &line["policy/ratio_max"]),
-            (&0.0.into(), &1.0.into())
-        );
+        let ratios = (&line["policy/log_ratio_abs"], &line["policy/ratio_max"]);
+        assert_eq!(ratios, (&json!(0.0), &json!(1.0)));
         let number = |name: &str| line[name].as_f64().unwrap();
         let (mean, least) = (number("rollout/kept_mass_mean"), number("rollout/kept_mass_min"));
         assert!(0.1 < least && least < mean && mean < 0.999, "{least} {mean}");
-        assert!(
-            (1.0..=6.0).contains(&number("rollout/kept_tokens"))
-                && number("rollout/kept_whole") == 0.0
-        );
+        assert!((1.0..=6.0).contains(&number("rollout/kept_tokens")), "{line}");
     }
     let masses = rollouts(&out, 1).into_iter().map(|line| line["kept_mass"].as_f64().unwrap());
     assert!(masses.clone().count() == 24 && masses.clone().all(|mass| 0.1 < mass && mass < 1.0));
-    for loss in ["clip", "gspo"] {
-        let out = run(loss, &[&format!("objective.loss={loss}"), "objective.advantage=remax"]);
-        assert_finite(&out, loss);
-    }
-    let plain = bench.run("plain", &[&ALWAYS[..], &on_policy].concat(), &[]);
-    assert_ne!(weights(&plain, 2), weights(&out, 2));
-    assert_eq!(metrics(&plain)[1].get("rollout/kept_mass_mean"), None, "nothing is truncated");
+    let losses = ["clip", "gspo"].map(|loss| format!("objective.loss={loss}"));
+    assert_all_differ(&bench, &format!("{truncated} objective.advantage=remax"), &losses);
 }

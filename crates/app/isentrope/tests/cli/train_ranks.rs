@@ -3,9 +3,9 @@
 
 use crate::output::SmallDisk;
 use crate::processes::{kill, send, send_to, start, start_heard};
-use crate::program::{names, parse_lines, skipped, stderr};
+use crate::program::{assert_parts, names, skipped, stderr};
 use crate::train_reward::{command as verifier, worker};
-use crate::training::{Bench, assert_same_results, checkpoint, lines, succeed};
+use crate::training::{Bench, assert_same_results, checkpoint, lines, succeed, timings};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -94,41 +94,36 @@ pub fn assert_failed_once(output: &Output, part: &str) {
 
 /// Everything that a run may measure and score, beside the filter, the surplus, the bonus and the
 /// covariance of the bench.
-const ALL: [&str; 5] = [
-    "update.shards=4",
-    "lab.track_theory=true",
-    "lab.track_states=true",
-    "rollout.top_p=0.9",
-    "run.steps=4",
-];
+const ALL: &str = "update.shards=4 lab.track_theory=true lab.track_states=true rollout.top_p=0.9 \
+                   run.steps=4";
 
 #[test]
 #[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_run_has_the_same_bytes_on_any_number_of_ranks() {
-    let prime =
-        [&ALL[..], &["objective.advantage=prime", "objective.entropy_bonus={}", "prime.prompts=3"]]
-            .concat();
-    let reference =
-        [&ALL[..], &["objective.reference_kl={coefficient=0.1}", "objective.advantage=remax"]]
-            .concat();
-    let fine_tuned = ["sft.shards=4", "run.steps=4"];
-    let cases: [&[&str]; 4] = [&ALL, &prime, &reference, &fine_tuned];
-    for (case, sets) in cases.into_iter().enumerate() {
-        let bench = if case == 3 { Bench::sft() } else { Bench::train() };
-        let alone = bench.run("alone", sets, &[]);
+    let prime = "objective.advantage=prime objective.entropy_bonus={} prime.prompts=3";
+    let reference = "objective.reference_kl={coefficient=0.1} objective.advantage=remax";
+    for (case, (bench, sets)) in [
+        (Bench::train(), ALL.to_owned()),
+        (Bench::train(), format!("{ALL} {prime}")),
+        (Bench::train(), format!("{ALL} {reference}")),
+        (Bench::sft(), "sft.shards=4 run.steps=4".to_owned()),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let sets = &sets;
+        let alone = bench.run("alone", sets, "");
         for launcher in Launcher::installed() {
             // The first case with every number of ranks, the others with one that differs.
             for count in if case == 0 { vec![2, 4] } else { vec![2] } {
                 let out = format!("ranks-{count}-{}", launcher.is_open_mpi);
-                let said = succeed(&mut launcher.ranks(count, &bench.command(&out, sets, &[])));
-                assert!(
-                    !said.contains("sampled before"),
-                    "of another rank, at the same time: {said}"
-                );
+                let said = succeed(launcher.ranks(count, &bench.command(&out, sets, "")));
+                assert!(!said.contains("sampled before"), "of another rank: {said}");
                 assert_same_results(&alone, &bench.out(&out));
-                let timings = fs::read_to_string(bench.out(&out).join("timings.jsonl")).unwrap();
+                let has =
+                    |name: &str| timings(&bench.out(&out)).iter().all(|l| l[name].is_number());
                 for name in ["time/wait_s", "throughput/sent_mb", "throughput/moved_responses"] {
-                    assert!(timings.lines().all(|line| line.contains(name)), "{timings}");
+                    assert!(has(name), "{name}");
                 }
             }
         }
@@ -142,27 +137,18 @@ fn a_run_has_the_same_bytes_on_any_number_of_ranks() {
 fn responses_that_go_to_another_rank_change_no_byte() {
     let bench = Bench::train();
     let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../assets/countdown-base");
-    let model = format!("model.path={:?}", assets.display().to_string());
-    let sets = [
-        model.as_str(),
-        "update.shards=2",
-        "run.steps=1",
-        "eval.every=0",
-        "rollout.filter=false",
-        "rollout.prompts=1",
-        "update.prompts=1",
-        "update.epochs=1",
-        "rollout.responses=1200",
-        "rollout.max_tokens=120",
-        "rollout.top_p=0.95",
-    ];
-    let alone = bench.run("alone", &sets, &[]);
+    let model = format!("model.path={}", assets.display());
+    let sets = &format!(
+        "{model} update.shards=2 run.steps=1 eval.every=0 rollout.filter=false rollout.prompts=1 \
+         update.prompts=1 update.epochs=1 rollout.responses=1200 rollout.max_tokens=120 \
+         rollout.top_p=0.95"
+    );
+    let alone = bench.run("alone", sets, "");
     for launcher in Launcher::installed() {
         let out = format!("moved-{}", launcher.is_open_mpi);
-        succeed(&mut launcher.ranks(2, &bench.command(&out, &sets, &[])));
+        succeed(launcher.ranks(2, &bench.command(&out, sets, "")));
         assert_same_results(&alone, &bench.out(&out));
-        let timings =
-            parse_lines(&fs::read_to_string(bench.out(&out).join("timings.jsonl")).unwrap());
+        let timings = timings(&bench.out(&out));
         let timing = |name: &str| timings.last().unwrap()[name].as_f64().unwrap();
         let (moved, took) = (timing("throughput/moved_responses"), timing("time/rollout_s"));
         // A machine on which it takes less than ranks need to hear of each other tries nothing
@@ -175,11 +161,11 @@ fn responses_that_go_to_another_rank_change_no_byte() {
 #[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_run_goes_on_with_another_number_of_ranks_also_when_one_was_killed() {
     let bench = Bench::train();
-    let sets = ["update.shards=4", "run.steps=8", "checkpoint.every=1"];
-    let whole = bench.run("whole", &sets, &[]);
+    let sets = "update.shards=4 run.steps=8 checkpoint.every=1";
+    let whole = bench.run("whole", sets, "");
     for launcher in Launcher::installed() {
         let out = format!("killed-{}", launcher.is_open_mpi);
-        let resume = || bench.command(&out, &sets, &["--resume"]);
+        let resume = || bench.command(&out, sets, "--resume");
         for (count, step) in [(2, 2), (4, 4)] {
             let mut child = start(launcher.ranks(count, &resume()));
             wait_for_lines(&mut child, &bench.out(&out), step);
@@ -187,7 +173,7 @@ fn a_run_goes_on_with_another_number_of_ranks_also_when_one_was_killed() {
             end_of(child); // the others do not go on without it
             assert!(lines(&bench.out(&out)) < 9, "it had come to its end");
         }
-        succeed(&mut resume());
+        succeed(resume());
         assert_same_results(&whole, &bench.out(&out));
     }
 }
@@ -196,33 +182,31 @@ fn a_run_goes_on_with_another_number_of_ranks_also_when_one_was_killed() {
 #[ignore = "deep: starts ranks by real MPI launchers"]
 fn an_error_of_one_rank_ends_all_and_costs_no_step_that_was_made() {
     let bench = Bench::train();
-    let sets = ["update.shards=2", "eval.every=0", "checkpoint.every=0", "run.steps=6"];
-    let run = |out: &str, script: &str, flags: &[&str]| {
-        bench.command(out, &[&sets[..], &[&verifier(script, ", workers = 1")]].concat(), flags)
+    let sets = "update.shards=2 eval.every=0 checkpoint.every=0 run.steps=6";
+    let run = |out: &str, script: &str, flags: &str| {
+        bench.command(out, format!("{sets} {}", verifier(script, ",workers=1")), flags)
     };
     let works = worker(&bench.scratch, "");
-    succeed(&mut run("whole", &works, &[]));
+    succeed(run("whole", &works, ""));
     for launcher in Launcher::installed() {
         let out = format!("out-{}", launcher.is_open_mpi);
         let metrics = bench.out(&out).join("metrics.jsonl");
         let fails = format!("[ -z \"$FAULTY\" ] || [ $(wc -l < {metrics:?}) -le 3 ] || exit 1");
         let fails = worker(&bench.scratch, &fails);
         let output =
-            ended(launcher.jobs(&[(1, "SOUND=1"), (1, "FAULTY=1")], &run(&out, &fails, &[])));
+            ended(launcher.jobs(&[(1, "SOUND=1"), (1, "FAULTY=1")], &run(&out, &fails, "")));
         let said = stderr(&output);
         assert!(!output.status.success(), "{said}");
         let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error")).collect();
         assert_eq!(errors.len(), 1, "{said}");
-        for part in ["rank 1 (", "fresh workers in a row failed"] {
-            assert!(errors[0].contains(part), "{part:?} is not in: {said}");
-        }
+        assert_parts(errors[0], &["rank 1 (", "fresh workers in a row failed"]);
         let steps = lines(&bench.out(&out)) as u64 - 1;
         assert!(
             (3..6).contains(&steps) && said.contains(&format!("step {steps} is saved")),
             "{said}"
         );
         assert!(checkpoint(&bench.out(&out), steps).is_dir());
-        succeed(&mut run(&out, &works, &["--resume"]));
+        succeed(run(&out, &works, "--resume"));
         fs::remove_dir_all(checkpoint(&bench.out(&out), steps)).unwrap(); // the one that nobody asked for
         assert_same_results(&bench.out("whole"), &bench.out(&out));
     }
@@ -268,8 +252,8 @@ const KILLS: usize = 60;
 #[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_job_that_is_killed_at_random_moments_ends_with_the_same_bytes() {
     let bench = Bench::train();
-    let sets = ["update.shards=4", "run.steps=40", "checkpoint.every=3"];
-    let whole = bench.run("whole", &sets, &[]);
+    let sets = "update.shards=4 run.steps=40 checkpoint.every=3";
+    let whole = bench.run("whole", sets, "");
     let launchers = Launcher::installed();
     assert!(!launchers.is_empty(), "no launcher of MPI is installed");
     // xorshift (Marsaglia, 2003); which moment of a run a kill meets is the machine's anyway.
@@ -289,8 +273,8 @@ fn a_job_that_is_killed_at_random_moments_ends_with_the_same_bytes() {
         for start in 0.. {
             let launcher = &launchers[random(launchers.len() as u64) as usize];
             let count = [1, 2, 4][random(3) as usize];
-            let flags = if start == 0 { &[][..] } else { &["--resume"] };
-            let mut child = start_heard(launcher.ranks(count, &bench.command(&out, &sets, flags)));
+            let flags = if start == 0 { "" } else { "--resume" };
+            let mut child = start_heard(launcher.ranks(count, &bench.command(&out, sets, flags)));
             let (moment, which) =
                 (Duration::from_millis(random(2500)), random(count as u64) as usize);
             let begun = Instant::now();
@@ -324,20 +308,20 @@ fn a_job_that_is_killed_at_random_moments_ends_with_the_same_bytes() {
 #[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_rank_that_is_stopped_is_named_and_all_end() {
     let bench = Bench::train();
-    let sets = ["update.shards=2", "run.steps=30", "checkpoint.every=5"];
-    let whole = bench.run("whole", &sets, &[]);
-    let patient = [&sets[..], &["ranks.timeout_s=2"]].concat();
+    let sets = "update.shards=2 run.steps=30 checkpoint.every=5";
+    let whole = bench.run("whole", sets, "");
+    let patient = format!("{sets} ranks.timeout_s=2");
     for launcher in Launcher::installed() {
         for which in [0, 1] {
             let out = format!("stopped-{}-{which}", launcher.is_open_mpi);
-            let mut child = start_heard(launcher.ranks(2, &bench.command(&out, &patient, &[])));
+            let mut child = start_heard(launcher.ranks(2, &bench.command(&out, &patient, "")));
             wait_for_lines(&mut child, &bench.out(&out), 8);
             signal_a_rank(&bench.scratch.path(&out), "STOP", which);
             let output = end_of(child);
             let said = stderr(&output);
             assert!(!output.status.success() && said.contains("its process is stopped"), "{said}");
             assert!(said.contains("rank 0 (") || said.contains("rank 1 ("), "{said}");
-            succeed(&mut bench.command(&out, &sets, &["--resume"]));
+            succeed(bench.command(&out, sets, "--resume"));
             assert_same_results(&whole, &bench.out(&out));
         }
     }
@@ -347,15 +331,15 @@ fn a_rank_that_is_stopped_is_named_and_all_end() {
 #[ignore = "deep: starts ranks by real MPI launchers"]
 fn what_fails_on_the_first_rank_after_the_last_exchange_ends_all() {
     let bench = Bench::train();
-    let refused = ["update.shards=2", "eval.files=['nowhere.jsonl']"];
-    let sets = ["update.shards=2", "run.steps=60", "eval.every=0", "checkpoint.every=0"];
+    let refused = ["update.shards=2", "eval.files=nowhere.jsonl"];
+    let sets = "update.shards=2 run.steps=60 eval.every=0 checkpoint.every=0";
     for launcher in Launcher::installed() {
-        let output = ended(launcher.ranks(2, &bench.command("dry", &refused, &["--dry-run"])));
+        let output = ended(launcher.ranks(2, &bench.command("dry", &refused, "--dry-run")));
         assert_failed_once(&output, "nowhere.jsonl");
         for asked in [false, true] {
             let out = format!("unsaved-{asked}-{}", launcher.is_open_mpi);
             let checkpoints = bench.out(&out).join("checkpoints");
-            let mut child = start_heard(launcher.ranks(2, &bench.command(&out, &sets, &[])));
+            let mut child = start_heard(launcher.ranks(2, &bench.command(&out, sets, "")));
             wait_for_lines(&mut child, &bench.out(&out), 3);
             fs::remove_dir(&checkpoints).unwrap();
             fs::write(&checkpoints, "in the way").unwrap();
@@ -371,12 +355,12 @@ fn what_fails_on_the_first_rank_after_the_last_exchange_ends_all() {
 #[ignore = "deep: starts ranks by real MPI launchers"]
 fn what_the_first_rank_cannot_write_of_a_step_costs_none_that_was_made() {
     let bench = Bench::train();
-    let sets = ["update.shards=4", "run.steps=12", "eval.every=0", "checkpoint.every=0"];
-    let whole = bench.run("whole", &sets, &[]);
+    let sets = "update.shards=4 run.steps=12 eval.every=0 checkpoint.every=0";
+    let whole = bench.run("whole", sets, "");
     for launcher in Launcher::installed() {
         let out = format!("in-the-way-{}", launcher.is_open_mpi);
-        let run = |flags: &[&str]| bench.command(&out, &sets, flags);
-        let mut child = start_heard(launcher.ranks(4, &run(&[])));
+        let run = |flags: &str| bench.command(&out, sets, flags);
+        let mut child = start_heard(launcher.ranks(4, &run("")));
         wait_for_lines(&mut child, &bench.out(&out), 1);
         // The others have all responses of the step by then, and go on to learn from them.
         let rollout = bench.out(&out).join("rollouts/step-000008.jsonl");
@@ -385,7 +369,7 @@ fn what_the_first_rank_cannot_write_of_a_step_costs_none_that_was_made() {
         assert_failed_once(&output, "step-000008.jsonl");
         assert!(stderr(&output).contains("step 7 is saved"), "{}", stderr(&output));
         fs::remove_dir(&rollout).unwrap();
-        succeed(&mut launcher.ranks(2, &run(&["--resume"])));
+        succeed(launcher.ranks(2, &run("--resume")));
         fs::remove_dir_all(checkpoint(&bench.out(&out), 7)).unwrap(); // the one that nobody asked for
         assert_same_results(&whole, &bench.out(&out));
     }
@@ -395,10 +379,10 @@ fn what_the_first_rank_cannot_write_of_a_step_costs_none_that_was_made() {
 #[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_job_that_is_asked_to_end_saves_its_step() {
     let bench = Bench::train();
-    let sets = ["update.shards=2", "run.steps=40", "eval.every=0", "checkpoint.every=0"];
+    let sets = "update.shards=2 run.steps=40 eval.every=0 checkpoint.every=0";
     for launcher in Launcher::installed() {
         let out = format!("asked-{}", launcher.is_open_mpi);
-        let mut child = start(launcher.ranks(2, &bench.command(&out, &sets, &[])));
+        let mut child = start(launcher.ranks(2, &bench.command(&out, sets, "")));
         wait_for_lines(&mut child, &bench.out(&out), 3);
         send("USR1", &child);
         child.wait().unwrap(); // MPICH's launcher then ends with 0, whatever its ranks do
@@ -412,8 +396,8 @@ fn a_job_that_is_asked_to_end_saves_its_step() {
 #[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_disk_that_is_full_ends_all_in_one_sentence() {
     let bench = Bench::train();
-    let sets = ["update.shards=2", "run.steps=8", "checkpoint.every=1", "checkpoint.keep=1"];
-    let whole = bench.run("whole", &sets, &[]);
+    let sets = "update.shards=2 run.steps=8 checkpoint.every=1 checkpoint.keep=1";
+    let whole = bench.run("whole", sets, "");
     for launcher in Launcher::installed() {
         // The steps do not fit, then not all files of a checkpoint, which two ranks write.
         for kilobytes in [64, 400] {
@@ -424,12 +408,12 @@ fn a_disk_that_is_full_ends_all_in_one_sentence() {
                 skipped("mounting a small disk needs root");
                 return;
             };
-            let output = ended(launcher.ranks(2, &bench.command(&out, &sets, &[])));
+            let output = ended(launcher.ranks(2, &bench.command(&out, sets, "")));
             assert_failed_once(&output, "No space left");
             assert!(stderr(&output).contains("free some space"), "{}", stderr(&output));
             assert!(lines(&bench.out(&out)) < 9, "it had come to its end");
             disk.resize("64m");
-            succeed(&mut launcher.ranks(2, &bench.command(&out, &sets, &["--resume"])));
+            succeed(launcher.ranks(2, &bench.command(&out, sets, "--resume")));
             assert_same_results(&whole, &bench.out(&out));
         }
     }
@@ -440,12 +424,12 @@ fn a_disk_that_is_full_ends_all_in_one_sentence() {
 #[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_disk_that_is_full_for_one_rank_ends_all_in_one_sentence() {
     let bench = Bench::train();
-    let sets = ["update.shards=2", "run.steps=24", "checkpoint.every=8"];
-    let whole = bench.run("whole", &sets, &[]);
+    let sets = "update.shards=2 run.steps=24 checkpoint.every=8";
+    let whole = bench.run("whole", sets, "");
     for launcher in Launcher::installed() {
         for which in [0, 1] {
             let out = format!("full-{which}-{}", launcher.is_open_mpi);
-            let run = bench.command(&out, &sets, &[]);
+            let run = bench.command(&out, sets, "");
             let mut command = Command::new("sh");
             command.args(["-c", "trap '' XFSZ; exec \"$@\"", "sh"]);
             command.arg(run.get_program()).args(run.get_args());
@@ -466,7 +450,7 @@ fn a_disk_that_is_full_for_one_rank_ends_all_in_one_sentence() {
                 kept.iter().all(|name| name.starts_with("step-")),
                 "half a checkpoint is left: {kept:?}"
             );
-            succeed(&mut launcher.ranks(2, &bench.command(&out, &sets, &["--resume"])));
+            succeed(launcher.ranks(2, &bench.command(&out, sets, "--resume")));
             assert_same_results(&whole, &bench.out(&out));
         }
     }

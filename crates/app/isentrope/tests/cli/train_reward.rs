@@ -1,13 +1,16 @@
-//! Rewards of the user's own: commands that judge, during whole runs.
+//! Rewards of the user's own: commands that judge, during whole runs, and how they end.
+//! `crates/judge/reward` tests what workers are asked and what becomes of their answers.
 
-use crate::processes::{runs, send_to, until};
-use crate::program::{Scratch, assert_parts, failure_last, isentrope, skipped, stderr, text};
+use crate::processes::{runs, send, send_to, until};
+use crate::program::{
+    Scratch, assert_parts, has_python, isentrope, lines_of, outcome, spoken, text,
+};
 use crate::training::{Bench, assert_same_results, checkpoint, metrics, rollouts, state, succeed};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -33,15 +36,12 @@ done
 }
 
 pub fn command(script: &str, more: &str) -> String {
-    format!("reward.verifier={{ command = [\"sh\", {script:?}]{more} }}")
+    format!("reward.verifier={{command=[\"sh\",{script:?}]{more}}}")
 }
 
 fn pids(scratch: &Scratch) -> Vec<String> {
-    fs::read_to_string(scratch.path("pids"))
-        .unwrap_or_default()
-        .lines()
-        .map(str::to_owned)
-        .collect()
+    let text = fs::read_to_string(scratch.path("pids")).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
 }
 
 fn assert_nothing_is_left(scratch: &Scratch) {
@@ -55,25 +55,21 @@ fn a_run_does_not_depend_on_how_many_workers_judge_it() {
     let bench = Bench::train();
     let script = worker(&bench.scratch, "case $line in *'=2'*) sleep 0.02;; esac");
     let run = |out: &str, workers: &str| {
-        let sets = [&command(&script, workers)[..], "rollout.filter=false", "run.steps=2"];
-        bench.run(out, &sets, &[])
+        let judged = command(&script, workers);
+        bench.run(out, format!("{judged} rollout.filter=false run.steps=2"), "")
     };
-    let (one, three) = (run("one", ", workers = 1"), run("three", ", workers = 3"));
+    let (one, three) = (run("one", ",workers=1"), run("three", ",workers=3"));
     assert_same_results(&one, &three);
     assert_nothing_is_left(&bench.scratch);
-
-    let lines = metrics(&one);
-    for (step, line) in lines.iter().enumerate().skip(1) {
-        let responses = rollouts(&one, step as u64);
-        let mean = |value: &dyn Fn(&Value) -> f64| {
-            responses.iter().map(value).sum::<f64>() / responses.len() as f64
-        };
-        let length = |r: &Value| r["metrics"]["length"].as_f64().unwrap();
-        assert!((line["reward/length"].as_f64().unwrap() - mean(&length)).abs() < 1e-9);
-        let score = mean(&|r| f64::from(u8::from(length(r) % 2.0 == 0.0)));
-        assert!((line["reward/score"].as_f64().unwrap() - score).abs() < 1e-9);
-        assert_eq!(line["verdict/fault"], 0.0);
-    }
+    let (line, responses) = (&metrics(&one)[2], rollouts(&one, 2));
+    let mean = |value: &dyn Fn(&Value) -> f64| {
+        responses.iter().map(value).sum::<f64>() / responses.len() as f64
+    };
+    let length = |r: &Value| r["metrics"]["length"].as_f64().unwrap();
+    assert!((line["reward/length"].as_f64().unwrap() - mean(&length)).abs() < 1e-9);
+    let score = mean(&|r| f64::from(u8::from(length(r) % 2.0 == 0.0)));
+    assert!((line["reward/score"].as_f64().unwrap() - score).abs() < 1e-9);
+    assert_eq!(line["verdict/fault"], 0.0);
 }
 
 #[test]
@@ -96,7 +92,7 @@ fn workers_killed_at_random_cost_their_responses_and_nothing_else() {
                 thread::sleep(Duration::from_millis(40));
             }
         });
-        let out = bench.run("out", &[&command(&script, ", workers = 3")], &[]);
+        let out = bench.run("out", command(&script, ",workers=3"), "");
         done.store(true, Ordering::Relaxed);
         out
     });
@@ -106,15 +102,15 @@ fn workers_killed_at_random_cost_their_responses_and_nothing_else() {
     let mut faults = 0;
     for (step, line) in lines.iter().enumerate().skip(1) {
         let responses = rollouts(&out, step as u64);
-        let faulted: Vec<&Value> = responses.iter().filter(|r| r["verdict"] == "fault").collect();
+        let (faulted, judged): (Vec<&Value>, Vec<&Value>) =
+            responses.iter().partition(|response| response["verdict"] == "fault");
         faults += faulted.len();
         let share = faulted.len() as f64 / responses.len() as f64;
         assert!((line["verdict/fault"].as_f64().unwrap() - share).abs() < 1e-9);
         for response in faulted {
             assert_eq!(response["reason"], "the worker ended (signal: 9 (SIGKILL))");
         }
-        // Judged responses are rewarded as ever.
-        for response in responses.iter().filter(|r| r["verdict"] != "fault") {
+        for response in judged {
             let even = response["metrics"]["length"].as_f64().unwrap() % 2.0 == 0.0;
             assert_eq!(response["reward"], f64::from(u8::from(even)));
         }
@@ -123,153 +119,121 @@ fn workers_killed_at_random_cost_their_responses_and_nothing_else() {
 }
 
 #[test]
-fn a_command_that_cannot_work_ends_the_run_with_what_it_said() {
+fn a_verifier_that_cannot_work_ends_the_run_with_why() {
     let bench = Bench::train();
-    let message = failure_of(&bench, &command("no/such/reward.sh", ""));
-    let before = ["before it was asked anything", "standard error ends with"];
-    assert_parts(
-        &message,
-        &[&["reward.verifier.command", "no/such/reward.sh"], &before[..]].concat(),
-    );
+    let refused = |sets: String, parts: &[&str]| {
+        let (output, said) = outcome(bench.command("out", sets, ""));
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert_parts(&said[said.find("error: ").unwrap()..], parts);
+    };
+    let before = ["before it was asked anything", "standard error ends with", "no/such/reward.sh"];
+    refused(command("no/such/reward.sh", ""), &before);
+    let start = "reward.verifier.command = [\"no-such-program\"]: the command cannot be started";
+    refused("reward.verifier={command=[\"no-such-program\"]}".into(), &[start]);
+    let task = "data.files=[] eval.files=[] data.task=countdown reward.verifier=math";
+    refused(task.into(), &["countdown train 0: the ground truth", "reward.verifier"]);
+    let row =
+        |text: &str, source: &str| json!({"problem": text, "answer": "6", "data_source": source});
+    let rows = [row("1 2 3>6:", "a"), row("1 1 4>6:", "b")];
+    let file = bench.scratch.lines("sources.jsonl", &rows);
+    let sources =
+        format!("data.files={file} eval.every=0 reward.verifier={{by_data_source={{a=\"math\"}}}}");
+    let unnamed = "sources.jsonl line 2: its data source \"b\" has no verifier";
+    refused(sources, &[unnamed, "reward.verifier.otherwise"]);
     assert!(!bench.out("out").exists(), "something was written");
-    let message = failure_of(&bench, "reward.verifier={ command = [\"no-such-program\"] }");
-    assert!(
-        message.contains(
-            "reward.verifier.command = [\"no-such-program\"]: the command cannot be started"
-        ),
-        "{message}"
-    );
-
     let script = worker(&bench.scratch, "echo 'KeyError: numbers' >&2; exit 1");
-    let message = failure_of(&bench, &command(&script, ""));
-    assert!(
-        message.contains("fresh workers in a row failed")
-            && message.contains("\n  KeyError: numbers\n"),
-        "{message}"
-    );
+    let failed = ["fresh workers in a row failed", "\n  KeyError: numbers\n"];
+    refused(command(&script, ""), &failed);
     assert_nothing_is_left(&bench.scratch);
 }
 
 #[test]
 fn a_command_that_fails_in_mid_run_costs_no_step_that_was_made() {
     let bench = Bench::train();
-    let sets = ["eval.every=0", "checkpoint.every=0", "run.steps=9", "checkpoint.keep=9"];
-    let run = |out: &str, script: &str, flags: &[&str]| {
-        let judged = command(script, ", workers = 1");
-        bench.command(out, &[&sets[..], &[&judged]].concat(), flags)
+    let run = |out: &str, script: &str, flags: &str| {
+        let judged = command(script, ",workers=1");
+        let sets = "eval.every=0 checkpoint.every=0 run.steps=9 checkpoint.keep=9";
+        bench.command(out, format!("{sets} {judged}"), flags)
     };
     let works = worker(&bench.scratch, "");
-    succeed(&mut run("whole", &works, &[]));
+    succeed(run("whole", &works, ""));
     let whole = bench.out("whole");
     // The first step that takes groups over from the one before is the first that nobody judges.
     let lines = metrics(&whole);
     let takes_over =
         |line: &&Value| line["rollout/carried"].as_f64().is_some_and(|groups| groups > 0.0);
-    let step = lines.iter().find(takes_over).expect("no step has left groups over")["step"]
-        .as_u64()
-        .unwrap();
+    let step = lines.iter().find(takes_over).expect("no step has left groups over");
+    let step = step["step"].as_u64().unwrap();
     let judged: usize = (1..step).map(|step| rollouts(&whole, step).len()).sum();
     let (asked, mended) = (bench.scratch.path("asked"), bench.scratch.path("mended"));
-    let failing = format!(
-        "printf x >> '{asked}'; [ -e '{mended}' ] || [ $(wc -c < '{asked}') -le {judged} ] || exit 1"
+    let fails = worker(
+        &bench.scratch,
+        &format!(
+            "printf x >> '{asked}'; \
+             [ -e '{mended}' ] || [ $(wc -c < '{asked}') -le {judged} ] || exit 1"
+        ),
     );
-    let fails = worker(&bench.scratch, &failing);
-
-    let output = run("out", &fails, &[]).output().unwrap();
-    let message = stderr(&output);
+    let (output, message) = outcome(run("out", &fails, ""));
     assert_eq!(output.status.code(), Some(1), "{message}");
     let out = bench.out("out");
     let saved = checkpoint(&out, step - 1);
-    for part in [
-        "fresh workers in a row failed",
-        &format!("step {} is saved in {}", step - 1, text(&saved)),
-    ] {
-        assert!(message.contains(part), "{part:?} is not in: {message}");
-    }
+    let told = format!("step {} is saved in {}", step - 1, text(&saved));
+    assert_parts(&message, &["fresh workers in a row failed", &told]);
     assert_eq!(metrics(&out).last().unwrap()["step"], step - 1);
     assert!(!state(&out, step - 1)["trainer"]["surplus"].as_array().unwrap().is_empty());
 
     fs::write(mended, "").unwrap();
-    let said = succeed(&mut run("out", &fails, &["--resume"]));
-    assert!(said.contains(&format!("resuming after step {}", step - 1)), "{said}");
+    let said = succeed(run("out", &fails, "--resume"));
+    assert_parts(&said, &[&format!("resuming after step {}", step - 1)]);
     fs::remove_dir_all(saved).unwrap(); // the one that nobody asked for
     assert_same_results(&whole, &out);
-    assert_nothing_is_left(&bench.scratch);
 }
 
 #[test]
 fn a_command_that_fails_in_an_evaluation_costs_no_step_that_was_made() {
     let bench = Bench::train();
-    let sets = ["eval.every=3", "checkpoint.keep=1", "run.steps=4"];
     let (asked, limit) = (bench.scratch.path("asked"), bench.scratch.path("limit"));
     let count = || fs::metadata(&asked).map_or(0, |file| file.len() as usize);
     let check =
         format!("printf x >> '{asked}'; [ $(wc -c < '{asked}') -le $(cat '{limit}') ] || exit 1");
-    let judged = command(&worker(&bench.scratch, &check), ", workers = 1");
+    let judged = command(&worker(&bench.scratch, &check), ",workers=1");
     let evaluated = 12; // responses: 2 to each of 6 problems
-    for every in ["checkpoint.every=0", "checkpoint.every=2"] {
-        let run = |out: &str, more: usize, flags: &[&str]| {
-            fs::write(&limit, (count() + more).to_string()).unwrap();
-            bench.command(out, &[&sets[..], &[every, &judged]].concat(), flags)
-        };
-        let whole = format!("whole-{every}");
-        succeed(&mut run(&whole, 1 << 30, &[]));
-        let whole = bench.out(&whole);
-        let sampled: usize = (1..=3).map(|step| rollouts(&whole, step).len()).sum();
-
-        let (name, flags) = (format!("out-{every}"), ["--resume"]);
-        let out = bench.out(&name);
-        let fails = |more: usize, recorded: u64| {
-            let output = run(&name, more, &flags).output().unwrap();
-            let message = stderr(&output);
-            assert_eq!(output.status.code(), Some(1), "{message}");
-            assert!(message.contains("fresh workers in a row failed"), "{message}");
-            assert_eq!(metrics(&out).last().unwrap()["step"], recorded, "{message}");
-            assert!(checkpoint(&out, 3).is_dir(), "{message}");
-            message
-        };
-        let message = fails(evaluated + sampled, 2);
-        assert!(
-            message.contains(&format!("step 3 is saved in {}", text(&checkpoint(&out, 3)))),
-            "{message}"
-        );
-        assert_eq!(
-            checkpoint(&out, 2).is_dir(),
-            every == "checkpoint.every=2",
-            "it is removed for this one"
-        );
-        assert!(fails(0, 2).contains("resuming after step 3"));
-        fails(evaluated, 3); // in the step after
-        succeed(&mut run(&name, 1 << 30, &flags));
-        assert_same_results(&whole, &out);
-    }
+    let run = |out: &str, more: usize, flags: &str| {
+        fs::write(&limit, (count() + more).to_string()).unwrap();
+        let sets = "eval.every=3 checkpoint.every=2 checkpoint.keep=1 run.steps=4";
+        bench.command(out, format!("{sets} {judged}"), flags)
+    };
+    succeed(run("whole", 1 << 30, ""));
+    let whole = bench.out("whole");
+    let sampled: usize = (1..=3).map(|step| rollouts(&whole, step).len()).sum();
+    let out = bench.out("out");
+    let fails = |more: usize, recorded: u64| {
+        let (output, message) = outcome(run("out", more, "--resume"));
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert_parts(&message, &["fresh workers in a row failed"]);
+        assert_eq!(metrics(&out).last().unwrap()["step"], recorded, "{message}");
+        assert!(checkpoint(&out, 3).is_dir(), "{message}");
+        message
+    };
+    let saved = format!("step 3 is saved in {}", text(&checkpoint(&out, 3)));
+    assert_parts(&fails(evaluated + sampled, 2), &[&saved]);
+    assert_parts(&fails(0, 2), &["resuming after step 3"]);
+    fails(evaluated, 3); // in the step after
+    succeed(run("out", 1 << 30, "--resume"));
+    assert_same_results(&whole, &out);
     assert_nothing_is_left(&bench.scratch);
-}
-
-/// The last words of a run that must fail.
-fn failure_of(bench: &Bench, set: &str) -> String {
-    failure_of_sets(bench, &[set])
-}
-
-fn failure_of_sets(bench: &Bench, sets: &[&str]) -> String {
-    let output = bench.command("out", sets, &[]).output().unwrap();
-    let message = stderr(&output);
-    assert_eq!(output.status.code(), Some(1), "{message}");
-    let start = message.find("error: ").unwrap_or_else(|| panic!("{message}"));
-    message[start..].to_owned()
 }
 
 /// The terminal's Ctrl-C goes to the program's whole process group, of which workers are no part.
 #[test]
 fn the_step_that_ctrl_c_finishes_is_still_judged() {
     let bench = Bench::train();
-    let script = worker(&bench.scratch, "sleep 0.01");
-    let sets = [command(&script, ""), "run.steps=100000".to_owned(), "eval.every=0".to_owned()];
-    let mut command = bench.command("out", &[&sets[0], &sets[1], &sets[2]], &[]);
+    let judged = command(&worker(&bench.scratch, "sleep 0.01"), "");
+    let sets = format!("{judged} run.steps=100000 eval.every=0");
+    let mut command = bench.command("out", sets, "");
     let mut child = command.process_group(0).stderr(Stdio::piped()).spawn().unwrap();
-    until(PATIENCE, "no step was made", || {
-        bench.out("out").join("rollouts/step-000002.jsonl").exists()
-    });
+    let second = bench.out("out").join("rollouts/step-000002.jsonl");
+    until(PATIENCE, "no step was made", || second.exists());
     send_to("INT", &format!("-{}", child.id()));
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_nothing_is_left(&bench.scratch);
@@ -278,77 +242,156 @@ fn the_step_that_ctrl_c_finishes_is_still_judged() {
     assert!(fs::read_dir(bench.out("out").join("checkpoints")).unwrap().next().is_some());
 }
 
-#[test]
-fn a_data_source_without_a_verifier_is_named() {
-    let bench = Bench::train();
-    let problem =
-        |text: &str, source: &str| json!({"problem": text, "answer": "6", "data_source": source});
-    let file =
-        bench.scratch.lines("sources.jsonl", &[problem("1 2 3>6:", "a"), problem("1 1 4>6:", "b")]);
-    let files = format!("data.files=[{file:?}]");
-    let sets =
-        [&files[..], "eval.every=0", "reward.verifier={ by_data_source = { a = \"math\" } }"];
-    let unnamed = "sources.jsonl line 2: its data source \"b\" has no verifier";
-    failure_last(&mut bench.command("strict", &sets, &[]), &[unnamed, "reward.verifier.otherwise"]);
-}
-
-#[test]
-fn a_verifier_of_another_task_is_refused_before_the_first_step() {
-    let bench = Bench::train();
-    let set = ["data.files=[]", "eval.files=[]", "data.task=countdown", "reward.verifier=math"];
-    let message = failure_of_sets(&bench, &set);
-    assert!(
-        message.contains("countdown train 0: the ground truth")
-            && message.contains("reward.verifier"),
-        "{message}"
-    );
-}
-
 /// docs/guides/data-and-rewards.md says that the example learns; that it runs is tested where there
 /// is Python.
 #[test]
 fn the_example_runs_where_there_is_python() {
-    if Command::new("python3").arg("--version").output().is_err() {
-        skipped("there is no python3 here: the example is not run");
+    if !has_python() {
         return;
     }
     let scratch = Scratch::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let out = scratch.path("out");
-    let set = format!("run.out={out}");
-    let sets = ["--set", &set, "--set", "run.steps=1", "--set", "eval.problems=2"];
-    let arguments = [&["train", "examples/own-reward/recipe.toml"], &sets[..]].concat();
-    succeed(isentrope(&arguments).current_dir(&root).env("ISENTROPE_THREADS", "1"));
-    let lines = metrics(Path::new(&out));
-    for line in &lines[1..] {
-        assert_eq!(
-            (&line["verdict/fault"], &line["verdict/timed_out"]),
-            (&json!(0.0), &json!(0.0))
-        );
-        assert!(line["reward/attempts"].as_f64().unwrap() >= 1.0);
-        let score = line["reward/score"].as_f64().unwrap();
-        assert!(score > 0.05 && score < 1.0, "{score}");
-    }
-
-    // Equal rewards by functions make equal steps.
-    for (function, called) in [
-        ("compute_score", "verl, with data_source, solution_str, ground_truth, extra_info"),
-        ("largest", "TRL, with prompts, completions, the data's columns (answer, extra_info)"),
-    ] {
-        let file = "examples/own-reward/functions.py";
-        let set = format!("reward.verifier={{ python = \"{file}:{function}\" }}");
-        let said = succeed(
-            isentrope(&[&arguments[..], &["--overwrite", "--set", &set]].concat())
-                .current_dir(&root)
-                .env("ISENTROPE_THREADS", "1"),
-        );
-        let note = format!("reward.verifier.python: {function} of {file} is called as by {called}");
-        assert!(said.contains(&note), "{said}");
-        for (line, same) in lines.iter().zip(metrics(Path::new(&out))).skip(1) {
-            for name in ["reward/score", "policy/entropy", "verdict/fault"] {
-                assert_eq!(line[name], same[name], "{function}: {name}");
-            }
-            assert_eq!(same.get("reward/attempts").is_some(), function == "compute_score");
+    let run = |more: &str| {
+        let small = "--set run.steps=1 --set rollout.prompts=8 --set eval.problems=2";
+        let line =
+            format!("train examples/own-reward/recipe.toml {small} --set run.out={out} {more}");
+        let mut command = isentrope(line);
+        succeed(command.current_dir(&root).env("ISENTROPE_THREADS", "1"));
+        metrics(Path::new(&out)).remove(1)
+    };
+    let line = run("");
+    assert_eq!((&line["verdict/fault"], &line["verdict/timed_out"]), (&json!(0.0), &json!(0.0)));
+    assert!(line["reward/attempts"].as_f64().unwrap() >= 1.0);
+    let score = line["reward/score"].as_f64().unwrap();
+    assert!(score > 0.05 && score < 1.0, "{score}");
+    // Equal rewards by functions of verl and of TRL make equal steps.
+    for function in ["compute_score", "largest"] {
+        let verifier = format!("{{python=\"examples/own-reward/functions.py:{function}\"}}");
+        let same = run(&format!("--overwrite --set reward.verifier={verifier}"));
+        for name in ["reward/score", "policy/entropy", "verdict/fault"] {
+            assert_eq!(line[name], same[name], "{function}: {name}");
         }
     }
+}
+
+/// A run whose worker, and all that it has started in sessions of their own, one an orphan, are
+/// there and wait. Then the worker does what `then` says with each line.
+fn hanging(bench: &Bench, then: &str) -> Child {
+    let pids_file = bench.scratch.path("pids");
+    let text = format!(
+        r#"
+sh -c 'echo $$ >> "{pids_file}"; exec setsid sh -c "echo \$\$ >> \"{pids_file}\"; trap \"\" TERM HUP INT; sleep 1000"' &
+(setsid sh -c 'echo $$ >> "{pids_file}"; sleep 1000 & echo $! >> "{pids_file}"; wait' > /dev/null 2>&1 < /dev/null &)
+echo $$ > '{pids_file}.worker'
+echo $$ >> '{pids_file}'
+while read -r line; do id=${{line#*:}}; id=${{id%%,*}}; {then}; done
+sleep 1000
+"#
+    );
+    let judged = command(&bench.scratch.file("worker.sh", text), ",workers=1,timeout_s=1000");
+    let sets = format!("{judged} eval.every=0 run.steps=100000");
+    let mut command = bench.command("out", sets, "");
+    let child =
+        command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until(PATIENCE, "the worker has not started", || pids(&bench.scratch).len() >= 5);
+    child
+}
+
+#[test]
+fn nothing_is_left_when_the_program_is_killed() {
+    for then in ["sleep 1000", r#"echo "{\"id\":$id,\"score\":1}""#] {
+        let bench = Bench::train();
+        let mut child = hanging(&bench, then);
+        child.kill().unwrap(); // SIGKILL
+        child.wait().unwrap();
+        assert_nothing_is_left(&bench.scratch);
+    }
+}
+
+#[test]
+fn nothing_is_left_when_a_second_signal_ends_the_program() {
+    let bench = Bench::train();
+    let mut child = hanging(&bench, "sleep 1000");
+    for _ in 0..2 {
+        send("INT", &child);
+        thread::sleep(Duration::from_millis(300));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let is_gone = |pid: &String| !runs(pid);
+    assert!(pids(&bench.scratch).iter().all(is_gone), "all are gone before the program is");
+}
+
+/// The kernel sees to a worker whose supervisor is killed.
+#[test]
+fn a_worker_ends_when_what_supervises_it_is_killed() {
+    let bench = Bench::train();
+    let mut child = hanging(&bench, "sleep 1000");
+    let worker = fs::read_to_string(bench.scratch.path("pids.worker")).unwrap().trim().to_owned();
+    let parent = Command::new("ps").args(["-o", "ppid=", "-p", &worker]).output().unwrap();
+    let supervisor = String::from_utf8(parent.stdout).unwrap().trim().to_owned();
+    assert_ne!(supervisor, child.id().to_string());
+    send_to("KILL", &supervisor);
+    until(PATIENCE, "the worker is left", || !runs(&worker));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // A process that had left the worker's session is out of anybody's reach by then.
+    for pid in pids(&bench.scratch) {
+        let _ = Command::new("kill").args(["-KILL", &pid]).stderr(Stdio::null()).status();
+    }
+}
+
+#[test]
+fn how_a_worker_ended_is_said_as_it_was() {
+    let scratch = Scratch::new();
+    let answers = scratch.lines("answers.jsonl", &[json!({"gold": "1", "response": "1"})]);
+    for (script, said) in [
+        ("exec >&-; sleep 1000", "the worker closed its standard output"),
+        ("exec >&-; sleep 0.1; exit 7", "the worker ended (exit status: 7)"),
+        ("echo last words >&2; exit 3", "the worker ended (exit status: 3): last words"),
+        ("kill -SEGV $$", "the worker ended (signal: 11 (SIGSEGV))"),
+        ("kill -TERM $$", "the worker ended (signal: 15 (SIGTERM))"),
+    ] {
+        let script = scratch.file("ends.sh", format!("read -r line; {script}"));
+        let verifier = format!("{{command=[\"sh\",{script:?}],workers=1}}");
+        let lines = lines_of(isentrope(format!("grade --in {answers} --verifier {verifier}")));
+        let reason = lines[0]["reason"].as_str().unwrap();
+        assert!(reason.starts_with(said) && !reason.contains("core dumped)("), "{reason}");
+    }
+    let [text, broken] = [("text", "no program"), ("broken", "#!/no/such/interpreter\n")]
+        .map(|(name, contents)| scratch.file(name, contents));
+    assert!(Command::new("chmod").args(["+x", &broken]).status().unwrap().success());
+    for (program, said) in [
+        ("no-such-program-anywhere", "cannot be started: No such file or directory"),
+        (&text, "cannot be started: Permission denied"),
+        (&broken, "cannot be started: No such file or directory"),
+    ] {
+        let line = format!("grade --in {answers} --verifier {{command=[{program:?}]}}");
+        assert_parts(&outcome(isentrope(line)).1, &["error: ", said]);
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_worker_ignores_what_the_program_was_started_to_ignore() {
+    let scratch = Scratch::new();
+    let answers = scratch.lines("answers.jsonl", &[json!({"gold": "1", "response": "1"})]);
+    let script = "read -r line; grep SigIgn /proc/self/status >&2; exit 3";
+    let script = scratch.file("ignored.sh", script);
+    let verifier = format!("{{command=[\"sh\",{script:?}],workers=1}}");
+    let run = isentrope(format!("grade --in {answers} --verifier {verifier}"));
+    let ignored = |trap: &str| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("{trap} exec \"$0\" \"$@\"")]);
+        let (printed, _) = spoken(shell.arg(run.get_program()).args(run.get_args()));
+        let line: Value = serde_json::from_str(&printed).unwrap();
+        let (_, bits) = line["reason"].as_str().unwrap().rsplit_once(' ').unwrap();
+        u64::from_str_radix(bits, 16).unwrap() & 0b101 // 1 is SIGHUP, 3 SIGQUIT
+    };
+    // The worker ignores the signals that this test was started to ignore, such as SIGQUIT in the
+    // background of a shell.
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let bits = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
+    let ours = u64::from_str_radix(bits, 16).unwrap() & 0b101;
+    assert_eq!((ignored(""), ignored("trap '' HUP;")), (ours, ours | 1));
 }

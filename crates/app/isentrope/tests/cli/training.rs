@@ -1,12 +1,15 @@
 //! Shared by tests of `train` and `sft`: a tiny base model, recipes, and runs to compare byte for
 //! byte.
 
-use crate::program::{Scratch, emulated, isentrope, json_of, parse_lines, stderr, text};
+use crate::program::{Scratch, Words, emulated, isentrope, json_lines, json_of, outcome, text};
 use serde_json::{Value, json};
+use std::borrow::BorrowMut;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// The built-in task with problems so easy that a tiny model learns them in a second.
 pub const EASY: &str = r#"
@@ -37,10 +40,8 @@ pub fn problems() -> Vec<Value> {
 }
 
 /// A directory to start from scratch with: the base model without its weights.
-pub fn untrained(scratch: &Scratch) -> String {
-    let dir = scratch.copy(base().as_ref(), "untrained");
-    fs::remove_file(dir.join("model.safetensors")).unwrap();
-    text(&dir)
+pub fn untrained() -> String {
+    text(&shared().join("untrained"))
 }
 
 /// A tiny model that imitates worked examples of the easy task; tests/fixtures/base-model.toml
@@ -68,7 +69,7 @@ impl Bench {
     /// alarms, an entropy bonus that moves.
     pub fn train() -> Self {
         let scratch = Scratch::new();
-        let problems = scratch.lines("problems.jsonl", &problems());
+        let problems = text(&shared().join("problems.jsonl"));
         let text = format!(
             r#"
 [run]
@@ -116,7 +117,7 @@ dtype = "bfloat16"
     /// Supervised fine-tuning on examples of the built-in task.
     pub fn sft() -> Self {
         let scratch = Scratch::new();
-        let model = untrained(&scratch);
+        let model = untrained();
         let text = format!(
             r#"
 [run]
@@ -145,36 +146,58 @@ every = 2
     }
 
     /// A run into a directory of the scratch, with more settings and flags.
-    pub fn command(&self, out: &str, sets: &[&str], flags: &[&str]) -> Command {
+    pub fn command(&self, out: &str, sets: impl Words, flags: impl Words) -> Command {
         self.command_of(isentrope, out, sets, flags)
     }
 
     /// The command on the emulated GPU.
-    pub fn emulated(&self, out: &str, sets: &[&str], flags: &[&str]) -> Command {
+    pub fn emulated(&self, out: &str, sets: impl Words, flags: impl Words) -> Command {
         self.command_of(emulated, out, sets, flags)
     }
 
     fn command_of(
         &self,
-        program: fn(&[String]) -> Command,
+        program: fn(Vec<String>) -> Command,
         out: &str,
-        sets: &[&str],
-        flags: &[&str],
+        sets: impl Words,
+        flags: impl Words,
     ) -> Command {
         let out = format!("run.out={}", self.scratch.path(out));
-        let mut arguments = vec![self.command, &self.recipe, "--set", &out];
-        for set in sets {
-            arguments.extend(["--set", set]);
-        }
-        arguments.extend(flags);
-        let mut command = program(&arguments.into_iter().map(str::to_owned).collect::<Vec<_>>());
+        let mut line = vec![self.command.to_owned(), self.recipe.clone()];
+        line.extend(
+            [out].into_iter().chain(sets.words()).flat_map(|set| ["--set".to_owned(), set]),
+        );
+        line.extend(flags.words());
+        let mut command = program(line);
         command.env("ISENTROPE_THREADS", "1"); // tests run beside one another
         command
     }
 
     /// A run that must come to its end; its directory.
-    pub fn run(&self, out: &str, sets: &[&str], flags: &[&str]) -> PathBuf {
-        succeed(&mut self.command(out, sets, flags));
+    pub fn run(&self, out: &str, sets: impl Words, flags: impl Words) -> PathBuf {
+        succeed(self.command(out, sets, flags));
+        self.out(out)
+    }
+
+    /// A copy of a finished run of [`Bench::train`] or [`Bench::sft`] with these settings, which
+    /// one test of all makes.
+    pub fn copy_of_run(&self, out: &str, sets: &str) -> PathBuf {
+        type Runs = BTreeMap<(&'static str, String), Arc<OnceLock<PathBuf>>>;
+        static RUNS: Mutex<Runs> = Mutex::new(BTreeMap::new());
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let key = (self.command, sets.to_owned());
+        let run = Arc::clone(RUNS.lock().unwrap().entry(key).or_default());
+        let made = run.get_or_init(|| {
+            let dir = shared().join(format!("run-{}", COUNT.fetch_add(1, Ordering::Relaxed)));
+            let out = vec![format!("run.out={}", dir.display())];
+            succeed(self.command("unused", [out, sets.words()].concat(), ""));
+            dir
+        });
+        for (name, bytes) in tree(made) {
+            let file = self.out(out).join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, bytes).unwrap();
+        }
         self.out(out)
     }
 
@@ -183,12 +206,31 @@ every = 2
     }
 }
 
+/// The directory that tests of this process share: the data of the benches, runs that they copy.
+fn shared() -> &'static Path {
+    static SHARED: OnceLock<PathBuf> = OnceLock::new();
+    SHARED.get_or_init(|| {
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli");
+        let _ = fs::remove_dir_all(&dir); // an earlier process's
+        fs::create_dir_all(&dir).unwrap();
+        let lines: String = problems().iter().map(|problem| format!("{problem}\n")).collect();
+        fs::write(dir.join("problems.jsonl"), lines).unwrap();
+        let untrained = dir.join("untrained");
+        fs::create_dir(&untrained).unwrap();
+        for name in crate::program::names(base().as_ref()) {
+            if name != "model.safetensors" {
+                fs::copy(Path::new(base()).join(&name), untrained.join(&name)).unwrap();
+            }
+        }
+        dir
+    })
+}
+
 /// Runs a command that must succeed; what it says on standard error.
-pub fn succeed(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    let message = stderr(&output);
-    assert!(output.status.success(), "{command:?}: {message}");
-    assert!(!message.lines().any(|line| line.starts_with("error")), "{command:?}: {message}");
+pub fn succeed(command: impl BorrowMut<Command>) -> String {
+    let (output, message) = outcome(command);
+    assert!(output.status.success(), "{message}");
+    assert!(!message.lines().any(|line| line.starts_with("error")), "{message}");
     message
 }
 
@@ -242,7 +284,7 @@ pub fn assert_same_results(a: &Path, b: &Path) {
 
 /// A run's metrics, a line per step.
 pub fn metrics(out: &Path) -> Vec<Value> {
-    parse_lines(&fs::read_to_string(out.join("metrics.jsonl")).unwrap())
+    json_lines(&out.join("metrics.jsonl"))
 }
 
 /// A checkpoint of a run.
@@ -262,22 +304,32 @@ pub fn weights(out: &Path, step: u64) -> Vec<u8> {
 
 /// The sampled responses of a step.
 pub fn rollouts(out: &Path, step: u64) -> Vec<Value> {
-    parse_lines(&fs::read_to_string(out.join(format!("rollouts/step-{step:06}.jsonl"))).unwrap())
+    json_lines(&out.join(format!("rollouts/step-{step:06}.jsonl")))
 }
 
 /// A run of `last` steps has the bytes of one that ends after `first` steps and is resumed. The
 /// whole run's directory.
-pub fn assert_resumes(bench: &Bench, name: &str, sets: &[&str], first: u64, last: u64) -> PathBuf {
+pub fn assert_resumes(
+    bench: &Bench,
+    name: &str,
+    sets: impl Words,
+    first: u64,
+    last: u64,
+) -> PathBuf {
     // The first run's end is evaluated and saved in the whole run too.
-    let due = [format!("eval.every={first}"), format!("checkpoint.every={first}")];
-    let (first, last) = (format!("run.steps={first}"), format!("run.steps={last}"));
-    let sets = [&[&*due[0], &*due[1], "optimizer.schedule=constant"], sets].concat();
-    let whole = bench.run(name, &[&sets[..], &[&last]].concat(), &[]);
+    let due = format!("eval.every={first} checkpoint.every={first} optimizer.schedule=constant");
+    let of = |steps: u64| [due.words(), sets.words(), vec![format!("run.steps={steps}")]].concat();
+    let whole = bench.run(name, of(last), "");
     let parts = format!("{name}-parts");
-    bench.run(&parts, &[&sets[..], &[&first]].concat(), &[]);
-    bench.run(&parts, &[&sets[..], &[&last]].concat(), &["--resume"]);
+    bench.run(&parts, of(first), "");
+    bench.run(&parts, of(last), "--resume");
     assert_same_results(&whole, &bench.out(&parts));
     whole
+}
+
+/// A run's timings, a line per step.
+pub fn timings(out: &Path) -> Vec<Value> {
+    json_lines(&out.join("timings.jsonl"))
 }
 
 /// How many lines of metrics a run has written.

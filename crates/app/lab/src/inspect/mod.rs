@@ -11,7 +11,7 @@ mod text;
 mod token;
 mod web;
 
-pub use kinds::{FORKING_WORDS, Kind};
+pub use kinds::Kind;
 pub use tables::{PAPER, TOP_FRACTIONS, Table, tables};
 pub use token::{Quadrant, Token};
 
@@ -76,10 +76,10 @@ impl Inspection {
             StepChoice::Last => last,
             StepChoice::Step(step) if steps.contains(&step) => step,
             StepChoice::Step(step) => {
+                let (dir, count, first) = (dir.display(), steps.len(), steps[0]);
                 let what = format!(
-                    "{} has no token records of step {step}; it has those of {}",
-                    dir.display(),
-                    ranges(&steps)
+                    "{dir} has no token records of step {step}; it has those of steps {first} to \
+                     {last}, {count} in all"
                 );
                 return Err(Error::Refused(what));
             }
@@ -90,8 +90,8 @@ impl Inspection {
         if let Some(limit) = &file.cut_at {
             notes.push(format!(
                 "{} has more than {limit}: what follows is of its first {} responses. A smaller \
-                 lab.record_tokens makes \
-                 shorter files; a part of the lines in a file of the same name shows the others.",
+                 lab.record_tokens makes shorter files; a part of the lines in a file of the same \
+                 name shows the others.",
                 path.display(),
                 file.records.len()
             ));
@@ -173,53 +173,14 @@ fn no_records(files: &RunFiles) -> Result<Error> {
     let recorded = recipe.pointer("/lab/record_tokens").and_then(serde_json::Value::as_u64);
     let why = match recorded {
         _ if recipe.get("sft").is_some() => {
-            "it is one of SFT, which samples no responses to learn from".to_owned()
+            "it is one of SFT, which samples no responses to learn from"
         }
-        Some(0) => "lab.record_tokens is 0 in its recipe; with another number (1024 is the \
-                    default), `isentrope train ... \
-                    --resume --set lab.record_tokens=1024` records the steps that are still to be \
-                    made"
-            .to_owned(),
-        Some(_) => "none of its steps has come to its end".to_owned(),
-        None => "it was made by a version that kept none. `isentrope train ... --resume` with a \
-                 larger run.steps records \
-                 further steps; the same recipe run anew records all, of the very same numbers"
-            .to_owned(),
+        Some(0) | None => {
+            "its recipe has no lab.record_tokens, or 0. `isentrope train ... --resume --set \
+             lab.record_tokens=1024` records the steps that are still to be made; the same recipe \
+             run anew with it records all, of the very same numbers"
+        }
+        Some(_) => "none of its steps has come to its end",
     };
     Ok(Error::Refused(format!("{shown} has no token records: {why}")))
-}
-
-/// Ascending numbers in words, neighbours together.
-fn ranges(steps: &[u64]) -> String {
-    const MOST: usize = 8;
-    let mut ranges: Vec<(u64, u64)> = Vec::new();
-    for &step in steps {
-        match ranges.last_mut() {
-            Some((_, last)) if *last + 1 == step => *last = step,
-            _ => ranges.push((step, step)),
-        }
-    }
-    let shown = |&(first, last): &(u64, u64)| match last - first {
-        0 => first.to_string(),
-        _ => format!("{first} to {last}"),
-    };
-    let mut parts: Vec<String> = ranges.iter().take(MOST).map(shown).collect();
-    if ranges.len() > MOST {
-        parts.push(format!("... {}", steps[steps.len() - 1]));
-    }
-    let word = if steps.len() == 1 { "step" } else { "steps" };
-    format!("{word} {}", parts.join(", "))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn steps_are_told_in_ranges() {
-        assert_eq!(ranges(&[3]), "step 3");
-        assert_eq!(ranges(&[1, 2, 3, 5, 7, 8]), "steps 1 to 3, 5, 7 to 8");
-        let many: Vec<u64> = (1..50).map(|i| 2 * i).collect();
-        assert_eq!(ranges(&many), "steps 2, 4, 6, 8, 10, 12, 14, 16, ... 98");
-    }
 }

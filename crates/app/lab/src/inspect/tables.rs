@@ -21,7 +21,7 @@ pub(super) const METRICS: [&str; 6] = [
 ];
 /// The shares that are looked at more closely, as places in [`TOP_FRACTIONS`].
 const CLOSER: [usize; 4] = [1, 2, 3, 5];
-/// The share that tokens and positions are told of.
+/// The share of largest covariances whose tokens and positions are listed.
 const TOP: f64 = 2e-2;
 /// Most tokens that a table names.
 const NAMED: usize = 15;
@@ -47,13 +47,7 @@ pub fn tables(inspection: &Inspection) -> Vec<Table> {
     let mut ranked: Vec<&Token<'_>> =
         tokens.iter().filter(|token| token.covariance.is_finite()).collect();
     ranked.sort_by(|a, b| b.covariance.total_cmp(&a.covariance));
-    vec![
-        covariances(inspection, &ranked),
-        who(&ranked),
-        positions(&ranked),
-        by_token(&ranked),
-        by_position(&tokens),
-    ]
+    vec![covariances(inspection, &ranked), who(&ranked), positions(&ranked), by_token(&ranked)]
 }
 
 /// Tokens that a fraction of n amounts to: rounded down, one at least, all at most.
@@ -103,12 +97,11 @@ fn covariances(inspection: &Inspection, ranked: &[&Token<'_>]) -> Table {
             ("the whole step".into(), inspection.whole_step.map(nats).to_vec()),
             ("Qwen2.5-7B, step 1".into(), PAPER.map(|value| nats(Some(value))).to_vec()),
         ],
-        note: "Covariance of a token: (log-prob - mean) (advantage - mean), means over its \
-               update; a top share is rounded \
-               down, one token at least. The whole step is the mean over its updates (cov/top_* \
-               in metrics.jsonl). \
-               Qwen2.5-7B: table 1 of arXiv:2505.22617."
-            .into(),
+        note:
+            "Covariance of a token: (log-prob - mean) (advantage - mean), means over its update; a \
+             top share is rounded down, one token at least. The whole step is the mean over its \
+             updates (cov/top_* in metrics.jsonl). Qwen2.5-7B: table 1 of arXiv:2505.22617."
+                .into(),
     }
 }
 
@@ -189,33 +182,13 @@ fn by_token(ranked: &[&Token<'_>]) -> Table {
         rows: rows.iter().map(|((piece, id), of)| (quoted(piece, *id), cells(of))).collect(),
         note: match others {
             0 => "Means are over all tokens of the text; change is that of the log-prob over the \
-                 step."
+                  step."
                 .into(),
             n => format!(
                 "And {n} others. Means are over all tokens of the text; change is that of the \
                  log-prob over the step."
             ),
         },
-    }
-}
-
-fn by_position(tokens: &[Token<'_>]) -> Table {
-    let row = |tenth: usize| {
-        let here = || tokens.iter().filter(move |token| token.tenth() == tenth);
-        let cells = vec![
-            here().count().to_string(),
-            nats(mean(here().map(|t| t.covariance))),
-            nats(mean(here().map(|t| t.entropy))),
-            nats(mean(here().map(|t| t.logprob))),
-            nats(mean(here().map(|t| t.change))),
-        ];
-        (format!("{} to {} %", tenth * 10, tenth * 10 + 10), cells)
-    };
-    Table {
-        title: "Tokens by their position in the response".into(),
-        columns: ["tokens", "mean cov", "entropy", "log-prob", "change"].map(Into::into).to_vec(),
-        rows: (0..10).map(row).collect(),
-        note: String::new(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tables for a terminal of 80 columns.
 
 use super::{Inspection, Table, tables};
+use crate::show::wrapped;
 use crate::visible::visible;
 use std::fmt::Write;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -12,8 +13,7 @@ impl Inspection {
     /// The tables, for a terminal.
     pub fn text(&self) -> String {
         let mut text = format!("{}, step {}: {}\n", visible(&self.run), self.step, self.summary());
-        // Positions have a table of their own on the page.
-        for table in tables(self).iter().take(4) {
+        for table in &tables(self) {
             let _ = write!(text, "\n{}", table.text());
         }
         text
@@ -41,8 +41,10 @@ impl Table {
             line("none", &[]);
         }
         self.rows.iter().for_each(|(name, cells)| line(name, cells));
-        for sentence in wrapped(&self.note, WIDTH - 2) {
-            let _ = writeln!(text, "  {sentence}");
+        if !self.note.is_empty() {
+            for line in wrapped(&self.note, WIDTH - 2) {
+                let _ = writeln!(text, "  {line}");
+            }
         }
         text
     }
@@ -63,19 +65,4 @@ fn cut(text: &str, width: usize) -> String {
         cut.push('…');
     }
     cut
-}
-
-/// Words in lines.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.width() + 1 + word.width() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }

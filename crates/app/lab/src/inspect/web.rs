@@ -5,7 +5,7 @@ use crate::page::{Packed, Page, escaped, script_value, scrolling};
 use crate::tokens::{Advantages, TokenRecord};
 use crate::visible::visible;
 use crate::{Error, Result};
-use serde::Serialize;
+use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::fmt::Write;
 use unicode_width::UnicodeWidthStr;
@@ -21,47 +21,6 @@ const SHORT: usize = 16;
 /// The quantile of the values at the end of a colour scale: larger values have the colour of the
 /// end.
 const SCALE: f64 = 0.98;
-
-/// The data for the page's script.
-#[derive(Serialize)]
-struct Data<'a> {
-    responses: Vec<Response<'a>>,
-    /// Ends of the colour scales.
-    scales: Scales,
-}
-
-#[derive(Serialize)]
-struct Scales {
-    covariance: f64,
-    entropy: f64,
-    advantage: f64,
-    change: f64,
-}
-
-/// A response. Numbers have four digits, those that are not finite are null.
-#[derive(Serialize)]
-struct Response<'a> {
-    origin: Cow<'a, str>,
-    sample: usize,
-    sampled_step: u64,
-    verdict: Cow<'a, str>,
-    reward: Option<f64>,
-    truncated: bool,
-    update: Option<usize>,
-    prompt: Cow<'a, str>,
-    ids: &'a [u32],
-    pieces: Vec<Cow<'a, str>>,
-    logprobs: Vec<Option<f64>>,
-    entropies: Vec<Option<f64>>,
-    changes: Vec<Option<f64>>,
-    /// One where all are equal.
-    advantages: Vec<Option<f64>>,
-    covariances: Vec<Option<f64>>,
-    /// Places in [`Quadrant::ALL`], -1 where it is not known.
-    quadrants: Vec<i8>,
-    selected: &'a [usize],
-    clipped: &'a [usize],
-}
 
 impl Inspection {
     /// The page.
@@ -81,19 +40,13 @@ impl Inspection {
         if shown < self.records.len() {
             notes.push(format!(
                 "The page has the first {shown} of the {} recorded responses, which is as much as \
-                 a browser takes; the tables \
-                 are of all.",
+                 a browser takes; the tables are of all.",
                 self.records.len()
             ));
         }
-        let data = Data {
-            responses: self.records[..shown]
-                .iter()
-                .enumerate()
-                .map(|(i, record)| response(i, record))
-                .collect(),
-            scales: scales(&self.tokens()),
-        };
+        let responses: Vec<Value> =
+            self.records[..shown].iter().enumerate().map(|(i, of)| response(i, of)).collect();
+        let data = json!({ "responses": responses, "scales": scales(&self.tokens()) });
         let quadrants = Quadrant::ALL.map(Quadrant::name);
         let script = format!(
             "const QUADRANTS = {};\nconst STEP = {};\n{}",
@@ -183,39 +136,42 @@ fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     format!("{}… ({} bytes more)", visible(kept), text.len() - kept.len()).into()
 }
 
-fn response(index: usize, record: &TokenRecord) -> Response<'_> {
+/// A response as the page's script takes it. Numbers have four digits, those that are not finite
+/// are null; advantages are one where all are equal.
+fn response(index: usize, record: &TokenRecord) -> Value {
     let tokens: Vec<Token<'_>> = Token::all(index, record).collect();
-    let each =
-        |value: fn(&Token<'_>) -> f64| tokens.iter().map(|token| short(value(token))).collect();
-    Response {
-        origin: shortened(&record.origin, MOST_PIECE),
-        sample: record.sample,
-        sampled_step: record.sampled_step,
-        verdict: shortened(&record.verdict, MOST_PIECE),
-        reward: short(record.reward),
-        truncated: record.truncated,
-        update: record.update,
-        prompt: shortened(&record.prompt_text, MOST_PROMPT),
-        ids: &record.tokens[record.prompt_tokens..],
-        pieces: record.pieces.iter().map(|piece| shortened(piece, MOST_PIECE)).collect(),
-        logprobs: each(|token| token.logprob),
-        entropies: each(|token| token.entropy),
-        changes: each(|token| token.change),
-        advantages: match &record.advantages {
+    let each = |value: fn(&Token<'_>) -> f64| -> Vec<Option<f64>> {
+        tokens.iter().map(|token| short(value(token))).collect()
+    };
+    let learnt: &[Token<'_>] = if record.is_learnt() { &tokens } else { &[] };
+    let pieces: Vec<_> = record.pieces.iter().map(|piece| shortened(piece, MOST_PIECE)).collect();
+    json!({
+        "origin": shortened(&record.origin, MOST_PIECE),
+        "sample": record.sample,
+        "sampled_step": record.sampled_step,
+        "verdict": shortened(&record.verdict, MOST_PIECE),
+        "reward": short(record.reward),
+        "truncated": record.truncated,
+        "update": record.update,
+        "prompt": shortened(&record.prompt_text, MOST_PROMPT),
+        "ids": record.tokens[record.prompt_tokens..],
+        "pieces": pieces,
+        "logprobs": each(|token| token.logprob),
+        "entropies": each(|token| token.entropy),
+        "changes": each(|token| token.change),
+        "advantages": match &record.advantages {
             None => Vec::new(),
             Some(Advantages::Same(advantage)) => vec![short(*advantage)],
             Some(Advantages::Each(_)) => each(|token| token.advantage),
         },
-        covariances: if record.is_learnt() { each(|token| token.covariance) } else { Vec::new() },
-        quadrants: match record.is_learnt() {
-            false => Vec::new(),
-            true => tokens.iter().map(place_of_quadrant).collect(),
-        },
-        selected: &record.selected,
-        clipped: &record.clipped,
-    }
+        "covariances": learnt.iter().map(|token| short(token.covariance)).collect::<Vec<_>>(),
+        "quadrants": learnt.iter().map(place_of_quadrant).collect::<Vec<_>>(),
+        "selected": record.selected,
+        "clipped": record.clipped,
+    })
 }
 
+/// The place of a token's quadrant in [`Quadrant::ALL`], -1 where it is not known.
 fn place_of_quadrant(token: &Token<'_>) -> i8 {
     Quadrant::ALL.iter().position(|&q| Some(q) == token.quadrant).map_or(-1, |place| place as i8)
 }
@@ -225,7 +181,8 @@ fn short(value: f64) -> Option<f64> {
     value.is_finite().then(|| format!("{value:.3e}").parse().unwrap_or(value))
 }
 
-fn scales(tokens: &[Token<'_>]) -> Scales {
+/// Ends of the colour scales.
+fn scales(tokens: &[Token<'_>]) -> Value {
     let end = |value: fn(&Token<'_>) -> f64| {
         let mut sizes: Vec<f64> = tokens
             .iter()
@@ -236,10 +193,10 @@ fn scales(tokens: &[Token<'_>]) -> Scales {
         let at = (SCALE * sizes.len().saturating_sub(1) as f64) as usize;
         sizes.get(at).and_then(|&size| short(size)).unwrap_or(1.0)
     };
-    Scales {
-        covariance: end(|token| token.covariance),
-        entropy: end(|token| token.entropy),
-        advantage: end(|token| token.advantage),
-        change: end(|token| token.change),
-    }
+    json!({
+        "covariance": end(|token| token.covariance),
+        "entropy": end(|token| token.entropy),
+        "advantage": end(|token| token.advantage),
+        "change": end(|token| token.change),
+    })
 }

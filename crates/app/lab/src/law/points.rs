@@ -17,7 +17,7 @@ const FARTHEST: u64 = 10;
 
 /// The points of one evaluation set, or of the rollout.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Measured {
+pub struct SetPoints {
     /// The set, or [`ROLLOUT`].
     pub set: String,
     /// The set that this one is a part of; its problems are those of one source or size.
@@ -36,26 +36,26 @@ pub struct Measured {
 
 /// The points of every evaluation set of a run by name, without parts; of its rollouts if it has no
 /// evaluations.
-pub fn of_run(log: &RunLog) -> Vec<Measured> {
+pub fn of_run(log: &RunLog) -> Vec<SetPoints> {
     let mut all = with_parts(log);
     all.retain(|measured| measured.part_of.is_none());
     all
 }
 
 /// The points of every part of a set of a run, by name.
-pub fn of_parts(log: &RunLog) -> Vec<Measured> {
+pub fn of_parts(log: &RunLog) -> Vec<SetPoints> {
     let mut all = with_parts(log);
     all.retain(|measured| measured.part_of.is_some());
     all
 }
 
-fn with_parts(log: &RunLog) -> Vec<Measured> {
+fn with_parts(log: &RunLog) -> Vec<SetPoints> {
     let parts = log.parts();
     let of = |(set, metric): (&str, SetMetric<'_>)| {
         let part_of = parts.get(set).map(|whole| (*whole).to_owned());
-        Some(Measured { part_of, ..of_set(log, set, metric)? })
+        Some(SetPoints { part_of, ..of_set(log, set, metric)? })
     };
-    let sets: Vec<Measured> = log.accuracies().into_iter().filter_map(of).collect();
+    let sets: Vec<SetPoints> = log.accuracies().into_iter().filter_map(of).collect();
     if sets.is_empty() { of_rollout(log).into_iter().collect() } else { sets }
 }
 
@@ -69,7 +69,7 @@ pub fn of_metrics(
     log: &RunLog,
     accuracy: Option<&str>,
     entropy: Option<&str>,
-) -> Result<Vec<Measured>> {
+) -> Result<Vec<SetPoints>> {
     // Users of another trainer know the metric by that trainer's name.
     let ours = |name: Option<&str>| {
         let name = name?;
@@ -103,7 +103,7 @@ pub fn of_metrics(
         let all = with_parts(log).into_iter().filter_map(|m| {
             let (points, notes) =
                 beside([&m.accuracy, entropy], log.series(&m.accuracy)?, entropies);
-            Some(Measured { entropy: entropy.to_owned(), points, notes, ..m })
+            Some(SetPoints { entropy: entropy.to_owned(), points, notes, ..m })
         });
         return Ok(all.collect());
     };
@@ -116,7 +116,7 @@ pub fn of_metrics(
         (None, None) => log.entropy().map_or(ENTROPIES[0], |(name, _)| name).to_owned(),
     };
     let (points, notes) = beside([accuracy, &name], accuracies, find(&name)?);
-    Ok(vec![Measured {
+    Ok(vec![SetPoints {
         set: set.unwrap_or(ROLLOUT).to_owned(),
         part_of: None,
         accuracy: accuracy.to_owned(),
@@ -159,9 +159,8 @@ fn beside(
 fn borrowed(accuracies: &Series, entropies: &Series) -> (Vec<Point>, Vec<String>) {
     let at = |(step, accuracy)| Some(Point { step, entropy: nearest(entropies, step)?, accuracy });
     let points: Vec<Point> = accuracies.iter().filter_map(at).collect();
-    let note = "the entropy is not the evaluation's own: that of the nearest rollout stands \
-                beside it, at the temperature and \
-                on the problems of training";
+    let note = "the entropy is not the evaluation's own: that of the nearest rollout stands beside \
+                it, at the temperature and on the problems of training";
     let lost = left_out(accuracies.steps.len() - points.len());
     (points, std::iter::once(note.to_owned()).chain(lost).collect())
 }
@@ -177,14 +176,14 @@ fn left_out(evaluations: usize) -> Option<String> {
 }
 
 /// The points of a run's rollouts: responses sampled for training, before the step's updates.
-pub fn of_rollout(log: &RunLog) -> Option<Measured> {
+pub fn of_rollout(log: &RunLog) -> Option<SetPoints> {
     let (entropy, entropies) = log.entropy()?;
     let (accuracy, accuracies) =
         REWARDS.into_iter().find_map(|name| Some((name, log.series(name)?)))?;
     let (points, lost) = of_same_steps(accuracies, entropies, "rollouts");
     let note = "both are of the rollout, on what is trained on: there, not on held-out problems, \
                 does this law hold";
-    Some(Measured {
+    Some(SetPoints {
         set: ROLLOUT.into(),
         part_of: None,
         accuracy: accuracy.into(),
@@ -208,7 +207,7 @@ fn of_same_steps(
     (points, note)
 }
 
-fn of_set(log: &RunLog, set: &str, metric: SetMetric<'_>) -> Option<Measured> {
+fn of_set(log: &RunLog, set: &str, metric: SetMetric<'_>) -> Option<SetPoints> {
     let accuracy = log::of_set(set, metric.what);
     let accuracies = log.series(&accuracy)?;
     let mut notes = Vec::new();
@@ -231,7 +230,7 @@ fn of_set(log: &RunLog, set: &str, metric: SetMetric<'_>) -> Option<Measured> {
             (name.to_owned(), points)
         }
     };
-    Some(Measured { set: set.into(), part_of: None, accuracy, entropy, notes, points })
+    Some(SetPoints { set: set.into(), part_of: None, accuracy, entropy, notes, points })
 }
 
 /// The entropy of the rollout nearest to the policy after a step, which is the one that samples the

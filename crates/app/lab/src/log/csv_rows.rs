@@ -14,8 +14,8 @@ const MAX_FILE: u64 = 64 << 20;
 /// How programs write that something was not measured, in small letters.
 const MISSING: [&str; 9] = ["", "null", "none", "nan", "n/a", "#n/a", "na", "-", "<na>"];
 
-/// Reads a table. `heads` turns the heads of the columns into a state; `take` adds each row to it,
-/// with the row's line. Cells come without surrounding blanks.
+/// Reads a table. `heads` turns the heads of the columns into a state; `take` adds each row to
+/// it. Cells come without surrounding blanks.
 ///
 /// # Errors
 /// When it cannot be read; malformed rows, and those that `take` refuses, are named by file and
@@ -23,7 +23,7 @@ const MISSING: [&str; 9] = ["", "null", "none", "nan", "n/a", "#n/a", "na", "-",
 pub(crate) fn read<T>(
     path: &Path,
     heads: impl FnOnce(&StringRecord) -> Result<T, String>,
-    mut take: impl FnMut(&mut T, &StringRecord, u64) -> Result<(), String>,
+    mut take: impl FnMut(&mut T, &StringRecord) -> Result<(), String>,
 ) -> Result<T> {
     let text = unpacked(read_regular(path, MAX_FILE)?, path)?;
     let text = lines::without_mark(&text);
@@ -33,9 +33,10 @@ pub(crate) fn read<T>(
         heads(reader.headers().map_err(malformed)?).map_err(|what| Error::invalid(path, what))?;
     let mut row = StringRecord::new();
     while reader.read_record(&mut row).map_err(malformed)? {
-        let line = row.position().map_or(0, |position| first_line(text, position));
-        let taken = take(&mut columns, &row, line);
-        taken.map_err(|what| Error::invalid(path, format!("line {line}: {what}")))?;
+        take(&mut columns, &row).map_err(|what| {
+            let line = row.position().map_or(0, |position| first_line(text, position));
+            Error::invalid(path, format!("line {line}: {what}"))
+        })?;
     }
     Ok(columns)
 }
@@ -62,6 +63,24 @@ pub(crate) fn is_missing(cell: &str) -> bool {
 /// The beginning of a cell.
 pub(crate) fn short(cell: &str) -> String {
     cell.chars().take(40).collect()
+}
+
+/// The step in a cell.
+///
+/// # Errors
+/// When it is no whole number from 0.
+pub(crate) fn step(cell: &str) -> Result<u64, String> {
+    let number = cell.parse().ok().and_then(lines::whole_f64);
+    number.ok_or_else(|| format!("the step must be a whole number from 0, not {:?}", short(cell)))
+}
+
+/// The number in a cell.
+///
+/// # Errors
+/// When it is none, with the head of its column.
+pub(crate) fn number(head: &str, cell: &str) -> Result<f64, String> {
+    let what = || format!("column {:?} must have a number, not {:?}", short(head), short(cell));
+    cell.parse().map_err(|_| what())
 }
 
 /// The line on which a row begins: the library's is that of the empty lines before it.

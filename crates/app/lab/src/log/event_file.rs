@@ -1,6 +1,7 @@
 //! TensorBoard's event files: a sequence of TFRecords (tensorflow/core/lib/io/record_writer.h),
 //! each an `Event` message (tensorflow/core/util/event.proto) in protobuf's wire format.
 
+use super::points::Points;
 use crate::{Error, Result};
 use isentrope_files::{masked_crc, open_regular};
 use std::io::{self, BufReader, Read};
@@ -9,14 +10,6 @@ use std::path::Path;
 /// Largest record that is read, in bytes; larger ones hold pictures or sounds and are passed over.
 const MAX_RECORD: u64 = 16 << 20;
 
-/// An event, as far as it is of numbers.
-pub(super) enum Event<'a> {
-    /// The writer begins anew: numbers from this step on were lost.
-    Start { step: u64 },
-    /// A scalar.
-    Scalar { step: u64, tag: &'a str, value: f64 },
-}
-
 /// Whether bytes begin as an event file does.
 pub(super) fn is_one(start: &[u8]) -> bool {
     matches!(start.split_first_chunk::<8>(), Some((length, rest)) if rest.first_chunk().is_some_and(
@@ -24,17 +17,11 @@ pub(super) fn is_one(start: &[u8]) -> bool {
     ))
 }
 
-/// Calls `take` with the events of a file, and returns notes: if the last record was being written,
-/// if numbers are of no step.
+/// Takes in the scalars of a file, and returns a note if the last record was being written.
 ///
 /// # Errors
-/// When it cannot be read; a record that is malformed, or that `take` refuses, is named.
-pub(super) fn each_event(
-    path: &Path,
-    take: &mut dyn FnMut(Event<'_>) -> Result<(), String>,
-) -> Result<Vec<String>> {
-    let mut notes = Vec::new();
-    let mut below = Below::default();
+/// When it cannot be read; a malformed record is named.
+pub(super) fn read(path: &Path, points: &mut Points) -> Result<Option<String>> {
     let mut reader = BufReader::new(open_regular(path)?);
     let mut record = Vec::new();
     for number in 1.. {
@@ -45,38 +32,18 @@ pub(super) fn each_event(
         })?;
         match next {
             Next::Record => {
-                let done = events(&record, &mut below, take)
-                    .ok_or_else(|| invalid("not an event".into()))?;
-                done.map_err(invalid)?;
+                let event = Event::of(&record).ok_or_else(|| invalid("not an event".into()))?;
+                event.add_to(points).map_err(invalid)?;
             }
             Next::Passed => {}
             Next::CutOff => {
-                notes.push(format!(
-                    "{}: record {number} is cut off and is left out",
-                    path.display()
-                ));
-                break;
+                let path = path.display();
+                return Ok(Some(format!("{path}: record {number} is cut off and is left out")));
             }
             Next::End => break,
         }
     }
-    if let Below { count: count @ 1.., first } = below {
-        let numbers = if count == 1 { "number is" } else { "numbers are" };
-        notes.push(format!(
-            "{}: {count} {numbers} of a step below 0, such as {first}, and left out",
-            path.display()
-        ));
-    }
-    Ok(notes)
-}
-
-/// Numbers of steps below 0, which writers use for numbers without a step: torch's hyperparameters'
-/// `hp_metric`.
-#[derive(Default)]
-struct Below {
-    count: usize,
-    /// The first one's name, as far as a sentence can hold it.
-    first: String,
+    Ok(None)
 }
 
 enum Next {
@@ -171,110 +138,59 @@ fn varint(message: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Calls `take` with the content of an `Event`. None if it is malformed.
-fn events(
-    message: &[u8],
-    below: &mut Below,
-    take: &mut dyn FnMut(Event<'_>) -> Result<(), String>,
-) -> Option<Result<(), String>> {
-    let (mut step, mut starts, mut scalars) = (0, false, Vec::new());
-    fields(message, |number, field| {
-        match (number, field) {
-            (2, Field::Number(number)) => step = number,
-            (5, Field::Bytes(summary)) => fields(summary, |number, field| {
-                if let (1, Field::Bytes(value)) = (number, field) {
-                    scalars.extend(scalar(value)?);
-                }
-                Some(())
-            })?,
-            // SessionLog.status = START
-            (7, Field::Bytes(log)) => fields(log, |number, field| {
-                starts |= matches!((number, field), (1, Field::Number(1)));
-                Some(())
-            })?,
-            _ => {}
-        }
-        Some(())
-    })?;
-    if i64::try_from(step).is_err() {
-        if let (0, Some((tag, _))) = (below.count, scalars.first()) {
-            below.first = tag.chars().take(100).collect();
-        }
-        below.count += scalars.len();
-        return Some(Ok(()));
-    }
-    let take_all = || {
-        if starts {
-            take(Event::Start { step })?;
-        }
-        scalars.into_iter().try_for_each(|(tag, value)| take(Event::Scalar { step, tag, value }))
-    };
-    Some(take_all())
+/// An `Event`, as far as it is of numbers.
+#[derive(Default)]
+struct Event<'a> {
+    step: u64,
+    /// Whether the writer begins anew: numbers from this step on were lost.
+    starts: bool,
+    scalars: Vec<(&'a str, f64)>,
 }
 
-/// The number of a `Summary.Value`: a `simple_value`, or a tensor of one number as TensorFlow 2 and
-/// torch's new style write it. The outer none is a malformed message, the inner one a text, a
-/// picture or another thing that is no scalar.
+impl<'a> Event<'a> {
+    /// None if the message is malformed.
+    fn of(message: &'a [u8]) -> Option<Self> {
+        let mut event = Self::default();
+        fields(message, |number, field| {
+            match (number, field) {
+                (2, Field::Number(number)) => event.step = number,
+                (5, Field::Bytes(summary)) => fields(summary, |number, field| {
+                    if let (1, Field::Bytes(value)) = (number, field) {
+                        event.scalars.extend(scalar(value)?);
+                    }
+                    Some(())
+                })?,
+                // SessionLog.status = START
+                (7, Field::Bytes(log)) => fields(log, |number, field| {
+                    event.starts |= matches!((number, field), (1, Field::Number(1)));
+                    Some(())
+                })?,
+                _ => {}
+            }
+            Some(())
+        })?;
+        Some(event)
+    }
+
+    fn add_to(&self, points: &mut Points) -> Result<(), String> {
+        if self.starts {
+            points.forget_from(self.step)?;
+        }
+        self.scalars.iter().try_for_each(|(tag, value)| points.add(tag, self.step, *value))
+    }
+}
+
+/// The tag and number of a `Summary.Value` that has a `simple_value`. The outer none is a malformed
+/// message, the inner one a tensor, a text, a picture or another thing.
 fn scalar(message: &[u8]) -> Option<Option<(&str, f64)>> {
-    let (mut tag, mut value, mut is_scalar) = (None, None, true);
+    let (mut tag, mut value) = (None, None);
     fields(message, |number, field| {
         match (number, field) {
             (1, Field::Bytes(text)) => tag = Some(std::str::from_utf8(text).ok()?),
             (2, Field::Number(bits)) => value = Some(f64::from(f32::from_bits(bits as u32))),
-            (8, Field::Bytes(tensor)) => value = value.or(tensor_scalar(tensor)?),
-            // SummaryMetadata.plugin_data.plugin_name
-            (9, Field::Bytes(metadata)) => {
-                fields(metadata, |number, field| match (number, field) {
-                    (1, Field::Bytes(plugin)) => fields(plugin, |number, field| {
-                        if let (1, Field::Bytes(name)) = (number, field) {
-                            is_scalar &= name == b"scalars";
-                        }
-                        Some(())
-                    }),
-                    _ => Some(()),
-                })?
-            }
             _ => {}
         }
         Some(())
     })?;
-    Some(tag.zip(value).filter(|_| is_scalar))
-}
-
-/// The number of a `TensorProto` (tensorflow/core/framework/tensor.proto) of one float. The outer
-/// none is a malformed message.
-fn tensor_scalar(message: &[u8]) -> Option<Option<f64>> {
-    const FLOAT: u64 = 1;
-    const DOUBLE: u64 = 2;
-    let (mut dtype, mut found, mut dense): (_, Vec<f64>, &[u8]) = (0, Vec::new(), &[]);
-    fields(message, |number, field| {
-        match (number, field) {
-            (1, Field::Number(number)) => dtype = number,
-            (4, Field::Bytes(bytes)) => dense = bytes,
-            (5, Field::Number(bits)) => found.push(f32::from_bits(bits as u32).into()),
-            (6, Field::Number(bits)) => found.push(f64::from_bits(bits)),
-            // Packed.
-            (5, Field::Bytes(bytes)) => found.extend(floats(bytes)),
-            (6, Field::Bytes(bytes)) => found.extend(doubles(bytes)),
-            _ => {}
-        }
-        Some(())
-    })?;
-    match dtype {
-        FLOAT => found.extend(floats(dense)),
-        DOUBLE => found.extend(doubles(dense)),
-        _ => return Some(None),
-    }
-    Some(match found[..] {
-        [value] => Some(value),
-        _ => None,
-    })
-}
-
-fn floats(bytes: &[u8]) -> impl Iterator<Item = f64> {
-    bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes).into())
-}
-
-fn doubles(bytes: &[u8]) -> impl Iterator<Item = f64> {
-    bytes.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes))
+    Some(tag.zip(value))
 }

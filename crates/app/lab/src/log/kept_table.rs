@@ -1,8 +1,7 @@
 //! Tables that `experiments/figures.py keep` makes of a sweep: a row for each step of each run,
 //! with columns `group`, `run`, `step` and metrics.
 
-use super::csv_rows::{self, is_missing, short};
-use super::lines;
+use super::csv_rows::{self, is_missing};
 use super::points::Points;
 use super::{Origin, RunLog};
 use crate::Result;
@@ -35,7 +34,7 @@ pub fn read(path: &Path) -> Result<Vec<(String, RunLog)>> {
         let keys = [place("group")?, place("run")?, place("step")?];
         Ok(Table { heads: heads.clone(), keys, runs: Vec::new() })
     };
-    let table = csv_rows::read(path, heads, |table, row, _| table.take(row))?;
+    let table = csv_rows::read(path, heads, Table::take)?;
     let mut all = Vec::new();
     for (group, runs) in table.runs {
         for (name, points) in runs {
@@ -53,9 +52,7 @@ impl Table {
     fn take(&mut self, row: &StringRecord) -> Result<(), String> {
         let cell = |place: usize| row.get(place).unwrap_or_default();
         let [group, run, step] = self.keys.map(cell);
-        let number = step.parse().ok().and_then(lines::whole_f64);
-        let step = number
-            .ok_or_else(|| format!("the step must be a whole number, not {:?}", short(step)))?;
+        let step = csv_rows::step(step)?;
         let place = self.runs.iter().position(|(name, _)| name == group).unwrap_or_else(|| {
             self.runs.push((group.to_owned(), BTreeMap::new()));
             self.runs.len() - 1
@@ -68,10 +65,7 @@ impl Table {
             if self.keys.contains(&i) || is_missing(text) {
                 continue;
             }
-            let number = text.parse().map_err(|_| {
-                format!("column {:?} must have a number, not {:?}", short(head), short(text))
-            })?;
-            points.add(head, step, number)?;
+            points.add(head, step, csv_rows::number(head, text)?)?;
         }
         Ok(())
     }

@@ -14,91 +14,46 @@ pub(super) const MAX_LINE: usize = 8 << 20;
 /// A line's object.
 pub(crate) type Row = Map<String, Value>;
 
-/// The treatment of a line that is too long.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Long {
-    /// It is an error.
-    Refused,
-    /// It is passed over and counted.
-    PassedOver,
-}
-
-/// Calls `take` with each line, and whether it is whole: the last one may be being written. Returns
-/// how many were passed over.
-///
-/// # Errors
-/// When the file cannot be read; a line that is too long and not passed over, or that `take`
-/// refuses, is named.
-pub(super) fn each_line(
-    path: &Path,
-    long: Long,
-    mut take: impl FnMut(&[u8], bool) -> Result<(), String>,
-) -> Result<usize> {
-    let mut reader = BufReader::new(open_regular(path)?);
-    let failed = |source| Error::Io { path: path.to_owned(), source };
-    let (mut line, mut number, mut passed) = (Vec::new(), 0, 0);
-    loop {
-        line.clear();
-        number += 1;
-        let read =
-            reader.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut line).map_err(failed)?;
-        if read == 0 {
-            return Ok(passed);
-        }
-        let is_whole = line.last() == Some(&b'\n');
-        if !is_whole && read == MAX_LINE && long == Long::PassedOver {
-            reader.skip_until(b'\n').map_err(failed)?;
-            passed += 1;
-            continue;
-        }
-        let taken = match is_whole || read < MAX_LINE {
-            true => take(if number == 1 { without_mark(&line) } else { &line }, is_whole),
-            false => Err(format!("longer than {MAX_LINE} bytes")),
-        };
-        taken.map_err(|what| Error::invalid(path, format!("line {number}: {what}")))?;
-    }
-}
-
 /// Calls `take` with each line that is an object, and returns a note if the last line was being
 /// written.
 ///
 /// # Errors
-/// As [`each_line`], and when a line is malformed.
-pub(crate) fn each_row(
+/// When the file cannot be read; a line that is malformed or too long, or that `take` refuses, is
+/// named.
+pub(super) fn each_row(
     path: &Path,
     take: &mut dyn FnMut(Row) -> Result<(), String>,
 ) -> Result<Option<String>> {
-    each_numbered_row(path, &mut |_, row| take(row))
-}
-
-/// As [`each_row`], with the numbers of lines, from 1.
-///
-/// # Errors
-/// As [`each_row`].
-pub(crate) fn each_numbered_row(
-    path: &Path,
-    take: &mut dyn FnMut(u64, Row) -> Result<(), String>,
-) -> Result<Option<String>> {
-    let (mut number, mut note) = (0, None);
-    each_line(path, Long::Refused, |line, is_whole| {
-        number += 1;
-        if line.iter().all(u8::is_ascii_whitespace) {
-            return Ok(());
+    let mut reader = BufReader::new(open_regular(path)?);
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        let read = reader.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut line);
+        if read.map_err(|source| Error::Io { path: path.to_owned(), source })? == 0 {
+            break;
         }
-        match serde_json::from_slice(&python_numbers(line)) {
-            Ok(row) => take(number, row)?,
+        let is_whole = line.last() == Some(&b'\n');
+        let invalid = |what: String| Error::invalid(path, format!("line {number}: {what}"));
+        if !is_whole && line.len() == MAX_LINE {
+            return Err(invalid(format!("longer than {MAX_LINE} bytes")));
+        }
+        let text = if number == 1 { without_mark(&line) } else { &line };
+        if text.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        match serde_json::from_slice(&python_numbers(text)) {
+            Ok(row) => take(row).map_err(invalid)?,
             Err(_) if !is_whole => {
-                note =
-                    Some(format!("{}: line {number} is cut off and is left out", path.display()));
+                let path = path.display();
+                return Ok(Some(format!("{path}: line {number} is cut off and is left out")));
             }
-            Err(error) => return Err(without_line(&error)),
+            Err(error) => return Err(invalid(without_line(&error))),
         }
-        Ok(())
-    })?;
-    Ok(note)
+    }
+    Ok(None)
 }
 
-/// The objects of the first lines, up to one that is none.
+/// The objects of the first lines, up to the first line that is not an object.
 pub(super) fn first_rows(path: &Path, count: usize) -> Vec<Row> {
     let mut rows = Vec::new();
     let Ok(file) = open_regular(path) else { return rows };

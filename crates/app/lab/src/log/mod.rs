@@ -1,8 +1,8 @@
 //! The numbers of a run, step by step, under this project's names ([docs/reference/metrics.md]).
 //!
-//! [`RunLog::open`] reads the log at a path, of this program or of another trainer (docs/guides/coming-from-trl-or-verl.md).
-//! `place.rs` tells the forms apart, and each form has a file here. Their numbers go through
-//! `points.rs`, and `names.rs` puts them under our names.
+//! [`RunLog::open`] reads the log at a path, of this program or of another trainer
+//! (docs/guides/coming-from-trl-or-verl.md). `open.rs` tells the forms apart, and each form has a
+//! file here. Their numbers go through `points.rs`, and `names.rs` puts them under our names.
 //!
 //! [docs/reference/metrics.md]: ../../../docs/reference/metrics.md
 
@@ -14,18 +14,16 @@ mod json_rows;
 pub mod kept_table;
 pub(crate) mod lines;
 pub mod names;
-mod place;
+mod open;
 mod points;
 mod run_directory;
 mod sets;
-mod tensorboard;
-mod verl_console;
 
 pub use isentrope_run::{ENTROPIES, Origin};
 pub use sets::{SetMetric, of_set, part_of};
 
 use crate::{Error, Result};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
@@ -93,25 +91,12 @@ impl Series {
     }
 }
 
-/// The paths that several logs were read from, as the runs of a table are.
-pub(crate) fn shared_paths<'a>(logs: impl Iterator<Item = &'a RunLog>) -> HashSet<&'a Path> {
-    let mut known: HashMap<&'a Path, &'a str> = HashMap::new();
-    let path = |log: &'a RunLog| {
-        let first = *known.entry(&log.path).or_insert(&log.name);
-        (first != log.name).then_some(&*log.path)
-    };
-    logs.filter_map(path).collect()
-}
-
-/// The names of runs beside one another. Runs of one name are called by their paths, with the name
-/// if a path has several runs.
-pub fn told_apart<'a>(logs: impl Iterator<Item = &'a RunLog> + Clone) -> Vec<String> {
-    let shared = shared_paths(logs.clone());
+/// The names of runs beside one another. Runs of one name are called by their paths.
+pub fn distinct_names<'a>(logs: impl Iterator<Item = &'a RunLog> + Clone) -> Vec<String> {
     let mut count: HashMap<&str, usize> = HashMap::new();
     logs.clone().for_each(|log| *count.entry(&log.name).or_default() += 1);
     let name = |log: &RunLog| match count.get(&*log.name) {
         Some(1) => log.name.clone(),
-        _ if shared.contains(&*log.path) => format!("{}: {}", log.path.display(), log.name),
         _ => log.path.display().to_string(),
     };
     logs.map(name).collect()
@@ -125,41 +110,28 @@ impl RunLog {
     /// named by file and line, record or entry.
     pub fn open(path: &Path) -> Result<Self> {
         let mut runs = Self::open_all(path)?;
-        match (runs.pop(), runs.len()) {
-            (Some(run), 0) => Ok(run),
-            (last, _) => {
-                let runs: Vec<Self> = runs.into_iter().chain(last).collect();
-                let names: Vec<String> =
-                    runs.iter().take(5).map(|run| run.name_below(path)).collect();
-                let (count, some) = (runs.len(), names.join(", "));
-                // Runs of a table have no path of their own.
-                let remedy = if runs.iter().all(|run| run.path != path) {
-                    "; give the path of one"
-                } else {
-                    ""
-                };
-                Err(Error::invalid(
-                    path,
-                    format!("holds {count} runs, where one is wanted: {some}{remedy}"),
-                ))
-            }
+        if runs.len() == 1
+            && let Some(run) = runs.pop()
+        {
+            return Ok(run);
         }
+        let names: Vec<String> = runs.iter().take(5).map(|run| run.name_below(path)).collect();
+        let (count, some) = (runs.len(), names.join(", "));
+        let what = format!("holds {count} runs, where one is wanted: {some}; give the path of one");
+        Err(Error::invalid(path, what))
     }
 
-    /// Reads all logs at a path: a table may have several runs, and so may a directory of event
-    /// files.
+    /// Reads all logs at a path: a directory may have several runs.
     ///
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_all(path: &Path) -> Result<Vec<Self>> {
-        place::open_all(path)
+        open::open_all(path)
     }
 
-    /// Its name among the runs of a path: its place below the path, or its own name if the path is
-    /// one file with all of them.
+    /// Its place below the path that several runs were read from.
     fn name_below(&self, path: &Path) -> String {
-        let below = self.path.strip_prefix(path).ok().filter(|below| !below.as_os_str().is_empty());
-        below.map_or_else(|| self.name.clone(), |below| below.display().to_string())
+        self.path.strip_prefix(path).unwrap_or(&self.path).display().to_string()
     }
 
     /// The policy's entropy while it was sampled, with the metric's name: the mean over responses

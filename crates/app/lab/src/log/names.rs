@@ -188,8 +188,7 @@ pub(super) fn translate(series: Vec<(String, Series)>) -> Translated {
     {
         translated.notes.push(
             "the entropy is verl's actor/entropy, taken for a mean over tokens, which it is with \
-             the default loss_agg_mode, \
-             token-mean"
+             the default loss_agg_mode, token-mean"
                 .to_owned(),
         );
     }

@@ -35,7 +35,7 @@ pub(super) fn read(path: &Path) -> Result<RunLog> {
     if series.is_empty() {
         notes.push(format!("{}: no step is recorded yet", path.display()));
     }
-    let (series, name) = (series.into_iter().collect(), super::place::name(path));
+    let (series, name) = (series.into_iter().collect(), super::open::name(path));
     Ok(RunLog { name, path: path.to_owned(), origin: Origin::Isentrope, notes, series })
 }
 

@@ -93,6 +93,20 @@ pub fn scrolling(label: &str) -> String {
     format!("<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{label}\">")
 }
 
+/// A table in such a box: `heads` and `rows` are HTML.
+pub fn table(label: &str, class: &str, heads: &str, rows: &str) -> String {
+    format!(
+        "{}<table class=\"{class}\">\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}</tbody>\n\
+         </table></div>\n",
+        scrolling(label)
+    )
+}
+
+/// The heads of columns.
+pub fn heads(titles: &[&str]) -> String {
+    titles.iter().map(|title| format!("<th>{title}</th>")).collect()
+}
+
 /// A value as JavaScript, safe within a `<script>` element.
 ///
 /// # Errors

@@ -7,8 +7,6 @@ pub(super) enum Unit {
     Share,
     /// Anything else, by its name.
     Named(&'static str),
-    /// Numbers above 0 that span orders of magnitude, by name: the axis is logarithmic at first.
-    Magnitude(&'static str),
 }
 
 /// Metrics of one unit.
@@ -37,9 +35,8 @@ pub(super) const CHARTS: &[Declared] = &[
         id: "entropy",
         title: "Entropy while sampling",
         unit: NATS,
-        reading: "What exploration is left. Where the curve has come down to the floor, the \
-                  policy gives nearly the same answers \
-                  again and again, and little more will be learnt.",
+        reading: "What exploration is left. Where the curve has come down to the floor, the policy \
+                  gives nearly the same answers again and again, and little more will be learnt.",
         lines: &[
             ("policy/entropy", "all responses"),
             ("policy/entropy_filtered", "responses trained on"),
@@ -72,25 +69,17 @@ pub(super) const CHARTS: &[Declared] = &[
         id: "accuracy-of-several",
         title: "Accuracy of several responses",
         unit: Unit::Share,
-        reading: "pass@k: one of k responses is correct. maj@k: the most frequent answer is. \
-                  Where mean@k rises and pass@k \
-                  does not, the policy has only become surer of what it could do before.",
+        reading: "pass@k: one of k responses is correct. maj@k: the most frequent answer is. Where \
+                  mean@k rises and pass@k does not, the policy has only become surer of what it \
+                  could do before.",
         lines: &[("eval/*/pass@#", "* pass@#"), ("eval/*/maj@#", "* maj@#")],
-    },
-    Declared {
-        id: "by-size",
-        title: "Accuracy by size of the problem",
-        unit: Unit::Share,
-        reading: "Problems of the built-in task by how many numbers they give.",
-        lines: &[("eval/*/mean@#_#_numbers", "* mean@#, # numbers")],
     },
     Declared {
         id: "reward",
         title: "Reward",
         unit: Unit::Named("reward"),
         reading: "Of the responses sampled for training. It follows the difficulty of each step's \
-                  prompts, so it jumps more than \
-                  the accuracy of evaluations.",
+                  prompts, so it jumps more than the accuracy of evaluations.",
         lines: &[
             ("reward/mean", "reward"),
             ("reward/score", "score, without penalty"),
@@ -99,33 +88,11 @@ pub(super) const CHARTS: &[Declared] = &[
         ],
     },
     Declared {
-        id: "attempts",
-        title: "Attempts in a response",
-        unit: Unit::Named("attempts"),
-        reading: "How often a response to a problem of the built-in task begins to search anew.",
-        lines: &[("reward/attempts", "while sampling"), ("eval/*/attempts", "on *")],
-    },
-    Declared {
-        id: "search",
-        title: "Giving up, and false steps",
-        unit: Unit::Share,
-        reading: "Responses that end without an answer after a search, and steps whose arithmetic \
-                  is wrong or that use numbers \
-                  that are not there.",
-        lines: &[
-            ("reward/gave_up", "gave up"),
-            ("reward/false_steps", "false steps"),
-            ("eval/*/gave_up", "gave up on *"),
-            ("eval/*/false_steps", "false steps on *"),
-        ],
-    },
-    Declared {
         id: "signal",
         title: "Prompts without a signal",
         unit: Unit::Share,
         reading: "Prompts whose responses are all right or all wrong say nothing about which is \
-                  better. When these two come to \
-                  most prompts, the step learns from few.",
+                  better. When these two come to most prompts, the step learns from few.",
         lines: &[
             ("reward/solved_all", "solved by all responses"),
             ("reward/solved_none", "solved by none"),
@@ -167,9 +134,8 @@ pub(super) const CHARTS: &[Declared] = &[
         title: "Distribution of the covariance",
         unit: NATS,
         reading: "Covariance of log-prob and advantage by token: the mean says how fast entropy \
-                  falls. A few tokens of the upper \
-                  end drive most of it (the paper's table 1), and these are what Clip-Cov and \
-                  KL-Cov hold back.",
+                  falls. A few tokens of the upper end drive most of it (the paper's table 1), and \
+                  these are what Clip-Cov and KL-Cov hold back.",
         lines: &[
             ("cov/p99", "99th percentile"),
             ("cov/max", "largest"),
@@ -193,16 +159,6 @@ pub(super) const CHARTS: &[Declared] = &[
         unit: TOKENS,
         reading: "Per step, of how many it could pick from.",
         lines: &[("cov/selected", "picked"), ("cov/eligible", "to pick from")],
-    },
-    Declared {
-        id: "strength",
-        title: "What holds the entropy",
-        unit: Unit::Magnitude("fraction, coefficient"),
-        reading: "How strongly the covariance method acts, as the autopilot has set it: the \
-                  fraction of tokens that it picks, \
-                  and the weight of KL-Cov's penalty where that is steered. At a bound for long, \
-                  it cannot hold its target.",
-        lines: &[("cov/fraction", "fraction"), ("cov/coefficient", "coefficient")],
     },
     Declared {
         id: "quadrants",
@@ -229,8 +185,7 @@ pub(super) const CHARTS: &[Declared] = &[
         title: "Clipped tokens",
         unit: Unit::Share,
         reading: "Tokens whose gradient the clipping of the ratio takes. Above some percent, the \
-                  updates of a rollout go further \
-                  than it supports.",
+                  updates of a rollout go further than it supports.",
         lines: &[
             ("policy/clip_fraction", "all"),
             ("policy/clip_fraction_low", "ratio too low"),
@@ -243,29 +198,13 @@ pub(super) const CHARTS: &[Declared] = &[
         title: "KL divergence",
         unit: NATS,
         reading: "How far the updates of a step move the policy from the one that sampled, and \
-                  training from the \
-                  reference model. The first is an estimate from the sampled tokens alone, which \
-                  may be below 0.",
+                  training from the reference model. The first is an estimate from the sampled \
+                  tokens alone, which may be below 0.",
         lines: &[
             ("policy/kl_old", "KL from the sampling policy, an estimate"),
             ("policy/log_ratio_abs", "mean |log ratio|"),
             ("kl/reference", "KL from the reference model"),
         ],
-    },
-    Declared {
-        id: "kl-initial",
-        title: "Distance from the first policy",
-        unit: NATS,
-        reading: "KL divergence per token from the policy before the first step, estimated on the \
-                  responses that it has sampled.",
-        lines: &[("eval/*/kl_initial", "on *")],
-    },
-    Declared {
-        id: "ratio",
-        title: "Largest ratio of a token",
-        unit: Unit::Named("ratio"),
-        reading: "New probability over old, in any update of the step.",
-        lines: &[("policy/ratio_max", "largest")],
     },
     Declared {
         id: "gradient",
@@ -291,8 +230,7 @@ pub(super) const CHARTS: &[Declared] = &[
         title: "Throughput",
         unit: Unit::Named("tokens per second"),
         reading: "Sampling, and passing forward and backward. Sampling that slows down as lengths \
-                  stay is worth a look at the \
-                  machine.",
+                  stay is worth a look at the machine.",
         lines: &[
             ("throughput/rollout_tokens_per_s", "sampling"),
             ("throughput/update_tokens_per_s", "update"),
@@ -314,13 +252,6 @@ pub(super) const CHARTS: &[Declared] = &[
             ("time/data_s", "data"),
             ("time/eval_s", "evaluation"),
         ],
-    },
-    Declared {
-        id: "rate",
-        title: "Learning rate",
-        unit: Unit::Named("learning rate"),
-        reading: "As the schedule has it.",
-        lines: &[("optimizer/learning_rate", "learning rate")],
     },
 ];
 

@@ -2,7 +2,6 @@
 //! the page.
 
 use super::charts::{CHARTS, Unit, named};
-use super::limits::Limits;
 use super::methods::{Methods, has_mean};
 use super::number::DRAWABLE;
 use super::parts;
@@ -19,6 +18,9 @@ use std::fmt::Write;
 const LONGEST_OPTION: usize = 60;
 /// Most metrics of one run in a frame; if there are more, one is drawn at a time.
 const MAX_IN_FRAME: usize = 24;
+/// Most points of all curves. With the digits that they have, they mostly come to less than 2 MB
+/// when packed.
+const MAX_POINTS: usize = 240_000;
 /// Most points of one line: more than two for each column of a wide screen.
 const MAX_OF_LINE: usize = 3000;
 /// Fewest points of a line whose means over stretches are drawn too, and into how many stretches it
@@ -37,9 +39,6 @@ pub(super) struct Chart {
     pub y: String,
     /// Whether y is a share.
     pub share: bool,
-    /// Whether y is on a logarithmic axis at first, which the page says and not its script.
-    #[serde(skip)]
-    pub logarithmic: bool,
     /// Whether lines of one run share the frame: colours tell metrics apart if there is one run;
     /// with several runs one metric is drawn at a time.
     pub together: bool,
@@ -102,21 +101,17 @@ pub(super) enum Style {
 }
 
 /// All curves of a page.
-pub(super) struct Curves {
-    shown: Vec<Shown>,
-    charts: Vec<Chart>,
-    /// Charts that would show nothing but 0.
+pub(super) struct Curves<'a> {
+    drawn: Vec<Drawn<'a>>,
+    /// Charts and metrics that would show nothing but 0.
     zero: Vec<String>,
     is_thinned: bool,
-    has_means: bool,
 }
 
-/// A chart's texts on the page.
-struct Shown {
-    title: String,
-    reading: &'static str,
-    /// Metrics by number, with their names in the legend.
-    metrics: Vec<(String, String)>,
+/// A frame and its chart.
+struct Drawn<'a> {
+    frame: Frame<'a>,
+    chart: Chart,
     /// Metrics that are not drawn, in sentences.
     remarks: Vec<String>,
 }
@@ -145,123 +140,75 @@ pub(super) struct Metric<'a> {
     of_runs: Vec<Option<&'a Series>>,
 }
 
-impl Curves {
+impl<'a> Curves<'a> {
     /// The curves that the runs have.
-    pub fn of(runs: &[PageRun], methods: &Methods, limits: Limits) -> Self {
-        let mut names: BTreeSet<&str> = BTreeSet::new();
-        for run in runs {
-            names.extend(
-                run.data.log.all().filter(|(_, s)| !s.values.is_empty()).map(|(name, _)| name),
-            );
-        }
+    pub fn of(runs: &'a [PageRun], methods: &Methods) -> Self {
+        let all = runs.iter().flat_map(|run| run.data.log.all());
+        let names: BTreeSet<&str> =
+            all.filter(|(_, s)| !s.values.is_empty()).map(|(name, _)| name).collect();
         let (mut kept, mut zero) = (Vec::new(), Vec::new());
-        for Frame { id, title, unit, reading, together, metrics } in frames(runs, &names) {
-            if metrics.iter().all(Metric::is_zero) {
-                if together && !metrics.is_empty() {
-                    zero.push(title);
-                } else {
-                    zero.extend(metrics.into_iter().map(|metric| metric.name));
-                }
-                continue;
-            }
-            let together = together && (runs.len() > 1 || metrics.len() <= MAX_IN_FRAME);
-            let (metrics, remarks) =
-                told_apart(metrics, runs.len() == 1 && together, limits.metrics);
-            if !metrics.is_empty() {
-                let frame = Frame { id, title, unit, reading, together, metrics };
-                kept.push((frame, remarks));
+        for mut frame in frames(runs, &names) {
+            if !frame.metrics.iter().all(Metric::is_zero) {
+                frame.together &= runs.len() > 1 || frame.metrics.len() <= MAX_IN_FRAME;
+                let in_one_frame = runs.len() == 1 && frame.together;
+                let (metrics, remarks) = worth_drawing(frame.metrics, in_one_frame);
+                frame.metrics = metrics;
+                kept.extend((!frame.metrics.is_empty()).then_some((frame, remarks)));
+            } else if frame.together && !frame.metrics.is_empty() {
+                zero.push(frame.title);
+            } else {
+                zero.extend(frame.metrics.into_iter().map(|metric| metric.name));
             }
         }
-        let lines = kept
-            .iter()
-            .flat_map(|(frame, _)| &frame.metrics)
-            .map(|m| m.of_runs.iter().flatten().count());
-        let lines: usize = lines.sum();
         // A mean has three numbers for each step, and is drawn of every metric.
-        let of_means: usize =
-            kept.iter().map(|(frame, _)| 3 * methods.len() * frame.metrics.len()).sum();
-        let most = (limits.points / (lines + of_means).max(1)).clamp(8, MAX_OF_LINE);
-        let mut curves = Self {
-            shown: Vec::new(),
-            charts: Vec::new(),
-            zero,
-            is_thinned: false,
-            has_means: false,
+        let metrics = || kept.iter().flat_map(|(frame, _)| &frame.metrics);
+        let lines: usize =
+            metrics().map(|m| m.of_runs.iter().flatten().count() + 3 * methods.len()).sum();
+        let most = (MAX_POINTS / lines.max(1)).clamp(8, MAX_OF_LINE);
+        let mut series = metrics().flat_map(|m| &m.of_runs).flatten();
+        let is_thinned = series.any(|s| s.values.len() > most);
+        let drawn = |(frame, remarks): (Frame<'a>, Vec<String>)| {
+            let chart = frame.chart(methods, most);
+            Drawn { frame, chart, remarks }
         };
-        for (Frame { id, title, unit, reading, together, metrics }, remarks) in kept {
-            let mut lines: Vec<Line> = metrics
-                .iter()
-                .enumerate()
-                .flat_map(|(number, metric)| {
-                    let of = move |(run, series): (usize, &Option<&Series>)| {
-                        series.map(|series| line(series, run, number, metric.name.clone(), most))
-                    };
-                    metric.of_runs.iter().enumerate().filter_map(of)
-                })
-                .collect();
-            curves.is_thinned |=
-                metrics.iter().flat_map(|m| &m.of_runs).flatten().any(|s| s.values.len() > most);
-            curves.has_means |= lines.iter().any(|line| !line.means.is_empty());
-            let (y, share, logarithmic) = match unit {
-                Unit::Share => (String::new(), true, false),
-                Unit::Named(name) => (name.to_owned(), false, false),
-                Unit::Magnitude(name) => (name.to_owned(), false, true),
-            };
-            for (number, metric) in metrics.iter().enumerate() {
-                let range = match unit {
-                    Unit::Share => [0.0, 1.0],
-                    Unit::Magnitude(_) => [0.0, f64::INFINITY],
-                    Unit::Named(_) => range_of(&metric.metric),
-                };
-                lines.extend(methods.lines(metric, number, range, most));
-            }
-            curves.charts.push(Chart { id, x: "step", y, share, logarithmic, together, lines });
-            let metrics = metrics.into_iter().map(|m| (m.metric, m.name)).collect();
-            curves.shown.push(Shown { title, reading, metrics, remarks });
-        }
-        curves
+        Self { drawn: kept.into_iter().map(drawn).collect(), zero, is_thinned }
     }
 
     /// The charts, in the order of the page.
-    pub fn charts(&self) -> &[Chart] {
-        &self.charts
+    pub fn charts(&self) -> impl Iterator<Item = &Chart> {
+        self.drawn.iter().map(|drawn| &drawn.chart)
     }
 
     /// The places for it, with a legend of the runs.
     pub fn html(&self, runs: &[PageRun], methods: &Methods) -> String {
-        if self.charts.is_empty() && self.zero.is_empty() {
+        if self.drawn.is_empty() && self.zero.is_empty() {
             return String::new();
         }
         let mut html = String::from("<section id=\"curves\">\n<h2>Curves</h2>\n");
         if !self.zero.is_empty() {
-            let _ = writeln!(
-                html,
-                "<p>0 in every step, and so not drawn: {}.</p>",
-                words(&listed(&self.zero))
-            );
+            let zero = words(&listed(&self.zero));
+            let _ = writeln!(html, "<p>0 in every step, and so not drawn: {zero}.</p>");
         }
-        if self.charts.is_empty() {
+        if self.drawn.is_empty() {
             return html + "</section>\n";
         }
         html += "<p class=\"quiet\"><span class=\"on-screen\"><span class=\"by-mouse\">Drag to \
-                 zoom, double-click for the \
-                 whole; point at a curve for its values.</span><span class=\"by-touch\">Tap a \
-                 curve for its values; zooming \
-                 is in the menu of each chart.</span> ";
+                 zoom, double-click for the whole; point at a curve for its values.</span><span \
+                 class=\"by-touch\">Tap a curve for its values; zooming is in the menu of each \
+                 chart.</span> ";
         if runs.len() > 1 {
             html += "The names of the runs switch them on and off in all charts. ";
         }
         html += "</span>";
-        if self.has_means {
+        if self.charts().flat_map(|chart| &chart.lines).any(|line| !line.means.is_empty()) {
             html += "Faint: the values; strong: their means over stretches of steps. ";
         }
         if self.is_thinned {
             html += "Long curves are drawn with fewer points: of each stretch of steps the least \
-                     and the largest value, so that \
-                     no spike is lost. ";
+                     and the largest value, so that no spike is lost. ";
         }
         html += "</p>\n";
-        let has_means = self.charts.iter().any(has_mean);
+        let has_means = self.charts().any(has_mean);
         if has_means {
             html += &methods.html();
         }
@@ -270,8 +217,8 @@ impl Curves {
             html += &legend(runs, if has_means { "legend single" } else { "legend" });
         }
         html += "<div class=\"charts\">\n";
-        for (chart, shown) in self.charts.iter().zip(&self.shown) {
-            html += &shown.html(chart, runs.len());
+        for drawn in &self.drawn {
+            html += &drawn.html(runs.len());
         }
         html + "</div>\n</section>\n"
     }
@@ -325,6 +272,27 @@ fn frames<'a>(runs: &'a [PageRun], names: &BTreeSet<&str>) -> Vec<Frame<'a>> {
 /// The charts of parts of sets come after this chart.
 const BEFORE_PARTS: &str = "accuracy-of-several";
 
+impl Frame<'_> {
+    /// The chart, whose lines have so many points at most.
+    fn chart(&self, methods: &Methods, most: usize) -> Chart {
+        let (y, share) = match self.unit {
+            Unit::Share => (String::new(), true),
+            Unit::Named(name) => (name.to_owned(), false),
+        };
+        let (mut lines, mut means) = (Vec::new(), Vec::new());
+        for (number, metric) in self.metrics.iter().enumerate() {
+            for (run, series) in metric.of_runs.iter().enumerate() {
+                let name = || metric.name.clone();
+                lines.extend(series.map(|series| line(series, run, number, name(), most)));
+            }
+            let range = if share { [0.0, 1.0] } else { range_of(&metric.metric) };
+            means.extend(methods.lines(metric, number, range, most));
+        }
+        lines.extend(means);
+        Chart { id: self.id.clone(), x: "step", y, share, together: self.together, lines }
+    }
+}
+
 impl<'a> Metric<'a> {
     /// A metric by its name in logs, and in legends.
     pub fn of(runs: &'a [PageRun], metric: &str, name: String) -> Self {
@@ -374,16 +342,11 @@ fn is_mean_again(metric: &str, names: &BTreeSet<&str>) -> bool {
     names.range(means.as_str()..).next().is_some_and(|name| name.starts_with(&means))
 }
 
-/// At most so many metrics that are worth a line, and sentences on the others: metrics that are 0
-/// throughout or too large, and, in a frame of one run, metrics equal to one before.
-fn told_apart(
-    metrics: Vec<Metric<'_>>,
-    in_one_frame: bool,
-    most: usize,
-) -> (Vec<Metric<'_>>, Vec<String>) {
+/// The metrics that are worth a line, and sentences on the others: metrics that are 0 throughout or
+/// too large, and, in a frame of one run, metrics equal to one before.
+fn worth_drawing(metrics: Vec<Metric<'_>>, in_one_frame: bool) -> (Vec<Metric<'_>>, Vec<String>) {
     let (mut kept, mut remarks): (Vec<Metric<'_>>, Vec<String>) = Default::default();
-    let (mut zero, mut large, mut more): (Vec<String>, Vec<String>, Vec<String>) =
-        Default::default();
+    let (mut zero, mut large): (Vec<String>, Vec<String>) = Default::default();
     for metric in metrics {
         let same = kept
             .iter()
@@ -397,8 +360,7 @@ fn told_apart(
             _ if !has_others => {}
             _ if metric.is_zero() => zero.push(metric.name),
             Some(same) => remarks.push(format!("“{}” is the same as “{same}”.", metric.name)),
-            None if kept.len() < most => kept.push(metric),
-            None => more.push(metric.name),
+            None => kept.push(metric),
         }
     }
     if !zero.is_empty() {
@@ -409,9 +371,6 @@ fn told_apart(
             "Values of 1e30 and beyond are not drawn; there are such of {}.",
             listed(&large)
         ));
-    }
-    if !more.is_empty() {
-        remarks.push(format!("Not drawn are {} more metrics: {}.", more.len(), listed(&more)));
     }
     (kept, remarks)
 }
@@ -456,55 +415,41 @@ pub(super) fn swatch(run: usize) -> String {
     )
 }
 
-impl Shown {
-    fn html(&self, chart: &Chart, runs: usize) -> String {
-        let id = &chart.id;
+impl Drawn<'_> {
+    fn html(&self, runs: usize) -> String {
+        let Self { frame, chart, remarks } = self;
+        let (id, title) = (&chart.id, words(&frame.title));
         let mut html = format!(
-            "<figure id=\"chart-{id}\">\n<div class=\"head\"><h3>{}</h3><div class=\"tools\">",
-            words(&self.title)
+            "<figure id=\"chart-{id}\">\n<div class=\"head\"><h3>{title}</h3><div class=\"tools\">"
         );
-        if self.metrics.len() > 1 && (runs > 1 || !chart.together) {
+        if frame.metrics.len() > 1 && (runs > 1 || !frame.together) {
             let _ = write!(
                 html,
                 "<select data-chart=\"{id}\" aria-label=\"metric\" autocomplete=\"off\">"
             );
-            for (i, (_, name)) in self.metrics.iter().enumerate() {
-                let _ = write!(
-                    html,
-                    "<option value=\"{i}\">{}</option>",
-                    words(&shortened(name, LONGEST_OPTION))
-                );
+            for (i, metric) in frame.metrics.iter().enumerate() {
+                let name = words(&shortened(&metric.name, LONGEST_OPTION));
+                let _ = write!(html, "<option value=\"{i}\">{name}</option>");
             }
             html += "</select>";
         }
         if !chart.share {
-            let checked = if chart.logarithmic { " checked" } else { "" };
             let _ = write!(
                 html,
-                "<label><input type=\"checkbox\" autocomplete=\"off\" data-log=\"{id}\"{checked}> \
+                "<label><input type=\"checkbox\" autocomplete=\"off\" data-log=\"{id}\"> \
                  logarithmic</label>"
             );
         }
         let _ = write!(
             html,
             "</div></div>\n<div class=\"plot\" id=\"plot-{id}\" role=\"img\" \
-             aria-label=\"{}\"></div>\n<figcaption>",
-            words(&self.title)
+             aria-label=\"{title}\"></div>\n<figcaption>"
         );
-        html += &words(self.reading);
-        for remark in &self.remarks {
-            let _ = write!(html, " {}", words(remark));
-        }
-        let names: Vec<String> = self
-            .metrics
-            .iter()
-            .map(|(name, _)| format!("<code>{}</code>", short_name(name)))
-            .collect();
-        let _ = write!(
-            html,
-            " <span class=\"quiet\">{}</span></figcaption>\n</figure>\n",
-            names.join(", ")
-        );
-        html
+        html += &words(frame.reading);
+        remarks.iter().for_each(|remark| html += &format!(" {}", words(remark)));
+        let name = |metric: &Metric<'_>| format!("<code>{}</code>", short_name(&metric.metric));
+        let names: Vec<String> = frame.metrics.iter().map(name).collect();
+        let names = names.join(", ");
+        html + &format!(" <span class=\"quiet\">{names}</span></figcaption>\n</figure>\n")
     }
 }

@@ -5,15 +5,17 @@ use super::curves::{Chart, Line, Style, legend, swatch};
 use super::number::{DRAWABLE, percent, plain};
 use super::run::{PageRun, place};
 use super::text::{seen, short_name, words};
-use crate::law::points::{Measured, ROLLOUT};
+use crate::law::points::{ROLLOUT, SetPoints};
 use crate::law::{Fit, Form, Interval, Point, SEED, Study};
-use crate::page::scrolling;
+use crate::page::{self, heads};
 use crate::run::EvaluatedSet;
 use crate::seeds::rounded;
 use std::fmt::Write;
 
 /// Points of a curve that is drawn.
 const CURVE: usize = 60;
+/// Most evaluations of a run that are drawn.
+const MAX_EVALUATIONS: usize = 400;
 
 /// The sets of runs, each with the number of its run.
 fn sets(runs: &[PageRun]) -> impl Iterator<Item = (usize, &EvaluatedSet)> {
@@ -21,7 +23,7 @@ fn sets(runs: &[PageRun]) -> impl Iterator<Item = (usize, &EvaluatedSet)> {
 }
 
 /// The names of all sets, in the order in which runs have them.
-pub(super) fn set_names(runs: &[PageRun]) -> Vec<&str> {
+fn set_names(runs: &[PageRun]) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for (_, set) in sets(runs) {
         if !names.contains(&set.measured.set.as_str()) {
@@ -31,8 +33,8 @@ pub(super) fn set_names(runs: &[PageRun]) -> Vec<&str> {
     names
 }
 
-/// A chart for each of the first sets, with at most so many evaluations of a run.
-pub(super) fn charts(runs: &[PageRun], most: usize) -> Vec<Chart> {
+/// A chart for each of the first sets.
+pub(super) fn charts(runs: &[PageRun]) -> Vec<Chart> {
     let chart = |(number, name): (usize, &str)| {
         let of_set = sets(runs).filter(|(_, set)| set.measured.set == name);
         Chart {
@@ -40,16 +42,15 @@ pub(super) fn charts(runs: &[PageRun], most: usize) -> Vec<Chart> {
             x: "entropy, nats",
             y: String::new(),
             share: true,
-            logarithmic: false,
             together: true,
-            lines: of_set.flat_map(|(run, set)| lines(run, set.study(), most)).collect(),
+            lines: of_set.flat_map(|(run, set)| lines(run, set.study())).collect(),
         }
     };
     set_names(runs).into_iter().take(MAX_SETS).enumerate().map(chart).collect()
 }
 
 /// The section: the charts and a table of all runs and sets.
-pub(super) fn html(runs: &[PageRun], charts: &[Chart], most: usize) -> String {
+pub(super) fn html(runs: &[PageRun], charts: &[Chart]) -> String {
     let names = set_names(runs);
     if names.is_empty() {
         return String::new();
@@ -57,17 +58,16 @@ pub(super) fn html(runs: &[PageRun], charts: &[Chart], most: usize) -> String {
     let mut html = String::from(
         "<section id=\"law\">\n<h2>Accuracy against entropy</h2>\n<p>The law <i>R</i> = −<i>a</i> \
          exp(<i>H</i>) + <i>b</i> (arXiv:2505.22617) says what accuracy <i>R</i> a policy has \
-         bought \
-         when entropy <i>H</i> is left, and where it will end: at the ceiling <i>b</i> − <i>a</i>, \
-         when none is left.</p>\n",
+         bought when entropy <i>H</i> is left, and where it will end: at the ceiling <i>b</i> − \
+         <i>a</i>, when none is left.</p>\n",
     );
     if runs.len() > 1 {
         html += &legend(runs, "legend");
     }
     html += "<div class=\"charts few\">\n";
     let longest = sets(runs).map(|(_, set)| set.study().points.len()).max().unwrap_or(0);
-    let thinned = if every(longest, most) > 1 {
-        format!(" Of long runs, at most {most} evaluations are drawn, evenly chosen.")
+    let thinned = if every(longest) > 1 {
+        format!(" Of long runs, at most {MAX_EVALUATIONS} evaluations are drawn, evenly chosen.")
     } else {
         String::new()
     };
@@ -76,8 +76,8 @@ pub(super) fn html(runs: &[PageRun], charts: &[Chart], most: usize) -> String {
         let _ = write!(
             html,
             "<figure id=\"chart-{0}\">\n<h3>{title}</h3>\n<div class=\"plot tall\" id=\"plot-{0}\" \
-             role=\"img\" aria-label=\"Accuracy against entropy: {title}\"></div>\n<figcaption>{1}\
-             {thinned}</figcaption>\n</figure>\n",
+             role=\"img\" aria-label=\"Accuracy against entropy: \
+             {title}\"></div>\n<figcaption>{1}{thinned}</figcaption>\n</figure>\n",
             chart.id,
             reading(chart)
         );
@@ -101,8 +101,7 @@ fn reading(chart: &Chart) -> &'static str {
         (true, _) => {
             "Each point is an evaluation; training goes from right to left. Curve and band: the \
              fitted law and its 95\u{a0}% interval; at 0, the ceiling that it predicts. Dotted: \
-             what \
-             the first evaluations alone predict."
+             what the first evaluations alone predict."
         }
         (false, true) => {
             "Each point is an evaluation; training goes from right to left. Dotted: what the first \
@@ -116,13 +115,18 @@ fn reading(chart: &Chart) -> &'static str {
 }
 
 fn table(runs: &[PageRun]) -> String {
-    let mut html = scrolling("The law of each run");
-    html.push_str(
-        "<table \
-         class=\"runs\">\n<thead><tr><th>run</th><th>on</th><th><i>a</i></th><th><i>b</i></th>\
-         <th>ceiling <i>b</i> − <i>a</i></th><th><i>R</i>²</th><th>evaluations</th>\
-         <th>last accuracy</th><th>the beginning’s prediction of it</th></tr></thead>\n<tbody>\n",
-    );
+    let heads = heads(&[
+        "run",
+        "on",
+        "<i>a</i>",
+        "<i>b</i>",
+        "ceiling <i>b</i> − <i>a</i>",
+        "<i>R</i>²",
+        "evaluations",
+        "last accuracy",
+        "the beginning’s prediction of it",
+    ]);
+    let mut html = String::new();
     let mut names: Vec<String> = Vec::new();
     for (i, set) in sets(runs) {
         let (measured, study) = (&set.measured, set.study());
@@ -154,11 +158,12 @@ fn table(runs: &[PageRun]) -> String {
         let _ = writeln!(html, "<td class=\"words\">{}</td></tr>", beginning(study, last));
     }
     let names: String = names.iter().map(|name| format!("<li>{name}</li>\n")).collect();
-    html + "</tbody>\n</table></div>\n<ul class=\"quiet\">\n" + &names + "</ul>\n"
+    let table = page::table("The law of each run", "runs", &heads, &html);
+    format!("{table}<ul class=\"quiet\">\n{names}</ul>\n")
 }
 
 /// The metrics that accuracy and entropy are, as HTML.
-fn names_of(measured: &Measured) -> String {
+fn names_of(measured: &SetPoints) -> String {
     let (accuracy, entropy) = (short_name(&measured.accuracy), short_name(&measured.entropy));
     let place = short_name(place(&measured.set));
     let mut text =
@@ -232,12 +237,12 @@ fn of_beginning(study: &Study) -> Option<Fit> {
 }
 
 /// One of so many evaluations is drawn.
-fn every(evaluations: usize, most: usize) -> usize {
-    evaluations.div_ceil(most).max(1)
+fn every(evaluations: usize) -> usize {
+    evaluations.div_ceil(MAX_EVALUATIONS).max(1)
 }
 
 /// Points, law and predictions of one run.
-fn lines(run: usize, study: &Study, most: usize) -> Vec<Line> {
+fn lines(run: usize, study: &Study) -> Vec<Line> {
     let is_drawable =
         |point: &&Point| point.entropy.abs() < DRAWABLE && point.accuracy.abs() < DRAWABLE;
     let points: Vec<&Point> = study.points.iter().filter(is_drawable).collect();
@@ -267,7 +272,7 @@ fn lines(run: usize, study: &Study, most: usize) -> Vec<Line> {
         let y = entropies.iter().map(|entropy| fit.accuracy(*entropy)).collect();
         lines.push(line("predicted from the beginning", Style::Dotted, entropies, y));
     }
-    let shown = points.iter().step_by(every(points.len(), most));
+    let shown = points.iter().step_by(every(points.len()));
     let (x, y) = shown.clone().map(|point| (point.entropy, point.accuracy)).unzip();
     let text = shown.map(|point| format!("step {}", point.step)).collect();
     lines.push(Line { text, ..line("evaluations", Style::Points, x, y) });

@@ -19,16 +19,6 @@ impl Methods {
         Self(if has_seeds { groups } else { Vec::new() })
     }
 
-    /// The groups; none if each has one run.
-    pub fn groups(&self) -> &[Members] {
-        &self.0
-    }
-
-    /// Whether any has several seeds.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// How many lines a metric has at most.
     pub fn len(&self) -> usize {
         self.0.iter().filter(|group| group.counted.len() > 1).count()
@@ -39,7 +29,7 @@ impl Methods {
         let of = |run: usize| self.0.iter().position(|group| group.all.contains(&run));
         let names: Vec<String> = self.0.iter().map(|group| seen(&group.name)).collect();
         let of: Vec<Option<usize>> = (0..runs).map(of).collect();
-        (!self.is_empty()).then(|| serde_json::json!({ "names": names, "of": of }))
+        (!self.0.is_empty()).then(|| serde_json::json!({ "names": names, "of": of }))
     }
 
     /// The mean curves of a metric in so many points at most: one line for each method with several
@@ -74,7 +64,7 @@ impl Methods {
 
     /// The switch between means and single runs, and the methods' legend.
     pub fn html(&self) -> String {
-        if self.is_empty() {
+        if self.0.is_empty() {
             return String::new();
         }
         let mut html = String::from(
@@ -102,9 +92,8 @@ impl Methods {
             };
             let _ = writeln!(
                 html,
-                "<button type=\"button\" aria-pressed=\"true\" \
-                 data-method=\"{i}\">{}<bdi>{}</bdi> <span \
-                 class=\"quiet\">{seeds}</span></button>",
+                "<button type=\"button\" aria-pressed=\"true\" data-method=\"{i}\">{}<bdi>{}</bdi> \
+                 <span class=\"quiet\">{seeds}</span></button>",
                 swatch(i),
                 words(&group.name)
             );

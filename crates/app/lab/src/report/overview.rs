@@ -6,7 +6,7 @@ use super::number::{percent, plain};
 use super::run::{PageRun, place};
 use super::text::short_name;
 use crate::law::Point;
-use crate::page::scrolling;
+use crate::page::{self, heads};
 use crate::run::EvaluatedSet;
 use std::fmt::Write;
 
@@ -19,12 +19,18 @@ pub(super) fn best(points: &[Point]) -> Option<Point> {
 
 /// The table.
 pub(super) fn html(runs: &[PageRun]) -> String {
-    let mut html = String::from("<section id=\"overview\">\n") + &scrolling("Runs");
-    html.push_str(
-        "<table class=\"runs\">\n<thead><tr><th>run</th><th>steps</th><th>on</th>\
-         <th>entropy, nats</th><th>accuracy</th><th>best</th><th>predicted ceiling</th>\
-         <th>tokens per response</th><th>truncated</th></tr></thead>\n<tbody>\n",
-    );
+    let heads = heads(&[
+        "run",
+        "steps",
+        "on",
+        "entropy, nats",
+        "accuracy",
+        "best",
+        "predicted ceiling",
+        "tokens per response",
+        "truncated",
+    ]);
+    let mut html = String::new();
     for (i, run) in runs.iter().enumerate() {
         let swatch = if runs.len() > 1 { swatch(i) } else { String::new() };
         let log = &run.data.log;
@@ -57,7 +63,8 @@ pub(super) fn html(runs: &[PageRun]) -> String {
             html += "</tr>\n";
         }
     }
-    html + "</tbody>\n</table></div>\n</section>\n"
+    let table = page::table("Runs", "runs", &heads, &html);
+    format!("<section id=\"overview\">\n{table}</section>\n")
 }
 
 /// The cells of a set: its name, entropy, accuracy, best accuracy and ceiling.

@@ -8,7 +8,7 @@ use super::number::percent;
 use super::run::PageRun;
 use super::text::{seen, short_name};
 use crate::law::Point;
-use crate::law::points::Measured;
+use crate::law::points::SetPoints;
 use crate::log::SetMetric;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +41,7 @@ pub(super) fn metrics(runs: &[PageRun]) -> BTreeSet<&str> {
 pub(super) fn frames(runs: &[PageRun]) -> Vec<Frame<'_>> {
     let mut sets: BTreeMap<&str, BTreeMap<&str, Part<'_>>> = BTreeMap::new();
     for measured in runs.iter().flat_map(|run| &run.data.parts) {
-        let Measured { set, part_of: Some(whole), accuracy, entropy, .. } = measured else {
+        let SetPoints { set, part_of: Some(whole), accuracy, entropy, .. } = measured else {
             continue;
         };
         // An entropy that is not the evaluations' own is of rollouts, which have no parts.
@@ -71,18 +71,17 @@ pub(super) fn frames(runs: &[PageRun]) -> Vec<Frame<'_>> {
 }
 
 const ACCURACY: &str = "Problems of one source or size each. A step in one of them is something \
-                        newly learnt, which the curve of \
-                        the whole set shows as a gentle rise.";
+                        newly learnt, which the curve of the whole set shows as a gentle rise.";
 const ENTROPY: &str = "Where entropy is gone and accuracy is not there, that kind of problem is \
                        given the same wrong answers.";
 
 /// The course of the parts of a set, as HTML.
 pub(super) fn sentence(run: &PageRun, set: &str) -> Option<String> {
-    let ends = |measured: &'_ Measured| -> Option<(String, Point, Point)> {
+    let ends = |measured: &'_ SetPoints| -> Option<(String, Point, Point)> {
         let name = measured.set.get(set.len() + 1..)?;
         Some((short_name(name), *measured.points.first()?, *measured.points.last()?))
     };
-    let parts: Vec<&Measured> =
+    let parts: Vec<&SetPoints> =
         run.data.parts.iter().filter(|part| part.part_of.as_deref() == Some(set)).collect();
     let said: Vec<String> = parts
         .iter()

@@ -4,17 +4,14 @@ use super::MAX_RUNS;
 use super::text::{shortened, words};
 use crate::law::Point;
 use crate::law::points::ROLLOUT;
-use crate::log::{RunLog, Series, shared_paths};
+use crate::log::{RunLog, Series};
 use crate::run::{EvaluatedSet, Run};
 use crate::seeds::{Control, Entry};
 use crate::visible::visible;
 use crate::{Error, Result};
 use serde_json::Value;
-use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// Most evaluation sets of all runs together that tables and summary speak of.
-const MAX_SETS: usize = 600;
 /// The longest name of a run, in characters.
 const LONGEST_LABEL: usize = 200;
 
@@ -23,8 +20,6 @@ const LONGEST_LABEL: usize = 200;
 pub(super) struct PageRun {
     /// Its numbers.
     pub data: Run,
-    /// Places of the sets that the page shows: those with points, up to [`MAX_SETS`].
-    shown: Vec<usize>,
     /// The name of its group over seeds, if a sweep gave it one.
     group: Option<String>,
     control: Control,
@@ -33,7 +28,7 @@ pub(super) struct PageRun {
 /// A sweep's knowledge of a run beyond its directory, which decides the groups of its tables and of
 /// its report.
 #[derive(Clone, Debug)]
-pub struct Planned {
+pub struct RunPlan {
     /// The name of its group over seeds.
     pub group: String,
     /// The group that this one is compared with.
@@ -49,14 +44,9 @@ impl PageRun {
         format!("<bdi>{}</bdi>", words(&self.data.name))
     }
 
-    /// The sets that the page shows.
-    pub fn sets(&self) -> impl ExactSizeIterator<Item = &EvaluatedSet> {
-        self.shown.iter().map(|place| &self.data.sets[*place])
-    }
-
-    /// A set that the page shows, by name.
-    pub fn set(&self, name: &str) -> Option<&EvaluatedSet> {
-        self.sets().find(|set| set.measured.set == name)
+    /// The sets that have points.
+    pub fn sets(&self) -> impl Iterator<Item = &EvaluatedSet> {
+        self.data.sets.iter().filter(|set| set.ends().is_some())
     }
 
     /// All accuracies of a set, with an entropy or without, as points of entropy NaN.
@@ -67,7 +57,7 @@ impl PageRun {
     }
 
     /// Takes over a sweep's knowledge.
-    pub fn plan(&mut self, Planned { group, control, recipe }: Planned) {
+    pub fn plan(&mut self, RunPlan { group, control, recipe }: RunPlan) {
         (self.group, self.control, self.data.recipe) = (Some(group), control, Some(recipe));
     }
 }
@@ -89,11 +79,11 @@ pub(super) fn place(set: &str) -> &str {
     if set == ROLLOUT { "training prompts" } else { set }
 }
 
-/// Reads runs; with the names of the sets that are too many for tables, the same in every run.
+/// Reads runs.
 ///
 /// # Errors
 /// If one cannot be read, or there are more than [`MAX_RUNS`].
-pub(super) fn open(paths: &[PathBuf]) -> Result<(Vec<PageRun>, Vec<String>)> {
+pub(super) fn open(paths: &[PathBuf]) -> Result<Vec<PageRun>> {
     let mut runs = Vec::new();
     for path in paths {
         runs.extend(Run::read(path)?);
@@ -107,30 +97,15 @@ pub(super) fn open(paths: &[PathBuf]) -> Result<(Vec<PageRun>, Vec<String>)> {
     }
     let labels = labels(&runs.iter().map(|run| &run.log).collect::<Vec<_>>());
     runs.iter_mut().zip(labels).for_each(|(run, label)| run.name = label);
-    let most = MAX_SETS / runs.len().max(1);
-    let (mut known, mut left_out) = (HashSet::new(), Vec::new());
-    for set in runs.iter().flat_map(|run| &run.sets).filter(|set| set.ends().is_some()) {
-        let name = &set.measured.set;
-        if known.insert(name.clone()) && known.len() > most {
-            left_out.push(name.clone());
-        }
-    }
-    let names: HashSet<&String> = left_out.iter().collect();
-    let is_shown = |set: &EvaluatedSet| set.ends().is_some() && !names.contains(&set.measured.set);
-    let of = |data: Run| {
-        let shown = (0..data.sets.len()).filter(|place| is_shown(&data.sets[*place])).collect();
-        PageRun { data, shown, group: None, control: Control::First }
-    };
-    Ok((runs.into_iter().map(of).collect(), left_out))
+    let of = |data: Run| PageRun { data, group: None, control: Control::First };
+    Ok(runs.into_iter().map(of).collect())
 }
 
 /// A name for each run: its own, behind as much of its path as tells all runs apart, and a number
 /// if nothing does. All paths are cut at one depth, so that seeds of a sweep are `grpo/1`,
 /// `kl-cov/1` and `kl-cov/2`, not `2`. A number alone is no name.
 fn labels(logs: &[&RunLog]) -> Vec<String> {
-    let shared = shared_paths(logs.iter().copied());
-    let parts: Vec<Vec<String>> =
-        logs.iter().map(|log| directories(log, shared.contains(&*log.path))).collect();
+    let parts: Vec<Vec<String>> = logs.iter().map(|log| directories(log)).collect();
     let label = |i: usize, depth: usize| {
         let above = &parts[i][parts[i].len().saturating_sub(depth)..];
         let names = above.iter().map(String::as_str).chain([logs[i].name.as_str()]);
@@ -162,10 +137,9 @@ fn labels(logs: &[&RunLog]) -> Vec<String> {
     labels
 }
 
-/// The directories above a run, and the table if the run is one of several in it.
-fn directories(log: &RunLog, is_of_table: bool) -> Vec<String> {
+/// The directories above a run.
+fn directories(log: &RunLog) -> Vec<String> {
     let path = log.path.canonicalize().unwrap_or_else(|_| log.path.clone());
-    let names = if is_of_table { Some(&*path) } else { path.parent() };
-    let names = names.into_iter().flat_map(|path| path.iter());
+    let names = path.parent().into_iter().flat_map(Path::iter);
     names.map(|name| name.to_string_lossy().into_owned()).filter(|name| name != "/").collect()
 }

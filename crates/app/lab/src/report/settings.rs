@@ -3,16 +3,15 @@
 use super::curves::swatch;
 use super::run::PageRun;
 use super::text::{short_name, shortened, words};
-use crate::page::scrolling;
+use crate::page;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
 /// The directory of a run is no setting.
 const LEFT_OUT: &str = "run.out";
-/// Most values that are shown, and most characters of all values together.
-const MAX_VALUES: usize = 10_000;
-const MAX_CHARACTERS: usize = 400_000;
+/// Longest value that is shown whole, in characters.
+const LONGEST: usize = 1000;
 
 /// A setting: its key, and its value in each run.
 type Row<'a> = (&'a String, Vec<Option<&'a String>>);
@@ -93,32 +92,22 @@ pub(super) fn html(runs: &[PageRun]) -> String {
 }
 
 fn table(runs: &[(usize, &PageRun)], rows: &[Row<'_>]) -> String {
-    let shown = rows.len().min(MAX_VALUES / runs.len().max(1));
-    let most = (MAX_CHARACTERS / (shown * runs.len()).max(1)).clamp(20, 1000);
-    let mut html = scrolling("Settings") + "<table class=\"settings\">\n<thead><tr><th>key</th>";
+    let mut heads = String::from("<th>key</th>");
     for (i, run) in runs {
         let swatch = if runs.len() > 1 { swatch(*i) } else { String::new() };
-        let _ = write!(html, "<th>{swatch}{}</th>", run.html());
+        let _ = write!(heads, "<th>{swatch}{}</th>", run.html());
     }
-    html += "</tr></thead>\n<tbody>\n";
-    for (key, values) in &rows[..shown] {
+    let mut html = String::new();
+    for (key, values) in rows {
         let _ = write!(html, "<tr><td><code>{}</code></td>", short_name(key));
         for value in values {
             let _ = write!(
                 html,
                 "<td>{}</td>",
-                value.map_or("–".into(), |value| words(&shortened(value, most)))
+                value.map_or("–".into(), |value| words(&shortened(value, LONGEST)))
             );
         }
         html += "</tr>\n";
     }
-    html += "</tbody>\n</table></div>\n";
-    if rows.len() > shown {
-        let _ = writeln!(
-            html,
-            "<p class=\"quiet\">{} more settings are not shown.</p>",
-            rows.len() - shown
-        );
-    }
-    html
+    page::table("Settings", "settings", &heads, &html)
 }

@@ -10,8 +10,7 @@ use super::parts;
 use super::run::{PageRun, place};
 use super::text::{short_name, words};
 use crate::collapse::{GAINED, SPENT, growth, half_way, is_more};
-use crate::law::Point;
-use crate::law::points::{Measured, ROLLOUT};
+use crate::law::points::{ROLLOUT, SetPoints};
 use crate::log::{Series, of_set};
 use crate::run::EvaluatedSet;
 use serde_json::Value;
@@ -37,10 +36,6 @@ const ENTROPIES: [&str; 4] = [
 /// The section.
 pub(super) fn html(runs: &[PageRun]) -> String {
     let mut html = String::from("<section id=\"summary\">\n<h2>What happened</h2>\n");
-    let compared = compared(runs);
-    if !compared.is_empty() {
-        html += &list(&compared);
-    }
     for (i, run) in runs.iter().enumerate() {
         let text = list(&sentences(run));
         let name = format!("{}{}", swatch(i), run.html());
@@ -74,14 +69,14 @@ fn sentences(run: &PageRun) -> Vec<String> {
         all.extend(parts::sentence(run, &set.measured.set));
         all.push(the_law(set));
     }
-    let sets = run.sets().len();
+    let sets = run.sets().count();
     if sets > MAX_SETS {
         all.push(format!("The tables speak of the other {} evaluation sets.", sets - MAX_SETS));
     }
     if sets == 0 {
         all.extend(sampled_entropy(run));
     }
-    let others = [length(run), truncation(run), signal(run), covariance(run), updates(run)];
+    let others = [truncation(run), signal(run), covariance(run)];
     all.extend(others.into_iter().flatten());
     all
 }
@@ -134,8 +129,7 @@ fn extent(run: &PageRun, last: u64) -> String {
         }
         Some(planned) if planned > last => format!(
             "It has come to step <b>{step}</b> of the {} in its recipe{time}: it was interrupted, \
-             or \
-             is still running.",
+             or is still running.",
             count(planned as f64)
         ),
         _ => format!("Its log goes to step <b>{step}</b>{time}."),
@@ -196,7 +190,7 @@ fn alarms(run: &PageRun) -> Vec<String> {
 }
 
 /// Where an entropy was measured, in words.
-fn which_entropy(measured: &Measured) -> String {
+fn which_entropy(measured: &SetPoints) -> String {
     let place = if measured.entropy.starts_with("eval/") {
         format!("Entropy in evaluations on <bdi>{}</bdi>", short_name(&measured.set))
     } else {
@@ -232,7 +226,7 @@ fn entropy(set: &EvaluatedSet) -> Option<String> {
 }
 
 fn accuracy(run: &PageRun, set: &EvaluatedSet) -> Option<String> {
-    let Measured { set: name, accuracy, .. } = &set.measured;
+    let SetPoints { set: name, accuracy, .. } = &set.measured;
     let place = if name == ROLLOUT { "the training prompts".into() } else { short_name(name) };
     let what = format!("Accuracy on <bdi>{place}</bdi> ({})", code(accuracy));
     let points = run.accuracies(set);
@@ -302,22 +296,6 @@ fn sampled_entropy(run: &PageRun) -> Option<String> {
     Some(format!("Entropy ({metric}) {verb} from {from} to <b>{to}</b> nats."))
 }
 
-fn length(run: &PageRun) -> Option<String> {
-    let (from, to) = ends(values(run, "response/length_mean")?)?;
-    let verb = match to - from {
-        change if change > 0.0 => "grew",
-        change if change < 0.0 => "shrank",
-        _ => "stayed",
-    };
-    let longest = values(run, "response/length_max").and_then(Series::largest);
-    let longest =
-        longest.map_or(String::new(), |(_, tokens)| format!("; the longest had {}", count(tokens)));
-    let (from, to) = (plain(from), plain(to));
-    Some(format!(
-        "Sampled responses {verb} from {from} to <b>{to}</b> tokens in the mean{longest}."
-    ))
-}
-
 fn truncation(run: &PageRun) -> Option<String> {
     let series = values(run, "response/truncated")?;
     let (step, most) = series.largest()?;
@@ -355,8 +333,7 @@ fn covariance(run: &PageRun) -> Option<String> {
         let (from, to) = ends(values(run, "cov/p99")?)?;
         return Some(format!(
             "No covariance method held tokens back. The covariance’s 99th percentile went from {} \
-             to \
-             {} nats.",
+             to {} nats.",
             plain(from),
             plain(to)
         ));
@@ -391,99 +368,6 @@ fn covariance(run: &PageRun) -> Option<String> {
             format!("; its term {verb} {mean} of the gradient by log-prob in the mean over steps")
         }
     };
-    let unlikely = share_of_picked(run, "cov/quadrant_low_logprob_negative_advantage");
-    let unlikely = unlikely.map_or(String::new(), |share| {
-        format!(". {} of the picked were unlikely tokens of worse responses", percent(share))
-    });
     let picked = count(picked);
-    Some(format!("{name} picked <b>{picked}</b> tokens in all{of}{share}{unlikely}."))
-}
-
-/// A share of the picked tokens, over all steps.
-fn share_of_picked(run: &PageRun, metric: &str) -> Option<f64> {
-    let (picked, shares) = (values(run, "cov/selected")?, values(run, metric)?);
-    let both = picked.iter().filter_map(|(step, n)| Some((n, shares.at(step)?)));
-    let both: Vec<(f64, f64)> = both.collect();
-    let all: f64 = both.iter().map(|(n, _)| n).sum();
-    (all > 0.0).then(|| both.iter().map(|(n, share)| n * share).sum::<f64>() / all)
-}
-
-fn updates(run: &PageRun) -> Option<String> {
-    let largest = |metric| values(run, metric).and_then(Series::largest);
-    let norm = largest("grad/norm_max").or_else(|| largest("grad/norm"));
-    let parts = [
-        norm.map(|(step, norm)| {
-            format!("the largest gradient norm was {} (step {step})", plain(norm))
-        }),
-        mean_of(run, "policy/clip_fraction").map(|share| {
-            let share = percent(share);
-            format!("clipping took the gradient of {share} of the tokens in the mean over steps")
-        }),
-        largest("policy/ratio_max").map(|(step, ratio)| {
-            format!("the largest ratio of a token was {} (step {step})", plain(ratio))
-        }),
-    ];
-    let text = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
-    let mut letters = text.chars();
-    letters.next().map(|first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
-}
-
-/// The run that is ahead on each evaluation set that several have.
-fn compared(runs: &[PageRun]) -> Vec<String> {
-    let sets = runs.iter().flat_map(PageRun::sets).map(|set| set.measured.set.as_str());
-    let mut sets: Vec<&str> = sets.filter(|set| *set != ROLLOUT).collect();
-    sets.sort_unstable();
-    sets.dedup();
-    let mut all = Vec::new();
-    for name in sets.into_iter().take(MAX_SETS) {
-        let of_set: Vec<(&PageRun, &EvaluatedSet)> =
-            runs.iter().filter_map(|run| Some((run, run.set(name)?))).collect();
-        if of_set.len() < 2 {
-            continue;
-        }
-        let last_accuracy = |run: &PageRun, set: &EvaluatedSet| run.accuracies(set).pop();
-        let accuracies: Vec<(&PageRun, Point)> =
-            of_set.iter().filter_map(|(run, set)| Some((*run, last_accuracy(run, set)?))).collect();
-        let entropies: Vec<(&PageRun, Point)> =
-            of_set.iter().filter_map(|(run, set)| Some((*run, set.ends()?.1))).collect();
-        let accuracy = ahead(&accuracies, |p| p.accuracy, |x| format!("<b>{}</b>", percent(x)));
-        let entropy = ahead(&entropies, |p| p.entropy, |x| format!("<b>{}</b> nats", plain(x)));
-        all.push(format!(
-            "Of {} runs on <bdi>{}</bdi>, {} the highest accuracy, {}; {} the most entropy left, \
-             {}.",
-            of_set.len(),
-            short_name(name),
-            accuracy.0,
-            accuracy.1,
-            entropy.0,
-            entropy.1
-        ));
-    }
-    all
-}
-
-/// The runs that end with the most of a quantity, and how much that is and when. Runs whose numbers
-/// look the same are equal.
-fn ahead(
-    of_set: &[(&PageRun, Point)],
-    quantity: fn(&Point) -> f64,
-    shown: fn(f64) -> String,
-) -> (String, String) {
-    let most = of_set.iter().map(|(_, p)| quantity(p)).fold(f64::NEG_INFINITY, f64::max);
-    let most = shown(most);
-    let first: Vec<&(&PageRun, Point)> =
-        of_set.iter().filter(|(_, point)| shown(quantity(point)) == most).collect();
-    let names: Vec<String> = first.iter().take(MANY).map(|(run, _)| run.html()).collect();
-    match (first.len(), &names[..]) {
-        (1, [name]) => (format!("{name} ends with"), format!("{most} (step {})", first[0].1.step)),
-        (n, _) if n == of_set.len() => ("all end with".into(), format!("{most}: they are equal")),
-        (n, _) if n > MANY => (
-            format!("{} and {} others end with", names.join(", "), n - MANY),
-            format!("{most} each"),
-        ),
-        (_, [others @ .., last]) => {
-            (format!("{} and {last} end with", others.join(", ")), format!("{most} each"))
-        }
-        (_, []) => ("none ends with".into(), most),
-    }
+    Some(format!("{name} picked <b>{picked}</b> tokens in all{of}{share}."))
 }

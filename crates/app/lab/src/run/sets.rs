@@ -1,22 +1,21 @@
 //! Evaluation sets of a run: `eval/<set>/<what>`.
 
-use crate::law::points::Measured;
+use crate::law::points::SetPoints;
 use crate::law::{Point, SEED, Study};
 use crate::log::{RunLog, Series, SetMetric, of_set};
-use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 /// Accuracy with entropy on a set, or of the rollouts, and their law.
 #[derive(Clone, Debug)]
 pub struct EvaluatedSet {
     /// The points, with the names of the set, the accuracy and the entropy.
-    pub measured: Measured,
+    pub measured: SetPoints,
     /// Its bootstrap takes a while, so that it is made only if somebody asks.
     study: OnceLock<Study>,
 }
 
 impl EvaluatedSet {
-    pub(super) fn of(measured: Measured) -> Self {
+    pub(super) fn of(measured: SetPoints) -> Self {
         Self { measured, study: OnceLock::new() }
     }
 
@@ -46,18 +45,6 @@ impl SetName {
         let parts = log.parts();
         let sets = log.accuracies().into_values().filter(|metric| !parts.contains_key(metric.set));
         sets.map(Self::of).collect()
-    }
-
-    /// The parts of sets of a log, by the names of the whole sets.
-    pub fn parts(log: &RunLog) -> BTreeMap<&str, Vec<Self>> {
-        let wholes = log.parts();
-        let mut parts: BTreeMap<&str, Vec<Self>> = BTreeMap::new();
-        for (set, metric) in log.accuracies() {
-            if let Some(whole) = wholes.get(set) {
-                parts.entry(whole).or_default().push(Self::of(metric));
-            }
-        }
-        parts
     }
 
     fn of(accuracy: SetMetric<'_>) -> Self {

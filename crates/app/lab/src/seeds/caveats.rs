@@ -1,7 +1,7 @@
 //! Caveats on numbers from few runs.
 
-use super::evaluated::Evaluated;
-use super::{Against, Group, Mean, Measure, Paired, Row, Taken};
+use super::measure::metric_title;
+use super::{Against, Group, Mean, Measure, Paired, Row, Seeded};
 use std::collections::HashSet;
 
 /// Most metrics that a note names.
@@ -9,22 +9,18 @@ const NAMED: usize = 6;
 
 /// Notes on runs without an end value of a metric that their group has: no older value stands for
 /// it.
-pub(super) fn without_end(
-    named: &Group,
-    group: &[(Option<u64>, Evaluated<'_>)],
-    all: &[Measure],
-) -> Vec<String> {
+pub(super) fn without_end(named: &Group, group: &[Seeded<'_>], all: &[Measure]) -> Vec<String> {
     let mut known = HashSet::new();
     let is_of_group = |metric: &str| group.iter().any(|(_, run)| run.has(metric));
     let at_end: Vec<&Measure> = all
         .iter()
-        .filter(|measure| measure.taken == Taken::End && known.insert(&measure.metric))
+        .filter(|measure| measure.taken == "end" && known.insert(&measure.metric))
         .filter(|measure| is_of_group(&measure.metric))
         .collect();
-    let note = |(name, (_, run)): (&String, &(Option<u64>, Evaluated<'_>))| {
+    let note = |(name, (_, run)): (&String, &Seeded<'_>)| {
         let end = run.end?;
         let missing = at_end.iter().filter(|measure| run.number(measure).is_none());
-        let missing: Vec<String> = missing.map(|measure| measure.metric_title()).collect();
+        let missing: Vec<String> = missing.map(|measure| metric_title(&measure.metric)).collect();
         let others = match missing.len().checked_sub(NAMED) {
             None | Some(0) => String::new(),
             Some(others) => format!(" and {others} more"),
@@ -33,9 +29,8 @@ pub(super) fn without_end(
         (!missing.is_empty()).then(|| {
             format!(
                 "{name} has no {titles}{others} at its end, step {end}, and is left out there: \
-                 nothing of it could be judged, or \
-                 the run was ended at a step without an evaluation. An older value does not stand \
-                 for it."
+                 nothing of it could be judged, or the run was ended at a step without an \
+                 evaluation. An older value does not stand for it."
             )
         })
     };
@@ -47,7 +42,7 @@ pub(super) fn without_end(
 pub(super) fn cut_off(rows: &mut [Row]) -> Option<String> {
     let mut changed = false;
     for row in rows {
-        let [least, most] = row.measure.range();
+        let [least, most] = row.measure.unit.range.ends();
         row.means.iter_mut().flatten().for_each(|mean| changed |= mean.cut_off([least, most]));
         let differences =
             row.against.iter_mut().flatten().map(|against| &mut against.test.difference);
@@ -56,8 +51,8 @@ pub(super) fn cut_off(rows: &mut [Row]) -> Option<String> {
     }
     changed.then(|| {
         "Intervals are cut off at what a number can be, such as shares at 0 and 100 %, their \
-         differences at -100 and 100 %, \
-         entropies and errors at 0: by Student's t they would be wider."
+         differences at -100 and 100 %, entropies and errors at 0: by Student's t they would be \
+         wider."
             .into()
     })
 }
@@ -78,12 +73,11 @@ pub(super) fn caveats(groups: &[Group], rows: &[Row]) -> Vec<String> {
                 .into(),
         );
     }
-    if rows.iter().any(|row| row.measure.taken == Taken::Best) {
+    if rows.iter().any(|row| row.measure.taken == "best") {
         notes.push(
             "A best value is the largest of several noisy ones, that before the first step among \
-             them, and so above what its \
-             checkpoint would get on other problems; the more so the more evaluations there are. \
-             Best values are not compared."
+             them, and so above what its checkpoint would get on other problems; the more so the \
+             more evaluations there are. Best values are not compared."
                 .into(),
         );
     }
@@ -97,9 +91,9 @@ pub(super) fn caveats(groups: &[Group], rows: &[Row]) -> Vec<String> {
         || tests.iter().any(|test| test.difference.has_no_spread())
     {
         notes.push(
-            "No spread: all seeds have the same number, as happens where few problems are \
-             counted. How much others would differ \
-             cannot be told, so there is neither an interval nor a t test."
+            "No spread: all seeds have the same number, as happens where few problems are counted. \
+             How much others would differ cannot be told, so there is neither an interval nor a t \
+             test."
                 .into(),
         );
     }
@@ -130,9 +124,8 @@ fn least_exact(tests: &[&Paired]) -> Option<String> {
     let least = most.p_exact_least;
     Some(format!(
         "p: two-sided paired t test over the seeds that both have, which takes differences for \
-         normally distributed; exact: \
-         sign-flip permutation test, which does not. With {pairs} seeds the exact p-value is \
-         never below {least:.3}{beside}{}.",
+         normally distributed; exact: sign-flip permutation test, which does not. With {pairs} \
+         seeds the exact p-value is never below {least:.3}{beside}{}.",
         if least > 0.05 {
             ", so it cannot tell anything at the level of 0.05 (6 seeds can)"
         } else {

@@ -37,26 +37,8 @@ pub(super) fn grouped(runs: &[Entry<'_>]) -> Vec<Vec<usize>> {
     let is_same = |i: usize, j: usize| {
         recipes[i].is_some() && recipes[i] == recipes[j] && runs[i].group == runs[j].group
     };
-    let groups = parted((0..runs.len()).collect(), is_same);
-    // One seed on several days was not begun late: the days were chosen.
-    let by_day = |group: Vec<usize>| {
-        let seeds: BTreeSet<_> = group.iter().map(|i| runs[*i].seed()).collect();
-        let with_days: BTreeSet<_> =
-            group.iter().map(|i| (runs[*i].seed(), runs[*i].day())).collect();
-        match with_days.len() > seeds.len() {
-            true => parted(group, |i, j| runs[i].day() == runs[j].day()),
-            false => vec![group],
-        }
-    };
-    let mut groups: Vec<Vec<usize>> = groups.into_iter().flat_map(by_day).collect();
-    groups.sort_by_key(|group| group[0]);
-    groups
-}
-
-/// Places in groups of equal ones.
-fn parted(places: Vec<usize>, is_same: impl Fn(usize, usize) -> bool) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
-    for i in places {
+    for i in 0..runs.len() {
         match groups.iter_mut().find(|group| is_same(group[0], i)) {
             Some(group) => group.push(i),
             None => groups.push(vec![i]),
@@ -76,9 +58,8 @@ pub(super) fn days(runs: &[Entry<'_>], places: &[usize], name: &str) -> Option<S
     let of_day = |(day, runs): (&&str, &Vec<&str>)| format!("{day} ({})", runs.join(", "));
     (days.len() > 1).then(|| {
         format!(
-            "The prompts of {name} name the day on which a run began, and that is not one day: \
-             {}. Set data.date to give all \
-             seeds the same prompts.",
+            "The prompts of {name} name the day on which a run began, and that is not one day: {}. \
+             Set data.date to give all seeds the same prompts.",
             days.iter().map(of_day).collect::<Vec<_>>().join(", ")
         )
     })
@@ -113,14 +94,8 @@ pub(super) fn names(runs: &[Entry<'_>], groups: &[Vec<usize>]) -> Vec<String> {
 }
 
 fn by_settings(runs: &[Entry<'_>], groups: &[Vec<usize>]) -> Vec<String> {
-    let all = |bare: fn(&Value) -> Value| -> Vec<Value> {
-        groups.iter().map(|group| runs[group[0]].recipe.map(bare).unwrap_or_default()).collect()
-    };
-    // Days tell groups apart only where nothing else does.
-    let without_day = all(deciding_of_all_seeds);
-    let has_same = |(i, recipe): (usize, &Value)| without_day[..i].contains(recipe);
-    let is_told_by_day = without_day.iter().enumerate().any(has_same);
-    let all = if is_told_by_day { all(without_seed) } else { without_day };
+    let of_group = |group: &Vec<usize>| runs[group[0]].recipe.map(deciding_of_all_seeds);
+    let all: Vec<Value> = groups.iter().map(|group| of_group(group).unwrap_or_default()).collect();
     let name = |(i, own): (usize, &Value)| {
         let mut changes = Vec::new();
         // The first group is named by its own values of the settings in which others differ.

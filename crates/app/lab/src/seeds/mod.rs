@@ -9,27 +9,26 @@
 mod caveats;
 mod contrasts;
 mod curves;
-mod evaluated;
 mod groups;
 mod held;
 mod kept;
 mod measure;
+mod numbers;
 mod section;
 mod show;
 mod student;
-mod title;
 
 pub use curves::MeanCurve;
 pub(crate) use curves::{MOST, rounded, stretches};
 pub use groups::without_seed;
 pub use kept::{GroupCurves, KeptRuns};
+pub use measure::Measure;
 pub(crate) use measure::range_of;
-pub use measure::{Held, LawNumber, Measure, Nats, PredictionNumber, Taken};
 pub use section::Section;
 pub use show::{markdown, section, text};
-pub use student::{EXACT_UP_TO, Mean, Paired, quantile, within};
+pub use student::{Mean, Paired, quantile, within};
 
-use self::evaluated::Evaluated;
+use self::numbers::RunNumbers;
 use crate::run::Run;
 use serde::Serialize;
 use serde_json::Value;
@@ -73,6 +72,11 @@ impl Entry<'_> {
 
     fn steps(&self) -> Option<u64> {
         self.recipe?.pointer("/run/steps")?.as_u64()
+    }
+
+    /// The entropy, in nats, that it has as its target in the end, if it has one.
+    fn target(&self) -> Option<f64> {
+        self.run?.log.series("entropy/target")?.last().map(|(_, target)| target)
     }
 
     /// The day that its prompts name, where they name one.
@@ -262,6 +266,9 @@ struct Comparisons {
     with_first: Vec<bool>,
 }
 
+/// A run that counts, with its seed.
+type Seeded<'a> = (Option<u64>, RunNumbers<'a>);
+
 fn rows(
     runs: &[Entry<'_>],
     named: &[Group],
@@ -269,41 +276,39 @@ fn rows(
     comparisons: &Comparisons,
     notes: &mut Vec<String>,
 ) -> Vec<Row> {
-    let of = |group: &Vec<usize>| -> Vec<(Option<u64>, Evaluated<'_>)> {
-        let evaluated =
-            |i: &usize| Some((runs[*i].seed(), Evaluated::of(runs[*i].run?, runs[*i].recipe)));
-        group.iter().filter_map(evaluated).collect()
+    let targets = targets(runs, counted);
+    let evaluated = |i: &usize| {
+        let Entry { run, recipe, .. } = &runs[*i];
+        Some((runs[*i].seed(), RunNumbers::of((*run)?, *recipe, &targets)))
     };
-    let groups: Vec<Vec<(Option<u64>, Evaluated<'_>)>> = counted.iter().map(of).collect();
-    let targets = targets(&groups);
+    let groups: Vec<Vec<Seeded<'_>>> =
+        counted.iter().map(|group| group.iter().filter_map(evaluated).collect()).collect();
     let (mut all, mut known) = (Vec::new(), HashSet::new());
-    for measure in groups.iter().flatten().flat_map(|(_, run)| run.measures(&targets)) {
-        if known.insert(measure.clone()) {
-            all.push(measure);
+    for measure in groups.iter().flatten().flat_map(|(_, run)| &run.listed) {
+        if known.insert(measure) {
+            all.push(measure.clone());
         }
     }
     all.sort_by_key(|measure| Section::ALL.iter().position(|section| *section == measure.section));
-    notes.extend(
-        named
-            .iter()
-            .zip(&groups)
-            .flat_map(|(named, group)| caveats::without_end(named, group, &all)),
-    );
-    let metrics: HashSet<&str> =
-        all.iter().map(|measure: &Measure| measure.metric.as_str()).collect();
+    let of_groups = named.iter().zip(&groups);
+    notes.extend(of_groups.flat_map(|(named, group)| caveats::without_end(named, group, &all)));
+    let metrics: HashSet<&str> = all.iter().map(|measure| measure.metric.as_str()).collect();
     let has_ratio: Vec<bool> = all.iter().map(|measure| measure.has_ratio(&metrics)).collect();
     let row = |(measure, has_ratio)| row(measure, named, &groups, comparisons, has_ratio);
     all.into_iter().zip(has_ratio).map(row).collect()
 }
 
-/// The entropies that groups hold in the end: of a group whose seeds have targets of their own, the
-/// mean.
-fn targets(groups: &[Vec<(Option<u64>, Evaluated<'_>)>]) -> Vec<Nats> {
-    let mut targets: Vec<Nats> = Vec::new();
-    for group in groups {
-        let of_group: Vec<f64> = group.iter().filter_map(|(_, run)| run.target()).collect();
-        let target = Nats::of(of_group.iter().sum::<f64>() / of_group.len() as f64);
-        targets.extend(target.filter(|target| !targets.contains(target)));
+/// The entropies that groups hold in the end, to three digits: of a group whose seeds have targets
+/// of their own, the mean.
+fn targets(runs: &[Entry<'_>], counted: &[Vec<usize>]) -> Vec<f64> {
+    let mut targets: Vec<f64> = Vec::new();
+    for group in counted {
+        let of_group: Vec<f64> = group.iter().filter_map(|i| runs[*i].target()).collect();
+        let mean = of_group.iter().sum::<f64>() / of_group.len() as f64;
+        let rounded: f64 = format!("{mean:.2e}").parse().unwrap_or(f64::NAN);
+        if rounded.is_finite() && rounded > 0.0 && !targets.contains(&rounded) {
+            targets.push(rounded);
+        }
     }
     targets.truncate(MOST_TARGETS);
     targets
@@ -313,11 +318,11 @@ fn targets(groups: &[Vec<(Option<u64>, Evaluated<'_>)>]) -> Vec<Nats> {
 fn row(
     measure: Measure,
     named: &[Group],
-    groups: &[Vec<(Option<u64>, Evaluated<'_>)>],
+    groups: &[Vec<Seeded<'_>>],
     Comparisons { controls, with_first }: &Comparisons,
     has_ratio: bool,
 ) -> Row {
-    let of_group = |group: &Vec<(Option<u64>, Evaluated<'_>)>| -> Vec<(Option<u64>, f64)> {
+    let of_group = |group: &Vec<Seeded<'_>>| -> Vec<(Option<u64>, f64)> {
         group.iter().filter_map(|(seed, run)| Some((*seed, run.number(&measure)?))).collect()
     };
     let numbers: Vec<Vec<(Option<u64>, f64)>> = groups.iter().map(of_group).collect();

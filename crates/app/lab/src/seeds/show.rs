@@ -1,69 +1,41 @@
 //! Summaries for people: on a terminal, as Markdown, as part of a web page.
 
+use super::measure::Unit;
 use super::{Against, Group, Mean, Measure, Paired, Row, Section, Summary};
-use crate::page::{legible, scrolling, with_code};
+use crate::page::{self, legible, with_code};
 use std::fmt::Write;
 
 /// Columns that a name gets on a terminal.
 const NAME: usize = 24;
 
-/// A block for each of the main measures, in at most 80 columns unless a name in a note is longer.
+/// A block for each of the main measures, whose lines may be broken between words.
 pub fn text(summary: &Summary) -> String {
     let mut text = String::new();
     let baseline = summary.groups.first().map_or("", |group| &group.name);
     for row in summary.rows.iter().filter(|row| row.measure.is_main()) {
-        let _ = writeln!(text, "\n  {}", row.measure.title());
-        let of_groups = summary.groups.iter().zip(row.means.iter().zip(&row.against));
-        for (place, (group, (mean, against))) in of_groups.enumerate() {
-            let name = shortened(&group.name, NAME);
-            let Some(mean) = mean else {
-                let why =
-                    if group.runs.is_empty() { group.seeds_finished() } else { String::new() };
-                let _ = writeln!(
-                    text,
-                    "{}",
-                    format!("    {name:NAME$} {:>9}  {why}", "n/a").trim_end()
-                );
-                continue;
+        let measure = &row.measure;
+        let _ = writeln!(text, "\n  {}", measure.title);
+        for (place, group) in summary.groups.iter().enumerate() {
+            let (number, of) = match &row.means[place] {
+                Some(mean) => (number(measure, mean.value), spread(measure, mean, group)),
+                None if group.runs.is_empty() => ("n/a".to_owned(), group.seeds_finished()),
+                None => ("n/a".to_owned(), String::new()),
             };
-            let number = number(&row.measure, mean.value);
-            let _ = writeln!(
-                text,
-                "    {name:NAME$} {number:>9}  {}",
-                spread(&row.measure, mean, group)
-            );
-            if let Some(against) = against {
-                let label = shortened(&format!("  against {}", against.group), NAME);
-                let against = &against.test;
-                let difference = signed(&row.measure, against.difference.value);
-                let interval = between(&row.measure, &against.difference, signed);
-                let (beside, below) = match against.difference.runs.len() {
-                    1 => (tests(against), None),
-                    // All in one line would be wider than a terminal.
-                    _ => (format!("{interval}  {}", pairs(against)), Some(tests(against))),
-                };
-                let _ = writeln!(text, "    {label:NAME$} {difference:>9}  {beside}");
-                if let Some(line) = below {
-                    let _ = writeln!(text, "    {:NAME$} {:9}  {line}", "", "");
-                }
+            let line = format!("    {:NAME$} {number:>9}  {of}", group.name);
+            let _ = writeln!(text, "{}", line.trim_end());
+            if let Some(Against { group, test }) = &row.against[place] {
+                let difference = with_interval(measure, &test.difference, signed);
+                let _ = writeln!(text, "      against {group}: {difference}, {}", p_values(test));
             }
-            if let Some(Some(ratio)) = row.ratio_to_first.get(place) {
-                let label = shortened(&format!("  times {baseline}"), NAME);
-                let (value, interval) = (times(ratio.value), ratio_between(ratio));
-                let _ = writeln!(
-                    text,
-                    "{}",
-                    format!("    {label:NAME$} {value:>9}  {interval}").trim_end()
-                );
+            if let Some(ratio) = ratio(row, place) {
+                let _ = writeln!(text, "      times {baseline}: {ratio}");
             }
         }
     }
     if !summary.rows.is_empty() {
         text += "\n  in brackets: 95 % intervals of the mean over seeds, by Student's t\n";
     }
-    for note in &summary.notes {
-        let _ = writeln!(text, "{}", wrapped(note, 78));
-    }
+    summary.notes.iter().for_each(|note| text += &format!("  {}\n", note.replace('\n', " ")));
     text
 }
 
@@ -99,7 +71,7 @@ fn table(first: &str, heads: &[String], lines: &[Vec<String>]) -> String {
 }
 
 fn titles(rows: &[&Row]) -> Vec<String> {
-    rows.iter().map(|row| row.measure.title()).collect()
+    rows.iter().map(|row| row.measure.title.clone()).collect()
 }
 
 /// A few measures of all groups: their means, and the differences.
@@ -145,12 +117,7 @@ fn ratios(summary: &Summary, rows: &[&Row]) -> String {
         return String::new();
     }
     let line = |(i, group): (usize, &Group)| {
-        let of = |row: &&Row| {
-            row.ratio_to_first[i].as_ref().map_or(String::new(), |ratio| {
-                format!("{} {}", times(ratio.value), ratio_between(ratio)).trim_end().to_owned()
-            })
-        };
-        let cells: Vec<String> = rows.iter().map(of).collect();
+        let cells: Vec<String> = rows.iter().map(|row| ratio(row, i).unwrap_or_default()).collect();
         cells
             .iter()
             .any(|cell| !cell.is_empty())
@@ -170,12 +137,15 @@ fn times(ratio: f64) -> String {
     if (0.01..1e6).contains(&ratio) { format!("{ratio:.2}") } else { format!("{ratio:.1e}") }
 }
 
-fn ratio_between(ratio: &Mean) -> String {
-    match ratio.interval {
-        Some([low, high]) => format!("[{}, {}]", times(low), times(high)),
-        None if ratio.has_no_spread() => "no spread".into(),
-        None => String::new(),
-    }
+/// A group's multiple of the first group's number, with its interval.
+fn ratio(row: &Row, group: usize) -> Option<String> {
+    let ratio = row.ratio_to_first.get(group)?.as_ref()?;
+    let value = times(ratio.value);
+    Some(match ratio.interval {
+        Some([low, high]) => format!("{value} [{}, {}]", times(low), times(high)),
+        None if ratio.has_no_spread() => format!("{value} no spread"),
+        None => value,
+    })
 }
 
 /// A mean with its interval, and of how many seeds where some have no such number; of a count, the
@@ -203,9 +173,8 @@ pub fn section(summary: &Summary) -> String {
     let _ = writeln!(
         html,
         "<p>Runs that differ in nothing but the seed are one group. Numbers are means over its \
-         seeds with 95\u{a0}% intervals by \
-         Student's t; below them stands how the group differs from another over the same seeds, \
-         and from which.</p>"
+         seeds with 95\u{a0}% intervals by Student's t; below them stands how the group differs \
+         from another over the same seeds, and from which.</p>"
     );
     for part in Section::ALL {
         let rows: Vec<&Row> =
@@ -233,19 +202,18 @@ pub fn section(summary: &Summary) -> String {
 /// A table of a page: a column for each group.
 fn table_of_page(summary: &Summary, rows: &[&Row], label: &str) -> String {
     let baseline = legible(&summary.groups[0].name);
-    let mut html =
-        format!("{}<table class=\"seeds\">\n<thead><tr><th scope=\"col\"></th>", scrolling(label));
+    let mut heads = String::from("<th scope=\"col\"></th>");
     for group in &summary.groups {
         let seeds = group.seeds_finished();
         let _ = write!(
-            html,
+            heads,
             "<th scope=\"col\">{}<br><small class=\"quiet\">{seeds}</small></th>",
             legible(&group.name)
         );
     }
-    html += "</tr></thead>\n<tbody>\n";
+    let mut html = String::new();
     for row in rows {
-        let _ = write!(html, "<tr><th scope=\"row\">{}</th>", legible(&row.measure.title()));
+        let _ = write!(html, "<tr><th scope=\"row\">{}</th>", legible(&row.measure.title));
         for (place, (mean, against)) in row.means.iter().zip(&row.against).enumerate() {
             let mean = mean.as_ref().map_or("n/a".into(), |mean| {
                 let of = mean
@@ -264,35 +232,28 @@ fn table_of_page(summary: &Summary, rows: &[&Row], label: &str) -> String {
                 let (control, p) = (legible(&against.group), p_values(&against.test));
                 format!("<br><small class=\"quiet\">{difference} against {control}, {p}</small>")
             });
-            let ratio = row.ratio_to_first.get(place).and_then(Option::as_ref).map_or(
-                String::new(),
-                |ratio| {
-                    let shown = format!("{} {}", times(ratio.value), ratio_between(ratio));
-                    format!(
-                        "<br><small class=\"quiet\">{} times that of {baseline}</small>",
-                        shown.trim_end()
-                    )
-                },
-            );
+            let ratio = ratio(row, place).map_or(String::new(), |ratio| {
+                format!("<br><small class=\"quiet\">{ratio} times that of {baseline}</small>")
+            });
             let _ = write!(html, "<td>{mean}{against}{ratio}</td>");
         }
         html += "</tr>\n";
     }
-    html + "</tbody>\n</table></div>\n"
+    page::table(label, "seeds", &heads, &html)
 }
 
 fn number(measure: &Measure, value: f64) -> String {
-    if measure.is_difference() {
+    if measure.unit.is_signed {
         return signed(measure, value);
     }
-    let (scale, digits) = measure.scale();
-    let value = scale * value;
+    let Unit { scale, digits, .. } = measure.unit;
+    let value = f64::from(scale) * value;
     if value.abs() < 1e9 { format!("{value:.digits$}") } else { format!("{value:.2e}") }
 }
 
 fn signed(measure: &Measure, value: f64) -> String {
-    let (scale, digits) = measure.scale();
-    let shown = format!("{:+.digits$}", scale * value);
+    let Unit { scale, digits, .. } = measure.unit;
+    let shown = format!("{:+.digits$}", f64::from(scale) * value);
     // A number that rounds to nothing has no sign.
     if shown.contains(|c: char| c.is_ascii_digit() && c != '0') {
         shown
@@ -327,51 +288,13 @@ fn with_interval(measure: &Measure, mean: &Mean, shown: fn(&Measure, f64) -> Str
 
 /// The p-values of both tests, and the number of pairs.
 fn p_values(test: &Paired) -> String {
-    match test.difference.runs.len() {
-        1 => tests(test),
-        _ => format!("{}, {}", tests(test), pairs(test)),
-    }
-}
-
-fn pairs(test: &Paired) -> String {
-    match test.difference.runs.len() {
-        1 => "1 pair".into(),
-        n => format!("{n} pairs"),
-    }
-}
-
-fn tests(test: &Paired) -> String {
     let p = |p: f64| if p < 0.0005 { "< 0.001".to_owned() } else { format!("{p:.3}") };
-    match (test.p, test.p_exact) {
+    let tests = match (test.p, test.p_exact) {
         (Some(t), Some(exact)) => format!("p {}, exact {}", p(t), p(exact)),
         (Some(t), None) => format!("p {}", p(t)),
         (None, Some(exact)) if test.difference.has_no_spread() => format!("exact {}", p(exact)),
         (None, _) if test.difference.has_no_spread() => "no test".into(),
-        (None, _) => "1 pair, so no test".into(),
-    }
-}
-
-/// The name in so many characters: of a longer one, the middle is left out.
-fn shortened(name: &str, most: usize) -> String {
-    let count = name.chars().count();
-    if count <= most {
-        return name.to_owned();
-    }
-    let (first, last) = (most / 2, most - most / 2 - 1);
-    let ends = name.chars().skip(count - last);
-    name.chars().take(first).chain(['…']).chain(ends).collect()
-}
-
-/// A note in lines of so many columns, indented.
-fn wrapped(note: &str, width: usize) -> String {
-    let mut lines = vec![String::from(" ")];
-    for word in note.split_whitespace() {
-        let line = lines.len() - 1;
-        if lines[line].chars().count() + 1 + word.chars().count() > width && lines[line].len() > 4 {
-            lines.push(format!("    {word}"));
-        } else {
-            lines[line] += &format!(" {word}");
-        }
-    }
-    lines.join("\n")
+        (None, _) => return "1 pair, so no test".into(),
+    };
+    format!("{tests}, {} pairs", test.difference.runs.len())
 }

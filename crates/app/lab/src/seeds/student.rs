@@ -1,6 +1,7 @@
 //! Means over a few runs: Student's t distribution, intervals of means, and tests of paired
 //! differences.
 
+use isentrope_run::sign_flip::{SignFlip, difference};
 use serde::Serialize;
 
 /// A mean over runs.
@@ -24,16 +25,13 @@ pub struct Paired {
     /// spread is unknown.
     pub p: Option<f64>,
     /// Two-sided p-value of the sign-flip permutation test over all assignments of signs, which
-    /// assumes no distribution; none of more than [`EXACT_UP_TO`] pairs.
+    /// assumes no distribution; none of more than 20 pairs.
     pub p_exact: Option<f64>,
     /// The least that `p_exact` can be with so many pairs: 2 assignments out of 2^n.
     pub p_exact_least: f64,
 }
 
-/// Every assignment of signs is tried up to this many pairs.
-pub const EXACT_UP_TO: usize = 20;
-
-/// A difference by a smaller share of its numbers is rounding.
+/// A spread by a smaller share of the numbers is rounding.
 const ROUNDING: f64 = 1e-12;
 
 impl Mean {
@@ -93,18 +91,15 @@ impl Mean {
 impl Paired {
     /// The comparison of (old, new) numbers, a pair for each seed; none without any.
     pub fn of(pairs: &[(f64, f64)]) -> Option<Self> {
-        let difference = |(old, new): &(f64, f64)| {
-            let difference = new - old;
-            if difference.abs() > ROUNDING * (old.abs() + new.abs()) { difference } else { 0.0 }
-        };
         let size = pairs.iter().fold(0.0, |size: f64, (old, new)| size.max(old.abs() + new.abs()));
-        let difference = Mean::of_size(pairs.iter().map(difference).collect(), size)?;
+        let difference =
+            Mean::of_size(pairs.iter().map(|(old, new)| difference(*old, *new)).collect(), size)?;
         // Equal differences have no interval, and t would be infinite: as if chance were ruled out.
         let p = difference.interval.map(|_| {
             let error = error(&difference.runs, difference.value);
             1.0 - within(difference.value.abs() / error, pairs.len() - 1)
         });
-        let p_exact = (pairs.len() <= EXACT_UP_TO).then(|| sign_flip(&difference.runs));
+        let p_exact = SignFlip::of(&difference.runs).exact();
         let p_exact_least = 2f64.powi(1 - i32::try_from(pairs.len()).unwrap_or(i32::MAX));
         Some(Self { difference, p, p_exact, p_exact_least })
     }
@@ -114,19 +109,6 @@ impl Paired {
 fn error(numbers: &[f64], value: f64) -> f64 {
     let n = numbers.len() as f64;
     (numbers.iter().map(|x| (x - value) * (x - value)).sum::<f64>() / (n - 1.0) / n).sqrt()
-}
-
-/// The share of all assignments of signs whose sum is at least as far from 0 as the given one.
-fn sign_flip(differences: &[f64]) -> f64 {
-    let found = differences.iter().sum::<f64>().abs();
-    // Sums in another order may differ in their last bits.
-    let least = found - 1e-9 * differences.iter().map(|d| d.abs()).sum::<f64>();
-    let all = 1u32 << differences.len();
-    let sum = |signs: u32| -> f64 {
-        differences.iter().enumerate().map(|(i, d)| if signs >> i & 1 == 1 { -d } else { *d }).sum()
-    };
-    let far = (0..all).filter(|signs| sum(*signs).abs() >= least).count();
-    far as f64 / f64::from(all)
 }
 
 /// Probability that Student's t with so many degrees of freedom (from 1) lies within -t and t, for

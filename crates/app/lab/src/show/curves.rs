@@ -75,7 +75,7 @@ impl Panel {
         let plot = TextPlot { x: "step".into(), y: String::new(), curves };
         let [wide, high] =
             [width, height.saturating_sub(1)].map(|size| u16::try_from(size).unwrap_or(u16::MAX));
-        let mut lines = plot.lines_in(wide, high, look.colors, look.charset);
+        let mut lines = plot.lines(wide, high, look.colors);
         let title: String = format!("{}{remark}", self.title);
         lines.insert(
             0,

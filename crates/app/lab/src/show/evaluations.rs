@@ -40,7 +40,7 @@ fn of_set(run: &Run, set: &SetName, most: usize, look: &Look) -> Vec<String> {
         })
         .collect();
     if skipped > 0 {
-        rows.insert(1, vec![look.charset.of("⋮", "...").to_owned()]);
+        rows.insert(1, vec!["⋮".to_owned()]);
     }
     let names: Vec<String> = std::iter::once("step")
         .chain(columns.iter().map(|c| heading(c)))
@@ -50,7 +50,7 @@ fn of_set(run: &Run, set: &SetName, most: usize, look: &Look) -> Vec<String> {
 }
 
 /// The table with as many columns as there is room for, from the left.
-pub(super) fn fitting(look: &Look, names: &[String], rows: &[Vec<String>]) -> Vec<String> {
+fn fitting(look: &Look, names: &[String], rows: &[Vec<String>]) -> Vec<String> {
     for count in (2..=names.len()).rev() {
         let cut: Vec<Vec<String>> =
             rows.iter().map(|row| row[..count.min(row.len())].to_vec()).collect();
@@ -92,7 +92,7 @@ fn heading(column: &str) -> &str {
     }
 }
 
-pub(super) fn cell(column: &str, value: f64) -> String {
+fn cell(column: &str, value: f64) -> String {
     match column {
         "entropy" => fixed(value, 4),
         "length_mean" => fixed(value, 1),

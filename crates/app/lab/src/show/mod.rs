@@ -7,7 +7,6 @@ mod heading;
 mod law;
 mod metrics;
 mod news;
-mod parts;
 mod responses;
 mod tail;
 mod text;
@@ -15,6 +14,7 @@ mod trace;
 
 pub use news::news;
 pub use text::Look;
+pub(crate) use text::wrapped;
 pub use trace::Trace;
 
 /// Lines of a plot on a page.
@@ -33,7 +33,7 @@ use crate::run::Run;
 
 /// Additions to the usual.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct PageOptions {
     /// Metrics to plot beside the usual ones.
     pub metrics: Vec<String>,
     /// Responses of each run.
@@ -41,23 +41,22 @@ pub struct Wanted {
 }
 
 /// Everything about runs, from top to bottom.
-pub fn page(runs: &[Run], wanted: &Wanted, look: &Look) -> Vec<String> {
-    let panels = curves::panels(runs, &wanted.metrics, look);
+pub fn page(runs: &[Run], options: &PageOptions, look: &Look) -> Vec<String> {
+    let panels = curves::panels(runs, &options.metrics, look);
     let blocks = [
         heading(runs, look),
         curves::lines(&panels, curves::beside(panels.len(), look.width), PLOT_HEIGHT, look),
         evaluations::lines(runs, PAGE_ROWS, look),
-        parts::lines(runs, look),
         law::lines(runs, look),
-        responses::lines(runs, wanted.responses, look),
+        responses::lines(runs, options.responses, look),
     ];
     joined(blocks)
 }
 
 /// As much as fits a screen of so many lines: the heads of the runs, plots as large as there is
 /// room for, then whatever else fits.
-pub fn screen(runs: &[Run], wanted: &Wanted, height: usize, look: &Look) -> Vec<String> {
-    let mut panels = curves::panels(runs, &wanted.metrics, look);
+pub fn screen(runs: &[Run], options: &PageOptions, height: usize, look: &Look) -> Vec<String> {
+    let mut panels = curves::panels(runs, &options.metrics, look);
     let mut blocks = vec![heading(runs, look)];
     // Blocks below the plots get the room that the smallest plots leave; the rest makes plots
     // larger.
@@ -82,8 +81,7 @@ pub fn screen(runs: &[Run], wanted: &Wanted, height: usize, look: &Look) -> Vec<
     };
     add(law::lines(runs, look));
     add(evaluations::lines(runs, SCREEN_ROWS, look));
-    add(parts::lines(runs, look));
-    let counts = (1..=wanted.responses.min(SCREEN_RESPONSES)).rev();
+    let counts = (1..=options.responses.min(SCREEN_RESPONSES)).rev();
     let _ = counts.into_iter().any(|count| add(responses::lines(runs, count, look)));
     if !panels.is_empty() {
         let plot = (least + left / rows).min(most).min(free);

@@ -128,20 +128,15 @@ fn verdict(row: &Row, look: &Look) -> Vec<String> {
     shortened(
         look.paragraph(&format!("{verdict}: {}", one_line(&details.join(", "))), 2),
         KEPT_REASON,
-        look,
     )
 }
 
 /// Lines without their middle, if there are many.
-fn shortened(mut lines: Vec<String>, [first, last]: [usize; 2], look: &Look) -> Vec<String> {
+fn shortened(mut lines: Vec<String>, [first, last]: [usize; 2]) -> Vec<String> {
     let skipped = lines.len().saturating_sub(first + last);
     if skipped > 1 {
-        let dots = look.charset.of("⋯", "...");
         let indent = lines[0].len() - lines[0].trim_start().len();
-        lines.splice(
-            first..first + skipped,
-            [format!("{:indent$}{dots} {skipped} lines {dots}", "")],
-        );
+        lines.splice(first..first + skipped, [format!("{:indent$}⋯ {skipped} lines ⋯", "")]);
     }
     lines
 }
@@ -150,7 +145,7 @@ fn shortened(mut lines: Vec<String>, [first, last]: [usize; 2], look: &Look) -> 
 fn text_lines(mark: &str, text: &str, look: &Look) -> Vec<String> {
     let lines = wrapped(&look.clean(text.trim_end()), look.width.max(20) - mark.len());
     let blank = " ".repeat(mark.len());
-    shortened(lines, KEPT, look)
+    shortened(lines, KEPT)
         .iter()
         .enumerate()
         .map(|(i, line)| {

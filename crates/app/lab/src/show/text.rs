@@ -1,7 +1,6 @@
 //! Lines of text: broken, coloured, side by side, in tables.
 
-use crate::text_plot::Charset;
-use std::borrow::Cow;
+use crate::visible::visible;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Columns between blocks side by side.
@@ -16,10 +15,6 @@ pub struct Look {
     pub width: usize,
     /// Whether it shows colours, in ANSI's escapes.
     pub colors: bool,
-    /// The characters that it shows.
-    pub charset: Charset,
-    /// Escapes characters of foreign text that a terminal would obey.
-    pub visible: fn(&str) -> Cow<'_, str>,
 }
 
 /// Colours of text.
@@ -34,18 +29,7 @@ pub(super) enum Paint {
 impl Look {
     /// Text from elsewhere as this terminal can show it.
     pub(super) fn clean(&self, text: &str) -> String {
-        let text = (self.visible)(text).replace('\t', "    ");
-        match self.charset {
-            Charset::Unicode => text,
-            Charset::Ascii => text.chars().fold(String::new(), |mut shown, c| {
-                if c.is_ascii() {
-                    shown.push(c);
-                } else {
-                    shown.extend(c.escape_unicode());
-                }
-                shown
-            }),
-        }
+        visible(text).replace('\t', "    ")
     }
 
     /// The text in a colour, if there are colours.
@@ -139,7 +123,7 @@ pub(super) fn shown_width(line: &str) -> usize {
 
 /// A text in lines of so many columns: broken between words, and within words that are wider.
 /// Escapes of colours take no room.
-pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
     let mut lines = Vec::new();
     for line in text.split('\n') {
@@ -220,12 +204,7 @@ mod tests {
 
     #[test]
     fn blocks_stand_beside_one_another_where_there_is_room() {
-        let look = |width| Look {
-            width,
-            colors: true,
-            charset: Charset::Unicode,
-            visible: |text| text.into(),
-        };
+        let look = |width| Look { width, colors: true };
         let painted = look(0).paint(Paint::Good, "aa");
         let blocks = [vec![painted.clone(), "bbb".into()], vec!["c".into()]];
         assert_eq!(look(7).beside(&blocks), [format!("{painted}    c"), "bbb".into()]);

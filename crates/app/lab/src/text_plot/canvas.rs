@@ -75,33 +75,27 @@ impl Canvas {
         &mut self.cells[row * self.width + column]
     }
 
-    /// Draws dots in an area that begins at a column and a row, and is so many columns wide. With a
-    /// shape every dot is a cell of it; without one a cell has 2 by 4 dots, in Braille.
+    /// Draws dots in an area that begins at a column and a row, and is so many columns wide: a cell
+    /// has 2 by 4 dots, in Braille.
     pub(super) fn draw_dots(
         &mut self,
         (left, top): (usize, usize),
         width: usize,
         dots: &[(usize, usize)],
-        shape: Option<char>,
         color: Color,
     ) {
         // Bits of the Braille patterns by row and column of the dot (The Unicode Standard, U+2800).
         const BITS: [[u8; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
         let mut patterns = BTreeMap::<usize, u8>::new();
         for &(x, y) in dots {
-            let (column, row, bit) = match shape {
-                Some(_) => (x, y, 0),
-                None => (x / 2, y / 4, BITS[y % 4][x % 2]),
-            };
-            *patterns.entry(row * width + column).or_default() |= bit;
+            *patterns.entry(y / 4 * width + x / 2).or_default() |= BITS[y % 4][x % 2];
         }
         for (place, pattern) in patterns {
-            let braille = || char::from_u32(0x2800 + u32::from(pattern)).unwrap_or(' ');
+            let braille = char::from_u32(0x2800 + u32::from(pattern)).unwrap_or(' ');
             let column = left + place % width;
             // Long labels of the y axis may leave a narrow plot no room.
             if column < self.width {
-                let text = shape.unwrap_or_else(braille).into();
-                *self.cell(column, top + place / width) = Cell { text, color };
+                *self.cell(column, top + place / width) = Cell { text: braille.into(), color };
             }
         }
     }

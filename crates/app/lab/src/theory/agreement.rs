@@ -81,21 +81,6 @@ pub struct Agreement {
     pub explained: Option<f64>,
 }
 
-/// Means over a run of the prompts of one accuracy; a step weighs as many as it has such prompts.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct BucketMeans {
-    /// The name in the metrics.
-    pub bucket: String,
-    /// Which shares of correct responses are in it.
-    pub accuracy: &'static str,
-    /// Prompts of all steps.
-    pub groups: f64,
-    /// How the entropy has changed in a step, in nats; none where it was never finite.
-    pub entropy_change: Option<f64>,
-    /// Cov(log pi, pi A) over the responses to a prompt; none where prompts had one response each.
-    pub group_covariance: Option<f64>,
-}
-
 /// The theory's predictions on a run, held against its entropy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TheoryOfRun {
@@ -111,19 +96,7 @@ pub struct TheoryOfRun {
     pub predictions: Vec<(Prediction, Agreement)>,
     /// The null of every prediction: a change that is the same at each step, of both averages.
     pub unvarying: Vec<(&'static str, Agreement)>,
-    /// From prompts that no response solves to prompts that all solve, as far as there are any.
-    pub buckets: Vec<BucketMeans>,
 }
-
-/// Buckets of the metrics, and the shares of correct responses in them.
-const BUCKETS: [(&str, &str); 6] = [
-    ("accuracy_0", "0"),
-    ("accuracy_0_25", "(0, 1/4]"),
-    ("accuracy_25_50", "(1/4, 1/2]"),
-    ("accuracy_50_75", "(1/2, 3/4]"),
-    ("accuracy_75_100", "(3/4, 1)"),
-    ("accuracy_100", "1"),
-];
 
 impl Agreement {
     /// The agreement of (prediction, change) pairs.
@@ -189,7 +162,6 @@ impl TheoryOfRun {
                 .iter()
                 .filter_map(|(name, of)| Some((*name, unvarying(log.series(of)?))))
                 .collect(),
-            buckets: BUCKETS.iter().filter_map(|bucket| means(log, *bucket)).collect(),
         })
     }
 
@@ -213,25 +185,4 @@ fn unvarying(changes: &Series) -> Agreement {
     let mean = changes.values.iter().sum::<f64>() / changes.values.len() as f64;
     let pairs: Vec<[f64; 2]> = changes.values.iter().map(|change| [mean, *change]).collect();
     Agreement::of(&pairs)
-}
-
-fn means(log: &RunLog, (bucket, accuracy): (&str, &'static str)) -> Option<BucketMeans> {
-    let series = |name: &str| log.series(&format!("theory/{bucket}/{name}"));
-    let groups = series("groups")?;
-    let mean = |of: Option<&Series>| {
-        let (mut sum, mut count) = (0.0, 0.0);
-        for (step, value) in of?.iter() {
-            let weight = groups.at(step).unwrap_or(0.0);
-            sum += weight * value;
-            count += weight;
-        }
-        (count > 0.0).then(|| sum / count)
-    };
-    Some(BucketMeans {
-        bucket: bucket.to_owned(),
-        accuracy,
-        groups: groups.values.iter().sum(),
-        entropy_change: mean(series("entropy_change")),
-        group_covariance: mean(series("group_covariance")),
-    })
 }

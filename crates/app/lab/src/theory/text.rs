@@ -1,52 +1,8 @@
 //! The theory as text for a terminal.
 
 use super::agreement::{Agreement, TheoryOfRun};
-use super::check::{Check, Step};
 use crate::number::whole_percent;
-use crate::text_plot::{Curve, TextPlot};
 use std::fmt::Write;
-
-/// Rows of the plot.
-const ROWS: u16 = 18;
-
-/// A table for each claim, and the errors of all of them over the step size, so many columns wide.
-pub fn of_checks(checks: &[Check], width: u16, colors: bool) -> String {
-    let mut text = String::new();
-    for Check { name, update, formula, steps, slope, holds } in checks {
-        let _ = writeln!(text, "\n  {name}: {update}\n  {formula}\n");
-        let heads = ["step", "predicted dH", "actual dH", "mean error", "falls with"];
-        let _ = writeln!(
-            text,
-            "    {:>8} {:>15} {:>15} {:>12} {:>12}",
-            heads[0], heads[1], heads[2], heads[3], heads[4]
-        );
-        for Step { size, predicted, actual, error, power } in steps {
-            let power = power.map_or_else(String::new, |power| format!("step^{power:.2}"));
-            let _ = writeln!(
-                text,
-                "    {size:>8.0e} {predicted:>15.6e} {actual:>15.6e} {error:>12.2e} {power:>12}"
-            );
-        }
-        let verdict = if *holds { "right to first order" } else { "NOT right to first order" };
-        let _ = writeln!(text, "    the error falls with step^{slope:.3}: {verdict}");
-    }
-    let log = |x: f64| libm::log10(x);
-    let curve = |check: &Check| Curve {
-        name: check.name.to_owned(),
-        points: check.steps.iter().map(|step| (log(step.size), log(step.error))).collect(),
-        scattered: false,
-    };
-    let plot = TextPlot {
-        x: "log10 of the step".into(),
-        y: "log10 of the mean error".into(),
-        curves: checks.iter().map(curve).collect(),
-    };
-    text.push('\n');
-    plot.lines(width, ROWS, colors).iter().for_each(|line| {
-        let _ = writeln!(text, "{line}");
-    });
-    text
-}
 
 /// How well each prediction foresees a run.
 pub fn of_predictions(theory: &TheoryOfRun) -> String {
@@ -79,31 +35,13 @@ pub fn of_predictions(theory: &TheoryOfRun) -> String {
     text
 }
 
-/// The predictions of a run, and the contributions of prompts by accuracy.
+/// The predictions of a run, with its name.
 pub fn of_run(theory: &TheoryOfRun) -> String {
-    let mut text = format!("\n  {}\n\n{}\n", theory.run, of_predictions(theory));
-    let _ = writeln!(text, "  by the share of correct responses to the prompt");
-    let _ = writeln!(text, "{}", row(["", "dH a step", "prompts", "Cov(pi A)", ""]).trim_end());
-    for bucket in &theory.buckets {
-        let [change, covariance] = [bucket.entropy_change, bucket.group_covariance]
-            .map(|x| shown(x, |x| format!("{x:+.2e}")));
-        let prompts = format!("{:.0}", bucket.groups);
-        let _ = writeln!(
-            text,
-            "{}",
-            row([bucket.accuracy, &change, &prompts, &covariance, ""]).trim_end()
-        );
-    }
-    let _ = writeln!(
-        text,
-        "\n  Cov(pi A): of log pi and pi A over the responses to a prompt; docs/concepts/entropy.md \
-         explains all of it"
-    );
-    text
-}
-
-fn row([name, first, second, third, fourth]: [&str; 5]) -> String {
-    format!("    {name:31} {first:>11} {second:>9} {third:>11} {fourth:>9}")
+    format!(
+        "\n  {}\n\n{}\n  docs/concepts/entropy.md explains all of it\n",
+        theory.run,
+        of_predictions(theory)
+    )
 }
 
 fn shown(number: Option<f64>, show: fn(f64) -> String) -> String {

@@ -1,15 +1,13 @@
 //! A real browser that looks at a page: Chromium without a window, over the DevTools protocol.
 //!
-//! `ISENTROPE_TEST_BROWSER` names it; `ISENTROPE_TEST_SCREENSHOTS` a directory that pictures of the
-//! pages are kept in.
+//! `ISENTROPE_TEST_BROWSER` names it.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 use std::env;
-use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -75,8 +73,8 @@ impl Browser {
             json!({"targetId": target["targetId"], "flatten": true}),
         );
         browser.session = attached["sessionId"].as_str().unwrap().to_owned();
-        for domain in ["Page.enable", "Runtime.enable", "Log.enable", "Network.enable"] {
-            browser.call(domain, json!({}));
+        for domain in ["Page", "Runtime", "Log", "Network"] {
+            browser.call(&format!("{domain}.enable"), json!({}));
         }
         browser.look(look);
         browser.call(
@@ -124,29 +122,10 @@ impl Browser {
         }
     }
 
-    /// Keeps a picture of the whole page, if pictures are asked for.
-    pub fn keep_picture(&mut self, name: &str) {
-        let Some(dir) = env::var_os("ISENTROPE_TEST_SCREENSHOTS").map(PathBuf::from) else {
-            return;
-        };
-        let reply = self.call(
-            "Page.captureScreenshot",
-            json!({"format": "png", "captureBeyondViewport": true}),
-        );
-        let picture = BASE64_STANDARD.decode(reply["data"].as_str().unwrap()).unwrap();
-        fs::create_dir_all(&dir).unwrap();
-        fs::write(dir.join(name), picture).unwrap();
-    }
-
-    /// The page on paper, as the bytes of a PDF file, kept if pictures are asked for.
-    pub fn print(&mut self, name: &str) -> Vec<u8> {
+    /// The page on paper, as the bytes of a PDF file.
+    pub fn print(&mut self) -> Vec<u8> {
         let reply = self.call("Page.printToPDF", json!({"printBackground": true}));
-        let pdf = BASE64_STANDARD.decode(reply["data"].as_str().unwrap()).unwrap();
-        if let Some(dir) = env::var_os("ISENTROPE_TEST_SCREENSHOTS").map(PathBuf::from) {
-            fs::create_dir_all(&dir).unwrap();
-            fs::write(dir.join(name), &pdf).unwrap();
-        }
-        pdf
+        BASE64_STANDARD.decode(reply["data"].as_str().unwrap()).unwrap()
     }
 
     fn call(&mut self, method: &str, parameters: Value) -> Value {
@@ -181,7 +160,7 @@ impl Browser {
         let parameters = &message["params"];
         match message["method"].as_str().unwrap_or_default() {
             "Runtime.consoleAPICalled" => {
-                self.complaints.push(format!("console: {}", parameters["args"]))
+                self.complaints.push(format!("console: {}", parameters["args"]));
             }
             "Runtime.exceptionThrown" => {
                 self.complaints.push(format!("exception: {}", parameters["exceptionDetails"]));

@@ -22,7 +22,6 @@ fn every_token_is_drawn_in_browser_and_choices_are_heeded() {
         .unwrap();
     for (width, dark) in [(400, true), (1400, false)] {
         let mut browser = Browser::open(&page, Look { width, dark }, &format!("{DRAWN} === 6"));
-        browser.keep_picture(&format!("inspect-{width}.png"));
         assert_eq!(browser.value(OVERFLOW), json!(0), "the page is wider than {width}");
         assert_eq!(browser.value("document.querySelectorAll('#list .tokens b').length"), json!(0));
 
@@ -39,7 +38,7 @@ fn every_token_is_drawn_in_browser_and_choices_are_heeded() {
         choose(&mut browser, "sort", "-length");
         browser.wait(
             "document.querySelector('#list').textContent.indexOf('ok') < \
-                      document.querySelector('#list').textContent.indexOf('wait')",
+             document.querySelector('#list').textContent.indexOf('wait')",
         );
 
         type_in(&mut browser, "WAIT 1");
@@ -99,7 +98,7 @@ fn everything_is_on_paper_in_browser_and_long_texts_fit_a_phone() {
         "Math.max(...[...document.querySelectorAll('th.short')].map(e => e.clientHeight))";
     assert!(browser.value(lines_of_heads).as_f64().unwrap() < 40.0);
     assert!(browser.value(DRAWN).as_u64().unwrap() < 3698, "as far as the reader has come");
-    browser.print("inspect.pdf");
+    browser.print();
     assert_eq!(browser.value(DRAWN), json!(3698));
     assert!(browser.complaints.is_empty(), "{:?}", browser.complaints);
 }

@@ -127,7 +127,7 @@ fn malformed_lines_are_named() {
         ("hello there\n", "no log of a run that is known"),
         ("[{\"step\":1,\"a\":1},{\"a\":2}]", "entry 2: no \"step\""),
         ("{\"log_history\": [{\"loss\": 1}]}", "entry 1: no \"step\""),
-        ("{\"log_history\": 3,\n}", "expected an array of objects with a step"),
+        ("{\"log_history\": 3}", "expected a sequence"),
         ("{\"log_history\": [],\n}", "at line 2"),
     ] {
         let error = open(text).unwrap_err();
@@ -162,21 +162,6 @@ fn a_directory_of_lines_is_a_run_for_each() {
 }
 
 #[test]
-#[ignore = "deep: 400000 numbers"]
-fn ten_thousand_steps_are_read_in_seconds() {
-    let row = |step: u64| {
-        let numbers: Vec<String> =
-            (0..40).map(|n| format!("\"actor/metric_{n}\":{}.25", step + n)).collect();
-        format!("{{\"step\":{step},\"data\":{{{}}}}}\n", numbers.join(","))
-    };
-    let text: String = (0..10_000).map(row).collect();
-    let start = std::time::Instant::now();
-    let log = open(text).unwrap();
-    assert_eq!((log.all().count(), log.last_step()), (40, Some(9_999)));
-    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
-}
-
-#[test]
 fn samples_of_a_step_are_no_run() {
     let dir = tempfile::tempdir().unwrap();
     let dump = |step: u64| {
@@ -201,22 +186,6 @@ fn samples_of_a_step_are_no_run() {
 }
 
 #[test]
-#[ignore = "deep: entries of 8 MB"]
-fn an_entry_is_no_longer_than_a_line() {
-    let list = "[1,".repeat(20) + &"0,".repeat(5 << 20) + "0" + &"]".repeat(20);
-    for text in [
-        format!("[{{\"step\":1,\"a\":2}},{{\"step\":2,\"x\":{list}}}]"),
-        format!("{{\"log_history\":[{{\"step\":2,\"x\":{list}}}]}}"),
-        format!("{{\"log_history\":[{{\"step\":2,\"x\":{list}"),
-    ] {
-        assert!(open(text).unwrap_err().contains("has an entry of more than 8388608 bytes"));
-    }
-    let many = "{\"step\":1,\"a\":1,\"t\":\"]}\\\"[{\"},".repeat(300_000);
-    let log = open(format!("[{many}{{\"step\":2,\"a\":1}}]")).unwrap();
-    assert_eq!(points(&log, "a"), [(1, 1.0), (2, 1.0)]);
-}
-
-#[test]
 fn a_metric_that_gives_its_name_away_is_told() {
     let text = "{\"step\":1,\"data\":{\"actor/grad_norm\":2,\"grad/norm\":3}}\n";
     let log = open(text).unwrap();
@@ -231,8 +200,7 @@ fn a_metric_that_gives_its_name_away_is_told() {
 #[test]
 fn a_set_is_known_by_its_accuracy() {
     let log = open(
-        "{\"step\":1,\"eval/a/b/mean@8\":0.5,\"eval/a/b/mean@16\":0.5,\"eval/a/b/score\":1,\"eval/c/score\":2,\
-         \"eval/d/entropy\":1,\"eval/e/mean@\":1,\"eval//mean@2\":1,\"eval/f/mean@x\":1,\"eval/g/mean@2_3_numbers\":1}\n",
+        "{\"step\":1,\"eval/a/b/mean@8\":0.5,\"eval/a/b/mean@16\":0.5,\"eval/a/b/score\":1,\"eval/c/score\":2,\"eval/d/entropy\":1,\"eval/e/mean@\":1,\"eval//mean@2\":1,\"eval/f/mean@x\":1,\"eval/g/mean@2_3_numbers\":1}\n",
     )
     .unwrap();
     assert_eq!(log.evaluation_sets(), ["a/b", "c", "d"]);
@@ -248,8 +216,7 @@ fn a_set_is_known_by_its_accuracy() {
 #[test]
 fn parts_of_a_set_are_no_sets() {
     let log = open(
-        "{\"step\":1,\"eval/test/mean@8\":0.5,\"eval/test/entropy\":1,\"eval/test/sum/mean@8\":0.7,\"eval/test/sum/entropy\":0.5,\
-         \"eval/test/product/entropy\":2,\"eval/test_t0.6/mean@8\":0.5,\"eval/openai/gsm8k/mean@8\":0.2}\n",
+        "{\"step\":1,\"eval/test/mean@8\":0.5,\"eval/test/entropy\":1,\"eval/test/sum/mean@8\":0.7,\"eval/test/sum/entropy\":0.5,\"eval/test/product/entropy\":2,\"eval/test_t0.6/mean@8\":0.5,\"eval/openai/gsm8k/mean@8\":0.2}\n",
     )
     .unwrap();
     assert_eq!(log.evaluation_sets(), ["openai/gsm8k", "test", "test_t0.6"]);

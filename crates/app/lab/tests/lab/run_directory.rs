@@ -1,6 +1,6 @@
 //! Logs of run directories of this program.
 
-use isentrope_lab::log::{Origin, RunLog};
+use isentrope_lab::log::{Origin, RunLog, distinct_names};
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
@@ -100,4 +100,20 @@ fn malformed_lines_are_named_by_file_and_line() {
         assert!(error.contains("metrics.jsonl: ") && error.contains(what), "{error}");
     }
     assert!(RunLog::open(Path::new("nowhere")).unwrap_err().to_string().starts_with("nowhere: "));
+}
+
+#[test]
+fn runs_below_a_directory_are_found_and_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    for run in ["grpo/1", "grpo/2", "kl-cov/1"] {
+        let run = dir.path().join(run);
+        fs::create_dir_all(&run).unwrap();
+        fs::write(run.join("recipe.toml"), "").unwrap();
+    }
+    let error = RunLog::open(dir.path()).unwrap_err().to_string();
+    let names = "holds 3 runs, where one is wanted: grpo/1, grpo/2, kl-cov/1; give the path of one";
+    assert!(error.contains(names), "{error}");
+    let logs = RunLog::open_all(dir.path()).unwrap();
+    let path = |run: &str| dir.path().join(run).display().to_string();
+    assert_eq!(distinct_names(logs.iter()), [path("grpo/1"), "2".to_owned(), path("kl-cov/1")]);
 }

@@ -1,6 +1,6 @@
 //! Plots as people see them.
 
-use isentrope_lab::text_plot::{Charset, Curve, TextPlot};
+use isentrope_lab::text_plot::{Curve, TextPlot};
 use std::time::{Duration, Instant};
 
 fn curve(name: &str, points: Vec<(f64, f64)>) -> Curve {
@@ -12,7 +12,7 @@ fn plot(curves: Vec<Curve>) -> TextPlot {
 }
 
 fn shown(plot: &TextPlot, width: u16, height: u16) -> Vec<String> {
-    plot.lines_in(width, height, false, Charset::Unicode)
+    plot.lines(width, height, false)
 }
 
 /// Markers and dots, without axes, labels and the legend.
@@ -40,7 +40,7 @@ fn a_rising_line_rises_within_its_frame() {
         "  ● square",
     ];
     assert_eq!(lines, expected, "\n{}", lines.join("\n"));
-    assert!(plot.lines_in(60, 12, true, Charset::Unicode).join("").contains("\x1b[36m"));
+    assert!(plot.lines(60, 12, true).join("").contains("\x1b[36m"));
 }
 
 #[test]
@@ -53,8 +53,6 @@ fn few_points_are_marked_and_curves_differ_without_colours() {
     // One in the legend; where they cross, the last is seen.
     assert_eq!((count('●'), count('■')), (5, 6), "{text}");
     assert!(text.ends_with("  ● falling   ■ rising"), "{text}");
-    let ascii = plot.lines_in(40, 10, false, Charset::Ascii).join("\n");
-    assert!(ascii.is_ascii() && ascii.ends_with("  * falling   o rising"), "{ascii}");
 }
 
 #[test]
@@ -99,20 +97,17 @@ fn every_size_has_its_lines_and_none_is_too_wide() {
         (0..97).map(|x| (f64::from(x), f64::from(x).sin() * 1e-7)).collect();
     let names = ["a", "a rather long name of a run", "漢字", "d", "e", "f", "g"];
     let plot = plot(names.iter().map(|name| curve(name, points.clone())).collect());
-    for charset in [Charset::Unicode, Charset::Ascii] {
-        for width in (20..200).step_by(7) {
-            for height in [5, 6, 8, 13, 40] {
-                let lines = plot.lines_in(width, height, false, charset);
-                assert_eq!(lines.len(), usize::from(height));
-                let wide = |line: &String| {
-                    line.chars().map(|c| if c > '\u{3000}' { 2 } else { 1 }).sum::<usize>()
-                };
-                assert!(lines.iter().all(|line| wide(line) <= usize::from(width)), "{lines:#?}");
-            }
+    let wide =
+        |line: &String| line.chars().map(|c| if c > '\u{3000}' { 2 } else { 1 }).sum::<usize>();
+    for width in (20..200).step_by(7) {
+        for height in [5, 6, 8, 13, 40] {
+            let lines = shown(&plot, width, height);
+            assert_eq!(lines.len(), usize::from(height));
+            assert!(lines.iter().all(|line| wide(line) <= usize::from(width)), "{lines:#?}");
         }
     }
     // The legend never takes the plot's place.
-    let lines = plot.lines_in(30, 9, false, Charset::Unicode);
+    let lines = shown(&plot, 30, 9);
     assert!(
         lines[8].contains("more") && lines.iter().filter(|line| drawn(line) > 1).count() > 2,
         "{lines:#?}"

@@ -139,14 +139,13 @@ impl Calls<usize> {
     }
 }
 
-/// Which interface a library has, and how it calls itself.
-///
-/// # Errors
-/// [`Error::Start`] when it has none of the three.
+/// Which interface a library has, and how it calls itself; [`Error::Start`] when it has none of the
+/// three.
 pub(super) fn recognise(library: &Library, path: &str) -> Result<(Abi, String)> {
     let not_known = |what: &str| {
         Error::Start(format!(
-            "{path} {what}: name Open MPI, MPICH, Intel MPI or another with their interface by ISENTROPE_MPI"
+            "{path} {what}: name Open MPI, MPICH, Intel MPI or another with their interface by \
+             ISENTROPE_MPI"
         ))
     };
     let version = version(library).ok_or_else(|| not_known("is no MPI library"))?;

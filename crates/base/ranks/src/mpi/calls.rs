@@ -15,10 +15,8 @@ pub(super) struct Gathered<'a> {
 }
 
 impl<H: Handle> Calls<H> {
-    /// Initialises the library, once in a process. Returns this rank, and how many there are.
-    ///
-    /// # Errors
-    /// A sentence.
+    /// Initialises the library, once in a process. Returns this rank, and how many there are; the
+    /// error is a sentence.
     pub fn begin(&self) -> Result<(usize, usize), String> {
         let mut provided = 0;
         // SAFETY: the library takes no arguments as null, and writes one number.
@@ -55,7 +53,7 @@ impl<H: Handle> Calls<H> {
         // SAFETY: the bytes are there, and stay, as the caller promises.
         let code =
             unsafe { (self.isend)(from, count, self.byte, to, tag, self.world, &raw mut request) };
-        said("MPI_Isend", code).map(|()| request)
+        checked("MPI_Isend", code).map(|()| request)
     }
 
     /// Starts to receive bytes.
@@ -68,7 +66,7 @@ impl<H: Handle> Calls<H> {
         // SAFETY: the bytes are the library's alone until then, as the caller promises.
         let code =
             unsafe { (self.irecv)(to, count, self.byte, from, tag, self.world, &raw mut request) };
-        said("MPI_Irecv", code).map(|()| request)
+        checked("MPI_Irecv", code).map(|()| request)
     }
 
     /// Starts an all-gather.
@@ -94,7 +92,7 @@ impl<H: Handle> Calls<H> {
                 &raw mut request,
             )
         };
-        said("MPI_Iallgatherv", code).map(|()| request)
+        checked("MPI_Iallgatherv", code).map(|()| request)
     }
 
     /// Starts a broadcast.
@@ -107,7 +105,7 @@ impl<H: Handle> Calls<H> {
         // SAFETY: the bytes are the library's alone until then, as the caller promises.
         let code =
             unsafe { (self.ibcast)(to, count, self.byte, from, self.world, &raw mut request) };
-        said("MPI_Ibcast", code).map(|()| request)
+        checked("MPI_Ibcast", code).map(|()| request)
     }
 
     /// Whether all of these have ended.
@@ -121,7 +119,7 @@ impl<H: Handle> Calls<H> {
         // has its own address of none.
         let code =
             unsafe { (self.testall)(count, requests.as_mut_ptr(), &raw mut ended, no_statuses) };
-        said("MPI_Testall", code).map(|()| ended != 0)
+        checked("MPI_Testall", code).map(|()| ended != 0)
     }
 
     /// Ends the library.
@@ -130,11 +128,11 @@ impl<H: Handle> Calls<H> {
     /// No request is under way, and nothing is called after this.
     pub unsafe fn end(&self) -> Result<()> {
         // SAFETY: as the caller promises.
-        said("MPI_Finalize", unsafe { (self.finalize)() })
+        checked("MPI_Finalize", unsafe { (self.finalize)() })
     }
 }
 
-fn said(function: &str, code: c_int) -> Result<()> {
+fn checked(function: &str, code: c_int) -> Result<()> {
     if code == 0 {
         Ok(())
     } else {

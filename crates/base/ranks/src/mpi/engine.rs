@@ -3,10 +3,9 @@
 use super::abi::{Calls, Handle};
 use super::calls::{Gathered, int};
 use super::notes::Notes;
-use crate::engine::{Engine, Move, Note, Ticket};
+use crate::engine::{Engine, Move, Note, PendingMoves, Ticket};
 use crate::error::{Error, Result};
-use crate::host_piece::HostPiece;
-use crate::under_way::UnderWay;
+use crate::piece::Piece;
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 use std::{mem, thread};
@@ -23,23 +22,27 @@ pub(super) struct MpiEngine<H: Handle> {
     calls: Calls<H>,
     rank: usize,
     size: usize,
-    under_way: UnderWay<Started<H>>,
+    pending: PendingMoves<Started<H>>,
     notes: Notes<H>,
 }
 
 /// The memory that the library reads and writes until its requests have ended.
 struct Started<H> {
-    pieces: Vec<HostPiece>,
+    pieces: Vec<Piece>,
     requests: Vec<H>,
     /// Lengths and places of all-gathers.
     counts: Vec<Vec<c_int>>,
 }
 
+impl<H> Started<H> {
+    fn keep<const PIECES: usize>(&mut self, request: H, pieces: [Piece; PIECES]) {
+        self.requests.push(request);
+        self.pieces.extend(pieces);
+    }
+}
+
 impl<H: Handle> MpiEngine<H> {
-    /// Initialises the library.
-    ///
-    /// # Errors
-    /// A sentence.
+    /// Initialises the library; the error is a sentence.
     pub fn begin(calls: Calls<H>) -> Result<Self, String> {
         let (rank, size) = calls.begin()?;
         let mut notes = Notes::none();
@@ -47,26 +50,24 @@ impl<H: Handle> MpiEngine<H> {
         for from in peers {
             notes.hear(&calls, from).map_err(|error| error.to_string())?;
         }
-        Ok(Self { calls, rank, size, under_way: UnderWay::default(), notes })
+        Ok(Self { calls, rank, size, pending: PendingMoves::default(), notes })
     }
 
     /// Adds to what was started. A piece's bytes stay in their place on the heap when the piece is
     /// moved.
-    fn begin_move(&self, movement: Move<HostPiece>, started: &mut Started<H>) -> Result<()> {
+    fn begin_move(&self, movement: Move, started: &mut Started<H>) -> Result<()> {
         let calls = &self.calls;
         match movement {
             Move::Send { to, piece, bytes } => {
                 // SAFETY: `started` keeps the piece until the request has ended.
                 let request = unsafe { calls.send(fitting(piece.bytes(), bytes)?, to, TAG) }?;
-                started.requests.push(request);
-                started.pieces.push(piece);
+                started.keep(request, [piece]);
             }
             Move::Receive { from, mut piece, bytes } => {
                 fitting(piece.bytes(), bytes)?;
                 // SAFETY: `started` keeps the piece until the request has ended.
                 let request = unsafe { calls.receive(&mut piece.bytes_mut()[..bytes], from, TAG) }?;
-                started.requests.push(request);
-                started.pieces.push(piece);
+                started.keep(request, [piece]);
             }
             Move::AllGather { own, mut all, lengths } => {
                 let own_length =
@@ -85,16 +86,14 @@ impl<H: Handle> MpiEngine<H> {
                 // SAFETY: `started` keeps all four until the request has ended. The lengths are
                 // those of all ranks, and add up to that of `all`.
                 let request = unsafe { calls.all_gather(gathered) }?;
-                started.requests.push(request);
-                started.pieces.extend([own, all]);
+                started.keep(request, [own, all]);
                 started.counts.extend([lengths, places]);
             }
             Move::Broadcast { from, mut piece, bytes } => {
                 fitting(piece.bytes(), bytes)?;
                 // SAFETY: `started` keeps the piece until the request has ended.
                 let request = unsafe { calls.broadcast(&mut piece.bytes_mut()[..bytes], from) }?;
-                started.requests.push(request);
-                started.pieces.push(piece);
+                started.keep(request, [piece]);
             }
         }
         Ok(())
@@ -117,8 +116,6 @@ impl<H: Handle> MpiEngine<H> {
 }
 
 impl<H: Handle> Engine for MpiEngine<H> {
-    type Piece = HostPiece;
-
     fn rank(&self) -> usize {
         self.rank
     }
@@ -127,27 +124,23 @@ impl<H: Handle> Engine for MpiEngine<H> {
         self.size
     }
 
-    fn piece(&mut self, bytes: usize) -> HostPiece {
-        HostPiece::zeros(bytes)
-    }
-
-    fn start(&mut self, moves: Vec<Move<HostPiece>>) -> Result<Ticket> {
+    fn start(&mut self, moves: Vec<Move>) -> Result<Ticket> {
         let mut started = Started { pieces: Vec::new(), requests: Vec::new(), counts: Vec::new() };
         let begun =
             moves.into_iter().try_for_each(|movement| self.begin_move(movement, &mut started));
         // The moves that did begin are kept even if others have failed.
-        let ticket = self.under_way.add(started);
+        let ticket = self.pending.add(started);
         begun.map(|()| ticket)
     }
 
-    fn poll(&mut self, ticket: Ticket) -> Result<Option<Vec<HostPiece>>> {
-        let mut started = self.under_way.take(ticket)?;
+    fn poll(&mut self, ticket: Ticket) -> Result<Option<Vec<Piece>>> {
+        let mut started = self.pending.take(ticket)?;
         // SAFETY: these are requests that the library has made, and nobody else writes.
         let ended = unsafe { self.calls.have_ended(&mut started.requests) };
         if matches!(ended, Ok(true)) {
             return Ok(Some(started.pieces));
         }
-        self.under_way.put_back(ticket, started);
+        self.pending.put_back(ticket, started);
         ended.map(|_| None)
     }
 
@@ -156,7 +149,7 @@ impl<H: Handle> Engine for MpiEngine<H> {
     }
 
     fn notes(&mut self) -> Result<Vec<(usize, Note)>> {
-        self.notes.heard(&self.calls)
+        self.notes.receive(&self.calls)
     }
 
     fn abort(&mut self, _: &str) {
@@ -183,7 +176,7 @@ impl<H: Handle> Engine for MpiEngine<H> {
             self.until(|engine| Ok(engine.notes.all_are_gone()))?;
         }
         self.until(|engine| engine.notes.all_have_arrived(&engine.calls))?;
-        if !self.under_way.is_empty() {
+        if !self.pending.is_empty() {
             return Err(Error::Engine("the engine was closed with pieces under way".into()));
         }
         // SAFETY: no request is under way, and World, which is gone, has called last.
@@ -194,7 +187,7 @@ impl<H: Handle> Engine for MpiEngine<H> {
 impl<H: Handle> Drop for MpiEngine<H> {
     /// Leaks memory that the library may still read or write.
     fn drop(&mut self) {
-        mem::forget(mem::take(&mut self.under_way));
+        mem::forget(mem::take(&mut self.pending));
     }
 }
 

@@ -2,7 +2,7 @@
 //! system knows.
 
 use crate::error::{Error, Result};
-use crate::launch::{Family, Launched};
+use crate::launch::{Family, Launch};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use std::path::{Path, PathBuf};
 
@@ -10,16 +10,10 @@ use std::path::{Path, PathBuf};
 const NAMED: &str = "ISENTROPE_MPI";
 
 /// Programs of launchers, from one of which this process descends.
+#[rustfmt::skip]
 const LAUNCHERS: [&str; 9] = [
-    "mpirun",
-    "mpiexec",
-    "mpiexec.hydra",
-    "hydra_pmi_proxy",
-    "hydra_bstrap_proxy",
-    "orterun",
-    "orted",
-    "prterun",
-    "prted",
+    "mpirun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy", "hydra_bstrap_proxy", "orterun", "orted",
+    "prterun", "prted",
 ];
 
 impl Family {
@@ -48,40 +42,39 @@ impl Family {
 }
 
 /// Loads the library that fits the launcher; it stays until the process ends. Returns where it was
-/// found, too.
-///
-/// # Errors
-/// [`Error::Start`] says what was tried.
-pub(super) fn load(launched: &Launched) -> Result<(String, &'static Library)> {
+/// found, too; [`Error::Start`] says what was tried.
+pub(super) fn load(launch: &Launch) -> Result<(String, &'static Library)> {
     if let Some(named) = std::env::var_os(NAMED) {
         let path = PathBuf::from(named);
         return match open(&path) {
             Ok(library) => Ok((path.display().to_string(), library)),
             Err(error) => Err(Error::Start(format!(
-                "{NAMED} = {}: {}; name the library of the MPI whose mpirun starts the ranks, such as /usr/lib/libmpi.so.40",
+                "{NAMED} = {}: {}; name the library of the MPI whose mpirun starts the ranks, \
+                 such as /usr/lib/libmpi.so.40",
                 path.display(),
-                told(&error)
+                reason(&error)
             ))),
         };
     }
     let mut tried = Vec::new();
     let mut failed = None;
-    for path in candidates(launched.families) {
+    for path in candidates(launch.families) {
         match open(&path) {
             Ok(library) => return Ok((path.display().to_string(), library)),
             // A file that is there but does not load says more than those that are not.
-            Err(error) if path.is_absolute() => failed = Some(told(&error)),
+            Err(error) if path.is_absolute() => failed = Some(reason(&error)),
             Err(_) => {}
         }
         tried.push(path.display().to_string());
     }
     let failed = failed.map(|error| format!(" ({error})")).unwrap_or_default();
-    let families: Vec<&str> = launched.families.iter().map(|family| family.name()).collect();
+    let families: Vec<&str> = launch.families.iter().map(|family| family.name()).collect();
     Err(Error::Start(format!(
-        "{} has started several ranks ({}), but no library of {} is found{failed}: tried {}; name it with \
+        "{} has started several ranks ({}), but no library of {} is found{failed}: tried {}; name \
+         it with \
          {NAMED}=/path/to/libmpi.so, or set ISENTROPE_RANKS=off to run each rank alone",
-        launched.launcher,
-        launched.variable,
+        launch.launcher,
+        launch.variable,
         families.join(" or "),
         tried.join(", ")
     )))
@@ -142,7 +135,7 @@ fn open(path: &Path) -> Result<&'static Library, libloading::Error> {
 }
 
 /// The loader's message.
-fn told(error: &libloading::Error) -> String {
+fn reason(error: &libloading::Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => source.to_string(),
         None => error.to_string(),

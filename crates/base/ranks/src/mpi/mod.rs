@@ -15,44 +15,39 @@ mod notes;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::host_piece::HostPiece;
-use crate::launch::Launched;
+use crate::launch::Launch;
 use crate::settings::Library;
 use abi::{Abi, Calls, Handle};
 use engine::MpiEngine;
 use std::ffi::c_int;
 
-/// Brings together the ranks that a launcher has started.
-///
-/// # Errors
-/// [`Error::Start`] when the library is missing, not known, or not the launcher's.
-pub(crate) fn begin(
-    launched: &Launched,
-    tell: &dyn Fn(&str),
-) -> Result<(Box<dyn Engine<Piece = HostPiece>>, Library)> {
-    let (path, loaded) = library::load(launched)?;
+/// Brings together the ranks that a launcher has started. Fails with [`Error::Start`] when the
+/// library is missing, not known, or not the launcher's.
+pub(crate) fn begin(launch: &Launch, tell: &dyn Fn(&str)) -> Result<(Box<dyn Engine>, Library)> {
+    let (path, loaded) = library::load(launch)?;
     let (abi, version) = abi::recognise(loaded, &path)?;
-    let library =
-        Library { version, path, abi: abi.name(), launcher: launched.launcher.to_owned() };
+    let library = Library { version, path, abi: abi.name(), launcher: launch.launcher.to_owned() };
     // Some libraries end the process by themselves when a launcher is not theirs. Others find one
     // rank alone in each process.
-    if !launched.families.contains(&abi::family(abi, &library.version)) {
+    if !launch.families.contains(&abi::family(abi, &library.version)) {
         let Library { path, version, launcher, .. } = &library;
         tell(&format!(
-            "{path} ({version}) does not belong to {launcher}: if the ranks do not begin, name another with ISENTROPE_MPI"
+            "{path} ({version}) does not belong to {launcher}: if the ranks do not begin, name \
+             another with ISENTROPE_MPI"
         ));
     }
-    if launched.is_bare {
+    if launch.is_bare {
         tell(&format!(
-            "{} has not told its ranks how to find each other: if they do not begin, start them with --mpi=pmix for Open MPI, \
+            "{} has not told its ranks how to find each other: if they do not begin, start them \
+             with --mpi=pmix for Open MPI, \
              --mpi=pmi2 for MPICH and Intel MPI",
-            launched.launcher
+            launch.launcher
         ));
     }
     let engine = match abi {
-        Abi::Mpich => over(Calls::<c_int>::of_mpich(loaded), &library, launched)?,
-        Abi::OpenMpi => over(Calls::<usize>::of_open_mpi(loaded), &library, launched)?,
-        Abi::Standard => over(Calls::<usize>::of_standard(loaded), &library, launched)?,
+        Abi::Mpich => over(Calls::<c_int>::of_mpich(loaded), &library, launch)?,
+        Abi::OpenMpi => over(Calls::<usize>::of_open_mpi(loaded), &library, launch)?,
+        Abi::Standard => over(Calls::<usize>::of_standard(loaded), &library, launch)?,
     };
     Ok((engine, library))
 }
@@ -60,25 +55,29 @@ pub(crate) fn begin(
 fn over<H: Handle>(
     calls: Result<Calls<H>, libloading::Error>,
     library: &Library,
-    launched: &Launched,
-) -> Result<Box<dyn Engine<Piece = HostPiece>>> {
+    launch: &Launch,
+) -> Result<Box<dyn Engine>> {
     let Library { path, version, launcher, .. } = library;
     let calls = calls.map_err(|error| {
         Error::Start(format!(
-            "{path} ({version}) lacks a function of MPI 3.0: {error}; name another with ISENTROPE_MPI"
+            "{path} ({version}) lacks a function of MPI 3.0: {error}; name another with \
+             ISENTROPE_MPI"
         ))
     })?;
     let mut engine = MpiEngine::begin(calls)
         .map_err(|why| Error::Start(format!("{path} ({version}) cannot begin: {why}")))?;
-    let Some(size) = launched.size.filter(|&size| size != engine.size()) else {
+    let Some(size) = launch.size.filter(|&size| size != engine.size()) else {
         return Ok(Box::new(engine));
     };
     let found = engine.size();
     engine.close()?;
     Err(Error::Start(format!(
-        "{launcher} has started {size} ranks ({}), but {path} ({version}) finds {found}, since it does not belong to {launcher}: \
-         name the launcher's own library with ISENTROPE_MPI=/path/to/libmpi.so, start with the library's launcher (srun: with \
-         --mpi=pmix for Open MPI, --mpi=pmi2 for MPICH), or set ISENTROPE_RANKS=off to run each rank alone",
-        launched.variable
+        "{launcher} has started {size} ranks ({}), but {path} ({version}) finds {found}, since it \
+         does not belong to {launcher}: \
+         name the launcher's own library with ISENTROPE_MPI=/path/to/libmpi.so, start with the \
+         library's launcher (srun: with \
+         --mpi=pmix for Open MPI, --mpi=pmi2 for MPICH), or set ISENTROPE_RANKS=off to run each \
+         rank alone",
+        launch.variable
     )))
 }

@@ -19,12 +19,12 @@ type Envelope = Vec<u8>;
 /// The notes that are awaited, and those under way.
 pub(super) struct Notes<H> {
     /// One for each rank that sends any.
-    awaited: Vec<Awaited<H>>,
+    awaited: Vec<AwaitedNote<H>>,
     /// With whom they go to.
     posted: Vec<(usize, Envelope, H)>,
 }
 
-struct Awaited<H> {
+struct AwaitedNote<H> {
     from: usize,
     note: Envelope,
     request: H,
@@ -40,7 +40,7 @@ impl<H: Handle> Notes<H> {
     /// From now on a rank's notes are awaited.
     pub fn hear(&mut self, calls: &Calls<H>, from: usize) -> Result<()> {
         let (note, request) = next(calls, from)?;
-        self.awaited.push(Awaited { from, note, request, over: false });
+        self.awaited.push(AwaitedNote { from, note, request, over: false });
         Ok(())
     }
 
@@ -68,7 +68,7 @@ impl<H: Handle> Notes<H> {
     }
 
     /// The notes that have come.
-    pub fn heard(&mut self, calls: &Calls<H>) -> Result<Vec<(usize, Note)>> {
+    pub fn receive(&mut self, calls: &Calls<H>) -> Result<Vec<(usize, Note)>> {
         let mut notes = Vec::new();
         for awaited in &mut self.awaited {
             while !awaited.over && has_ended(calls, &mut awaited.request)? {

@@ -1,6 +1,6 @@
 //! Ranks of which one goes wrong.
 
-use crate::launcher::{Ended, Launcher};
+use crate::launcher::{JobResult, Launcher};
 use crate::rank::{DIRECTORY, TIMEOUT};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -8,32 +8,22 @@ use std::{env, fs, process, thread};
 
 pub fn error(launcher: &Launcher) {
     let ended = launcher.run(3, "error", &[]);
-    assert!(!ended.success, "{}", ended.told());
-    let told: Vec<&str> =
-        ended.stderr.lines().filter_map(|line| line.strip_prefix("ended: ")).collect();
-    assert_eq!(told.len(), 3, "{}", ended.told());
-    assert!(
-        told.iter().all(|said| said.starts_with("rank 2 (")
-            && said.ends_with("): metrics.jsonl: no space left on device")),
-        "{told:?}"
-    );
+    let causes = ended.stderr.lines().filter_map(|line| line.strip_prefix("ended: rank 2 ("));
+    let causes =
+        causes.filter(|cause| cause.ends_with("): metrics.jsonl: no space left on device"));
+    ended.check(!ended.success && causes.count() == 3);
 }
 
 pub fn panicked(launcher: &Launcher) {
     for rank in [2, 0] {
         let ended = launcher.run(3, &format!("panic {rank}"), &[]);
-        let said = ended.stderr.contains("a mistake of ours");
-        assert!(
-            !ended.success && said && ended.took < Duration::from_secs(20),
-            "{:?} {}",
-            ended.took,
-            ended.told()
-        );
+        ended.check(ended.stderr.contains("a mistake of ours"));
+        ended.check_failed(Duration::from_secs(20));
     }
 }
 
 /// A job of three ranks that work for ever, of which one gets a signal.
-fn signalled(launcher: &Launcher, signal: &str, rank: usize) -> Ended {
+fn signalled(launcher: &Launcher, signal: &str, rank: usize) -> JobResult {
     let directory =
         env::temp_dir().join(format!("isentrope-ranks-{}-{signal}-{rank}", process::id()));
     fs::create_dir_all(&directory).unwrap();
@@ -54,7 +44,7 @@ fn signalled(launcher: &Launcher, signal: &str, rank: usize) -> Ended {
     ended.took = signalled.elapsed();
     fs::remove_dir_all(&directory).unwrap();
     for process in processes {
-        assert!(!is_alive(&process), "process {process} is left: {}", ended.told());
+        ended.check(!is_alive(&process));
     }
     ended
 }
@@ -75,48 +65,27 @@ fn is_alive(process: &str) -> bool {
 
 pub fn killed(launcher: &Launcher) {
     for rank in [1, 0] {
-        let ended = signalled(launcher, "-KILL", rank);
-        assert!(
-            !ended.success && ended.took < Duration::from_secs(20),
-            "{:?} {}",
-            ended.took,
-            ended.told()
-        );
+        signalled(launcher, "-KILL", rank).check_failed(Duration::from_secs(20));
     }
 }
 
 pub fn stopped(launcher: &Launcher) {
     for rank in [1, 0] {
         let ended = signalled(launcher, "-STOP", rank);
-        assert!(
-            !ended.success && ended.took < Duration::from_secs(40),
-            "{:?} {}",
-            ended.took,
-            ended.told()
-        );
+        ended.check_failed(Duration::from_secs(40));
         let named = ended.stderr.lines().find(|line| line.starts_with(&format!("rank {rank} (")));
-        let named = named.unwrap_or_else(|| panic!("{}", ended.told()));
-        assert!(
-            named.contains("was last heard of ") && named.contains("of 1000000 done"),
-            "{named}"
-        );
+        let is_told =
+            |line: &str| line.contains("was last heard of ") && line.contains("of 1000000 done");
+        ended.check(named.is_some_and(is_told));
     }
 }
 
 pub fn no_library(launcher: &Launcher) {
     let ended = launcher.run(2, "sum 2", &[("ISENTROPE_MPI", "/no/such/libmpi.so")]);
-    assert!(
-        !ended.success && ended.stderr.contains("ISENTROPE_MPI = /no/such/libmpi.so: "),
-        "{}",
-        ended.told()
-    );
+    ended.check(!ended.success && ended.stderr.contains("ISENTROPE_MPI = /no/such/libmpi.so: "));
     // A library that has nothing of MPI.
     let other = launcher.run(2, "sum 2", &[("ISENTROPE_MPI", "libm.so.6")]);
-    assert!(
-        !other.success && other.stderr.contains("libm.so.6 is no MPI library"),
-        "{}",
-        other.told()
-    );
+    other.check(!other.success && other.stderr.contains("libm.so.6 is no MPI library"));
 }
 
 /// Ranks that one launcher has started do not take the library of another for theirs.
@@ -126,8 +95,7 @@ pub fn wrong_library(started_by: &Launcher, library_of: &Launcher) {
         return;
     };
     let ended = started_by.run(2, "sum 2", &[("ISENTROPE_MPI", &library)]);
-    assert!(!ended.success, "{}", ended.told());
     // Some libraries then end the process by themselves: this must have been said before.
-    assert!(ended.stderr.contains("does not belong to mpirun of "), "{}", ended.told());
-    assert!(!ended.stdout.contains("hash="), "{}", ended.told());
+    ended.check(!ended.success && ended.stderr.contains("does not belong to mpirun of "));
+    ended.check(!ended.stdout.contains("hash="));
 }

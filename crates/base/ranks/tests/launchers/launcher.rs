@@ -21,7 +21,7 @@ pub struct Launcher {
 }
 
 /// How a job ended.
-pub struct Ended {
+pub struct JobResult {
     pub success: bool,
     pub stdout: String,
     pub stderr: String,
@@ -92,7 +92,7 @@ impl Launcher {
         Some(path.to_owned())
     }
 
-    pub fn run(&self, ranks: usize, task: &str, variables: &[(&str, &str)]) -> Ended {
+    pub fn run(&self, ranks: usize, task: &str, variables: &[(&str, &str)]) -> JobResult {
         self.start(ranks, task, variables).end()
     }
 }
@@ -112,7 +112,7 @@ pub struct Job {
 
 impl Job {
     /// How it ends. One that does not fails the test.
-    pub fn end(self) -> Ended {
+    pub fn end(self) -> JobResult {
         let (begun, process) = (self.begun, self.child.id());
         let waiting = thread::spawn(move || self.child.wait_with_output());
         while !waiting.is_finished() {
@@ -124,7 +124,7 @@ impl Job {
         }
         let Output { status, stdout, stderr } = waiting.join().unwrap().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ended {
+        JobResult {
             success: status.success(),
             stdout: text(&stdout),
             stderr: text(&stderr),
@@ -133,9 +133,21 @@ impl Job {
     }
 }
 
-impl Ended {
+impl JobResult {
     /// Everything that was said, for a failed assertion.
-    pub fn told(&self) -> String {
-        format!("standard output:\n{}\nstandard error:\n{}", self.stdout, self.stderr)
+    pub fn output(&self) -> String {
+        let Self { took, stdout, stderr, .. } = self;
+        format!("after {took:?}\nstandard output:\n{stdout}\nstandard error:\n{stderr}")
+    }
+
+    #[track_caller]
+    pub fn check(&self, holds: bool) {
+        assert!(holds, "{}", self.output());
+    }
+
+    /// It has failed, within this time.
+    #[track_caller]
+    pub fn check_failed(&self, within: Duration) {
+        self.check(!self.success && self.took < within);
     }
 }

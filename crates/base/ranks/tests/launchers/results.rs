@@ -1,17 +1,17 @@
 //! The results of ranks.
 
-use crate::launcher::{Ended, Launcher};
+use crate::launcher::{JobResult, Launcher};
 use crate::rank::TASK;
 use std::collections::BTreeSet;
 use std::env;
 use std::process::Command;
 
-fn field<'a>(ended: &'a Ended, name: &str) -> &'a str {
+fn field<'a>(ended: &'a JobResult, name: &str) -> &'a str {
     let line = ended
         .stdout
         .lines()
         .find(|line| line.starts_with("ranks="))
-        .unwrap_or_else(|| panic!("{}", ended.told()));
+        .unwrap_or_else(|| panic!("{}", ended.output()));
     let start = line.find(&format!("{name}=")).unwrap() + name.len() + 1;
     line[start..].split_whitespace().next().unwrap()
 }
@@ -22,11 +22,11 @@ pub fn same_bits(launcher: &Launcher) {
         let mut hashes = BTreeSet::new();
         for ranks in ranks {
             let ended = launcher.run(ranks, &format!("sum {shards}"), &[]);
-            assert!(ended.success, "{}", ended.told());
+            ended.check(ended.success);
             assert_eq!(field(&ended, "ranks"), ranks.to_string());
             if ranks > 1 {
                 let abi = field(&ended, "abi");
-                assert_eq!(abi == "Open", launcher.open_mpi, "{abi}: {}", ended.told());
+                assert_eq!(abi == "Open", launcher.open_mpi, "{abi}: {}", ended.output());
             }
             hashes.insert(field(&ended, "hash").to_owned());
         }
@@ -36,9 +36,9 @@ pub fn same_bits(launcher: &Launcher) {
 
 pub fn one_rank(launcher: &Launcher) {
     let ended = launcher.run(1, "alone", &[]);
-    assert!(ended.success && ended.stdout.contains("alone"), "{}", ended.told());
+    ended.check(ended.success && ended.stdout.contains("alone"));
     let off = launcher.run(2, "alone", &[("ISENTROPE_RANKS", "off")]);
-    assert!(off.success && off.stdout.matches("alone").count() == 2, "{}", off.told());
+    off.check(off.success && off.stdout.matches("alone").count() == 2);
 }
 
 pub fn alone() {

@@ -130,6 +130,7 @@ fn who_is_at_work_hears_that_others_wait() {
     let limit = Some(Duration::from_secs(1));
     for busy in [0, 2] {
         let watch = Watch { silent: limit, period };
+        let looked = Barrier::new(3);
         let counted = on_ranks(3, &Settings { watch, ..patient() }, |world, _| {
             // An exchange before it, of which old signs of life may still tell.
             world.any(false).unwrap();
@@ -147,6 +148,7 @@ fn who_is_at_work_hears_that_others_wait() {
                 }
                 met.push(world.balance(&[round, world.rank() as u8]).unwrap());
                 assert!(!world.is_called(), "that exchange is over");
+                looked.wait(); // nobody waits in the next one before all have looked
             }
             (met, world.finish())
         });

@@ -86,9 +86,9 @@ fn of_several_errors_the_first_ranks_is_told() {
         )
     });
     assert!(ended.iter().all(|(error, _)| *error == ended[0].0));
+    let (error, _) = &ended[0];
     assert!(
-        ended[0].0.starts_with("rank 1 (")
-            && ended[0].0.ends_with(": 1 (2 other ranks have failed too)")
+        error.starts_with("rank 1 (") && error.ends_with(": 1 (2 other ranks have failed too)")
     );
 }
 
@@ -114,12 +114,9 @@ fn a_rank_with_other_numbers_is_named() {
         })
     });
     for (error, finished) in ended {
-        assert!(
-            error.starts_with("rank 1 (")
-                && error.contains("has computed something else than rank 0 ("),
-            "{error}"
-        );
-        assert!(error.contains("metrics of step 2"), "{error}");
+        for part in ["has computed something else than rank 0 (", "metrics of step 2"] {
+            assert!(error.starts_with("rank 1 (") && error.contains(part), "{error}");
+        }
         assert_eq!(finished, Ok(()));
     }
 }
@@ -134,11 +131,8 @@ fn ranks_at_different_places_are_told_apart() {
         };
         (met.unwrap_err().to_string(), world.finish())
     });
-    assert!(
-        ended[0].0.contains("gathers records") && ended[0].0.contains("wants to stop"),
-        "{}",
-        ended[0].0
-    );
+    let (error, _) = &ended[0];
+    assert!(error.contains("gathers records") && error.contains("wants to stop"), "{error}");
     assert_eq!(ended[0], ended[1]);
 }
 

@@ -4,7 +4,7 @@
 use crate::Scale;
 use crate::models::{MODELS, Sizes, build};
 use crate::peak::most_taken;
-use crate::process::{Ended, ended};
+use crate::process::{ProcessEnd, run_limited};
 use crate::report::{Pace, Report, median};
 use isentrope_cuda::{Device, Dtype};
 use isentrope_model::checkpoint::{WeightDtype, WriteOptions, Writer};
@@ -23,13 +23,7 @@ pub const STEPS: usize = 4;
 pub const RUN: Duration = Duration::from_secs(100);
 
 /// Trains the smaller model, which the larger one's moments and checkpoint would be too large for.
-pub fn grpo<D: Device>(
-    device: &Arc<D>,
-    tests: &Path,
-    out: &Path,
-    scale: Scale,
-    report: &mut Report,
-) {
+pub fn grpo(device: &Arc<dyn Device>, tests: &Path, out: &Path, scale: Scale, report: &mut Report) {
     let sizes = Sizes::of(&MODELS[0], scale);
     let work = out.join("grpo");
     let _ = fs::remove_dir_all(&work);
@@ -60,8 +54,8 @@ pub fn grpo<D: Device>(
 
 /// Makes a directory with a model of random weights, prompts of its tokenizer's digits, and a
 /// recipe.
-fn prepare<D: Device>(
-    device: &Arc<D>,
+fn prepare(
+    device: &Arc<dyn Device>,
     sizes: &Sizes,
     tests: &Path,
     work: &Path,
@@ -138,7 +132,7 @@ fn train(sizes: &Sizes, tests: &Path, out: &Path, work: &Path) -> Result<Option<
     let mut command = Command::new(tests.join("isentrope"));
     command.current_dir(work).args(["train", "recipe.toml", "--device", "cuda"]);
     let log = log(out);
-    let Ended { status, stopped, text, .. } = ended(&mut command, &log, RUN)?;
+    let ProcessEnd { status, stopped, text, .. } = run_limited(&mut command, &log, RUN)?;
     if stopped {
         return Ok(None);
     }

@@ -72,7 +72,7 @@ impl Sizes {
 }
 
 /// Both models, one after the other.
-pub fn models<D: Device>(device: &Arc<D>, scale: Scale, report: &mut Report) {
+pub fn models(device: &Arc<dyn Device>, scale: Scale, report: &mut Report) {
     for model in &MODELS {
         let sizes = Sizes::of(model, scale);
         let free = device.memory_info().free;
@@ -87,11 +87,11 @@ pub fn models<D: Device>(device: &Arc<D>, scale: Scale, report: &mut Report) {
 ///
 /// # Errors
 /// When there is no memory for it.
-pub fn build<D: Device>(
-    device: &Arc<D>,
+pub fn build(
+    device: &Arc<dyn Device>,
     dtype: Dtype,
     config: &Value,
-) -> isentrope_model::Result<(Model, Arc<Cuda<D>>)> {
+) -> isentrope_model::Result<(Model, Arc<Cuda>)> {
     let directory = tempfile::tempdir().expect("a directory for a file of a kilobyte");
     std::fs::write(directory.path().join("config.json"), config.to_string()).expect("a kilobyte");
     let cuda = Arc::new(Cuda::new(device.clone(), dtype));
@@ -100,7 +100,7 @@ pub fn build<D: Device>(
     Ok((model, cuda))
 }
 
-fn draw_weights<D: Device>(model: &mut Model, cuda: &Cuda<D>) {
+fn draw_weights(model: &mut Model, cuda: &Cuda) {
     let kinds: Vec<_> = model.layout.parameters.iter().map(|parameter| parameter.kind).collect();
     for (seed, (kind, buffer)) in (1..).zip(kinds.into_iter().zip(model.weights.buffers_mut())) {
         match kind {
@@ -112,7 +112,7 @@ fn draw_weights<D: Device>(model: &mut Model, cuda: &Cuda<D>) {
     }
 }
 
-fn measure(device: &impl Device, sizes: &Sizes, model: &Model, free: usize, report: &mut Report) {
+fn measure(device: &dyn Device, sizes: &Sizes, model: &Model, free: usize, report: &mut Report) {
     let Sizes { name, sequences, prompt, sampled, .. } = sizes;
     let (sequences, prompt, sampled) = (*sequences, *prompt, *sampled);
     let numbers: usize = model.layout.numbers(&*model.backend).sum();
@@ -186,7 +186,7 @@ struct Sampled {
     seconds: [f64; 2],
 }
 
-fn sample(device: &impl Device, sizes: &Sizes, model: &Model) -> isentrope_model::Result<Sampled> {
+fn sample(device: &dyn Device, sizes: &Sizes, model: &Model) -> isentrope_model::Result<Sampled> {
     let Sizes { sequences, prompt, sampled, .. } = *sizes;
     let vocabulary = model.config.vocab_size as u32;
     let mut texts: Vec<Vec<u32>> = (0..sequences as u32)

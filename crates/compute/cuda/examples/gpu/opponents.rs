@@ -5,7 +5,7 @@ use crate::Scale;
 use crate::grpo::{RUN, STEPS};
 use crate::models::{MODELS, REPEATS, Sizes};
 use crate::peak::most_taken;
-use crate::process::{Ended, ended};
+use crate::process::{ProcessEnd, run_limited};
 use crate::report::{Pace, Report};
 use isentrope_cuda::Device;
 use serde::Deserialize;
@@ -39,7 +39,7 @@ pub struct Opponents {
 /// The script's last line.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Said {
+enum ScriptAnswer {
     Missing(String),
     Failed(String),
     #[serde(untagged)]
@@ -61,9 +61,9 @@ struct Line {
 
 impl Opponents {
     /// All jobs, one process each, so that its memory is its own.
-    pub fn measure<D: Device>(
+    pub fn measure(
         &self,
-        device: &D,
+        device: &dyn Device,
         tests: &Path,
         out: &Path,
         scale: Scale,
@@ -77,7 +77,7 @@ impl Opponents {
                     most_taken(device, free, || self.ask(asked, &sizes, tests, out, scale));
                 let what = |line: &str| format!("{}, {line}", sizes.name);
                 match said {
-                    Ok(Said::Done { lines, versions }) => {
+                    Ok(ScriptAnswer::Done { lines, versions }) => {
                         for Line { what: line, said, seconds, tokens } in lines {
                             let said = format!("{said}; {versions}");
                             match seconds {
@@ -90,11 +90,11 @@ impl Opponents {
                         }
                     }
                     // No other model has it either.
-                    Ok(Said::Missing(module)) => {
+                    Ok(ScriptAnswer::Missing(module)) => {
                         report.remark(part, &asked.join(" "), &self.lacks(&module));
                         break;
                     }
-                    Ok(Said::Failed(why)) | Err(why) => {
+                    Ok(ScriptAnswer::Failed(why)) | Err(why) => {
                         report.remark(
                             part,
                             &what(&asked.join(" ")),
@@ -114,7 +114,7 @@ impl Opponents {
         tests: &Path,
         out: &Path,
         scale: Scale,
-    ) -> Result<Said, String> {
+    ) -> Result<ScriptAnswer, String> {
         let left = self.until.saturating_duration_since(Instant::now());
         if left < LEAST {
             return Err("no time is left for it".into());
@@ -145,8 +145,10 @@ impl Opponents {
             command.args(["--device", "cpu"]);
         }
         let log = out.join(format!("{}, {}.log", sizes.name, asked.join(" ")));
-        let Ended { status, stopped, text, seconds } = ended(&mut command, &log, RUN.min(left))
-            .map_err(|why| format!("{why}; ISENTROPE_PYTHON names a Python that has {MODULES}"))?;
+        let ProcessEnd { status, stopped, text, seconds } =
+            run_limited(&mut command, &log, RUN.min(left)).map_err(|why| {
+                format!("{why}; ISENTROPE_PYTHON names a Python that has {MODULES}")
+            })?;
         if stopped {
             return Err(format!("stopped after {seconds:.0} s: see {}", log.display()));
         }
@@ -159,7 +161,8 @@ impl Opponents {
     /// How a module is got that this Python lacks.
     fn lacks(&self, module: &str) -> String {
         format!(
-            "not measured: {} has no module {module}. Where there is a network: `pip install {MODULES}`; else `pip download -d \
+            "not measured: {} has no module {module}. Where there is a network: `pip install \
+             {MODULES}`; else `pip download -d \
              wheels {MODULES}` where there is one, and here `pip install --no-index --find-links wheels {MODULES}`. \
              ISENTROPE_PYTHON names another Python",
             self.python.display()

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// How often the device is asked. What programs take they keep for a while, so hardly anything is
-/// missed.
+/// Interval between readings of the device's memory. Programs keep memory far longer than this, so
+/// the readings miss hardly any.
 const EVERY: Duration = Duration::from_millis(10);
 
 /// The most bytes of a device that are taken while work is done, by whichever process, beyond those
 /// that were taken when `free` bytes were free.
-pub fn most_taken<D: Device, T>(device: &D, free: usize, work: impl FnOnce() -> T) -> (T, usize) {
+pub fn most_taken<T>(device: &dyn Device, free: usize, work: impl FnOnce() -> T) -> (T, usize) {
     /// Ends the questions, also where the work panics.
     struct Over<'a>(&'a AtomicBool);
     impl Drop for Over<'_> {

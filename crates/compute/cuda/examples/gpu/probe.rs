@@ -2,7 +2,7 @@
 
 use crate::Scale;
 use crate::report::Report;
-use isentrope_cuda::{Cuda, Device};
+use isentrope_cuda::Cuda;
 use isentrope_cuda_emulator::TensorCore;
 use isentrope_kernels::{Backend, Kind, Linear, Role};
 
@@ -46,7 +46,8 @@ struct Numbers {
 /// step of the tensor core for each weight. Of numbers as models have them, of far apart
 /// magnitudes, of nearly all that there are, and of zeros and subnormal numbers: that zeros leave a
 /// sum as it is, unless it is tiny, is what short blocks rest on.
-pub fn probe<D: Device>(backend: &Cuda<D>, core: TensorCore, scale: Scale, report: &mut Report) {
+pub fn probe(backend: &Cuda, scale: Scale, report: &mut Report) {
+    let core = TensorCore::of(backend.device().limits().capability);
     let numbers = |what, exponents, has_zeros| Numbers { what, exponents, has_zeros };
     let kinds = [
         numbers("of like magnitudes", (120, 14), false),

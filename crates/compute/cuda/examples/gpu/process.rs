@@ -7,7 +7,7 @@ use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// A program that has ended, or was stopped.
-pub struct Ended {
+pub struct ProcessEnd {
     /// How.
     pub status: ExitStatus,
     /// Whether it was stopped, as its time was over.
@@ -22,7 +22,11 @@ pub struct Ended {
 ///
 /// # Errors
 /// When it cannot be started, or its log not be written.
-pub fn ended(command: &mut Command, log: &Path, limit: Duration) -> Result<Ended, String> {
+pub fn run_limited(
+    command: &mut Command,
+    log: &Path,
+    limit: Duration,
+) -> Result<ProcessEnd, String> {
     let failed = |error: std::io::Error| format!("{}: {error}", log.display());
     if let Some(directory) = log.parent() {
         fs::create_dir_all(directory).map_err(failed)?;
@@ -41,5 +45,5 @@ pub fn ended(command: &mut Command, log: &Path, limit: Duration) -> Result<Ended
     let _ = child.kill();
     let status = child.wait().map_err(failed)?;
     let text = String::from_utf8_lossy(&fs::read(log).map_err(failed)?).into_owned();
-    Ok(Ended { status, stopped, text, seconds: started.elapsed().as_secs_f64() })
+    Ok(ProcessEnd { status, stopped, text, seconds: started.elapsed().as_secs_f64() })
 }

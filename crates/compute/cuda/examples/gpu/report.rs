@@ -9,8 +9,6 @@ pub struct Report {
     device: String,
     /// Bytes a second of a copy, read and written; what memory-bound kernels are held against.
     pub bandwidth: Option<f64>,
-    /// Operations a second of the fastest product: what the others are held against.
-    pub peak: Option<f64>,
     lines: Vec<Line>,
 }
 
@@ -116,13 +114,19 @@ impl Report {
         std::fs::write(directory.join("gpu.json"), format!("{:#}\n", self.json()))
     }
 
+    /// Operations a second of the fastest product: what the others are held against.
+    fn peak(&self) -> Option<f64> {
+        let speeds = self.lines.iter().filter_map(|line| Some(line.flop / line.seconds?));
+        speeds.max_by(f64::total_cmp).filter(|&peak| peak > 0.0)
+    }
+
     /// The least time in which memory and tensor core could do the work, as they were measured.
     fn bound(&self, line: &Line) -> Option<f64> {
         if line.bytes == 0.0 && line.flop == 0.0 {
             return None;
         }
         let by_memory = line.bytes / self.bandwidth?;
-        let by_tensor_core = if line.flop == 0.0 { 0.0 } else { line.flop / self.peak? };
+        let by_tensor_core = if line.flop == 0.0 { 0.0 } else { line.flop / self.peak()? };
         Some(by_memory.max(by_tensor_core))
     }
 
@@ -183,7 +187,7 @@ impl Report {
             })
         };
         json!({
-            "device": self.device, "bandwidth_bytes_per_s": self.bandwidth, "peak_flop_per_s": self.peak,
+            "device": self.device, "bandwidth_bytes_per_s": self.bandwidth, "peak_flop_per_s": self.peak(),
             "lines": self.lines.iter().map(line).collect::<Vec<_>>(),
         })
     }

@@ -4,16 +4,16 @@
 use crate::Scale;
 use crate::probe::Random;
 use crate::report::{Report, Work};
-use isentrope_cuda::{Cuda, Device, Dtype, Memory};
+use isentrope_cuda::{Cuda, Device, Dtype};
 use isentrope_kernels::{
     AdamW, Attention, Backend, Buffer, Draw, Grouped, HostBatch, Kind, Linear, Role, SamplingMasks,
-    Turn, Updated,
+    Turn, UpdateSlice,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Seconds of one call, of as many as fill the window, after two to warm up.
-pub fn seconds(window: Duration, device: &impl Device, mut call: impl FnMut()) -> f64 {
+pub fn seconds(window: Duration, device: &dyn Device, mut call: impl FnMut()) -> f64 {
     call();
     call();
     device.synchronize();
@@ -31,7 +31,7 @@ pub fn seconds(window: Duration, device: &impl Device, mut call: impl FnMut()) -
 }
 
 /// Copies on the device, which are the bound of memory, and to and from the host.
-pub fn copies<D: Device>(device: &D, scale: Scale, report: &mut Report) {
+pub fn copies(device: &dyn Device, scale: Scale, report: &mut Report) {
     let bytes = (2 << 30) / scale.divisor.pow(2);
     let (from, to) = (device.allocate(bytes).unwrap(), device.allocate(bytes).unwrap());
     // Memory that holds one number over and over is copied faster than that of a model.
@@ -57,33 +57,14 @@ pub fn copies<D: Device>(device: &D, scale: Scale, report: &mut Report) {
     }
 }
 
-/// Times one product of two square matrices, the same every time.
-pub fn pulse<D: Device>(device: &Arc<D>, scale: Scale) -> impl FnMut() -> f64 + use<D> {
-    let backend = Cuda::new(device.clone(), Dtype::Bf16);
-    let side = (4096 / scale.divisor).next_multiple_of(16);
-    let shape = Linear { inputs: side, outputs: side };
-    let (x, weights, mut y) = {
-        let mut report = Report::default();
-        let bench = Bench { backend: &backend, scale, report: &mut report };
-        let kind = Kind::Matrix(shape);
-        let x = bench.activations(side, side);
-        (x, bench.parameter(Role::Weight(kind), kind, side), bench.activations(side, side))
-    };
-    move || {
-        seconds(scale.window / 4, &**backend.device(), || {
-            backend.linear(shape, &x, &weights, None, &mut y, side);
-        })
-    }
-}
-
 /// A backend with random buffers.
-struct Bench<'a, D: Device> {
-    backend: &'a Cuda<D>,
+struct Bench<'a> {
+    backend: &'a Cuda,
     scale: Scale,
     report: &'a mut Report,
 }
 
-impl<D: Device> Bench<'_, D> {
+impl Bench<'_> {
     fn activations(&self, rows: usize, features: usize) -> Buffer {
         self.filled(Role::Activation(rows, features), rows, features)
     }
@@ -127,7 +108,7 @@ impl<D: Device> Bench<'_, D> {
 }
 
 /// Every kernel at sizes of Qwen2.5-7B.
-pub fn operations<D: Device>(backend: &Cuda<D>, scale: Scale, report: &mut Report) {
+pub fn operations(backend: &Cuda, scale: Scale, report: &mut Report) {
     let size = if backend.dtype() == Dtype::Bf16 { 2.0 } else { 4.0 };
     let divided = |number: usize| (number / scale.divisor).max(16).next_multiple_of(16);
     // Chains without the tensor core are for tests and small models.
@@ -162,7 +143,7 @@ pub fn operations<D: Device>(backend: &Cuda<D>, scale: Scale, report: &mut Repor
     let mut gate_up = bench.activations(tokens, 2 * wide);
     let mut gated = bench.activations(tokens, wide);
     bench.time("swiglu", moved(3 * tokens * wide), || {
-        backend.swiglu(wide, &gate_up, &mut gated, tokens)
+        backend.swiglu(wide, &gate_up, &mut gated, tokens);
     });
     bench.time("swiglu backward", moved(6 * tokens * wide), || {
         backend.swiglu_backward(wide, &mut gated, &mut gate_up, tokens);
@@ -187,7 +168,7 @@ pub fn operations<D: Device>(backend: &Cuda<D>, scale: Scale, report: &mut Repor
     let chosen: Vec<u32> = (0..tokens).map(|_| token()).collect();
     let batch = backend.batch(&HostBatch { tokens: chosen.clone(), ..HostBatch::default() });
     bench.time("embedding", moved(2 * tokens * hidden), || {
-        backend.embed(shape, &embedding, &batch, &mut y)
+        backend.embed(shape, &embedding, &batch, &mut y);
     });
     let scored = tokens.min(divided(1024));
     let product = 2.0 * (scored * hidden * vocabulary) as f64;
@@ -228,7 +209,7 @@ pub fn operations<D: Device>(backend: &Cuda<D>, scale: Scale, report: &mut Repor
     let work = Work { bytes: 28.0 * numbers as f64, flop: 0.0 };
     bench.time(&format!("adamw, {} million numbers", numbers / 1_000_000), work, || {
         let [first, second] = &mut moments;
-        let updated = Updated {
+        let updated = UpdateSlice {
             weights: &mut weights,
             gradient: &gradient,
             numbers: 0..numbers,
@@ -243,13 +224,7 @@ pub fn operations<D: Device>(backend: &Cuda<D>, scale: Scale, report: &mut Repor
 }
 
 /// A layer whose outputs are added to what is there.
-fn residual<D: Device>(
-    bench: &mut Bench<'_, D>,
-    inputs: usize,
-    outputs: usize,
-    rows: usize,
-    size: f64,
-) {
+fn residual(bench: &mut Bench<'_>, inputs: usize, outputs: usize, rows: usize, size: f64) {
     let (backend, shape) = (bench.backend, Linear { inputs, outputs });
     let kind = Kind::Matrix(shape);
     let (x, mut y) = (bench.activations(rows, inputs), bench.activations(rows, outputs));
@@ -261,13 +236,7 @@ fn residual<D: Device>(
     });
 }
 
-fn linear<D: Device>(
-    bench: &mut Bench<'_, D>,
-    inputs: usize,
-    outputs: usize,
-    tokens: usize,
-    size: f64,
-) {
+fn linear(bench: &mut Bench<'_>, inputs: usize, outputs: usize, tokens: usize, size: f64) {
     let backend = bench.backend;
     let shape = Linear { inputs, outputs };
     let kind = Kind::Matrix(shape);
@@ -289,7 +258,7 @@ fn linear<D: Device>(
 }
 
 /// Whole sequences, and one further token of many.
-fn attention<D: Device>(bench: &mut Bench<'_, D>, tokens: usize, size: f64) {
+fn attention(bench: &mut Bench<'_>, tokens: usize, size: f64) {
     let backend = bench.backend;
     let head_dim: usize = if bench.scale.divisor > 1 { 16 } else { 128 };
     let shape = Attention {

@@ -4,15 +4,13 @@
 //! return others, which no value of the enum could hold. So only its types and constants are used,
 //! and a code is a number here.
 
-use super::symbols::{self, functions};
+use super::symbols::functions;
 use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUmodule,
     CUresult, CUstream, CUuuid,
 };
-use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_ulonglong, c_void};
 use std::fmt;
-use std::path::Path;
 use std::ptr;
 
 functions! {
@@ -65,14 +63,14 @@ functions! {
 
 /// A code other than 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Failed {
+pub(super) struct DriverError {
     /// The code.
     pub code: c_int,
     /// The driver's own words for it.
     words: String,
 }
 
-impl Failed {
+impl DriverError {
     /// Memory on the GPU, or for the GPU, is used up.
     pub const OUT_OF_MEMORY: c_int = CUresult::CUDA_ERROR_OUT_OF_MEMORY as c_int;
     /// A function is given something that it does not take.
@@ -91,39 +89,23 @@ impl Failed {
     pub const NOT_READY: c_int = CUresult::CUDA_ERROR_SYSTEM_NOT_READY as c_int;
 }
 
-impl fmt::Display for Failed {
+impl fmt::Display for DriverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.words)
     }
 }
 
 impl Calls {
-    /// Opens a driver's library by its name or path.
-    ///
-    /// # Errors
-    /// The loader's reason.
-    pub fn open(path: &Path) -> Result<&'static Library, String> {
-        symbols::open(path)
-    }
-
-    /// Looks all functions up in it.
-    ///
-    /// # Errors
-    /// The name of one that is missing.
-    pub fn of(library: &'static Library) -> Result<Self, String> {
-        Self::load(library)
-    }
-
     /// The meaning of a code.
     ///
     /// # Errors
-    /// [`Failed`], for all but 0.
-    pub fn check(&self, code: c_int) -> Result<(), Failed> {
+    /// [`DriverError`], for all but 0.
+    pub fn check(&self, code: c_int) -> Result<(), DriverError> {
         if code == 0 { Ok(()) } else { Err(self.failed(code)) }
     }
 
     /// A code with the driver's words for it.
-    pub fn failed(&self, code: c_int) -> Failed {
+    pub fn failed(&self, code: c_int) -> DriverError {
         let mut text = ptr::null();
         // SAFETY: the driver takes any code, and writes a pointer to a text that stays, or null.
         let answer = unsafe { (self.cuGetErrorString)(code, &raw mut text) };
@@ -133,13 +115,15 @@ impl Calls {
             // SAFETY: it ends with a zero byte.
             unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
         };
-        Failed { code, words }
+        DriverError { code, words }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::symbols;
     use super::*;
+    use libloading::Library;
     use std::fs;
     use std::process::Command;
 
@@ -155,12 +139,12 @@ mod tests {
         let mut compiler = Command::new("g++");
         compiler.args(["-x", "c", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
         assert!(compiler.status().expect("the emulator's tests need g++ as well").success());
-        Calls::open(&library).unwrap()
+        symbols::open(&library).unwrap()
     }
 
     #[test]
     fn a_code_that_nobody_knows_is_an_error_like_others() {
-        let calls = Calls::of(strange_driver()).unwrap();
+        let calls = Calls::load(strange_driver()).unwrap();
         // SAFETY: these functions take nothing.
         let code = unsafe { (calls.cuInit)(0) };
         let failed = calls.check(code).unwrap_err();

@@ -1,34 +1,27 @@
 //! A GPU as a [`Device`]: one context, one stream, kernels compiled when it is opened.
 
-use super::blas::Blas;
-use super::calls::{Calls, Failed};
-use super::compile::Compiled;
-use super::event::Event;
-use super::fetch::{GpuFetch, Landings};
+use super::calls::{Calls, DriverError};
+use super::fetch::Landings;
 use super::graph::GpuGraph;
-use super::places::Surroundings;
-use super::timeline::Timeline;
-use super::{Architecture, Driver, Error, KernelCache, Nvrtc, Search, Source, Version, cache};
+use super::memory::{GpuMemory, LockedMemory, STAGED, Staging};
+use super::nvrtc::cache;
+use super::stream::{Stream, as_int};
+use super::{
+    Architecture, Blas, Compiled, Driver, Error, KernelCache, Nvrtc, Search, Source, Surroundings,
+    Version,
+};
 use crate::catalog::FUNCTIONS;
-use crate::device::{Device, Limits, Memory, MemoryInfo, Product};
+use crate::device::{Device, Fetch, Graph, HostMemory, Limits, Memory, MemoryInfo, Product};
 use crate::failure::Failure;
 use crate::kernels::{self, Argument, Function, Grid, HEADERS};
 use crate::operation::Operation;
-use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute, CUstream_flags};
+use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute};
 use isentrope_kernels::OutOfMemory;
 use std::collections::HashMap;
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{CString, c_void};
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread;
-
-/// Uploads and downloads of at most so many bytes go through memory that the GPU reaches itself, so
-/// that the host need not wait for an upload.
-const STAGED: usize = 4 << 20;
-/// Bytes of each half of that memory.
-const HALF: usize = 8 << 20;
-/// So many of the last launches are named when the GPU fails.
-const REMEMBERED: usize = 6;
 
 /// A GPU.
 pub struct Gpu {
@@ -63,58 +56,6 @@ struct Loaded {
 unsafe impl Send for Gpu {}
 // SAFETY: as above.
 unsafe impl Sync for Gpu {}
-
-/// The context of a GPU and the stream that everything goes into.
-pub(super) struct Stream {
-    calls: Calls,
-    device: sys::CUdevice,
-    context: sys::CUcontext,
-    pub handle: sys::CUstream,
-    /// The kernels that were launched last, until the host has waited for them.
-    launched: Mutex<Vec<&'static str>>,
-    /// When it did what it was given, while a trace is recorded.
-    pub timeline: Timeline,
-}
-
-// SAFETY: as for `Gpu`.
-unsafe impl Send for Stream {}
-// SAFETY: as for `Gpu`.
-unsafe impl Sync for Stream {}
-
-/// Memory on a GPU.
-pub struct GpuMemory {
-    stream: Arc<Stream>,
-    address: sys::CUdeviceptr,
-    bytes: usize,
-}
-
-/// Memory of the host that is locked, so that the GPU reaches it itself, for whoever keeps it.
-pub struct LockedMemory {
-    stream: Arc<Stream>,
-    /// Whoever holds the lock puts copies from or to it into the stream, or has waited for those,
-    /// and reads or writes it.
-    address: Mutex<*mut u8>,
-    bytes: usize,
-}
-
-// SAFETY: the memory is this one's own, and no thread's in particular.
-unsafe impl Send for LockedMemory {}
-// SAFETY: the bytes behind the address are used by whoever holds the lock alone, and by the stream,
-// for which that one waits.
-unsafe impl Sync for LockedMemory {}
-
-/// Memory of the host that the GPU reaches itself, in two halves. Each is written from its
-/// beginning to its end, and again once the stream has passed what was in it before: by then the
-/// other half has been written, so that there is seldom anything to wait for.
-struct Staging {
-    address: *mut u8,
-    /// The half that is being written.
-    half: usize,
-    /// Bytes of it that have been.
-    used: usize,
-    /// The place in the stream behind the copies from and to each half.
-    passed: [Event; 2],
-}
 
 impl Gpu {
     /// Opens a GPU by its number in the driver's order, and compiles kernels for it, or takes them
@@ -202,11 +143,6 @@ impl Gpu {
         self
     }
 
-    /// How the search for the library of products went.
-    pub fn blas_search(&self) -> &Search {
-        &self.blas_search
-    }
-
     /// The library of products, if there is one.
     pub fn blas(&self) -> Option<&Blas> {
         self.blas.as_ref()
@@ -265,7 +201,7 @@ impl Gpu {
         Ok(module)
     }
 
-    fn refused(&self, source: &kernels::Source, what: &str, why: &Failed) -> Error {
+    fn refused(&self, source: &kernels::Source, what: &str, why: &DriverError) -> Error {
         Error::Driver(format!("{}, compiled for {}: {what}: {why}", source.file, self.architecture))
     }
 
@@ -295,7 +231,7 @@ impl Gpu {
         let name = CString::new(function.name).map_err(|_| {
             Error::Library(format!("a kernel of {} has a zero byte in its name", source.file))
         })?;
-        let failed = |error: Failed| self.refused(source, function.name, &error);
+        let failed = |error: DriverError| self.refused(source, function.name, &error);
         let mut handle = ptr::null_mut();
         // SAFETY: the module is loaded, and the name ends with a zero byte; the driver writes the
         // pointer.
@@ -331,7 +267,7 @@ impl Gpu {
         function: &Function,
         grid: Grid,
         arguments: &[Argument],
-    ) -> Result<(), Failed> {
+    ) -> Result<(), DriverError> {
         function.check(arguments);
         let [x, y, z] = grid.blocks;
         if x == 0 || y == 0 || z == 0 {
@@ -361,19 +297,35 @@ impl Gpu {
         self.staging.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn range(memory: &GpuMemory, offset: usize, bytes: usize) -> sys::CUdeviceptr {
-        let end = offset.checked_add(bytes).filter(|end| *end <= memory.bytes);
-        assert!(end.is_some(), "bytes {offset} .. + {bytes} of a memory of {} bytes", memory.bytes);
-        memory.address + offset as u64
+    fn range(memory: &Memory, offset: usize, bytes: usize) -> sys::CUdeviceptr {
+        let end = offset.checked_add(bytes).filter(|end| *end <= memory.bytes());
+        let all = memory.bytes();
+        assert!(end.is_some(), "bytes {offset} .. + {bytes} of a memory of {all} bytes");
+        memory.address() + offset as u64
+    }
+
+    /// Copies bytes to locked memory, once the stream has come so far.
+    pub(super) fn copy_to_locked(
+        &self,
+        (from, from_offset): (&Memory, usize),
+        (to, to_offset): (&LockedMemory, usize),
+        bytes: usize,
+    ) {
+        let address = Self::range(from, from_offset, bytes);
+        let locked = to.lock();
+        let to = to.range(&locked, to_offset, bytes);
+        if bytes > 0 {
+            let _timed = self.stream.timed("download", Some(bytes));
+            // SAFETY: both ranges are within their memories. Whoever reads or writes the host's
+            // next holds its lock, and waits for the stream first; it is freed behind the stream.
+            self.stream.expect(|calls| unsafe {
+                (calls.cuMemcpyDtoHAsync_v2)(to.cast(), address, bytes, self.stream.handle)
+            });
+        }
     }
 }
 
 impl Device for Gpu {
-    type Memory = GpuMemory;
-    type HostMemory = LockedMemory;
-    type Fetch = GpuFetch;
-    type Graph = GpuGraph;
-
     fn name(&self) -> String {
         self.name.clone()
     }
@@ -394,17 +346,17 @@ impl Device for Gpu {
         true
     }
 
-    fn allocate(&self, bytes: usize) -> Result<GpuMemory, OutOfMemory> {
-        let stream = Arc::clone(&self.stream);
+    fn allocate(&self, bytes: usize) -> Result<Memory, OutOfMemory> {
         if bytes == 0 {
-            return Ok(GpuMemory { stream, address: 0, bytes });
+            return Ok(Memory::new(0, 0, ()));
         }
+        let stream = Arc::clone(&self.stream);
         let mut address = 0;
         // SAFETY: the driver writes the address. Nobody reads the memory before something was
         // written there, or its user does not care.
         match self.stream.call(|calls| unsafe { (calls.cuMemAlloc_v2)(&raw mut address, bytes) }) {
-            Ok(()) => Ok(GpuMemory { stream, address, bytes }),
-            Err(Failed { code: Failed::OUT_OF_MEMORY, .. }) => {
+            Ok(()) => Ok(Memory::new(address, bytes, GpuMemory { stream, address, bytes })),
+            Err(DriverError { code: DriverError::OUT_OF_MEMORY, .. }) => {
                 let MemoryInfo { free, total } = self.memory_info();
                 let gib = |bytes: usize| bytes as f64 / f64::from(1 << 30);
                 let why = format!("the GPU has {:.2} of {:.2} GiB free", gib(free), gib(total));
@@ -414,7 +366,7 @@ impl Device for Gpu {
         }
     }
 
-    fn upload(&self, bytes: &[u8], to: &GpuMemory, offset: usize) {
+    fn upload(&self, bytes: &[u8], to: &Memory, offset: usize) {
         let address = Self::range(to, offset, bytes.len());
         if bytes.is_empty() {
             return;
@@ -434,7 +386,7 @@ impl Device for Gpu {
         unsafe { self.stream.upload(address, staged) };
     }
 
-    fn download(&self, from: &GpuMemory, offset: usize, bytes: &mut [u8]) {
+    fn download(&self, from: &Memory, offset: usize, bytes: &mut [u8]) {
         let address = Self::range(from, offset, bytes.len());
         if bytes.is_empty() {
             return;
@@ -454,22 +406,15 @@ impl Device for Gpu {
         bytes.copy_from_slice(staged);
     }
 
-    fn fetch(&self, from: &GpuMemory, offset: usize, bytes: usize) -> GpuFetch {
-        self.begin_fetch(from, offset, bytes)
+    fn fetch(&self, from: &Memory, offset: usize, bytes: usize) -> Fetch {
+        Fetch::new(self.begin_fetch(from, offset, bytes))
     }
 
-    fn fetched(&self, fetch: GpuFetch, bytes: &mut [u8]) {
-        self.end_fetch(fetch, bytes);
+    fn fetched(&self, fetch: Fetch, bytes: &mut [u8]) {
+        self.end_fetch(fetch.into_own(), bytes);
     }
 
-    fn copy(
-        &self,
-        from: &GpuMemory,
-        from_offset: usize,
-        to: &GpuMemory,
-        to_offset: usize,
-        bytes: usize,
-    ) {
+    fn copy(&self, from: &Memory, from_offset: usize, to: &Memory, to_offset: usize, bytes: usize) {
         let (from, to) = (Self::range(from, from_offset, bytes), Self::range(to, to_offset, bytes));
         if bytes > 0 {
             let _timed = self.stream.timed("copy", Some(bytes));
@@ -480,7 +425,7 @@ impl Device for Gpu {
         }
     }
 
-    fn clear(&self, memory: &GpuMemory, offset: usize, bytes: usize) {
+    fn clear(&self, memory: &Memory, offset: usize, bytes: usize) {
         let address = Self::range(memory, offset, bytes);
         if bytes > 0 {
             let _timed = self.stream.timed("clear", Some(bytes));
@@ -491,39 +436,20 @@ impl Device for Gpu {
         }
     }
 
-    fn allocate_host(&self, bytes: usize) -> Result<LockedMemory, OutOfMemory> {
-        let stream = Arc::clone(&self.stream);
-        if bytes == 0 {
-            return Ok(LockedMemory { stream, address: Mutex::new(ptr::null_mut()), bytes });
-        }
-        let mut address = ptr::null_mut();
-        // SAFETY: the driver writes the address of as many bytes.
-        match self
-            .stream
-            .call(|calls| unsafe { (calls.cuMemHostAlloc)(&raw mut address, bytes, 0) })
-        {
-            Ok(()) => {}
-            Err(Failed { code: Failed::OUT_OF_MEMORY, .. }) => {
-                let why = "the host has no such memory that can be locked for the GPU".into();
-                return Err(OutOfMemory { asked: bytes, why });
-            }
-            Err(error) => self.stream.fail(&error),
-        }
-        let address: *mut u8 = address.cast();
-        // SAFETY: so many bytes are there, and nobody else has them.
-        unsafe { address.write_bytes(0, bytes) };
-        Ok(LockedMemory { stream, address: Mutex::new(address), bytes })
+    fn allocate_host(&self, bytes: usize) -> Result<HostMemory, OutOfMemory> {
+        LockedMemory::new(&self.stream, bytes).map(HostMemory::new)
     }
 
     fn copy_in(
         &self,
-        from: &LockedMemory,
+        from: &HostMemory,
         from_offset: usize,
-        to: &GpuMemory,
+        to: &Memory,
         to_offset: usize,
         bytes: usize,
     ) {
         let address = Self::range(to, to_offset, bytes);
+        let from: &LockedMemory = from.of();
         let locked = from.lock();
         let from = from.range(&locked, from_offset, bytes);
         if bytes > 0 {
@@ -538,25 +464,17 @@ impl Device for Gpu {
 
     fn copy_out(
         &self,
-        from: &GpuMemory,
+        from: &Memory,
         from_offset: usize,
-        to: &LockedMemory,
+        to: &HostMemory,
         to_offset: usize,
         bytes: usize,
     ) {
-        let address = Self::range(from, from_offset, bytes);
-        let locked = to.lock();
-        let to = to.range(&locked, to_offset, bytes);
-        if bytes > 0 {
-            let _timed = self.stream.timed("download", Some(bytes));
-            // SAFETY: as above, of whoever reads or writes it next.
-            self.stream.expect(|calls| unsafe {
-                (calls.cuMemcpyDtoHAsync_v2)(to.cast(), address, bytes, self.stream.handle)
-            });
-        }
+        self.copy_to_locked((from, from_offset), (to.of(), to_offset), bytes);
     }
 
-    fn read_host(&self, from: &LockedMemory, offset: usize, bytes: &mut [u8]) {
+    fn read_host(&self, from: &HostMemory, offset: usize, bytes: &mut [u8]) {
+        let from: &LockedMemory = from.of();
         let locked = from.lock();
         let from = from.range(&locked, offset, bytes.len());
         self.stream.wait();
@@ -567,7 +485,8 @@ impl Device for Gpu {
         }
     }
 
-    fn write_host(&self, bytes: &[u8], to: &LockedMemory, offset: usize) {
+    fn write_host(&self, bytes: &[u8], to: &HostMemory, offset: usize) {
+        let to: &LockedMemory = to.of();
         let locked = to.lock();
         let to = to.range(&locked, offset, bytes.len());
         self.stream.wait();
@@ -583,7 +502,10 @@ impl Device for Gpu {
         match self.launch_in(self.stream.handle, function, grid, arguments) {
             Ok(()) => {}
             Err(
-                refused @ Failed { code: Failed::INVALID_VALUE | Failed::OUT_OF_RESOURCES, .. },
+                refused @ DriverError {
+                    code: DriverError::INVALID_VALUE | DriverError::OUT_OF_RESOURCES,
+                    ..
+                },
             ) => {
                 panic!("the kernel {} cannot be launched as {grid:?}: {refused}", function.name)
             }
@@ -591,20 +513,23 @@ impl Device for Gpu {
         }
     }
 
-    fn capture(&self, operations: &[Operation]) -> Result<GpuGraph, String> {
+    fn capture(&self, operations: &[Operation]) -> Result<Graph, String> {
         if self.launches_block {
             return Err("CUDA_LAUNCH_BLOCKING is set, which has each kernel waited for".into());
         }
-        GpuGraph::of(self, operations)
+        GpuGraph::of(self, operations).map(Graph::new)
     }
 
-    fn replay(&self, graph: &GpuGraph) -> Result<(), String> {
+    fn replay(&self, graph: &Graph) -> Result<(), String> {
         self.stream.note("a captured step");
         let _timed = self.stream.timed("graph", None);
         // The first launch of a graph takes it to the GPU, which may have no memory for it.
+        let graph: &GpuGraph = graph.of();
         match self.stream.call(|calls| graph.launch(calls, self.stream.handle)) {
             Ok(()) => Ok(()),
-            Err(lacks @ Failed { code: Failed::OUT_OF_MEMORY, .. }) => Err(lacks.to_string()),
+            Err(lacks @ DriverError { code: DriverError::OUT_OF_MEMORY, .. }) => {
+                Err(lacks.to_string())
+            }
             Err(error) => self.stream.fail(&error),
         }
     }
@@ -629,283 +554,6 @@ impl Device for Gpu {
     }
 }
 
-impl Stream {
-    fn new(calls: Calls, ordinal: usize) -> Result<Self, Error> {
-        let check = |result: Result<(), Failed>| {
-            result.map_err(|failed| {
-                Error::Driver(match failed.code {
-                    Failed::OUT_OF_MEMORY => {
-                        format!(
-                            "GPU {ordinal} has no memory left even for a context; `nvidia-smi` shows who has it"
-                        )
-                    }
-                    _ => format!("GPU {ordinal} cannot be used: {failed}"),
-                })
-            })
-        };
-        let (mut device, mut context) = (0, ptr::null_mut());
-        // SAFETY: the driver is initialised, and writes what the pointers lead to. The device is
-        // one that it has named.
-        unsafe {
-            check(calls.check((calls.cuDeviceGet)(&raw mut device, as_int(ordinal))))?;
-            check(calls.check((calls.cuDevicePrimaryCtxRetain)(&raw mut context, device)))?;
-        }
-        // From here on whatever fails releases the context.
-        let mut stream = Self {
-            calls,
-            device,
-            context,
-            handle: ptr::null_mut(),
-            launched: Mutex::default(),
-            timeline: Timeline::default(),
-        };
-        // SAFETY: the context is retained as long as the stream lives, and the driver writes one
-        // handle.
-        unsafe {
-            check(stream.calls.check((stream.calls.cuCtxSetCurrent)(context)))?;
-            let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-            let created = (stream.calls.cuStreamCreate)(&raw mut stream.handle, flags);
-            check(stream.calls.check(created))?;
-        }
-        Ok(stream)
-    }
-
-    fn attribute(&self, attribute: CUdevice_attribute) -> Result<usize, Error> {
-        let mut value = 0;
-        // SAFETY: the device is the driver's, which writes one number.
-        let code = unsafe {
-            (self.calls.cuDeviceGetAttribute)(&raw mut value, attribute as u32, self.device)
-        };
-        self.calls.check(code).map_err(|error| Error::Driver(error.to_string()))?;
-        Ok(usize::try_from(value).unwrap_or(0))
-    }
-
-    /// Calls the driver in this context.
-    pub fn call(&self, f: impl FnOnce(&Calls) -> c_int) -> Result<(), Failed> {
-        // SAFETY: the context is retained as long as this lives.
-        self.calls.check(unsafe { (self.calls.cuCtxSetCurrent)(self.context) })?;
-        self.calls.check(f(&self.calls))
-    }
-
-    /// As [`call`](Self::call), where failing means that the GPU is of no use any more.
-    pub fn expect(&self, f: impl FnOnce(&Calls) -> c_int) {
-        self.call(f).unwrap_or_else(|error| self.fail(&error));
-    }
-
-    /// Gives the calling thread the context.
-    pub fn enter(&self) {
-        self.expect(|_| 0);
-    }
-
-    /// Copies bytes from the host, once the stream has come so far.
-    ///
-    /// # Safety
-    /// Until then the bytes stay as they are, and there is as much memory at the address.
-    unsafe fn upload(&self, to: sys::CUdeviceptr, bytes: &[u8]) {
-        let _timed = self.timed("upload", Some(bytes.len()));
-        // SAFETY: by the caller's word.
-        self.expect(|calls| unsafe {
-            (calls.cuMemcpyHtoDAsync_v2)(to, bytes.as_ptr().cast(), bytes.len(), self.handle)
-        });
-    }
-
-    /// Copies bytes to the host, once the stream has come so far.
-    ///
-    /// # Safety
-    /// Until then nobody uses the bytes, and there is as much memory at the address.
-    unsafe fn download(&self, from: sys::CUdeviceptr, bytes: &mut [u8]) {
-        let _timed = self.timed("download", Some(bytes.len()));
-        // SAFETY: by the caller's word.
-        self.expect(|calls| unsafe {
-            (calls.cuMemcpyDtoHAsync_v2)(bytes.as_mut_ptr().cast(), from, bytes.len(), self.handle)
-        });
-    }
-
-    /// Waits for all that is in the stream.
-    pub fn wait(&self) {
-        // SAFETY: the stream lives as long as this.
-        self.expect(|calls| unsafe { (calls.cuStreamSynchronize)(self.handle) });
-        self.launched().clear();
-        self.has_waited();
-    }
-
-    /// To be called when the host has waited for something in the stream.
-    pub fn has_waited(&self) {
-        if isentrope_trace::is_on() {
-            self.tell_times();
-        }
-    }
-
-    fn launched(&self) -> MutexGuard<'_, Vec<&'static str>> {
-        self.launched.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Remembers what is launched, to name it if the GPU fails.
-    pub fn note(&self, kernel: &'static str) {
-        let mut launched = self.launched();
-        if launched.last() != Some(&kernel) {
-            if launched.len() == REMEMBERED {
-                launched.remove(0);
-            }
-            launched.push(kernel);
-        }
-    }
-
-    /// Ends with what the driver says. Most failures of kernels are seen by a later call only, and
-    /// by every one from then on; lack of memory is not one of them.
-    pub fn fail(&self, error: &Failed) -> ! {
-        if error.code == Failed::OUT_OF_MEMORY {
-            Failure::of_memory(format!("the GPU has no memory left: {error}")).end();
-        }
-        Failure::of_device(failure(&error.to_string(), &self.launched())).end()
-    }
-}
-
-/// The sentence for a GPU that has failed.
-fn failure(what: &str, launched: &[&str]) -> String {
-    match launched {
-        [] => format!("the GPU has failed: {what}"),
-        [only] => format!("the GPU has failed while it ran {only}: {what}"),
-        [earlier @ .., last] => format!(
-            "the GPU has failed: {what}; while it ran {last}, or what it was given before that ({}): CUDA_LAUNCH_BLOCKING=1 \
-             tells which",
-            earlier.iter().rev().copied().collect::<Vec<_>>().join(", ")
-        ),
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        // SAFETY: nothing uses the stream any more, since whatever does keeps this alive; the
-        // context was retained once.
-        unsafe {
-            (self.calls.cuCtxSetCurrent)(self.context);
-            // A null handle is the default stream, and nobody's to destroy: this one was never
-            // made.
-            if !self.handle.is_null() {
-                (self.calls.cuStreamSynchronize)(self.handle);
-                self.timeline.destroy(&self.calls);
-                (self.calls.cuStreamDestroy_v2)(self.handle);
-            }
-            (self.calls.cuDevicePrimaryCtxRelease_v2)(self.device);
-        }
-    }
-}
-
-impl Memory for GpuMemory {
-    fn address(&self) -> u64 {
-        self.address
-    }
-
-    fn bytes(&self) -> usize {
-        self.bytes
-    }
-}
-
-impl Drop for GpuMemory {
-    fn drop(&mut self) {
-        if self.address == 0 {
-            return;
-        }
-        let _call = isentrope_trace::call("free").with("bytes", self.bytes);
-        // Earlier calls may still use it. A GPU that has failed frees nothing, and has said so, or
-        // will. SAFETY: the memory was allocated in this context, and is not used again.
-        let _ = self.stream.call(|calls| unsafe {
-            (calls.cuStreamSynchronize)(self.stream.handle);
-            (calls.cuMemFree_v2)(self.address)
-        });
-    }
-}
-
-impl LockedMemory {
-    /// How many bytes there are.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Reads the first bytes, without waiting for the stream.
-    ///
-    /// # Safety
-    /// What the stream has been given that writes them has been carried out.
-    pub(super) unsafe fn read(&self, bytes: &mut [u8]) {
-        let locked = self.lock();
-        let from = self.range(&locked, 0, bytes.len());
-        // SAFETY: the range is within the memory, which by the caller's word nothing writes now.
-        unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
-    }
-
-    fn lock(&self) -> MutexGuard<'_, *mut u8> {
-        self.address.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Where so many bytes from `offset` are, of memory that is locked.
-    ///
-    /// # Panics
-    /// When they reach beyond its end.
-    fn range(&self, address: &MutexGuard<'_, *mut u8>, offset: usize, bytes: usize) -> *mut u8 {
-        let end = offset.checked_add(bytes).filter(|end| *end <= self.bytes);
-        assert!(
-            end.is_some(),
-            "bytes {offset} .. + {bytes} of locked memory of {} bytes",
-            self.bytes
-        );
-        address.wrapping_add(offset)
-    }
-}
-
-impl Drop for LockedMemory {
-    fn drop(&mut self) {
-        let address = *self.lock();
-        if address.is_null() {
-            return;
-        }
-        // Earlier copies may still use it. A GPU that has failed frees nothing, and has said so, or
-        // will. SAFETY: the memory was locked in this context, and is not used again.
-        let _ = self.stream.call(|calls| unsafe {
-            (calls.cuStreamSynchronize)(self.stream.handle);
-            (calls.cuMemFreeHost)(address.cast())
-        });
-    }
-}
-
-impl Staging {
-    fn new(stream: &Arc<Stream>) -> Result<Self, Error> {
-        let failed = |failed: Failed| {
-            Error::Driver(format!(
-                "{} MiB of memory cannot be locked for the GPU: {failed}",
-                (2 * HALF) >> 20
-            ))
-        };
-        let passed = [Event::new(stream).map_err(failed)?, Event::new(stream).map_err(failed)?];
-        let mut address = ptr::null_mut();
-        // SAFETY: the driver writes the address of as many bytes.
-        let code = |calls: &Calls| unsafe { (calls.cuMemHostAlloc)(&raw mut address, 2 * HALF, 0) };
-        stream.call(code).map_err(failed)?;
-        // SAFETY: so many bytes are there; as zeros they may be read.
-        unsafe { address.cast::<u8>().write_bytes(0, 2 * HALF) };
-        Ok(Self { address: address.cast(), half: 0, used: 0, passed })
-    }
-
-    /// The next so many bytes, at most [`STAGED`], which nothing in the stream uses any more.
-    /// Whoever has them puts their copy into the stream before anybody asks for the next ones.
-    fn next(&mut self, bytes: usize) -> &mut [u8] {
-        if self.used + bytes > HALF {
-            self.passed[self.half].record();
-            self.half = 1 - self.half;
-            self.used = 0;
-            // One that was never recorded has been passed.
-            self.passed[self.half].wait();
-        }
-        // SAFETY: `used + bytes` is at most a half. Parts before `used` may be in use by the
-        // stream, these are not; and the borrow of self keeps others from asking for them.
-        let part = unsafe {
-            std::slice::from_raw_parts_mut(self.address.add(self.half * HALF + self.used), bytes)
-        };
-        self.used = (self.used + bytes).next_multiple_of(64).min(HALF);
-        part
-    }
-}
-
 impl Drop for Gpu {
     fn drop(&mut self) {
         let address = self.staging().address;
@@ -915,34 +563,5 @@ impl Drop for Gpu {
             (calls.cuStreamSynchronize)(self.stream.handle);
             (calls.cuMemFreeHost)(address.cast())
         });
-    }
-}
-
-/// A number that the driver takes as an `int`, which all sizes here fit.
-fn as_int(number: usize) -> i32 {
-    i32::try_from(number).unwrap_or(i32::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failure_names_what_may_be_the_cause() {
-        for launched in ["norm", "a captured step"] {
-            assert_eq!(
-                failure("an illegal memory access was encountered", &[launched]),
-                format!(
-                    "the GPU has failed while it ran {launched}: an illegal memory access was encountered"
-                )
-            );
-        }
-        let said = failure("x", &["a", "b", "c"]);
-        assert!(
-            said.contains("while it ran c, ")
-                && said.contains("(b, a)")
-                && said.contains("CUDA_LAUNCH_BLOCKING=1"),
-            "{said}"
-        );
     }
 }

@@ -1,8 +1,8 @@
 //! NVIDIA's driver: which GPUs there are, or why none can be used and what to do.
 
-use super::calls::{Calls, Failed};
-use super::places::list;
-use super::{Architecture, Error, Surroundings, Version};
+use super::calls::{Calls, DriverError};
+use super::search::list;
+use super::{Architecture, Error, Surroundings, Version, symbols};
 use cudarc::driver::sys::{CUdevice_attribute, CUuuid};
 use serde::Serialize;
 use std::ffi::{c_char, c_int};
@@ -69,15 +69,16 @@ impl Driver {
     pub(super) fn open(surroundings: &Surroundings) -> Result<(Self, Calls), NoDriver> {
         let traces = Traces::of(surroundings);
         let none = |why: String| NoDriver { has_device: traces.has_device, why };
-        let library = Calls::open(Path::new("libcuda.so.1"))
+        let library = symbols::open(Path::new("libcuda.so.1"))
             .map_err(|error| none(traces.without_library(&error)))?;
-        let calls = Calls::of(library).map_err(|lack| {
+        let calls = Calls::load(library).map_err(|lack| {
             let named = traces.named();
             none(format!(
-                "the NVIDIA driver{named} is too old ({lack}); install 525 or later, better 580 or later"
+                "the NVIDIA driver{named} is too old ({lack}); install 525 or later, better 580 \
+                 or later"
             ))
         })?;
-        let failed = |error: Failed| none(traces.refused(&error));
+        let failed = |error: DriverError| none(traces.refused(&error));
         // SAFETY: the only flag that there is, is 0.
         calls.check(unsafe { (calls.cuInit)(0) }).map_err(failed)?;
         let (mut number, mut count) = (0, 0);
@@ -86,7 +87,8 @@ impl Driver {
         let cuda = Version::of_driver(number);
         if cuda < OLDEST {
             return Err(none(format!(
-                "the NVIDIA driver{} supports CUDA {cuda} only; install 525 or later, better 580 or later",
+                "the NVIDIA driver{} supports CUDA {cuda} only; install 525 or later, better 580 \
+                 or later",
                 traces.named()
             )));
         }
@@ -95,13 +97,13 @@ impl Driver {
         let gpus: Result<Vec<_>, _> = (0..count).map(|ordinal| describe(&calls, ordinal)).collect();
         let gpus = gpus.map_err(failed)?;
         if gpus.is_empty() {
-            return Err(failed(calls.failed(Failed::NO_DEVICE)));
+            return Err(failed(calls.failed(DriverError::NO_DEVICE)));
         }
         Ok((Self { cuda, release: traces.release, gpus }, calls))
     }
 }
 
-fn describe(calls: &Calls, ordinal: c_int) -> Result<GpuDescription, Failed> {
+fn describe(calls: &Calls, ordinal: c_int) -> Result<GpuDescription, DriverError> {
     let (mut device, mut memory, mut name) = (0, 0, [0_u8; NAME]);
     // SAFETY: the driver is initialised, writes one number, and refuses ordinals that it does not
     // know.
@@ -187,34 +189,49 @@ impl Traces {
     fn without_library(&self, error: &str) -> String {
         match (&self.release, self.has_device) {
             (Some(release), _) => format!(
-                "the NVIDIA driver {release} runs on this machine, but its library is not here ({error}): start a container with \
-                 the GPU (docker run --gpus all), elsewhere install the driver's libraries of the same version"
+                "the NVIDIA driver {release} runs on this machine, but its library is not here \
+                 ({error}): start a container with \
+                 the GPU (docker run --gpus all), elsewhere install the driver's libraries of \
+                 the same version"
             ),
             (None, true) => {
-                "an NVIDIA GPU is in this machine, but no driver: install version 580 or later (525 at least)"
+                "an NVIDIA GPU is in this machine, but no driver: install version 580 or later \
+                 (525 at least)"
                     .into()
             }
             (None, false) => "no NVIDIA GPU is in this machine".into(),
         }
     }
 
-    fn refused(&self, failed: &Failed) -> String {
+    fn refused(&self, failed: &DriverError) -> String {
         let what = match failed.code {
-            Failed::NO_DEVICE => {
-                let hidden = "CUDA_VISIBLE_DEVICES hides all that there are, or this container was started without one";
-                return format!("the NVIDIA driver{} shows no GPU: there is none, {hidden}", self.named());
+            DriverError::NO_DEVICE => {
+                let hidden = "CUDA_VISIBLE_DEVICES hides all that there are, or this container \
+                 was started without one";
+                return format!(
+                    "the NVIDIA driver{} shows no GPU: there is none, {hidden}",
+                    self.named()
+                );
             }
-            Failed::DRIVER_MISMATCH => {
-                "its library and the part in the kernel differ in version; restart the machine after an update".to_owned()
+            DriverError::DRIVER_MISMATCH => {
+                "its library and the part in the kernel differ in version; restart the machine \
+                 after an update"
+                    .to_owned()
             }
-            Failed::COMPATIBILITY => {
-                "the forward-compatibility package does not go with this GPU; use the driver's own libcuda.so.1".to_owned()
+            DriverError::COMPATIBILITY => {
+                "the forward-compatibility package does not go with this GPU; use the driver's \
+                 own libcuda.so.1"
+                    .to_owned()
             }
-            Failed::STUB_LIBRARY => {
-                "the library that is found is the toolkit's stub; take its directory out of LD_LIBRARY_PATH".to_owned()
+            DriverError::STUB_LIBRARY => {
+                "the library that is found is the toolkit's stub; take its directory out of \
+                 LD_LIBRARY_PATH"
+                    .to_owned()
             }
-            Failed::NOT_READY => {
-                "the system is not ready: on machines with NVSwitch the service nvidia-fabricmanager must run".to_owned()
+            DriverError::NOT_READY => {
+                "the system is not ready: on machines with NVSwitch the service \
+                 nvidia-fabricmanager must run"
+                    .to_owned()
             }
             _ => format!("{failed}; `nvidia-smi` may say more"),
         };
@@ -290,7 +307,7 @@ mod tests {
                 assert_eq!(uuids.len(), driver.gpus.len(), "{uuids:?}");
             }
             Err(none) => {
-                assert!(none.why.len() > 20 && none.why.contains("NVIDIA"), "{}", none.why)
+                assert!(none.why.len() > 20 && none.why.contains("NVIDIA"), "{}", none.why);
             }
         }
     }

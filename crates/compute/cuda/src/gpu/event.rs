@@ -1,7 +1,7 @@
 //! A place in the stream, which the host can wait for alone.
 
-use super::calls::Failed;
-use super::device::Stream;
+use super::calls::DriverError;
+use super::stream::Stream;
 use cudarc::driver::sys::{CUevent, CUevent_flags};
 use std::ptr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ unsafe impl Sync for Event {}
 
 impl Event {
     /// One that has not been put into the stream: nobody waits for it.
-    pub(super) fn new(stream: &Arc<Stream>) -> Result<Self, Failed> {
+    pub(super) fn new(stream: &Arc<Stream>) -> Result<Self, DriverError> {
         let mut handle = ptr::null_mut();
         let flags = CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
         // SAFETY: the driver writes the event.

@@ -1,8 +1,9 @@
 //! Bytes on their way from the GPU to the host, which waits for them alone.
 
-use super::device::{Gpu, GpuMemory, LockedMemory};
+use super::device::Gpu;
 use super::event::Event;
-use crate::device::Device;
+use super::memory::LockedMemory;
+use crate::device::Memory;
 use crate::failure::Failure;
 use std::mem;
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 const LEAST: usize = 4 << 10;
 
 /// Bytes that the GPU copies to the host.
-pub struct GpuFetch {
+pub(super) struct GpuFetch {
     bytes: usize,
     landing: Landing,
 }
@@ -37,7 +38,7 @@ impl Landings {
         let small = mem::take(&mut *free);
         drop(free);
         drop(small);
-        let memory = gpu.allocate_host(bytes.next_power_of_two().max(LEAST));
+        let memory = LockedMemory::new(gpu.stream(), bytes.next_power_of_two().max(LEAST));
         let memory = memory.unwrap_or_else(|refused| Failure::from(refused).end());
         Landing {
             memory,
@@ -51,15 +52,15 @@ impl Landings {
 }
 
 impl Gpu {
-    /// As [`Device::fetch`].
-    pub(super) fn begin_fetch(&self, from: &GpuMemory, offset: usize, bytes: usize) -> GpuFetch {
+    /// Begins to copy bytes to the host.
+    pub(super) fn begin_fetch(&self, from: &Memory, offset: usize, bytes: usize) -> GpuFetch {
         let landing = self.landings().take(self, bytes);
-        self.copy_out(from, offset, &landing.memory, 0, bytes);
+        self.copy_to_locked((from, offset), (&landing.memory, 0), bytes);
         landing.arrived.record();
         GpuFetch { bytes, landing }
     }
 
-    /// As [`Device::fetched`].
+    /// Waits for fetched bytes, and copies them.
     pub(super) fn end_fetch(&self, GpuFetch { bytes, landing }: GpuFetch, to: &mut [u8]) {
         assert_eq!(to.len(), bytes, "as many bytes as were fetched");
         landing.arrived.wait();

@@ -1,7 +1,8 @@
 //! Launches that the driver has made one.
 
-use super::calls::{Calls, Failed};
-use super::device::{Gpu, Stream};
+use super::calls::{Calls, DriverError};
+use super::device::Gpu;
+use super::stream::Stream;
 use crate::operation::Operation;
 use cudarc::driver::sys::{CUgraph, CUgraphExec, CUstream, CUstream_flags, CUstreamCaptureMode};
 use std::ffi::c_int;
@@ -10,7 +11,7 @@ use std::ptr;
 use std::sync::Arc;
 
 /// A graph that can be launched.
-pub struct GpuGraph {
+pub(super) struct GpuGraph {
     stream: Arc<Stream>,
     graph: CUgraphExec,
 }
@@ -38,7 +39,7 @@ impl GpuGraph {
         for operation in operations {
             match operation {
                 Operation::Product(product) => {
-                    is_computed = gpu.captures_product(capture.stream, product)
+                    is_computed = gpu.captures_product(capture.stream, product);
                 }
                 Operation::Launch { function, grid, arguments } => {
                     if !mem::take(&mut is_computed) {
@@ -69,7 +70,7 @@ impl Drop for GpuGraph {
 }
 
 impl<'g> Capture<'g> {
-    fn begin(gpu: &'g Gpu) -> Result<Self, Failed> {
+    fn begin(gpu: &'g Gpu) -> Result<Self, DriverError> {
         let mut stream = ptr::null_mut();
         let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: the driver writes one handle.
@@ -85,7 +86,7 @@ impl<'g> Capture<'g> {
     }
 
     /// The end of the capture, and what can be launched of it.
-    fn end(mut self) -> Result<CUgraphExec, Failed> {
+    fn end(mut self) -> Result<CUgraphExec, DriverError> {
         let graph = self.close()?;
         let mut executable = ptr::null_mut();
         let stream = self.gpu.stream();
@@ -99,15 +100,15 @@ impl<'g> Capture<'g> {
         made.map(|()| executable)
     }
 
-    fn close(&mut self) -> Result<CUgraph, Failed> {
+    fn close(&mut self) -> Result<CUgraph, DriverError> {
         self.is_open = false;
         let mut graph = ptr::null_mut();
         let stream = self.stream;
-        // SAFETY: the stream captures since `begin`, by this thread; the driver writes one handle,
-        // or null.
-        self.gpu
-            .stream()
-            .call(|calls| unsafe { (calls.cuStreamEndCapture)(stream, &raw mut graph) })?;
+        self.gpu.stream().call(|calls| {
+            // SAFETY: the stream captures since `begin`, by this thread; the driver writes one
+            // handle, or null.
+            unsafe { (calls.cuStreamEndCapture)(stream, &raw mut graph) }
+        })?;
         Ok(graph)
     }
 }

@@ -4,29 +4,23 @@
 //! where no driver or library is: whatever may be missing is a [`Result`] with a sentence that says
 //! what to do.
 //!
-//! - `driver`: which GPUs there are, or why none can be used.
-//! - `libraries`: where NVRTC and cuBLASLt are, and why which copy is taken; `install` fetches
-//!   them.
-//! - `device`: memory and launches; `graph`: launches that are made one.
-//! - `fetch`: bytes that the host waits for alone, by an `event`.
-//! - `timeline`: when the GPU did what it was asked, for traces.
-//! - `blas`: products by cuBLASLt; `algorithms`: which of its algorithms may, by what is `compared`
-//!   with chains.
-//! - `compile`: CUDA C++ to machine code by NVRTC; `cache` keeps that on disk.
+//! - Here, the GPU: `driver` says which there are, or why none can be used; `device` launches in
+//!   a `stream` on its `memory`; `graph` has launches that are made one, `fetch` bytes that the
+//!   host waits for alone, by an `event`; `timeline` says when the GPU did what it was asked.
+//! - `nvrtc`: CUDA C++ to machine code, and that on disk.
+//! - `cublas`: products by cuBLASLt, by those of its algorithms that a comparison with chains has
+//!   found right.
+//! - `search`: where NVRTC and cuBLASLt are, and why which copy is taken.
+//! - `install`: fetches them.
 
 #![allow(
     unsafe_code,
     reason = "functions of the driver and of libraries that are loaded at run time"
 )]
 
-mod algorithms;
 mod architecture;
-mod blas;
-mod cache;
 mod calls;
-pub(crate) mod chain;
-mod compared;
-mod compile;
+pub(crate) mod cublas;
 mod device;
 mod driver;
 mod error;
@@ -34,22 +28,20 @@ mod event;
 mod fetch;
 mod graph;
 mod install;
-mod libraries;
-mod places;
+mod memory;
+mod nvrtc;
+mod search;
+mod stream;
 mod symbols;
 mod timeline;
 mod version;
 
 pub use architecture::Architecture;
-pub use blas::Blas;
-pub use cache::KernelCache;
-pub use compile::{Compiled, Nvrtc, Source, Usage};
-pub use device::{Gpu, GpuMemory};
+pub use cublas::Blas;
+pub use device::Gpu;
 pub use driver::{Driver, GpuDescription, NoDriver};
 pub use error::Error;
-pub use fetch::GpuFetch;
-pub use graph::GpuGraph;
-pub use install::{Installed, Installer, Package, Progress};
-pub use libraries::{Candidate, LibraryName, Outcome, Search};
-pub use places::{Place, Surroundings};
+pub use install::{Installation, Installer, Package, Progress};
+pub use nvrtc::{Compiled, KernelCache, Nvrtc, Source, Usage};
+pub use search::{Candidate, LibraryName, LibraryPlace, Outcome, Search, Surroundings};
 pub use version::Version;

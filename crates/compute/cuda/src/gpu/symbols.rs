@@ -40,7 +40,7 @@ macro_rules! functions {
             const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
 
             /// Looks all functions up; the error names the first that is missing.
-            fn load(library: &'static libloading::Library) -> Result<Self, String> {
+            pub(super) fn load(library: &'static libloading::Library) -> Result<Self, String> {
                 Ok(Self { $($name: {
                     // SAFETY: the type is the one that NVIDIA's header gives the function, in every
                     // version since CUDA 12.

@@ -7,7 +7,7 @@
 //! without a trace.
 
 use super::calls::Calls;
-use super::device::Stream;
+use super::stream::Stream;
 use cudarc::driver::sys::CUevent;
 use isentrope_trace::{Argument, is_on, on_device, untimed};
 use std::ptr;

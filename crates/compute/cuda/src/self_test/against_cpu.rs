@@ -3,7 +3,8 @@
 use super::{attention, noise, parameter, read, rows};
 use crate::failure::Failure;
 use isentrope_kernels::{
-    AdamW, Attention, Backend, Buffer, Draw, Grouped, Kind, Linear, Role, SamplingMasks, Updated,
+    AdamW, Attention, Backend, Buffer, Draw, Grouped, Kind, Linear, Role, SamplingMasks,
+    UpdateSlice,
 };
 use std::sync::Arc;
 
@@ -95,7 +96,7 @@ fn on_rows(b: &dyn Backend) -> Vec<(&'static str, Vec<f32>)> {
     };
     let [first, second] = &mut moments;
     let updated =
-        Updated { weights: &mut weights, gradient: &dw, numbers: 0..numbers, first, second };
+        UpdateSlice { weights: &mut weights, gradient: &dw, numbers: 0..numbers, first, second };
     b.adamw(settings, &mut [updated]);
     results.push(("AdamW", kept(b, &weights, numbers)));
     results.push(("AdamW's first moment", kept(b, &moments[0], numbers)));

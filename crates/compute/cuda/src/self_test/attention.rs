@@ -7,8 +7,7 @@
 
 use super::{attention, cache, compare, noise, read, rounded, rows, sequences, unsigned_zeros};
 use crate::cuda::Cuda;
-use crate::device::Device;
-use isentrope_kernels::{Attention, Backend, HostBatch, Run};
+use isentrope_kernels::{Attention, Backend, Cpu, HostBatch, Run};
 use std::ops::Range;
 
 /// The least magnitude of queries and keys in a slot. Half its square is beyond what an exponential
@@ -85,7 +84,7 @@ fn row(
 ///
 /// # Errors
 /// As [`self_test`](super::self_test).
-pub(super) fn heads<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
+pub(super) fn heads(backend: &Cuda, cpu: &Cpu) -> Result<(), String> {
     for features in FEATURES {
         let shape = shape(2, 1, features);
         let (width, slots) = (shape.heads * features, features / 2);
@@ -106,37 +105,18 @@ pub(super) fn heads<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
             qkv.extend(row(shape, position, strength, asks, &mut numbers));
         }
         let d_out = signs(20, qkv.len() / shape.row() * width);
-        let (out, d_qkv) = in_f64(shape, &lines, &qkv, &d_out);
         let name = |what: &str| format!("{what} in bf16, of heads of {features},");
-        let without: usize = LENS.iter().sum();
-        let got = attention(backend, shape, &LENS, &qkv[..without * shape.row()]);
-        compare(&name("attention"), &unsigned_zeros(got), &out[..without * width])?;
+        let without = LENS.iter().sum::<usize>() * shape.row();
+        let of_lens = |backend: &dyn Backend| attention(backend, shape, &LENS, &qkv[..without]);
+        let out = as_bf16(of_lens(cpu));
+        compare(&name("attention"), &unsigned_zeros(of_lens(backend)), &out)?;
         let first = &qkv[..LENS[0] * shape.row()];
-        let got = last_rows(backend, shape, first, 1);
-        compare(
-            &name("decoding attention"),
-            &unsigned_zeros(got),
-            &out[(LENS[0] - 1) * width..LENS[0] * width],
-        )?;
+        let got = unsigned_zeros(last_rows(backend, shape, first, 1));
+        let last = &out[(LENS[0] - 1) * width..LENS[0] * width];
+        compare(&name("decoding attention"), &got, last)?;
 
-        let mut gradient = rows(backend, &noise(21, qkv.len()), shape.row());
-        let run = |Line { beginning, own }: &Line| Run {
-            row: own.start,
-            len: own.len(),
-            position: beginning.len(),
-            pages: 0..0,
-        };
-        let (tokens, runs) = (vec![0; qkv.len() / shape.row()], lines.iter().map(run).collect());
-        let batch = backend.batch(&HostBatch { tokens, runs, ..HostBatch::default() });
-        let of = |numbers: &[f32], width| rows(backend, numbers, width);
-        backend.attention_backward(
-            shape,
-            &of(&qkv, shape.row()),
-            &batch,
-            &of(&d_out, width),
-            &mut gradient,
-        );
-        let got = unsigned_zeros(read(backend, &gradient, qkv.len()));
+        let got = unsigned_zeros(gradient(backend, shape, &lines, &qkv, &d_out));
+        let d_qkv = as_bf16(gradient(cpu, shape, &lines, &qkv, &d_out));
         for (part, features) in [("queries", 0..width), ("keys and values", width..shape.row())] {
             let part_of = |all: &[f32]| -> Vec<f32> {
                 all.chunks(shape.row()).flat_map(|row| &row[features.clone()]).copied().collect()
@@ -156,7 +136,7 @@ pub(super) fn heads<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
 ///
 /// # Errors
 /// As [`self_test`](super::self_test).
-pub(super) fn splits<D: Device>(apart: &Cuda<D>, together: &Cuda<D>) -> Result<(), String> {
+pub(super) fn splits(apart: &Cuda, together: &Cuda, cpu: &Cpu) -> Result<(), String> {
     let shape = shape(2, 2, 64);
     let (width, slots) = (shape.heads * shape.head_dim, shape.head_dim / 2);
     let mut numbers = signs(22, LONG * shape.row()).into_iter();
@@ -167,17 +147,14 @@ pub(super) fn splits<D: Device>(apart: &Cuda<D>, together: &Cuda<D>) -> Result<(
         let asks = |head| (if head == 0 { 5 } else { LONG - SPLIT + 5 }, STRENGTH);
         exact.extend(row(shape, position, if counts { STRENGTH } else { 0.0 }, asks, &mut numbers));
     }
-    let nothing = vec![0.0; LONG * width];
-    let first = LONG - SEVERAL;
-    let line = Line { beginning: 0..first, own: first..LONG };
-    let (want, _) = in_f64(shape, &[line], &exact, &nothing);
-    let last = &want[(LONG - 1) * width..];
+    let want = as_bf16(last_rows(cpu, shape, &exact, SEVERAL));
+    let last = &want[(SEVERAL - 1) * width..];
     let by_two = unsigned_zeros(last_rows(apart, shape, &exact, 1));
     compare("attention in bf16, in two splits that are put together,", &by_two, last)?;
     let by_one = unsigned_zeros(last_rows(together, shape, &exact, 1));
     compare("attention in bf16, in two splits of one block,", &by_one, last)?;
     let several = unsigned_zeros(last_rows(together, shape, &exact, SEVERAL));
-    compare("attention in bf16, of several rows in two splits,", &several, &want[first * width..])?;
+    compare("attention in bf16, of several rows in two splits,", &several, &want)?;
     // Weights of many keys.
     let soft = Attention { scale: 0.2, ..shape };
     let numbers = noise(23, LONG * shape.row());
@@ -190,13 +167,31 @@ pub(super) fn splits<D: Device>(apart: &Cuda<D>, together: &Cuda<D>) -> Result<(
     )
 }
 
-/// Attention of so many of the last of these rows to all.
-fn last_rows<D: Device>(
-    backend: &Cuda<D>,
+/// The gradient of these sequences.
+fn gradient(
+    backend: &dyn Backend,
     shape: Attention,
+    lines: &[Line],
     qkv: &[f32],
-    count: usize,
+    d_out: &[f32],
 ) -> Vec<f32> {
+    let run = |Line { beginning, own }: &Line| Run {
+        row: own.start,
+        len: own.len(),
+        position: beginning.len(),
+        pages: 0..0,
+    };
+    let (tokens, runs) = (vec![0; qkv.len() / shape.row()], lines.iter().map(run).collect());
+    let batch = backend.batch(&HostBatch { tokens, runs, ..HostBatch::default() });
+    let mut gradient = rows(backend, &noise(21, qkv.len()), shape.row());
+    let width = shape.heads * shape.head_dim;
+    let (qkv_rows, d_out) = (rows(backend, qkv, shape.row()), rows(backend, d_out, width));
+    backend.attention_backward(shape, &qkv_rows, &batch, &d_out, &mut gradient);
+    read(backend, &gradient, qkv.len())
+}
+
+/// Attention of so many of the last of these rows to all.
+fn last_rows(backend: &dyn Backend, shape: Attention, qkv: &[f32], count: usize) -> Vec<f32> {
     let width = shape.heads * shape.head_dim;
     let len = qkv.len() / shape.row();
     let (all, pages) = sequences(backend, &[len]);
@@ -210,45 +205,7 @@ fn last_rows<D: Device>(
     read(backend, &out, count * width)
 }
 
-/// Attention of the sequences' own rows and its gradient, as bf16.
-fn in_f64(shape: Attention, lines: &[Line], qkv: &[f32], d_out: &[f32]) -> (Vec<f32>, Vec<f32>) {
-    let Attention { heads, kv_heads, head_dim: dim, scale, .. } = shape;
-    let (row, width) = (shape.row(), heads * dim);
-    let wide =
-        |numbers: &[f32]| numbers.iter().map(|&number| f64::from(number)).collect::<Vec<f64>>();
-    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-    let (qkv, d_out) = (wide(qkv), wide(d_out));
-    let (mut out, mut d_qkv) = (vec![0.0; d_out.len()], vec![0.0; qkv.len()]);
-    for Line { beginning, own } in lines {
-        for (i, head) in own.clone().flat_map(|i| (0..heads).map(move |head| (i, head))) {
-            let seen = beginning.clone().chain(own.start..=i);
-            let kv_head = head / (heads / kv_heads);
-            let at_q = i * row + head * dim;
-            let at_k = |j: usize| j * row + (heads + kv_head) * dim;
-            let at_v = |j: usize| at_k(j) + kv_heads * dim;
-            let at_out = i * width + head * dim;
-            let (q, dy) = (&qkv[at_q..][..dim], &d_out[at_out..][..dim]);
-            let score = |j| dot(q, &qkv[at_k(j)..][..dim]) * f64::from(scale);
-            let scores: Vec<f64> = seen.clone().map(score).collect();
-            let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let e: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
-            let sum: f64 = e.iter().sum();
-            let dp: Vec<f64> = seen.clone().map(|j| dot(dy, &qkv[at_v(j)..][..dim])).collect();
-            let mean = dot(&e, &dp) / sum;
-            for (j, (e, dp)) in seen.zip(e.iter().zip(&dp)) {
-                let p = e / sum;
-                let slope = p * (dp - mean) * f64::from(scale);
-                for feature in 0..dim {
-                    out[at_out + feature] += p * qkv[at_v(j) + feature];
-                    d_qkv[at_q + feature] += slope * qkv[at_k(j) + feature];
-                    d_qkv[at_k(j) + feature] += slope * qkv[at_q + feature];
-                    d_qkv[at_v(j) + feature] += p * d_out[at_out + feature];
-                }
-            }
-        }
-    }
-    let narrow = |numbers: Vec<f64>| {
-        unsigned_zeros(rounded(numbers.into_iter().map(|number| number as f32)))
-    };
-    (narrow(out), narrow(d_qkv))
+/// Numbers as bf16 has them, zeros without a sign.
+fn as_bf16(numbers: Vec<f32>) -> Vec<f32> {
+    unsigned_zeros(rounded(numbers))
 }

@@ -2,7 +2,6 @@
 
 use super::{compare, noise, parameter, read, rows};
 use crate::cuda::Cuda;
-use crate::device::Device;
 use isentrope_kernels::{Backend, Kind, Linear, ReplayKey, Role};
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ const STEPS: usize = 3;
 ///
 /// # Errors
 /// As [`self_test`](super::self_test).
-pub(super) fn steps<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
+pub(super) fn steps(backend: &Cuda) -> Result<(), String> {
     let backend = &Cuda::new(Arc::clone(backend.device()), backend.dtype());
     let (Linear { inputs, outputs }, kind) = (SHAPE, Kind::Matrix(SHAPE));
     let x = rows(backend, &noise(25, ROWS * inputs), inputs);

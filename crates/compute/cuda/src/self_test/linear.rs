@@ -2,8 +2,7 @@
 
 use super::{compare, noise, parameter, read, rounded, rows};
 use crate::cuda::Cuda;
-use crate::device::Device;
-use crate::gpu::chain::chain;
+use crate::gpu::cublas::chain::chain;
 use crate::linear::Matrix;
 use half::bf16;
 use isentrope_kernels::{Backend, Buffer, Cpu, Kind, Linear, Role};
@@ -12,19 +11,14 @@ use isentrope_kernels::{Backend, Buffer, Cpu, Kind, Linear, Role};
 /// are used again. No library computes it, since its rows are padded.
 const STEPS: Linear = Linear { inputs: 547, outputs: 71 };
 const ROWS: usize = 5;
-/// One of which each size is more than a large tile's and more than all stages of its depth, and
-/// which is halves of outputs as well; padded likewise.
+/// A layer larger than a large tile in every dimension, and deeper than all stages of one. Its
+/// outputs are also used as two halves; both sizes need padding.
 const TILES: Linear = Linear { inputs: 133, outputs: 134 };
 const MANY_ROWS: usize = 147;
 /// First output of the head's second part: a multiple of 64.
 const PART: usize = 64;
 
-fn matrix<D: Device>(
-    backend: &Cuda<D>,
-    role: fn(Kind) -> Role,
-    shape: Linear,
-    numbers: &[f32],
-) -> Buffer {
+fn matrix(backend: &Cuda, role: fn(Kind) -> Role, shape: Linear, numbers: &[f32]) -> Buffer {
     let kind = Kind::Matrix(shape);
     parameter(backend, role(kind), kind, numbers)
 }
@@ -35,7 +29,7 @@ fn matrix<D: Device>(
 ///
 /// # Errors
 /// As [`self_test`](super::self_test).
-pub(super) fn steps<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
+pub(super) fn steps(backend: &Cuda) -> Result<(), String> {
     let Linear { inputs, outputs } = STEPS;
     let is_known = backend.device().limits().capability.0 >= 9;
     let numbers =
@@ -49,7 +43,7 @@ pub(super) fn steps<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
     backend.logits(
         STEPS,
         0..outputs,
-        Cuda::<D>::matrix_of(of_x.of(), ROWS, inputs),
+        Cuda::matrix_of(of_x.of(), ROWS, inputs),
         packed.of(),
         logits.at(0),
         ROWS,
@@ -97,7 +91,7 @@ fn compare_tiles(operation: &str, tiles: &str, got: &[f32], want: &[f32]) -> Res
 ///
 /// # Errors
 /// As [`self_test`](super::self_test).
-pub(super) fn outputs<D: Device>(backend: &Cuda<D>, cpu: &Cpu, tiles: &str) -> Result<(), String> {
+pub(super) fn outputs(backend: &Cuda, cpu: &Cpu, tiles: &str) -> Result<(), String> {
     let Linear { inputs, outputs } = TILES;
     let (x, w, bias) =
         (whole(1, MANY_ROWS * inputs), whole(3, inputs * outputs), whole(4, outputs));
@@ -114,7 +108,7 @@ pub(super) fn outputs<D: Device>(backend: &Cuda<D>, cpu: &Cpu, tiles: &str) -> R
     compare_tiles("a linear layer", tiles, &read(backend, &y, want.len()), &with_bias)?;
 
     let logits = backend.scratch(4 * MANY_ROWS * outputs);
-    let of_x = Cuda::<D>::matrix_of(of_x.of(), MANY_ROWS, inputs);
+    let of_x = Cuda::matrix_of(of_x.of(), MANY_ROWS, inputs);
     backend.logits(TILES, 0..outputs, of_x, packed.of(), logits.at(0), MANY_ROWS);
     compare_tiles("the head's logits", tiles, &backend.downloaded(&logits, want.len()), &want)?;
 
@@ -126,7 +120,7 @@ pub(super) fn outputs<D: Device>(backend: &Cuda<D>, cpu: &Cpu, tiles: &str) -> R
 ///
 /// # Errors
 /// As [`self_test`](super::self_test).
-pub(super) fn gradients<D: Device>(backend: &Cuda<D>, tiles: &str) -> Result<(), String> {
+pub(super) fn gradients(backend: &Cuda, tiles: &str) -> Result<(), String> {
     let Linear { inputs, outputs } = TILES;
     let (x, dy) = (whole(1, MANY_ROWS * inputs), whole(2, MANY_ROWS * outputs));
     let (w, dw) = (whole(3, inputs * outputs), whole(5, inputs * outputs));
@@ -147,7 +141,7 @@ pub(super) fn gradients<D: Device>(backend: &Cuda<D>, tiles: &str) -> Result<(),
 
     let of_head = backend.scratch(4 * MANY_ROWS * inputs);
     let dx = Matrix { start: of_head.at(0), stride: inputs };
-    let Matrix { start, stride } = Cuda::<D>::matrix_of(of_dy.of(), MANY_ROWS, outputs);
+    let Matrix { start, stride } = Cuda::matrix_of(of_dy.of(), MANY_ROWS, outputs);
     for part in [0..PART, PART..outputs] {
         let dy = Matrix { start: start.by(2 * part.start), stride };
         let resumes = part.start > 0;
@@ -168,7 +162,7 @@ pub(super) fn gradients<D: Device>(backend: &Cuda<D>, tiles: &str) -> Result<(),
 }
 
 /// A gated layer by one kernel, against its outputs by another, gated by a third, and by the CPU.
-fn gated<D: Device>(backend: &Cuda<D>, cpu: &Cpu, tiles: &str) -> Result<(), String> {
+fn gated(backend: &Cuda, cpu: &Cpu, tiles: &str) -> Result<(), String> {
     let Linear { inputs, outputs } = TILES;
     let (features, vector) = (outputs / 2, Kind::Vector(outputs));
     let x = rows(backend, &noise(11, MANY_ROWS * inputs), inputs);

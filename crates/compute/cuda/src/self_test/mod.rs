@@ -9,7 +9,6 @@ mod captured;
 mod linear;
 
 use crate::cuda::Cuda;
-use crate::device::Device;
 use crate::dtype::Dtype;
 use crate::failure::Failure;
 use half::bf16;
@@ -24,16 +23,16 @@ const SOME: usize = 5;
 
 /// Computes some operations on the device, and compares every number. In f32 they must have the
 /// CPU's bits. In bf16, a product must have the bits of the tensor core's arithmetic as it is
-/// known, and products, attention and their gradients must find what is exact in any arithmetic,
-/// however they are divided into tiles and splits. Launches that have become one must do what they
-/// did one by one.
+/// known, and products, attention and their gradients must be right on numbers that are exact in
+/// any arithmetic, however they are divided into tiles and splits. A captured graph must compute
+/// what its launches compute one by one.
 ///
 /// # Errors
 /// A sentence that names the operation and the first numbers that differ.
 ///
 /// # Panics
 /// As operations do, when the device fails.
-pub fn self_test<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
+pub fn self_test(backend: &Cuda) -> Result<(), String> {
     let cpu = Cpu::new(Isa::available()[0], 1)?;
     match backend.dtype() {
         Dtype::F32 => {
@@ -55,8 +54,8 @@ pub fn self_test<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
             }
             // There are none for gradients.
             linear::outputs(&many, &cpu, "that are narrow")?;
-            attention::heads(&many)?;
-            attention::splits(&many, &one)?;
+            attention::heads(&many, &cpu)?;
+            attention::splits(&many, &one, &cpu)?;
         }
     }
     captured::steps(backend)
@@ -70,7 +69,8 @@ fn compare(operation: &str, got: &[f32], want: &[f32]) -> Result<(), String> {
     match (0..got.len()).find(differs) {
         None => Ok(()),
         Some(i) => Err(format!(
-            "{operation} computes {:?} ({:#010x}) where it must be {:?} ({:#010x}), number {i} of {}",
+            "{operation} computes {:?} ({:#010x}) where it must be {:?} ({:#010x}), number {i} \
+             of {}",
             got[i],
             got[i].to_bits(),
             want[i],

@@ -2,23 +2,30 @@
 //! in which threads run, and multiplies by the chains of the device's tensor cores.
 
 use crate::device::{self, Backends};
-use crate::t16::Step;
 use half::bf16;
 use isentrope_conformance::{OracleTolerance, Subject, Tolerance, Variant};
-use isentrope_cuda::{Device, Dtype};
+use isentrope_cuda::Dtype;
+use isentrope_cuda_emulator::TensorCore;
 use isentrope_kernels::Role;
 
 /// Chains over blocks of products, as many at once as the device's tensor cores add.
 pub struct Blocks {
     backends: Backends,
-    step: Step,
+    core: TensorCore,
 }
 
 impl Blocks {
     pub fn new() -> Self {
         let backends = Backends::new(Dtype::Bf16);
-        let step = Step::of(backends.first.device().limits().capability);
-        Self { backends, step }
+        let core = TensorCore::of(backends.first.device().limits().capability);
+        Self { backends, core }
+    }
+
+    /// A chain over numbers that bf16 holds.
+    fn chain(&self, start: f32, a: &[f32], b: &[f32]) -> f32 {
+        let halves =
+            |x: &[f32]| x.iter().map(|&x| bf16::from_f32(x).to_bits()).collect::<Vec<u16>>();
+        self.core.chain(start, &halves(a), &halves(b))
     }
 }
 
@@ -51,15 +58,15 @@ impl Subject for Blocks {
     }
 
     fn linear(&self, x: &[f32], weights: &[f32], bias: Option<f32>, residual: Option<f32>) -> f32 {
-        let y = self.step.chain(0.0, x, weights);
+        let y = self.chain(0.0, x, weights);
         let y = bias.map_or(y, |bias| y + bias);
         rounded(residual.map_or(y, |residual| residual + y))
     }
     fn linear_backward_input(&self, dy: &[f32], weights: &[f32]) -> f32 {
-        rounded(self.step.chain(0.0, dy, weights))
+        rounded(self.chain(0.0, dy, weights))
     }
     fn linear_backward_weight(&self, before: f32, dy: &[f32], x: &[f32]) -> f32 {
-        self.step.chain(before, dy, x)
+        self.chain(before, dy, x)
     }
     fn cases(&self, all: u32) -> u32 {
         device::cases(all)

@@ -3,7 +3,7 @@
 
 use crate::on_gpu;
 use isentrope_conformance::Variant;
-use isentrope_cuda::{AnyDevice, Cuda, Dtype};
+use isentrope_cuda::{Cuda, Dtype};
 use isentrope_cuda_emulator::{Emulator, Settings};
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub struct Backends {
     /// Every one of them.
     pub variants: Vec<Variant>,
     /// The first.
-    pub first: Arc<Cuda<AnyDevice>>,
+    pub first: Arc<Cuda>,
 }
 
 impl Backends {
@@ -22,7 +22,7 @@ impl Backends {
         let all = gpu.unwrap_or_else(|| emulated(dtype));
         let first = all[0].1.clone();
         // Large work is not for every schedule of the emulator.
-        let variant = |(i, (name, backend)): (usize, (String, Arc<Cuda<AnyDevice>>))| Variant {
+        let variant = |(i, (name, backend)): (usize, (String, Arc<Cuda>))| Variant {
             name,
             fast: is_gpu || i == 0,
             backend,
@@ -40,10 +40,10 @@ impl Backends {
 }
 
 /// Backends whose threads run in an order that a seed decides, on so many workers.
-fn emulated(dtype: Dtype) -> Vec<(String, Arc<Cuda<AnyDevice>>)> {
+fn emulated(dtype: Dtype) -> Vec<(String, Arc<Cuda>)> {
     let backend = |(seed, workers)| {
         let device = Emulator::new(Settings { seed, workers, ..Settings::default() });
-        let backend = Cuda::new(Arc::new(AnyDevice::new(device)), dtype);
+        let backend = Cuda::new(Arc::new(device), dtype);
         (format!("seed {seed}, {workers} workers"), Arc::new(backend))
     };
     [(1, 2), (2, 1), (3, 3)].map(backend).into()

@@ -7,8 +7,6 @@ mod device;
 mod f32;
 #[path = "../on_gpu.rs"]
 mod on_gpu;
-#[path = "../t16.rs"]
-mod t16;
 
 use isentrope_conformance::{run, tests};
 use std::process::ExitCode;

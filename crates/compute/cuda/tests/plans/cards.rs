@@ -1,4 +1,4 @@
-//! Which model fits on which GPU: docs/cuda.md has this table, and `UPDATE_DOCS=1` writes it there.
+//! Which model fits on which GPU: docs/guides/gpus.md has this table, and `UPDATE_DOCS=1` writes it there.
 
 use crate::guide::has_table;
 use crate::qwen2::{ALL, HALF, Qwen2, SEVEN};
@@ -45,7 +45,7 @@ fn demand(offloads_moments: bool) -> Demand {
     }
 }
 
-fn cuda(gib: usize, dtype: Dtype) -> Cuda<PlanningDevice> {
+fn cuda(gib: usize, dtype: Dtype) -> Cuda {
     Cuda::new(Arc::new(PlanningDevice { memory: gib * GIB }), dtype)
 }
 

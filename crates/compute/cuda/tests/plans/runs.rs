@@ -1,7 +1,7 @@
 //! Runs on an emulated device that has no more memory than their plan says.
 
-use isentrope_cuda::{Cuda, Device, Dtype};
-use isentrope_cuda_emulator::{Emulator, Settings};
+use isentrope_cuda::{Cuda, Device, Dtype, Memory};
+use isentrope_cuda_emulator::Settings;
 use isentrope_data::TaskName;
 use isentrope_ranks::World;
 use isentrope_train::observer::{Observer, Progress, ProgressObserver, StepReport};
@@ -20,29 +20,16 @@ use std::sync::Arc;
 /// program itself.
 const MOMENT: usize = 96 << 10;
 
-struct Quiet;
-
-impl ProgressObserver for Quiet {
-    fn progress(&mut self, _: Progress) {}
-    fn note(&mut self, _: &str) {}
-    fn stop_requested(&self) -> bool {
-        false
-    }
-}
-
-impl Observer for Quiet {
-    fn step(&mut self, _: &StepReport<'_>) {}
-}
-
-/// Takes memory of the device when a step has been recorded, and leaves so many bytes.
-struct Greedy {
-    device: Arc<Emulator>,
-    leaves: usize,
-    taken: Option<<Emulator as Device>::Memory>,
+/// Keeps notes; and where it has a device, takes its memory when a step has been recorded, and
+/// leaves so many bytes.
+#[derive(Default)]
+struct Watcher {
+    takes_from: Option<(Arc<dyn Device>, usize)>,
+    taken: Option<Memory>,
     notes: Vec<String>,
 }
 
-impl ProgressObserver for Greedy {
+impl ProgressObserver for Watcher {
     fn progress(&mut self, _: Progress) {}
     fn note(&mut self, note: &str) {
         self.notes.push(note.to_owned());
@@ -52,13 +39,35 @@ impl ProgressObserver for Greedy {
     }
 }
 
-impl Observer for Greedy {
+impl Observer for Watcher {
     fn step(&mut self, step: &StepReport<'_>) {
-        if step.step == 1 {
-            let free = self.device.memory_info().free;
-            self.taken = Some(self.device.allocate(free - self.leaves).unwrap());
+        if let (1, Some((device, leaves))) = (step.step, &self.takes_from) {
+            self.taken = Some(device.allocate(device.memory_info().free - leaves).unwrap());
         }
     }
+}
+
+fn location(out: &Path, name: &str) -> RunLocation {
+    RunLocation {
+        dir: out.join(name),
+        existing: Existing::Refuse,
+        source: out.join("recipe.toml"),
+        recipe: (String::new(), json!({})),
+        defaults: json!({}),
+    }
+}
+
+/// Imitation of the built-in task by a model in `dir`.
+fn imitation(dir: &Path, steps: u64, eval_every: u64) -> sft::Recipe {
+    let mut recipe = sft::Recipe::default();
+    recipe.model.from_scratch = true;
+    recipe.model.path = dir.display().to_string();
+    recipe.data.task = Some(TaskName::Countdown);
+    (recipe.sft.batch, recipe.sft.max_tokens) = (4, 64);
+    (recipe.run.steps, recipe.eval.every) = (steps, eval_every);
+    (recipe.eval.problems, recipe.eval.samples, recipe.eval.max_tokens) =
+        (Some(1), Some(1), Some(4));
+    recipe
 }
 
 /// A tiny model over the built-in task's characters.
@@ -81,8 +90,8 @@ fn model(dir: &Path) {
     fs::write(dir.join("config.json"), config.to_string()).unwrap();
 }
 
-fn emulated(memory: usize, dtype: Dtype) -> Cuda<Emulator> {
-    Cuda::new(Arc::new(Emulator::new(Settings { memory, ..Settings::default() })), dtype)
+fn emulated(memory: usize, dtype: Dtype) -> Cuda {
+    crate::support::emulated(dtype, Settings { memory, ..Settings::default() })
         .with_moments_in_pieces_of(9000)
 }
 
@@ -114,15 +123,9 @@ fn run<R: TrainingRecipe>(
     // Memory of the host's is no part of it.
     let planned = plan.peak() - OVERHEAD;
     let try_on = |memory, name: &str, prepared| {
-        let place = RunLocation {
-            dir: out.join(name),
-            existing: Existing::Refuse,
-            source: out.join("recipe.toml"),
-            recipe: (String::new(), json!({})),
-            defaults: json!({}),
-        };
+        let place = location(out, name);
         let (world, device) = (Arc::new(World::alone()), Arc::new(emulated(memory, dtype)));
-        train(prepared, &plan, &place, world, device, json!({}), &mut Quiet).map(drop)
+        train(prepared, &plan, &place, world, device, json!({}), &mut Watcher::default()).map(drop)
     };
     // A plan errs on the safe side, but not by far.
     let half = prepare(Some(budget));
@@ -146,14 +149,7 @@ fn check(dtype: Dtype) {
     let dir = tempfile::tempdir().unwrap();
     model(dir.path());
     let imitate = |offload_moments| {
-        let mut recipe = sft::Recipe::default();
-        recipe.model.from_scratch = true;
-        recipe.model.path = dir.path().display().to_string();
-        recipe.data.task = Some(TaskName::Countdown);
-        (recipe.sft.batch, recipe.sft.max_tokens) = (4, 64);
-        (recipe.run.steps, recipe.eval.every) = (2, 1);
-        (recipe.eval.problems, recipe.eval.samples, recipe.eval.max_tokens) =
-            (Some(1), Some(1), Some(4));
+        let mut recipe = imitation(dir.path(), 2, 1);
         recipe.memory.offload_moments = offload_moments;
         recipe
     };
@@ -198,14 +194,8 @@ fn a_step_whose_gradient_is_refused_is_undone_and_the_one_before_saved() {
     let dir = tempfile::tempdir().unwrap();
     model(dir.path());
     let recipe = |budget: Option<usize>| {
-        let mut recipe = sft::Recipe::default();
-        recipe.model.from_scratch = true;
-        recipe.model.path = dir.path().display().to_string();
-        recipe.data.task = Some(TaskName::Countdown);
-        (recipe.sft.batch, recipe.sft.max_tokens) = (4, 64);
-        (recipe.run.steps, recipe.eval.every, recipe.checkpoint.every) = (3, 3, 0);
-        (recipe.eval.problems, recipe.eval.samples, recipe.eval.max_tokens) =
-            (Some(1), Some(1), Some(4));
+        let mut recipe = imitation(dir.path(), 3, 3);
+        recipe.checkpoint.every = 0;
         recipe.memory.budget_gib = budget.map(|bytes| bytes as f64 / f64::from(1 << 30));
         recipe.resolve().unwrap();
         recipe.prepare(dir.path(), 1, &()).unwrap()
@@ -215,16 +205,10 @@ fn a_step_whose_gradient_is_refused_is_undone_and_the_one_before_saved() {
     let plan = prepared.plan(&*backend, 0).unwrap();
     assert!(plan.is_tight(), "{plan}");
     // Enough to copy any parameter, and not enough for the gradient.
-    let (device, leaves) = (backend.device().clone(), plan.gradient * 3 / 4);
-    let mut greedy = Greedy { device, leaves, taken: None, notes: Vec::new() };
+    let takes_from = Some((backend.device().clone(), plan.gradient * 3 / 4));
+    let mut greedy = Watcher { takes_from, ..Watcher::default() };
     let out = dir.path().join("out");
-    let place = RunLocation {
-        dir: out.join("run"),
-        existing: Existing::Refuse,
-        source: out.join("recipe.toml"),
-        recipe: (String::new(), json!({})),
-        defaults: json!({}),
-    };
+    let place = location(&out, "run");
     let world = Arc::new(World::alone());
     let error = train(prepared, &plan, &place, world, backend, json!({}), &mut greedy)
         .map(drop)

@@ -202,13 +202,13 @@ unsafe fn score<S: Simd>(
                 let keys = &keys[page..];
                 match pages {
                     4 if S::TILE_VECTORS >= 4 => {
-                        score_rows::<S, 4>(count, q, dim, keys, out, stride)
+                        score_rows::<S, 4>(count, q, dim, keys, out, stride);
                     }
                     3 if S::TILE_VECTORS >= 4 => {
-                        score_rows::<S, 3>(count, q, dim, keys, out, stride)
+                        score_rows::<S, 3>(count, q, dim, keys, out, stride);
                     }
                     2 if S::TILE_VECTORS >= 4 => {
-                        score_rows::<S, 2>(count, q, dim, keys, out, stride)
+                        score_rows::<S, 2>(count, q, dim, keys, out, stride);
                     }
                     _ => score_rows::<S, 1>(count, q, dim, keys, out, stride),
                 }

@@ -17,13 +17,8 @@ impl Date {
         Self(Local::now().date_naive())
     }
 
-    /// The date of a time.
-    pub(super) fn of(time: NaiveDateTime) -> Self {
-        Self(time.date())
-    }
-
-    /// Midnight at its start.
-    pub(super) fn begins(self) -> NaiveDateTime {
+    /// The moment when it begins.
+    pub(super) fn midnight(self) -> NaiveDateTime {
         self.0.and_time(NaiveTime::MIN)
     }
 }

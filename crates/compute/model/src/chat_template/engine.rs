@@ -2,78 +2,66 @@
 
 use std::io::{self, Write};
 
-use chrono::DateTime;
 use minijinja::value::Serde;
-use minijinja::{Environment, ErrorKind, Value as JinjaValue};
-use serde_json::Value;
+use minijinja::{Environment, ErrorKind, Value};
 
-use super::wire::{Conversation, Failure, Sources};
-use super::{environment, source, strftime};
+use super::wire::{Conversation, Failure};
+use super::{environment, strftime};
 
 /// Longest rendered chat, in bytes.
 const MAX_RENDERED_BYTES: usize = 64 << 20;
 
-/// Compiled templates.
+/// A compiled template.
 pub(super) struct Engine(Environment<'static>);
 
 impl Engine {
-    pub fn compile(sources: &Sources) -> Result<Self, Failure> {
+    pub fn compile(source: &str) -> Result<Self, Failure> {
         let mut environment = environment::new();
-        for (name, text) in
-            [("default", Some(&sources.default)), ("tool_use", sources.tool_use.as_ref())]
-        {
-            let Some(text) = text else { continue };
-            environment
-                .add_template_owned(name, source::adapt(text))
-                .map_err(|e| Failure::Invalid(at_line(&e)))?;
-        }
+        environment
+            .add_template_owned("default", adapted(source))
+            .map_err(|e| Failure::Invalid(at_line(&e)))?;
         Ok(Self(environment))
     }
 
-    /// Renders a conversation with these messages and values of variables.
-    pub fn render(
-        &self,
-        conversation: &Conversation,
-        messages: &[Value],
-        values: &[Value],
-    ) -> Result<String, Failure> {
-        let name = if conversation.tool_use { "tool_use" } else { "default" };
-        let template = self.0.get_template(name).map_err(|e| failure(&e))?;
+    pub fn render(&self, conversation: &Conversation) -> Result<String, Failure> {
+        let now = conversation.day.midnight();
+        let now = Value::from_function(move |format: &str| strftime::format(&now, format));
+        let variables = conversation.context.iter();
+        let variables = variables.map(|(name, value)| (name.as_str(), Value::from(Serde(value))));
+        let context = Value::from_pairs([("strftime_now", now)].into_iter().chain(variables));
+        let template = self.0.get_template("default").map_err(|e| failure(&e))?;
         let mut output = BoundedBuffer::default();
-        template.render_captured_to(context(conversation, messages, values), &mut output).map_err(
-            |e| {
-                if output.overflowed {
-                    let what = format!("the template renders more than {MAX_RENDERED_BYTES} bytes");
-                    return Failure::Exceeded(what);
-                }
-                failure(&e)
-            },
-        )?;
+        template.render_captured_to(context, &mut output).map_err(|e| {
+            if output.overflowed {
+                let what = format!("the template renders more than {MAX_RENDERED_BYTES} bytes");
+                return Failure::Exceeded(what);
+            }
+            failure(&e)
+        })?;
         String::from_utf8(output.bytes).map_err(|e| Failure::Invalid(e.to_string()))
     }
 }
 
-fn context(conversation: &Conversation, messages: &[Value], values: &[Value]) -> JinjaValue {
-    let mut context: Vec<(String, JinjaValue)> = vec![
-        ("tools".to_owned(), JinjaValue::from(())),
-        ("documents".to_owned(), JinjaValue::from(())),
-    ];
-    let now = DateTime::from_timestamp_micros(conversation.now).unwrap_or_default().naive_utc();
-    let now = JinjaValue::from_function(move |format: &str| strftime::format(&now, format));
-    context.push(("strftime_now".to_owned(), now));
-    let special = conversation.special.iter();
-    context.extend(special.map(|(role, text)| (role.clone(), JinjaValue::from(text))));
-    for (name, value) in conversation.variables.iter().zip(values) {
-        context.push((name.clone(), JinjaValue::from(Serde(value))));
+/// The source for minijinja. Line ends become `\n`; `generation` and `endgeneration` tags, by which
+/// transformers marks the text of the assistant, become `with` and `endwith`: like the originals
+/// they are a scope of their own and print their body.
+fn adapted(source: &str) -> String {
+    let source = source.replace("\r\n", "\n").replace('\r', "\n");
+    let mut pieces = source.split("{%");
+    let mut adapted = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let tag = piece.trim_start_matches(['-', '+']).trim_start();
+        let end = tag.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(tag.len());
+        let (name, rest) = tag.split_at(end);
+        let name = match name {
+            "generation" => "with",
+            "endgeneration" => "endwith",
+            other => other,
+        };
+        let before = &piece[..piece.len() - tag.len()];
+        adapted.extend(["{%", before, name, rest]);
     }
-    let messages: Vec<_> =
-        messages.iter().map(|message| JinjaValue::from(Serde(message))).collect();
-    context.push(("messages".to_owned(), JinjaValue::from(messages)));
-    context.push((
-        "add_generation_prompt".to_owned(),
-        JinjaValue::from(conversation.add_generation_prompt),
-    ));
-    JinjaValue::from_pairs(context)
+    adapted
 }
 
 fn failure(error: &minijinja::Error) -> Failure {

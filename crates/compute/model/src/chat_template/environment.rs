@@ -1,12 +1,13 @@
 //! The Jinja environment that transformers gives to chat templates.
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs, from_args};
+use minijinja::value::{Rest, ValueKind, ValueOrKwargs, from_args};
 use minijinja::{
     AutoEscape, Environment, Error, ErrorKind, Output, State, Value, escape_formatter,
 };
+use minijinja_contrib::pycompat::unknown_method_callback;
 
-use super::{python_json, python_methods};
+use super::python_json;
 
 /// Most steps of a template, about a second. A real one takes some hundred per message.
 const FUEL: u64 = 10_000_000;
@@ -19,12 +20,9 @@ pub(super) fn new() -> Environment<'static> {
     environment.set_debug(false);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_formatter(format_value);
-    environment.set_unknown_method_callback(python_methods::call);
+    environment.set_unknown_method_callback(unknown_method_callback);
     environment.add_filter("tojson", python_json::tojson);
-    environment.add_filter("trim", python_methods::trim);
     environment.add_filter("string", |value: &Value| python_json::to_str(value));
-    environment.add_filter("default", default);
-    environment.add_filter("d", default);
     environment.add_test("callable", |value: &Value| value.kind() == ValueKind::Plain);
     environment.add_test("sequence", is_sequence);
     environment.add_function("raise_exception", raise_exception);
@@ -52,17 +50,6 @@ fn is_sequence(value: &Value) -> bool {
         value.kind(),
         ValueKind::Undefined | ValueKind::String | ValueKind::Seq | ValueKind::Map
     )
-}
-
-/// `default(default_value='', boolean=false)`: with `boolean` any false value is replaced.
-fn default(value: &Value, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
-    let args = args.into_values();
-    let (instead, boolean, kwargs): (Option<Value>, Option<bool>, Kwargs) = from_args(&args)?;
-    let instead = instead.map_or_else(|| kwargs.get("default_value"), |value| Ok(Some(value)))?;
-    let boolean = boolean.map_or_else(|| kwargs.get("boolean"), |boolean| Ok(Some(boolean)))?;
-    kwargs.assert_all_used()?;
-    let missing = value.is_undefined() || (boolean == Some(true) && !value.is_true());
-    Ok(if missing { instead.unwrap_or_else(|| Value::from("")) } else { value.clone() })
 }
 
 /// Message of `raise_exception`, carried through the engine as the source of an error.

@@ -1,179 +1,122 @@
 //! Values in Python's spelling: `json.dumps` for the `tojson` filter, `str` of floats. minijinja's
 //! own `tojson` escapes HTML and puts no spaces.
 
-use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs, from_args};
+use std::io::{self, Write};
+
+use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
+use serde::Serialize;
+use serde_json::ser::{Formatter, Serializer};
 
-/// Deepest nesting of containers; Python's limit is about a thousand.
-const MAX_DEPTH: usize = 200;
-
-/// The `tojson` filter of transformers: `tojson(ensure_ascii=false, indent=none, separators=none,
-/// sort_keys=false)`, without Jinja's HTML escapes.
-pub(super) fn tojson(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
-    let args = args.into_values();
-    let (args, kwargs): (&[Value], Kwargs) = from_args(&args)?;
-    let names = ["ensure_ascii", "indent", "separators", "sort_keys"];
-    if args.len() > names.len() {
-        return Err(Error::from(ErrorKind::TooManyArguments));
+/// The `tojson` filter of transformers, `tojson(ensure_ascii=false, indent=none)`.
+pub(super) fn tojson(value: &Value, options: Kwargs) -> Result<String, Error> {
+    let indent: Option<usize> = options.get("indent")?;
+    let ascii = options.get::<Option<bool>>("ensure_ascii")?.unwrap_or(false);
+    options.assert_all_used()?;
+    let wrong = |what: String| Error::new(ErrorKind::BadSerialization, what);
+    if value.is_undefined() {
+        return Err(wrong("undefined is not JSON serializable".to_owned()));
     }
-    let mut options = names.map(|_| Value::from(()));
-    for (at, name) in names.into_iter().enumerate() {
-        let by_name: Option<Value> = kwargs.get(name)?;
-        if let Some(value) = by_name.or_else(|| args.get(at).cloned()) {
-            options[at] = value;
-        }
-    }
-    kwargs.assert_all_used()?;
-    let [ensure_ascii, indent, separators, sort_keys] = options;
-    let indent = match indent.kind() {
-        ValueKind::None => None,
-        ValueKind::String => Some(indent.to_string()),
-        _ => Some(" ".repeat(usize::try_from(i64::try_from(indent)?.clamp(0, 1000)).unwrap_or(0))),
-    };
-    let (item_separator, key_separator) = if separators.is_none() {
-        (if indent.is_some() { "," } else { ", " }.to_owned(), ": ".to_owned())
-    } else {
-        let mut both = separators.try_iter()?.checked();
-        match (both.next().transpose()?, both.next().transpose()?, both.next()) {
-            (Some(item), Some(key), None) => (item.to_string(), key.to_string()),
-            _ => {
-                return Err(Error::new(
-                    ErrorKind::InvalidOperation,
-                    "separators must be a pair of strings",
-                ));
-            }
-        }
-    };
-    let mut writer = JsonWriter {
-        out: String::new(),
-        ensure_ascii: ensure_ascii.is_true(),
-        sort_keys: sort_keys.is_true(),
-        indent,
-        item_separator,
-        key_separator,
-        depth: 0,
-    };
-    writer.value(value)?;
-    Ok(writer.out)
+    let indent = indent.map(|spaces| " ".repeat(spaces.min(1000)));
+    let format = PythonFormat { indent, ascii, depth: 0, is_empty: false };
+    let mut json = Vec::new();
+    value
+        .serialize(&mut Serializer::with_formatter(&mut json, format))
+        .map_err(|error| wrong(error.to_string()))?;
+    String::from_utf8(json).map_err(|error| wrong(error.to_string()))
 }
 
-struct JsonWriter {
-    out: String,
-    ensure_ascii: bool,
-    sort_keys: bool,
+/// JSON as Python writes it: a space behind separators, or an entry a line.
+struct PythonFormat {
     indent: Option<String>,
-    item_separator: String,
-    key_separator: String,
+    ascii: bool,
     depth: usize,
+    /// Whether the innermost container has no entry so far.
+    is_empty: bool,
 }
 
-impl JsonWriter {
-    fn value(&mut self, value: &Value) -> Result<(), Error> {
-        match value.kind() {
-            ValueKind::String => self.string(value.as_str().unwrap_or_default()),
-            ValueKind::Seq | ValueKind::Iterable => {
-                let items = value.try_iter()?.checked().collect::<Result<Vec<_>, _>>()?;
-                self.container('[', ']', items.len(), |writer, at| writer.value(&items[at]))?;
-            }
-            ValueKind::Map => {
-                let mut keys = value.try_iter()?.checked().collect::<Result<Vec<_>, _>>()?;
-                if self.sort_keys {
-                    keys.sort();
-                }
-                self.container('{', '}', keys.len(), |writer, at| {
-                    let key = scalar(&keys[at])?.unwrap_or_else(|| keys[at].to_string());
-                    writer.string(&key);
-                    writer.out.push_str(&writer.key_separator.clone());
-                    writer.value(&value.get_item(&keys[at])?)
-                })?;
-            }
-            _ => match scalar(value)? {
-                Some(text) => self.out.push_str(&text),
-                None => return Err(not_serializable(value)),
-            },
-        }
-        Ok(())
+impl PythonFormat {
+    fn begin<W: ?Sized + Write>(&mut self, writer: &mut W, open: &[u8]) -> io::Result<()> {
+        self.depth += 1;
+        self.is_empty = true;
+        writer.write_all(open)
     }
 
-    fn container(
+    fn separate<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        self.is_empty = false;
+        if !first {
+            writer.write_all(if self.indent.is_some() { b"," } else { b", " })?;
+        }
+        self.new_line(writer)
+    }
+
+    fn end<W: ?Sized + Write>(&mut self, writer: &mut W, close: &[u8]) -> io::Result<()> {
+        self.depth -= 1;
+        if !std::mem::take(&mut self.is_empty) {
+            self.new_line(writer)?;
+        }
+        writer.write_all(close)
+    }
+
+    fn new_line<W: ?Sized + Write>(&self, writer: &mut W) -> io::Result<()> {
+        let Some(indent) = &self.indent else { return Ok(()) };
+        writer.write_all(b"\n")?;
+        (0..self.depth).try_for_each(|_| writer.write_all(indent.as_bytes()))
+    }
+}
+
+impl Formatter for PythonFormat {
+    fn write_f64<W: ?Sized + Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
+        writer.write_all(float_repr(value).as_bytes())
+    }
+
+    fn write_string_fragment<W: ?Sized + Write>(
         &mut self,
-        open: char,
-        close: char,
-        length: usize,
-        mut write: impl FnMut(&mut Self, usize) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        self.out.push(open);
-        if length > 0 {
-            self.depth += 1;
-            if self.depth > MAX_DEPTH {
-                return Err(Error::new(
-                    ErrorKind::InvalidOperation,
-                    "value is nested too deeply for tojson",
-                ));
-            }
-            for at in 0..length {
-                if at > 0 {
-                    self.out.push_str(&self.item_separator.clone());
-                }
-                self.new_line();
-                write(self, at)?;
-            }
-            self.depth -= 1;
-            self.new_line();
+        writer: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        if !self.ascii {
+            return writer.write_all(fragment.as_bytes());
         }
-        self.out.push(close);
+        for c in fragment.chars() {
+            if (' '..='~').contains(&c) {
+                writer.write_all(&[c as u8])?;
+                continue;
+            }
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                write!(writer, "\\u{unit:04x}")?;
+            }
+        }
         Ok(())
     }
 
-    fn new_line(&mut self) {
-        if let Some(indent) = &self.indent {
-            self.out.push('\n');
-            self.out.push_str(&indent.repeat(self.depth));
-        }
+    fn begin_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.begin(writer, b"[")
     }
 
-    fn string(&mut self, text: &str) {
-        self.out.push('"');
-        for c in text.chars() {
-            match c {
-                '"' => self.out.push_str("\\\""),
-                '\\' => self.out.push_str("\\\\"),
-                '\n' => self.out.push_str("\\n"),
-                '\r' => self.out.push_str("\\r"),
-                '\t' => self.out.push_str("\\t"),
-                '\u{8}' => self.out.push_str("\\b"),
-                '\u{c}' => self.out.push_str("\\f"),
-                c if c < ' ' || (self.ensure_ascii && !(' '..='~').contains(&c)) => {
-                    for unit in c.encode_utf16(&mut [0; 2]) {
-                        self.out.push_str(&format!("\\u{unit:04x}"));
-                    }
-                }
-                c => self.out.push(c),
-            }
-        }
-        self.out.push('"');
+    fn begin_array_value<W: ?Sized + Write>(&mut self, to: &mut W, first: bool) -> io::Result<()> {
+        self.separate(to, first)
     }
-}
 
-/// The JSON text of none, booleans and numbers; `None` for strings and containers. Undefined is an
-/// error.
-fn scalar(value: &Value) -> Result<Option<String>, Error> {
-    Ok(Some(match value.kind() {
-        ValueKind::None => "null".to_owned(),
-        ValueKind::Bool => if value.is_true() { "true" } else { "false" }.to_owned(),
-        ValueKind::Number => match float(value) {
-            Some(f) if f.is_nan() => "NaN".to_owned(),
-            Some(f) if f.is_infinite() => if f > 0.0 { "Infinity" } else { "-Infinity" }.to_owned(),
-            Some(f) => float_repr(f),
-            None => value.to_string(),
-        },
-        ValueKind::String => return Ok(None),
-        _ => return Err(not_serializable(value)),
-    }))
-}
+    fn end_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.end(writer, b"]")
+    }
 
-fn not_serializable(value: &Value) -> Error {
-    Error::new(ErrorKind::BadSerialization, format!("{} is not JSON serializable", value.kind()))
+    fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.begin(writer, b"{")
+    }
+
+    fn begin_object_key<W: ?Sized + Write>(&mut self, to: &mut W, first: bool) -> io::Result<()> {
+        self.separate(to, first)
+    }
+
+    fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        writer.write_all(b": ")
+    }
+
+    fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.end(writer, b"}")
+    }
 }
 
 /// The value if it is a float (and not an integer).

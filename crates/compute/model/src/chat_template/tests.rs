@@ -28,14 +28,15 @@ const KNOWN_DIFFERENCES: &[&str] = &[
 
 fn special() -> SpecialTokens {
     let dir = tempfile::tempdir().unwrap();
-    let config = r#"{"bos_token": "<s>", "eos_token": {"content": "</s>", "special": true}, "pad_token": "<pad>",
-        "unk_token": null}"#;
+    let config = r#"{"bos_token": "<s>", "unk_token": null, "pad_token": "<pad>",
+        "eos_token": {"content": "</s>", "special": true}}"#;
     fs::write(dir.path().join("tokenizer_config.json"), config).unwrap();
     SpecialTokens::read(dir.path()).unwrap()
 }
 
 pub(super) fn compile(source: &str) -> Result<ChatTemplate> {
-    ChatTemplate::compile(PathBuf::from("chat_template.jinja"), source, None, &special())
+    let path = PathBuf::from("chat_template.jinja");
+    ChatTemplate::compile(path, source, false, &special(), "2026-03-07".parse().unwrap())
 }
 
 fn render(source: &str) -> Result<String> {
@@ -47,12 +48,11 @@ fn render(source: &str) -> Result<String> {
 fn renders_as_transformers_does() {
     let fixture: Value =
         serde_json::from_str(include_str!("../../tests/fixtures/chat/templates.json")).unwrap();
-    let now: NaiveDateTime = fixture["now"].as_str().unwrap().parse().unwrap();
     let mut differences = Vec::new();
     let mut unexpected = String::new();
     for group in fixture["groups"].as_array().unwrap() {
         let source = group["template"].as_str().unwrap();
-        let template = compile(source).map(|template| ChatTemplate { now, ..template });
+        let template = compile(source);
         for case in group["cases"].as_array().unwrap() {
             let conversation = case["conversation"].as_str().unwrap();
             let messages = fixture["conversations"][conversation].as_array().unwrap();
@@ -88,29 +88,6 @@ fn renders_as_transformers_does() {
     for known in KNOWN_DIFFERENCES.iter().filter(always) {
         assert!(differences.iter().any(|name| name == known), "no longer a difference: {known}");
     }
-}
-
-#[test]
-fn hostile_templates_end_in_an_error() {
-    let endless =
-        render("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}");
-    assert!(endless.unwrap_err().to_string().contains("too many steps"));
-    let huge = render("{% for a in range(9999) %}{{ 'x' * 100000 }}{% endfor %}");
-    assert!(huge.unwrap_err().to_string().contains("more than 67108864 bytes"));
-    let endless_recursion = "{% macro f(n) %}{{ f(n) }}{% endmacro %}{{ f(1) }}";
-    assert!(render(endless_recursion).is_err());
-    let deep = format!("{{{{ {}1{} }}}}", "(".repeat(5000), ")".repeat(5000));
-    assert!(compile(&deep).is_err());
-    let nested =
-        "{% set ns = namespace(x=1) %}{% for i in range(900) %}{% set ns.x = [ns.x] %}{% endfor %}";
-    assert!(
-        render(&format!("{nested}{{{{ ns.x | tojson }}}}"))
-            .unwrap_err()
-            .to_string()
-            .contains("too deeply")
-    );
-    assert!(render("{{ 1 | tojson(indent=99999999999) }}").is_ok());
-    assert!(render("{{ 'x'.ljust(99999999999) }}").unwrap().len() < 1 << 20);
 }
 
 #[test]
@@ -168,9 +145,17 @@ fn the_template_is_found_where_transformers_looks_first() {
     assert_eq!(rendered(r#"{"bos_token": "b"}"#), "<b>");
     write(
         "tokenizer_config.json",
+        r#"{"chat_template": [{"name": "rag", "template": "r"}, {"name": "default", "template": "d"}]}"#,
+    );
+    assert_eq!((rendered("{}"), rendered(r#"{"tools": [{}]}"#)), ("d".to_owned(), "d".to_owned()));
+    write(
+        "tokenizer_config.json",
         r#"{"chat_template": [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]}"#,
     );
-    assert_eq!((rendered("{}"), rendered(r#"{"tools": [{}]}"#)), ("d".to_owned(), "t".to_owned()));
+    assert_eq!(rendered("{}"), "d");
+    let tools = serde_json::from_str(r#"{"tools": [{}]}"#).unwrap();
+    let error = read().unwrap().unwrap().render(&[], false, &tools).unwrap_err();
+    assert!(error.to_string().contains("\"tool_use\""), "{error}");
     write("chat_template.jinja", "file\n");
     assert_eq!(rendered(r#"{"tools": [{}]}"#), "file");
     fs::remove_file(dir.path().join("chat_template.jinja")).unwrap();
@@ -222,15 +207,5 @@ fn the_date_is_the_one_that_is_given() {
     assert!(!compile("{{ 'today' }}").unwrap().asks_for_date());
     for wrong in ["2024-1-5", "2024-02-30", "05.01.2024", "today", ""] {
         assert!(wrong.parse::<Date>().is_err(), "{wrong}");
-    }
-}
-
-proptest::proptest! {
-    #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, ..Default::default() })]
-
-    /// Any template ends in a text or an error.
-    #[test]
-    fn no_template_panics(source in "([{}%#'\"\n -]|\\{%-? ?|-?%\\}|generation|endgeneration|raw|endraw|set|for|é|x){0,20}") {
-        let _ = render(&source);
     }
 }

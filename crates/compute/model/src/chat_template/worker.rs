@@ -1,105 +1,80 @@
-//! Worker processes that compile and render templates within hard limits.
+//! Worker processes that compile and render a template within hard limits.
 //!
-//! A worker is a second process of this program, kept for further requests. If it dies, its exit
-//! status tells which limit the template exceeded, and the next request starts another.
+//! A worker is a second process of this program, kept for further conversations. If it dies, its
+//! exit status tells which limit the template exceeded, and the next conversation starts another.
 
-use std::io::{self, BufReader, BufWriter, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::io::{self, BufReader, BufWriter};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use isentrope_files::this_program;
-use serde_json::Value;
+use nix::sys::signal::Signal;
+use serde::Serialize;
 
-use super::wire::{Conversation, Failure, Request, Sources, receive, send};
-use super::worker_process::{MEMORY, SECONDS, UNREADABLE, VARIABLE, is_worker};
+use super::wire::{Conversation, Failure, receive, send};
+use super::worker_process::{MEMORY, SECONDS, VARIABLE, is_worker};
 
-/// Idle workers, as many as have ever been busy at once.
-static IDLE: Mutex<Vec<Worker>> = Mutex::new(Vec::new());
+/// Variables that a worker inherits: paths of libraries.
+const KEPT: &[&str] = &["LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"];
 
-/// Variables that a worker inherits: paths of libraries and of the system.
-const KEPT: &[&str] = &["LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SystemRoot"];
-
-/// Failure to render.
+/// A template and its worker.
 #[derive(Debug)]
-pub(super) enum Error {
-    /// The template is at fault.
-    Template(Failure),
-    /// No process can be started.
-    Worker(io::Error),
+pub(super) struct Renderer {
+    source: String,
+    /// None after it has died.
+    worker: Mutex<Option<Worker>>,
 }
 
-/// Compiles `sources`, whose unique number is `id`.
-pub(super) fn compile(id: u64, sources: &Sources) -> Result<(), Error> {
-    with_worker(id, |worker| worker.hold(id, sources))
+impl Renderer {
+    pub fn compile(source: &str) -> Result<Self, Failure> {
+        let worker = Mutex::new(Some(Worker::start(source)?));
+        Ok(Self { source: source.to_owned(), worker })
+    }
+
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    pub fn render(&self, conversation: &Conversation) -> Result<String, Failure> {
+        let mut kept = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let (mut worker, is_new) = match kept.take() {
+                Some(worker) => (worker, false),
+                None => (Worker::start(&self.source)?, true),
+            };
+            match worker.ask(conversation) {
+                Ok(answer) => {
+                    *kept = Some(worker);
+                    return answer;
+                }
+                Err(error) => match worker.failure(&error) {
+                    Failure::NoWorker(_) if !is_new => {} // another may succeed
+                    failure => return Err(failure),
+                },
+            }
+        }
+    }
 }
 
-/// Renders a conversation with these messages and values of variables.
-pub(super) fn render(
-    id: u64,
-    sources: &Sources,
-    conversation: Conversation,
-    messages: &[Value],
-    values: &[&Value],
-) -> Result<String, Error> {
-    let request = Request::Render(conversation);
-    with_worker(id, |worker| {
-        worker.hold(id, sources)?;
-        worker.ask(|input| {
-            send(input, &request)?;
-            messages.iter().try_for_each(|message| send(input, message))?;
-            values.iter().try_for_each(|value| send(input, value))
-        })
-    })
-}
-
+#[derive(Debug)]
 struct Worker {
     process: Child,
     input: BufWriter<ChildStdin>,
     output: BufReader<ChildStdout>,
-    /// Number of the sources that it has compiled.
-    holds: Option<u64>,
-}
-
-/// Failure of a request.
-enum Unanswered {
-    /// The worker gave a reason and goes on.
-    Failed(Failure),
-    /// The worker is gone.
-    Gone(io::Error),
-}
-
-fn with_worker<T>(
-    id: u64,
-    call: impl Fn(&mut Worker) -> Result<T, Unanswered>,
-) -> Result<T, Error> {
-    loop {
-        let (mut worker, fresh) = match idle(id) {
-            Some(worker) => (worker, false),
-            None => (Worker::start().map_err(Error::Worker)?, true),
-        };
-        let result = match call(&mut worker) {
-            Ok(done) => Ok(done),
-            Err(Unanswered::Failed(failure)) => Err(Error::Template(failure)),
-            Err(Unanswered::Gone(error)) => match worker.cause_of_end(error) {
-                Cause::Other(_) if !fresh => continue,
-                Cause::Other(what) => return Err(Error::Worker(io::Error::other(what))),
-                Cause::Template(failure) => return Err(Error::Template(failure)),
-            },
-        };
-        IDLE.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
-        return result;
-    }
-}
-
-/// Takes an idle worker, preferably one that has compiled these sources.
-fn idle(id: u64) -> Option<Worker> {
-    let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
-    let at = idle.iter().position(|worker| worker.holds == Some(id));
-    at.map(|at| idle.swap_remove(at)).or_else(|| idle.pop())
 }
 
 impl Worker {
-    fn start() -> io::Result<Self> {
+    /// Starts a process that compiles a template.
+    fn start(source: &str) -> Result<Self, Failure> {
+        let mut worker = Self::spawn().map_err(|error| Failure::NoWorker(error.to_string()))?;
+        match worker.ask(source) {
+            Ok(answer) => answer.map(|_| worker),
+            Err(error) => Err(worker.failure(&error)),
+        }
+    }
+
+    fn spawn() -> io::Result<Self> {
         if is_worker() {
             return Err(io::Error::other("a chat template worker cannot start another"));
         }
@@ -108,83 +83,36 @@ impl Worker {
         command
             .arg("chat-template-worker")
             .env_clear()
-            .env(VARIABLE, std::process::id().to_string());
-        command.envs(KEPT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+            .env(VARIABLE, std::process::id().to_string())
+            .envs(KEPT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         // Ctrl-C at a terminal is for the program only, which may have more to render.
-        #[cfg(unix)]
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        command.process_group(0);
         let mut process = command.spawn()?;
         let (Some(input), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
-        let (input, output) = (BufWriter::new(input), BufReader::new(output));
-        let mut worker = Self { process, input, output, holds: None };
-        match receive(&mut worker.output) {
-            Ok(Ok(())) => Ok(worker),
-            Ok(Err(what)) => Err(worker.discard(io::Error::other::<String>(what))),
-            Err(error) => Err(worker.discard(error)),
-        }
+        Ok(Self { process, input: BufWriter::new(input), output: BufReader::new(output) })
     }
 
-    /// Compiles `sources` unless the worker has.
-    fn hold(&mut self, id: u64, sources: &Sources) -> Result<(), Unanswered> {
-        if self.holds != Some(id) {
-            self.holds = None;
-            let request = Request::Compile(sources.clone());
-            self.ask(|input| send(input, &request))?;
-            self.holds = Some(id);
-        }
-        Ok(())
+    /// The worker's answer; an error when it died.
+    fn ask(&mut self, request: &(impl Serialize + ?Sized)) -> io::Result<Result<String, Failure>> {
+        send(&mut self.input, request)?;
+        Ok(serde_json::from_slice(&receive(&mut self.output)?)?)
     }
 
-    fn ask(
-        &mut self,
-        request: impl FnOnce(&mut BufWriter<ChildStdin>) -> io::Result<()>,
-    ) -> Result<String, Unanswered> {
-        let asked = request(&mut self.input).and_then(|()| self.input.flush());
-        let answer: io::Result<Result<String, Failure>> =
-            asked.and_then(|()| receive(&mut self.output));
-        answer.map_err(Unanswered::Gone)?.map_err(Unanswered::Failed)
-    }
-
-    /// Finds the cause of a worker's end.
-    fn cause_of_end(mut self, error: io::Error) -> Cause {
+    /// The reason why it did not answer, by its exit status.
+    fn failure(&mut self, error: &io::Error) -> Failure {
         if error.kind() == io::ErrorKind::FileTooLarge {
-            self.discard(error);
-            let what = "the conversation is too long for a chat template".to_owned();
-            return Cause::Template(Failure::Invalid(what));
+            return Failure::Invalid("the conversation is too long for a chat template".to_owned());
         }
-        drop(self.input);
-        match self.process.wait() {
-            Ok(status) => Cause::of(status),
-            Err(error) => Cause::Other(error.to_string()),
-        }
-    }
-
-    /// Kills a worker because of `error`.
-    fn discard(mut self, error: io::Error) -> io::Error {
+        // A process that has begun to end keeps its status.
         let _ = self.process.kill();
-        let _ = self.process.wait();
-        error
-    }
-}
-
-/// Cause of a worker's end.
-enum Cause {
-    /// The template failed or exceeded a limit.
-    Template(Failure),
-    /// The worker retired or was killed from outside; another may succeed.
-    Other(String),
-}
-
-impl Cause {
-    #[cfg(unix)]
-    fn of(status: ExitStatus) -> Self {
-        use nix::sys::signal::Signal;
-        use std::os::unix::process::ExitStatusExt;
-
-        Self::Template(Failure::Exceeded(match status.signal().map(Signal::try_from) {
+        let status = match self.process.wait() {
+            Ok(status) => status,
+            Err(error) => return Failure::NoWorker(error.to_string()),
+        };
+        Failure::Exceeded(match status.signal().map(Signal::try_from) {
             Some(Ok(Signal::SIGXCPU)) => format!("the template takes more than {SECONDS} s"),
             Some(Ok(Signal::SIGABRT)) => {
                 format!("the template takes more than {} MiB of memory", MEMORY >> 20)
@@ -192,25 +120,15 @@ impl Cause {
             Some(Ok(Signal::SIGSEGV | Signal::SIGBUS)) => {
                 "the template nests too deeply".to_owned()
             }
-            None if status.code() == Some(UNREADABLE) => return Self::unreadable(),
-            _ => return Self::Other(format!("the chat template worker ended with {status}")),
-        }))
+            _ => return Failure::NoWorker(format!("it ended with {status}")),
+        })
     }
+}
 
-    #[cfg(not(unix))]
-    fn of(status: ExitStatus) -> Self {
-        match status.code() {
-            Some(0) => Self::Other("the chat template worker ended".to_owned()),
-            Some(UNREADABLE) => Self::unreadable(),
-            _ => {
-                let what = "the template nests too deeply or takes too much memory".to_owned();
-                Self::Template(Failure::Exceeded(what))
-            }
-        }
-    }
-
-    fn unreadable() -> Self {
-        Self::Template(Failure::Invalid("the conversation nests too deeply".to_owned()))
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 
@@ -222,13 +140,12 @@ mod tests {
     #[test]
     fn a_worker_has_an_environment_of_its_own() {
         assert!(std::env::vars_os().count() > KEPT.len(), "cargo sets some");
-        let worker = Worker::start().unwrap();
+        let worker = Worker::start("").unwrap();
         let environment = std::fs::read(format!("/proc/{}/environ", worker.process.id())).unwrap();
         let environment = String::from_utf8(environment).unwrap();
         let names =
             environment.split_terminator('\0').map(|entry| entry.split_once('=').unwrap().0);
         let others: Vec<_> = names.filter(|name| !KEPT.contains(name)).collect();
         assert_eq!(others, [VARIABLE]);
-        let _ = worker.discard(io::ErrorKind::Other.into());
     }
 }

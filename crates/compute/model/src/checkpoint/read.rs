@@ -129,7 +129,7 @@ impl Checkpoint {
         let row_size = (tensor.element_count() / rows).max(1);
         let block_size = rows_per_call.clamp(1, rows) * row_size;
         self.read_blocks(name, tensor, block_size, |start, values| {
-            consume(start / row_size, values)
+            consume(start / row_size, values);
         })
     }
 
@@ -193,7 +193,8 @@ impl Checkpoint {
         for (name, info) in infos {
             if !matches!(info.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16) {
                 let what = format!(
-                    "tensor {name} has type {}; F32, F16 and BF16 are supported, quantised weights are not",
+                    "tensor {name} has type {}; F32, F16 and BF16 are supported, quantised weights \
+                     are not",
                     info.dtype
                 );
                 return Err(Error::unsupported(path, what));

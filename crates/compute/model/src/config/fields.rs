@@ -10,7 +10,7 @@ use crate::{Error, Result};
 /// One JSON object of config.json: the whole, or the one under a key. A key that holds null counts
 /// as absent.
 #[derive(Clone, Copy)]
-pub(super) struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     pub path: &'a Path,
     pub object: &'a Map<String, Value>,
     /// Prefix of keys in messages: empty, or the enclosing key and a dot.
@@ -24,61 +24,42 @@ impl<'a> Fields<'a> {
 
     /// A whole number within `bounds`.
     pub fn integer(&self, key: &str, bounds: RangeInclusive<usize>) -> Result<Option<usize>> {
-        let Some(value) = self.get(key) else { return Ok(None) };
-        let number = value.as_u64().and_then(|number| usize::try_from(number).ok());
-        match number.filter(|number| bounds.contains(number)) {
-            Some(number) => Ok(Some(number)),
-            None => Err(self.invalid(
-                key,
-                format!(
-                    "is {}, not a whole number from {} to {}",
-                    shown(value),
-                    bounds.start(),
-                    bounds.end()
-                ),
-            )),
-        }
+        let expected = format!("a whole number from {} to {}", bounds.start(), bounds.end());
+        self.read(key, &expected, |value| {
+            let number = value.as_u64().and_then(|number| usize::try_from(number).ok());
+            number.filter(|number| bounds.contains(number))
+        })
     }
 
     /// A number within `bounds`.
     pub fn number(&self, key: &str, bounds: RangeInclusive<f64>) -> Result<Option<f64>> {
-        let Some(value) = self.get(key) else { return Ok(None) };
-        match value.as_f64().filter(|number| bounds.contains(number)) {
-            Some(number) => Ok(Some(number)),
-            None => Err(self.invalid(
-                key,
-                format!(
-                    "is {}, not a number from {:?} to {:?}",
-                    shown(value),
-                    bounds.start(),
-                    bounds.end()
-                ),
-            )),
-        }
+        let expected = format!("a number from {:?} to {:?}", bounds.start(), bounds.end());
+        self.read(key, &expected, |value| value.as_f64().filter(|number| bounds.contains(number)))
     }
 
     pub fn boolean(&self, key: &str) -> Result<Option<bool>> {
-        let Some(value) = self.get(key) else { return Ok(None) };
-        value
-            .as_bool()
-            .map(Some)
-            .ok_or_else(|| self.invalid(key, format!("is {}, not true or false", shown(value))))
+        self.read(key, "true or false", Value::as_bool)
     }
 
     pub fn text(&self, key: &str) -> Result<Option<&'a str>> {
-        let Some(value) = self.get(key) else { return Ok(None) };
-        value
-            .as_str()
-            .map(Some)
-            .ok_or_else(|| self.invalid(key, format!("is {}, not a string", shown(value))))
+        self.read(key, "a string", Value::as_str)
     }
 
     pub fn texts(&self, key: &str) -> Result<Option<Vec<&'a str>>> {
+        self.read(key, "a list of strings", |value| {
+            value.as_array()?.iter().map(Value::as_str).collect()
+        })
+    }
+
+    fn read<T>(
+        &self,
+        key: &str,
+        expected: &str,
+        convert: impl FnOnce(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>> {
         let Some(value) = self.get(key) else { return Ok(None) };
-        let texts = value.as_array().and_then(|list| list.iter().map(Value::as_str).collect());
-        texts
-            .map(Some)
-            .ok_or_else(|| self.invalid(key, format!("is {}, not a list of strings", shown(value))))
+        let what = || format!("is {}, not {expected}", shown(value));
+        convert(value).map(Some).ok_or_else(|| self.invalid(key, what()))
     }
 
     /// "`key` `what`" as [`Error::Invalid`].
@@ -93,7 +74,7 @@ impl<'a> Fields<'a> {
 }
 
 /// The value as JSON, cut to a length that fits a message.
-pub(super) fn shown(value: &Value) -> String {
+pub(crate) fn shown(value: &Value) -> String {
     const MAX_CHARS: usize = 60;
     let text = value.to_string();
     match text.char_indices().nth(MAX_CHARS) {

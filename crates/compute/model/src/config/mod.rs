@@ -2,10 +2,10 @@
 //! or 5), numbers are bounded, and keys that would change the mathematics are refused by name.
 
 mod family;
-mod fields;
+pub(crate) mod fields;
 mod layer_windows;
 mod rope_parameters;
-mod unsupported;
+pub(crate) mod unsupported;
 
 use std::path::Path;
 
@@ -130,19 +130,14 @@ impl ModelConfig {
             json,
         })
     }
-}
 
-impl ModelConfig {
     /// Usable context in tokens: the position embeddings, stretched as the rotary embedding says,
     /// if their number does not include that yet.
     pub fn context(&self) -> usize {
         let stretched = |positions: usize, factor: f64| (positions as f64 * factor) as usize;
-        let context = match *self.rope.scaling() {
+        let context = match self.rope.scaling {
             RopeScaling::Default | RopeScaling::Llama3 { .. } => self.max_position_embeddings,
             RopeScaling::Linear { factor } => stretched(self.max_position_embeddings, factor),
-            RopeScaling::DynamicNtk { factor, max_position_embeddings } => {
-                stretched(max_position_embeddings, factor)
-            }
             RopeScaling::Yarn { factor, original_max_position_embeddings, .. } => {
                 stretched(original_max_position_embeddings, factor)
             }

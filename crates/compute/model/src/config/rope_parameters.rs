@@ -35,31 +35,12 @@ pub(super) fn read(
     let Some(object) = config.get(key).and_then(Value::as_object) else {
         return Err(config.invalid(key, "is not an object"));
     };
-    if !object.values().any(Value::is_object) {
-        let fields = Fields { object, prefix: &format!("{key}."), ..config };
-        return read_one(config, fields, head_dim, max_position_embeddings);
+    if object.values().any(Value::is_object) {
+        let what = "differs by layer type; one embedding for all layers is supported";
+        return Err(config.unsupported(key, what));
     }
-
-    // Keyed by the type of layer, but all layers here share one table.
-    let mut shared: Option<(&str, Rope)> = None;
-    for (layer_type, value) in object.iter().filter(|(_, value)| !value.is_null()) {
-        let Some(object) = value.as_object() else {
-            return Err(config
-                .invalid(key, format!("mixes parameters by layer type with \"{layer_type}\"")));
-        };
-        let fields = Fields { object, prefix: &format!("{key}.{layer_type}."), ..config };
-        let rope = read_one(config, fields, head_dim, max_position_embeddings)?;
-        match &shared {
-            Some((first, other)) if *other != rope => {
-                let what = format!(
-                    "differs between {first} and {layer_type}; one embedding for all is supported"
-                );
-                return Err(config.unsupported(key, what));
-            }
-            _ => shared = Some((layer_type, rope)),
-        }
-    }
-    shared.map(|(_, rope)| rope).ok_or_else(|| config.invalid(key, "names no parameters"))
+    let fields = Fields { object, prefix: &format!("{key}."), ..config };
+    read_one(config, fields, head_dim, max_position_embeddings)
 }
 
 fn read_one(
@@ -93,13 +74,6 @@ fn read_one(
     let scaling = match fields.text(kind_key)?.unwrap_or("default") {
         "default" => RopeScaling::Default,
         "linear" => RopeScaling::Linear { factor: factor()? },
-        "dynamic" => {
-            if head_dim == 2 {
-                return Err(fields
-                    .unsupported(kind_key, "\"dynamic\" is undefined for heads of 2 features"));
-            }
-            RopeScaling::DynamicNtk { factor: factor()?, max_position_embeddings }
-        }
         "llama3" => {
             let low_freq_factor =
                 required("low_freq_factor", fields.number("low_freq_factor", POSITIVE)?)?;
@@ -135,9 +109,7 @@ fn read_one(
             }
         }
         other => {
-            let what = format!(
-                "{other:?} is not supported (default, linear, dynamic, llama3 and yarn are)"
-            );
+            let what = format!("{other:?} is not supported (default, linear, llama3 and yarn are)");
             return Err(fields.unsupported(kind_key, what));
         }
     };

@@ -70,7 +70,8 @@ pub(super) fn refuse(config: Fields, family: &Family) -> Result<()> {
     Ok(())
 }
 
-fn is_neutral(value: &Value) -> bool {
+/// Whether a key with this value might as well be absent.
+pub(crate) fn is_neutral(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Bool(on) => !on,

@@ -9,14 +9,12 @@ use crate::json_file::{Distinct, quoted};
 
 /// Deepest nesting in a part; real ones have about six levels.
 const MAX_DEPTH: usize = 16;
-/// Most stages of a part; real ones have up to a dozen.
-const MAX_STAGES: usize = 64;
+/// Most entries of all lists in a part, such as its stages; real ones have up to a dozen.
+const MAX_ENTRIES: usize = 256;
 /// Longest text that a part inserts, in bytes.
 const MAX_INSERTED: usize = 1024;
 /// Longest regular expression, in bytes.
 const MAX_PATTERN: usize = 64 << 10;
-/// Most pieces that a post-processor adds to a text, and most ids of a piece.
-const MAX_PIECES: usize = 64;
 /// Longest unknown token, prefix or suffix of a model, in bytes. Each character may need a copy.
 const MAX_AFFIX: usize = 64;
 /// Longest word of a WordPiece model, in characters; its time is quadratic. Real ones say 100.
@@ -61,8 +59,7 @@ pub(super) fn check(file: &[u8]) -> Result<(), String> {
         ("decoder", &parts.decoder),
     ] {
         if let Some(Distinct(part)) = part {
-            let mut stages = 0;
-            check_part(part, "", MAX_DEPTH, &mut stages)
+            check_part(part, "", MAX_DEPTH, &mut 0)
                 .map_err(|what| format!("has a `{name}` {what}"))?;
         }
     }
@@ -120,69 +117,49 @@ fn check_added(parts: &Parts) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks a value of a part under `key`.
-fn check_part(value: &Value, key: &str, depth: usize, stages: &mut usize) -> Result<(), String> {
+/// Checks a value of a part under `key`; `entries` counts those of all lists so far.
+fn check_part(value: &Value, key: &str, depth: usize, entries: &mut usize) -> Result<(), String> {
     let Some(depth) = depth.checked_sub(1) else {
         return Err(format!("that nests more than {MAX_DEPTH} deep"));
     };
     match value {
-        Value::String(text) => match key {
-            "precompiled_charsmap" => check_charsmap(text),
-            "Regex" | "String" | "pattern" if text.len() > MAX_PATTERN => {
-                Err(format!("with a pattern of more than {MAX_PATTERN} bytes"))
+        Value::String(text) => {
+            let limit = match key {
+                "precompiled_charsmap" => return check_charsmap(text),
+                "Regex" | "String" | "pattern" => MAX_PATTERN,
+                _ => MAX_INSERTED,
+            };
+            if text.len() > limit {
+                return Err(format!("in which `{key}` has more than {limit} bytes"));
             }
-            "Regex" | "String" | "pattern" => Ok(()),
-            _ if text.len() > MAX_INSERTED => {
-                Err(format!("in which `{key}` has more than {MAX_INSERTED} bytes"))
-            }
-            _ => Ok(()),
-        },
+        }
         Value::Array(items) => {
-            match key {
-                "normalizers" | "pretokenizers" | "processors" | "decoders" => {
-                    *stages += items.len()
-                }
-                "single" | "pair" | "ids" | "tokens" if items.len() > MAX_PIECES => {
-                    return Err(format!("in which `{key}` has more than {MAX_PIECES} entries"));
-                }
-                "single"
-                    if items.iter().filter(|piece| piece.get("Sequence").is_some()).count() > 1 =>
-                {
-                    return Err("that repeats the text".to_owned());
-                }
-                _ => {}
+            *entries += items.len();
+            if *entries > MAX_ENTRIES {
+                return Err(format!("of more than {MAX_ENTRIES} entries"));
             }
-            if *stages > MAX_STAGES {
-                return Err(format!("of more than {MAX_STAGES} stages"));
+            let texts = items.iter().filter(|piece| piece.get("Sequence").is_some());
+            if key == "single" && texts.count() > 1 {
+                return Err("that repeats the text".to_owned());
             }
-            items.iter().try_for_each(|item| check_part(item, key, depth, stages))
+            items.iter().try_for_each(|item| check_part(item, key, depth, entries))?;
         }
         Value::Object(object) => {
-            object.iter().try_for_each(|(key, value)| check_part(value, key, depth, stages))
+            object.iter().try_for_each(|(key, value)| check_part(value, key, depth, entries))?;
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+    Ok(())
 }
 
 /// The library allocates the number of entries that a map of characters claims in its first four
 /// bytes.
 fn check_charsmap(base64: &str) -> Result<(), String> {
-    let digit = |c: u8| match c {
-        b'A'..=b'Z' => u64::from(c - b'A'),
-        b'a'..=b'z' => u64::from(c - b'a') + 26,
-        b'0'..=b'9' => u64::from(c - b'0') + 52,
-        b'+' => 62,
-        _ => 63,
-    };
+    const DIGITS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digit = |c| DIGITS.find(c).unwrap_or(63) as u64;
     // Eight digits are six bytes. The first four are the length, little-endian.
-    let bits = base64.bytes().take(8).fold(0, |bits, c| bits << 6 | digit(c));
-    let claimed = u32::from_be_bytes([
-        (bits >> 40) as u8,
-        (bits >> 32) as u8,
-        (bits >> 24) as u8,
-        (bits >> 16) as u8,
-    ]);
-    let claimed = claimed.swap_bytes() as usize;
+    let bits = base64.chars().take(8).fold(0, |bits, c| bits << 6 | digit(c));
+    let claimed = ((bits >> 16) as u32).swap_bytes() as usize;
     if base64.len() >= 8 && claimed <= base64.len() / 4 * 3 {
         return Ok(());
     }

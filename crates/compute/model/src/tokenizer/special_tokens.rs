@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::json_file::{describe, find_object};
+use crate::json_file::find_object;
 use crate::{Error, Result};
 
 /// Roles of transformers. Each is a key of the files and a variable of chat templates.
@@ -35,31 +35,16 @@ impl SpecialTokens {
         }
         let mut texts = Vec::new();
         for role in ROLES {
-            let Some((path, value)) =
-                files.iter().find_map(|(path, object)| object.get(role).map(|value| (path, value)))
-            else {
-                continue;
+            let found = files.iter().find_map(|(path, object)| Some((path, object.get(role)?)));
+            let Some((path, value)) = found else { continue };
+            let text = match value {
+                Value::Null => continue,
+                Value::Object(token) => token.get("content").and_then(Value::as_str),
+                other => other.as_str(),
             };
-            match value {
-                Value::Null => {}
-                Value::String(text) => texts.push((role, text.clone())),
-                Value::Object(token) => match token.get("content") {
-                    Some(Value::String(text)) => texts.push((role, text.clone())),
-                    _ => {
-                        return Err(Error::invalid(
-                            path,
-                            format!("`{role}` has no string `content`"),
-                        ));
-                    }
-                },
-                other => {
-                    let found = describe(other);
-                    return Err(Error::invalid(
-                        path,
-                        format!("`{role}` must be a string or an object, found {found}"),
-                    ));
-                }
-            }
+            let what = || format!("`{role}` must be a string or an object with a string `content`");
+            let text = text.ok_or_else(|| Error::invalid(path, what()))?;
+            texts.push((role, text.to_owned()));
         }
         Ok(Self { texts })
     }

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-pub const ORACLES: [&str; 6] =
-    ["llama-mha", "llama3", "mistral-sliding", "qwen2-tied", "qwen2-untied", "qwen3"];
+use isentrope_model::Result;
+use isentrope_model::tokenizer::Tokenizer;
 
 pub fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
@@ -22,13 +22,23 @@ pub fn oracles() -> Vec<String> {
     let mut names: Vec<String> =
         checkpoints.map(|entry| entry.file_name().into_string().unwrap()).collect();
     names.sort();
-    assert!(names.len() >= 19, "fixtures are missing");
+    assert!(names.len() >= 18, "fixtures are missing");
     names
+}
+
+/// The tokenizer of this tokenizer.json.
+pub fn tokenizer_of(json: &str) -> Result<Tokenizer> {
+    let dir = directory(&[("tokenizer.json", json.as_bytes())]);
+    Tokenizer::read(dir.path()).map(Option::unwrap)
 }
 
 /// A safetensors file with this header and data, whatever they say of each other.
 pub fn safetensors(header: &str, data: &[u8]) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes(), header.as_bytes(), data].concat()
+}
+
+pub fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
 }
 
 /// A directory that holds these files.

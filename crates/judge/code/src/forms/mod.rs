@@ -1,7 +1,8 @@
 //! The tests of a problem, in the forms that data sets have them.
 //!
-//! [`Tests::from_value`] reads them all: `pairs` has inputs with what must come out, of standard streams and of functions,
-//! `live_code_bench` the packed ones of that benchmark, `assertions` code that says what must hold.
+//! [`Tests::from_value`] reads them all: `pairs` has inputs with what must come out, of standard
+//! streams and of functions, `live_code_bench` the packed ones of that benchmark, `assertions` code
+//! that says what must hold.
 
 mod assertions;
 mod live_code_bench;
@@ -10,7 +11,7 @@ mod pairs;
 use serde_json::{Map, Value};
 
 use crate::AssertionTest;
-use crate::json::{self, Unread};
+use crate::json::{self, ReadError};
 pub(crate) use assertions::defines;
 
 /// Most tests of a problem.
@@ -88,8 +89,7 @@ impl Tests {
     /// What is wrong with them, as part of a sentence.
     pub fn from_value(value: &Value) -> Result<Self, String> {
         if json::is_rounded(value) {
-            let problem = "the tests have a number of more than 64 bits, which was rounded where the row was read";
-            return Err(format!("{problem}: give them as a text of JSON"));
+            return Err(large());
         }
         let tests = read(value, &Map::new(), DEPTH)?;
         let (count, bytes) = tests.size();
@@ -189,6 +189,10 @@ fn too_many(count: usize) -> String {
     format!("there are {count} tests: they may be {MOST_TESTS} at most")
 }
 
+fn large() -> String {
+    "the tests have an integer beyond 64 bits, which only texts and assertion code can have".into()
+}
+
 fn too_large() -> String {
     format!("the tests are larger than {} MiB", MOST_BYTES >> 20)
 }
@@ -248,8 +252,9 @@ fn of_object(object: &Map<String, Value>, depth: usize) -> Result<Tests, String>
 /// A text of JSON, of so many values at most.
 fn parse(text: &str, most: usize) -> Result<Value, String> {
     json::read(text, most).map_err(|error| match error {
-        Unread::TooMany(most) => format!("the tests have more than {most} values"),
-        Unread::Malformed(error) => format!("the tests are no JSON: {error}"),
+        ReadError::TooMany(most) => format!("the tests have more than {most} values"),
+        ReadError::Large => large(),
+        ReadError::Malformed(error) => format!("the tests are no JSON: {error}"),
     })
 }
 

@@ -5,8 +5,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{Call, Kind, MOST_TESTS, MOST_VALUES, Script, Tests, parse, text, too_many};
-use crate::json::{self, Unread};
+use super::{Call, Kind, MOST_TESTS, MOST_VALUES, Script, Tests, large, parse, text, too_many};
+use crate::json::{self, ReadError};
 
 /// CodeContests' tests, each part `{"input": [...], "output": [...]}`.
 pub const PARTS: [&str; 3] = ["public_tests", "private_tests", "generated_tests"];
@@ -158,7 +158,6 @@ fn stream(value: &Value, number: usize, key: &str) -> Result<String, String> {
             Ok(json::float(number.as_f64().unwrap_or_default()))
         }
         Value::Number(number) => Ok(number.to_string()),
-        large if json::is_large(large) => Ok(json::text(large)),
         Value::Array(lines) => {
             let lines: Result<Vec<String>, String> =
                 lines.iter().map(|line| stream(line, number, key)).collect();
@@ -173,8 +172,9 @@ fn stream(value: &Value, number: usize, key: &str) -> Result<String, String> {
 fn call(input: &Value, output: &Value, number: usize, left: &mut usize) -> Result<Call, String> {
     let mut value = |text: &str, of: &str| {
         let value = json::read(text, *left).map_err(|error| match error {
-            Unread::TooMany(_) => format!("the tests have more than {MOST_VALUES} values"),
-            Unread::Malformed(error) => format!("the {of} of test {number} is no JSON: {error}"),
+            ReadError::TooMany(_) => format!("the tests have more than {MOST_VALUES} values"),
+            ReadError::Large => large(),
+            ReadError::Malformed(error) => format!("the {of} of test {number} is no JSON: {error}"),
         })?;
         *left -= json::size(text).min(*left);
         Ok(value)

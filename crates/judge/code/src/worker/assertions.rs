@@ -7,7 +7,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::calls::{ended_early, loading_error, raised};
-use super::server::{Broken, Order, Said, Server};
+use super::server::{Order, Reply, Server, ServerFailure};
 use super::{AssertionTest, End, Failure, RunLimits, Worker};
 use crate::wire::Frame;
 
@@ -19,14 +19,14 @@ const UNITS: usize = 10_000;
 
 /// A place in a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct UnitPosition {
     /// The part; -1 for what comes before the first.
     pub part: i64,
     /// The test function of the part; -1 for the part itself.
     pub test: i64,
 }
 
-impl Place {
+impl UnitPosition {
     /// The beginning of a test.
     pub const START: Self = Self { part: 0, test: -1 };
 
@@ -50,8 +50,8 @@ impl Place {
 
 /// A finding about a test while it runs.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Found {
-    /// So many units it has at least. Said before the first of them.
+pub enum TestProgress {
+    /// So many units it has at least. Reply before the first of them.
     Units(usize),
     /// How the next unit went.
     Unit(Result<(), Failure>),
@@ -83,25 +83,26 @@ pub fn run(
     worker: &mut Worker,
     program: &str,
     test: &AssertionTest,
-    from: &mut Place,
+    from: &mut UnitPosition,
     counts: &mut Counts,
     limits: &RunLimits,
-    observe: &mut dyn FnMut(Found) -> ControlFlow<()>,
-) -> Result<ControlFlow<()>, Broken> {
+    observe: &mut dyn FnMut(TestProgress) -> ControlFlow<()>,
+) -> Result<ControlFlow<()>, ServerFailure> {
     let (programs, tests) = worker.both()?;
     let AssertionTest { preamble, setup, parts, entry_point } = test;
     let order = |mode| Order::new(mode, limits, UNITS);
     let cpu_s = order("session").cpu_s;
     programs.order(order("session"), &json!({"program": program, "preamble": preamble}));
     let content = json!({
-        "preamble": preamble, "setup": setup, "parts": parts, "entry_point": entry_point, "from": [from.part, from.test],
+        "preamble": preamble, "setup": setup, "parts": parts, "entry_point": entry_point,
+        "from": [from.part, from.test],
     });
     tests.order(order("test"), &content);
     let mut talk = Talk { programs, tests, limits, cpu_s, deadline: limits.deadline() };
     match talk.load()? {
         Some(end) => {
             from.part = i64::MAX; // it would not load again either
-            Ok(observe(Found::Unit(Err(Failure::Ended(end)))))
+            Ok(observe(TestProgress::Unit(Err(Failure::Ended(end)))))
         }
         None => talk.units(from, counts, observe),
     }
@@ -119,7 +120,7 @@ struct Talk<'a> {
 impl Talk<'_> {
     /// Waits for the program to be loaded and tells the test its names; how it ended, if it was
     /// not.
-    fn load(&mut self) -> Result<Option<End>, Broken> {
+    fn load(&mut self) -> Result<Option<End>, ServerFailure> {
         let said = self.programs.message(self.limits.output_bytes, self.deadline)?;
         let message = match self.message(said) {
             Ok(message) => message,
@@ -137,14 +138,14 @@ impl Talk<'_> {
     /// go on.
     fn units(
         &mut self,
-        from: &mut Place,
+        from: &mut UnitPosition,
         counts: &mut Counts,
-        observe: &mut dyn FnMut(Found) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<()>, Broken> {
-        let mut at = Place::BEFORE;
+        observe: &mut dyn FnMut(TestProgress) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, ServerFailure> {
+        let mut at = UnitPosition::BEFORE;
         loop {
             let said = if self.limits.are_over() {
-                Said::Late // even if there were more to read without end
+                Reply::Late // even if there were more to read without end
             } else {
                 self.tests.message(QUESTION, self.deadline)?
             };
@@ -155,7 +156,7 @@ impl Talk<'_> {
                     Err(end) => Err(Failure::Ended(end)),
                 },
                 Ok(Frame { kind: b'p', body }) => {
-                    match Place::read(&body).filter(|place| *place > at) {
+                    match UnitPosition::read(&body).filter(|place| *place > at) {
                         Some(place) => {
                             at = place;
                             self.deadline = self.limits.deadline();
@@ -165,12 +166,12 @@ impl Talk<'_> {
                     }
                 }
                 Ok(Frame { kind: b'c', body }) => match counts.add(&body) {
-                    Some(units) => Ok(observe(Found::Units(units))),
+                    Some(units) => Ok(observe(TestProgress::Units(units))),
                     None => unclear("does not say how many tests it has"),
                 },
                 Ok(Frame { kind: b'u', body }) => {
                     *from = at.after();
-                    Ok(observe(Found::Unit(result(&body))))
+                    Ok(observe(TestProgress::Unit(result(&body))))
                 }
                 Ok(Frame { kind: b'z', .. }) => {
                     from.part = i64::MAX;
@@ -181,14 +182,14 @@ impl Talk<'_> {
                     Err(Failure::Ended(End::RuntimeError(problem)))
                 }
                 Ok(_) => unclear("says what it was not asked"),
-                Err(end) => Err(Failure::Ended(died(end))),
+                Err(end) => Err(Failure::Ended(end_of_test(end))),
             };
             match flow {
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => return Ok(ControlFlow::Break(())),
                 Err(failure) => {
                     *from = at.after();
-                    return Ok(observe(Found::Unit(Err(failure))));
+                    return Ok(observe(TestProgress::Unit(Err(failure))));
                 }
             }
         }
@@ -196,7 +197,7 @@ impl Talk<'_> {
 
     /// Passes a question on to the program and its answer back; how the program ended if it does
     /// not answer.
-    fn answer(&mut self, question: &[u8]) -> Result<Result<(), End>, Broken> {
+    fn answer(&mut self, question: &[u8]) -> Result<Result<(), End>, ServerFailure> {
         self.programs.tell(b'q', question);
         let said = self.programs.message(self.limits.output_bytes, self.deadline)?;
         Ok(match self.message(said) {
@@ -209,18 +210,18 @@ impl Talk<'_> {
         })
     }
 
-    fn message(&self, said: Said) -> Result<Frame, End> {
+    fn message(&self, said: Reply) -> Result<Frame, End> {
         match said {
-            Said::Message(message) => Ok(message),
-            Said::Ended(ended) => Err(ended.end(self.cpu_s)),
-            Said::Late => Err(End::TimeLimit),
-            Said::TooLong => Err(End::OutputLimit),
+            Reply::Message(message) => Ok(message),
+            Reply::Ended(ended) => Err(ended.end(self.cpu_s)),
+            Reply::Late => Err(End::TimeLimit),
+            Reply::TooLong => Err(End::OutputLimit),
         }
     }
 }
 
 /// How a unit ends whose test's process has ended before its time.
-fn died(end: End) -> End {
+fn end_of_test(end: End) -> End {
     match end {
         End::RuntimeError(how) => {
             End::RuntimeError(format!("what it returned has ended the test's process: {how}"))

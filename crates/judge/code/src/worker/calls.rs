@@ -3,13 +3,12 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::ended::LONGEST_LINE;
-use super::server::{Broken, Order, Said, Server};
-use super::values::{Unread, Values, value};
+use super::run_report::LONGEST_LINE;
+use super::server::{Order, Reply, Server, ServerFailure};
 use super::{End, RunLimits, Worker};
-use crate::json::{self, Unread as UnreadJson};
+use crate::json::{self, ReadError};
 use crate::wire::Frame;
 
 /// Longest message beside an answer: the names of a program.
@@ -29,7 +28,7 @@ pub fn run(
     next: &mut usize,
     limits: &RunLimits,
     observe: &mut dyn FnMut(usize, Result<Value, End>) -> ControlFlow<()>,
-) -> Result<ControlFlow<()>, Broken> {
+) -> Result<ControlFlow<()>, ServerFailure> {
     let server = worker.programs()?;
     let order = Order::new("session", limits, arguments.len() - *next + 1);
     let cpu_s = order.cpu_s;
@@ -55,29 +54,29 @@ pub fn run(
 }
 
 /// Waits until a program is loaded; how it ended, if it was not.
-fn load(server: &mut Server, cpu_s: u64, deadline: Instant) -> Result<Option<End>, Broken> {
+fn load(server: &mut Server, cpu_s: u64, deadline: Instant) -> Result<Option<End>, ServerFailure> {
     match server.message(NAMES, deadline)? {
-        Said::Message(message) => Ok(loading_error(&message.body)),
-        Said::Ended(ended) => Ok(Some(ended_early(ended.end(cpu_s)))),
-        Said::Late => Ok(Some(End::TimeLimit)),
-        Said::TooLong => Ok(Some(End::OutputLimit)),
+        Reply::Message(message) => Ok(loading_error(&message.body)),
+        Reply::Ended(ended) => Ok(Some(ended_early(ended.end(cpu_s)))),
+        Reply::Late => Ok(Some(End::TimeLimit)),
+        Reply::TooLong => Ok(Some(End::OutputLimit)),
     }
 }
 
 /// The error with which a program did not load, from what its process says of that.
 pub fn loading_error(body: &[u8]) -> Option<End> {
-    match said(body) {
+    match read_message(body) {
         Ok(loaded) => loaded["error"].as_str().map(raised),
         Err(end) => Some(end),
     }
 }
 
 /// Reads a message of a program's process.
-fn said(body: &[u8]) -> Result<Value, End> {
+fn read_message(body: &[u8]) -> Result<Value, End> {
     let text = std::str::from_utf8(body).map_err(|error| unreadable(&error.to_string()))?;
     json::read(text, MOST_VALUES).map_err(|error| match error {
-        UnreadJson::TooMany(_) => End::OutputLimit,
-        UnreadJson::Malformed(error) => unreadable(&error.to_string()),
+        ReadError::TooMany(_) => End::OutputLimit,
+        error => unreadable(&error.to_string()),
     })
 }
 
@@ -89,31 +88,27 @@ fn call(
     limits: &RunLimits,
     cpu_s: u64,
     deadline: Instant,
-) -> Result<(Result<Value, End>, bool), Broken> {
-    let mut values = Values::default();
-    let arguments = values.arguments(arguments);
-    let named = values.dict(json!([]), &Map::new());
-    let operands = values.tuple(vec![function.into(), 0.into(), arguments, named]);
-    let question = json!({"op": "call", "v": operands, "o": values.objects, "plain": true});
-    server.tell(b'q', question.to_string().as_bytes());
+) -> Result<(Result<Value, End>, bool), ServerFailure> {
+    let question = json!([function, arguments, limits.output_bytes]);
+    server.tell(b'c', question.to_string().as_bytes());
     Ok(match server.message(limits.output_bytes, deadline)? {
-        Said::Message(Frame { kind: b'a', body }) => (answer(&body, limits), true),
-        Said::Message(_) => (Err(End::RuntimeError("it says what is no answer".into())), false),
-        Said::Ended(ended) => (Err(ended_early(ended.end(cpu_s))), false),
-        Said::Late => (Err(End::TimeLimit), false),
-        Said::TooLong => (Err(End::OutputLimit), false),
+        Reply::Message(Frame { kind: b'a', body }) => (answer(&body), true),
+        Reply::Message(_) => (Err(End::RuntimeError("it says what is no answer".into())), false),
+        Reply::Ended(ended) => (Err(ended_early(ended.end(cpu_s))), false),
+        Reply::Late => (Err(End::TimeLimit), false),
+        Reply::TooLong => (Err(End::OutputLimit), false),
     })
 }
 
-fn answer(body: &[u8], limits: &RunLimits) -> Result<Value, End> {
-    let answer = said(body)?;
-    if answer.get("x").is_some() {
-        return Err(raised(answer["line"].as_str().unwrap_or("an error")));
+fn answer(body: &[u8]) -> Result<Value, End> {
+    let mut answer = read_message(body)?;
+    if answer.get("limit").is_some() {
+        return Err(End::OutputLimit);
     }
-    value(&answer, limits.output_bytes).map_err(|problem| match problem {
-        Unread::TooLong => End::OutputLimit,
-        Unread::Malformed(problem) => unreadable(&problem),
-    })
+    if let Some(line) = answer["line"].as_str() {
+        return Err(raised(line));
+    }
+    answer.get_mut("v").map(Value::take).ok_or_else(|| unreadable("there is no value"))
 }
 
 /// An error that a program has raised, by the last line of its traceback.
@@ -143,16 +138,10 @@ mod tests {
 
     #[test]
     fn a_message_of_millions_of_values_is_not_read() {
-        let limits = RunLimits {
-            wall: std::time::Duration::from_secs(1),
-            until: None,
-            memory_bytes: 1 << 30,
-            output_bytes: 16 << 20,
-        };
         let message =
             |objects: usize| format!("{{\"v\": null, \"o\": [{}0]}}", "{\"\": 0},".repeat(objects));
-        assert_eq!(answer(message(1000).as_bytes(), &limits), Ok(Value::Null));
-        assert_eq!(answer(message(MOST_VALUES).as_bytes(), &limits), Err(End::OutputLimit));
+        assert_eq!(answer(message(1000).as_bytes()), Ok(Value::Null));
+        assert_eq!(answer(message(MOST_VALUES).as_bytes()), Err(End::OutputLimit));
         assert_eq!(loading_error(message(MOST_VALUES).as_bytes()), Some(End::OutputLimit));
     }
 }

@@ -10,14 +10,13 @@ use crate::Python;
 const LOADER: &str = include_str!("../../python/loader.py");
 
 /// Python modules of both jails, each after those that it imports.
-const MODULES: [(&str, &str); 7] = [
+const MODULES: [(&str, &str); 6] = [
     ("frames", include_str!("../../python/frames.py")),
     ("values", include_str!("../../python/values.py")),
     ("run_process", include_str!("../../python/run_process.py")),
     ("prelude", include_str!("../../python/prelude.py")),
     ("program", include_str!("../../python/program.py")),
     ("server", include_str!("../../python/server.py")),
-    ("main", include_str!("../../python/main.py")),
 ];
 
 /// Python modules of the jail for tests alone.
@@ -67,5 +66,5 @@ pub fn first_frame(role: Role) -> Value {
         Role::Programs => ("programs", MODULES.to_vec()),
         Role::Tests => ("tests", [&MODULES[..], &TEST_MODULES[..]].concat()),
     };
-    json!({"modules": modules, "role": role, "in_jail": true})
+    json!({"modules": modules, "role": role})
 }

@@ -21,9 +21,6 @@ pub struct Pipes {
 
 impl Pipes {
     /// Takes streams over.
-    ///
-    /// # Errors
-    /// When the system does not let them be read without waiting.
     pub fn new(
         (stdin, stdout, stderr): (ChildStdin, ChildStdout, ChildStderr),
     ) -> io::Result<Self> {
@@ -39,9 +36,6 @@ impl Pipes {
     }
 
     /// Writes as much as the other end takes now.
-    ///
-    /// # Errors
-    /// When nobody reads there any more.
     pub fn flush(&mut self) -> io::Result<()> {
         while self.written < self.outgoing.len() {
             match self.stdin.write(&self.outgoing[self.written..]) {
@@ -88,7 +82,8 @@ impl Pipes {
     /// The end of what has come on the standard error.
     pub fn errors(&mut self) -> String {
         let mut bytes = Vec::new();
-        let _ = self.stderr.by_ref().take(CHUNK as u64).read_to_end(&mut bytes); // as much as there is without waiting
+        // As much as there is without waiting.
+        let _ = self.stderr.by_ref().take(CHUNK as u64).read_to_end(&mut bytes);
         let text = String::from_utf8_lossy(&bytes);
         text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned()
     }

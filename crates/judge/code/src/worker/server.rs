@@ -8,12 +8,12 @@ use isentrope_sandbox::{Ending, Jail, Sandbox};
 use serde::Serialize;
 use serde_json::json;
 
-use super::ended::Ended;
 use super::launch::{self, Role};
 use super::pipes::Pipes;
-use super::{End, RunLimits, StartError, WorkerLimits};
-use crate::Python;
+use super::run_report::RunReport;
+use super::{End, RunLimits, WorkerLimits};
 use crate::wire::{Frame, Incoming, TooLong, append};
+use crate::{JudgeError, Python};
 
 /// How long an interpreter may take to start. It takes half a second at most when the machine is
 /// idle.
@@ -61,27 +61,28 @@ pub enum Event {
     /// It has written this: standard output of a script, a part of a message otherwise.
     Output(Vec<u8>),
     /// It has ended, and nothing is left of it.
-    Ended(Ended),
+    Ended(RunReport),
     /// It does nothing, and the time is over.
     Late,
 }
 
 /// A message of a run's process, or the reason why none comes.
 #[derive(Debug)]
-pub enum Said {
+pub enum Reply {
     /// A message.
     Message(Frame),
     /// Nothing more: it has ended, and nothing is left of it.
-    Ended(Ended),
+    Ended(RunReport),
     /// Nothing in time.
     Late,
     /// More than it may.
     TooLong,
 }
 
-/// The server does not work any more: how the run that it was busy with has ended.
+/// The server does not work any more, which everything that waits for it may find: how the run
+/// that it was busy with has ended.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Broken(pub End);
+pub struct ServerFailure(pub End);
 
 /// A jail with its server. The jail ends with this value.
 #[derive(Debug)]
@@ -100,27 +101,25 @@ pub struct Server {
 
 impl Server {
     /// Starts a jail, and waits until the interpreter in it is ready.
-    ///
-    /// # Errors
-    /// [`StartError`] when one of them does not start.
     pub fn start(
         sandbox: &Sandbox,
         python: &Python,
         limits: &WorkerLimits,
         role: Role,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, JudgeError> {
         let program = launch::program(python, limits);
-        let mut jail =
-            Jail::start(sandbox, &program).map_err(|error| StartError(error.to_string()))?;
-        let streams = jail.streams().ok_or_else(|| StartError("the jail has no streams".into()))?;
-        let pipes = Pipes::new(streams).map_err(|error| StartError(error.to_string()))?;
+        let failed =
+            |what: String| JudgeError(format!("a worker for programs cannot be started: {what}"));
+        let mut jail = Jail::start(sandbox, &program).map_err(|error| failed(error.to_string()))?;
+        let streams = jail.streams().ok_or_else(|| failed("the jail has no streams".into()))?;
+        let pipes = Pipes::new(streams).map_err(|error| failed(error.to_string()))?;
         let (frames, messages) = (Incoming::default(), Incoming::default());
         let mut server = Self { jail, pipes, frames, messages, running: None, broken: false };
         server.send(b'S', launch::first_frame(role).to_string().as_bytes());
         match server.frame(Instant::now() + START) {
             Ok(Some(Frame { kind: b'H', .. })) => Ok(server),
-            Ok(_) => Err(StartError("the interpreter is not ready in time".into())),
-            Err(Broken(end)) => Err(StartError(match end {
+            Ok(_) => Err(failed("the interpreter is not ready in time".into())),
+            Err(ServerFailure(end)) => Err(failed(match end {
                 End::Fault(what) | End::RuntimeError(what) => what,
                 end => format!("the interpreter ends at once ({end:?})"),
             })),
@@ -153,14 +152,11 @@ impl Server {
     }
 
     /// Waits for the next event of the run.
-    ///
-    /// # Errors
-    /// [`Broken`] when the server does not work any more.
-    pub fn event(&mut self, deadline: Instant) -> Result<Event, Broken> {
+    pub fn event(&mut self, deadline: Instant) -> Result<Event, ServerFailure> {
         let Some(frame) = self.frame(deadline)? else { return Ok(Event::Late) };
         match frame.kind {
             b'O' => Ok(Event::Output(frame.body)),
-            b'E' if self.running.is_some() => match Ended::read(&frame.body) {
+            b'E' if self.running.is_some() => match RunReport::read(&frame.body) {
                 Ok(ended) => {
                     self.running = None;
                     self.broken = ended.left.is_some();
@@ -173,31 +169,25 @@ impl Server {
     }
 
     /// The next message of the run's process, of `longest` bytes at most.
-    ///
-    /// # Errors
-    /// [`Broken`] when the server does not work any more.
-    pub fn message(&mut self, longest: usize, deadline: Instant) -> Result<Said, Broken> {
+    pub fn message(&mut self, longest: usize, deadline: Instant) -> Result<Reply, ServerFailure> {
         loop {
             match self.messages.next(longest) {
-                Ok(Some(message)) => return Ok(Said::Message(message)),
-                Err(TooLong) => return Ok(Said::TooLong),
+                Ok(Some(message)) => return Ok(Reply::Message(message)),
+                Err(TooLong) => return Ok(Reply::TooLong),
                 Ok(None) => {}
             }
             match self.event(deadline)? {
                 Event::Output(bytes) => self.messages.push(&bytes),
-                Event::Ended(ended) => return Ok(Said::Ended(ended)),
-                Event::Late => return Ok(Said::Late),
+                Event::Ended(ended) => return Ok(Reply::Ended(ended)),
+                Event::Late => return Ok(Reply::Late),
             }
         }
     }
 
     /// Ends the run, if it has not ended by itself, with all that it has started.
-    ///
-    /// # Errors
-    /// [`Broken`] when the server does not work any more.
-    pub fn finish(&mut self) -> Result<(), Broken> {
+    pub fn finish(&mut self) -> Result<(), ServerFailure> {
         if self.broken {
-            return Err(Broken(End::Fault(String::new())));
+            return Err(ServerFailure(End::Fault(String::new())));
         }
         if self.running.is_some() {
             self.send(b'K', b"");
@@ -211,7 +201,7 @@ impl Server {
         Ok(())
     }
 
-    fn frame(&mut self, deadline: Instant) -> Result<Option<Frame>, Broken> {
+    fn frame(&mut self, deadline: Instant) -> Result<Option<Frame>, ServerFailure> {
         loop {
             match self.frames.next(LONGEST) {
                 Ok(Some(frame)) => return Ok(Some(frame)),
@@ -221,23 +211,25 @@ impl Server {
             match self.pipes.read(deadline) {
                 Ok([]) => return Ok(None),
                 Ok(bytes) => self.frames.push(bytes),
-                Err(error) => return Err(self.gone(&error)),
+                Err(error) => return Err(self.ended(&error)),
             }
         }
     }
 
     /// The server talks nonsense.
-    fn broken(&mut self, what: &str) -> Broken {
+    fn broken(&mut self, what: &str) -> ServerFailure {
         self.broken = true;
         self.jail.end();
-        Broken(End::Fault(format!("the server in the jail does not do as it should: {what}")))
+        ServerFailure(End::Fault(format!(
+            "the server in the jail does not do as it should: {what}"
+        )))
     }
 
     /// The server's streams have ended.
-    fn gone(&mut self, error: &io::Error) -> Broken {
+    fn ended(&mut self, error: &io::Error) -> ServerFailure {
         self.broken = true;
         let ending = self.jail.wait_for(Duration::from_secs(1)).unwrap_or_else(|| self.jail.end());
-        Broken(match ending {
+        ServerFailure(match ending {
             Ending::MemoryLimit => End::MemoryLimit,
             Ending::ProcessLimit => {
                 End::RuntimeError("it started more processes than it may".into())

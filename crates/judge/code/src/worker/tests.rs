@@ -2,17 +2,16 @@
 
 mod assertions;
 mod calls;
-mod hostile;
 mod scripts;
 
 use std::ops::ControlFlow;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use isentrope_sandbox::Sandbox;
 use serde_json::Value;
 
-use super::{AssertionTest, End, Failure, Found, RunLimits, Runner, Worker, WorkerLimits};
+use super::{AssertionTest, End, Failure, RunLimits, Runner, TestProgress, Worker, WorkerLimits};
 use crate::Python;
 
 fn limits() -> RunLimits {
@@ -24,15 +23,16 @@ fn limits() -> RunLimits {
     }
 }
 
-fn worker() -> Worker {
+fn worker(python: &Python) -> Worker {
     let limits = WorkerLimits { memory_bytes: 1 << 30, temporary_bytes: 16 << 20, processes: 32 };
-    Worker::start(&Sandbox::find().unwrap(), &Python::find(None).unwrap(), limits).unwrap()
+    Worker::start(&Sandbox::find().unwrap(), python, limits).unwrap()
 }
 
 /// A worker that many tests share: what one of them does must not matter to the others.
 fn shared() -> MutexGuard<'static, Worker> {
-    static WORKER: OnceLock<Mutex<Worker>> = OnceLock::new();
-    WORKER.get_or_init(|| Mutex::new(worker())).lock().unwrap_or_else(PoisonError::into_inner)
+    static WORKER: LazyLock<Mutex<Worker>> =
+        LazyLock::new(|| Mutex::new(worker(&Python::find(None).unwrap())));
+    WORKER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An interpreter of another place and name, as tools for environments make it.
@@ -47,13 +47,8 @@ fn an_environment_of_its_own_works() {
         .unwrap();
     assert!(made.success());
     let python = Python::find(Some(&directory.path().join("env/bin/python"))).unwrap();
-    let limits = WorkerLimits { memory_bytes: 1 << 30, temporary_bytes: 1 << 20, processes: 8 };
-    let mut worker = Worker::start(&Sandbox::find().unwrap(), &python, limits).unwrap();
-    let (printed, end) = worker.script(
-        "import sys; print(sys.prefix, sys.prefix != sys.base_prefix)",
-        "",
-        &self::limits(),
-    );
+    let program = "import sys; print(sys.prefix, sys.prefix != sys.base_prefix)";
+    let (printed, end) = worker(&python).script(program, "", &limits());
     assert_eq!(end, End::Completed);
     assert_eq!(printed, format!("{} True\n", directory.path().join("env").display()));
 }
@@ -88,8 +83,8 @@ impl Worker {
         let mut known = test.parts.len();
         self.assertions(program, test, limits, &mut |found| {
             match found {
-                Found::Units(units) => known = units,
-                Found::Unit(result) => results.push(result),
+                TestProgress::Units(units) => known = units,
+                TestProgress::Unit(result) => results.push(result),
             }
             ControlFlow::Continue(())
         });
@@ -98,12 +93,5 @@ impl Worker {
             "{known} units were announced: {results:?}"
         );
         results
-    }
-
-    fn unit(&mut self, program: &str, part: &str) -> Result<(), Failure> {
-        let test = AssertionTest { parts: vec![part.into()], ..AssertionTest::default() };
-        let mut units = self.units(program, &test, &limits());
-        assert_eq!(units.len(), 1, "{part}");
-        units.remove(0)
     }
 }

@@ -107,6 +107,12 @@ impl Bait {
         let asserts = each(&|number, answer| format!("assert answer({number}) == {answer}"));
         let indented = asserts.join("\n    ");
         let pairs = python(&self.answers);
+        let functional = |code: String| json!({"functional": code});
+        let with_prompt = |prompt: &str, entry_point: &str, lines: &str| {
+            let test = format!("def check(candidate):\n    {lines}\n");
+            json!({"prompt": prompt, "entry_point": entry_point, "test": test})
+        };
+        let candidates = indented.replace("answer(", "candidate(");
         match style {
             "scripts" => {
                 json!({"inputs": inputs.iter().map(u32::to_string).collect::<Vec<_>>(), "outputs": outputs})
@@ -115,51 +121,40 @@ impl Bait {
                 json!({"fn_name": "answer", "inputs": inputs.iter().map(|n| [n]).collect::<Vec<_>>(), "outputs": outputs})
             }
             "asserts" => json!(asserts),
-            "check" => {
-                let indented = indented.replace("answer(", "candidate(");
-                json!({"functional": format!("def check(candidate):\n    {indented}\n\n\ncheck(answer)\n")})
-            }
-            "main" => {
-                let tested = format!(
-                    "def run():\n    {indented}\n\n\nif __name__ == '__main__':\n    run()\n"
-                );
-                json!({"functional": tested})
-            }
-            "all" => {
-                json!({"functional": format!("assert all(answer(n) == found for n, found in {pairs}.items())")})
-            }
-            "close" => {
-                let close = each(&|number, answer| {
+            "check" => functional(format!(
+                "def check(candidate):\n    {candidates}\n\n\ncheck(answer)\n"
+            )),
+            "main" => functional(format!(
+                "def run():\n    {indented}\n\n\nif __name__ == '__main__':\n    run()\n"
+            )),
+            "all" => functional(format!(
+                "assert all(answer(n) == found for n, found in {pairs}.items())"
+            )),
+            "close" => functional(
+                each(&|number, answer| {
                     format!(
                         "assert abs(float(answer({number}).split()[2]) - float({answer}.split()[2])) < 1e-6"
                     )
-                });
-                json!({"functional": close.join("\n")})
-            }
+                })
+                .join("\n"),
+            ),
             "star" => json!(format!(
                 "from solution import *\n\n\ndef test_answer():\n    \
                  for n, found in {pairs}.items():\n        assert answer(n) == found\n"
             )),
-            "pytest" => {
-                json!(format!(
-                    "from solution import answer\n\n\ndef test_answer():\n    {indented}\n"
-                ))
-            }
-            "listed" => {
-                json!({"functional": each(&|number, answer| format!("assert ''.join(answer({number})) == {answer}")).join("\n")})
-            }
-            "method" => {
-                let indented = indented.replace("answer(", "candidate(");
-                json!({"prompt": "import math\n", "entry_point": "Solution().answer",
-                       "test": format!("def check(candidate):\n    {indented}\n")})
-            }
+            "pytest" => json!(format!(
+                "from solution import answer\n\n\ndef test_answer():\n    {indented}\n"
+            )),
+            "listed" => functional(
+                each(&|number, answer| format!("assert ''.join(answer({number})) == {answer}"))
+                    .join("\n"),
+            ),
+            "method" => with_prompt("import math\n", "Solution().answer", &candidates),
             "node" => {
-                let head = include_str!("node.txt");
                 let nodes = each(&|number, answer| {
                     format!("assert Node(candidate({number})) == Node({answer})")
                 });
-                let test = format!("def check(candidate):\n    {}\n", nodes.join("\n    "));
-                json!({"prompt": head, "entry_point": "answer", "test": test})
+                with_prompt(include_str!("node.txt"), "answer", &nodes.join("\n    "))
             }
             _ => panic!("there is no style {style}"),
         }
@@ -195,11 +190,6 @@ impl Bait {
             }
         }
         taken.into_iter()
-    }
-
-    /// Lets go of it, visited or not.
-    pub fn throw_away(self) {
-        drop(self);
     }
 }
 

@@ -50,6 +50,8 @@ SYSTEM_CALLS = {
     "uselib": (134, None, b"x"), "ustat": (136, None, 0, at), "x32 getpid": (0x40000000 | 39, None), "no such call": (1000, 1000),
     "shared memory": (9, 222, 0, 4096, 3, 0x21, -1, 0), "tgkill the first": (234, 131, 1, 1, 9), "tkill the first": (200, 130, 1, 9),
     "socket": (41, 198, 1, 1, 0), "pkey_alloc": (330, 289, 0, 0), "lookup_dcookie": (212, 18, 0, at, 10), "nfsservctl": (180, 42),
+    "flock of the input": (73, 32, 0, 2), "x32 ptrace": (0x40000000 | 101, None),
+    **{f"number {number}, which no kernel has yet": (number, number) for number in range(480, 600)},
 }
 
 

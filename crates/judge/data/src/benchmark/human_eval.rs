@@ -10,7 +10,8 @@ use crate::{Problem, Prompt};
 pub(super) const COLUMNS: &[&str] = &["task_id", "prompt", "entry_point", "test"];
 
 /// The instruction before the function, in the words of EvalPlus (arXiv:2305.01210).
-const INSTRUCTION: &str = "Please provide a self-contained Python script that solves the following problem \
+const INSTRUCTION: &str = "Please provide a self-contained Python script that solves the \
+ following problem \
                            in a markdown code block:";
 
 /// A problem for chat models.

@@ -25,13 +25,19 @@ pub(super) const COLUMNS: &[&str] = &[
 pub(super) const ROW_BYTES: usize = 512 << 20;
 
 // Instructions of the benchmark's own runner.
-const INSTRUCTION: &str = "You are an expert Python programmer. You will be given a question (problem specification) and will \
-                           generate a correct Python program that matches the specification and passes all tests.";
-const WITH_STARTER: &str = "You will use the following starter code to write the solution to the problem and enclose your code \
+const INSTRUCTION: &str = "You are an expert Python programmer. You will be given a question \
+ (problem specification) and will \
+                           generate a correct Python program that matches the specification and \
+                           passes all tests.";
+const WITH_STARTER: &str = "You will use the following starter code to write the solution to the \
+ problem and enclose your code \
                             within delimiters.";
-const WITHOUT_STARTER: &str = "Read the inputs from stdin solve the problem and write the answer to stdout (do not directly test \
-                               on the sample inputs). Enclose your code within delimiters as follows. Ensure that when the \
-                               python program runs, it reads the inputs, runs the algorithm and writes output to STDOUT.";
+const WITHOUT_STARTER: &str = "Read the inputs from stdin solve the problem and write the answer \
+ to stdout (do not directly test \
+                               on the sample inputs). Enclose your code within delimiters as \
+                               follows. Ensure that when the \
+                               python program runs, it reads the inputs, runs the algorithm and \
+                               writes output to STDOUT.";
 
 pub(super) fn problem(row: &Row, origin: String) -> Result<Problem, String> {
     let question = text(row, "question_content")?;
@@ -41,7 +47,8 @@ pub(super) fn problem(row: &Row, origin: String) -> Result<Problem, String> {
     };
     Ok(Problem {
         prompt: Prompt::Text(format!(
-            "{INSTRUCTION}\n\n### Question:\n{question}\n\n### Format: {format}\n```python\n{code}\n```\n\n\
+            "{INSTRUCTION}\n\n### Question:\n{question}\n\n### Format: \
+             {format}\n```python\n{code}\n```\n\n\
              ### Answer: (use the provided format with backticks)\n\n"
         )),
         ground_truth: tests(row, &["public_test_cases", "private_test_cases", "metadata"]),

@@ -30,7 +30,8 @@ pub(super) fn problem(row: &Row, origin: String) -> Result<Problem, String> {
     let assertions = assertions.ok_or("column test_list is not a list of texts")?.join("\n");
     Ok(Problem {
         prompt: Prompt::Text(format!(
-            "You are an expert Python programmer, and here is your task: {task} Your code should pass these \
+            "You are an expert Python programmer, and here is your task: {task} Your code should \
+             pass these \
              tests:\n\n{assertions}\n\nPut it in a markdown code block."
         )),
         ground_truth: tests(row, &["test_list", "test_setup_code", "test_imports"]),

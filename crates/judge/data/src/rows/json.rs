@@ -56,7 +56,8 @@ impl Document {
         reader.take(left).read_to_end(&mut text)?;
         if text.len() > MAX_ROW {
             return Err(Failure::Document(format!(
-                "one JSON object of more than {} MiB; as an array of objects, or with an object per line (.jsonl), it may be \
+                "one JSON object of more than {} MiB; as an array of objects, or with an object \
+                 per line (.jsonl), it may be \
                  of any size",
                 MAX_ROW >> 20
             )));
@@ -94,8 +95,8 @@ pub(super) enum Table {
 }
 
 impl Table {
-    /// The rows of an object: the items of the list `data`; else, if every value is a list (or, as
-    /// pandas writes, an object), the rows of these columns; else the object.
+    /// The rows of an object: the items of the list `data`; else, if every value is a list, the rows
+    /// of these columns; else the object.
     fn of(mut object: Row) -> Result<Self, String> {
         if let Some(Value::Array(items)) = object.get_mut("data")
             && items.iter().all(Value::is_object)
@@ -108,37 +109,21 @@ impl Table {
                 std::mem::take(items).into_iter().map(row).collect::<Vec<_>>().into_iter(),
             ));
         }
-        let is_columns =
-            |is_column: fn(&Value) -> bool| !object.is_empty() && object.values().all(is_column);
         let is_list = |value: &Value| value.is_array() && !is_chat(value);
-        if !is_columns(is_list) && !is_columns(Value::is_object) {
+        if object.is_empty() || !object.values().all(is_list) {
             return Ok(Self::Rows(vec![object].into_iter()));
         }
-        // The row names of the first column that is an object, in order.
-        let mut keys: Option<Vec<String>> = None;
         let mut columns: Vec<(String, std::vec::IntoIter<Value>)> = Vec::new();
         for (name, column) in object {
-            let values = match column {
-                Value::Array(values) => values.into_iter(),
-                Value::Object(mut values) => {
-                    let keys = keys.get_or_insert_with(|| values.keys().cloned().collect());
-                    let of_keys: Vec<Value> =
-                        keys.iter().filter_map(|key| values.remove(key)).collect();
-                    if of_keys.len() < keys.len() || !values.is_empty() {
-                        return Err(format!(
-                            "an object of columns, of which {name:?} has not the rows that the first has"
-                        ));
-                    }
-                    of_keys.into_iter()
-                }
-                _ => Vec::new().into_iter(), // every one is a column
-            };
+            let Value::Array(values) = column else { continue }; // every one is a list
+            let values = values.into_iter();
             if let Some((_, first)) = columns.first()
                 && first.len() != values.len()
             {
                 let (first, here) = (first.len(), values.len());
                 return Err(format!(
-                    "an object of columns, of which the first has {first} values and {name:?} has {here}"
+                    "an object of columns, of which the first has {first} values and {name:?} has \
+                     {here}"
                 ));
             }
             columns.push((name, values));
@@ -283,7 +268,6 @@ mod tests {
             "\u{feff} [\r\n  {\"a\": 1},\r\n  {\"a\": \"[,\\\"]\"}\r\n]\r\n",
             "{\"data\": [{\"a\": 1}, {\"a\": \"[,\\\"]\"}], \"version\": 2}",
             "{\"a\": [1, \"[,\\\"]\"]}",
-            "{\n \"a\": {\"0\": 1, \"1\": \"[,\\\"]\"}\n}\n",
             "{\"a\": 1}\n\n{\"a\": \"[,\\\"]\"}\n",
         ] {
             assert_eq!(read(text), two, "{text}");
@@ -294,11 +278,6 @@ mod tests {
         assert_eq!(read(&chat).len(), 1, "a row of lists, and no columns");
         let both = format!("{{\"prompt\":[{message}],\"completion\":[{message}],\"ids\":[1]}}");
         assert_eq!(read(&both).len(), 1);
-        // Columns with named rows are joined by the names.
-        let named = "{\n\"a\": {\"7\": 1, \"3\": 2}, \"b\": {\"3\": 2, \"7\": 1}}";
-        let mut rows = read(named);
-        rows.sort();
-        assert_eq!(rows, ["{\"a\":1,\"b\":1}", "{\"a\":2,\"b\":2}"]);
         assert_eq!(read("[]"), [""; 0]);
         assert_eq!(read(" \n"), [""; 0]);
         assert_eq!(read("[1, {}]"), ["the item is not a JSON object", "{}"]);
@@ -311,14 +290,6 @@ mod tests {
             ("[{}", "cut off"),
             ("[{}] x", "behind the end of the array"),
             ("{\"a\": [1, 2], \"b\": [1]}", "the first has 2 values and \"b\" has 1"),
-            (
-                "{\"a\": {\"0\": 1, \"1\": 2}, \"b\": {\"0\": 1, \"2\": 2}}",
-                "\"b\" has not the rows that the first has",
-            ),
-            (
-                "{\"a\": {\"0\": 1}, \"b\": {\"0\": 1, \"2\": 2}}",
-                "\"b\" has not the rows that the first has",
-            ),
             ("{\"a\": ", "not valid JSON"),
             ("seven", "not valid JSON"),
             ("[{}, , {}]", "not valid JSON"),

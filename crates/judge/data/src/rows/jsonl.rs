@@ -86,8 +86,8 @@ mod tests {
 
     #[test]
     fn lines_are_numbered_and_bad_ones_do_not_stop_the_reading() {
-        let text =
-            b"\xef\xbb\xbf{\"a\": 1}\n\n  \r\n[1]\n{\"a\": \xff}\n{\"a\"\n{\"a\": 2}\r\n\0{}\n{\"a\": 3}";
+        let text = b"\xef\xbb\xbf{\"a\": 1}\n\n  \r\n[1]\n{\"a\": \xff}\n{\"a\"\n{\"a\": \
+             2}\r\n\0{}\n{\"a\": 3}";
         let rows = rows(text);
         let summary: Vec<_> = rows
             .iter()

@@ -21,7 +21,7 @@ pub(crate) const MAX_DOCUMENT_SIGNS: usize = 1 << 22;
 const VALUES_ALWAYS: u64 = 1 << 21;
 const VALUES_PER_BYTE: u64 = 16;
 
-/// Unpacked bytes that any file may have.
+/// UnpackedReader bytes that any file may have.
 const ALWAYS: u64 = 64 << 20;
 
 /// Further unpacked bytes per byte of the file.
@@ -35,27 +35,28 @@ pub(crate) fn allowance(bytes: u64) -> u64 {
 /// The message that a file exceeds its [`allowance`].
 pub(crate) fn unfolds(bytes: u64) -> String {
     format!(
-        "its {bytes} bytes unfold into more than {} MiB, which no data set does; it may be made to do harm",
+        "its {bytes} bytes unfold into more than {} MiB, which no data set does; it may be made \
+         to do harm",
         allowance(bytes) >> 20
     )
 }
 
 /// Reader of unpacked contents that fails beyond their [`allowance`].
-pub(crate) struct Unpacked<R> {
+pub(crate) struct UnpackedReader<R> {
     inner: R,
     /// Bytes of the file.
     packed: u64,
     left: u64,
 }
 
-impl<R: Read> Unpacked<R> {
+impl<R: Read> UnpackedReader<R> {
     /// Buffers `inner`, which unpacks a file of `packed` bytes.
     pub(crate) fn buffered(inner: R, packed: u64) -> impl BufRead {
         BufReader::with_capacity(1 << 16, Self { inner, packed, left: allowance(packed) })
     }
 }
 
-impl<R: Read> Read for Unpacked<R> {
+impl<R: Read> Read for UnpackedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
         self.left = self
@@ -115,7 +116,8 @@ impl Values {
         let values: usize = row.values().map(|value| 1 + count(value)).sum();
         self.left = self.left.checked_sub(values as u64).ok_or_else(|| {
             format!(
-                "its {} bytes unfold into more values than a data set has; it may be made to do harm",
+                "its {} bytes unfold into more values than a data set has; it may be made to do \
+                 harm",
                 self.bytes
             )
         })?;

@@ -23,7 +23,7 @@ use crate::{Error, Result};
 use format::{Compression, Form, disguise};
 use json::{Document, Failure, Items, Table};
 use jsonl::Lines;
-use limits::{Unpacked, Values};
+use limits::{UnpackedReader, Values};
 use parquet::ParquetRows;
 
 pub(crate) use format::ENDINGS;
@@ -217,10 +217,11 @@ fn unpacked(file: File, compression: Compression) -> io::Result<Box<dyn BufRead>
     let file = BufReader::new(file);
     Ok(match compression {
         Compression::None => Box::new(file),
-        Compression::Gzip => Box::new(Unpacked::buffered(MultiGzDecoder::new(file), packed)),
-        Compression::Zstandard => {
-            Box::new(Unpacked::buffered(zstd::stream::read::Decoder::with_buffer(file)?, packed))
-        }
+        Compression::Gzip => Box::new(UnpackedReader::buffered(MultiGzDecoder::new(file), packed)),
+        Compression::Zstandard => Box::new(UnpackedReader::buffered(
+            zstd::stream::read::Decoder::with_buffer(file)?,
+            packed,
+        )),
     })
 }
 

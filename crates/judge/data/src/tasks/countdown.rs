@@ -20,7 +20,7 @@ use isentrope_reward::VerifierName;
 use isentrope_reward::countdown::{Challenge, Step};
 use serde_json::Value;
 
-use super::{Endless, Stream, Task, TaskKind};
+use super::{EndlessRecords, Stream, Task, TaskKind};
 use crate::location::Split;
 use crate::{Content, Error, Example, Problem, Prompt, Result, Row};
 
@@ -71,10 +71,9 @@ struct TestSize {
 }
 
 /// A problem and an attempt that solves it.
-type Solved = (Challenge, Vec<Step>);
+type SolvedChallenge = (Challenge, Vec<Step>);
 
 impl Countdown {
-    /// Training problem at a position of a seed.
     fn train(&self, seed: u64, position: u64) -> Problem {
         let mut stream = Stream::new(Draws::of(seed, Purpose::Problem, position, TRAIN));
         problem(&self.solved(Split::Train, &mut stream).0, Split::Train, position)
@@ -112,8 +111,10 @@ impl Countdown {
                     let (count, found) = (size.count, size.seen.len());
                     let most = (found as f64 * sum / size.weight) as usize;
                     let expected = format!(
-                        "data.countdown has about {found} test problems of {count} numbers, so about {most} in the \
-                         proportions of its weights; ask for fewer, or raise its largest_number or largest_intermediate"
+                        "data.countdown has about {found} test problems of {count} numbers, so \
+                         about {most} in the \
+                         proportions of its weights; ask for fewer, or raise its largest_number \
+                         or largest_intermediate"
                     );
                     return Err(Error::setting("eval.problems", n, expected));
                 }
@@ -192,7 +193,7 @@ impl Countdown {
 
     /// A problem of a split. The number of numbers is drawn once, so that its distribution is
     /// exact.
-    fn solved(&self, split: Split, stream: &mut Stream) -> Solved {
+    fn solved(&self, split: Split, stream: &mut Stream) -> SolvedChallenge {
         let CountdownSettings { numbers, weights, .. } = &self.settings;
         let mut left = stream.uniform() * weights.iter().sum::<f64>();
         let mut count = None;
@@ -212,7 +213,7 @@ impl Countdown {
     }
 
     /// A problem of a split with `count` numbers.
-    fn solved_of(&self, count: usize, split: Split, stream: &mut Stream) -> Solved {
+    fn solved_of(&self, count: usize, split: Split, stream: &mut Stream) -> SolvedChallenge {
         // This ends, as `new` has found problems of this size in both splits.
         loop {
             if let Some(solved) = self.draw(count, stream)
@@ -224,7 +225,7 @@ impl Countdown {
     }
 
     /// A problem of `count` numbers; None if the attempt ends early.
-    fn draw(&self, count: usize, stream: &mut Stream) -> Option<Solved> {
+    fn draw(&self, count: usize, stream: &mut Stream) -> Option<SolvedChallenge> {
         let numbers: Vec<u64> =
             (0..count).map(|_| 1 + stream.below(self.settings.largest_number)).collect();
         let solution = self.attempt(&numbers, stream)?;
@@ -308,18 +309,18 @@ impl TaskKind for Countdown {
 }
 
 impl Task for Countdown {
-    fn problems(&self, seed: u64) -> Endless<Problem> {
+    fn problems(&self, seed: u64) -> EndlessRecords<Problem> {
         let countdown = self.clone();
-        Endless::new(move |position| countdown.train(seed, position))
+        EndlessRecords::new(move |position| countdown.train(seed, position))
     }
 
-    fn demonstrations(&self, split: Split, seed: u64) -> Option<Endless<Example>> {
+    fn demonstrations(&self, split: Split, seed: u64) -> EndlessRecords<Example> {
         let countdown = self.clone();
-        Some(Endless::new(move |position| {
+        EndlessRecords::new(move |position| {
             let (problem, response) = countdown.demonstration(split, seed, position);
             let content = Content::Response { prompt: problem.prompt, response };
             Example { content, origin: format!("countdown demonstration {position}") }
-        }))
+        })
     }
 
     fn test_problems(&self, n: usize) -> Result<Vec<Problem>> {

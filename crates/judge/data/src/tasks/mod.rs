@@ -58,11 +58,10 @@ pub(crate) trait TaskKind: Task + Sized + 'static {
 /// A built-in task, ready to make problems.
 pub(crate) trait Task {
     /// The training problems of a seed.
-    fn problems(&self, seed: u64) -> Endless<Problem>;
+    fn problems(&self, seed: u64) -> EndlessRecords<Problem>;
 
-    /// The worked examples of a seed, for training or test problems; none if the task has no worked
-    /// examples.
-    fn demonstrations(&self, split: Split, seed: u64) -> Option<Endless<Example>>;
+    /// The worked examples of a seed, for training or test problems.
+    fn demonstrations(&self, split: Split, seed: u64) -> EndlessRecords<Example>;
 
     /// The first `n` test problems, which do not depend on a run's seed and are never trained on.
     ///
@@ -77,10 +76,10 @@ pub fn problem_size(ground_truth: &Value) -> Option<(usize, &'static str)> {
     TaskName::ALL.iter().find_map(|task| task.size(ground_truth))
 }
 
-/// Endless records by position. A record depends on its position alone.
-pub(crate) struct Endless<T>(Box<dyn Fn(u64) -> T + Send + Sync>);
+/// EndlessRecords records by position. A record depends on its position alone.
+pub(crate) struct EndlessRecords<T>(Box<dyn Fn(u64) -> T + Send + Sync>);
 
-impl<T> Endless<T> {
+impl<T> EndlessRecords<T> {
     pub(crate) fn new(record: impl Fn(u64) -> T + Send + Sync + 'static) -> Self {
         Self(Box::new(record))
     }
@@ -91,9 +90,9 @@ impl<T> Endless<T> {
     }
 }
 
-impl<T> fmt::Debug for Endless<T> {
+impl<T> fmt::Debug for EndlessRecords<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Endless")
+        f.write_str("EndlessRecords")
     }
 }
 

@@ -19,7 +19,7 @@ use isentrope_random::{Draws, Purpose};
 use isentrope_reward::VerifierName;
 use serde_json::{Value, json};
 
-use super::{Endless, Stream, Task, TaskKind};
+use super::{EndlessRecords, Stream, Task, TaskKind};
 use crate::location::Split;
 use crate::{Content, Error, Example, Problem, Prompt, Result, Row};
 use expression::Expression;
@@ -57,7 +57,7 @@ enum Function {
 type Arguments = Vec<Value>;
 
 /// A function with the calls that test programs, and their results.
-struct Tested {
+struct TestedFunction {
     function: Function,
     inputs: Vec<Arguments>,
     outputs: Vec<Value>,
@@ -153,7 +153,7 @@ impl Programs {
         (kind, steps): (u64, usize),
         split: Split,
         stream: &mut Stream,
-    ) -> Option<Tested> {
+    ) -> Option<TestedFunction> {
         let function = Function::draw(kind, steps, stream);
         if function.is_for_test() != (split == Split::Test) {
             return None;
@@ -162,15 +162,14 @@ impl Programs {
             (0..self.settings.tests).map(|_| function.arguments(stream)).collect();
         let outputs = function.outputs(&inputs)?;
         let different: HashSet<String> = outputs.iter().map(Value::to_string).collect();
-        (different.len() >= outputs.len().div_ceil(2)).then_some(Tested {
+        (different.len() >= outputs.len().div_ceil(2)).then_some(TestedFunction {
             function,
             inputs,
             outputs,
         })
     }
 
-    /// A function of a split.
-    fn drawn(&self, split: Split, stream: &mut Stream) -> Tested {
+    fn drawn(&self, split: Split, stream: &mut Stream) -> TestedFunction {
         // With any settings most draws are for training, and most others are for test.
         loop {
             let kind = stream.below(Function::KINDS);
@@ -207,7 +206,8 @@ impl Programs {
             };
             let Some(tested) = found else {
                 let expected = format!(
-                    "data.programs.steps = {steps:?} has about {place} test problems; ask for fewer, or allow more steps"
+                    "data.programs.steps = {steps:?} has about {place} test problems; ask for \
+                     fewer, or allow more steps"
                 );
                 return Err(Error::setting("eval.problems", n, expected));
             };
@@ -235,7 +235,7 @@ impl Programs {
     /// The function that the example's program computes. If it is mistaken, the tests find out.
     fn written(
         &self,
-        Tested { function, inputs, outputs }: &Tested,
+        TestedFunction { function, inputs, outputs }: &TestedFunction,
         stream: &mut Stream,
     ) -> Function {
         for _ in 0..REDRAWS {
@@ -261,9 +261,9 @@ impl TaskKind for Programs {
 }
 
 impl Task for Programs {
-    fn problems(&self, seed: u64) -> Endless<Problem> {
+    fn problems(&self, seed: u64) -> EndlessRecords<Problem> {
         let programs = self.clone();
-        Endless::new(move |position| {
+        EndlessRecords::new(move |position| {
             let mut stream = Stream::new(Draws::of(seed, Purpose::Problem, position, TRAIN));
             problem(
                 &programs.drawn(Split::Train, &mut stream),
@@ -272,13 +272,13 @@ impl Task for Programs {
         })
     }
 
-    fn demonstrations(&self, split: Split, seed: u64) -> Option<Endless<Example>> {
+    fn demonstrations(&self, split: Split, seed: u64) -> EndlessRecords<Example> {
         let programs = self.clone();
-        Some(Endless::new(move |position| {
+        EndlessRecords::new(move |position| {
             let (problem, response) = programs.demonstration(split, seed, position);
             let content = Content::Response { prompt: problem.prompt, response };
             Example { content, origin: format!("programs demonstration {position}") }
-        }))
+        })
     }
 
     fn test_problems(&self, n: usize) -> Result<Vec<Problem>> {
@@ -286,7 +286,10 @@ impl Task for Programs {
     }
 }
 
-fn problem(Tested { function, inputs, outputs }: &Tested, origin: String) -> Problem {
+fn problem(
+    TestedFunction { function, inputs, outputs }: &TestedFunction,
+    origin: String,
+) -> Problem {
     Problem {
         prompt: Prompt::Text(format!("# {}\n", function.words())),
         ground_truth: json!({ "inputs": inputs, "outputs": outputs, "fn_name": "f" }),

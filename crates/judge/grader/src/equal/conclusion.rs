@@ -47,15 +47,11 @@ impl Comparison<'_> {
         others: impl Iterator<Item = &'a Answer>,
     ) -> Result<bool, OutOfFuel> {
         for other in others {
-            if self.either_way(first, other)? == agrees {
+            if self.answers(first, other)?.is_some() == agrees {
                 return Ok(true);
             }
         }
         Ok(false)
-    }
-
-    fn either_way(&mut self, a: &Answer, b: &Answer) -> Result<bool, OutOfFuel> {
-        Ok(self.answers(a, b)?.is_some() || self.answers(b, a)?.is_some())
     }
 }
 

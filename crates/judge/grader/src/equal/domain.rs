@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::super::answer::{Answer, Domain};
 use super::super::fuel::OutOfFuel;
-use super::super::number_kind::{NumberKind, Part};
+use super::super::number_kind::NumberKind;
 use super::super::relation::Relation;
 use super::quantity::collect_names_of_answer;
 use super::{Comparison, Rule};
@@ -45,8 +45,7 @@ impl Comparison<'_> {
                 Domain::Kind(name, kind) => {
                     asked.iter().any(|other| same_name(domain, other))
                         || !is_condition(given)
-                            && (names(given).contains(&**name)
-                                || *kind == NumberKind::Integers(Part::All))
+                            && (names(given).contains(&**name) || *kind == NumberKind::INTEGER)
                 }
                 Domain::Condition(condition) => self.has_condition(condition, asked)?,
             };
@@ -88,7 +87,6 @@ fn is_condition(answer: &Answer) -> bool {
     }
 }
 
-/// The names in an answer.
 fn names(answer: &Answer) -> BTreeSet<&str> {
     let mut names = BTreeSet::new();
     collect_names_of_answer(answer, &mut names);
@@ -97,7 +95,7 @@ fn names(answer: &Answer) -> BTreeSet<&str> {
 
 /// Whether a domain says no more than that a name is a number.
 fn is_any_real(domain: &Domain) -> bool {
-    matches!(domain, Domain::Kind(_, NumberKind::Reals(Part::All)))
+    matches!(domain, Domain::Kind(_, NumberKind::REAL))
 }
 
 fn same_name(a: &Domain, b: &Domain) -> bool {

@@ -27,7 +27,7 @@ pub type Rule = &'static str;
 
 /// Result of comparing a response's answer with a ground truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum CompareOutcome {
     /// They are the same, by this rule.
     Same(Rule),
     /// The answer leaves arithmetic to be done.
@@ -37,23 +37,24 @@ pub enum Found {
 }
 
 /// Compares a response's answer with the ground truth.
-///
-/// # Errors
-/// [`OutOfFuel`].
-pub fn compare(gold: &Reading, given: &Reading, options: &Options) -> Result<Found, OutOfFuel> {
+pub fn compare(
+    gold: &Reading,
+    given: &Reading,
+    options: &Options,
+) -> Result<CompareOutcome, OutOfFuel> {
     let mut fuel = Fuel::new(DEFAULT_FUEL);
     let mut comparison = Comparison::new(options, &mut fuel);
     Ok(match comparison.same(gold, given)? {
-        Some(rule) => Found::Same(rule),
-        None if comparison.is_left_undone => Found::Undone,
-        None => Found::Different,
+        Some(rule) => CompareOutcome::Same(rule),
+        None if comparison.is_left_undone => CompareOutcome::Undone,
+        None => CompareOutcome::Different,
     })
 }
 
 /// Whether two answers, such as two responses', are the same; false where that cannot be told.
 pub fn same_answer(a: &str, b: &str, options: &Options) -> bool {
     let (Ok(a), Ok(b)) = (Reading::of(a), Reading::of(b)) else { return false };
-    let same = |a, b| matches!(compare(a, b, options), Ok(Found::Same(_)));
+    let same = |a, b| matches!(compare(a, b, options), Ok(CompareOutcome::Same(_)));
     same(&a, &b) || same(&b, &a)
 }
 
@@ -127,10 +128,7 @@ impl<'f> Comparison<'f> {
                 || given.predicate().is_some_and(|predicate| predicate == gold.text);
             return Ok(same.then_some("the same words"));
         }
-        self.are_times = asked.is_some_and(|clock| clock.is_certain(&gold.source))
-            || said.is_some_and(|clock| clock.is_certain(&given.source))
-            || is_time(&gold.source, true)
-            || is_time(&given.source, false);
+        self.are_times = is_time(&gold.source, true) || is_time(&given.source, false);
         self.has_matrices = [gold, given].iter().any(|reading| names_matrices(&reading.source));
         self.is_boxed =
             given.is_boxed && (given.source.contains("frac") || given.source.contains('/'));

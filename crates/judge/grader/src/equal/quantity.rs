@@ -39,16 +39,11 @@ impl Comparison<'_> {
         given: &Quantity,
     ) -> Result<Option<Rule>, OutOfFuel> {
         let (a, b) = (&gold.expression, &given.expression);
-        let congruent = match (congruence(a), congruence(b)) {
-            (Some((c, m)), Some((d, n))) => {
-                let same = self.expressions(c, d)? && self.expressions(m, n)?;
-                return Ok(same.then_some("the same number with the same modulus"));
-            }
+        let b = match (congruence(a), congruence(b)) {
             // 5 (mod 7) says 5.
             (None, Some((dividend, modulus))) if is_reduced(dividend, modulus) => dividend,
             _ => b,
         };
-        let b = congruent;
         match (&gold.unit, &given.unit) {
             // To leave out the base is right; to change it is no answer to "in base 8".
             (Unit::Base(digits, _), Unit::None) => {
@@ -203,23 +198,10 @@ pub(super) fn without_unit_letters(expression: &Expression) -> Option<Expression
 
 /// Adds the names of variables and functions in an expression.
 pub(super) fn collect_names<'e>(expression: &'e Expression, names: &mut BTreeSet<&'e str>) {
-    match expression {
-        Expression::Symbol(name) => {
-            names.insert(name);
-        }
-        Expression::Unknown(name, parts) => {
-            names.insert(name);
-            parts.iter().for_each(|part| collect_names(part, names));
-        }
-        Expression::Sum(parts) | Expression::Product(parts) | Expression::Function(_, parts) => {
-            parts.iter().for_each(|part| collect_names(part, names));
-        }
-        Expression::Power(power) => {
-            collect_names(&power.0, names);
-            collect_names(&power.1, names);
-        }
-        Expression::Number(_) | Expression::Decimal(_) | Expression::Constant(_) => {}
+    if let Expression::Symbol(name) | Expression::Unknown(name, _) = expression {
+        names.insert(name);
     }
+    expression.parts().for_each(|part| collect_names(part, names));
 }
 
 /// Adds the names of variables and functions in an answer.

@@ -203,8 +203,7 @@ fn variables_of(sides: &[Answer]) -> BTreeSet<&str> {
     variables
 }
 
-/// The names of variables that all arguments are; `None` if one is anything else, or two are the
-/// same.
+/// The names of the arguments; `None` unless all are different variables.
 fn variables(arguments: &[Expression]) -> Option<Vec<&str>> {
     let mut names = Vec::with_capacity(arguments.len());
     for argument in arguments {

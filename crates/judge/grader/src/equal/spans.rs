@@ -1,5 +1,8 @@
-//! Sets of real numbers as spans between ends, whatever they are written as: intervals, unions,
-//! inequalities, points.
+//! Sets of real numbers, whatever they are written as: intervals, unions, inequalities, points.
+//!
+//! The numbers that two sets mention cut the line of real numbers into regions: each of these
+//! numbers, and what lies below, between and above them. The sets are the same if they have the
+//! same regions.
 
 use std::cmp::Ordering;
 
@@ -10,35 +13,17 @@ use super::super::relation::Relation;
 use super::super::value::compare;
 use super::Comparison;
 
-/// One end of a span.
-#[derive(Clone, Debug)]
-struct End {
-    /// A constant; infinity is one.
-    value: Expression,
-    /// Whether the end itself belongs to the span.
-    closed: bool,
-}
+/// Most numbers that two sets may mention.
+const MAX_ENDS: usize = 128;
 
-/// The numbers between two ends, of which the first is not greater.
-#[derive(Clone, Debug)]
-struct Span {
-    low: End,
-    high: End,
-}
+/// The numbers that two sets mention, in ascending order, each as both write it.
+type Ends = Vec<Vec<Expression>>;
 
-/// Spans in ascending order that do not touch.
-type Spans = Vec<Span>;
-
-/// A set of numbers, and the variable or function that is said to be in it.
-struct Described<'a> {
+/// A set of numbers: whether it has each region. There is a variable or function that is said to be
+/// in it, or none.
+struct NamedSet<'a> {
     name: Option<&'a Expression>,
-    spans: Spans,
-}
-
-impl<'a> Described<'a> {
-    fn unnamed(spans: Spans) -> Self {
-        Self { name: None, spans }
-    }
+    regions: Vec<bool>,
 }
 
 /// The one name of things of which some have none; `None` where there are two.
@@ -49,287 +34,234 @@ fn common_name<'a>(
     (a.is_none() || b.is_none() || a == b).then(|| a.or(b))
 }
 
-/// Most spans of a set.
-const MAX_SPANS: usize = 64;
-
-fn infinity() -> Expression {
-    Expression::Constant(Constant::Infinity)
-}
-
-impl Span {
-    fn point(value: &Expression) -> Self {
-        let end = End { value: value.clone(), closed: true };
-        Self { low: end.clone(), high: end }
-    }
-
-    fn below(value: &Expression, closed: bool) -> Self {
-        Self {
-            low: End { value: infinity().negated(), closed: false },
-            high: End { value: value.clone(), closed },
-        }
-    }
-
-    fn above(value: &Expression, closed: bool) -> Self {
-        Self {
-            low: End { value: value.clone(), closed },
-            high: End { value: infinity(), closed: false },
-        }
-    }
-
-    fn reals() -> Self {
-        Self::above(&infinity().negated(), false)
-    }
-}
-
 impl Comparison<'_> {
     /// Whether two answers are the same set of real numbers, of the same variable if both name one;
-    /// false where one is not known to be a set of spans.
+    /// false where one is not known to be such a set.
     pub(super) fn same_spans(&mut self, gold: &Answer, given: &Answer) -> Result<bool, OutOfFuel> {
-        let (Some(a), Some(b)) = (self.described(gold)?, self.described(given)?) else {
-            return Ok(false);
-        };
-        if common_name(a.name, b.name).is_none() || a.spans.len() != b.spans.len() {
-            return Ok(false);
-        }
-        for (a, b) in a.spans.iter().zip(&b.spans) {
-            for (a, b) in [(&a.low, &b.low), (&a.high, &b.high)] {
-                if a.closed != b.closed || !self.expressions(&a.value, &b.value)? {
+        let mut ends = Ends::new();
+        for (answer, is_gold) in [(gold, true), (given, false)] {
+            for number in numbers(answer) {
+                if !self.insert(&mut ends, number, is_gold)? {
                     return Ok(false);
                 }
             }
         }
-        Ok(true)
+        let (Some(a), Some(b)) = (self.described(gold, &ends)?, self.described(given, &ends)?)
+        else {
+            return Ok(false);
+        };
+        Ok(common_name(a.name, b.name).is_some() && a.regions == b.regions)
     }
 
-    /// The spans of an answer; `None` if it is something else, its ends cannot be put in order, or
-    /// it is about several variables.
-    fn described<'a>(&mut self, answer: &'a Answer) -> Result<Option<Described<'a>>, OutOfFuel> {
-        let spans = match answer {
-            Answer::Reals => Some(vec![Span::reals()]),
+    /// Puts a number where it belongs; false if that cannot be told, or there are too many. A
+    /// number of the response may be a rounding of one of the ground truth.
+    fn insert(
+        &mut self,
+        ends: &mut Ends,
+        number: Expression,
+        is_gold: bool,
+    ) -> Result<bool, OutOfFuel> {
+        let mut place = ends.len();
+        while place > 0 {
+            match compare(&ends[place - 1][0], &number, self.fuel)? {
+                None => return Ok(false),
+                Some(Ordering::Less) => break,
+                Some(Ordering::Equal) => {
+                    ends[place - 1].push(number);
+                    return Ok(true);
+                }
+                Some(Ordering::Greater) => place -= 1,
+            }
+        }
+        for near in place.saturating_sub(1)..ends.len().min(place + 1) {
+            if !is_gold && self.expressions(&ends[near][0], &number)? {
+                ends[near].push(number);
+                return Ok(true);
+            }
+        }
+        ends.insert(place, vec![number]);
+        Ok(ends.len() <= MAX_ENDS)
+    }
+
+    /// The regions of an answer; `None` if it is something else, or about several variables.
+    fn described<'a>(
+        &mut self,
+        answer: &'a Answer,
+        ends: &Ends,
+    ) -> Result<Option<NamedSet<'a>>, OutOfFuel> {
+        let count = 2 * ends.len() + 1;
+        let regions = match answer {
+            Answer::Reals => vec![true; count],
             Answer::Sequence(brackets, items) => {
                 let [low, high] = &items[..] else { return Ok(None) };
-                let (Some(low), Some(high)) = (low.expression(), high.expression()) else {
-                    return Ok(None);
-                };
-                if !low.is_number() || !high.is_number() {
-                    return Ok(None);
-                }
-                let low = End { value: low.clone(), closed: brackets.closed_left };
-                let high = End { value: high.clone(), closed: brackets.closed_right };
-                // (3, 1) is a point.
-                let order = compare(&low.value, &high.value, self.fuel)?;
-                if order == Some(Ordering::Less) {
-                    self.united(vec![Span { low, high }])?
-                } else {
-                    None
-                }
-            }
-            Answer::Set(items) => {
-                let points =
-                    items.iter().map(|item| item.expression().filter(|value| value.is_number()));
-                match points.collect::<Option<Vec<_>>>() {
-                    Some(points) => self.united(points.into_iter().map(Span::point).collect())?,
-                    None => None,
-                }
-            }
-            Answer::Union(parts) => return self.union(parts),
-            Answer::Intersection(parts) => return self.intersection(parts),
-            Answer::Difference(sets) => {
-                let (Some(of), Some(without)) =
-                    (self.described(&sets.0)?, self.described(&sets.1)?)
+                let (Some(low), Some(high)) =
+                    (self.region(low.expression(), ends)?, self.region(high.expression(), ends)?)
                 else {
                     return Ok(None);
                 };
-                match self.complement(without.spans)? {
-                    Some(rest) => self.common(of.spans, rest)?,
-                    None => None,
+                // (3, 1) is a point.
+                if low >= high {
+                    return Ok(None);
                 }
+                let has = |region: isize| {
+                    (low < region || brackets.closed_left && low == region)
+                        && (region < high || brackets.closed_right && region == high)
+                };
+                regions(ends, has)
             }
-            Answer::Chain(sides, relations) => return self.described_by_chain(sides, relations),
+            Answer::Set(items) => {
+                let mut points = Vec::with_capacity(items.len());
+                for item in items {
+                    let Some(point) = self.region(item.expression(), ends)? else {
+                        return Ok(None);
+                    };
+                    points.push(point);
+                }
+                regions(ends, |region| points.contains(&region))
+            }
+            Answer::Union(parts) => return self.combined(parts, ends, |a, b| a | b),
+            Answer::Intersection(parts) => return self.combined(parts, ends, |a, b| a & b),
+            Answer::Difference(sets) => {
+                let (Some(of), Some(without)) =
+                    (self.described(&sets.0, ends)?, self.described(&sets.1, ends)?)
+                else {
+                    return Ok(None);
+                };
+                of.regions.iter().zip(without.regions).map(|(of, without)| of & !without).collect()
+            }
+            Answer::Chain(sides, relations) => return self.condition(sides, relations, ends),
             // Conditions hold together where they can; where no number meets all, each is a case.
             Answer::List(parts) if parts.iter().all(|part| matches!(part, Answer::Chain(..))) => {
-                return match self.intersection(parts)? {
-                    Some(common) if common.spans.is_empty() => self.union(parts),
+                return match self.combined(parts, ends, |a, b| a & b)? {
+                    Some(common) if !common.regions.contains(&true) => {
+                        self.combined(parts, ends, |a, b| a | b)
+                    }
                     common => Ok(common),
                 };
             }
-            _ => None,
+            _ => return Ok(None),
         };
-        Ok(spans.map(Described::unnamed))
+        Ok(Some(NamedSet { name: None, regions }))
     }
 
-    fn union<'a>(&mut self, parts: &'a [Answer]) -> Result<Option<Described<'a>>, OutOfFuel> {
-        let (mut name, mut spans) = (None, Vec::new());
-        for part in parts {
-            let Some(part) = self.described(part)? else { return Ok(None) };
-            let Some(common) = common_name(name, part.name) else { return Ok(None) };
-            name = common;
-            spans.extend(part.spans);
-        }
-        Ok(self.united(spans)?.map(|spans| Described { name, spans }))
-    }
-
-    fn intersection<'a>(
+    /// The regions of several answers together.
+    fn combined<'a>(
         &mut self,
         parts: &'a [Answer],
-    ) -> Result<Option<Described<'a>>, OutOfFuel> {
-        let (mut name, mut spans) = (None, vec![Span::reals()]);
+        ends: &Ends,
+        combine: fn(bool, bool) -> bool,
+    ) -> Result<Option<NamedSet<'a>>, OutOfFuel> {
+        let mut all: Option<NamedSet<'a>> = None;
         for part in parts {
-            let Some(part) = self.described(part)? else { return Ok(None) };
-            let Some(common) = common_name(name, part.name) else { return Ok(None) };
-            let Some(both) = self.common(spans, part.spans)? else { return Ok(None) };
-            (name, spans) = (common, both);
+            let Some(part) = self.described(part, ends)? else { return Ok(None) };
+            let Some(before) = all else {
+                all = Some(part);
+                continue;
+            };
+            let Some(name) = common_name(before.name, part.name) else { return Ok(None) };
+            let pairs = before.regions.iter().zip(&part.regions);
+            let regions = pairs.map(|(a, b)| combine(*a, *b)).collect();
+            all = Some(NamedSet { name, regions });
         }
-        Ok(Some(Described { name, spans }))
+        Ok(all)
     }
 
-    /// The numbers of which a chain of inequalities about one variable is true.
-    fn described_by_chain<'a>(
+    /// The numbers for which a chain of relations about one variable holds.
+    fn condition<'a>(
         &mut self,
         sides: &'a [Answer],
         relations: &[Relation],
-    ) -> Result<Option<Described<'a>>, OutOfFuel> {
-        let (mut name, mut spans) = (None, vec![Span::reals()]);
+        ends: &Ends,
+    ) -> Result<Option<NamedSet<'a>>, OutOfFuel> {
+        if let ([member, set], [Relation::In]) = (sides, relations)
+            && set.expression().is_none()
+        {
+            let name = member.expression().filter(|member| is_variable(member));
+            let set = if name.is_some() { self.described(set, ends)? } else { None };
+            return Ok(set.map(|set| NamedSet { name, ..set }));
+        }
+        let (mut name, mut regions) = (None, vec![true; 2 * ends.len() + 1]);
         for (pair, relation) in sides.windows(2).zip(relations) {
-            let (left, right) = (pair[0].expression(), pair[1].expression());
-            if *relation == Relation::In && sides.len() == 2 && right.is_none() {
-                let set = if is_variable(left) { self.described(&pair[1])? } else { None };
-                return Ok(set.map(|set| Described { name: left, ..set }));
-            }
-            let (Some(left), Some(right)) = (left, right) else { return Ok(None) };
-            let condition = if right.is_number() {
-                condition(left, *relation, right)
-            } else if left.is_number() {
-                condition(right, relation.turned(), left)
-            } else {
-                None
+            let (Some(left), Some(right)) = (pair[0].expression(), pair[1].expression()) else {
+                return Ok(None);
             };
-            let Some((variable, condition)) = condition else { return Ok(None) };
-            if *name.get_or_insert(variable) != variable {
+            let (side, relation, bound) = if right.is_number() {
+                (left, *relation, right)
+            } else {
+                (right, relation.turned(), left)
+            };
+            // -3 < x < 3 is |x| < 3.
+            let distance = match side {
+                Expression::Function(Function::Abs, of) if relation.is_order() => of.first(),
+                _ => None,
+            };
+            let variable = distance.unwrap_or(side);
+            let Some(end) = self.region(Some(bound), ends)? else { return Ok(None) };
+            let opposite = bound.clone().negated();
+            let opposite = self.region(distance.map(|_| &opposite), ends)?;
+            if !is_variable(variable) || *name.get_or_insert(variable) != variable {
                 return Ok(None);
             }
-            let Some(condition) = self.united(condition)? else { return Ok(None) };
-            let Some(both) = self.common(spans, condition)? else { return Ok(None) };
-            spans = both;
-        }
-        Ok(Some(Described { name, spans }))
-    }
-
-    /// Spans in order, without those that are empty and with those that touch made one.
-    fn united(&mut self, spans: Vec<Span>) -> Result<Option<Spans>, OutOfFuel> {
-        if spans.len() > MAX_SPANS {
-            return Ok(None);
-        }
-        let mut sorted: Spans = Vec::with_capacity(spans.len());
-        for mut span in spans {
-            for end in [&mut span.low, &mut span.high] {
-                end.closed &= !is_infinite(&end.value);
-            }
-            match compare(&span.low.value, &span.high.value, self.fuel)? {
-                None => return Ok(None),
-                Some(Ordering::Less) => {}
-                Some(Ordering::Equal) if span.low.closed && span.high.closed => {}
-                Some(_) => continue,
-            }
-            let mut place = sorted.len();
-            while place > 0 {
-                match compare(&sorted[place - 1].low.value, &span.low.value, self.fuel)? {
-                    None => return Ok(None),
-                    Some(Ordering::Less) => break,
-                    Some(Ordering::Equal) if sorted[place - 1].low.closed || !span.low.closed => {
-                        break;
+            for (region, has) in (0..).zip(&mut regions) {
+                *has &= match relation {
+                    Relation::Less => region < end && opposite.is_none_or(|low| low < region),
+                    Relation::LessOrEqual => {
+                        region <= end && opposite.is_none_or(|low| low <= region)
                     }
-                    Some(_) => place -= 1,
-                }
-            }
-            sorted.insert(place, span);
-        }
-        let mut united: Spans = Vec::with_capacity(sorted.len());
-        for span in sorted {
-            let Some(last) = united.last_mut() else {
-                united.push(span);
-                continue;
-            };
-            match compare(&last.high.value, &span.low.value, self.fuel)? {
-                None => return Ok(None),
-                Some(Ordering::Less) => united.push(span),
-                Some(Ordering::Equal) if !last.high.closed && !span.low.closed => united.push(span),
-                Some(_) => match compare(&last.high.value, &span.high.value, self.fuel)? {
-                    None => return Ok(None),
-                    Some(Ordering::Less) => last.high = span.high,
-                    Some(Ordering::Equal) => last.high.closed |= span.high.closed,
-                    Some(Ordering::Greater) => {}
-                },
+                    Relation::Greater => region > end || opposite.is_some_and(|low| region < low),
+                    Relation::GreaterOrEqual => {
+                        region >= end || opposite.is_some_and(|low| region <= low)
+                    }
+                    Relation::NotEqual => region != end,
+                    Relation::Equal => region == end,
+                    _ => return Ok(None),
+                };
             }
         }
-        Ok(Some(united))
+        Ok(Some(NamedSet { name, regions }))
     }
 
-    /// All real numbers that are in none of the spans, which are in order.
-    fn complement(&mut self, spans: Spans) -> Result<Option<Spans>, OutOfFuel> {
-        let mut gaps = Vec::with_capacity(spans.len() + 1);
-        let mut low = End { value: infinity().negated(), closed: false };
-        for span in spans {
-            gaps.push(Span { low, high: End { value: span.low.value, closed: !span.low.closed } });
-            low = End { value: span.high.value, closed: !span.high.closed };
+    /// The region that a number is; infinities are beyond all regions. `None` of anything else.
+    fn region(
+        &mut self,
+        number: Option<&Expression>,
+        ends: &Ends,
+    ) -> Result<Option<isize>, OutOfFuel> {
+        let Some(number) = number else { return Ok(None) };
+        if is_infinite(number) {
+            let order = compare(number, &Expression::integer(0), self.fuel)?;
+            let beyond = 2 * ends.len() as isize + 1;
+            return Ok(order.map(|order| if order.is_lt() { -1 } else { beyond }));
         }
-        gaps.push(Span { low, high: End { value: infinity(), closed: false } });
-        self.united(gaps)
-    }
-
-    /// The intersection.
-    fn common(&mut self, a: Spans, b: Spans) -> Result<Option<Spans>, OutOfFuel> {
-        let (Some(mut outside), Some(b)) = (self.complement(a)?, self.complement(b)?) else {
-            return Ok(None);
-        };
-        outside.extend(b);
-        match self.united(outside)? {
-            Some(outside) => self.complement(outside),
-            None => Ok(None),
-        }
+        let place = ends.iter().position(|spellings| spellings.contains(number));
+        Ok(place.map(|place| 2 * place as isize + 1))
     }
 }
 
-/// The variable that a relation to a number is about, and the spans in which that puts it; they
-/// need be neither in order nor apart.
-fn condition<'a>(
-    side: &'a Expression,
-    relation: Relation,
-    bound: &Expression,
-) -> Option<(&'a Expression, Vec<Span>)> {
-    // -3 < x < 3 is |x| < 3.
-    let (variable, is_distance) = match side {
-        Expression::Function(Function::Abs, arguments) if relation.is_order() => {
-            (arguments.first()?, true)
-        }
-        side => (side, false),
-    };
-    if !is_variable(Some(variable)) {
-        return None;
-    }
-    let end = |value: Expression, closed| End { value, closed };
-    let closed = matches!(relation, Relation::LessOrEqual | Relation::GreaterOrEqual);
-    let spans = match (relation, is_distance) {
-        (Relation::Less | Relation::LessOrEqual, false) => vec![Span::below(bound, closed)],
-        (Relation::Less | Relation::LessOrEqual, true) => {
-            vec![Span {
-                low: end(bound.clone().negated(), closed),
-                high: end(bound.clone(), closed),
-            }]
-        }
-        (Relation::Greater | Relation::GreaterOrEqual, false) => vec![Span::above(bound, closed)],
-        (Relation::Greater | Relation::GreaterOrEqual, true) => {
-            vec![Span::below(&bound.clone().negated(), closed), Span::above(bound, closed)]
-        }
-        (Relation::NotEqual, _) => vec![Span::below(bound, false), Span::above(bound, false)],
-        (Relation::Equal, _) => vec![Span::point(bound)],
-        _ => return None,
-    };
-    Some((variable, spans))
+/// Whether a set has each region.
+fn regions(ends: &Ends, has: impl Fn(isize) -> bool) -> Vec<bool> {
+    (0..=2 * ends.len() as isize).map(has).collect()
 }
 
-fn is_variable(expression: Option<&Expression>) -> bool {
-    matches!(expression, Some(Expression::Symbol(_) | Expression::Unknown(..)))
+/// The finite numbers that an answer mentions, and what is as far from 0 where it has distances.
+fn numbers(answer: &Answer) -> Vec<Expression> {
+    let (answers, formulas) = answer.parts();
+    let mut found: Vec<Expression> = answers.into_iter().flat_map(numbers).collect();
+    found.extend(
+        formulas.into_iter().filter(|part| part.is_number() && !is_infinite(part)).cloned(),
+    );
+    if let Answer::Chain(sides, _) = answer
+        && sides
+            .iter()
+            .any(|side| matches!(side.expression(), Some(Expression::Function(Function::Abs, _))))
+    {
+        found.extend(found.clone().into_iter().map(Expression::negated));
+    }
+    found
+}
+
+fn is_variable(expression: &Expression) -> bool {
+    matches!(expression, Expression::Symbol(_) | Expression::Unknown(..))
 }
 
 fn is_infinite(expression: &Expression) -> bool {

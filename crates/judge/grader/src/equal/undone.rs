@@ -362,11 +362,6 @@ fn digits_in(formula: &Expression) -> usize {
     match formula {
         Expression::Number(number) => digits_of(number),
         Expression::Decimal(decimal) => digits_of(&decimal.value),
-        Expression::Constant(_) | Expression::Symbol(_) => 0,
-        Expression::Sum(parts)
-        | Expression::Product(parts)
-        | Expression::Function(_, parts)
-        | Expression::Unknown(_, parts) => parts.iter().map(digits_in).sum(),
-        Expression::Power(power) => digits_in(&power.0) + digits_in(&power.1),
+        other => other.parts().map(digits_in).sum(),
     }
 }

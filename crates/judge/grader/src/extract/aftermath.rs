@@ -89,7 +89,7 @@ fn parts(lower: &str) -> Vec<Part<'_>> {
             _ if first.is_ascii_digit() => parts.push(Part::Value(false)),
             '<' | '>' | '≤' | '≥' => parts.push(Part::Value(true)),
             ',' | ';' | ':' | '.' | '(' | ')' | '?' | '!' | '—' | '–' => {
-                parts.push(Part::Break)
+                parts.push(Part::Break);
             }
             _ if rest.starts_with("--") => parts.push(Part::Break),
             _ => {}
@@ -119,8 +119,7 @@ fn gives_reason(parts: &[Part<'_>], place: usize) -> bool {
     let is_or_so = this == "so" && place > 0 && word(parts, place - 1) == "or";
     // "but if n were 2, it would be 6" is about something else.
     let is_unreal = this == "if" && parts[place..].contains(&Part::Word("would"));
-    is_unreal
-        || REASONS.contains(&this) && !is_or_so && !(matches!(this, "as" | "so") && next == "long")
+    is_unreal || has(REASONS, this) && !is_or_so && !(matches!(this, "as" | "so") && next == "long")
 }
 
 /// Whether the word at a place makes the answer depend on something, or doubts or denies it.

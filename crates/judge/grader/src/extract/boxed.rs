@@ -144,7 +144,7 @@ fn joins(gap: &str) -> bool {
     let mut said =
         lower.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty()).peekable();
     // "\\boxed{1}. Alternatively, \\boxed{2}" gives both.
-    if said.peek().is_some() && said.all(|word| ANOTHER.contains(&word)) {
+    if said.peek().is_some() && said.all(|word| has(ANOTHER, word)) {
         return true;
     }
     if gap.contains(". ") || gap.contains(".\n") || gap.contains("\n\n") {

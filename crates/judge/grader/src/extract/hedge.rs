@@ -70,7 +70,7 @@ fn is_bound(words: &[&str]) -> bool {
 fn is_computed(lower: &str) -> bool {
     let Some((_, rest)) = leading_value(lower) else { return false };
     let rest = rest.trim_start();
-    OPERATIONS.iter().any(|operation| rest.starts_with(operation))
+    OPERATIONS.split('|').any(|operation| rest.starts_with(operation))
         || rest
             .strip_prefix(TIMES)
             .is_some_and(|operand| leading_value(operand.trim_start()).is_some())

@@ -29,7 +29,6 @@ use statement::{
 /// The place in which an answer was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// In a box.
     Box,
     /// After words that announce it.
     Statement,

@@ -110,26 +110,12 @@ fn formula_before(text: &str) -> usize {
         let before = &rest[..rest.len() - word];
         match before.strip_suffix('\\') {
             Some(before) => rest = before,
-            // A variable, and no article: "a 5".
-            None if word == 1 && !parts_value(&text[rest.len()..]) => rest = before,
+            // A variable.
+            None if word == 1 => rest = before,
             None => break,
         }
     }
     text.len() - rest.len()
-}
-
-/// Whether a space and a value follow a letter, by which it is a word.
-fn parts_value(after: &str) -> bool {
-    after
-        .strip_prefix(' ')
-        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || "(\\√".contains(c)))
-}
-
-/// Whether a letter after a text is a word, as after "5 ".
-fn is_word(before: &str) -> bool {
-    let value = before.trim_end();
-    value.len() < before.len()
-        && (value.is_empty() || value.ends_with(|c: char| c.is_ascii_digit() || ")}".contains(c)))
 }
 
 /// How much of the start of a text is the end of a formula.
@@ -140,11 +126,7 @@ fn formula_after(text: &str) -> usize {
             rest.trim_start_matches('\\').bytes().take_while(u8::is_ascii_alphabetic).count();
         rest = match first {
             '\\' => &rest[rest.len() - rest.trim_start_matches('\\').len() + letters..],
-            _ if first.is_ascii_alphabetic()
-                && (letters > 1 || is_word(&text[..text.len() - rest.len()])) =>
-            {
-                break;
-            }
+            _ if first.is_ascii_alphabetic() && letters > 1 => break,
             // The end of bold text, or a power in Python.
             '*' if rest
                 .strip_prefix("**")
@@ -161,8 +143,8 @@ fn formula_after(text: &str) -> usize {
     text.len() - rest.len()
 }
 
-/// A text as far as the first formula, brace or bracket of its last paragraph that is never closed:
-/// where it is cut off.
+/// Cuts a text before the first formula, brace or bracket of its last paragraph that is not closed:
+/// there the response was cut off.
 pub fn before_unclosed(text: &str) -> &str {
     let start = text.rfind("\n\n").map_or(0, |place| place + 2);
     let paragraph = &text[start..];

@@ -9,7 +9,6 @@ pub struct Segment {
     pub start: usize,
     /// First byte after the closing delimiter.
     pub end: usize,
-    /// The content.
     pub content: (usize, usize),
 }
 

@@ -3,9 +3,10 @@
 
 use super::super::equal::same_answer;
 use super::super::options::Options;
+use super::super::phrases::has;
 use super::super::phrases::hedges::{ANOTHER, BEFORE_NAME};
 use super::super::phrases::numbers::changes_number;
-use super::super::phrases::statements::{ANSWER_NAMES, FINAL, REASONS, VERBS, WHY};
+use super::super::phrases::statements::{ANSWER_NAMES, FINAL, VERBS, WHY};
 use super::aftermath::takes_back;
 use super::boxed::before_open_box;
 use super::denial::{denies_claim, denies_next, end_of, makes_operand};
@@ -116,8 +117,8 @@ fn gives_another(before: &str, sentence: &str) -> bool {
     let is_word = |word: &&str| !word.is_empty();
     let before = end_of(before, MAX_CLAUSE).rsplit(['.', '?', '!']).next().unwrap_or_default();
     let mut words = before.rsplit(|c: char| !c.is_ascii_alphanumeric()).filter(is_word);
-    words.find(|word| !BEFORE_NAME.contains(word)).is_some_and(|word| ANOTHER.contains(&word))
-        || ANOTHER.iter().any(|word| starts_with_word(&sentence.to_ascii_lowercase(), word))
+    words.find(|word| !BEFORE_NAME.contains(word)).is_some_and(|word| has(ANOTHER, word))
+        || ANOTHER.split(' ').any(|word| starts_with_word(&sentence.to_ascii_lowercase(), word))
 }
 
 /// Where the answer starts whose mark is at `place`, and whether it is said to be final; `None` if
@@ -199,9 +200,6 @@ pub fn answer_in(sentence: &str) -> Option<String> {
         (first.content, first.end)
     } else if let Some(end) = first_number(sentence) {
         ((0, end), end)
-    } else if let Some(choice) = first_choice(sentence) {
-        let start = choice.as_ptr() as usize - sentence.as_ptr() as usize;
-        ((start, start + 1), start + 1)
     } else if let Some((start, end)) =
         last_number_outside(sentence, formulas.last().map_or(0, |last| last.end))
     {
@@ -228,24 +226,6 @@ pub fn with_number_word(value: &str, after: &str) -> String {
     let after = after.strip_prefix("\\)").unwrap_or(after).trim_start();
     let word = after.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
     if changes_number(word) { format!("{value} {word}") } else { value.into() }
-}
-
-/// The letter of a choice that a sentence starts with, where it goes on with what the choice says
-/// or why it is right: "(B) as ...", "B because ...". A letter alone may be a quantity, or an
-/// article.
-fn first_choice(sentence: &str) -> Option<&str> {
-    let start = sentence.find(|c| c != '(')?;
-    let rest = &sentence[start..];
-    let letter = rest.get(..1).filter(|letter| matches!(letter.as_bytes()[0], b'A'..=b'J'))?;
-    let after = &rest[1..];
-    let is_choice = match start {
-        0 => {
-            after.starts_with([')', ':']) || REASONS.iter().any(|reason| after.starts_with(reason))
-        }
-        1 => after.starts_with(") "),
-        _ => false,
-    };
-    is_choice.then_some(letter)
 }
 
 /// The last number after a place, or the tuple or interval that it is the end of.

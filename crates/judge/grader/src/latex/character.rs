@@ -35,25 +35,10 @@ pub fn latex(character: char) -> Option<&'static str> {
     Some(latex)
 }
 
-/// The digit or sign that a superscript character raises.
+/// The digit, sign or letter that a superscript character raises.
 pub fn superscript(character: char) -> Option<char> {
-    Some(match character {
-        '⁰' => '0',
-        '¹' => '1',
-        '²' => '2',
-        '³' => '3',
-        '⁴' => '4',
-        '⁵' => '5',
-        '⁶' => '6',
-        '⁷' => '7',
-        '⁸' => '8',
-        '⁹' => '9',
-        '⁺' => '+',
-        '⁻' => '-',
-        'ⁿ' => 'n',
-        'ˣ' => 'x',
-        _ => return None,
-    })
+    let raised = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿˣ".chars().zip("0123456789+-nx".chars());
+    raised.into_iter().find_map(|(raised, plain)| (raised == character).then_some(plain))
 }
 
 /// The digit that a subscript character lowers.

@@ -1,5 +1,6 @@
 //! Cuts text into tokens. What only looks (sizes, fonts, spaces, dollars, boxes) is left out.
 
+use super::Kind::{And, Begin, Command, End, Letter, Mark, Number, Or, Row, Upright, Word};
 use super::commands::{is_ornament, names_points, row_spacing, takes_group_away};
 use super::digits::{Commas, number_length};
 use super::{Kind, MAX_TOKENS, Token, TooLong};
@@ -9,9 +10,6 @@ use crate::phrases::statements::{AND, OR};
 use crate::phrases::units::{ORDINALS, is_short_unit, is_unit_letter};
 
 /// Cuts a text, which must be [plain](super::plain()), into tokens.
-///
-/// # Errors
-/// [`TooLong`].
 pub fn tokenise(source: &str, commas: Commas) -> Result<Vec<Token<'_>>, TooLong> {
     let mut lexer = Lexer {
         source,
@@ -85,19 +83,19 @@ impl<'a> Lexer<'a> {
                 b'\\' => self.backslash(rest, text, depth)?,
                 b'0'..=b'9' => self.number(rest)?,
                 b'.' if rest.as_bytes().get(1).is_some_and(u8::is_ascii_digit) => {
-                    self.number(rest)?
+                    self.number(rest)?;
                 }
                 _ if byte.is_ascii_alphabetic() => self.letters(rest, text)?,
-                b'.' if rest.starts_with("...") => self.push(Kind::Command("dots"), 3)?,
+                b'.' if rest.starts_with("...") => self.push(Command("dots"), 3)?,
                 b'*' => {
                     let length = rest.bytes().take_while(|&byte| byte == b'*').count();
                     match length {
                         // Bold in Markdown, or a power in Python; the latter has something on both
                         // sides.
                         2 if !self.tokens.is_empty() && rest.len() > 2 => {
-                            self.push(Kind::Mark('^'), 2)?
+                            self.push(Mark('^'), 2)?;
                         }
-                        1 => self.push(Kind::Mark('*'), 1)?,
+                        1 => self.push(Mark('*'), 1)?,
                         _ => self.place += length,
                     }
                 }
@@ -118,8 +116,8 @@ impl<'a> Lexer<'a> {
     }
 
     fn mark(&mut self, rest: &str) -> Result<(), TooLong> {
-        let after_operand = !self.spaced
-            && matches!(self.last(), Some(Kind::Number(_) | Kind::Mark(')' | '}' | '!')));
+        let after_operand =
+            !self.spaced && matches!(self.last(), Some(Number(_) | Mark(')' | '}' | '!')));
         for (mark, command) in [
             ("<=", "leq"),
             ("=<", "leq"),
@@ -133,7 +131,7 @@ impl<'a> Lexer<'a> {
         ] {
             // 5!=120 is about a factorial.
             if rest.starts_with(mark) && (mark != "!=" || !after_operand) {
-                let kind = if command == "=" { Kind::Mark('=') } else { Kind::Command(command) };
+                let kind = if command == "=" { Mark('=') } else { Command(command) };
                 return self.push(kind, mark.len());
             }
         }
@@ -147,21 +145,19 @@ impl<'a> Lexer<'a> {
             '{' => {
                 let is_argument = self.in_argument()
                     || match self.last() {
-                        Some(Kind::Mark('^' | '_') | Kind::Command(_)) => true,
-                        Some(Kind::Mark('}')) => self.after_argument,
+                        Some(Mark('^' | '_') | Command(_)) => true,
+                        Some(Mark('}')) => self.after_argument,
                         _ => false,
                     };
                 self.arguments.push(is_argument);
-                self.push(Kind::Mark('{'), 1)
+                self.push(Mark('{'), 1)
             }
             '}' => {
                 self.after_argument = self.arguments.pop().unwrap_or(false);
-                self.push(Kind::Mark('}'), 1)
+                self.push(Mark('}'), 1)
             }
-            _ if character.is_alphabetic() => {
-                self.push(Kind::Letter(character), character.len_utf8())
-            }
-            _ => self.push(Kind::Mark(character), character.len_utf8()),
+            _ if character.is_alphabetic() => self.push(Letter(character), character.len_utf8()),
+            _ => self.push(Mark(character), character.len_utf8()),
         }
     }
 
@@ -176,7 +172,7 @@ impl<'a> Lexer<'a> {
 
     fn number(&mut self, rest: &'a str) -> Result<(), TooLong> {
         let length = number_length(rest, self.commas);
-        self.push(Kind::Number(&rest[..length]), length)
+        self.push(Number(&rest[..length]), length)
     }
 
     /// A run of letters.
@@ -184,25 +180,25 @@ impl<'a> Lexer<'a> {
         let length = rest.bytes().take_while(u8::is_ascii_alphabetic).count();
         let run = &rest[..length];
         if run.eq_ignore_ascii_case(AND) {
-            return self.push(Kind::And, length);
+            return self.push(And, length);
         }
         if run.eq_ignore_ascii_case(OR) && (text || !self.in_argument()) {
-            return self.push(Kind::Or, length);
+            return self.push(Or, length);
         }
         // 1.5 x 10^8.
         let is_times =
             run.eq_ignore_ascii_case("x") && rest[length..].trim_start().starts_with("10^");
-        if is_times && !text && matches!(self.last(), Some(Kind::Number(_))) {
-            return self.push(Kind::Command("times"), length);
+        if is_times && !text && matches!(self.last(), Some(Number(_))) {
+            return self.push(Command("times"), length);
         }
         // "1 or2", "1or W".
         if let Some(rest) = run.strip_prefix(OR).filter(|rest| rest.len() == 1 && !text) {
-            self.push(Kind::Or, OR.len())?;
-            return self.push(Kind::Letter(rest.as_bytes()[0].into()), 1);
+            self.push(Or, OR.len())?;
+            return self.push(Letter(rest.as_bytes()[0].into()), 1);
         }
         // 15th is 15.
         let ordinal =
-            !self.spaced && ORDINALS.contains(&run) && matches!(self.last(), Some(Kind::Number(_)));
+            !self.spaced && ORDINALS.contains(&run) && matches!(self.last(), Some(Number(_)));
         if ordinal {
             self.place += length;
             return Ok(());
@@ -210,16 +206,14 @@ impl<'a> Lexer<'a> {
         let command = command(run);
         if text {
             return match command {
-                Some("%") => self.push(Kind::Mark('%'), length),
-                Some(command @ ("degree" | "infty" | "pi")) => {
-                    self.push(Kind::Command(command), length)
-                }
-                _ => self.push(Kind::Upright(run), length),
+                Some("%") => self.push(Mark('%'), length),
+                Some(command @ ("degree" | "infty" | "pi")) => self.push(Command(command), length),
+                _ => self.push(Upright(run), length),
             };
         }
-        let after_number = matches!(self.last(), Some(Kind::Number(_) | Kind::Mark('}' | ')')));
+        let after_number = matches!(self.last(), Some(Number(_) | Mark('}' | ')')));
         // After a word comes another one: "miles per hour".
-        let after_word = self.spaced && matches!(self.last(), Some(Kind::Word(_)));
+        let after_word = self.spaced && matches!(self.last(), Some(Word(_)));
         let is_word = match length {
             1 => false,
             2 | 3 => {
@@ -228,22 +222,20 @@ impl<'a> Lexer<'a> {
                     || after_number && is_short_unit(run)
                     || after_word && run.bytes().all(|byte| byte.is_ascii_lowercase())
             }
-            _ => after_word || !is_ascending(run),
+            _ => true,
         };
         match command {
-            _ if run == "in" && opens_set(&rest[length..]) => {
-                self.push(Kind::Command("in"), length)
-            }
-            Some("min") if after_number => self.push(Kind::Word(run), length),
-            Some("%") => self.push(Kind::Mark('%'), length),
-            Some(command) => self.push(Kind::Command(command), length),
-            None if is_word => self.push(Kind::Word(run), length),
+            _ if run == "in" && opens_set(&rest[length..]) => self.push(Command("in"), length),
+            Some("min") if after_number => self.push(Word(run), length),
+            Some("%") => self.push(Mark('%'), length),
+            Some(command) => self.push(Command(command), length),
+            None if is_word => self.push(Word(run), length),
             None => self.each_letter(run),
         }
     }
 
     fn each_letter(&mut self, run: &str) -> Result<(), TooLong> {
-        run.chars().try_for_each(|letter| self.push(Kind::Letter(letter), 1))
+        run.chars().try_for_each(|letter| self.push(Letter(letter), 1))
     }
 
     fn backslash(&mut self, rest: &'a str, text: bool, depth: usize) -> Result<(), TooLong> {
@@ -268,9 +260,7 @@ impl<'a> Lexer<'a> {
                 Ok(())
             }
             // The vector from A to B.
-            "vec" if names_points(&rest[length..]) => {
-                self.push(Kind::Command("overrightarrow"), length)
-            }
+            "vec" if names_points(&rest[length..]) => self.push(Command("overrightarrow"), length),
             _ if is_ornament(name) => {
                 self.place += length;
                 Ok(())
@@ -300,19 +290,13 @@ impl<'a> Lexer<'a> {
                 };
                 if name == "begin" {
                     self.environments += 1;
-                    self.push(Kind::Begin(environment), 0)
+                    self.push(Begin(environment), 0)
                 } else {
                     self.environments = self.environments.saturating_sub(1);
-                    self.push(Kind::End(environment), 0)
+                    self.push(End(environment), 0)
                 }
             }
-            // A \quad that has lost its space: \quadx.
-            _ if name.starts_with("quad") => {
-                self.place += 5;
-                self.spaced = true;
-                Ok(())
-            }
-            _ => self.push(Kind::Command(name), length),
+            _ => self.push(Command(name), length),
         }
     }
 
@@ -333,7 +317,7 @@ impl<'a> Lexer<'a> {
         let Some(close) = self.group_end() else { return Ok(()) };
         let content = self.source[self.place + 1..close].trim();
         let upright = matches!(name, "mathrm" | "operatorname" | "rm" | "mathsf");
-        let after_number = matches!(self.last(), Some(Kind::Number(_)));
+        let after_number = matches!(self.last(), Some(Number(_)));
         if depth == MAX_TEXT_DEPTH {
             self.place = close;
         } else if upright && content.len() == 1 {
@@ -345,7 +329,7 @@ impl<'a> Lexer<'a> {
             && let Some(command) = command(content)
             && command != "%"
         {
-            self.push(Kind::Command(command), 0)?;
+            self.push(Command(command), 0)?;
             self.place = close;
         } else {
             self.place += 1;
@@ -374,12 +358,12 @@ impl<'a> Lexer<'a> {
                     self.place += 1;
                     return Ok(());
                 }
-                self.push(Kind::Row, 2 + row_spacing(after))
+                self.push(Row, 2 + row_spacing(after))
             }
-            '{' => self.push(Kind::Command("lbrace"), 2),
-            '}' => self.push(Kind::Command("rbrace"), 2),
-            '|' => self.push(Kind::Command("Vert"), 2),
-            '%' | '&' | '_' | '#' => self.push(Kind::Mark(character), 2),
+            '{' => self.push(Command("lbrace"), 2),
+            '}' => self.push(Command("rbrace"), 2),
+            '|' => self.push(Command("Vert"), 2),
+            '%' | '&' | '_' | '#' => self.push(Mark(character), 2),
             '!' => {
                 self.place += 2;
                 Ok(())
@@ -392,12 +376,6 @@ impl<'a> Lexer<'a> {
             }
         }
     }
-}
-
-/// Whether letters are in strictly ascending order, as variables that are multiplied often are:
-/// `abcd`, `wxyz`.
-fn is_ascending(word: &str) -> bool {
-    word.as_bytes().windows(2).all(|pair| pair[0] < pair[1])
 }
 
 /// Whether what follows "in" is a set.

@@ -15,7 +15,6 @@ pub use plain::plain;
 /// A token, with whether white space or a thin space stood before it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Token<'a> {
-    /// Its kind.
     pub kind: Kind<'a>,
     /// Whether it is apart from the token before it.
     pub spaced: bool,
@@ -33,7 +32,6 @@ pub enum Kind<'a> {
     Command(&'a str),
     /// A word of plain text, too long to be a product of variables.
     Word(&'a str),
-    /// A word within `\text{...}`.
     Upright(&'a str),
     /// One of `+ - * / ^ _ ( ) [ ] { } | , ; : = < > ! ' & %` and whatever else has no meaning
     /// here.

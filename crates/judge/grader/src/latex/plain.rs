@@ -1,40 +1,12 @@
-//! Unicode and doubled backslashes, out of the way before text is cut into tokens.
+//! Unicode, out of the way before text is cut into tokens.
 
 use std::borrow::Cow;
 
 use super::character;
 
-/// A text in ASCII as far as it can be, with single backslashes where all are doubled, as in data
-/// that was escaped twice.
+/// A text in ASCII as far as it can be.
 pub fn plain(source: &str) -> Cow<'_, str> {
-    let source = if is_escaped_twice(source) {
-        Cow::Owned(source.replace("\\\\", "\\"))
-    } else {
-        Cow::Borrowed(source)
-    };
-    if source.is_ascii() { source } else { Cow::Owned(to_ascii(&source)) }
-}
-
-/// Whether every backslash before a letter is doubled, and there is one.
-fn is_escaped_twice(source: &str) -> bool {
-    let bytes = source.as_bytes();
-    let (mut found, mut run) = (false, 0);
-    for &byte in bytes {
-        match byte {
-            b'\\' => run += 1,
-            _ if run > 0 => {
-                if byte.is_ascii_alphabetic() {
-                    if run % 2 == 1 {
-                        return false;
-                    }
-                    found = true;
-                }
-                run = 0;
-            }
-            _ => {}
-        }
-    }
-    found
+    if source.is_ascii() { Cow::Borrowed(source) } else { Cow::Owned(to_ascii(source)) }
 }
 
 fn to_ascii(source: &str) -> String {

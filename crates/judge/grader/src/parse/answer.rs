@@ -4,8 +4,11 @@ use std::borrow::Cow;
 
 use super::super::answer::{Answer, Brackets, Domain, Quantity, Unit};
 use super::super::expression::Expression;
+use super::super::latex::Kind::{
+    And, Begin, Command, End, Letter, Mark, Number, Or, Row, Upright, Word,
+};
 use super::super::latex::{Kind, Token};
-use super::super::number_kind::{NumberKind, Part};
+use super::super::number_kind::NumberKind;
 use super::super::phrases::statements::TO;
 use super::super::relation::Relation;
 use super::chain::relation;
@@ -17,7 +20,7 @@ use super::slices::{between, is_enclosed, places, split};
 use super::value::Value;
 use super::words::{
     is_discarded, is_radian, is_unit, trimmed, without_condition, without_degree, without_label,
-    without_noun, without_predicate, without_remark, without_unit_fraction,
+    without_noun, without_remark, without_unit_fraction,
 };
 use super::{Context, Unreadable};
 
@@ -27,7 +30,7 @@ const MAX_SIGNS: usize = 3;
 /// Tokens with "or" for each \lor between equations and inequalities. Between statements it is an
 /// operation.
 fn with_or<'t, 'a>(tokens: &'t [Token<'a>]) -> Cow<'t, [Token<'a>]> {
-    let is_or = |kind: Kind<'_>| matches!(kind, Kind::Command("lor" | "vee"));
+    let is_or = |kind: Kind<'_>| matches!(kind, Command("lor" | "vee"));
     let compares = |kind: Kind<'_>| {
         relation(kind).is_some_and(|relation| !matches!(relation, Relation::Named(_)))
     };
@@ -38,7 +41,7 @@ fn with_or<'t, 'a>(tokens: &'t [Token<'a>]) -> Cow<'t, [Token<'a>]> {
         return Cow::Borrowed(tokens);
     }
     let mut tokens = tokens.to_vec();
-    ors.into_iter().for_each(|place| tokens[place].kind = Kind::Or);
+    ors.into_iter().for_each(|place| tokens[place].kind = Or);
     Cow::Owned(tokens)
 }
 
@@ -47,7 +50,7 @@ impl Context {
     pub fn answer(&mut self, tokens: &[Token<'_>]) -> Result<Answer, Unreadable> {
         self.deeper(|context| {
             let tokens = trimmed(tokens);
-            if is_enclosed(tokens) && tokens[0].kind == Kind::Mark('{') {
+            if is_enclosed(tokens) && tokens[0].kind == Mark('{') {
                 let content = &tokens[1..tokens.len() - 1];
                 return if context.braces_enclose_sets {
                     context.set(content)
@@ -55,16 +58,13 @@ impl Context {
                     context.answer(content)
                 };
             }
-            if let [
-                Token { kind: Kind::Begin(name), .. },
-                content @ ..,
-                Token { kind: Kind::End(_), .. },
-            ] = tokens
+            if let [Token { kind: Begin(name), .. }, content @ .., Token { kind: End(_), .. }] =
+                tokens
                 && is_enclosed(tokens)
                 && is_layout(name)
             {
                 let content: Vec<_> =
-                    content.iter().filter(|t| t.kind != Kind::Mark('&')).copied().collect();
+                    content.iter().filter(|t| t.kind != Mark('&')).copied().collect();
                 return context.answer(&content);
             }
             let (answers, domains) = context.items(tokens)?;
@@ -76,20 +76,18 @@ impl Context {
     fn items(&mut self, tokens: &[Token<'_>]) -> Result<(Vec<Answer>, Vec<Domain>), Unreadable> {
         let tokens = &with_or(tokens)[..];
         // In "p = 5, q = 2; p = 7, q = 2" semicolons separate lists.
-        let groups = split(tokens, |kind| kind == Kind::Mark(';'));
-        let has_lists =
-            groups.iter().any(|group| split(group, |kind| kind == Kind::Mark(',')).len() > 1);
+        let groups = split(tokens, |kind| kind == Mark(';'));
+        let has_lists = groups.iter().any(|group| split(group, |kind| kind == Mark(',')).len() > 1);
         if groups.len() > 1 && has_lists {
             let lists = groups.iter().map(|group| self.answer(group)).collect::<Result<_, _>>()?;
             return Ok((lists, Vec::new()));
         }
         let clauses = clauses(tokens);
         let places = places(tokens, |place, kind| {
-            matches!(kind, Kind::Mark(',' | ';') | Kind::And | Kind::Or | Kind::Row)
-                || clauses.contains(&place)
+            matches!(kind, Mark(',' | ';') | And | Or | Row) || clauses.contains(&place)
         });
         let slices = between(tokens, &places);
-        let is_conjunction = |place: usize| matches!(tokens[place].kind, Kind::And | Kind::Or);
+        let is_conjunction = |place: usize| matches!(tokens[place].kind, And | Or);
         // In "2 (extraneous), 5" the answer is 5.
         let remains = slices.iter().any(|slice| !slice.is_empty() && !is_discarded(slice));
         let answers_too = slices.iter().any(|slice| !slice.is_empty() && kind(slice).is_none());
@@ -126,7 +124,7 @@ impl Context {
         let (answers, conditions) = split_domains(answers);
         domains.extend(conditions);
         // "x = 1 or y = 2" gives no values to both.
-        let has_or = places.iter().any(|&place| tokens[place].kind == Kind::Or);
+        let has_or = places.iter().any(|&place| tokens[place].kind == Or);
         // "x < 1 or x > 2" is a union; "x < 1, x > 2" may be one too.
         if has_or && answers.len() > 1 && answers.iter().all(is_bound) {
             return Ok((vec![Answer::Union(answers)], domains));
@@ -162,11 +160,11 @@ impl Context {
     pub(super) fn side(&mut self, tokens: &[Token<'_>]) -> Result<Answer, Unreadable> {
         let tokens = without_noun(trimmed(tokens));
         match tokens {
-            [Token { kind: Kind::Number(_) | Kind::Letter(_), .. }] => {
+            [Token { kind: Number(_) | Letter(_), .. }] => {
                 return self.quantity(tokens);
             }
             // The points of `\text{A, B and C}`.
-            [Token { kind: Kind::Upright(letter), .. }]
+            [Token { kind: Upright(letter), .. }]
                 if letter.len() == 1 && letter.starts_with(|c: char| c.is_ascii_uppercase()) =>
             {
                 return Ok(Answer::plain(Expression::symbol(letter)));
@@ -174,20 +172,19 @@ impl Context {
             _ => {}
         }
         let unions = places(tokens, |place, kind| {
-            matches!(kind, Kind::Command("cup" | "bigcup")) || is_letter_union(tokens, place)
+            matches!(kind, Command("cup" | "bigcup")) || is_letter_union(tokens, place)
         });
         if !unions.is_empty() {
             return Ok(Answer::Union(self.sides(&between(tokens, &unions))?));
         }
-        let intersections = split(tokens, |kind| kind == Kind::Command("cap"));
+        let intersections = split(tokens, |kind| kind == Command("cap"));
         if intersections.len() > 1 {
             return Ok(Answer::Intersection(self.sides(&intersections)?));
         }
         // `\mathbb{R} - \{0\}` is a difference of sets too.
         let is_minus = names_reals(tokens) && ends_in_set(tokens);
         let difference = split(tokens, |kind| {
-            matches!(kind, Kind::Command("setminus" | "backslash"))
-                || is_minus && kind == Kind::Mark('-')
+            matches!(kind, Command("setminus" | "backslash")) || is_minus && kind == Mark('-')
         });
         if let [of, without] = difference[..] {
             return Ok(Answer::Difference(Box::new((self.side(of)?, self.side(without)?))));
@@ -196,10 +193,7 @@ impl Context {
             return Ok(answer);
         }
         let parts = split(tokens, |kind| {
-            matches!(
-                kind,
-                Kind::Mark(':') | Kind::Command("colon") | Kind::Upright(TO) | Kind::Word(TO)
-            )
+            matches!(kind, Mark(':') | Command("colon") | Upright(TO) | Word(TO))
         });
         if parts.len() > 1 {
             let quantity = |part: &&[Token<'_>]| match self.quantity(trimmed(part))? {
@@ -217,7 +211,7 @@ impl Context {
 
     /// Reads a set, a sequence or a group as a whole.
     fn enclosed(&mut self, tokens: &[Token<'_>]) -> Result<Option<Answer>, Unreadable> {
-        if let [Token { kind: Kind::Command("emptyset" | "varnothing"), .. }] = tokens {
+        if let [Token { kind: Command("emptyset" | "varnothing"), .. }] = tokens {
             return Ok(Some(Answer::Set(Vec::new())));
         }
         if let Some(set) = number_set(tokens) {
@@ -228,20 +222,20 @@ impl Context {
         }
         let content = trimmed(&tokens[1..tokens.len() - 1]);
         let brackets = match (tokens[0].kind, tokens[tokens.len() - 1].kind) {
-            (Kind::Command("lbrace"), Kind::Command("rbrace")) => {
+            (Command("lbrace"), Command("rbrace")) => {
                 return self.set(content).map(Some);
             }
-            (Kind::Mark('{'), Kind::Mark('}')) if self.braces_enclose_sets => {
+            (Mark('{'), Mark('}')) if self.braces_enclose_sets => {
                 return self.set(content).map(Some);
             }
-            (Kind::Mark('{'), Kind::Mark('}')) => return self.answer(content).map(Some),
-            (Kind::Command("langle"), Kind::Command("rangle")) => Brackets::ROUND,
-            (Kind::Mark(open @ ('(' | '[')), Kind::Mark(close @ (')' | ']'))) => {
+            (Mark('{'), Mark('}')) => return self.answer(content).map(Some),
+            (Command("langle"), Command("rangle")) => Brackets::ROUND,
+            (Mark(open @ ('(' | '[')), Mark(close @ (')' | ']'))) => {
                 Brackets { closed_left: open == '[', closed_right: close == ']' }
             }
             _ => return Ok(None),
         };
-        let parts = split(content, |kind| matches!(kind, Kind::Mark(',' | ';')));
+        let parts = split(content, |kind| matches!(kind, Mark(',' | ';')));
         if parts.len() > 1 {
             let part = |part: &&[Token<'_>]| self.deeper(|context| context.chain(trimmed(part)));
             return Ok(Some(Answer::Sequence(
@@ -258,18 +252,17 @@ impl Context {
         if content.is_empty() {
             return Ok(Answer::Set(Vec::new()));
         }
-        let is_such_that =
-            |kind: Kind<'_>| matches!(kind, Kind::Command("mid") | Kind::Mark('|' | ':'));
+        let is_such_that = |kind: Kind<'_>| matches!(kind, Command("mid") | Mark('|' | ':'));
         let places = places(content, |_, kind| is_such_that(kind));
         if let [place] = places[..] {
             let (of, condition) = (&content[..place], &content[place + 1..]);
             let relates = split(condition, |kind| relation(kind).is_some()).len() > 1;
             match (of, kind(of)) {
                 // {x | x > 3} is its condition, also where x is said to be real.
-                ([Token { kind: Kind::Letter(_), .. }], None) if relates => {
+                ([Token { kind: Letter(_), .. }], None) if relates => {
                     return self.answer(condition);
                 }
-                (_, Some((_, NumberKind::Reals(Part::All)))) if relates => {
+                (_, Some((_, NumberKind::REAL))) if relates => {
                     return self.answer(condition);
                 }
                 (_, Some((name, kind))) if relates => {
@@ -281,7 +274,7 @@ impl Context {
                 }
                 _ if relates || kind(condition).is_some() => {
                     let of = Answer::Set(self.items(of)?.0);
-                    let parts = split(condition, |kind| kind == Kind::Mark(','));
+                    let parts = split(condition, |kind| kind == Mark(','));
                     let domains = parts
                         .iter()
                         .map(|part| self.domain(part))
@@ -297,9 +290,7 @@ impl Context {
 
     /// An expression with its unit, or a matrix.
     fn quantity(&mut self, tokens: &[Token<'_>]) -> Result<Answer, Unreadable> {
-        let tokens = without_unit_fraction(without_remark(without_predicate(trimmed(
-            without_label(tokens),
-        ))));
+        let tokens = without_unit_fraction(without_remark(trimmed(without_label(tokens))));
         if let Some(based) = self.based(tokens) {
             return Ok(Answer::Quantity(based));
         }
@@ -307,13 +298,13 @@ impl Context {
         let mut parser = Parser::new(tokens, self);
         let value = parser.formula()?;
         let rest = parser.rest();
-        let percent = rest.first().is_some_and(|token| token.kind == Kind::Mark('%'));
+        let percent = rest.first().is_some_and(|token| token.kind == Mark('%'));
         // Words go with numbers; after letters they are prose.
         let ends_in_letter = matches!(
             tokens[..tokens.len() - rest.len()].last(),
-            Some(Token { kind: Kind::Letter(_), .. })
+            Some(Token { kind: Letter(_), .. })
         );
-        if ends_in_letter && matches!(rest.first(), Some(Token { kind: Kind::Word(_), .. })) {
+        if ends_in_letter && matches!(rest.first(), Some(Token { kind: Word(_), .. })) {
             return Err(Unreadable::NotMath);
         }
         if !is_unit(&rest[usize::from(percent)..]) {
@@ -364,14 +355,14 @@ fn is_bound(answer: &Answer) -> bool {
 fn is_letter_union(tokens: &[Token<'_>], place: usize) -> bool {
     let neighbour =
         |place: Option<usize>| place.and_then(|place| tokens.get(place)).map(|token| token.kind);
-    tokens[place].kind == Kind::Letter('U')
+    tokens[place].kind == Letter('U')
         && matches!(
             neighbour(place.checked_sub(1)),
-            Some(Kind::Mark(')' | ']' | '}') | Kind::Command("rbrace"))
+            Some(Mark(')' | ']' | '}') | Command("rbrace"))
         )
         && matches!(
             neighbour(place.checked_add(1)),
-            Some(Kind::Mark('(' | '[' | '{') | Kind::Command("lbrace"))
+            Some(Mark('(' | '[' | '{') | Command("lbrace"))
         )
 }
 
@@ -381,9 +372,9 @@ fn signs(tokens: &[Token<'_>]) -> usize {
     let mut signs = 0;
     for token in tokens {
         match token.kind {
-            Kind::Command("lbrace") => sets += 1,
-            Kind::Command("rbrace") => sets = sets.saturating_sub(1),
-            Kind::Command("pm") if sets == 0 => signs += 1,
+            Command("lbrace") => sets += 1,
+            Command("rbrace") => sets = sets.saturating_sub(1),
+            Command("pm") if sets == 0 => signs += 1,
             _ => {}
         }
     }

@@ -2,6 +2,7 @@
 
 use super::super::answer::Answer;
 use super::super::expression::Expression;
+use super::super::latex::Kind::{Command, Mark};
 use super::super::latex::{Kind, Token};
 use super::super::relation::{Named, Relation};
 use super::figures::without_order;
@@ -13,8 +14,7 @@ impl Context {
     /// A side, or several with relations between them.
     pub(super) fn chain(&mut self, tokens: &[Token<'_>]) -> Result<Answer, Unreadable> {
         // A conclusion from equations counts; an implication between statements is a relation.
-        let concluded =
-            split(tokens, |kind| kind == Kind::Command("therefore") || is_implication(kind));
+        let concluded = split(tokens, |kind| kind == Command("therefore") || is_implication(kind));
         let relates = |part: &&[Token<'_>]| {
             !places(part, |_, kind| relation(kind).is_some_and(|_| !is_implication(kind)))
                 .is_empty()
@@ -24,13 +24,13 @@ impl Context {
             _ => tokens,
         };
         // A bar that no other one closes is a relation: 3 | n, AB \| CD.
-        let is_bar = |kind: Kind<'_>| matches!(kind, Kind::Mark('|') | Kind::Command("Vert"));
+        let is_bar = |kind: Kind<'_>| matches!(kind, Mark('|') | Command("Vert"));
         let bars = places(tokens, |_, kind| is_bar(kind));
         let mut places = places(tokens, |place, kind| {
             relation(kind).is_some() || bars == [place] && place > 0 && place + 1 < tokens.len()
         });
         // `\not` belongs to the relation after it.
-        let negated = |place: usize| place > 0 && tokens[place - 1].kind == Kind::Command("not");
+        let negated = |place: usize| place > 0 && tokens[place - 1].kind == Command("not");
         if places.first() == Some(&0)
             && relation(tokens[0].kind)
                 .is_some_and(|r| matches!(r, Relation::Equal | Relation::Approximate))
@@ -52,7 +52,7 @@ impl Context {
             return self.side(tokens).map(without_order);
         }
         let relation_at = |place: usize| {
-            let name = if tokens[place].kind == Kind::Mark('|') { "mid" } else { "parallel" };
+            let name = if tokens[place].kind == Mark('|') { "mid" } else { "parallel" };
             let bar = Relation::Named(Named { name, turned: false, negated: false });
             let relation = relation(tokens[place].kind).unwrap_or(bar);
             if negated(place) { relation.negated() } else { relation }
@@ -88,13 +88,12 @@ impl Context {
     }
 }
 
-/// The relation that a token is.
 pub(super) fn relation(kind: Kind<'_>) -> Option<Relation> {
     match kind {
-        Kind::Mark('=') => Some(Relation::Equal),
-        Kind::Mark('<') => Some(Relation::Less),
-        Kind::Mark('>') => Some(Relation::Greater),
-        Kind::Command(name) => Relation::of_command(name),
+        Mark('=') => Some(Relation::Equal),
+        Mark('<') => Some(Relation::Less),
+        Mark('>') => Some(Relation::Greater),
+        Command(name) => Relation::of_command(name),
         _ => None,
     }
 }
@@ -109,5 +108,5 @@ fn is_implication(kind: Kind<'_>) -> bool {
 
 /// Whether a command says that two points name a line, a ray or a segment.
 fn is_line(kind: Kind<'_>) -> bool {
-    matches!(kind, Kind::Command("overline" | "overleftrightarrow" | "overrightarrow"))
+    matches!(kind, Command("overline" | "overleftrightarrow" | "overrightarrow"))
 }

@@ -2,8 +2,10 @@
 
 use super::super::answer::{Answer, Domain};
 use super::super::expression::Expression;
-use super::super::latex::{Kind, Token};
+use super::super::latex::Kind::{And, Command, Letter, Mark, Or, Row, Upright, Word};
+use super::super::latex::Token;
 use super::super::number_kind::NumberKind;
+use super::super::phrases::has;
 use super::super::phrases::statements::{CLAUSE_WORDS, KIND_FILLERS, ONLY};
 use super::super::relation::Relation;
 use super::chain::relation;
@@ -15,19 +17,17 @@ use super::{Context, Unreadable};
 /// `2n for n \ge 1`.
 pub fn clauses(tokens: &[Token<'_>]) -> Vec<usize> {
     let word = |token: &Token<'_>| match token.kind {
-        Kind::Word(word) | Kind::Upright(word) => CLAUSE_WORDS.contains(&word),
-        kind => kind == Kind::Command("forall"),
+        Word(word) | Upright(word) => CLAUSE_WORDS.contains(&word),
+        kind => kind == Command("forall"),
     };
     // "5 only for n = 3" is no answer for all n.
-    let is_limit = |token: &Token<'_>| matches!(token.kind, Kind::Word(ONLY) | Kind::Upright(ONLY));
+    let is_limit = |token: &Token<'_>| matches!(token.kind, Word(ONLY) | Upright(ONLY));
     let words = places(tokens, |place, _| {
         place > 0 && word(&tokens[place]) && !is_limit(&tokens[place - 1])
     });
     let says_domain = |place: &usize| {
         let clause = &tokens[place + 1..];
-        let ends = places(clause, |_, kind| {
-            matches!(kind, Kind::Mark(',' | ';') | Kind::And | Kind::Or | Kind::Row)
-        });
+        let ends = places(clause, |_, kind| matches!(kind, Mark(',' | ';') | And | Or | Row));
         is_domain(&clause[..ends.first().copied().unwrap_or(clause.len())])
     };
     words.into_iter().filter(says_domain).collect()
@@ -37,7 +37,7 @@ pub fn clauses(tokens: &[Token<'_>]) -> Vec<usize> {
 pub fn bracketed_clause<'t, 'a>(
     tokens: &'t [Token<'a>],
 ) -> Option<(&'t [Token<'a>], &'t [Token<'a>])> {
-    let [.., Token { kind: Kind::Mark(')'), .. }] = tokens else { return None };
+    let [.., Token { kind: Mark(')'), .. }] = tokens else { return None };
     let open = opening(tokens).filter(|&place| place > 0)?;
     let clause = &tokens[open + 1..tokens.len() - 1];
     is_domain(clause).then_some((&tokens[..open], clause))
@@ -51,11 +51,7 @@ fn is_domain(tokens: &[Token<'_>]) -> bool {
 /// The name and the kind of numbers that it stands for.
 pub fn kind(tokens: &[Token<'_>]) -> Option<(char, NumberKind)> {
     let tokens = without_fillers(trimmed(tokens));
-    if let [
-        Token { kind: Kind::Letter(name), .. },
-        Token { kind: Kind::Command("in"), .. },
-        set @ ..,
-    ] = tokens
+    if let [Token { kind: Letter(name), .. }, Token { kind: Command("in"), .. }, set @ ..] = tokens
     {
         return Some((*name, of_symbol(set)?));
     }
@@ -64,18 +60,18 @@ pub fn kind(tokens: &[Token<'_>]) -> Option<(char, NumberKind)> {
     for token in tokens {
         match token.kind {
             // "a" between words is an article.
-            Kind::Letter('a') if !words.is_empty() || name.is_some() => {}
-            Kind::Letter(letter) if name.is_none() => name = Some(letter),
-            Kind::Upright(word) if word.len() == 1 && word != "a" && name.is_none() => {
+            Letter('a') if !words.is_empty() || name.is_some() => {}
+            Letter(letter) if name.is_none() => name = Some(letter),
+            Upright(word) if word.len() == 1 && word != "a" && name.is_none() => {
                 name = word.chars().next();
             }
-            Kind::Word(word) | Kind::Upright(word) => {
+            Word(word) | Upright(word) => {
                 let word = word.to_ascii_lowercase();
-                if !KIND_FILLERS.contains(&word.as_str()) {
+                if !has(KIND_FILLERS, &word) {
                     words.push(word);
                 }
             }
-            Kind::Mark('-') => {}
+            Mark('-') => {}
             _ => return None,
         }
     }
@@ -87,7 +83,7 @@ pub fn kind(tokens: &[Token<'_>]) -> Option<(char, NumberKind)> {
 /// Tokens without the words at their start that add nothing: "all x > 0".
 fn without_fillers<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
     let is_filler = |token: &&Token<'_>| match token.kind {
-        Kind::Word(word) | Kind::Upright(word) => KIND_FILLERS.contains(&word),
+        Word(word) | Upright(word) => has(KIND_FILLERS, word),
         _ => false,
     };
     &tokens[tokens.iter().take_while(is_filler).count()..]
@@ -96,17 +92,17 @@ fn without_fillers<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
 /// The kind of numbers that a set's symbol stands for.
 fn of_symbol(tokens: &[Token<'_>]) -> Option<NumberKind> {
     let tokens = match tokens {
-        [Token { kind: Kind::Command("mathbb"), .. }, rest @ ..] => rest,
+        [Token { kind: Command("mathbb"), .. }, rest @ ..] => rest,
         rest => rest,
     };
     let (letter, mark) = match tokens {
         [
-            Token { kind: Kind::Mark('{'), .. },
-            Token { kind: Kind::Letter(letter), .. },
-            Token { kind: Kind::Mark('}'), .. },
+            Token { kind: Mark('{'), .. },
+            Token { kind: Letter(letter), .. },
+            Token { kind: Mark('}'), .. },
             mark @ ..,
         ] => (letter, mark),
-        [Token { kind: Kind::Letter(letter), .. }, mark @ ..] => (letter, mark),
+        [Token { kind: Letter(letter), .. }, mark @ ..] => (letter, mark),
         _ => return None,
     };
     NumberKind::of_symbol(*letter, &text(mark).replace(['{', '}'], ""))

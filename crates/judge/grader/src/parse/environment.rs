@@ -1,6 +1,7 @@
 //! Matrices.
 
-use super::super::latex::{Kind, Token};
+use super::super::latex::Kind::{Mark, Row};
+use super::super::latex::Token;
 use super::super::matrix::Matrix;
 use super::Unreadable;
 use super::expression::Parser;
@@ -17,17 +18,17 @@ impl Parser<'_, '_, '_> {
         let end =
             closing(self.tokens, self.place).filter(|_| is_matrix).ok_or(Unreadable::NotMath)?;
         let mut content = &self.tokens[self.place + 1..end];
-        if name == "array" && matches!(content.first(), Some(Token { kind: Kind::Mark('{'), .. })) {
+        if name == "array" && matches!(content.first(), Some(Token { kind: Mark('{'), .. })) {
             content = &content[closing(content, 0).ok_or(Unreadable::NotMath)? + 1..];
         }
-        while let [rest @ .., Token { kind: Kind::Row, .. }] = content {
+        while let [rest @ .., Token { kind: Row, .. }] = content {
             content = rest;
         }
         let rows = self.place_deeper(|parser| {
-            split(content, |kind| kind == Kind::Row)
+            split(content, |kind| kind == Row)
                 .iter()
                 .map(|row| {
-                    let cells = split(row, |kind| kind == Kind::Mark('&'));
+                    let cells = split(row, |kind| kind == Mark('&'));
                     cells
                         .iter()
                         .map(|cell| parser.content(cell)?.scalar())

@@ -1,6 +1,7 @@
 //! Sums, products and powers.
 
 use super::super::expression::{Constant, Expression, Function};
+use super::super::latex::Kind::{Begin, Command, Letter, Mark, Number, Upright, Word};
 use super::super::latex::{Kind, Token};
 use super::super::phrases::units::ORDINALS;
 use super::matrices::Copies;
@@ -28,10 +29,9 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
         &self.tokens[self.place..]
     }
 
-    /// The next token's kind.
     pub(super) fn peek(&self) -> Option<Kind<'a>> {
         match self.digits {
-            Some(digits) => Some(Kind::Number(digits)),
+            Some(digits) => Some(Number(digits)),
             None => self.tokens.get(self.place).map(|token| token.kind),
         }
     }
@@ -54,7 +54,7 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
     /// A fraction with `\over`, or a sum.
     pub fn formula(&mut self) -> Result<Value, Unreadable> {
         let is_outer = |token: &Token<'_>| match token.kind {
-            Kind::Command(name) => matches!(name, "over" | "choose"),
+            Command(name) => matches!(name, "over" | "choose"),
             _ => false,
         };
         if self.tokens.iter().any(is_outer) {
@@ -68,24 +68,24 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
     /// Terms with signs.
     pub fn sum(&mut self) -> Result<Value, Unreadable> {
         self.place_deeper(|parser| {
-            let mut sum: Option<Value> = None;
+            let mut total: Option<Value> = None;
             loop {
                 let mut negative = false;
                 let mut signed = false;
                 while let Some(sign) = parser.sign() {
                     (negative, signed) = (negative ^ sign, true);
                 }
-                if sum.is_some() && !signed {
+                if total.is_some() && !signed {
                     break;
                 }
                 let term = parser.product()?;
                 let term = if negative { negated(term, &mut parser.context.copies)? } else { term };
-                sum = Some(match sum {
+                total = Some(match total {
                     None => term,
-                    Some(sum) => plus(sum, term)?,
+                    Some(total) => plus(total, term)?,
                 });
             }
-            sum.ok_or(Unreadable::NotMath)
+            total.ok_or(Unreadable::NotMath)
         })
     }
 
@@ -111,15 +111,15 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
     /// Passes a sign, and says whether it is a minus.
     fn sign(&mut self) -> Option<bool> {
         let context = &mut self.context;
-        let negative = match self.digits.map_or(self.tokens.get(self.place)?.kind, Kind::Number) {
-            Kind::Mark('+') => false,
-            Kind::Mark('-') => true,
-            Kind::Command("pm") => {
+        let negative = match self.digits.map_or(self.tokens.get(self.place)?.kind, Number) {
+            Mark('+') => false,
+            Mark('-') => true,
+            Command("pm") => {
                 context.signs_seen += 1;
                 context.signs >> (context.signs_seen - 1) & 1 == 1
             }
             // The opposite of the ± before it.
-            Kind::Command("mp") => context.signs >> context.signs_seen.saturating_sub(1) & 1 == 0,
+            Command("mp") => context.signs >> context.signs_seen.saturating_sub(1) & 1 == 0,
             _ => return None,
         };
         self.advance();
@@ -136,14 +136,14 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
         let mut explicit = false;
         loop {
             let divides = match self.peek() {
-                Some(Kind::Mark('*') | Kind::Command("times" | "cdot" | "ast")) => Some(false),
-                Some(Kind::Mark('/') | Kind::Command("div")) => Some(true),
-                Some(Kind::Mark('%')) if !self.percent_ends() => {
+                Some(Mark('*') | Command("times" | "cdot" | "ast")) => Some(false),
+                Some(Mark('/') | Command("div")) => Some(true),
+                Some(Mark('%')) if !self.percent_ends() => {
                     self.advance();
-                    product = divided(product, Expression::integer(100), &mut self.context.copies)?;
+                    product = divided(product, Expression::integer(100))?;
                     continue;
                 }
-                Some(Kind::Command(name @ ("mod" | "bmod" | "pmod"))) => {
+                Some(Command(name @ ("mod" | "bmod" | "pmod"))) => {
                     self.advance();
                     let modulus = self.factor()?.scalar()?;
                     let name = if name == "pmod" { "pmod" } else { "mod" };
@@ -158,7 +158,7 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
             };
             if divides.is_some() {
                 self.advance();
-            } else if matches!(self.peek(), Some(Kind::Number(_)))
+            } else if matches!(self.peek(), Some(Number(_)))
                 && !explicit
                 && self.digits.is_none()
                 && self.after_number()
@@ -167,30 +167,27 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
                 return Err(Unreadable::NotMath);
             }
             explicit = divides.is_some();
-            let is_times = explicit
-                && self.place > 0
-                && self.tokens[self.place - 1].kind == Kind::Command("times");
+            let is_times =
+                explicit && self.place > 0 && self.tokens[self.place - 1].kind == Command("times");
             let factor = self.signed_factor()?;
             if is_times && self.context.has_vectors {
                 product = vectors_product(product, factor, &mut self.context.copies)?;
                 continue;
             }
             product = match divides {
-                Some(true) => divided(product, factor.scalar()?, &mut self.context.copies)?,
+                Some(true) => divided(product, factor.scalar()?)?,
                 _ => times(product, factor, &mut self.context.copies)?,
             };
         }
     }
 
     fn after_number(&self) -> bool {
-        self.place > 0 && matches!(self.tokens[self.place - 1].kind, Kind::Number(_))
+        self.place > 0 && matches!(self.tokens[self.place - 1].kind, Number(_))
     }
 
     /// Whether the percent sign that comes next is a unit at the end, not a factor.
     fn percent_ends(&self) -> bool {
-        self.tokens[self.place + 1..]
-            .iter()
-            .all(|token| matches!(token.kind, Kind::Word(_) | Kind::Upright(_)))
+        self.tokens[self.place + 1..].iter().all(|token| matches!(token.kind, Word(_) | Upright(_)))
     }
 
     /// A factor that may have a sign, after an operator.
@@ -208,13 +205,13 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
         let mut value = self.primary()?;
         loop {
             value = match self.peek() {
-                Some(Kind::Mark('^')) => {
+                Some(Mark('^')) => {
                     self.advance();
                     self.raised(value)?
                 }
-                Some(Kind::Mark('!')) => {
+                Some(Mark('!')) => {
                     self.advance();
-                    if self.take(Kind::Mark('!')) {
+                    if self.take(Mark('!')) {
                         Value::Scalar(Expression::Unknown("!!".into(), vec![value.scalar()?]))
                     } else {
                         Value::Scalar(Expression::Function(
@@ -223,7 +220,7 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
                         ))
                     }
                 }
-                Some(Kind::Command("degree")) => {
+                Some(Command("degree")) => {
                     self.advance();
                     self.degrees(value)?
                 }
@@ -236,25 +233,21 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
     fn raised(&mut self, value: Value) -> Result<Value, Unreadable> {
         let rest = self.rest();
         let sign = match rest {
-            [
-                Token { kind: Kind::Mark('{'), .. },
-                sign,
-                Token { kind: Kind::Mark('}'), .. },
-                ..,
-            ] => Some((sign, 3)),
+            [Token { kind: Mark('{'), .. }, sign, Token { kind: Mark('}'), .. }, ..] => {
+                Some((sign, 3))
+            }
             [sign, ..] => Some((sign, 1)),
             [] => None,
         };
         match (sign.map(|(sign, length)| (sign.kind, length)), value) {
-            (Some((Kind::Command("circ" | "degree"), length)), value) => {
+            (Some((Command("circ" | "degree"), length)), value) => {
                 self.place += length;
                 self.degrees(value)
             }
             // 12^{th}.
-            (
-                Some((Kind::Upright(ending), length)),
-                value @ Value::Scalar(Expression::Number(_)),
-            ) if ORDINALS.contains(&ending) => {
+            (Some((Upright(ending), length)), value @ Value::Scalar(Expression::Number(_)))
+                if ORDINALS.contains(&ending) =>
+            {
                 self.place += length;
                 Ok(value)
             }
@@ -282,7 +275,7 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
         let exponent = self.place_deeper(|parser| {
             let base = parser.primary()?.scalar()?;
             // 2^3^2, as plain text has it, is 2^(3^2).
-            if parser.take(Kind::Mark('^')) {
+            if parser.take(Mark('^')) {
                 return Ok(Expression::power(base, parser.exponent()?));
             }
             Ok(base)
@@ -293,21 +286,21 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
     /// The smallest part: a number, a symbol, a function with its arguments, a group.
     pub(super) fn primary(&mut self) -> Result<Value, Unreadable> {
         match self.peek().ok_or(Unreadable::NotMath)? {
-            Kind::Number(_) => self.number().map(Value::Scalar),
-            Kind::Letter(letter) => self.letter(letter).map(Value::Scalar),
-            Kind::Mark('{')
+            Number(_) => self.number().map(Value::Scalar),
+            Letter(letter) => self.letter(letter).map(Value::Scalar),
+            Mark('{')
                 if matches!(
                     self.tokens.get(self.place + 1),
-                    Some(Token { kind: Kind::Mark('}'), .. })
+                    Some(Token { kind: Mark('}'), .. })
                 ) =>
             {
                 self.scripted_choices().map(Value::Scalar)
             }
-            Kind::Mark('(' | '[' | '{') => self.group(),
-            Kind::Mark('|') | Kind::Command("vert" | "lvert") => self.absolute().map(Value::Scalar),
-            Kind::Mark('_' | '^') => self.scripted_choices().map(Value::Scalar),
-            Kind::Begin(name) => self.environment(name),
-            Kind::Command(name) => self.command(name).map(Value::Scalar),
+            Mark('(' | '[' | '{') => self.group(),
+            Mark('|') | Command("vert" | "lvert") => self.absolute().map(Value::Scalar),
+            Mark('_' | '^') => self.scripted_choices().map(Value::Scalar),
+            Begin(name) => self.environment(name),
+            Command(name) => self.command(name).map(Value::Scalar),
             _ => Err(Unreadable::NotMath),
         }
     }
@@ -325,7 +318,7 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
     /// The formula that tokens are as a whole.
     pub(super) fn content(&mut self, tokens: &'t [Token<'a>]) -> Result<Value, Unreadable> {
         for (command, function) in [("over", None), ("choose", Some(Function::Binomial))] {
-            if let [above, below] = split(tokens, |kind| kind == Kind::Command(command))[..] {
+            if let [above, below] = split(tokens, |kind| kind == Command(command))[..] {
                 let (above, below) =
                     (self.content(above)?.scalar()?, self.content(below)?.scalar()?);
                 return Ok(Value::Scalar(match function {
@@ -362,8 +355,8 @@ pub(super) fn is_operation(command: &str) -> bool {
 /// Whether a token starts a factor, so that the one before is multiplied by it.
 fn starts_factor(kind: Kind<'_>) -> bool {
     match kind {
-        Kind::Number(_) | Kind::Letter(_) | Kind::Mark('(' | '[' | '{') | Kind::Begin(_) => true,
-        Kind::Command(name) => {
+        Number(_) | Letter(_) | Mark('(' | '[' | '{') | Begin(_) => true,
+        Command(name) => {
             !matches!(
                 name,
                 "lbrace"

@@ -3,7 +3,8 @@
 
 use super::super::answer::Answer;
 use super::super::expression::Expression;
-use super::super::latex::{Kind, Token};
+use super::super::latex::Kind::{Letter, Mark};
+use super::super::latex::Token;
 
 /// The function of its corners that a command for a figure stands for.
 pub fn figure(command: &str) -> Option<&'static str> {
@@ -21,8 +22,8 @@ const TRIANGLE: &str = "triangle";
 /// How many of the next tokens are capital letters, with their primes, side by side.
 pub fn corners(tokens: &[Token<'_>]) -> usize {
     let is_corner = |(place, token): &(usize, &Token<'_>)| match token.kind {
-        Kind::Letter(letter) => letter.is_ascii_uppercase(),
-        Kind::Mark('\'') => *place > 0,
+        Letter(letter) => letter.is_ascii_uppercase(),
+        Mark('\'') => *place > 0,
         _ => false,
     };
     tokens.iter().enumerate().take_while(is_corner).count()
@@ -33,7 +34,7 @@ pub fn of_corners(figure: &'static str, tokens: &[Token<'_>]) -> Expression {
     let mut names: Vec<String> = Vec::new();
     for token in tokens {
         match (token.kind, names.last_mut()) {
-            (Kind::Letter(letter), _) => names.push(letter.into()),
+            (Letter(letter), _) => names.push(letter.into()),
             (_, Some(name)) => name.push('\''),
             _ => {}
         }

@@ -1,6 +1,7 @@
 //! Commands: constants, fractions, roots, functions.
 
 use super::super::expression::{Constant, Expression, Function};
+use super::super::latex::Kind::{Command, Letter, Mark, Number};
 use super::super::latex::{Kind, Token};
 use super::Unreadable;
 use super::expression::{Parser, is_operation};
@@ -25,7 +26,7 @@ impl<'a> Parser<'_, 'a, '_> {
             }
             "binom" | "dbinom" | "tbinom" => {
                 let arguments = match self.peek() {
-                    Some(Kind::Mark('(')) => self.arguments()?,
+                    Some(Mark('(')) => self.arguments()?,
                     _ => vec![self.argument()?, self.argument()?],
                 };
                 match arguments.len() {
@@ -48,24 +49,22 @@ impl<'a> Parser<'_, 'a, '_> {
                 };
                 Ok(Expression::Function(function, self.arguments()?))
             }
-            "sum" | "prod" | "int" | "lim" | "oint" | "iint" => self.big(name),
             "neg" | "lnot" => {
                 let denied = self.place_deeper(Self::factor)?.scalar()?;
                 Ok(Expression::Unknown("neg".into(), vec![denied]))
             }
             _ if figure(name).is_some() && self.corners().is_some() => self.figure(name),
-            "overset" | "underset" | "stackrel" => {
-                let mark = self.argument_text()?;
-                let of = self.argument_text()?;
-                self.decorated(format!("{name} {mark} {of}"))
-            }
             "overline" | "bar" if self.is_complex_number() => Ok(self.argument()?.conjugated()),
             "overline" | "hat" | "widehat" | "tilde" | "bar" | "dot" | "ddot"
             | "overrightarrow" | "mathbb" => {
                 let of = self.argument_text()?;
                 self.decorated(format!("{name} {of}"))
             }
-            "right" | "left" | "not" | "cup" | "cap" | "setminus" => Err(Unreadable::NotMath),
+            // Sums, integrals and limits are not evaluated: they are the same as the same text.
+            "sum" | "prod" | "int" | "lim" | "oint" | "iint" | "overset" | "underset"
+            | "stackrel" | "right" | "left" | "not" | "cup" | "cap" | "setminus" => {
+                Err(Unreadable::NotMath)
+            }
             _ if is_operation(name) => Err(Unreadable::NotMath),
             _ => self.decorated(format!("\\{name}")),
         }
@@ -75,7 +74,7 @@ impl<'a> Parser<'_, 'a, '_> {
     fn argument_text(&mut self) -> Result<String, Unreadable> {
         let start = self.place;
         self.place = match self.peek() {
-            Some(Kind::Mark('{')) => closing(self.tokens, start).ok_or(Unreadable::NotMath)? + 1,
+            Some(Mark('{')) => closing(self.tokens, start).ok_or(Unreadable::NotMath)? + 1,
             Some(_) => start + 1,
             None => return Err(Unreadable::NotMath),
         };
@@ -84,25 +83,22 @@ impl<'a> Parser<'_, 'a, '_> {
 
     /// Whether numbers and i come next in braces: what a bar over them makes of them is known.
     fn is_complex_number(&self) -> bool {
-        let (Some(Kind::Mark('{')), Some(end)) = (self.peek(), closing(self.tokens, self.place))
-        else {
+        let (Some(Mark('{')), Some(end)) = (self.peek(), closing(self.tokens, self.place)) else {
             return false;
         };
         let content = &self.tokens[self.place + 1..end];
-        let is_part = |token: &Token<'_>| {
-            matches!(token.kind, Kind::Number(_) | Kind::Mark('+' | '-') | Kind::Letter('i'))
-        };
-        content.iter().all(is_part) && content.iter().any(|token| token.kind == Kind::Letter('i'))
+        let is_part =
+            |token: &Token<'_>| matches!(token.kind, Number(_) | Mark('+' | '-') | Letter('i'));
+        content.iter().all(is_part) && content.iter().any(|token| token.kind == Letter('i'))
     }
 
     /// The place of the corners that come next, perhaps in braces, and how many tokens they are.
     fn corners(&self) -> Option<(usize, usize)> {
         let rest = self.rest();
-        let skipped =
-            usize::from(matches!(rest.first(), Some(Token { kind: Kind::Mark('{'), .. })));
+        let skipped = usize::from(matches!(rest.first(), Some(Token { kind: Mark('{'), .. })));
         let length = corners(rest.get(skipped..)?);
         let closes = skipped == 0
-            || matches!(rest.get(skipped + length), Some(Token { kind: Kind::Mark('}'), .. }));
+            || matches!(rest.get(skipped + length), Some(Token { kind: Mark('}'), .. }));
         // "Delta A" is a difference.
         (closes && length > 1).then_some((skipped, length))
     }
@@ -128,7 +124,7 @@ impl<'a> Parser<'_, 'a, '_> {
     /// The radicand and degree of a root.
     fn root(&mut self) -> Result<Expression, Unreadable> {
         let degree =
-            if self.peek() == Some(Kind::Mark('[')) { Some(self.group()?.scalar()?) } else { None };
+            if self.peek() == Some(Mark('[')) { Some(self.group()?.scalar()?) } else { None };
         let radicand = self.radicand()?;
         Ok(radicand.root(degree.unwrap_or_else(|| Expression::integer(2))))
     }
@@ -140,7 +136,7 @@ impl<'a> Parser<'_, 'a, '_> {
 
     /// A logarithm, to the base in its subscript.
     fn logarithm(&mut self, name: &str) -> Result<Expression, Unreadable> {
-        let base = if self.take(Kind::Mark('_')) {
+        let base = if self.take(Mark('_')) {
             Some(match self.digit() {
                 // \log_28 is to the base 2, log_10 to the base 10.
                 Some(digit) if self.digits.is_some() && digit == Expression::integer(1) => {
@@ -194,21 +190,20 @@ impl<'a> Parser<'_, 'a, '_> {
 
     /// The exponent between a function and its argument.
     fn function_power(&mut self) -> Result<Option<Expression>, Unreadable> {
-        if self.take(Kind::Mark('^')) { self.exponent().map(Some) } else { Ok(None) }
+        if self.take(Mark('^')) { self.exponent().map(Some) } else { Ok(None) }
     }
 
     /// The argument of a function: a group, or factors up to the next operator, bracket or
     /// function.
     fn operand(&mut self) -> Result<Expression, Unreadable> {
         self.place_deeper(|parser| {
-            if matches!(parser.peek(), Some(Kind::Mark('(' | '[' | '{'))) {
+            if matches!(parser.peek(), Some(Mark('(' | '[' | '{'))) {
                 return parser.group()?.scalar();
             }
-            let negative = parser.take(Kind::Mark('-'));
+            let negative = parser.take(Mark('-'));
             let mut operand = parser.factor()?.scalar()?;
             while parser.peek().is_some_and(continues_operand)
-                || (parser.peek() == Some(Kind::Mark('('))
-                    && matches!(operand, Expression::Number(_)))
+                || (parser.peek() == Some(Mark('(')) && matches!(operand, Expression::Number(_)))
             {
                 operand = product(operand, parser.factor()?.scalar()?);
             }
@@ -223,7 +218,7 @@ impl<'a> Parser<'_, 'a, '_> {
             return Err(Unreadable::NotMath);
         }
         let content = &self.tokens[self.place + 1..close];
-        let parts = split(content, |kind| matches!(kind, Kind::Mark(',' | ';')));
+        let parts = split(content, |kind| matches!(kind, Mark(',' | ';')));
         let arguments = self.place_deeper(|parser| {
             parts.iter().map(|part| parser.content(part)?.scalar()).collect::<Result<_, _>>()
         })?;
@@ -235,7 +230,7 @@ impl<'a> Parser<'_, 'a, '_> {
     /// Reads up to the closing sign of a floor or ceiling; its opening sign was passed.
     fn closed(&mut self, function: Function, close: &str) -> Result<Expression, Unreadable> {
         let argument = self.scalar()?;
-        if self.take(Kind::Command(close)) {
+        if self.take(Command(close)) {
             Ok(Expression::Function(function, vec![argument]))
         } else {
             Err(Unreadable::NotMath)
@@ -247,55 +242,20 @@ impl<'a> Parser<'_, 'a, '_> {
         self.advance();
         let argument = self.scalar()?;
         match self.peek() {
-            Some(Kind::Mark('|') | Kind::Command("vert" | "rvert")) => {
+            Some(Mark('|') | Command("vert" | "rvert")) => {
                 self.advance();
                 Ok(Expression::Function(Function::Abs, vec![argument]))
             }
             _ => Err(Unreadable::NotMath),
         }
     }
-
-    /// A sum, product, integral or limit, which is not evaluated: a function of its bounds and its
-    /// body.
-    fn big(&mut self, name: &str) -> Result<Expression, Unreadable> {
-        let mut name = name.to_owned();
-        let mut arguments = Vec::new();
-        while let Some(Kind::Mark(mark @ ('_' | '^'))) = self.peek() {
-            self.advance();
-            let start = self.place;
-            if mark == '^' {
-                arguments.push(self.exponent()?);
-                continue;
-            }
-            self.place = match self.peek() {
-                Some(Kind::Mark('{')) => {
-                    closing(self.tokens, start).ok_or(Unreadable::NotMath)? + 1
-                }
-                Some(_) => start + 1,
-                None => return Err(Unreadable::NotMath),
-            };
-            self.digits = None;
-            name = format!("{name}_{}", text(&self.tokens[start..self.place]));
-        }
-        let mut body = self.place_deeper(Self::factor)?.scalar()?;
-        while self.peek().is_some_and(|kind| {
-            continues_operand(kind) || matches!(kind, Kind::Mark('(') | Kind::Command(_))
-        }) {
-            let Ok(factor) = self.factor().and_then(super::value::Value::scalar) else {
-                return Err(Unreadable::NotMath);
-            };
-            body = product(body, factor);
-        }
-        arguments.push(body);
-        Ok(Expression::Unknown(name.into(), arguments))
-    }
 }
 
 /// Whether a token is part of a function's argument that has no brackets.
 fn continues_operand(kind: Kind<'_>) -> bool {
     match kind {
-        Kind::Number(_) | Kind::Letter(_) | Kind::Mark('{') => true,
-        Kind::Command(name) => {
+        Number(_) | Letter(_) | Mark('{') => true,
+        Command(name) => {
             constant(name).is_some()
                 || matches!(
                     name,
@@ -360,9 +320,9 @@ fn function(name: &str) -> Option<Function> {
 /// Whether tokens are a single name or number, as the argument of a function often is.
 pub(super) fn is_simple(tokens: &[Token<'_>]) -> bool {
     match tokens {
-        [Token { kind: Kind::Number(_) | Kind::Letter(_), .. }] => true,
-        [Token { kind: Kind::Mark('-'), .. }, Token { kind: Kind::Number(_), .. }] => true,
-        [Token { kind: Kind::Command(name), .. }] => constant(name).is_none(),
+        [Token { kind: Number(_) | Letter(_), .. }] => true,
+        [Token { kind: Mark('-'), .. }, Token { kind: Number(_), .. }] => true,
+        [Token { kind: Command(name), .. }] => constant(name).is_none(),
         _ => false,
     }
 }

@@ -32,9 +32,8 @@ impl Copies {
     pub fn scaled(&mut self, factor: &Expression, matrix: Matrix) -> Result<Matrix, Unreadable> {
         let mut scaled = |entry| self.copy(factor).map(|factor| product(factor, entry));
         let rows = matrix.into_rows().into_iter();
-        matrix_of(
-            rows.map(|row| row.into_iter().map(&mut scaled).collect()).collect::<Result<_, _>>()?,
-        )
+        let rows = rows.map(|row| row.into_iter().map(&mut scaled).collect());
+        Matrix::new(rows.collect::<Result<_, _>>()?).ok_or(Unreadable::NotMath)
     }
 }
 
@@ -45,27 +44,19 @@ pub fn plus(a: Matrix, b: Matrix) -> Result<Matrix, Unreadable> {
         return Err(Unreadable::NotMath);
     }
     let rows = a.into_rows().into_iter().zip(b.into_rows());
-    matrix_of(rows.map(|(a, b)| a.into_iter().zip(b).map(|(a, b)| sum(a, b)).collect()).collect())
-}
-
-fn matrix_of(rows: Vec<Vec<Expression>>) -> Result<Matrix, Unreadable> {
-    Matrix::new(rows).ok_or(Unreadable::NotMath)
+    let rows = rows.map(|(a, b)| a.into_iter().zip(b).map(|(a, b)| sum(a, b)).collect());
+    Matrix::new(rows.collect()).ok_or(Unreadable::NotMath)
 }
 
 /// How many parts an expression has, long numbers and names counted by their length.
 fn size(expression: &Expression) -> u64 {
     let of_number = |number: &BigRational| 1 + (number.numer().bits() + number.denom().bits()) / 64;
     let of_name = |name: &str| 1 + name.len() as u64 / 8;
-    let of_all = |parts: &[Expression]| parts.iter().map(size).sum::<u64>();
-    match expression {
+    let own = match expression {
         Expression::Number(number) => of_number(number),
         Expression::Decimal(decimal) => of_number(&decimal.value),
-        Expression::Constant(_) => 1,
-        Expression::Symbol(name) => of_name(name),
-        Expression::Sum(parts) | Expression::Product(parts) | Expression::Function(_, parts) => {
-            1 + of_all(parts)
-        }
-        Expression::Unknown(name, parts) => of_name(name) + of_all(parts),
-        Expression::Power(power) => 1 + size(&power.0) + size(&power.1),
-    }
+        Expression::Symbol(name) | Expression::Unknown(name, _) => of_name(name),
+        _ => 1,
+    };
+    own + expression.parts().map(size).sum::<u64>()
 }

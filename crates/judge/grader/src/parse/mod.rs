@@ -103,18 +103,14 @@ impl Context {
 
 /// Result of [`parse`].
 #[derive(Debug)]
-pub struct Parsed {
-    /// The answer.
+pub struct ParsedAnswer {
     pub answer: Answer,
     /// Whether [`Convention::decimal_logarithm`] makes a difference.
     pub plain_logarithm: bool,
 }
 
 /// Reads a text as mathematics.
-///
-/// # Errors
-/// [`Unreadable`].
-pub fn parse(source: &str, convention: Convention) -> Result<Parsed, Unreadable> {
+pub fn parse(source: &str, convention: Convention) -> Result<ParsedAnswer, Unreadable> {
     let source = plain(source);
     let tokens = tokenise(&source, convention.commas)?;
     let mut context = Context {
@@ -129,7 +125,7 @@ pub fn parse(source: &str, convention: Convention) -> Result<Parsed, Unreadable>
         copies: Copies::default(),
     };
     let answer = context.answer(&tokens)?;
-    Ok(Parsed { answer, plain_logarithm: context.plain_logarithm })
+    Ok(ParsedAnswer { answer, plain_logarithm: context.plain_logarithm })
 }
 
 /// Whether braces are within braces, by which they are those of sets even where others only group.

@@ -7,7 +7,8 @@ use num_traits::{One, Signed, Zero};
 
 use super::super::answer::{Quantity, Unit};
 use super::super::expression::{Decimal, Expression, Function, power_of_ten};
-use super::super::latex::{Commas, Kind, Token};
+use super::super::latex::Kind::{Command, Letter, Mark, Number, Upright, Word};
+use super::super::latex::{Commas, Token};
 use super::super::phrases::numbers::number;
 use super::expression::Parser;
 use super::slices::{closing, text};
@@ -18,9 +19,8 @@ use super::{Context, Unreadable};
 const MAX_DIGITS: usize = 5000;
 
 impl<'a> Parser<'_, 'a, '_> {
-    /// A number.
     pub(super) fn number(&mut self) -> Result<Expression, Unreadable> {
-        let Some(Kind::Number(written)) = self.peek() else { return Err(Unreadable::NotMath) };
+        let Some(Number(written)) = self.peek() else { return Err(Unreadable::NotMath) };
         self.advance();
         if let Some(expression) = self.repeating(written)? {
             return Ok(expression);
@@ -31,18 +31,15 @@ impl<'a> Parser<'_, 'a, '_> {
         if let Some(expression) = self.choices(Expression::integer(integer_of(written))) {
             return Ok(expression);
         }
-        if self.peek() == Some(Kind::Mark('_')) {
-            let (value, end) =
-                based(self.tokens, self.place - 1, written).ok_or(Unreadable::NotMath)?;
-            self.place = end;
-            return Ok(Expression::integer(value));
+        if self.peek() == Some(Mark('_')) {
+            return Err(Unreadable::NotMath);
         }
         expression(written, self.context.convention.commas)
     }
 
     /// The next digit alone, as commands without braces take it: of `\frac12` first 1, then 2.
     pub(super) fn digit(&mut self) -> Option<Expression> {
-        let Some(Kind::Number(digits)) = self.peek() else { return None };
+        let Some(Number(digits)) = self.peek() else { return None };
         let (first, rest) = digits.split_at_checked(1)?;
         if rest.is_empty() {
             self.advance();
@@ -58,14 +55,10 @@ impl<'a> Parser<'_, 'a, '_> {
         let (integer, decimals) = written.split_once('.')?;
         let is_number =
             [integer, decimals].iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
-        let goes_on = matches!(
-            self.peek(),
-            Some(Kind::Command("dots" | "ldots" | "cdots" | "dotsc" | "dotsb"))
-        );
-        let ends = !matches!(
-            self.tokens.get(self.place + 1).map(|token| token.kind),
-            Some(Kind::Number(_))
-        );
+        let goes_on =
+            matches!(self.peek(), Some(Command("dots" | "ldots" | "cdots" | "dotsc" | "dotsb")));
+        let ends =
+            !matches!(self.tokens.get(self.place + 1).map(|token| token.kind), Some(Number(_)));
         if !is_number || !goes_on || !ends || written.len() > MAX_DIGITS {
             return None;
         }
@@ -80,14 +73,13 @@ impl<'a> Parser<'_, 'a, '_> {
 
     /// The number of choices that a number begins: 5C2, 5P2.
     fn choices(&mut self, of: Expression) -> Option<Expression> {
-        let [Token { kind: Kind::Letter(letter @ ('C' | 'P')), spaced: false }, rest @ ..] =
-            self.rest()
+        let [Token { kind: Letter(letter @ ('C' | 'P')), spaced: false }, rest @ ..] = self.rest()
         else {
             return None;
         };
         let (
-            Some(Token { kind: Kind::Number(of_which), spaced: false }),
-            None | Some(Token { spaced: true, .. } | Token { kind: Kind::Mark(_), .. }),
+            Some(Token { kind: Number(of_which), spaced: false }),
+            None | Some(Token { spaced: true, .. } | Token { kind: Mark(_), .. }),
         ) = (rest.first(), rest.get(1))
         else {
             return None;
@@ -99,20 +91,18 @@ impl<'a> Parser<'_, 'a, '_> {
 
     /// The number of choices that begins with its first number as a script: `{}_5C_2`, `^5C_2`.
     pub(super) fn scripted_choices(&mut self) -> Result<Expression, Unreadable> {
-        while let [Token { kind: Kind::Mark('{'), .. }, Token { kind: Kind::Mark('}'), .. }, ..] =
-            self.rest()
-        {
+        while let [Token { kind: Mark('{'), .. }, Token { kind: Mark('}'), .. }, ..] = self.rest() {
             self.place += 2;
         }
         let script = |parser: &mut Self| match parser.peek() {
-            Some(Kind::Mark('_' | '^')) => {
+            Some(Mark('_' | '^')) => {
                 parser.advance();
                 parser.exponent()
             }
             _ => Err(Unreadable::NotMath),
         };
         let of = script(self)?;
-        let Some(Kind::Letter(letter @ ('C' | 'P'))) = self.peek() else {
+        let Some(Letter(letter @ ('C' | 'P'))) = self.peek() else {
             return Err(Unreadable::NotMath);
         };
         self.advance();
@@ -121,15 +111,15 @@ impl<'a> Parser<'_, 'a, '_> {
 
     /// The value of a decimal whose last digits repeat: `0.1\overline{6}`, `0.\dot{3}`, `0.(3)`.
     fn repeating(&mut self, written: &str) -> Result<Option<Expression>, Unreadable> {
-        let has_point = self.peek() == Some(Kind::Mark('.'));
+        let has_point = self.peek() == Some(Mark('.'));
         let place = self.place + usize::from(has_point);
         let open = match self.tokens.get(place) {
-            Some(Token { kind: Kind::Command("overline" | "bar" | "dot"), .. }) => place + 1,
-            Some(Token { kind: Kind::Mark('('), spaced: false }) if has_point => place,
+            Some(Token { kind: Command("overline" | "bar" | "dot"), .. }) => place + 1,
+            Some(Token { kind: Mark('('), spaced: false }) if has_point => place,
             _ => return Ok(None),
         };
         let end = closing(self.tokens, open).ok_or(Unreadable::NotMath)?;
-        let [_, Token { kind: Kind::Number(period), .. }, _] = self.tokens[open..=end] else {
+        let [_, Token { kind: Number(period), .. }, _] = self.tokens[open..=end] else {
             return Ok(None);
         };
         let (integer, decimals) = written.split_once('.').unwrap_or((written, ""));
@@ -155,7 +145,7 @@ impl<'a> Parser<'_, 'a, '_> {
             return Ok(None);
         };
         let (numerator, denominator) = match self.rest() {
-            [Token { kind: Kind::Command("frac" | "dfrac" | "tfrac" | "cfrac"), .. }, ..] => {
+            [Token { kind: Command("frac" | "dfrac" | "tfrac" | "cfrac"), .. }, ..] => {
                 let place = self.place;
                 let fraction = self.primary()?.scalar()?;
                 let Some(fraction) = proper(&fraction) else {
@@ -165,9 +155,9 @@ impl<'a> Parser<'_, 'a, '_> {
                 return Ok(Some(Value::Scalar(Expression::Number(integer + fraction))));
             }
             [
-                Token { kind: Kind::Number(numerator), spaced: true },
-                Token { kind: Kind::Mark('/'), .. },
-                Token { kind: Kind::Number(denominator), .. },
+                Token { kind: Number(numerator), spaced: true },
+                Token { kind: Mark('/'), .. },
+                Token { kind: Number(denominator), .. },
                 ..,
             ] => (numerator.parse::<BigInt>(), denominator.parse::<BigInt>()),
             _ => return Ok(None),
@@ -204,14 +194,14 @@ impl Context {
     /// (base two)}`.
     pub(super) fn based(&self, tokens: &[Token<'_>]) -> Option<Quantity> {
         let (digits, base) = match tokens {
-            [Token { kind: Kind::Mark('('), .. }, ..] => {
+            [Token { kind: Mark('('), .. }, ..] => {
                 let close = closing(tokens, 0)?;
                 (&tokens[1..close], &tokens[close + 1..])
             }
             _ => tokens.split_at(tokens.iter().take_while(|token| is_digit(token)).count()),
         };
         let base = match base {
-            [Token { kind: Kind::Mark('_'), .. }, base @ ..] => base,
+            [Token { kind: Mark('_'), .. }, base @ ..] => base,
             base => after_word(base)?,
         };
         let base = base_of(&text(base))?;
@@ -225,11 +215,9 @@ impl Context {
 /// Whether a token is digits: 0 to 9, then A to Z.
 fn is_digit(token: &Token<'_>) -> bool {
     match token.kind {
-        Kind::Number(_) => true,
-        Kind::Letter(letter) => letter.is_ascii_uppercase(),
-        Kind::Upright(word) | Kind::Word(word) => {
-            word.bytes().all(|byte| byte.is_ascii_uppercase())
-        }
+        Number(_) => true,
+        Letter(letter) => letter.is_ascii_uppercase(),
+        Upright(word) | Word(word) => word.bytes().all(|byte| byte.is_ascii_uppercase()),
         _ => false,
     }
 }
@@ -237,14 +225,12 @@ fn is_digit(token: &Token<'_>) -> bool {
 /// The tokens behind "base", perhaps in brackets.
 fn after_word<'t, 'a>(tokens: &'t [Token<'a>]) -> Option<&'t [Token<'a>]> {
     let tokens = match tokens {
-        [Token { kind: Kind::Mark('('), .. }, inner @ .., Token { kind: Kind::Mark(')'), .. }] => {
-            inner
-        }
+        [Token { kind: Mark('('), .. }, inner @ .., Token { kind: Mark(')'), .. }] => inner,
         tokens => tokens,
     };
     let word = |token: &Token<'a>| match token.kind {
-        Kind::Word(word) | Kind::Upright(word) => Some(word),
-        Kind::Command("in") => Some("in"),
+        Word(word) | Upright(word) => Some(word),
+        Command("in") => Some("in"),
         _ => None,
     };
     match tokens {
@@ -271,17 +257,6 @@ fn value_of(digits: &str, base: u32) -> Option<BigInt> {
         return None;
     }
     BigInt::parse_bytes(digits.as_bytes(), base)
-}
-
-/// The value of digits to the base that is their subscript, and the place after it.
-fn based(tokens: &[Token<'_>], place: usize, digits: &str) -> Option<(BigInt, usize)> {
-    let subscript = place + 2;
-    let end = match tokens.get(subscript)?.kind {
-        Kind::Mark('{') => closing(tokens, subscript)?,
-        _ => subscript,
-    };
-    let base = base_of(&text(&tokens[subscript..=end]))?;
-    value_of(digits, base).map(|value| (value, end + 1))
 }
 
 /// The integer that digits are to the base ten.

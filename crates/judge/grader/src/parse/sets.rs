@@ -3,6 +3,7 @@
 
 use super::super::answer::{Answer, Brackets};
 use super::super::expression::{Constant, Expression};
+use super::super::latex::Kind::{Command, Letter, Mark, Number};
 use super::super::latex::{Kind, Token};
 
 /// Whether tokens start with the symbol of the real numbers.
@@ -12,7 +13,7 @@ pub fn names_reals(tokens: &[Token<'_>]) -> bool {
 
 /// Whether the last token closes the braces of a set.
 pub fn ends_in_set(tokens: &[Token<'_>]) -> bool {
-    matches!(tokens, [.., Token { kind: Kind::Command("rbrace"), .. }])
+    matches!(tokens, [.., Token { kind: Command("rbrace"), .. }])
 }
 
 /// The set that tokens are the symbol of.
@@ -20,24 +21,19 @@ pub fn number_set(tokens: &[Token<'_>]) -> Option<Answer> {
     let mark: Vec<Kind<'_>> = after_reals(tokens)?
         .iter()
         .map(|token| token.kind)
-        .filter(|kind| !matches!(kind, Kind::Mark('{' | '}')))
+        .filter(|kind| !matches!(kind, Mark('{' | '}')))
         .collect();
     let sign = match &mark[..] {
         [] => return Some(Answer::Reals),
-        [Kind::Mark('^' | '_'), sign @ ..] => sign,
+        [Mark('^' | '_'), sign @ ..] => sign,
         _ => return None,
     };
     Some(match sign {
-        [Kind::Mark('+')] | [Kind::Mark('>') | Kind::Command("gt"), Kind::Number("0")] => {
-            positive(false)
-        }
-        [Kind::Mark('-')] | [Kind::Mark('<') | Kind::Command("lt"), Kind::Number("0")] => {
-            negative(false)
-        }
-        [Kind::Command("ge" | "geq" | "geqslant"), Kind::Number("0")] => positive(true),
-        [Kind::Command("le" | "leq" | "leqslant"), Kind::Number("0")] => negative(true),
-        [Kind::Mark('*') | Kind::Command("ast" | "times")]
-        | [Kind::Command("ne" | "neq"), Kind::Number("0")] => {
+        [Mark('+')] | [Mark('>') | Command("gt"), Number("0")] => positive(false),
+        [Mark('-')] | [Mark('<') | Command("lt"), Number("0")] => negative(false),
+        [Command("ge" | "geq" | "geqslant"), Number("0")] => positive(true),
+        [Command("le" | "leq" | "leqslant"), Number("0")] => negative(true),
+        [Mark('*') | Command("ast" | "times")] | [Command("ne" | "neq"), Number("0")] => {
             Answer::Union(vec![negative(false), positive(false)])
         }
         _ => return None,
@@ -48,17 +44,15 @@ pub fn number_set(tokens: &[Token<'_>]) -> Option<Answer> {
 fn after_reals<'t, 'a>(tokens: &'t [Token<'a>]) -> Option<&'t [Token<'a>]> {
     match tokens {
         [
-            Token { kind: Kind::Command("mathbb"), .. },
-            Token { kind: Kind::Mark('{'), .. },
-            Token { kind: Kind::Letter('R'), .. },
-            Token { kind: Kind::Mark('}'), .. },
+            Token { kind: Command("mathbb"), .. },
+            Token { kind: Mark('{'), .. },
+            Token { kind: Letter('R'), .. },
+            Token { kind: Mark('}'), .. },
             rest @ ..,
         ]
-        | [
-            Token { kind: Kind::Command("mathbb"), .. },
-            Token { kind: Kind::Letter('R'), .. },
-            rest @ ..,
-        ] => Some(rest),
+        | [Token { kind: Command("mathbb"), .. }, Token { kind: Letter('R'), .. }, rest @ ..] => {
+            Some(rest)
+        }
         _ => None,
     }
 }

@@ -1,16 +1,19 @@
 //! Finding brackets and separators in tokens.
 
+use super::super::latex::Kind::{
+    And, Begin, Command, End, Letter, Mark, Number, Or, Row, Upright, Word,
+};
 use super::super::latex::{Kind, Token};
 
 /// A token's change of the depth of brackets.
 fn step(kind: Kind<'_>) -> isize {
     match kind {
-        Kind::Mark('(' | '[' | '{')
-        | Kind::Begin(_)
-        | Kind::Command("lbrace" | "langle" | "lfloor" | "lceil" | "lvert" | "lVert") => 1,
-        Kind::Mark(')' | ']' | '}')
-        | Kind::End(_)
-        | Kind::Command("rbrace" | "rangle" | "rfloor" | "rceil" | "rvert" | "rVert") => -1,
+        Mark('(' | '[' | '{')
+        | Begin(_)
+        | Command("lbrace" | "langle" | "lfloor" | "lceil" | "lvert" | "lVert") => 1,
+        Mark(')' | ']' | '}')
+        | End(_)
+        | Command("rbrace" | "rangle" | "rfloor" | "rceil" | "rvert" | "rVert") => -1,
         _ => 0,
     }
 }
@@ -83,11 +86,11 @@ pub fn text(tokens: &[Token<'_>]) -> String {
     let mut text = String::new();
     for token in tokens {
         match token.kind {
-            Kind::Number(part) | Kind::Word(part) | Kind::Upright(part) | Kind::Command(part) => {
+            Number(part) | Word(part) | Upright(part) | Command(part) => {
                 text.push_str(part);
             }
-            Kind::Letter(mark) | Kind::Mark(mark) => text.push(mark),
-            Kind::And | Kind::Or | Kind::Row | Kind::Begin(_) | Kind::End(_) => text.push(' '),
+            Letter(mark) | Mark(mark) => text.push(mark),
+            And | Or | Row | Begin(_) | End(_) => text.push(' '),
         }
     }
     text

@@ -1,7 +1,8 @@
 //! Variables with their subscripts and primes, and functions of the problem's own.
 
 use super::super::expression::{Constant, Expression};
-use super::super::latex::{Kind, Token};
+use super::super::latex::Kind::{Command, Letter, Mark, Number, Upright, Word};
+use super::super::latex::Token;
 use super::Unreadable;
 use super::expression::Parser;
 use super::function::is_simple;
@@ -18,10 +19,10 @@ impl Parser<'_, '_, '_> {
         }
         self.advance();
         // The measure of an angle.
-        if letter == 'm' && matches!(self.peek(), Some(Kind::Command("angle" | "measuredangle"))) {
+        if letter == 'm' && matches!(self.peek(), Some(Command("angle" | "measuredangle"))) {
             return self.primary()?.scalar();
         }
-        let bare = !matches!(self.peek(), Some(Kind::Mark('_' | '\'')));
+        let bare = !matches!(self.peek(), Some(Mark('_' | '\'')));
         match letter {
             'e' if bare => Ok(Expression::Constant(Constant::E)),
             'i' if bare => Ok(Expression::Constant(Constant::I)),
@@ -33,23 +34,17 @@ impl Parser<'_, '_, '_> {
     pub(super) fn decorated(&mut self, mut name: String) -> Result<Expression, Unreadable> {
         loop {
             match self.peek() {
-                Some(Kind::Mark('\'')) => {
+                Some(Mark('\'')) => {
                     self.advance();
                     name.push('\'');
                 }
-                Some(Kind::Mark('_')) => {
+                Some(Mark('_')) => {
                     let start = self.place + 1;
                     let end = match self.tokens.get(start).map(|token| token.kind) {
-                        Some(Kind::Mark('{')) => {
+                        Some(Mark('{')) => {
                             closing(self.tokens, start).ok_or(Unreadable::NotMath)?
                         }
-                        Some(
-                            Kind::Number(_)
-                            | Kind::Letter(_)
-                            | Kind::Command(_)
-                            | Kind::Word(_)
-                            | Kind::Upright(_),
-                        ) => start,
+                        Some(Number(_) | Letter(_) | Command(_) | Word(_) | Upright(_)) => start,
                         _ => return Err(Unreadable::NotMath),
                     };
                     self.place = end + 1;
@@ -69,22 +64,20 @@ impl Parser<'_, '_, '_> {
     /// product. A letter with a number, an exponent or an argument is a factor.
     fn joined_capitals(&self) -> Option<usize> {
         const FEWEST: usize = 3;
-        let is_capital = |token: &Token<'_>| matches!(token.kind, Kind::Letter(letter) if letter.is_ascii_uppercase());
+        let is_capital =
+            |token: &Token<'_>| matches!(token.kind, Letter(letter) if letter.is_ascii_uppercase());
         let rest = self.rest();
         let joined =
             rest.iter().skip(1).take_while(|token| is_capital(token) && !token.spaced).count();
         let is_apart = |token: Option<&Token<'_>>| {
             token.is_none_or(|token| {
                 token.spaced
-                    || !matches!(
-                        token.kind,
-                        Kind::Letter(_) | Kind::Number(_) | Kind::Mark('^' | '_' | '\'' | '(')
-                    )
+                    || !matches!(token.kind, Letter(_) | Number(_) | Mark('^' | '_' | '\'' | '('))
             })
         };
         let before = self.place.checked_sub(1).and_then(|place| self.tokens.get(place));
-        let starts = rest.first()?.spaced
-            || !matches!(before.map(|token| token.kind), Some(Kind::Letter(_)));
+        let starts =
+            rest.first()?.spaced || !matches!(before.map(|token| token.kind), Some(Letter(_)));
         (rest.first().is_some_and(is_capital)
             && starts
             && joined + 1 >= FEWEST
@@ -96,12 +89,12 @@ impl Parser<'_, '_, '_> {
     /// are functions; other letters are if the bracket holds no more than names and numbers: x(t),
     /// but n(n+1).
     fn is_function(&self, name: &str, open: usize) -> bool {
-        let Some(Token { kind: Kind::Mark('('), spaced: false }) = self.tokens.get(open) else {
+        let Some(Token { kind: Mark('('), spaced: false }) = self.tokens.get(open) else {
             return false;
         };
         let Some(close) = closing(self.tokens, open) else { return false };
         let letter = name.trim_end_matches('\'').split('_').next().unwrap_or(name);
-        let arguments = split(&self.tokens[open + 1..close], |kind| kind == Kind::Mark(','));
+        let arguments = split(&self.tokens[open + 1..close], |kind| kind == Mark(','));
         matches!(letter, "f" | "g" | "h" | "F" | "G" | "H")
             || (name.chars().next().is_some_and(char::is_alphabetic)
                 && arguments.iter().all(|part| is_simple(part)))

@@ -16,7 +16,6 @@ pub const MAX_EXPONENT: i32 = 2000;
 pub enum Value {
     /// A number or a formula for one.
     Scalar(Expression),
-    /// A matrix.
     Matrix(Matrix),
 }
 
@@ -30,7 +29,6 @@ impl Value {
     }
 }
 
-/// -value.
 pub fn negated(value: Value, copies: &mut Copies) -> Result<Value, Unreadable> {
     match value {
         // -3 is a number, not a product.
@@ -40,7 +38,7 @@ pub fn negated(value: Value, copies: &mut Copies) -> Result<Value, Unreadable> {
     }
 }
 
-/// a + b; a matrix and a number, or matrices of different sizes, are an error.
+/// a + b; a matrix and a number are an error.
 pub fn plus(a: Value, b: Value) -> Result<Value, Unreadable> {
     match (a, b) {
         (Value::Scalar(a), Value::Scalar(b)) => Ok(Value::Scalar(sum(a, b))),
@@ -49,7 +47,7 @@ pub fn plus(a: Value, b: Value) -> Result<Value, Unreadable> {
     }
 }
 
-/// a b; matrices whose sizes do not fit are an error.
+/// a b; the product of matrices is an error.
 pub fn times(a: Value, b: Value, copies: &mut Copies) -> Result<Value, Unreadable> {
     match (a, b) {
         (Value::Scalar(a), Value::Scalar(b)) => Ok(Value::Scalar(product(a, b))),
@@ -62,24 +60,17 @@ pub fn times(a: Value, b: Value, copies: &mut Copies) -> Result<Value, Unreadabl
 }
 
 /// value / divisor.
-pub fn divided(
-    value: Value,
-    divisor: Expression,
-    copies: &mut Copies,
-) -> Result<Value, Unreadable> {
+pub fn divided(value: Value, divisor: Expression) -> Result<Value, Unreadable> {
     match value {
         Value::Scalar(Expression::Product(mut factors)) => {
             factors.push(Expression::power(divisor, Expression::integer(-1)));
             Ok(Value::Scalar(Expression::Product(factors)))
         }
         Value::Scalar(dividend) => Ok(Value::Scalar(dividend.over(divisor))),
-        Value::Matrix(matrix) => {
-            copies.scaled(&Expression::integer(1).over(divisor), matrix).map(Value::Matrix)
-        }
+        Value::Matrix(_) => Err(Unreadable::NotMath),
     }
 }
 
-/// a plus b.
 pub fn sum(a: Expression, b: Expression) -> Expression {
     match a {
         Expression::Sum(mut terms) => {

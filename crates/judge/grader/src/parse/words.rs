@@ -1,5 +1,6 @@
 //! Text around a formula that is no part of it: punctuation, labels, conditions, units.
 
+use super::super::latex::Kind::{Command, Letter, Mark, Number, Row, Upright, Word};
 use super::super::latex::{Kind, Token};
 use super::super::phrases::denials::{DISCARDED, is_negation};
 use super::super::phrases::numbers::{changes_number, number};
@@ -12,14 +13,10 @@ use super::slices::{is_enclosed, places};
 
 /// Tokens without the punctuation of a sentence around them.
 pub fn trimmed<'t, 'a>(mut tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
-    while let [rest @ .., Token { kind: Kind::Mark('.' | ',' | ';' | ':') | Kind::Row, .. }] =
-        tokens
-    {
+    while let [rest @ .., Token { kind: Mark('.' | ',' | ';' | ':') | Row, .. }] = tokens {
         tokens = rest;
     }
-    while let [Token { kind: Kind::Mark('.' | ',' | ';' | ':') | Kind::Row, .. }, rest @ ..] =
-        tokens
-    {
+    while let [Token { kind: Mark('.' | ',' | ';' | ':') | Row, .. }, rest @ ..] = tokens {
         tokens = rest;
     }
     tokens
@@ -28,7 +25,7 @@ pub fn trimmed<'t, 'a>(mut tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
 /// Tokens without a clause at their end that says for what the answer holds: all x.
 pub fn without_condition<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
     let word = |place: usize| match tokens.get(place).map(|token| token.kind) {
-        Some(Kind::Word(word) | Kind::Upright(word)) => word,
+        Some(Word(word) | Upright(word)) => word,
         _ => "",
     };
     let is_clause = |place: usize| has_pair(CONDITIONS, word(place), word(place + 1));
@@ -40,7 +37,7 @@ pub fn without_condition<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
 /// "Minimum: 3" and `\text{The minimum is } 3`.
 pub fn label_end(tokens: &[Token<'_>]) -> Option<usize> {
     let word = |place: usize| match tokens.get(place).map(|token| token.kind) {
-        Some(Kind::Word(word) | Kind::Upright(word)) => Some(word),
+        Some(Word(word) | Upright(word)) => Some(word),
         _ => None,
     };
     let words = (0..).map_while(word).count();
@@ -48,9 +45,9 @@ pub fn label_end(tokens: &[Token<'_>]) -> Option<usize> {
         return None;
     }
     let end = match (tokens.get(words)?.kind, tokens[words.checked_sub(1)?].kind) {
-        (Kind::Mark(':' | '='), _) => words,
+        (Mark(':' | '='), _) => words,
         // Sentences outside `\text{...}` are searched for what they state.
-        (_, Kind::Upright(verb))
+        (_, Upright(verb))
             if LABEL_VERBS.contains(&verb) && !(0..words).filter_map(word).any(is_negation) =>
         {
             words - 1
@@ -74,8 +71,8 @@ fn computes<'w>(words: impl Iterator<Item = &'w str>) -> bool {
 /// no prose.
 pub fn is_name(tokens: &[Token<'_>]) -> bool {
     let is_prose = |token: &Token<'_>| match token.kind {
-        Kind::Word(_) => true,
-        Kind::Upright(word) => is_negation(word),
+        Word(_) => true,
+        Upright(word) => is_negation(word),
         _ => false,
     };
     !tokens.is_empty() && !tokens.iter().any(is_prose)
@@ -85,18 +82,18 @@ pub fn is_name(tokens: &[Token<'_>]) -> bool {
 /// `\text{the point } (3, 4)`, but not `\text{outside } (3, 4)`.
 pub fn without_noun<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
     let is_noun = |token: &&Token<'_>| match token.kind {
-        Kind::Upright(word) => has(SEQUENCE_NAMES, word.to_ascii_lowercase().as_str()),
+        Upright(word) => has(SEQUENCE_NAMES, word.to_ascii_lowercase().as_str()),
         _ => false,
     };
     let rest = &tokens[tokens.iter().take_while(is_noun).count()..];
-    let has_comma = rest.iter().any(|token| token.kind == Kind::Mark(','));
+    let has_comma = rest.iter().any(|token| token.kind == Mark(','));
     if has_comma && is_enclosed(rest) { rest } else { tokens }
 }
 
 /// Tokens without a word before the number that says no more than what follows, such as a currency.
 pub fn without_label<'t, 'a>(mut tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
-    while let [Token { kind: Kind::Word(word) | Kind::Upright(word), .. }, rest @ ..] = tokens
-        && LABELS.contains(&word.to_ascii_lowercase().as_str())
+    while let [Token { kind: Word(word) | Upright(word), .. }, rest @ ..] = tokens
+        && has(LABELS, &word.to_ascii_lowercase())
         && !rest.is_empty()
     {
         tokens = trimmed(rest);
@@ -106,29 +103,29 @@ pub fn without_label<'t, 'a>(mut tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
 
 /// Tokens without the sign of degrees at their end, if they have it there and nowhere else.
 pub fn without_degree<'t, 'a>(tokens: &'t [Token<'a>]) -> (&'t [Token<'a>], bool) {
-    let is_sign = |kind: Kind<'_>| matches!(kind, Kind::Command("circ" | "degree"));
+    let is_sign = |kind: Kind<'_>| matches!(kind, Command("circ" | "degree"));
     let mut signs = (0..tokens.len()).filter(|&place| is_sign(tokens[place].kind));
     let (Some(place), None) = (signs.next(), signs.next()) else { return (tokens, false) };
     let start = match &tokens[..place] {
-        [.., Token { kind: Kind::Mark('^'), .. }, Token { kind: Kind::Mark('{'), .. }] => place - 2,
-        [.., Token { kind: Kind::Mark('^'), .. }] => place - 1,
-        _ if tokens[place].kind == Kind::Command("degree") => place,
+        [.., Token { kind: Mark('^'), .. }, Token { kind: Mark('{'), .. }] => place - 2,
+        [.., Token { kind: Mark('^'), .. }] => place - 1,
+        _ if tokens[place].kind == Command("degree") => place,
         _ => return (tokens, false),
     };
     let rest = &tokens[place + 1..];
     let rest = match rest {
-        [Token { kind: Kind::Mark('}'), .. }, rest @ ..] if start + 2 == place => rest,
+        [Token { kind: Mark('}'), .. }, rest @ ..] if start + 2 == place => rest,
         rest => rest,
     };
     let scale = match rest {
-        [Token { kind: Kind::Letter('C' | 'F'), .. }] => true,
+        [Token { kind: Letter('C' | 'F'), .. }] => true,
         rest => is_unit(rest),
     };
     // sin 30° is no number of degrees.
     let is_function = |name: &str| name.len() >= 3 && name != "frac" && name != "sqrt";
     let of_function = tokens[..start]
         .iter()
-        .any(|token| matches!(token.kind, Kind::Command(name) if is_function(name)));
+        .any(|token| matches!(token.kind, Command(name) if is_function(name)));
     if scale && start > 0 && !of_function { (&tokens[..start], true) } else { (tokens, false) }
 }
 
@@ -137,38 +134,17 @@ pub fn without_degree<'t, 'a>(tokens: &'t [Token<'a>]) -> (&'t [Token<'a>], bool
 pub fn without_remark<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
     let Some((value, remark)) = remark(tokens) else { return tokens };
     let changes_nothing = match value {
-        [Token { kind: Kind::Number(digits), .. }] if number(&remark).is_some() => {
+        [Token { kind: Number(digits), .. }] if number(&remark).is_some() => {
             number(&remark).map(|number| number.to_string()).as_deref() == Some(*digits)
         }
         // P(red) is a function's value.
-        [.., Token { kind: Kind::Number(_) | Kind::Mark('}' | ')'), .. }] => {
-            REMARKS.contains(&remark.to_ascii_lowercase().as_str()) || is_short_unit(&remark)
+        [.., Token { kind: Number(_) | Mark('}' | ')'), .. }] => {
+            REMARKS.split('|').any(|known| known == remark.to_ascii_lowercase())
+                || is_short_unit(&remark)
         }
         _ => false,
     };
     if changes_nothing { value } else { tokens }
-}
-
-/// A value without words after it that say that it is the answer.
-pub fn without_predicate<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
-    let word = |token: &Token<'a>| match token.kind {
-        Kind::Word(word) | Kind::Upright(word) => Some(word),
-        _ => None,
-    };
-    let length = tokens.iter().rev().take_while(|token| word(token).is_some()).count();
-    let (value, predicate) = tokens.split_at(tokens.len() - length);
-    let says_answer = match predicate {
-        [verb, rest @ .., noun] => {
-            word(verb) == Some("is")
-                && word(noun).is_some_and(|noun| RESULTS.contains(&noun))
-                && !rest
-                    .iter()
-                    .filter_map(word)
-                    .any(|word| is_negation(word) || word == OF || word == "no")
-        }
-        _ => false,
-    };
-    if says_answer && !value.is_empty() { value } else { tokens }
 }
 
 /// Whether a value has a remark in brackets that it is none of the answers: "2 (extraneous)".
@@ -178,17 +154,15 @@ pub fn is_discarded(tokens: &[Token<'_>]) -> bool {
 
 /// Tokens before the words in brackets at their end, and these words with spaces between.
 fn remark<'t, 'a>(tokens: &'t [Token<'a>]) -> Option<(&'t [Token<'a>], String)> {
-    let [rest @ .., Token { kind: Kind::Mark(')'), .. }] = tokens else { return None };
+    let [rest @ .., Token { kind: Mark(')'), .. }] = tokens else { return None };
     let word = |token: &Token<'a>| match token.kind {
-        Kind::Word(word) | Kind::Upright(word) => Some(word),
+        Word(word) | Upright(word) => Some(word),
         _ => None,
     };
     let mut words: Vec<&str> = rest.iter().rev().map_while(word).collect();
     words.reverse();
     match &rest[..rest.len() - words.len()] {
-        [value @ .., Token { kind: Kind::Mark('('), .. }]
-            if !words.is_empty() && !value.is_empty() =>
-        {
+        [value @ .., Token { kind: Mark('('), .. }] if !words.is_empty() && !value.is_empty() => {
             Some((value, words.join(" ")))
         }
         _ => None,
@@ -198,18 +172,18 @@ fn remark<'t, 'a>(tokens: &'t [Token<'a>]) -> Option<(&'t [Token<'a>], String)> 
 /// Tokens without a quotient of words at their end, which is a unit:
 /// `\frac{\text{miles}}{\text{hour}}`.
 pub fn without_unit_fraction<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
-    let is_word = |token: &&Token<'_>| matches!(token.kind, Kind::Upright(_) | Kind::Word(_));
+    let is_word = |token: &&Token<'_>| matches!(token.kind, Upright(_) | Word(_));
     let is_part = |token: &&Token<'_>| {
-        is_word(token)
-            || matches!(token.kind, Kind::Mark('{' | '}' | '^') | Kind::Number("2" | "3"))
+        is_word(token) || matches!(token.kind, Mark('{' | '}' | '^') | Number("2" | "3"))
     };
     // Five one half is a number.
     let names_number = |word: &str| number(&word.to_ascii_lowercase()).is_some();
-    let is_number = |token: &Token<'_>| matches!(token.kind, Kind::Upright(word) | Kind::Word(word) if names_number(word));
+    let is_number =
+        |token: &Token<'_>| matches!(token.kind, Upright(word) | Word(word) if names_number(word));
     let length = tokens.iter().rev().take_while(is_part).count();
     let (before, parts) = tokens.split_at(tokens.len() - length);
     match before {
-        [value @ .., Token { kind: Kind::Command("frac" | "dfrac" | "tfrac"), .. }]
+        [value @ .., Token { kind: Command("frac" | "dfrac" | "tfrac"), .. }]
             if !value.is_empty()
                 && parts.iter().filter(is_word).count() >= 2
                 && !parts.iter().any(is_number) =>
@@ -222,7 +196,7 @@ pub fn without_unit_fraction<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>]
 
 /// Whether tokens after a value say that it is in radians.
 pub fn is_radian(tokens: &[Token<'_>]) -> bool {
-    matches!(tokens, [Token { kind: Kind::Word(word) | Kind::Upright(word), .. }] if RADIANS.contains(word))
+    matches!(tokens, [Token { kind: Word(word) | Upright(word), .. }] if RADIANS.contains(word))
 }
 
 /// Whether tokens after a value are its unit: words with powers and quotients, or nothing.
@@ -231,10 +205,10 @@ pub fn is_unit(tokens: &[Token<'_>]) -> bool {
     let allowed = |place: usize| match tokens[place].kind {
         // "5 is wrong" is no amount of anything, nor are "5 at least", "5 million" and "5 times as
         // many".
-        Kind::Word(word) | Kind::Upright(word) => {
+        Word(word) | Upright(word) => {
             let (written, word) = (word, word.to_ascii_lowercase());
             let next = match kind(place + 1) {
-                Some(Kind::Word(next) | Kind::Upright(next)) => next,
+                Some(Word(next) | Upright(next)) => next,
                 _ => "",
             };
             !is_negation(&word)
@@ -242,25 +216,23 @@ pub fn is_unit(tokens: &[Token<'_>]) -> bool {
                 && !changes_number(written)
                 && !multiplies(&word, next)
         }
-        Kind::Mark('/' | '^' | '{' | '}' | '-' | '*' | '(' | ')' | '.' | '%') => true,
-        Kind::Command("cdot" | "circ" | "degree") => true,
-        Kind::Letter(letter) => {
+        Mark('/' | '^' | '{' | '}' | '-' | '*' | '(' | ')' | '.' | '%') => true,
+        Command("cdot" | "circ" | "degree") => true,
+        Letter(letter) => {
             letter.is_ascii_alphabetic()
                 && matches!(
                     kind(place.wrapping_sub(1)),
-                    Some(Kind::Mark('/' | '*' | '(') | Kind::Command("cdot"))
+                    Some(Mark('/' | '*' | '(') | Command("cdot"))
                 )
         }
         // Only as the power of a unit.
-        Kind::Number(_) => {
-            let before = tokens[..place]
-                .iter()
-                .rev()
-                .find(|token| !matches!(token.kind, Kind::Mark('{' | '-')));
-            before.is_some_and(|token| token.kind == Kind::Mark('^'))
+        Number(_) => {
+            let before =
+                tokens[..place].iter().rev().find(|token| !matches!(token.kind, Mark('{' | '-')));
+            before.is_some_and(|token| token.kind == Mark('^'))
         }
         _ => false,
     };
-    let starts = matches!(kind(0), None | Some(Kind::Word(_) | Kind::Upright(_)));
+    let starts = matches!(kind(0), None | Some(Word(_) | Upright(_)));
     starts && (0..tokens.len()).all(allowed)
 }

@@ -2,30 +2,20 @@
 //! spaces, articles and punctuation.
 
 use super::has;
-/// The empty set.
 const NONE: &str = "\
     none nosolution nosolutions nosolutionexists nosolutionsexist norealsolution \
     norealsolutions noanswer nosuchnumber emptyset theemptyset thereisnosolution \
     therearenosolutions therearenorealsolutions norealroots noroots nointegersolutions \
     nosuchvalues";
 
-/// Infinity.
-const INFINITE: &[&str] =
-    &["infinitelymany", "infinitelymanysolutions", "infinite", "infinity", "infinitymany"];
+const INFINITE: &str = "infinitelymany infinitelymanysolutions infinite infinity infinitymany";
 
 /// The set of the real numbers.
-const REALS: &[&str] = &[
-    "allrealnumbers",
-    "allreals",
-    "allrealx",
-    "anyrealnumber",
-    "everyrealnumber",
-    "thesetofallrealnumbers",
-];
+const REALS: &str = "\
+    allrealnumbers allreals allrealx anyrealnumber everyrealnumber thesetofallrealnumbers";
 
 /// That there is no value, in whichever words.
-const UNDEFINED: &[&str] =
-    &["undefined", "doesnotexist", "dne", "thelimitdoesnotexist", "notdefined", "notexist"];
+const UNDEFINED: &str = "undefined doesnotexist dne thelimitdoesnotexist notdefined notexist";
 
 /// Whether a text says that there is no answer.
 pub fn says_none(text: &str) -> bool {
@@ -34,15 +24,15 @@ pub fn says_none(text: &str) -> bool {
 
 /// Whether a text says that there are infinitely many.
 pub fn says_infinite(text: &str) -> bool {
-    INFINITE.contains(&text)
+    has(INFINITE, text)
 }
 
 /// Whether a text says that every real number is meant.
 pub fn says_reals(text: &str) -> bool {
-    REALS.contains(&text)
+    has(REALS, text)
 }
 
 /// Whether a text says that there is no value.
 pub fn says_undefined(text: &str) -> bool {
-    UNDEFINED.contains(&text)
+    has(UNDEFINED, text)
 }

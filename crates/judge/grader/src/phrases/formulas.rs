@@ -1,68 +1,41 @@
 //! Words within formulas.
 
 use super::has;
-/// The command that a word of plain text stands for, in the cases given: `sqrt`, `pi`, `infinity`.
-pub fn command(word: &str) -> Option<&'static str> {
+/// Words of plain text that are the commands of the same name.
+const COMMANDS: &str = "\
+    sqrt cbrt pi sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh ln log lg exp \
+    abs floor ceil gcd lcm min max binom alpha beta gamma delta theta lambda mu phi omega infty \
+    degree cup";
+
+/// The command that a word of plain text stands for: `sqrt`, `pi`, `infinity`.
+pub fn command(word: &str) -> Option<&str> {
     Some(match word {
-        "sqrt" => "sqrt",
-        "cbrt" => "cbrt",
-        "pi" | "Pi" | "PI" => "pi",
-        "infinity" | "Infinity" | "inf" | "oo" | "infty" | "infinite" => "infty",
-        "sin" => "sin",
-        "cos" => "cos",
-        "tan" => "tan",
-        "cot" => "cot",
-        "sec" => "sec",
-        "csc" => "csc",
-        "arcsin" | "asin" => "arcsin",
-        "arccos" | "acos" => "arccos",
-        "arctan" | "atan" => "arctan",
-        "arccot" | "acot" => "arccot",
-        "sinh" => "sinh",
-        "cosh" => "cosh",
-        "tanh" => "tanh",
-        "ln" => "ln",
-        "log" => "log",
-        "lg" => "lg",
-        "exp" => "exp",
-        "abs" => "abs",
-        "floor" => "floor",
-        "ceil" | "ceiling" => "ceil",
-        "gcd" => "gcd",
-        "lcm" => "lcm",
-        "min" => "min",
-        "max" => "max",
-        "binom" => "binom",
+        "Pi" | "PI" => "pi",
+        "infinity" | "Infinity" | "inf" | "oo" | "infinite" => "infty",
+        "asin" => "arcsin",
+        "acos" => "arccos",
+        "atan" => "arctan",
+        "acot" => "arccot",
+        "ceiling" => "ceil",
         "mod" => "bmod",
-        "alpha" => "alpha",
-        "beta" => "beta",
-        "gamma" => "gamma",
-        "delta" => "delta",
-        "theta" => "theta",
-        "lambda" => "lambda",
-        "mu" => "mu",
-        "phi" => "phi",
-        "omega" => "omega",
-        "degree" | "degrees" | "deg" => "degree",
+        "degrees" | "deg" => "degree",
         "percent" | "percentage" | "pct" | "percents" => "%",
-        "cup" | "union" => "cup",
+        "union" => "cup",
+        word if has(COMMANDS, word) => word,
         _ => return None,
     })
 }
 
-/// Words of two or three letters of ordinary text, sorted.
-const SHORT_WORDS: &[&str] = &[
-    "all", "an", "any", "are", "as", "at", "but", "by", "day", "due", "for", "has", "if", "is",
-    "it", "its", "let", "men", "no", "none", "not", "odd", "of", "on", "one", "per", "so", "sum",
-    "the", "to", "two", "was", "way", "who", "yes", "you",
-];
+/// Words of two or three letters of ordinary text.
+const SHORT_WORDS: &str = "\
+    all an any are as at but by day due for has if is it its let men no none not odd of on one \
+    per so sum the to two was way who yes you";
 
 /// Whether a word of two or three letters, in any case, is one of ordinary text, not a product of
 /// variables.
 pub fn is_short_word(word: &str) -> bool {
     // Capitals alone name points.
-    word.contains(|c: char| c.is_ascii_lowercase())
-        && SHORT_WORDS.binary_search(&word.to_ascii_lowercase().as_str()).is_ok()
+    word.contains(|c: char| c.is_ascii_lowercase()) && has(SHORT_WORDS, &word.to_ascii_lowercase())
 }
 
 /// Commands that compute with the number before or after them.
@@ -73,14 +46,4 @@ const OPERATORS: &str = "\
 /// Whether a command computes with the number before or after it.
 pub fn is_operator(command: &str) -> bool {
     has(OPERATORS, command)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_table_that_is_searched_is_sorted() {
-        assert!(SHORT_WORDS.is_sorted());
-    }
 }

@@ -28,22 +28,9 @@ pub const BEFORE_BOUND: &[&str] =
     &["no", "not", "strictly", "much", "slightly", "a", "any", "something"];
 
 /// Operations that are yet to be done with the value before them: "4 plus the remainder".
-pub const OPERATIONS: &[&str] = &[
-    "plus ",
-    "minus ",
-    "multiplied by ",
-    "divided by ",
-    "modulo ",
-    "mod ",
-    "over ",
-    "point ",
-    "raised to ",
-    "to the power ",
-    "above ",
-    "below ",
-    "per mille",
-    "before ",
-];
+pub const OPERATIONS: &str = "\
+    plus |minus |multiplied by |divided by |modulo |mod |over |point |raised to |to the power |\
+    above |below |per mille|before ";
 
 /// The one that needs a value after it, as in "4 times 5": what is done four times is counted.
 pub const TIMES: &str = "times ";
@@ -53,17 +40,8 @@ pub const ALSO: &[&str] = &["and also", "as well as", "along with", "alternative
 
 /// Words before or in a statement by which it gives one more answer than the one before it: "or the
 /// answer is 5", "the answer is also 5".
-pub const ANOTHER: &[&str] = &[
-    "or",
-    "else",
-    "also",
-    "alternative",
-    "alternatively",
-    "another",
-    "perhaps",
-    "maybe",
-    "possibly",
-];
+pub const ANOTHER: &str = "\
+    or else also alternative alternatively another perhaps maybe possibly";
 
 /// Words between these and what an answer is called.
 pub const BEFORE_NAME: &[&str] = &["the", "my", "final", "correct"];
@@ -146,16 +124,5 @@ pub const SUBJECTS: &[&str] =
     &["that", "this", "it", "answer", "result", "that's", "it's", "which"];
 
 /// Words that begin a clause which says why.
-pub const REASONS: &[&str] = &[
-    "because",
-    "since",
-    "as",
-    "where",
-    "whose",
-    "so",
-    "thus",
-    "hence",
-    "therefore",
-    "while",
-    "whereas",
-];
+pub const REASONS: &str = "\
+    because since as where whose so thus hence therefore while whereas";

@@ -8,32 +8,12 @@ use num_traits::{One, Pow, Zero};
 use crate::expression::{Expression, Function};
 
 /// Numbers from zero on.
-const ONES: &[&str] = &[
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-];
+const ONES: &str = "\
+    zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen \
+    sixteen seventeen eighteen nineteen";
 
 /// Tens from twenty on.
-const TENS: &[&str] =
-    &["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
+const TENS: &str = "twenty thirty forty fifty sixty seventy eighty ninety";
 
 /// Words that multiply what is before them by a power of ten.
 const SCALES: &[(&str, u32)] = &[
@@ -82,9 +62,7 @@ const MAX_TEXT: usize = 200;
 
 /// The number from zero to twenty that a text is the word for.
 pub fn number(text: &str) -> Option<u8> {
-    (0..)
-        .zip(ONES.iter().chain(&["twenty"]))
-        .find_map(|(value, word)| (*word == text).then_some(value))
+    small(text).filter(|value| *value <= 20).and_then(|value| value.try_into().ok())
 }
 
 /// Whether a word is a number, or makes another number of the one before it: million, thirds,
@@ -95,8 +73,8 @@ pub fn changes_number(word: &str) -> bool {
     let word = word.as_str();
     let single = word.strip_suffix('s').unwrap_or(word);
     is_mega
-        || ONES.contains(&word)
-        || TENS.contains(&word)
+        || has(ONES, word)
+        || has(TENS, word)
         || has(CHANGES, word)
         || ABBREVIATIONS.contains(&word)
         || [SCALES, GROUPS].iter().any(|table| {
@@ -240,8 +218,9 @@ fn changed<'w, 't>(value: Expression, words: &'w [&'t str]) -> (Expression, &'w 
 }
 
 fn small(word: &str) -> Option<u32> {
-    let ones = (0..).zip(ONES).find_map(|(value, name)| (*name == word).then_some(value));
-    ones.or_else(|| (2..).zip(TENS).find_map(|(value, name)| (*name == word).then_some(value * 10)))
+    let place = |table: &str| table.split(' ').position(|name| name == word);
+    let value = place(ONES).or_else(|| place(TENS).map(|tens| 20 + 10 * tens))?;
+    u32::try_from(value).ok()
 }
 
 fn scale(word: &str) -> Option<u32> {

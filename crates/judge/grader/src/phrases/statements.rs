@@ -24,9 +24,6 @@ pub const CONCLUSIONS: &[&str] = &["Therefore", "therefore", "Thus", "thus", "He
 /// Names of a choice before its letter, in these cases.
 pub const CHOICE_NAMES: &[&str] = &["Option ", "option ", "Choice ", "choice "];
 
-/// Words behind a letter that show it to be a choice: "B because ...".
-pub const REASONS: &[&str] = &[" because ", " since ", ", not ", " and not "];
-
 /// Between an answer in words and why it is right.
 pub const WHY: &[&str] = &[" because ", " since "];
 
@@ -62,19 +59,8 @@ pub const RESULTS: &[&str] = &["answer", "result", "solution"];
 pub const OF: &str = "of";
 
 /// Words before a number that say no more than what follows, currencies among them.
-pub const LABELS: &[&str] = &[
-    "about",
-    "approximately",
-    "only",
-    "rs",
-    "usd",
-    "eur",
-    "gbp",
-    "rmb",
-    "is",
-    "exactly",
-    "answer",
-];
+pub const LABELS: &str = "\
+    about approximately only rs usd eur gbp rmb is exactly answer";
 
 /// Words before a tuple or an interval that say no more than what kind of thing it is.
 pub const SEQUENCE_NAMES: &str = "\
@@ -93,19 +79,5 @@ pub const ONLY: &str = "only";
 
 /// Words of such a clause that add nothing to the kind of number that it names: "k is any positive
 /// integer".
-pub const KIND_FILLERS: &[&str] = &[
-    "is",
-    "are",
-    "a",
-    "an",
-    "any",
-    "all",
-    "each",
-    "every",
-    "some",
-    "be",
-    "being",
-    "in",
-    "the",
-    "arbitrary",
-];
+pub const KIND_FILLERS: &str = "\
+    is are a an any all each every some be being in the arbitrary";

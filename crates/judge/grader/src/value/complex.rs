@@ -1,5 +1,5 @@
-//! Complex numbers of 256 bits and their elementary functions. Powers, logarithms and inverse
-//! functions are the principal ones.
+//! Complex numbers of 256 bits and their elementary functions. Logarithms, broken powers and inverse
+//! functions are those of real numbers; of negative ones the square root is imaginary.
 
 use std::cmp::Ordering;
 use std::sync::LazyLock;
@@ -13,7 +13,6 @@ use super::real::Real;
 /// A complex number.
 #[derive(Clone, Copy, Debug)]
 pub struct Complex {
-    /// Real part.
     pub re: Real,
     /// Imaginary part; of a real number zero exactly.
     pub im: Real,
@@ -58,30 +57,24 @@ fn fraction(scaled: &BigInt) -> Real {
 const LARGEST_EXPONENT: i64 = 40;
 
 impl Complex {
-    /// Zero, exactly.
     pub const ZERO: Self = Self { re: Real::ZERO, im: Real::ZERO };
 
-    /// A real number.
     pub fn real(re: Real) -> Self {
         Self { re, im: Real::ZERO }
     }
 
-    /// An integer.
     pub fn integer(value: i64) -> Self {
         Self::real(Real::integer(value))
     }
 
-    /// The imaginary unit.
     pub fn i() -> Self {
         Self { re: Real::ZERO, im: Real::integer(1) }
     }
 
-    /// Pi.
     pub fn pi() -> Self {
         Self::real(*PI)
     }
 
-    /// Base of the natural logarithm.
     pub fn e() -> Self {
         *E
     }
@@ -125,7 +118,6 @@ impl Complex {
         Self { re: self.re.exact(), im: self.im.exact() }
     }
 
-    /// Times i.
     fn times_i(self) -> Self {
         Self { re: -self.im, im: self.re }
     }
@@ -174,22 +166,14 @@ impl Complex {
         Some(sum.scaled(twos))
     }
 
-    /// Natural logarithm; `None` of what may be zero.
+    /// Natural logarithm of a number that is certainly positive.
     pub fn ln(self) -> Option<Self> {
-        if !self.is_clearly_nonzero() {
+        if !self.is_real() || self.re.sign() != Some(Ordering::Greater) {
             return None;
         }
         let twos = self.exponent();
         let reduced = self.scaled(-twos);
-        let (re, im) = (reduced.re.to_f64(), reduced.im.to_f64());
-        let mut logarithm = Self {
-            re: Real::guess(libm::log(libm::hypot(re, im))),
-            im: if self.is_real() && re > 0.0 {
-                Real::ZERO
-            } else {
-                Real::guess(libm::atan2(im, re))
-            },
-        };
+        let mut logarithm = Self::real(Real::guess(libm::log(reduced.re.to_f64())));
         // Halley's iteration triples the right bits: 50, 150, all.
         for _ in 0..2 {
             logarithm = logarithm.exact();
@@ -200,18 +184,14 @@ impl Complex {
         Some(logarithm + Self::real(Real::integer(twos) * *LN_2))
     }
 
-    /// The square root.
+    /// The square root of a real number.
     pub fn square_root(self) -> Option<Self> {
-        match (self.is_real(), self.re.sign()) {
-            (true, Some(Ordering::Less)) => {
+        match (self.is_real(), self.re.sign()?) {
+            (false, _) => None,
+            (true, Ordering::Less) => {
                 (-self.re).square_root().map(|root| Self::real(root).times_i())
             }
-            (true, Some(_)) => self.re.square_root().map(Self::real),
-            (true, None) => None,
-            (false, _) => Self::real(self.ln()?.re).scaled(-1).exp().and_then(|magnitude| {
-                let angle = Self { re: Real::ZERO, im: self.ln()?.im.scaled(-1) };
-                Some(magnitude * angle.exp()?)
-            }),
+            (true, _) => self.re.square_root().map(Self::real),
         }
     }
 
@@ -246,7 +226,6 @@ impl Complex {
         if exponent < 0 { power.reciprocal() } else { Some(power) }
     }
 
-    /// Sine.
     pub fn sin(self) -> Option<Self> {
         let power = self.times_i().exp()?;
         if self.is_real() {
@@ -255,7 +234,6 @@ impl Complex {
         Some(-(power - power.reciprocal()?).times_i().scaled(-1))
     }
 
-    /// Cosine.
     pub fn cos(self) -> Option<Self> {
         let power = self.times_i().exp()?;
         if self.is_real() {
@@ -271,19 +249,26 @@ impl Complex {
         Some((if is_cosine { power + inverse } else { power - inverse }).scaled(-1))
     }
 
-    /// Inverse sine: -i ln(i z + sqrt(1 - z^2)).
+    /// Inverse sine of a real number from -1 to 1: 2 arctan(x / (1 + sqrt(1 - x^2))).
     pub fn arcsin(self) -> Option<Self> {
-        let cosine = (Self::integer(1) - self * self).square_root()?;
-        let arc = -(self.times_i() + cosine).ln()?.times_i();
-        Some(if self.is_real() && cosine.is_real() { Self::real(arc.re) } else { arc })
+        let one = Self::integer(1);
+        let cosine = (one - self * self).square_root().filter(|root| root.is_real())?;
+        Some((self * (one + cosine).reciprocal()?).arctan()?.scaled(1))
     }
 
-    /// Inverse tangent: i/2 (ln(1 - i z) - ln(1 + i z)).
+    /// Inverse tangent of a real number.
     pub fn arctan(self) -> Option<Self> {
-        let one = Self::integer(1);
-        let arc =
-            ((one - self.times_i()).ln()? - (one + self.times_i()).ln()?).times_i().scaled(-1);
-        Some(if self.is_real() { Self::real(arc.re) } else { arc })
+        let mut arc = Self::real(Real::guess(libm::atan(self.re.to_f64())));
+        // The tangent of what is missing, and that is the tangent less a third of its cube: each
+        // step triples the right bits.
+        for _ in 0..2 {
+            arc = arc.exact();
+            let (sine, cosine) = (arc.sin()?, arc.cos()?);
+            let tangent = (self * cosine - sine) * (cosine + self * sine).reciprocal()?;
+            let third = Self::real(INVERSES[2]);
+            arc = arc + tangent - tangent * tangent * tangent * third;
+        }
+        self.is_real().then_some(arc)
     }
 }
 

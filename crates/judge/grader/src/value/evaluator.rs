@@ -43,9 +43,6 @@ const MAX_EXPONENT: i64 = 1 << 48;
 /// The cost of an elementary function.
 const FUNCTION_COST: u64 = 100;
 
-/// Most factors of a binomial whose upper number is not an integer.
-const MAX_FACTORS: u64 = 50;
-
 /// Which signs variables take.
 #[derive(Clone, Copy)]
 pub enum Signs {
@@ -57,7 +54,6 @@ pub enum Signs {
 /// The value of an expression.
 #[derive(Clone, Copy)]
 pub struct Value {
-    /// The number.
     pub number: Complex,
     /// Binary exponent of the largest number on the way to it. After cancellation it is larger than
     /// the number's.
@@ -89,22 +85,16 @@ pub struct Evaluator<'a> {
     point: usize,
     /// Names of the variables that are positive integers.
     whole: &'a BTreeSet<&'a str>,
-    /// Whether a root or logarithm of a varying number was taken that is not positive: it has
-    /// several values.
-    pub branched: bool,
     depth: u32,
 }
 
 impl<'a> Evaluator<'a> {
     /// An evaluator for constants and for the variables' values at a point.
     pub fn at(point: usize, whole: &'a BTreeSet<&'a str>) -> Self {
-        Self { point, whole, branched: false, depth: 0 }
+        Self { point, whole, depth: 0 }
     }
 
     /// The value of an expression, if it has one here.
-    ///
-    /// # Errors
-    /// [`OutOfFuel`].
     pub fn value(
         &mut self,
         expression: &Expression,
@@ -165,7 +155,7 @@ impl<'a> Evaluator<'a> {
             Expression::Power(power) => self.power(&power.0, &power.1, fuel)?,
             Expression::Function(function, arguments) => {
                 let Some(values) = self.all(arguments, fuel)? else { return Ok(None) };
-                self.function(*function, arguments, &values, fuel)?
+                applied(*function, &values, fuel)?
             }
             Expression::Unknown(name, arguments) => {
                 let Some(values) = self.all(arguments, fuel)? else { return Ok(None) };
@@ -210,9 +200,10 @@ impl<'a> Evaluator<'a> {
             rational(exponent, fuel)?.and_then(|exponent| as_exponent(&exponent))
         {
             let Some(value) = self.value(base, fuel)? else { return Ok(None) };
-            self.branched |=
-                !exponent.is_integer() && !has_real_root(value.number, exponent) && varies(base);
-            return raised(value, exponent, fuel);
+            // The root of what varies is real.
+            let is_real =
+                exponent.is_integer() || base.is_number() || has_real_root(value.number, exponent);
+            return if is_real { raised(value, exponent, fuel) } else { Ok(None) };
         }
         let (Some(value), Some(exponent)) = (self.value(base, fuel)?, self.value(exponent, fuel)?)
         else {
@@ -225,95 +216,73 @@ impl<'a> Evaluator<'a> {
         if let Some(whole) = exact_integer(exponent.number) {
             return raised(value, Exponent::from_integer(whole), fuel);
         }
-        self.branched |= !is_positive(value.number) && varies(base);
         Ok(value
             .number
             .ln()
             .and_then(|logarithm| (logarithm * exponent.number).exp())
             .map(Value::from))
     }
+}
 
-    fn function(
-        &mut self,
-        function: Function,
-        arguments: &[Expression],
-        values: &[Value],
-        fuel: &mut Fuel,
-    ) -> Result<Option<Value>, OutOfFuel> {
-        fuel.spend(2 * FUNCTION_COST)?;
-        let numbers: Vec<Complex> = values.iter().map(|value| value.number).collect();
-        let reals = || numbers.iter().map(|number| number.as_real()).collect::<Option<Vec<Real>>>();
-        let integers = || reals()?.into_iter().map(integer_of).collect::<Option<Vec<BigInt>>>();
-        let quarter_turn = || Complex::pi().scaled(-1);
-        let mut branches = false;
-        let number = match (function, &numbers[..]) {
-            (Function::Sin, [x]) => x.sin(),
-            (Function::Cos, [x]) => x.cos(),
-            (Function::Tan, [x]) => quotient(x.sin(), x.cos()),
-            (Function::Cot, [x]) => quotient(x.cos(), x.sin()),
-            (Function::Sec, [x]) => x.cos().and_then(Complex::reciprocal),
-            (Function::Csc, [x]) => x.sin().and_then(Complex::reciprocal),
-            (Function::Arcsin | Function::Arccos, [x]) => {
-                let arc = x.arcsin();
-                branches = arc.is_some_and(|arc| !arc.is_real());
-                if function == Function::Arcsin { arc } else { arc.map(|arc| quarter_turn() - arc) }
-            }
-            (Function::Arctan, [x]) => x.arctan(),
-            (Function::Arccot, [x]) => x.arctan().map(|arc| quarter_turn() - arc),
-            (Function::Sinh, [x]) => x.hyperbolic(false),
-            (Function::Cosh, [x]) => x.hyperbolic(true),
-            (Function::Tanh, [x]) => quotient(x.hyperbolic(false), x.hyperbolic(true)),
-            (Function::Ln, [x]) => {
-                branches = !is_positive(*x);
-                x.ln()
-            }
-            (Function::Log, [x, base]) => {
-                branches = !is_positive(*x) || !is_positive(*base);
-                quotient(x.ln(), base.ln())
-            }
-            (Function::Abs, [x]) => x.magnitude().map(Complex::real),
-            (Function::Floor, [x]) => {
-                x.as_real().and_then(floor_of).map(|floor| from_integer(&floor))
-            }
-            (Function::Ceiling, [x]) => {
-                x.as_real().and_then(|x| floor_of(-x)).map(|floor| from_integer(&-floor))
-            }
-            (Function::Factorial, [_]) => match integers() {
-                Some(n) => exact::factorial(&n[0], fuel)?.map(|value| from_integer(&value)),
-                None => None,
-            },
-            (Function::Binomial, [n, k]) => match (integers().as_deref(), exact_integer(*k)) {
-                (Some([n, k]), _) => exact::binomial(n, k, fuel)?.map(|value| from_integer(&value)),
-                (_, Some(count)) if (0..=MAX_FACTORS as i64).contains(&count) => {
-                    fuel.spend(2 * count as u64)?;
-                    (0..count).try_fold(Complex::integer(1), |product, step| {
-                        let factor = *n - Complex::integer(step);
-                        Some(product * factor * Complex::integer(step + 1).reciprocal()?)
-                    })
-                }
-                _ => None,
-            },
-            (Function::Gcd | Function::Lcm, _) => match integers() {
-                Some(integers) => {
-                    exact::gcd_or_lcm(&integers, function, fuel)?.map(|value| from_integer(&value))
-                }
-                None => None,
-            },
-            (Function::Min | Function::Max, _) => reals()
-                .and_then(|reals| extreme(&reals, function == Function::Max))
-                .map(Complex::real),
-            _ => None,
-        };
-        self.branched |= branches && arguments.iter().any(varies);
-        let largest = match function {
-            Function::Abs | Function::Min | Function::Max => {
-                values.iter().map(|value| value.scale).max()
-            }
-            _ => None,
-        };
-        let scale = |number: Complex| number.exponent().max(largest.unwrap_or(0));
-        Ok(number.map(|number| Value { number, scale: scale(number) }))
-    }
+/// The value of a function.
+fn applied(
+    function: Function,
+    values: &[Value],
+    fuel: &mut Fuel,
+) -> Result<Option<Value>, OutOfFuel> {
+    fuel.spend(2 * FUNCTION_COST)?;
+    let numbers: Vec<Complex> = values.iter().map(|value| value.number).collect();
+    let reals = || numbers.iter().map(|number| number.as_real()).collect::<Option<Vec<Real>>>();
+    let integers = || reals()?.into_iter().map(integer_of).collect::<Option<Vec<BigRational>>>();
+    let quarter_turn = || Complex::pi().scaled(-1);
+    let number = match (function, &numbers[..]) {
+        (Function::Sin, [x]) => x.sin(),
+        (Function::Cos, [x]) => x.cos(),
+        (Function::Tan, [x]) => quotient(x.sin(), x.cos()),
+        (Function::Cot, [x]) => quotient(x.cos(), x.sin()),
+        (Function::Sec, [x]) => x.cos().and_then(Complex::reciprocal),
+        (Function::Csc, [x]) => x.sin().and_then(Complex::reciprocal),
+        (Function::Arcsin | Function::Arccos, [x]) => {
+            let arc = x.arcsin();
+            if function == Function::Arcsin { arc } else { arc.map(|arc| quarter_turn() - arc) }
+        }
+        (Function::Arctan, [x]) => x.arctan(),
+        (Function::Arccot, [x]) => x.arctan().map(|arc| quarter_turn() - arc),
+        (Function::Sinh, [x]) => x.hyperbolic(false),
+        (Function::Cosh, [x]) => x.hyperbolic(true),
+        (Function::Tanh, [x]) => quotient(x.hyperbolic(false), x.hyperbolic(true)),
+        (Function::Ln, [x]) => x.ln(),
+        (Function::Log, [x, base]) => quotient(x.ln(), base.ln()),
+        (Function::Abs, [x]) => x.magnitude().map(Complex::real),
+        (Function::Floor, [x]) => x.as_real().and_then(floor_of).map(|floor| from_integer(&floor)),
+        (Function::Ceiling, [x]) => {
+            x.as_real().and_then(|x| floor_of(-x)).map(|floor| from_integer(&-floor))
+        }
+        (
+            Function::Factorial
+            | Function::Binomial
+            | Function::Permutations
+            | Function::Gcd
+            | Function::Lcm,
+            _,
+        ) => match integers() {
+            Some(of) => exact::applied(function, &of, fuel)?
+                .map(|value| Complex::real(Real::rational(&value))),
+            None => None,
+        },
+        (Function::Min | Function::Max, _) => {
+            reals().and_then(|reals| extreme(&reals, function == Function::Max)).map(Complex::real)
+        }
+        _ => None,
+    };
+    let largest = match function {
+        Function::Abs | Function::Min | Function::Max => {
+            values.iter().map(|value| value.scale).max()
+        }
+        _ => None,
+    };
+    let scale = |number: Complex| number.exponent().max(largest.unwrap_or(0));
+    Ok(number.map(|number| Value { number, scale: scale(number) }))
 }
 
 fn real(value: &BigRational, fuel: &mut Fuel) -> Result<Complex, OutOfFuel> {
@@ -335,15 +304,6 @@ fn raised(value: Value, exponent: Exponent, fuel: &mut Fuel) -> Result<Option<Va
 
 fn quotient(a: Option<Complex>, b: Option<Complex>) -> Option<Complex> {
     Some(a? * b?.reciprocal()?)
-}
-
-/// Whether the expression's value depends on a variable or an unknown function.
-fn varies(expression: &Expression) -> bool {
-    !expression.is_number()
-}
-
-fn is_positive(value: Complex) -> bool {
-    value.is_real() && value.re.sign() == Some(Ordering::Greater)
 }
 
 /// Whether the principal power of the number is a real one, or taken to be.
@@ -378,11 +338,11 @@ pub fn floor_of(value: Real) -> Option<BigInt> {
 const MAX_BITS: i64 = 4096;
 
 /// The integer that a number is.
-fn integer_of(value: Real) -> Option<BigInt> {
+fn integer_of(value: Real) -> Option<BigRational> {
     let exact = value.to_rational(2 * MAX_BITS)?;
     let nearest = exact.round();
     let distance = Real::rational(&(&exact - &nearest));
-    (distance.is_zero() || distance.exponent() < -WHOLE_BITS).then(|| nearest.to_integer())
+    (distance.is_zero() || distance.exponent() < -WHOLE_BITS).then_some(nearest)
 }
 
 fn extreme(values: &[Real], greatest: bool) -> Option<Real> {

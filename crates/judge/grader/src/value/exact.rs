@@ -27,9 +27,6 @@ pub fn bits(value: &BigRational) -> u64 {
 
 /// The rational number that an expression is. `None` if a part of it is not rational, has no value
 /// or is too large.
-///
-/// # Errors
-/// [`OutOfFuel`].
 pub fn rational(
     expression: &Expression,
     fuel: &mut Fuel,
@@ -151,7 +148,8 @@ fn root(value: &BigRational, degree: i64) -> Option<BigRational> {
     is_exact.then(|| BigRational::new(above, below))
 }
 
-fn applied(
+/// The value of a function of rational numbers.
+pub fn applied(
     function: Function,
     arguments: &[BigRational],
     fuel: &mut Fuel,
@@ -188,14 +186,14 @@ fn applied(
 }
 
 /// n!; `None` if n is negative or large.
-pub fn factorial(n: &BigInt, fuel: &mut Fuel) -> Result<Option<BigInt>, OutOfFuel> {
+fn factorial(n: &BigInt, fuel: &mut Fuel) -> Result<Option<BigInt>, OutOfFuel> {
     let Some(n) = n.to_u64().filter(|&n| n <= MAX_FACTORS) else { return Ok(None) };
     fuel.spend(1 + n + n * n / 64)?;
     Ok(Some((2..=n).fold(BigInt::one(), |product, factor| product * factor)))
 }
 
 /// n over k; `None` if it is too large.
-pub fn binomial(n: &BigInt, k: &BigInt, fuel: &mut Fuel) -> Result<Option<BigInt>, OutOfFuel> {
+fn binomial(n: &BigInt, k: &BigInt, fuel: &mut Fuel) -> Result<Option<BigInt>, OutOfFuel> {
     if k.is_negative() || !n.is_negative() && k > n {
         return Ok(Some(BigInt::zero()));
     }
@@ -214,7 +212,7 @@ pub fn binomial(n: &BigInt, k: &BigInt, fuel: &mut Fuel) -> Result<Option<BigInt
 }
 
 /// Greatest common divisor or least common multiple.
-pub fn gcd_or_lcm(
+fn gcd_or_lcm(
     values: &[BigInt],
     function: Function,
     fuel: &mut Fuel,

@@ -10,9 +10,6 @@ use crate::fuel::{Fuel, OutOfFuel};
 
 /// `Less` for minus infinity, `Greater` for infinity, `Equal` for an expression without infinity;
 /// `None` if it is undefined.
-///
-/// # Errors
-/// [`OutOfFuel`].
 pub fn extent(expression: &Expression, fuel: &mut Fuel) -> Result<Option<Ordering>, OutOfFuel> {
     if !mentions_infinity(expression) {
         return Ok(Some(Ordering::Equal));
@@ -53,15 +50,7 @@ pub fn extent(expression: &Expression, fuel: &mut Fuel) -> Result<Option<Orderin
 }
 
 fn mentions_infinity(expression: &Expression) -> bool {
-    match expression {
-        Expression::Constant(constant) => *constant == Constant::Infinity,
-        Expression::Sum(parts)
-        | Expression::Product(parts)
-        | Expression::Function(_, parts)
-        | Expression::Unknown(_, parts) => parts.iter().any(mentions_infinity),
-        Expression::Power(power) => mentions_infinity(&power.0) || mentions_infinity(&power.1),
-        Expression::Number(_) | Expression::Decimal(_) | Expression::Symbol(_) => false,
-    }
+    expression.any(&|part| *part == Expression::Constant(Constant::Infinity))
 }
 
 fn is_real(expression: &Expression, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {

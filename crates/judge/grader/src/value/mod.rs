@@ -8,9 +8,9 @@
 //! not 10^100 + sin(2).
 //!
 //! Variables are real; in factorials and in exponents of negative numbers, as in (-1)^n, they are
-//! positive integers. Where a root or a logarithm is taken of a negative number, expressions count
-//! as equal if they agree everywhere else: sqrt(x^2) differs from x, since nothing negative is
-//! under the root, but ln(x^2) equals 2 ln(x).
+//! positive integers. A root or a logarithm of a negative number that varies has no value, and
+//! expressions are equal if they agree wherever both have one: sqrt(x^2) differs from x, since
+//! nothing negative is under the root, but ln(x^2) equals 2 ln(x).
 
 mod complex;
 mod evaluator;
@@ -40,20 +40,14 @@ pub const DEFAULT_FUEL: u64 = 600_000;
 /// The sign of a factor by which expressions differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FactorSign {
-    /// The factor is a positive number.
     Positive,
-    /// The factor is a negative number.
     Negative,
-    /// The factor is not a real number.
     NotReal,
 }
 
 /// Whether two expressions have the same value for all values of their variables. Identical
 /// expressions have, even if they are undefined. Decimals count as everything within the tolerance
 /// of them.
-///
-/// # Errors
-/// [`OutOfFuel`] when that takes too much work.
 pub fn same_value(
     a: &Expression,
     b: &Expression,
@@ -89,9 +83,6 @@ pub fn same_value(
 
 /// Which of two constant expressions is greater; `None` unless both are real numbers, or infinite,
 /// and it is clear.
-///
-/// # Errors
-/// [`OutOfFuel`] when that takes too much work.
 pub fn compare(
     a: &Expression,
     b: &Expression,
@@ -111,9 +102,6 @@ pub fn compare(
 /// Whether a = c b for a constant c that is not zero, and its sign; so a = 0 and b = 0 are the same
 /// equation, and a > 0 and b > 0 the same inequality if c is positive. `None` if there is no such
 /// constant, or none is found.
-///
-/// # Errors
-/// [`OutOfFuel`] when that takes too much work.
 pub fn constant_ratio(
     a: &Expression,
     b: &Expression,

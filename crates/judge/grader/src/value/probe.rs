@@ -107,28 +107,22 @@ fn finding(a: Value, b: Value, longest_number: u64) -> Finding {
     }
 }
 
-/// Bits of the longest number that is written in a constant; 0 in anything else.
+/// Bits of the longest number that is written in a constant.
 fn longest_number(expression: &Expression) -> u64 {
-    let of_all = |parts: &[Expression]| parts.iter().map(longest_number).max().unwrap_or(0);
     match expression {
         Expression::Number(value) => exact::bits(value),
         Expression::Decimal(decimal) => exact::bits(&decimal.value),
-        Expression::Sum(parts) | Expression::Product(parts) | Expression::Function(_, parts) => {
-            of_all(parts)
-        }
-        Expression::Power(power) => longest_number(&power.0).max(longest_number(&power.1)),
-        Expression::Constant(_) | Expression::Symbol(_) | Expression::Unknown(..) => 0,
+        other => other.parts().map(longest_number).max().unwrap_or(0),
     }
 }
 
-/// Whether two expressions are equal wherever both have a value. Points where a root or logarithm
-/// is taken of what is not positive count only if there are no others.
+/// Whether two expressions are equal wherever both have a value.
 pub fn are_equal(a: &Expression, b: &Expression, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
     if a.is_number() && b.is_number() {
         return Ok(difference(a, b, fuel)?.1 == Finding::Zero);
     }
     let whole = integer_variables(&[a, b], fuel)?;
-    let (mut zeros, mut branched) = (0, Finding::Unclear);
+    let mut zeros = 0;
     let rounds = if has_steps(a) || has_steps(b) { STEP_ROUNDS } else { 1 };
     let tried = POINTS.len() as u32 * rounds;
     for point in 0..tried as usize {
@@ -138,19 +132,16 @@ pub fn are_equal(a: &Expression, b: &Expression, fuel: &mut Fuel) -> Result<bool
             continue;
         };
         match finding(left, right, 0) {
-            Finding::Nonzero if !evaluator.branched => return Ok(false),
-            Finding::Nonzero => branched = Finding::Nonzero,
-            Finding::Zero if !evaluator.branched => zeros += 1,
-            Finding::Zero if branched == Finding::Unclear => branched = Finding::Zero,
-            Finding::Zero | Finding::Unclear => {}
+            Finding::Nonzero => return Ok(false),
+            Finding::Zero => zeros += 1,
+            Finding::Unclear => {}
         }
         if zeros == ENOUGH_ZEROS * rounds {
             break;
         }
     }
     // C(n, k) and C(k, n) agree where both have a value, which is where n is k.
-    let is_enough = zeros * FEWEST_DEFINED >= tried || zeros >= ENOUGH_ZEROS;
-    Ok(is_enough || branched == Finding::Zero)
+    Ok(zeros * FEWEST_DEFINED >= tried || zeros >= ENOUGH_ZEROS)
 }
 
 /// The difference of two constants, and whether it is zero.
@@ -171,18 +162,13 @@ fn difference(
 }
 
 fn has_steps(expression: &Expression) -> bool {
-    match expression {
-        Expression::Function(Function::Floor | Function::Ceiling, _) => true,
-        Expression::Sum(parts)
-        | Expression::Product(parts)
-        | Expression::Function(_, parts)
-        | Expression::Unknown(_, parts) => parts.iter().any(has_steps),
-        Expression::Power(power) => has_steps(&power.0) || has_steps(&power.1),
-        _ => false,
-    }
+    let is_step = |part: &Expression| {
+        matches!(part, Expression::Function(Function::Floor | Function::Ceiling, _))
+    };
+    expression.any(&is_step)
 }
 
-/// The values of two expressions at each point where both have one, without a choice of branch.
+/// The values of two expressions at each point where both have one.
 pub fn pairs(
     a: &Expression,
     b: &Expression,
@@ -193,8 +179,7 @@ pub fn pairs(
     let mut pairs = Vec::new();
     for point in 0..if is_constant { 1 } else { POINTS.len() } {
         let mut evaluator = Evaluator::at(point, &whole);
-        let values = (evaluator.value(a, fuel)?, evaluator.value(b, fuel)?);
-        if let ((Some(a), Some(b)), false) = (values, evaluator.branched) {
+        if let (Some(a), Some(b)) = (evaluator.value(a, fuel)?, evaluator.value(b, fuel)?) {
             pairs.push((a.number, b.number));
         }
     }

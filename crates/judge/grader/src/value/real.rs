@@ -29,10 +29,8 @@ pub struct Real {
 }
 
 impl Real {
-    /// Zero, exactly.
     pub const ZERO: Self = Self { negative: false, exponent: NONE, mantissa: [0; 4], noise: NONE };
 
-    /// An integer, exactly.
     pub fn integer(value: i64) -> Self {
         let word = value.unsigned_abs();
         Self { negative: value < 0, exponent: BITS, mantissa: [word, 0, 0, 0], noise: NONE }
@@ -155,7 +153,6 @@ impl Real {
         self.with_noise(NONE)
     }
 
-    /// The number's magnitude.
     pub fn magnitude(self) -> Self {
         Self { negative: false, ..self }
     }

@@ -39,8 +39,8 @@ impl Tolerance {
         self.agree_at(a, b, self.unit(&[a, b], 0))
     }
 
-    /// [`Self::agree`] for both parts of complex numbers; the larger part sets the scale. Of values of a variable
-    /// expression, always significant digits count.
+    /// [`Self::agree`] for both parts of complex numbers; the larger part sets the scale. Values of
+    /// a variable expression are compared to significant digits always.
     pub fn agree_complex(self, a: Complex, b: Complex, varies: bool) -> bool {
         const MAX_BITS: i64 = 8192;
         let [a_re, a_im, b_re, b_im] =
@@ -113,71 +113,30 @@ fn power_of_ten(exponent: i64) -> BigRational {
     if exponent < 0 { power.recip() } else { power }
 }
 
-/// Whether an expression is an integer that is written out, perhaps with a sign.
+/// Whether an expression is an integer that is written out.
 pub fn is_integer_literal(expression: &Expression) -> bool {
-    match expression {
-        Expression::Number(value) => value.is_integer(),
-        Expression::Product(factors) => matches!(
-            &factors[..],
-            [Expression::Number(sign), Expression::Number(value)]
-                if *sign == -BigRational::one() && value.is_integer()
-        ),
-        _ => false,
-    }
+    matches!(expression, Expression::Number(value) if value.is_integer())
 }
 
 /// Whether a decimal is a part of an expression.
 pub fn has_decimal(expression: &Expression) -> bool {
-    match expression {
-        Expression::Decimal(_) => true,
-        Expression::Sum(parts) | Expression::Product(parts) => parts.iter().any(has_decimal),
-        Expression::Function(_, parts) | Expression::Unknown(_, parts) => {
-            parts.iter().any(has_decimal)
-        }
-        Expression::Power(power) => has_decimal(&power.0) || has_decimal(&power.1),
-        Expression::Number(_) | Expression::Constant(_) | Expression::Symbol(_) => false,
-    }
+    expression.any(&|part| matches!(part, Expression::Decimal(_)))
 }
 
-/// The decimal that an expression is, with its sign and powers of ten multiplied in: -2.5,
-/// 33.3/100.
+/// The decimal that an expression is, perhaps with a minus, or as hundredths: -2.5, 33.3/100.
 pub fn literal(expression: &Expression) -> Option<Decimal> {
     let factors = match expression {
         Expression::Decimal(decimal) => return Some(decimal.clone()),
         Expression::Product(factors) => factors,
         _ => return None,
     };
-    let mut decimal: Option<Decimal> = None;
-    let mut scale = BigRational::one();
-    for factor in factors {
-        match factor {
-            Expression::Decimal(found) if decimal.is_none() => decimal = Some(found.clone()),
-            _ => scale *= small_power(factor)?,
+    match &factors[..] {
+        [sign, Expression::Decimal(decimal)] if *sign == Expression::integer(-1) => {
+            Some(Decimal { value: -&decimal.value, ..*decimal })
         }
+        [number, percent] if percent.divisor() == Some(&Expression::integer(100)) => {
+            Some(literal(number)?.shifted(-2))
+        }
+        _ => None,
     }
-    let decimal = decimal?;
-    let shift = magnitude(&scale) - 1;
-    (scale.abs() == power_of_ten(shift)).then(|| Decimal {
-        value: decimal.value * &scale,
-        last_digit: decimal.last_digit.saturating_add(i32::try_from(shift).unwrap_or(i32::MAX)),
-    })
-}
-
-/// A rational number that is not zero, or a small power of one.
-fn small_power(expression: &Expression) -> Option<BigRational> {
-    const MAX_BITS: u64 = 64;
-    const MAX_EXPONENT: u64 = 400;
-    let (base, exponent) = match expression {
-        Expression::Number(base) => (base, 1),
-        Expression::Power(power) => match &**power {
-            (Expression::Number(base), Expression::Number(exponent)) if exponent.is_integer() => {
-                (base, exponent.to_i32()?)
-            }
-            _ => return None,
-        },
-        _ => return None,
-    };
-    let is_small =
-        exact::bits(base) <= MAX_BITS && u64::from(exponent.unsigned_abs()) <= MAX_EXPONENT;
-    (is_small && !base.is_zero()).then(|| base.pow(exponent))
 }

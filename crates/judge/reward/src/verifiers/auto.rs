@@ -42,7 +42,8 @@ impl Auto {
         let start = || {
             Code::start(&CodeSettings::default(), &self.key, "\"auto\"").map_err(|e| VerifierError {
                 problem: format!(
-                    "the data has problems whose ground truth is the tests of a program: {}; the verifier \"math\" \
+                    "the data has problems whose ground truth is the tests of a program: {}; the \
+                     verifier \"math\" \
                      leaves them out",
                     e.problem
                 ),

@@ -416,7 +416,8 @@ mod tests {
             }
             let target = u64::try_from(pool[0]).unwrap() + shift;
             let (verdict, reason) = judge(&numbers, target, &format!("{}!", steps.join(",")));
-            prop_assert_eq!(verdict == Verdict::Correct, possible && shift == 0, "{} {}", steps.join(","), reason);
+            prop_assert_eq!(verdict == Verdict::Correct, possible && shift == 0, "{} \
+             {}", steps.join(","), reason);
             let falsehoods = measured(&numbers, &format!("{}!", steps.join(","))).unwrap()[2];
             prop_assert_eq!(falsehoods == 0.0, possible, "{}", steps.join(","));
         }

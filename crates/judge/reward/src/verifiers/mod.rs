@@ -58,7 +58,7 @@ pub(crate) trait Spec {
     }
 
     /// Names in the settings that may be files on which verdicts depend.
-    fn files(&self) -> Vec<&str> {
+    fn files(&self) -> Vec<String> {
         Vec::new()
     }
 
@@ -108,12 +108,20 @@ macro_rules! registry {
         }
 
         impl Single {
-            /// Passes its settings to `use_spec`, with what a recipe has there, for messages.
-            pub(crate) fn with_spec<R>(&self, use_spec: impl FnOnce(&dyn Spec, &str) -> R) -> R {
+            /// Its settings.
+            pub(crate) fn spec(&self) -> Box<dyn Spec> {
                 match self {
-                    Self::BuiltIn(name) => use_spec(&*name.spec(), &format!("{:?}", name.name())),
-                    $(Self::$table(settings) => {
-                        use_spec(settings, concat!("{ ", stringify!($table_file), " = { ... } }"))
+                    Self::BuiltIn(name) => name.spec(),
+                    $(Self::$table(settings) => Box::new(settings.clone()),)*
+                }
+            }
+
+            /// The recipe's value, for messages.
+            pub(crate) fn shown(&self) -> String {
+                match self {
+                    Self::BuiltIn(name) => format!("{:?}", name.name()),
+                    $(Self::$table(_) => {
+                        concat!("{ ", stringify!($table_file), " = { ... } }").into()
                     })*
                 }
             }

@@ -20,12 +20,8 @@ pub const VARIABLE: &str = "ISENTROPE_SANDBOX_ATTEMPTS";
 pub enum Task {
     /// To leave, and to take more of everything whose end can be survived.
     Escape(Outside),
-    /// To write more to `/tmp` than it holds.
-    FillTemporary(Limits),
-    /// To make more files there than there may be.
-    FillWithFiles(Limits),
-    /// To start more threads than there may be processes.
-    StartThreads(Limits),
+    /// To commit this one of the [`excesses::LASTING`].
+    Exceed(usize, Limits),
     /// To take more memory than there is, with so many other processes.
     FillMemory(u32),
     /// To take more processor time than there is.
@@ -65,21 +61,15 @@ pub fn run() -> io::Result<()> {
             for escape in ESCAPES.iter().filter(|escape| escape.harmless || !outside.harmless) {
                 made.push(attempt(escape.name, (escape.attempt)(&outside)));
             }
-            if !outside.harmless {
-                made.extend(
-                    excesses::all(&outside.limits).map(|(name, outcome)| attempt(name, outcome)),
-                );
+            for (name, exceed) in excesses::SURVIVED.iter().filter(|_| !outside.harmless) {
+                made.push(attempt(name, exceed(&outside.limits)));
             }
             say(&made)
         }
-        Task::FillTemporary(limits) => {
-            say(&[attempt("fill /tmp", excesses::fill_temporary(&limits))])
-        }
-        Task::FillWithFiles(limits) => {
-            say(&[attempt("fill /tmp with files", excesses::fill_with_files(&limits))])
-        }
-        Task::StartThreads(limits) => {
-            say(&[attempt("start too many processes", excesses::start_threads(&limits))])
+        Task::Exceed(number, limits) => {
+            let (name, exceed) =
+                excesses::LASTING.get(number).ok_or(io::ErrorKind::InvalidInput)?;
+            say(&[attempt(name, exceed(&limits))])
         }
         Task::FillMemory(others) => excesses::fill_memory(others),
         Task::BurnTime => loop {

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use nix::mount::{MsFlags, mount};
 
-use super::plan::{Plan, Shown};
+use super::plan::{Plan, VisiblePath};
 use super::role::{self, Role};
 use super::{Problem, attempt, identity, new_root};
 use crate::Limits;
@@ -63,8 +63,8 @@ pub fn command(bwrap: &Path, plan: &Plan) -> Result<Command, Problem> {
     command.args(["--symlink", "/tmp", "/dev/shm"]);
     for shown in &plan.shown {
         match shown {
-            Shown::Link(at, target) => command.arg("--symlink").args([target, at]),
-            Shown::Directory(path) | Shown::File(path) => {
+            VisiblePath::Link(at, target) => command.arg("--symlink").args([target, at]),
+            VisiblePath::Directory(path) | VisiblePath::File(path) => {
                 command.arg("--ro-bind").args([path, path])
             }
         };

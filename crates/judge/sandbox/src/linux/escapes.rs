@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, IoSliceMut};
+use std::io::IoSliceMut;
 use std::net::TcpStream;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::symlink;
@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::prctl::set_pdeathsig;
 use nix::sys::ptrace;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::kill;
@@ -40,28 +42,39 @@ const fn harmful(name: &'static str, attempt: fn(&Outside) -> Outcome) -> Escape
 
 /// All of them.
 pub const ESCAPES: &[Escape] = &[
-    harmless("read a file of the host", read_file),
+    harmless("read a file of the host", |outside| {
+        refused(fs::read(&outside.file), format_args!("{} was read", outside.file))
+    }),
     harmless("read it through a link in /tmp", read_through_link),
     harmless("read accounts, processes and devices", read_system),
     harmful("write outside of /tmp", write_outside),
     harmless("open a socket of any family", open_socket),
     harmless("connect to a port of this machine", connect_port),
     harmless("connect to an abstract socket", connect_socket),
-    harmless("signal a process outside", signal_outside),
+    harmless("signal a process outside", |outside| {
+        refused(kill(Pid::from_raw(outside.process), None), "a signal could be sent")
+    }),
     harmless("read the memory of a process outside", read_memory),
     harmless("trace a process outside", trace_outside),
     harmless("find secrets in the environment", read_environment),
     harmful("find an inherited descriptor", find_descriptor),
-    harmful("become root", become_root),
+    harmful("become root", |_| {
+        let root = Uid::from_raw(0);
+        refused(setresuid(root, root, root), "this is root")
+    }),
     harmless("have privileges", have_privileges),
     harmful("make namespaces", make_namespaces),
     harmful("mount", try_mount),
-    harmful("change the root directory", change_root),
+    harmful("change the root directory", |_| refused(chroot("/tmp"), "it was changed")),
     harmful("make a device", make_device),
-    harmful("name the host", name_host),
-    harmless("make memory that has no owner", make_memory),
+    harmful("name the host", |_| refused(sethostname("escaped"), "it was named")),
+    harmless("make memory that has no owner", |_| {
+        refused(memfd_create(c"isentrope", MFdFlags::empty()), "a file of memory was made")
+    }),
     harmless("raise a limit", raise_limit),
-    harmful("outlive the process in front", forget_parent),
+    harmful("outlive the process in front", |_| {
+        refused(set_pdeathsig(None), "its end would not be noticed")
+    }),
 ];
 
 /// Held if there is an error.
@@ -75,10 +88,6 @@ fn refused<T>(result: Result<T, impl Display>, got: impl Display) -> Outcome {
 /// Held if all were; says what the last one was stopped by, or what got through.
 fn all(outcomes: impl IntoIterator<Item = Outcome>) -> Outcome {
     outcomes.into_iter().try_fold(String::new(), |_, outcome| outcome)
-}
-
-fn read_file(outside: &Outside) -> Outcome {
-    refused(fs::read(&outside.file), format_args!("{} was read", outside.file))
 }
 
 fn read_through_link(outside: &Outside) -> Outcome {
@@ -95,17 +104,10 @@ fn read_through_link(outside: &Outside) -> Outcome {
 }
 
 fn read_system(_: &Outside) -> Outcome {
-    const FILES: [&str; 8] = [
-        "/etc/passwd",
-        "/etc/shadow",
-        "/etc/hostname",
-        "/proc/1/environ",
-        "/proc/self/status",
-        "/sys/kernel/uevent_seqnum",
-        "/dev/mem",
-        "/dev/kmsg",
-    ];
-    all(FILES.map(|file| refused(File::open(file), format_args!("{file} was opened"))))
+    let files = "/etc/passwd /etc/shadow /etc/hostname /proc/1/environ /proc/self/status \
+                 /proc/self/exe /sys/kernel /dev/mem /dev/kmsg /.host /tmp/../etc/passwd";
+    let opened = |file| refused(File::open(file), format_args!("{file} was opened"));
+    all(files.split_whitespace().map(opened))
 }
 
 fn write_outside(_: &Outside) -> Outcome {
@@ -139,10 +141,6 @@ fn connect_port(outside: &Outside) -> Outcome {
 fn connect_socket(outside: &Outside) -> Outcome {
     let address = SocketAddr::from_abstract_name(&outside.socket);
     refused(address.and_then(|address| UnixStream::connect_addr(&address)), "a connection was made")
-}
-
-fn signal_outside(outside: &Outside) -> Outcome {
-    refused(kill(Pid::from_raw(outside.process), None), "a signal could be sent")
 }
 
 fn read_memory(outside: &Outside) -> Outcome {
@@ -188,11 +186,6 @@ fn find_descriptor(_: &Outside) -> Outcome {
     }
 }
 
-fn become_root(_: &Outside) -> Outcome {
-    let root = Uid::from_raw(0);
-    refused(setresuid(root, root, root), "this is root")
-}
-
 fn have_privileges(_: &Outside) -> Outcome {
     match rustix::thread::capabilities(None) {
         Ok(sets) if sets.permitted.is_empty() && sets.inheritable.is_empty() => {
@@ -204,13 +197,9 @@ fn have_privileges(_: &Outside) -> Outcome {
 }
 
 fn make_namespaces(_: &Outside) -> Outcome {
-    let kinds = [
-        CloneFlags::CLONE_NEWUSER,
-        CloneFlags::CLONE_NEWNS,
-        CloneFlags::CLONE_NEWNET,
-        CloneFlags::CLONE_NEWPID,
-        CloneFlags::CLONE_NEWIPC,
-    ];
+    use CloneFlags as F;
+    let kinds =
+        [F::CLONE_NEWUSER, F::CLONE_NEWNS, F::CLONE_NEWNET, F::CLONE_NEWPID, F::CLONE_NEWIPC];
     all(kinds.map(|kind| refused(unshare(kind), format_args!("{kind:?} was made"))))
 }
 
@@ -224,10 +213,6 @@ fn try_mount(_: &Outside) -> Outcome {
     all(mounts.map(|mounted| refused(mounted, "something was mounted")))
 }
 
-fn change_root(_: &Outside) -> Outcome {
-    refused(chroot("/tmp"), "it was changed")
-}
-
 fn make_device(_: &Outside) -> Outcome {
     let kinds = [(SFlag::S_IFCHR, makedev(1, 1)), (SFlag::S_IFBLK, makedev(8, 0))];
     all(kinds.map(|(kind, number)| {
@@ -235,25 +220,10 @@ fn make_device(_: &Outside) -> Outcome {
     }))
 }
 
-fn name_host(_: &Outside) -> Outcome {
-    refused(sethostname("escaped"), "it was named")
-}
-
-fn make_memory(_: &Outside) -> Outcome {
-    refused(
-        nix::sys::memfd::memfd_create(c"isentrope", nix::sys::memfd::MFdFlags::empty()),
-        "a file of memory was made",
-    )
-}
-
 fn raise_limit(_: &Outside) -> Outcome {
-    let resources = [
-        Resource::RLIMIT_AS,
-        Resource::RLIMIT_NPROC,
-        Resource::RLIMIT_NOFILE,
-        Resource::RLIMIT_FSIZE,
-        Resource::RLIMIT_CORE,
-    ];
+    use Resource as R;
+    let resources =
+        [R::RLIMIT_AS, R::RLIMIT_NPROC, R::RLIMIT_NOFILE, R::RLIMIT_FSIZE, R::RLIMIT_CORE];
     all(resources.map(|resource| {
         let (_, hard) = getrlimit(resource).map_err(|error| error.to_string())?;
         match hard.checked_add(1) {
@@ -267,9 +237,4 @@ fn raise_limit(_: &Outside) -> Outcome {
             None => Err(format!("{resource:?} has no limit")),
         }
     }))
-}
-
-fn forget_parent(_: &Outside) -> Outcome {
-    let forgotten = nix::sys::prctl::set_pdeathsig(None).map_err(io::Error::from);
-    refused(forgotten, "its end would not be noticed")
 }

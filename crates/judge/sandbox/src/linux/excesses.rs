@@ -14,92 +14,73 @@ use super::attempts::{Outcome, Task, VARIABLE};
 use super::role::{self, Role};
 use crate::Limits;
 
-/// How much more than allowed is tried.
-const BEYOND: u64 = 2;
-
 /// After how long what is counted from outside has been counted.
 const NOTICED: Duration = Duration::from_secs(1);
 
-/// All of which the end can be survived.
-pub fn all(limits: &Limits) -> impl Iterator<Item = (&'static str, Outcome)> {
-    [
-        ("write a file that is too long", long_file(limits)),
-        ("open too many files", open_files(limits)),
-        ("take too much address space", take_space(limits)),
-    ]
-    .into_iter()
-}
+/// An excess and its name.
+type Excess = (&'static str, fn(&Limits) -> Outcome);
 
-/// Held if what was taken is within the limit and something said why there is no more.
-fn within(taken: u64, limit: u64, stopped: Option<impl std::fmt::Display>) -> Outcome {
-    match stopped {
-        Some(error) if taken <= limit => Ok(format!("{error} after {taken} of {limit}")),
-        _ => Err(format!("{taken} were taken, and there are {limit}")),
+/// Excesses that end with an error, after which this process goes on.
+pub const SURVIVED: [Excess; 3] = [
+    ("write a file that is too long", long_file),
+    ("open too many files", open_files),
+    ("take too much address space", take_space),
+];
+
+/// Excesses that leave a jail full, or end it: each needs a jail of its own.
+pub const LASTING: [Excess; 3] = [
+    ("fill /tmp", fill_temporary),
+    ("fill /tmp with files", fill_with_files),
+    ("start too many processes", start_threads),
+];
+
+/// Takes one after another, up to twice the limit; held if something said before why there is no
+/// more.
+fn take<T>(limit: u64, mut one: impl FnMut(u64) -> io::Result<T>) -> Outcome {
+    let mut taken = Vec::new();
+    for number in 0..2 * limit {
+        match one(number) {
+            Ok(thing) => taken.push(thing),
+            Err(error) if number <= limit => {
+                return Ok(format!("{error} after {number} of {limit}"));
+            }
+            Err(_) => break,
+        }
     }
+    thread::sleep(NOTICED);
+    Err(format!("{} were taken, and there are {limit}", taken.len()))
 }
 
 fn long_file(limits: &Limits) -> Outcome {
     // Without the signal there is an error instead.
     let _ = SigSet::from_iter([Signal::SIGXFSZ]).thread_block();
     let path = Path::new("/tmp/long");
-    let set = File::create(path).and_then(|file| file.set_len(limits.file_bytes * BEYOND));
+    let set = File::create(path).and_then(|file| file.set_len(2 * limits.file_bytes));
     let length = path.metadata().map_or(0, |found| found.len());
     let _ = fs::remove_file(path);
-    within(length, limits.file_bytes, set.err())
-}
-
-/// Writes to `/tmp` as long as there is room.
-pub fn fill_temporary(limits: &Limits) -> Outcome {
-    let piece = vec![1; usize::try_from(limits.file_bytes.min(1 << 20)).unwrap_or(1 << 20)];
-    let pieces = limits.temporary_bytes * BEYOND / piece.len() as u64;
-    let (written, stopped) = fill(pieces, |path| fs::write(path, &piece));
-    within(written * piece.len() as u64, limits.temporary_bytes, stopped)
-}
-
-/// Makes files in `/tmp` as long as there may be more.
-pub fn fill_with_files(limits: &Limits) -> Outcome {
-    let (made, stopped) =
-        fill(limits.temporary_files * BEYOND, |path| File::create(path).map(drop));
-    within(made, limits.temporary_files, stopped)
-}
-
-/// Makes so many files in `/tmp`; how many there could be, and why not more.
-fn fill(files: u64, make: impl Fn(String) -> io::Result<()>) -> (u64, Option<io::Error>) {
-    for number in 0..files {
-        if let Err(error) = make(format!("/tmp/{number}")) {
-            return (number, Some(error));
-        }
+    match set {
+        Err(error) if length <= limits.file_bytes => Ok(error.to_string()),
+        _ => Err(format!("{length} bytes were written")),
     }
-    thread::sleep(NOTICED);
-    (files, None)
+}
+
+fn fill_temporary(limits: &Limits) -> Outcome {
+    let piece = vec![1; usize::try_from(limits.file_bytes.min(1 << 20)).unwrap_or(1 << 20)];
+    let pieces = limits.temporary_bytes / piece.len() as u64;
+    take(pieces, |number| fs::write(format!("/tmp/{number}"), &piece))
+}
+
+fn fill_with_files(limits: &Limits) -> Outcome {
+    take(limits.temporary_files, |number| File::create(format!("/tmp/{number}")).map(drop))
 }
 
 fn open_files(limits: &Limits) -> Outcome {
-    let mut open = Vec::new();
-    let mut stopped = None;
-    while (open.len() as u64) < limits.open_files * BEYOND && stopped.is_none() {
-        match File::open("/dev/null") {
-            Ok(file) => open.push(file),
-            Err(error) => stopped = Some(error),
-        }
-    }
-    within(open.len() as u64, limits.open_files, stopped)
+    take(limits.open_files, |_| File::open("/dev/null"))
 }
 
-/// Starts threads, which are counted as processes are, as long as there may be more.
-pub fn start_threads(limits: &Limits) -> Outcome {
-    let mut started = 0;
-    let mut stopped = None;
-    while started < limits.processes * BEYOND && stopped.is_none() {
-        match thread::Builder::new().stack_size(64 << 10).spawn(thread::park) {
-            Ok(_) => started += 1,
-            Err(error) => stopped = Some(error),
-        }
-    }
-    if stopped.is_none() {
-        thread::sleep(NOTICED);
-    }
-    within(started, limits.processes, stopped)
+/// Threads are counted as processes are.
+fn start_threads(limits: &Limits) -> Outcome {
+    take(limits.processes, |_| thread::Builder::new().stack_size(64 << 10).spawn(thread::park))
 }
 
 fn take_space(limits: &Limits) -> Outcome {

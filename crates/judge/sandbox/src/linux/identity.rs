@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use nix::unistd::{Gid, Uid, getegid, geteuid, setgroups, setresgid, setresuid};
+use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
 use rustix::io::Errno;
 use rustix::thread::{
     CapabilitySet, CapabilitySets, clear_ambient_capability_set,
@@ -46,38 +46,24 @@ fn user_in(map: &str, process: u32) -> Option<u32> {
     Some(first + length / 2 + process % (length / 2))
 }
 
-/// How users of a new user namespace are those of the old one.
-pub struct Map {
-    user: Uid,
-    group: Gid,
-}
-
-impl Map {
-    /// One user, who is the one that this process is now.
-    pub fn of_this_user() -> Self {
-        Self { user: geteuid(), group: getegid() }
+/// Sets up a user namespace that this process has just made, in which it is this user and group of
+/// the old one, and keeps what it takes to build walls for the next program that it starts.
+pub fn enter_user_namespace(user: Uid, group: Gid) -> Result<(), Problem> {
+    for (file, text) in [
+        ("setgroups", "deny".to_owned()),
+        ("gid_map", format!("{USER} {group} 1")),
+        ("uid_map", format!("{USER} {user} 1")),
+    ] {
+        let written = fs::write(format!("/proc/self/{file}"), text);
+        attempt(format_args!("a user namespace cannot be set up ({file})"), written)?;
     }
-
-    /// Sets it in a namespace that this process has just made, and keeps what it takes to build
-    /// walls for the next program that this process starts.
-    pub fn apply(&self) -> Result<(), Problem> {
-        let (user, group) = (self.user, self.group);
-        for (file, text) in [
-            ("setgroups", "deny".to_owned()),
-            ("gid_map", format!("{USER} {group} 1")),
-            ("uid_map", format!("{USER} {user} 1")),
-        ] {
-            let written = fs::write(format!("/proc/self/{file}"), text);
-            attempt(format_args!("a user namespace cannot be set up ({file})"), written)?;
-        }
-        let all: CapabilitySet = BUILDER.into_iter().collect();
-        let sets = CapabilitySets { effective: all, permitted: all, inheritable: all };
-        let problem = "capabilities cannot be kept in a user namespace";
-        attempt(problem, set_capabilities(None, sets))?;
-        BUILDER
-            .iter()
-            .try_for_each(|one| attempt(problem, configure_capability_in_ambient_set(*one, true)))
-    }
+    let all: CapabilitySet = BUILDER.into_iter().collect();
+    let sets = CapabilitySets { effective: all, permitted: all, inheritable: all };
+    let problem = "capabilities cannot be kept in a user namespace";
+    attempt(problem, set_capabilities(None, sets))?;
+    BUILDER
+        .iter()
+        .try_for_each(|one| attempt(problem, configure_capability_in_ambient_set(*one, true)))
 }
 
 /// Becomes this user, if one is named, and gives up every capability for good. `may_keep_bounds`:
@@ -102,13 +88,8 @@ pub fn give_up(user: Option<u32>, may_keep_bounds: bool) -> Result<(), Problem> 
     }
     attempt(problem, clear_ambient_capability_set())?;
     let none = CapabilitySet::empty();
-    attempt(
-        problem,
-        set_capabilities(
-            None,
-            CapabilitySets { effective: none, permitted: none, inheritable: none },
-        ),
-    )
+    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    attempt(problem, set_capabilities(None, sets))
 }
 
 #[cfg(test)]

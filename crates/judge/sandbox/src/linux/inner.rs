@@ -13,7 +13,7 @@ use nix::sys::stat::{Mode, umask};
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, sethostname, setsid};
 
 use super::message::{receive, send};
-use super::plan::{Answer, Plan, Task, Way};
+use super::plan::{Answer, Method, Plan, Task};
 use super::{
     Problem, attempt, bubblewrap, identity, landlock_rules, new_root, resource_limits, system_calls,
 };
@@ -24,7 +24,7 @@ const ENVIRONMENT: [(&str, &str); 4] =
 
 /// Does the work of this process.
 pub fn run() -> io::Result<()> {
-    SigSet::empty().thread_set_mask()?; // the outer process blocks some, which is not to be inherited
+    SigSet::empty().thread_set_mask()?; // the outer process blocks some for itself
     // Closed when this process becomes the program, as all that it opens.
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let (plan, mut streams): (Plan, _) = receive(&control)?;
@@ -49,9 +49,9 @@ fn enter(plan: &Plan, streams: &[OwnedFd]) -> Result<u8, Problem> {
     umask(Mode::from_bits_truncate(0o022));
     let limits = &plan.program.limits;
     let owner = plan.user.unwrap_or(identity::USER);
-    match plan.way {
-        Way::Root | Way::UserNamespace => {
-            let _ = setsid(); // the first process of a namespace may be at the head of a session already
+    match plan.method {
+        Method::Root | Method::UserNamespace => {
+            let _ = setsid(); // this process may be at the head of a session already
             let new = CloneFlags::CLONE_NEWNS
                 | CloneFlags::CLONE_NEWNET
                 | CloneFlags::CLONE_NEWIPC
@@ -60,17 +60,17 @@ fn enter(plan: &Plan, streams: &[OwnedFd]) -> Result<u8, Problem> {
             new_root::enter(&plan.shown, limits, (owner, owner))?;
             attempt("the host cannot be named", sethostname("jail"))?;
         }
-        Way::Bubblewrap(_) => bubblewrap::limit_files(limits),
+        Method::Bubblewrap(_) => bubblewrap::limit_files(limits),
     }
     let [stdin, stdout, stderr] = streams else { return Err("there are not three streams".into()) };
     let taken =
         dup2_stdin(stdin).and_then(|()| dup2_stdout(stdout)).and_then(|()| dup2_stderr(stderr));
     attempt("the standard streams cannot be taken", taken)?;
-    identity::give_up(plan.user, matches!(plan.way, Way::Bubblewrap(_)))?;
+    identity::give_up(plan.user, matches!(plan.method, Method::Bubblewrap(_)))?;
     attempt("the end of the outer process cannot be followed", set_pdeathsig(Signal::SIGKILL))?;
     attempt("privileges cannot be given up", set_no_new_privs())?;
     let landlock = landlock_rules::restrict(&plan.shown)?;
-    resource_limits::set(limits, &plan.way)?;
+    resource_limits::set(limits, &plan.method)?;
     system_calls::restrict()?;
     Ok(landlock)
 }
@@ -86,8 +86,9 @@ fn become_program(plan: &Plan) -> Problem {
         .envs(environment)
         .exec();
     match error.kind() {
-        io::ErrorKind::PermissionDenied if plan.way == Way::Root => format!(
-            "{error} (run by root, it must be readable for all users, with its directory and the libraries it needs)"
+        io::ErrorKind::PermissionDenied if plan.method == Method::Root => format!(
+            "{error} (run by root, it must be readable for all users, with its directory and the \
+             libraries it needs)"
         ),
         _ => error.to_string(),
     }

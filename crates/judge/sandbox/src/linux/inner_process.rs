@@ -11,12 +11,12 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getegid, geteuid};
 use rustix::net::SendFlags;
 use rustix::process::{PidfdFlags, Signal as SignalByHandle, pidfd_open, pidfd_send_signal};
 
 use super::message::{receive, send};
-use super::plan::{Answer, Plan, Way};
+use super::plan::{Answer, Method, Plan};
 use super::role::{self, Role};
 use super::{Problem, attempt, bubblewrap, identity};
 use crate::Ending;
@@ -39,14 +39,14 @@ impl Inner {
     /// Starts it. It waits for its plan.
     pub fn start(plan: &Plan) -> Result<Self, Problem> {
         let (control, theirs) = attempt("a socket cannot be made", UnixStream::pair())?;
-        let (mut command, complaints) = match &plan.way {
-            Way::Bubblewrap(bwrap) => {
+        let (mut command, complaints) = match &plan.method {
+            Method::Bubblewrap(bwrap) => {
                 let (complaints, stderr) = attempt("a pipe cannot be made", io::pipe())?;
                 let mut command = bubblewrap::command(bwrap, plan)?;
                 command.stderr(stderr);
                 (command, Some(complaints))
             }
-            way => (own_namespaces(way)?, None),
+            method => (own_namespaces(method)?, None),
         };
         let started = command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).spawn();
         let child: Child = attempt("the inner process cannot be started", started)?;
@@ -154,14 +154,14 @@ impl Drop for Inner {
 }
 
 /// Leaves for a new process namespace, in which the next process is the first.
-fn own_namespaces(way: &Way) -> Result<Command, Problem> {
+fn own_namespaces(method: &Method) -> Result<Command, Problem> {
     let mut command = attempt("this program's file is not known", role::command(Role::Inner))?;
     command.stderr(Stdio::null());
-    if *way == Way::UserNamespace {
-        let map = identity::Map::of_this_user();
+    if *method == Method::UserNamespace {
+        let (user, group) = (geteuid(), getegid()); // nobody in the new namespace, at first
         let new = CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWPID;
         attempt("a user namespace cannot be made (unshare)", unshare(new))?;
-        map.apply()?;
+        identity::enter_user_namespace(user, group)?;
     } else {
         attempt("a process namespace cannot be made (unshare)", unshare(CloneFlags::CLONE_NEWPID))?;
     }

@@ -8,7 +8,7 @@ use landlock::{
     RulesetAttr, RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
 };
 
-use super::plan::Shown;
+use super::plan::VisiblePath;
 use super::{Problem, attempt};
 
 /// The newest version whose rights are asked for; of these an older kernel takes what it knows.
@@ -16,19 +16,19 @@ const NEWEST: ABI = ABI::V7;
 
 /// Restricts this process and all that come from it, as far as the kernel can; the version of what
 /// it has, 0 if it has nothing.
-pub fn restrict(shown: &[Shown]) -> Result<u8, Problem> {
+pub fn restrict(shown: &[VisiblePath]) -> Result<u8, Problem> {
     Ok(match attempt("Landlock refuses its rules", rules(shown))?.landlock {
         LandlockStatus::Available { effective_abi, .. } => effective_abi as u8,
         _ => 0,
     })
 }
 
-fn rules(shown: &[Shown]) -> Result<RestrictionStatus, RulesetError> {
+fn rules(shown: &[VisiblePath]) -> Result<RestrictionStatus, RulesetError> {
     let read = AccessFs::from_read(NEWEST);
     let temporary = AccessFs::from_all(NEWEST)
         & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::MakeSock | AccessFs::IoctlDev);
-    let paths = |wanted: fn(&Shown) -> Option<&OsStr>| shown.iter().filter_map(wanted);
-    let shown = paths(|shown| (!matches!(shown, Shown::Link(..))).then(|| shown.path()));
+    let paths = |wanted: fn(&VisiblePath) -> Option<&OsStr>| shown.iter().filter_map(wanted);
+    let shown = paths(|shown| (!matches!(shown, VisiblePath::Link(..))).then(|| shown.path()));
     let device: BitFlags<AccessFs> = AccessFs::ReadFile.into();
     Ruleset::default()
         .handle_access(AccessFs::from_all(NEWEST))?

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use super::Problem;
-use super::plan::Shown;
+use super::plan::VisiblePath;
 use crate::Program;
 
 /// Folders in which the loader finds libraries. Those that exist are shown.
@@ -20,23 +20,17 @@ const NEVER: [&str; 5] = ["/dev", "/proc", "/run", "/sys", "/var/run"];
 const MAX_LINKS: usize = 40;
 
 /// The paths that a program's jail shows, parents before their children.
-pub fn shown(program: &Program) -> Result<Vec<Shown>, Problem> {
+pub fn visible_paths(program: &Program) -> Result<Vec<VisiblePath>, Problem> {
+    let libraries = LIBRARIES.iter().map(Path::new).filter(|path| path.exists());
+    let named = program.readable.iter().chain([&program.program]).map(PathBuf::as_path);
+    let named = named.filter(|path| *path != Path::new("")); // a probe has no program
     let mut layout = Layout::default();
-    for library in LIBRARIES.iter().map(Path::new).filter(|path| path.exists()) {
-        layout.show(library)?;
-    }
-    for path in
-        program.readable.iter().chain(Some(&program.program).filter(|path| **path != Path::new("")))
-    {
-        layout.show(path)?;
-    }
-    Ok(layout.shown)
+    libraries.chain(named).try_for_each(|path| layout.show(path))?;
+    Ok(layout.0)
 }
 
 #[derive(Default)]
-struct Layout {
-    shown: Vec<Shown>,
-}
+struct Layout(Vec<VisiblePath>);
 
 impl Layout {
     /// Shows what is at this path, by the same path.
@@ -68,16 +62,16 @@ impl Layout {
                 at = PathBuf::from("/");
             }
             names.extend(self::names(&target));
-            self.add(&next, Shown::Link(next.clone().into(), target.into()));
+            self.add(&next, VisiblePath::Link(next.clone().into(), target.into()));
         }
         if at == Path::new("/") || NEVER.iter().any(|never| at.starts_with(never)) {
             return Err(problem("it would show the host"));
         }
         let found = fs::metadata(&at).map_err(|error| problem(&error.to_string()))?;
         let shown = if found.is_dir() {
-            Shown::Directory(at.clone().into())
+            VisiblePath::Directory(at.clone().into())
         } else if found.is_file() {
-            Shown::File(at.clone().into())
+            VisiblePath::File(at.clone().into())
         } else {
             return Err(problem("it is neither a file nor a directory"));
         };
@@ -86,23 +80,23 @@ impl Layout {
     }
 
     /// Adds something unless it is there already, by itself or within a directory.
-    fn add(&mut self, path: &Path, shown: Shown) {
-        let there = self.shown.iter().any(|other| match other {
-            Shown::Directory(directory) => path.starts_with(directory),
-            Shown::File(other) | Shown::Link(other, _) => path.as_os_str() == other,
+    fn add(&mut self, path: &Path, shown: VisiblePath) {
+        let there = self.0.iter().any(|other| match other {
+            VisiblePath::Directory(directory) => path.starts_with(directory),
+            VisiblePath::File(other) | VisiblePath::Link(other, _) => path.as_os_str() == other,
         });
         if there {
             return;
         }
         // A directory brings what is below it.
-        if matches!(shown, Shown::Directory(_)) {
-            self.shown.retain(|other| !Path::new(other.path()).starts_with(path));
+        if matches!(shown, VisiblePath::Directory(_)) {
+            self.0.retain(|other| !Path::new(other.path()).starts_with(path));
         }
-        self.shown.push(shown);
+        self.0.push(shown);
     }
 }
 
-impl Shown {
+impl VisiblePath {
     /// Its path.
     pub fn path(&self) -> &OsStr {
         match self {
@@ -126,9 +120,9 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    fn layout(paths: &[PathBuf]) -> Result<Vec<Shown>, Problem> {
+    fn layout(paths: &[PathBuf]) -> Result<Vec<VisiblePath>, Problem> {
         let mut layout = Layout::default();
-        paths.iter().try_for_each(|path| layout.show(path)).map(|()| layout.shown)
+        paths.iter().try_for_each(|path| layout.show(path)).map(|()| layout.0)
     }
 
     #[test]
@@ -142,18 +136,18 @@ mod tests {
         symlink(root.join("current/bin/python3"), root.join("python")).unwrap();
         let os = |path: &str| root.join(path).into_os_string();
         let shown = layout(&[root.join("python")]).unwrap();
-        let link = |at: &str, to: OsString| Shown::Link(os(at), to);
+        let link = |at: &str, to: OsString| VisiblePath::Link(os(at), to);
         assert_eq!(
             shown,
             [
                 link("python", os("current/bin/python3")),
                 link("current", "store/python".into()),
                 link("store/python/bin/python3", "python3.11".into()),
-                Shown::File(os("store/python/bin/python3.11")),
+                VisiblePath::File(os("store/python/bin/python3.11")),
             ]
         );
         // A directory brings what is below it, whichever comes first.
-        let store = Shown::Directory(os("store"));
+        let store = VisiblePath::Directory(os("store"));
         let both = [root.join("store/python/bin/python3"), root.join("store")];
         assert_eq!(layout(&both).unwrap(), std::slice::from_ref(&store));
         let both = [root.join("store"), root.join("store/python/bin/python3")];
@@ -162,12 +156,17 @@ mod tests {
 
     #[test]
     fn nothing_of_the_host_itself_is_shown() {
-        let refused = |path: &str| layout(&[path.into()]).unwrap_err();
-        assert!(refused("/proc/self/status").contains("it would show the host"));
-        assert!(refused("/").contains("it would show the host"));
-        assert!(refused("/usr/..").contains("it would show the host"));
-        assert!(refused("/dev/null").contains("it would show the host"));
-        assert!(refused("bin/sh").contains("no absolute path"));
-        assert!(refused("/no/such/file").starts_with("/no/such/file cannot be shown in a jail: "));
+        for (path, problem) in [
+            ("/proc/self/status", "it would show the host"),
+            ("/", "it would show the host"),
+            ("/usr/..", "it would show the host"),
+            ("/dev/null", "it would show the host"),
+            ("/sys", "it would show the host"),
+            ("bin/sh", "it is no absolute path"),
+            ("/no/such/file", "No such file"),
+        ] {
+            let refused = layout(&[path.into()]).unwrap_err();
+            assert!(refused.starts_with(&format!("{path} cannot be shown in a jail: {problem}")));
+        }
     }
 }

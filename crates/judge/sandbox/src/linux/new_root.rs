@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::{chdir, pivot_root};
 
-use super::plan::Shown;
+use super::plan::VisiblePath;
 use super::{Problem, attempt};
 use crate::Limits;
 
@@ -29,7 +29,7 @@ const NOTHING: Option<&str> = None;
 
 /// Leaves the host's file system for a new one, for which a mount namespace must have been made.
 /// `owner` owns `/tmp`.
-pub fn enter(shown: &[Shown], limits: &Limits, owner: (u32, u32)) -> Result<(), Problem> {
+pub fn enter(shown: &[VisiblePath], limits: &Limits, owner: (u32, u32)) -> Result<(), Problem> {
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
     attempt("the mounts cannot be made private", mount(NOTHING, "/", NOTHING, private, NOTHING))?;
     let place = PLACES.into_iter().find(|place| Path::new(place).is_dir()).unwrap_or("/");
@@ -77,17 +77,17 @@ fn tmpfs(at: &Path, options: &str) -> Result<(), Problem> {
 }
 
 /// Shows a part of the host's file system.
-fn show(shown: &Shown) -> Result<(), Problem> {
+fn show(shown: &VisiblePath) -> Result<(), Problem> {
     match shown {
-        Shown::Link(at, target) => {
+        VisiblePath::Link(at, target) => {
             directory(Path::new(at).parent().unwrap_or(Path::new("/")))?;
             attempt(format_args!("{} cannot be made", Path::new(at).display()), symlink(target, at))
         }
-        Shown::Directory(path) => {
+        VisiblePath::Directory(path) => {
             directory(Path::new(path))?;
             bind(Path::new(path))
         }
-        Shown::File(path) => show_file(Path::new(path)),
+        VisiblePath::File(path) => show_file(Path::new(path)),
     }
 }
 

@@ -17,7 +17,7 @@ use nix::unistd::{close, dup2_stdin, setsid};
 use super::cgroup::Cgroup;
 use super::inner_process::Inner;
 use super::message::{receive, send};
-use super::plan::{Plan, Report, Way};
+use super::plan::{Method, Plan, Report};
 use super::watchdog::Watchdog;
 use super::{Problem, attempt, identity, layout};
 use crate::Ending;
@@ -60,10 +60,10 @@ fn supervise(
 ) -> Result<Ending, Problem> {
     let limits = plan.program.limits.clone();
     let cgroup = plan.cgroups.as_deref().map(|place| Cgroup::make(place, &limits)).transpose()?;
-    plan.shown = layout::shown(&plan.program)?;
-    plan.user = match plan.way {
-        Way::Root => Some(identity::unused_user()?),
-        Way::UserNamespace | Way::Bubblewrap(_) => None,
+    plan.shown = layout::visible_paths(&plan.program)?;
+    plan.user = match plan.method {
+        Method::Root => Some(identity::unused_user()?),
+        Method::UserNamespace | Method::Bubblewrap(_) => None,
     };
     let mut inner = Inner::start(&plan)?;
     if let Some(cgroup) = &cgroup {

@@ -10,7 +10,7 @@ use crate::{Ending, Program};
 
 /// How a process that may do nothing becomes one that can build walls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Way {
+pub enum Method {
     /// It is root, and becomes a user that owns nothing.
     Root,
     /// It is anybody, in a user namespace of its own.
@@ -23,20 +23,20 @@ pub enum Way {
 /// standard streams come beside it, and for the inner process a socket for its [`Answer`].
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Plan {
-    pub way: Way,
+    pub method: Method,
     pub task: Task,
     pub program: Program,
     /// Where control groups can be made, if anywhere.
     pub cgroups: Option<PathBuf>,
     /// The paths that can be seen; the outer process finds them, and the next field.
-    pub shown: Vec<Shown>,
+    pub shown: Vec<VisiblePath>,
     /// The user and the group that the inner process must become, if another.
     pub user: Option<u32>,
 }
 
 /// A part of the file system that can be seen in the jail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Shown {
+pub enum VisiblePath {
     /// A symbolic link at the first path, to the second.
     Link(OsString, OsString),
     /// A directory with all that it holds.

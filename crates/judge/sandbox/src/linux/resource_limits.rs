@@ -2,7 +2,7 @@
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use super::plan::Way;
+use super::plan::Method;
 use super::{Problem, attempt};
 use crate::Limits;
 
@@ -14,7 +14,7 @@ const PENDING_SIGNALS: u64 = 256;
 const COUNTS_BY_NAMESPACE: (u32, u32) = (5, 14);
 
 /// Limits this process and all that come from it.
-pub fn set(limits: &Limits, way: &Way) -> Result<(), Problem> {
+pub fn set(limits: &Limits, method: &Method) -> Result<(), Problem> {
     let mut all = vec![
         (Resource::RLIMIT_CORE, 0),
         (Resource::RLIMIT_MEMLOCK, 0),
@@ -27,7 +27,7 @@ pub fn set(limits: &Limits, way: &Way) -> Result<(), Problem> {
         (Resource::RLIMIT_AS, limits.address_space_bytes),
     ];
     all.extend(
-        most_processes(limits, way, counts_by_namespace())
+        most_processes(limits, method, counts_by_namespace())
             .map(|most| (Resource::RLIMIT_NPROC, most)),
     );
     all.extend(limits.cpu_s.map(|seconds| (Resource::RLIMIT_CPU, seconds)));
@@ -49,12 +49,12 @@ pub fn counts_by_namespace() -> bool {
 
 /// How many processes the jail's user may have; none where that would count processes outside of
 /// the jail, which are then for the watchdog or a control group to count.
-fn most_processes(limits: &Limits, way: &Way, counts_by_namespace: bool) -> Option<u64> {
-    match way {
-        Way::Root => Some(limits.processes),
+fn most_processes(limits: &Limits, method: &Method, counts_by_namespace: bool) -> Option<u64> {
+    match method {
+        Method::Root => Some(limits.processes),
         // The outer process has the same user in the same namespace.
-        Way::UserNamespace => counts_by_namespace.then(|| limits.processes.saturating_add(1)),
-        Way::Bubblewrap(_) => counts_by_namespace.then_some(limits.processes),
+        Method::UserNamespace => counts_by_namespace.then(|| limits.processes.saturating_add(1)),
+        Method::Bubblewrap(_) => counts_by_namespace.then_some(limits.processes),
     }
 }
 
@@ -70,31 +70,21 @@ mod tests {
 
     #[test]
     fn kernels_are_told_apart() {
-        for (release, counts) in [
-            ("4.18.0-553.el8", false),
-            ("5.10.0-32-amd64", false),
-            ("5.14.0", true),
-            ("6.1-rc3", true),
-        ] {
-            assert_eq!(
-                version(release).is_some_and(|it| it >= COUNTS_BY_NAMESPACE),
-                counts,
-                "{release}"
-            );
-        }
-        assert_eq!(version("unknown"), None);
+        let counts = |release| version(release).is_some_and(|it| it >= COUNTS_BY_NAMESPACE);
+        assert!(["5.14.0", "6.1-rc3"].into_iter().all(counts));
+        assert!(!["4.18.0-553.el8", "5.10.0-32-amd64", "unknown"].into_iter().any(counts));
     }
 
     #[test]
     fn processes_outside_of_the_jail_do_not_count() {
         let limits = Limits { processes: 20, ..Limits::default() };
-        let most = |way: &Way, counts| most_processes(&limits, way, counts);
-        let bubblewrap = Way::Bubblewrap("bwrap".into());
-        assert_eq!((most(&Way::Root, false), most(&Way::Root, true)), (Some(20), Some(20)));
-        assert_eq!(
-            (most(&Way::UserNamespace, false), most(&Way::UserNamespace, true)),
-            (None, Some(21))
-        );
-        assert_eq!((most(&bubblewrap, false), most(&bubblewrap, true)), (None, Some(20)));
+        for (method, on_old_kernels, on_new_ones) in [
+            (Method::Root, Some(20), Some(20)),
+            (Method::UserNamespace, None, Some(21)),
+            (Method::Bubblewrap("bwrap".into()), None, Some(20)),
+        ] {
+            assert_eq!(most_processes(&limits, &method, false), on_old_kernels);
+            assert_eq!(most_processes(&limits, &method, true), on_new_ones);
+        }
     }
 }

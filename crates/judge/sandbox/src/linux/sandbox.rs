@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::plan::{Plan, Task, Way};
+use super::plan::{Method, Plan, Task};
 use super::{Jail, Problem, bubblewrap, cgroup, identity};
 use crate::{Ending, Program, Tier, Unavailable};
 
 /// A way to run programs safely on this machine, found and tried once.
 #[derive(Clone, Debug)]
 pub struct Sandbox {
-    way: Way,
+    method: Method,
     /// The version of Landlock that jails have, 0 for none.
     landlock: u8,
     /// Where control groups can be made, if anywhere.
@@ -23,7 +23,7 @@ impl Sandbox {
     /// # Errors
     /// When none works; what to install or enable.
     pub fn find() -> Result<Self, Unavailable> {
-        Self::first(&ways())
+        Self::first(&methods())
     }
 
     /// As [`find`](Self::find), of this tier.
@@ -31,19 +31,19 @@ impl Sandbox {
     /// # Errors
     /// When it does not work; what to install or enable.
     pub fn of_tier(tier: Tier) -> Result<Self, Unavailable> {
-        let mut ways = ways();
-        ways.retain(|way| way.tier() == tier);
-        Self::first(&ways)
+        let mut methods = methods();
+        methods.retain(|method| method.tier() == tier);
+        Self::first(&methods)
     }
 
-    fn first(ways: &[Way]) -> Result<Self, Unavailable> {
+    fn first(methods: &[Method]) -> Result<Self, Unavailable> {
         let mut tried = Vec::new();
         let cgroups = cgroup::place();
-        for way in ways {
-            let sandbox = Self { way: way.clone(), landlock: 0, cgroups: cgroups.clone() };
+        for method in methods {
+            let sandbox = Self { method: method.clone(), landlock: 0, cgroups: cgroups.clone() };
             match sandbox.probe() {
                 Ok(landlock) => return Ok(Self { landlock, ..sandbox }),
-                Err(problem) => tried.push(format!("{}: {problem}", way.describe())),
+                Err(problem) => tried.push(format!("{}: {problem}", method.describe())),
             }
         }
         Err(unavailable(&tried))
@@ -51,12 +51,12 @@ impl Sandbox {
 
     /// Who makes the namespaces.
     pub fn tier(&self) -> Tier {
-        self.way.tier()
+        self.method.tier()
     }
 
     /// Describes its walls in a line.
     pub fn describe(&self) -> String {
-        let who = self.way.describe();
+        let who = self.method.describe();
         let landlock = match self.landlock {
             0 => "no Landlock in this kernel".to_owned(),
             version => format!("Landlock {version}"),
@@ -67,8 +67,8 @@ impl Sandbox {
 
     /// The message to the processes in front of a jail.
     pub(super) fn plan(&self, program: &Program, task: Task) -> Plan {
-        let (way, cgroups) = (self.way.clone(), self.cgroups.clone());
-        Plan { way, task, program: program.clone(), cgroups, shown: Vec::new(), user: None }
+        let (method, cgroups) = (self.method.clone(), self.cgroups.clone());
+        Plan { method, task, program: program.clone(), cgroups, shown: Vec::new(), user: None }
     }
 
     /// Builds all walls, to see whether they can be; the version of Landlock among them.
@@ -81,7 +81,7 @@ impl Sandbox {
     }
 }
 
-impl Way {
+impl Method {
     fn tier(&self) -> Tier {
         match self {
             Self::Bubblewrap(_) => Tier::Bubblewrap,
@@ -101,10 +101,13 @@ impl Way {
 /// The ways to make jails, the best first. What bubblewrap may do, root may too; and a jail that it
 /// has made for root could not be ended by the kernel, since no process of it may signal another
 /// user's.
-fn ways() -> Vec<Way> {
-    let first =
-        if identity::is_root() { Some(Way::Root) } else { bubblewrap::find().map(Way::Bubblewrap) };
-    first.into_iter().chain([Way::UserNamespace]).collect()
+fn methods() -> Vec<Method> {
+    let first = if identity::is_root() {
+        Some(Method::Root)
+    } else {
+        bubblewrap::find().map(Method::Bubblewrap)
+    };
+    first.into_iter().chain([Method::UserNamespace]).collect()
 }
 
 /// Switches that turn user namespaces off: the file below /proc/sys, its value then, and the
@@ -123,7 +126,8 @@ const SWITCHES: [(&str, &str, &str); 3] = [
     (
         "kernel/apparmor_restrict_unprivileged_userns",
         "1",
-        "AppArmor restricts user namespaces: set the sysctl kernel.apparmor_restrict_unprivileged_userns to 0",
+        "AppArmor restricts user namespaces: set the sysctl \
+         kernel.apparmor_restrict_unprivileged_userns to 0",
     ),
 ];
 
@@ -135,7 +139,8 @@ fn unavailable(tried: &[Problem]) -> Unavailable {
     let switch = SWITCHES.into_iter().find(|(file, value, _)| is_set(file, value));
     let mut remedy = switch
         .map_or(
-            "In a container, allow it to make namespaces (docker run --cap-add SYS_ADMIN --security-opt \
+            "In a container, allow it to make namespaces (docker run --cap-add SYS_ADMIN \
+             --security-opt \
          seccomp=unconfined --security-opt apparmor=unconfined); elsewhere, allow user namespaces",
             |(_, _, remedy)| remedy,
         )

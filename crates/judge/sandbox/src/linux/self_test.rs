@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::attempts::{Outside, Task, VARIABLE};
+use super::excesses::LASTING;
 use super::role::{self, Role};
 use super::{Jail, Sandbox};
 use crate::{Attempt, Ending, Limits, Program};
@@ -37,19 +38,17 @@ impl Sandbox {
     pub fn self_test(&self) -> Vec<Attempt> {
         let mut attempts =
             self.escapes().unwrap_or_else(|problem| vec![failed("leave a jail", problem)]);
-        for (name, outcome) in [
-            ("fill /tmp", self.exceed(&Task::FillTemporary(limits()))),
-            ("fill /tmp with files", self.exceed(&Task::FillWithFiles(limits()))),
-            ("start too many processes", self.exceed(&Task::StartThreads(limits()))),
+        let excesses = LASTING.iter().enumerate();
+        let excesses = excesses.map(|(number, (name, _))| (*name, self.exceed(number)));
+        let endings = [
             ("take more memory than all processes together may", self.fill_memory()),
             ("take more processor time than a process may", self.burn_time()),
             ("leave a process behind", self.outlive()),
-        ] {
-            attempts.push(match outcome {
-                Ok((held, how)) => Attempt { name: name.into(), held, how },
-                Err(problem) => failed(name, problem),
-            });
-        }
+        ];
+        attempts.extend(excesses.chain(endings).map(|(name, outcome)| match outcome {
+            Ok((held, how)) => Attempt { name: name.into(), held, how },
+            Err(problem) => failed(name, problem),
+        }));
         attempts
     }
 
@@ -64,12 +63,12 @@ impl Sandbox {
 
     fn escapes(&self) -> Result<Vec<Attempt>, String> {
         let bait = Bait::lay(false).map_err(|error| error.to_string())?;
-        let (attempts, ending) = self.said_of(&Task::Escape(bait.outside.clone()))?;
+        let (attempts, ending) = self.attempts_of(&Task::Escape(bait.outside.clone()))?;
         attempts.ok_or_else(|| format!("it did not say what it found ({ending:?})"))
     }
 
     /// A jailed program's report on its attempts, if it lives to give one, and how it ended.
-    fn said_of(&self, task: &Task) -> Result<(Option<Vec<Attempt>>, Ending), String> {
+    fn attempts_of(&self, task: &Task) -> Result<(Option<Vec<Attempt>>, Ending), String> {
         let mut jail = self.try_to(task, limits())?;
         let (_, mut stdout, _) = jail.streams().ok_or("a jail has no streams")?;
         let mut said = Vec::new();
@@ -79,8 +78,8 @@ impl Sandbox {
     }
 
     /// Makes an excess, which must be refused or end the jail.
-    fn exceed(&self, task: &Task) -> Result<(bool, String), String> {
-        let (attempts, ending) = self.said_of(task)?;
+    fn exceed(&self, number: usize) -> Result<(bool, String), String> {
+        let (attempts, ending) = self.attempts_of(&Task::Exceed(number, limits()))?;
         Ok(match attempts.and_then(|mut attempts| attempts.pop()) {
             Some(attempt) => (attempt.held, attempt.how),
             None => {

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use libc::c_long;
+use libc::{c_int, c_long};
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
     SeccompFilter, SeccompRule, apply_filter,
@@ -104,100 +104,84 @@ fn filters() -> Result<[BpfProgram; 3], BackendError> {
     ])
 }
 
+/// Commands of fcntl: who is told of a file's signals is not to be chosen, and pipes keep their size.
+#[rustfmt::skip]
+const FCNTL: &[c_int] = &[
+    libc::F_DUPFD, libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETFL,
+    libc::F_GETLK, libc::F_SETLK, libc::F_SETLKW, libc::F_OFD_GETLK, libc::F_OFD_SETLK,
+    libc::F_OFD_SETLKW, libc::F_GETPIPE_SZ,
+];
+
+/// New libraries ask by this ioctl whether something is a terminal.
+const TCGETS2: u64 = 0x802C_542A;
+
+/// Questions of libraries about files and pipes.
+#[rustfmt::skip]
+const IOCTL: &[u64] = &[
+    libc::TCGETS, TCGETS2, libc::TIOCGWINSZ, libc::FIONREAD, libc::FIONBIO, libc::FIOCLEX, libc::FIONCLEX,
+];
+
+#[rustfmt::skip]
+const PRCTL: &[c_int] = &[
+    libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_GET_DUMPABLE, libc::PR_GET_PDEATHSIG,
+    libc::PR_CAPBSET_READ, libc::PR_SET_NO_NEW_PRIVS, libc::PR_GET_NO_NEW_PRIVS, libc::PR_SET_VMA,
+];
+
+const NAMESPACES: c_int = libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET;
+
 /// Calls that do many things, of which some are allowed.
 fn allowed_with() -> Result<Rules, BackendError> {
-    let namespaces = libc::CLONE_NEWNS
-        | libc::CLONE_NEWCGROUP
-        | libc::CLONE_NEWUTS
-        | libc::CLONE_NEWIPC
-        | libc::CLONE_NEWUSER
-        | libc::CLONE_NEWPID
-        | libc::CLONE_NEWNET;
-    // Who is told of a file's signals is not to be chosen, and pipes keep their size.
-    let fcntl = [
-        libc::F_DUPFD,
-        libc::F_DUPFD_CLOEXEC,
-        libc::F_GETFD,
-        libc::F_SETFD,
-        libc::F_GETFL,
-        libc::F_SETFL,
-        libc::F_GETLK,
-        libc::F_SETLK,
-        libc::F_SETLKW,
-        libc::F_OFD_GETLK,
-        libc::F_OFD_SETLK,
-        libc::F_OFD_SETLKW,
-        libc::F_GETPIPE_SZ,
-    ];
-    // Libraries ask this of files and pipes; new ones ask by TCGETS2 whether something is a
-    // terminal.
-    const TCGETS2: u64 = 0x802C_542A;
-    let ioctl = [
-        libc::TCGETS,
-        libc::TIOCGWINSZ,
-        libc::FIONREAD,
-        libc::FIONBIO,
-        libc::FIOCLEX,
-        libc::FIONCLEX,
-    ];
-    let prctl = [
-        libc::PR_SET_NAME,
-        libc::PR_GET_NAME,
-        libc::PR_GET_DUMPABLE,
-        libc::PR_GET_PDEATHSIG,
-        libc::PR_CAPBSET_READ,
-        libc::PR_SET_NO_NEW_PRIVS,
-        libc::PR_GET_NO_NEW_PRIVS,
-        libc::PR_SET_VMA,
-    ];
-    let equal = |argument, value| condition(argument, SeccompCmpOp::Eq, value);
-    let each = |argument, values: Vec<u64>| -> Result<Vec<SeccompRule>, BackendError> {
-        values.into_iter().map(|value| SeccompRule::new(vec![equal(argument, value)?])).collect()
+    let each = |argument, values: &[u64]| {
+        let rule = |value: &u64| rule(condition(argument, SeccompCmpOp::Eq, *value)?);
+        values.iter().map(rule).collect::<Result<Vec<SeccompRule>, BackendError>>()
     };
-    let one = |conditions| Ok::<_, BackendError>(vec![SeccompRule::new(conditions)?]);
-    let long = |argument, value| {
-        SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, value)
-    };
-    let masked = SeccompCmpOp::MaskedEq(u64::from(namespaces.cast_unsigned()));
-    let mut ioctls: Vec<u64> = ioctl.into_iter().collect();
-    ioctls.push(TCGETS2);
+    let numbers = |values: &[c_int]| values.iter().map(|value| bits(*value)).collect::<Vec<u64>>();
+    let no_namespaces = condition(0, SeccompCmpOp::MaskedEq(bits(NAMESPACES)), 0)?;
+    let no_address = SeccompCondition::new(4, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?;
     Ok(Rules::from([
-        (libc::SYS_clone, one(vec![condition(0, masked, 0)?])?),
-        (
-            libc::SYS_fcntl,
-            each(1, fcntl.map(|command| u64::from(command.cast_unsigned())).to_vec())?,
-        ),
-        (libc::SYS_ioctl, each(1, ioctls)?),
-        (libc::SYS_prctl, each(0, prctl.map(|option| u64::from(option.cast_unsigned())).to_vec())?),
+        (libc::SYS_clone, vec![rule(no_namespaces)?]),
+        (libc::SYS_fcntl, each(1, &numbers(FCNTL))?),
+        (libc::SYS_ioctl, each(1, IOCTL)?),
+        (libc::SYS_prctl, each(0, &numbers(PRCTL))?),
         // Limits of the caller alone.
-        (libc::SYS_prlimit64, each(0, vec![0])?),
-        (libc::SYS_socketpair, each(0, vec![u64::from(libc::AF_UNIX.cast_unsigned())])?),
+        (libc::SYS_prlimit64, each(0, &[0])?),
+        (libc::SYS_socketpair, each(0, &[bits(libc::AF_UNIX)])?),
         // To the other end of the pair, and to no address.
-        (libc::SYS_sendto, one(vec![long(4, 0)?])?),
+        (libc::SYS_sendto, vec![rule(no_address)?]),
     ]))
 }
 
 /// Calls that are allowed, but not so.
 fn refused() -> Result<Rules, BackendError> {
-    let rule = |conditions| Ok::<_, BackendError>(vec![SeccompRule::new(conditions)?]);
-    let first_process = || rule(vec![condition(0, SeccompCmpOp::Eq, 1)?]);
-    let huge = u64::from(libc::MAP_HUGETLB.cast_unsigned());
-    let shared = u64::from((libc::MAP_SHARED | libc::MAP_ANONYMOUS).cast_unsigned());
+    let first_process = || Ok::<_, BackendError>(vec![rule(condition(0, SeccompCmpOp::Eq, 1)?)?]);
+    let all_of = |flags| {
+        let flags = bits(flags);
+        rule(condition(3, SeccompCmpOp::MaskedEq(flags), flags)?)
+    };
+    // Shared memory without a file outlives its mappings, and then no process is charged for it.
+    // Nor is any charged for huge pages, which are kept apart.
+    let maps = vec![all_of(libc::MAP_SHARED | libc::MAP_ANONYMOUS)?, all_of(libc::MAP_HUGETLB)?];
     Ok(Rules::from([
         // The first process keeps the others in order: they cannot signal it.
         (libc::SYS_kill, first_process()?),
         (libc::SYS_tkill, first_process()?),
         (libc::SYS_tgkill, first_process()?),
-        // Shared memory without a file outlives its mappings, and then no process is charged for
-        // it. Nor is any charged for huge pages, which are kept apart.
-        (
-            libc::SYS_mmap,
-            vec![
-                SeccompRule::new(vec![condition(3, SeccompCmpOp::MaskedEq(shared), shared)?])?,
-                SeccompRule::new(vec![condition(3, SeccompCmpOp::MaskedEq(huge), huge)?])?,
-            ],
-        ),
+        (libc::SYS_mmap, maps),
     ]))
+}
+
+fn bits(flags: c_int) -> u64 {
+    u64::from(flags.cast_unsigned())
+}
+
+fn rule(condition: SeccompCondition) -> Result<SeccompRule, BackendError> {
+    SeccompRule::new(vec![condition])
 }
 
 /// A condition on the lower half of an argument: the kernel reads these as numbers of 32 bits.

@@ -11,7 +11,7 @@ use nix::poll::PollTimeout;
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
-use super::plan::{Plan, Way};
+use super::plan::{Method, Plan};
 use crate::Ending;
 
 /// Memory that one processor can fill in a second, in bytes: the kernel clears each page.
@@ -43,7 +43,7 @@ pub struct Watchdog {
 
 /// Resources that processes take.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Taken {
+struct Usage {
     bytes: u64,
     threads: u64,
 }
@@ -63,7 +63,7 @@ impl Watchdog {
             page: page.unwrap_or(4096),
             processors: processors.min(FILLING) as f64,
             next: LOOKS.0,
-            temporary_files: matches!(plan.way, Way::Bubblewrap(_))
+            temporary_files: matches!(plan.method, Method::Bubblewrap(_))
                 .then_some(limits.temporary_files),
         }
     }
@@ -89,7 +89,7 @@ impl Watchdog {
         if !self.counts {
             return None;
         }
-        let mut taken = taken(self.first, self.page);
+        let mut taken = usage(self.first, self.page);
         taken.bytes += sockets(self.first) * SOCKET_BYTES;
         let left = self.memory_bytes.saturating_sub(taken.bytes) as f64;
         let time = Duration::from_secs_f64(left / FILLED_PER_SECOND / self.processors);
@@ -115,8 +115,8 @@ fn sockets(process: Pid) -> u64 {
 }
 
 /// Counts what a process and all its descendants take now. One that ends meanwhile takes nothing.
-fn taken(first: Pid, page: u64) -> Taken {
-    let mut taken = Taken::default();
+fn usage(first: Pid, page: u64) -> Usage {
+    let mut taken = Usage::default();
     let mut processes = vec![first.to_string()];
     while let Some(process) = processes.pop() {
         let directory = PathBuf::from("/proc").join(process);
@@ -148,7 +148,7 @@ mod tests {
         let mut line = [0; 5];
         std::io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut line).unwrap();
         let pid = Pid::from_raw(shell.id().cast_signed());
-        let found = taken(pid, 4096);
+        let found = usage(pid, 4096);
         assert_eq!(found.threads, 3);
         assert!((20_000_000..400_000_000).contains(&found.bytes), "{found:?}");
         for child in fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))
@@ -162,6 +162,6 @@ mod tests {
             .unwrap();
         }
         shell.wait().unwrap();
-        assert_eq!(taken(pid, 4096), Taken::default());
+        assert_eq!(usage(pid, 4096), Usage::default());
     }
 }

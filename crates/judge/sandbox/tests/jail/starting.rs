@@ -93,25 +93,19 @@ fn what_cannot_be_started_says_why() {
     for sandbox in tiers() {
         let refused = |program: Program| Jail::start(&sandbox, &program).unwrap_err().to_string();
         let program = |program: PathBuf| Program { program, ..Program::default() };
-        let said = refused(program(path("missing")));
-        assert!(
-            said.contains("missing cannot be shown in a jail: No such file or directory"),
-            "{said}"
-        );
-        let said = refused(program(path("text")));
-        assert!(said.contains("text cannot be started in a jail: Permission denied"), "{said}");
-        assert_eq!(said.contains("readable for all users"), is_root(), "{said}");
-        let said = refused(program(path("script")));
-        assert!(
-            said.contains("script cannot be started in a jail: No such file or directory"),
-            "{said}"
-        );
-        assert!(refused(program("bin/sh".into())).contains("it is no absolute path"));
-        for host in ["/", "/proc", "/proc/self/environ", "/sys", "/dev/null", "/run"] {
-            let mut program = shell("true", "");
-            program.readable.push(host.into());
-            let said = refused(program);
-            assert!(said.contains("it would show the host"), "{said}");
+        for (file, part) in [
+            (path("missing"), "missing cannot be shown in a jail: No such file or directory"),
+            (path("text"), "text cannot be started in a jail: Permission denied"),
+            (path("script"), "script cannot be started in a jail: No such file or directory"),
+            ("bin/sh".into(), "it is no absolute path"),
+        ] {
+            let said = refused(program(file));
+            assert!(said.contains(part), "{said}");
+            let is_denied = part.ends_with("denied") && is_root();
+            assert_eq!(said.contains("readable for all users"), is_denied, "{said}");
         }
+        let mut program = shell("true", "");
+        program.readable.push("/proc".into());
+        assert!(refused(program).contains("it would show the host"));
     }
 }

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::path::Path;
 use std::sync::Once;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -141,9 +140,4 @@ pub fn wait_until(mut is_true: impl FnMut() -> bool) {
 pub fn is_root() -> bool {
     let may = rustix::thread::capabilities(None).unwrap().effective;
     nix::unistd::geteuid().is_root() && may.contains(rustix::thread::CapabilitySet::SYS_ADMIN)
-}
-
-/// Whether the host has this file.
-pub fn exists(path: &str) -> bool {
-    Path::new(path).exists()
 }

@@ -1,23 +1,22 @@
 //! Two directories of evaluations side by side.
 
 use super::manifest::{decoding_of, read_manifest};
-use super::response_log::{read_lines, responses};
+use super::response_log::{AnsweredProblem, problems, responses};
 use super::setting_changes::{of_all_benchmarks, of_benchmark};
 use crate::error::{Error, Result};
 use crate::statistics::{
-    Outcome, PairedTest, Statistic, accuracy, answers_are_told, is_graded, ks, mean_score,
+    Outcome, PairedTest, Statistic, accuracy, has_answers, is_graded, ks, mean_score,
 };
 use isentrope_files::write_json;
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 
 /// A new directory's results against an old one's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparisons {
     /// Differences beside the model: seed, version, day, arithmetic and settings of the compared
-    /// benchmarks, such as
-    /// `math500.max_tokens 4096 -> 8192`.
+    /// benchmarks, such as `math500.max_tokens 4096 -> 8192`.
     pub settings: Vec<String>,
     /// The benchmarks by name, in the order of the new directory.
     pub benchmarks: Vec<(String, BenchmarkComparison)>,
@@ -98,7 +97,7 @@ impl Comparisons {
 }
 
 impl BenchmarkComparison {
-    fn of(name: &str, old: &[Asked], new: &[Asked]) -> Option<Self> {
+    fn of(name: &str, old: &[AnsweredProblem], new: &[AnsweredProblem]) -> Option<Self> {
         let pairs = paired(old, new);
         let by = |number: &dyn Fn(&[Outcome]) -> Option<f64>| {
             let numbers = pairs.iter().filter_map(|(old, new)| Some((number(old)?, number(new)?)));
@@ -113,13 +112,13 @@ impl BenchmarkComparison {
         };
         // The count is over all problems, since pass@k and maj@k are named by it.
         let samples =
-            |asked: &[Asked]| asked.iter().map(|(_, responses)| responses.len()).max().unwrap_or(0);
+            |asked: &[AnsweredProblem]| asked.iter().map(|of| of.outcomes.len()).max().unwrap_or(0);
         let (before, after) = (samples(old), samples(new));
         let of_pass = |k: usize| Some((format!("pass@{k}"), of_problem(Statistic::Pass(k))?));
         let pass =
             ks(before.min(after)).into_iter().filter(|&k| k > 1).filter_map(of_pass).collect();
         let told =
-            |asked: &[Asked]| answers_are_told(asked.iter().flat_map(|(_, responses)| responses));
+            |asked: &[AnsweredProblem]| has_answers(asked.iter().flat_map(|of| &of.outcomes));
         let votes = before == after && after > 1 && told(old) && told(new);
         let of_majority = || Some((format!("maj@{after}"), of_problem(Statistic::Majority)?));
         Some(Self {
@@ -147,31 +146,21 @@ impl BenchmarkComparison {
     }
 }
 
-/// A problem's identity, and the responses to it.
-type Asked = (String, Vec<Outcome>);
-
-/// The problems of a complete file, in order.
-fn problems(path: &Path) -> Result<Vec<Asked>> {
-    let mut problems: BTreeMap<usize, Asked> = BTreeMap::new();
-    read_lines(path, &mut |line| {
-        let identity = || (json!([line.prompt, line.ground_truth]).to_string(), Vec::new());
-        problems.entry(line.problem).or_insert_with(identity).1.push(line.outcome);
-    })?;
-    Ok(problems.into_values().collect())
-}
-
 /// The responses to the problems that are in both. Of repeated problems the first is paired with
 /// the first, the second with the second.
-fn paired<'a>(old: &'a [Asked], new: &'a [Asked]) -> Vec<(&'a [Outcome], &'a [Outcome])> {
-    let mut known: HashMap<&str, VecDeque<&[Outcome]>> = HashMap::new();
-    for (identity, responses) in old {
-        known.entry(identity).or_default().push_back(responses);
+fn paired<'a>(
+    old: &'a [AnsweredProblem],
+    new: &'a [AnsweredProblem],
+) -> Vec<(&'a [Outcome], &'a [Outcome])> {
+    let identity = |asked: &AnsweredProblem| json!([asked.prompt, asked.ground_truth]).to_string();
+    let mut known: HashMap<String, VecDeque<&[Outcome]>> = HashMap::new();
+    for asked in old {
+        known.entry(identity(asked)).or_default().push_back(&asked.outcomes);
     }
-    new.iter()
-        .filter_map(|(identity, after)| {
-            Some((known.get_mut(identity.as_str())?.pop_front()?, after.as_slice()))
-        })
-        .collect()
+    let pair = |asked: &'a AnsweredProblem| {
+        Some((known.get_mut(&identity(asked))?.pop_front()?, &asked.outcomes[..]))
+    };
+    new.iter().filter_map(pair).collect()
 }
 
 #[cfg(test)]
@@ -182,7 +171,7 @@ mod tests {
     use isentrope_reward::Verdict;
     use std::fs;
 
-    fn outcomes(scores: &[Option<f64>]) -> Vec<Outcome> {
+    fn asked(prompt: &str, scores: &[Option<f64>]) -> AnsweredProblem {
         let verdict = |score: &Option<f64>| match score {
             Some(score) if *score >= 1.0 => Verdict::Correct,
             Some(_) => Verdict::Wrong,
@@ -192,11 +181,9 @@ mod tests {
             score: score.unwrap_or(0.0),
             ..Outcome::of_verdict(verdict(score))
         };
-        scores.iter().map(outcome).collect()
-    }
-
-    fn asked(identity: &str, scores: &[Option<f64>]) -> Asked {
-        (identity.to_owned(), outcomes(scores))
+        let outcomes = scores.iter().map(outcome).collect();
+        let (prompt, data_source) = (Some(prompt.to_owned()), String::new());
+        AnsweredProblem { prompt, ground_truth: Value::Null, data_source, outcomes }
     }
 
     #[test]
@@ -244,11 +231,11 @@ mod tests {
     fn pass_and_majority_are_compared_problem_by_problem() {
         let (no, yes) = (Some(0.0), Some(1.0));
         let answered = |name: &str, scores: &[Option<f64>], answers: [&str; 4]| {
-            let (name, mut outcomes) = asked(name, scores);
-            for (outcome, answer) in outcomes.iter_mut().zip(answers) {
+            let mut asked = asked(name, scores);
+            for (outcome, answer) in asked.outcomes.iter_mut().zip(answers) {
                 outcome.extracted = Some(answer.to_owned());
             }
-            (name, outcomes)
+            asked
         };
         let old = [
             answered("a", &[no, no, no, yes], ["1", "1", "2", "3"]),
@@ -288,8 +275,8 @@ mod tests {
 
         // With other numbers of responses there is no majority to compare, and pass@k goes as far
         // as both.
-        let fewer: Vec<Asked> =
-            new.iter().map(|(name, all)| (name.clone(), all[..2].to_vec())).collect();
+        let mut fewer = new.to_vec();
+        fewer.iter_mut().for_each(|asked| asked.outcomes.truncate(2));
         let compared = BenchmarkComparison::of("set", &old, &fewer).unwrap();
         assert_eq!(
             (compared.pass.len(), &compared.pass[0].0[..], compared.majority),

@@ -75,7 +75,8 @@ pub(super) fn merged(dir: &Path, mut before: Value, now: &Value) -> Result<Value
         return Ok(before);
     }
     Err(Error::Refused(format!(
-        "{} holds results of another model or other settings: {}; name another directory with --out, or remove it",
+        "{} holds results of another model or other settings: {}; name another directory with \
+         --out, or remove it",
         dir.display(),
         changes.join(", ")
     )))

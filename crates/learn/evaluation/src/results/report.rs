@@ -1,7 +1,7 @@
 //! The numbers of an evaluation's directory, with their intervals.
 
 use super::manifest::decoding_of;
-use super::response_log::{Asked, problems, responses};
+use super::response_log::{AnsweredProblem, problems, responses};
 use crate::error::Result;
 use crate::statistics::of_verifier::Sums;
 use crate::statistics::{
@@ -30,8 +30,7 @@ pub struct BenchmarkSummary {
     /// Responses by verdict.
     pub verdicts: BTreeMap<String, usize>,
     /// The verifier's other metrics: the mean of each over the judged responses that have it, with
-    /// 95 %
-    /// intervals.
+    /// 95 % intervals.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<String, Estimate>,
     /// A sentence where the verifier has more metrics than that.
@@ -88,10 +87,10 @@ impl Report {
 /// A benchmark's numbers, and its mean@k with the values that it takes in the resampled sets.
 fn summarize(
     name: &str,
-    problems: Vec<(Asked, Vec<Outcome>)>,
+    problems: Vec<AnsweredProblem>,
 ) -> (BenchmarkSummary, Option<(f64, Vec<f64>)>) {
-    let (asked, problems): (Vec<Asked>, Vec<Vec<Outcome>>) = problems.into_iter().unzip();
-    let parts_of_set = parts(asked.iter().map(|asked| (&*asked.data_source, &asked.ground_truth)));
+    let parts_of_set = parts(problems.iter().map(|of| (&*of.data_source, &of.ground_truth)));
+    let problems: Vec<Vec<Outcome>> = problems.into_iter().map(|of| of.outcomes).collect();
     let problems = &problems[..];
     let samples = problems.iter().map(Vec::len).max().unwrap_or(0);
     let mut named = vec![(format!("mean@{samples}"), Statistic::Mean)];

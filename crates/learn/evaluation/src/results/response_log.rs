@@ -151,18 +151,18 @@ impl ResponseLog {
 
 /// The part of a line of a complete file that numbers and comparisons need.
 #[derive(Deserialize)]
-pub(super) struct Line {
-    pub problem: usize,
-    pub prompt: Option<String>,
-    pub ground_truth: Value,
+struct Line {
+    problem: usize,
+    prompt: Option<String>,
+    ground_truth: Value,
     #[serde(default)]
-    pub data_source: String,
+    data_source: String,
     #[serde(flatten)]
-    pub outcome: Outcome,
+    outcome: Outcome,
 }
 
 /// Gives `each` every line of a complete file.
-pub(super) fn read_lines(path: &Path, each: &mut dyn FnMut(Line)) -> Result<()> {
+fn read_lines(path: &Path, each: &mut dyn FnMut(Line)) -> Result<()> {
     let file = isentrope_files::open_regular(path)?;
     for (number, line) in (1..).zip(BufReader::new(file).lines()) {
         let line = line.map_err(|e| Error::io(path, e))?;
@@ -176,20 +176,24 @@ pub(super) fn read_lines(path: &Path, each: &mut dyn FnMut(Line)) -> Result<()> 
     Ok(())
 }
 
-/// The keys that divide a benchmark into parts.
-pub(super) struct Asked {
-    /// The problem's source, empty where it has none.
-    pub data_source: String,
+/// A problem of a complete file, and the responses to it.
+#[derive(Clone)]
+pub(super) struct AnsweredProblem {
+    pub prompt: Option<String>,
     /// The ground truth that the verifier compared with.
     pub ground_truth: Value,
+    /// The problem's source, empty where it has none.
+    pub data_source: String,
+    pub outcomes: Vec<Outcome>,
 }
 
-/// Each problem, and the responses to it.
-pub(super) fn problems(path: &Path) -> Result<Vec<(Asked, Vec<Outcome>)>> {
-    let mut problems: BTreeMap<usize, (Asked, Vec<Outcome>)> = BTreeMap::new();
-    read_lines(path, &mut |Line { problem, ground_truth, data_source, outcome, .. }| {
-        let asked = || (Asked { data_source, ground_truth }, Vec::new());
-        problems.entry(problem).or_insert_with(asked).1.push(outcome);
+/// The problems of a complete file, in order.
+pub(super) fn problems(path: &Path) -> Result<Vec<AnsweredProblem>> {
+    let mut problems: BTreeMap<usize, AnsweredProblem> = BTreeMap::new();
+    read_lines(path, &mut |line| {
+        let Line { problem, prompt, ground_truth, data_source, outcome } = line;
+        let asked = || AnsweredProblem { prompt, ground_truth, data_source, outcomes: Vec::new() };
+        problems.entry(problem).or_insert_with(asked).outcomes.push(outcome);
     })?;
     Ok(problems.into_values().collect())
 }

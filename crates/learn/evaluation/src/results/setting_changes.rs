@@ -51,19 +51,25 @@ fn without_hashes(settings: &Value) -> Value {
 mod tests {
     use super::*;
 
+    fn changes(add: impl Fn(&mut Vec<String>)) -> Vec<String> {
+        let mut changes = Vec::new();
+        add(&mut changes);
+        changes
+    }
+
     #[test]
     fn a_manifest_without_an_arithmetic_is_of_f32() {
-        let changes = |before: &Value, now: &Value| {
-            let mut changes = Vec::new();
-            of_all_benchmarks(before, now, &mut changes);
-            changes
-        };
-        let (unsaid, f32, bf16) =
-            (json!({}), json!({"arithmetic": "f32"}), json!({"arithmetic": "bf16"}));
-        assert_eq!(changes(&unsaid, &f32), [""; 0]);
-        assert_eq!(changes(&f32, &unsaid), [""; 0]);
-        assert_eq!(changes(&unsaid, &bf16), [r#"arithmetic "f32" -> "bf16""#]);
-        assert_eq!(changes(&bf16, &unsaid), [r#"arithmetic "bf16" -> "f32""#]);
+        let [unsaid, f32, bf16] =
+            [json!({}), json!({"arithmetic": "f32"}), json!({"arithmetic": "bf16"})];
+        for (before, now, expected) in [
+            (&unsaid, &f32, None),
+            (&f32, &unsaid, None),
+            (&unsaid, &bf16, Some(r#"arithmetic "f32" -> "bf16""#)),
+            (&bf16, &unsaid, Some(r#"arithmetic "bf16" -> "f32""#)),
+        ] {
+            let found = changes(|changes| of_all_benchmarks(before, now, changes));
+            assert_eq!(found, Vec::from_iter(expected));
+        }
     }
 
     #[test]
@@ -71,13 +77,11 @@ mod tests {
         let settings = |files: &str, scripts: Value, limit: u32| -> Value {
             json!({"files_sha256": [files], "verifier_files_sha256": scripts, "limit": limit})
         };
-        let changes = |before: &Value, now: &Value| {
-            let mut changes = Vec::new();
-            of_benchmark("mine", before, now, &mut changes);
-            changes
+        let of = |before: &Value, now: &Value| {
+            changes(|changes| of_benchmark("mine", before, now, changes))
         };
         let before = settings("aa", json!({"a.py": "11", "b.py": "22", "c.py": "33"}), 2);
-        assert_eq!(changes(&before, &before), [""; 0]);
+        assert_eq!(of(&before, &before), [""; 0]);
         let now = settings("aa", json!({"a.py": "44", "b.py": "22", "d.py": "33"}), 3);
         let expected = [
             "mine: a.py was edited",
@@ -85,12 +89,11 @@ mod tests {
             "mine: c.py is no longer among the verifier's files",
             "mine.limit 2 -> 3",
         ];
-        assert_eq!(changes(&before, &now), expected);
-        let without = settings("bb", Value::Null, 2);
+        assert_eq!(of(&before, &now), expected);
         let expected = [
             "mine: its files were edited, or are others",
             "mine: a.py is new among the verifier's files",
         ];
-        assert_eq!(changes(&without, &before)[..2], expected);
+        assert_eq!(of(&settings("bb", Value::Null, 2), &before)[..2], expected);
     }
 }

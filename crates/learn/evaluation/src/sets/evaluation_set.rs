@@ -84,16 +84,15 @@ impl EvaluationSet {
     }
 
     /// Findings in the set's files, a paragraph each. Characters that the tokenizer lacks were
-    /// looked for only in the
-    /// problems that are asked, which may be fewer than the usable rows.
+    /// looked for only in the problems that are asked, which may be fewer than the usable rows.
     pub fn findings(&self, report: &Report) -> Vec<String> {
         let asked = self.problems.len();
         match report.lossy.first().first() {
             Some(Finding { origin, problem }) if asked < report.usable => {
                 let all = Report { lossy: Findings::default(), ..report.clone() };
                 let lossy = format!(
-                    "of the {asked} problems that are asked, {} with characters that the tokenizer lacks; the first is \
-                     {origin}: {problem}",
+                    "of the {asked} problems that are asked, {} with characters that the tokenizer \
+                     lacks; the first is {origin}: {problem}",
                     report.lossy.count()
                 );
                 vec![all.to_string(), lossy]
@@ -103,13 +102,13 @@ impl EvaluationSet {
     }
 
     /// The keys that divide the set's problems: their sources, and the ground truths.
-    pub(crate) fn told_apart(&self) -> impl Iterator<Item = (&str, &Value)> + Clone {
+    pub(crate) fn division_keys(&self) -> impl Iterator<Item = (&str, &Value)> + Clone {
         self.problems.iter().map(|(problem, _)| (&*problem.data_source, &problem.ground_truth))
     }
 
     /// A note if there are too many kinds of problems for numbers of each.
     pub fn undivided_note(&self) -> Option<String> {
-        Some(format!("{}: {}", self.name, undivided(self.told_apart())?))
+        Some(format!("{}: {}", self.name, undivided(self.division_keys())?))
     }
 
     /// A note on prompts that leave no room in a context for a response.
@@ -117,7 +116,8 @@ impl EvaluationSet {
         let count = self.problems.iter().filter(|(_, tokens)| tokens.len() >= context).count();
         (count > 0).then(|| {
             format!(
-                "{}: {count} of {} prompts do not fit the model's context of {context} tokens and count as not answered",
+                "{}: {count} of {} prompts do not fit the model's context of {context} tokens and \
+                 count as not answered",
                 self.name,
                 self.problems.len()
             )
@@ -125,8 +125,7 @@ impl EvaluationSet {
     }
 
     /// A note on problems that are among those which are trained on. A set at a further temperature
-    /// has the problems of
-    /// another one, which says it.
+    /// has the problems of another one, which says it.
     pub fn trained_on_note(&self, trained: &Prompts) -> Option<String> {
         let problems =
             self.problems.iter().map(|(problem, _)| problem).filter(|_| !self.is_further);
@@ -134,7 +133,8 @@ impl EvaluationSet {
             problems.filter(|problem| trained.contains(&problem.prompt)).collect();
         let first = &shared.first()?.origin;
         Some(format!(
-            "{}: {} of {} problems are in data.files too; the first is {first}: accuracy on them says nothing of others",
+            "{}: {} of {} problems are in data.files too; the first is {first}: accuracy on them \
+             says nothing of others",
             self.name,
             shared.len(),
             self.problems.len()
@@ -159,8 +159,7 @@ impl EvaluationSet {
     }
 
     /// The sizes of sampling some sets: the longest prompt and response together, in tokens, and
-    /// the
-    /// most responses at a time.
+    /// the most responses at a time.
     pub fn demand(sets: &[Self], context: usize) -> (usize, usize) {
         let prompts = |set: &Self| {
             set.problems

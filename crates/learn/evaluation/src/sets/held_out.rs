@@ -11,15 +11,12 @@ use isentrope_reward::VerifierSettings;
 use isentrope_rollout::{Prompter, check_problem};
 use std::path::PathBuf;
 
-/// The sets that `eval` asks for: its files and benchmarks, or else the test problems of the
-/// built-in task, if `data` names it, each at every temperature of `eval`; none where it never
-/// evaluates. `max_tokens` is the longest response where neither `eval` nor a benchmark's
-/// definition says. `notes` gets what was found in the files. `progress` hears of downloads.
+/// The sets named by `eval`: files and benchmarks, or else the built-in task's test problems. There
+/// is one set per temperature, and none if `eval.every` is 0. `max_tokens` is the default limit of
+/// responses. `notes` gets what was found in the files. `progress` hears of downloads.
 ///
 /// # Errors
-/// [`Error::Setting`] when `eval` names a file that is not there or two sets of one name; what is
-/// wrong with the data, or with a problem of it; that a prompt of a file does not fit the model's
-/// `context`.
+/// A missing file, two sets of one name, invalid data, a prompt longer than `context`.
 pub fn held_out_sets(
     data: &isentrope_data::DataSettings,
     (eval, max_tokens): (&EvaluationSettings, usize),
@@ -46,8 +43,8 @@ pub fn held_out_sets(
             set.problems.iter().find(|(_, tokens)| tokens.len() >= context)
         {
             return Err(Error::Refused(format!(
-                "{}: the prompt has {} tokens and does not fit the model's context of {context}; take it out of \
-                 eval.files, or set eval.problems to as many as come before it",
+                "{}: the prompt has {} tokens and does not fit the model's context of {context}; \
+                 take it out of eval.files, or set eval.problems to as many as come before it",
                 problem.origin,
                 tokens.len()
             )));
@@ -163,7 +160,8 @@ fn add(
             let name = &set.name;
             let (key, what) = if set.is_further || other.is_further {
                 let what = format!(
-                    "makes a set {name} of one at a further temperature, and there is another set of this name: rename it"
+                    "makes a set {name} of one at a further temperature, and there is another set \
+                     of this name: rename it"
                 );
                 ("eval.temperature", what)
             } else {

@@ -106,19 +106,6 @@ mod tests {
         assert_eq!(quantile(&[], 0.5), None);
     }
 
-    /// The interval of a mean of n shares p is close to that of the normal approximation of the
-    /// binomial distribution.
-    #[test]
-    fn the_interval_of_a_mean_is_that_of_the_binomial_distribution() {
-        let (n, right) = (400, 120);
-        let problems: Vec<(f64, f64)> =
-            (0..n).map(|i| (f64::from(u8::from(i < right)), 1.0)).collect();
-        let estimate = Estimate::new(0.3, resampled("set", &[problems]).remove(0));
-        let half = 1.96 * (0.3f64 * 0.7 / n as f64).sqrt();
-        assert!((estimate.low - (0.3 - half)).abs() < 0.006, "{estimate:?}");
-        assert!((estimate.high - (0.3 + half)).abs() < 0.006, "{estimate:?}");
-    }
-
     /// As when the places of all sets are drawn at once, one set after the other.
     #[test]
     fn every_number_sees_the_same_sets_which_follow_from_the_name() {

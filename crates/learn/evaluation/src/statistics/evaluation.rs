@@ -73,7 +73,7 @@ impl Evaluation {
                 places.into_iter().map(|place| outcomes[place].clone()).collect();
             Part::of(name, samples, &its)
         };
-        let parts = parts(set.told_apart()).into_iter().map(part).collect();
+        let parts = parts(set.division_keys()).into_iter().map(part).collect();
         Self { is_further: set.is_further, parts, ..Self::of(&set.name, samples, &outcomes) }
     }
 
@@ -153,38 +153,41 @@ impl Evaluation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isentrope_reward::Verdict;
+    use isentrope_reward::Verdict::{self, Correct, Fault, TimedOut, Unparseable, Wrong};
 
     fn outcome(answer: Option<&str>, verdict: Verdict) -> Outcome {
         Outcome { extracted: answer.map(str::to_owned), ..Outcome::of_verdict(verdict) }
     }
 
+    /// A set of one problem, with two responses that are right.
+    fn right(name: &str) -> Evaluation {
+        Evaluation::of(name, 2, &[vec![outcome(Some("1"), Correct); 2]])
+    }
+
+    fn names(evaluations: &[Evaluation]) -> Vec<String> {
+        Evaluation::metrics(evaluations).into_iter().map(|(name, _)| name).collect()
+    }
+
     #[test]
     fn faults_are_left_out_and_majorities_need_an_answer() {
-        let (right, wrong, fault) = (Verdict::Correct, Verdict::Wrong, Verdict::Fault);
+        let of = |answers: [(Option<&str>, Verdict); 4]| {
+            answers.map(|(answer, verdict)| outcome(answer, verdict)).to_vec()
+        };
         let problems = [
-            vec![
-                outcome(Some("7"), right),
-                outcome(Some("8"), wrong),
-                outcome(Some("7"), right),
-                outcome(None, fault),
-            ],
-            vec![
-                outcome(None, Verdict::Unparseable),
-                outcome(None, Verdict::Unparseable),
-                outcome(Some("3"), right),
-                outcome(Some("4"), wrong),
-            ],
-            vec![outcome(None, fault); 4],
+            of([(Some("7"), Correct), (Some("8"), Wrong), (Some("7"), Correct), (None, Fault)]),
+            of([
+                (None, Unparseable),
+                (None, Unparseable),
+                (Some("3"), Correct),
+                (Some("4"), Wrong),
+            ]),
+            of([(None, Fault); 4]),
         ];
         let evaluation = Evaluation::of("set", 4, &problems);
         assert!((evaluation.mean.unwrap() - (2.0 / 3.0 + 0.25) / 2.0).abs() < 1e-12);
         assert_eq!(evaluation.score, Some(3.0 / 7.0), "over responses");
-        assert_eq!(
-            evaluation.majority,
-            Some(1.0),
-            "of the second problem's answers the first given counts"
-        );
+        // The first answer to the second problem counts.
+        assert_eq!(evaluation.majority, Some(1.0));
         assert_eq!(evaluation.pass[2], (4, 1.0), "over the only problem with four verdicts");
         assert_eq!((evaluation.faults, evaluation.entropy), (5.0 / 12.0, Some(1.0)));
         assert_eq!(Evaluation::of("none", 2, &[]).pass, []);
@@ -193,139 +196,90 @@ mod tests {
     /// As where a prompt does not fit the context.
     #[test]
     fn a_response_without_tokens_has_no_entropy() {
-        let unanswered = Outcome { tokens: 0, entropy: 0.0, ..outcome(None, Verdict::Unparseable) };
-        let answered = Outcome { entropy: 0.5, ..outcome(Some("1"), Verdict::Correct) };
+        let unanswered = Outcome { tokens: 0, entropy: 0.0, ..outcome(None, Unparseable) };
+        let answered = Outcome { entropy: 0.5, ..outcome(Some("1"), Correct) };
         let problems = [vec![unanswered.clone(); 2], vec![answered; 2]];
-        let evaluation = Evaluation::of("set", 2, &problems);
-        assert_eq!(
-            (evaluation.entropy, evaluation.length, evaluation.mean),
-            (Some(0.5), 1.0, Some(0.5))
-        );
+        let Evaluation { entropy, length, mean, .. } = Evaluation::of("set", 2, &problems);
+        assert_eq!((entropy, length, mean), (Some(0.5), 1.0, Some(0.5)));
         assert_eq!(problems.map(|p| Statistic::Entropy.of(&p)), [(0.0, 0.0), (1.0, 2.0)]);
         let none = Evaluation::of("set", 2, &[vec![unanswered; 2]]);
-        assert_eq!(none.entropy, None);
-        assert!(Evaluation::metrics(&[none]).iter().all(|(name, _)| name != "eval/set/entropy"));
+        assert!(none.entropy.is_none() && !names(&[none]).contains(&"eval/set/entropy".to_owned()));
     }
 
     #[test]
     fn scores_of_any_size_have_a_mean_and_those_of_faults_do_not_count() {
         let scored = |score: f64, verdict| Outcome { score, ..outcome(None, verdict) };
-        let right_and_wrong = vec![vec![
-            scored(1.0, Verdict::Correct),
-            scored(0.0, Verdict::Wrong),
-            scored(9.0, Verdict::Fault),
-        ]];
-        let evaluation = Evaluation::of("set", 3, &right_and_wrong);
+        let plain = [vec![scored(1.0, Correct), scored(0.0, Wrong), scored(9.0, Fault)]];
+        let evaluation = Evaluation::of("set", 3, &plain);
         assert_eq!((evaluation.score, evaluation.is_graded), (Some(0.5), false));
-        let graded = vec![
-            vec![scored(2.5, Verdict::Correct), scored(-1.0, Verdict::Wrong)],
-            vec![scored(0.0, Verdict::Unparseable), scored(9.0, Verdict::TimedOut)],
+        let graded = [
+            vec![scored(2.5, Correct), scored(-1.0, Wrong)],
+            vec![scored(0.0, Unparseable), scored(9.0, TimedOut)],
         ];
-        let evaluation = Evaluation::of("set", 2, &graded);
-        assert_eq!(
-            (evaluation.score, evaluation.mean, evaluation.is_graded),
-            (Some(0.5), Some(0.25), true)
-        );
+        let Evaluation { score, mean, is_graded, .. } = Evaluation::of("set", 2, &graded);
+        assert_eq!((score, mean, is_graded), (Some(0.5), Some(0.25), true));
     }
 
     #[test]
-    fn what_could_not_be_judged_has_no_numbers_of_verdicts() {
-        let fault = Evaluation::of("fault", 2, &vec![vec![outcome(None, Verdict::Fault); 2]; 3]);
-        let fine = Evaluation::of("fine", 2, &[vec![outcome(Some("1"), Verdict::Correct); 2]]);
-        let names = |evaluations: &[Evaluation]| {
-            Evaluation::metrics(evaluations)
-                .into_iter()
-                .map(|(name, _)| name)
-                .collect::<Vec<String>>()
-        };
+    fn sets_without_verdicts_and_at_further_temperatures_are_not_in_the_mean_of_sets() {
+        let fault = Evaluation::of("fault", 2, &vec![vec![outcome(None, Fault); 2]; 3]);
+        let fine = right("fine");
         let always = ["entropy", "length_mean", "truncated", "faults"];
         let of = |set: &str, names: &[&str]| -> Vec<String> {
             names.iter().map(|name| format!("eval/{set}/{name}")).collect()
         };
         assert_eq!(names(std::slice::from_ref(&fault)), of("fault", &always));
         let judged = [&["mean@2", "pass@1", "pass@2", "maj@2", "score"], &always[..]].concat();
-        let both = names(&[fine.clone(), fault.clone()]);
-        assert_eq!(
-            both,
-            [of("fine", &judged), of("fault", &always)].concat(),
-            "and no mean of sets"
-        );
+        let both = [of("fine", &judged), of("fault", &always)].concat();
+        assert_eq!(names(&[fine.clone(), fault.clone()]), both);
         assert_eq!(names(&[fine.clone(), fine.clone()]).last().unwrap(), "eval/mean_of_sets");
         assert_eq!(Evaluation::mean_of_sets(&[fine, fault]), None);
-    }
 
-    #[test]
-    fn sets_at_further_temperatures_are_recorded_and_not_in_the_mean_of_sets() {
         let set = |name: &str, mean, is_further| Evaluation {
             mean: Some(mean),
             is_further,
-            ..Evaluation::of(name, 1, &[vec![outcome(Some("1"), Verdict::Correct)]])
+            ..right(name)
         };
-        let two = [set("a", 0.25, false), set("a_t0.6", 1.0, true)];
-        let names: Vec<String> =
-            Evaluation::metrics(&two).into_iter().map(|(name, _)| name).collect();
-        assert!(names.contains(&"eval/a_t0.6/mean@1".to_owned()), "{names:?}");
-        assert!(!names.contains(&"eval/mean_of_sets".to_owned()), "there is one set: {names:?}");
-        assert_eq!(Evaluation::mean_of_sets(&two), Some(0.25));
-        let more = [&two[..], &[set("b", 0.75, false)]].concat();
-        assert_eq!(
-            Evaluation::metrics(&more).last().unwrap(),
-            &("eval/mean_of_sets".to_owned(), 0.5)
-        );
+        let mut sets = vec![set("a", 0.25, false), set("a_t0.6", 1.0, true)];
+        assert!(names(&sets).contains(&"eval/a_t0.6/mean@2".to_owned()));
+        assert!(!names(&sets).contains(&"eval/mean_of_sets".to_owned()), "there is one set");
+        assert_eq!(Evaluation::mean_of_sets(&sets), Some(0.25));
+        sets.push(set("b", 0.75, false));
+        let last = Evaluation::metrics(&sets).pop().unwrap();
+        assert_eq!(last, ("eval/mean_of_sets".to_owned(), 0.5));
     }
 
     /// Whatever is added to a set's numbers, a verifier's metric of that name gets another.
     #[test]
-    fn every_name_of_a_sets_own_numbers_is_taken() {
-        let all = Evaluation {
-            parts: vec![Part::of(
-                "sum".into(),
-                2,
-                &[vec![outcome(Some("1"), Verdict::Correct); 2]],
-            )],
-            ..Evaluation::of("set", 2, &[vec![outcome(Some("1"), Verdict::Correct); 2]])
-        };
-        let own = all.of_set();
+    fn parts_have_names_of_their_own_and_every_name_is_taken() {
+        let parts = vec![
+            Part::of("sum".into(), 2, &[vec![outcome(Some("1"), Correct); 2]]),
+            Part::of("product".into(), 2, &[vec![outcome(None, Fault); 2]]),
+        ];
+        let own = Evaluation { parts, ..right("set") }.of_set();
         let names = own.iter().filter_map(|(name, _)| name.strip_prefix("eval/set/"));
         let names: Vec<&str> = names.chain([ENTROPY_INITIAL_STATES, KL_INITIAL]).collect();
         assert_eq!(names.len(), own.len() + 2);
-        assert!(names.len() > 14, "{names:?}");
+        assert!(names.len() > 16, "{names:?}");
         for name in names {
             assert_ne!(name_of_metric(name), name);
         }
-    }
-
-    #[test]
-    fn parts_have_the_names_of_sets_in_a_set() {
-        let parts = vec![
-            Part::of("sum".into(), 2, &[vec![outcome(Some("1"), Verdict::Correct); 2]]),
-            Part::of("product".into(), 2, &[vec![outcome(None, Verdict::Fault); 2]]),
-        ];
-        let evaluation = Evaluation { parts, ..Evaluation::of("test", 2, &[]) };
-        let metrics = Evaluation::metrics(std::slice::from_ref(&evaluation));
-        let of = |part: &str| -> Vec<(String, f64)> {
-            let prefix = format!("eval/test/{part}/");
-            metrics
-                .iter()
-                .filter_map(|(n, v)| Some((n.strip_prefix(&prefix)?.to_owned(), *v)))
-                .collect()
+        let of = |part: &str| -> Vec<(&str, f64)> {
+            let prefix = format!("eval/set/{part}/");
+            own.iter().filter_map(|(n, v)| Some((n.strip_prefix(&prefix)?, *v))).collect()
         };
-        let number = |name: &str, value: f64| (name.to_owned(), value);
-        let entropy_and_length = [number("entropy", 1.0), number("length_mean", 2.0)];
-        let judged =
-            [&[number("mean@2", 1.0), number("pass@2", 1.0)], &entropy_and_length[..]].concat();
-        assert_eq!((of("sum"), of("product")), (judged, entropy_and_length.to_vec()));
+        let others = [("entropy", 1.0), ("length_mean", 2.0)];
+        assert_eq!(of("sum"), [&[("mean@2", 1.0), ("pass@2", 1.0)], &others[..]].concat());
+        assert_eq!(of("product"), others);
     }
 
     /// Runs that began when parts were sizes alone go on.
     #[test]
     fn evaluations_of_older_checkpoints_are_read() {
-        let mut known = serde_json::to_value(Evaluation::of("countdown", 4, &[])).unwrap();
+        let none = Evaluation::of("countdown", 4, &[]);
+        let mut known = serde_json::to_value(&none).unwrap();
         assert!(known.get("parts").is_none() && known.get("is_further").is_none());
         known["by_size"] = serde_json::json!([[3, 0.5], [4, 0.25]]);
-        assert_eq!(
-            serde_json::from_value::<Evaluation>(known).unwrap(),
-            Evaluation::of("countdown", 4, &[])
-        );
+        assert_eq!(serde_json::from_value::<Evaluation>(known).unwrap(), none);
     }
 }

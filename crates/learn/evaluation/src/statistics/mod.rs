@@ -24,4 +24,4 @@ pub use parts::Part;
 pub(crate) use parts::{parts, undivided};
 pub(crate) use statistic::Statistic;
 pub use statistic::ks;
-pub(crate) use votes::{are_told as answers_are_told, cast_votes};
+pub(crate) use votes::{cast_votes, has_answers};

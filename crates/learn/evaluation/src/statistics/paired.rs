@@ -2,17 +2,11 @@
 
 use super::bootstrap::{Estimate, resampled, stream};
 use isentrope_random::{Draws, Purpose};
+use isentrope_run::sign_flip::{SignFlip, difference};
 use serde::{Deserialize, Serialize};
-
-/// Every assignment of signs is tried up to this many problems that differ.
-const EXACT_UP_TO: usize = 20;
 
 /// Assignments of signs that are drawn where there are too many to try.
 const DRAWN: u64 = 100_000;
-
-/// A difference that is a smaller share of the two numbers is rounding: it arises when the same
-/// scores are added in another order.
-const ROUNDING: f64 = 1e-12;
 
 /// Two policies' accuracies, mean scores, pass@k or maj@k on the problems that both were asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,10 +43,7 @@ impl PairedTest {
         let mean = |value: &dyn Fn(&(f64, f64)) -> f64| {
             pairs.iter().map(value).sum::<f64>() / count as f64
         };
-        let difference = |(old, new): &(f64, f64)| {
-            let difference = new - old;
-            if difference.abs() > ROUNDING * (old.abs() + new.abs()) { difference } else { 0.0 }
-        };
+        let difference = |(old, new): &(f64, f64)| difference(*old, *new);
         let differences: Vec<(f64, f64)> =
             pairs.iter().map(|pair| (difference(pair), 1.0)).collect();
         let nonzero: Vec<f64> = differences.iter().map(|d| d.0).filter(|d| *d != 0.0).collect();
@@ -73,25 +64,16 @@ impl PairedTest {
 
 /// The p-value of differences none of which is 0, and whether it is exact.
 fn sign_flip(name: &str, differences: &[f64]) -> (f64, bool) {
-    let found = differences.iter().sum::<f64>().abs();
-    // Sums in another order may differ in their last bits.
-    let least = found - 1e-9 * differences.iter().map(|d| d.abs()).sum::<f64>();
-    let flipped = |sign: &dyn Fn(usize) -> bool| {
-        let sum: f64 =
-            differences.iter().enumerate().map(|(i, d)| if sign(i) { -d } else { *d }).sum();
-        sum.abs() >= least
-    };
-    if differences.len() <= EXACT_UP_TO {
-        let all = 1u32 << differences.len();
-        let far = (0..all).filter(|signs| flipped(&|i| signs >> i & 1 == 1)).count();
-        return (far as f64 / f64::from(all), true);
+    let test = SignFlip::of(differences);
+    if let Some(p) = test.exact() {
+        return (p, true);
     }
     let mut draws = Draws::of(0, Purpose::Bootstrap, stream(name), 1);
     let words = differences.len().div_ceil(64) as u64;
     let far = (0..DRAWN)
         .filter(|draw| {
             let signs: Vec<u64> = (0..words).map(|word| draws.bits(draw * words + word)).collect();
-            flipped(&|i| signs[i / 64] >> (i % 64) & 1 == 1)
+            test.is_as_far(|i| signs[i / 64] >> (i % 64) & 1 == 1)
         })
         .count();
     // The assignment found is one of those that are as likely.

@@ -94,7 +94,10 @@ pub(crate) fn undivided<'a>(
         Division::Sizes(sizes) => (sizes.len(), "sizes"),
     };
     (count > MOST).then(|| {
-        format!("its problems have {count} different {of}, more than the {MOST} whose numbers are told apart, so none are")
+        format!(
+            "its problems have {count} different {of}, more than the {MOST} whose numbers are \
+                 told apart, so none are"
+        )
     })
 }
 
@@ -151,51 +154,45 @@ mod tests {
         json!({"numbers": vec![1; count], "target": count})
     }
 
-    #[test]
-    fn problems_of_several_sources_are_told_apart() {
-        let told = |sources: &[&str]| {
-            let any = json!("7");
-            parts(sources.iter().map(|source| (*source, &any)))
-        };
-        let part = |name: &str, places: &[usize]| (name.to_owned(), places.to_vec());
-        assert_eq!(
-            told(&["sum", "product", "", "sum"]),
-            [part("product", &[1]), part("sum", &[0, 3])]
-        );
-        assert_eq!(told(&["sum", "sum", ""]), []);
-        assert_eq!(told(&[]), []);
-        let many: Vec<String> = (0..33).map(|i| i.to_string()).collect();
-        let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        assert_eq!((told(&many).len(), told(&many[..32]).len()), (0, 32));
-        let why = |sources: &[&str]| {
-            let any = json!("7");
-            undivided(sources.iter().map(|source| (*source, &any)))
-        };
-        assert!(
-            why(&many).unwrap().contains("33 different values of data_source, more than the 32 ")
-        );
-        assert_eq!((why(&many[..32]), why(&["a", "a"]), why(&[])), (None, None, None));
+    /// The parts of problems by source and ground truth, and why there are none.
+    fn told(problems: &[(&str, Value)]) -> (Vec<(String, Vec<usize>)>, Option<String>) {
+        let problems = || problems.iter().map(|(source, ground_truth)| (*source, ground_truth));
+        (parts(problems()), undivided(problems()))
+    }
+
+    fn part(name: &str, places: &[usize]) -> (String, Vec<usize>) {
+        (name.to_owned(), places.to_vec())
     }
 
     #[test]
-    fn problems_of_the_task_are_told_apart_by_size_unless_their_sources_differ() {
-        let told = |problems: &[(&str, Value)]| -> Vec<(String, Vec<usize>)> {
-            parts(problems.iter().map(|(source, ground_truth)| (*source, ground_truth)))
+    fn problems_are_told_apart_by_source_or_else_by_size() {
+        let of_sources = |sources: &[&str]| {
+            told(&sources.iter().map(|source| (*source, json!("7"))).collect::<Vec<_>>())
         };
-        let sized = |sizes: &[usize]| -> Vec<_> {
-            sizes.iter().map(|size| ("countdown", of(*size))).collect()
+        let several = of_sources(&["sum", "product", "", "sum"]);
+        assert_eq!(several, (vec![part("product", &[1]), part("sum", &[0, 3])], None));
+        for none in [&["sum", "sum", ""][..], &[]] {
+            assert_eq!(of_sources(none), (vec![], None));
+        }
+        let many: Vec<String> = (0..33).map(|i| i.to_string()).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let (none, why) = of_sources(&many);
+        assert!(
+            none.is_empty() && why.unwrap().contains("33 different values of data_source, more")
+        );
+        assert_eq!(of_sources(&many[..32]).0.len(), 32);
+
+        let of_sizes = |sizes: &[usize]| {
+            told(&sizes.iter().map(|size| ("countdown", of(*size))).collect::<Vec<_>>())
         };
-        let many: Vec<usize> = (1..34).collect();
-        assert_eq!(told(&sized(&many)), []);
-        let why =
-            undivided(sized(&many).iter().map(|(source, ground_truth)| (*source, ground_truth)));
-        assert!(why.unwrap().contains("33 different sizes"));
-        let ten = told(&sized(&[10, 3, 10]));
-        assert_eq!(ten, [("3_numbers".to_owned(), vec![1]), ("10_numbers".to_owned(), vec![0, 2])]);
-        assert_eq!(told(&sized(&[3, 3])), []);
-        assert_eq!(told(&[("", of(3)), ("", of(4)), ("", json!("7"))]), []);
-        let sources = told(&[("a", of(3)), ("b", of(3)), ("b", of(4))]);
-        assert_eq!(sources, [("a".to_owned(), vec![0]), ("b".to_owned(), vec![1, 2])]);
+        let (none, why) = of_sizes(&(1..34).collect::<Vec<_>>());
+        assert!(none.is_empty() && why.unwrap().contains("33 different sizes"));
+        let ten = vec![part("3_numbers", &[1]), part("10_numbers", &[0, 2])];
+        assert_eq!(of_sizes(&[10, 3, 10]).0, ten);
+        assert_eq!(of_sizes(&[3, 3]).0, []);
+        assert_eq!(told(&[("", of(3)), ("", of(4)), ("", json!("7"))]).0, []);
+        let sources = told(&[("a", of(3)), ("b", of(3)), ("b", of(4))]).0;
+        assert_eq!(sources, [part("a", &[0]), part("b", &[1, 2])]);
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl Statistic {
 
     /// The number; none where there is nothing to divide by.
     pub fn value(self, problems: &[Vec<Outcome>]) -> Option<f64> {
-        if self == Self::Majority && !votes::are_told(problems.iter().flatten()) {
+        if self == Self::Majority && !votes::has_answers(problems.iter().flatten()) {
             return None;
         }
         // Entropies are added one by one and not by problem, since the order of additions decides

@@ -37,7 +37,7 @@ fn vote(response: &Outcome) -> Option<&String> {
 /// Whether the verifier extracts answers at all. A reward of the user's own may judge without
 /// naming an answer; then there is nothing to count. If the verifier does extract answers and no
 /// response has one, the majority is wrong.
-pub fn are_told<'a>(responses: impl Iterator<Item = &'a Outcome>) -> bool {
+pub fn has_answers<'a>(responses: impl Iterator<Item = &'a Outcome>) -> bool {
     let judged: Vec<&Outcome> = responses.filter(|r| r.counts()).collect();
     judged.iter().any(|r| vote(r).is_some())
         || judged.iter().all(|r| r.verdict == Verdict::Unparseable)
@@ -64,14 +64,10 @@ mod tests {
     use serde_json::{Value, json};
 
     /// Judges boxed answers to a problem, and tells the votes and maj@k.
-    fn vote(
-        verifier: &Value,
-        ground_truth: &Value,
-        answers: &[&str],
-    ) -> (Vec<Option<String>>, f64) {
+    fn vote(verifier: &Value, truth: &Value, answers: &[&str]) -> (Vec<Option<String>>, f64) {
         let settings: VerifierSettings = serde_json::from_value(verifier.clone()).unwrap();
         let verifier = settings.build().unwrap();
-        let item = Item { ground_truth, data_source: "sums", ..Item::default() };
+        let item = Item { ground_truth: truth, data_source: "sums", ..Item::default() };
         let texts: Vec<String> =
             answers.iter().map(|answer| format!("\\boxed{{{answer}}}")).collect();
         let batch: Vec<_> = texts.iter().map(|text| (item, text.as_str())).collect();

@@ -1,7 +1,7 @@
 //! Which prompts and samples are let into the batch, the pages that are promised to them, and what
 //! a step feeds of each.
 
-use super::{Due, Engine};
+use super::{DueRow, Engine};
 use crate::error::Result;
 use crate::kept::KeptTokens;
 use crate::sampling::Sampling;
@@ -25,7 +25,7 @@ impl Engine<'_> {
 
     /// Starts samples of prompts that were ready before and had to wait for memory; returns them
     /// with the hidden states to draw their first tokens from.
-    pub(super) fn resume(&mut self) -> Result<(Buffer, Vec<Due>)> {
+    pub(super) fn start_waiting_samples(&mut self) -> Result<(Buffer, Vec<DueRow>)> {
         let (mut sources, mut due) = (Vec::new(), Vec::new());
         for group in 0..self.groups.len() {
             let GroupState::Ready { hidden, row } = &self.groups[group].state else { break };
@@ -58,13 +58,13 @@ impl Engine<'_> {
         &mut self,
         group: usize,
         row: usize,
-        due: &mut Vec<Due>,
+        due: &mut Vec<DueRow>,
     ) -> Result<bool> {
         let before = due.len();
         while self.start_sample(group)? {
             let sample = self.running.len() - 1;
             if self.running[sample].drawn.is_empty() {
-                due.push(Due { row, sample });
+                due.push(DueRow { row, sample });
             }
         }
         Ok(due.len() > before)
@@ -166,7 +166,7 @@ impl Engine<'_> {
     /// Adds rows for the tokens of running samples that have not been fed: the last one, which may
     /// be drawn and not read yet, and of those that have come from elsewhere also the others, as
     /// far as there is room in the step for tokens of prompts. Returns the draws that are due then.
-    pub(super) fn feed_running(&mut self, room: &mut usize) -> Vec<Due> {
+    pub(super) fn feed_running(&mut self, room: &mut usize) -> Vec<DueRow> {
         let running = self.running.len();
         let draws = self
             .pending
@@ -202,7 +202,7 @@ impl Engine<'_> {
             self.activation_slots.cache(&mut self.step, &mut sample.slots);
             sample.fed += count;
             if complete {
-                due.push(Due { row: due.len(), sample: at });
+                due.push(DueRow { row: due.len(), sample: at });
             }
         }
         due

@@ -8,26 +8,28 @@ use isentrope_kernels::{Buffer, Draw, Drawn};
 use isentrope_trace::span;
 
 /// A token to be drawn from a row of hidden states.
-pub(super) struct Due {
+pub(super) struct DueRow {
     pub row: usize,
     /// Index in `running` of the sample that it is for.
     pub sample: usize,
 }
 
-/// How many rows what is due looks at.
-pub(super) fn rows(due: &[Due]) -> usize {
+/// One more than the largest row that is due.
+pub(super) fn rows(due: &[DueRow]) -> usize {
     due.iter().map(|due| due.row + 1).max().unwrap_or(0)
 }
 
 impl<'a> Engine<'a> {
     /// The due draws in the order of rows, and the index in `running` of each one's sample.
-    pub(super) fn draws(&self, mut due: Vec<Due>) -> (Vec<Draw>, Vec<usize>) {
+    pub(super) fn draws(&self, mut due: Vec<DueRow>) -> (Vec<Draw>, Vec<usize>) {
         due.sort_by_key(|due| due.row);
-        due.into_iter().map(|Due { row, sample }| (self.running[sample].next(row), sample)).unzip()
+        due.into_iter()
+            .map(|DueRow { row, sample }| (self.running[sample].next(row), sample))
+            .unzip()
     }
 
     /// Draws tokens from rows of hidden states, appends them, and retires what has ended.
-    pub(super) fn draw(&mut self, hidden: &Buffer, due: Vec<Due>) -> Result<Vec<Event>> {
+    pub(super) fn draw(&mut self, hidden: &Buffer, due: Vec<DueRow>) -> Result<Vec<Event>> {
         let (draws, samples) = self.draws(due);
         if draws.is_empty() {
             return Ok(Vec::new());

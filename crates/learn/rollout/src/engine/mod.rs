@@ -17,7 +17,7 @@ use crate::activation_slots::ActivationSlots;
 use crate::partial_response::PartialResponse;
 use crate::sequence::{Group, GroupState, Sample};
 use crate::{Error, Result};
-use drawing::Due;
+use drawing::DueRow;
 use isentrope_kernels::Buffer;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_model::{ActivationCache, KvCache, Model, Step};
@@ -117,10 +117,6 @@ impl<'a> Engine<'a> {
     /// Queues a request whose first samples go on from `responses` of another engine; the others
     /// begin anew. The bits are those of responses that were sampled here from their first token
     /// on, but activations are not cached for the ones that go on.
-    ///
-    /// # Errors
-    /// As [`submit`](Self::submit), and [`Error::Prompt`] for a response that no engine can have
-    /// left.
     pub fn submit_partial(
         &mut self,
         request: Request,
@@ -142,7 +138,8 @@ impl<'a> Engine<'a> {
         let context = self.model.context();
         if prompt.len() >= context {
             return Err(Error::Prompt(format!(
-                "the prompt's {} tokens leave no room for a response in the model's context of {context}",
+                "the prompt's {} tokens leave no room for a response in the model's context of \
+                 {context}",
                 prompt.len()
             )));
         }
@@ -151,7 +148,8 @@ impl<'a> Engine<'a> {
             self.model.check_tokens(&response.tokens)?;
             if !response.can_go_on(&sampling, max_tokens) {
                 return Err(Error::Prompt(format!(
-                    "a response with {} tokens cannot be gone on with: it has ended, or is not whole",
+                    "a response with {} tokens cannot be gone on with: it has ended, or is not \
+                     whole",
                     response.tokens.len()
                 )));
             }
@@ -163,8 +161,8 @@ impl<'a> Engine<'a> {
         if needed > self.pages && !samples.is_empty() {
             let mib = |pages: usize| (pages * KvCache::page_bytes(self.model)).div_ceil(1 << 20);
             return Err(Error::Prompt(format!(
-                "the prompt's {} tokens and a response of up to {} need {} MiB of keys and values, and {} MiB are \
-                 allowed: allow fewer tokens or more memory",
+                "the prompt's {} tokens and a response of up to {} need {} MiB of keys and values, \
+                 and {} MiB are allowed: allow fewer tokens or more memory",
                 prompt.len(),
                 max_tokens,
                 mib(needed),
@@ -203,7 +201,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Advances every response that is running by one token, and prompts by as many as are due.
-    /// Where draws are read behind a step, the events are those of the step before.
+    /// When draws are read one step late, the events are those of the previous step.
     ///
     /// # Errors
     /// [`Error::NotFinite`] when the model fails numerically, [`Error::Model`] when a token cannot
@@ -212,11 +210,11 @@ impl<'a> Engine<'a> {
         let draws_behind = self.may_draw_behind();
         let before = self.pending.take_if(|_| !draws_behind);
         let mut events = self.read(before)?;
-        let (resumed, due) = self.resume()?;
-        let resumed = if draws_behind {
-            Some((resumed, due)).filter(|(_, due)| !due.is_empty())
+        let (waiting, due) = self.start_waiting_samples()?;
+        let waiting = if draws_behind {
+            Some((waiting, due)).filter(|(_, due)| !due.is_empty())
         } else {
-            events.extend(self.draw(&resumed, due)?);
+            events.extend(self.draw(&waiting, due)?);
             None
         };
 
@@ -227,21 +225,20 @@ impl<'a> Engine<'a> {
         let advanced =
             if self.step.rows() == 0 { None } else { Some(self.advance(due, finishing)?) };
         if draws_behind {
-            events.extend(self.draw_behind(advanced, resumed)?);
+            events.extend(self.draw_behind(advanced, waiting)?);
         } else if let Some((hidden, due)) = advanced {
             events.extend(self.draw(&hidden, due)?);
         }
         Ok(events)
     }
 
-    /// Makes the step, and starts the samples of the prompts that are complete with it; the hidden
-    /// states, and the draws that are due from them: those of the samples that have been fed, and
-    /// the first ones.
+    /// Runs the step, and starts the samples of completed prompts. Returns the hidden states and the
+    /// draws due from them: those of the running samples, and first ones.
     fn advance(
         &mut self,
-        mut due: Vec<Due>,
+        mut due: Vec<DueRow>,
         finishing: Vec<usize>,
-    ) -> Result<(Arc<Buffer>, Vec<Due>)> {
+    ) -> Result<(Arc<Buffer>, Vec<DueRow>)> {
         let decoding = due.len();
         count("live sequences", self.running.len() as u64);
         count("free cache pages", self.cache.free_pages() as u64);

@@ -5,7 +5,7 @@
 //! its length is known to, and has none. Its pages and slots may be handed out as soon as the draw
 //! is read: whatever uses them comes later in the device's stream.
 
-use super::drawing::{Due, rows};
+use super::drawing::{DueRow, rows};
 use super::{Engine, Event};
 use crate::Result;
 use isentrope_kernels::{Buffer, DrawnTokens, QueuedDraws};
@@ -48,7 +48,7 @@ impl PendingDraws {
 }
 
 /// Rows of hidden states, and what is to be drawn from them.
-pub(super) type Drawable<H> = Option<(H, Vec<Due>)>;
+pub(super) type Drawable<H> = Option<(H, Vec<DueRow>)>;
 
 impl Engine<'_> {
     /// Whether the draws of the next step may stay unread until the step after it has been asked
@@ -74,7 +74,7 @@ impl Engine<'_> {
             (Some((hidden, mut due)), Some((resumed, more))) => {
                 let (first, second) = (rows(&due), rows(&more));
                 let both = self.both(&hidden, first, &resumed, second);
-                due.extend(more.into_iter().map(|due| Due { row: first + due.row, ..due }));
+                due.extend(more.into_iter().map(|due| DueRow { row: first + due.row, ..due }));
                 self.begin_draw(&both, due)
             }
         };
@@ -95,7 +95,7 @@ impl Engine<'_> {
     }
 
     /// Begins draws from rows of hidden states.
-    fn begin_draw(&self, hidden: &Buffer, due: Vec<Due>) -> Option<PendingDraws> {
+    fn begin_draw(&self, hidden: &Buffer, due: Vec<DueRow>) -> Option<PendingDraws> {
         let (draws, samples) = self.draws(due);
         if draws.is_empty() {
             return None;

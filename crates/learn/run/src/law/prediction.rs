@@ -36,8 +36,8 @@ pub struct Scored {
 }
 
 impl Prediction {
-    /// From this share of a run's finite points, and at least three; none where fewer than two
-    /// would be left.
+    /// Fits the first `share` of a run's finite points (at least three) and predicts the rest. None
+    /// if the rest has fewer than two.
     pub fn of(points: &[Point], share: f64) -> Option<Self> {
         let [least, left] = LEAST;
         let prefix = (libm::ceil(share * points.len() as f64) as usize).max(least);

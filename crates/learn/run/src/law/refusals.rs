@@ -74,7 +74,8 @@ pub(super) fn refusals(
         && share > COURSE
     {
         said.push(format!(
-            "entropy has no course: from one point to the next it changes {:.0} % as much as noise would, so it is held",
+            "entropy has no course: from one point to the next it changes {:.0} % as much as noise \
+             would, so it is held",
             100.0 * share
         ));
     }
@@ -87,11 +88,13 @@ pub(super) fn refusals(
         let Interval { value, low, high } = fit.a;
         if value <= 0.0 && (high <= 0.0 || fit.r_squared > TOGETHER) {
             said.push(format!(
-                "entropy and accuracy rise and fall together (a = {value:.3}), where the law has one rise as the other falls"
+                "entropy and accuracy rise and fall together (a = {value:.3}), where the law has \
+                 one rise as the other falls"
             ));
         } else if low <= 0.0 {
             said.push(format!(
-                "the interval of a, {low:.3} to {high:.3}, includes 0: accuracy does not follow entropy with any certainty"
+                "the interval of a, {low:.3} to {high:.3}, includes 0: accuracy does not follow \
+                 entropy with any certainty"
             ));
         }
         let Interval { low, high, .. } = fit.ceiling;
@@ -101,8 +104,8 @@ pub(super) fn refusals(
             && high >= 1.0
         {
             said.push(format!(
-                "the ceiling may be anything: its interval, {low:.3} to {high:.3}, holds all from {lowest:.3}, the lowest \
-                 accuracy that was measured, to 1"
+                "the ceiling may be anything: its interval, {low:.3} to {high:.3}, holds all from \
+                 {lowest:.3}, the lowest accuracy that was measured, to 1"
             ));
         }
     }
@@ -118,8 +121,9 @@ impl Departure {
         let Self { fitted_until, since, accuracy, predicted, reach } = self;
         let side = if self.is_above() { "above" } else { "below" };
         format!(
-            "accuracy has left the interval of the law, {side} it since step {since}: fitted until step {fitted_until}, the law \
-             predicts {predicted:.3} ± {reach:.3} where {accuracy:.3} is measured"
+            "accuracy has left the interval of the law, {side} it since step {since}: fitted until \
+             step {fitted_until}, the law predicts {predicted:.3} ± {reach:.3} where {accuracy:.3} \
+             is measured"
         )
     }
 }
@@ -137,21 +141,22 @@ pub(super) fn remarks(points: &[&Point], fit: &Fit) -> Vec<String> {
     }
     if ceiling.value < reached {
         said.push(format!(
-            "the predicted ceiling, {:.3}, is below {reached:.3}, the highest accuracy that was measured",
+            "the predicted ceiling, {:.3}, is below {reached:.3}, the highest accuracy that was \
+             measured",
             ceiling.value
         ));
     }
     let (width, spanned) = (ceiling.high - ceiling.low, reached - lowest);
     if width > spanned {
         said.push(format!(
-            "the ceiling's interval is {width:.3} wide, wider than all that accuracy has gone through, {spanned:.3}: it says \
-             little"
+            "the ceiling's interval is {width:.3} wide, wider than all that accuracy has gone \
+             through, {spanned:.3}: it says little"
         ));
     }
     said
 }
 
-/// Forms that explain as much as a law that holds, and where accuracy would end by them.
+/// Other forms that fit about as well as the law, and the final accuracy each predicts.
 pub(super) fn rivals(points: &[Point], fit: &Fit, r_squared: &[(Form, f64)]) -> Vec<String> {
     let rivals =
         r_squared.iter().filter(|(form, r)| *form != Form::Law && *r >= fit.r_squared - AS_WELL);
@@ -159,7 +164,8 @@ pub(super) fn rivals(points: &[Point], fit: &Fit, r_squared: &[(Form, f64)]) -> 
         let end = form.end(points)?;
         let place = if *form == Form::Linear { "at H = 0" } else { "after all steps" };
         Some(format!(
-            "{} does as well, R^2 {r:.3}, so the run does not tell the two apart; by it accuracy {place} is {end:.3}",
+            "{} does as well, R^2 {r:.3}, so the run does not tell the two apart; by it accuracy \
+             {place} is {end:.3}",
             form.name()
         ))
     });
@@ -187,12 +193,13 @@ pub(super) fn between(runs: &[&[Point]]) -> String {
     let alone: Vec<&[Point]> = fitted.iter().map(|(run, _)| *run).collect();
     match f_of_a_line_each(&alone) {
         Some(f) if f > APART => format!(
-            "the runs do not have one law (F {} for a line each, {each}): the intervals leave out how runs differ, and are too \
-             narrow for another run",
+            "the runs do not have one law (F {} for a line each, {each}): the intervals leave out \
+             how runs differ, and are too narrow for another run",
             fixed(f, 1)
         ),
         Some(f) => format!(
-            "the intervals are as if the runs had one law, which is not refuted (F {} for a line each); {each}",
+            "the intervals are as if the runs had one law, which is not refuted (F {} for a line \
+             each); {each}",
             fixed(f, 1)
         ),
         None => format!(

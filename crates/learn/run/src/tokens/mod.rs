@@ -1,6 +1,5 @@
 //! Token records: what a run keeps of some responses of each step, number by number, in
-//! `tokens/step-N.jsonl`. Beside them an
-//! [`InitialState`], a response from before the first step.
+//! `tokens/step-N.jsonl`. Beside them an [`InitialState`], a response from before the first step.
 //!
 //! A line is a [`TokenRecord`]; the trainer writes it, [`read()`] reads it, and `isentrope score
 //! --in` takes the file as it is.
@@ -161,7 +160,8 @@ impl TokenRecord {
         let length = |key: &str, found: usize| match found == self.len() {
             true => Ok(()),
             false => Err(format!(
-                "\"{key}\" has {found} entries, and the response has {} tokens (tokens less prompt_tokens)",
+                "\"{key}\" has {found} entries, and the response has {} tokens (tokens less \
+                 prompt_tokens)",
                 self.len()
             )),
         };

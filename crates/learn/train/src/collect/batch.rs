@@ -9,7 +9,8 @@ use super::exchange::respond_with_ranks;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::observer::Phase;
-use crate::run::{Asked, checksum_of};
+use crate::run::{ResponseKey, checksum_of};
+use crate::trainer::GatherContext;
 use isentrope_data::Problem;
 use isentrope_rollout::{
     Interrupt, Key, Request, Response, ResponseId, Sampler, Sampling, respond,
@@ -25,9 +26,9 @@ const JUDGED_AT_A_TIME: usize = 64;
 /// The groups of a batch, and how it went.
 pub(super) struct Batch {
     pub groups: Vec<Group>,
-    /// This rank's [`Responded::waited`](isentrope_rollout::Responded::waited).
+    /// This rank's [`RespondOutcome::waited`](isentrope_rollout::RespondOutcome::waited).
     pub waited: Duration,
-    /// This rank's [`Responded::verdicts`](isentrope_rollout::Responded::verdicts).
+    /// This rank's [`RespondOutcome::verdicts`](isentrope_rollout::RespondOutcome::verdicts).
     pub verdicts: Duration,
     /// Responses that have gone from one rank to another.
     pub moved: usize,
@@ -38,7 +39,7 @@ struct Slots {
     /// The index of the problem in the batch.
     place: usize,
     /// The journal's name of the first response.
-    asked: Asked,
+    key: ResponseKey,
     /// Whether this rank begins with them.
     is_own: bool,
     responses: Vec<Option<Response>>,
@@ -53,20 +54,17 @@ impl Slots {
 
     /// Puts a response into its slot, which must be empty.
     fn put(&mut self, sample: usize, response: Response) -> Result<()> {
-        match self.responses.get_mut(sample) {
-            Some(empty @ None) => *empty = Some(response),
-            _ => {
-                let Asked { prompt, .. } = self.asked;
-                return Err(Error::Run(format!(
-                    "response {sample} to prompt {prompt} was sampled twice"
-                )));
-            }
-        }
+        let Some(empty @ None) = self.responses.get_mut(sample) else {
+            let prompt = self.key.prompt;
+            let what = format!("response {sample} to prompt {prompt} was sampled twice");
+            return Err(Error::Run(what));
+        };
+        *empty = Some(response);
         Ok(())
     }
 }
 
-impl Collector<'_> {
+impl Collector<'_, '_> {
     /// Samples and judges responses to `count` problems, which follow the `taken` ones of this
     /// step. The activations of the first `cached` groups are kept for the update, as far as there
     /// is room.
@@ -77,7 +75,7 @@ impl Collector<'_> {
             (0..count).map(|place| self.source.problem(position(place))).collect();
         let prompts: Vec<Vec<u32>> = problems
             .iter()
-            .map(|p| self.prompter.tokens(p))
+            .map(|p| self.context.prompter.tokens(p))
             .collect::<isentrope_rollout::Result<_>>()?;
         let checksums: Vec<u32> = problems
             .iter()
@@ -90,49 +88,44 @@ impl Collector<'_> {
             ..(*self.sampling).clone()
         });
         let mut slots = self.slots(taken, count, cached, &checksums, &most_likely);
+        let (seed, step) = (self.recipe.run.seed, self.context.step);
         let question = |slots: &Slots| {
-            let Slots { place, asked, .. } = *slots;
+            let Slots { place, key, .. } = *slots;
             let request = Request {
-                key: Key { seed: self.seed, step: self.step, prompt: asked.prompt },
+                key: Key { seed, step, prompt: key.prompt },
                 prompt: prompts[place].clone(),
                 samples: slots.missing(),
-                sampling: if asked.greedy { most_likely.clone() } else { self.sampling.clone() },
-                cache_activations: !asked.greedy && place < cached,
+                sampling: if key.greedy { most_likely.clone() } else { self.sampling.clone() },
+                cache_activations: !key.greedy && place < cached,
             };
             (&problems[place], request)
         };
         let questions = slots.iter().map(question).collect();
         let journal = &mut self.journal;
-        let keep =
-            &mut |ResponseId { request, sample }: ResponseId, response: Response| -> Result<()> {
-                let slots: &mut Slots = &mut slots[request];
-                journal.add(Asked { sample, ..slots.asked }, checksums[slots.place], &response)?;
-                slots.put(sample, response)
-            };
+        let keep = &mut |ResponseId { request, sample }: ResponseId,
+                         response: Response|
+         -> Result<()> {
+            let slots: &mut Slots = &mut slots[request];
+            journal.add(ResponseKey { sample, ..slots.key }, checksums[slots.place], &response)?;
+            slots.put(sample, response)
+        };
+        let GatherContext { model, prompter, judge, limits, ranks, .. } = *self.context;
         let sampler = Sampler {
-            model: self.model,
-            activation_cache: self.activation_cache.as_deref_mut(),
-            tokenizer: &self.prompter.tokenizer,
-            limits: self.limits,
+            model,
+            activation_cache: self.context.activation_cache.as_deref_mut(),
+            tokenizer: &prompter.tokenizer,
+            limits,
             phase: Phase::Rollout,
             interrupt: Interrupt::Never,
         };
-        let (judge, observer) = (self.judge, &mut *self.observer);
-        let (responded, moved) = if self.ranks.count() == 1 {
-            (respond(sampler, questions, judge, JUDGED_AT_A_TIME, keep, observer)?, 0)
+        let (batch, observer) = (JUDGED_AT_A_TIME, &mut *self.context.observer);
+        let (responded, moved) = if ranks.count() == 1 {
+            (respond(sampler, questions, judge, batch, keep, observer)?, 0)
         } else {
-            let ranks = &self.ranks;
-            let responded = respond_with_ranks(
-                ranks,
-                sampler,
-                questions,
-                judge,
-                JUDGED_AT_A_TIME,
-                keep,
-                observer,
-            )?;
+            let sampled =
+                respond_with_ranks(ranks, sampler, questions, judge, batch, keep, observer)?;
             self.gather(&mut slots)?;
-            responded
+            sampled
         };
         let missing =
             slots.iter().flat_map(|slots| &slots.responses).filter(|r| r.is_none()).count();
@@ -145,7 +138,7 @@ impl Collector<'_> {
         let greedy = all.map(|mut greedy| greedy.next());
         let parts = problems.into_iter().zip(prompts).zip(responses.into_iter().zip(greedy));
         let groups = parts.enumerate().map(|(place, ((problem, prompt), (responses, greedy)))| {
-            Group { step: self.step, position: position(place), problem, prompt, responses, greedy }
+            Group { step, position: position(place), problem, prompt, responses, greedy }
         });
         Ok(Batch {
             groups: groups.collect(),
@@ -166,22 +159,25 @@ impl Collector<'_> {
         most_likely: &Sampling,
     ) -> Vec<Slots> {
         let mut is_own = vec![false; count];
-        self.ranks.own_groups(cached, count).into_iter().for_each(|place| is_own[place] = true);
-        let vocabulary = self.model.config.vocab_size;
+        self.context
+            .ranks
+            .own_groups(cached, count)
+            .into_iter()
+            .for_each(|place| is_own[place] = true);
+        let vocabulary = self.context.model.config.vocab_size;
         let mut slots = Vec::new();
-        for (greedy, samples) in
-            [(false, self.settings.responses), (true, usize::from(self.greedy))]
-        {
+        let greedy = usize::from(self.recipe.objective.needs_greedy_baseline());
+        for (greedy, samples) in [(false, self.recipe.rollout.responses), (true, greedy)] {
             for (place, &is_own) in is_own.iter().enumerate() {
-                let asked = |sample| Asked { prompt: taken + place as u64, greedy, sample };
+                let key = |sample| ResponseKey { prompt: taken + place as u64, greedy, sample };
                 let drawn_as = if greedy { most_likely } else { &*self.sampling };
                 let known = |sample| {
                     let known =
-                        is_own.then(|| self.journal.take(asked(sample), checksums[place]))??;
+                        is_own.then(|| self.journal.take(key(sample), checksums[place]))??;
                     known.can_be_of(vocabulary, drawn_as).then_some(known)
                 };
                 let responses = (0..samples).map(known).collect();
-                slots.push(Slots { place, asked: asked(0), is_own, responses });
+                slots.push(Slots { place, key: key(0), is_own, responses });
             }
         }
         slots
@@ -195,7 +191,7 @@ impl Collector<'_> {
                 own.extend(response.take().map(|response| ((question, sample), response)));
             }
         }
-        for ((question, sample), response) in self.ranks.gather_sampled(own)? {
+        for ((question, sample), response) in self.context.ranks.gather(own)? {
             let slots = all.get_mut(question);
             let slots =
                 slots.ok_or_else(|| Error::Run(format!("there is no question {question}")))?;

@@ -6,8 +6,8 @@ use crate::error::{Error, Result};
 use crate::ranks::Ranks;
 use isentrope_data::Problem;
 use isentrope_rollout::{
-    Interrupt, Judge, JudgeQueue, Keep, PartialResponse, ProgressObserver, Request, Responded,
-    ResponseId, Sampler, SamplingRun, Unfinished,
+    Interrupt, Judge, JudgeQueue, PartialResponse, ProgressObserver, Request, RespondOutcome,
+    ResponseId, ResponseSink, Sampler, SamplingRun, Unfinished,
 };
 use serde::{Deserialize, Serialize};
 use std::mem;
@@ -17,18 +17,15 @@ use std::thread;
 /// As [`isentrope_rollout::respond`], on all ranks. Each has the same list of questions, and begins
 /// with the samples that its own requests name. A response is judged where it ends. Also returns
 /// how many responses went from one rank to another.
-///
-/// # Errors
-/// As [`isentrope_rollout::respond`], and when another rank has failed.
 pub(super) fn respond_with_ranks(
     ranks: &Ranks,
     sampler: Sampler<'_>,
     questions: Vec<(&Problem, Request)>,
     judge: &Judge,
     batch: usize,
-    keep: Keep<'_, Error>,
+    keep: ResponseSink<'_, Error>,
     observer: &mut dyn ProgressObserver,
-) -> Result<(Responded, usize)> {
+) -> Result<(RespondOutcome, usize)> {
     let (problems, requests): (Vec<&Problem>, Vec<Request>) = questions.into_iter().unzip();
     let mut exchange = Exchange { ranks, moved: 0, is_over: false };
     let responded = thread::scope(|scope| {
@@ -45,7 +42,7 @@ fn sample(
     requests: &[Request],
     exchange: &mut Exchange<'_>,
     queue: &mut JudgeQueue<'_, '_>,
-    keep: Keep<'_, Error>,
+    keep: ResponseSink<'_, Error>,
     observer: &mut dyn ProgressObserver,
 ) -> Result<ControlFlow<()>> {
     let mut run = SamplingRun::begin(sampler, requests.to_vec())?;
@@ -119,11 +116,11 @@ impl Exchange<'_> {
         for &Move { to, request, sample, .. } in
             moves.iter().filter(|m| m.from == self.ranks.rank())
         {
-            let response = run.withdraw(ResponseId { request, sample }).ok_or_else(|| {
-                Error::Run(format!(
-                    "response {sample} to request {request} is not there to be given away"
-                ))
-            })?;
+            let Some(response) = run.withdraw(ResponseId { request, sample }) else {
+                let what =
+                    format!("response {sample} to request {request} is not there to be given away");
+                return Err(Error::Run(what));
+            };
             given.push(MovedResponse { to, request, sample, response });
         }
         self.receive(&moves, given)
@@ -143,11 +140,9 @@ impl Exchange<'_> {
             return Ok(expected.into_iter().map(|id| (id, PartialResponse::default())).collect());
         }
         let all = self.ranks.gather(given)?.into_iter().filter(|moved| moved.to == own);
-        let taken: Vec<(ResponseId, PartialResponse)> = all
-            .map(|MovedResponse { request, sample, response, .. }| {
-                (ResponseId { request, sample }, response)
-            })
-            .collect();
+        let id = |m: &MovedResponse| ResponseId { request: m.request, sample: m.sample };
+        let taken: Vec<(ResponseId, PartialResponse)> =
+            all.map(|moved| (id(&moved), moved.response)).collect();
         let mut ids: Vec<ResponseId> = taken.iter().map(|(id, _)| *id).collect();
         ids.sort_unstable();
         expected.sort_unstable();

@@ -11,14 +11,13 @@ mod share_out;
 
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::observer::Observer;
-use crate::ranks::Ranks;
+use crate::rl::Recipe;
 use crate::rollout_statistics::RolloutStatistics;
 use crate::run::Journal;
-use crate::token_records::{Budget, Dropped};
+use crate::token_records::{Budget, DroppedRecords};
+use crate::trainer::GatherContext;
 use isentrope_data::Source;
-use isentrope_model::{ActivationCache, Model};
-use isentrope_rollout::{Judge, Limits, Prompter, Sampling};
+use isentrope_rollout::Sampling;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -98,55 +97,30 @@ pub enum WhenShort {
 }
 
 /// One step's rollout in the making.
-pub(crate) struct Collector<'a> {
-    /// Sizes and filter.
-    pub settings: &'a RolloutSettings,
+pub(crate) struct Collector<'a, 'c> {
+    pub recipe: &'a Recipe,
     /// How responses are drawn.
     pub sampling: Arc<Sampling>,
-    /// Whether to judge the most likely response of each prompt as well.
-    pub greedy: bool,
-    /// Groups of the first update, which is on-policy: the activations of their responses can be
-    /// used.
-    pub first_update: usize,
-    /// The policy.
-    pub model: &'a Model,
-    /// Keeps activations for the update, where there is memory for it.
-    pub activation_cache: Option<&'a mut ActivationCache>,
-    /// The ranks that sample together.
-    pub ranks: Ranks,
-    /// Turns problems into tokens.
-    pub prompter: &'a Prompter,
-    /// Judges.
-    pub judge: &'a Judge,
-    /// Memory of sampling.
-    pub limits: Limits,
-    /// The run's seed.
-    pub seed: u64,
-    /// The step, from 1.
-    pub step: u64,
+    pub context: &'a mut GatherContext<'c>,
     /// The first problem that no step has taken.
     pub position: u64,
     /// Groups left over from the step before.
     pub carried: usize,
-    /// How much of the step is recorded.
-    pub recorded: Budget,
     /// Keeps responses in case the step is broken off.
     pub journal: Journal,
     /// The source of problems.
     pub source: &'a mut Source,
-    /// Whoever watches.
-    pub observer: &'a mut dyn Observer,
 }
 
 /// The result of a rollout.
-pub struct Collected {
+pub struct CollectedRollout {
     /// To learn from: what was sampled and passed the filter, in order. May be more than was
     /// missing.
     pub groups: Vec<Group>,
     /// All groups sampled in this step, in order, before the filter.
     pub statistics: RolloutStatistics,
     /// Responses of groups that the filter has dropped, as far as they may be recorded.
-    pub(crate) dropped: Dropped,
+    pub(crate) dropped: DroppedRecords,
     /// How many problems were taken from the source.
     pub taken: u64,
     /// Time for which the step only waited for verdicts.
@@ -157,21 +131,28 @@ pub struct Collected {
     pub moved: usize,
 }
 
-impl Collector<'_> {
+impl Collector<'_, '_> {
     /// Samples and judges until there are enough groups, the carried ones included. `seen` is given
     /// each group that is sampled.
     ///
     /// # Errors
     /// [`Error::Run`] when the filter leaves too few groups, or no response could be judged.
-    pub fn collect(mut self, seen: &mut dyn FnMut(&Group) -> Result<()>) -> Result<Collected> {
-        let RolloutSettings { prompts: wanted, filter, max_batches, .. } = *self.settings;
-        if let Some(cache) = &mut self.activation_cache {
+    pub fn collect(
+        mut self,
+        seen: &mut dyn FnMut(&Group) -> Result<()>,
+    ) -> Result<CollectedRollout> {
+        let RolloutSettings { prompts: wanted, filter, max_batches, .. } = self.recipe.rollout;
+        if let Some(cache) = &mut self.context.activation_cache {
             cache.clear(); // what it has is of other weights
         }
-        let mut collected = Collected {
+        let mut collected = CollectedRollout {
             groups: Vec::new(),
             statistics: RolloutStatistics::default(),
-            dropped: Dropped::new(self.recorded),
+            dropped: DroppedRecords::new(Budget {
+                tokens: self.recipe.lab.record_tokens,
+                seed: self.recipe.run.seed,
+                step: self.context.step,
+            }),
             taken: 0,
             waited: Duration::ZERO,
             verdicts: Duration::ZERO,
@@ -193,7 +174,8 @@ impl Collector<'_> {
             } else {
                 (missing * sampled).div_ceil(collected.groups.len().max(1)).clamp(missing, wanted)
             };
-            let first_update = self.first_update.saturating_sub(there);
+            // The first update is on-policy: it can use the activations of sampling.
+            let first_update = self.recipe.prompts_per_update().saturating_sub(there);
             // Which groups will pass the filter is not known yet.
             let cached = if filter && first_update > 0 { count } else { first_update };
             let batch = self.sample(collected.taken, count, cached)?;
@@ -221,7 +203,7 @@ impl Collector<'_> {
 
     /// Whether the group passes the filter.
     fn teaches(&self, group: &Group) -> bool {
-        let teaches = match self.settings.accuracy_band {
+        let teaches = match self.recipe.rollout.accuracy_band {
             // One response that is left of several has nothing to be compared with.
             Some([low, high]) => {
                 group.counted().nth(1).is_some()
@@ -229,25 +211,32 @@ impl Collector<'_> {
             }
             None => group.informative(),
         };
-        teaches && (!self.greedy || group.greedy_reward().is_some())
+        let is_compared = !self.recipe.objective.needs_greedy_baseline();
+        teaches && (is_compared || group.greedy_reward().is_some())
     }
 
-    fn fell_short(&mut self, collected: &Collected, there: usize, batches: usize) -> Result<()> {
-        let statistics = &collected.statistics;
-        let said = format!(
-            "{there} of {} prompts after {batches} batches: of the {} sampled, {} were solved by all responses and {} by none",
-            self.settings.prompts, collected.taken, statistics.solved_all, statistics.solved_none
+    fn fell_short(
+        &mut self,
+        collected: &CollectedRollout,
+        there: usize,
+        batches: usize,
+    ) -> Result<()> {
+        let (statistics, settings) = (&collected.statistics, &self.recipe.rollout);
+        let summary = format!(
+            "{there} of {} prompts after {batches} batches: of the {} sampled, {} were solved by \
+             all responses and {} by none",
+            settings.prompts, collected.taken, statistics.solved_all, statistics.solved_none
         );
-        if self.settings.when_short == WhenShort::Train && there > 0 {
-            self.observer.note(&format!("training on {said}"));
+        if settings.when_short == WhenShort::Train && there > 0 {
+            self.context.observer.note(&format!("training on {summary}"));
             return Ok(());
         }
         let mut remedies = vec![
             "use data of another difficulty",
             "raise rollout.max_batches or rollout.responses",
         ];
-        remedies.extend(self.settings.accuracy_band.map(|_| "widen rollout.accuracy_band"));
+        remedies.extend(settings.accuracy_band.map(|_| "widen rollout.accuracy_band"));
         remedies.extend((there > 0).then_some("set rollout.when_short = \"train\""));
-        Err(Error::Run(format!("the filter left {said}; {}", remedies.join(", or "))))
+        Err(Error::Run(format!("the filter left {summary}; {}", remedies.join(", or "))))
     }
 }

@@ -6,7 +6,7 @@
 //! moments; activations are not, nor what caches spare. No device runs at its peaks all along, so
 //! this is what can be hoped for, not what will be.
 
-use super::{Kept, Speed, Workload, human};
+use super::{KeptShares, Speed, Workload, human};
 use crate::error::Result;
 use crate::plan::Plan;
 use isentrope_kernels::{Backend, Role};
@@ -57,9 +57,6 @@ pub struct Limit {
 
 impl Peak {
     /// Measures the peaks: of products as in a model's updates, and of copies in memory.
-    ///
-    /// # Errors
-    /// When there is no memory for two buffers of 64 MiB.
     pub fn measure(backend: &dyn Backend, speed: Speed) -> Result<Self> {
         let role = Role::Exact(1, COPIED);
         let allocate = || backend.allocate(role).map_err(isentrope_model::Error::from);
@@ -99,7 +96,7 @@ impl Workload {
         self,
         backend: &dyn Backend,
         layout: &Layout,
-        memory: Kept,
+        memory: KeptShares,
         plan: &Plan,
     ) -> StepCost {
         let ranks = self.ranks.max(1) as f64;

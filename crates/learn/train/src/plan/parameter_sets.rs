@@ -21,6 +21,19 @@ pub struct ParameterSets {
     pub offloads_moments: bool,
 }
 
+/// A policy and nothing beside it, on one rank.
+impl Default for ParameterSets {
+    fn default() -> Self {
+        Self {
+            reference: false,
+            process_model: false,
+            shards: 1,
+            ranks: 1,
+            offloads_moments: false,
+        }
+    }
+}
+
 impl ParameterSets {
     /// Models that are trained, each with a gradient and moments of its own.
     pub fn trained(self) -> usize {
@@ -52,12 +65,8 @@ impl ParameterSets {
 
     /// Bytes that an update of the weights takes on the device beside all of these.
     pub fn update_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
-        let offloaded = |numbers| backend.workspace(Work::OffloadedMoments(numbers));
-        if self.offloads_moments {
-            offloaded(moments_of_rank(backend, layout, self.ranks))
-        } else {
-            0
-        }
+        let numbers = moments_of_rank(backend, layout, self.ranks);
+        if self.offloads_moments { backend.workspace(Work::OffloadedMoments(numbers)) } else { 0 }
     }
 
     /// The role of a moment of so many numbers.
@@ -70,18 +79,11 @@ impl ParameterSets {
     pub fn remedies(self, backend: &dyn Backend) -> Vec<(String, Self)> {
         let mut remedies = Vec::new();
         let mut add = |what: &str, sets| remedies.push((what.to_owned(), sets));
-        match (self.reference, self.process_model) {
-            // It is compared with the reference.
-            (_, true) => {
-                add(
-                    "objective.advantage = \"rloo\"",
-                    Self { reference: false, process_model: false, ..self },
-                );
-            }
-            (true, false) => {
-                add("objective.reference_kl.coefficient = 0", Self { reference: false, ..self })
-            }
-            (false, false) => {}
+        let alone = Self { reference: false, process_model: false, ..self };
+        if self.process_model {
+            add("objective.advantage = \"rloo\"", alone); // it is compared with the reference
+        } else if self.reference {
+            add("objective.reference_kl.coefficient = 0", alone);
         }
         if self.shards > 1 {
             add("fewer shards (update.shards, sft.shards)", Self { shards: 1, ..self });

@@ -1,106 +1,7 @@
 use super::*;
-use isentrope_kernels::{Cpu, Isa};
+use crate::test_support::{cpu, layout};
 use isentrope_model::{ModelConfig, SHARING_TOKENS};
-use std::path::Path;
 
-/// A policy and nothing beside it.
-const ALONE: ParameterSets = ParameterSets {
-    reference: false,
-    process_model: false,
-    shards: 1,
-    ranks: 1,
-    offloads_moments: false,
-};
-
-fn cpu() -> Cpu {
-    Cpu::new(Isa::available()[0], 1).unwrap()
-}
-
-#[test]
-fn the_longest_evaluated_response_has_room_too() {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../compute/model/tests/fixtures/models/qwen3");
-    let layout = Layout::new(&ModelConfig::read(&dir).unwrap());
-    let demand = Demand {
-        longest_sampled: 100,
-        sampled: 1,
-        longest_trained: 100,
-        trained: 1,
-        forward_first: 1,
-        loss_tokens: 100,
-        activation_slots: 0,
-        kept_tokens: 0,
-        scored: 0,
-        sets: ALONE,
-        process_tokens: 0,
-    };
-    let plan = |demand, bytes: usize| {
-        let settings = MemorySettings {
-            budget_gib: Some(bytes as f64 / (1u64 << 30) as f64),
-            ..Default::default()
-        };
-        Plan::new(&cpu(), &layout, demand, &settings, 0)
-    };
-    let long = Demand { longest_sampled: 100_000, ..demand };
-    let cache =
-        (100_000usize.div_ceil(cpu().page_positions()) + 1) * layout.cache_page_bytes(&cpu());
-    let (short, roomy) = (plan(demand, 1 << 30).unwrap(), plan(long, 1 << 30).unwrap());
-    assert_eq!(roomy.kv_cache, cache);
-    assert_eq!((roomy.tape, roomy.working), (short.tape, short.working), "training is as it was");
-    let refused = plan(long, OVERHEAD + cache).unwrap_err().to_string();
-    assert!(refused.contains("work on 100000 tokens"), "{refused}");
-    plan(demand, OVERHEAD + cache).unwrap();
-}
-
-#[test]
-fn activations_are_kept_from_sampling_where_all_else_has_its_place() {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../compute/model/tests/fixtures/models/qwen3");
-    let layout = Layout::new(&ModelConfig::read(&dir).unwrap());
-    let plan_of = |forward_first, activation_slots, bytes: usize| {
-        let demand = Demand {
-            longest_sampled: 100,
-            sampled: 8,
-            longest_trained: 100,
-            trained: 800,
-            forward_first,
-            loss_tokens: 0,
-            activation_slots,
-            kept_tokens: 0,
-            scored: 0,
-            sets: ALONE,
-            process_tokens: 0,
-        };
-        let settings = MemorySettings {
-            budget_gib: Some(bytes as f64 / (1u64 << 30) as f64),
-            ..Default::default()
-        };
-        Plan::new(&cpu(), &layout, demand, &settings, 0).unwrap()
-    };
-    let plan = |slots, bytes| plan_of(800, slots, bytes);
-    let (without, slot) = (plan(0, 1 << 30), layout.activation_bytes_per_slot(&cpu()));
-    assert!(!without.to_string().contains("kept for the update"), "{without}");
-    let peak = without.peak();
-    for (spare, slots) in
-        [(0, 0), (slot - 1, 0), (10 * slot, 10), (800 * slot, 800), (900 * slot, 800)]
-    {
-        let plan = plan(800, peak + spare);
-        assert_eq!((plan.passes().activation_slots, plan.activation_cache), (slots, slots * slot));
-        assert_eq!(plan.peak(), peak + plan.activation_cache);
-        let others = |plan: &Plan| (plan.kv_cache, plan.logits, plan.tape, plan.working);
-        assert_eq!(others(&plan), others(&without), "nothing else gives way");
-    }
-    let told = plan(800, 1 << 30).to_string();
-    assert!(told.contains("activations kept for the update up to"), "{told}");
-
-    // If no pass waits for another, this pass has the memory of all tapes.
-    let one_pass = |passes: &Plan| {
-        passes.micro_batch_tokens * layout.tape_bytes_per_token(&cpu(), Keep::Activations)
-    };
-    assert!(without.tape > one_pass(&without));
-    let alone = plan_of(0, 800, peak);
-    assert!(alone.tape <= one_pass(&alone) && alone.activation_cache > 0, "{alone}");
-}
 /// A vocabulary of 150000 and little else.
 fn wide() -> Layout {
     let json = r#"{"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": 16,
@@ -115,18 +16,75 @@ fn wide() -> Layout {
 /// The demand of updates alone: sequences of 1000 tokens, 700 of them a response's.
 fn updates(trained: usize) -> Demand {
     Demand {
-        longest_sampled: 0,
-        sampled: 0,
         longest_trained: 1000,
         trained,
         forward_first: trained,
         loss_tokens: trained.saturating_mul(700),
-        activation_slots: 0,
-        kept_tokens: 0,
-        scored: 0,
-        sets: ALONE,
-        process_tokens: 0,
+        ..Demand::default()
     }
+}
+
+/// The demand of rollouts of so many responses of 100 tokens each.
+fn rollouts(sampled: usize) -> Demand {
+    let trained = 100 * sampled;
+    Demand { longest_sampled: 100, sampled, longest_trained: 100, trained, ..Demand::default() }
+}
+
+fn plan(layout: &Layout, demand: Demand, bytes: usize) -> Result<Plan> {
+    let budget_gib = Some(bytes as f64 / (1u64 << 30) as f64);
+    let settings = MemorySettings { budget_gib, ..Default::default() };
+    Plan::new(&cpu(), layout, demand, &settings, 0)
+}
+
+fn refusal(layout: &Layout, demand: Demand, bytes: usize) -> String {
+    plan(layout, demand, bytes).unwrap_err().to_string()
+}
+
+#[test]
+fn the_longest_evaluated_response_has_room_too() {
+    let layout = layout();
+    let demand = Demand { forward_first: 1, loss_tokens: 100, trained: 1, ..rollouts(1) };
+    let long = Demand { longest_sampled: 100_000, ..demand };
+    let pages = 100_000usize.div_ceil(cpu().page_positions()) + 1;
+    let cache = pages * layout.cache_page_bytes(&cpu());
+    let (short, roomy) =
+        (plan(&layout, demand, 1 << 30).unwrap(), plan(&layout, long, 1 << 30).unwrap());
+    assert_eq!(roomy.kv_cache, cache);
+    assert_eq!((roomy.tape, roomy.working), (short.tape, short.working), "training is as it was");
+    let refused = refusal(&layout, long, OVERHEAD + cache);
+    assert!(refused.contains("work on 100000 tokens"), "{refused}");
+    plan(&layout, demand, OVERHEAD + cache).unwrap();
+}
+
+#[test]
+fn activations_are_kept_from_sampling_where_all_else_has_its_place() {
+    let layout = layout();
+    let of = |forward_first, activation_slots, bytes| {
+        let demand = Demand { forward_first, activation_slots, ..rollouts(8) };
+        plan(&layout, demand, bytes).unwrap()
+    };
+    let (without, slot) = (of(800, 0, 1 << 30), layout.activation_bytes_per_slot(&cpu()));
+    assert!(!without.to_string().contains("kept for the update"), "{without}");
+    let peak = without.peak();
+    for (spare, slots) in
+        [(0, 0), (slot - 1, 0), (10 * slot, 10), (800 * slot, 800), (900 * slot, 800)]
+    {
+        let plan = of(800, 800, peak + spare);
+        assert_eq!((plan.passes().activation_slots, plan.activation_cache), (slots, slots * slot));
+        assert_eq!(plan.peak(), peak + plan.activation_cache);
+        let others = |plan: &Plan| (plan.kv_cache, plan.logits, plan.tape, plan.working);
+        assert_eq!(others(&plan), others(&without), "nothing else gives way");
+    }
+    let message = of(800, 800, 1 << 30).to_string();
+    assert!(message.contains("activations kept for the update up to"), "{message}");
+
+    // If no pass waits for another, this pass has the memory of all tapes.
+    let one_pass = |passes: &Plan| {
+        passes.micro_batch_tokens * layout.tape_bytes_per_token(&cpu(), Keep::Activations)
+    };
+    assert!(without.tape > one_pass(&without));
+    let alone = of(0, 800, peak);
+    assert!(alone.tape <= one_pass(&alone) && alone.activation_cache > 0, "{alone}");
 }
 
 #[test]
@@ -151,10 +109,8 @@ fn a_plan_stays_within_its_budget_whatever_is_asked_for() {
                     Err(Error::Common(isentrope_evaluation::Error::Setting { key, .. })) => {
                         refused += 1;
                         assert_eq!(key, "memory.micro_batch_tokens");
-                        assert!(
-                            micro_batch_tokens.is_some_and(|tokens| tokens > 1),
-                            "{settings:?}"
-                        );
+                        let is_large = micro_batch_tokens.is_some_and(|tokens| tokens > 1);
+                        assert!(is_large, "{settings:?}");
                     }
                     Err(e) => assert!(e.to_string().contains("the run needs at least"), "{e}"),
                 }
@@ -167,93 +123,60 @@ fn a_plan_stays_within_its_budget_whatever_is_asked_for() {
         micro_batch_tokens: Some(1_000_000),
         ..Default::default()
     };
-    let error = Plan::new(&cpu(), &layout, updates(1 << 20), &settings, 0).unwrap_err().to_string();
-    assert!(error.contains("the run needs at least"), "the loss alone does not fit: {error}");
-    let error = Plan::new(&cpu(), &layout, updates(100), &settings, 0).unwrap_err().to_string();
-    assert!(
-        error.starts_with("memory.micro_batch_tokens is too large: a pass of 100000 tokens"),
-        "{error}"
-    );
+    for (trained, message) in [
+        (1 << 20, "the run needs at least"), // for the loss alone
+        (100, "memory.micro_batch_tokens is too large: a pass of 100000 tokens"),
+    ] {
+        let error = Plan::new(&cpu(), &layout, updates(trained), &settings, 0).unwrap_err();
+        assert!(error.to_string().starts_with(message), "{error}");
+    }
 }
 
 #[test]
-fn logits_and_losses_are_planned_for() {
-    let (layout, settings) =
-        (wide(), MemorySettings { budget_gib: Some(8.0), ..Default::default() });
-    let working = |demand| Plan::new(&cpu(), &layout, demand, &settings, 0).unwrap().working;
-    assert!(working(updates(8)) > 120 << 20, "the head's logits alone take 128 MiB");
-    let without = Demand { loss_tokens: 0, ..updates(8) };
-    assert_eq!(working(updates(8)) - working(without), 8 * 700 * LOSS_BYTES);
-}
+fn logits_losses_and_tokens_kept_by_top_k_are_planned_for() {
+    let layout = wide();
+    let of = |demand| plan(&layout, demand, 8 << 30).unwrap();
+    let (with, without) = (of(updates(8)), of(Demand { loss_tokens: 0, ..updates(8) }));
+    assert!(with.working > 120 << 20, "the head's logits alone take 128 MiB");
+    assert_eq!(with.working - without.working, 8 * 700 * LOSS_BYTES);
 
-#[test]
-fn what_top_k_keeps_has_its_place_in_both_phases() {
-    let (layout, settings) =
-        (wide(), MemorySettings { budget_gib: Some(8.0), ..Default::default() });
-    let plan = |kept_tokens| {
-        let demand = Demand { longest_sampled: 1000, sampled: 8, kept_tokens, ..updates(8) };
-        Plan::new(&cpu(), &layout, demand, &settings, 0)
-    };
-    let (without, with) = (plan(0).unwrap(), plan(1 << 30).unwrap());
+    let kept =
+        |kept_tokens| Demand { longest_sampled: 1000, sampled: 8, kept_tokens, ..updates(8) };
+    let (without, with) = (of(kept(0)), of(kept(1 << 30)));
     assert_eq!(with.peak(), without.peak() + (1 << 30));
     assert!(with.to_string().contains("kept by truncated sampling up to 1024 MiB"), "{with}");
     assert!(!without.to_string().contains("kept by"), "{without}");
-    let refused = plan(8 << 30).unwrap_err().to_string();
+    let refused = refusal(&layout, kept(8 << 30), 8 << 30);
     assert!(refused.contains("tokens kept by top-k 8192 MiB, and"), "{refused}");
     assert!(refused.contains("a smaller rollout.top_k would make it fit"), "{refused}");
-    plan(usize::MAX).unwrap_err();
+    plan(&layout, kept(usize::MAX), 8 << 30).unwrap_err();
 }
 
 #[test]
-fn what_is_scored_has_room_and_takes_turns_with_the_rest() {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../compute/model/tests/fixtures/models/qwen3");
-    let layout = Layout::new(&ModelConfig::read(&dir).unwrap());
-    let plan = |demand, bytes: usize| {
-        let settings = MemorySettings {
-            budget_gib: Some(bytes as f64 / (1u64 << 30) as f64),
-            ..Default::default()
-        };
-        Plan::new(&cpu(), &layout, demand, &settings, 0)
-    };
-    let none = plan(updates(8), 1 << 30).unwrap();
+fn scored_responses_have_room_and_take_turns_with_the_rest() {
+    let layout = layout();
+    let of = |scored| plan(&layout, Demand { scored, ..updates(8) }, 1 << 30).unwrap();
+    let (none, short, roomy) = (of(0), of(100), of(100_000));
     assert_eq!(none.scoring, 0);
     // A pass has as many tokens as those of updates may have, or the longest response.
-    let short = plan(Demand { scored: 100, ..updates(8) }, 1 << 30).unwrap();
-    assert_eq!(
-        short.scoring,
-        layout.working_bytes(&cpu(), short.micro_batch_tokens.max(SHARING_TOKENS))
-    );
+    let tokens = short.micro_batch_tokens.max(SHARING_TOKENS);
+    assert_eq!(short.scoring, layout.working_bytes(&cpu(), tokens));
     assert_eq!((short.tape, short.working), (none.tape, none.working), "updates are as they were");
-    let scored = 100_000;
-    let long = Demand { scored, ..updates(8) };
-    let bytes = layout.working_bytes(&cpu(), scored);
-    let roomy = plan(long, 1 << 30).unwrap();
+    let bytes = layout.working_bytes(&cpu(), 100_000);
     assert_eq!(roomy.scoring, bytes);
-    assert!(
-        roomy.peak() >= OVERHEAD + bytes && roomy.to_string().contains("initial states"),
-        "{roomy}"
-    );
-    let refused = plan(long, OVERHEAD + bytes).unwrap_err().to_string();
-    assert!(
-        refused.contains("work on 100000 tokens") && refused.contains("lab.track_states"),
-        "{refused}"
-    );
-    plan(updates(8), OVERHEAD + bytes).unwrap();
+    assert!(roomy.peak() >= OVERHEAD + bytes && roomy.to_string().contains("initial states"));
+    let refused = refusal(&layout, Demand { scored: 100_000, ..updates(8) }, OVERHEAD + bytes);
+    for part in ["work on 100000 tokens", "lab.track_states"] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    plan(&layout, updates(8), OVERHEAD + bytes).unwrap();
 }
 
 #[test]
 fn sampling_has_the_memory_of_the_gradient() {
     let layout = wide();
     let demand = Demand { longest_sampled: 4000, sampled: 100_000, ..updates(8) };
-    let plan = |bytes: usize| {
-        let settings = MemorySettings {
-            budget_gib: Some(bytes as f64 / (1u64 << 30) as f64),
-            ..Default::default()
-        };
-        Plan::new(&cpu(), &layout, demand, &settings, 0).unwrap()
-    };
-    let roomy = plan(4 << 30);
+    let roomy = plan(&layout, demand, 4 << 30).unwrap();
     assert!(roomy.gradient > 9 << 20 && roomy.is_tight(), "{roomy}");
     // Sampling may have everything except the memory that stays in all phases.
     let stays = OVERHEAD + roomy.weights + roomy.moments;
@@ -263,8 +186,7 @@ fn sampling_has_the_memory_of_the_gradient() {
     assert!(stays + update <= roomy.budget, "{roomy}");
     // If all phases fit at a time, nothing is given back.
     let short = Demand { longest_sampled: 100, sampled: 1, ..updates(8) };
-    let settings = MemorySettings { budget_gib: Some(4.0), ..Default::default() };
-    let plan = Plan::new(&cpu(), &layout, short, &settings, 0).unwrap();
+    let plan = plan(&layout, short, 4 << 30).unwrap();
     assert!(!plan.is_tight() && plan.to_string().contains("updates: gradient 9 MiB"), "{plan}");
 }
 
@@ -272,7 +194,7 @@ fn sampling_has_the_memory_of_the_gradient() {
 fn moments_cannot_be_offloaded_where_the_memory_is_the_hosts() {
     let layout = wide();
     let plan = |offload_moments| {
-        let sets = ParameterSets { offloads_moments: offload_moments, ..ALONE };
+        let sets = ParameterSets { offloads_moments: offload_moments, ..Default::default() };
         let settings =
             MemorySettings { budget_gib: Some(4.0), offload_moments, ..Default::default() };
         Plan::new(&cpu(), &layout, Demand { sets, ..updates(8) }, &settings, 0).unwrap()
@@ -280,72 +202,65 @@ fn moments_cannot_be_offloaded_where_the_memory_is_the_hosts() {
     let (with, without) = (plan(true), plan(false));
     assert_eq!((with.moments, with.host_moments), (without.moments, 0));
     assert_eq!(with.peak(), without.peak());
-    let said = "MiB (memory.offload_moments has no effect: the device's memory is the host's); ";
-    assert!(with.to_string().contains(said) && !without.to_string().contains("offload"), "{with}");
+    let message = "MiB (memory.offload_moments has no effect: the device's memory is the host's); ";
+    assert!(
+        with.to_string().contains(message) && !without.to_string().contains("offload"),
+        "{with}"
+    );
     with.check_host(0).unwrap();
 }
 
 #[test]
-fn remedies_that_are_enough_are_named_with_what_the_run_would_need() {
+fn remedies_that_are_enough_are_named_with_the_memory_that_the_run_would_need() {
     let layout = wide();
-    let settings = |bytes: usize| {
-        let budget_gib = Some(bytes as f64 / (1u64 << 30) as f64);
-        MemorySettings { budget_gib, ..Default::default() }
-    };
-    let with = Demand { sets: ParameterSets { reference: true, shards: 8, ..ALONE }, ..updates(8) };
-    let refused =
-        |bytes| Plan::new(&cpu(), &layout, with, &settings(bytes), 0).unwrap_err().to_string();
+    let sets = ParameterSets { reference: true, shards: 8, ..Default::default() };
+    let with = Demand { sets, ..updates(8) };
     let least_with = |sets| Plan::least(&cpu(), &layout, Demand { sets, ..with });
     // Without the reference there is a set less, with one shard there are three less.
-    let (all, without) =
-        (least_with(with.sets), least_with(ParameterSets { reference: false, ..with.sets }));
-    let one_shard = least_with(ParameterSets { shards: 1, ..with.sets });
+    let (all, without) = (least_with(sets), least_with(ParameterSets { reference: false, ..sets }));
+    let one_shard = least_with(ParameterSets { shards: 1, ..sets });
     assert!(one_shard < without && without < all);
-    let said = refused(all - 1);
+    let message = refusal(&layout, with, all - 1);
     let both = format!(
-        ", or objective.reference_kl.coefficient = 0 ({}), or fewer shards (update.shards, sft.shards) ({}), or 2 ranks (",
+        ", or objective.reference_kl.coefficient = 0 ({}), or fewer shards (update.shards, \
+         sft.shards) ({}), or 2 ranks (",
         human(without),
         human(one_shard)
     );
-    assert!(said.contains(&both) && !said.contains("less with"), "{said}");
-    let said = refused(one_shard);
-    assert!(!said.contains("reference_kl") && said.contains("or fewer shards"), "{said}");
-    let said = refused(one_shard / 2);
-    assert!(
-        said.contains("; it would need less with objective.reference_kl.coefficient = 0 ("),
-        "{said}"
-    );
+    assert!(message.contains(&both) && !message.contains("less with"), "{message}");
+    let message = refusal(&layout, with, one_shard);
+    assert!(!message.contains("reference_kl") && message.contains("or fewer shards"), "{message}");
+    let message = refusal(&layout, with, one_shard / 2);
+    let less = "; it would need less with objective.reference_kl.coefficient = 0 (";
+    assert!(message.contains(less), "{message}");
 }
 
 #[test]
 fn a_process_model_is_counted_with_all_that_it_is_trained_by() {
     let layout = wide();
-    let plan = |reference, process_model: Option<usize>| {
-        let sets = ParameterSets { reference, process_model: process_model.is_some(), ..ALONE };
-        let demand =
-            Demand { sets, process_tokens: process_model.unwrap_or_default(), ..updates(8) };
-        let settings = MemorySettings { budget_gib: Some(4.0), ..Default::default() };
-        Plan::new(&cpu(), &layout, demand, &settings, 0).unwrap()
+    let of = |reference, process_model: Option<usize>| {
+        let (process_tokens, process_model) =
+            (process_model.unwrap_or_default(), process_model.is_some());
+        let sets = ParameterSets { reference, process_model, ..Default::default() };
+        plan(&layout, Demand { sets, process_tokens, ..updates(8) }, 4 << 30).unwrap()
     };
     let sets = |plan: &Plan| [plan.weights, plan.gradient, plan.moments];
-    let (alone, beside) = (plan(false, None), plan(true, Some(0)));
+    let (alone, beside) = (of(false, None), of(true, Some(0)));
     let [weights, gradient, moments] = sets(&alone);
-    assert_eq!(sets(&plan(true, None)), [2 * weights, gradient, moments]);
+    assert_eq!(sets(&of(true, None)), [2 * weights, gradient, moments]);
     assert_eq!(sets(&beside), [3 * weights, 2 * gradient, 2 * moments]);
-    assert_eq!(plan(true, Some(1000)).working, beside.working + 1000 * PROCESS_BYTES);
+    assert_eq!(of(true, Some(1000)).working, beside.working + 1000 * PROCESS_BYTES);
 
     let settings = MemorySettings { budget_gib: Some(0.05), ..Default::default() };
-    let has = ParameterSets { reference: true, process_model: true, shards: 5, ..ALONE };
-    let said = Plan::check_model(&cpu(), &layout, has, &settings, 0).unwrap_err().to_string();
+    let sets =
+        ParameterSets { reference: true, process_model: true, shards: 5, ..Default::default() };
+    let message = Plan::check_model(&cpu(), &layout, sets, &settings, 0).unwrap_err().to_string();
     // Three sums of shards wait beside the gradient under way.
     let listed = format!("gradient {}, moments {}", human(8 * gradient), human(2 * moments));
-    let remedies = ", or objective.advantage = \"rloo\" if the rest does, or fewer shards (update.shards, sft.shards) if the \
-                    rest does";
-    assert!(said.contains(&listed) && said.contains(remedies), "{said}");
-    let demand = Demand { sets: has, ..updates(8) };
-    let said = Plan::new(&cpu(), &layout, demand, &settings, 0).unwrap_err().to_string();
-    assert!(
-        said.contains("objective.advantage = \"rloo\"") && !said.contains("reference_kl"),
-        "{said}"
-    );
+    let remedies = ", or objective.advantage = \"rloo\" if the rest does, or fewer shards \
+                    (update.shards, sft.shards) if the rest does";
+    assert!(message.contains(&listed) && message.contains(remedies), "{message}");
+    let message = refusal(&layout, Demand { sets, ..updates(8) }, 50 << 20);
+    let rloo = "objective.advantage = \"rloo\"";
+    assert!(message.contains(rloo) && !message.contains("reference_kl"), "{message}");
 }

@@ -24,9 +24,9 @@ pub(super) struct EntropyControl {
 
 /// The settings in force in a step.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct InForce {
+pub(super) struct StepControl {
     /// The target of the covariance method's controller, if there is one.
-    held: Option<Held>,
+    held: Option<Steering>,
     /// Entropy that the bonus seeks, nats, if it has a target.
     bonus_target: Option<f64>,
     /// Weight of the entropy bonus in the next update.
@@ -35,14 +35,14 @@ pub(super) struct InForce {
 
 /// An entropy that the controller holds.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct Steering {
     /// Nats.
     target: f64,
     /// The controller's output for all updates of the step.
     strength: Strength,
 }
 
-impl InForce {
+impl StepControl {
     /// How strongly the covariance method acts, where a controller steers it.
     pub fn steered(&self) -> Option<Strength> {
         self.held.map(|held| held.strength)
@@ -65,39 +65,32 @@ impl EntropyControl {
         if self.initial.is_some() {
             return Ok(());
         }
-        let keys = [
-            (
-                &settings.covariance.target_entropy,
-                "objective.covariance.target_entropy.fraction_of_initial",
-            ),
-            (&settings.entropy_bonus.target, "objective.entropy_bonus.target.fraction_of_initial"),
-        ];
-        match keys
-            .into_iter()
-            .find(|(target, _)| matches!(target, Some(TargetEntropy::OfInitial(_))))
-        {
-            Some((_, key)) => Err(Error::setting(
-                key,
-                "is a share of the entropy of the run's first rollout, which is not known: the run began under a version that \
-                 did not keep it, or with a rollout without entropy. Set the target in nats instead (policy/entropy of step 1 \
-                 is in the run's metrics)",
-            )),
-            None => Ok(()),
-        }
+        let is_share =
+            |target: &Option<TargetEntropy>| matches!(target, Some(TargetEntropy::OfInitial(_)));
+        let key = if is_share(&settings.covariance.target_entropy) {
+            "objective.covariance.target_entropy.fraction_of_initial"
+        } else if is_share(&settings.entropy_bonus.target) {
+            "objective.entropy_bonus.target.fraction_of_initial"
+        } else {
+            return Ok(());
+        };
+        Err(Error::setting(
+            key,
+            "is a share of the entropy of the run's first rollout, which is not known: the run \
+             began under a version that did not keep it, or with a rollout without entropy. Set \
+             the target in nats instead (policy/entropy of step 1 is in the run's metrics)",
+        ))
     }
 
     /// The settings in force in the updates of a step, from the entropy of its whole rollout in
     /// nats, before any filter, if it has one.
-    ///
-    /// # Errors
-    /// As [`check`](Self::check).
     pub fn begin_step(
         &mut self,
         settings: &ObjectiveSettings,
         step: u64,
         entropy: Option<f64>,
         metrics: &mut Metrics,
-    ) -> Result<InForce> {
+    ) -> Result<StepControl> {
         if step == 1 {
             self.initial = entropy.filter(|nats| nats.is_finite() && *nats > 0.0);
         }
@@ -118,7 +111,7 @@ impl EntropyControl {
                 if covariance.controller.steer == Steer::Coefficient {
                     metrics.set("cov/coefficient", strength.coefficient);
                 }
-                Some(Held { target, strength })
+                Some(Steering { target, strength })
             }
             None => {
                 // Its state grows old while it has no target.
@@ -128,22 +121,22 @@ impl EntropyControl {
         };
         let coefficient = self.bonus_coefficient.get_or_insert(entropy_bonus.coefficient);
         let bonus = entropy_bonus.begin_step(coefficient, entropy, bonus_target);
-        Ok(InForce { held, bonus_target, bonus })
+        Ok(StepControl { held, bonus_target, bonus })
     }
 
     /// Takes in the entropy that an update saw: the weight of the bonus may move with it.
     pub fn after_update(
         &mut self,
         settings: &ObjectiveSettings,
-        in_force: &mut InForce,
+        control: &mut StepControl,
         entropy: f64,
     ) {
         let EntropyBonus { coefficient, .. } = settings.entropy_bonus;
         let coefficient = self.bonus_coefficient.get_or_insert(coefficient);
         if let Some(moved) =
-            settings.entropy_bonus.after_update(*coefficient, entropy, in_force.bonus_target)
+            settings.entropy_bonus.after_update(*coefficient, entropy, control.bonus_target)
         {
-            (*coefficient, in_force.bonus) = (moved, moved);
+            (*coefficient, control.bonus) = (moved, moved);
         }
     }
 
@@ -151,10 +144,10 @@ impl EntropyControl {
     pub fn after_step(
         &mut self,
         settings: &ObjectiveSettings,
-        in_force: &InForce,
+        control: &StepControl,
         updates: &[Statistics],
     ) -> Option<String> {
-        let Held { target, strength } = in_force.held?;
+        let Steering { target, strength } = control.held?;
         let covariance = &settings.covariance;
         self.controller.after_step(covariance, updates);
         let entropy = self.controller.entropy()?;
@@ -191,17 +184,11 @@ mod tests {
     fn a_share_of_what_no_checkpoint_knows_is_refused_by_key() {
         let unknown: EntropyControl = serde_json::from_str("{}").unwrap();
         for (settings, key) in [
-            (
-                held(half_of_initial()),
-                "objective.covariance.target_entropy.fraction_of_initial is a share",
-            ),
-            (
-                sought(half_of_initial()),
-                "objective.entropy_bonus.target.fraction_of_initial is a share",
-            ),
+            (held(half_of_initial()), "objective.covariance.target_entropy"),
+            (sought(half_of_initial()), "objective.entropy_bonus.target"),
         ] {
             let error = unknown.check(&settings).unwrap_err().to_string();
-            assert!(error.starts_with(key) && error.contains("Set the target in nats"), "{error}");
+            assert!(error.starts_with(&format!("{key}.fraction_of_initial is a share")), "{error}");
             // Nor does a later rollout take the first one's place.
             let mut metrics = Metrics::default();
             assert!(unknown.clone().begin_step(&settings, 7, Some(0.4), &mut metrics).is_err());

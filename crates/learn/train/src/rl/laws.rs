@@ -74,8 +74,8 @@ impl Laws {
         for (set, point) in points(step, latest).filter(|(_, point)| is_finite(*point)) {
             laws.of(&set.name).add(point);
         }
-        let told = laws.0.iter().filter(|law| law.points.len() > 1);
-        told.map(|law| format!("{}: {}", law.set, law.study().sentence())).collect()
+        let several = laws.0.iter().filter(|law| law.points.len() > 1);
+        several.map(|law| format!("{}: {}", law.set, law.study().sentence())).collect()
     }
 
     fn of(&mut self, set: &str) -> &mut Law {

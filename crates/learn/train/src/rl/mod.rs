@@ -16,18 +16,18 @@ pub use prime::{Order, PrimeSettings};
 pub use recipe::{Recipe, Update};
 
 use self::entropy_control::EntropyControl;
-use self::theory::{Before, States};
+use self::theory::{PolicyBefore, States};
 use crate::advantage::{
-    group_advantages, learnt_advantages, nothing_to_learn, share_without_signal,
+    group_advantages, nothing_to_learn, share_without_signal, trained_advantages,
 };
-use crate::collect::{Collected, Collector};
+use crate::collect::{CollectedRollout, Collector};
 use crate::error::Result;
 use crate::group::Group;
 use crate::metrics::Metrics;
 use crate::minibatch::{BatchLoss, LossInputs, TrainingBatch};
 use crate::observer::{Observer, Phase, Progress};
 use crate::run::{Heading, StepRecord};
-use crate::token_records::{Budget, Dropped, TokenRecords};
+use crate::token_records::{DroppedRecords, TokenRecords};
 use crate::trainer::{GatherContext, LearnContext, Tables, Trainer, TrainingRecipe};
 use isentrope_data::{FileHash, Source};
 use isentrope_evaluation::Evaluation;
@@ -37,6 +37,7 @@ use isentrope_rollout::{Prompter, Response};
 use isentrope_trace::span;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The trainer's part of a checkpoint.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -61,7 +62,7 @@ pub struct PolicyGradient {
 
 impl Trainer for PolicyGradient {
     type State = TrainerState;
-    type Gathered = Collected;
+    type Gathered = CollectedRollout;
 
     fn tables(&self) -> Tables<'_> {
         self.recipe.tables()
@@ -90,7 +91,7 @@ impl Trainer for PolicyGradient {
         &mut self,
         state: &TrainerState,
         context: &mut GatherContext<'_>,
-    ) -> Result<Collected> {
+    ) -> Result<CollectedRollout> {
         let mut file = context.directory.rollouts(context.step)?;
         let sampling = Arc::new(self.recipe.sampling(context.prompter));
         // How many are asked for, and what is trained on of them, change no response.
@@ -99,46 +100,34 @@ impl Trainer for PolicyGradient {
         let heading = Heading::new(context.model, &context.directory.arithmetic, &drawn_by)?;
         let journal = context.directory.journal(context.step, context.ranks.rank(), &heading)?;
         context.ranks.any(false)?; // all know what there is before anyone writes more
-        if journal.known() > 0 {
+        let (step, known) = (context.step, journal.known());
+        if known > 0 {
             context.observer.note(&format!(
-                "step {}: {} of its responses were sampled before the run was broken off, and are not sampled again",
-                context.step,
-                journal.known()
+                "step {step}: {known} of its responses were sampled before the run was broken off, \
+                 and are not sampled again"
             ));
         }
         if let Some(why) = journal.unused() {
             context.observer.note(&format!(
-                "step {}: of what was sampled before the run was broken off some is not used, but sampled again: {why}",
-                context.step
+                "step {step}: of what was sampled before the run was broken off some is not used, \
+                 but sampled again: {why}"
             ));
         }
+        let started = Instant::now();
+        let rollout = span("rollout");
         let collector = Collector {
-            settings: &self.recipe.rollout,
+            recipe: &self.recipe,
             sampling,
-            greedy: self.recipe.objective.needs_greedy_baseline(),
-            first_update: self.recipe.prompts_per_update(),
-            model: context.model,
-            activation_cache: context.activation_cache.as_deref_mut(),
-            ranks: context.ranks.clone(),
-            prompter: context.prompter,
-            judge: context.judge,
-            limits: context.limits,
-            seed: self.recipe.run.seed,
-            step: context.step,
             position: state.position,
             carried: state.surplus.len(),
-            recorded: Budget {
-                tokens: self.recipe.lab.record_tokens,
-                seed: self.recipe.run.seed,
-                step: context.step,
-            },
             journal,
             source: &mut self.source,
-            observer: context.observer,
+            context,
         };
+        let collected = collector.collect(&mut |group| file.group(group))?;
+        drop(rollout);
         let clock = &mut context.record.clock;
-        let collected =
-            clock.time("rollout", || collector.collect(&mut |group| file.group(group)))?;
+        clock.add("rollout", started.elapsed());
         file.finish()?;
         clock.add("verify", collected.waited);
         clock.add("verdicts", collected.verdicts);
@@ -150,7 +139,7 @@ impl Trainer for PolicyGradient {
     /// The rollout's updates, one per minibatch of prompts.
     fn learn(
         &self,
-        collected: Collected,
+        collected: CollectedRollout,
         state: &mut TrainerState,
         context: &mut LearnContext<'_>,
     ) -> Result<()> {
@@ -158,16 +147,16 @@ impl Trainer for PolicyGradient {
         let entropy = collected.statistics.entropy();
         let (groups, dropped) = self.take_groups(collected, state, context);
         let metrics = &mut context.record.metrics;
-        let mut in_force =
+        let mut control =
             state.entropy_control.begin_step(objective, context.step, entropy, metrics)?;
         let advantages = match objective.is_prime() {
             true => prime::advantages(&self.recipe, &groups, context)?,
             false => group_advantages(objective.advantage, &groups),
         };
-        let learnt = learnt_advantages(&groups, &advantages, self.recipe.reward.mask_truncated);
+        let learnt = trained_advantages(&groups, &advantages, self.recipe.reward.mask_truncated);
         let is_learnt = |group: usize, sample: usize| learnt[group][sample].is_some();
         let mut records = TokenRecords::choose(&groups, is_learnt, &state.surplus, dropped);
-        let other_terms = self.recipe.has_terms_without_advantage(in_force.bonus);
+        let other_terms = self.recipe.has_terms_without_advantage(control.bonus);
         if let Some(why) = nothing_to_learn(&advantages, &learnt, other_terms) {
             context.observer.note(why);
         }
@@ -175,67 +164,55 @@ impl Trainer for PolicyGradient {
             (self.recipe.prompts_per_update(), self.recipe.rollout.temperature);
         let minibatches = || TrainingBatch::minibatches(&groups, &learnt, prompts);
         let states = States { groups: &groups, learnt: &learnt, prompts, temperature };
-        let before = match self.recipe.lab.track_theory {
-            true => {
-                context.observer.progress(measuring(0));
-                Some(
-                    context
-                        .record
-                        .clock
-                        .time("theory", || Before::measure(states, context.learner))?,
-                )
-            }
-            false => None,
-        };
+        let mut before = None;
+        if self.recipe.lab.track_theory {
+            context.observer.progress(measuring(0));
+            let LearnContext { learner, record, .. } = context;
+            before = Some(record.clock.time("theory", || PolicyBefore::measure(states, learner))?);
+        }
         let reference_logprobs = self.reference_logprobs(minibatches(), context)?;
         let epochs = self.recipe.update.epochs;
         let updates = (0..epochs).flat_map(|_| minibatches().zip(&reference_logprobs));
-        let mut totals = UpdateTotals::default();
+        let (mut norms, mut statistics) = (Vec::new(), Vec::new());
         let (mut tokens, total) = (0, epochs.saturating_mul(reference_logprobs.len()));
         context.observer.progress(Progress { phase: Phase::Update, done: 0, total, tokens });
         for (number, (batch, reference_logprobs)) in updates.enumerate() {
             let _span = span("minibatch").with("number", number).with("tokens", batch.all_tokens());
             if !batch.is_empty() {
+                let (seed, step) = (self.recipe.run.seed, context.step);
                 let inputs = LossInputs {
                     settings: objective,
                     temperature,
-                    on_policy: (number == 0).then_some(context.step),
+                    on_policy: (number == 0).then_some(step),
                     reference_logprobs: reference_logprobs.as_deref(),
-                    entropy_coefficient: in_force.bonus,
-                    steered: in_force.steered(),
-                    key: DrawKey {
-                        seed: self.recipe.run.seed,
-                        step: context.step,
-                        update: number as u64,
-                    },
+                    entropy_coefficient: control.bonus,
+                    steered: control.steered(),
+                    key: DrawKey { seed, step, update: number as u64 },
                 };
                 let (loss, norm) = update(&batch, &inputs, context)?;
-                state.entropy_control.after_update(objective, &mut in_force, loss.entropy);
+                state.entropy_control.after_update(objective, &mut control, loss.entropy);
                 records.learn(number + 1, &batch, &loss.objective);
-                totals.add(loss.objective.statistics, norm);
+                norms.push(norm);
+                statistics.push(loss.objective.statistics);
             }
             tokens += batch.response_tokens();
-            context.observer.progress(Progress {
-                phase: Phase::Update,
-                done: number + 1,
-                total,
-                tokens,
-            });
+            let done = number + 1;
+            context.observer.progress(Progress { phase: Phase::Update, done, total, tokens });
         }
         let LearnContext { learner, record, .. } = context;
         record.tokens = record.clock.time("records", || records.finish(learner, temperature))?;
         if let Some(share) = share_without_signal(&learnt) {
             record.metrics.set("update/groups_without_signal", share);
         }
-        totals.record(&mut record.metrics);
+        record_updates(&norms, &statistics, &mut record.metrics);
         if let Some(before) = before {
             context.observer.progress(measuring(1));
             let StepRecord { metrics, clock, .. } = context.record;
             clock.time("theory", || before.compare(states, context.learner, metrics))?;
             context.observer.progress(measuring(2));
         }
-        let idle = state.alarms.after_step(&objective.covariance, &totals.statistics);
-        let saturated = state.entropy_control.after_step(objective, &in_force, &totals.statistics);
+        let idle = state.alarms.after_step(&objective.covariance, &statistics);
+        let saturated = state.entropy_control.after_step(objective, &control, &statistics);
         idle.iter().chain(&saturated).for_each(|alarm| context.observer.note(alarm));
         Ok(())
     }
@@ -269,10 +246,10 @@ impl PolicyGradient {
     /// filter has dropped.
     fn take_groups(
         &self,
-        collected: Collected,
+        collected: CollectedRollout,
         state: &mut TrainerState,
         context: &mut LearnContext<'_>,
-    ) -> (Vec<Group>, Dropped) {
+    ) -> (Vec<Group>, DroppedRecords) {
         let metrics = &mut context.record.metrics;
         collected.statistics.record(metrics);
         let wanted = self.recipe.rollout.prompts; // fewer than before, perhaps, where a run goes on
@@ -335,7 +312,7 @@ fn update(
     Ok((loss, norm))
 }
 
-/// So many of the two passes that measure what a step does to the policy are over.
+/// Progress of the two passes that measure how a step changed the policy.
 fn measuring(done: usize) -> Progress {
     Progress { phase: Phase::Measurement, done, total: 2, tokens: 0 }
 }
@@ -350,29 +327,14 @@ fn record_filtered(groups: &[Group], metrics: &mut Metrics) {
     metrics.set_mean("policy/entropy_token_mean_filtered", of_tokens, tokens);
 }
 
-/// The measurements of a step's updates.
-#[derive(Default)]
-struct UpdateTotals {
-    statistics: Vec<Statistics>,
-    norms: Vec<f64>,
-}
-
-impl UpdateTotals {
-    fn add(&mut self, statistics: Statistics, norm: f64) {
-        self.statistics.push(statistics);
-        self.norms.push(norm);
+/// Records the gradients' norms and the statistics of a step's updates.
+fn record_updates(norms: &[f64], statistics: &[Statistics], metrics: &mut Metrics) {
+    metrics.set("update/count", norms.len() as f64);
+    if !norms.is_empty() {
+        metrics.set("grad/norm", norms.iter().sum::<f64>() / norms.len() as f64);
+        metrics.set("grad/norm_max", norms.iter().copied().fold(0.0, f64::max));
     }
-
-    fn record(&self, metrics: &mut Metrics) {
-        let count = self.norms.len() as f64;
-        metrics.set("update/count", count);
-        if self.norms.is_empty() {
-            return;
-        }
-        metrics.set("grad/norm", self.norms.iter().sum::<f64>() / count);
-        metrics.set("grad/norm_max", self.norms.iter().copied().fold(0.0, f64::max));
-        for (name, value) in Statistics::metrics(&self.statistics) {
-            metrics.set(name, value);
-        }
+    for (name, value) in Statistics::metrics(statistics) {
+        metrics.set(name, value);
     }
 }

@@ -1,7 +1,7 @@
 //! From a recipe to a run that is ready for its first step: what is read, and what is found wrong
 //! with it.
 
-use super::{PolicyGradient, PrimeSettings, Recipe};
+use super::{PolicyGradient, Recipe};
 use crate::error::Result;
 use crate::estimate::Workload;
 use crate::plan::Demand;
@@ -12,7 +12,7 @@ use isentrope_data::DataSettings;
 use isentrope_evaluation::EvaluationSet;
 use isentrope_hub as hub;
 use isentrope_model::{Layout, ModelConfig, SHARING_TOKENS, Tokens};
-use isentrope_rollout::{Judge, Prompter};
+use isentrope_rollout::Prompter;
 use std::path::{Path, PathBuf};
 use std::slice;
 
@@ -96,31 +96,20 @@ impl TrainingRecipe for Recipe {
     }
 
     fn tables(&self) -> Tables<'_> {
-        let Self {
-            run,
-            model,
-            optimizer,
-            eval,
-            checkpoint,
-            device,
-            memory,
-            ranks,
-            lab,
-            update,
-            ..
-        } = self;
-        let (track_states, shards) = (lab.track_states, update.shards.unwrap_or(1));
-        let PrimeSettings { model: of_process_model, optimizer: process_optimizer, .. } =
-            &self.prime;
+        let Self { run, model, optimizer, data, reward, eval, .. } = self;
+        let Self { checkpoint, device, memory, ranks, lab, prime, .. } = self;
         let process_model = self.objective.is_prime().then_some(ProcessModelTable {
-            model: of_process_model.as_deref(),
-            optimizer: process_optimizer,
+            model: prime.model.as_deref(),
+            optimizer: &prime.optimizer,
         });
+        let (track_states, shards) = (lab.track_states, self.update.shards.unwrap_or(1));
         Tables {
             run,
             model,
             optimizer,
             process_model,
+            data,
+            reward,
             eval,
             checkpoint,
             device,
@@ -150,7 +139,6 @@ impl TrainingRecipe for Recipe {
         progress: &dyn hub::Progress,
     ) -> Result<Prepared<PolicyGradient>> {
         let recipe = self;
-        recipe.check()?;
         let config = ModelConfig::read(model_dir)?;
         if recipe.objective.is_prime() {
             recipe.prime.check_model(model_dir)?;
@@ -179,8 +167,8 @@ impl TrainingRecipe for Recipe {
         let longest_trained = data.longest_prompt.saturating_add(recipe.rollout.max_tokens);
         if longest_trained > config.context() {
             notes.push(format!(
-                "prompts of up to {} tokens and responses of up to {} do not fit the model's context of {}: such \
-                 responses end at its end",
+                "prompts of up to {} tokens and responses of up to {} do not fit the model's \
+                 context of {}: such responses end at its end",
                 data.longest_prompt,
                 recipe.rollout.max_tokens,
                 config.context()
@@ -188,7 +176,9 @@ impl TrainingRecipe for Recipe {
         }
         if recipe.lab.track_states && data.sets.is_empty() {
             notes.push(
-                "lab.track_states has no effect: there are no evaluations; eval.every and eval.files ask for them".into(),
+                "lab.track_states has no effect: there are no evaluations; eval.every and \
+                 eval.files ask for them"
+                    .into(),
             );
         }
         let (longest_evaluated, evaluated) = EvaluationSet::demand(&data.sets, config.context());
@@ -218,12 +208,7 @@ impl TrainingRecipe for Recipe {
             process_tokens: if prime { responses.saturating_mul(longest_response) } else { 0 },
         };
         let workload = Workload { ranks, ..recipe.workload(data.mean_prompt, &data.sets, &config) };
-        let judge = Judge {
-            verifier: recipe.reward.verifier.build()?,
-            overlong: recipe.reward.overlong.clone(),
-            max_tokens: recipe.rollout.max_tokens,
-        };
-        notes.extend(judge.verifier.notes());
+        let judge = recipe.tables().judge(recipe.rollout.max_tokens, &mut notes)?;
         Ok(Prepared {
             notes,
             model_dir: model_dir.to_owned(),
@@ -245,9 +230,7 @@ mod tests {
 
     #[test]
     fn the_work_of_a_step_is_counted_as_it_is_done() {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../compute/model/tests/fixtures/models/qwen3");
-        let config = ModelConfig::read(&dir).unwrap();
+        let config = crate::test_support::config();
         let mut recipe = Recipe::default();
         recipe.lab.record_tokens = 0;
         (recipe.rollout.prompts, recipe.rollout.responses, recipe.rollout.max_tokens) = (4, 8, 20);

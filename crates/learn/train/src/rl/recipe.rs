@@ -5,6 +5,7 @@ use crate::collect;
 use crate::error::{Error, Result};
 use crate::plan::human;
 use crate::settings::{self, Checkpoints, LabSettings, MemorySettings, ModelSource, RanksSettings};
+use crate::trainer::TrainingRecipe;
 use isentrope_evaluation::EvaluationSettings;
 use isentrope_objective::Method;
 use isentrope_reward::Overlong;
@@ -83,7 +84,7 @@ impl Recipe {
         self.update.epochs.saturating_mul(self.rollout.prompts.div_ceil(self.prompts_per_update()))
     }
 
-    pub(super) fn prompts_per_update(&self) -> usize {
+    pub(crate) fn prompts_per_update(&self) -> usize {
         self.update.prompts.unwrap_or(self.rollout.prompts)
     }
 
@@ -105,20 +106,18 @@ impl Recipe {
     }
 
     /// Checks every key and what keys say together.
-    ///
-    /// # Errors
-    /// Names the first key that is wrong.
     pub fn check(&self) -> Result<()> {
         self.model.check()?;
         isentrope_settings::check("", self)?;
-        self.ranks.check()?;
         if self.model.from_scratch {
-            let what = "is true: random weights solve nothing to learn from; train them with `isentrope sft` first";
+            let what = "is true: random weights solve nothing to learn from; train them with \
+                        `isentrope sft` first";
             return Err(Error::setting("model.from_scratch", what));
         }
         if self.rollout.prompts.saturating_mul(self.rollout.responses) > RESPONSES {
             let what = format!(
-                "is {} and rollout.responses is {}: together they may ask for at most {RESPONSES} responses",
+                "is {} and rollout.responses is {}: together they may ask for at most {RESPONSES} \
+                 responses",
                 self.rollout.prompts, self.rollout.responses
             );
             return Err(Error::setting("rollout.prompts", what));
@@ -128,27 +127,24 @@ impl Recipe {
         if let Some(prompts) = self.update.prompts
             && prompts > self.rollout.prompts
         {
-            let what = format!(
-                "is {prompts}: it must be from 1 to rollout.prompts ({})",
-                self.rollout.prompts
-            );
+            let most = self.rollout.prompts;
+            let what = format!("is {prompts}: it must be from 1 to rollout.prompts ({most})");
             return Err(Error::setting("update.prompts", what));
         }
         if self.rollout.filter && self.rollout.responses == 1 {
-            let what = "is true, and with rollout.responses = 1 every group has but one score: all would be dropped";
+            let what = "is true, and with rollout.responses = 1 every group has but one score: all \
+                        would be dropped";
             return Err(Error::setting("rollout.filter", what));
         }
         self.check_accuracy_band()?;
-        self.data.check()?;
-        self.reward.check(self.rollout.max_tokens)?;
+        self.tables().check(self.rollout.max_tokens)?;
         self.objective.check()?;
         self.check_actuator()?;
         self.check_reference_kl()?;
         if self.objective.is_prime() {
             self.prime.check(self.rollout.prompts)?;
         }
-        self.optimizer.check(settings::POLICY_OPTIMIZER)?;
-        Ok(self.eval.check()?)
+        Ok(())
     }
 
     fn check_accuracy_band(&self) -> Result<()> {
@@ -156,10 +152,11 @@ impl Recipe {
         let what = if !(0.0 <= low && low <= high && high <= 1.0) {
             "it must be two shares from 0 to 1, the lower first, such as [0.2, 0.8]"
         } else if high == 0.0 || low == 1.0 {
-            "it lets pass only prompts of whose responses none is correct, or all are: there is nothing to learn from; \
-             [0.2, 0.8] is PRIME's"
+            "it lets pass only prompts of whose responses none is correct, or all are: there is \
+             nothing to learn from; [0.2, 0.8] is PRIME's"
         } else if !self.rollout.filter {
-            "it says which prompts the filter lets pass, and rollout.filter is false: set that to true, or leave the key out"
+            "it says which prompts the filter lets pass, and rollout.filter is false: set that to \
+             true, or leave the key out"
         } else {
             return Ok(());
         };
@@ -172,8 +169,9 @@ impl Recipe {
         let covariance = &self.objective.covariance;
         let has_target = covariance.target_entropy.is_some() && covariance.method == Method::KlCov;
         if has_target && self.updates_per_rollout() == 1 {
-            let what = "is held by KL-Cov's penalty, which has no gradient with one update per rollout, and so cannot act: make \
-                        several updates per rollout (update.epochs = 2, or update.prompts below rollout.prompts), or set \
+            let what = "is held by KL-Cov's penalty, which has no gradient with one update per \
+                        rollout, and so cannot act: make several updates per rollout \
+                        (update.epochs = 2, or update.prompts below rollout.prompts), or set \
                         objective.covariance.method to \"clip-cov\"";
             return Err(Error::setting("objective.covariance.target_entropy", what));
         }
@@ -189,8 +187,9 @@ impl Recipe {
             && self.objective.needs_reference()
             && !estimator.is_flat_at_zero()
         {
-            let what = "is \"k1\", and rollout.top_k, top_p or min_p truncates sampling: its gradient would drive probability \
-                        into the tokens that cannot be drawn; take \"k2\" or \"k3\", or sample from the whole vocabulary";
+            let what = "is \"k1\", and rollout.top_k, top_p or min_p truncates sampling: its \
+                        gradient would drive probability into the tokens that cannot be drawn; \
+                        take \"k2\" or \"k3\", or sample from the whole vocabulary";
             return Err(Error::setting("objective.reference_kl.estimator", what));
         }
         Ok(())
@@ -239,8 +238,8 @@ impl Recipe {
         let all = self.rollout.prompts;
         (!all.is_multiple_of(each)).then(|| {
             format!(
-                "{key} = {each} does not divide rollout.prompts = {all}: the last update of a rollout has but {} of them, at \
-                 the same learning rate",
+                "{key} = {each} does not divide rollout.prompts = {all}: the last update of a \
+                 rollout has but {} of them, at the same learning rate",
                 all % each
             )
         })
@@ -252,8 +251,8 @@ impl Recipe {
         let responses = self.prompts_per_update().saturating_mul(self.rollout.responses);
         (shards > responses).then(|| {
             format!(
-                "update.shards = {shards}, and an update has but {responses} responses: the other shards are empty, and cost \
-                 the time of adding their gradients"
+                "update.shards = {shards}, and an update has but {responses} responses: the other \
+                 shards are empty, and cost the time of adding their gradients"
             )
         })
     }
@@ -262,13 +261,13 @@ impl Recipe {
     fn warnings_of_filter(&self) -> impl Iterator<Item = String> {
         let collect::RolloutSettings { filter, max_batches, when_short, .. } = self.rollout;
         let its = collect::RolloutSettings::default();
-        [
+        let keys = [
             ("max_batches", max_batches != its.max_batches),
             ("when_short", when_short != its.when_short),
-        ]
-        .into_iter()
-        .filter(move |(_, is_set)| *is_set && !filter)
-        .map(|(key, _)| format!("rollout.{key} has no effect: rollout.filter is false"))
+        ];
+        keys.into_iter()
+            .filter(move |(_, is_set)| *is_set && !filter)
+            .map(|(key, _)| format!("rollout.{key} has no effect: rollout.filter is false"))
     }
 
     fn warning_of_overlong(&self) -> Option<String> {
@@ -281,11 +280,8 @@ impl Recipe {
     /// Only a checkpoint whose step is evaluated too can be the best.
     fn warning_of_checkpoints(&self) -> Option<String> {
         let (saved, evaluated) = (self.checkpoint.every, self.eval.every);
-        if saved == 0
-            || evaluated == 0
-            || saved.is_multiple_of(evaluated)
-            || evaluated.is_multiple_of(saved)
-        {
+        let meet = |a: u64, b: u64| b == 0 || a.is_multiple_of(b);
+        if meet(saved, evaluated) || meet(evaluated, saved) {
             return None;
         }
         let (mut common, mut rest) = (saved, evaluated); // their greatest common divisor in the end
@@ -293,26 +289,20 @@ impl Recipe {
             (common, rest) = (rest, common % rest);
         }
         Some(format!(
-            "checkpoint.every = {saved} and eval.every = {evaluated}: the best checkpoint is looked for only in steps that are \
-             both saved and evaluated, every {} and the last; make one of the two a multiple of the other",
+            "checkpoint.every = {saved} and eval.every = {evaluated}: the best checkpoint is \
+             looked for only in steps that are both saved and evaluated, every {} and the last; \
+             make one of the two a multiple of the other",
             (saved / common).saturating_mul(evaluated)
         ))
     }
 
     fn warnings_of_prime(&self) -> Vec<String> {
         if self.objective.is_prime() {
-            return self
-                .prime
-                .optimizer
-                .warnings(settings::PROCESS_OPTIMIZER, self.run.steps)
-                .collect();
+            let optimizer = &self.prime.optimizer;
+            return optimizer.warnings(settings::PROCESS_OPTIMIZER, self.run.steps).collect();
         }
-        (self.prime != PrimeSettings::default())
-            .then(|| {
-                "the table prime has no effect: objective.advantage is not \"prime\"".to_owned()
-            })
-            .into_iter()
-            .collect()
+        let unread = "the table prime has no effect: objective.advantage is not \"prime\"";
+        if self.prime == PrimeSettings::default() { vec![] } else { vec![unread.to_owned()] }
     }
 
     /// A warning if nothing bounds the tokens that truncated sampling keeps, and so their memory.
@@ -323,8 +313,9 @@ impl Recipe {
         }
         let bytes = self.kept_bytes(TOKENS);
         Some(format!(
-            "the tokens that rollout.top_p and rollout.min_p keep are remembered for the update, and how many they will be is \
-             not in the memory plan: {TOKENS} of each distribution would take {} for full responses; rollout.top_k bounds them",
+            "the tokens that rollout.top_p and rollout.min_p keep are remembered for the update, \
+             and how many they will be is not in the memory plan: {TOKENS} of each distribution \
+             would take {} for full responses; rollout.top_k bounds them",
             human(bytes)
         ))
     }

@@ -34,14 +34,14 @@ impl States<'_> {
 
 /// The policy before a step's updates, on the tokens that they will train on.
 #[derive(Default)]
-pub(super) struct Before {
+pub(super) struct PolicyBefore {
     /// In their order; those of a group follow one another.
-    responses: Vec<OfResponse>,
-    tokens: OfTokens,
+    responses: Vec<ResponseBefore>,
+    tokens: TokenSums,
 }
 
 /// A response before the updates.
-struct OfResponse {
+struct ResponseBefore {
     /// Whether it is the first of its group, and if so which share of the group's responses is
     /// correct.
     opens: Option<f64>,
@@ -56,7 +56,7 @@ struct OfResponse {
 
 /// Sums over the tokens of all responses, before the updates.
 #[derive(Default)]
-struct OfTokens {
+struct TokenSums {
     /// The covariance of log pi and A.
     advantage: Covariance,
     /// The covariance of log pi and pi A.
@@ -65,11 +65,8 @@ struct OfTokens {
     exact: f64,
 }
 
-impl Before {
+impl PolicyBefore {
     /// Scores what will be trained on.
-    ///
-    /// # Errors
-    /// As [`Learner::score`].
     pub fn measure(states: States<'_>, learner: &Learner) -> Result<Self> {
         let mut before = Self::default();
         for batch in states.each() {
@@ -84,7 +81,7 @@ impl Before {
             for ((number, sample), tokens) in batch.responses() {
                 let Some(advantages) = states.learnt[number][sample] else { continue };
                 let opens = group.replace(number) != Some(number);
-                before.responses.push(OfResponse {
+                before.responses.push(ResponseBefore {
                     opens: opens.then(|| states.groups[number].accuracy().unwrap_or(0.0)),
                     tokens: tokens.len(),
                     logprob: mean(&scores.logprobs, tokens.clone()),
@@ -106,9 +103,6 @@ impl Before {
 
     /// Scores it again under the weights that the updates have led to, and records what they have
     /// changed. Where nothing was trained on, there is nothing to record.
-    ///
-    /// # Errors
-    /// As [`Learner::score`].
     pub fn compare(
         self,
         states: States<'_>,
@@ -126,7 +120,7 @@ impl Before {
 
     /// `after` has the mean entropy of each response.
     fn record(&self, after: &[f64], metrics: &mut Metrics) {
-        let Self { responses, tokens: OfTokens { advantage, weighted_advantage, exact } } = self;
+        let Self { responses, tokens: TokenSums { advantage, weighted_advantage, exact } } = self;
         if responses.is_empty() {
             return;
         }
@@ -138,17 +132,17 @@ impl Before {
         metrics.set("theory/entropy_change", changes.iter().sum::<f64>() / changes.len() as f64);
         metrics.set("theory/entropy_change_token_mean", of_tokens / tokens);
         let groups = self.groups(&changes);
-        let all = Mean::of(groups.iter().filter_map(|group| group.covariance));
-        all.record("theory/group_covariance", metrics);
+        let covariances = groups.iter().filter_map(|group| group.covariance);
+        record_mean("theory/group_covariance", covariances, metrics);
         metrics.set("theory/token_covariance", advantage.value());
         metrics.set("theory/token_covariance_pi", weighted_advantage.value());
         metrics.set("theory/exact", exact / tokens);
         for name in BUCKETS {
             let of_bucket = || groups.iter().filter(|group| bucket(group.accuracy) == name);
             let changes = of_bucket().flat_map(|group| group.changes).copied();
-            Mean::of(changes).record(&format!("theory/{name}/entropy_change"), metrics);
+            record_mean(&format!("theory/{name}/entropy_change"), changes, metrics);
             let covariances = of_bucket().filter_map(|group| group.covariance);
-            Mean::of(covariances).record(&format!("theory/{name}/group_covariance"), metrics);
+            record_mean(&format!("theory/{name}/group_covariance"), covariances, metrics);
             if of_bucket().next().is_some() {
                 metrics.set(format!("theory/{name}/groups"), of_bucket().count() as f64);
             }
@@ -156,16 +150,16 @@ impl Before {
     }
 
     /// The responses by group.
-    fn groups<'a>(&self, changes: &'a [f64]) -> Vec<OfGroup<'a>> {
+    fn groups<'a>(&self, changes: &'a [f64]) -> Vec<GroupChange<'a>> {
         let mut first = 0;
-        let of_group = |responses: &[OfResponse]| {
+        let of_group = |responses: &[ResponseBefore]| {
             let mut covariance = Covariance::default();
-            for OfResponse { logprob, advantage, .. } in responses {
+            for ResponseBefore { logprob, advantage, .. } in responses {
                 covariance.add(*logprob, libm::exp(*logprob) * advantage);
             }
             let range = first..first + responses.len();
             first = range.end;
-            OfGroup {
+            GroupChange {
                 accuracy: responses[0].opens.unwrap_or(0.0),
                 changes: &changes[range],
                 covariance: (responses.len() > 1).then(|| covariance.value()),
@@ -176,7 +170,7 @@ impl Before {
 }
 
 /// The responses to a prompt.
-struct OfGroup<'a> {
+struct GroupChange<'a> {
     accuracy: f64,
     /// How the mean entropy of each response has changed.
     changes: &'a [f64],
@@ -228,21 +222,10 @@ impl Covariance {
     }
 }
 
-/// A mean over what there is, if there is anything.
-struct Mean(Option<f64>);
-
-impl Mean {
-    fn of(values: impl Iterator<Item = f64>) -> Self {
-        let (sum, count) =
-            values.fold((0.0, 0usize), |(sum, count), value| (sum + value, count + 1));
-        Self((count > 0).then(|| sum / count as f64))
-    }
-
-    fn record(self, name: &str, metrics: &mut Metrics) {
-        if let Some(mean) = self.0 {
-            metrics.set(name, mean);
-        }
-    }
+/// Records the mean of values, if there are any.
+fn record_mean(name: &str, values: impl Iterator<Item = f64>, metrics: &mut Metrics) {
+    let (sum, count) = values.fold((0.0, 0usize), |(sum, count), value| (sum + value, count + 1));
+    metrics.set_mean(name, sum, count);
 }
 
 fn mean(values: &[f32], range: Range<usize>) -> f64 {
@@ -254,8 +237,8 @@ fn mean(values: &[f32], range: Range<usize>) -> f64 {
 mod tests {
     use super::*;
 
-    fn response(opens: Option<f64>, tokens: usize, logprob: f64, advantage: f64) -> OfResponse {
-        OfResponse { opens, tokens, logprob, entropy: 1.0, advantage }
+    fn response(opens: Option<f64>, tokens: usize, logprob: f64, advantage: f64) -> ResponseBefore {
+        ResponseBefore { opens, tokens, logprob, entropy: 1.0, advantage }
     }
 
     #[test]
@@ -288,9 +271,9 @@ mod tests {
             response(None, 3, ln(0.25), -1.0),
             response(Some(1.0), 4, ln(0.5), 0.0),
         ];
-        let tokens = OfTokens { exact: -4.0, ..OfTokens::default() };
+        let tokens = TokenSums { exact: -4.0, ..TokenSums::default() };
         let mut metrics = Metrics::default();
-        Before { responses, tokens }.record(&[1.5, 0.5, 0.75], &mut metrics);
+        PolicyBefore { responses, tokens }.record(&[1.5, 0.5, 0.75], &mut metrics);
         let get = |name: &str| metrics.get(&format!("theory/{name}"));
         assert_eq!(get("entropy_change"), Some(-0.25 / 3.0));
         assert_eq!(get("entropy_change_token_mean"), Some((0.5 - 1.5 - 1.0) / 8.0));
@@ -306,7 +289,7 @@ mod tests {
         assert_eq!((get("accuracy_100/group_covariance"), get("accuracy_0/groups")), (None, None));
 
         let mut none = Metrics::default();
-        Before::default().record(&[], &mut none);
+        PolicyBefore::default().record(&[], &mut none);
         assert_eq!(none, Metrics::default());
     }
 }

@@ -7,12 +7,12 @@
 //! or not at all; the hashes show whether it was damaged afterwards.
 
 use crate::error::{Error, Result};
-use crate::learner::{Learner, PassLimits};
+use crate::learner::Learner;
 use crate::metrics::Metrics;
 use crate::model_kind::ModelKind;
-use crate::optimizer::{self, Optimizer};
+use crate::optimizer::UpdateCounts;
 use crate::ranks::Ranks;
-use crate::settings::{self, Checkpoints, Dtype, PROCESS_OPTIMIZER};
+use crate::settings::{Checkpoints, Dtype};
 use isentrope_evaluation::Evaluation;
 use isentrope_files::{AtomicDirectory, NewFile, names, sha256_of_file};
 use isentrope_kernels::{Backend, Role};
@@ -49,27 +49,35 @@ pub struct CheckpointStore {
     max_file_bytes: u64,
 }
 
+/// A run's evaluations, best checkpoint and alarms so far.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Standing {
+    /// The best checkpoint so far by evaluation: step and mean accuracy.
+    pub best: Option<(u64, f64)>,
+    /// Evaluations before the first step.
+    pub first: Vec<Evaluation>,
+    /// The latest evaluations.
+    pub last: Vec<Evaluation>,
+    /// The step after which they were made.
+    pub last_step: u64,
+    /// The state of the alarms.
+    #[serde(default)]
+    pub alarms: Alarms,
+}
+
 /// The state that a run goes on from, beside weights and moments. `S` is the trainer's part.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RunState<S> {
     /// Steps made.
     pub step: u64,
     /// The optimizer's.
-    pub optimizer: optimizer::UpdateCounts,
+    pub optimizer: UpdateCounts,
     /// The updates of the process model, if one is trained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub process_optimizer: Option<optimizer::UpdateCounts>,
-    /// The best checkpoint so far by evaluation: step and mean accuracy.
-    pub best: Option<(u64, f64)>,
-    /// Evaluations before the first step.
-    pub first: Vec<Evaluation>,
-    /// The latest evaluations, and the step after which they were made.
-    pub last: Vec<Evaluation>,
-    /// See `last`.
-    pub last_step: u64,
-    /// The state of the alarms.
-    #[serde(default)]
-    pub alarms: Alarms,
+    pub process_optimizer: Option<UpdateCounts>,
+    /// Its evaluations, best checkpoint and alarms so far.
+    #[serde(flatten)]
+    pub standing: Standing,
     /// The step's metrics, if it failed after its updates: then it is still to be evaluated and
     /// recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -106,6 +114,9 @@ impl Learners<'_> {
     }
 }
 
+/// Moments in a checkpoint, and the updates that made them.
+pub(crate) type SavedMoments = (Checkpoint, UpdateCounts);
+
 /// A checkpoint whose hashes are right.
 pub struct FoundCheckpoint<S> {
     /// Its directory.
@@ -116,10 +127,10 @@ pub struct FoundCheckpoint<S> {
 
 /// `files.json`.
 #[derive(Serialize, Deserialize)]
-struct Files(BTreeMap<String, Hashed>);
+struct Files(BTreeMap<String, FileDigest>);
 
 #[derive(Serialize, Deserialize, PartialEq, Eq)]
-struct Hashed {
+struct FileDigest {
     bytes: u64,
     sha256: String,
 }
@@ -132,9 +143,6 @@ impl CheckpointStore {
 
     /// Makes the directory if need be, and removes from it what a kill left half written or half
     /// removed.
-    ///
-    /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn make(&self) -> Result<()> {
         fs::create_dir_all(&self.dir).map_err(|e| Error::io(&self.dir, e))?;
         for name in names(&self.dir)? {
@@ -176,7 +184,7 @@ impl CheckpointStore {
             [Some(MOMENTS), exact_weights, process_model].into_iter().flatten().collect();
         let staged = ranks.is_first().then(|| self.stage(state.step, &parts)).transpose()?;
         let name = staged.as_ref().and_then(|staged| staged.path().file_name()?.to_str());
-        let dir = self.dir.join(ranks.first_says(name.unwrap_or_default().to_owned())?);
+        let dir = self.dir.join(ranks.broadcast(name.unwrap_or_default().to_owned())?);
         // Small models have one file in each set: another rank begins with each.
         let writer = |set: usize| Writer {
             number: (ranks.rank() + set * (ranks.count() - 1)) % ranks.count(),
@@ -197,11 +205,8 @@ impl CheckpointStore {
         let Learners { policy, process_model } = learners;
         let mut written = write_model(&dir, &policy.model, options)?;
         if let Some(weights_dir) = exact_weights {
-            written.extend(write_tensors(
-                &dir.join(weights_dir),
-                weights(&policy.model),
-                exact(1),
-            )?);
+            let dir = dir.join(weights_dir);
+            written.extend(write_tensors(&dir, weights(&policy.model), exact(1))?);
         }
         written.extend(policy.write_moments(&dir.join(MOMENTS), exact(2))?);
         if let Some(learner) = process_model {
@@ -251,7 +256,7 @@ impl CheckpointStore {
         ranks: &Ranks,
         note: &mut dyn FnMut(&str),
     ) -> Result<Option<FoundCheckpoint<S>>> {
-        let steps = ranks.first_says(if ranks.is_first() { self.steps()? } else { Vec::new() })?;
+        let steps = ranks.broadcast(if ranks.is_first() { self.steps()? } else { Vec::new() })?;
         for &step in steps.iter().rev() {
             let dir = self.path(step);
             let damage = Self::verify(&dir, ranks).err().map(|error| error.to_string());
@@ -260,13 +265,13 @@ impl CheckpointStore {
                 Some(damage) => note(&format!("passing over a damaged checkpoint: {damage}")),
             }
         }
-        match steps.last() {
-            None => Ok(None),
-            Some(_) => Err(Error::Run(format!(
-                "{}: every checkpoint is damaged; start anew in another run.out, or with --overwrite",
-                self.dir.display()
-            ))),
+        if steps.is_empty() {
+            return Ok(None);
         }
+        Err(Error::Run(format!(
+            "{}: every checkpoint is damaged; start anew in another run.out, or with --overwrite",
+            self.dir.display()
+        )))
     }
 
     /// Looks at this rank's part of the files.
@@ -297,9 +302,6 @@ impl CheckpointStore {
     }
 
     /// Removes the checkpoints up to a step's, but for the last few of them and the best.
-    ///
-    /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn retire(&self, step: u64, best: Option<u64>) -> Result<()> {
         let steps: Vec<u64> = self.steps()?.into_iter().filter(|&s| s <= step).collect();
         let old = steps.len().saturating_sub(self.settings.keep.max(1));
@@ -335,26 +337,16 @@ impl<S> FoundCheckpoint<S> {
             return Ok(());
         };
         let what = format!(
-            "is {}, whose {file} is another than that of {}, which the run goes on from: name the model that the run began with, \
-             or start another run with --set run.out=...",
+            "is {}, whose {file} is another than that of {}, which the run goes on from: name the \
+             model that the run began with, or start another run with --set run.out=...",
             model_dir.display(),
             self.dir.display()
         );
         Err(Error::setting("model.path", what))
     }
 
-    /// The learner as it was. `moment` is what a moment of so many numbers is.
-    ///
-    /// # Errors
-    /// Names the file that is missing or malformed.
-    pub fn learner(
-        &self,
-        backend: Arc<dyn Backend>,
-        settings: settings::Optimizer,
-        limits: PassLimits,
-        ranks: Ranks,
-        moment: impl Fn(usize) -> Role,
-    ) -> Result<Learner> {
+    /// The policy as it was, and its optimizer's state.
+    pub fn policy(&self, backend: Arc<dyn Backend>) -> Result<(Model, SavedMoments)> {
         let mut model = Model::load(&self.dir, backend)?;
         let exact = self.dir.join(WEIGHTS);
         if exact.exists() {
@@ -362,42 +354,27 @@ impl<S> FoundCheckpoint<S> {
             model.weights =
                 Parameters::read(&*model.backend, &model.layout, Role::Weight, &exact, "")?;
         }
-        let optimizer = Optimizer::with_moments(&model, settings, &ranks, moment)?;
-        let mut learner = Learner::new(model, optimizer, limits, ranks)?;
-        let moments = Checkpoint::open(&self.dir.join(MOMENTS))?;
-        learner.read_moments(&moments, self.state.optimizer)?;
-        Ok(learner)
+        Ok((model, (Checkpoint::open(&self.dir.join(MOMENTS))?, self.state.optimizer)))
     }
 
     /// The process model as it was, likewise.
     ///
     /// # Errors
-    /// As [`learner`](Self::learner); [`Setting`](isentrope_evaluation::Error::Setting) when the
-    /// run had none.
-    pub fn process_model(
-        &self,
-        backend: Arc<dyn Backend>,
-        settings: settings::Optimizer,
-        limits: PassLimits,
-        ranks: Ranks,
-        moment: impl Fn(usize) -> Role,
-    ) -> Result<Learner> {
+    /// [`Setting`](isentrope_evaluation::Error::Setting) when the run had none.
+    pub fn process_model(&self, backend: Arc<dyn Backend>) -> Result<(Model, SavedMoments)> {
         let Some(progress) = self.state.process_optimizer else {
-            let what = "is \"prime\", and the checkpoint has no process model, since the run was one without until there: start \
-                        anew in another run.out with model.path set to the checkpoint";
+            let what = "is \"prime\", and the checkpoint has no process model, since the run was \
+                        one without until there: start anew in another run.out with model.path set \
+                        to the checkpoint";
             return Err(Error::setting("objective.advantage", what));
         };
         let model = Model::load(&self.dir.join(PROCESS_MODEL), backend)?;
-        let optimizer =
-            Optimizer::with_moments(&model, settings, &ranks, moment)?.of_table(PROCESS_OPTIMIZER);
-        let mut learner = Learner::new(model, optimizer, limits, ranks)?;
-        learner.read_moments(&Checkpoint::open(&self.dir.join(PROCESS_MOMENTS))?, progress)?;
-        Ok(learner)
+        Ok((model, (Checkpoint::open(&self.dir.join(PROCESS_MOMENTS))?, progress)))
     }
 }
 
 /// The name of a checkpoint's file below it, and its hash.
-fn hashed(checkpoint: &Path, path: &Path) -> Result<(String, Hashed)> {
+fn hashed(checkpoint: &Path, path: &Path) -> Result<(String, FileDigest)> {
     let below = path.strip_prefix(checkpoint).unwrap_or(path);
     let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
     Ok((parts.join("/"), hash_file(path)?))
@@ -411,9 +388,9 @@ fn weights(model: &Model) -> Vec<Tensor<'_>> {
     model.weights.tensors(&*model.backend, &model.layout, "")
 }
 
-fn hash_file(path: &Path) -> Result<Hashed> {
+fn hash_file(path: &Path) -> Result<FileDigest> {
     let bytes = fs::metadata(path).map_err(|e| Error::io(path, e))?.len();
-    Ok(Hashed { bytes, sha256: sha256_of_file(path)? })
+    Ok(FileDigest { bytes, sha256: sha256_of_file(path)? })
 }
 
 /// Writes without spaces: groups that are kept for the next step may have millions of numbers.
@@ -429,8 +406,8 @@ fn read_state<S: DeserializeOwned>(dir: &Path) -> Result<RunState<S>> {
     let text = fs::read(&path).map_err(|e| Error::io(&path, e))?;
     serde_json::from_slice(&text).map_err(|e| {
         let what = format!(
-            "another version of isentrope has saved this, and this one cannot go on from it ({e}): go on with that one, or \
-             start anew in another run.out, or with --overwrite"
+            "another version of isentrope has saved this, and this one cannot go on from it ({e}): \
+             go on with that one, or start anew in another run.out, or with --overwrite"
         );
         Error::invalid(&path, what)
     })

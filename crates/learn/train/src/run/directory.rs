@@ -5,7 +5,7 @@
 //! the same bytes for every run of it), `timings.jsonl`, `tensorboard/`, `rollouts/`, `tokens/`,
 //! `evaluations/`, `initial-states.jsonl`, `checkpoints/`.
 
-use super::arithmetics::{self, Arithmetics};
+use super::arithmetics::{self, ARITHMETICS};
 use super::checkpoint::{CheckpointStore, FoundCheckpoint};
 use super::journal::{Heading, Journal, is_journal, remove_journals};
 use super::location::{Existing, RunLocation};
@@ -22,7 +22,7 @@ use isentrope_run::run_files::{
     VALUES,
 };
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,12 +41,7 @@ pub struct RunDirectory {
 
 impl RunDirectory {
     /// Opens or makes the directory, and keeps other processes out of it. A run that is there is
-    /// not touched before
-    /// [`begin`](Self::begin).
-    ///
-    /// # Errors
-    /// As [`RunLocation::check`]; [`Io`](isentrope_evaluation::Error::Io) when the directory cannot
-    /// be made; when a rank does not see it.
+    /// not touched before [`begin`](Self::begin).
     pub(super) fn open(
         place: &RunLocation,
         checkpoints: Checkpoints,
@@ -74,46 +69,31 @@ impl RunDirectory {
     /// The checkpoint that the run goes on from, if it is to be resumed and has one: the first rank
     /// chooses it. `note` is told which settings differ from those that the run was last started
     /// with.
-    ///
-    /// # Errors
-    /// As [`CheckpointStore::latest`] and [`RunLocation::check_saved`];
-    /// [`Invalid`](isentrope_evaluation::Error::Invalid) when the recipe that it was started with
-    /// cannot be read.
     pub(super) fn resumed<S: DeserializeOwned>(
         &self,
         place: &RunLocation,
         ranks: &Ranks,
         note: &mut dyn FnMut(&str),
     ) -> Result<Option<FoundCheckpoint<S>>> {
-        let goes_on = self.is_written() && self.goes_on(place, note)?;
-        if ranks.first_says(goes_on)? { self.checkpoints.latest(ranks, note) } else { Ok(None) }
-    }
-
-    /// Whether there is a run to go on with.
-    ///
-    /// # Errors
-    /// As [`RunLocation::check_saved`] and [`RunLocation::changes`].
-    fn goes_on(&self, place: &RunLocation, note: &mut dyn FnMut(&str)) -> Result<bool> {
-        if place.existing != Existing::Resume || !self.dir.join(VALUES).exists() {
-            return Ok(false);
+        let goes_on = self.is_written()
+            && place.existing == Existing::Resume
+            && self.dir.join(VALUES).exists();
+        if goes_on {
+            place.check_saved()?;
+            let changes = place.changes()?;
+            if !changes.is_empty() {
+                note(&format!(
+                    "resuming with other settings than the run was last started with: {}",
+                    changes.join(", ")
+                ));
+            }
         }
-        place.check_saved()?;
-        let changes = place.changes()?;
-        if !changes.is_empty() {
-            note(&format!(
-                "resuming with other settings than the run was last started with: {}",
-                changes.join(", ")
-            ));
-        }
-        Ok(true)
+        if ranks.broadcast(goes_on)? { self.checkpoints.latest(ranks, note) } else { Ok(None) }
     }
 
     /// Makes the directory ready, now that the run can start, and writes the recipe if it
     /// `makes_steps`: a run's recipe is the one that its steps were made by. A run that is
     /// overwritten is removed first.
-    ///
-    /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io).
     pub(super) fn begin(&self, place: &RunLocation, makes_steps: bool) -> Result<()> {
         if !self.is_written() {
             return Ok(());
@@ -132,12 +112,9 @@ impl RunDirectory {
         self.checkpoints.make()
     }
 
-    /// Writes manifest.json of a process that goes on after step `after`, with the arithmetic of
-    /// all steps. `note` is told which files of model and data differ from those that the run was
-    /// last started with, and which arithmetics there are, where it is not one.
-    ///
-    /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io).
+    /// Writes manifest.json when a process starts or resumes after step `after`, with the
+    /// arithmetic of every step. `note` hears of files of model and data that have changed since
+    /// the run was last started, and of mixed arithmetics.
     pub(super) fn write_manifest(
         &self,
         manifest: &Value,
@@ -162,16 +139,15 @@ impl RunDirectory {
                 ));
             }
         }
-        let arithmetics = Arithmetics::new(before.as_ref(), manifest, after + 1, steps);
-        arithmetics.note().iter().for_each(|text| note(text));
-        Ok(write_json(&path, &arithmetics.added_to(manifest))?)
+        let arithmetics = arithmetics::arithmetics(before.as_ref(), manifest, after + 1, steps);
+        arithmetics::note(&arithmetics).iter().for_each(|text| note(text));
+        let mut manifest = manifest.clone();
+        manifest[ARITHMETICS] = json!(arithmetics);
+        Ok(write_json(&path, &manifest)?)
     }
 
     /// Removes the responses of steps after this one, or all where there is no checkpoint to go on
     /// from; not the journals of these steps, which are made again.
-    ///
-    /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io).
     pub(super) fn remove_responses(&self, step: Option<u64>) -> Result<()> {
         let parts = if self.is_written() { &RESPONSES[..] } else { &[] };
         parts.iter().try_for_each(|part| remove_later(&self.dir.join(part), step))
@@ -180,9 +156,6 @@ impl RunDirectory {
     /// Opens the metrics for a run that has recorded `step` steps, or that has no checkpoint to go
     /// on from; what is there of later ones is removed. `note` is told what is missing of earlier
     /// ones. None on ranks that do not write.
-    ///
-    /// # Errors
-    /// As [`Log::create`] and [`Log::resume`].
     pub(super) fn log(&self, step: Option<u64>, note: &mut dyn FnMut(&str)) -> Result<Option<Log>> {
         if !self.is_written() {
             return Ok(None);
@@ -197,42 +170,27 @@ impl RunDirectory {
     }
 
     /// Starts the file of the responses sampled in a step.
-    ///
-    /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn rollouts(&self, step: u64) -> Result<ResponseFile> {
         self.file(&RunFiles::new(&self.dir).rollout(step))
     }
 
     /// The journal of the responses sampled in a step, which goes on where there is one. Every rank
     /// has its own.
-    ///
-    /// # Errors
-    /// When a journal cannot be read or written.
     pub fn journal(&self, step: u64, rank: usize, heading: &Heading) -> Result<Journal> {
         Journal::open(&self.dir.join(ROLLOUTS), step, rank, heading)
     }
 
     /// Removes the journals of steps that a checkpoint has.
-    ///
-    /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io).
     pub(super) fn remove_journals(&self, step: u64) -> Result<()> {
         if self.is_written() { remove_journals(&self.dir.join(ROLLOUTS), step) } else { Ok(()) }
     }
 
     /// Starts the file of a step's token records.
-    ///
-    /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn tokens(&self, step: u64) -> Result<ResponseFile> {
         self.file(&RunFiles::new(&self.dir).tokens(step))
     }
 
     /// Starts the file of the responses to a set of held-out problems after a step.
-    ///
-    /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn evaluation(&self, step: u64, set: &str) -> Result<ResponseFile> {
         self.file(&self.dir.join(format!("{EVALUATIONS}/step-{step:06}-{set}.jsonl")))
     }
@@ -300,7 +258,6 @@ fn clear(dir: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn files_that_have_changed_come_or_gone_are_told() {

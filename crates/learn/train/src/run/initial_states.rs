@@ -2,28 +2,28 @@
 //! that the evaluation before the first step has sampled, scored again under the policy as it is at
 //! that evaluation and at each later one.
 //!
-//! `initial_states/file.rs` has the file that keeps them. A checkpoint has its SHA-256, so that a
-//! run that goes on measures on these states or on none.
+//! Their file has a JSON line per response. A checkpoint has its SHA-256, so that a run that goes
+//! on measures on these states or on none.
 
-mod file;
-
-use self::file::{StatesFile, read};
 use crate::error::{Error, Result};
 use crate::learner::Learner;
 use crate::metrics::Metrics;
 use crate::ranks::Ranks;
 use isentrope_evaluation::EvaluationSet;
 use isentrope_evaluation::statistics::{ENTROPY_INITIAL_STATES, KL_INITIAL};
-use isentrope_files::{remove, sha256_of_file};
-use isentrope_model::Sequence;
+use isentrope_files::{AtomicFile, open_regular, partial, remove, sha256_of_file};
+use isentrope_model::{ModelConfig, Sequence};
 use isentrope_rollout::Response;
 use isentrope_run::run_files::INITIAL_STATES;
 use isentrope_run::tokens::InitialState;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 /// Tokens that are read and scored at a time, more only where a single response has more. No result
 /// depends on it.
 const CHUNK_TOKENS: usize = 1 << 16;
+/// Longest line that is read, in bytes: a response of a million tokens.
+const MAX_LINE: u64 = 64 << 20;
 
 /// The states of a run, in its directory.
 pub(crate) struct InitialStates {
@@ -34,7 +34,7 @@ pub(crate) struct InitialStates {
     /// may ask again.
     sha256: Option<String>,
     /// The file while it is made.
-    unfinished: Option<StatesFile>,
+    unfinished: Option<AtomicFile>,
 }
 
 impl InitialStates {
@@ -61,8 +61,9 @@ impl InitialStates {
             match &states.sha256 {
                 Some(_) => states.check()?,
                 None => note(
-                    "lab.track_states has no effect: the states of the start were not kept, since the run began without the \
-                     key or under a version that did not know it, and no others take their place",
+                    "lab.track_states has no effect: the states of the start were not kept, since \
+                     the run began without the key or under a version that did not know it, and no \
+                     others take their place",
                 ),
             }
         }
@@ -75,18 +76,12 @@ impl InitialStates {
     }
 
     /// Removes what is there, for a run that begins anew.
-    ///
-    /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn remove(&self) -> Result<()> {
         Ok(remove(&self.path)?)
     }
 
     /// Keeps the responses to a set's problems, if they are from before the first step: on the
     /// first rank, for all. After the last set follows [`complete`](Self::complete).
-    ///
-    /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn keep(
         &mut self,
         step: u64,
@@ -97,23 +92,37 @@ impl InitialStates {
         if !self.is_tracked || step > 0 || set.is_further || !ranks.is_first() {
             return Ok(());
         }
-        let file = match &mut self.unfinished {
+        let mut file = match self.unfinished.take() {
             Some(file) => file,
-            None => self.unfinished.insert(StatesFile::create(&self.path)?),
+            None => AtomicFile::create_as(&self.path, partial(&self.path))?,
         };
-        file.add(set, problems)
+        // Greedy responses have the log-probs of temperature 1.
+        let temperature =
+            if set.decoding.temperature == 0.0 { 1.0 } else { set.decoding.temperature };
+        for (problem, ((_, prompt), responses)) in set.problems.iter().zip(problems).enumerate() {
+            for (sample, response) in responses.iter().enumerate() {
+                file.json_line(&InitialState {
+                    set: set.name.clone(),
+                    problem,
+                    sample,
+                    temperature,
+                    prompt_tokens: prompt.len(),
+                    tokens: [&prompt[..], &response.tokens].concat(),
+                    logprobs: response.logprobs.clone(),
+                })?;
+            }
+        }
+        self.unfinished = Some(file);
+        Ok(())
     }
 
     /// Completes the file, if one was begun, and lets all ranks know of it.
-    ///
-    /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io); when another rank has failed.
     pub fn complete(&mut self, ranks: &Ranks) -> Result<()> {
         if let Some(file) = self.unfinished.take() {
-            file.finish()?;
+            file.commit()?;
             self.sha256 = Some(sha256_of_file(&self.path)?);
         }
-        self.sha256 = ranks.first_says(self.sha256.take())?;
+        self.sha256 = ranks.broadcast(self.sha256.take())?;
         Ok(())
     }
 
@@ -124,14 +133,19 @@ impl InitialStates {
 
     /// Scores the states under the policy as it is: `eval/<set>/entropy_initial_states` and
     /// `eval/<set>/kl_initial`.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
     pub fn measure(&self, learner: &Learner, metrics: &mut Metrics) -> Result<()> {
         self.check()?;
-        let config = &learner.model.config;
         let (mut sets, mut chunk, mut tokens) = (Vec::new(), Vec::<InitialState>::new(), 0);
-        read(&self.path, (config.vocab_size, config.context()), &mut |state| {
+        let mut lines = BufReader::new(open_regular(&self.path)?);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read = lines.by_ref().take(MAX_LINE).read_until(b'\n', &mut line);
+            if read.map_err(|e| Error::io(&self.path, e))? == 0 {
+                break;
+            }
+            let state = state_of(&line, &learner.model.config)
+                .map_err(|what| Error::invalid(&self.path, what))?;
             let is_alike = chunk.last().is_none_or(|last| last.temperature == state.temperature);
             if !is_alike || tokens + state.tokens.len() > CHUNK_TOKENS {
                 score(learner, &mut chunk, &mut sets)?;
@@ -139,44 +153,52 @@ impl InitialStates {
             }
             tokens += state.tokens.len();
             chunk.push(state);
-            Ok(())
-        })?;
+        }
         score(learner, &mut chunk, &mut sets)?;
         sets.iter().for_each(|set| set.record(metrics));
         Ok(())
     }
 
     fn check(&self) -> Result<()> {
+        let what = if !self.path.exists() {
+            "is gone, and has the states that the run measures its entropy on"
+        } else if self.sha256.as_ref() != Some(&sha256_of_file(&self.path)?) {
+            "was changed since the run made it: its SHA-256 is another"
+        } else {
+            return Ok(());
+        };
         let remedy = "put it back, or go on without: --set lab.track_states=false";
-        if !self.path.exists() {
-            let what = format!(
-                "is gone, and has the states that the run measures its entropy on; {remedy}"
-            );
-            return Err(Error::invalid(&self.path, what));
-        }
-        if self.sha256.as_ref() != Some(&sha256_of_file(&self.path)?) {
-            let what =
-                format!("was changed since the run made it: its SHA-256 is another; {remedy}");
-            return Err(Error::invalid(&self.path, what));
-        }
-        Ok(())
+        Err(Error::invalid(&self.path, format!("{what}; {remedy}")))
     }
 }
 
+/// The state of a line. The file's hash is the run's; still, no state may reach beyond the model.
+fn state_of(line: &[u8], config: &ModelConfig) -> Result<InitialState, String> {
+    let state: InitialState = serde_json::from_slice(line).map_err(|e| e.to_string())?;
+    let InitialState { prompt_tokens, tokens, logprobs, temperature, .. } = &state;
+    let is_sound = *prompt_tokens > 0
+        && tokens.len().checked_sub(*prompt_tokens) == Some(logprobs.len())
+        // A prompt that has left no room for a response is only counted.
+        && (logprobs.is_empty() || tokens.len() <= config.context())
+        && tokens.iter().all(|&token| (token as usize) < config.vocab_size)
+        && *temperature > 0.0
+        && temperature.is_finite();
+    if is_sound { Ok(state) } else { Err("it has a line that is no response of this model".into()) }
+}
+
 /// Scores states of one temperature, and adds what comes out to their sets.
-fn score(learner: &Learner, chunk: &mut Vec<InitialState>, sets: &mut Vec<OfSet>) -> Result<()> {
+fn score(learner: &Learner, chunk: &mut Vec<InitialState>, sets: &mut Vec<SetSums>) -> Result<()> {
     let Some(temperature) = chunk.first().map(|state| state.temperature) else { return Ok(()) };
-    let sequence = |state: &InitialState| state.prompt_tokens < state.tokens.len();
     let sequences: Vec<Sequence<'_>> = chunk
         .iter()
-        .filter(|state| sequence(state))
+        .filter(|state| !state.logprobs.is_empty())
         .map(|state| Sequence { tokens: &state.tokens, score_from: state.prompt_tokens })
         .collect();
     let scores = learner.score(&sequences, temperature)?;
     let mut at = 0;
     for state in chunk.iter() {
         let place = sets.iter().position(|set| set.name == state.set).unwrap_or_else(|| {
-            sets.push(OfSet { name: state.set.clone(), ..OfSet::default() });
+            sets.push(SetSums { name: state.set.clone(), ..SetSums::default() });
             sets.len() - 1
         });
         let of_response = at..at + state.logprobs.len();
@@ -191,7 +213,7 @@ fn score(learner: &Learner, chunk: &mut Vec<InitialState>, sets: &mut Vec<OfSet>
 
 /// Sums over the states of a set.
 #[derive(Default)]
-struct OfSet {
+struct SetSums {
     name: String,
     /// Responses that have tokens.
     responses: usize,
@@ -202,7 +224,7 @@ struct OfSet {
     log_ratio: f64,
 }
 
-impl OfSet {
+impl SetSums {
     /// Takes in a response, added up as an evaluation does, to the same bits.
     fn add(&mut self, entropies: &[f32], initial: &[f32], now: &[f32]) {
         if entropies.is_empty() {
@@ -226,10 +248,44 @@ impl OfSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_line_that_is_no_response_of_the_model_is_refused() {
+        let config = crate::test_support::config();
+        let (context, vocabulary) = (config.context(), config.vocab_size);
+        let read = |changes: Value| {
+            let mut line = json!({
+                "set": "s", "problem": 0, "sample": 1, "temperature": 0.6, "prompt_tokens": 2,
+                "tokens": [1, 2, 3, 4], "logprobs": [-0.1, -1.0e-8]
+            });
+            for (key, value) in changes.as_object().unwrap() {
+                line[key] = value.clone();
+            }
+            state_of(line.to_string().as_bytes(), &config)
+        };
+        let logprobs = read(json!({})).unwrap().logprobs;
+        assert_eq!(logprobs, [-0.1, -1e-8], "to the bit");
+        let long = vec![1; context + 1];
+        read(json!({"prompt_tokens": context + 1, "tokens": long, "logprobs": []})).unwrap();
+        let scores = vec![-1.0; context];
+        for refused in [
+            json!({"more": 1}),
+            json!({"tokens": [1, 2, 3, vocabulary]}),
+            json!({"tokens": [1, 2, 3]}),
+            json!({"prompt_tokens": 0}),
+            json!({"prompt_tokens": 7}),
+            json!({"temperature": 0}),
+            json!({"prompt_tokens": 1, "tokens": long, "logprobs": scores}),
+        ] {
+            read(refused.clone()).expect_err(&refused.to_string());
+        }
+        state_of(b"", &config).unwrap_err();
+    }
 
     #[test]
     fn entropies_are_averaged_over_responses_and_log_ratios_over_tokens() {
-        let mut set = OfSet { name: "s".into(), ..OfSet::default() };
+        let mut set = SetSums { name: "s".into(), ..SetSums::default() };
         set.add(&[1.0, 2.0], &[-1.0, -2.0], &[-1.5, -1.0]);
         set.add(&[0.5], &[-3.0], &[-5.5]);
         set.add(&[], &[], &[]);
@@ -237,9 +293,7 @@ mod tests {
         set.record(&mut metrics);
         assert_eq!(metrics.get("eval/s/entropy_initial_states"), Some(1.0));
         assert_eq!(metrics.get("eval/s/kl_initial"), Some((0.5 - 1.0 + 2.5) / 3.0));
-        let mut empty = OfSet { name: "e".into(), ..OfSet::default() };
-        empty.add(&[], &[], &[]);
-        empty.record(&mut metrics);
+        SetSums { name: "e".into(), ..SetSums::default() }.record(&mut metrics);
         assert_eq!(metrics.get("eval/e/entropy_initial_states"), None);
         assert_eq!(metrics.get("eval/e/kl_initial"), None);
     }

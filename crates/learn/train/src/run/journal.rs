@@ -41,13 +41,9 @@ pub struct Heading {
 impl Heading {
     /// The heading for a model that samples with an arithmetic under these settings. Files that the
     /// settings name, such as a reward function's, count as well.
-    ///
-    /// # Errors
-    /// [`Error::Run`] when the settings cannot be written.
     pub fn new(model: &Model, arithmetic: &str, settings: &impl Serialize) -> Result<Self> {
-        let settings = serde_json::to_value(settings).map_err(|error| {
-            Error::Run(format!("what a rollout is sampled with cannot be written: {error}"))
-        })?;
+        let settings = serde_json::to_value(settings)
+            .map_err(|e| Error::Run(format!("the settings of a rollout cannot be written: {e}")))?;
         let mut digest = Digest::sha256();
         digest.update(settings.to_string().as_bytes());
         add_files(&settings, &mut digest);
@@ -63,26 +59,22 @@ impl Heading {
     /// Why responses under another heading are of no use under this one.
     fn refuses(&self, other: &Self) -> String {
         let Self { program, arithmetic, settings, weights } = self;
-        let mut why = Vec::new();
-        if *program != other.program {
-            why.push(format!("this is version {program}, and that was {}", other.program));
-        }
-        if *arithmetic != other.arithmetic {
-            why.push(format!("the arithmetic is {arithmetic}, and was {}", other.arithmetic));
-        }
-        if *settings != other.settings {
-            why.push("settings of how responses are drawn or judged have changed".to_owned());
-        }
-        if *weights != other.weights {
-            why.push("the weights are others".to_owned());
-        }
-        why.join("; ")
+        let why = [
+            (*program != other.program)
+                .then(|| format!("this is version {program}, and that was {}", other.program)),
+            (*arithmetic != other.arithmetic)
+                .then(|| format!("the arithmetic is {arithmetic}, and was {}", other.arithmetic)),
+            (*settings != other.settings)
+                .then(|| "settings of how responses are drawn or judged have changed".to_owned()),
+            (*weights != other.weights).then(|| "the weights are others".to_owned()),
+        ];
+        why.into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 }
 
-/// Which response of a step.
+/// Names a response of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Asked {
+pub struct ResponseKey {
     /// The prompt's number in the step.
     pub prompt: u64,
     /// Whether it is the most likely response, the baseline of the others.
@@ -91,19 +83,13 @@ pub struct Asked {
     pub sample: usize,
 }
 
-#[derive(Serialize)]
-struct Entry<'a> {
-    asked: Asked,
-    of: u32,
-    response: &'a Response,
-}
-
-#[derive(Deserialize)]
-struct ReadEntry {
-    asked: Asked,
+#[derive(Serialize, Deserialize)]
+struct Entry<R> {
+    #[serde(rename = "asked")]
+    key: ResponseKey,
     /// The checksum of its problem: [`checksum_of`].
     of: u32,
-    response: Response,
+    response: R,
 }
 
 /// The journal of the step under way.
@@ -111,7 +97,7 @@ pub struct Journal {
     path: PathBuf,
     file: File,
     /// Keyed by question and problem checksum, so an edited problem gets fresh entries.
-    known: HashMap<(Asked, u32), Response>,
+    known: HashMap<(ResponseKey, u32), Response>,
     /// Why there are responses from before that are of no use.
     unused: Option<String>,
 }
@@ -119,9 +105,6 @@ pub struct Journal {
 impl Journal {
     /// Goes on with what there is of a step in a directory of rollouts; this rank's file is made if
     /// it is not there.
-    ///
-    /// # Errors
-    /// When a file cannot be read or written.
     pub(super) fn open(dir: &Path, step: u64, rank: usize, heading: &Heading) -> Result<Self> {
         let path = dir.join(format!("step-{step:06}.rank-{rank}{EXTENSION}"));
         let (mut known, mut unused) = (HashMap::new(), None);
@@ -161,20 +144,17 @@ impl Journal {
 
     /// The response to a problem of this [checksum](checksum_of), if it is known from before. It is
     /// given once.
-    pub fn take(&mut self, asked: Asked, of: u32) -> Option<Response> {
-        self.known.remove(&(asked, of))
+    pub fn take(&mut self, key: ResponseKey, of: u32) -> Option<Response> {
+        self.known.remove(&(key, of))
     }
 
     /// Writes a response down, unless it could not be judged: that may be mended when the step is
     /// made again.
-    ///
-    /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io).
-    pub fn add(&mut self, asked: Asked, of: u32, response: &Response) -> Result<()> {
+    pub fn add(&mut self, key: ResponseKey, of: u32, response: &Response) -> Result<()> {
         if !response.counts() {
             return Ok(());
         }
-        self.line(&Entry { asked, of, response })
+        self.line(&Entry { key, of, response })
     }
 
     /// Writes a line, whole: it is with the operating system when this returns.
@@ -190,9 +170,6 @@ impl Journal {
 }
 
 /// Removes the journals of steps up to this one.
-///
-/// # Errors
-/// [`Io`](isentrope_evaluation::Error::Io).
 pub(super) fn remove_journals(dir: &Path, step: u64) -> Result<()> {
     for path in journals(dir)? {
         if path.file_name().and_then(step_of).is_some_and(|of| of <= step) {
@@ -217,14 +194,18 @@ fn read(
     path: &Path,
     file: &File,
     heading: &Heading,
-    known: &mut HashMap<(Asked, u32), Response>,
+    known: &mut HashMap<(ResponseKey, u32), Response>,
     unused: &mut Option<String>,
 ) -> Result<u64> {
     let mut lines = BufReader::new(file);
+    let mut next = |line: &mut Vec<u8>| {
+        line.clear();
+        let read = (&mut lines).take(MAX_LINE).read_until(b'\n', line);
+        read.map_err(|e| Error::io(path, e))
+    };
     let (mut line, mut sound) = (Vec::new(), 0);
     loop {
-        line.clear();
-        (&mut lines).take(MAX_LINE).read_until(b'\n', &mut line).map_err(|e| Error::io(path, e))?;
+        next(&mut line)?;
         let Some(json) = json_of(&line) else { return Ok(sound) };
         if sound == 0 {
             let why = match serde_json::from_slice::<Heading>(json) {
@@ -233,22 +214,17 @@ fn read(
                 Err(_) => Some("another version has written it".to_owned()),
             };
             if let Some(why) = why {
-                // One without a response has nothing to lose.
-                line.clear();
-                (&mut lines)
-                    .take(MAX_LINE)
-                    .read_until(b'\n', &mut line)
-                    .map_err(|e| Error::io(path, e))?;
+                next(&mut line)?;
                 if json_of(&line).is_some() {
-                    *unused = Some(why);
+                    *unused = Some(why); // one without a response has nothing to lose
                 }
                 return Ok(0);
             }
         } else {
-            let Ok(ReadEntry { asked, of, response }) = serde_json::from_slice(json) else {
+            let Ok(Entry::<Response> { key, of, response }) = serde_json::from_slice(json) else {
                 return Ok(sound);
             };
-            known.entry((asked, of)).or_insert(response);
+            known.entry((key, of)).or_insert(response);
         }
         sound += line.len() as u64;
     }
@@ -263,9 +239,6 @@ fn json_of(line: &[u8]) -> Option<&[u8]> {
 
 /// CRC-32C of what a response answers: the tokens of the prompt, and the problem with all that
 /// answers are judged by.
-///
-/// # Errors
-/// [`Error::Run`] when the problem cannot be written.
 pub fn checksum_of(problem: &Problem, prompt: &[u32]) -> Result<u32> {
     let problem = serde_json::to_vec(problem)
         .map_err(|error| Error::Run(format!("a problem cannot be written: {error}")))?;
@@ -296,7 +269,7 @@ fn add_files(settings: &Value, digest: &mut Digest) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isentrope_reward::{Judgement, Verdict};
+    use crate::test_support;
     use std::fs;
 
     fn heading(weights: f64) -> Heading {
@@ -304,40 +277,17 @@ mod tests {
         Heading { program, arithmetic, settings, weights: weights.to_bits() }
     }
 
-    fn response(text: &str, verdict: Verdict) -> Response {
-        Response {
-            text: text.into(),
-            tokens: vec![7, 8],
-            logprobs: vec![-0.1, f32::MIN_POSITIVE / 3.0],
-            entropies: vec![0.3, f32::NAN],
-            kept: None,
-            truncated: false,
-            judgement: Judgement::new(verdict, None, "why"),
-            reward: 0.1 + 0.2,
-            activation_slots: None,
-            vote: None,
-        }
+    fn response(text: &str, reward: Option<f64>) -> Response {
+        let (logprobs, entropies) =
+            (vec![-0.1, f32::MIN_POSITIVE / 3.0, -0.2], vec![0.3, f32::NAN, 0.1]);
+        Response { text: text.into(), logprobs, entropies, ..test_support::response(reward) }
     }
 
-    fn asked(prompt: u64, sample: usize) -> Asked {
-        Asked { prompt, greedy: false, sample }
+    fn key(prompt: u64, sample: usize) -> ResponseKey {
+        ResponseKey { prompt, greedy: false, sample }
     }
 
     const OF: u32 = 34;
-
-    #[test]
-    fn a_response_to_a_mended_problem_is_known_beside_the_one_before() {
-        let dir = tempfile::tempdir().unwrap();
-        let open = || Journal::open(dir.path(), 1, 0, &heading(1.0)).unwrap();
-        let mut journal = open();
-        journal.add(asked(0, 5), OF, &response("before", Verdict::Wrong)).unwrap();
-        journal.add(asked(0, 5), OF + 1, &response("after", Verdict::Correct)).unwrap();
-        drop(journal);
-        let mut journal = open();
-        assert_eq!(journal.take(asked(0, 5), OF + 1).unwrap().text, "after");
-        assert!(journal.take(asked(0, 5), OF + 1).is_none(), "it is given once");
-        assert_eq!(journal.take(asked(0, 5), OF).unwrap().text, "before");
-    }
 
     #[test]
     fn what_any_rank_has_written_is_known_to_all() {
@@ -345,17 +295,23 @@ mod tests {
         let open = |rank, weights| Journal::open(dir.path(), 12, rank, &heading(weights)).unwrap();
         for rank in 0..3 {
             let mut journal = open(rank, 1.0);
-            journal.add(asked(rank as u64, 5), OF, &response("a\nb", Verdict::Correct)).unwrap();
-            journal.add(asked(9, rank), OF, &response("x", Verdict::Fault)).unwrap();
+            journal.add(key(rank as u64, 5), OF, &response("a\nb", Some(0.1 + 0.2))).unwrap();
+            journal.add(key(9, rank), OF, &response("x", None)).unwrap();
         }
         let mut journal = open(1, 1.0);
         assert_eq!(journal.known(), 3, "what could not be judged is sampled again");
-        let found = journal.take(asked(2, 5), OF).unwrap();
-        assert_eq!(found.logprobs, response("", Verdict::Correct).logprobs);
+        let found = journal.take(key(2, 5), OF).unwrap();
+        assert_eq!(found.logprobs, response("", Some(0.1 + 0.2)).logprobs);
         assert!(found.text == "a\nb" && found.reward == 0.1 + 0.2 && found.entropies[1].is_nan());
-        assert!(journal.take(asked(2, 5), OF).is_none(), "it is given once");
-        assert!(journal.take(asked(1, 5), 35).is_none(), "to another problem");
-        assert!(journal.take(Asked { greedy: true, ..asked(0, 5) }, OF).is_none());
+        assert!(journal.take(key(2, 5), OF).is_none(), "it is given once");
+        // A mended problem has another checksum, and an entry of its own beside the one before.
+        assert!(journal.take(key(1, 5), OF + 1).is_none());
+        journal.add(key(1, 5), OF + 1, &response("after", Some(0.3))).unwrap();
+        let mut again = open(1, 1.0);
+        for (of, text) in [(OF, "a\nb"), (OF + 1, "after")] {
+            assert_eq!(again.take(key(1, 5), of).unwrap().text, text);
+        }
+        assert!(journal.take(ResponseKey { greedy: true, ..key(0, 5) }, OF).is_none());
         drop(journal);
 
         let first = Journal::open(dir.path(), 13, 0, &heading(1.0)).unwrap();
@@ -379,7 +335,7 @@ mod tests {
         let file = File::create(&path).unwrap();
         let mut journal = Journal { path, file, known: HashMap::new(), unused: None };
         journal.line(&serde_json::json!({ "program": "0.0.1" })).unwrap();
-        journal.add(asked(3, 0), OF, &response("x", Verdict::Correct)).unwrap();
+        journal.add(key(3, 0), OF, &response("x", Some(0.1 + 0.2))).unwrap();
         assert_eq!(open(7, 1.0).unused(), Some("another version has written it"));
         remove_journals(dir.path(), 12).unwrap();
         assert_eq!(names(dir.path()).unwrap(), ["step-000013.rank-0.journal"]);
@@ -392,15 +348,10 @@ mod tests {
         let open = || Journal::open(dir.path(), 1, 0, &heading(1.0)).unwrap();
         let mut journal = open();
         for sample in 0..4 {
-            journal.add(asked(0, sample), OF, &response("abc", Verdict::Wrong)).unwrap();
+            journal.add(key(0, sample), OF, &response("abc", Some(0.1 + 0.2))).unwrap();
         }
         let whole = fs::read(&path).unwrap();
-        let ends: Vec<usize> = whole
-            .iter()
-            .enumerate()
-            .filter(|(_, byte)| **byte == b'\n')
-            .map(|(i, _)| i + 1)
-            .collect();
+        let ends: Vec<usize> = (1..=whole.len()).filter(|&end| whole[end - 1] == b'\n').collect();
         assert_eq!(ends.len(), 5);
         for cut in 0..=whole.len() {
             fs::write(&path, &whole[..cut]).unwrap();
@@ -417,9 +368,9 @@ mod tests {
             assert_eq!(open().known(), line.saturating_sub(1), "{at}");
         }
         let mut journal = open();
-        journal.add(asked(1, 0), OF, &response("after", Verdict::Wrong)).unwrap();
+        journal.add(key(1, 0), OF, &response("after", Some(0.1 + 0.2))).unwrap();
         drop(journal);
-        assert!(open().take(asked(1, 0), OF).is_some());
+        assert!(open().take(key(1, 0), OF).is_some());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::sinks::JsonlSink;
 use crate::error::{Error, Result};
+use isentrope_data::{DataLocation, Split};
 use isentrope_files::{check_writable, dangling, names, write_json};
 use isentrope_run::run_files::{MANIFEST, METRICS, RECIPE, VALUES};
 use isentrope_settings::{complete, differences};
@@ -37,11 +38,6 @@ pub enum Existing {
 
 impl RunLocation {
     /// Checks that a run can be kept there.
-    ///
-    /// # Errors
-    /// [`Error::Run`] when there is a run that is to be left alone, when what is there is no run,
-    /// or when the run that is to be removed holds something that the new one reads;
-    /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn check(&self) -> Result<()> {
         self.check_name()?;
         let shown = self.dir.display();
@@ -52,8 +48,8 @@ impl RunLocation {
             }
             let what = if self.dir.join(METRICS).exists() {
                 format!(
-                    "{shown} has the metrics of a run and not its {VALUES}, which a copy must have too; or name another \
-                     directory with --set run.out=..."
+                    "{shown} has the metrics of a run and not its {VALUES}, which a copy must have \
+                     too; or name another directory with --set run.out=..."
                 )
             } else {
                 format!(
@@ -66,26 +62,19 @@ impl RunLocation {
             Existing::Resume => Ok(()),
             Existing::Overwrite => self.check_inputs(),
             Existing::Refuse => Err(Error::Run(format!(
-                "{shown} holds a run; --resume goes on with it, --overwrite starts it anew, and --set run.out=... \
-                 starts another"
+                "{shown} holds a run; --resume goes on with it, --overwrite starts it anew, and \
+                 --set run.out=... starts another"
             ))),
         }
     }
 
     /// The last step whose numbers are there; 0 where no step's are.
-    ///
-    /// # Errors
-    /// When they cannot be read.
     pub fn recorded(&self) -> Result<u64> {
         Ok(JsonlSink::last_step(&self.dir.join(METRICS))?.unwrap_or(0))
     }
 
-    /// Checks that the run which is there still has a checkpoint to go on from, if it ever had one.
-    /// Begun again, it would remove what it has recorded.
-    ///
-    /// # Errors
-    /// [`Error::Run`] when it has recorded steps after the first that it saves, or all of its
-    /// steps, and has no checkpoint; when what is there cannot be read.
+    /// Checks that the run in the directory still has a checkpoint, if it ever had one. Without it
+    /// the run would begin again and remove its records.
     pub fn check_saved(&self) -> Result<()> {
         // Remains of a checkpoint that a kill has left count too: there was no other, then.
         if !names(&self.dir.join("checkpoints"))?.is_empty() {
@@ -95,25 +84,20 @@ impl RunLocation {
         if recorded == 0 {
             return Ok(());
         }
-        let saved_recipe = self.saved_recipe()?;
-        let number = |key: &str| saved_recipe.pointer(key).and_then(Value::as_u64);
-        let is_past_first =
-            number("/checkpoint/every").is_some_and(|every| (1..recorded).contains(&every));
-        let is_whole = number("/run/steps").is_some_and(|steps| recorded >= steps);
-        if !is_past_first && !is_whole {
+        let recipe = self.saved_recipe()?;
+        let number = |key: &str| recipe.pointer(key).and_then(Value::as_u64);
+        let is_past_first = number("/checkpoint/every").is_some_and(|n| (1..recorded).contains(&n));
+        if !is_past_first && number("/run/steps").is_none_or(|steps| recorded < steps) {
             return Ok(());
         }
         Err(Error::Run(format!(
-            "{} has the numbers of {recorded} steps, and its checkpoints are gone: put them back for --resume to go on from \
-             them, or take --overwrite to make the run anew",
+            "{} has the numbers of {recorded} steps, and its checkpoints are gone: put them back \
+             for --resume to go on from them, or take --overwrite to make the run anew",
             self.dir.display()
         )))
     }
 
     /// Adds what is known at the end of a process to what its manifest says of it.
-    ///
-    /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io); [`Error::Run`] when the manifest is none.
     pub fn add_to_manifest(&self, part: &str, key: &str, value: Value) -> Result<()> {
         let path = self.dir.join(MANIFEST);
         let text = fs::read(&path).map_err(|error| Error::io(&path, error))?;
@@ -129,35 +113,24 @@ impl RunLocation {
 
     /// Checks that the directory's name is that of a directory, or may become one, and that one can
     /// write there.
-    ///
-    /// # Errors
-    /// [`Setting`](isentrope_evaluation::Error::Setting) naming `run.out`.
     pub fn check_name(&self) -> Result<()> {
         let shown = self.dir.display();
-        if self.dir.as_os_str().is_empty() {
-            let what =
-                "is empty: name a directory, or leave it out for runs/ and the recipe's name";
-            return Err(Error::setting("run.out", what));
-        }
-        if self.dir == Path::new("-") {
-            let what = "is -, and a run is a directory: name one (./- is one of that name)";
-            return Err(Error::setting("run.out", what));
-        }
-        if let Some(leads_to) = dangling(&self.dir) {
-            let what = format!(
-                "is {shown}, by way of a link to {}, which is not there",
-                leads_to.display()
-            );
-            return Err(Error::setting("run.out", what));
-        }
         let existing = self.dir.ancestors().find(|dir| dir.exists());
-        if let Some(file) = existing.filter(|existing| !existing.is_dir()) {
-            let what = format!("is {shown}, and {} is a file: name a directory", file.display());
-            return Err(Error::setting("run.out", what));
-        }
-        check_writable(&self.dir).map_err(|error| {
-            Error::setting("run.out", format!("is {shown}, and {error}; name another directory"))
-        })
+        let what = if self.dir.as_os_str().is_empty() {
+            "is empty: name a directory, or leave it out for runs/ and the recipe's name".to_owned()
+        } else if self.dir == Path::new("-") {
+            "is -, and a run is a directory: name one (./- is one of that name)".to_owned()
+        } else if let Some(leads_to) = dangling(&self.dir) {
+            let leads_to = leads_to.display();
+            format!("is {shown}, by way of a link to {leads_to}, which is not there")
+        } else if let Some(file) = existing.filter(|existing| !existing.is_dir()) {
+            format!("is {shown}, and {} is a file: name a directory", file.display())
+        } else if let Err(error) = check_writable(&self.dir) {
+            format!("is {shown}, and {error}; name another directory")
+        } else {
+            return Ok(());
+        };
+        Err(Error::setting("run.out", what))
     }
 
     /// Whether there is a run to be removed when the new one can start.
@@ -173,10 +146,6 @@ impl RunLocation {
     }
 
     /// How this recipe's values differ from those that the run there was last started with.
-    ///
-    /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io) and
-    /// [`Invalid`](isentrope_evaluation::Error::Invalid) when these cannot be read.
     pub(super) fn changes(&self) -> Result<Vec<String>> {
         let mut before = self.saved_recipe()?;
         complete(&mut before, &self.defaults);
@@ -200,63 +169,49 @@ impl RunLocation {
         let own = dir.join(RECIPE);
         if entries(&self.source).iter().any(|entry| is_inside(&dir, entry) && *entry != own) {
             return Err(Error::Run(format!(
-                "--overwrite would remove the recipe {} with the run in {shown}: move it out of there, or start \
-                 another run with --set run.out=...",
+                "--overwrite would remove the recipe {} with the run in {shown}: move it out of \
+                 there, or start another run with --set run.out=...",
                 self.source.display()
             )));
         }
-        for key in INPUTS {
-            let Some(value) = self.recipe.1.pointer(&format!("/{}", key.replace('.', "/"))) else {
-                continue;
-            };
-            if let Some(input) = first_inside(&dir, value) {
-                return Err(Error::Run(format!(
-                    "{key} names {input}, which --overwrite would remove with the run in {shown}: move it out of \
-                     there, or start another run with --set run.out=..."
-                )));
-            }
+        if let Some((key, input)) = first_inside(&dir, "", &self.recipe.1) {
+            return Err(Error::Run(format!(
+                "{key} names {input}, which --overwrite would remove with the run in {shown}: move \
+                 it out of there, or start another run with --set run.out=..."
+            )));
         }
         Ok(())
     }
 }
 
-/// The keys whose values are, or contain, paths that a run reads.
-const INPUTS: [&str; 7] = [
-    "model.path",
-    "prime.model",
-    "data.files",
-    "sft.eval_files",
-    "eval.files",
-    "eval.bench",
-    "reward.verifier",
-];
-
-/// The first text in the value that is the path of something in the directory.
-fn first_inside<'a>(dir: &Path, value: &'a Value) -> Option<&'a str> {
+/// The first text in the value that is the path of something in the directory, and its key. Texts
+/// that are no paths are looked at like the others: hardly any is the name of a file there.
+fn first_inside<'a>(dir: &Path, key: &str, value: &'a Value) -> Option<(String, &'a str)> {
     match value {
         Value::String(text) => {
             // A benchmark with a file is NAME=FILE.
             let file = text.split_once('=').map(|(_, file)| file);
             let goes_inside = |text: &&str| {
-                named(text)
-                    .iter()
-                    .flat_map(|path| entries(path))
-                    .any(|entry| is_inside(dir, &entry))
+                let is_data = key.ends_with("files") || key == "eval.bench";
+                let paths = if is_data { named(text) } else { vec![text.into()] };
+                paths.iter().flat_map(|path| entries(path)).any(|entry| is_inside(dir, &entry))
             };
-            [Some(text.as_str()), file].into_iter().flatten().find(goes_inside)
+            let inside = [Some(text.as_str()), file].into_iter().flatten().find(goes_inside)?;
+            Some((key.to_owned(), inside))
         }
-        Value::Array(values) => values.iter().find_map(|value| first_inside(dir, value)),
-        Value::Object(values) => values.values().find_map(|value| first_inside(dir, value)),
+        Value::Array(values) => values.iter().find_map(|value| first_inside(dir, key, value)),
+        Value::Object(values) => values.iter().find_map(|(name, value)| {
+            let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+            first_inside(dir, &key, value)
+        }),
         _ => None,
     }
 }
 
 /// The paths that a text may stand for: those that match it where it is a pattern, else itself.
 fn named(text: &str) -> Vec<PathBuf> {
-    match isentrope_data::DataLocation::parse(text) {
-        place @ isentrope_data::DataLocation::Pattern(_) => {
-            place.files(isentrope_data::Split::Train, &()).unwrap_or_default()
-        }
+    match DataLocation::parse(text) {
+        pattern @ DataLocation::Pattern(_) => pattern.files(Split::Train, &()).unwrap_or_default(),
         _ => vec![text.into()],
     }
 }
@@ -278,8 +233,16 @@ fn is_inside(dir: &Path, path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
-    use std::collections::BTreeSet;
+
+    fn location(dir: &Path, existing: Existing) -> RunLocation {
+        RunLocation {
+            dir: dir.to_owned(),
+            existing,
+            source: "recipe.toml".into(),
+            recipe: (String::new(), json!({})),
+            defaults: json!({}),
+        }
+    }
 
     #[test]
     fn a_run_is_not_overwritten_with_what_the_new_one_reads() {
@@ -301,15 +264,8 @@ mod tests {
             std::os::unix::fs::symlink(to, link).unwrap();
         }
         let check = |existing, values: Value| {
-            let source = scratch.path().join("recipe.toml");
-            RunLocation {
-                dir: dir.clone(),
-                existing,
-                source,
-                recipe: (String::new(), values),
-                defaults: json!({}),
-            }
-            .check()
+            let recipe = (String::new(), values);
+            RunLocation { recipe, ..location(&dir, existing) }.check()
         };
         let own = dir.join("own.jsonl");
         let detour = dir.join("checkpoints/../own.jsonl");
@@ -321,6 +277,7 @@ mod tests {
             ("eval.files", json!({"eval": {"files": [detour]}})),
             ("sft.eval_files", json!({"sft": {"eval_files": [own]}})),
             ("eval.bench", json!({"eval": {"bench": [format!("mine={}", own.display())]}})),
+            ("eval.bench", json!({"eval": {"bench": [format!("mine={}/*.jsonl", dir.display())]}})),
             ("reward.verifier", json!({"reward": {"verifier": {"command": ["python3", own]}}})),
         ];
         if cfg!(unix) {
@@ -329,8 +286,11 @@ mod tests {
             inside.push(("data.files", json!({"data": {"files": [dir.join("all/run-2")]}})));
         }
         for (key, values) in inside {
-            let said = check(Existing::Overwrite, values.clone()).unwrap_err().to_string();
-            assert!(said.starts_with(key) && said.contains("--overwrite would remove"), "{said}");
+            let message = check(Existing::Overwrite, values.clone()).unwrap_err().to_string();
+            assert!(
+                message.starts_with(key) && message.contains("--overwrite would remove"),
+                "{message}"
+            );
             check(Existing::Resume, values).unwrap();
         }
         let outside = json!({
@@ -344,13 +304,7 @@ mod tests {
     #[test]
     fn hidden_files_do_not_block_a_directory_and_others_do() {
         let dir = tempfile::tempdir().unwrap();
-        let place = RunLocation {
-            dir: dir.path().to_owned(),
-            existing: Existing::Refuse,
-            source: "recipe.toml".into(),
-            recipe: (String::new(), json!({})),
-            defaults: json!({}),
-        };
+        let place = location(dir.path(), Existing::Refuse);
         for left in [".recipe.partial", ".isentrope-01234567abcdef", ".nfs0001"] {
             fs::write(dir.path().join(left), "").unwrap();
             place.check().unwrap();
@@ -358,25 +312,14 @@ mod tests {
         fs::write(dir.path().join("thesis.tex"), "").unwrap();
         assert!(place.check().unwrap_err().to_string().contains("has files in it and is no run"));
         fs::write(dir.path().join(METRICS), "").unwrap();
-        assert!(
-            place
-                .check()
-                .unwrap_err()
-                .to_string()
-                .contains("the metrics of a run and not its .recipe.json")
-        );
+        let refused = place.check().unwrap_err().to_string();
+        assert!(refused.contains("the metrics of a run and not its .recipe.json"), "{refused}");
     }
 
     #[test]
-    fn what_has_lost_its_checkpoints_is_not_begun_again() {
+    fn a_run_that_has_lost_its_checkpoints_is_not_begun_again() {
         let dir = tempfile::tempdir().unwrap();
-        let place = RunLocation {
-            dir: dir.path().to_owned(),
-            existing: Existing::Resume,
-            source: "recipe.toml".into(),
-            recipe: (String::new(), json!({})),
-            defaults: json!({}),
-        };
+        let place = location(dir.path(), Existing::Resume);
         place.check_saved().unwrap();
         let is_lost = |every: u64, steps: u64, recorded: u64| {
             let recipe = json!({"run": {"steps": steps}, "checkpoint": {"every": every}});
@@ -384,12 +327,8 @@ mod tests {
             let rows: String =
                 (0..=recorded).map(|step| format!("{{\"step\":{step}}}\n")).collect();
             fs::write(dir.path().join(METRICS), rows).unwrap();
-            match place.check_saved() {
-                Ok(()) => false,
-                Err(error) => {
-                    error.to_string().contains(&format!("the numbers of {recorded} steps"))
-                }
-            }
+            let message = format!("the numbers of {recorded} steps");
+            place.check_saved().is_err_and(|error| error.to_string().contains(&message))
         };
         // A kill before the first checkpoint is there leaves as many steps, but not all with
         // nothing beside them.
@@ -403,34 +342,26 @@ mod tests {
     }
 
     #[test]
-    fn places_that_are_none_are_named() {
+    fn a_name_that_no_directory_can_have_is_refused() {
         let scratch = tempfile::tempdir().unwrap();
         fs::write(scratch.path().join("file"), "").unwrap();
         #[cfg(unix)]
         std::os::unix::fs::symlink("no/such/place", scratch.path().join("link")).unwrap();
-        let said = |dir: PathBuf| {
-            let recipe = (String::new(), json!({}));
-            let place = RunLocation {
-                dir,
-                existing: Existing::Refuse,
-                source: "recipe.toml".into(),
-                recipe,
-                defaults: json!({}),
+        let link = if cfg!(unix) { "a link to no/such/place" } else { "" };
+        for (dir, part) in [
+            (PathBuf::new(), "empty: name a directory"),
+            ("-".into(), "is -"),
+            (scratch.path().join("file"), "file is a file"),
+            (scratch.path().join("file/run"), "file is a file"),
+            (scratch.path().join("link"), link),
+            (scratch.path().join("link/run"), link),
+        ] {
+            let Err(error) = location(&dir, Existing::Refuse).check() else {
+                assert!(part.is_empty(), "{}", dir.display());
+                continue;
             };
-            place.check().unwrap_err().to_string()
-        };
-        assert!(said("".into()).starts_with("run.out is empty: name a directory"));
-        assert!(said("-".into()).starts_with("run.out is -"));
-        for below in ["file", "file/run"] {
-            let said = said(scratch.path().join(below));
-            assert!(said.starts_with("run.out is ") && said.contains("file is a file"), "{said}");
-        }
-        for below in if cfg!(unix) { &["link", "link/run"][..] } else { &[] } {
-            let said = said(scratch.path().join(below));
-            assert!(
-                said.starts_with("run.out is ") && said.contains("a link to no/such/place"),
-                "{said}"
-            );
+            let error = error.to_string();
+            assert!(error.starts_with("run.out is ") && error.contains(part), "{error}");
         }
     }
 
@@ -443,75 +374,16 @@ mod tests {
             fs::write(dir.join(name), "").unwrap();
         }
         let check = |source: &Path| {
-            let recipe = (String::new(), json!({}));
-            RunLocation {
-                dir: dir.clone(),
-                existing: Existing::Overwrite,
-                source: source.to_owned(),
-                recipe,
-                defaults: json!({}),
-            }
-            .check()
+            let source = source.to_owned();
+            RunLocation { source, ..location(&dir, Existing::Overwrite) }.check()
         };
         check(&dir.join(RECIPE)).unwrap();
         check(&scratch.path().join("run/../run").join(RECIPE)).unwrap();
         check(&scratch.path().join("mine.toml")).unwrap();
-        let said = check(&dir.join("mine.toml")).unwrap_err().to_string();
-        assert!(said.contains("would remove the recipe") && said.contains("mine.toml"), "{said}");
-    }
-
-    /// Keys whose values are free texts and no paths of what a run reads.
-    const OTHER_TEXTS: [&str; 10] = [
-        "data.columns.answer",
-        "data.columns.prompt",
-        "data.date",
-        "data.prompt_prefix",
-        "data.prompt_suffix",
-        "data.system",
-        "data.template_variables",
-        "eval.stop",
-        "rollout.stop",
-        "run.out",
-    ];
-
-    /// Puts the keys below a schema whose values are texts, or lists or maps of such, into `keys`;
-    /// not those below `INPUTS`.
-    fn texts(root: &Value, schema: &Value, key: &str, keys: &mut BTreeSet<String>) {
-        if INPUTS.contains(&key) {
-            keys.insert(key.to_owned());
-            return;
-        }
-        if let Some(name) = schema["$ref"].as_str() {
-            texts(root, root.pointer(name.trim_start_matches('#')).unwrap(), key, keys);
-        }
-        let is_text = schema["type"] == "string"
-            || schema["type"].as_array().is_some_and(|t| t.contains(&json!("string")));
-        if is_text && schema.get("enum").is_none() && schema.get("const").is_none() {
-            keys.insert(key.to_owned());
-        }
-        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
-            let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
-            texts(root, property, &key, keys);
-        }
-        let alternatives = ["anyOf", "oneOf", "allOf"]
-            .map(|of| schema[of].as_array().cloned().unwrap_or_default());
-        let of_all = [&schema["items"], &schema["additionalProperties"]]
-            .into_iter()
-            .filter(|of| of.is_object());
-        alternatives.iter().flatten().chain(of_all).for_each(|part| texts(root, part, key, keys));
-    }
-
-    #[test]
-    fn every_text_of_a_recipe_is_an_input_or_known_to_be_none() {
-        let mut keys = BTreeSet::new();
-        for schema in
-            [schemars::schema_for!(crate::rl::Recipe), schemars::schema_for!(crate::sft::Recipe)]
-        {
-            let schema = schema.to_value();
-            texts(&schema, &schema, "", &mut keys);
-        }
-        let known: BTreeSet<String> =
-            INPUTS.iter().chain(&OTHER_TEXTS).map(|&key| key.to_owned()).collect();
-        assert_eq!(keys, known);
+        let message = check(&dir.join("mine.toml")).unwrap_err().to_string();
+        assert!(
+            message.contains("would remove the recipe") && message.contains("mine.toml"),
+            "{message}"
+        );
     }
 }

@@ -19,9 +19,6 @@ pub(super) struct Log {
 
 impl Log {
     /// Starts the files in a run's directory, which has none of them.
-    ///
-    /// # Errors
-    /// [`Error::Exists`](crate::Error::Exists), [`Io`](isentrope_evaluation::Error::Io).
     pub(super) fn create(dir: &Path) -> Result<Self> {
         Self {
             metrics: JsonlSink::create(dir.join(METRICS))?,
@@ -41,8 +38,9 @@ impl Log {
         let metrics = dir.join(METRICS);
         if !metrics.exists() {
             return Err(Error::Run(format!(
-                "{}: is not there, and the run has made {last_step} steps: put it back, make an empty file of that name to go \
-                 on without the numbers of these steps, or start anew with --overwrite",
+                "{}: is not there, and the run has made {last_step} steps: put it back, make an \
+                 empty file of that name to go on without the numbers of these steps, or start \
+                 anew with --overwrite",
                 metrics.display()
             )));
         }
@@ -54,7 +52,8 @@ impl Log {
             if last.is_none_or(|last| last < last_step) {
                 let first = last.map_or(0, |last| last + 1);
                 note(&format!(
-                    "{}: the numbers of steps {first} to {last_step} are missing, and the run goes on without them",
+                    "{}: the numbers of steps {first} to {last_step} are missing, and the run goes \
+                     on without them",
                     path.display()
                 ));
             }
@@ -79,18 +78,12 @@ impl Log {
 
     /// Waits until the metrics are on the disk, so that they are there whenever a checkpoint made
     /// later is.
-    ///
-    /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io).
     pub(super) fn sync(&self) -> Result<()> {
         self.metrics.sync()?;
         self.timings.sync()
     }
 
     /// Writes the numbers of a step.
-    ///
-    /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io).
     pub(super) fn write(&mut self, step: u64, metrics: &Metrics, timings: &Metrics) -> Result<()> {
         self.metrics.write(step, metrics)?;
         self.timings.write(step, timings)?;

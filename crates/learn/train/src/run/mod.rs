@@ -21,13 +21,14 @@ pub mod sinks;
 mod summary;
 
 pub use directory::RunDirectory;
-pub use journal::{Asked, Heading, Journal, checksum_of};
+pub use journal::{Heading, Journal, ResponseKey, checksum_of};
 pub use location::{Existing, RunLocation};
 pub use record::StepRecord;
 pub use response_file::ResponseFile;
 pub use summary::{Ending, Example, RunSummary};
 
-pub(crate) use self::checkpoint::{FoundCheckpoint, Learners};
+use self::checkpoint::Standing;
+pub(crate) use self::checkpoint::{FoundCheckpoint, Learners, SavedMoments};
 use self::initial_states::InitialStates;
 use self::log::Log;
 use crate::clock::Clock;
@@ -42,7 +43,6 @@ use isentrope_model::Model;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_ranks::Traffic;
 use isentrope_run::Origin;
-use isentrope_run::alarms::Alarms;
 use isentrope_run::tokens::TokenRecord;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -60,15 +60,10 @@ pub struct Run {
     /// None on ranks that do not write.
     log: Option<Log>,
     ranks: Ranks,
-    /// Evaluations before the first step.
-    first: Vec<Evaluation>,
-    /// The latest evaluations, and the step after which they were made.
-    last: Vec<Evaluation>,
-    last_step: u64,
+    /// Its evaluations, best checkpoint and alarms so far.
+    standing: Standing,
     /// Mean accuracy after this step, if it was evaluated and every set could be judged.
     score: Option<f64>,
-    best: Option<(u64, f64)>,
-    alarms: Alarms,
     initial_states: InitialStates,
     /// The record of the step that the run goes on from, if it is not written yet.
     unrecorded: Option<StepRecord>,
@@ -91,9 +86,6 @@ pub(crate) struct OpenedRun<S> {
 
 impl<S: DeserializeOwned> OpenedRun<S> {
     /// Opens the run's directory and looks for the checkpoint to go on from.
-    ///
-    /// # Errors
-    /// As [`RunDirectory::open`], and when the checkpoint cannot be read.
     pub fn open(
         location: &RunLocation,
         checkpoints: &Checkpoints,
@@ -113,9 +105,6 @@ impl<S: DeserializeOwned> OpenedRun<S> {
     /// Begins the run, now that its learners are there: writes the recipe and the manifest, and
     /// removes what later steps have left. Returns the run, and the trainer's state of the
     /// checkpoint, if there is one.
-    ///
-    /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io); when another rank has failed.
     pub fn begin(
         self,
         location: &RunLocation,
@@ -147,12 +136,8 @@ impl<S: DeserializeOwned> OpenedRun<S> {
             steps,
             log,
             ranks,
-            first: Vec::new(),
-            last: Vec::new(),
-            last_step: 0,
+            standing: Standing::default(),
             score: None,
-            best: None,
-            alarms: Alarms::default(),
             initial_states,
             unrecorded: None,
             saved: None,
@@ -173,8 +158,7 @@ impl<S: DeserializeOwned> OpenedRun<S> {
             return Ok((run, None));
         };
         observer.note(&format!("resuming after step {} from {}", state.step, dir.display()));
-        run.best = state.best;
-        run.step = state.step;
+        (run.step, run.standing) = (state.step, state.standing);
         run.retire()?; // a kill may have come before it
         if state.step >= steps {
             observer.note(&format!(
@@ -182,9 +166,6 @@ impl<S: DeserializeOwned> OpenedRun<S> {
                 state.step
             ));
         }
-        (run.first, run.last) = (state.first, state.last);
-        run.last_step = state.last_step;
-        run.alarms = state.alarms;
         run.unrecorded = state.unrecorded.map(|metrics| StepRecord {
             metrics,
             tokens: state.unwritten,
@@ -198,9 +179,6 @@ impl<S: DeserializeOwned> OpenedRun<S> {
 impl Run {
     /// Evaluates the model after this step on every set. The responses are kept in the run's
     /// directory, the numbers in the record.
-    ///
-    /// # Errors
-    /// As sampling's and writing's.
     pub(crate) fn evaluate(
         &mut self,
         evaluator: &Evaluator<'_>,
@@ -215,7 +193,7 @@ impl Run {
             let own = self.ranks.own(&vec![1; set.problems.len()]);
             let responses =
                 record.clock.time("eval", || evaluator.responses(model, set, own, observer))?;
-            let responses = self.ranks.gather_responses(responses)?;
+            let responses = self.ranks.gather(responses)?;
             evaluator.tell_faults(set, &responses, observer);
             for ((problem, _), responses) in set.problems.iter().zip(&responses) {
                 file.responses(problem, responses)?;
@@ -232,17 +210,13 @@ impl Run {
         }
         self.score = Evaluation::mean_of_sets(&evaluations);
         if self.step == 0 {
-            self.first.clone_from(&evaluations);
+            self.standing.first.clone_from(&evaluations);
         }
-        self.last = evaluations;
-        self.last_step = self.step;
+        (self.standing.last, self.standing.last_step) = (evaluations, self.step);
         Ok(())
     }
 
     /// Measures the policy as it is on the states from before the first step, if they are tracked.
-    ///
-    /// # Errors
-    /// As [`InitialStates::measure`].
     pub(crate) fn measure_initial_states(
         &self,
         learner: &Learner,
@@ -257,13 +231,10 @@ impl Run {
 
     /// The latest evaluations, and the step after which they were made.
     pub(crate) fn evaluations(&self) -> (u64, &[Evaluation]) {
-        (self.last_step, &self.last)
+        (self.standing.last_step, &self.standing.last)
     }
 
     /// Writes the token records of this step, if there are any.
-    ///
-    /// # Errors
-    /// As [`token_records::write`].
     pub(crate) fn write_tokens(
         &self,
         records: &[TokenRecord],
@@ -280,20 +251,17 @@ impl Run {
 
     /// Writes the numbers of this step, and tells the observer of them and of what they give the
     /// alarm for.
-    ///
-    /// # Errors
-    /// As [`Log::write`].
     pub(crate) fn record(&mut self, record: StepRecord, observer: &mut dyn Observer) -> Result<()> {
         let StepRecord { metrics, mut clock, moved_responses, remarks, .. } = record;
-        let (traffic, before) = (self.ranks.traffic(), self.traffic);
-        self.traffic = traffic;
-        if self.ranks.count() > 1 {
-            clock.add("wait", traffic.waited.saturating_sub(before.waited));
+        let before = std::mem::replace(&mut self.traffic, self.ranks.traffic());
+        let has_others = self.ranks.count() > 1;
+        if has_others {
+            clock.add("wait", self.traffic.waited.saturating_sub(before.waited));
         }
         let mut timings = clock.metrics();
-        if self.ranks.count() > 1 {
-            timings
-                .set("throughput/sent_mb", (traffic.sent_bytes - before.sent_bytes) as f64 / 1e6);
+        if has_others {
+            let sent = self.traffic.sent_bytes - before.sent_bytes;
+            timings.set("throughput/sent_mb", sent as f64 / 1e6);
             timings.set("throughput/moved_responses", moved_responses as f64);
         }
         self.total.merge(&clock);
@@ -308,8 +276,8 @@ impl Run {
             timings: &timings,
             remarks: &remarks,
         });
-        for alarm in self.alarms.after_step(Origin::Isentrope, self.step, &|name| metrics.get(name))
-        {
+        let value = |name: &str| metrics.get(name);
+        for alarm in self.standing.alarms.after_step(Origin::Isentrope, self.step, &value) {
             observer.note(&alarm.text);
         }
         Ok(())
@@ -338,17 +306,18 @@ impl Run {
         example: Option<Example>,
         laws: Vec<String>,
     ) -> RunSummary {
+        let Standing { best, first, last, last_step, .. } = self.standing;
         RunSummary {
             ending,
             example,
             laws,
             step: self.step,
-            first: self.first,
-            last: self.last,
-            last_step: self.last_step,
+            first,
+            last,
+            last_step,
             // A run that went on from an earlier checkpoint may have a best one that was removed
             // since.
-            best: self.best.filter(|&(step, _)| self.directory.checkpoints.path(step).exists()),
+            best: best.filter(|&(step, _)| self.directory.checkpoints.path(step).exists()),
             checkpoint: self.saved,
             directory: self.directory.dir,
             elapsed: self.started.elapsed(),

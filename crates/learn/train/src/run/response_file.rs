@@ -24,9 +24,6 @@ impl ResponseFile {
     }
 
     /// Writes a group's responses, then its greedy one, if it has one: the baseline of the others.
-    ///
-    /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn group(&mut self, group: &Group) -> Result<()> {
         self.responses(&group.problem, &group.responses)?;
         let Some(greedy) = &group.greedy else { return Ok(()) };
@@ -36,9 +33,6 @@ impl ResponseFile {
     }
 
     /// Writes the responses to a problem.
-    ///
-    /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn responses(&mut self, problem: &Problem, responses: &[Response]) -> Result<()> {
         for (sample, response) in responses.iter().enumerate() {
             self.line(response.line(problem, sample))?;
@@ -47,9 +41,6 @@ impl ResponseFile {
     }
 
     /// Writes a response with the numbers of its tokens.
-    ///
-    /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn record(&mut self, record: &TokenRecord) -> Result<()> {
         self.0.as_mut().map_or(Ok(()), |file| Ok(file.json_line(record)?))
     }
@@ -59,9 +50,6 @@ impl ResponseFile {
     }
 
     /// Gives the file its name.
-    ///
-    /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn finish(self) -> Result<()> {
         self.0.map_or(Ok(()), |file| Ok(file.commit()?))
     }

@@ -12,10 +12,6 @@ use std::path::Path;
 impl Run {
     /// Saves a checkpoint if one is due after this step or the observer asks to stop. Returns
     /// whether to stop before the last step.
-    ///
-    /// # Errors
-    /// As [`CheckpointStore::save`](checkpoint::CheckpointStore::save); when another rank has
-    /// failed; [`Error::Run`] when the run ends here with weights that must not be saved.
     pub(crate) fn save_if_due<S: Serialize>(
         &mut self,
         learners: &mut Learners<'_>,
@@ -32,12 +28,13 @@ impl Run {
         let step = self.step;
         if let Some(damaged) = learners.iter().find(|learner| !learner.tells_probabilities()) {
             let why = format!(
-                "step {step} is not saved: after it the model's numbers are not finite; checkpoints before it stay. Lower \
-                 {}.learning_rate and --resume",
+                "step {step} is not saved: after it the model's numbers are not finite; \
+                 checkpoints before it stay. Lower {}.learning_rate and --resume",
                 damaged.optimizer.table()
             );
             if stop || step == self.steps {
-                return Err(Error::Run(why)); // nobody may take what there is for what the recipe asks for
+                // The last checkpoint must not pass for the end of the run.
+                return Err(Error::Run(why));
             }
             observer.note(&why);
             return Ok(false);
@@ -48,8 +45,8 @@ impl Run {
         let is_doubtful = step < self.steps && learners.iter().any(left_out);
         if is_doubtful && !stop {
             observer.note(&format!(
-                "step {step} is not saved: its last update was left out, since the gradient was not finite; checkpoints before \
-                 it stay"
+                "step {step} is not saved: its last update was left out, since the gradient was \
+                 not finite; checkpoints before it stay"
             ));
             return Ok(false);
         }
@@ -58,9 +55,9 @@ impl Run {
         if let Some(score) = self.score
             && due
             && !is_doubtful
-            && self.best.is_none_or(|(_, best)| score > best)
+            && self.standing.best.is_none_or(|(_, best)| score > best)
         {
-            self.best = Some((self.step, score));
+            self.standing.best = Some((self.step, score));
         }
         self.save(learners, source, trainer, None, observer)?;
         if !is_doubtful {
@@ -77,9 +74,6 @@ impl Run {
     /// Saves a checkpoint of the last step because the run is about to end with an error. If what
     /// comes after the step's updates has failed, `unrecorded` is what it has measured. No earlier
     /// checkpoint is removed. The observer is told of it, and of a failure to save.
-    ///
-    /// # Errors
-    /// As [`CheckpointStore::save`](checkpoint::CheckpointStore::save).
     pub(crate) fn save_before_failing<S: Serialize>(
         &mut self,
         learners: &mut Learners<'_>,
@@ -126,11 +120,7 @@ impl Run {
                 .process_model
                 .as_ref()
                 .map(|learner| learner.optimizer.progress),
-            best: self.best,
-            first: self.first.clone(),
-            last: self.last.clone(),
-            last_step: self.last_step,
-            alarms: self.alarms.clone(),
+            standing: self.standing.clone(),
             unrecorded,
             unwritten: unwritten.unwrap_or_default(),
             initial_states: self.initial_states.sha256().cloned(),
@@ -146,12 +136,10 @@ impl Run {
 
     /// Removes checkpoints that need not be kept, and journals of steps that the latest has.
     pub(super) fn retire(&self) -> Result<()> {
-        match &self.log {
-            Some(_) => {
-                self.directory.remove_journals(self.step)?;
-                self.directory.checkpoints.retire(self.step, self.best.map(|(step, _)| step))
-            }
-            None => Ok(()),
+        if self.log.is_none() {
+            return Ok(());
         }
+        self.directory.remove_journals(self.step)?;
+        self.directory.checkpoints.retire(self.step, self.standing.best.map(|(step, _)| step))
     }
 }

@@ -91,20 +91,20 @@ impl Example {
     /// Flags of `isentrope generate`, as a shell reads them.
     pub fn flags(&self) -> String {
         let Self { prompt, system, template, variables, date, stop, max_tokens } = self;
-        let mut flags = format!("--prompt {}", quoted(prompt));
-        match template {
-            Template::Auto => {}
-            Template::Chat => flags += " --template chat",
-            Template::None => flags += " --template none",
-        }
-        system.iter().for_each(|text| flags += &format!(" --system {}", quoted(text)));
-        variables.iter().for_each(|set| flags += &format!(" --template-variable {}", quoted(set)));
-        date.iter().for_each(|date| flags += &format!(" --date {date}"));
-        stop.iter().for_each(|text| flags += &format!(" --stop {}", quoted(text)));
-        if *max_tokens > GENERATED {
-            flags += &format!(" --max-tokens {max_tokens}");
-        }
-        flags
+        let mut flags = vec![("prompt", quoted(prompt))];
+        flags.extend(match template {
+            Template::Auto => None,
+            Template::Chat => Some(("template", "chat".to_owned())),
+            Template::None => Some(("template", "none".to_owned())),
+        });
+        flags.extend(system.iter().map(|text| ("system", quoted(text))));
+        flags.extend(variables.iter().map(|set| ("template-variable", quoted(set))));
+        flags.extend(date.iter().map(|date| ("date", date.to_string())));
+        flags.extend(stop.iter().map(|text| ("stop", quoted(text))));
+        flags.extend((*max_tokens > GENERATED).then(|| ("max-tokens", max_tokens.to_string())));
+        let flags: Vec<String> =
+            flags.iter().map(|(name, value)| format!("--{name} {value}")).collect();
+        flags.join(" ")
     }
 }
 
@@ -151,32 +151,31 @@ mod tests {
 
     #[test]
     fn flags_are_words_of_a_shell() {
-        let example = |template, system: Option<&str>, max_tokens| Example {
+        let plain = Example {
             prompt: "3 5 7>22:".into(),
-            system: system.map(str::to_owned),
-            template,
+            system: None,
+            template: Template::Auto,
             variables: Vec::new(),
             date: None,
             stop: Vec::new(),
-            max_tokens,
+            max_tokens: 256,
         };
-        assert_eq!(example(Template::Auto, None, 256).flags(), "--prompt '3 5 7>22:'");
-        assert_eq!(
-            example(Template::Chat, Some("Don't."), 1024).flags(),
-            r"--prompt '3 5 7>22:' --template chat --system 'Don'\''t.' --max-tokens 1024"
-        );
-        let thoughtless = Example {
+        assert_eq!(plain.flags(), "--prompt '3 5 7>22:'");
+        let full = Example {
+            system: Some("Don't.".into()),
+            template: Template::Chat,
             variables: vec!["enable_thinking=false".into()],
-            ..example(Template::Auto, None, 9)
+            date: "2024-07-09".parse().ok(),
+            stop: vec!["\n".into()],
+            max_tokens: 1024,
+            ..plain
         };
-        assert_eq!(
-            thoughtless.flags(),
-            "--prompt '3 5 7>22:' --template-variable 'enable_thinking=false'"
+        let expected = concat!(
+            r"--prompt '3 5 7>22:' --template chat --system 'Don'\''t.' ",
+            r"--template-variable 'enable_thinking=false' --date 2024-07-09 --stop $'\n' ",
+            "--max-tokens 1024"
         );
-        let dated = Example { date: "2024-07-09".parse().ok(), ..example(Template::Auto, None, 9) };
-        assert_eq!(dated.flags(), "--prompt '3 5 7>22:' --date 2024-07-09");
-        let stopping = Example { stop: vec!["\n".into()], ..example(Template::None, None, 9) };
-        assert_eq!(stopping.flags(), r"--prompt '3 5 7>22:' --template none --stop $'\n'");
+        assert_eq!(full.flags(), expected);
         assert_eq!(quoted("a\n'b\\\u{1b}[0m"), r"$'a\n\'b\\\U0000001b[0m'");
     }
 

@@ -13,7 +13,7 @@ use isentrope_data::{DataSettings, Examples, Findings, Longest, Split};
 use isentrope_evaluation::{EvaluationSet, PROBLEMS, check_held_out_files, held_out_sets};
 use isentrope_hub as hub;
 use isentrope_model::{Layout, ModelConfig, Tokens};
-use isentrope_rollout::{Judge, Prompter};
+use isentrope_rollout::Prompter;
 use std::path::{Path, PathBuf};
 
 impl TrainingRecipe for Recipe {
@@ -38,13 +38,16 @@ impl TrainingRecipe for Recipe {
     }
 
     fn tables(&self) -> Tables<'_> {
-        let Self { run, model, optimizer, eval, checkpoint, device, memory, ranks, sft, .. } = self;
+        let Self { run, model, optimizer, data, reward, eval, .. } = self;
+        let Self { checkpoint, device, memory, ranks, sft, .. } = self;
         let (process_model, track_states, shards) = (None, false, sft.shards.unwrap_or(1));
         Tables {
             run,
             model,
             optimizer,
             process_model,
+            data,
+            reward,
             eval,
             checkpoint,
             device,
@@ -87,7 +90,6 @@ impl TrainingRecipe for Recipe {
         progress: &dyn hub::Progress,
     ) -> Result<Prepared<FineTuning>> {
         let mut recipe = self;
-        recipe.check()?;
         let config = ModelConfig::read(model_dir)?;
         recipe.sft.max_tokens = recipe.sft.max_tokens.min(config.context());
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
@@ -117,13 +119,8 @@ impl TrainingRecipe for Recipe {
             sampled,
             longest_trained: recipe.sft.max_tokens,
             trained: recipe.sft.batch,
-            forward_first: 0,
-            loss_tokens: 0,
-            activation_slots: 0,
-            kept_tokens: 0,
-            scored: 0,
             sets: recipe.parameter_sets(ranks),
-            process_tokens: 0,
+            ..Demand::default()
         };
         let workload = Workload {
             ranks,
@@ -137,12 +134,7 @@ impl TrainingRecipe for Recipe {
             evaluations: recipe.eval.evaluations(recipe.run.steps),
             ..Workload::default()
         };
-        let judge = Judge {
-            verifier: recipe.reward.verifier.build()?,
-            overlong: recipe.reward.overlong.clone(),
-            max_tokens: recipe.longest_response(),
-        };
-        notes.extend(judge.verifier.notes());
+        let judge = recipe.tables().judge(recipe.longest_response(), &mut notes)?;
         Ok(Prepared {
             notes,
             model_dir: model_dir.to_owned(),
@@ -216,19 +208,19 @@ fn endless(examples: &[TokenizedExample], prompter: &Prompter) -> Option<String>
         examples.iter().filter(|example| example.learns_none_of(&prompter.eos_tokens));
     let special = endless.next()?.last_special(&prompter.tokenizer);
     let (all, count) = (examples.len(), 1 + endless.count());
-    let remedy = match special {
-        Some(token) => format!(
-            "the last special token learnt is {token:?}: set eval.stop = [{token:?}] here, and rollout.stop in the recipe that \
-             trains on from it"
-        ),
-        None => {
-            "they end with no special token: name what they end with in eval.stop here, and in rollout.stop of the recipe that \
-             trains on from it"
-                .into()
+    let (ends, name) = match special {
+        Some(token) => {
+            let text = format!("[{token:?}]");
+            (
+                format!("the last special token learnt is {token:?}"),
+                format!("set eval.stop = {text}"),
+            )
         }
+        None => ("they end with no special token".into(), "name their end in eval.stop".into()),
     };
     Some(format!(
-        "{count} of the first {all} examples teach no token that ends the model's responses; {remedy}"
+        "{count} of the first {all} examples teach no token that ends the model's responses; \
+         {ends}: {name} here, and rollout.stop in the recipe that trains on from it"
     ))
 }
 

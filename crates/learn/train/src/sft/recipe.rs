@@ -1,9 +1,8 @@
 //! The recipe of supervised fine-tuning.
 
 use crate::error::Result;
-use crate::settings::{
-    self, Checkpoints, MemorySettings, ModelSource, POLICY_OPTIMIZER, RanksSettings,
-};
+use crate::settings::{self, Checkpoints, MemorySettings, ModelSource, RanksSettings};
+use crate::trainer::TrainingRecipe;
 use isentrope_evaluation::EvaluationSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -67,17 +66,10 @@ impl Default for SftSettings {
 
 impl Recipe {
     /// Checks every key and what keys say together.
-    ///
-    /// # Errors
-    /// Names the first key that is wrong.
     pub fn check(&self) -> Result<()> {
         self.model.check()?;
         isentrope_settings::check("", self)?;
-        self.ranks.check()?;
-        self.data.check()?;
-        self.reward.check(self.longest_response())?;
-        self.optimizer.check(POLICY_OPTIMIZER)?;
-        Ok(self.eval.check()?)
+        self.tables().check(self.longest_response())
     }
 
     /// Longest response sampled in evaluations, in tokens.

@@ -8,7 +8,7 @@ use crate::progress::Download;
 use crate::standard_output::{print_fitted, print_text};
 use anyhow::Result;
 use isentrope_cuda::gpu::{
-    Blas, Driver, Installed, Installer, LibraryName, NoDriver, Nvrtc, Outcome, Package, Search,
+    Blas, Driver, Installation, Installer, LibraryName, NoDriver, Nvrtc, Outcome, Package, Search,
     Surroundings,
 };
 use serde::Serialize;
@@ -86,7 +86,8 @@ impl CudaReport {
             Some(gpu) if compiles => {
                 let bf16 = bf16_arithmetic((gpu.architecture.major, gpu.architecture.minor));
                 format!(
-                    "commands compute on it (--device); in f32 with the CPU's bits, in bf16 as {bf16}"
+                    "commands compute on it (--device); in f32 with the CPU's bits, in bf16 as \
+                     {bf16}"
                 )
             }
             _ => "but commands compute on the CPU for want of NVRTC".into(),
@@ -142,7 +143,7 @@ pub fn install() -> Result<()> {
     let progress = Download::default();
     let major = Driver::find(&surroundings).map_or(NEWEST, |driver| driver.cuda.major);
     for package in Package::of(major) {
-        let Installed { package, version, directory, libraries, was_there } =
+        let Installation { package, version, directory, libraries, was_there } =
             installer.install(package, &progress)?;
         let how =
             if was_there { "was there already" } else { "installed, its SHA-256 is the index's" };

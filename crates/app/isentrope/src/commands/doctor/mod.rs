@@ -1,7 +1,6 @@
 //! `isentrope doctor`: what this machine can do, and under a launcher what its ranks can.
 
 mod cuda;
-mod measure;
 mod ranks;
 
 use crate::device;
@@ -15,7 +14,6 @@ use isentrope_hub::HubConfig;
 use isentrope_kernels::{Backend, Cpu, Isa, Kind, Linear, Role};
 use isentrope_reward::Python;
 use isentrope_sandbox::{Attempt, Sandbox};
-use measure::Measured;
 use ranks::RanksReport;
 use serde::Serialize;
 use std::fmt;
@@ -35,14 +33,10 @@ pub struct Doctor {
     /// Threads [default: ISENTROPE_THREADS, else one per core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Measures more, for some seconds: the CPU by threads; copies, products and launches of each
-    /// GPU, beside its data sheet
-    #[arg(long)]
-    measure: bool,
     /// Fetches the libraries that an NVIDIA GPU needs beside its driver (NVRTC and cuBLASLt) from
     /// the Python package index, about 0.5 GB, into ~/.cache/isentrope/cuda; nothing else is done
     /// then
-    #[arg(long, conflicts_with_all = ["json", "threads", "measure"])]
+    #[arg(long, conflicts_with_all = ["json", "threads"])]
     install_cuda: bool,
 }
 
@@ -64,8 +58,6 @@ struct Report {
     sandbox: SandboxReport,
     #[serde(skip_serializing_if = "Option::is_none")]
     ranks: Option<RanksReport>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    measured: Option<Measured>,
 }
 
 /// Speed of `y = x W^T`.
@@ -144,7 +136,6 @@ impl Doctor {
             cuda,
             sandbox,
             ranks: ranks_report,
-            measured: self.measure.then(|| Measured::all(&device)).transpose()?,
         };
         if self.json {
             print(&(serde_json::to_string_pretty(&report)? + "\n"))
@@ -195,8 +186,7 @@ impl fmt::Display for Report {
         for attempt in self.sandbox.self_test.iter().filter(|attempt| !attempt.held) {
             writeln!(f, "  a program in the sandbox can {}: {}", attempt.name, attempt.how)?;
         }
-        self.ranks.iter().try_for_each(|ranks| ranks.fmt(f))?;
-        self.measured.iter().try_for_each(|measured| measured.fmt(f))
+        self.ranks.iter().try_for_each(|ranks| ranks.fmt(f))
     }
 }
 
@@ -224,18 +214,6 @@ fn linear_speed(
     inputs: usize,
     outputs: usize,
 ) -> Result<LinearSpeed> {
-    linear_speed_of(device, name, rows, inputs, outputs, false)
-}
-
-/// As [`linear_speed`] of any device; `adds` has the product added to what is there.
-fn linear_speed_of(
-    device: &dyn Backend,
-    name: &'static str,
-    rows: usize,
-    inputs: usize,
-    outputs: usize,
-    adds: bool,
-) -> Result<LinearSpeed> {
     let shape = Linear { inputs, outputs };
     let ramp =
         |len: usize| -> Vec<f32> { (0..len).map(|i| (i % 251) as f32 / 251.0 - 0.5).collect() };
@@ -247,10 +225,7 @@ fn linear_speed_of(
     let mut y = device.buffer(Role::Activation(rows, outputs));
     let mut first = vec![0.0; outputs];
     let seconds = median_seconds(|| {
-        match adds {
-            true => device.linear_add(shape, &x, &weights, None, &mut y, rows),
-            false => device.linear(shape, &x, &weights, None, &mut y, rows),
-        }
+        device.linear(shape, &x, &weights, None, &mut y, rows);
         device.read(&y, 0, &mut first); // whatever the host reads is finished
     });
     let flop = 2.0 * rows as f64 * inputs as f64 * outputs as f64;

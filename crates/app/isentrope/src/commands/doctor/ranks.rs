@@ -43,7 +43,7 @@ struct Neighbour {
 
 /// A rank's description of itself for the others.
 #[derive(Serialize, Deserialize)]
-struct Own {
+struct RankSpeed {
     threads: usize,
     training_gflop_per_s: f64,
 }
@@ -53,9 +53,9 @@ impl RanksReport {
     pub fn gather(ranks: &Ranks, training_gflop_per_s: f64) -> Result<Option<Self>> {
         let world = &ranks.world;
         let Some(library) = world.library() else { return Ok(None) };
-        let own = Own { threads: ranks.threads, training_gflop_per_s };
+        let own = RankSpeed { threads: ranks.threads, training_gflop_per_s };
         let owns = world.gather(&serde_json::to_vec(&own)?)?;
-        let owns: Vec<Own> =
+        let owns: Vec<RankSpeed> =
             owns.iter().map(|own| serde_json::from_slice(own)).collect::<Result<_, _>>()?;
         let speeds = world.bandwidth()?;
         let nodes = Node::of(world.places());

@@ -79,7 +79,8 @@ impl SamplingFlags {
         let plain = flags.is_empty() || flags == ["--temperature 1"];
         Ok((do_sample == Some(true) && !plain).then(|| {
             format!(
-                "benchmarks are decoded as they define it; the model's generation_config.json recommends {}",
+                "benchmarks are decoded as they define it; the model's generation_config.json \
+                 recommends {}",
                 flags.join(" ")
             )
         }))

@@ -15,7 +15,7 @@ use std::io;
 use std::path::Path;
 
 /// A benchmark that is about to be measured.
-pub struct Measured {
+pub struct BenchmarkPlan {
     /// Its problems.
     pub set: EvaluationSet,
     /// How its responses are drawn, in words.
@@ -24,7 +24,7 @@ pub struct Measured {
     pub settings: Value,
 }
 
-impl Measured {
+impl BenchmarkPlan {
     /// Reads the problems, and says what the user should know of them.
     pub fn of(
         eval: &Eval,
@@ -58,7 +58,8 @@ impl Measured {
         }
         if decoding.temperature == 0.0 && decoding.samples > 1 {
             messages::note(&format!(
-                "{name}: greedy responses to a problem are all the same, so one is sampled; set --temperature"
+                "{name}: greedy responses to a problem are all the same, so one is sampled; set \
+                 --temperature"
             ));
         }
         let set =

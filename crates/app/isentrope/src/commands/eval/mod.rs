@@ -23,7 +23,7 @@ use isentrope_evaluation::{BenchmarkFiles, Evaluator};
 use isentrope_model::chat_template::Date;
 use isentrope_reward::{Overlong, VerifierSettings};
 use isentrope_rollout::{Judge, Limits, Prompter};
-use measured::Measured;
+use measured::BenchmarkPlan;
 use serde_json::{Map, Value, json};
 use std::path::{Component, Path, PathBuf};
 
@@ -121,8 +121,89 @@ impl Eval {
     fn measure(&self, model: &str, out: &Path) -> Result<()> {
         // Faults of the benchmarks are found before the model is loaded.
         let found = self.find()?;
-        self.computing
-            .run(model, |loaded| Measuring { command: self, model, out, found }.run(loaded))
+        self.computing.run(model, |loaded| self.measure_on(loaded, model, out, &found))
+    }
+
+    /// The command's work, once there is a model.
+    fn measure_on(
+        &self,
+        loaded: &Loaded,
+        model: &str,
+        out: &Path,
+        found: &[BenchmarkFiles],
+    ) -> Result<()> {
+        let recommended = self.drawing.recommended(&loaded.dir)?;
+        let vocabulary = loaded.model.config.vocab_size;
+        let data = DataSettings { date: self.date(out)?, ..self.template_flags.settings() };
+        let prompter = Prompter::read(&loaded.dir, vocabulary, &data)?;
+        let measured: Vec<BenchmarkPlan> = found
+            .iter()
+            .map(|files| BenchmarkPlan::of(self, files, &prompter, loaded))
+            .collect::<Result<_>>()?;
+        let settings: Map<String, Value> =
+            measured.iter().map(|m| (m.set.name.clone(), m.settings.clone())).collect();
+        let benchmarks: Vec<String> = settings.keys().cloned().collect();
+        let mut manifest = json!({
+            "isentrope": env!("CARGO_PKG_VERSION"),
+            "model": { "path": model, "sha256": file_hashes(&loaded.dir)? },
+            "seed": self.drawing.seed,
+            "benchmarks": settings,
+        });
+        // Only where it is not the usual one, so that older results are still those of the same
+        // settings.
+        if loaded.device.arithmetic() != "f32" {
+            manifest["arithmetic"] = loaded.device.arithmetic().into();
+        }
+        // Only where prompts depend on it, so that others can be compared on any day without a
+        // word.
+        if let Some(date) = prompter.date() {
+            manifest["date"] = date.to_string().into();
+        }
+        // One for all benchmarks without their own: a command's workers are started once, and after
+        // its files are hashed.
+        let judge = Judge {
+            verifier: self.verifier.clone().unwrap_or_default().build()?,
+            overlong: Overlong::default(),
+            max_tokens: usize::MAX,
+        };
+        let results = Results::open(out, manifest)?;
+        messages::say(&format!("{model}: results in {}", out.display()));
+        for note in recommended.into_iter().chain(judge.verifier.notes()) {
+            messages::note(&note);
+        }
+        let evaluator = Evaluator {
+            sampling: self.drawing.truncation().ending_at(
+                &prompter.eos_tokens,
+                &self.drawing.stop,
+                Some(&prompter.tokenizer),
+            ),
+            seed: self.drawing.seed,
+            prompter: &prompter,
+            judge: &judge,
+            limits: Limits {
+                cache_bytes: loaded.cache_bytes(self.drawing.kv_memory)?,
+                ..Limits::default()
+            },
+        };
+        interrupt::wind_up_first("keeping the finished problems");
+        for BenchmarkPlan { set, decoding, .. } in &measured {
+            let (name, problems, samples) = (&set.name, set.problems.len(), set.decoding.samples);
+            messages::say(&format!(
+                "{name}: {problems} problems, responses to each: {samples}, {decoding}"
+            ));
+            sampling::sample(&evaluator, set, loaded, &results, out)?;
+        }
+        let report = results.report()?;
+        print_text(&results_table::report(&report, out))?;
+        for (name, summary) in &report.benchmarks {
+            if benchmarks.contains(name)
+                && summary.estimates.get("faults").is_some_and(|faults| faults.value == 1.0)
+            {
+                let remedy = "once the verifier works, the same command judges them all again";
+                bail!("{name}: no response could be judged; {remedy}");
+            }
+        }
+        Ok(())
     }
 
     /// The day that the chat template is told: where no flag says, that of the results that are
@@ -145,92 +226,6 @@ impl Eval {
             found.push(BenchmarkFiles::find(choice.clone(), &Download::default())?);
         }
         Ok(found)
-    }
-}
-
-/// The command's work, once there is a model.
-struct Measuring<'a> {
-    command: &'a Eval,
-    model: &'a str,
-    out: &'a Path,
-    found: Vec<BenchmarkFiles>,
-}
-
-impl Measuring<'_> {
-    fn run(self, loaded: &Loaded) -> Result<()> {
-        let Self { command, model, out, found } = self;
-        let recommended = command.drawing.recommended(&loaded.dir)?;
-        let vocabulary = loaded.model.config.vocab_size;
-        let data = DataSettings { date: command.date(out)?, ..command.template_flags.settings() };
-        let prompter = Prompter::read(&loaded.dir, vocabulary, &data)?;
-        let measured: Vec<Measured> = found
-            .iter()
-            .map(|files| Measured::of(command, files, &prompter, loaded))
-            .collect::<Result<_>>()?;
-        let settings: Map<String, Value> =
-            measured.iter().map(|m| (m.set.name.clone(), m.settings.clone())).collect();
-        let benchmarks: Vec<String> = settings.keys().cloned().collect();
-        let mut manifest = json!({
-            "isentrope": env!("CARGO_PKG_VERSION"),
-            "model": { "path": model, "sha256": file_hashes(&loaded.dir)? },
-            "seed": command.drawing.seed,
-            "benchmarks": settings,
-        });
-        // Only where it is not the usual one, so that older results are still those of the same
-        // settings.
-        if loaded.device.arithmetic() != "f32" {
-            manifest["arithmetic"] = loaded.device.arithmetic().into();
-        }
-        // Only where prompts depend on it, so that others can be compared on any day without a
-        // word.
-        if let Some(date) = prompter.date() {
-            manifest["date"] = date.to_string().into();
-        }
-        // One for all benchmarks without their own: a command's workers are started once, and after
-        // its files are hashed.
-        let judge = Judge {
-            verifier: command.verifier.clone().unwrap_or_default().build()?,
-            overlong: Overlong::default(),
-            max_tokens: usize::MAX,
-        };
-        let results = Results::open(out, manifest)?;
-        messages::say(&format!("{model}: results in {}", out.display()));
-        for note in recommended.into_iter().chain(judge.verifier.notes()) {
-            messages::note(&note);
-        }
-        let evaluator = Evaluator {
-            sampling: command.drawing.truncation().ending_at(
-                &prompter.eos_tokens,
-                &command.drawing.stop,
-                Some(&prompter.tokenizer),
-            ),
-            seed: command.drawing.seed,
-            prompter: &prompter,
-            judge: &judge,
-            limits: Limits {
-                cache_bytes: loaded.cache_bytes(command.drawing.kv_memory)?,
-                ..Limits::default()
-            },
-        };
-        interrupt::wind_up_first("keeping the finished problems");
-        for Measured { set, decoding, .. } in &measured {
-            let (name, problems, samples) = (&set.name, set.problems.len(), set.decoding.samples);
-            messages::say(&format!(
-                "{name}: {problems} problems, responses to each: {samples}, {decoding}"
-            ));
-            sampling::sample(&evaluator, set, loaded, &results, out)?;
-        }
-        let report = results.report()?;
-        print_text(&results_table::report(&report, out))?;
-        for (name, summary) in &report.benchmarks {
-            if benchmarks.contains(name)
-                && summary.estimates.get("faults").is_some_and(|faults| faults.value == 1.0)
-            {
-                let remedy = "once the verifier works, the same command judges them all again";
-                bail!("{name}: no response could be judged; {remedy}");
-            }
-        }
-        Ok(())
     }
 }
 

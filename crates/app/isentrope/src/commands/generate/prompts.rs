@@ -79,15 +79,15 @@ pub struct NamedPrompt {
 }
 
 /// The prompts as read before the model is loaded.
-pub struct Asked<'a> {
+pub struct PromptSource<'a> {
     arguments: &'a PromptArguments,
     lines: Option<Vec<Line>>,
 }
 
 impl PromptArguments {
     /// Reads the prompts.
-    pub fn read(&self) -> Result<Asked<'_>> {
-        Ok(Asked {
+    pub fn read(&self) -> Result<PromptSource<'_>> {
+        Ok(PromptSource {
             arguments: self,
             lines: self.prompts.as_deref().map(lines::read_prompts).transpose()?,
         })
@@ -102,7 +102,7 @@ impl PromptArguments {
     }
 }
 
-impl Asked<'_> {
+impl PromptSource<'_> {
     /// How many prompts there are.
     pub fn count(&self) -> usize {
         self.lines.as_ref().map_or(1, Vec::len)

@@ -1,7 +1,6 @@
 //! How one response is judged, for people.
 
 use anyhow::{Result, bail};
-use isentrope_reward::math::Math;
 use isentrope_reward::{
     Combined, Item, Judgement, MathSettings, Single, Tests, VerifierName, VerifierSettings,
 };
@@ -15,11 +14,9 @@ pub fn explain(settings: &VerifierSettings, gold: &str, response: &str) -> Resul
         bail!("--explain is for a single verifier, not for sums and choices");
     };
     let verifier = match single {
-        Single::Math(MathSettings { math }) => {
-            return Ok(explain_math(Math { options: *math }, gold, response));
-        }
+        Single::Math(settings) => return Ok(explain_math(settings, gold, response)),
         Single::BuiltIn(VerifierName::Math) => {
-            return Ok(explain_math(Math::default(), gold, response));
+            return Ok(explain_math(&MathSettings::default(), gold, response));
         }
         Single::Code(_) | Single::BuiltIn(VerifierName::Code) => {
             return explain_code(settings, gold, response);
@@ -28,12 +25,13 @@ pub fn explain(settings: &VerifierSettings, gold: &str, response: &str) -> Resul
             return explain_code(settings, gold, response);
         }
         Single::BuiltIn(VerifierName::Auto) if object.is_none() => {
-            return Ok(explain_math(Math::default(), gold, response));
+            return Ok(explain_math(&MathSettings::default(), gold, response));
         }
         Single::BuiltIn(verifier) => verifier,
         Single::Command(_) | Single::Python(_) => {
             bail!(
-                "--explain is for the built-in verifiers: set --verifier to auto, math, countdown or code"
+                "--explain is for the built-in verifiers: set --verifier to auto, math, countdown \
+                 or code"
             )
         }
     };
@@ -56,6 +54,6 @@ fn explain_code(settings: &VerifierSettings, gold: &str, response: &str) -> Resu
     Ok(tests.into_iter().chain(judgements.into_iter().map(explain_judgement)).collect())
 }
 
-fn explain_math(verifier: Math, gold: &str, response: &str) -> String {
+fn explain_math(verifier: &MathSettings, gold: &str, response: &str) -> String {
     format!("{}\n", verifier.explain(gold, response))
 }

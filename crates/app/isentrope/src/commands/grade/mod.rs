@@ -91,7 +91,7 @@ impl Grade {
                     Err(Ok(unreadable)) => Err(unreadable.into()),
                     Err(Err(error)) => Err(error),
                 };
-            let round: Result<Vec<Row>> = lines.by_ref().take(rounds.size()).map(read).collect();
+            let round: Result<Vec<Row>> = lines.by_ref().take(rounds.size).map(read).collect();
             if round.as_ref().is_ok_and(Vec::is_empty) {
                 break;
             }

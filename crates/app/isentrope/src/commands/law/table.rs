@@ -1,6 +1,6 @@
 //! Studies as text: numbers, or reasons why there are none, and a plot.
 
-use super::{Studied, Together};
+use super::{RunStudy, Together};
 use crate::messages::wrapped;
 use crate::visible::visible;
 use isentrope_lab::law::{Form, Interval, Study};
@@ -19,7 +19,7 @@ const ROWS: u16 = 18;
 const FINENESS: u32 = 200;
 
 /// The text of the whole study.
-pub(super) fn text(studied: &[Studied], together: &[Together<'_>]) -> String {
+pub(super) fn text(studied: &[RunStudy], together: &[Together<'_>]) -> String {
     let stdout = stdout();
     let is_terminal = stdout.is_terminal();
     let columns = terminal_size_of(&stdout)
@@ -27,7 +27,7 @@ pub(super) fn text(studied: &[Studied], together: &[Together<'_>]) -> String {
         .map(|(Width(width), _)| usize::from(width));
     let page = Page { columns: columns.unwrap_or(WIDTH).max(PLOT[0]), is_terminal };
     let mut parts = Vec::new();
-    for Studied { run, measured, study } in studied {
+    for RunStudy { run, measured, study } in studied {
         let name =
             if *run == measured.set { run.clone() } else { format!("{run}, {}", measured.set) };
         let mut text = page.line(0, &name);
@@ -132,7 +132,8 @@ impl Page {
         }
         text += &self.line(
             4,
-            "error at end: predicted less measured. The law and the line are told the entropies of the rest, c - d exp its steps \
+            "error at end: predicted less measured. The law and the line are told the entropies \
+             of the rest, c - d exp its steps \
              alone, the last value nothing",
         );
         if prediction.scored.len() < Form::ALL.len() {
@@ -141,7 +142,8 @@ impl Page {
         if study.holds().is_none() {
             text += &self.line(
                 4,
-                "The law is scored as a form beside the others; it is not given here, as said above",
+                "The law is scored as a form beside the others; it is not given here, as said \
+                 above",
             );
         }
         text

@@ -1,11 +1,12 @@
 //! Runs that are shown anew whenever they have grown, until they end.
 
-use super::screen::Screen;
 use super::{check_metrics, look, print_lines};
 use crate::interrupt::{self, Interrupted};
+use crate::standard_output::print;
+use crate::visible::visible;
 use anyhow::Result;
 use isentrope_lab::run::{Condition, Run};
-use isentrope_lab::show::{Trace, Wanted, heading, law, news, page, screen};
+use isentrope_lab::show::{PageOptions, Trace, heading, law, news, page, screen};
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,15 +20,17 @@ const IDLE: u32 = 10;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Even without news it is drawn again after so long: it may have become silent.
 const REDRAWN: Duration = Duration::from_secs(15);
+/// The cursor goes to the top of a terminal that is cleared.
+const CLEAR: &str = "\x1b[H\x1b[J";
 /// Steps that are told at the beginning where there is no terminal.
 const BEFORE: u64 = 10;
 
 /// Follows runs until all of them have ended.
-pub fn follow(paths: &[PathBuf], wanted: &Wanted) -> Result<()> {
+pub fn follow(paths: &[PathBuf], wanted: &PageOptions) -> Result<()> {
     interrupt::wind_up_quietly();
     let mut runs = Runs::read(paths)?;
     let mut view = match look().1 {
-        Some(_) => View::Screen { screen: Screen::enter()?, size: (0, 0), drawn: Instant::now() },
+        Some(_) => View::Screen { size: (0, 0), drawn: Instant::now() },
         None => View::Lines { told: vec![None; paths.len()] },
     };
     loop {
@@ -38,13 +41,14 @@ pub fn follow(paths: &[PathBuf], wanted: &Wanted) -> Result<()> {
         }
         loop {
             if interrupt::requested() {
-                drop(view);
+                if matches!(view, View::Screen { .. }) {
+                    print_lines(&[String::new()])?; // below what was drawn
+                }
                 print_lines(&heading(&runs.shown, &look().0))?;
-                return Err(
-                    Interrupted { kept: "the runs themselves go on as they were".into() }.into()
-                );
+                let kept = "the runs themselves go on as they were".into();
+                return Err(Interrupted { kept }.into());
             }
-            if runs.update(paths)? || view.is_stale()? {
+            if runs.update(paths)? || view.is_stale() {
                 break;
             }
             thread::sleep(TICK);
@@ -109,7 +113,6 @@ impl Runs {
 enum View {
     /// Drawn in place.
     Screen {
-        screen: Screen,
         /// Columns and lines when it was last drawn.
         size: (usize, usize),
         drawn: Instant,
@@ -122,13 +125,13 @@ enum View {
 }
 
 impl View {
-    fn show(&mut self, runs: &[Run], wanted: &Wanted) -> Result<()> {
+    fn show(&mut self, runs: &[Run], wanted: &PageOptions) -> Result<()> {
         let (look, height) = look();
         match self {
-            Self::Screen { screen: terminal, size, drawn } => {
+            Self::Screen { size, drawn } => {
                 let height = height.unwrap_or(size.1);
                 (*size, *drawn) = ((look.width, height), Instant::now());
-                terminal.draw(&screen(runs, wanted, height, &look))
+                print(&format!("{CLEAR}{}", screen(runs, wanted, height, &look).join("\r\n")))
             }
             Self::Lines { told } => {
                 let mut lines = Vec::new();
@@ -140,10 +143,8 @@ impl View {
                 for (run, told) in runs.iter().zip(told) {
                     let Some(last) = run.log.last_step() else { continue };
                     if told.is_some_and(|told| told > last) {
-                        lines.push(format!(
-                            "{}: goes on after step {last} again",
-                            visible_name(run)
-                        ));
+                        let name = visible(&run.name);
+                        lines.push(format!("{name}: goes on after step {last} again"));
                         *told = Some(last);
                     }
                     let after = told.or_else(|| last.checked_sub(BEFORE));
@@ -156,26 +157,20 @@ impl View {
     }
 
     /// Whether it must be drawn again though the runs have not grown.
-    fn is_stale(&self) -> Result<bool> {
-        let Self::Screen { screen, size, drawn } = self else { return Ok(false) };
+    fn is_stale(&self) -> bool {
+        let Self::Screen { size, drawn } = self else { return false };
         let (look, height) = look();
-        let is_resized = (look.width, height.unwrap_or(size.1)) != *size;
-        Ok(screen.heed_suspension()? || is_resized || drawn.elapsed() > REDRAWN)
+        (look.width, height.unwrap_or(size.1)) != *size || drawn.elapsed() > REDRAWN
     }
 
-    /// Leaves the terminal with everything about the runs on it.
-    fn end(self, runs: &[Run], wanted: &Wanted) -> Result<()> {
-        let is_screen = matches!(self, Self::Screen { .. });
-        drop(self);
+    /// Shows everything about the runs that have ended.
+    fn end(self, runs: &[Run], wanted: &PageOptions) -> Result<()> {
         let (look, _) = look();
-        if is_screen {
+        if matches!(self, Self::Screen { .. }) {
+            print(CLEAR)?;
             return print_lines(&page(runs, wanted, &look));
         }
         print_lines(&heading(runs, &look))?;
         print_lines(&law(runs, &look))
     }
-}
-
-fn visible_name(run: &Run) -> String {
-    crate::visible::visible(&run.name).into_owned()
 }

@@ -1,15 +1,12 @@
 //! `isentrope show`: runs on a terminal.
 
 mod follow;
-mod screen;
 
 use crate::standard_output::{check_open, print};
-use crate::visible::visible;
 use anyhow::{Result, bail};
 use clap::Args;
 use isentrope_lab::run::Run;
-use isentrope_lab::show::{Look, Wanted, list_metrics, page};
-use isentrope_lab::text_plot::Charset;
+use isentrope_lab::show::{Look, PageOptions, list_metrics, page};
 use std::env;
 use std::io::{IsTerminal, stdout};
 use std::path::PathBuf;
@@ -65,7 +62,8 @@ impl Show {
     pub fn run(self) -> Result<()> {
         check_open()?;
         let alone = if self.runs.len() == 1 { RESPONSES } else { 0 };
-        let wanted = Wanted { metrics: self.metrics, responses: self.responses.unwrap_or(alone) };
+        let wanted =
+            PageOptions { metrics: self.metrics, responses: self.responses.unwrap_or(alone) };
         if self.follow {
             return follow::follow(&self.runs, &wanted);
         }
@@ -92,8 +90,6 @@ fn look() -> (Look, Option<usize>) {
     let look = Look {
         width: width.clamp(WIDTHS[0], WIDTHS[1]),
         colors: is_terminal && !is_dumb && set("NO_COLOR").is_none(),
-        charset: Charset::of_environment(),
-        visible,
     };
     let height = size.map_or(24, |(_, Height(height))| usize::from(height));
     (look, (is_terminal && !is_dumb).then_some(height))

@@ -58,9 +58,7 @@ impl Axis {
         }
         Ok(Self { name: name.to_owned(), values, is_seed })
     }
-}
 
-impl Axis {
     /// The places of the values that `what` names: one, or several in an array.
     ///
     /// # Errors
@@ -70,28 +68,32 @@ impl Axis {
             Value::Array(values) => values.iter().collect(),
             _ => vec![node],
         };
-        let names: Vec<String> = self.values.iter().map(|value| value.name.clone()).collect();
-        let place = |value: &Node| {
-            let name = plain(value).unwrap_or_default();
-            names.iter().position(|known| *known == name).ok_or_else(|| {
-                anyhow!(
-                    "{}: {what} names {name:?} of the axis `{}`, which has {}{}",
-                    value.at,
-                    self.name,
-                    names.join(", "),
-                    hint(&name, &names)
-                )
-            })
-        };
         let mut places: Vec<usize> = Vec::new();
         for value in values {
-            let found = place(value)?;
+            let name = plain(value).unwrap_or_default();
+            let found = self.named_value(&name, &value.at, what)?;
             if places.contains(&found) {
-                bail!("{}: {what} names {:?} twice", value.at, names[found]);
+                bail!("{}: {what} names {name:?} twice", value.at);
             }
             places.push(found);
         }
         Ok(places)
+    }
+
+    /// The place of the value of this name, which the file has at `at`.
+    ///
+    /// # Errors
+    /// When there is no such value.
+    pub fn named_value(&self, name: &str, at: &str, what: &str) -> Result<usize> {
+        let names: Vec<String> = self.values.iter().map(|value| value.name.clone()).collect();
+        names.iter().position(|known| known == name).ok_or_else(|| {
+            anyhow!(
+                "{at}: {what} names {name:?} of the axis `{}`, which has {}{}",
+                self.name,
+                names.join(", "),
+                hint(name, &names)
+            )
+        })
     }
 }
 
@@ -110,8 +112,8 @@ fn listed(at: &str, node: &Node, entries: &[(String, Node)]) -> Result<(Vec<Axis
     let (Some(key), Some(values)) = (get("key"), get("values")) else {
         only_keys(&format!("{at}."), entries, &["key", "values"])?;
         bail!(
-            "{}: {at} must be {{ key = \"a.key\", values = [..] }}, or have a table of settings for each value, such as \
-             [{at}.NAME]",
+            "{}: {at} must be {{ key = \"a.key\", values = [..] }}, \
+             or have a table of settings for each value, such as [{at}.NAME]",
             node.at
         );
     };
@@ -123,8 +125,8 @@ fn listed(at: &str, node: &Node, entries: &[(String, Node)]) -> Result<(Vec<Axis
     let value = |item: &Node| {
         let name = plain(item).filter(|name| is_safe(name)).ok_or_else(|| {
             anyhow!(
-                "{}: {at}.values has a value that cannot be the name of a directory; give each value a name: [{at}.NAME] with \
-                 {path} = ... below it",
+                "{}: {at}.values has a value that cannot be the name of a directory; \
+                 give each value a name: [{at}.NAME] with {path} = ... below it",
                 item.at
             )
         })?;
@@ -161,8 +163,8 @@ fn is_safe(name: &str) -> bool {
 pub fn check_name(name: &str, place: &str, at: &str) -> Result<()> {
     if !is_safe(name) {
         bail!(
-            "{place}: {at}: {name:?} cannot be the name of a directory: take letters, digits, -, _, . and +, at most {LONGEST}, \
-             and begin with neither . nor -"
+            "{place}: {at}: {name:?} cannot be the name of a directory: take letters, digits, \
+             -, _, . and +, at most {LONGEST}, and begin with neither . nor -"
         );
     }
     let is_taken = RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(name));
@@ -170,7 +172,8 @@ pub fn check_name(name: &str, place: &str, at: &str) -> Result<()> {
     if is_taken || ["log", "partial", "toml"].iter().any(|taken| taken.eq_ignore_ascii_case(ending))
     {
         bail!(
-            "{place}: {at}: the sweep itself has files that are called {name:?} or end like it: take another name"
+            "{place}: {at}: the sweep itself has files that are called {name:?} or end like it: \
+             take another name"
         );
     }
     Ok(())

@@ -4,7 +4,7 @@ use super::file::Training;
 use super::runs::{PlannedRun, Problems};
 use super::state::State;
 use crate::commands::train::refuse_misplaced;
-use crate::device::{self, Device, Seat, Wanted};
+use crate::device::{self, Device, DeviceRequest, LocalRank};
 use crate::memory::Memory;
 use crate::progress::Download;
 use anyhow::{Result, anyhow};
@@ -20,7 +20,6 @@ use isentrope_train::{rl, sft};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// The findings of the checks.
 pub struct Checked {
@@ -42,7 +41,7 @@ struct Needs {
 /// The machine's part in the checks.
 pub struct Machine {
     /// The first device of the runs.
-    pub wanted: Wanted,
+    pub wanted: DeviceRequest,
     /// How many such devices there are.
     pub devices: usize,
     /// Threads of a run.
@@ -144,7 +143,7 @@ fn needs<R: TrainingRecipe>(
     let prepared = recipe.prepare(&dir, 1, &Download::default())?;
     let (device, speeds) = devices.with(prepared.trainer.tables().device.dtype, machine)?;
     device.check_shapes(&dir, &ModelConfig::read(&dir)?)?;
-    device.run(|backend| Looking { prepared, machine, speeds }.run(backend, device))
+    device.run(|backend| needs_on(prepared, machine, speeds, &*backend, device))
 }
 
 /// The device of the runs, by the types of numbers that they keep, and its speeds so far.
@@ -158,7 +157,7 @@ impl Devices {
             None => {
                 let setting = ("device.dtype", dtype);
                 let device =
-                    device::open(machine.wanted, setting, Some(machine.threads), Seat::ALONE)?;
+                    device::open(machine.wanted, setting, Some(machine.threads), LocalRank::ALONE)?;
                 self.0.push((dtype, device, Speeds::default()));
                 self.0.len() - 1
             }
@@ -169,28 +168,25 @@ impl Devices {
 }
 
 /// A run's needs of its device.
-struct Looking<'a, T> {
+fn needs_on<T: Trainer>(
     prepared: Prepared<T>,
-    machine: &'a Machine,
-    speeds: &'a mut Speeds,
-}
-
-impl<T: Trainer> Looking<'_, T> {
-    fn run(self, backend: Arc<dyn Backend>, device: &Device) -> Result<Needs> {
-        let Self { prepared, machine, speeds } = self;
-        let (jobs, plan) =
-            jobs(&prepared, &*backend, machine).map_err(|error| device.unfitting(error))?;
-        let free = Memory::now().available as usize;
-        let fits = |jobs: usize| plan.check_host(free / jobs);
-        let least = if machine.asked { jobs } else { 1 };
-        let jobs = (least..=jobs).rev().find(|&jobs| fits(jobs).is_ok()).unwrap_or(jobs);
-        fits(jobs).map_err(|error| match (machine.asked, jobs) {
-            (true, 2..) => anyhow!("{error}; or give a smaller --jobs"),
-            _ => error.into(),
-        })?;
-        let seconds = prepared.estimate_with(&*backend, &plan, speeds)?.run.as_secs_f64();
-        Ok(Needs { seconds, jobs, notes: prepared.notes })
-    }
+    machine: &Machine,
+    speeds: &mut Speeds,
+    backend: &dyn Backend,
+    device: &Device,
+) -> Result<Needs> {
+    let (jobs, plan) =
+        jobs(&prepared, backend, machine).map_err(|error| device.unfitting(error))?;
+    let free = Memory::now().available as usize;
+    let fits = |jobs: usize| plan.check_host(free / jobs);
+    let least = if machine.asked { jobs } else { 1 };
+    let jobs = (least..=jobs).rev().find(|&jobs| fits(jobs).is_ok()).unwrap_or(jobs);
+    fits(jobs).map_err(|error| match (machine.asked, jobs) {
+        (true, 2..) => anyhow!("{error}; or give a smaller --jobs"),
+        _ => error.into(),
+    })?;
+    let seconds = prepared.estimate_with(backend, &plan, speeds)?.run.as_secs_f64();
+    Ok(Needs { seconds, jobs, notes: prepared.notes })
 }
 
 /// The most runs like this one that have room beside each other, and do not lose time for want of

@@ -26,9 +26,9 @@ pub struct SweepFile {
     pub models: Vec<MadeModel>,
     /// The axes in the order written; the last one changes fastest.
     pub axes: Vec<Axis>,
-    /// Combinations that are left out: (axis, value) pairs that must all be met.
-    pub exclude: Vec<Vec<(usize, usize)>>,
-    /// Groups that are compared with another group than the first.
+    /// Values of axes that a quick look leaves out, as (axis, value).
+    pub dropped: Vec<(usize, usize)>,
+    /// Values that are compared with another than the first.
     pub compare: Compare,
     /// The changes of a quick look.
     pub quick: Option<Quick>,
@@ -58,12 +58,9 @@ pub struct MadeModel {
     pub base: PathBuf,
     /// Settings over it.
     pub set: Option<Node>,
-    /// Settings over these.
-    pub over: Option<Node>,
 }
 
-const KEYS: [&str; 9] =
-    ["command", "base", "out", "set", "models", "axes", "exclude", "compare", "quick"];
+const KEYS: [&str; 8] = ["command", "base", "out", "set", "models", "axes", "compare", "quick"];
 
 impl SweepFile {
     /// Reads and checks the file.
@@ -81,18 +78,19 @@ impl SweepFile {
                 path.display()
             )
         })?;
-        let command = match get("command").map(|node| Ok((node, text(node, "command")?))) {
+        let command = match get("command") {
             None => Training::Train,
-            Some(Err(error)) => return Err(error),
-            Some(Ok((_, "train"))) => Training::Train,
-            Some(Ok((_, "sft"))) => Training::Sft,
-            Some(Ok((node, other))) => {
-                bail!("{}: command must be \"train\" or \"sft\", found {other:?}", node.at)
-            }
+            Some(node) => match text(node, "command")? {
+                "train" => Training::Train,
+                "sft" => Training::Sft,
+                other => {
+                    bail!("{}: command must be \"train\" or \"sft\", found {other:?}", node.at)
+                }
+            },
         };
         let models = match get("models") {
-            Some(node) => named_tables(node, "models")?
-                .into_iter()
+            Some(node) => table(node, "models")?
+                .iter()
                 .map(|(name, node)| made_model(path, name, node))
                 .collect::<Result<_>>()?,
             None => Vec::new(),
@@ -113,11 +111,9 @@ impl SweepFile {
                 axes_of.at
             );
         }
-        let quick = get("quick").map(|node| Quick::parse(node, &axes, &models)).transpose()?;
+        let quick = get("quick").map(|node| Quick::parse(node, &axes)).transpose()?;
         let compare =
             get("compare").map(|node| Compare::parse(node, &axes)).transpose()?.unwrap_or_default();
-        let exclude =
-            get("exclude").map(|node| exclusions(node, &axes)).transpose()?.unwrap_or_default();
         Ok(Self {
             path: path.to_owned(),
             command,
@@ -127,7 +123,7 @@ impl SweepFile {
             over: None,
             models,
             axes,
-            exclude,
+            dropped: Vec::new(),
             compare,
             quick,
         })
@@ -159,7 +155,6 @@ fn made_model(path: &Path, name: &str, node: &Node) -> Result<MadeModel> {
         set: get("set")
             .map(|node| table(node, &format!("{at}.set")).map(|_| node.clone()))
             .transpose()?,
-        over: None,
     })
 }
 
@@ -180,54 +175,12 @@ fn beside(path: &Path, node: &Node, key: &str) -> Result<PathBuf> {
     }
 }
 
-fn exclusions(node: &Node, axes: &[Axis]) -> Result<Vec<Vec<(usize, usize)>>> {
-    let Value::Array(items) = &node.value else {
-        bail!("{}: exclude must be tables of an axis and its value, such as [[exclude]]", node.at);
-    };
-    let mut all = Vec::new();
-    for item in items {
-        let entries = table(item, "exclude")?;
-        if entries.is_empty() {
-            bail!("{}: exclude names no axis, and would leave out everything", item.at);
-        }
-        let mut pairs = vec![Vec::new()];
-        for (key, node) in entries {
-            let axis = axes.iter().position(|axis| axis.name == *key).ok_or_else(|| {
-                let names: Vec<String> = axes.iter().map(|axis| axis.name.clone()).collect();
-                anyhow!(
-                    "{}: exclude names the axis `{key}`, which is not there{}",
-                    node.at,
-                    hint(key, &names)
-                )
-            })?;
-            // Several values of an axis are as many exclusions.
-            let values = axes[axis].named(node, "exclude")?;
-            let pair = |value: &usize| {
-                let pair = [(axis, *value)];
-                pairs.iter().map(|pairs| [&pairs[..], &pair].concat()).collect::<Vec<_>>()
-            };
-            pairs = values.iter().flat_map(pair).collect();
-        }
-        all.extend(pairs);
-    }
-    Ok(all)
-}
-
 /// The entries of a table.
 pub fn table<'a>(node: &'a Node, what: &str) -> Result<&'a [(String, Node)]> {
     match &node.value {
         Value::Table(entries) => Ok(entries),
         _ => bail!("{}: {what} must be a table", node.at),
     }
-}
-
-/// The entries of a table whose keys are names and whose values are tables.
-fn named_tables<'a>(node: &'a Node, what: &str) -> Result<Vec<(&'a str, &'a Node)>> {
-    let entries = table(node, what)?;
-    for (key, node) in entries {
-        table(node, &format!("{what}.{key}"))?;
-    }
-    Ok(entries.iter().map(|(key, node)| (key.as_str(), node)).collect())
 }
 
 /// A text that is not empty.

@@ -1,17 +1,14 @@
 //! `isentrope sweep`: many runs that differ along axes, and what they say together.
 //!
-//! `file.rs` reads SWEEP.toml, `axis.rs` its axes, `compare.rs` what is compared with what and
-//! `quick.rs` what `--quick` changes; `runs.rs` makes each combination's recipe; `check.rs` looks
-//! at all of them before the first one starts, `state.rs` at what has been made already,
-//! `models.rs` at whether it was made from the models that are there. `schedule.rs` makes the rest,
-//! each a process (`process.rs`); `progress.rs` says how long that takes. `results.rs` has what is
-//! written of it.
+//! `file.rs` reads SWEEP.toml, with `axis.rs`, `compare.rs` and `quick.rs` for its tables;
+//! `runs.rs` makes each combination's recipe; `check.rs` looks at all of them before the first one
+//! starts, `state.rs` at what has been made already. `schedule.rs` makes the rest, each a process
+//! (`process.rs`); `progress.rs` says how long that takes, `results.rs` writes what comes of it.
 
 mod axis;
 mod check;
 mod compare;
 mod file;
-mod models;
 mod process;
 mod progress;
 mod quick;
@@ -19,6 +16,8 @@ mod results;
 mod runs;
 mod schedule;
 mod state;
+#[cfg(test)]
+mod tests;
 
 use self::check::Machine;
 use self::file::SweepFile;
@@ -27,11 +26,11 @@ use self::progress::Progress;
 use self::runs::PlannedRun;
 use self::schedule::Schedule;
 use self::state::State;
-use crate::device::{self, DeviceFlag, Wanted};
+use crate::device::{self, DeviceFlag, DeviceRequest};
 use crate::interrupt::{self, Interrupted};
 use crate::messages;
-use crate::standard_output::print_text;
-use anyhow::{Context, Result, anyhow, bail};
+use crate::standard_output::{print_fitted, print_text};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use isentrope_files::{check_writable, is_locked, lock_directory, make_directory, names};
 use isentrope_kernels::thread_count;
@@ -71,11 +70,10 @@ const WAIT: Duration = Duration::from_millis(200);
 /// several go on at once if cores and memory allow, which changes no result.
 ///
 /// Ctrl-C ends the sweep after the current steps, and saves them. The same
-/// command goes on: runs that are done are skipped, others are resumed. A table
-/// (OUT/table.md, table.json) has means and 95 % intervals over seeds and paired
-/// tests against the first method, or against what [compare] says: of the runs
-/// so far whenever one ends, and at the end of all, with OUT/report.html.
-/// docs/guides/evaluate.md has it all.
+/// command goes on: runs that are done are skipped, others are resumed. At the
+/// end a table (OUT/table.md, table.json) has means and 95 % intervals over seeds
+/// and paired tests against the first method, or against what [compare] says;
+/// OUT/report.html shows all runs. docs/guides/evaluate.md has it all.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Sweep {
@@ -100,10 +98,6 @@ pub struct Sweep {
     threads: Option<usize>,
     #[command(flatten)]
     device: DeviceFlag,
-    /// Ends the sweep when a run fails, after the current steps of the others; otherwise these go
-    /// on
-    #[arg(long)]
-    fail_fast: bool,
     /// Checks all runs and shows what is done, what is left and how long it will take; trains
     /// nothing
     #[arg(long)]
@@ -123,13 +117,6 @@ impl Sweep {
         })?;
         let runs = runs::planned(&file, &out, &self.set)?;
         refuse_taken(&out, &runs)?;
-        if let Some(other) = results::other_run(&out, &runs)? {
-            messages::note(&format!(
-                "{} holds a run that is not of this sweep, and has no part in its tables: it may be another sweep's \
-                 directory; --out names one",
-                other.display()
-            ));
-        }
         if self.dry_run {
             let (progress, schedule) = self.look(&runs)?;
             return print_text(&progress.table(
@@ -146,10 +133,7 @@ impl Sweep {
             progress.table(&runs, schedule.jobs, schedule.least_share().threads).trim_end(),
         );
         interrupt::wind_up_first("finishing the current steps");
-        schedule::make(&runs, &mut progress, &schedule, |progress| {
-            results::write_tables_so_far(&runs, progress, &out, &name)
-                .context("the table of runs so far")
-        })?;
+        schedule::make(&runs, &mut progress, &schedule)?;
         if interrupt::requested() {
             let kept = format!("{}; the same command goes on", progress.summary(schedule.jobs));
             return Err(Interrupted { kept }.into());
@@ -161,7 +145,7 @@ impl Sweep {
 
     /// Checks all runs and what has been made of them; how they will be made.
     fn look(&self, runs: &[PlannedRun]) -> Result<(Progress, Schedule)> {
-        let states = models::checked(runs, runs.iter().map(state::state).collect())?;
+        let states = state::states(runs)?;
         let threads = thread_count(self.threads).map_err(|e| anyhow!("--threads: {e}"))?;
         if self.jobs == Some(0) {
             bail!("--jobs is 0: it must be at least 1");
@@ -178,7 +162,7 @@ impl Sweep {
         // A GPU has its hands full with one.
         let most =
             if devices.iter().any(|(_, device)| device.is_gpu()) { devices.len() } else { threads };
-        let on: Vec<Wanted> = devices.iter().map(|(wanted, _)| *wanted).collect();
+        let on: Vec<DeviceRequest> = devices.iter().map(|(wanted, _)| *wanted).collect();
         drop(devices); // with what they take of their memory
         let jobs = self.jobs.unwrap_or(most).min(left.max(1));
         let machine = Machine {
@@ -199,28 +183,30 @@ impl Sweep {
             [] | [_] => vec![self.device.device],
             several => several.iter().copied().map(Some).collect(),
         };
-        let schedule = Schedule { jobs: checked.jobs, machine, devices, fail_fast: self.fail_fast };
+        let schedule = Schedule { jobs: checked.jobs, machine, devices };
         Ok((Progress::new(runs, &states, &checked.seconds), schedule))
     }
 
     /// The device of all runs.
-    fn wanted(&self, runs: &[PlannedRun]) -> Result<Wanted> {
+    fn wanted(&self, runs: &[PlannedRun]) -> Result<DeviceRequest> {
         let kind = |run: &PlannedRun| -> Result<DeviceKind> {
             Ok(serde_json::from_value(run.recipe()["device"]["kind"].clone())?)
         };
         let Some(first) = runs.first() else {
-            return device::wanted(&self.device, DeviceKind::Auto);
+            return device::request(&self.device, DeviceKind::Auto);
         };
         // A flag or the environment decides for all.
-        if let Some(said) = device::said(&self.device)? {
+        if let Some(said) = device::requested(&self.device)? {
             return Ok(said);
         }
-        let wanted = Wanted::from(kind(first)?);
-        if let Some(other) =
-            runs.iter().find(|run| kind(run).is_ok_and(|other| Wanted::from(other) != wanted))
+        let wanted = DeviceRequest::from(kind(first)?);
+        if let Some(other) = runs
+            .iter()
+            .find(|run| kind(run).is_ok_and(|other| DeviceRequest::from(other) != wanted))
         {
             bail!(
-                "device.kind differs between {} and {}: the runs of a sweep share one device; say with --device which",
+                "device.kind differs between {} and {}: the runs of a sweep share one device; \
+                 say with --device which",
                 first.name,
                 other.name
             );
@@ -263,7 +249,7 @@ fn wait_for_others(runs: &[PlannedRun]) {
 
 /// Writes and shows what has come of the runs; an error where some have failed.
 fn finish(runs: &[PlannedRun], progress: &Progress, out: &Path, name: &str) -> Result<()> {
-    let (summary, shown) = results::summary(runs, |_| true)?;
+    let (summary, shown) = results::summary(runs)?;
     if !shown.is_empty() {
         results::write_tables(out, name, &summary)?;
         let report = match results::write_report(out, shown) {
@@ -273,12 +259,11 @@ fn finish(runs: &[PlannedRun], progress: &Progress, out: &Path, name: &str) -> R
                     "the report could not be made: {}",
                     crate::sentence(&error)
                 ));
-                results::remove_report(out)?;
                 String::new()
             }
         };
         let table = |ending: &str| out.join(format!("table.{ending}")).display().to_string();
-        print_text(&format!(
+        print_fitted(&format!(
             "{}\n{report}{}, {}\n",
             seeds::text(&summary),
             table("md"),

@@ -1,7 +1,7 @@
 //! A run as a process of this program.
 
 use super::runs::PlannedRun;
-use crate::device::Wanted;
+use crate::device::DeviceRequest;
 use crate::interrupt;
 use anyhow::{Context, Result};
 use isentrope_files::{make_directory, parent, this_program, write_file};
@@ -27,7 +27,7 @@ pub struct Process {
 }
 
 /// How a run has ended.
-pub enum Ended {
+pub enum RunOutcome {
     Done,
     /// It was asked to end, and has saved what it had.
     Interrupted,
@@ -35,7 +35,7 @@ pub enum Ended {
     Failed(String),
 }
 
-impl Ended {
+impl RunOutcome {
     /// Whether there is no space left for what runs write.
     pub fn of_a_full_disk(&self) -> bool {
         matches!(self, Self::Failed(why) if why.contains(FREE_SPACE))
@@ -51,7 +51,7 @@ impl Process {
     ///
     /// # Errors
     /// When the files cannot be written or the program cannot be started.
-    pub fn start(run: &PlannedRun, share: Share, device: Option<Wanted>) -> Result<Self> {
+    pub fn start(run: &PlannedRun, share: Share, device: Option<DeviceRequest>) -> Result<Self> {
         make_directory(parent(run.dir()))?;
         write_file(&run.recipe_file(), run.place.recipe.0.as_bytes())?;
         let path = run.log_file();
@@ -98,15 +98,18 @@ impl Process {
     ///
     /// # Errors
     /// The operating system's error.
-    pub fn ended(&mut self, run: &PlannedRun) -> Result<Option<Ended>> {
+    pub fn ended(&mut self, run: &PlannedRun) -> Result<Option<RunOutcome>> {
         let Some(status) = self.child.try_wait()? else { return Ok(None) };
         interrupt::has_ended(self.child.id());
         Ok(Some(match status.code() {
-            Some(0) => Ended::Done,
-            Some(130) => Ended::Interrupted,
+            Some(0) => RunOutcome::Done,
+            Some(130) => RunOutcome::Interrupted,
             _ => {
                 let why = error_in(&run.log_file()).unwrap_or_else(|| status.to_string());
-                Ended::Failed(format!("{why} (all that it said: {})", run.log_file().display()))
+                RunOutcome::Failed(format!(
+                    "{why} (all that it said: {})",
+                    run.log_file().display()
+                ))
             }
         }))
     }

@@ -1,59 +1,39 @@
 //! `[quick]`: what a sweep is like when it is only looked at, in minutes.
 
 use super::axis::Axis;
-use super::file::{MadeModel, SweepFile, hint, table};
+use super::file::{SweepFile, hint, table};
 use crate::recipe::Node;
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use std::path::PathBuf;
 
 /// The changes of `--quick`.
 pub struct Quick {
     /// Settings of every run, over those of the axes.
     set: Option<Node>,
-    /// Settings of models that are made first, by their places.
-    models: Vec<(usize, Node)>,
     /// Values of axes that are left out, as (axis, value).
     dropped: Vec<(usize, usize)>,
 }
 
 impl Quick {
-    /// `set`, a table of settings; `models.NAME`, such of a model's SFT; and for each axis the
-    /// values that are kept.
+    /// `set`, a table of settings, and for each axis the values that are kept.
     ///
     /// # Errors
     /// The fault, by file and line.
-    pub fn parse(node: &Node, axes: &[Axis], models: &[MadeModel]) -> Result<Self> {
-        let mut quick = Self { set: None, models: Vec::new(), dropped: Vec::new() };
+    pub fn parse(node: &Node, axes: &[Axis]) -> Result<Self> {
+        let mut quick = Self { set: None, dropped: Vec::new() };
         for (key, node) in table(node, "quick")? {
             match key.as_str() {
                 "set" => {
                     let is_empty = table(node, "quick.set")?.is_empty();
                     quick.set = (!is_empty).then(|| node.clone());
                 }
-                "models" => {
-                    for (name, node) in table(node, "quick.models")? {
-                        let at = format!("quick.models.{name}");
-                        let names: Vec<String> =
-                            models.iter().map(|model| model.name.clone()).collect();
-                        let place =
-                            names.iter().position(|known| known == name).ok_or_else(|| {
-                                anyhow!(
-                                    "{}: {at}: there is no [models.{name}]{}",
-                                    node.at,
-                                    hint(name, &names)
-                                )
-                            })?;
-                        if !table(node, &at)?.is_empty() {
-                            quick.models.push((place, node.clone()));
-                        }
-                    }
-                }
                 name => {
                     let known: Vec<String> = axes.iter().map(|axis| axis.name.clone()).collect();
                     let Some(place) = known.iter().position(|known| known == name) else {
                         bail!(
-                            "{}: quick.{name}: there is no axis `{name}`{}; [quick] has `set` (settings of every run), `models`, \
-                             and values of axes to keep, such as seed = [1]",
+                            "{}: quick.{name}: there is no axis `{name}`{}; [quick] has `set` \
+                             (settings of every run) and values of axes to keep, \
+                             such as seed = [1]",
                             node.at,
                             hint(name, &known)
                         );
@@ -76,7 +56,7 @@ impl Quick {
 
     /// Whether a quick look would be anything else than the whole sweep.
     fn changes_something(&self) -> bool {
-        self.set.is_some() || !self.models.is_empty() || !self.dropped.is_empty()
+        self.set.is_some() || !self.dropped.is_empty()
     }
 }
 
@@ -91,16 +71,13 @@ impl SweepFile {
             let what =
                 if has_table { "a table [quick] that changes nothing" } else { "no table [quick]" };
             bail!(
-                "{}: --quick: the file has {what}; it says what a quick look is: such as set.run.steps = 60, and seed = [1] to \
-                 keep one value of the axis `seed`",
+                "{}: --quick: the file has {what}; it says what a quick look is: \
+                 such as set.run.steps = 60, and seed = [1] to keep one value of the axis `seed`",
                 self.path.display()
             );
         };
-        self.exclude.extend(quick.dropped.into_iter().map(|pair| vec![pair]));
+        self.dropped = quick.dropped;
         self.over = quick.set;
-        for (model, settings) in quick.models {
-            self.models[model].over = Some(settings);
-        }
         let out = self.out.take().unwrap_or_else(|| self.default_out());
         // With components alone, a slash at the end makes no name of its own.
         let mut name = out.components().collect::<PathBuf>().into_os_string();

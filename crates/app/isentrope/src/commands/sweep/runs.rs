@@ -82,7 +82,7 @@ pub fn planned(file: &SweepFile, out: &Path, sets: &[String]) -> Result<Vec<Plan
     for model in &file.models {
         let name = format!("models/{}", model.name);
         let run = bare(&model.base).and_then(|mut recipe| {
-            layered(&mut recipe, model.set.iter().chain(&model.over), &sft_shape);
+            layered(&mut recipe, model.set.iter(), &sft_shape);
             let place = (name.clone(), model.name.clone(), out.join("models").join(&model.name));
             plan::<sft::Recipe>(recipe, Training::Sft, &model.base, place)
         });
@@ -147,7 +147,7 @@ fn bare(path: &Path) -> Result<Node> {
     Ok(recipe)
 }
 
-/// The combinations that are not left out, as the values' places on their axes.
+/// The combinations that a quick look does not leave out, as the values' places on their axes.
 fn combinations(file: &SweepFile) -> Result<Vec<Vec<usize>>> {
     let count =
         file.axes.iter().fold(1usize, |count, axis| count.saturating_mul(axis.values.len()));
@@ -163,13 +163,9 @@ fn combinations(file: &SweepFile) -> Result<Vec<Vec<usize>>> {
             })
             .collect();
     }
-    let is_out = |values: &Vec<usize>| {
-        file.exclude.iter().any(|pairs| pairs.iter().all(|(axis, value)| values[*axis] == *value))
-    };
-    all.retain(|values| !is_out(values));
-    if all.is_empty() {
-        bail!("{}: every combination is excluded", file.path.display());
-    }
+    let is_kept =
+        |values: &Vec<usize>| file.dropped.iter().all(|&(axis, value)| values[axis] != value);
+    all.retain(is_kept);
     Ok(all)
 }
 
@@ -233,7 +229,8 @@ fn plan<R: TrainingRecipe>(
     if let Some(out) = &recipe.run_mut().out {
         let out = out.display();
         bail!(
-            "run.out is {out}, and a sweep gives each run a directory of its own: `out` of the sweep says where"
+            "run.out is {out}, and a sweep gives each run a directory of its own: \
+             `out` of the sweep says where"
         );
     }
     dir.to_str().with_context(|| format!("{}: is not UTF-8, which recipes are", dir.display()))?;
@@ -266,7 +263,8 @@ fn refuse_the_same(runs: &[PlannedRun]) -> Result<()> {
     for run in runs {
         if let Some(same) = known.insert(deciding(run.recipe()).to_string(), &run.name) {
             bail!(
-                "{same} and {} differ in nothing that changes a result: they would be one run twice",
+                "{same} and {} differ in nothing that changes a result: they would be one run \
+                 twice",
                 run.name
             );
         }

@@ -1,12 +1,14 @@
 //! How far a run is, from its directory.
 
-use super::runs::{PlannedRun, changes};
-use anyhow::{Context, Result, bail};
+use super::runs::{PlannedRun, Problems, changes};
+use crate::loaded_model::file_hashes;
+use anyhow::{Context, Result, anyhow, bail};
 use isentrope_files::{names, open_regular};
 use isentrope_lab::run_files::{RunFiles, TIMINGS};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
 
 /// How far a run has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,12 +21,37 @@ pub enum State {
     Done,
 }
 
-/// How far a run has got, and whether what is there was made from the recipe as it is now.
+/// The states of all runs.
 ///
 /// # Errors
-/// When it was made with other settings, which are named; when its checkpoints are gone before it
-/// was done.
-pub fn state(run: &PlannedRun) -> Result<State> {
+/// The faults of all: see [`state`]; and runs that have begun with other weights than those of the
+/// model that is there, which would be other samples.
+pub fn states(runs: &[PlannedRun]) -> Result<Vec<State>> {
+    let mut problems = Problems::default();
+    let mut states = Vec::new();
+    let mut models = BTreeMap::new();
+    for run in runs {
+        let state = state(run).and_then(|state| {
+            match run.needs {
+                Some(model) if state != State::ToDo => check_model(run, &runs[model], &mut models)?,
+                _ => {}
+            }
+            Ok(state)
+        });
+        match state {
+            Ok(state) => states.push(state),
+            Err(error) => problems.add(&run.name, &error),
+        }
+    }
+    if problems.is_empty() { Ok(states) } else { Err(problems.into_error()) }
+}
+
+/// How far a run has got.
+///
+/// # Errors
+/// When what is there was made with other settings than the recipe has now, which are named; when
+/// its checkpoints are gone before it was done.
+fn state(run: &PlannedRun) -> Result<State> {
     let recorded = run.place.recorded()?;
     let checkpoints = names(&run.dir().join("checkpoints"))?;
     if recorded == 0 && checkpoints.is_empty() {
@@ -35,8 +62,8 @@ pub fn state(run: &PlannedRun) -> Result<State> {
     let changes = changes(&before.unwrap_or_default(), recorded, run);
     if !changes.is_empty() {
         bail!(
-            "was begun with other settings: {}; name another directory with --out, or remove that of each such run to make \
-             it anew",
+            "was begun with other settings: {}; name another directory with --out, \
+             or remove that of each such run to make it anew",
             changes.join(", ")
         );
     }
@@ -53,11 +80,33 @@ pub fn state(run: &PlannedRun) -> Result<State> {
     Ok(State::Begun(recorded))
 }
 
-/// How fast a run goes, from its timings as they are written.
+/// Refuses a run whose manifest has other hashes of its model than the model's files have now. One
+/// whose manifest was removed cannot be told. `hashes` keeps those of each model.
+fn check_model(
+    run: &PlannedRun,
+    model: &PlannedRun,
+    hashes: &mut BTreeMap<String, Value>,
+) -> Result<()> {
+    let manifest = RunFiles::new(run.dir()).manifest()?.unwrap_or_default();
+    let before = &manifest["model"]["sha256"];
+    if !hashes.contains_key(&model.name) {
+        let checkpoint = model.last_checkpoint();
+        let now = if checkpoint.exists() { file_hashes(&checkpoint)?.into() } else { Value::Null };
+        hashes.insert(model.name.clone(), now);
+    }
+    if before.is_null() || hashes[&model.name] == *before {
+        return Ok(());
+    }
+    Err(anyhow!(
+        "has begun with another {} than there is now; remove its directory to make it anew, \
+         or name another directory with --out",
+        model.name
+    ))
+}
+
+/// How fast a run goes, from its timings.
+#[derive(Clone, Copy, Default)]
 pub struct Pace {
-    path: PathBuf,
-    /// The bytes of the file that were read.
-    offset: u64,
     /// The last step that is there.
     pub step: u64,
     /// The seconds of all recorded steps, their evaluations included.
@@ -65,33 +114,17 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Reads a run directory from its start.
-    pub fn new(dir: &Path) -> Self {
-        Self { path: dir.join(TIMINGS), offset: 0, step: 0, seconds: 0.0 }
-    }
-
-    /// Reads what is new. What cannot be read is as nothing: this is for people to look at.
-    pub fn read(&mut self) {
-        let Ok(file) = open_regular(&self.path) else { return };
-        // A run that goes on takes away what came after its checkpoint.
-        if file.metadata().is_ok_and(|file| file.len() < self.offset) {
-            *self = Self { path: std::mem::take(&mut self.path), offset: 0, step: 0, seconds: 0.0 };
+    /// Reads a run directory. What cannot be read is as nothing: this is for people to look at.
+    pub fn read(dir: &Path) -> Self {
+        let mut text = String::new();
+        let mut pace = Self::default();
+        let Ok(mut file) = open_regular(&dir.join(TIMINGS)) else { return pace };
+        let _ = file.read_to_string(&mut text);
+        for row in text.lines().map_while(|line| serde_json::from_str::<Value>(line).ok()) {
+            pace.step = row["step"].as_u64().unwrap_or(pace.step);
+            pace.seconds += row["time/step_s"].as_f64().unwrap_or(0.0);
         }
-        let mut reader = BufReader::new(file);
-        if reader.seek(SeekFrom::Start(self.offset)).is_err() {
-            return;
-        }
-        let mut line = Vec::new();
-        while let Ok(read @ 1..) = reader.read_until(b'\n', &mut line) {
-            if line.last() != Some(&b'\n') {
-                return; // it is being written
-            }
-            self.offset += read as u64;
-            let row: Value = serde_json::from_slice(&line).unwrap_or_default();
-            self.step = row["step"].as_u64().unwrap_or(self.step);
-            self.seconds += row["time/step_s"].as_f64().unwrap_or(0.0);
-            line.clear();
-        }
+        pace
     }
 
     /// Seconds that a step takes, once one was made.

@@ -105,7 +105,8 @@ pub fn peak(sheet: &DataSheet, dtype: Dtype) -> Peak {
 pub fn at_peak(sheet: &DataSheet) -> String {
     let DataSheet { name, bf16, f32, bandwidth, source, .. } = sheet;
     format!(
-        "limit, not a forecast: if a GPU of type {name} ran at its peak of {:.0} TFLOP/s in bf16, {:.1} in f32 and {:.0} GB/s \
+        "limit, not a forecast: if a GPU of type {name} ran at its peak of {:.0} TFLOP/s in bf16, \
+         {:.1} in f32 and {:.0} GB/s \
          all along ({source})",
         bf16 / 1e12,
         f32 / 1e12,

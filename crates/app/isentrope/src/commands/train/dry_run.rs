@@ -16,7 +16,6 @@ use isentrope_train::estimate::Speeds;
 use isentrope_train::run::RunLocation;
 use isentrope_train::trainer::{Prepared, Trainer, TrainingRecipe};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// How many prompts or examples are shown.
 const SHOWN: usize = 3;
@@ -57,10 +56,9 @@ pub fn dry_run<R: TrainingRecipe>(
         }),
         Target::Device(opened) => opened.and_then(|(device, most)| {
             device.check_shapes(&model_dir, &config)?;
-            let of_host = Memory::now().available as usize / ranks.seat().of;
-            let needs = device.run(|backend| {
-                Needs { prepared: &prepared, most, of_host }.run(backend, &device)
-            })?;
+            let of_host = Memory::now().available as usize / ranks.local_rank().of;
+            let needs =
+                device.run(|backend| needs(&prepared, (most, of_host), &*backend, &device))?;
             Ok((format!("{needs}\n"), Ok(())))
         }),
     };
@@ -101,7 +99,8 @@ fn without_model<R: TrainingRecipe>(
         None => error.to_string(),
     };
     print_text(&format!(
-        "\n# The recipe is well-formed. {}What the run needs and its prompts cannot be shown without the model. {}\n",
+        "\n# The recipe is well-formed. {}What the run needs and its prompts cannot be shown \
+         without the model. {}\n",
         commented(data),
         commented(&why)
     ))?;
@@ -125,39 +124,36 @@ fn describe_data(places: &[PathBuf]) -> String {
     text
 }
 
-/// Computes the needs of a run on a device, as comments above its recipe.
-struct Needs<'a, T> {
-    prepared: &'a Prepared<T>,
-    /// The most bytes of memory that count as free.
-    most: usize,
-    /// Bytes of the host's memory that are free for this rank.
-    of_host: usize,
-}
-
-impl<T: Trainer> Needs<'_, T> {
-    fn run(self, backend: Arc<dyn Backend>, device: &Device) -> Result<String> {
-        let plan = self.prepared.plan(&*backend, device.available(self.most));
-        let plan = plan.map_err(|error| device.unfitting(error))?;
-        plan.check_host(self.of_host)?;
-        let heading = device.heading().map(|heading| format!("# {heading}\n")).unwrap_or_default();
-        let mut speeds = Speeds::default();
-        let estimate = self.prepared.estimate_with(&*backend, &plan, &mut speeds)?;
-        let limit = match device.data_sheet() {
-            Some((sheet, dtype)) => {
-                let limit = self.prepared.limit(&*backend, &plan, card::peak(sheet, dtype));
-                format!("{}: {limit}", card::at_peak(sheet))
-            }
-            None => {
-                let (limit, peak) = self.prepared.measured_limit(&*backend, &plan, &mut speeds)?;
-                let (gflops, gb) = (peak.flops / 1e9, peak.bandwidth / 1e9);
-                format!(
-                    "limit, not a forecast: if all ran at the {gflops:.0} GFLOP/s and {gb:.0} GB/s that were measured here: \
-                     {limit}"
-                )
-            }
-        };
-        Ok(format!("# {plan}\n{heading}# {estimate}\n# {limit}\n"))
-    }
+/// Computes the needs of a run on a device, as comments above its recipe. `most` bytes of the
+/// device's memory at most count as free, and `of_host` bytes of the host's are free for this rank.
+fn needs<T: Trainer>(
+    prepared: &Prepared<T>,
+    (most, of_host): (usize, usize),
+    backend: &dyn Backend,
+    device: &Device,
+) -> Result<String> {
+    let plan = prepared.plan(backend, device.available(most));
+    let plan = plan.map_err(|error| device.unfitting(error))?;
+    plan.check_host(of_host)?;
+    let heading = device.heading().map(|heading| format!("# {heading}\n")).unwrap_or_default();
+    let mut speeds = Speeds::default();
+    let estimate = prepared.estimate_with(backend, &plan, &mut speeds)?;
+    let limit = match device.data_sheet() {
+        Some((sheet, dtype)) => {
+            let limit = prepared.limit(backend, &plan, card::peak(sheet, dtype));
+            format!("{}: {limit}", card::at_peak(sheet))
+        }
+        None => {
+            let (limit, peak) = prepared.measured_limit(backend, &plan, &mut speeds)?;
+            let (gflops, gb) = (peak.flops / 1e9, peak.bandwidth / 1e9);
+            format!(
+                "limit, not a forecast: if all ran at the {gflops:.0} GFLOP/s and {gb:.0} \
+                 GB/s that were measured here: \
+                 {limit}"
+            )
+        }
+    };
+    Ok(format!("# {plan}\n{heading}# {estimate}\n# {limit}\n"))
 }
 
 /// An error in the place of the plan, above the recipe.

@@ -1,7 +1,7 @@
 //! The flags of `train` and `sft`.
 
 use super::card::Card;
-use crate::device::{self, DeviceFlag, Wanted};
+use crate::device::{self, DeviceFlag, DeviceRequest};
 use crate::ranks::Ranks;
 use crate::trace::TraceFile;
 use anyhow::{Error, Result, anyhow};
@@ -72,8 +72,8 @@ impl RunArguments {
     }
 
     /// The device to open, by the flag, the environment or the recipe's kind.
-    pub(super) fn device(&self, kind: DeviceKind) -> Result<Wanted> {
-        device::wanted(&self.device, kind)
+    pub(super) fn device(&self, kind: DeviceKind) -> Result<DeviceRequest> {
+        device::request(&self.device, kind)
     }
 
     /// The most bytes of memory that count as free.

@@ -15,7 +15,8 @@ use std::sync::LazyLock;
 /// Removed keys, each with its hint.
 const REMOVED: &[(&str, &str)] = &[(
     "objective.covariance.scope",
-    "; tokens are always selected over the whole minibatch, whatever the micro-batches, so leave it out",
+    "; tokens are always selected over the whole minibatch, whatever the micro-batches, so leave \
+     it out",
 )];
 
 /// The tables of `names.toml`, which explains them.
@@ -100,7 +101,8 @@ pub fn hint(path: &str, node: &Node, root: &Shape) -> Option<String> {
         let verifier = format!("{{ python = {function:?} }}");
         let elsewhere = elsewhere("reward.verifier", root);
         return Some(format!(
-            "; here it is `reward.verifier = {verifier}`{elsewhere}, which takes the function as it is: docs/guides/data-and-rewards.md"
+            "; here it is `reward.verifier = {verifier}`{elsewhere}, which takes the function as \
+             it is: docs/guides/data-and-rewards.md"
         ));
     }
     let value = text(node).and_then(|text| value(&text, |key| ends(path, key)));

@@ -56,7 +56,7 @@ pub enum Auto {
     Auto,
 }
 
-/// One who judges, or several.
+/// One judge or a panel of several.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Judge {

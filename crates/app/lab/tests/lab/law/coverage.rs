@@ -75,7 +75,7 @@ fn coverage_at_other_lengths_and_correlations() {
 
 /// In how many of [`RUNS`] sets of runs the law is said to differ, if b differs by this standard
 /// deviation from run to run.
-fn told_apart(runs: u64, n: usize, correlation: f64, spread: f64) -> usize {
+fn distinct_names(runs: u64, n: usize, correlation: f64, spread: f64) -> usize {
     let is_told = |set: u64| {
         let run = |i: u64| {
             let lift = spread * noise(set * runs + i + 1_000_000, 1, 0.0)[0];
@@ -95,7 +95,7 @@ fn told_apart(runs: u64, n: usize, correlation: f64, spread: f64) -> usize {
 #[ignore = "deep: 2000 sets of planted runs"]
 fn runs_of_one_law_are_not_told_apart() {
     for (n, correlation) in [(9, 0.6), (15, 0.8)] {
-        let told = told_apart(3, n, correlation, 0.0);
+        let told = distinct_names(3, n, correlation, 0.0);
         assert!(told <= 50, "{n} points, correlation {correlation}: {told} of {RUNS}");
     }
 }
@@ -107,10 +107,10 @@ fn coverage_of_the_test_of_one_law() {
     for (runs, n) in [(3, 9), (3, 15), (3, 30), (6, 15)] {
         for correlation in [0.0, 0.3, 0.6, 0.8] {
             let [one, apart, far] =
-                [0.0, 0.02, 0.04].map(|spread| told_apart(runs, n, correlation, spread));
+                [0.0, 0.02, 0.04].map(|spread| distinct_names(runs, n, correlation, spread));
             println!(
-                "{runs} runs of {n} points, correlation {correlation}: {one}, b apart {apart}, \
-                 far {far}"
+                "{runs} runs of {n} points, correlation {correlation}: {one}, b apart {apart}, far \
+                 {far}"
             );
             assert!(one <= 80);
         }

@@ -69,7 +69,7 @@ impl<'a> Client<'a> {
         }
         let agent = Agent::config_builder()
             .user_agent(concat!("isentrope/", env!("CARGO_PKG_VERSION")))
-            // Compressed answers would hide lengths and break ranges.
+            // Compressed answers would hide lengths.
             .accept_encoding("identity")
             .http_status_as_error(false)
             .https_only(is_https(&index))
@@ -84,15 +84,12 @@ impl<'a> Client<'a> {
         Ok(Self { progress, index, agent, retries: installer.retries, pause: installer.pause })
     }
 
-    /// One attempt to get what a URL names, from byte `offset` on. The answer may ignore the
-    /// offset.
-    pub fn get(&self, url: &Uri, accept: &str, offset: u64) -> Result<Response<Body>, Failure> {
-        let mut request = Request::builder().uri(url).header(header::ACCEPT, accept);
-        if offset > 0 {
-            request = request.header(header::RANGE, format!("bytes={offset}-"));
-        }
+    /// One attempt to get what a URL names.
+    pub fn get(&self, url: &Uri, accept: &str) -> Result<Response<Body>, Failure> {
         let place = origin(url);
-        let request = request
+        let request = Request::builder()
+            .uri(url)
+            .header(header::ACCEPT, accept)
             .body(())
             .map_err(|error| Failure::Final(Error::Install(format!("{place}: {error}"))))?;
         let response = self
@@ -104,17 +101,12 @@ impl<'a> Client<'a> {
             return Ok(response);
         }
         let what = format!("{place} answered {status} to {}", url.path());
-        let is_passing = status.is_server_error() || matches!(status.as_u16(), 408 | 416 | 429);
+        let is_passing = status.is_server_error() || matches!(status.as_u16(), 408 | 429);
         Err(if is_passing { Failure::Passing(what) } else { Failure::Final(Error::Install(what)) })
     }
 
-    /// Tries until it goes well, or has failed so often that nothing has come of it. `attempt` says
-    /// by an error that passes that it should be tried again, and by its first number how far it
-    /// has come, so that progress starts the count anew.
-    pub fn persist<T>(
-        &self,
-        attempt: impl FnMut() -> (u64, Result<T, Failure>),
-    ) -> Result<T, Error> {
+    /// Tries until it goes well or has failed too often.
+    pub fn persist<T>(&self, attempt: impl FnMut() -> Result<T, Failure>) -> Result<T, Error> {
         self.persist_for(self.retries, attempt)
     }
 
@@ -122,40 +114,35 @@ impl<'a> Client<'a> {
     /// there a moment later.
     pub fn persist_first<T>(
         &self,
-        mut attempt: impl FnMut() -> Result<T, Failure>,
+        attempt: impl FnMut() -> Result<T, Failure>,
     ) -> Result<T, Error> {
-        self.persist_for(self.retries.min(1), || (0, attempt()))
+        self.persist_for(self.retries.min(1), attempt)
     }
 
     fn persist_for<T>(
         &self,
         retries: u32,
-        mut attempt: impl FnMut() -> (u64, Result<T, Failure>),
+        mut attempt: impl FnMut() -> Result<T, Failure>,
     ) -> Result<T, Error> {
-        let (mut failed, mut farthest) = (0, 0);
+        let mut retry = 0;
         loop {
-            let (came, result) = attempt();
-            let what = match result {
+            let what = match attempt() {
                 Ok(value) => return Ok(value),
                 Err(Failure::Final(error)) => return Err(error),
                 Err(Failure::Passing(what)) => what,
             };
-            if came > farthest {
-                (failed, farthest) = (0, came);
-            }
-            if failed == retries {
-                let tried =
-                    if failed == 1 { "1 retry".to_owned() } else { format!("{failed} retries") };
+            if retry == retries {
+                let times = if retries == 1 { "retry" } else { "retries" };
                 return Err(Error::Install(format!(
-                    "{what} (after {tried}); run again to go on from here. Where there is no network, have `pip download` \
-                     fetch the packages elsewhere, unpack the wheels, and name the directory of their libraries by \
-                     ISENTROPE_CUDA_LIBRARIES"
+                    "{what} (after {retries} {times}); nothing was installed. Where there is no \
+                     network, have `pip download` fetch the packages elsewhere, unpack the wheels, \
+                     and name the directory of their libraries by ISENTROPE_CUDA_LIBRARIES"
                 )));
             }
-            failed += 1;
-            let pause = self.pause * (1 << (failed - 1).min(5));
+            let pause = self.pause * (1 << retry.min(5));
+            retry += 1;
             self.progress.warn(&format!(
-                "{what}; retry {failed} of {retries} in {:.0} s",
+                "{what}; retry {retry} of {retries} in {:.0} s",
                 pause.as_secs_f64()
             ));
             thread::sleep(pause);

@@ -71,7 +71,7 @@ pub(super) fn latest(client: &Client<'_>, package: Package) -> Result<Wheel, Err
 }
 
 fn read(client: &Client<'_>, page: &Uri) -> Result<Vec<u8>, Failure> {
-    let response = client.get(page, JSON, 0)?;
+    let response = client.get(page, JSON)?;
     let mut text = Vec::new();
     let mut body = response.into_body().into_reader().take(PAGE_LIMIT + 1);
     body.read_to_end(&mut text).map_err(Failure::passing)?;

@@ -2,7 +2,7 @@
 //! Python.
 //!
 //! ```text
-//! <cache>/downloads/<wheel>.incomplete     a wheel so far; the next attempt goes on from there
+//! <cache>/downloads/<wheel>.incomplete     a wheel so far
 //! <cache>/libraries/<package>-<version>/   its libraries and licence; there whole or not at all
 //! <cache>/install.lock                     held while one process installs
 //! ```
@@ -15,7 +15,7 @@ mod download;
 mod index;
 mod wheel;
 
-use super::places::{is_hidden, list};
+use super::search::{is_hidden, list};
 use super::{Error, Surroundings};
 use client::Client;
 use isentrope_files::{make_directory, remove};
@@ -68,7 +68,7 @@ impl Package {
 
 /// Outcome of installing a package.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Installed {
+pub struct Installation {
     /// The package's name.
     pub package: &'static str,
     /// Its version.
@@ -129,8 +129,12 @@ impl Installer {
     ///
     /// # Errors
     /// [`Error::Install`] when the index or the disk fails, or what arrives is not what the index
-    /// says. A wheel that has come part of the way stays, and is gone on with.
-    pub fn install(&self, package: Package, progress: &dyn Progress) -> Result<Installed, Error> {
+    /// says.
+    pub fn install(
+        &self,
+        package: Package,
+        progress: &dyn Progress,
+    ) -> Result<Installation, Error> {
         let failed = |error: isentrope_files::Error| Error::Install(error.to_string());
         let client = Client::new(self, progress)?;
         let wheel = index::latest(&client, package)?;
@@ -146,26 +150,21 @@ impl Installer {
         for left in list(&libraries).iter().filter(|path| is_hidden(path)) {
             remove(left).map_err(failed)?;
         }
-        let is_of_package = |path: &Path| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name.strip_prefix(&wheel.package).is_some_and(|rest| rest.starts_with('-'))
-        };
-        let downloads = self.cache.join("downloads");
-        // Parts of wheels that the index has newer ones for are never gone on with.
-        for other in list(&downloads).iter().filter(|path| is_of_package(path)) {
-            let name = other.file_name().unwrap_or_default().to_string_lossy();
-            if !name.starts_with(&wheel.file) {
-                remove(other).map_err(failed)?;
-            }
-        }
         let directory = libraries.join(&wheel.directory);
         let was_there = directory.is_dir();
         if !was_there {
+            let downloads = self.cache.join("downloads");
+            // Parts of wheels that others have left.
+            remove(&downloads).map_err(failed)?;
             make_directory(&downloads).map_err(failed)?;
             let archive = download::fetch(&client, &wheel, &downloads)?;
             let unpacked = wheel::unpack(&archive, package, &directory);
             remove(&archive).map_err(failed)?;
             unpacked?;
+            let is_of_package = |path: &Path| {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                name.strip_prefix(&wheel.package).is_some_and(|rest| rest.starts_with('-'))
+            };
             // A process that has an older version loaded keeps it until it ends.
             for other in list(&libraries).iter().filter(|path| is_of_package(path)) {
                 if *other != directory {
@@ -178,7 +177,7 @@ impl Installer {
             names.iter().map(|name| name.to_string_lossy().into_owned()).collect();
         names.retain(|name| package.libraries.iter().any(|start| name.starts_with(start)));
         names.sort();
-        Ok(Installed {
+        Ok(Installation {
             package: package.name,
             version: wheel.version,
             directory,

@@ -97,7 +97,8 @@ impl Totals<'_> {
             let unpacked = number(page.unpacked)?;
             if unpacked > MAX_PAGE.min(PAGE_ALWAYS.max(size.saturating_mul(PAGE_PER_BYTE))) {
                 return Err(format!(
-                    "a page of column {name} unfolds from {size} bytes into {} MiB, which no data set does",
+                    "a page of column {name} unfolds from {size} bytes into {} MiB, which no data \
+                     set does",
                     unpacked >> 20
                 ));
             }
@@ -131,13 +132,15 @@ impl Totals<'_> {
         if self.items > ITEMS_ALWAYS.max(bytes.saturating_mul(ITEMS_PER_BYTE)) {
             let items = self.items;
             return Err(format!(
-                "its lists, with column {name}, have {items} values in {bytes} bytes, which no data set does"
+                "its lists, with column {name}, have {items} values in {bytes} bytes, which no \
+                 data set does"
             ));
         }
         if self.values > VALUES_ALWAYS.max(bytes.saturating_mul(VALUES_PER_BYTE)) {
             let values = self.values;
             return Err(format!(
-                "its columns, with {name}, have {values} values in {bytes} bytes, which no data set does"
+                "its columns, with {name}, have {values} values in {bytes} bytes, which no data \
+                 set does"
             ));
         }
         Ok(())
@@ -169,7 +172,8 @@ impl Totals<'_> {
             }
             Compression::LZ4 if packed > MAX_LZ4 => {
                 return Err(format!(
-                    "a page of column {name} has {} MiB of the old LZ4; write the file again with another compression, such as \
+                    "a page of column {name} has {} MiB of the old LZ4; write the file again with \
+                     another compression, such as \
                      zstd",
                     packed >> 20
                 ));
@@ -189,7 +193,8 @@ fn refused_encoding(column: &str, encoding: i64) -> Option<String> {
         _ => return None,
     };
     Some(format!(
-        "column {column} has the encoding {encoding}, which is not read; write the file again without it (pandas and pyarrow do \
+        "column {column} has the encoding {encoding}, which is not read; write the file again \
+         without it (pandas and pyarrow do \
          by themselves; with DuckDB, PARQUET_VERSION V1)"
     ))
 }
@@ -241,7 +246,7 @@ impl Page {
 struct Content {
     values: i64,
     encoding: i64,
-    /// Unpacked bytes at the start, and whether the others are packed.
+    /// UnpackedReader bytes at the start, and whether the others are packed.
     plain: u64,
     is_packed: bool,
 }
@@ -305,7 +310,7 @@ fn page(bytes: &[u8]) -> Option<Page> {
             2 if kind == Kind::I32 => page.unpacked = reader.integer()?,
             3 if kind == Kind::I32 => page.packed = reader.integer()?,
             5 | 7 | 8 if kind == Kind::STRUCT => {
-                contents[kind_of_page] = Some(Content::read(reader, id)?)
+                contents[kind_of_page] = Some(Content::read(reader, id)?);
             }
             _ => return Some(false),
         }

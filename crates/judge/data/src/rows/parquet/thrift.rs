@@ -184,7 +184,7 @@ mod tests {
         for len in 0..bytes.len() {
             assert_eq!(numbers(&bytes[..len]), None, "{len}");
         }
-        // Endless nesting, and a length beyond the end.
+        // EndlessRecords nesting, and a length beyond the end.
         assert_eq!(numbers(&[0x1c; 100_000]), None);
         assert_eq!(numbers(&[0x19, 0xf8, 0xff, 0xff, 0xff, 0xff, 0x0f]), None);
     }

@@ -91,7 +91,8 @@ impl CountdownSettings {
                 "data.countdown.weights",
                 format!("{:?}", self.weights),
                 format!(
-                    "it must have one entry per entry of data.countdown.numbers ({numbers}), none negative"
+                    "it must have one entry per entry of data.countdown.numbers ({numbers}), none \
+                     negative"
                 ),
             ));
         }

@@ -143,16 +143,6 @@ fn any_number_of_test_problems_has_the_training_mix() {
 }
 
 #[test]
-fn a_size_without_enough_test_problems_is_named() {
-    let few = CountdownSettings { largest_number: 3, ..CountdownSettings::default() };
-    let error = Countdown::new(&few).unwrap().test_set(1000).unwrap_err().to_string();
-    assert!(
-        error.contains("eval.problems is 1000") && error.contains("test problems of 3 numbers"),
-        "{error}"
-    );
-}
-
-#[test]
 fn one_in_eight_of_all_problems_is_for_test() {
     let test = (0..8000u64)
         .filter(|i| {
@@ -214,23 +204,18 @@ fn demonstrations_are_what_the_settings_say() {
     assert!((0.09..0.13).contains(&share), "{share}");
 }
 
-/// A shipped base model can only be made again while these stay the same.
 #[test]
 fn worked_examples_of_a_split_are_of_its_problems() {
     let countdown = Countdown::new(&CountdownSettings::default()).unwrap();
-    for i in 0..500 {
-        for split in [Split::Train, Split::Test] {
-            let (problem, response) = countdown.demonstration(split, 7, i);
+    for split in [Split::Train, Split::Test] {
+        for i in 0..500 {
+            let (problem, _) = countdown.demonstration(split, 7, i);
             assert_eq!(split_of(&challenge(&problem)), split);
-            assert_eq!(
-                judge(&problem, &response) == Verdict::Correct,
-                response.ends_with('!'),
-                "{response}"
-            );
         }
     }
 }
 
+/// A shipped base model can only be made again while these stay the same.
 #[test]
 fn demonstrations_are_reproducible_everywhere() {
     let countdown = Countdown::new(&CountdownSettings::default()).unwrap();
@@ -241,21 +226,6 @@ fn demonstrations_are_reproducible_everywhere() {
     ] {
         let (problem, response) = countdown.demonstration(Split::Train, 1, position);
         assert_eq!(format!("{}{response}", text(&problem)), expected);
-    }
-}
-
-#[test]
-fn demonstrations_exist_where_nearly_all_attempts_succeed() {
-    let settings =
-        CountdownSettings { operations: vec![Operation::Add], ..CountdownSettings::default() };
-    let countdown = Countdown::new(&settings).unwrap();
-    for i in 0..200 {
-        let (problem, response) = countdown.demonstration(Split::Train, 7, i);
-        assert_eq!(
-            judge(&problem, &response) == Verdict::Correct,
-            response.ends_with('!'),
-            "{response}"
-        );
     }
 }
 
@@ -304,7 +274,9 @@ fn impossible_settings_are_named() {
     let few =
         CountdownSettings { numbers: vec![3], weights: vec![1.0], largest_number: 3, ..default() };
     let error = Countdown::new(&few).unwrap().test_set(1000).unwrap_err().to_string();
-    assert!(error.contains("1000") && error.contains("ask for fewer"), "{error}");
+    for part in ["eval.problems is 1000", "test problems of 3 numbers", "ask for fewer"] {
+        assert!(error.contains(part), "{error}");
+    }
 }
 
 proptest! {
@@ -343,14 +315,19 @@ proptest! {
         seed in any::<u64>(),
         position in any::<u64>(),
         count in 3usize..=6,
+        adds_only in any::<bool>(),
         success in 0.0f64..=1.0,
         attempts in 1.0f64..6.0,
         max_attempts in 1usize..12,
         abandon in 0.0f64..=1.0,
     ) {
+        // With additions alone nearly every attempt succeeds.
+        let operations =
+            if adds_only { vec![Operation::Add] } else { CountdownSettings::default().operations };
         let settings = CountdownSettings {
             numbers: vec![count],
             weights: vec![1.0],
+            operations,
             demonstrations: Demonstrations { success, attempts, max_attempts, abandon },
             ..CountdownSettings::default()
         };

@@ -41,7 +41,8 @@ fn demonstrations_are_reproducible_everywhere() {
         (1, "# f(a,b): a at most 4, minus 9\ndef f(a,b):return b*min(a,4)"),
         (
             5,
-            "# f(x): sort, square, keep even\ndef f(x):\n x=[v*2 for v in x]\n x=[v*v for v in x]\n \
+            "# f(x): sort, square, keep even\ndef f(x):\n x=[v*2 for v in x]\n x=[v*v for v in \
+             x]\n \
              x=[v for v in x if v%2==0]\n return x",
         ),
     ] {

@@ -1,6 +1,5 @@
 //! The comparison of values against tables, against SymPy, and in general.
 
-mod infix;
 mod properties;
 
 use std::cmp::Ordering;
@@ -11,11 +10,22 @@ use num_rational::BigRational;
 use num_traits::Signed;
 use serde::Deserialize;
 
-use self::infix::read;
 use super::evaluator::Evaluator;
 use super::real::Real;
 use super::{DEFAULT_FUEL, FactorSign, Tolerance, compare, constant_ratio, same_value};
+use crate::expression::Expression;
 use crate::fuel::Fuel;
+use crate::latex::Commas;
+use crate::parse::{Convention, parse};
+
+/// Reads an expression in plain text, with SymPy's names.
+fn read(text: &str) -> Expression {
+    let text = text.replace('I', "i").replace('E', "e");
+    let convention = Convention { commas: Commas::Separate, decimal_logarithm: false };
+    let answer = parse(&text, convention).map(|parsed| parsed.answer);
+    let expression = answer.as_ref().ok().and_then(|answer| answer.expression());
+    expression.unwrap_or_else(|| panic!("{text}: {answer:?}")).clone()
+}
 
 fn same_within(a: &str, b: &str, tolerance: Tolerance) -> bool {
     same_value(&read(a), &read(b), tolerance, &mut Fuel::new(DEFAULT_FUEL)).unwrap_or(false)

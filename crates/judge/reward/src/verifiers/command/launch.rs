@@ -41,14 +41,14 @@ pub enum Launch {
 }
 
 /// A worker's process with its streams.
-pub type Started = (Body, ChildStdin, ChildStdout, ChildStderr);
+pub type StartedWorker = (Body, ChildStdin, ChildStdout, ChildStderr);
 
 impl Launch {
     /// Starts a worker.
     ///
     /// # Errors
     /// As [`Command::spawn`](std::process::Command::spawn), or [`Jail::start`].
-    pub fn start(&self) -> io::Result<Started> {
+    pub fn start(&self) -> io::Result<StartedWorker> {
         match self {
             Self::Command(command) | Self::Shim(command) => start_process(command),
             Self::JailedShim(sandbox, program) => {
@@ -95,7 +95,7 @@ impl Launch {
     }
 }
 
-fn start_process(command: &[String]) -> io::Result<Started> {
+fn start_process(command: &[String]) -> io::Result<StartedWorker> {
     let (program, arguments) = command
         .split_first()
         .ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "it is empty"))?;
@@ -125,7 +125,6 @@ pub fn interpreter_failed(interpreter: &str, error: &io::Error) -> String {
 pub enum Body {
     /// A process with all that the user may do.
     Process(Process),
-    /// A jail.
     Jail(Jail),
 }
 

@@ -1,24 +1,22 @@
 //! A verifier of the user's own: a command whose processes judge responses, one JSON line in, one
 //! JSON line out.
 //!
-//! `protocol` has the lines, `worker` one process, `places` who may ask it, `processes` how workers
+//! `protocol` has the lines, `worker` one process, `slots` who may ask it, `processes` how workers
 //! begin and end, `supervisor` what ends with them; `printed` shows what functions print. A worker
 //! that does anything but answer is ended and replaced; the response it was asked about counts as
 //! one that could not be judged. `launch` says how a worker is started: as a command, or as the
 //! shim in front of a function (`crate::python`).
 
 mod launch;
-mod places;
 mod printed;
 mod processes;
 mod protocol;
-#[cfg(unix)]
+mod slots;
 mod supervisor;
 mod worker;
 
 pub(crate) use launch::{Launch, Workers, interpreter_failed};
 pub use printed::show_printed;
-#[cfg(unix)]
 pub use supervisor::supervision;
 
 use std::mem;
@@ -32,8 +30,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Spec;
 use crate::{Error, Item, Judgement, Verdict, Verifier};
-use places::{Place, Places};
 use protocol::{Greeting, Misconduct};
+use slots::{WorkerSlot, WorkerSlots};
 use worker::{Remains, Worker};
 
 /// How long a fresh worker is watched before the run begins. A program that cannot work, such as
@@ -43,7 +41,7 @@ const WATCHED: Duration = Duration::from_millis(200);
 /// How long workers may take to end by themselves when the run is over.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Workers that may fail at their first question, one after the other in the same place, before the
+/// Workers that may fail at their first question, one after the other in the same slot, before the
 /// run is stopped.
 const MAX_FAILURES: u32 = 8;
 
@@ -118,8 +116,8 @@ impl Spec for CommandSettings {
         Some(self.processes.workers)
     }
 
-    fn files(&self) -> Vec<&str> {
-        self.command.iter().map(String::as_str).collect()
+    fn files(&self) -> Vec<String> {
+        self.command.clone()
     }
 }
 
@@ -151,7 +149,7 @@ pub(crate) struct CommandVerifier {
     workers: Workers,
     /// The workers' notes before they are asked anything.
     notes: Vec<String>,
-    places: Places,
+    slots: WorkerSlots,
     /// The last 64 questions, a bit each, in the order in which they were done with: 1 where the
     /// worker failed.
     recent: AtomicU64,
@@ -164,11 +162,11 @@ impl CommandVerifier {
     /// When they cannot be started, end or speak before they are asked, or have no function that
     /// can be used.
     pub(crate) fn start(workers: Workers) -> Result<Self, VerifierError> {
-        let (notes, places) = (Vec::new(), Places::default());
-        let mut verifier = Self { workers, notes, places, recent: AtomicU64::new(0) };
+        let (notes, slots) = (Vec::new(), WorkerSlots::default());
+        let mut verifier = Self { workers, notes, slots, recent: AtomicU64::new(0) };
         for _ in 0..verifier.workers.settings.workers {
-            let place = Place { worker: Some(verifier.worker()?), failures: 0 };
-            verifier.places.all().push(place);
+            let worker = verifier.worker()?;
+            verifier.slots.all().push(WorkerSlot { worker: Some(worker), failures: 0 });
         }
         if verifier.workers.launch.greets() {
             verifier.notes = verifier.greet()?.into_iter().collect();
@@ -182,9 +180,9 @@ impl CommandVerifier {
     fn watch(&mut self) -> Result<(), VerifierError> {
         let deadline = Instant::now() + WATCHED;
         let unasked = |worker: &Worker| worker.unasked(deadline);
-        let failed = self.places.all().iter_mut().find_map(|place| {
-            let misconduct = place.worker.as_ref().and_then(unasked)?;
-            Some((misconduct, place.worker.take()?))
+        let failed = self.slots.all().iter_mut().find_map(|slot| {
+            let misconduct = slot.worker.as_ref().and_then(unasked)?;
+            Some((misconduct, slot.worker.take()?))
         });
         match failed {
             None => Ok(()),
@@ -201,15 +199,12 @@ impl CommandVerifier {
     /// Waits until all workers have loaded their function; what they say of it.
     fn greet(&mut self) -> Result<Option<String>, VerifierError> {
         let mut says = None;
-        for index in 0..self.places.all().len() {
-            let Some(mut worker) = self.places.all()[index].worker.take() else { continue };
+        for index in 0..self.slots.all().len() {
+            let Some(mut worker) = self.slots.all()[index].worker.take() else { continue };
             match self.load(&mut worker) {
                 Ok(Greeting::Hello(said)) => {
-                    says = Some(format!(
-                        "{}: {said}{}",
-                        self.workers.key,
-                        self.workers.launch.walls()
-                    ));
+                    let Workers { key, launch, .. } = &self.workers;
+                    says = Some(format!("{key}: {said}{}", launch.walls()));
                 }
                 Ok(Greeting::Refused(why)) => {
                     return Err(self.error(why.replace('\n', "\n  "), None));
@@ -221,7 +216,7 @@ impl CommandVerifier {
                     return Err(self.error(problem, Some(remains.stderr)));
                 }
             }
-            self.places.all()[index].worker = Some(worker);
+            self.slots.all()[index].worker = Some(worker);
         }
         Ok(says)
     }
@@ -252,15 +247,15 @@ impl CommandVerifier {
         add(before).count_ones()
     }
 
-    /// Asks the worker of a place, a fresh one if need be.
+    /// Asks the worker of a slot, a fresh one if need be.
     fn judge(
         &self,
-        place: &mut Place,
+        slot: &mut WorkerSlot,
         item: &Item<'_>,
         response: &str,
     ) -> Result<Judgement, VerifierError> {
         let greets = self.workers.launch.greets();
-        let (mut worker, loaded) = match place.worker.take() {
+        let (mut worker, loaded) = match slot.worker.take() {
             Some(worker) => (worker, Ok(())),
             None => {
                 let mut worker = self.worker()?;
@@ -279,18 +274,19 @@ impl CommandVerifier {
             Ok(judgement) => {
                 worker.has_answered = true;
                 self.recent_failures(false);
-                *place = Place { worker: Some(worker), failures: 0 };
+                *slot = WorkerSlot { worker: Some(worker), failures: 0 };
                 return Ok(judgement);
             }
             Err(misconduct) => misconduct,
         };
-        place.failures = if worker.has_answered { 0 } else { place.failures + 1 };
+        slot.failures = if worker.has_answered { 0 } else { slot.failures + 1 };
         let remains = worker.end(&misconduct);
         let did = with_status(&misconduct, &remains);
         let advice = advice(&misconduct, &remains, &self.workers.launch);
-        if place.failures == MAX_FAILURES {
+        if slot.failures == MAX_FAILURES {
             let problem = format!(
-                "{MAX_FAILURES} fresh workers in a row failed at their first question; the last {did}{advice}"
+                "{MAX_FAILURES} fresh workers in a row failed at their first question; the last \
+                 {did}{advice}"
             );
             return Err(self.error(problem, Some(remains.stderr)));
         }
@@ -309,7 +305,7 @@ impl CommandVerifier {
         Ok(Judgement::new(
             verdict,
             None,
-            format!("the worker {}{advice}", told(&misconduct, &remains)),
+            format!("the worker {}{advice}", with_last_words(&misconduct, &remains)),
         ))
     }
 }
@@ -324,12 +320,12 @@ fn with_status(misconduct: &Misconduct, remains: &Remains) -> String {
 }
 
 /// The misconduct in one line, with the last words of a worker that ended.
-fn told(misconduct: &Misconduct, remains: &Remains) -> String {
-    let last = match misconduct {
-        Misconduct::Ended => remains.stderr.lines().last(),
-        _ => None,
-    };
-    with_status(misconduct, remains) + &last.map_or(String::new(), |line| format!(": {line}"))
+fn with_last_words(misconduct: &Misconduct, remains: &Remains) -> String {
+    let did = with_status(misconduct, remains);
+    match remains.stderr.lines().last() {
+        Some(line) if *misconduct == Misconduct::Ended => format!("{did}: {line}"),
+        _ => did,
+    }
 }
 
 /// Advice for a program that ended as if its work were done, such as one that answers a single
@@ -346,7 +342,7 @@ fn advice(misconduct: &Misconduct, remains: &Remains, launch: &Launch) -> &'stat
 impl Verifier for CommandVerifier {
     fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
         in_order(batch, self.workers(), |(item, response)| {
-            self.judge(&mut self.places.take().place, item, response)
+            self.judge(&mut self.slots.take().slot, item, response)
         })
     }
 
@@ -362,8 +358,8 @@ impl Verifier for CommandVerifier {
 impl Drop for CommandVerifier {
     fn drop(&mut self) {
         let deadline = Instant::now() + GRACE;
-        let places = mem::take(self.places.all());
-        let workers: Vec<Worker> = places.into_iter().filter_map(|place| place.worker).collect();
+        let slots = mem::take(self.slots.all());
+        let workers: Vec<Worker> = slots.into_iter().filter_map(|slot| slot.worker).collect();
         // All are asked to end before one is waited for.
         thread::scope(|scope| {
             for worker in workers {

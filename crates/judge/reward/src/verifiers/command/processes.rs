@@ -3,10 +3,17 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use super::supervisor;
 
 /// How long a supervisor may take to end what it supervises before it is killed itself.
 const ENDING: Duration = Duration::from_secs(3);
@@ -53,8 +60,7 @@ impl Process {
     ) -> io::Result<Self> {
         let (mut command, supervises) = command(program, arguments)?;
         prepare(&mut command);
-        #[cfg(unix)]
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        command.process_group(0);
         let mut running = running();
         if running.closed {
             return Err(io::Error::new(io::ErrorKind::Interrupted, "the program is ending"));
@@ -108,7 +114,7 @@ impl Process {
         if running().heads.remove(&self.head) {
             kill_group(self.head);
         }
-        let _ = self.child.kill(); // for systems without groups
+        let _ = self.child.kill();
         self.child.wait().ok()
     }
 }
@@ -140,7 +146,13 @@ const LAUNCHERS: [&str; 6] = ["OMPI_", "PMI_", "PMI2_", "PMIX_", "MPI_LOCAL", "H
 /// A command that a rank starts is no rank: a worker that uses MPI itself must not take the rank's
 /// place.
 fn command(program: &str, arguments: &[String]) -> io::Result<(Command, bool)> {
-    let (mut command, is_supervised) = supervised(program, arguments)?;
+    let supervised = supervisor::supervised(program, arguments)?;
+    let is_supervised = supervised.is_some();
+    let mut command = supervised.unwrap_or_else(|| {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        command
+    });
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     for name in names.filter(|name| LAUNCHERS.iter().any(|start| name.starts_with(start))) {
         command.env_remove(name);
@@ -148,55 +160,20 @@ fn command(program: &str, arguments: &[String]) -> io::Result<(Command, bool)> {
     Ok((command, is_supervised))
 }
 
-#[cfg(unix)]
-fn supervised(program: &str, arguments: &[String]) -> io::Result<(Command, bool)> {
-    Ok(match super::supervisor::supervised(program, arguments)? {
-        Some(command) => (command, true),
-        None => (plain(program, arguments), false),
-    })
-}
-
-#[cfg(not(unix))]
-fn supervised(program: &str, arguments: &[String]) -> io::Result<(Command, bool)> {
-    Ok((plain(program, arguments), false))
-}
-
-fn plain(program: &str, arguments: &[String]) -> Command {
-    let mut command = Command::new(program);
-    command.args(arguments);
-    command
-}
-
-#[cfg(unix)]
-fn pid(head: Head) -> nix::unistd::Pid {
-    nix::unistd::Pid::from_raw(head.id.cast_signed())
+fn pid(head: Head) -> Pid {
+    Pid::from_raw(head.id.cast_signed())
 }
 
 /// Asks a supervisor to end.
-#[cfg(unix)]
 fn ask(head: Head) {
-    super::supervisor::ask(pid(head));
+    supervisor::ask(pid(head));
 }
 
-#[cfg(unix)]
 fn kill_group(head: Head) {
-    let _ = nix::sys::signal::killpg(pid(head), nix::sys::signal::Signal::SIGKILL); // it may have ended
+    let _ = killpg(pid(head), Signal::SIGKILL); // it may have ended
 }
 
 /// Whether a child has ended; it is buried then.
-#[cfg(unix)]
 fn has_ended(head: Head) -> bool {
-    use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
     !matches!(waitpid(pid(head), Some(WaitPidFlag::WNOHANG)), Ok(WaitStatus::StillAlive))
-}
-
-#[cfg(not(unix))]
-fn ask(_: Head) {}
-
-#[cfg(not(unix))]
-fn kill_group(_: Head) {}
-
-#[cfg(not(unix))]
-fn has_ended(_: Head) -> bool {
-    true
 }

@@ -24,7 +24,7 @@ const MAX_NAME: usize = 64;
 const MAX_METRICS: usize = 64;
 
 /// Names below `reward/` that runs write themselves.
-const TAKEN: [&str; 4] = ["mean", "score", "solved_all", "solved_none"];
+const RESERVED: [&str; 4] = ["mean", "score", "solved_all", "solved_none"];
 
 /// Most characters of a worker's line that a message shows.
 const SHOWN: usize = 120;
@@ -195,7 +195,7 @@ fn check_names(metrics: &BTreeMap<String, f64>) -> Result<(), String> {
                 "the metric {name:?} must be named by 1 to {MAX_NAME} letters, digits and _ - . / @"
             ));
         }
-        if TAKEN.contains(&&name[..]) {
+        if RESERVED.contains(&&name[..]) {
             return Err(format!(
                 "the metric {name:?} is one that every run writes: give it another name"
             ));

@@ -19,12 +19,12 @@ prefixes = [sys.prefix, sys.base_prefix]
 print(json.dumps({'program': sys.executable, 'prefixes': prefixes, 'modules': modules}))
 ";
 
-/// An interpreter's places.
+/// The files of an interpreter.
 #[derive(Deserialize)]
 struct Interpreter {
     /// Its own file.
     program: PathBuf,
-    /// Where it is installed, and where what it is a virtual environment of is.
+    /// Its `sys.prefix` and `sys.base_prefix`.
     prefixes: [PathBuf; 2],
     /// The folders in which it finds modules.
     modules: Vec<PathBuf>,

@@ -154,8 +154,8 @@ impl Spec for PythonSettings {
         Some(self.processes.workers)
     }
 
-    fn files(&self) -> Vec<&str> {
-        self.file().into_iter().collect()
+    fn files(&self) -> Vec<String> {
+        self.file().map(str::to_owned).into_iter().collect()
     }
 
     fn takes_columns(&self) -> bool {

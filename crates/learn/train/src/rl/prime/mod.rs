@@ -6,7 +6,7 @@ mod settings;
 pub use settings::{Order, PrimeSettings};
 
 use super::Recipe;
-use crate::advantage::{Compared, by_group, compared, is_masked, outcomes};
+use crate::advantage::{ComparedResponse, by_group, compared, is_masked, outcomes};
 use crate::collect::RolloutSettings;
 use crate::error::{Error, Result};
 use crate::group::Group;
@@ -16,7 +16,7 @@ use crate::observer::{Phase, Progress};
 use crate::process_model::ProcessBatch;
 use crate::trainer::LearnContext;
 use isentrope_model::Model;
-use isentrope_objective::{Discernment, Estimator, Scored, prime_advantages};
+use isentrope_objective::{Discernment, Estimator, ScoredResponse, prime_advantages};
 use isentrope_reward::Verdict;
 use isentrope_rollout::Response;
 use isentrope_run::tokens::Advantages;
@@ -24,15 +24,12 @@ use isentrope_run::tokens::Advantages;
 /// The responses that phi learns from in a step.
 struct Rollout<'a> {
     /// The responses that are judged and compared.
-    responses: Vec<Compared<'a>>,
+    responses: Vec<ComparedResponse<'a>>,
     batch: ProcessBatch,
 }
 
 /// Has the process model learn from the rollout and score it. The advantages of its responses, as
 /// [`group_advantages`](crate::advantage::group_advantages) has them.
-///
-/// # Errors
-/// As [`Learner::step`].
 ///
 /// # Panics
 /// When the context has no process model or no reference.
@@ -48,7 +45,7 @@ pub(super) fn advantages(
     let learning_rate = settings.optimizer.rate(*step, run.steps);
     let clock = &mut record.clock;
     let mut work = |done| {
-        observer.progress(Progress { phase: Phase::ProcessModel, done, total: 3, tokens: 0 })
+        observer.progress(Progress { phase: Phase::ProcessModel, done, total: 3, tokens: 0 });
     };
     work(0);
     let rollout =
@@ -75,8 +72,8 @@ pub(super) fn advantages(
     if scores.iter().flatten().any(|ratio| !ratio.is_finite()) {
         let key = phi.optimizer.table();
         let what = format!(
-            "the log-probs of the process model are not finite: lower {key}.learning_rate and go on from an earlier \
-             checkpoint, or look for damaged weights"
+            "the log-probs of the process model are not finite: lower {key}.learning_rate and go \
+             on from an earlier checkpoint, or look for damaged weights"
         );
         return Err(Error::Run(what));
     }
@@ -99,7 +96,7 @@ fn is_correct(response: &Response) -> bool {
 }
 
 /// The results of the process model's updates.
-struct Learnt {
+struct ProcessUpdates {
     /// The places of the responses that it has learnt from, and their log-ratios before it had:
     /// what it says of what it has not seen.
     seen: Vec<(usize, Vec<f64>)>,
@@ -116,7 +113,7 @@ impl<'a> Rollout<'a> {
         temperature: f32,
     ) -> Result<Self> {
         let responses: Vec<_> = compared(Estimator::Prime, groups).collect();
-        let parts = responses.iter().map(|&Compared { group, response, .. }| {
+        let parts = responses.iter().map(|&ComparedResponse { group, response, .. }| {
             (&group.prompt[..], response, is_correct(response))
         });
         let batch = ProcessBatch::new(parts, reference, phi, temperature)?;
@@ -125,8 +122,13 @@ impl<'a> Rollout<'a> {
 
     /// One update of the process model per minibatch. It learns from the responses that the policy
     /// learns from.
-    fn learn(&self, recipe: &Recipe, learning_rate: f64, phi: &mut Learner) -> Result<Learnt> {
-        let mut learnt = Learnt { seen: Vec::new(), norms: Vec::new() };
+    fn learn(
+        &self,
+        recipe: &Recipe,
+        learning_rate: f64,
+        phi: &mut Learner,
+    ) -> Result<ProcessUpdates> {
+        let mut learnt = ProcessUpdates { seen: Vec::new(), norms: Vec::new() };
         let learns = |place: &usize| {
             !is_masked(self.responses[*place].response, recipe.reward.mask_truncated)
         };
@@ -143,13 +145,13 @@ impl<'a> Rollout<'a> {
     }
 
     /// How well phi tells what it has learnt from before it had, and its updates.
-    fn measure(&self, beta: f64, learnt: &Learnt, metrics: &mut Metrics) {
-        let seen: Vec<Scored<'_>> = learnt
+    fn measure(&self, beta: f64, learnt: &ProcessUpdates, metrics: &mut Metrics) {
+        let seen: Vec<ScoredResponse<'_>> = learnt
             .seen
             .iter()
             .map(|(place, log_ratios)| {
-                let Compared { place: (group, _), response, .. } = self.responses[*place];
-                Scored { group, correct: is_correct(response), log_ratios }
+                let ComparedResponse { place: (group, _), response, .. } = self.responses[*place];
+                ScoredResponse { group, correct: is_correct(response), log_ratios }
             })
             .collect();
         for (name, value) in Discernment::of(beta, &seen).iter().flat_map(Discernment::metrics) {

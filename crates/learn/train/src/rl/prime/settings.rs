@@ -75,13 +75,10 @@ impl PrimeSettings {
     }
 
     /// Checks what the types' ranges do not say, for rollouts of so many prompts.
-    ///
-    /// # Errors
-    /// Names the first key that is wrong.
     pub(crate) fn check(&self, prompts: usize) -> Result<()> {
         if self.process_weight == 0.0 {
-            let what = "is 0, and phi would be trained for nothing: raise it, or set objective.advantage to \"rloo\", which is \
-                        what is left";
+            let what = "is 0, and phi would be trained for nothing: raise it, or set \
+                        objective.advantage to \"rloo\", which is what is left";
             return Err(Error::setting("prime.process_weight", what));
         }
         if let Some(of_update) = self.prompts
@@ -96,19 +93,21 @@ impl PrimeSettings {
     /// Checks that the model that phi begins as is one like the policy's, in `policy`.
     ///
     /// # Errors
-    /// [`Setting`](isentrope_evaluation::Error::Setting) when it cannot be read or is another model's; what is wrong with the
-    /// policy's configuration.
+    /// [`Setting`](isentrope_evaluation::Error::Setting) when it cannot be read or is another
+    /// model's; what is wrong with the policy's configuration.
     pub(crate) fn check_model(&self, policy: &Path) -> Result<()> {
         let Some(dir) = &self.model else { return Ok(()) };
         let own = ModelKind::of(dir).map_err(|e| {
             let what = format!(
-                "cannot be read: {e}; a run that has begun does not need it any more, and --set prime.model= takes the key out"
+                "cannot be read: {e}; a run that has begun does not need it any more, and --set \
+                 prime.model= takes the key out"
             );
             Error::setting("prime.model", what)
         })?;
         let Some(other) = own.differs_in(&ModelKind::of(policy)?) else { return Ok(()) };
         let what = format!(
-            "is {}, whose {other} is another than the policy's: it must be a model like model.path, which it is held against",
+            "is {}, whose {other} is another than the policy's: it must be a model like \
+             model.path, which it is held against",
             dir.display()
         );
         Err(Error::setting("prime.model", what))

@@ -1,34 +1,32 @@
 use super::*;
 use crate::group::Group;
-use crate::learner::Coefficients;
-use isentrope_kernels::{Cpu, Isa};
+use crate::learner::{Coefficients, PassLimits};
+use crate::test_support::{group, learner, model_dir};
 use isentrope_model::Sequence;
 use isentrope_ranks::threads::worlds;
 use isentrope_ranks::{Settings, Watch};
 use serde_json::{Value, json};
 use std::thread;
 
+fn state<S>(optimizer: UpdateCounts, step: u64, trainer: S) -> RunState<S> {
+    RunState {
+        step,
+        optimizer,
+        process_optimizer: None,
+        standing: Standing::default(),
+        unrecorded: None,
+        unwritten: Vec::new(),
+        initial_states: None,
+        trainer,
+    }
+}
+
 /// A checkpoint of nothing but the trainer's state, one group, with hashes that are right.
 fn saved(dir: &Path, group: &Value) -> CheckpointStore {
     let store = CheckpointStore::new(dir.to_owned(), Checkpoints::default());
     let checkpoint = store.path(3);
     fs::create_dir_all(checkpoint.join("trainer")).unwrap();
-    let optimizer = optimizer::UpdateCounts::default();
-    let (first, last) = (Vec::new(), Vec::new());
-    let state = RunState {
-        step: 3,
-        optimizer,
-        process_optimizer: None,
-        best: None,
-        first,
-        last,
-        last_step: 0,
-        alarms: Alarms::default(),
-        unrecorded: None,
-        unwritten: Vec::new(),
-        initial_states: None,
-        trainer: [group],
-    };
+    let state = state(UpdateCounts::default(), 3, [group]);
     let path = checkpoint.join(STATE);
     write_json(&path, &state).unwrap();
     let files = Files(BTreeMap::from([hashed(&checkpoint, &path).unwrap()]));
@@ -38,46 +36,24 @@ fn saved(dir: &Path, group: &Value) -> CheckpointStore {
 
 #[test]
 fn groups_of_another_version_are_refused_and_not_left_out() {
-    let problem = isentrope_data::Problem {
-        prompt: isentrope_data::Prompt::Text("1+1?".into()),
-        ground_truth: json!("2"),
-        data_source: String::new(),
-        extra_info: Value::Null,
-        columns: isentrope_data::Row::new(),
-        origin: "row 1".into(),
-    };
-    let group = Group {
-        step: 2,
-        position: 0,
-        problem,
-        prompt: vec![1],
-        responses: Vec::new(),
-        greedy: None,
-    };
+    let group = group(&[], None);
     let mut group = serde_json::to_value(group).unwrap();
     let (own, others) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let latest = |dir: &tempfile::TempDir, group: &Value| {
         saved(dir.path(), group)
-            .latest::<Vec<Group>>(&Ranks::alone(1), &mut |said| panic!("{said}"))
+            .latest::<Vec<Group>>(&Ranks::alone(1), &mut |message| panic!("{message}"))
     };
     assert_eq!(latest(&own, &group).unwrap().unwrap().state.trainer.len(), 1);
     group.as_object_mut().unwrap().remove("greedy");
     group["greedy_reward"] = json!(1.0);
-    let said = latest(&others, &group).err().unwrap().to_string();
+    let message = latest(&others, &group).err().unwrap().to_string();
     for part in ["state.json", "another version", "greedy_reward", "--overwrite"] {
-        assert!(said.contains(part), "{part:?} is not in: {said}");
+        assert!(message.contains(part), "{part:?} is not in: {message}");
     }
 }
 
-/// A learner after an update, or before it, in a world of its own or with others.
-fn learner(ranks: &Ranks) -> Learner {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../compute/model/tests/fixtures/models/qwen3");
-    let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 1).unwrap())).unwrap();
-    let optimizer = Optimizer::new(&model, settings::Optimizer::default(), ranks).unwrap();
-    let limits = PassLimits { micro_batch_tokens: 40, tape_bytes: usize::MAX, activation_slots: 0 };
-    Learner::new(model, optimizer, limits, ranks.clone()).unwrap()
-}
+const LIMITS: PassLimits =
+    PassLimits { micro_batch_tokens: 40, tape_bytes: usize::MAX, activation_slots: 0 };
 
 /// Runs this on each of so many ranks.
 fn on_ranks(count: usize, act: impl Fn(&Ranks) + Sync) {
@@ -104,22 +80,7 @@ fn contents(dir: &Path) -> BTreeMap<String, Vec<u8>> {
 #[test]
 fn ranks_write_the_files_of_one_and_go_on_from_them() {
     let parent = tempfile::tempdir().unwrap();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../compute/model/tests/fixtures/models/qwen3");
-    let state = |learner: &Learner, step| RunState {
-        step,
-        optimizer: learner.optimizer.progress,
-        process_optimizer: None,
-        best: None,
-        first: Vec::new(),
-        last: Vec::new(),
-        last_step: 0,
-        alarms: Alarms::default(),
-        unrecorded: None,
-        unwritten: Vec::new(),
-        initial_states: None,
-        trainer: (),
-    };
+    let source = model_dir();
     let store = |name: String| {
         let dir = parent.path().join(name);
         fs::create_dir_all(&dir).unwrap();
@@ -127,15 +88,15 @@ fn ranks_write_the_files_of_one_and_go_on_from_them() {
         CheckpointStore { max_file_bytes: 6000, ..CheckpointStore::new(dir, settings) }
     };
     let save = |store: &CheckpointStore, learner: &mut Learner, step| {
-        let state = state(learner, step);
+        let state = state(learner.optimizer.progress, step, ());
         let mut learners = Learners { policy: learner, process_model: None };
         store.save(&mut learners, &source, &state).unwrap();
     };
     let tokens: Vec<Vec<u32>> = (0..16).map(|i| (i..i + 9).collect()).collect();
     for count in [1, 2, 4, 16] {
-        let (store, lent) = (store(count.to_string()), store(format!("lent{count}")));
+        let (store, freed) = (store(count.to_string()), store(format!("freed{count}")));
         on_ranks(count, |ranks| {
-            let mut learner = learner(ranks);
+            let mut learner = learner(ranks, LIMITS);
             let sequences: Vec<_> =
                 tokens.iter().map(|tokens| Sequence { tokens, score_from: 1 }).collect();
             let zeros = vec![0.0; 16 * 8];
@@ -149,12 +110,12 @@ fn ranks_write_the_files_of_one_and_go_on_from_them() {
             save(&store, &mut learner, 1);
             // A gradient whose memory is somebody else's is not asked for by a rank that has all
             // moments.
-            learner.lend_gradient();
-            save(&lent, &mut learner, 1);
+            learner.free_gradient();
+            save(&freed, &mut learner, 1);
             assert_eq!(learner.has_gradient(), count > 1);
         });
         assert!(
-            contents(&lent.path(1)) == contents(&store.path(1)),
+            contents(&freed.path(1)) == contents(&store.path(1)),
             "without the gradient's memory, {count} ranks"
         );
     }
@@ -171,13 +132,11 @@ fn ranks_write_the_files_of_one_and_go_on_from_them() {
     // Eight ranks read what four have written.
     let store = store("4".into());
     on_ranks(8, |ranks| {
-        let found = store.latest::<()>(ranks, &mut |said| panic!("{said}")).unwrap().unwrap();
-        let limits =
-            PassLimits { micro_batch_tokens: 40, tape_bytes: usize::MAX, activation_slots: 0 };
-        let backend = Arc::new(Cpu::new(Isa::available()[0], 1).unwrap());
-        let mut learner = found
-            .learner(backend, settings::Optimizer::default(), limits, ranks.clone(), Role::Moment)
-            .unwrap();
+        let found = store.latest::<()>(ranks, &mut |message| panic!("{message}")).unwrap().unwrap();
+        let mut learner = learner(ranks, LIMITS);
+        let (model, (moments, progress)) = found.policy(learner.model.backend.clone()).unwrap();
+        learner.model = model;
+        learner.read_moments(&moments, progress).unwrap();
         save(&store, &mut learner, 2);
     });
     let mut again = contents(&store.path(2));
@@ -191,10 +150,10 @@ fn ranks_write_the_files_of_one_and_go_on_from_them() {
     let damaged = moments.map(|entry| entry.unwrap().path()).max().unwrap();
     fs::write(&damaged, "damaged").unwrap();
     on_ranks(4, |ranks| {
-        let mut said = Vec::new();
+        let mut notes = Vec::new();
         let found =
-            store.latest::<()>(ranks, &mut |text| said.push(text.to_owned())).unwrap().unwrap();
-        assert_eq!((found.state.step, said.len()), (1, 1));
-        assert!(said[0].contains(&damaged.display().to_string()), "{said:?}");
+            store.latest::<()>(ranks, &mut |text| notes.push(text.to_owned())).unwrap().unwrap();
+        assert_eq!((found.state.step, notes.len()), (1, 1));
+        assert!(notes[0].contains(&damaged.display().to_string()), "{notes:?}");
     });
 }

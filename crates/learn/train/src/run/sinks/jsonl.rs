@@ -32,21 +32,14 @@ struct StepOfRow {
 
 impl JsonlSink {
     /// Starts a file.
-    ///
-    /// # Errors
-    /// When the file is there already or cannot be made.
     pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
-        let file = File::create_new(&path).map_err(Error::creating(&path))?;
+        let file = File::create_new(&path).map_err(|e| Error::io(&path, e))?;
         Ok(Self { path, file })
     }
 
     /// Goes on with a file after `last_step`: lines of later steps are removed, and so is a last
     /// line that was cut off. A file that is not there is started.
-    ///
-    /// # Errors
-    /// When the file cannot be read or written, or a line of a step that is kept is not a line of
-    /// metrics.
     pub fn resume(path: impl Into<PathBuf>, last_step: u64) -> Result<Self> {
         let path = path.into();
         let mut options = File::options();
@@ -63,9 +56,6 @@ impl JsonlSink {
 
     /// The last step that a file has a whole line of, if it has one. A file that is not there has
     /// none.
-    ///
-    /// # Errors
-    /// When the file cannot be read, or a line of it is not a line of metrics.
     pub fn last_step(path: &Path) -> Result<Option<u64>> {
         match File::open(path) {
             Ok(file) => Ok(kept(path, &file, u64::MAX)?.1),
@@ -75,9 +65,6 @@ impl JsonlSink {
     }
 
     /// Appends a step's line; it is with the operating system when this returns.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
     pub fn write(&mut self, step: u64, metrics: &Metrics) -> Result<()> {
         let mut line =
             serde_json::to_vec(&Row { step, metrics }).expect("names and numbers are JSON");
@@ -87,9 +74,6 @@ impl JsonlSink {
 
     /// Waits until all lines are on the disk, so that they are there whenever a checkpoint made
     /// later is.
-    ///
-    /// # Errors
-    /// When the disk fails.
     pub fn sync(&self) -> Result<()> {
         self.file.sync_data().map_err(|e| Error::io(&self.path, e))
     }

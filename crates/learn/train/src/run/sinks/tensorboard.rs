@@ -23,9 +23,6 @@ pub struct TensorBoardSink {
 
 impl TensorBoardSink {
     /// Starts an event file in a directory, which is made if it is not there.
-    ///
-    /// # Errors
-    /// When the directory or the file cannot be made.
     pub fn create(dir: &Path) -> Result<Self> {
         fs::create_dir_all(dir).map_err(|e| Error::io(dir, e))?;
         // TensorBoard reads a directory's files in the order of their names: a new one must come
@@ -33,7 +30,7 @@ impl TensorBoardSink {
         let seconds = since_epoch().as_secs().max(latest(dir)?.map_or(0, |latest| latest + 1));
         let name = format!("{PREFIX}{seconds:010}.{}.{}", host(), std::process::id());
         let path = dir.join(name);
-        let file = File::create_new(&path).map_err(Error::creating(&path))?;
+        let file = File::create_new(&path).map_err(|e| Error::io(&path, e))?;
         let mut sink = Self { path, file };
         sink.event(0, &bytes_field(3, b"brain.Event:2"))?; // Event.file_version
         Ok(sink)
@@ -41,9 +38,6 @@ impl TensorBoardSink {
 
     /// Starts another event file after a checkpoint of `last_step`; it begins with an event that
     /// makes TensorBoard forget what earlier files say of later steps.
-    ///
-    /// # Errors
-    /// As [`create`](Self::create).
     pub fn resume(dir: &Path, last_step: u64) -> Result<Self> {
         let mut sink = Self::create(dir)?;
         let start = varint_field(1, 1); // SessionLog.status = START
@@ -52,9 +46,6 @@ impl TensorBoardSink {
     }
 
     /// Appends a step's metrics as one event.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
     pub fn write(&mut self, step: u64, metrics: &Metrics) -> Result<()> {
         let mut summary = Vec::new();
         for (tag, value) in metrics.iter() {

@@ -1,0 +1,34 @@
+//! Memory of a device that is counted for as long as the program has it.
+
+use crate::device::Memory;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Counted memory. Dropped, it is given back to the device.
+pub(crate) struct CountedMemory {
+    memory: Memory,
+    all: Arc<AtomicUsize>,
+}
+
+impl CountedMemory {
+    /// Adds its bytes to those of all.
+    pub(crate) fn new(memory: Memory, all: &Arc<AtomicUsize>) -> Self {
+        all.fetch_add(memory.bytes(), Ordering::Relaxed);
+        Self { memory, all: Arc::clone(all) }
+    }
+}
+
+impl Deref for CountedMemory {
+    type Target = Memory;
+
+    fn deref(&self) -> &Memory {
+        &self.memory
+    }
+}
+
+impl Drop for CountedMemory {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.memory.bytes(), Ordering::Relaxed);
+    }
+}

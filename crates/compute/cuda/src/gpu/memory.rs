@@ -1,0 +1,173 @@
+//! Memory of a GPU, and of the host's that a GPU reaches itself.
+
+use super::Error;
+use super::calls::{Calls, DriverError};
+use super::event::Event;
+use super::stream::Stream;
+use cudarc::driver::sys;
+use isentrope_kernels::OutOfMemory;
+use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Uploads and downloads of at most so many bytes go through memory that the GPU reaches itself, so
+/// that the host need not wait for an upload.
+pub(super) const STAGED: usize = 4 << 20;
+/// Bytes of each half of that memory.
+const HALF: usize = 8 << 20;
+
+/// Memory on a GPU, which is freed when this is dropped.
+pub(super) struct GpuMemory {
+    pub stream: Arc<Stream>,
+    pub address: sys::CUdeviceptr,
+    pub bytes: usize,
+}
+
+/// Memory of the host that is locked, so that the GPU reaches it itself, for whoever keeps it.
+pub(super) struct LockedMemory {
+    stream: Arc<Stream>,
+    /// Whoever holds the lock puts copies from or to it into the stream, or has waited for those,
+    /// and reads or writes it.
+    address: Mutex<*mut u8>,
+    bytes: usize,
+}
+
+// SAFETY: the memory is this one's own, and no thread's in particular.
+unsafe impl Send for LockedMemory {}
+// SAFETY: the bytes behind the address are used by whoever holds the lock alone, and by the stream,
+// for which that one waits.
+unsafe impl Sync for LockedMemory {}
+
+/// Memory of the host that the GPU reaches itself, in two halves. Each is written from its
+/// beginning to its end, and again once the stream has passed what was in it before: by then the
+/// other half has been written, so that there is seldom anything to wait for.
+pub(super) struct Staging {
+    pub address: *mut u8,
+    /// The half that is being written.
+    half: usize,
+    /// Bytes of it that have been.
+    used: usize,
+    /// The place in the stream behind the copies from and to each half.
+    passed: [Event; 2],
+}
+
+impl Drop for GpuMemory {
+    fn drop(&mut self) {
+        let _call = isentrope_trace::call("free").with("bytes", self.bytes);
+        // Earlier calls may still use it. A GPU that has failed frees nothing, and has said so, or
+        // will. SAFETY: the memory was allocated in this context, and is not used again.
+        let _ = self.stream.call(|calls| unsafe {
+            (calls.cuStreamSynchronize)(self.stream.handle);
+            (calls.cuMemFree_v2)(self.address)
+        });
+    }
+}
+
+impl LockedMemory {
+    /// Locks memory of the host's, which holds zeros.
+    pub fn new(stream: &Arc<Stream>, bytes: usize) -> Result<Self, OutOfMemory> {
+        let mut address = ptr::null_mut();
+        if bytes > 0 {
+            // SAFETY: the driver writes the address of as many bytes.
+            let code =
+                |calls: &Calls| unsafe { (calls.cuMemHostAlloc)(&raw mut address, bytes, 0) };
+            match stream.call(code) {
+                Ok(()) => {}
+                Err(DriverError { code: DriverError::OUT_OF_MEMORY, .. }) => {
+                    let why = "the host has no such memory that can be locked for the GPU".into();
+                    return Err(OutOfMemory { asked: bytes, why });
+                }
+                Err(error) => stream.fail(&error),
+            }
+            // SAFETY: so many bytes are there, and nobody else has them.
+            unsafe { address.cast::<u8>().write_bytes(0, bytes) };
+        }
+        Ok(Self { stream: Arc::clone(stream), address: Mutex::new(address.cast()), bytes })
+    }
+
+    /// How many bytes there are.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Reads the first bytes, without waiting for the stream.
+    ///
+    /// # Safety
+    /// What the stream has been given that writes them has been carried out.
+    pub unsafe fn read(&self, bytes: &mut [u8]) {
+        let locked = self.lock();
+        let from = self.range(&locked, 0, bytes.len());
+        // SAFETY: the range is within the memory, which by the caller's word nothing writes now.
+        unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, *mut u8> {
+        self.address.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where so many bytes from `offset` are, of memory that is locked.
+    ///
+    /// # Panics
+    /// When they reach beyond its end.
+    pub fn range(&self, address: &MutexGuard<'_, *mut u8>, offset: usize, bytes: usize) -> *mut u8 {
+        let end = offset.checked_add(bytes).filter(|end| *end <= self.bytes);
+        assert!(
+            end.is_some(),
+            "bytes {offset} .. + {bytes} of locked memory of {} bytes",
+            self.bytes
+        );
+        address.wrapping_add(offset)
+    }
+}
+
+impl Drop for LockedMemory {
+    fn drop(&mut self) {
+        let address = *self.lock();
+        if address.is_null() {
+            return;
+        }
+        // Earlier copies may still use it. A GPU that has failed frees nothing, and has said so, or
+        // will. SAFETY: the memory was locked in this context, and is not used again.
+        let _ = self.stream.call(|calls| unsafe {
+            (calls.cuStreamSynchronize)(self.stream.handle);
+            (calls.cuMemFreeHost)(address.cast())
+        });
+    }
+}
+
+impl Staging {
+    pub fn new(stream: &Arc<Stream>) -> Result<Self, Error> {
+        let failed = |failed: DriverError| {
+            Error::Driver(format!(
+                "{} MiB of memory cannot be locked for the GPU: {failed}",
+                (2 * HALF) >> 20
+            ))
+        };
+        let passed = [Event::new(stream).map_err(failed)?, Event::new(stream).map_err(failed)?];
+        let mut address = ptr::null_mut();
+        // SAFETY: the driver writes the address of as many bytes.
+        let code = |calls: &Calls| unsafe { (calls.cuMemHostAlloc)(&raw mut address, 2 * HALF, 0) };
+        stream.call(code).map_err(failed)?;
+        // SAFETY: so many bytes are there; as zeros they may be read.
+        unsafe { address.cast::<u8>().write_bytes(0, 2 * HALF) };
+        Ok(Self { address: address.cast(), half: 0, used: 0, passed })
+    }
+
+    /// The next so many bytes, at most [`STAGED`], which nothing in the stream uses any more.
+    /// Whoever has them puts their copy into the stream before anybody asks for the next ones.
+    pub fn next(&mut self, bytes: usize) -> &mut [u8] {
+        if self.used + bytes > HALF {
+            self.passed[self.half].record();
+            self.half = 1 - self.half;
+            self.used = 0;
+            // One that was never recorded has been passed.
+            self.passed[self.half].wait();
+        }
+        // SAFETY: `used + bytes` is at most a half. Parts before `used` may be in use by the
+        // stream, these are not; and the borrow of self keeps others from asking for them.
+        let part = unsafe {
+            std::slice::from_raw_parts_mut(self.address.add(self.half * HALF + self.used), bytes)
+        };
+        self.used = (self.used + bytes).next_multiple_of(64).min(HALF);
+        part
+    }
+}

@@ -1,0 +1,230 @@
+//! Compiled kernels on disk.
+//!
+//! An entry is a file under the hash of all that went into it. It appears whole, by a rename, so
+//! several programs may start at once: each that finds no entry makes it, and all make the same.
+//! What does not have the hash that its first line says is as good as absent. The entries that were
+//! not used for longest go when all together are larger than the bound.
+
+use super::{Compiled, Usage};
+use isentrope_files::{AtomicFile, Digest, make_directory, remove};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Beginning of an entry's first line. Another form of entries gets another number.
+const FORM: &str = "isentrope kernel 1";
+/// Bytes of all entries together, unless told otherwise.
+const LIMIT: u64 = 256 << 20;
+
+/// A directory of compiled kernels.
+#[derive(Clone, Debug)]
+pub struct KernelCache {
+    directory: PathBuf,
+    limit: u64,
+}
+
+/// The part of an entry before its machine code.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    log: String,
+    usage: Vec<Usage>,
+}
+
+impl KernelCache {
+    /// The cache in a directory, which need not be there yet.
+    pub fn new(directory: PathBuf) -> Self {
+        Self { directory, limit: LIMIT }
+    }
+
+    /// The entry under a key, which notes that it was used; `None` where there is none or it is
+    /// damaged.
+    pub(super) fn get(&self, key: &str) -> Option<Compiled> {
+        let path = self.path(key);
+        let bytes = fs::read(&path).ok()?;
+        let compiled = parse(&bytes)?;
+        // In a directory that cannot be written to, the oldest is as good as any.
+        let _ = File::options()
+            .append(true)
+            .open(&path)
+            .and_then(|file| file.set_modified(SystemTime::now()));
+        Some(compiled)
+    }
+
+    /// Writes an entry, and removes the oldest ones beyond the bound.
+    ///
+    /// # Errors
+    /// When the directory cannot be written to.
+    pub(super) fn put(&self, key: &str, compiled: &Compiled) -> isentrope_files::Result<()> {
+        make_directory(&self.directory)?;
+        let mut file = AtomicFile::create(&self.path(key))?;
+        file.write(&format(compiled))?;
+        file.commit()?;
+        self.shrink(key);
+        Ok(())
+    }
+
+    fn path(&self, key: &str) -> PathBuf {
+        self.directory.join(key).with_extension("kernel")
+    }
+
+    /// Removes the entries that were not used for longest until the rest is within the bound. The
+    /// one under `kept` stays.
+    fn shrink(&self, kept: &str) {
+        let mut entries: Vec<(SystemTime, u64, PathBuf)> = fs::read_dir(&self.directory)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|entry| entry.path().extension().is_some_and(|ending| ending == "kernel"))
+            .filter_map(|entry| {
+                let metadata = entry.metadata().ok()?;
+                Some((metadata.modified().ok()?, metadata.len(), entry.path()))
+            })
+            .collect();
+        entries.sort();
+        let mut bytes: u64 = entries.iter().map(|(_, bytes, _)| bytes).sum();
+        let kept = self.path(kept);
+        for (_, length, path) in entries {
+            if bytes <= self.limit {
+                break;
+            }
+            if path != kept && remove(&path).is_ok() {
+                bytes -= length;
+            }
+        }
+    }
+}
+
+fn format(compiled: &Compiled) -> Vec<u8> {
+    let head = Head { log: compiled.log.clone(), usage: compiled.usage.clone() };
+    let mut rest = serde_json::to_vec(&head).expect("strings and numbers can be written as JSON");
+    rest.push(b'\n');
+    rest.extend(&compiled.cubin);
+    let mut digest = Digest::sha256();
+    digest.update(&rest);
+    let mut bytes = format!("{FORM} {}\n", digest.hex()).into_bytes();
+    bytes.extend(rest);
+    bytes
+}
+
+fn parse(bytes: &[u8]) -> Option<Compiled> {
+    let (first, rest) = line(bytes)?;
+    let mut digest = Digest::sha256();
+    digest.update(rest);
+    if first != format!("{FORM} {}", digest.hex()).as_bytes() {
+        return None;
+    }
+    let (head, cubin) = line(rest)?;
+    let Head { log, usage } = serde_json::from_slice(head).ok()?;
+    Some(Compiled { cubin: cubin.to_vec(), log, usage })
+}
+
+fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = bytes.iter().position(|&byte| byte == b'\n')?;
+    Some((&bytes[..end], &bytes[end + 1..]))
+}
+
+/// The hash of all that decides what a compiler makes, each part with its length, so that none can
+/// be taken for another.
+pub(super) fn key<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
+    let mut digest = Digest::sha256();
+    for part in parts {
+        digest.update(&(part.len() as u64).to_le_bytes());
+        digest.update(part.as_bytes());
+    }
+    digest.hex()
+}
+
+/// Directory of compiled kernels: below the directory of all that is kept for CUDA.
+pub(in crate::gpu) fn directory(cache: &Path) -> PathBuf {
+    cache.join("kernels")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+    use std::time::Duration;
+
+    fn compiled(text: &str, bytes: usize) -> Compiled {
+        let usage = Usage {
+            function: text.into(),
+            registers: 40,
+            spill_stores: 0,
+            spill_loads: 0,
+            stack: 0,
+            shared: 16,
+        };
+        Compiled { cubin: vec![7; bytes], log: text.into(), usage: vec![usage] }
+    }
+
+    #[test]
+    fn entries_come_back_whole_and_damaged_ones_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = KernelCache::new(dir.path().join("a/b"));
+        assert!(cache.get("k").is_none());
+        cache.put("k", &compiled("log\nof two lines", 1000)).unwrap();
+        assert_eq!(cache.get("k").unwrap(), compiled("log\nof two lines", 1000));
+        let whole = fs::read(cache.path("k")).unwrap();
+        for place in [0, 20, 90, 150, whole.len() - 1] {
+            let mut damaged = whole.clone();
+            damaged[place] ^= 1;
+            fs::write(cache.path("k"), &damaged).unwrap();
+            assert!(cache.get("k").is_none(), "byte {place}");
+        }
+        for length in [0, 10, 83, whole.len() - 1] {
+            fs::write(cache.path("k"), &whole[..length]).unwrap();
+            assert!(cache.get("k").is_none(), "{length} bytes");
+        }
+        cache.put("k", &compiled("again", 10)).unwrap();
+        assert_eq!(cache.get("k").unwrap(), compiled("again", 10));
+    }
+
+    #[test]
+    fn the_least_recently_used_go_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = KernelCache { limit: 3500, ..KernelCache::new(dir.path().to_owned()) };
+        let pause = || thread::sleep(Duration::from_millis(20));
+        for key in ["a", "b", "c"] {
+            cache.put(key, &compiled(key, 800)).unwrap();
+            pause();
+        }
+        assert!(cache.get("a").is_some());
+        pause();
+        fs::write(dir.path().join("note"), vec![0; 5000]).unwrap();
+        cache.put("d", &compiled("d", 800)).unwrap();
+        let there = ["a", "b", "c", "d"].map(|key| cache.get(key).is_some());
+        assert_eq!(there, [true, false, true, true]);
+        // The newest entry stays, even where it alone is too large.
+        cache.put("e", &compiled("e", 9000)).unwrap();
+        assert!(
+            cache.get("e").is_some()
+                && cache.get("a").is_none()
+                && dir.path().join("note").exists()
+        );
+    }
+
+    #[test]
+    fn many_writers_and_readers_see_whole_entries() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = KernelCache::new(dir.path().join("new"));
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        cache.put("k", &compiled("same", 5000)).unwrap();
+                        assert_eq!(cache.get("k").unwrap(), compiled("same", 5000));
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_dir(dir.path().join("new")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn keys_tell_parts_apart() {
+        assert_ne!(key(["ab", "c"]), key(["a", "bc"]));
+        assert_ne!(key(["a"]), key(["a", ""]));
+        assert_eq!(key(["a", "b"]).len(), 64);
+    }
+}

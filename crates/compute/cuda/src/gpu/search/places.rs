@@ -1,0 +1,234 @@
+//! Where NVIDIA's libraries may be, in the order in which they are looked for: that of NVIDIA's own
+//! `cuda.pathfinder`, after what the user has named, and before what
+//! `isentrope doctor --install-cuda` has fetched.
+
+use serde::Serialize;
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Names directories that come first.
+pub(super) const NAMED: &str = "ISENTROPE_CUDA_LIBRARIES";
+
+/// Why a directory is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LibraryPlace {
+    /// `ISENTROPE_CUDA_LIBRARIES` names it.
+    Named,
+    /// The packages of Python's virtual environment.
+    VirtualEnvironment,
+    /// Conda's environment.
+    Conda,
+    /// The packages that pip installs for a user.
+    UserPackages,
+    /// `LD_LIBRARY_PATH`.
+    LoaderPath,
+    /// The system's loader.
+    System,
+    /// `CUDA_HOME` or `CUDA_PATH`, or where the toolkit is installed by default.
+    Toolkit,
+    /// Libraries that `isentrope doctor --install-cuda` has fetched.
+    Installed,
+}
+
+impl fmt::Display for LibraryPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Named => NAMED,
+            Self::VirtualEnvironment => "VIRTUAL_ENV",
+            Self::Conda => "CONDA_PREFIX",
+            Self::UserPackages => "pip's packages of this user",
+            Self::LoaderPath => "LD_LIBRARY_PATH",
+            Self::System => "the system's libraries",
+            Self::Toolkit => "the CUDA toolkit",
+            Self::Installed => "isentrope doctor --install-cuda",
+        })
+    }
+}
+
+/// The settings of a process and its machine that decide where to look for libraries.
+#[derive(Clone, Debug)]
+pub struct Surroundings {
+    /// The root of the file system. Tests have one of their own.
+    pub root: PathBuf,
+    /// The user's directory.
+    pub home: Option<PathBuf>,
+    /// Environment variables.
+    pub variables: HashMap<String, OsString>,
+}
+
+impl Surroundings {
+    /// The settings of this process.
+    pub fn of_process() -> Self {
+        let variables =
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+        let home = std::env::home_dir().filter(|home| home.is_absolute());
+        Self { root: "/".into(), home, variables: variables.collect() }
+    }
+
+    /// Whether the driver is told to wait for each launch.
+    pub(in crate::gpu) fn launches_block(&self) -> bool {
+        self.variable("CUDA_LAUNCH_BLOCKING").is_some_and(|value| value != "0")
+    }
+
+    fn variable(&self, name: &str) -> Option<&OsStr> {
+        self.variables.get(name).map(OsString::as_os_str).filter(|value| !value.is_empty())
+    }
+
+    /// A variable that names a directory. A relative path is left out: it would have libraries
+    /// loaded from wherever the process happens to be started.
+    fn directory(&self, name: &str) -> Option<PathBuf> {
+        self.variable(name).map(PathBuf::from).filter(|path| path.is_absolute())
+    }
+
+    /// The parts of a variable that is like `PATH`. Empty ones, which a colon too many leaves, name
+    /// nothing.
+    fn parts(&self, name: &str) -> Vec<PathBuf> {
+        let parts = self.variable(name).map(|paths| std::env::split_paths(paths).collect());
+        let parts: Vec<PathBuf> = parts.unwrap_or_default();
+        parts.into_iter().filter(|path| !path.as_os_str().is_empty()).collect()
+    }
+
+    /// The absolute paths of a variable that is like `PATH`: only these are searched, as of
+    /// [`directory`](Self::directory).
+    fn paths(&self, name: &str) -> Vec<PathBuf> {
+        let parts = self.parts(name).into_iter();
+        parts.filter(|path| path.is_absolute()).collect()
+    }
+
+    /// Entries of `ISENTROPE_CUDA_LIBRARIES` that are no absolute path of a directory.
+    pub fn misnamed(&self) -> Vec<PathBuf> {
+        let parts = self.parts(NAMED).into_iter();
+        parts.filter(|path| !path.is_absolute() || !path.is_dir()).collect()
+    }
+
+    /// A path of the system's.
+    pub(in crate::gpu) fn system(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// The directory of all that is kept for CUDA: `$XDG_CACHE_HOME/isentrope/cuda`, else
+    /// `~/.cache/isentrope/cuda`; none without a home.
+    pub fn cache(&self) -> Option<PathBuf> {
+        let base = self
+            .directory("XDG_CACHE_HOME")
+            .or_else(|| Some(self.home.as_ref()?.join(".cache")))?;
+        Some(base.join("isentrope").join("cuda"))
+    }
+
+    /// The directories that may hold libraries, without those that are not there, in order.
+    pub(super) fn places(&self) -> Vec<(LibraryPlace, PathBuf)> {
+        let mut all = Vec::new();
+        let mut add = |place, directories: Vec<PathBuf>| {
+            for directory in directories {
+                if directory.is_dir() && !all.iter().any(|(_, known)| *known == directory) {
+                    all.push((place, directory));
+                }
+            }
+        };
+        // A virtual environment, a directory of packages, a toolkit, or the libraries' own.
+        let named = self.paths(NAMED).into_iter();
+        add(
+            LibraryPlace::Named,
+            named
+                .flat_map(|path| {
+                    [vec![path.clone()], of_prefix(&path), of_packages(&path)].concat()
+                })
+                .collect(),
+        );
+        let prefixes = [
+            ("VIRTUAL_ENV", LibraryPlace::VirtualEnvironment),
+            ("CONDA_PREFIX", LibraryPlace::Conda),
+        ];
+        for (variable, place) in prefixes {
+            add(
+                place,
+                self.directory(variable).iter().flat_map(|prefix| of_prefix(prefix)).collect(),
+            );
+        }
+        let user = self.home.as_ref().map(|home| of_python(&home.join(".local")));
+        add(LibraryPlace::UserPackages, user.unwrap_or_default());
+        add(LibraryPlace::LoaderPath, self.paths("LD_LIBRARY_PATH"));
+        add(LibraryPlace::System, self.loader());
+        let toolkits =
+            ["CUDA_HOME", "CUDA_PATH"].map(|name| self.directory(name)).into_iter().flatten();
+        let toolkits =
+            toolkits.chain(["/usr/local/cuda", "/opt/cuda"].map(|path| self.system(path)));
+        add(LibraryPlace::Toolkit, toolkits.flat_map(|toolkit| of_toolkit(&toolkit)).collect());
+        let installed = self.cache().map(|cache| below(&cache.join("libraries")));
+        add(LibraryPlace::Installed, installed.unwrap_or_default());
+        all
+    }
+
+    /// Where the system's loader looks: what its configuration names, then its own directories.
+    fn loader(&self) -> Vec<PathBuf> {
+        let mut files: Vec<PathBuf> = list(&self.system("/etc/ld.so.conf.d"));
+        files.retain(|file| file.extension().is_some_and(|ending| ending == "conf"));
+        files.insert(0, self.system("/etc/ld.so.conf"));
+        let texts = files.iter().filter_map(|file| std::fs::read_to_string(file).ok());
+        let named: Vec<PathBuf> = texts
+            .flat_map(|text| text.lines().map(str::trim).map(str::to_owned).collect::<Vec<_>>())
+            .filter(|line| line.starts_with('/'))
+            .map(|line| self.system(&line))
+            .collect();
+        let own = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+        let own = [own.as_str(), "/usr/lib64", "/usr/lib"].map(|path| self.system(path));
+        [named, own.into()].concat()
+    }
+}
+
+/// Libraries of Python packages, and of conda's own, below an environment.
+fn of_prefix(prefix: &Path) -> Vec<PathBuf> {
+    [of_python(prefix), of_toolkit(prefix)].concat()
+}
+
+/// Libraries of the packages of every Python below `prefix`, those of the latest first.
+fn of_python(prefix: &Path) -> Vec<PathBuf> {
+    let mut pythons = list(&prefix.join("lib"));
+    pythons.retain(|path| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python3"))
+    });
+    pythons.reverse();
+    pythons.iter().flat_map(|python| of_packages(&python.join("site-packages"))).collect()
+}
+
+/// Libraries of NVIDIA's wheels among Python's packages: `nvidia/cu13/lib` of all for CUDA 13,
+/// `nvidia/cuda_nvrtc/lib` and its like for CUDA 12.
+fn of_packages(packages: &Path) -> Vec<PathBuf> {
+    let nvidia = packages.join("nvidia");
+    let newest = ["cu13", "cuda_nvrtc", "cublas"].map(|name| nvidia.join(name));
+    newest.iter().map(|package| package.join("lib")).collect()
+}
+
+fn of_toolkit(toolkit: &Path) -> Vec<PathBuf> {
+    let target = if cfg!(target_arch = "aarch64") {
+        "targets/sbsa-linux/lib"
+    } else {
+        "targets/x86_64-linux/lib"
+    };
+    ["lib64", "lib", target].map(|lib| toolkit.join(lib)).into()
+}
+
+/// The directories in `directory`, the last name first: that of the newest version. What begins
+/// with a dot is being made.
+fn below(directory: &Path) -> Vec<PathBuf> {
+    let mut directories = list(directory);
+    directories.retain(|path| path.is_dir() && !is_hidden(path));
+    directories.reverse();
+    directories
+}
+
+/// Whether the name of a path begins with a dot.
+pub(in crate::gpu) fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
+}
+
+/// Files of a directory by name; none if it cannot be read.
+pub(in crate::gpu) fn list(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten();
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}

@@ -1,0 +1,227 @@
+//! The context of a GPU, and the stream that everything goes into.
+
+use super::Error;
+use super::calls::{Calls, DriverError};
+use super::timeline::Timeline;
+use crate::failure::Failure;
+use cudarc::driver::sys::{self, CUdevice_attribute, CUstream_flags};
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// So many of the last launches are named when the GPU fails.
+const REMEMBERED: usize = 6;
+
+/// The context of a GPU and the stream that everything goes into.
+pub(super) struct Stream {
+    calls: Calls,
+    device: sys::CUdevice,
+    context: sys::CUcontext,
+    pub handle: sys::CUstream,
+    /// The kernels that were launched last, until the host has waited for them.
+    launched: Mutex<Vec<&'static str>>,
+    /// When it did what it was given, while a trace is recorded.
+    pub timeline: Timeline,
+}
+
+// SAFETY: the driver's functions may be called from any thread on any of its handles, once the
+// thread has the context, which each method sees to; what the methods change themselves is behind
+// locks.
+unsafe impl Send for Stream {}
+// SAFETY: as above.
+unsafe impl Sync for Stream {}
+
+impl Stream {
+    pub fn new(calls: Calls, ordinal: usize) -> Result<Self, Error> {
+        let check = |result: Result<(), DriverError>| {
+            result.map_err(|failed| {
+                Error::Driver(match failed.code {
+                    DriverError::OUT_OF_MEMORY => {
+                        format!(
+                            "GPU {ordinal} has no memory left even for a context; `nvidia-smi` \
+                             shows who has it"
+                        )
+                    }
+                    _ => format!("GPU {ordinal} cannot be used: {failed}"),
+                })
+            })
+        };
+        let (mut device, mut context) = (0, ptr::null_mut());
+        // SAFETY: the driver is initialised, and writes what the pointers lead to. The device is
+        // one that it has named.
+        unsafe {
+            check(calls.check((calls.cuDeviceGet)(&raw mut device, as_int(ordinal))))?;
+            check(calls.check((calls.cuDevicePrimaryCtxRetain)(&raw mut context, device)))?;
+        }
+        // From here on whatever fails releases the context.
+        let mut stream = Self {
+            calls,
+            device,
+            context,
+            handle: ptr::null_mut(),
+            launched: Mutex::default(),
+            timeline: Timeline::default(),
+        };
+        // SAFETY: the context is retained as long as the stream lives, and the driver writes one
+        // handle.
+        unsafe {
+            check(stream.calls.check((stream.calls.cuCtxSetCurrent)(context)))?;
+            let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+            let created = (stream.calls.cuStreamCreate)(&raw mut stream.handle, flags);
+            check(stream.calls.check(created))?;
+        }
+        Ok(stream)
+    }
+
+    pub fn attribute(&self, attribute: CUdevice_attribute) -> Result<usize, Error> {
+        let mut value = 0;
+        // SAFETY: the device is the driver's, which writes one number.
+        let code = unsafe {
+            (self.calls.cuDeviceGetAttribute)(&raw mut value, attribute as u32, self.device)
+        };
+        self.calls.check(code).map_err(|error| Error::Driver(error.to_string()))?;
+        Ok(usize::try_from(value).unwrap_or(0))
+    }
+
+    /// Calls the driver in this context.
+    pub fn call(&self, f: impl FnOnce(&Calls) -> c_int) -> Result<(), DriverError> {
+        // SAFETY: the context is retained as long as this lives.
+        self.calls.check(unsafe { (self.calls.cuCtxSetCurrent)(self.context) })?;
+        self.calls.check(f(&self.calls))
+    }
+
+    /// As [`call`](Self::call), where failing means that the GPU is of no use any more.
+    pub fn expect(&self, f: impl FnOnce(&Calls) -> c_int) {
+        self.call(f).unwrap_or_else(|error| self.fail(&error));
+    }
+
+    /// Gives the calling thread the context.
+    pub fn enter(&self) {
+        self.expect(|_| 0);
+    }
+
+    /// Copies bytes from the host, once the stream has come so far.
+    ///
+    /// # Safety
+    /// Until then the bytes stay as they are, and there is as much memory at the address.
+    pub unsafe fn upload(&self, to: sys::CUdeviceptr, bytes: &[u8]) {
+        let _timed = self.timed("upload", Some(bytes.len()));
+        // SAFETY: by the caller's word.
+        self.expect(|calls| unsafe {
+            (calls.cuMemcpyHtoDAsync_v2)(to, bytes.as_ptr().cast(), bytes.len(), self.handle)
+        });
+    }
+
+    /// Copies bytes to the host, once the stream has come so far.
+    ///
+    /// # Safety
+    /// Until then nobody uses the bytes, and there is as much memory at the address.
+    pub unsafe fn download(&self, from: sys::CUdeviceptr, bytes: &mut [u8]) {
+        let _timed = self.timed("download", Some(bytes.len()));
+        // SAFETY: by the caller's word.
+        self.expect(|calls| unsafe {
+            (calls.cuMemcpyDtoHAsync_v2)(bytes.as_mut_ptr().cast(), from, bytes.len(), self.handle)
+        });
+    }
+
+    /// Waits for all that is in the stream.
+    pub fn wait(&self) {
+        // SAFETY: the stream lives as long as this.
+        self.expect(|calls| unsafe { (calls.cuStreamSynchronize)(self.handle) });
+        self.launched().clear();
+        self.has_waited();
+    }
+
+    /// To be called when the host has waited for something in the stream.
+    pub fn has_waited(&self) {
+        if isentrope_trace::is_on() {
+            self.tell_times();
+        }
+    }
+
+    fn launched(&self) -> MutexGuard<'_, Vec<&'static str>> {
+        self.launched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers what is launched, to name it if the GPU fails.
+    pub fn note(&self, kernel: &'static str) {
+        let mut launched = self.launched();
+        if launched.last() != Some(&kernel) {
+            if launched.len() == REMEMBERED {
+                launched.remove(0);
+            }
+            launched.push(kernel);
+        }
+    }
+
+    /// Ends with what the driver says. Most failures of kernels are seen by a later call only, and
+    /// by every one from then on; lack of memory is not one of them.
+    pub fn fail(&self, error: &DriverError) -> ! {
+        if error.code == DriverError::OUT_OF_MEMORY {
+            Failure::of_memory(format!("the GPU has no memory left: {error}")).end();
+        }
+        Failure::of_device(failure(&error.to_string(), &self.launched())).end()
+    }
+}
+
+/// The sentence for a GPU that has failed.
+fn failure(what: &str, launched: &[&str]) -> String {
+    match launched {
+        [] => format!("the GPU has failed: {what}"),
+        [only] => format!("the GPU has failed while it ran {only}: {what}"),
+        [earlier @ .., last] => format!(
+            "the GPU has failed: {what}; while it ran {last}, or what it was given before that \
+             ({}): CUDA_LAUNCH_BLOCKING=1 \
+             tells which",
+            earlier.iter().rev().copied().collect::<Vec<_>>().join(", ")
+        ),
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // SAFETY: nothing uses the stream any more, since whatever does keeps this alive; the
+        // context was retained once.
+        unsafe {
+            (self.calls.cuCtxSetCurrent)(self.context);
+            // A null handle is the default stream, and nobody's to destroy: this one was never
+            // made.
+            if !self.handle.is_null() {
+                (self.calls.cuStreamSynchronize)(self.handle);
+                self.timeline.destroy(&self.calls);
+                (self.calls.cuStreamDestroy_v2)(self.handle);
+            }
+            (self.calls.cuDevicePrimaryCtxRelease_v2)(self.device);
+        }
+    }
+}
+
+/// A number that the driver takes as an `int`, which all sizes here fit.
+pub(super) fn as_int(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_names_what_may_be_the_cause() {
+        for launched in ["norm", "a captured step"] {
+            assert_eq!(
+                failure("an illegal memory access was encountered", &[launched]),
+                format!(
+                    "the GPU has failed while it ran {launched}: an illegal memory access was \
+                     encountered"
+                )
+            );
+        }
+        let said = failure("x", &["a", "b", "c"]);
+        assert!(
+            said.contains("while it ran c, ")
+                && said.contains("(b, a)")
+                && said.contains("CUDA_LAUNCH_BLOCKING=1"),
+            "{said}"
+        );
+    }
+}

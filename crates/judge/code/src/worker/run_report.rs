@@ -1,0 +1,76 @@
+//! How the process of a run ended, and what that says of its program.
+
+use serde::Deserialize;
+
+use super::End;
+
+/// How a run's process ended.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunReport {
+    exit: Option<i32>,
+    signal: Option<i32>,
+    cpu_s: f64,
+    ended_for: Option<String>,
+    /// The last line of its standard error.
+    #[serde(skip)]
+    error: String,
+    /// Why something of it is left in the temporary directory, if so. The next run needs a jail of
+    /// its own then.
+    pub left: Option<String>,
+}
+
+/// Longest line of an error that is kept, in characters.
+pub const LONGEST_LINE: usize = 500;
+
+impl RunReport {
+    /// From what the server says: JSON in a line, and behind it the end of the standard error.
+    pub fn read(body: &[u8]) -> serde_json::Result<Self> {
+        let (line, error) =
+            body.split_at(body.iter().position(|byte| *byte == b'\n').unwrap_or(body.len()));
+        let error = String::from_utf8_lossy(error);
+        let last =
+            error.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+        Ok(Self {
+            error: last.chars().take(LONGEST_LINE).collect(),
+            ..serde_json::from_slice(line)?
+        })
+    }
+
+    /// The end of the program of a run that had `cpu_s` seconds of processor time.
+    pub fn end(self, cpu_s: u64) -> End {
+        let is_memory =
+            |line: &str| line.split(':').next().is_some_and(|name| name.ends_with("MemoryError"));
+        #[expect(clippy::cast_precision_loss, reason = "a number of seconds")]
+        let time_is_up = self.cpu_s >= cpu_s as f64;
+        match (self.exit, self.signal) {
+            _ if self.ended_for.as_deref() == Some("output") => End::OutputLimit,
+            (Some(0), _) => End::Completed,
+            (_, Some(XCPU)) => End::TimeLimit,
+            (_, Some(KILL)) if time_is_up => End::TimeLimit,
+            // It may have done this itself, which is no better.
+            (_, Some(KILL)) => End::MemoryLimit,
+            (_, Some(signal)) => End::RuntimeError(format!("it died of {}", signal_name(signal))),
+            _ if is_memory(&self.error) => End::MemoryLimit,
+            (exit, _) if self.error.is_empty() => {
+                End::RuntimeError(format!("it ended with exit status {}", exit.unwrap_or(1)))
+            }
+            _ => End::RuntimeError(self.error),
+        }
+    }
+}
+
+/// Linux's numbers of the signals that tell something.
+const KILL: i32 = 9;
+const XCPU: i32 = 24;
+
+fn signal_name(signal: i32) -> String {
+    match signal {
+        6 => "SIGABRT".into(),
+        8 => "SIGFPE".into(),
+        11 => "SIGSEGV, as from recursion that is too deep".into(),
+        15 => "SIGTERM".into(),
+        31 => "SIGSYS, from a system call that the sandbox does not allow".into(),
+        _ => format!("signal {signal}"),
+    }
+}

@@ -1,0 +1,77 @@
+//! Models, learners and groups of responses for tests.
+
+use crate::group::Group;
+use crate::learner::{Learner, PassLimits};
+use crate::optimizer::Optimizer;
+use crate::ranks::Ranks;
+use crate::settings;
+use isentrope_data::{Problem, Prompt, Row};
+use isentrope_kernels::{Cpu, Isa};
+use isentrope_model::{Layout, Model, ModelConfig};
+use isentrope_reward::{Judgement, Verdict};
+use isentrope_rollout::Response;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub fn model_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../compute/model/tests/fixtures/models/qwen3")
+}
+
+pub fn config() -> ModelConfig {
+    ModelConfig::read(&model_dir()).unwrap()
+}
+
+pub fn layout() -> Layout {
+    Layout::new(&config())
+}
+
+pub fn cpu() -> Cpu {
+    Cpu::new(Isa::available()[0], 1).unwrap()
+}
+
+pub fn learner(ranks: &Ranks, limits: PassLimits) -> Learner {
+    let model = Model::load(&model_dir(), Arc::new(cpu())).unwrap();
+    let optimizer = Optimizer::new(&model, settings::Optimizer::default(), ranks).unwrap();
+    Learner::new(model, optimizer, limits, ranks.clone()).unwrap()
+}
+
+pub fn problem() -> Problem {
+    Problem {
+        prompt: Prompt::Text("?".into()),
+        ground_truth: Value::Null,
+        data_source: String::new(),
+        extra_info: Value::Null,
+        columns: Row::new(),
+        origin: "made up".into(),
+    }
+}
+
+/// A response of three tokens with this reward, or one that could not be judged.
+pub fn response(reward: Option<f64>) -> Response {
+    let verdict = if reward.is_some() { Verdict::Correct } else { Verdict::TimedOut };
+    Response {
+        text: String::new(),
+        tokens: vec![1, 2, 3],
+        logprobs: vec![-1.0; 3],
+        entropies: vec![1.0; 3],
+        kept: None,
+        truncated: false,
+        judgement: Judgement::new(verdict, None, ""),
+        reward: reward.unwrap_or_default(),
+        activation_slots: None,
+        vote: None,
+    }
+}
+
+/// Responses with these rewards, and a greedy one, if there is one.
+pub fn group(rewards: &[Option<f64>], greedy: Option<Option<f64>>) -> Group {
+    Group {
+        step: 1,
+        position: 0,
+        problem: problem(),
+        prompt: vec![1],
+        responses: rewards.iter().map(|&reward| response(reward)).collect(),
+        greedy: greedy.map(response),
+    }
+}
