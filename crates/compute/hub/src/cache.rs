@@ -114,7 +114,13 @@ impl RepoCache {
                 Ok(Some(names).filter(|names| names.iter().all(|name| is_plain_path(name))))
             }
             Err(error)
-                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) =>
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound
+                        | io::ErrorKind::InvalidData
+                        | io::ErrorKind::NotADirectory
+                        | io::ErrorKind::PermissionDenied
+                ) =>
             {
                 Ok(None)
             }

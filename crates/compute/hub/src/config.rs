@@ -62,6 +62,7 @@ impl HubConfig {
             .ok_or_else(|| Error::Hub("no home directory to keep models in; set HF_HOME".into()))?;
 
         let token = match (var("HF_TOKEN"), hf_home) {
+            _ if flag("HF_HUB_DISABLE_IMPLICIT_TOKEN") => None,
             (Some(token), _) => Some(token),
             (None, Some(home)) => read_token(&home.join("token"))?,
             (None, None) => None,

@@ -30,11 +30,13 @@ pub(crate) struct Snapshot {
     is_whole: bool,
 }
 
-/// Downloads the files that `select` chooses, unless the cache has them.
+/// Downloads the files that `select` chooses, unless the cache has them. Records that the branch is
+/// at their commit only if `is_all`: files that were not asked for, the weights say, are those of
+/// the commit before.
 pub(crate) fn fetch(
     config: &HubConfig,
     id: &RepoId,
-    select: &Select<'_>,
+    (select, is_all): (&Select<'_>, bool),
     progress: &dyn Progress,
 ) -> Result<Snapshot> {
     let cache = RepoCache::new(&config.cache, id);
@@ -85,7 +87,7 @@ pub(crate) fn fetch(
     // A branch is recorded last, so that it never stands for files that an interrupted download
     // left out. A shared cache may be read-only and still have the files.
     let recorded = cache.record_names(commit, &listing.names).and_then(|()| {
-        if id.is_pinned() { Ok(()) } else { cache.record_commit(&id.revision, commit) }
+        if id.is_pinned() || !is_all { Ok(()) } else { cache.record_commit(&id.revision, commit) }
     });
     if let Err(error) = recorded {
         progress.warn(&format!("{error}; the cache was not brought up to date"));

@@ -64,7 +64,8 @@ fn weights(names: &[String], is_whole: bool) -> Result<Vec<&str>, String> {
         let shards: Vec<&str> =
             names.iter().map(String::as_str).filter(|name| shard_count(name).is_some()).collect();
         return match shards.first().and_then(|name| shard_count(name)) {
-            Some(count) if !is_whole && shards.len() != count => {
+            None => Err(format!("there is {INDEX}, and no shard of the weights")),
+            Some(count) if !is_whole && shards.len() < count => {
                 Err(format!("{} of {count} shards of the weights are there", shards.len()))
             }
             _ => Ok([&[INDEX], &shards[..]].concat()),
@@ -86,9 +87,8 @@ fn weights(names: &[String], is_whole: bool) -> Result<Vec<&str>, String> {
 
 /// The number of shards by the name of one, `model-00001-of-00002.safetensors`.
 fn shard_count(name: &str) -> Option<usize> {
-    let (_, count) =
-        name.strip_prefix("model-")?.strip_suffix(".safetensors")?.split_once("-of-")?;
-    count.parse().ok()
+    let (_, count) = name.strip_suffix(".safetensors")?.rsplit_once("-of-")?;
+    count.parse().ok().filter(|_| !name.contains('/'))
 }
 
 #[cfg(test)]
@@ -115,6 +115,8 @@ mod tests {
         assert_eq!(whole(&[SINGLE, INDEX, SHARDS[0], SHARDS[1]]), SINGLE);
         let sharded = format!("{INDEX} {} {}", SHARDS[0], SHARDS[1]);
         assert_eq!(whole(&[INDEX, SHARDS[0], SHARDS[1]]), sharded);
+        let converted = "pytorch_model-00001-of-00001.safetensors";
+        assert_eq!(whole(&[INDEX, converted]), format!("{INDEX} {converted}"));
     }
 
     #[test]
@@ -126,6 +128,7 @@ mod tests {
             (true, &["config.json", "consolidated.safetensors"], "consolidated.safetensors"),
             (false, &["config.json", SINGLE], "tokenizer.json"),
             (false, &["config.json", "tokenizer.json", INDEX, SHARDS[0]], "1 of 2 shards"),
+            (false, &["config.json", "tokenizer.json", INDEX], "no shard"),
         ] {
             let names: Vec<String> = list.iter().map(|&name| name.to_owned()).collect();
             let names = if is_whole { Names::All(&names) } else { Names::Cached(&names) };

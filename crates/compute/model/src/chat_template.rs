@@ -202,7 +202,7 @@ fn error(path: &Path, failure: Failure) -> Error {
 
 /// The template of this name in a list of `{"name": ..., "template": ...}`.
 fn named_template<'a>(list: &'a [Value], name: &str) -> Option<&'a str> {
-    list.iter().find(|entry| entry["name"] == name)?["template"].as_str()
+    list.iter().rfind(|entry| entry["name"] == name)?["template"].as_str()
 }
 
 fn check_objects(name: &str, value: &Value) -> Result<()> {

@@ -25,8 +25,8 @@ impl Layout {
         self.parameters.iter().map(|parameter| parameter.kind).fold(0, bytes)
     }
 
-    /// Most bytes of the host while weights are loaded to a device with its own memory: some rows of
-    /// a tensor in f32, and their upload copy.
+    /// Most bytes of the host while weights are loaded to a device with its own memory: some rows
+    /// of a tensor in f32, and their upload copy.
     pub fn loading_bytes(&self) -> usize {
         let of_rows = |shape: Vec<usize>| {
             let width: usize = shape[1..].iter().product();

@@ -252,6 +252,9 @@ def empty(top):
 
 def start(role, modules):
     """Serves programs or tests until the input ends."""
+    # It kills every process that it sees, and empties /tmp.
+    if os.getpid() != 1:
+        raise SystemExit("not the first process of a jail")
     if role == "programs":
         import program
         modes = {"script": program.script, "session": program.session}

@@ -63,6 +63,7 @@ impl NumberKind {
     /// The kind that a letter in blackboard bold, with what marks it, is the symbol of: Z and `^+`.
     pub fn of_symbol(letter: char, mark: &str) -> Option<Self> {
         let mark = mark.trim_start_matches(['^', '_']);
+        let mark = if (letter, mark) == ('N', "0") { "ge0" } else { mark };
         let (part, ..) = PARTS.into_iter().find(|(_, _, marks)| has(marks, mark))?;
         let part = match (letter, part) {
             ('N', "nonzero") => "positive",

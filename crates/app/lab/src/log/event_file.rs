@@ -172,7 +172,11 @@ impl<'a> Event<'a> {
         Some(event)
     }
 
+    /// Adds its points. Negative steps, which trainers give to hyperparameters, are left out.
     fn add_to(&self, points: &mut Points) -> Result<(), String> {
+        if i64::try_from(self.step).is_err() {
+            return Ok(());
+        }
         if self.starts {
             points.forget_from(self.step)?;
         }

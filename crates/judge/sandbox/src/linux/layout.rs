@@ -22,10 +22,11 @@ const MAX_LINKS: usize = 40;
 /// The paths that a program's jail shows, parents before their children.
 pub fn visible_paths(program: &Program) -> Result<Vec<VisiblePath>, Problem> {
     let libraries = LIBRARIES.iter().map(Path::new).filter(|path| path.exists());
-    let named = program.readable.iter().chain([&program.program]).map(PathBuf::as_path);
-    let named = named.filter(|path| *path != Path::new("")); // a probe has no program
+    let readable = program.readable.iter().map(PathBuf::as_path);
+    let program = Some(program.program.as_path());
+    let program = program.filter(|path| *path != Path::new("")); // a probe has none
     let mut layout = Layout::default();
-    libraries.chain(named).try_for_each(|path| layout.show(path))?;
+    libraries.chain(readable).chain(program).try_for_each(|path| layout.show(path))?;
     Ok(layout.0)
 }
 
