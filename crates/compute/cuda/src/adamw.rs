@@ -189,17 +189,6 @@ impl Cuda {
             return;
         }
         let table = self.uploaded(tensors.as_flattened());
-        let &UpdateFactors {
-            gradient_scale,
-            keep,
-            beta1,
-            one_minus_beta1,
-            beta2,
-            one_minus_beta2,
-            sqrt_correction2,
-            eps,
-            rate,
-        } = factors;
         ADAMW.launch(
             &*self.device,
             Grid::line(blocks, 256),
@@ -207,15 +196,15 @@ impl Cuda {
                 table.at(0),
                 word(tensors.len()),
                 u32::from(split),
-                gradient_scale,
-                keep,
-                beta1,
-                one_minus_beta1,
-                beta2,
-                one_minus_beta2,
-                sqrt_correction2,
-                eps,
-                rate,
+                factors.gradient_scale,
+                factors.keep,
+                factors.beta1,
+                factors.one_minus_beta1,
+                factors.beta2,
+                factors.one_minus_beta2,
+                factors.sqrt_correction2,
+                factors.eps,
+                factors.rate,
             ),
         );
     }

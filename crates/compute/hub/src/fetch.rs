@@ -36,7 +36,8 @@ pub(crate) struct Snapshot {
 pub(crate) fn fetch(
     config: &HubConfig,
     id: &RepoId,
-    (select, is_all): (&Select<'_>, bool),
+    select: &Select<'_>,
+    is_all: bool,
     progress: &dyn Progress,
 ) -> Result<Snapshot> {
     let cache = RepoCache::new(&config.cache, id);

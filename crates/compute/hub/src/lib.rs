@@ -107,7 +107,7 @@ pub fn dataset_files(
     select: &Select<'_>,
     progress: &dyn Progress,
 ) -> Result<Vec<PathBuf>> {
-    let snapshot = fetch::fetch(config, &RepoId::parse_dataset(id)?, (select, true), progress)?;
+    let snapshot = fetch::fetch(config, &RepoId::parse_dataset(id)?, select, true, progress)?;
     Ok(snapshot.names.iter().map(|name| snapshot.directory.join(name)).collect())
 }
 
@@ -121,6 +121,6 @@ fn fetch_model(
         return Ok(model.into());
     }
     let select = |names: Names<'_>| files::select(names, parts);
-    let chosen = (&select as &Select<'_>, parts == Parts::All);
-    Ok(fetch::fetch(config, &RepoId::parse(model)?, chosen, progress)?.directory)
+    let is_all = parts == Parts::All;
+    Ok(fetch::fetch(config, &RepoId::parse(model)?, &select, is_all, progress)?.directory)
 }
