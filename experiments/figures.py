@@ -1,38 +1,18 @@
-"""The pictures of README.md and docs/paper/results.md, from the runs of sweeps that are done.
+"""Draws the pictures of README.md and docs/paper/results.md from the tables in docs/paper/results.
 
     pip install matplotlib
-    python3 experiments/figures.py methods runs/countdown-methods docs/paper/figures/countdown-methods.svg
-    python3 experiments/figures.py cooler runs/countdown-methods docs/paper/figures/countdown-methods-cooler.svg
-    python3 experiments/figures.py law runs/countdown-methods docs/paper/figures/countdown-law.svg
-    python3 experiments/figures.py law runs/countdown-law docs/paper/figures/countdown-estimators.svg --group grpo --group rloo \\
-        --group reinforce --group on-policy --group base-brief --group base-early --group prime
-    python3 experiments/figures.py law runs/countdown-law docs/paper/figures/countdown-mixtures.svg --group grpo --group easy --group hard
-    python3 experiments/figures.py methods runs/countdown-strength docs/paper/figures/countdown-strength.svg --group grpo \\
-        --group clip-cov-0.005 --group clip-cov-0.02 --group clip-cov-0.05 --group kl-cov-0.1-by-5 --group entropy-bonus-0.03 \\
-        --group reference-kl-0.05
-    python3 experiments/figures.py autopilot runs/countdown-autopilot docs/paper/figures/autopilot.svg
-    python3 experiments/figures.py methods docs/paper/results/smollm2-rivals.csv.gz docs/paper/figures/smollm2-rivals.svg --group grpo \\
-        --group clip-cov-0.02 --group clip-cov-0.1 --group kl-cov-0.1-by-1 --group kl-cov-0.1-by-5 --group entropy-bonus-0.01 \\
-        --group reference-kl-0.05 --group reference-kl-0.2
-    python3 experiments/figures.py methods docs/paper/results/smollm2-held.csv.gz docs/paper/figures/smollm2-held.svg
-    python3 experiments/figures.py kinds docs/paper/results/smollm2-methods.csv.gz docs/paper/figures/smollm2-kinds.svg --group grpo --group clip-cov
-    python3 experiments/figures.py kinds docs/paper/results/smollm2-word-problems.csv.gz docs/paper/figures/word-problems.svg \\
-        --group grpo --group clip-cov --group kl-cov --group shown
-    python3 experiments/figures.py seeds docs/paper/results/qwen2.5-coder-1.5b.csv.gz docs/paper/figures/qwen2.5-coder-1.5b.svg --group grpo \\
-        --group kl-cov --group clip-cov
-    python3 experiments/figures.py difficulty docs/paper/results/smollm2-rivals.csv.gz docs/paper/figures/smollm2-difficulty.svg --group on-policy
-    python3 experiments/figures.py keep runs/countdown-methods docs/paper/results/countdown-methods.csv.gz
+    python3 experiments/figures.py                        # every picture; ISENTROPE names the program
+    python3 experiments/figures.py forest autopilot       # these
+    python3 experiments/figures.py --keep runs/countdown-methods docs/paper/results/countdown-methods.csv.gz
 
-`keep` writes the metrics that pictures and tables need as a table, which the others take in the sweep's place: `docs/paper/results` has
-the tables of docs/paper/results.md, so that its pictures can be drawn without hours of runs. With `--add` the runs that the table has
-already stay in it: groups and seeds may be made one after the other, on several machines. Lines are means over the seeds that have
-finished, bands their 95 % intervals by Student's t, as `isentrope lab seeds` computes them; ISENTROPE names the program, default
-`isentrope`. Thin lines are the seeds of groups of two or three. `--group` chooses groups.
+`--keep` writes a finished sweep's metrics as a table; with `--add` the runs that the table has stay in it. Lines are
+means over seeds, bands and bars 95 % intervals, as `isentrope lab seeds` computes them; thin lines are the seeds of
+groups of two or three. Each picture names its tables and their SHA-256, which a test compares.
 """
 
 import argparse
+import hashlib
 import math
-import re
 from pathlib import Path
 
 import matplotlib
@@ -40,11 +20,16 @@ import matplotlib
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
 
-from runs import computed, evaluation_set, groups, keep, of_table, seed_of, together
+from runs import RESULTS, computed, evaluation_set, groups, keep, of_table, paired, pooled, seed_of, together
 
-# A picture must be readable on white and on black: its ground is clear and its words are grey.
-WORDS = "#7d8590"
-COLOURS = ["#8b949e", "#d29922", "#a371f7", "#2f81f7", "#3fb950", "#f778ba", "#db6d28", "#39c5cf"]
+WORDS = "#8b949e"
+# One colour for a method in all pictures, by how its group's name begins; the longest beginning counts.
+COLOURS = {
+    "grpo": "#8b949e", "none": "#8b949e", "no-clipping": "#db6d28", "clip-higher": "#f2cc60", "clip-cov": "#2f81f7",
+    "kl-cov": "#f85149", "kl-cov-by-coefficient": "#ff9bce", "reference-kl": "#3fb950", "entropy-bonus": "#a371f7",
+    "skywork": "#39c5cf", "any-token": "#7d5a3c", "rloo": "#2f81f7", "reinforce": "#3fb950", "on-policy": "#a371f7",
+    "base-brief": "#f2cc60", "base-early": "#39c5cf", "prime": "#f85149",
+}
 
 plt.rcParams.update({
     "font.family": "sans-serif", "font.size": 10, "svg.fonttype": "path", "svg.hashsalt": "isentrope",
@@ -53,156 +38,165 @@ plt.rcParams.update({
 })
 
 
-def draw(axis, runs, curve, metric, colour, label):
+def colour(group):
+    return COLOURS[max((name for name in COLOURS if group.startswith(name)), key=len)]
+
+
+def draw(axis, runs, curve, metric, group):
     """A metric over steps: the mean over seeds with its band, or a single run; thin lines are few seeds."""
     series = [[(row["step"], row[metric]) for row in rows if row.get(metric) is not None] for rows in runs]
     if curve is None:
-        axis.plot(*zip(*series[0]), color=colour, label=label, linewidth=1.8)
+        axis.plot(*zip(*series[0]), color=colour(group), label=group, linewidth=1.8)
         return
-    axis.plot(curve["steps"], curve["mean"], color=colour, label=label, linewidth=1.8)
+    axis.plot(curve["steps"], curve["mean"], color=colour(group), label=group, linewidth=1.8)
     if len(runs) < 4:
         for one in series:
-            axis.plot(*zip(*one), color=colour, linewidth=0.7, alpha=0.5)
+            axis.plot(*zip(*one), color=colour(group), linewidth=0.7, alpha=0.5)
     else:
-        axis.fill_between(curve["steps"], curve["low"], curve["high"], color=colour, alpha=0.15, linewidth=0)
+        shown = [low > 0.0 or axis.get_yscale() == "linear" for low in curve["low"]]
+        axis.fill_between(curve["steps"], curve["low"], curve["high"], where=shown, color=colour(group), alpha=0.15, linewidth=0)
 
 
-def save(figure, out, labelled=None, below=0.0):
-    """Writes a picture; with an axis, under all its lines' names, so far below the figure as a part of its height."""
-    if labelled:
-        handles, labels = labelled.get_legend_handles_labels()
-        figure.legend(handles, labels, loc="lower center", ncols=len(labels), bbox_to_anchor=(0.5, below), fontsize=9)
-    figure.tight_layout()
-    figure.savefig(out, transparent=True, bbox_inches="tight", metadata={"Date": None})
+def legend_below(figure, axis, below):
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncols=len(labels), bbox_to_anchor=(0.5, below), fontsize=9)
 
 
-def panels(found, chosen, out):
+def panels(found, chosen):
     """A row of panels, each with a metric of every group over steps."""
     curves = computed(found)
     figure, axes = plt.subplots(1, len(chosen), figsize=(3.7 * len(chosen), 3.3))
     for axis, (metric, title) in zip(axes, chosen):
         if metric == "cov/fraction":
             axis.set_yscale("log")
-        for colour, (group, runs) in zip(COLOURS, found.items()):
+        for group, runs in found.items():
             measured = [rows for rows in runs.values() if any(row.get(metric) is not None for row in rows)]
             if measured:
-                draw(axis, measured, curves[group]["curves"].get(metric), metric, colour, group)
-        axis.set_title(title, fontsize=10)
+                draw(axis, measured, curves[group]["curves"].get(metric), metric, group)
+        seeds = sorted({len(runs) for runs in found.values()})
+        axis.set_title(f"{title}, {' or '.join(map(str, seeds))} seeds", fontsize=10)
         axis.set_xlabel("step")
         if "entropy" in metric:
             axis.set_ylim(bottom=0.0)
-    save(figure, out, axes[0], -0.07)
+    legend_below(figure, axes[0], -0.07)
+    return figure
 
 
-def methods(found, out):
+def methods(found):
     name, k = evaluation_set(found)
-    panels(found, [("policy/entropy", "policy entropy, nats"), (f"eval/{name}/mean@{k}", f"mean@{k}"),
-                   (f"eval/{name}/pass@{k}", f"pass@{k}"), (f"eval/{name}/maj@{k}", f"maj@{k}")], out)
+    return panels(found, [("policy/entropy", "H, nats")] + [(f"eval/{name}/{of}@{k}", f"{of}@{k}") for of in ("mean", "pass", "maj")])
 
 
-def cooler(found, out):
-    """Length, and accuracies at the second temperature."""
+def autopilot(found):
     name, k = evaluation_set(found)
-    first = next(iter(next(iter(found.values())).values()))
-    at = sorted({key.split("/")[1] for row in first for key in row if key.startswith(f"eval/{name}_t")})
-    if not at:
-        raise SystemExit(f"{name} was evaluated at one temperature")
-    temperature = at[0].rsplit("_t", 1)[1]
-    panels(found, [(f"eval/{name}/length_mean", "response length, tokens"),
-                   *((f"eval/{at[0]}/{what}@{k}", f"{what}@{k} at T {temperature}") for what in ("mean", "pass", "maj"))], out)
+    return panels(found, [("policy/entropy", "H, nats"), ("cov/fraction", "fraction picked"),
+                          (f"eval/{name}/mean@{k}", f"mean@{k}"), (f"eval/{name}/pass@{k}", f"pass@{k}")])
 
 
-def difficulty(found, out):
-    """The first group's covariance within prompts, and its change of entropy, by the share of a prompt's responses that are right."""
-    group, runs = next(iter(found.items()))
-    curves = computed({group: runs})[group]["curves"]
-    figure, axes = plt.subplots(1, 2, figsize=(7.4, 3.3))
-    for axis, metric, title in zip(axes, ("group_covariance", "entropy_change"), ("covariance within a prompt", "change of entropy, nats a step")):
-        for colour, (bucket, label) in zip(COLOURS, (("0_25", "below 25 %"), ("25_50", "25 to 50 %"), ("50_75", "50 to 75 %"), ("75_100", "75 % and more"))):
-            metric_of = f"theory/accuracy_{bucket}/{metric}"
-            if metric_of not in curves:
-                raise SystemExit("nothing has measured the theory by difficulty in several seeds (lab.track_theory)")
-            draw(axis, list(runs.values()), curves[metric_of], metric_of, colour, label)
-        axis.set_title(title, fontsize=10)
-        axis.set_xlabel("step")
-    save(figure, out, axes[0], -0.07)
-
-
-def kinds(found, out):
-    """Accuracy by kind of problem, which is what parts of a set are."""
-    name, k = evaluation_set(found)
-    first = next(iter(next(iter(found.values())).values()))
-    of_part = re.compile(rf"eval/{re.escape(name)}/(.+)/mean@{k}")
-    parts = sorted({match[1] for row in first for key in row if (match := of_part.fullmatch(key))})
-    if not parts:
-        raise SystemExit(f"the set {name} has no parts")
-    panels(found, [(f"eval/{name}/{part}/mean@{k}", f"{part}, mean@{k}") for part in parts], out)
-
-
-def seeds(found, out):
+def seeds(found):
     """A column for each seed that all groups have, and each run in it: for runs that differ more than a mean would show."""
     name, k = evaluation_set(found)
     by_seed = {group: {seed_of(group, run): rows for run, rows in runs.items()} for group, runs in found.items()}
     common = sorted(set.intersection(*map(set, by_seed.values())))
-    if not common:
-        raise SystemExit("these groups have no seed in common")
     chosen = [(f"eval/{name}/mean@{k}", f"mean@{k}"), (f"eval/{name}/entropy", "H, nats"), (f"eval/{name}/length_mean", "tokens")]
     figure, axes = plt.subplots(len(chosen), len(common), figsize=(4.2 * len(common), 5.6), sharex=True, sharey="row", squeeze=False)
     for row, (metric, title) in zip(axes, chosen):
         for axis, seed in zip(row, common):
-            for colour, (group, runs) in zip(COLOURS, by_seed.items()):
-                draw(axis, [runs[seed]], None, metric, colour, group)
+            for group, runs in by_seed.items():
+                draw(axis, [runs[seed]], None, metric, group)
         row[0].set_ylabel(title)
         row[0].set_ylim(bottom=0.0)
     for top, bottom, seed in zip(axes[0], axes[-1], common):
         top.set_title(f"seed {seed}", fontsize=10)
         bottom.set_xlabel("step")
-    save(figure, out, axes[0][0], -0.04)
+    legend_below(figure, axes[0][0], -0.04)
+    return figure
 
 
-def autopilot(found, out):
-    name, k = evaluation_set(found)
-    panels(found, [("policy/entropy", "policy entropy, nats"), ("cov/fraction", "fraction of tokens picked"),
-                   (f"eval/{name}/mean@{k}", f"mean@{k}"), (f"eval/{name}/pass@{k}", f"pass@{k}")], out)
-
-
-def law(found, out):
+def law(found):
     """Accuracy against entropy: every evaluation of every run, with the law through all evaluations of the first group."""
     name, k = evaluation_set(found)
     first = next(iter(found))
     figure, axis = plt.subplots(figsize=(8.0, 3.8))
-    for colour, (group, runs) in zip(COLOURS, found.items()):
+    for group, runs in found.items():
         evaluated = [row for run in runs.values() for row in run if row.get(f"eval/{name}/mean@{k}") is not None]
         x = [row[f"eval/{name}/entropy"] for row in evaluated]
-        axis.scatter(x, [row[f"eval/{name}/mean@{k}"] for row in evaluated], s=9, color=colour, alpha=0.7, linewidth=0, label=group)
+        axis.scatter(x, [row[f"eval/{name}/mean@{k}"] for row in evaluated], s=9, color=colour(group), alpha=0.7, linewidth=0, label=group)
         if group == first:
             fit = computed({group: runs})[group]["laws"][name]
             a, b = fit["a"]["value"], fit["b"]["value"]
             inside = [min(x) + i / 50 * (max(x) - min(x)) for i in range(51)]
-            axis.plot(inside, [b - a * math.exp(h) for h in inside], color=colour, linewidth=1.5,
+            axis.plot(inside, [b - a * math.exp(h) for h in inside], color=colour(group), linewidth=1.5,
                       label=f"-a exp(H) + b, {group}: R\u00b2 {fit['r_squared']:.3f}")
     axis.set_xlabel("H on the test problems, nats")
     axis.set_ylabel(f"mean@{k}")
     axis.legend(fontsize=8, markerscale=2, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    save(figure, out)
+    return figure
+
+
+def forest(**tables):
+    """Differences to each table's first group at the end, in points, with 95 % intervals: mean@k and pass@k."""
+    figure, axes = plt.subplots(1, 2, figsize=(10.0, 0.2 * sum(map(len, tables.values())) + 1.2), sharey=True)
+    labels = []
+    for title, found in tables.items():
+        name, k = evaluation_set(found)
+        labels.append(f"{title} less {next(iter(found))}:")
+        for group, accuracies in paired(found, [f"eval/{name}/{of}@{k}" for of in ("mean", "pass")]).items():
+            place = -len(labels)
+            labels.append(f"{group}, n = {len(found[group])}")
+            for axis, difference in zip(axes, accuracies):
+                low, high = difference["interval"]
+                axis.plot([100 * low, 100 * high], [place, place], color=colour(group), linewidth=1.8)
+                axis.plot(100 * difference["value"], place, "o", color=colour(group), markersize=4)
+    for axis, of in zip(axes, ("mean@k", "pass@k")):
+        axis.axvline(0.0, color=WORDS, linewidth=0.8)
+        axis.set_xlabel(f"difference in {of} at the end, points")
+        axis.grid(visible=False, axis="y")
+    axes[0].set_yticks([-place for place in range(len(labels))], labels, fontsize=8)
+    return figure
+
+
+# Each picture: how it is drawn, and of which tables and groups; None stands for all groups.
+PICTURES = {
+    "countdown-methods": (methods, {"countdown-methods": None}),
+    "countdown-estimators": (law, {"countdown-law": ["grpo", "rloo", "reinforce", "on-policy", "base-brief", "base-early", "prime"]}),
+    "autopilot": (autopilot, {"countdown-autopilot": None}),
+    "smollm2-law": (law, {"smollm2-methods": None}),
+    "qwen2.5-coder-1.5b": (seeds, {"qwen2.5-coder-1.5b": ["grpo", "kl-cov", "clip-cov"]}),
+    "forest": (forest, {
+        "countdown-pooled": None,
+        "countdown-methods": ["grpo", "no-clipping", "clip-higher"],
+        "countdown-strength": ["grpo", "clip-cov-0.005", "clip-cov-0.02", "clip-cov-0.05", "kl-cov-0.02-by-1", "kl-cov-0.1-by-1",
+                               "entropy-bonus-0.003", "entropy-bonus-0.01", "entropy-bonus-0.03", "reference-kl-0.01",
+                               "reference-kl-0.05", "reference-kl-0.2"],
+        "countdown-autopilot": ["none", "clip-cov", "kl-cov", "entropy-bonus", "skywork", "any-token"],
+        "smollm2-held": None,
+    }),
+}
 
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("what", choices=["methods", "cooler", "kinds", "difficulty", "seeds", "law", "autopilot", "keep"])
-    arguments.add_argument("source", type=Path, help="directory of a sweep, or a table of `keep`")
-    arguments.add_argument("out", type=Path)
-    arguments.add_argument("--add", action="store_true", help="keep: besides the runs that OUT has")
-    arguments.add_argument("--group", action="append", help="a group of the sweep's table, once for each; default all")
+    arguments.add_argument("pictures", nargs="*", help=f"of {', '.join(PICTURES)}; default all")
+    arguments.add_argument("--keep", nargs=2, type=Path, metavar=("SWEEP", "TABLE"), help="write a sweep's metrics as a table")
+    arguments.add_argument("--add", action="store_true", help="--keep: besides the runs that TABLE has")
+    arguments.add_argument("--pool", action="store_true", help="write countdown-pooled.csv.gz from two other tables")
     given = arguments.parse_args()
-    found = groups(given.source, given.group)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    if given.what == "keep":
-        return keep(together(of_table(given.out), found) if given.add else found, given.out)
-    if not 1 <= len(found) <= len(COLOURS):
-        raise SystemExit(f"{len(found)} groups have finished runs; choose 1 to {len(COLOURS)} of them with --group")
-    {"methods": methods, "cooler": cooler, "kinds": kinds, "difficulty": difficulty, "seeds": seeds, "law": law,
-     "autopilot": autopilot}[given.what](found, given.out)
+    if given.pool:
+        return keep(pooled(), RESULTS / "countdown-pooled.csv.gz")
+    if given.keep:
+        sweep, table = given.keep
+        found = groups(sweep, None)
+        return keep(together(of_table(table), found) if given.add else found, table)
+    for name in given.pictures or PICTURES:
+        kind, sources = PICTURES[name]
+        tables = {table: RESULTS / f"{table}.csv.gz" for table in sources}
+        found = {table: groups(tables[table], chosen) for table, chosen in sources.items()}
+        figure = kind(**found) if kind is forest else kind(*found.values())
+        made_of = " ".join(f"{table} {hashlib.sha256(path.read_bytes()).hexdigest()}" for table, path in tables.items())
+        figure.tight_layout()
+        figure.savefig(RESULTS.parent / f"figures/{name}.svg", transparent=True, bbox_inches="tight",
+                       metadata={"Date": None, "Description": f"made of {made_of}"})
 
 
 if __name__ == "__main__":

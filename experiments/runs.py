@@ -13,6 +13,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+RESULTS = Path(__file__).resolve().parent.parent / "docs/paper/results"
+
 # The metrics that the pictures and the tables of docs/paper/results.md need.
 KEPT = re.compile(
     r"policy/entropy|theory/.+|cov/(fraction|mean|(top|quadrant)_.+)|reward/(attempts|gave_up|false_steps)"
@@ -76,14 +78,41 @@ def together(before, found):
     return {group: {**before.get(group, {}), **found.get(group, {})} for group in {**before, **found}}
 
 
-def computed(found):
-    """The program's curves and laws of each group: {name: {"curves": {metric: ...}, "laws": {set: ...}}}."""
+def pooled():
+    """Ten seeds of four methods, up to step 200, from two tables; seed 101 chose the settings and is left out."""
+    tables = {"countdown-methods": {name: name for name in ("grpo", "clip-cov", "kl-cov", "reference-kl")},
+              "countdown-strength": {"grpo": "grpo", "clip-cov": "clip-cov-0.02", "kl-cov": "kl-cov-0.02-by-1", "reference-kl": "reference-kl-0.05"}}
+    found = {}
+    for table, names in tables.items():
+        groups_of = of_table(RESULTS / f"{table}.csv.gz")
+        for name, group in names.items():
+            for run, rows in groups_of[group].items():
+                if (seed := seed_of(group, run)) != "101":
+                    found.setdefault(name, {})[f"{name}/{seed}"] = [row for row in rows if row["step"] <= 200]
+    return found
+
+
+def analysis(found):
+    """What `isentrope lab seeds --json` computes of these groups."""
     with tempfile.TemporaryDirectory() as scratch:
         table = Path(scratch) / "table.csv.gz"
         keep(found, table)
-        said = subprocess.run([os.environ.get("ISENTROPE", "isentrope"), "lab", "seeds", "--json", table], check=True, capture_output=True)
-    everything = json.loads(said.stdout)
+        program = os.environ.get("ISENTROPE", "isentrope")
+        return json.loads(subprocess.run([program, "lab", "seeds", "--json", table], check=True, capture_output=True).stdout)
+
+
+def computed(found):
+    """The program's curves and laws of each group: {name: {"curves": {metric: ...}, "laws": {set: ...}}}."""
+    everything = analysis(found)
     return {group["name"]: curves for group, curves in zip(everything["groups"], everything["curves"])}
+
+
+def paired(found, metrics):
+    """Differences to the first group at the end of a run: {name: [difference of each metric]}."""
+    everything = analysis(found)
+    ends = {row["measure"]["metric"]: row["against"] for row in everything["rows"] if row["measure"]["taken"] == "end"}
+    return {group["name"]: [ends[metric][place]["difference"] for metric in metrics]
+            for place, group in enumerate(everything["groups"]) if place}
 
 
 def evaluation_set(found):

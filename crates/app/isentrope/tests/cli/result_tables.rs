@@ -1,7 +1,9 @@
 //! `isentrope lab seeds` on the tables that docs/paper/results keeps of the experiments.
 
 use crate::program::{failure_saying, isentrope, names, stdout_of};
+use isentrope_files::sha256_of_file;
 use serde_json::Value;
+use std::fs;
 use std::path::Path;
 
 #[test]
@@ -31,4 +33,21 @@ fn kept_tables_have_their_statistics() {
         "{}",
         json["curves"][0]["laws"]
     );
+}
+
+/// Each picture of the paper's pages is made from the tables as they are: `experiments/figures.py`
+/// writes their SHA-256 into it.
+#[test]
+fn pictures_are_made_of_the_tables() {
+    let paper = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/paper");
+    for picture in names(&paper.join("figures")) {
+        let svg = fs::read_to_string(paper.join("figures").join(&picture)).unwrap();
+        let (_, made_of) =
+            svg.split_once("made of ").unwrap_or_else(|| panic!("{picture}: of what?"));
+        let words: Vec<&str> = made_of.split('<').next().unwrap().split(' ').collect();
+        for table in words.chunks(2) {
+            let hash = sha256_of_file(&paper.join(format!("results/{}.csv.gz", table[0]))).unwrap();
+            assert_eq!(hash, table[1], "{picture}: draw it again with experiments/figures.py");
+        }
+    }
 }

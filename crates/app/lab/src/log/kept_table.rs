@@ -1,4 +1,4 @@
-//! Tables that `experiments/figures.py keep` makes of a sweep: a row for each step of each run,
+//! Tables that `experiments/figures.py --keep` makes of a sweep: a row for each step of each run,
 //! with columns `group`, `run`, `step` and metrics.
 
 use super::csv_rows::{self, is_missing};
@@ -28,7 +28,7 @@ struct Table {
 pub fn read(path: &Path) -> Result<Vec<(String, RunLog)>> {
     let heads = |heads: &StringRecord| {
         let place = |name: &str| {
-            let missing = || format!("no column {name:?}; `figures.py keep` makes such tables");
+            let missing = || format!("no column {name:?}; `figures.py --keep` makes such tables");
             heads.iter().position(|head| head == name).ok_or_else(missing)
         };
         let keys = [place("group")?, place("run")?, place("step")?];

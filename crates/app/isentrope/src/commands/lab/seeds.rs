@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// Means over seeds with intervals and tests, of a table that was kept of a sweep
 ///
 /// A sweep writes the same tables of its runs to table.md and table.json. This command makes them
-/// of a table of `experiments/figures.py keep`, such as those in docs/paper/results: ends, changes
+/// of a table of `experiments/figures.py --keep`, such as those in docs/paper/results: ends, changes
 /// since the first evaluation, how early entropy and gain were spent, the law, predictions of the
 /// end. Every group is compared with the first.
 #[derive(Args)]
