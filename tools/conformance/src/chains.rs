@@ -1,6 +1,5 @@
-//! The arithmetic of the CPU (docs/concepts/numerics.md, its second level), in scalar code: one
-//! chain of fused multiply-adds after another. A backend that repeats it to the last bit says so by
-//! these.
+//! The CPU's arithmetic (docs/concepts/numerics.md, its second level) in scalar code: one chain of
+//! fused multiply-adds after another. It is the default of [`Subject`](crate::Subject).
 
 use crate::subject::{OracleTolerance, Tolerance};
 

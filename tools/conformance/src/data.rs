@@ -12,7 +12,7 @@ pub fn is_poison(x: f32) -> bool {
     x.to_bits() == POISON.to_bits()
 }
 
-/// So many random cases of a property. Those that fail are reported, and left nowhere.
+/// The number of random cases of a property. Failing cases are reported, and saved nowhere.
 pub fn cases(cases: u32) -> Config {
     Config { cases, failure_persistence: None, ..Config::default() }
 }

@@ -38,7 +38,7 @@ impl Trial {
         self.subject.variants().iter().map(|variant| Device { subject: &*self.subject, variant })
     }
 
-    /// A device that holds few logits at a time, and so many.
+    /// A device that holds few logits at a time, and their number.
     pub fn in_small_blocks(&self) -> (Device<'_>, usize) {
         let (variant, logits) = &self.in_small_blocks;
         (Device { subject: &*self.subject, variant }, *logits)
@@ -51,7 +51,7 @@ impl Trial {
         &loaded[FAMILIES.iter().position(|&name| name == family).unwrap()]
     }
 
-    /// So many random cases of a property, or as many of them as the subject has time for.
+    /// The number of random cases of a property: `all`, or as many as the subject has time for.
     pub fn cases(&self, all: u32) -> Config {
         data::cases(self.subject.cases(all))
     }
@@ -141,7 +141,7 @@ fn with_tail(role: Role) -> Role {
 }
 
 impl Device<'_> {
-    /// The variant's name: what is particular about it.
+    /// The variant's name.
     pub fn name(&self) -> &str {
         &self.variant.name
     }
@@ -186,20 +186,20 @@ impl Device<'_> {
         };
         match role {
             Role::Weight(kind) | Role::Gradient(kind) => self.pack(kind, 0, data, &mut buffer),
-            Role::Moment(_) | Role::OffloadedMoment(_) => self.write_numbers(&mut buffer, 0, data),
+            Role::Moment(_) | Role::OffloadedMoment(_) => self.write_elements(&mut buffer, 0, data),
             _ => self.write(&mut buffer, 0, data),
         }
         buffer
     }
 
-    /// The numbers of a buffer. What is behind them must still be poison; what pads a gradient,
-    /// zero.
+    /// The numbers of a buffer. Checks that poison still lies behind them, and that a gradient's
+    /// padding is zero.
     pub fn download(&self, role: Role, buffer: &Buffer) -> Vec<f32> {
         let whole = with_tail(role);
         let mut data = vec![POISON; numbers(whole)];
         match whole {
             Role::Weight(kind) | Role::Gradient(kind) => self.unpack(kind, 0, buffer, &mut data),
-            Role::Moment(_) | Role::OffloadedMoment(_) => self.read_numbers(buffer, 0, &mut data),
+            Role::Moment(_) | Role::OffloadedMoment(_) => self.read_elements(buffer, 0, &mut data),
             _ => self.read(buffer, 0, &mut data),
         }
         let tail = data.split_off(numbers(role));
@@ -214,17 +214,17 @@ impl Device<'_> {
 
     /// The bits of a parameter's numbers, with those that pad them.
     fn all_numbers(&self, kind: Kind, buffer: &Buffer) -> Vec<u32> {
-        let mut numbers = vec![0.0; self.numbers(kind)];
-        self.read_numbers(buffer, 0, &mut numbers);
+        let mut numbers = vec![0.0; self.element_count(kind)];
+        self.read_elements(buffer, 0, &mut numbers);
         numbers.into_iter().map(f32::to_bits).collect()
     }
 
     /// Rows of these tokens, of no sequence.
     pub fn tokens(&self, tokens: &[u32]) -> DeviceBatch {
-        self.batch(&HostBatch { tokens: tokens.to_vec(), ..HostBatch::default() })
+        self.upload_batch(&HostBatch { tokens: tokens.to_vec(), ..HostBatch::default() })
     }
 
-    /// Rows at these positions, each of a sequence of its own.
+    /// Rows at these positions, each from another sequence.
     pub fn positions(&self, positions: &[u32]) -> DeviceBatch {
         let run = |(row, &position): (usize, &u32)| Run {
             row,
@@ -233,12 +233,16 @@ impl Device<'_> {
             pages: 0..0,
         };
         let runs = positions.iter().enumerate().map(run).collect();
-        self.batch(&HostBatch { tokens: vec![0; positions.len()], runs, ..HostBatch::default() })
+        self.upload_batch(&HostBatch {
+            tokens: vec![0; positions.len()],
+            runs,
+            ..HostBatch::default()
+        })
     }
 
     /// Rows of these runs, without a cache.
     pub fn runs(&self, rows: usize, runs: &[Run]) -> DeviceBatch {
-        self.batch(&HostBatch {
+        self.upload_batch(&HostBatch {
             tokens: vec![0; rows],
             runs: runs.to_vec(),
             ..HostBatch::default()
@@ -249,7 +253,7 @@ impl Device<'_> {
     pub fn norm_of(&self, tensors: &[(Kind, &Buffer)]) -> f64 {
         let sums: Vec<Vec<f32>> = tensors
             .iter()
-            .map(|&(kind, tensor)| self.square_sums(&[(tensor, 0..self.numbers(kind))]))
+            .map(|&(kind, tensor)| self.square_sums(&[(tensor, 0..self.element_count(kind))]))
             .collect();
         norm(sums.iter().map(Vec::as_slice))
     }

@@ -4,11 +4,11 @@
 //! a test without a harness, as `tests/cpu.rs` does; every property then is a test of that binary,
 //! listed and chosen by name as usual.
 //!
-//! `invariance` is the contract's first level, which every backend keeps alike: bits that must not
-//! depend on the company of a row, on cuts, pages, variants. `arithmetic` is the second: the
+//! `invariance` is the contract's first level, which is alike for every backend: a row's bits do
+//! not depend on its company, on cuts, pages or variants. `arithmetic` is the second: the
 //! operations against the subject's own scalar reference, bit for bit, and against mathematics in
-//! f64, within the subject's [`Tolerance`]. `bookkeeping` is what the sampler promises about
-//! memory, whatever a backend's page size. `oracles` holds whole models against transformers.
+//! f64, within the subject's [`Tolerance`]. `bookkeeping` tests the sampler's promises about memory
+//! with the backend's page size. `oracles` compares whole models with transformers.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 mod arithmetic;
@@ -32,8 +32,8 @@ use std::sync::{Arc, LazyLock};
 /// A property by its name.
 type Property = (&'static str, fn(&Trial));
 
-/// Names the properties of a file. One that is not named here is dead code, and the compiler says
-/// so.
+/// Names the properties of a file. The compiler reports a property that is not named, because it is
+/// dead code.
 macro_rules! properties {
     ($($name:ident),* $(,)?) => {
         /// The properties of this file.
@@ -44,8 +44,8 @@ macro_rules! properties {
 }
 pub(crate) use properties;
 
-/// Every property as a test of its own, whose name begins with the subject's. The subject is made
-/// when the first of them runs.
+/// Makes a test of every property, with the subject's name in front. The first test that runs makes
+/// the subject.
 pub fn tests(
     name: &str,
     subject: impl FnOnce() -> Box<dyn Subject> + Send + 'static,
@@ -70,7 +70,7 @@ pub fn tests(
     properties.into_iter().map(test).collect()
 }
 
-/// Runs tests, or those of them that the command line asks for: the whole of a test's `main`.
+/// Runs the tests that the command line asks for: the whole `main` of a test program.
 pub fn run(tests: Vec<libtest_mimic::Trial>) -> ExitCode {
     libtest_mimic::run(&libtest_mimic::Arguments::from_args(), tests).exit_code()
 }

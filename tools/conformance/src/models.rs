@@ -3,7 +3,9 @@
 use crate::device::Trial;
 use isentrope_kernels::Backend;
 use isentrope_model::checkpoint::{Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint};
-use isentrope_model::{Derivatives, Gradient, Keep, Layout, Model, ModelConfig, Packed, Sequence};
+use isentrope_model::{
+    Derivatives, Gradient, Layout, Model, ModelConfig, Packed, Sequence, TapeKind,
+};
 use proptest::prelude::*;
 use serde_json::{Map, json};
 use std::ops::Range;
@@ -120,7 +122,7 @@ pub fn score_bits_alone(model: &Model, tokens: &[u32], temperature: f32) -> Vec<
 pub fn gradient_bits(
     model: &Model,
     gradient: &mut Gradient,
-    batches: &[(&[Text], Keep)],
+    batches: &[(&[Text], TapeKind)],
     temperature: f32,
 ) -> Vec<Vec<u32>> {
     let targets = batches.iter().flat_map(|(texts, _)| texts.iter()).map(Text::target_count).sum();
@@ -172,8 +174,8 @@ fn below(vocabulary: u32, seed: u64, len: usize) -> Vec<u32> {
     noise(seed, len).iter().map(|x| ((x + 1.0) / 2.0 * vocabulary as f32) as u32).collect()
 }
 
-/// A checkpoint of one layer whose products are long enough that the kernels divide them into
-/// several blocks and among several threads, which those of [`FAMILIES`] are not.
+/// A checkpoint of one layer with products so long that the kernels divide them into several blocks
+/// and among several threads. The [`FAMILIES`] are too small for that.
 pub fn write_wide(dir: &Path) {
     let config = json!({
         "model_type": "qwen3", "vocab_size": WIDE_VOCABULARY, "hidden_size": 520, "intermediate_size": 530,

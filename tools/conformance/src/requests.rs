@@ -69,9 +69,9 @@ pub fn run(
     finished
 }
 
-/// Steps two engines in turn, of which the first begins with all requests. After so many further
-/// steps so many of the responses that have not ended, from one of them on, leave an engine and go
-/// on in the other: `(steps, engine, count, first)`.
+/// Steps two engines in turn; the first begins with all requests. A move `(steps, engine, count,
+/// first)` waits for `steps` further steps, then takes up to `count` unfinished responses of
+/// `engine`, from the one that `first` picks, and lets them go on in the other engine.
 pub fn run_apart(
     engines: &mut [Engine<'_>; 2],
     requests: &[Request],
@@ -153,10 +153,10 @@ pub fn exact(
 ) -> (Vec<u32>, [Vec<u32>; 4], Option<SamplingMasks>, FinishReason) {
     let bits = |floats: &[f32]| floats.iter().map(|f| f.to_bits()).collect::<Vec<_>>();
     let sampling = completion.sampling_logprobs.as_deref().unwrap_or_default();
-    let kept = completion.kept.clone();
-    let log_masses = kept.as_ref().map_or(&[][..], |kept| &kept.log_masses);
+    let masks = completion.masks.clone();
+    let log_masses = masks.as_ref().map_or(&[][..], |masks| &masks.log_masses);
     let floats = [&completion.logprobs[..], sampling, &completion.entropies, log_masses].map(bits);
-    (completion.tokens.clone(), floats, kept.map(|kept| kept.masks), completion.finish_reason)
+    (completion.tokens.clone(), floats, masks.map(|masks| masks.tokens), completion.finish_reason)
 }
 
 /// How to sample fewer tokens than that: from the model's own distribution, or all sorts.
@@ -182,7 +182,7 @@ fn samplings(plain: bool, tokens: usize) -> impl Strategy<Value = Sampling> {
     })
 }
 
-/// Some requests; of short responses, which cross a page all the same, where there is time for few.
+/// Some requests. If there is time for few, responses are short, but still cross a page.
 pub fn requests(trial: &Trial) -> impl Strategy<Value = Vec<Request>> + use<> {
     let page = trial.page();
     let tokens = if trial.subject().cases(50) < 50 { page + 4 } else { 50 };

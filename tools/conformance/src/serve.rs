@@ -64,7 +64,7 @@ impl Sequences {
         (qkv, runs)
     }
 
-    /// The runs of a batch of so many rows, with this cache's pages.
+    /// A batch of `rows` rows with these runs, on this cache's pages.
     pub fn described(&self, rows: usize, runs: &[Run]) -> HostBatch {
         HostBatch {
             tokens: vec![0; rows],
@@ -98,7 +98,7 @@ impl Sequences {
             let qkv = device.upload(Role::Activation(rows, shape.row()), &qkv);
             let out_role = Role::Activation(rows, width);
             let mut out = device.blank(out_role);
-            let batch = device.batch(&self.described(rows, &runs));
+            let batch = device.upload_batch(&self.described(rows, &runs));
             device.store_kv(shape, &qkv, &batch, &mut cache, LAYER);
             device.attention(shape, &qkv, &batch, &cache, LAYER, &mut out);
             let mut out = device.download(out_role, &out);
@@ -133,7 +133,7 @@ impl Sequences {
         let mut d_qkv = device.blank(role);
         let (device_qkv, device_d) =
             (device.upload(role, &qkv), device.upload(Role::Activation(rows, width), &d_batch));
-        let batch = device.batch(&self.described(rows, &runs));
+        let batch = device.upload_batch(&self.described(rows, &runs));
         device.attention_backward(shape, &device_qkv, &batch, &device_d, &mut d_qkv);
         let mut d_qkv = device.download(role, &d_qkv);
         let parts = runs.iter().map(|run| run.row * shape.row()..(run.row + run.len) * shape.row());

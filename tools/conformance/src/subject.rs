@@ -7,15 +7,15 @@ use std::sync::Arc;
 /// A backend on trial.
 pub trait Subject: Send + Sync + 'static {
     /// The backend in every variant that must give the same bits: on the CPU, instruction sets and
-    /// threads. The first is the one that most properties are shown on.
+    /// threads. Most properties are tested on the first.
     fn variants(&self) -> &[Variant];
 
     /// A variant that holds few of the head's logits at a time, so that little work makes several
     /// blocks of them, and how many it holds on the way forward; back it holds no more.
     fn in_small_blocks(&self) -> (Variant, usize);
 
-    /// How many cases of a property to try, random ones or ones that are alike, where a fast
-    /// backend tries `all` of them.
+    /// How many cases of a property to try, random ones or ones that are alike. A fast backend
+    /// tries `all` of them.
     fn cases(&self, all: u32) -> u32 {
         all
     }
@@ -60,7 +60,7 @@ pub trait Subject: Send + Sync + 'static {
 
 /// One of the variants of a backend.
 pub struct Variant {
-    /// Its name: what is particular about it.
+    /// Its name.
     pub name: String,
     /// Whether it is quick enough for large work; the others are asked for little.
     pub fast: bool,
@@ -68,8 +68,8 @@ pub struct Variant {
     pub backend: Arc<dyn Backend>,
 }
 
-/// Largest errors against mathematics in f64. Relative to the value or, where that is larger, to
-/// the size that such values typically have, if nothing else is said.
+/// Largest errors against mathematics in f64. If nothing else is said, they are relative to the
+/// value, or to the typical size of such values if that is larger.
 #[derive(Clone, Copy, Debug)]
 pub struct Tolerance {
     /// Linear layers and their gradients.
@@ -114,14 +114,14 @@ pub struct Tolerance {
     pub shared_prompt: f64,
     /// Slopes of a model's loss along random directions, of the size that they typically have.
     pub derivatives: f64,
-    /// Rounding's share, absolute, of the difference of two losses of a hundred scores each: if few
-    /// digits are kept, slopes that are small beside it over the step say little.
+    /// Rounding's share, absolute, of the difference of two losses of a hundred scores each. With
+    /// few digits, it hides slopes that are smaller than it is over the step.
     pub derivative_noise: f64,
-    /// Length of a step along such a direction, of a tensor's own norm: truncation (of the order of
-    /// its fourth power) and the rounding of scores should both stay well below the tolerance. Five
-    /// times as much is a step of logits.
+    /// Length of a step along such a direction, relative to a tensor's own norm. Truncation (of the
+    /// order of its fourth power) and the rounding of scores should both stay well below the
+    /// tolerance. A step of logits is five times as long.
     pub derivative_step: f64,
-    /// Log-probs and entropies of drawn tokens against those of another implementation, absolute.
+    /// Log-probs and entropies of drawn tokens against another implementation, absolute.
     pub drawn: f64,
     /// The tiny checkpoints against transformers.
     pub oracles: OracleTolerance,
@@ -134,14 +134,14 @@ pub enum OracleTolerance {
     /// Log-probs and entropies within this, in nats; the norm of a gradient's difference within as
     /// much of the gradient's own; greedy continuations identical.
     Within(f64),
-    /// Where every number is rounded to few digits, what that costs depends on the model: on how
-    /// large its scores of attention are above all. So it is compared with what the same model does
-    /// on the CPU when its weights alone are moved.
+    /// If every number is rounded to few digits, the error depends on the model, above all on the
+    /// size of its attention scores. So it is compared with the effect of moving the same model's
+    /// weights on the CPU.
     Rounding {
         /// Weights are moved by evenly distributed random numbers of up to this, relative.
         unit: f32,
-        /// Root mean squares of differences of log-probs and entropies: at most so many times those
-        /// of moved weights.
+        /// Root mean squares of differences of log-probs and entropies: at most this many times the
+        /// differences that moved weights cause.
         scores: f64,
         /// The norms of differences of gradients, likewise.
         gradients: f64,

@@ -1,5 +1,4 @@
-//! The functions that kernels call where they would have an instruction of the GPU; `Calls` in
-//! runtime/emulator.h.
+//! The functions that kernels call in place of a GPU's instructions; `Calls` in runtime/emulator.h.
 //!
 //! They are called on a fiber, by C++. Where one suspends the fiber, or leaves it for good, it
 //! holds nothing that would have to be dropped; and it looks at every address before it uses it.

@@ -19,7 +19,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Stands where there is no call.
+    /// No call.
     pub(crate) const NONE: Self = Self {
         operation: SYNC,
         value: std::ptr::null_mut(),
@@ -55,10 +55,10 @@ pub(crate) fn name(operation: u32) -> &'static str {
     }
 }
 
-/// A mistake, the lane that made it, and what it was.
+/// A mistake, the lane that made it, and its description.
 pub(crate) type Misuse = (Mistake, usize, String);
 
-/// Checks a collective's reads of shared memory: may this lane read so many bytes there?
+/// Checks a collective's reads of shared memory: may this lane read these bytes?
 pub(crate) trait Rows {
     fn check(&self, lane: usize, address: usize, bytes: usize) -> Result<(), (Mistake, String)>;
 }

@@ -19,7 +19,7 @@ pub(crate) struct Copy {
 }
 
 impl Copy {
-    /// Begins a copy: what was there is gone.
+    /// Begins a copy: the old content of `to` is overwritten by poison.
     ///
     /// # Safety
     /// Both ranges are memory of the device, `from` for `given` bytes.
@@ -73,7 +73,7 @@ impl Copies {
         self.groups.push_back(std::mem::take(&mut self.open));
     }
 
-    /// Finishes all groups but the last `groups`, in random order, and tells of each copy.
+    /// Finishes all groups but the last `groups`, in random order, and calls `done` for each copy.
     pub(crate) fn wait(&mut self, groups: usize, random: &Random, mut done: impl FnMut(&Copy)) {
         let finished = self.groups.len().saturating_sub(groups);
         let mut due: Vec<Copy> = self.groups.drain(..finished).flatten().collect();

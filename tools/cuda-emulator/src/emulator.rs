@@ -25,8 +25,8 @@ pub struct Settings {
     pub seed: u64,
     /// Host threads that run blocks, where a launch is large enough for them.
     pub workers: usize,
-    /// Whether every load and store is looked at: bounds to the byte, shared memory that nobody has
-    /// written, races. Some ten times slower, and blocks run on one host thread.
+    /// Whether every load and store is checked: bounds to the byte, reads of unwritten shared
+    /// memory, races. It is ten times slower, and blocks run on one host thread.
     pub races: bool,
     /// Compute capability: decides the tensor cores' arithmetic, and how much shared memory there
     /// is.
@@ -54,12 +54,12 @@ impl Default for Settings {
 pub struct Emulator {
     settings: Settings,
     allocations: Arc<Allocations>,
-    /// Workers that wait for the next launch. Whoever holds them launches.
+    /// Workers that wait for the next launch. A launch holds the lock until its blocks have run.
     workers: Mutex<Vec<Worker>>,
     launches: AtomicU64,
     /// Sources compiled so far.
     units: Mutex<HashMap<&'static str, Arc<Unit>>>,
-    /// Texts that stand for those of files.
+    /// Texts that replace the files' own.
     replaced: Replaced,
 }
 
@@ -77,8 +77,8 @@ impl Emulator {
         }
     }
 
-    /// With another text for one file of kernels, or for one that these include: what becomes of it
-    /// can be seen through everything that uses the device.
+    /// Replaces the text of one file of kernels or of one header, so that tests can see the effect
+    /// of a change.
     pub fn with_replaced(mut self, file: &str, text: String) -> Self {
         self.replaced.insert(file.to_owned(), text);
         self
@@ -215,7 +215,7 @@ impl Emulator {
     }
 }
 
-/// Memory among the arguments that somebody has written beside.
+/// An argument's memory beside which something was written.
 fn damage(memory: &Snapshot) -> Option<String> {
     memory.argument_ranges().find_map(|(number, (start, end))| {
         let at = damage_between(start, end)?;
@@ -226,7 +226,7 @@ fn damage(memory: &Snapshot) -> Option<String> {
     })
 }
 
-/// Runs all blocks, in random order, on so many workers.
+/// Runs all blocks, in random order, on these workers.
 fn run(launch: &Launch<'_>, workers: &mut [Worker], blocks: u64) -> Result<(), Box<Failure>> {
     let next = AtomicU64::new(0);
     let failed = AtomicBool::new(false);
@@ -256,7 +256,7 @@ fn run(launch: &Launch<'_>, workers: &mut [Worker], blocks: u64) -> Result<(), B
     })
 }
 
-/// The address of so many bytes from `offset`.
+/// The address of `bytes` bytes from `offset`.
 fn range(memory: &Memory, offset: usize, bytes: usize) -> *mut u8 {
     memory.of::<EmulatedMemory>().range(offset, bytes)
 }
@@ -321,8 +321,8 @@ impl Device for Emulator {
         bytes.copy_from_slice(fetch.of::<Vec<u8>>());
     }
 
-    fn copy(&self, from: &Memory, from_offset: usize, to: &Memory, to_offset: usize, bytes: usize) {
-        let (from, to) = (range(from, from_offset, bytes), range(to, to_offset, bytes));
+    fn copy(&self, from: &Memory, at: usize, to: &Memory, to_at: usize, bytes: usize) {
+        let (from, to) = (range(from, at, bytes), range(to, to_at, bytes));
         assert!(
             from.addr().abs_diff(to.addr()) >= bytes,
             "a copy whose two ranges touch each other"
@@ -344,28 +344,14 @@ impl Device for Emulator {
         Ok(HostMemory::new(Mutex::new(vec![0u8; bytes])))
     }
 
-    fn copy_in(
-        &self,
-        from: &HostMemory,
-        from_offset: usize,
-        to: &Memory,
-        to_offset: usize,
-        bytes: usize,
-    ) {
+    fn copy_in(&self, from: &HostMemory, at: usize, to: &Memory, to_at: usize, bytes: usize) {
         let from = host(from);
-        self.upload(&from[from_offset..][..bytes], to, to_offset);
+        self.upload(&from[at..][..bytes], to, to_at);
     }
 
-    fn copy_out(
-        &self,
-        from: &Memory,
-        from_offset: usize,
-        to: &HostMemory,
-        to_offset: usize,
-        bytes: usize,
-    ) {
+    fn copy_out(&self, from: &Memory, at: usize, to: &HostMemory, to_at: usize, bytes: usize) {
         let mut to = host(to);
-        self.download(from, from_offset, &mut to[to_offset..][..bytes]);
+        self.download(from, at, &mut to[to_at..][..bytes]);
     }
 
     fn read_host(&self, from: &HostMemory, offset: usize, bytes: &mut [u8]) {
@@ -389,8 +375,8 @@ impl Device for Emulator {
         Ok(Graph::new(operations.to_vec()))
     }
 
-    /// Each launch has the arguments that were captured: memory that is nobody's by then is noticed
-    /// by the kernel that uses it.
+    /// Each launch has the captured arguments: if a kernel uses memory that was freed meanwhile, it
+    /// fails.
     fn replay(&self, graph: &Graph) -> Result<(), String> {
         carry_out(self, graph.of::<Vec<Operation>>());
         Ok(())

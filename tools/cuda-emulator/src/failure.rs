@@ -6,12 +6,11 @@ use std::fmt;
 /// Kinds of mistakes in a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
-    /// The launch asks for what the device does not have, or not for what the kernel says of
-    /// itself.
+    /// The launch asks for more than the device has, or contradicts the kernel's declaration.
     Launch,
-    /// An access where there is no memory, or beside what there is.
+    /// An access outside of all memory.
     OutOfBounds,
-    /// An address that is no multiple of what the instruction needs.
+    /// An address that is not aligned for the instruction.
     Misaligned,
     /// Threads of a block wait at different barriers, or have returned while others wait.
     Barrier,
@@ -36,9 +35,9 @@ pub struct Failure {
     pub mistake: Mistake,
     /// The kernel.
     pub kernel: &'static str,
-    /// The file that it is in.
+    /// The file with the kernel.
     pub file: &'static str,
-    /// The line, where it is known.
+    /// The line, if it is known.
     pub line: Option<u32>,
     /// The block, if it was in one.
     pub block: Option<Dim>,

@@ -14,8 +14,8 @@ use std::ptr::null_mut;
 pub(crate) const STACK: usize = 64 << 10;
 
 /// Offset, from a stack's end, of the pointer to the place of the thread that runs on it;
-/// runtime/emulator.h has the same. What is above is nobody's: were all at one offset from
-/// multiples of 64 KiB, they would lie in the same few sets of the caches.
+/// runtime/emulator.h has the same. The bytes above it are unused: if all pointers were at one
+/// offset from multiples of 64 KiB, they would lie in the same few sets of the caches.
 fn slot(top: usize) -> usize {
     top - 64 - ((top >> 17) & 127) * 64
 }
@@ -27,7 +27,7 @@ pub(crate) enum Stop {
     Idle,
     /// Its thread waits; what for stands in the worker's lanes.
     Waiting,
-    /// Its thread has failed; the worker knows how. It must not go on.
+    /// Its thread has failed, and must not continue; the worker knows why.
     Failed,
 }
 

@@ -13,11 +13,11 @@ pub(crate) const POISON: u8 = 0xff;
 /// A second poison, used now and then for kernels that pass over NaN: large positive numbers.
 pub(crate) const LARGE: u8 = 0x7f;
 
-/// So many freed allocations keep their addresses, so that whoever uses them still does not find
-/// another's memory.
+/// Number of freed allocations whose addresses are not given out again, so that a late user does
+/// not find another's memory there.
 const FREED: usize = 256;
 
-/// Memory on the emulated device. Freed when dropped, its address is nobody's.
+/// Memory on the emulated device. Once dropped, its address is not reused for a while.
 pub(crate) struct EmulatedMemory {
     /// There until it is dropped.
     region: Option<Region>,
@@ -34,7 +34,7 @@ impl EmulatedMemory {
         self.region().start() as u64
     }
 
-    /// The address of so many bytes from `offset`.
+    /// The address of `bytes` bytes from `offset`.
     ///
     /// # Panics
     /// When they reach beyond its end.
@@ -82,7 +82,7 @@ pub(crate) struct Known {
     used: usize,
     /// From the start of each to its end.
     by_start: BTreeMap<usize, usize>,
-    /// The last ones that were freed.
+    /// The regions that were freed last.
     freed: VecDeque<Region>,
     /// Allocations so far.
     count: u64,
@@ -95,7 +95,7 @@ impl Allocations {
         Self { total, seed, known: Mutex::default() }
     }
 
-    /// Nobody else allocates or frees meanwhile.
+    /// Excludes allocations and frees meanwhile.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

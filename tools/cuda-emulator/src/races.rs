@@ -2,8 +2,8 @@
 //! access after them.
 //!
 //! Within a block only barriers order threads, so this needs no clocks: two accesses are ordered if
-//! they are one thread's, if a barrier is between them, or, within a warp, a barrier of the warp.
-//! (Shuffles and the like do not order memory, says the CUDA C++ Programming Guide.) Blocks of a
+//! one thread makes both, if a barrier is between them, or, within a warp, a barrier of the warp.
+//! (Shuffles and the like do not order memory, by the CUDA C++ Programming Guide.) Blocks of a
 //! launch are not ordered at all.
 
 use crate::failure::Mistake;
@@ -105,7 +105,7 @@ impl Races {
         }
     }
 
-    /// Notes that bytes are used, and says what is wrong with it.
+    /// Notes an access, or returns why it is a mistake.
     pub(crate) fn note(
         &self,
         now: Now,
@@ -170,8 +170,8 @@ impl Races {
         Ok(())
     }
 
-    /// Two readers stand for all: whoever conflicts with one that is left out conflicts with one
-    /// that is kept.
+    /// Two readers stand for all: an access that conflicts with a forgotten reader conflicts with a
+    /// kept one too.
     fn keep_reader(&self, reads: &mut [Stamp; 2], stamp: Stamp, now: Now, shared: bool) {
         let alone = |read: &Stamp| read.some().is_none_or(|read| !self.at_once(read, now, shared));
         let warp = |read: &Stamp| read.some().map(|read| read.thread / 32);

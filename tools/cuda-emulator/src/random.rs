@@ -6,7 +6,7 @@ use std::cell::Cell;
 pub(crate) struct Random(Cell<u64>);
 
 impl Random {
-    /// The generator of so many numbers, which may be small and alike.
+    /// A generator from several seeds, which may be small and similar.
     pub(crate) fn new(seeds: &[u64]) -> Self {
         let random = Self(Cell::new(0));
         random.seed(seeds);

@@ -1,4 +1,4 @@
-//! Memory between pages that nobody may touch.
+//! Memory between pages without access.
 
 use rustix::mm::{
     Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap,
@@ -10,7 +10,7 @@ use std::ptr::null_mut;
 /// Fills the gap between a guard page and memory that does not fill its pages.
 const SLACK: u8 = 0xa5;
 
-/// Bytes on either side that nobody may touch: what is computed wrongly is often far away.
+/// Bytes without access on either side: a wrong address is often far away.
 pub(crate) const GUARD: usize = 1 << 20;
 
 /// Alignment that kernels may rely on.
@@ -24,14 +24,14 @@ pub(crate) struct Region {
     bytes: usize,
 }
 
-// SAFETY: it owns its pages. Whoever reads or writes them orders that: launches are serialised, and
-// within one it is the emulated kernels' own affair.
+// SAFETY: it owns its pages. Launches, which read and write them, are serialised; within a launch,
+// races are the emulated kernels' affair.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// So many bytes, which hold anything.
+    /// A region of `bytes` bytes, which hold anything.
     pub(crate) fn new(bytes: usize) -> io::Result<Self> {
         let page = rustix::param::page_size();
         let too_large = || io::Error::other("more than the address space holds");
@@ -84,9 +84,9 @@ impl Region {
         unsafe { (self.start as *mut u8).write_bytes(byte, self.bytes) };
     }
 
-    /// Gives the memory back, but not its addresses, which nobody may touch from now on.
+    /// Gives the memory back, but keeps its addresses, which have no access from now on.
     pub(crate) fn close(&mut self) {
-        // SAFETY: its own mapping, which nobody uses any more.
+        // SAFETY: its own mapping, which is not used any more.
         let closed = unsafe {
             madvise(self.base, self.mapped, Advice::LinuxDontNeed)
                 .and_then(|()| mprotect(self.base, self.mapped, MprotectFlags::empty()))
@@ -94,7 +94,7 @@ impl Region {
         debug_assert!(closed.is_ok(), "its own mapping");
     }
 
-    /// Where somebody has written outside of it, up to the guard pages: an offset from its start.
+    /// The offset, from its start, of a byte that was written outside of it, up to the guard pages.
     pub(crate) fn damage(&self) -> Option<isize> {
         damage_between(self.start, self.end())
     }
@@ -104,12 +104,12 @@ impl Region {
 pub(crate) fn damage_between(start: usize, end: usize) -> Option<isize> {
     let page = rustix::param::page_size();
     let last = (end.max(start + 1)).next_multiple_of(page);
-    // The slack before a region is less than a page, since what it does not fill of its last page
-    // is behind it.
+    // The slack before a region is less than a page. The region's end is at most 15 bytes before a
+    // page's end, and those bytes are the slack behind it.
     let first = start - start % page;
     let touched = |at: &usize| {
-        // SAFETY: between the guard pages. Kernels may write here, so the compiler is not to know
-        // what it reads.
+        // SAFETY: between the guard pages. Volatile, because kernels may write here behind the
+        // compiler's back.
         unsafe { (*at as *const u8).read_volatile() != SLACK }
     };
     let found = (end..last).find(touched).or_else(|| (first..start).rev().find(touched));

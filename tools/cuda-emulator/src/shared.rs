@@ -40,7 +40,8 @@ impl SharedMemory {
         Self { arrays: RefCell::default() }
     }
 
-    /// Before a launch, with so many bytes of dynamic shared memory of so many in all.
+    /// Prepares a launch with `dynamic` bytes of dynamic shared memory, of at most `limit` bytes in
+    /// all.
     pub(crate) fn begin_launch(&self, dynamic: usize, limit: usize) -> io::Result<()> {
         let arrays = &mut *self.arrays.borrow_mut();
         for array in arrays.used.drain(..) {
@@ -137,7 +138,7 @@ impl SharedMemory {
         })
     }
 
-    /// An array that somebody has written beside, after a block.
+    /// An array beside which something was written, after a block.
     pub(crate) fn damage(&self) -> Option<String> {
         self.arrays.borrow().used.iter().find_map(|array| {
             let at = array.region.damage()?;

@@ -1,18 +1,17 @@
 //! The arithmetic of tensor cores, bf16 into f32, to the bit.
 //!
-//! As microsoft/MMA-Sim has found it on the hardware (`mmasim/simulator/nv_ptx.py` and
-//! `arithmetic.py` there): the products and what they are added to are cut to some fraction bits
-//! below the largest exponent among them, towards zero, summed exactly, and cut to f32, towards
-//! zero. The exponent of a product is the sum of its factors' (so a product may be 4 - epsilon
-//! times that power of two); that of a subnormal is -126. A sum of 0 is +0. Hopper and Blackwell
-//! add 16 products at once and keep 25 bits; Ampere and Ada two times 8, and 24 bits. What is not
-//! finite follows IEEE, with one NaN.
+//! microsoft/MMA-Sim has found it on the hardware (`mmasim/simulator/nv_ptx.py` and `arithmetic.py`
+//! there). The products and the sum so far are cut, towards zero, to some fraction bits below the
+//! largest exponent among them, added exactly, and cut to f32, towards zero. The exponent of a
+//! product is the sum of its factors' exponents (so a product may be 4 - epsilon times that power
+//! of two); a subnormal has -126. A sum of 0 is +0. Hopper and Blackwell add 16 products at once
+//! and keep 25 bits; Ampere and Ada add two times 8, with 24 bits. Infinities follow IEEE, and
+//! there is one NaN.
 //!
-//! Zeros, which MMA-Sim gives the exponent -126, do not count on an H200: neither a product with a
-//! factor of zero nor a sum so far of zero. Where nothing else is larger, the largest exponent is
-//! -133. All of 358,400 sums near zero that it has computed are so
-//! (`tests/fixtures/h200_near_zero.txt` has some of them). Ampere, Ada and Blackwell are taken to
-//! do the same, untried.
+//! MMA-Sim gives zeros the exponent -126, but on an H200 they do not count: neither a product with
+//! a factor of zero nor a sum of zero. If nothing else is larger, the largest exponent is -133. All
+//! 358,400 sums near zero that it has computed agree (`tests/fixtures/h200_near_zero.txt` has some
+//! of them). Ampere, Ada and Blackwell are assumed to do the same, untried.
 #![allow(
     clippy::needless_range_loop,
     reason = "loops over several arrays at once, of which vectors are made"
@@ -51,8 +50,8 @@ struct Parts {
 }
 
 impl Parts {
-    /// A finite number with so many fraction bits, from its bits without those of the exponent and
-    /// the sign.
+    /// A finite number with `bits` fraction bits, from the bits of its fraction and of its
+    /// exponent.
     #[inline(always)]
     fn new(fraction: u32, exponent: u32, bits: u32, negative: bool) -> Self {
         let hidden = i32::from(exponent != 0) << bits;
@@ -123,7 +122,7 @@ fn cut(sum: i64, top: i32, bits: i32) -> f32 {
     f32::from_bits(finite | sign)
 }
 
-/// `c` and the products of terms `FROM .. FROM + TERMS`, all finite, with so many fraction bits.
+/// `c` plus the products of terms `FROM .. FROM + TERMS`, all finite, with `bits` fraction bits.
 #[inline(always)]
 fn step<const FROM: usize, const TERMS: usize>(bits: i32, c: f32, a: &Row, b: &Row) -> f32 {
     let c = Parts::of_f32(c);
@@ -184,8 +183,8 @@ impl TensorCore {
         self.rows(c, &Row::new(a), &Row::new(b))
     }
 
-    /// A chain of such, over blocks of 16 in ascending order; what is missing of the last one is
-    /// zeros.
+    /// A chain of such dot products, over blocks of 16 in ascending order; the last block is padded
+    /// with zeros.
     pub fn chain(self, c: f32, a: &[u16], b: &[u16]) -> f32 {
         let block = |from: &[u16]| std::array::from_fn(|i| from.get(i).copied().unwrap_or(0));
         a.chunks(16).zip(b.chunks(16)).fold(c, |c, (a, b)| self.dot(c, block(a), block(b)))
@@ -195,7 +194,7 @@ impl TensorCore {
     pub(crate) fn mma(self, lanes: &mut [Fragments; 32]) {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
-            // SAFETY: the processor has what it was compiled for.
+            // SAFETY: the processor has AVX2.
             return unsafe { self.mma_avx2(lanes) };
         }
         self.mma_anywhere(lanes);
@@ -208,8 +207,8 @@ impl TensorCore {
         self.mma_anywhere(lanes);
     }
 
-    // Loops over arrays, without closures, so that all of it is compiled for the processor of
-    // whoever it is inlined into.
+    // Loops over arrays, without closures: closures would not be compiled for the processor that
+    // the caller is compiled for.
     #[inline(always)]
     fn mma_anywhere(self, lanes: &mut [Fragments; 32]) {
         // Row by row; the words of a lane hold neighbours along k: see device.h.
@@ -292,7 +291,7 @@ impl Columns {
         columns
     }
 
-    /// [`step`] for each column, of what is finite. The results may be infinite.
+    /// [`step`] for each column, with finite operands. The results may be infinite.
     #[inline(always)]
     fn step<const FROM: usize, const TERMS: usize>(
         &self,

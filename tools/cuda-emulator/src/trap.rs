@@ -1,9 +1,9 @@
 //! Signals in kernels: an access to a guard page ends the thread's fiber, and the launch with a
 //! failure, but not the process.
 //!
-//! A kernel holds nothing that would have to be dropped, and its frames are C++ without
-//! destructors; so a fiber may be left where it is. Functions of the emulator that kernels call
-//! look at every address before they use it.
+//! A kernel holds nothing that must be dropped, and its frames are C++ without destructors; so a
+//! fiber may be abandoned. Functions of the emulator that kernels call check every address before
+//! they use it.
 
 use crate::fiber::FiberTrap;
 use std::cell::Cell;
@@ -14,7 +14,7 @@ use std::sync::Once;
 pub(crate) struct Trap {
     /// Which.
     pub(crate) signal: i32,
-    /// The address that it is about.
+    /// The address of the access.
     pub(crate) address: usize,
     /// Whether it was a write, if that can be known.
     pub(crate) write: Option<bool>,
@@ -51,7 +51,7 @@ mod linux {
         context.uc_mcontext.gregs[libc::REG_RSP as usize] as usize
     }
 
-    /// Bit 1 of the page fault's error code tells writes.
+    /// Bit 1 of the page fault's error code is set for writes.
     #[cfg(target_arch = "x86_64")]
     fn is_write(context: &ucontext_t) -> Option<bool> {
         Some(context.uc_mcontext.gregs[libc::REG_ERR as usize] & 2 != 0)
@@ -87,7 +87,7 @@ mod linux {
     }
 
     unsafe extern "C" fn handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-        // SAFETY: the system gives a handler with SA_SIGINFO both, and nobody else uses them
+        // SAFETY: the system gives a handler with SA_SIGINFO both, and only the handler uses them
         // meanwhile.
         let (about, registers) = unsafe { (&*info, &mut *context.cast::<ucontext_t>()) };
         if let Some(trap) = RUNNING.get()
@@ -97,17 +97,17 @@ mod linux {
             let address = unsafe { about.si_addr() } as usize;
             let write = if signal == libc::SIGSEGV { is_write(registers) } else { None };
             let ended = Trap { signal, address, write };
-            // SAFETY: the fiber runs a kernel, which holds nothing that must be dropped, on its own
-            // stack. What it has written is memory of the emulated device, which is read behind
-            // functions that the compiler cannot see through.
+            // SAFETY: the fiber runs a kernel on its own stack, and a kernel holds nothing that
+            // must be dropped. It has written memory of the emulated device, which is read through
+            // functions that the compiler cannot see into.
             let new = unsafe { trap.setup_trap_handler(move || ended) };
             set(registers, new);
             return;
         }
         let which = SIGNALS.iter().position(|&other| other == signal);
         if let (Some(old), Some(which)) = (OLD.get(), which) {
-            // Whoever was there before is to see it: the instruction is run once more.
-            // SAFETY: what the system gave us.
+            // The handler that was installed before is to see it: the instruction runs once more.
+            // SAFETY: the system gave us this handler.
             unsafe { libc::sigaction(signal, &raw const old[which], null_mut()) };
         }
     }

@@ -23,7 +23,7 @@ const FLAGS: [&str; 10] = [
     "-ffp-contract=off",
     "-fno-exceptions",
     "-fno-stack-protector",
-    // So that whoever has too much on its stack meets the guard page, not what is behind.
+    // A kernel with too much on its stack meets the guard page, not the memory below it.
     "-fstack-clash-protection",
     "-Wall",
     "-Wno-unused-function",
@@ -88,7 +88,7 @@ impl Unit {
         names
     }
 
-    /// Compiles and loads a file of kernels, or finds it as it was compiled before.
+    /// Compiles and loads a file of kernels, or takes an earlier compilation.
     ///
     /// # Errors
     /// A sentence, with what the compiler says.
@@ -124,11 +124,11 @@ impl Unit {
     }
 }
 
-/// Texts that stand for those of files, by the files' names.
+/// Texts that replace the files' own, by the files' names.
 pub(crate) type Replaced = HashMap<String, String>;
 
-/// The headers that a text includes, and what these include, with their texts: another text for one
-/// leaves what was compiled without it as it is.
+/// The headers that a text includes, directly or through others, with their texts. A library
+/// depends on these headers alone, so replacing another one does not recompile it.
 fn included<'a>(text: &str, replaced: &'a Replaced) -> Vec<(&'static str, &'a str)> {
     let mut found: Vec<(&str, &str)> = Vec::new();
     let mut left = vec![text];
@@ -163,8 +163,8 @@ fn compiler() -> String {
 
 fn flags(replaced: &Replaced) -> Vec<String> {
     let mut flags: Vec<String> = FLAGS.iter().map(|&flag| flag.to_owned()).collect();
-    // Whole models run on the kernels as they are. Texts that stand for theirs are run once or
-    // twice, and compiled for long.
+    // Whole models run on the original kernels. Replaced texts run once or twice, and compile for
+    // long.
     flags.push(if replaced.is_empty() { "-O2" } else { "-Og" }.to_owned());
     flags.push(format!("-DEMULATED_STACK={}ull", crate::fiber::STACK));
     // Without it, every fused multiply-add is a call.
@@ -184,7 +184,7 @@ fn directory() -> io::Result<PathBuf> {
 }
 
 /// Writes the files of one library into a directory of its own, compiles them there, and moves the
-/// library to its place. Several processes may do so at once.
+/// library to its final path. Several processes may do so at once.
 fn compile(
     (file, text): (&str, &str),
     headers: &[(&str, &str)],

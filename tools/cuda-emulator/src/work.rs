@@ -13,7 +13,7 @@ impl Work {
         Self(is_on().then(|| (name, Instant::now())))
     }
 
-    /// It ends now, having moved so many bytes if it was a copy.
+    /// Ends it now. A copy gives its number of bytes.
     pub fn end(self, bytes: Option<usize>) {
         if let Some((name, began)) = self.0 {
             let bytes = bytes.map(|bytes| ("bytes", Argument::Number(bytes as u64)));

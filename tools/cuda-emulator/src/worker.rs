@@ -1,10 +1,9 @@
-//! Runs blocks: each thread on a fiber of its own as soon as it waits for others, in a random
-//! order.
+//! Runs blocks in a random order, each thread on a fiber of its own once it has to wait.
 //!
-//! A warp is run until all of its lanes wait or have returned; then what they wait for is carried
-//! out. Between barriers one warp may so run far ahead of the others, as on a GPU, and which one
-//! does is random. A fiber whose thread has returned goes on with the next thread of the warp:
-//! kernels that wait for nothing cost one switch a warp.
+//! A warp runs until all of its lanes wait or have returned; then the operation that they wait for
+//! is carried out. Between barriers one warp may run far ahead of the others, as on a GPU, and
+//! chance decides which one. A fiber whose thread has returned continues with the next thread of
+//! the warp: a kernel that never waits costs one switch a warp.
 
 use crate::collective::{self, Call, Rows};
 use crate::copies::Copies;
@@ -69,9 +68,9 @@ enum State {
 #[derive(Clone, Copy, Default)]
 struct Lane {
     state: State,
-    /// The line that it waits at.
+    /// The line of the call that it waits in.
     line: u32,
-    /// The fiber that it is on.
+    /// The fiber that it runs on.
     fiber: u32,
 }
 
@@ -81,12 +80,12 @@ enum Policy {
     /// The first, the last that can run.
     First,
     Last,
-    /// Any; the same one once more with so many chances in 16.
+    /// Any warp. With this many chances in 16, the last one once more.
     Random(usize),
 }
 
-/// Runs blocks on one thread of the host. What it keeps from block to block, and from launch to
-/// launch, is only memory.
+/// Runs blocks on one thread of the host. It keeps only memory from block to block and from launch
+/// to launch.
 pub(crate) struct Worker {
     pub(crate) shared: SharedMemory,
     pub(crate) races: Races,
@@ -163,7 +162,7 @@ impl Worker {
 
     /// Runs blocks of a launch, given by their numbers, as long as there are any.
     ///
-    /// After a failure the worker is of no more use.
+    /// After a failure the worker must not be used again.
     pub(crate) fn run(
         &self,
         launch: &Launch<'_>,
@@ -193,15 +192,15 @@ impl Worker {
         unsafe { &*self.launch.get() }
     }
 
-    /// Gives the fibers' stacks back. Those of threads that will not go on hold nothing that would
-    /// have to be dropped.
+    /// Gives the fibers' stacks back. Threads that have not ended hold nothing that must be
+    /// dropped.
     fn end_fibers(&self) {
         self.idle.borrow_mut().clear();
         for fiber in self.fibers.borrow_mut().drain(..) {
             let mut fiber = *fiber;
             if !fiber.done() {
-                // SAFETY: on it are frames of a kernel, of `run_lanes` and of functions in
-                // calls.rs, none of which hold anything to be dropped while they are suspended.
+                // SAFETY: the stack has frames of a kernel, of `run_lanes` and of functions in
+                // calls.rs. None of them holds anything to be dropped while it is suspended.
                 unsafe { fiber.force_reset() };
             }
             self.stacks.borrow_mut().push(fiber.into_stack());
@@ -323,7 +322,7 @@ impl Worker {
         }
     }
 
-    /// These threads have what they have waited for.
+    /// Makes these threads ready to run.
     fn release(&self, threads: Range<usize>) {
         for lane in &self.lanes[threads] {
             lane.set(Lane { state: State::Ready, ..lane.get() });
@@ -387,9 +386,9 @@ impl Worker {
             self.yielder.set(yielder);
             let launch = self.launch();
             let place = self.places[lane as usize].as_ptr();
-            // SAFETY: the slot is the stack's own, above what its fiber uses. The export's
-            // parameters have been compared with the arguments. Places stay where they are as long
-            // as the block runs.
+            // SAFETY: the slot is the stack's own, above the part that its fiber uses. The export's
+            // parameters have been compared with the arguments. Places do not move as long as the
+            // block runs.
             unsafe {
                 slot.write(place as usize);
                 launch.export.call(launch.arguments);
@@ -402,8 +401,8 @@ impl Worker {
     /// Runs a fiber until its thread waits, or it has no more to run.
     fn resume(&self, number: usize) -> Result<(), Box<Failure>> {
         let fiber = std::ptr::from_mut(&mut *self.fibers.borrow_mut()[number]);
-        // SAFETY: the list is changed by the scheduler alone, which is here until the fiber stops,
-        // and keeps boxes where they are.
+        // SAFETY: only the scheduler changes the list. It is suspended here until the fiber stops,
+        // and boxes do not move.
         let fiber = unsafe { &mut *fiber };
         guard(Some(fiber.trap_handler()));
         let result = fiber.resume(());
@@ -422,7 +421,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Finds out what a warp's lanes have reached together, and carries out a collective.
+    /// Finds out where a warp's lanes have stopped, and carries out a collective.
     fn judge(&self, first: usize) -> Result<Reached, Box<Failure>> {
         let lanes = &self.lanes[first..first + 32];
         let Lane { state, line, .. } = lanes[0].get();
@@ -449,7 +448,7 @@ impl Worker {
             return Err(self.diverged(first));
         }
         let rows = RowsOf { worker: self, first };
-        // SAFETY: the lanes are suspended in these calls, which are alike.
+        // SAFETY: the lanes are suspended in these calls, which have one operation and one size.
         let done = unsafe { collective::carry_out(&calls, self.launch().core, &rows) };
         done.map_err(|(mistake, lane, what)| {
             let what = format!("{}: {what}", collective::name(calls[lane].operation));
@@ -611,8 +610,8 @@ impl Worker {
         )
     }
 
-    /// A load or a store, told by the compiler. Those of local memory and of constants are nobody
-    /// else's.
+    /// A load or a store, reported by the compiler's hook. Local memory and constants are not
+    /// checked.
     pub(crate) fn access(
         &self,
         usage: Use,

@@ -61,7 +61,7 @@ fn freed_memory_is_nobodys() {
     let (freed, y) = (device.allocate(6144).unwrap(), device.allocate(1536).unwrap());
     let at = freed.address();
     drop(freed);
-    // Whoever comes next gets another address.
+    // The next allocations get other addresses.
     let next: Vec<_> = (0..20).map(|_| device.allocate(6144).unwrap()).collect();
     assert!(next.iter().all(|memory| memory.address() != at));
     let arguments = [Argument::Pointer(at), Argument::Pointer(y.address())];
@@ -71,7 +71,7 @@ fn freed_memory_is_nobodys() {
 
 #[test]
 fn schedules_follow_from_the_seed_alone() {
-    // A race: what is computed depends on the order.
+    // A race: the result depends on the order.
     let text = PLANTED.text.replacen("    sync();  // read\n", "", 1);
     let run = |seed: u64, workers: usize| {
         let device = Emulator::new(Settings { seed, workers, ..Settings::default() });

@@ -201,13 +201,12 @@ fn mistake(name: &str) -> Option<Mistake> {
     found
 }
 
-/// Whether a mistake is what was planted. A race may be seen as a read of what nobody has written
-/// yet.
+/// Whether the planted mistake was found. A race may be seen as a read of unwritten memory.
 fn is(found: Mistake, planted: Option<Mistake>) -> bool {
     Some(found) == planted || (found, planted) == (Mistake::Uninitialised, Some(Mistake::Race))
 }
 
-/// Says what is wrong with a planted mistake that is not found as it should be.
+/// Lists how the detection of a planted mistake has failed.
 fn problems_of(planted: &Change) -> Vec<String> {
     let Some(text) = planted.applied(PLANTED.text) else {
         return vec![format!("{}: it does not apply any more", planted.what)];

@@ -1,11 +1,11 @@
 //! The tensor cores' arithmetic against its definition in whole numbers of any size, and against
-//! what was published of the hardware.
+//! published measurements of the hardware.
 //!
-//! The definition is that of microsoft/MMA-Sim (`fused_sum`, `nv_fused_dot_add` in
-//! `mmasim/simulator/arithmetic.py`, which they have validated on GPUs; arXiv:2511.10909), but for
-//! zeros and the least exponent, which are as an H200 has them. Here every number is a whole
-//! multiple of 2^-600, and nothing is shifted or rounded but by division of such numbers: no step
-//! is shared with the implementation.
+//! The definition is microsoft/MMA-Sim's (`fused_sum`, `nv_fused_dot_add` in
+//! `mmasim/simulator/arithmetic.py`, validated on GPUs by its authors; arXiv:2511.10909), except
+//! for zeros and the least exponent, which follow an H200. Here every number is a whole multiple of
+//! 2^-600, and only divisions of such numbers shift or round: no step is shared with the
+//! implementation.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 use isentrope_cuda_emulator::TensorCore;
@@ -41,7 +41,7 @@ fn units(x: f32) -> BigInt {
     if wide < 0.0 { -whole } else { whole }
 }
 
-/// floor(log2 |x|), or -126 for what is smaller.
+/// floor(log2 |x|), but at least -126.
 fn exponent(x: f32) -> i32 {
     let mut exponent = -126;
     while f64::from(x).abs() >= 2f64.powi(exponent + 1) {
@@ -54,8 +54,8 @@ fn bf16(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
-/// One step in whole numbers: terms cut to so many bits below 2^top, towards zero, added, and the
-/// sum cut to f32.
+/// One step in whole numbers: terms are cut to `fraction_bits` bits below 2^top, towards zero, and
+/// added; the sum is cut to f32.
 fn step(fraction_bits: i32, c: f32, a: &[u16], b: &[u16]) -> f32 {
     let mut terms = vec![(units(c), exponent(c))];
     for (&a, &b) in a.iter().zip(b) {
@@ -74,7 +74,7 @@ fn step(fraction_bits: i32, c: f32, a: &[u16], b: &[u16]) -> f32 {
     to_f32(&(sum * grid))
 }
 
-/// Cut to f32 towards zero; what is cut to nothing has no sign, what is too large is infinite.
+/// Cuts to f32 towards zero. A result of zero has no sign, and one that is too large is infinite.
 fn to_f32(sum: &BigInt) -> f32 {
     let magnitude = sum.magnitude().clone();
     let length = i32::try_from(magnitude.bits()).unwrap();
@@ -163,9 +163,9 @@ fn power_of_two(exponent: i32) -> u16 {
     ((exponent + 127) << 7) as u16
 }
 
-/// As tensor cores are probed (Fasi, Higham, Mikaitis and Pranesh, "Numerical behavior of NVIDIA
-/// tensor cores", 2021): one large term, and small ones that are kept or lost by how many bits
-/// there are below it.
+/// Tensor cores are probed with one large term, and small ones that are kept or lost by the number
+/// of bits below it (Fasi, Higham, Mikaitis and Pranesh, "Numerical behavior of NVIDIA tensor
+/// cores", 2021).
 #[test]
 fn bits_below_the_largest_term_are_those_of_each_generation() {
     let dot = |core: TensorCore, c: f32, terms: &[(u16, u16)]| {
@@ -192,8 +192,8 @@ fn bits_below_the_largest_term_are_those_of_each_generation() {
         let below = if bits == 25 { 2f32.powi(-23) } else { 0.0 };
         assert_eq!(dot(core, 2.0, &[(power_of_two(-24) | 0x8000, ONE)]), 2.0 - below, "{core:?}");
     }
-    // Sixteen terms at once, or eight and eight: what the first eight cancel leaves room for what
-    // follows.
+    // Sixteen terms at once, or eight and eight: if the first eight cancel, the next terms keep
+    // more bits.
     let mut terms = vec![(0, 0); 16];
     terms[0] = (ONE | 0x8000, ONE);
     terms[8] = small(-40);

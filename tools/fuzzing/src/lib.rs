@@ -24,7 +24,7 @@ pub const TARGETS: &[Target] = targets::ALL;
 /// Runs the target of this name.
 ///
 /// # Panics
-/// When there is none.
+/// When no target has this name.
 pub fn run(name: &str, data: &[u8]) {
     let target = TARGETS.iter().find(|target| target.name == name).expect("the name of a target");
     (target.run)(data);

@@ -58,7 +58,7 @@ fn with_file(name: &str, data: &[u8], read: impl FnOnce(&Path)) {
 }
 
 /// Checks that an error says something, but does not quote the whole input.
-fn told(error: &impl ToString) {
+fn check_message(error: &impl ToString) {
     let length = error.to_string().len();
     assert!(length > 0, "an error without words");
     assert!(length < 100_000, "an error of {length} bytes");
@@ -70,24 +70,32 @@ fn safetensors(data: &[u8]) {
             for name in checkpoint.names() {
                 let shape = checkpoint.shape(name).unwrap_or_default();
                 if let Err(error) = checkpoint.read_f32(name, shape) {
-                    told(&error);
+                    check_message(&error);
                 }
             }
         }
-        Err(error) => told(&error),
+        Err(error) => check_message(&error),
     });
 }
 
+/// The JSON files of a model, each read from the same bytes.
 fn config(data: &[u8]) {
     with_file("config.json", data, |dir| {
-        ModelConfig::read(dir).map_or_else(|error| told(&error), drop);
-        GenerationConfig::read(dir).map_or_else(|error| told(&error), drop);
+        ModelConfig::read(dir).map_or_else(|error| check_message(&error), drop);
+        GenerationConfig::read(dir).map_or_else(|error| check_message(&error), drop);
     });
     with_file("generation_config.json", data, |dir| {
-        GenerationConfig::read(dir).map_or_else(|error| told(&error), drop);
+        GenerationConfig::read(dir).map_or_else(|error| check_message(&error), drop);
+    });
+    with_file("model.safetensors.index.json", data, |dir| {
+        // A shard with one tensor, `a`, for an index that names it.
+        let header = br#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+        let shard = [&(header.len() as u64).to_le_bytes()[..], header, &[0; 4]].concat();
+        fs::write(dir.join("1.safetensors"), shard).expect("a temporary file");
+        Checkpoint::open(dir).map_or_else(|error| check_message(&error), drop);
     });
     with_file("tokenizer_config.json", data, |dir| {
-        SpecialTokens::read(dir).map_or_else(|error| told(&error), drop);
+        SpecialTokens::read(dir).map_or_else(|error| check_message(&error), drop);
     });
 }
 
@@ -100,17 +108,19 @@ fn tokenizer(data: &[u8]) {
             for text in ["", "Why is the sky blue?", " a  b\n<s>é\u{FDFA}", &text] {
                 match tokenizer.encode(text, true) {
                     Ok(ids) => {
-                        tokenizer.decode(&ids, true).map_or_else(|error| told(&error), drop);
+                        tokenizer
+                            .decode(&ids, true)
+                            .map_or_else(|error| check_message(&error), drop);
                         let mut stream = tokenizer.decode_stream(false);
                         ids.iter().take(100).for_each(|&id| drop(stream.push(id)));
                         drop(stream.finish());
                     }
-                    Err(error) => told(&error),
+                    Err(error) => check_message(&error),
                 }
             }
         }
         Ok(None) => {}
-        Err(error) => told(&error),
+        Err(error) => check_message(&error),
     });
 }
 
@@ -127,10 +137,10 @@ fn template(data: &[u8]) {
             Ok(Some(template)) => {
                 template
                     .render(&messages, true, &Map::new())
-                    .map_or_else(|error| told(&error), drop);
+                    .map_or_else(|error| check_message(&error), drop);
             }
             Ok(None) => {}
-            Err(error) => told(&error),
+            Err(error) => check_message(&error),
         }
     });
 }
@@ -140,7 +150,7 @@ fn rows(data: &[u8], name: &str) {
         let settings = DataSettings { files: vec![dir.join(name)], ..DataSettings::default() };
         match Records::<Problem>::open(&settings, 1, &VerifierSettings::default()) {
             Ok((mut records, _)) => drop(records.problem(0)),
-            Err(error) => told(&error),
+            Err(error) => check_message(&error),
         }
     });
 }
@@ -156,9 +166,10 @@ fn recipe(data: &[u8]) {
                     isentrope::recipe::load::<rl::Recipe>(&path, &[]).expect("a recipe as printed");
                 assert_eq!(serde_json::to_value(&again).ok(), serde_json::to_value(&recipe).ok());
             }
-            Err(error) => told(&error),
+            Err(error) => check_message(&error),
         }
-        isentrope::recipe::load::<sft::Recipe>(&path, &[]).map_or_else(|error| told(&error), drop);
+        isentrope::recipe::load::<sft::Recipe>(&path, &[])
+            .map_or_else(|error| check_message(&error), drop);
     });
 }
 
@@ -170,7 +181,7 @@ fn grader(data: &[u8]) {
     let options = Options::default();
     match GroundTruth::from_value(&Value::String(ground_truth.to_string())) {
         Ok(read) => drop(isentrope_grader::grade(&read, &response, &options)),
-        Err(error) => told(&error),
+        Err(error) => check_message(&error),
     }
     let _ = isentrope_grader::same_answer(&ground_truth, &response, &options);
     drop(isentrope_grader::explain(&ground_truth, &response, &options));
@@ -185,8 +196,10 @@ fn log(data: &[u8], name: &str) {
             match Run::read(&path) {
                 Ok(runs) => {
                     for run in &runs {
-                        run.log.notes.iter().for_each(told);
-                        alarms::of_log(&run.log).iter().for_each(|(_, alarm)| told(&alarm.text));
+                        run.log.notes.iter().for_each(check_message);
+                        alarms::of_log(&run.log)
+                            .iter()
+                            .for_each(|(_, alarm)| check_message(&alarm.text));
                         assert!(
                             run.log.all().all(|(_, series)| series.steps.is_sorted()),
                             "steps out of order"
@@ -199,7 +212,7 @@ fn log(data: &[u8], name: &str) {
                         &look,
                     ));
                 }
-                Err(error) => told(&error),
+                Err(error) => check_message(&error),
             }
         }
     });
@@ -217,7 +230,7 @@ fn tokens(data: &[u8]) {
             assert_eq!(page.matches("</script").count(), 2, "text has become a part of the page");
             drop(inspection.text());
         }
-        Err(error) => told(&error),
+        Err(error) => check_message(&error),
     }
 }
 

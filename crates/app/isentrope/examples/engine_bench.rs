@@ -6,7 +6,7 @@
 use anyhow::Result;
 use clap::Parser;
 use isentrope_kernels::{Cpu, Isa, thread_count};
-use isentrope_model::{Derivatives, Gradient, Keep, KvCache, Model, Packed, Sequence};
+use isentrope_model::{Derivatives, Gradient, KvCache, Model, Packed, Sequence, TapeKind};
 use isentrope_rollout::{Engine, Event, Key, Limits, Request, Sampling};
 use serde_json::json;
 use std::path::PathBuf;
@@ -74,7 +74,7 @@ fn main() -> Result<()> {
                 prompts[s / a.group].iter().copied().chain(response).collect()
             })
             .collect();
-        let keep = if a.recompute { Keep::BlockInputs } else { Keep::Activations };
+        let keep = if a.recompute { TapeKind::BlockInputs } else { TapeKind::Activations };
         let mut gradient = Gradient::zeros(&model)?;
         let seconds = median(a.repeats, || {
             gradient.reset(&*model.backend);

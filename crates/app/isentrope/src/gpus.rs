@@ -1,4 +1,4 @@
-//! The GPUs that the program may compute on: those of the machine, or emulated ones in tests.
+//! The GPUs that the program may compute on: the machine's, or emulated ones in tests.
 
 use isentrope_cuda::gpu::{Driver, Gpu, Surroundings};
 use isentrope_cuda::{Device, SOURCES};
@@ -10,7 +10,7 @@ pub trait Gpus: Send + Sync {
     /// How many there are, at least one.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why no GPU can be used.
     fn count(&self) -> Result<usize, NoGpu>;
 
     /// Opens one of them, counted from 0.
@@ -42,17 +42,15 @@ pub struct OpenGpu {
 pub struct AboutGpu {
     /// Such as NVIDIA H200.
     pub name: String,
-    /// Which GPU of the world it is, as `nvidia-smi -L` shows it, however many this process sees:
-    /// those that are the same have one memory.
+    /// As `nvidia-smi -L` shows it, whatever number this process knows the GPU by.
     pub uuid: String,
-    /// The driver, as it calls itself.
+    /// The driver's version.
     pub driver: Option<String>,
     /// The version of CUDA that the driver supports.
     pub cuda: Option<String>,
-    /// The version of what has compiled the kernels.
+    /// The version of NVRTC, which has compiled the kernels.
     pub nvrtc: Option<String>,
-    /// The version of the library that computes those products of bf16 whose bits it has right;
-    /// none where there is none.
+    /// cuBLASLt's version, if loaded. It computes only bf16 products where its bits equal ours.
     pub cublaslt: Option<String>,
 }
 

@@ -34,14 +34,13 @@ pub fn listen() {
     signals::listen();
 }
 
-/// From now on the first signal makes [`requested`] true, which somebody looks at; `told` says what
-/// is done then, as in "finishing the current step".
+/// From now on the first signal makes [`requested`] true, which the work polls. The message to the
+/// user contains `told`, as in "finishing the current step".
 pub fn wind_up_first(told: &'static str) {
     let _ = WINDING_UP.set(told); // a process has one command
 }
 
-/// As [`wind_up_first`] for work that ends as soon as it is asked to, of which nothing need be
-/// said.
+/// As [`wind_up_first`], without a message, for work that ends at once.
 pub fn wind_up_quietly() {
     wind_up_first("");
 }
@@ -66,8 +65,8 @@ pub fn has_ended(process: u32) {
     CHILDREN.lock().unwrap_or_else(PoisonError::into_inner).retain(|child| *child != process);
 }
 
-/// Has the work wind up, as the first signal does, when standard input comes to its end. Who holds
-/// the other end asks for that by closing it, and closes it however it ends itself.
+/// Has the work wind up, as the first signal does, when standard input ends. The parent process
+/// closes it to ask for that, and a parent that ends closes it too.
 pub fn end_with_standard_input() {
     let wait = || {
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink()); // an error is an end, too
@@ -104,8 +103,8 @@ mod signals {
         // A file that has reached its limit is an error of the write, as a full disk is, and no end
         // of the process.
         let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
-        // SIGINT is heeded though a shell without job control has what it starts in the background
-        // ignore it: who sends one means it.
+        // A shell without job control has background programs ignore SIGINT. It is handled all the
+        // same: somebody who sends one means it.
         let others = [SIGTERM, SIGHUP, SIGUSR1].into_iter().filter(|signal| !is_ignored(*signal));
         // Refused only for want of memory or threads; the signals then end the process, as they
         // would without this.
@@ -114,9 +113,8 @@ mod signals {
         }
     }
 
-    /// Only a signal that can mean "now" ends at once: SIGINT, or SIGTERM again. Who warns by
-    /// another one goes on to SIGTERM: Slurm after SIGUSR1, a system that shuts down after the
-    /// SIGHUP of its sessions.
+    /// Only SIGINT, or a second SIGTERM, ends the process at once. Other signals are warnings that
+    /// SIGTERM follows: Slurm sends it after SIGUSR1, a system that shuts down after SIGHUP.
     fn heed(mut signals: Signals) {
         let (mut first, mut first_term) = (None, None);
         for signal in signals.forever() {

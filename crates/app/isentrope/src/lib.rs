@@ -1,5 +1,5 @@
-//! The isentrope command line: commands, progress and exit codes, nothing else. It is a library for
-//! the sake of those who check recipes, and of tests that run the program with emulated GPUs.
+//! The isentrope command line: commands, progress and exit codes, nothing else. It is a library so
+//! that tests can check recipes and run the program with emulated GPUs.
 //!
 //! Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted (by Ctrl-C or another signal that
 //! asks a program to end).
@@ -59,13 +59,8 @@ enum Command {
     Examples(commands::examples::Examples),
 }
 
-/// The program, computing on these GPUs where it computes on one.
+/// The program. If it computes on a GPU, it takes one of these.
 pub fn main(gpus: Box<dyn Gpus>) -> ExitCode {
-    // This program also supervises the user's commands.
-    #[cfg(unix)]
-    if let Some(code) = isentrope_reward::command::supervision() {
-        return code;
-    }
     device::set_gpus(gpus);
     interrupt::listen();
     isentrope_reward::command::show_printed(|line| messages::labelled("function", line));
@@ -112,8 +107,7 @@ fn run(command: Command) -> anyhow::Result<()> {
     }
 }
 
-/// Says what is wrong with the arguments. It may show them, and names of files that a shell has put
-/// there hold anything.
+/// Prints the fault in the arguments. The message may quote them: control characters are escaped.
 fn refuse(wrong: &clap::Error) -> ExitCode {
     let is_plain = |argument: OsString| {
         matches!(visible::visible(&argument.to_string_lossy()), Cow::Borrowed(_))
@@ -126,7 +120,7 @@ fn refuse(wrong: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// The error and what caused it; a cause that the message before it ends with already is not said
+/// The error and its causes; a cause that the message before it ends with already is not said
 /// twice.
 fn sentence(error: &anyhow::Error) -> String {
     error.chain().skip(1).map(ToString::to_string).fold(error.to_string(), |said, cause| {

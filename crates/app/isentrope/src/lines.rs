@@ -5,13 +5,11 @@ use anyhow::{Context, Result, anyhow, bail};
 use isentrope_data::{DataLocation, Error, PROMPT, Row, Rows, Split, find};
 use serde_json::{Map, Value};
 use std::fmt;
-#[cfg(unix)]
-use std::fs::File;
-use std::io::{self, BufReader, ErrorKind, Read, stdin};
+use std::io::{self, BufReader, ErrorKind, Read, Stdin, stdin};
 use std::path::{Path, PathBuf};
 use std::vec::IntoIter;
 
-/// How often a wait for a pipe is looked up from, in milliseconds.
+/// How often a wait for standard input looks for signals, in milliseconds.
 #[cfg(unix)]
 const LOOK: u8 = 100;
 
@@ -22,7 +20,7 @@ pub struct Line {
     object: Map<String, Value>,
 }
 
-/// A line that is no JSON object. Those after it can be read.
+/// A line that is no JSON object. Later lines can be read all the same.
 #[derive(Debug, thiserror::Error)]
 #[error("{at}: {what}")]
 pub struct Unreadable {
@@ -37,7 +35,7 @@ pub struct Unreadable {
 pub struct Lines {
     current: Rows,
     file: PathBuf,
-    /// The files after it.
+    /// The files after the current one.
     others: IntoIter<PathBuf>,
 }
 
@@ -48,7 +46,7 @@ pub enum Prompt<'a> {
     Tokens(Vec<u32>),
 }
 
-/// All lines of a file, or of those that match a pattern.
+/// All lines of a file, or of the files that match a pattern.
 ///
 /// # Errors
 /// When a file cannot be read, is empty, or a line is not a JSON object.
@@ -56,7 +54,7 @@ pub fn read(path: &Path) -> Result<Vec<Line>> {
     all(path, Lines::open(path)?)
 }
 
-/// All lines of what a recipe's `data.files` may name: also of a data set on the hub.
+/// All lines of a file or a data set on the hub, named as in a recipe's `data.files`.
 ///
 /// # Errors
 /// As [`read`]; when the hub does not deliver.
@@ -78,18 +76,13 @@ fn all(path: &Path, lines: Lines) -> Result<Vec<Line>> {
 }
 
 impl Lines {
-    /// Opens a file, those that match a pattern, or standard input for `-`. A file whose name tells
-    /// no format is one of JSON lines, and so is a pipe that the shell has opened, as for `<(zcat
-    /// a.gz)`.
+    /// Opens a file, the files that match a pattern, or standard input for `-`. A file whose name
+    /// tells no format is one of JSON lines.
     pub fn open(path: &Path) -> Result<Self> {
         if path == Path::new("-") {
             let file = PathBuf::from("standard input");
-            return Ok(Self::stream(Patient(stdin()), file));
-        }
-        #[cfg(unix)]
-        if let Some(pipe) = open_pipe(path) {
-            let pipe = pipe.with_context(|| path.display().to_string())?;
-            return Ok(Self::stream(Patient(pipe), path.to_owned()));
+            let current = Rows::lines(BufReader::new(Patient(stdin())), &file);
+            return Ok(Self { current, file, others: Vec::new().into_iter() });
         }
         match DataLocation::of(path) {
             place @ DataLocation::Pattern(_) => Self::of(place.files(Split::Train, &())?),
@@ -97,16 +90,7 @@ impl Lines {
         }
     }
 
-    /// Reads JSON lines from what comes as it is written.
-    fn stream(reader: impl Read + 'static, file: PathBuf) -> Self {
-        Self {
-            current: Rows::lines(BufReader::new(reader), &file),
-            file,
-            others: Vec::new().into_iter(),
-        }
-    }
-
-    /// Opens files, of which there is at least one.
+    /// Opens at least one file.
     fn of(files: Vec<PathBuf>) -> Result<Self> {
         let mut others = files.into_iter();
         let file = others.next().context("there is no file")?;
@@ -132,56 +116,25 @@ impl Lines {
     }
 }
 
-/// A pipe that another process writes, whose reader does not wait for more once it has been asked
-/// to end.
-struct Patient<R>(R);
+/// Standard input that does not wait for more once the process has been asked to end.
+struct Patient(Stdin);
 
-#[cfg(unix)]
-impl<R: Read + std::os::fd::AsFd> Read for Patient<R> {
+impl Read for Patient {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        use nix::errno::Errno;
-        use nix::poll::{PollFd, PollFlags, poll};
-        loop {
+        #[cfg(unix)]
+        {
+            use nix::errno::Errno;
+            use nix::poll::{PollFd, PollFlags, poll};
+            use std::os::fd::AsFd;
             let mut input = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
             while matches!(poll(&mut input, LOOK), Ok(0) | Err(Errno::EINTR)) {
                 if crate::interrupt::requested() {
                     return Err(io::Error::other("the command has been asked to end"));
                 }
             }
-            match self.0.read(buffer) {
-                // Another reader has taken the data.
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                read => return read,
-            }
         }
-    }
-}
-
-#[cfg(not(unix))]
-impl<R: Read> Read for Patient<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.read(buffer)
     }
-}
-
-/// The pipe behind the name of a descriptor that is open already: unlike a FIFO by any other name
-/// it has a writer, so that reading it does not wait without end. Nothing where the path is
-/// another.
-#[cfg(unix)]
-fn open_pipe(path: &Path) -> Option<io::Result<File>> {
-    use nix::fcntl::OFlag;
-    use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-    let number =
-        ["/dev/fd", "/proc/self/fd"].iter().find_map(|fds| path.strip_prefix(fds).ok()?.to_str());
-    let is_descriptor = path == Path::new("/dev/stdin")
-        || number.is_some_and(|text| {
-            !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit())
-        });
-    if !is_descriptor || !std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo()) {
-        return None;
-    }
-    // Opening, too, would wait for a writer.
-    Some(File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path))
 }
 
 impl Iterator for Lines {
@@ -206,7 +159,7 @@ fn plainly(error: Error) -> anyhow::Error {
     }
 }
 
-/// The keys of a line, as one would say them.
+/// The keys of a line, for a message.
 pub fn keys_of(object: &Map<String, Value>) -> String {
     const LISTED: usize = 20;
     let mut keys: Vec<&str> = object.keys().take(LISTED).map(String::as_str).collect();
@@ -288,7 +241,7 @@ impl Line {
         self.object
     }
 
-    /// The line's value at a key; null, which files of columns have, is none.
+    /// The line's value at a key; None for null, which files of columns have.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.object.get(key).filter(|value| !value.is_null())
     }

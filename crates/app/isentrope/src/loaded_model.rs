@@ -4,10 +4,10 @@ use crate::device::{self, Device, DeviceFlag, LocalRank};
 use crate::memory::{Memory, human};
 use crate::messages;
 use crate::progress::Download;
+use crate::recipe;
 use crate::run_directory;
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use isentrope_files::sha256_of_file;
 use isentrope_hub::{self as hub, HubConfig};
 use isentrope_kernels::{Backend, Role};
@@ -40,22 +40,15 @@ pub struct Computing {
     device: DeviceFlag,
     /// Keeps numbers as f32, or as bf16 on a GPU, which is faster there and has bits of its own
     /// [default: f32]
-    #[arg(long, value_name = "TYPE", value_parser = types())]
+    #[arg(long, value_name = "TYPE", value_parser = number_type)]
     dtype: Option<NumberType>,
 }
 
-fn types() -> impl TypedValueParser<Value = NumberType> {
-    let values = [
-        PossibleValue::new("f32").help("the same bits on every device"),
-        PossibleValue::new("bf16").help("the tensor cores of a GPU; weights stay exact f32"),
-    ];
-    PossibleValuesParser::new(values).map(|name| match name.as_str() {
-        "bf16" => NumberType::Bf16,
-        _ => NumberType::F32,
-    })
+fn number_type(text: &str) -> Result<NumberType> {
+    recipe::setting("--dtype", text)
 }
 
-/// A loaded model with what belongs to it.
+/// A loaded model, its tokenizer and its device.
 pub struct Loaded {
     pub dir: PathBuf,
     pub model: Model,
@@ -74,13 +67,11 @@ impl ModelArguments {
 impl Computing {
     /// Finds, checks and loads a model, and does something with it.
     pub fn run(&self, model: &str, job: impl FnOnce(&Loaded) -> Result<()>) -> Result<()> {
-        let wanted = device::request(&self.device, DeviceKind::Auto)?;
-        let dtype = ("--dtype", self.dtype.unwrap_or_default());
-        let device = device::open(wanted, dtype, self.threads, LocalRank::ALONE)?;
+        let request = device::request(&self.device, DeviceKind::Auto)?;
+        let dtype = self.dtype.unwrap_or_default();
+        let device = device::open(request, "--dtype", dtype, self.threads, LocalRank::ALONE)?;
         device.heading().iter().for_each(|heading| messages::say(heading));
-        let done = device.run(|backend| job(&load(model, backend, &device)?));
-        device.steps_refused().iter().for_each(|said| messages::note(said));
-        done
+        device.run(|backend| job(&load(model, backend, &device)?))
     }
 }
 
@@ -110,17 +101,12 @@ fn load(model: &str, backend: Arc<dyn Backend>, device: &Device) -> Result<Loade
     device.check_shapes(&dir, &config)?;
     let layout = Layout::new(&config);
     let needed = layout.parameter_bytes(&*backend, Role::Weight);
-    fits(&dir, "the weights take", (needed, device.free_memory()), "memory")
+    fits(&dir, "the weights take", needed, device.free_memory(), "memory")
         .map_err(|lack| device.unfitting(lack))?;
     if device.is_gpu() {
-        // Weights come by way of the host's memory.
+        // Weights pass through the host's memory.
         let free = usize::try_from(Memory::now().available).unwrap_or(usize::MAX);
-        fits(
-            &dir,
-            "loading the weights takes",
-            (layout.loading_bytes(), free),
-            "the host's memory",
-        )?;
+        fits(&dir, "loading the weights takes", layout.loading_bytes(), free, "the host's memory")?;
     }
     let products = device.products(&layout, &config, 0);
     products.iter().for_each(|products| messages::say(&products.to_string()));
@@ -133,8 +119,8 @@ fn load(model: &str, backend: Arc<dyn Backend>, device: &Device) -> Result<Loade
     Ok(Loaded { dir, model, tokenizer, device: device.clone() })
 }
 
-/// Refuses what needs more bytes of a memory than are available there.
-fn fits(dir: &Path, what: &str, (needed, available): (usize, usize), memory: &str) -> Result<()> {
+/// Refuses a need of more bytes than a memory has available.
+fn fits(dir: &Path, what: &str, needed: usize, available: usize, memory: &str) -> Result<()> {
     if needed <= available {
         return Ok(());
     }
@@ -174,8 +160,8 @@ impl Loaded {
     }
 
     /// Characters lost, for want of a token, in the texts encoded since the last call.
-    pub fn take_loss(&self) -> Option<String> {
-        self.tokenizer.as_ref()?.take_loss()
+    pub fn take_dropped(&self) -> Option<String> {
+        self.tokenizer.as_ref()?.take_dropped()
     }
 
     /// The tokenizer, or a sentence that says what needs it.
@@ -188,8 +174,7 @@ impl Loaded {
         })
     }
 
-    /// The chat template, which is told that day or today, or a sentence that says where one is
-    /// looked for.
+    /// The chat template for this date or today, or a sentence that says which files have none.
     pub fn chat_template(&self, date: Option<Date>) -> Result<ChatTemplate> {
         self.tokenizer()?;
         ChatTemplate::read(&self.dir, &SpecialTokens::read(&self.dir)?, date)?.with_context(|| {

@@ -1,6 +1,6 @@
 //! The memory that this process may use.
 
-pub use isentrope_train::plan::human;
+pub use isentrope_budget::memory::human;
 use sysinfo::{MemoryRefreshKind, System};
 
 /// Bytes of memory, of the machine or of the container this process is in, whichever is less.
@@ -12,7 +12,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// As it is now.
+    /// The memory now.
     pub fn now() -> Self {
         let mut system = System::new();
         system.refresh_memory_specifics(MemoryRefreshKind::nothing().with_ram());

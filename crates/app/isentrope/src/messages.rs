@@ -8,25 +8,25 @@ use unicode_width::UnicodeWidthStr;
 
 /// The indentation of a message's lines after the first.
 const HANGING: usize = 2;
-/// A terminal that is narrower gets lines as they are.
+/// Lines are not wrapped for narrower terminals.
 const NARROWEST: usize = 20;
 
-/// Says why the program ends.
+/// Prints the reason why the program ends.
 pub fn error(text: &str) {
     labelled("error", text);
 }
 
-/// Says what may be wrong.
+/// Prints a warning.
 pub fn warning(text: &str) {
     labelled("warning", text);
 }
 
-/// Says what the user should know.
+/// Prints a note.
 pub fn note(text: &str) {
     labelled("note", text);
 }
 
-/// Says what kind of message it is, then the message. Its other lines are indented, so that none of
+/// Prints the kind of the message, then the message. Its other lines are indented, so that none of
 /// them can be taken for a message of its own.
 pub fn labelled(label: &str, text: &str) {
     let text = capped(text.trim_end());
@@ -40,17 +40,23 @@ pub fn labelled(label: &str, text: &str) {
     write(&format!("{label}: {}", lines.join("\n")));
 }
 
-/// Says lines of text as they are.
+/// A count with its noun: `1 step`, `2 steps`.
+pub fn counted(count: impl TryInto<u64>, noun: &str) -> String {
+    let count = count.try_into().unwrap_or(u64::MAX);
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Prints lines of text unchanged.
 pub fn say(text: &str) {
     write(&capped(text));
 }
 
-/// Columns of the terminal that messages go to, if they go to one.
+/// Columns of the terminal behind standard error, if there is one.
 pub fn width() -> Option<usize> {
     if stderr().is_terminal() { columns(terminal_size_of(stderr())) } else { None }
 }
 
-/// Columns of a terminal of this size, if it is one that lines are broken for.
+/// Columns of a terminal of this size; None if it is too narrow to wrap lines for.
 pub fn columns(size: Option<(Width, Height)>) -> Option<usize> {
     let (Width(width), _) = size?;
     Some(usize::from(width)).filter(|width| *width >= NARROWEST)
@@ -68,9 +74,9 @@ pub fn fitted(text: &str, width: Option<usize>) -> String {
     text.split('\n').map(|line| wrapped(line, width)).collect::<Vec<_>>().join("\n")
 }
 
-/// A line broken between words where it is wider than `width`. What comes below is indented by as
-/// much as the line is, and a little more. A word that is wider stays whole, so that a path can be
-/// copied, and so does what backquotes enclose: a command.
+/// Wraps a line between words to `width` columns. Further lines are indented a little more than the
+/// first. A word that is wider stays whole, so that a path can be copied, and so does a command in
+/// backquotes.
 pub fn wrapped(line: &str, width: usize) -> String {
     if line.width() <= width {
         return line.to_owned();
@@ -100,7 +106,7 @@ pub fn wrapped(line: &str, width: usize) -> String {
 
 /// Words, separated by spaces outside of backquotes.
 fn words(line: &str) -> impl Iterator<Item = &str> {
-    // How many are to come; an odd one at the end encloses nothing.
+    // Backquotes still to come; an odd one at the end encloses nothing.
     let mut backquotes = line.matches('`').count() / 2 * 2;
     line.split(move |c| {
         if c == '`' {

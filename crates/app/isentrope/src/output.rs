@@ -1,8 +1,8 @@
 //! Results out, JSON lines and whole texts: a file appears under its name when it is complete, and
 //! not before.
 
-use crate::interrupt;
-use crate::standard_output::{check_open, failed, print};
+use crate::interrupt::{self, Interrupted};
+use crate::standard_output::{failed, print};
 use anyhow::{Context, Result, bail};
 use isentrope_files::{AtomicFile, parent};
 use serde::Serialize;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 pub enum Output {
     /// To standard output, as they come.
     Stdout,
-    /// To a device or a pipe, which a file must not take the place of.
+    /// To a device or a pipe, which a file must not replace.
     Device { path: PathBuf, writer: BufWriter<File> },
     /// To a file that is renamed into place at the end.
     File { path: PathBuf, file: AtomicFile },
@@ -25,7 +25,6 @@ impl Output {
     /// directory that cannot be written to is found out at once.
     pub fn create(path: Option<&Path>) -> Result<Self> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else {
-            check_open()?;
             return Ok(Self::Stdout);
         };
         if path.as_os_str().is_empty() {
@@ -35,7 +34,7 @@ impl Output {
             bail!("{}: is a directory; name a file", path.display());
         }
         isentrope_files::refuse_dangling(path)?;
-        // A link stays a link: what it leads to is replaced.
+        // A link stays a link: its target is replaced.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         if path.exists() && !path.is_file() {
             let device = File::options().write(true).open(&path);
@@ -67,7 +66,7 @@ impl Output {
         self.text(&text)
     }
 
-    /// Writes text as it is.
+    /// Writes text unchanged.
     pub fn text(&mut self, text: &str) -> Result<()> {
         match self {
             Self::Stdout => print(text)?,
@@ -84,13 +83,19 @@ impl Output {
         self.keep_as(Path::to_owned).map(drop)
     }
 
-    /// Keeps what there is beside the place of the complete file, and says where.
-    pub fn keep_partial(self) -> Result<Option<PathBuf>> {
-        self.keep_as(|path| {
+    /// Keeps what there is beside the place of the complete file; the error of the interrupted
+    /// command names the place. `what` is what has been written, such as "the lines so far".
+    pub fn interrupted(self, what: &str) -> Result<anyhow::Error> {
+        let partial = self.keep_as(|path| {
             let mut name = path.as_os_str().to_owned();
             name.push(".partial");
             name.into()
-        })
+        })?;
+        let kept = match partial {
+            Some(path) => format!("{what} are in {}", path.display()),
+            None => format!("{what} have been printed"),
+        };
+        Ok(Interrupted { kept }.into())
     }
 
     fn keep_as(self, name: impl FnOnce(&Path) -> PathBuf) -> Result<Option<PathBuf>> {

@@ -21,7 +21,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// `total` items of `what`, none done. A hidden one shows nothing.
+    /// `total` items of `what`, none done; `hidden` shows nothing.
     pub fn new(what: &'static str, total: u64, hidden: bool) -> Self {
         Self::start(what, Some(total), hidden)
     }

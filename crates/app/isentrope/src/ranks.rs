@@ -1,7 +1,7 @@
 //! Ranks that a launcher has started together: how they begin, which of them speaks, and how all
 //! end alike (docs/guides/several-machines.md).
 
-use crate::device::{Device, LocalRank};
+use crate::device::LocalRank;
 use crate::interrupt::{self, Interrupted};
 use crate::memory::Memory;
 use crate::messages;
@@ -16,19 +16,19 @@ use std::cell::Cell;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// The ranks, and what this one has of its machine.
+/// The ranks of the job, and this rank's threads.
 pub struct Ranks {
     pub world: Arc<World>,
     /// The threads that this rank computes with.
     pub threads: usize,
-    /// Whether recipe and data have been found good: what fails before would fail again.
+    /// Whether recipe and data have passed their checks: an earlier failure would happen again.
     pub is_settled: Cell<bool>,
 }
 
-/// Exit status of what ends all ranks, and would again however often the job is started.
+/// Exit status of a failure that starting the job again would not mend.
 pub const EXIT_SETUP: u8 = 2;
 
-/// A rank ends; the first has said why.
+/// The end of a rank; the first rank has printed the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("the first rank has said why")]
 pub struct Silent(u8);
@@ -75,7 +75,7 @@ pub fn together(asked: Option<usize>, work: impl FnOnce(&Ranks) -> Result<()>) -
     result.and(left.map_err(Error::from))
 }
 
-/// Threads of a rank whose number is not set: all that it finds, or its share of the machine's
+/// Threads of a rank if nothing sets their number: `threads`, or its share of the machine's
 /// processors if the ranks there would have more threads than processors.
 fn fair_threads(world: &World, threads: usize) -> usize {
     let crowded = world.node().and_then(|node| Some((node.processors?, node.threads)));
@@ -106,8 +106,8 @@ fn end(world: &World, error: &Error, is_settled: bool) -> Silent {
         messages::error(&said); // nobody else has heard of it
     }
     let may_help = is_settled || is_of_the_hub(error) || is_of_the_machines(error);
-    // All wait here for the first, which may still be saving the run, and agree. Whose error it is
-    // decides.
+    // All ranks wait here for the first, which may still be saving the run, and agree on the
+    // status; the rank with the error decides.
     let is_heard = error.chain().any(|cause| {
         matches!(cause.downcast_ref(), Some(isentrope_ranks::Error::Rank { rank, .. }) if *rank != world.rank())
     });
@@ -145,27 +145,27 @@ impl Ranks {
         self.world.is_first()
     }
 
-    /// This rank's place among those of its machine.
+    /// This rank's place among the ranks of its machine.
     pub fn local_rank(&self) -> LocalRank {
         let ranks = self.world.node().map_or_else(|| vec![self.world.rank()], |node| node.ranks);
         let number = ranks.iter().position(|&rank| rank == self.world.rank()).unwrap_or(0);
         LocalRank { number, of: ranks.len(), speaks: self.is_first() }
     }
 
-    /// Says who they are.
+    /// Prints how many ranks there are, and where.
     fn introduce(&self) {
         if !self.is_first() {
             return;
         }
         let Some(library) = self.world.library() else { return };
-        let hosts = isentrope_ranks::Node::of(self.world.places());
+        let hosts = isentrope_ranks::Node::of(self.world.hosts());
         let on: Vec<String> =
             hosts.iter().map(|node| format!("{} on {}", node.ranks.len(), node.host)).collect();
         messages::say(&format!(
             "{} ranks ({}) of {} over {}",
             self.world.size(),
             on.join(", "),
-            if self.threads == 1 { "1 thread".into() } else { format!("{} threads", self.threads) },
+            messages::counted(self.threads, "thread"),
             library.version
         ));
         for note in hosts.iter().filter(|node| node.processors.is_none_or(|n| node.threads <= n)) {
@@ -191,25 +191,18 @@ impl Ranks {
     }
 }
 
-/// Watches a run on a rank: the first shows it, and each tells the others how far it is.
+/// Watches a run on a rank: the first rank shows it, and each reports its progress to the others.
 pub struct Watcher {
     terminal: Option<Terminal>,
     world: Arc<World>,
-    /// The step of which a trace is wanted.
+    /// The trace that was asked for.
     trace: Option<StepTrace>,
-    /// The device, until the user has been told that decoding steps are launched one by one on it.
-    device: Option<Device>,
 }
 
 impl Watcher {
     pub fn new(ranks: &Ranks) -> Self {
         let terminal = ranks.is_first().then(Terminal::new);
-        Self { terminal, world: Arc::clone(&ranks.world), trace: None, device: None }
-    }
-
-    /// Says when this device launches steps of decoding one by one.
-    pub fn computing_on(&mut self, device: &Device) {
-        self.device = Some(device.clone());
+        Self { terminal, world: Arc::clone(&ranks.world), trace: None }
     }
 
     /// Traces a step.
@@ -251,10 +244,6 @@ impl Observer for Watcher {
     }
 
     fn is_over(&mut self) {
-        if let Some(said) = self.device.as_ref().and_then(Device::steps_refused) {
-            self.note(&said);
-            self.device = None;
-        }
         let said = self.trace.as_mut().map(StepTrace::is_over).unwrap_or_default();
         for text in &said {
             match &mut self.terminal {

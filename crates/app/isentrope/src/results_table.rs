@@ -1,5 +1,6 @@
 //! Results of evaluations as tables for the terminal.
 
+use crate::messages::counted;
 use isentrope_evaluation::results::{BenchmarkComparison, BenchmarkSummary, Comparisons, Report};
 use isentrope_evaluation::statistics::{Estimate, PairedTest, ks};
 use std::fmt::Write;
@@ -19,14 +20,11 @@ pub fn report(report: &Report, dir: &Path) -> String {
             metrics,
             note,
         } = summary;
-        let each = if *samples == 1 {
-            "1 response each".into()
-        } else {
-            format!("{samples} responses each")
-        };
+        let each = counted(*samples, "response");
+        let problems = counted(*problems, "problem");
         let decoding =
             decoding.as_ref().map_or_else(String::new, |decoding| format!(", {decoding}"));
-        let _ = writeln!(text, "\n  {name}: {problems} problems, {each}{decoding}");
+        let _ = writeln!(text, "\n  {name}: {problems}, {each} each{decoding}");
         for row in rows(*samples, *is_graded) {
             let number =
                 estimates.get(&row).map_or_else(|| format!("{:>8}", "n/a"), |e| shown(&row, e));
@@ -79,7 +77,7 @@ fn rows(samples: usize, is_graded: bool) -> Vec<String> {
 }
 
 /// A number with its interval: a share in percent, a length in tokens, an entropy in nats, a score
-/// as it is.
+/// without a unit.
 fn shown(name: &str, estimate: &Estimate) -> String {
     let value = estimate.value;
     match name {
@@ -94,7 +92,7 @@ fn shown(name: &str, estimate: &Estimate) -> String {
     }
 }
 
-/// A number with its interval, as it is.
+/// A number with its interval, without a unit.
 fn plain(estimate: &Estimate) -> String {
     format!("{:8.4}    {}", estimate.value, interval(estimate, |end| format!("{end:.4}")))
 }
@@ -123,10 +121,14 @@ pub fn comparison(comparisons: &Comparisons, old: &Path, new: &Path) -> String {
             [Some(old), Some(new)] => format!(", {old} -> {new}"),
             _ => String::new(),
         };
-        let _ = writeln!(text, "\n  {name}: {} problems in both{decoding}", accuracy.problems);
-        compared(&mut text, "mean accuracy", accuracy, (100.0, 2), [" %", " points"]);
+        let _ = writeln!(
+            text,
+            "\n  {name}: {} in both{decoding}",
+            counted(accuracy.problems, "problem")
+        );
+        compared(&mut text, "mean accuracy", accuracy, 100.0, 2, [" %", " points"]);
         if let Some(score) = score {
-            compared(&mut text, "mean score", score, (1.0, 4), ["", ""]);
+            compared(&mut text, "mean score", score, 1.0, 4, ["", ""]);
         }
         for (name, test) in pass.iter().chain(majority) {
             in_two_lines(&mut text, name, test);
@@ -154,13 +156,14 @@ fn in_two_lines(text: &mut String, name: &str, comparison: &PairedTest) {
     );
 }
 
-/// The lines of a comparison of numbers, shown as multiples of 1/`scale` with so many digits and
-/// their units.
+/// The lines of a comparison of numbers, which are multiplied by `scale` and shown with `digits`
+/// digits and their units.
 fn compared(
     text: &mut String,
     number: &str,
     comparison: &PairedTest,
-    (scale, digits): (f64, usize),
+    scale: f64,
+    digits: usize,
     [unit, of_difference]: [&str; 2],
 ) {
     let PairedTest { problems, old, new, difference, better, worse, p, exact } = comparison;

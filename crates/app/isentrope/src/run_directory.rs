@@ -1,4 +1,4 @@
-//! The directory of a run, where something in it is wanted.
+//! Refusals of a run's directory in the place of its model or its recipe.
 
 use anyhow::{Result, bail};
 use isentrope_files::names;
@@ -25,7 +25,7 @@ pub fn refuse_as_model(dir: &Path) -> Result<()> {
     }
 }
 
-/// Refuses the directory of a run where its recipe is wanted.
+/// Refuses the directory of a run where a recipe is expected.
 ///
 /// # Errors
 /// With the recipe that is probably meant.

@@ -26,7 +26,7 @@ fn parse(text: &str) -> Result<(String, TemplateVariable)> {
 }
 
 impl TemplateFlags {
-    /// Data settings that have what the flags say, and are otherwise as they are without a recipe.
+    /// The default data settings with the flags' values.
     pub fn settings(&self) -> DataSettings {
         let template_variables = self.variables.iter().cloned().collect();
         DataSettings { template_variables, date: self.date, ..DataSettings::default() }

@@ -1,6 +1,6 @@
 //! A training run on the terminal: a live line for the current work, a line per step, a summary.
 //!
-//! If stderr is no terminal there is no live line, and steps are told less often.
+//! Without a terminal there is no live line, and fewer steps are printed.
 
 mod notes;
 mod steps;

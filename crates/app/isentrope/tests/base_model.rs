@@ -1,5 +1,5 @@
-//! The base models of the repository are what their recipes make, to the last bit. Those of assets/
-//! are made in release mode alone, which takes some minutes:
+//! The repository's base models are what their recipes make, to the last bit. The models in assets/
+//! need release mode and some minutes:
 //!
 //! ```sh
 //! cargo test --release -p isentrope --test base_model -- --ignored

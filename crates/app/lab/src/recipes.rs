@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// Keys that change no result: the run's directory and device, how often checkpoints are saved and
 /// kept, memory, and how long ranks wait for each other. (The type of numbers, `device.dtype`, does
-/// change results; `checkpoint.dtype` changes those of runs that begin with a checkpoint.)
+/// change results; `checkpoint.dtype` changes the results of runs that begin with a checkpoint.)
 const NO_RESULTS: [&str; 6] =
     ["run.out", "memory", "checkpoint.every", "checkpoint.keep", "device.kind", "ranks.timeout_s"];
 

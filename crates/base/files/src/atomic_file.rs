@@ -4,14 +4,12 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
 
 use serde::Serialize;
 use tempfile::TempPath;
 
-use crate::directory::{names, parent, sync_directory};
-use crate::lock::{lock_open, try_lock_file};
-use crate::{Error, Lock, NewFile, Result};
+use crate::directory::{parent, sync_directory};
+use crate::{Error, NewFile, Result};
 
 /// Checks that files can be created in a directory, or in its nearest existing ancestor, by
 /// creating one.
@@ -31,14 +29,8 @@ pub fn check_writable(dir: &Path) -> Result<()> {
     })
 }
 
-/// Prefix of the temporary files of this machine's current boot. In a directory that machines
-/// share, another machine may be writing a file that has no lock here, as locks need not reach
-/// across machines. Containers share the boot id, as they share the locks, but not the host name.
-static PREFIX: LazyLock<String> = LazyLock::new(|| {
-    // Linux has one id per boot; other systems have none.
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    format!(".isentrope-{}", boot.get(..8).unwrap_or("local"))
-});
+/// Prefix of unique temporary names.
+const PREFIX: &str = ".isentrope-";
 
 /// A file under a temporary name until [`commit`](Self::commit) renames it, over an existing file
 /// if there is one. Errors name the final path.
@@ -51,17 +43,16 @@ pub struct AtomicFile {
 /// Name of an incomplete file.
 #[derive(Debug)]
 enum Temporary {
-    /// A unique name. The file is removed unless it becomes complete. A lock tells it from files of
-    /// killed processes.
-    Unique(TempPath, Lock),
+    /// A unique name. The file is removed unless it becomes complete.
+    Unique(TempPath),
     /// A fixed name. An incomplete file stays, and the next file of the name replaces it.
     Named(PathBuf),
 }
 
 impl AtomicFile {
     /// Starts the file that will become `target`, under a unique name beside it with the same
-    /// extension. Dropped without [`commit`](Self::commit), it is removed. A killed process leaves
-    /// `.isentrope-*` behind, until the machine starts the next file beside it.
+    /// extension. Dropped without [`commit`](Self::commit), it is removed; a killed process leaves
+    /// `.isentrope-*` behind.
     ///
     /// # Errors
     /// [`Error::Io`] naming the target, when its directory cannot be written to.
@@ -71,24 +62,14 @@ impl AtomicFile {
             ending.push(".");
             ending.push(extension);
         }
-        remove_abandoned(parent(target));
-        loop {
-            let (file, temporary) = tempfile::Builder::new()
-                .prefix(&*PREFIX)
-                .suffix(&ending)
-                // With the permissions of any other new file.
-                .make_in(parent(target), |path| File::create_new(path))
-                .map_err(Error::at(target))?
-                .into_parts();
-            // Another process may have removed it before it was locked.
-            let lock = lock_open(file.try_clone().map_err(Error::at(target))?);
-            if temporary.exists() {
-                return Ok(Self {
-                    file: NewFile::over(file, target),
-                    temporary: Temporary::Unique(temporary, lock),
-                });
-            }
-        }
+        let (file, temporary) = tempfile::Builder::new()
+            .prefix(PREFIX)
+            .suffix(&ending)
+            // With the permissions of any other new file.
+            .make_in(parent(target), |path| File::create_new(path))
+            .map_err(Error::at(target))?
+            .into_parts();
+        Ok(Self { file: NewFile::over(file, target), temporary: Temporary::Unique(temporary) })
     }
 
     /// Starts the file that will become `target` under the name `temporary`, in the same file
@@ -132,7 +113,7 @@ impl AtomicFile {
         self.commit_as(&target)
     }
 
-    /// Renames the complete file to another name, in the same file system, which errors then have.
+    /// Renames the complete file to another name in the same file system. Errors have that name.
     pub fn commit_as(mut self, target: &Path) -> Result<()> {
         target.clone_into(&mut self.file.path);
         self.file.finish()?;
@@ -144,7 +125,7 @@ impl AtomicFile {
             );
             Error::at(target)(io::Error::new(error.kind(), what))
         });
-        if let Temporary::Unique(mut temporary, _lock) = self.temporary {
+        if let Temporary::Unique(mut temporary) = self.temporary {
             temporary.disable_cleanup(true); // if a file of that name is left, it is complete
         }
         named
@@ -154,13 +135,12 @@ impl AtomicFile {
 impl Temporary {
     fn path(&self) -> &Path {
         match self {
-            Self::Unique(path, _) => path,
+            Self::Unique(path) => path,
             Self::Named(path) => path,
         }
     }
 
-    /// Keeps the complete file under a visible name, which does not look like a killed process's
-    /// file.
+    /// Keeps the complete file under a visible name.
     fn keep(&self) -> PathBuf {
         let path = self.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -168,19 +148,6 @@ impl Temporary {
         match self {
             Self::Unique(..) if fs::rename(path, &seen).is_ok() => seen,
             _ => path.to_owned(),
-        }
-    }
-}
-
-/// Removes the files in `dir` that killed processes have left. Files of running processes are
-/// locked; without locks, all files stay.
-fn remove_abandoned(dir: &Path) {
-    for name in names(dir).unwrap_or_default() {
-        let path = dir.join(&name);
-        let is_ours = name.to_string_lossy().starts_with(&*PREFIX)
-            && fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_file());
-        if is_ours && let Some(_lock) = try_lock_file(&path) {
-            let _ = fs::remove_file(&path); // it may be somebody else's
         }
     }
 }
@@ -224,40 +191,4 @@ fn give_name(path: &Path, target: &Path) -> Result<()> {
     // older file.
     let _ = sync_directory(parent(target));
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_killed_process_has_left_goes_and_what_others_write_stays() {
-        let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str| dir.path().join(name);
-        let mut other = AtomicFile::create(&at("other.jsonl")).unwrap();
-        let ours = |name: &str| dir.path().join(format!("{}{name}", *PREFIX));
-        let others = at(if cfg!(target_os = "linux") {
-            ".isentrope-01234567x.jsonl"
-        } else {
-            ".isentropes"
-        });
-        for path in [&ours("dead.jsonl"), &others, &at("mine")] {
-            fs::write(path, "x").unwrap();
-        }
-        fs::create_dir(ours("directory")).unwrap();
-        #[cfg(unix)]
-        std::os::unix::fs::symlink(at("mine"), ours("link")).unwrap();
-        let file = AtomicFile::create(&at("file.jsonl")).unwrap();
-        assert!(!ours("dead.jsonl").exists());
-        for path in [others, at("mine"), ours("directory")] {
-            assert!(path.exists(), "{}", path.display());
-        }
-        assert!(other.temporary().exists());
-        other.write(b"whole").unwrap();
-        file.commit().unwrap();
-        other.commit().unwrap();
-        assert_eq!(fs::read(at("other.jsonl")).unwrap(), b"whole");
-        AtomicFile::create(&at("third")).unwrap();
-        assert!(at("file.jsonl").exists() && at("other.jsonl").exists());
-    }
 }

@@ -45,12 +45,8 @@ pub fn make_directory(dir: &Path) -> Result<()> {
 /// # Errors
 /// [`Error::Io`] when the directory cannot be read or the disk fails.
 pub fn sync_directory(dir: &Path) -> Result<()> {
-    // Only Unix can open directories, and only Unix needs this.
-    if cfg!(unix) {
-        let file = File::open(dir).map_err(Error::at(dir))?;
-        as_far_as_supported(file.sync_all()).map_err(Error::at(dir))?;
-    }
-    Ok(())
+    let file = File::open(dir).map_err(Error::at(dir))?;
+    as_far_as_supported(file.sync_all()).map_err(Error::at(dir))
 }
 
 /// Some network and container file systems cannot sync directories and return one of these errors.
@@ -81,7 +77,7 @@ pub fn remove(path: &Path) -> Result<()> {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

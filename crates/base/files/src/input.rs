@@ -58,7 +58,6 @@ pub fn check_regular(metadata: &Metadata) -> io::Result<()> {
     Err(io::Error::new(ErrorKind::InvalidInput, what))
 }
 
-#[cfg(unix)]
 fn name(kind: FileType) -> &'static str {
     use std::os::unix::fs::FileTypeExt;
     match kind {
@@ -68,9 +67,4 @@ fn name(kind: FileType) -> &'static str {
         _ if kind.is_char_device() || kind.is_block_device() => "a device",
         _ => "something else",
     }
-}
-
-#[cfg(not(unix))]
-fn name(kind: FileType) -> &'static str {
-    if kind.is_dir() { "a directory" } else { "something else" }
 }

@@ -22,11 +22,8 @@ pub enum Lock {
 const TRIES: usize = 5;
 const MOMENT: Duration = Duration::from_millis(10);
 
-/// Whether another process has locked a directory; `None` if that cannot be told.
+/// Whether another process has locked a directory; `None` if the file system does not say.
 pub fn is_locked(dir: &Path) -> Option<bool> {
-    if !cfg!(unix) {
-        return None;
-    }
     match File::open(dir).ok()?.try_lock_shared() {
         Ok(()) => Some(false),
         Err(TryLockError::WouldBlock) => Some(true),
@@ -39,9 +36,6 @@ pub fn is_locked(dir: &Path) -> Option<bool> {
 /// # Errors
 /// [`Error::Io`] when there is no such directory or it cannot be read.
 fn try_lock_directory(dir: &Path) -> Result<Option<Lock>> {
-    if !cfg!(unix) {
-        return Ok(Some(Lock::Unsupported(io::ErrorKind::Unsupported.into())));
-    }
     let file = File::open(dir).map_err(Error::at(dir))?;
     Ok(match file.try_lock() {
         Ok(()) => Some(Lock::Held(file)),
@@ -86,20 +80,4 @@ pub fn lock_file(path: &Path, waits: impl FnOnce()) -> Result<Lock> {
         Ok(()) => Lock::Held(file),
         Err(error) => Lock::Unsupported(error),
     })
-}
-
-/// Locks an existing file while it is open; `None` if another process has locked it or that cannot
-/// be told.
-pub(crate) fn try_lock_file(path: &Path) -> Option<Lock> {
-    let file = File::open(path).ok()?;
-    file.try_lock().ok()?;
-    Some(Lock::Held(file))
-}
-
-/// Locks an open file. Any other holder keeps it for a moment only.
-pub(crate) fn lock_open(file: File) -> Lock {
-    match file.lock() {
-        Ok(()) => Lock::Held(file),
-        Err(error) => Lock::Unsupported(error),
-    }
 }

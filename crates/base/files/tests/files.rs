@@ -124,7 +124,6 @@ fn a_complete_file_that_cannot_have_its_name_is_kept_and_named() {
         let said = file.commit().unwrap_err().to_string();
         assert!(said.starts_with(&format!("{}: ", taken.display())), "{said}");
         let (_, kept) = said.rsplit_once("what was to have this name is ").unwrap();
-        drop(AtomicFile::create(&taken).unwrap()); // removes what a kill would have left
         assert_eq!(fs::read(kept).unwrap(), b"hours of work");
     }
     let [_, kept, _] = &listing(dir.path())[..] else { panic!("{:?}", listing(dir.path())) };
@@ -164,7 +163,7 @@ fn a_directory_appears_only_on_commit() {
     assert!(matches!(directory.commit(), Err(Error::Refused(_))));
     assert_eq!(listing(parent.path()), ["step-3"]);
     assert_eq!(listing(&target), ["theirs"]);
-    // The rest of a killed process starts with a dot and the name, so its owner can tell.
+    // A directory that a killed process leaves starts with a dot and the name.
     remove(&target).unwrap();
     let killed = AtomicDirectory::create(&target).unwrap();
     assert!(listing(parent.path())[0].starts_with(".step-3."));

@@ -32,7 +32,8 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    /// A word of the key, far from every step of training, which samples have in this place.
+    /// A word of the key. Samples have their step of training in its place, which is never this
+    /// large.
     pub fn word(self) -> u64 {
         u64::MAX - self as u64
     }

@@ -9,25 +9,24 @@ use crate::rank_host::RankHost;
 use crate::sum::swap;
 use std::time::Instant;
 
-/// Numbers of the block that neighbours try each other with: more than one piece, so that the
-/// second is tried too.
-const TRIED: usize = (1 << 18) + 1000;
-/// Numbers that bandwidth is measured with: 32 MiB.
-const MEASURED: usize = 8 << 20;
+/// Numbers of the block that neighbours exchange as a test: more than one piece, to test a second.
+const PROBE_NUMBERS: usize = (1 << 18) + 1000;
+/// Numbers sent to measure bandwidth: 32 MiB.
+const BANDWIDTH_NUMBERS: usize = 8 << 20;
 
 /// Exchanges the hosts of all ranks.
 pub(crate) fn introduce(exchange: &Exchange, own: &RankHost) -> Result<Vec<RankHost>> {
     let own = serde_json::to_vec(own)
         .map_err(|error| Error::Start(format!("this rank cannot say where it runs: {error}")))?;
     let records = exchange.gather(Kind::Gather, &own)?;
-    let places = records.iter().enumerate().map(|(rank, record)| {
+    let hosts = records.iter().enumerate().map(|(rank, record)| {
         serde_json::from_slice(record).map_err(|_| {
             Error::Start(format!(
                 "rank {rank} does not say where it runs: it is of another version; start one on all"
             ))
         })
     });
-    places.collect()
+    hosts.collect()
 }
 
 /// The neighbours of a rank, one for each bit: none where there is no such rank.
@@ -39,21 +38,22 @@ fn neighbours(rank: usize, ranks: usize) -> impl Iterator<Item = Option<usize>> 
 /// A block that only this rank has. All are finite.
 fn block(rank: usize) -> impl Iterator<Item = f32> {
     let mut state = rank as u32 ^ 0x9e37_79b9;
-    (0..TRIED).map(move |_| {
+    (0..PROBE_NUMBERS).map(move |_| {
         state = state.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
         state as f32
     })
 }
 
-/// Exchanges a known block with every neighbour: constants or calls of the library that are not as
-/// we take them show here.
+/// Exchanges a known block with every neighbour. It shows whether constants and calls of the
+/// library are what `abi.rs` says.
 pub(crate) fn try_neighbours(exchange: &Exchange) -> Result<()> {
     exchange.run(Kind::Check, Contribution::default(), |_| {
         let line = exchange.line();
         for peer in neighbours(line.rank(), line.size()).flatten() {
-            let mut numbers: Vec<f32> = block(line.rank()).chain((0..TRIED).map(|_| 0.0)).collect();
+            let mut numbers: Vec<f32> =
+                block(line.rank()).chain((0..PROBE_NUMBERS).map(|_| 0.0)).collect();
             swap_halves(line, peer, &mut numbers)?;
-            if !numbers[TRIED..].iter().copied().eq(block(peer)) {
+            if !numbers[PROBE_NUMBERS..].iter().copied().eq(block(peer)) {
                 return Err(Error::Damage(format!(
                     "{} does not arrive as it was sent: the library does not work as its version \
                      says; name another with \
@@ -75,7 +75,7 @@ fn swap_halves(line: &Line, peer: usize, numbers: &mut [f32]) -> Result<()> {
 /// See [`World::bandwidth`](crate::World::bandwidth).
 pub(crate) fn bandwidth(exchange: &Exchange) -> Result<Vec<Vec<Option<f64>>>> {
     let line = exchange.line();
-    let mut numbers = vec![1.0f32; 2 * MEASURED];
+    let mut numbers = vec![1.0f32; 2 * BANDWIDTH_NUMBERS];
     let mut own = Vec::new();
     for peer in neighbours(line.rank(), line.size()) {
         // The headers bring all ranks to the same place; the first swap warms up connections.
@@ -84,7 +84,7 @@ pub(crate) fn bandwidth(exchange: &Exchange) -> Result<Vec<Vec<Option<f64>>>> {
             swap_halves(line, peer, &mut numbers[..1 << 16])?;
             let begun = Instant::now();
             swap_halves(line, peer, &mut numbers)?;
-            Ok(Some(4.0 * MEASURED as f64 / begun.elapsed().as_secs_f64()))
+            Ok(Some(4.0 * BANDWIDTH_NUMBERS as f64 / begun.elapsed().as_secs_f64()))
         })?);
     }
     let record: Vec<u8> = own.iter().flat_map(|speed| speed.unwrap_or(0.0).to_le_bytes()).collect();

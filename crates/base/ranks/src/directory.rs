@@ -7,8 +7,8 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 impl World {
-    /// Ranks that do not find in a directory what rank 0 has put there, for as long as this takes;
-    /// nothing where it cannot.
+    /// Ranks that do not see a file that rank 0 puts into a directory for a moment; none if rank 0
+    /// cannot write there.
     pub fn without_directory(&self, dir: &Path) -> Result<Option<Vec<usize>>> {
         let trace = if self.is_first() { leave_trace(dir).ok() } else { None };
         let name =
@@ -20,8 +20,8 @@ impl World {
         Ok((!name.is_empty()).then_some(blind))
     }
 
-    /// Requires that all ranks see the directory that rank 0 sees, which is to be `key` of the
-    /// recipe, and can write to it.
+    /// Requires that all ranks see the same directory and can write to it. Messages name it by
+    /// `key`, the recipe's key.
     ///
     /// # Errors
     /// Names the first rank that does not, or cannot, on all ranks alike; otherwise as
@@ -53,8 +53,7 @@ impl World {
     }
 }
 
-/// A file that a rank leaves for the others to find, until it is dropped; what a kill leaves of it
-/// goes as that of any other.
+/// A file that other ranks find until it is dropped.
 fn leave_trace(dir: &Path) -> io::Result<AtomicFile> {
     AtomicFile::create(&dir.join("trace")).map_err(io::Error::from)
 }

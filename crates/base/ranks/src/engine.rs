@@ -1,8 +1,8 @@
 //! The interface of an engine that moves bytes between ranks: MPI, or threads of one process.
 //!
 //! An engine adds nothing up: its order of additions would not be ours. Pieces belong to it while
-//! they travel, so nothing can be freed under a transfer. Nothing blocks: what was started is asked
-//! after.
+//! they travel, so nothing can be freed under a transfer. No method blocks: [`Engine::poll`] asks
+//! whether moves have ended.
 
 use crate::error::{Error, Result};
 use crate::piece::Piece;
@@ -27,7 +27,7 @@ pub(crate) struct Ticket(u64);
 /// Bytes of a note.
 pub(crate) const NOTE_BYTES: usize = 128;
 
-/// A short message that nobody need expect.
+/// A short message that may come at any time.
 pub(crate) type Note = [u8; NOTE_BYTES];
 
 /// Moves bytes between ranks. Every method may find that the engine has failed.
@@ -41,19 +41,19 @@ pub(crate) trait Engine: Send {
     /// How many ranks there are.
     fn size(&self) -> usize;
 
-    /// Starts moves, all of which make progress together, whatever the order of those that other
-    /// ranks start.
+    /// Starts moves. All of them make progress together, in whatever order other ranks start
+    /// theirs.
     fn start(&mut self, moves: Vec<Move>) -> Result<Ticket>;
 
-    /// The pieces of what was started, in order, once all of it has ended. A ticket is not asked
-    /// after again then. It fails after an abort.
+    /// The pieces of the moves of a ticket, in order, once all of them have ended; the ticket is
+    /// used up then. It fails after an abort.
     fn poll(&mut self, ticket: Ticket) -> Result<Option<Vec<Piece>>>;
 
-    /// Sends a note: from rank 0 to another, or from another to rank 0. It is left out if too many
+    /// Sends a note: from rank 0 to another, or from another to rank 0. It is dropped if too many
     /// are under way.
     fn post(&mut self, to: usize, note: &Note) -> Result<()>;
 
-    /// The notes that have come since this was last asked, with who sent them.
+    /// The notes that have come since the last call, each with its sender.
     fn notes(&mut self) -> Result<Vec<(usize, Note)>>;
 
     /// Ends all ranks at once. Where ranks are processes, it does not return; else
@@ -77,7 +77,7 @@ impl<T> Default for PendingMoves<T> {
 }
 
 impl<T> PendingMoves<T> {
-    /// Keeps what was started, under a new ticket.
+    /// Keeps moves under a new ticket.
     pub fn add(&mut self, started: T) -> Ticket {
         let ticket = Ticket(self.tickets);
         self.tickets += 1;
@@ -85,18 +85,17 @@ impl<T> PendingMoves<T> {
         ticket
     }
 
-    /// Takes out what a ticket stands for, unless it has ended before.
+    /// Takes out the moves of a ticket, unless they have ended before.
     pub fn take(&mut self, ticket: Ticket) -> Result<T> {
         let started = self.started.remove(&ticket);
         started.ok_or_else(|| Error::Engine("nothing of this ticket is under way".into()))
     }
 
-    /// Puts back what has not ended yet.
+    /// Puts back moves that have not ended yet.
     pub fn put_back(&mut self, ticket: Ticket, started: T) {
         self.started.insert(ticket, started);
     }
 
-    #[cfg(unix)]
     pub fn is_empty(&self) -> bool {
         self.started.is_empty()
     }

@@ -20,10 +20,10 @@ pub enum Error {
     /// All ranks have given up for the same reason.
     #[error("{0}")]
     All(String),
-    /// Ranks that must have the same have not.
+    /// Ranks differ in data or order that must be equal.
     #[error("{0}")]
     Disagreement(String),
-    /// Bytes have arrived that were not sent.
+    /// Bytes have arrived damaged.
     #[error("{0}")]
     Damage(String),
     /// The engine has failed, or was ended because a rank was not heard of.

@@ -14,12 +14,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Bytes that come from all ranks together in one piece of an all-gather, and from one in a piece
 /// of a broadcast.
-const TOGETHER: usize = 16 << 20;
-const BROADCAST: usize = 1 << 20;
-/// Bytes of all records of an exchange: more is a mistake, or a damaged length.
-const MOST: u64 = 64 << 30;
-/// Bytes of a cause.
-const LAST_WORDS: usize = 4096;
+const GATHER_PIECE_BYTES: usize = 16 << 20;
+const BROADCAST_PIECE_BYTES: usize = 1 << 20;
+/// Most bytes of all records of an exchange: more is a mistake, or a damaged length.
+const MAX_RECORD_BYTES: u64 = 64 << 30;
+/// Most bytes of a failed rank's cause.
+const MAX_CAUSE_BYTES: usize = 4096;
 
 /// A rank's contribution to an exchange.
 #[derive(Clone, Copy, Default)]
@@ -35,8 +35,8 @@ pub(crate) struct Exchange {
     line: Arc<Line>,
     activity: Arc<Activity>,
     tell: Tell,
-    /// How each rank is called, once that is known.
-    names: OnceLock<Vec<String>>,
+    /// The host of each rank, once that is known.
+    hosts: OnceLock<Vec<String>>,
     state: Mutex<State>,
 }
 
@@ -47,14 +47,14 @@ struct State {
     digest: Sha256,
     noted: String,
     /// Why nothing more is exchanged: the same on all ranks.
-    over: Option<Error>,
-    /// The error that all ranks had before they went on to vote.
-    earlier: Option<Error>,
+    failure: Option<Error>,
+    /// The error that all ranks got before they went on to vote.
+    earlier_failure: Option<Error>,
 }
 
 impl Exchange {
     pub fn new(line: Arc<Line>, activity: Arc<Activity>, tell: Tell) -> Self {
-        Self { line, activity, tell, names: OnceLock::new(), state: Mutex::default() }
+        Self { line, activity, tell, hosts: OnceLock::new(), state: Mutex::default() }
     }
 
     pub fn line(&self) -> &Arc<Line> {
@@ -62,11 +62,11 @@ impl Exchange {
     }
 
     pub fn name_hosts(&self, hosts: Vec<String>) {
-        let _ = self.names.set(hosts); // the hosts are gathered once
+        let _ = self.hosts.set(hosts); // the hosts are gathered once
     }
 
     fn host(&self, rank: usize) -> String {
-        let hosts = self.names.get().and_then(|hosts| hosts.get(rank));
+        let hosts = self.hosts.get().and_then(|hosts| hosts.get(rank));
         hosts.cloned().unwrap_or_else(|| "host not known yet".into())
     }
 
@@ -79,37 +79,37 @@ impl Exchange {
     }
 
     /// Why nothing more is exchanged.
-    pub fn over(&self) -> Option<Error> {
-        self.state().over.clone()
+    pub fn failure(&self) -> Option<Error> {
+        self.state().failure.clone()
     }
 
-    /// After what all ranks were told: exchanges are possible again. Returns false when the engine
+    /// Allows exchanges again, after an error that all ranks know. Returns false when the engine
     /// has failed.
     pub fn go_on(&self) -> bool {
         let mut state = self.state();
-        let possible = !matches!(state.over, Some(Error::Engine(_)));
-        if possible && let Some(error) = state.over.take() {
-            state.earlier.get_or_insert(error);
+        let possible = !matches!(state.failure, Some(Error::Engine(_)));
+        if possible && let Some(error) = state.failure.take() {
+            state.earlier_failure.get_or_insert(error);
         }
         possible
     }
 
     /// Whether ranks have gone on after a failure before.
     pub fn has_gone_on(&self) -> bool {
-        self.state().earlier.is_some()
+        self.state().earlier_failure.is_some()
     }
 
-    /// Nothing more is exchanged, for the reason that all were told before they went on.
+    /// Nothing more is exchanged, because of the error before the ranks went on.
     pub fn stop_again(&self) {
         let mut state = self.state();
-        if !matches!(state.over, Some(Error::Engine(_))) {
-            state.over = state.earlier.clone();
+        if !matches!(state.failure, Some(Error::Engine(_))) {
+            state.failure = state.earlier_failure.clone();
         }
     }
 
     /// Nothing more is exchanged, for a reason that all ranks see alike.
     pub fn conclude(&self, error: Error) -> Error {
-        self.state().over.get_or_insert(error).clone()
+        self.state().failure.get_or_insert(error).clone()
     }
 
     /// Whether rank 0 calls to the exchange that this rank makes next.
@@ -128,9 +128,10 @@ impl Exchange {
     }
 
     /// Takes part in the next exchange of all ranks only to say why this one has failed. Returns
-    /// what all ranks are told.
+    /// the error that all ranks get.
     pub fn fail(&self, cause: &str) -> Error {
-        let end = (0..=cause.len().min(LAST_WORDS)).rev().find(|&end| cause.is_char_boundary(end));
+        let end =
+            (0..=cause.len().min(MAX_CAUSE_BYTES)).rev().find(|&end| cause.is_char_boundary(end));
         let words = &cause.as_bytes()[..end.unwrap_or(0)];
         let last = Contribution { record: words, failed: true, ..Contribution::default() };
         match self.run(Kind::Finish, last, |_| Ok(())) {
@@ -154,7 +155,7 @@ impl Exchange {
     ) -> Result<T> {
         let _span = isentrope_trace::span("exchange with other ranks");
         let mut state = self.state();
-        if let Some(error) = &state.over {
+        if let Some(error) = &state.failure {
             return Err(error.clone());
         }
         let _waiting = self.activity.wait(state.number);
@@ -170,15 +171,15 @@ impl Exchange {
             digest: first_half(state.digest.clone().finalize().into()),
         };
         state.number += 1;
-        // All ranks see alike what is wrong with headers, so it is over for all.
+        // All ranks have the same headers, so all stop here.
         let headers = self
             .headers(&header)
             .and_then(|headers| self.judge(&headers, record, &state.noted).map(|()| headers))
-            .inspect_err(|error| state.over = Some(error.clone()))?;
+            .inspect_err(|error| state.failure = Some(error.clone()))?;
         exchange(&headers).inspect_err(|error| {
             // Damage is seen by one rank alone: it says so in the next exchange.
             if matches!(error, Error::Engine(_)) {
-                state.over = Some(error.clone());
+                state.failure = Some(error.clone());
             }
         })
     }
@@ -204,14 +205,14 @@ impl Exchange {
             return Err(Error::Rank { rank, host: self.host(rank), cause });
         }
         let total = headers.iter().try_fold(0u64, |total, header| total.checked_add(header.length));
-        if total.is_none_or(|total| total > MOST) {
+        if total.is_none_or(|total| total > MAX_RECORD_BYTES) {
             let largest = (0..headers.len()).max_by_key(|&rank| headers[rank].length).unwrap_or(0);
             return Err(Error::Disagreement(format!(
                 "{} brings a record of {} bytes; all together may have {} GiB in an exchange: \
                  lower rollout.prompts or the number of ranks",
                 self.name(largest),
                 headers[largest].length,
-                MOST >> 30
+                MAX_RECORD_BYTES >> 30
             )));
         }
         agreement(headers, noted, |rank| self.name(rank))
@@ -220,7 +221,7 @@ impl Exchange {
     fn headers(&self, own: &Header) -> Result<Vec<Header>> {
         let all = self.gather_piece(&own.encode(), &vec![HEADER_BYTES; self.line.size()])?;
         let headers = all.chunks_exact(HEADER_BYTES).enumerate().map(|(rank, bytes)| {
-            // The others may have it whole and go on: no exchange would fit another any more.
+            // Other ranks may have received it undamaged and go on: exchanges would not match.
             Header::decode(bytes).ok_or_else(|| {
                 self.end(format!(
                     "what came from {} is damaged, or from another version",
@@ -251,9 +252,9 @@ impl Exchange {
 
     /// Every rank's record, in rank order. Headers have been judged.
     pub fn records(&self, headers: &[Header], own: &[u8]) -> Result<Vec<Vec<u8>>> {
-        // Bounded by MOST.
+        // Bounded by MAX_RECORD_BYTES.
         let lengths: Vec<usize> = headers.iter().map(|header| header.length as usize).collect();
-        let most = (TOGETHER / self.line.size()).max(1);
+        let most = (GATHER_PIECE_BYTES / self.line.size()).max(1);
         let mut records: Vec<Vec<u8>> = vec![Vec::new(); lengths.len()];
         while let Some(left) =
             lengths.iter().zip(&records).map(|(all, have)| all - have.len()).max()
@@ -278,10 +279,10 @@ impl Exchange {
 
     /// Broadcasts one rank's bytes. Headers have been judged.
     pub fn broadcast(&self, headers: &[Header], from: usize, own: &[u8]) -> Result<Vec<u8>> {
-        let length = headers[from].length as usize; // bounded by MOST
+        let length = headers[from].length as usize; // bounded by MAX_RECORD_BYTES
         let mut record = Vec::new();
         while record.len() < length {
-            let bytes = BROADCAST.min(length - record.len());
+            let bytes = BROADCAST_PIECE_BYTES.min(length - record.len());
             let piece = if from == self.line.rank() {
                 Piece::unsealed(own[record.len()..][..bytes].to_vec())
             } else {

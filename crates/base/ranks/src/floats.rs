@@ -5,13 +5,13 @@ use std::ops::Range;
 
 /// The numbers of one parameter, which the host can read and write wherever they are.
 pub trait Parameter {
-    /// How many they are.
+    /// How many numbers it has.
     fn count(&self) -> usize;
 
-    /// Copies those from `first` on.
+    /// Copies the numbers from `first` on.
     fn read(&self, first: usize, numbers: &mut [f32]);
 
-    /// Puts others in the place of those from `first` on.
+    /// Replaces the numbers from `first` on.
     fn write(&mut self, first: usize, numbers: &[f32]);
 }
 
@@ -33,7 +33,7 @@ impl Parameter for &mut [f32] {
 /// through host memory.
 #[derive(Debug)]
 pub struct HostFloats<P> {
-    /// With where each begins.
+    /// Each with the place of its first number among all.
     parameters: Vec<(usize, P)>,
 }
 
@@ -77,22 +77,7 @@ impl<P: Parameter> HostFloats<P> {
         self.parameters[part.parameter].1.read(part.first, &mut numbers);
         numbers
     }
-}
 
-fn bytes(numbers: &Range<usize>) -> Range<usize> {
-    4 * numbers.start..4 * numbers.end
-}
-
-/// The numbers in a part of a piece, which need not be aligned there.
-fn floats<'a>(piece: &'a Piece, numbers: &Range<usize>) -> impl Iterator<Item = f32> + 'a {
-    piece.contents()[bytes(numbers)].chunks_exact(4).map(float)
-}
-
-fn float(bytes: &[u8]) -> f32 {
-    f32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
-}
-
-impl<P: Parameter> HostFloats<P> {
     /// Copies numbers into a piece, to be sent.
     pub(crate) fn read(&self, numbers: Range<usize>, piece: &mut Piece) {
         for part in self.parts(&numbers) {
@@ -119,7 +104,20 @@ impl<P: Parameter> HostFloats<P> {
     }
 }
 
-/// Adds the first `count` numbers of `right` to those of `left`.
+fn bytes(numbers: &Range<usize>) -> Range<usize> {
+    4 * numbers.start..4 * numbers.end
+}
+
+/// The numbers in a part of a piece, which need not be aligned there.
+fn floats<'a>(piece: &'a Piece, numbers: &Range<usize>) -> impl Iterator<Item = f32> + 'a {
+    piece.contents()[bytes(numbers)].chunks_exact(4).map(float)
+}
+
+fn float(bytes: &[u8]) -> f32 {
+    f32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+}
+
+/// Adds the first `count` numbers of `right` to the first `count` of `left`.
 pub(crate) fn add_pieces(left: &mut Piece, right: &Piece, count: usize) {
     let right = floats(right, &(0..count));
     for (left, right) in left.contents_mut().chunks_exact_mut(4).zip(right) {

@@ -2,7 +2,6 @@
 //! its results so far.
 
 use crate::error::Error;
-use crate::tree::listed;
 
 /// Bytes of a header.
 pub(crate) const HEADER_BYTES: usize = 64;
@@ -53,7 +52,7 @@ pub(crate) struct Header {
     pub number: u64,
     /// Bytes of its record, or of its last words.
     pub length: u64,
-    /// Checksum of these.
+    /// Checksum of that record.
     pub checksum: u32,
     /// A number that all ranks must agree on, such as how many numbers are added.
     pub shape: u64,
@@ -109,79 +108,52 @@ pub(crate) fn agreement(
     noted: &str,
     name: impl Fn(usize) -> String,
 ) -> Result<(), Error> {
-    if let Some(odd) = odd_ones(headers, |header| (header.kind as u32, header.number)) {
-        let say = |rank: usize| {
+    let refused = |sentence: String| Err(Error::Disagreement(sentence));
+    if let Some((odd, usual)) = odd_one(headers, |header| (header.kind as u32, header.number)) {
+        let says = |rank: usize| {
             format!("{} {} ({})", name(rank), headers[rank].kind.name(), headers[rank].number)
         };
-        return Err(Error::Disagreement(format!(
+        return refused(format!(
             "the ranks are at different places: {}, but {}: they do not run the same program on \
              the same recipe",
-            say(odd.odd[0]),
-            say(odd.others[0])
-        )));
+            says(odd),
+            says(usual)
+        ));
     }
-    if let Some(odd) = odd_ones(headers, |header| header.shape) {
-        return Err(Error::Disagreement(format!(
+    if let Some((odd, usual)) = odd_one(headers, |header| header.shape) {
+        return refused(format!(
             "{} exchanges {} numbers where {} exchanges {}: the ranks do not train the same model",
-            name(odd.odd[0]),
-            headers[odd.odd[0]].shape,
-            name(odd.others[0]),
-            headers[odd.others[0]].shape
-        )));
+            name(odd),
+            headers[odd].shape,
+            name(usual),
+            headers[usual].shape
+        ));
     }
-    if let Some(odd) = odd_ones(headers, |header| header.digest) {
-        let names = |ranks: &[usize]| {
-            listed(&ranks.iter().map(|rank| name(*rank)).collect::<Vec<_>>(), "and")
-        };
+    if let Some((odd, usual)) = odd_one(headers, |header| header.digest) {
         let since =
             if noted.is_empty() { String::new() } else { format!(" (last compared: {noted})") };
-        // Neither of two halves is known to be right.
-        let doubted = if odd.tie { "one of the two" } else { "the first" };
-        let (few, many) = (few(&odd.odd), few(&odd.others));
-        return Err(Error::Disagreement(format!(
+        let have = |rank: usize| {
+            headers.iter().filter(|header| header.digest == headers[rank].digest).count()
+        };
+        // When as many ranks have one digest as the other, neither is known to be right.
+        let doubted = if have(odd) == have(usual) { "one of the two" } else { "the first" };
+        return refused(format!(
             "{} has computed something else than {}{since}: the memory, the processor or the \
-             files of {doubted} cannot be \
-             trusted; go on from the last checkpoint without it",
-            names(few),
-            names(many),
-        )));
+             files of {doubted} cannot be trusted; go on from the last checkpoint without it",
+            name(odd),
+            name(usual)
+        ));
     }
     Ok(())
 }
 
-/// Enough to be named.
-fn few(ranks: &[usize]) -> &[usize] {
-    &ranks[..ranks.len().min(4)]
-}
-
-struct Split {
-    /// Ranks that differ from the others.
-    odd: Vec<usize>,
-    /// The most ranks that have the same.
-    others: Vec<usize>,
-    /// Whether as many have another.
-    tie: bool,
-}
-
-/// The ranks that do not have what most have; none if all have the same.
-fn odd_ones<K: PartialEq>(headers: &[Header], key: impl Fn(&Header) -> K) -> Option<Split> {
-    let mut groups: Vec<(K, Vec<usize>)> = Vec::new();
-    for (rank, header) in headers.iter().enumerate() {
-        let key = key(header);
-        match groups.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, ranks)) => ranks.push(rank),
-            None => groups.push((key, vec![rank])),
-        }
-    }
-    if groups.len() < 2 {
-        return None;
-    }
-    groups.sort_by_key(|(_, ranks)| (std::cmp::Reverse(ranks.len()), ranks[0]));
-    let mut groups = groups.into_iter().map(|(_, ranks)| ranks);
-    let others = groups.next()?;
-    let rest: Vec<Vec<usize>> = groups.collect();
-    let tie = rest.iter().any(|ranks| ranks.len() == others.len());
-    Some(Split { odd: rest.into_iter().flatten().collect(), others, tie })
+/// The first rank that differs from most ranks, and the first of these; none if all have the same.
+fn odd_one<K: PartialEq>(headers: &[Header], key: impl Fn(&Header) -> K) -> Option<(usize, usize)> {
+    let keys: Vec<K> = headers.iter().map(key).collect();
+    let have = |rank: &usize| keys.iter().filter(|key| **key == keys[*rank]).count();
+    let usual = (0..keys.len()).rev().max_by_key(have)?;
+    let odd = keys.iter().position(|key| *key != keys[usual])?;
+    Some((odd, usual))
 }
 
 #[cfg(test)]
@@ -213,9 +185,8 @@ mod tests {
         assert_eq!(agreement(&[header(1); 3], "", |_| String::new()), Ok(()));
         let odd = refusal(&[header(1), header(1), header(2), header(1)]);
         assert!(odd.starts_with(
-            "rank 2 (node2) has computed something else than rank 0 (node0), rank 1 (node1) and \
-             rank 3 (node3) \
-             (last compared: step 7): the memory, the processor or the files of the first"
+            "rank 2 (node2) has computed something else than rank 0 (node0) (last compared: \
+             step 7): the memory, the processor or the files of the first"
         ));
         assert!(refusal(&[header(1), header(2)]).contains("of one of the two cannot be trusted"));
         let elsewhere = Header { kind: Kind::Share, ..header(1) };

@@ -4,7 +4,7 @@
 use crate::error::{Error, Result};
 
 /// Switches ranks off.
-pub(crate) const RANKS: &str = "ISENTROPE_RANKS";
+pub(crate) const RANKS_VARIABLE: &str = "ISENTROPE_RANKS";
 
 /// The MPI libraries that a launcher starts ranks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Launch {
     pub size: Option<usize>,
     /// The libraries that fit, the likeliest first.
     pub families: &'static [Family],
-    /// Whether the ranks seem not to have been told how to find each other.
+    /// Whether the launcher seems not to say how ranks find each other.
     pub is_bare: bool,
 }
 
@@ -36,12 +36,12 @@ pub struct Launch {
 /// [`Error::Start`] when a variable is no number, or several processes were started in a way in
 /// which ranks cannot meet.
 pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Launch>> {
-    match variable(RANKS).as_deref() {
+    match variable(RANKS_VARIABLE).as_deref() {
         None | Some("" | "on") => {}
         Some("off") => return Ok(None),
         Some(other) => {
             return Err(Error::Start(format!(
-                "{RANKS} = {other:?}: only `off` and `on` mean something"
+                "{RANKS_VARIABLE} = {other:?}: only `off` and `on` mean something"
             )));
         }
     }
@@ -52,7 +52,7 @@ pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Opt
         size.map(Some).ok_or_else(|| {
             Error::Start(format!(
                 "{name} = {text:?} is no number of ranks: a launcher sets it; unset it, or set \
-                 {RANKS}=off to run alone"
+                 {RANKS_VARIABLE}=off to run alone"
             ))
         })
     };
@@ -91,7 +91,8 @@ pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Opt
     match world.filter(|&size| size > 1) {
         Some(size) => Err(Error::Start(format!(
             "WORLD_SIZE = {size}: processes that torchrun starts cannot meet on CPUs, where ranks \
-             need MPI: start them with mpirun or srun, or set {RANKS}=off to run each alone"
+             need MPI: start them with mpirun or srun, or set {RANKS_VARIABLE}=off to run each \
+             alone"
         ))),
         None => Ok(None),
     }

@@ -6,7 +6,7 @@
 //! nothing depends on how many ranks there are. Every exchange begins with a header of each rank,
 //! so that all end alike when one fails, and a pulse beside it notices a rank that falls silent.
 //!
-//! docs/guides/several-machines.md tells users of it.
+//! Users read about ranks in docs/guides/several-machines.md.
 
 mod beat;
 mod check;
@@ -18,10 +18,6 @@ mod floats;
 mod header;
 mod launch;
 mod line;
-#[cfg(unix)]
-mod mpi;
-#[cfg(not(unix))]
-#[path = "mpi_on_other_systems.rs"]
 mod mpi;
 mod piece;
 mod pulse;

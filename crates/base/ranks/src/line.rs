@@ -12,10 +12,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two questions whether something has come.
-const NAP: Duration = Duration::from_micros(50);
-/// So many questions are asked first with nothing but giving way between them.
-const EAGER: u32 = 20;
+/// Pause between two questions whether something has come.
+const POLL_PAUSE: Duration = Duration::from_micros(50);
+/// The first questions only give way to other threads between them, without a nap.
+const YIELDS_BEFORE_SLEEP: u32 = 20;
 
 /// Bytes and time that exchanges have taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl Line {
                 Ok(engine) => return Some(engine),
                 Err(TryLockError::Poisoned(engine)) => return Some(engine.into_inner()),
                 Err(TryLockError::WouldBlock) if begun.elapsed() > limit => return None,
-                Err(TryLockError::WouldBlock) => thread::sleep(NAP),
+                Err(TryLockError::WouldBlock) => thread::sleep(POLL_PAUSE),
             }
         }
     }
@@ -104,11 +104,11 @@ impl Line {
                 self.waited_ns.fetch_add(begun.elapsed().as_nanos() as u64, Ordering::Relaxed);
                 return Ok(pieces);
             }
-            if asked < EAGER {
+            if asked < YIELDS_BEFORE_SLEEP {
                 asked += 1;
                 thread::yield_now();
             } else {
-                thread::sleep(NAP);
+                thread::sleep(POLL_PAUSE);
             }
         }
     }

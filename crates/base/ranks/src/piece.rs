@@ -12,12 +12,12 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// New memory of so many bytes.
+    /// New memory.
     pub fn zeros(bytes: usize) -> Self {
         Self { bytes: vec![0; bytes] }
     }
 
-    /// Holds these bytes, of which none is a seal.
+    /// A piece of these bytes, without a seal.
     pub fn unsealed(bytes: Vec<u8>) -> Self {
         Self { bytes }
     }
@@ -40,7 +40,7 @@ impl Piece {
         &mut self.bytes[SEAL..]
     }
 
-    /// Bytes that travel for so many bytes of contents.
+    /// Bytes that travel for `contents` bytes.
     pub fn sealed(contents: usize) -> usize {
         SEAL + contents
     }

@@ -12,20 +12,20 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Takes what must be said at once, before all ranks are ended or a library ends this process: to
-/// standard error, say.
+/// Shows a message at once, on standard error say: all ranks may be ended next, or a library may
+/// end this process.
 pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// How often, at least, ranks other than 0 look whether they are called.
 const CALL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// When ranks are given up.
+/// When silent ranks are given up.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {
-    /// When nothing was heard of a rank for so long: its process is stopped, or its network cut.
-    /// None: never.
+    /// A rank that has been silent for this long is given up: its process is stopped, or its
+    /// network cut. None: never.
     pub silent: Option<Duration>,
-    /// Between two signs of life.
+    /// Time between two heartbeats.
     pub period: Duration,
 }
 
@@ -74,7 +74,7 @@ impl Pulse {
         Ok(Self { command, thread: Some(thread) })
     }
 
-    /// Gives a rank up that has been silent for so long; never, if none.
+    /// Gives up a rank that has been silent for this long; never, if none.
     pub fn give_up_after(&self, silent: Option<Duration>) {
         self.command.0.lock().unwrap_or_else(PoisonError::into_inner).watch.silent = silent;
     }
@@ -99,8 +99,8 @@ impl Listener {
         let mut spoken = Instant::now();
         loop {
             let begun = Instant::now();
-            // Rank 0 goes to where it calls at once. The others hear of it soon, so that it does
-            // not wait for them.
+            // Rank 0 comes to the exchange at once when it calls. The others look often, so that it
+            // need not wait for them.
             let pause = if self.line.rank() == 0 {
                 self.watch.period
             } else {
@@ -115,7 +115,7 @@ impl Listener {
             }
             self.watch = now.watch;
             drop(now);
-            // This process itself was stopped: what the others sent meanwhile has still to come in.
+            // This process itself was stopped: heartbeats of the others have still to come in.
             if begun.elapsed() > 3 * self.watch.period + Duration::from_secs(1) {
                 others.iter_mut().for_each(|other| other.at = Instant::now());
             }
@@ -159,9 +159,9 @@ impl Listener {
         Some(())
     }
 
-    /// The number of the exchange to which all are called. Rank 0 finds it: ranks that wait do so
-    /// in the latest exchange, and what was heard of an earlier one is old. The others have heard
-    /// it from rank 0.
+    /// The number of the exchange that all are called to. Rank 0 finds it: ranks that wait do so in
+    /// the latest exchange, so heartbeats about an earlier one are old. The others get it from rank
+    /// 0.
     fn call(&self, others: &[PeerHeartbeat]) -> Option<u64> {
         if self.line.rank() > 0 {
             return others.first()?.beat.calls;

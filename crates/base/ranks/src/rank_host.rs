@@ -17,11 +17,11 @@ pub struct RankHost {
     pub threads: usize,
     /// Processors that it may use, as a list such as `0-3,8`; empty if that cannot be read.
     pub processors: String,
-    /// Processors of the process that started it: launchers bind ranks to some, and not themselves.
-    pub of_launcher: String,
-    /// Most of its threads that run at a time: no more than `processors`, nor than the quota of a
-    /// control group; none where that cannot be known.
-    pub at_a_time: Option<usize>,
+    /// Processors of the process that started it: launchers bind ranks to some of them.
+    pub launcher_processors: String,
+    /// Most of its threads that run at a time, by `processors` and the quota of a control group;
+    /// none if unknown.
+    pub parallelism: Option<usize>,
     /// Bytes of memory that its machine has available, for all ranks there together.
     pub memory: u64,
 }
@@ -37,9 +37,8 @@ impl RankHost {
             process: std::process::id(),
             threads,
             processors: processors_of("self"),
-            of_launcher: parent()
-                .map_or(String::new(), |process| processors_of(&process.to_string())),
-            at_a_time: std::thread::available_parallelism().ok().map(usize::from),
+            launcher_processors: processors_of(&std::os::unix::process::parent_id().to_string()),
+            parallelism: std::thread::available_parallelism().ok().map(usize::from),
             memory,
         }
     }
@@ -57,17 +56,17 @@ pub struct Node {
     /// Most threads of all of them that run at a time, if that is known: as many as they have
     /// processors together, or as a quota allows.
     pub processors: Option<usize>,
-    /// As many as it would be if no launcher bound ranks to some of the processors.
+    /// `processors` if no launcher bound ranks to some of them.
     pub unbound: Option<usize>,
-    /// Bytes of memory available there, as the rank saw it that saw least.
+    /// Bytes of memory available there: the least that a rank saw.
     pub memory: u64,
 }
 
 impl Node {
     /// The machines of all ranks, in the order of their first ranks.
-    pub fn of(places: &[RankHost]) -> Vec<Self> {
+    pub fn of(hosts: &[RankHost]) -> Vec<Self> {
         let mut nodes: Vec<Vec<(usize, &RankHost)>> = Vec::new();
-        for (rank, place) in places.iter().enumerate() {
+        for (rank, place) in hosts.iter().enumerate() {
             let same = |other: &RankHost| (&other.host, &other.boot) == (&place.host, &place.boot);
             match nodes.iter_mut().find(|node| same(node[0].1)) {
                 Some(node) => node.push((rank, place)),
@@ -78,16 +77,16 @@ impl Node {
     }
 
     fn shared_by(ranks: &[(usize, &RankHost)]) -> Self {
-        let places = || ranks.iter().map(|(_, place)| *place);
-        let (bound, of_launchers): (BTreeSet<usize>, BTreeSet<usize>) = (
-            places().flat_map(|place| numbers(&place.processors)).collect(),
-            places().flat_map(|place| numbers(&place.of_launcher)).collect(),
+        let hosts = || ranks.iter().map(|(_, place)| *place);
+        let (bound, of_all_launchers): (BTreeSet<usize>, BTreeSet<usize>) = (
+            hosts().flat_map(|place| numbers(&place.processors)).collect(),
+            hosts().flat_map(|place| numbers(&place.launcher_processors)).collect(),
         );
         // A rank that runs fewer threads at a time than it has processors has a quota, which those
         // of a machine share.
-        let quota = places()
+        let quota = hosts()
             .filter_map(|place| {
-                place.at_a_time.filter(|&most| most < numbers(&place.processors).len())
+                place.parallelism.filter(|&most| most < numbers(&place.processors).len())
             })
             .min();
         let at_a_time = |processors: &BTreeSet<usize>| {
@@ -96,10 +95,10 @@ impl Node {
         Self {
             host: ranks[0].1.host.clone(),
             ranks: ranks.iter().map(|(rank, _)| *rank).collect(),
-            threads: places().map(|place| place.threads).sum(),
+            threads: hosts().map(|place| place.threads).sum(),
             processors: at_a_time(&bound),
-            unbound: at_a_time(&bound.union(&of_launchers).copied().collect()),
-            memory: places().map(|place| place.memory).min().unwrap_or(0),
+            unbound: at_a_time(&bound.union(&of_all_launchers).copied().collect()),
+            memory: hosts().map(|place| place.memory).min().unwrap_or(0),
         }
     }
 
@@ -161,26 +160,9 @@ fn numbers(list: &str) -> BTreeSet<usize> {
     list.split(',').map(range).collect::<Option<Vec<_>>>().into_iter().flatten().flatten().collect()
 }
 
-#[cfg(unix)]
-fn parent() -> Option<u32> {
-    Some(std::os::unix::process::parent_id())
-}
-
-#[cfg(not(unix))]
-fn parent() -> Option<u32> {
-    None
-}
-
 /// The name of this machine.
-#[cfg(unix)]
 pub fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
-/// The name of this machine.
-#[cfg(not(unix))]
-pub fn host() -> String {
-    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "this machine".into())
 }
 
 #[cfg(test)]
@@ -194,17 +176,17 @@ mod tests {
             process: 7,
             threads,
             processors: "0-3".into(),
-            of_launcher: "0-3".into(),
-            at_a_time: Some(4),
+            launcher_processors: "0-3".into(),
+            parallelism: Some(4),
             memory: 100 + threads as u64,
         }
     }
 
     #[test]
     fn ranks_share_a_node_that_has_the_same_name_and_was_started_once() {
-        let places =
+        let hosts =
             [place("a", "1", 2), place("b", "2", 1), place("a", "1", 1), place("a", "3", 4)];
-        let nodes = Node::of(&places);
+        let nodes = Node::of(&hosts);
         let ranks: Vec<_> =
             nodes.iter().map(|node| (node.host.as_str(), node.ranks.as_slice())).collect();
         assert_eq!(ranks, [("a", &[0, 2][..]), ("b", &[1]), ("a", &[3])]);
@@ -224,14 +206,14 @@ mod tests {
 
     #[test]
     fn threads_are_measured_by_what_masks_and_quotas_leave() {
-        let node = |ranks: &[(&str, usize)], of_launcher: &str| {
-            let places = ranks.iter().map(|(processors, at_a_time)| RankHost {
+        let node = |ranks: &[(&str, usize)], launcher_processors: &str| {
+            let hosts = ranks.iter().map(|(processors, at_a_time)| RankHost {
                 processors: (*processors).into(),
-                of_launcher: of_launcher.into(),
-                at_a_time: Some(*at_a_time),
+                launcher_processors: launcher_processors.into(),
+                parallelism: Some(*at_a_time),
                 ..place("a", "1", *at_a_time)
             });
-            Node::of(&places.collect::<Vec<_>>()).remove(0)
+            Node::of(&hosts.collect::<Vec<_>>()).remove(0)
         };
         let note = |node: &Node| node.note().map_or(String::new(), |note| note.to_string());
         // A container that may use two processors of 64 at a time: no binding would give it more.

@@ -22,7 +22,7 @@ pub struct Slices {
 }
 
 impl Slices {
-    /// The slices of parameters with so many numbers each.
+    /// The slices of parameters that have `lengths` numbers.
     pub fn new(lengths: impl IntoIterator<Item = usize>, ranks: usize) -> Self {
         assert!(ranks > 0);
         let (mut block, mut number) = (0, 0);
@@ -86,7 +86,7 @@ impl Slices {
         self.ranks >> self.halvings()
     }
 
-    /// The blocks that a rank still adds after so many halvings.
+    /// The blocks that a rank still adds after `halvings` halvings.
     pub(crate) fn halved(&self, rank: usize, halvings: u32) -> Range<usize> {
         (0..halvings).fold(0..self.blocks(), |blocks, bit| part(&blocks, 2, rank >> bit & 1))
     }

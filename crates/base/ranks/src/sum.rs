@@ -1,10 +1,10 @@
-//! The exact sum of what all ranks have, and what each has of it to all.
+//! The exact sum over ranks ([`reduce_scatter`]), and its slices given to all ([`all_gather`]).
 //!
-//! Ranks that are neighbours exchange halves first: each sends the half that it gives up and adds
-//! what it gets to the half that it keeps, with rank^1, then rank^2, rank^4, ... . These additions
-//! are the levels of the tree in `tree.rs`. Every rank sends no more bytes than around a ring.
-//! Where the number of ranks is `m` times a power of two, `m` odd, what is left is cut into `m`
-//! parts, of which each rank gets one from all and adds it up by the tree.
+//! Ranks that are neighbours exchange halves first, with rank^1, then rank^2, rank^4, ... : each
+//! sends the half that it gives up, and adds what it gets to the half that it keeps. These
+//! additions are the levels of the tree in `tree.rs`. Every rank sends no more bytes than around a
+//! ring. Where the number of ranks is `m` times a power of two, `m` odd, what is left is cut into
+//! `m` parts: each rank gets one of them from all and adds it up by the tree.
 
 use crate::engine::{Move, Ticket};
 use crate::error::{Error, Result};
@@ -19,14 +19,14 @@ use std::ops::Range;
 /// Numbers of a piece: 1 MiB.
 const PIECE: usize = 1 << 18;
 /// Pieces each way that travel at a time: the next is on its way while one is added.
-const UNDER_WAY: usize = 4;
+const PIECES_IN_FLIGHT: usize = 4;
 
-/// Adds what all ranks have, in the tree. Afterwards a rank has the sum in its own slice
+/// Adds the numbers of all ranks, in the tree. Afterwards a rank has the sum in its own slice
 /// ([`Slices::of_rank`]); the rest of its numbers is of no more use.
 ///
 /// # Errors
-/// [`Error::Damage`] when something else came than was sent: the exchange has gone on to its end
-/// nevertheless, since the others wait for it. [`Error::Engine`] when the engine failed.
+/// [`Error::Damage`] when other bytes came than were sent; the exchange still goes on to its end,
+/// since the other ranks wait for it. [`Error::Engine`] when the engine failed.
 pub fn reduce_scatter<P: Parameter>(
     line: &Line,
     floats: &mut HostFloats<P>,
@@ -54,7 +54,8 @@ pub fn all_gather<P: Parameter>(
 ) -> Result<()> {
     let mut lane = Lane::new(line, slices.groups());
     if slices.groups() > 1 {
-        lane.share_over_groups(floats, slices)?;
+        let (theirs, ours) = lane.over_groups(slices);
+        lane.exchange(floats, &ours, &theirs, HostFloats::write)?;
     }
     for halving in (0..slices.halvings()).rev() {
         let all = slices.halved(line.rank(), halving);
@@ -66,7 +67,7 @@ pub fn all_gather<P: Parameter>(
     lane.end()
 }
 
-/// Exchanges with one rank: `give` goes there, what comes instead is put into `get`.
+/// Exchanges with one rank: the numbers in `give` go there, and its numbers come into `get`.
 pub fn swap<P: Parameter>(
     line: &Line,
     floats: &mut HostFloats<P>,
@@ -111,7 +112,7 @@ struct Lane<'a> {
 }
 
 impl<'a> Lane<'a> {
-    /// For exchanges between so many groups at a time.
+    /// For exchanges between this many groups at a time.
     fn new(line: &'a Line, groups: usize) -> Self {
         let piece = (PIECE / groups).max(BLOCK);
         Self { line, piece, idle: Vec::new(), damage: None }
@@ -185,12 +186,33 @@ impl<'a> Lane<'a> {
         put: impl Fn(&mut HostFloats<P>, Range<usize>, &Piece),
     ) -> Result<()> {
         let part = |numbers| Part { peer, numbers };
-        self.each(floats, &[part(give)], &[part(get)], |lane, floats, came| {
+        self.exchange(floats, &[part(give)], &[part(get)], put)
+    }
+
+    /// Exchanges ranges, and has each piece that came `put` into its place.
+    fn exchange<P: Parameter>(
+        &mut self,
+        floats: &mut HostFloats<P>,
+        goes: &[Part],
+        comes: &[Part],
+        put: impl Fn(&mut HostFloats<P>, Range<usize>, &Piece),
+    ) -> Result<()> {
+        self.each(floats, goes, comes, |lane, floats, came| {
             for (part, piece) in came {
                 put(floats, part.numbers, &piece);
                 lane.idle.push(piece);
             }
         })
+    }
+
+    /// The ranks with the same place in the other groups: with their own slices, and with ours.
+    fn over_groups(&self, slices: &Slices) -> (Vec<Part>, Vec<Part>) {
+        let rank = self.line.rank();
+        let parts = |of: fn(usize, usize) -> usize| {
+            let part = |peer| Part { peer, numbers: slices.of_rank(of(peer, rank)) };
+            same_place(rank, slices).map(part).collect()
+        };
+        (parts(|peer, _| peer), parts(|_, rank| rank))
     }
 
     /// The last levels of the tree: every rank adds its part over all groups.
@@ -200,13 +222,8 @@ impl<'a> Lane<'a> {
         slices: &Slices,
     ) -> Result<()> {
         let rank = self.line.rank();
-        let goes: Vec<Part> = same_place(rank, slices)
-            .map(|peer| Part { peer, numbers: slices.of_rank(peer) })
-            .collect();
-        let own = slices.of_rank(rank);
-        let comes: Vec<Part> =
-            goes.iter().map(|part| Part { peer: part.peer, numbers: own.clone() }).collect();
-        self.each(floats, &goes, &comes, |lane, floats, came| {
+        let (theirs, ours) = self.over_groups(slices);
+        self.each(floats, &theirs, &ours, |lane, floats, came| {
             let Some(numbers) = came.first().map(|(part, _)| part.numbers.clone()) else { return };
             let mut own = lane.take();
             floats.read(numbers.clone(), &mut own);
@@ -228,27 +245,7 @@ impl<'a> Lane<'a> {
         })
     }
 
-    /// Gives this rank's slice to the same places of all other groups.
-    fn share_over_groups<P: Parameter>(
-        &mut self,
-        floats: &mut HostFloats<P>,
-        slices: &Slices,
-    ) -> Result<()> {
-        let own = slices.of_rank(self.line.rank());
-        let peers: Vec<usize> = same_place(self.line.rank(), slices).collect();
-        let goes: Vec<Part> =
-            peers.iter().map(|&peer| Part { peer, numbers: own.clone() }).collect();
-        let comes: Vec<Part> =
-            peers.iter().map(|&peer| Part { peer, numbers: slices.of_rank(peer) }).collect();
-        self.each(floats, &goes, &comes, |lane, floats, came| {
-            for (part, piece) in came {
-                floats.write(part.numbers, &piece);
-                lane.idle.push(piece);
-            }
-        })
-    }
-
-    /// Exchanges ranges piece by piece, a few at a time, and has what came looked at.
+    /// Exchanges ranges piece by piece, a few at a time. `arrived` gets the pieces that came.
     fn each<P: Parameter>(
         &mut self,
         floats: &mut HostFloats<P>,
@@ -257,10 +254,10 @@ impl<'a> Lane<'a> {
         mut arrived: impl FnMut(&mut Self, &mut HostFloats<P>, Vec<(Part, Piece)>),
     ) -> Result<()> {
         let longest = goes.iter().chain(comes).map(|part| part.numbers.len()).max().unwrap_or(0);
-        let mut under_way = VecDeque::new();
+        let mut in_flight = VecDeque::new();
         for index in 0..longest.div_ceil(self.piece) {
-            if under_way.len() == UNDER_WAY
-                && let Some(oldest) = under_way.pop_front()
+            if in_flight.len() == PIECES_IN_FLIGHT
+                && let Some(oldest) = in_flight.pop_front()
             {
                 let came = self.finish(oldest)?;
                 arrived(self, floats, came);
@@ -269,9 +266,9 @@ impl<'a> Lane<'a> {
                 parts.iter().filter_map(|part| part.cut(self.piece, index)).collect()
             };
             let (goes, comes) = (cut(goes), cut(comes));
-            under_way.push_back(self.start(floats, goes, comes)?);
+            in_flight.push_back(self.start(floats, goes, comes)?);
         }
-        for oldest in under_way {
+        for oldest in in_flight {
             let came = self.finish(oldest)?;
             arrived(self, floats, came);
         }

@@ -28,7 +28,7 @@ struct Hub {
     notes: HashMap<usize, Vec<(usize, Note)>>,
     ended: Option<String>,
     silent: HashSet<usize>,
-    /// Ranks of whose next message a bit is flipped.
+    /// Ranks whose next message gets a flipped bit.
     damaging: HashSet<usize>,
 }
 
@@ -52,7 +52,7 @@ impl Faults {
     }
 }
 
-/// The engines of so many ranks.
+/// The engines of `ranks` ranks.
 fn engines(ranks: usize) -> (Vec<ThreadEngine>, Faults) {
     let faults = Faults::default();
     let engine = |rank| ThreadEngine {
@@ -72,10 +72,10 @@ struct ThreadEngine {
     hub: Faults,
     /// Messages to and from each rank so far.
     numbers: HashMap<(usize, usize, Channel), u64>,
-    pending: PendingMoves<Vec<Started>>,
+    pending: PendingMoves<Vec<ThreadMove>>,
 }
 
-struct Started {
+struct ThreadMove {
     pieces: Vec<Piece>,
     /// The messages to come: address, length, and offset in the last piece.
     awaited: Vec<(Address, usize, usize)>,
@@ -108,15 +108,15 @@ impl ThreadEngine {
         (0..self.size).filter(move |&other| other != rank)
     }
 
-    fn begin(&mut self, movement: Move) -> Started {
+    fn begin(&mut self, movement: Move) -> ThreadMove {
         match movement {
             Move::Send { to, piece, bytes } => {
                 self.put(to, Channel::Single, &piece.bytes()[..bytes]);
-                Started { pieces: vec![piece], awaited: Vec::new() }
+                ThreadMove { pieces: vec![piece], awaited: Vec::new() }
             }
             Move::Receive { from, piece, bytes } => {
                 let address = self.next(from, self.rank, Channel::Single);
-                Started { pieces: vec![piece], awaited: vec![(address, bytes, 0)] }
+                ThreadMove { pieces: vec![piece], awaited: vec![(address, bytes, 0)] }
             }
             Move::AllGather { own, mut all, lengths } => {
                 let starts: Vec<usize> =
@@ -130,17 +130,17 @@ impl ThreadEngine {
                     let address = self.next(other, self.rank, Channel::Collective);
                     awaited.push((address, lengths[other], starts[other]));
                 }
-                Started { pieces: vec![own, all], awaited }
+                ThreadMove { pieces: vec![own, all], awaited }
             }
             Move::Broadcast { from, piece, bytes } if from == self.rank => {
                 self.others().for_each(|other| {
                     self.put(other, Channel::Collective, &piece.bytes()[..bytes]);
                 });
-                Started { pieces: vec![piece], awaited: Vec::new() }
+                ThreadMove { pieces: vec![piece], awaited: Vec::new() }
             }
             Move::Broadcast { from, piece, bytes } => {
                 let address = self.next(from, self.rank, Channel::Collective);
-                Started { pieces: vec![piece], awaited: vec![(address, bytes, 0)] }
+                ThreadMove { pieces: vec![piece], awaited: vec![(address, bytes, 0)] }
             }
         }
     }
@@ -167,7 +167,7 @@ impl Engine for ThreadEngine {
             return Err(Error::Engine(why.clone()));
         }
         let mut started = self.pending.take(ticket)?;
-        for Started { pieces, awaited } in &mut started {
+        for ThreadMove { pieces, awaited } in &mut started {
             let Some(piece) = pieces.last_mut() else { continue };
             let mut late = Vec::new();
             for (address, bytes, at) in awaited.drain(..) {
@@ -224,11 +224,11 @@ impl Drop for ThreadEngine {
     }
 }
 
-/// So many ranks, each to be taken by a thread, as if a launcher had started them.
+/// `ranks` ranks as if a launcher had started them; a thread takes each.
 pub fn worlds(ranks: usize, settings: &Settings) -> Result<(Vec<World>, Faults)> {
     let (engines, faults) = engines(ranks);
     let worlds: Result<Vec<World>> = thread::scope(|scope| {
-        let begin = |engine| move || World::over(Line::new(Box::new(engine)), None, settings);
+        let begin = |engine| move || World::connect(Line::new(Box::new(engine)), None, settings);
         let begun: Vec<_> = engines.into_iter().map(|engine| scope.spawn(begin(engine))).collect();
         let joined = begun.into_iter().map(|thread| {
             thread.join().unwrap_or_else(|_| Err(Error::Engine("a rank has panicked".into())))

@@ -1,5 +1,6 @@
-//! The tree in which the sums of shards are added: pairs of neighbours, then the sums in the same
-//! way; one without a neighbour goes up as it is. It follows from the number of shards alone.
+//! The tree in which the sums of shards are added: pairs of neighbours, then pairs of these sums,
+//! and so on. A shard or sum without a neighbour goes up unchanged. The tree follows from the
+//! number of shards alone.
 
 use crate::error::{Error, Result};
 
@@ -50,8 +51,8 @@ impl<T> PartialSums<T> {
     }
 }
 
-/// Over how many ranks so many shards can be spread, in ascending order: over 1, or by halving, so
-/// that each rank's shards are a whole subtree.
+/// The numbers of ranks that `shards` shards can be spread over, ascending: 1, or what halving
+/// gives, so that each rank's shards are a whole subtree.
 pub fn allowed_ranks(shards: usize) -> Vec<usize> {
     let shards = shards.max(1);
     let mut allowed: Vec<usize> =
@@ -95,7 +96,7 @@ pub(crate) fn listed(items: &[impl ToString], last: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The rule as it is written, on texts: level by level.
+    /// The rule applied literally to texts, level by level.
     fn by_levels(shards: usize) -> Option<String> {
         let mut level: Vec<String> = (0..shards).map(|shard| shard.to_string()).collect();
         while level.len() > 1 {

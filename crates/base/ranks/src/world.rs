@@ -16,21 +16,21 @@ use std::time::Duration;
 
 /// The ranks that run together: this one and all others.
 ///
-/// Every method that exchanges is called by all ranks in the same order. It fails when a rank has
-/// failed or differs: on all ranks, at the latest with the exchange after it. A rank that fails
-/// elsewhere tells the others with [`fail`](Self::fail). A rank that is alone gets back what it
-/// gives.
+/// All ranks call the methods that exchange in the same order. When a rank has failed or differs,
+/// the exchange or the next one fails on all ranks. A rank that fails elsewhere tells the others
+/// with
+/// [`fail`](Self::fail). A rank that is alone gets back its own data.
 #[derive(Default)]
 pub struct World {
     together: Option<Together>,
 }
 
 struct Together {
-    // Ends before the rest.
+    // Dropped first: its thread uses the engine.
     pulse: Pulse,
     exchange: Exchange,
     activity: Arc<Activity>,
-    places: Vec<RankHost>,
+    hosts: Vec<RankHost>,
     library: Option<Library>,
 }
 
@@ -54,18 +54,22 @@ impl World {
             engine.close()?; // a launcher that does not say how many it starts has started one
             return Ok(Self::alone());
         }
-        Self::over(Line::new(engine), Some(library), settings)
+        Self::connect(Line::new(engine), Some(library), settings)
     }
 
     /// The ranks of an engine.
-    pub(crate) fn over(line: Line, library: Option<Library>, settings: &Settings) -> Result<Self> {
+    pub(crate) fn connect(
+        line: Line,
+        library: Option<Library>,
+        settings: &Settings,
+    ) -> Result<Self> {
         let line = Arc::new(line);
         let activity = Arc::new(Activity::new());
         let exchange =
             Exchange::new(Arc::clone(&line), Arc::clone(&activity), Arc::clone(&settings.tell));
         let own = RankHost::here(settings.threads, settings.memory);
-        let places = check::introduce(&exchange, &own)?;
-        exchange.name_hosts(places.iter().map(|place| place.host.clone()).collect());
+        let hosts = check::introduce(&exchange, &own)?;
+        exchange.name_hosts(hosts.iter().map(|place| place.host.clone()).collect());
         let names = (0..line.size()).map(|rank| exchange.name(rank)).collect();
         let listener = Listener {
             line,
@@ -77,8 +81,7 @@ impl World {
         let pulse = Pulse::start(listener).map_err(|error| {
             Error::Engine(format!("no thread can be started to watch over ranks: {error}"))
         })?;
-        let world =
-            Self { together: Some(Together { pulse, exchange, activity, places, library }) };
+        let world = Self { together: Some(Together { pulse, exchange, activity, hosts, library }) };
         match world.same("program", &settings.program).and_then(|()| world.try_neighbours()) {
             Ok(()) => Ok(world),
             Err(error) => {
@@ -104,7 +107,7 @@ impl World {
         self.rank() == 0
     }
 
-    /// How a rank is called in messages: `rank 3 (node7)`.
+    /// The name of a rank in messages: `rank 3 (node7)`.
     pub fn name(&self, rank: usize) -> String {
         self.together
             .as_ref()
@@ -112,13 +115,13 @@ impl World {
     }
 
     /// The host of each rank, `[ranks]`; empty for one alone.
-    pub fn places(&self) -> &[RankHost] {
-        self.together.as_ref().map_or(&[], |together| &together.places)
+    pub fn hosts(&self) -> &[RankHost] {
+        self.together.as_ref().map_or(&[], |together| &together.hosts)
     }
 
     /// The machine of this rank with those that share it; none for one alone.
     pub fn node(&self) -> Option<Node> {
-        Node::of(self.places()).into_iter().find(|node| node.ranks.contains(&self.rank()))
+        Node::of(self.hosts()).into_iter().find(|node| node.ranks.contains(&self.rank()))
     }
 
     /// The library that moves the bytes; none for one alone and for threads.
@@ -131,16 +134,16 @@ impl World {
         self.line().map_or_else(Traffic::default, Line::traffic)
     }
 
-    /// Reports what this rank is doing to the others: 41 of 64 done, say, or of 0 if nothing is
-    /// counted.
+    /// Reports to the others what this rank is doing, with `done` of `of` pieces of work done; `of`
+    /// is 0 if nothing is counted.
     pub fn report(&self, what: &str, done: u64, of: u64) {
         if let Some(together) = &self.together {
             together.activity.report(what, done, of);
         }
     }
 
-    /// From now on a rank is given up when nothing was heard of it for so long; never, if none. All
-    /// ranks say the same.
+    /// From now on gives up a rank that has been silent for this long; never, if none. All ranks
+    /// must say the same.
     pub fn give_up_after(&self, silent: Option<Duration>) {
         if let Some(together) = &self.together {
             together.pulse.give_up_after(silent);
@@ -159,17 +162,15 @@ impl World {
         self.records(Kind::Gather, record)
     }
 
-    /// Every rank's record, in rank order, as [`gather`](Self::gather): what each has left of work
-    /// that is to be shared out anew. Who has nothing left comes here and waits. The others come,
-    /// between two pieces of work, when they
-    /// [are called](Self::is_called).
+    /// As [`gather`](Self::gather), to share out work anew: a record is what its rank has left. A
+    /// rank with nothing left comes here and waits. The others come between two pieces of work,
+    /// when they [are called](Self::is_called).
     pub fn balance(&self, record: &[u8]) -> Result<Vec<Vec<u8>>> {
         self.records(Kind::Balance, record)
     }
 
-    /// Whether a rank waits in the exchange that this one makes next. It is known about as long
-    /// after as there is between two signs of life; what comes of an exchange does not depend on
-    /// when.
+    /// Whether a rank waits in the exchange that this one makes next. It is known about one
+    /// heartbeat later; the results of an exchange do not depend on when.
     pub fn is_called(&self) -> bool {
         self.together.as_ref().is_some_and(|together| together.exchange.is_called())
     }
@@ -224,8 +225,9 @@ impl World {
         }
     }
 
-    /// Adds what all ranks have, in the tree of `tree.rs`: a rank then has the sum in its own slice
-    /// ([`Slices::of_rank`]), and nothing of use in the rest. `slices` are those of
+    /// Adds the numbers of all ranks, in the tree of `tree.rs`: a rank then has the sum in its own
+    /// slice ([`Slices::of_rank`]), and nothing of use in the rest. `slices` divides the numbers
+    /// over
     /// [`size`](Self::size) ranks.
     pub fn sum<P: Parameter>(&self, floats: &mut HostFloats<P>, slices: &Slices) -> Result<()> {
         self.exchange(Kind::Sum, slices, |line| sum::reduce_scatter(line, floats, slices))
@@ -243,19 +245,18 @@ impl World {
         check::bandwidth(&together.exchange)
     }
 
-    /// Tells all ranks why this one cannot go on, at their next exchange, and returns what they are
-    /// told. When the cause was an exchange, they know already.
+    /// Tells all ranks at their next exchange why this one cannot go on, and returns the error that
+    /// they get. When the cause was an exchange, they know already.
     pub fn fail(&self, cause: &str) -> Error {
         let Some(together) = &self.together else {
             return Error::Rank { rank: 0, host: "this machine".into(), cause: cause.to_owned() };
         };
-        together.exchange.over().unwrap_or_else(|| together.exchange.fail(cause))
+        together.exchange.failure().unwrap_or_else(|| together.exchange.fail(cause))
     }
 
-    /// After a failure that all ranks were told of: what each of them says, in rank order. All
-    /// ranks come here once, with an empty record where they have nothing to say; nothing comes
-    /// back the second time, and when the engine has failed. Then they may exchange more, all of
-    /// them alike, until they [`stop_again`](Self::stop_again).
+    /// After a failure that all ranks know: every rank's record, in rank order; an empty record
+    /// says nothing. All ranks vote once. None the second time, and when the engine has failed.
+    /// Then all may exchange more, in the same order, until they [`stop_again`](Self::stop_again).
     pub fn vote(&self, record: &[u8]) -> Option<Vec<Vec<u8>>> {
         match &self.together {
             None => Some(vec![record.to_vec()]),
@@ -264,30 +265,28 @@ impl World {
         }
     }
 
-    /// After a [`vote`](Self::vote) and what followed it: the failure that all were told of is
-    /// again why nothing is exchanged.
+    /// Ends the exchanges after a [`vote`](Self::vote): they fail again with the failure before it.
     pub fn stop_again(&self) {
         if let Some(together) = &self.together {
             together.exchange.stop_again();
         }
     }
 
-    /// After a failure that all ranks were told of: they may exchange once more, all of them alike,
-    /// to save what came before it. Returns whether they can: not when the engine has failed.
+    /// After a failure that all ranks know: they may exchange more, in the same order, to save the
+    /// work before it. Returns whether they can: not when the engine has failed.
     pub fn go_on(&self) -> bool {
         self.together.as_ref().is_none_or(|together| together.exchange.go_on())
     }
 
     /// Takes leave of the other ranks, which do so too: after the work, or after
-    /// [`fail`](Self::fail). All that is to be said or written is so before: when one rank ends
-    /// with an error, launchers end the others. After a failure of the engine it ends all ranks at
-    /// once.
+    /// [`fail`](Self::fail). Say and write everything before: when one rank ends with an error,
+    /// launchers end the others. After a failure of the engine it ends all ranks at once.
     ///
     /// # Errors
-    /// As [`gather`](Self::gather), but not again for what was told before.
+    /// As [`gather`](Self::gather), but not again for a failure that all ranks know.
     pub fn finish(self) -> Result<()> {
         let Some(together) = self.together else { return Ok(()) };
-        let met = match together.exchange.over() {
+        let met = match together.exchange.failure() {
             Some(Error::Engine(why)) => {
                 // Nobody can take leave of the others any more, who would wait for this one.
                 together.exchange.line().engine().abort(&why);

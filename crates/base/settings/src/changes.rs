@@ -21,8 +21,8 @@ pub fn differences(key: &str, before: &Value, now: &Value, changes: &mut Vec<Str
     }
 }
 
-/// A value as written: a single-precision number with its shortest digits, 0.6, not those of double
-/// precision, 0.6000000238418579.
+/// A value as written: a single-precision number with its shortest digits, 0.6, and not with the
+/// digits of double precision, 0.6000000238418579.
 fn written(value: &Value) -> Value {
     match value {
         Value::Number(number) => {

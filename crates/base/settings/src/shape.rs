@@ -10,7 +10,7 @@ pub enum Shape {
     Boolean,
     /// A whole number.
     Integer(Bounds),
-    /// A number; NaN is none.
+    /// A number, not NaN.
     Number {
         /// Its bounds.
         bounds: Bounds,

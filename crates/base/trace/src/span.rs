@@ -41,19 +41,19 @@ impl Span {
     /// Adds a number. A span has room for two details.
     #[inline]
     pub fn with(mut self, key: &'static str, value: usize) -> Self {
-        self.say(key, Argument::Number(value as u64));
+        self.add_detail(key, Argument::Number(value as u64));
         self
     }
 
     /// Adds a name.
     #[inline]
     pub fn named(mut self, key: &'static str, value: &'static str) -> Self {
-        self.say(key, Argument::Name(value));
+        self.add_detail(key, Argument::Name(value));
         self
     }
 
     #[inline]
-    fn say(&mut self, key: &'static str, value: Argument) {
+    fn add_detail(&mut self, key: &'static str, value: Argument) {
         if let Some(event) = &mut self.event
             && let Some(empty) = event.arguments.iter_mut().find(|argument| argument.is_none())
         {

@@ -3,7 +3,7 @@
 
 use crate::buffer::CudaBuffer;
 use crate::catalog::{ADAMW, SQUARE_SUMS};
-use crate::cuda::{Cuda, word};
+use crate::cuda::Cuda;
 use crate::kernels::{Grid, Pointer};
 use crate::layout::Element;
 use isentrope_kernels::{AdamW, NORM_BLOCK, UpdateFactors, UpdateSlice};
@@ -15,7 +15,7 @@ type Tensor = [u64; 7];
 const NUMBERS: usize = 5;
 const BLOCKS_BEFORE: usize = 6;
 
-/// Some numbers of a buffer: where they start, and the rests of split ones.
+/// The address of these elements of a buffer, and the address of the rests if they are split.
 fn part(of: &CudaBuffer, numbers: &Range<usize>) -> (Pointer, Pointer) {
     assert!(
         numbers.start <= numbers.end && numbers.end <= of.layout.numbers(),
@@ -91,11 +91,11 @@ impl Cuda {
                 continue;
             }
             let (table, out) = (self.uploaded(tensors.as_flattened()), self.scratch(4 * blocks));
-            let split = u32::from(is_split(parts[0].0));
+            let split = is_split(parts[0].0);
             SQUARE_SUMS.launch(
                 &*self.device,
                 Grid::line(blocks.div_ceil(8), 128),
-                (table.at(0), word(tensors.len()), out.at(0), blocks as u64, split),
+                (table.at(0), tensors.len(), out.at(0), blocks as u64, split),
             );
             sums.extend(self.downloaded::<f32>(&out, blocks));
         }
@@ -134,7 +134,7 @@ impl Cuda {
         let places = [self.scratch(bytes), self.scratch(bytes)];
         let mut rest = parameters.iter().map(|of| (of, 0)).peekable();
         loop {
-            // Consecutive numbers of consecutive parameters, and where they begin in the piece.
+            // Ranges of consecutive parameters, each with its offset in the piece.
             let (mut parts, mut filled) = (Vec::new(), 0);
             while let Some((of, begun)) = rest.peek_mut() {
                 let end = of.numbers.len().min(*begun + self.piece - filled);
@@ -155,8 +155,8 @@ impl Cuda {
                         moment.host.as_ref().expect("moments of a piece live in the host's memory");
                     let (at, from, bytes) = (4 * at, 4 * numbers.start, 4 * numbers.len());
                     match back {
-                        false => self.device.copy_in((host, from), (place.memory(), at), bytes),
-                        true => self.device.copy_out((place.memory(), at), (host, from), bytes),
+                        false => self.device.copy_in(host, from, place.memory(), at, bytes),
+                        true => self.device.copy_out(place.memory(), at, host, from, bytes),
                     }
                 }
             };
@@ -194,8 +194,8 @@ impl Cuda {
             Grid::line(blocks, 256),
             (
                 table.at(0),
-                word(tensors.len()),
-                u32::from(split),
+                tensors.len(),
+                split,
                 factors.gradient_scale,
                 factors.keep,
                 factors.beta1,

@@ -7,9 +7,9 @@ use crate::catalog::{
     ATTENTION_BACKWARD_QUERIES_TILES, ATTENTION_DECODE, ATTENTION_MERGE, ATTENTION_TILES,
     COPY_PAGES, PREPARE_QKV, for_head,
 };
-use crate::cuda::{Cuda, word};
+use crate::cuda::Cuda;
 use crate::dtype::Dtype;
-use crate::kernels::{Grid, Pointer};
+use crate::kernels::{Grid, Pointer, word};
 use crate::layout::page_len;
 use crate::splits::{WARP_ROWS, WARPS, warps};
 use isentrope_kernels::{Attention, Buffer, HeadNorms};
@@ -17,10 +17,10 @@ use std::ops::Range;
 
 /// Threads of a block without the tensor core: 8 rows of 32 keys.
 const THREADS: u32 = 256;
-/// Features of a head at most: what the kernels have registers for.
+/// Most features of a head: the kernels have registers for no more.
 pub(crate) const MOST_FEATURES: usize = 256;
 
-/// Checks what the kernels rely on.
+/// Checks the shape that the kernels rely on.
 ///
 /// # Panics
 /// When heads cannot be grouped, or are larger than any model's.
@@ -34,13 +34,13 @@ fn check(shape: Attention) {
 }
 
 /// A window as kernels take it: 0 for none.
-fn window(shape: Attention) -> u32 {
+fn window(shape: Attention) -> usize {
     // No sequence is longer, and twice as much still fits.
-    shape.window.map_or(0, |window| word(window.min(1 << 30)))
+    shape.window.map_or(0, |window| window.min(1 << 30))
 }
 
-/// Bytes of the gradient's statistics of so many positions: three numbers for each head, and with
-/// bf16 a fourth, since all of a row are copied at once.
+/// Bytes of the gradient's statistics: three numbers for each position and head, and with bf16 a
+/// fourth, because a row's numbers are copied by one instruction.
 pub(crate) fn gradient_workspace(dtype: Dtype, shape: Attention, positions: usize) -> usize {
     let bytes = if dtype == Dtype::F32 { 12 } else { 16 };
     positions.saturating_mul(shape.heads).saturating_mul(bytes)
@@ -123,11 +123,11 @@ impl Cuda {
                 rows,
                 slots,
                 layer,
-                word(places.len()),
-                word(shape.heads),
-                word(shape.kv_heads),
-                word(shape.head_dim),
-                word(qkv.layout.stride),
+                places.len(),
+                shape.heads,
+                shape.kv_heads,
+                shape.head_dim,
+                qkv.layout.stride,
                 eps,
             ),
         );
@@ -164,83 +164,56 @@ impl Cuda {
         out: &CudaBuffer,
     ) {
         let layer = Self::layer(shape, batch, cache, layer);
-        let (rows, dim) = (batch.rows(), shape.head_dim);
-        let (qkv_at, out_at) = (qkv.rows(rows, shape.row()), out.rows(rows, shape.heads * dim));
+        let Attention { heads, kv_heads, head_dim: dim, scale, .. } = shape;
+        let (window, stride, out_stride) = (window(shape), qkv.layout.stride, out.layout.stride);
+        let rows = batch.rows();
+        let (qkv, out) = (qkv.rows(rows, shape.row()), out.rows(rows, heads * dim));
+        let pages = batch.pages();
         let kernels = for_head(&ATTENTION_TILES, dim).zip(for_head(&ATTENTION_DECODE, dim));
         let kernels = kernels.filter(|_| self.dtype == Dtype::Bf16);
-        if let Some(((padded, by_warp), (_, by_block))) = kernels {
-            let tiles = batch
-                .split_tiles(shape, self.device.limits().processors, |words| self.uploaded(words));
-            let pairs = tiles.places * shape.kv_heads * tiles.rows;
-            let partial = self.scratch(4 * pairs * (dim + 2));
-            let (sums, extents) = (partial.at(0), partial.at(4 * pairs * dim));
-            // A stage has 64 keys and values.
-            let stage = 256 * padded;
-            let (kernel, threads, shared) = if tiles.rows == WARP_ROWS {
-                (by_block, 32 * WARPS, if padded > 64 { 3 } else { 4 } * stage)
-            } else {
-                // And what earlier splits have come to.
-                let threads = 2 * tiles.rows;
-                (by_warp, threads, 2 * stage + if tiles.several { 2 * padded * threads } else { 0 })
-            };
-            let sizes = [shape.heads, shape.kv_heads, dim].map(word);
-            let out_stride = word(out.layout.stride);
-            kernel.launch(
+        let Some(((padded, by_warp), (_, by_block))) = kernels else {
+            let tiles = batch.tiles(heads / kv_heads, |words| self.uploaded(words));
+            let shared = 4 * (32 * (2 * dim + 1) + 8 * dim + 8 * 32);
+            let grid = Grid::new([tiles.len, kv_heads, 1], THREADS).with_shared(word(shared));
+            let tiles = tiles.block.at(0);
+            ATTENTION.of(self.dtype).launch(
                 &*self.device,
-                Grid::new([tiles.len, shape.kv_heads, 1], word(threads)).with_shared(word(shared)),
+                grid,
                 (
-                    qkv_at,
-                    layer,
-                    tiles.tiles(),
-                    batch.pages(),
-                    out_at,
-                    sums,
-                    extents,
-                    sizes[0],
-                    sizes[1],
-                    sizes[2],
-                    window(shape),
-                    shape.scale,
-                    word(qkv.layout.stride),
-                    out_stride,
-                ),
-            );
-            ATTENTION_MERGE.launch(
-                &*self.device,
-                Grid::new([tiles.merged, shape.kv_heads, 1], 128),
-                (
-                    tiles.merged_tiles(),
-                    sums,
-                    extents,
-                    out_at,
-                    sizes[0],
-                    sizes[1],
-                    sizes[2],
-                    word(tiles.rows),
+                    qkv, layer, tiles, pages, out, heads, kv_heads, dim, window, scale, stride,
                     out_stride,
                 ),
             );
             return;
-        }
-        let tiles = batch.tiles(shape.heads / shape.kv_heads, |words| self.uploaded(words));
-        let shared = 4 * (32 * (2 * dim + 1) + 8 * dim + 8 * 32);
-        ATTENTION.of(self.dtype).launch(
+        };
+        let tiles =
+            batch.split_tiles(shape, self.device.limits().processors, |words| self.uploaded(words));
+        let pairs = tiles.places * kv_heads * tiles.rows;
+        let partial = self.scratch(4 * pairs * (dim + 2));
+        let (sums, extents) = (partial.at(0), partial.at(4 * pairs * dim));
+        // A stage has 64 keys and values.
+        let stage = 256 * padded;
+        let (kernel, threads, shared) = if tiles.rows == WARP_ROWS {
+            (by_block, 32 * WARPS, if padded > 64 { 3 } else { 4 } * stage)
+        } else {
+            // Besides two stages, the results of earlier splits.
+            let threads = 2 * tiles.rows;
+            (by_warp, threads, 2 * stage + if tiles.several { 2 * padded * threads } else { 0 })
+        };
+        let grid = Grid::new([tiles.len, kv_heads, 1], word(threads)).with_shared(word(shared));
+        let (all, merged, tile_rows) = (tiles.tiles(), tiles.merged_tiles(), tiles.rows);
+        kernel.launch(
             &*self.device,
-            Grid::new([tiles.len, shape.kv_heads, 1], THREADS).with_shared(word(shared)),
+            grid,
             (
-                qkv_at,
-                layer,
-                tiles.block.at(0),
-                batch.pages(),
-                out_at,
-                word(shape.heads),
-                word(shape.kv_heads),
-                word(dim),
-                window(shape),
-                shape.scale,
-                word(qkv.layout.stride),
-                word(out.layout.stride),
+                qkv, layer, all, pages, out, sums, extents, heads, kv_heads, dim, window, scale,
+                stride, out_stride,
             ),
+        );
+        ATTENTION_MERGE.launch(
+            &*self.device,
+            Grid::new([tiles.merged, kv_heads, 1], 128),
+            (merged, sums, extents, out, heads, kv_heads, dim, tile_rows, out_stride),
         );
     }
 
@@ -253,21 +226,22 @@ impl Cuda {
         d_qkv: &CudaBuffer,
     ) {
         check(shape);
-        let (rows, dim) = (batch.rows(), shape.head_dim);
-        let (qkv_at, d_qkv_at) = (qkv.rows(rows, shape.row()), d_qkv.rows(rows, shape.row()));
-        let d_out_at = d_out.rows(rows, shape.heads * dim);
-        assert_eq!(qkv.layout.stride, d_qkv.layout.stride);
-        let group = shape.heads / shape.kv_heads;
+        let Attention { heads, kv_heads, head_dim: dim, scale, .. } = shape;
+        let (window, stride, out_stride) = (window(shape), qkv.layout.stride, d_out.layout.stride);
+        assert_eq!(stride, d_qkv.layout.stride);
+        let rows = batch.rows();
+        let [qkv, d_qkv] = [qkv, d_qkv].map(|of| of.rows(rows, shape.row()));
+        let d_out = d_out.rows(rows, heads * dim);
+        let group = heads / kv_heads;
         let queries = for_head(&ATTENTION_BACKWARD_QUERIES_TILES, dim);
         let keys = for_head(&ATTENTION_BACKWARD_KEYS_TILES, dim);
-        // Rows of a tile, keys of a tile, and of both kernels: it, threads of a block, bytes of its
-        // shared memory.
+        // Rows and keys of a tile; then each kernel, its threads and its bytes of shared memory.
         let (tile, queries, keys) = match (queries, keys) {
             (Some((padded, queries)), Some((_, keys))) if self.dtype == Dtype::Bf16 => {
                 let (of_queries, of_keys) =
                     (warps(batch.longest() * group), warps(batch.longest()));
-                // Two stages of 64 keys and values; two of 32 queries, d_out and statistics, and
-                // the block's values.
+                // Queries: two stages of 64 keys and values. Keys: two stages of 32 queries, d_out
+                // and statistics, and the block's values.
                 let shared = 256 * padded + 1024 + 2 * WARP_ROWS * of_keys * padded;
                 (
                     [WARP_ROWS * of_queries, WARP_ROWS * of_keys],
@@ -286,26 +260,26 @@ impl Cuda {
             }
         };
         let tiles = batch.gradient_tiles([group, tile[0], tile[1]], |words| self.uploaded(words));
-        let statistics = self.scratch(gradient_workspace(self.dtype, shape, rows));
-        let sizes = [shape.heads, shape.kv_heads, dim].map(word);
-        let (stride, out_stride) = (word(qkv.layout.stride), word(d_out.layout.stride));
+        let scratch = self.scratch(gradient_workspace(self.dtype, shape, rows));
+        let statistics = scratch.at(0);
         let grid = |tiles, threads, shared| {
-            Grid::new([tiles, shape.kv_heads, 1], word(threads)).with_shared(word(shared))
+            Grid::new([tiles, kv_heads, 1], word(threads)).with_shared(word(shared))
         };
+        let (query_tiles, key_tiles, runs) = (tiles.query_tiles(), tiles.key_tiles(), tiles.runs());
         queries.0.launch(
             &*self.device,
             grid(tiles.queries, queries.1, queries.2),
             (
-                qkv_at,
-                d_out_at,
-                tiles.query_tiles(),
-                d_qkv_at,
-                statistics.at(0),
-                sizes[0],
-                sizes[1],
-                sizes[2],
-                window(shape),
-                shape.scale,
+                qkv,
+                d_out,
+                query_tiles,
+                d_qkv,
+                statistics,
+                heads,
+                kv_heads,
+                dim,
+                window,
+                scale,
                 stride,
                 out_stride,
             ),
@@ -314,19 +288,8 @@ impl Cuda {
             &*self.device,
             grid(tiles.keys, keys.1, keys.2),
             (
-                qkv_at,
-                d_out_at,
-                tiles.key_tiles(),
-                tiles.runs(),
-                statistics.at(0),
-                d_qkv_at,
-                sizes[0],
-                sizes[1],
-                sizes[2],
-                window(shape),
-                shape.scale,
-                stride,
-                out_stride,
+                qkv, d_out, key_tiles, runs, statistics, d_qkv, heads, kv_heads, dim, window,
+                scale, stride, out_stride,
             ),
         );
     }

@@ -79,18 +79,18 @@ impl Backend for Cuda {
         self.pool.trim();
     }
 
-    fn batch_of_drawn(&self, host: &HostBatch, drawn: Option<&DrawnTokens>) -> DeviceBatch {
+    fn upload_drawn_batch(&self, host: &HostBatch, drawn: Option<&DrawnTokens>) -> DeviceBatch {
         let drawn = drawn.map(DrawnTokens::of);
         DeviceBatch::new(CudaBatch::new(host, drawn, |words| self.uploaded(words)))
     }
-    fn index(&self, numbers: &[u32]) -> DeviceIndex {
+    fn upload_index(&self, numbers: &[u32]) -> DeviceIndex {
         DeviceIndex::new(self.indexed(numbers))
     }
 
-    fn rows_of_step(&self, rows: usize) -> usize {
+    fn round_up_rows(&self, rows: usize) -> usize {
         self.rounded_rows(rows)
     }
-    fn replayed(&self, key: ReplayKey, step: &mut dyn FnMut() -> Buffer) -> Buffer {
+    fn run_step(&self, key: ReplayKey, step: &mut dyn FnMut() -> Buffer) -> Buffer {
         self.step(Key::Step(key), step)
     }
 
@@ -103,7 +103,7 @@ impl Backend for Cuda {
     fn read(&self, buffer: &Buffer, first: usize, rows: &mut [f32]) {
         self.read_rows(buffer.of(), first, rows);
     }
-    fn copy(&self, from: &Buffer, to: &mut Buffer, rows: usize) {
+    fn copy_first_rows(&self, from: &Buffer, to: &mut Buffer, rows: usize) {
         self.copy_first(from.of(), to.of_mut(), rows);
     }
     fn pack(&self, kind: Kind, first: usize, rows: &[f32], packed: &mut Buffer) {
@@ -309,7 +309,7 @@ impl Backend for Cuda {
         self.gate_gradient(features, dy.of_mut(), gate_up.of_mut(), tokens);
     }
 
-    fn gather_rows(&self, from: &Buffer, rows: &DeviceIndex, to: &mut Buffer) {
+    fn copy_rows(&self, from: &Buffer, rows: &DeviceIndex, to: &mut Buffer) {
         let rows: &CudaIndex = rows.of();
         self.copy_rows(from.of(), Some(rows), to.of_mut(), None, rows.len());
     }
@@ -368,12 +368,11 @@ impl Backend for Cuda {
         shape: Linear,
         x: &Buffer,
         weights: &Buffer,
-        targets: &DeviceIndex,
-        masks: &SamplingMasks,
+        targets: DeviceIndex,
+        masks: Arc<SamplingMasks>,
         temperature: f32,
     ) -> EntropySlopes {
-        let targets = self.indexed(&targets.of::<CudaIndex>().host);
-        self.slopes(shape, x.of(), weights.of(), targets, masks, temperature)
+        self.slopes(shape, x.of(), weights.of(), targets.into_own(), &masks, temperature)
     }
     fn draw(
         &self,
@@ -397,19 +396,19 @@ impl Backend for Cuda {
     fn draws_behind(&self) -> bool {
         true
     }
-    fn drawn(&self, drawing: QueuedDraws) -> Vec<Option<Drawn>> {
+    fn read_draws(&self, drawing: QueuedDraws) -> Vec<Option<Drawn>> {
         self.read_drawing(drawing.into_own())
     }
 
-    fn numbers(&self, kind: Kind) -> usize {
+    fn element_count(&self, kind: Kind) -> usize {
         Layout::new(self.dtype, Role::Gradient(kind)).numbers()
     }
-    fn read_numbers(&self, from: &Buffer, first: usize, numbers: &mut [f32]) {
+    fn read_elements(&self, from: &Buffer, first: usize, numbers: &mut [f32]) {
         let from: &CudaBuffer = from.of();
         self.settle(from);
         self.read_range(from, first, numbers);
     }
-    fn write_numbers(&self, to: &mut Buffer, first: usize, numbers: &[f32]) {
+    fn write_elements(&self, to: &mut Buffer, first: usize, numbers: &[f32]) {
         self.write_range(to.of_mut(), first, numbers);
     }
     fn add(&self, from: &Buffer, to: &mut Buffer) {

@@ -2,12 +2,12 @@
 //! every kernel of every layer.
 
 use crate::draw::CudaTokens;
-use crate::kernels::Pointer;
+use crate::kernels::{Pointer, word};
 use crate::layout::PAGE;
 use crate::rounding::rounded_up;
 use crate::splits::{SplitTiles, is_decoding, split_tiles};
 use crate::uploaded::Uploaded;
-use isentrope_kernels::{Attention, DRAWN, HostBatch, NO_SLOT, Run};
+use isentrope_kernels::{Attention, CheckedBatch, DRAWN, HostBatch, NO_SLOT, Run};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,16 +17,10 @@ pub(crate) const ROWS: usize = 8;
 /// Keys of a block of its gradient's kernel.
 pub(crate) const KEYS: usize = 32;
 
-/// An uploaded batch. What kernels rely on has been checked, but for the extents of the buffers.
+/// An uploaded batch, and tiles of its rows.
 pub struct CudaBatch {
-    host: HostBatch,
-    /// One more than the largest position of a row.
-    positions: usize,
-    /// Whether every position has a page.
-    paged: bool,
-    /// Pages that a cache must have.
-    least_pages: usize,
-    /// Rows that the cache takes.
+    checked: CheckedBatch,
+    /// Rows that the cache stores: each row once, then those that are copied to further pages.
     stored: usize,
     /// Tokens, positions, rows to be stored and their slots, and numbers of pages.
     block: Uploaded,
@@ -67,10 +61,6 @@ impl GradientTiles {
     }
 }
 
-fn word(n: usize) -> u32 {
-    u32::try_from(n).expect("rows and positions of a batch are counted in 32 bits")
-}
-
 impl CudaBatch {
     pub(crate) fn new(
         host: &HostBatch,
@@ -79,24 +69,13 @@ impl CudaBatch {
     ) -> Self {
         // From here on a draw's number is its place on the device.
         let places: Vec<u32> = drawn.map_or_else(Vec::new, CudaTokens::places);
-        let host = host.with_drawn(&places);
-        let mut positions = vec![0; host.tokens.len()];
-        let all = || host.runs.iter().chain(&host.copied);
-        assert!(all().all(|run| run.row + run.len <= host.tokens.len()), "rows beyond the batch");
-        for run in &host.runs {
-            for (row, position) in
-                positions[run.row..run.row + run.len].iter_mut().zip(run.position..)
-            {
-                *row = word(position);
-            }
-        }
-        check_disjoint(&host.runs);
-        let paged = all().all(|run| (run.position + run.len).div_ceil(PAGE) <= run.pages.len());
+        let checked = CheckedBatch::new(host, &places, PAGE);
+        let host = checked.host();
         let (mut rows, mut slots) = (Vec::new(), Vec::new());
-        if paged {
-            // First each row once, those of no run among them, so that the kernel's grid follows
-            // from the number of rows.
-            let mut is_in_run = vec![false; host.tokens.len()];
+        if checked.is_paged() {
+            // Every row stands in the list first, also a row in no run, so that the kernel's grid
+            // follows from the number of rows.
+            let mut is_in_run = vec![false; host.rows()];
             for run in &host.runs {
                 is_in_run[run.row..run.row + run.len].fill(true);
             }
@@ -108,57 +87,43 @@ impl CudaBatch {
                 };
                 (0..run.len).map(place).collect::<Vec<_>>()
             };
-            let others = (0..host.tokens.len())
-                .filter(|&row| !is_in_run[row])
-                .map(|row| (word(row), NO_SLOT));
-            let all = host
-                .runs
-                .iter()
-                .flat_map(places)
-                .chain(others)
-                .chain(host.copied.iter().flat_map(places));
-            (rows, slots) = all.unzip();
-            let mut sorted: Vec<u32> =
-                slots.iter().copied().filter(|&slot| slot != NO_SLOT).collect();
-            sorted.sort_unstable();
-            assert!(
-                sorted.windows(2).all(|pair| pair[0] < pair[1]),
-                "runs share places in the cache"
-            );
+            let others = (0..host.rows()).filter(|&row| !is_in_run[row]);
+            let others = others.map(|row| (word(row), NO_SLOT));
+            let own = host.runs.iter().flat_map(places);
+            let copied = host.copied.iter().flat_map(places);
+            (rows, slots) = own.chain(others).chain(copied).unzip();
         }
-        let least_pages = all().flat_map(|run| &host.pages[run.pages.clone()]).max();
-        let least_pages = least_pages.map_or(0, |&page| page as usize + 1);
-        let end = positions.iter().max().map_or(0, |&position| position as usize + 1);
         // The pages come last: there are more of them with every step or so, and the others should
         // stay where they are.
-        let block = upload(&[&host.tokens[..], &positions, &rows, &slots, &host.pages].concat());
+        let words = [&host.tokens[..], checked.positions(), &rows, &slots, &host.pages].concat();
         Self {
-            positions: end,
-            paged,
-            least_pages,
             stored: rows.len(),
-            block,
+            block: upload(&words),
             drawn: drawn.cloned(),
             tiles: Mutex::default(),
             split_tiles: Mutex::default(),
             gradient_tiles: Mutex::default(),
-            host,
+            checked,
         }
+    }
+
+    fn runs(&self) -> &[Run] {
+        &self.checked.host().runs
     }
 
     /// Rows.
     pub(crate) fn rows(&self) -> usize {
-        self.host.tokens.len()
+        self.checked.host().rows()
     }
 
     /// Rows that tables by position need.
     pub(crate) fn positions_end(&self) -> usize {
-        self.positions
+        self.checked.positions().iter().max().map_or(0, |&position| position as usize + 1)
     }
 
     /// The tokens that the host knows.
     pub(crate) fn host_tokens(&self) -> impl Iterator<Item = u32> {
-        self.host.tokens.iter().copied().filter(|token| token & DRAWN == 0)
+        self.checked.host().tokens.iter().copied().filter(|token| token & DRAWN == 0)
     }
 
     /// Tokens that the host does not know are places in this memory.
@@ -186,16 +151,13 @@ impl CudaBatch {
         self.block.at(4 * 2 * (self.rows() + self.stored))
     }
 
-    /// Checks that a cache of so many pages has those of every position.
-    ///
-    /// # Panics
-    /// When it has not.
+    /// As [`CheckedBatch::check_pages`].
     pub(crate) fn check_pages(&self, pages: usize) {
-        assert!(self.paged, "positions beyond the sequence's pages");
-        assert!(self.least_pages <= pages, "pages beyond the cache");
+        self.checked.check_pages(pages);
     }
 
-    /// The tiles of attention with so many query heads per key-value head. Uploaded once.
+    /// The tiles of attention without the tensor core, for `group` query heads per key-value head.
+    /// Uploaded once.
     pub(crate) fn tiles(
         &self,
         group: usize,
@@ -204,13 +166,13 @@ impl CudaBatch {
         let mut known = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || {
             let mut words = Vec::new();
-            for run in &self.host.runs {
+            for run in self.runs() {
                 for first in (0..run.len * group).step_by(ROWS) {
                     words
                         .extend([run.row, run.position, run.len, run.pages.start, first].map(word));
                 }
             }
-            if is_decoding(&self.host.runs) {
+            if is_decoding(self.runs()) {
                 words.resize(5 * rounded_up(words.len() / 5), 0);
             }
             Arc::new(Tiles { len: words.len() / 5, block: upload(&words) })
@@ -218,7 +180,8 @@ impl CudaBatch {
         known.entry(group).or_insert_with(make).clone()
     }
 
-    /// The tiles of attention by the tensor core, on a device of so many processors. Uploaded once.
+    /// The tiles of attention by the tensor core, on a device with this number of processors.
+    /// Uploaded once.
     pub(crate) fn split_tiles(
         &self,
         shape: Attention,
@@ -226,16 +189,17 @@ impl CudaBatch {
         upload: impl FnOnce(&[u32]) -> Uploaded,
     ) -> Arc<SplitTiles> {
         let mut known = self.split_tiles.lock().unwrap_or_else(PoisonError::into_inner);
-        let make = || Arc::new(split_tiles(shape, &self.host.runs, processors, upload));
+        let make = || Arc::new(split_tiles(shape, self.runs(), processors, upload));
         known.entry((shape.heads, shape.kv_heads, shape.window)).or_insert_with(make).clone()
     }
 
     /// Rows of the longest run.
     pub(crate) fn longest(&self) -> usize {
-        self.host.runs.iter().map(|run| run.len).max().unwrap_or(0)
+        self.runs().iter().map(|run| run.len).max().unwrap_or(0)
     }
 
-    /// The tiles of its gradient, of so many pairs and keys. Uploaded once.
+    /// The tiles of the gradient: `group` query heads per key-value head, `rows` pairs and `keys`
+    /// keys to a tile. Uploaded once.
     ///
     /// # Panics
     /// When runs are not whole sequences, or continue none before them.
@@ -255,7 +219,7 @@ impl CudaBatch {
         (tile_rows, tile_keys): (usize, usize),
         upload: impl FnOnce(&[u32]) -> Uploaded,
     ) -> GradientTiles {
-        let runs = &self.host.runs;
+        let runs = self.runs();
         let (mut queries, mut keys) = (Vec::new(), Vec::new());
         let mut first = 0;
         for family in runs.chunk_by(|_, run| run.position > 0) {
@@ -291,12 +255,4 @@ impl CudaBatch {
             block: upload(&[queries, keys, of_runs].concat()),
         }
     }
-}
-
-/// Runs are worked on at once, each writing its own rows: no two may share one.
-fn check_disjoint(runs: &[Run]) {
-    let mut rows: Vec<Range<usize>> =
-        runs.iter().filter(|run| run.len > 0).map(|run| run.row..run.row + run.len).collect();
-    rows.sort_unstable_by_key(|rows| rows.start);
-    assert!(rows.windows(2).all(|pair| pair[0].end <= pair[1].start), "runs share rows");
 }

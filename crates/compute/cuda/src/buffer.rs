@@ -11,17 +11,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct CudaBuffer {
     block: Block,
     pub(crate) layout: Layout,
-    /// The numbers, where they live in the host's memory; the block has none then.
+    /// The elements, if they live in the host's memory; the block is empty then.
     pub(crate) host: Option<HostMemory>,
     tail: Mutex<Tail>,
-    /// Whether nothing was done since it was set to zeros. Whoever asks where the numbers are may
-    /// write there.
+    /// Whether all elements are zero and nothing was done since. Asking for the address clears it,
+    /// because the caller may write there.
     is_zero: AtomicBool,
 }
 
-/// The last tokens that went into a matrix's gradient, where they do not fill a block of the tensor
-/// core's sums: they wait for the next ones, so that sums do not depend on where micro-batches end.
-/// Whoever reads the gradient has them added before.
+/// The last tokens of a matrix's gradient that do not fill a block of the tensor core's sums. They
+/// wait for the next tokens, so that sums do not depend on where micro-batches end. Reading the
+/// gradient adds them first.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tail {
     /// How many wait.
@@ -54,7 +54,8 @@ impl CudaBuffer {
         self.is_zero.store(true, Ordering::Relaxed);
     }
 
-    /// Whether all numbers are zero for sure: a sum that goes on from them begins.
+    /// Whether all elements are surely zero, so that a sum that would continue from them may start
+    /// anew.
     pub(crate) fn is_zero(&self) -> bool {
         self.is_zero.load(Ordering::Relaxed)
     }
@@ -111,7 +112,7 @@ impl CudaBuffer {
         self.start()
     }
 
-    /// The start of a vector of at least so many numbers.
+    /// The start of a vector of at least `len` elements.
     ///
     /// # Panics
     /// When it has fewer.

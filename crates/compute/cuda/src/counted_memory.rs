@@ -12,7 +12,7 @@ pub(crate) struct CountedMemory {
 }
 
 impl CountedMemory {
-    /// Adds its bytes to those of all.
+    /// Adds the memory's bytes to the total.
     pub(crate) fn new(memory: Memory, all: &Arc<AtomicUsize>) -> Self {
         all.fetch_add(memory.bytes(), Ordering::Relaxed);
         Self { memory, all: Arc::clone(all) }

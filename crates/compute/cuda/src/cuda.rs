@@ -54,23 +54,23 @@ impl Cuda {
         }
     }
 
-    /// With so many numbers of each moment on the device at a time, where moments live in the
-    /// host's memory. No bit depends on it.
+    /// Offloaded moments travel to the device in pieces of this many elements. No bit depends on
+    /// it.
     ///
     /// # Panics
-    /// When there are none.
+    /// When `numbers` is 0.
     pub fn with_moments_in_pieces_of(self, numbers: usize) -> Self {
         assert!(numbers > 0, "pieces without numbers");
         Self { piece: numbers, ..self }
     }
 
-    /// With at most so many logits at a time, forward and back, though those of one row and of one
-    /// panel of tokens at least. No bit depends on it.
+    /// Holds at most this many logits at a time, forward and back, but at least one row of them and
+    /// one panel of tokens. No bit depends on it.
     pub fn with_logits_in_blocks_of(self, numbers: usize) -> Self {
         Self { logits_blocks: LogitsBlocks::of(numbers), ..self }
     }
 
-    /// Which divides work as if the device had so many processors. No bit depends on it.
+    /// Divides work as if the device had this number of processors. No bit depends on it.
     pub(crate) fn dividing_for(mut self, processors: usize) -> Self {
         self.device.divide_for(processors);
         self
@@ -86,22 +86,22 @@ impl Cuda {
         self.dtype
     }
 
-    /// Bytes that can be allocated on the device. What waits to be used again is given back first,
-    /// and so is among them.
+    /// Bytes that can be allocated on the device, after waiting memory has been given back.
     pub fn free_memory(&self) -> usize {
         self.pool.free()
     }
 
-    /// Gives back what waits to be used again before the program would have more than so many bytes
-    /// of the device's memory, which others may use. What is needed at a time is not refused.
+    /// Gives waiting memory back before the program would hold more than `most` bytes of the
+    /// device's memory, which other processes may need. Memory that is needed at one time is not
+    /// refused.
     pub fn keep_within(&self, most: usize) {
         self.pool.keep_within(most);
     }
 
-    /// Memory for a moment.
+    /// Scratch memory, which waits for its next user when it is dropped.
     ///
     /// # Panics
-    /// When there is none, with a sentence.
+    /// When memory is lacking, with a sentence.
     pub(crate) fn scratch(&self, bytes: usize) -> Block {
         if self.device.is_recording() {
             if let Ok(block) = self.pool.for_a_step(bytes) {
@@ -114,8 +114,8 @@ impl Cuda {
             .unwrap_or_else(|refused| Failure::from(refused).end())
     }
 
-    /// Asks for memory: where there is none, once more without graphs, which have some of the
-    /// device's as well.
+    /// Asks for memory. If it is refused, forgets all graphs, which take memory of the device too,
+    /// and asks again.
     fn ask(&self, ask: impl Fn() -> Result<Block, OutOfMemory>) -> Result<Block, OutOfMemory> {
         ask().or_else(|_| {
             self.graphs.clear();
@@ -191,7 +191,7 @@ impl Cuda {
             }
             Element::Split => {
                 let joined = self.scratch(4 * numbers.len());
-                let count = word(numbers.len());
+                let count = numbers.len();
                 let (upper, rest) = (from.start(), from.rest());
                 let grid = Grid::line(numbers.len().div_ceil(256), 256);
                 UNPACK_SPLIT.launch(
@@ -204,32 +204,24 @@ impl Cuda {
         }
     }
 
-    /// Sets so many words from an address on.
+    /// Sets `words` 32-bit words from an address on.
     pub(crate) fn fill_words(&self, to: Pointer, words: usize, value: u32) {
         FILL_WORDS.launch(&*self.device, lines(words), (to, words as u64, value));
     }
 
-    /// Sets so many halves of words.
+    /// Sets `halves` 16-bit words from an address on.
     pub(crate) fn fill_halves(&self, to: Pointer, halves: usize, value: u16) {
         FILL_HALVES.launch(&*self.device, lines(halves), (to, halves as u64, u32::from(value)));
     }
 }
 
-/// A number as kernels take it.
-///
-/// # Panics
-/// When it does not fit.
-pub(crate) fn word(n: usize) -> u32 {
-    u32::try_from(n).expect("a dimension of an operation fits 32 bits")
-}
-
-/// The grid of an operation on so many numbers, each by itself: 1024 a block.
+/// The grid of an elementwise operation: 1024 elements a block.
 pub(crate) fn lines(numbers: usize) -> Grid {
     Grid::line(numbers.div_ceil(1024), 256)
 }
 
 impl Pointer {
-    /// So many bytes further on.
+    /// The address `bytes` further on.
     pub(crate) fn by(self, bytes: usize) -> Self {
         Self(self.0 + bytes as u64)
     }

@@ -3,7 +3,7 @@
 //! Dense products, without sparsity; f32 without tensor cores, which is how the kernels here
 //! compute it.
 
-/// A GPU as it is sold.
+/// A GPU model, by its data sheet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DataSheet {
     /// Its name on a command line.
@@ -12,7 +12,7 @@ pub struct DataSheet {
     pub name: &'static str,
     /// Words that the driver's name of it contains.
     words: &'static [&'static str],
-    /// Memory as it is sold, in GB.
+    /// Memory that the seller names, in GB.
     pub memory_gb: f64,
     /// Memory as `nvidia-smi` shows it, in MiB: what firmware and error correction leave. Of the
     /// GPUs themselves, not of the data sheet (modal-labs/modal-client#2797, and listings of RTX
@@ -62,12 +62,13 @@ pub const DATA_SHEETS: &[DataSheet] = &[
 ];
 
 impl DataSheet {
-    /// That of this key.
+    /// The data sheet with this key.
     pub fn of_key(key: &str) -> Option<&'static Self> {
         DATA_SHEETS.iter().find(|sheet| sheet.key.eq_ignore_ascii_case(key))
     }
 
-    /// That of a GPU by its driver's name, such as `NVIDIA H100 80GB HBM3`, if it is known.
+    /// The data sheet of a GPU by its driver's name, such as `NVIDIA H100 80GB HBM3`, if it is
+    /// known.
     pub fn of_name(driver: &str) -> Option<&'static Self> {
         // A superchip has another GPU of a like name.
         let is_other = ["GH200", "GB200", "NVL", "MIG", "Laptop", " D"]

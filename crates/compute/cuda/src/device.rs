@@ -29,13 +29,13 @@ pub trait Device: Send + Sync + 'static {
     fn limits(&self) -> Limits;
     /// How much memory there is.
     fn memory_info(&self) -> MemoryInfo;
-    /// Whether whoever drops memory should keep it and use it again, since the device is slow to
-    /// hand out more. Where it is not so, each buffer is better asked for by itself and to the
-    /// byte: accesses beside it can then be seen.
+    /// Whether dropped memory should be kept and used again, because the device is slow to hand out
+    /// more. If not, each buffer is asked for by itself and to the byte, so that accesses beyond
+    /// its end can be seen.
     fn keeps_memory(&self) -> bool;
 
-    /// So many bytes (0 are allowed), which hold anything. The address is a multiple of 256 on a
-    /// GPU; kernels may rely on a multiple of 16.
+    /// Allocates `bytes` bytes (0 are allowed), which hold anything. On a GPU the address is a
+    /// multiple of 256; kernels may rely on a multiple of 16.
     ///
     /// # Errors
     /// When there is no such memory.
@@ -44,47 +44,31 @@ pub trait Device: Send + Sync + 'static {
     fn upload(&self, bytes: &[u8], to: &Memory, offset: usize);
     /// Copies bytes from `offset ..` to the host.
     fn download(&self, from: &Memory, offset: usize, bytes: &mut [u8]);
-    /// Begins to copy so many bytes from `offset ..` to the host.
+    /// Begins to copy `bytes` bytes from `offset ..` to the host.
     fn fetch(&self, from: &Memory, offset: usize, bytes: usize) -> Fetch;
     /// Copies the fetched bytes to the host. It waits for work submitted before the fetch, and for
     /// none submitted since.
     fn fetched(&self, fetch: Fetch, bytes: &mut [u8]);
-    /// Copies so many bytes from `from_offset ..` of one memory to `to_offset ..` of another, or of
-    /// the same, where the two ranges do not touch each other.
-    fn copy(&self, from: &Memory, from_offset: usize, to: &Memory, to_offset: usize, bytes: usize);
-    /// Sets so many bytes from `offset ..` to 0.
+    /// Copies `bytes` bytes from `at ..` of one memory to `to_at ..` of another, or of the same
+    /// memory if the two ranges do not overlap.
+    fn copy(&self, from: &Memory, at: usize, to: &Memory, to_at: usize, bytes: usize);
+    /// Sets `bytes` bytes from `offset ..` to 0.
     fn clear(&self, memory: &Memory, offset: usize, bytes: usize);
 
-    /// So many bytes of the host's memory, which are 0.
+    /// Allocates `bytes` bytes of the host's memory, all 0.
     ///
     /// # Errors
     /// When there is no such memory.
     fn allocate_host(&self, bytes: usize) -> Result<HostMemory, OutOfMemory>;
-    /// Copies so many bytes from `from_offset ..` of the host's memory to `to_offset ..` of the
-    /// device's.
-    fn copy_in(
-        &self,
-        from: &HostMemory,
-        from_offset: usize,
-        to: &Memory,
-        to_offset: usize,
-        bytes: usize,
-    );
-    /// Copies so many bytes from `from_offset ..` of the device's memory to `to_offset ..` of the
-    /// host's.
-    fn copy_out(
-        &self,
-        from: &Memory,
-        from_offset: usize,
-        to: &HostMemory,
-        to_offset: usize,
-        bytes: usize,
-    );
-    /// Reads bytes from `offset ..` of the host's memory, once what was called before has been
-    /// carried out.
+    /// Copies `bytes` bytes from `at ..` of the host's memory to `to_at ..` of the device's.
+    fn copy_in(&self, from: &HostMemory, at: usize, to: &Memory, to_at: usize, bytes: usize);
+    /// Copies `bytes` bytes from `at ..` of the device's memory to `to_at ..` of the host's.
+    fn copy_out(&self, from: &Memory, at: usize, to: &HostMemory, to_at: usize, bytes: usize);
+    /// Reads bytes from `offset ..` of the host's memory, after all earlier calls have been carried
+    /// out.
     fn read_host(&self, from: &HostMemory, offset: usize, bytes: &mut [u8]);
-    /// Writes bytes to `offset ..` of the host's memory, once what was called before has been
-    /// carried out.
+    /// Writes bytes to `offset ..` of the host's memory, after all earlier calls have been carried
+    /// out.
     fn write_host(&self, bytes: &[u8], to: &HostMemory, offset: usize);
 
     /// Launches a kernel: see [`Kernel::launch`](crate::Kernel::launch), which knows the types of
@@ -94,18 +78,18 @@ pub trait Device: Send + Sync + 'static {
     /// When the arguments are not those that the kernel takes, or the grid is more than the limits
     /// allow.
     fn launch(&self, function: &Function, grid: Grid, arguments: &[Argument]);
-    /// Computes a product by the vendor's library, if there is one that computes such a product to
-    /// the bits of the kernels here. Otherwise says false, and has done nothing: the kernels must.
+    /// Computes a product by the vendor's library, if it computes such a product to the bits of the
+    /// kernels here. Otherwise returns false and does nothing; a kernel must compute it.
     fn product(&self, _product: &Product) -> bool {
         false
     }
-    /// The vendor's library of products, such as `cuBLASLt 13.1`, if there is one.
+    /// The name of the vendor's library of products, such as `cuBLASLt 13.1`.
     fn product_library(&self) -> Option<String> {
         None
     }
-    /// Finds out whether that library computes products of this kind, whatever their addresses, to
-    /// the bits of the kernels here, for some numbers of tokens. What it does so with other numbers
-    /// of tokens, [`product`](Self::product) finds out.
+    /// Finds out whether that library computes products of this kind to the bits of the kernels
+    /// here, for some numbers of tokens; addresses do not matter. [`product`](Self::product) finds
+    /// out about other numbers of tokens.
     ///
     /// # Errors
     /// Why they are left to the kernels.
@@ -119,9 +103,8 @@ pub trait Device: Send + Sync + 'static {
     /// # Errors
     /// Why it cannot be done.
     fn capture(&self, operations: &[Operation]) -> Result<Graph, String>;
-    /// Makes all launches of a graph, in their order. Whoever calls this has the memory that they
-    /// use: [`Cuda`](crate::Cuda) does so in the place of the very launches that it would make
-    /// otherwise.
+    /// Makes all launches of a graph, in order. The caller holds the memory that they use:
+    /// [`Cuda`](crate::Cuda) replays a graph only in place of the same launches.
     ///
     /// # Errors
     /// Why it cannot be launched now, as where there is too little memory for it; nothing has been
@@ -209,7 +192,7 @@ own! {
 pub struct Limits {
     /// Compute capability, such as `(9, 0)`.
     pub capability: (u32, u32),
-    /// Multiprocessors: so many blocks run at once, times those that one of them can hold.
+    /// Multiprocessors. Each runs one block or more at a time.
     pub processors: usize,
     /// Bytes of shared memory of one block, static and dynamic together.
     pub shared: usize,
@@ -226,13 +209,13 @@ pub struct MemoryInfo {
 
 /// `d[i, j] = sum over k of a[i, k] b[j, k]`. `a` and `b` are bf16, sums f32; every matrix lies row
 /// by row, without gaps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Product {
-    /// Address of `a: [rows, depth]`, or of `[depth, rows]` where it is transposed.
+    /// Address of `a: [rows, depth]`, or of `[depth, rows]` if it is transposed.
     pub a: u64,
     /// Whether `a` lies as `[depth, rows]`.
     pub a_transposed: bool,
-    /// Address of `b: [columns, depth]`, or of `[depth, columns]` where it is transposed.
+    /// Address of `b: [columns, depth]`, or of `[depth, columns]` if it is transposed.
     pub b: u64,
     /// Whether `b` lies as `[depth, columns]`.
     pub b_transposed: bool,
@@ -244,6 +227,6 @@ pub struct Product {
     pub rows: usize,
     /// Rows of `b`, columns of `d`.
     pub columns: usize,
-    /// Terms of each sum: tokens, if `a` is transposed, as where it is the gradient of a weight.
+    /// Terms of each sum: tokens, if `a` is transposed, as in the gradient of a weight.
     pub depth: usize,
 }

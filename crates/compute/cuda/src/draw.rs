@@ -1,12 +1,12 @@
-//! Drawing tokens from rows of hidden states. What is drawn from the whole vocabulary, or is the
-//! likeliest, is drawn on the device; logits that top-k, top-p, min-p or a repetition penalty
-//! change go to the host, where the CPU's functions draw.
+//! Draws tokens from rows of hidden states. The device draws from the whole vocabulary and takes
+//! the likeliest token. If top-k, top-p, min-p or a repetition penalty changes the logits, they go
+//! to the host, where the CPU's functions draw.
 
 use crate::buffer::CudaBuffer;
 use crate::catalog::DRAW;
-use crate::cuda::{Cuda, word};
+use crate::cuda::Cuda;
 use crate::device::Fetch;
-use crate::kernels::{Grid, Pointer};
+use crate::kernels::{Grid, Pointer, word};
 use crate::linear::Matrix;
 use crate::logits_blocks::LogitsBlocks;
 use crate::parts::{Parts, Purpose, Rows};
@@ -25,7 +25,7 @@ const THREADS: u32 = 256;
 pub struct CudaDrawing {
     /// Answers on their way to the host; none if there are no draws.
     fetch: Option<Fetch>,
-    /// Draws of the device, those beyond what was asked for included.
+    /// Draws of the device, with the repetitions of the last one.
     len: usize,
     /// The place of each draw among them.
     places: Arc<[usize]>,
@@ -63,7 +63,7 @@ type DrawRequest = [u64; 3];
 /// entropy.
 const ANSWERED: usize = 5;
 
-/// Bytes that draws from so many rows take at most.
+/// Most bytes that draws from `rows` rows take.
 pub(crate) fn workspace(blocks: LogitsBlocks, shape: Linear, rows: usize) -> usize {
     let rows = rounded_up(rows);
     let logits = blocks
@@ -81,8 +81,8 @@ pub(crate) fn workspace(blocks: LogitsBlocks, shape: Linear, rows: usize) -> usi
 }
 
 impl Cuda {
-    /// Begins draws of the device's. They are recorded as a step is: those of a decoding step
-    /// repeat as it does.
+    /// Begins draws that the device makes. They are recorded like a step, because the draws of
+    /// decoding steps repeat as the steps do.
     pub(crate) fn begin_drawing(
         &self,
         shape: Linear,
@@ -93,7 +93,8 @@ impl Cuda {
         assert!(!draws.iter().any(|draw| draw.adjustments.departs()), "such a draw is the host's");
         let order = by_row(draws);
         let mut all: Vec<&Draw> = order.iter().map(|&i| &draws[i]).collect();
-        // The last is drawn several times, so that few numbers of draws are told apart.
+        // The last draw is repeated up to a rounded number, so that there are few different numbers
+        // of draws to capture.
         let last = all.last().copied();
         all.extend(iter::repeat_n(last, self.rounded_rows(draws.len()) - draws.len()).flatten());
         let rows =
@@ -113,7 +114,7 @@ impl Cuda {
         (tokens, CudaDrawing { fetch, len, places })
     }
 
-    /// Draws in the order of their rows, of which there are so many; the answers.
+    /// Draws in the order of rows, from the first `rows` rows. Returns the answers.
     fn draw_all(
         &self,
         shape: Linear,
@@ -157,8 +158,7 @@ impl Cuda {
         places.iter().map(|&place| answer(&words, len, place)).collect()
     }
 
-    /// Draws, some of which may depart from the model's own distribution: these are made on the
-    /// host.
+    /// Makes draws, those that depart from the model's own distribution on the host.
     pub(crate) fn draw_tokens(
         &self,
         shape: Linear,
@@ -178,8 +178,8 @@ impl Cuda {
         drawn
     }
 
-    /// Draws those of `draws` whose numbers are in `order`, that of their rows, from logits that
-    /// come to the host.
+    /// Makes the draws with the numbers in `order`, which is by row, from logits that are copied to
+    /// the host.
     fn draw_on_host(
         &self,
         shape: Linear,
@@ -226,7 +226,7 @@ impl Cuda {
         self.logits(shape, 0..shape.outputs, x, weights, logits, rows.len());
     }
 
-    /// Draws those of `draws` that are in one block of logits.
+    /// Makes `count` draws from `first` on, all from one block of logits.
     fn draw_block(
         &self,
         shape: Linear,
@@ -250,9 +250,9 @@ impl Cuda {
                 parts.masses(),
                 draws.statistics(),
                 draws.found(),
-                word(shape.outputs),
-                word(first),
-                word(draws.len),
+                shape.outputs,
+                first,
+                draws.len,
             ),
         );
     }
@@ -330,5 +330,5 @@ fn answer(words: &[u32], len: usize, place: usize) -> Option<Drawn> {
     let [max, log_sum, entropy] = [0, 1, 2].map(|n| f32::from_bits(statistics[n * len + place]));
     let is_finite = [max, log_sum, entropy].iter().all(|x| x.is_finite());
     let (token, logprob) = (found[2 * place], f32::from_bits(found[2 * place + 1]));
-    is_finite.then_some(Drawn { token, logprob, sampling_logprob: None, entropy, kept: None })
+    is_finite.then_some(Drawn { token, logprob, sampling_logprob: None, entropy, mask: None })
 }

@@ -1,7 +1,7 @@
 //! The type that numbers are kept in.
 
 /// The type in which activations, weights, keys and values are kept. Inside operations everything
-/// is f32; gradients, moments and what is exact are f32 in either case.
+/// is f32. Gradients, moments and exact buffers are always f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dtype {
     /// f32, with the arithmetic of the CPU, to the last bit, and its order of numbers in buffers.

@@ -3,7 +3,7 @@
 use crate::batch::CudaBatch;
 use crate::buffer::CudaBuffer;
 use crate::catalog::{ROPE, SWIGLU, SWIGLU_BACKWARD};
-use crate::cuda::{Cuda, lines, word};
+use crate::cuda::{Cuda, lines};
 use crate::kernels::Grid;
 use crate::norm::check;
 use isentrope_kernels::{Grouped, Turn};
@@ -33,11 +33,11 @@ impl Cuda {
                 cos,
                 sin,
                 batch.positions(),
-                word(rows),
-                word(x.layout.stride),
-                word(offset),
-                word(groups),
-                word(half),
+                rows,
+                x.layout.stride,
+                offset,
+                groups,
+                half,
                 sign,
             ),
         );
@@ -51,11 +51,11 @@ impl Cuda {
         tokens: usize,
     ) {
         let (from, to) = (gate_up.rows(tokens, 2 * features), y.rows(tokens, features));
-        let strides = (word(gate_up.layout.stride), word(y.layout.stride));
+        let (from_stride, to_stride) = (gate_up.layout.stride, y.layout.stride);
         SWIGLU.of(self.dtype).launch(
             &*self.device,
             lines(tokens * features),
-            (from, to, word(tokens), word(features), strides.0, strides.1),
+            (from, to, tokens, features, from_stride, to_stride),
         );
     }
 
@@ -67,11 +67,11 @@ impl Cuda {
         tokens: usize,
     ) {
         let (of_y, of_x) = (dy.rows(tokens, features), gate_up.rows(tokens, 2 * features));
-        let strides = (word(gate_up.layout.stride), word(dy.layout.stride));
+        let (x_stride, y_stride) = (gate_up.layout.stride, dy.layout.stride);
         SWIGLU_BACKWARD.of(self.dtype).launch(
             &*self.device,
             lines(tokens * features),
-            (of_y, of_x, word(tokens), word(features), strides.0, strides.1),
+            (of_y, of_x, tokens, features, x_stride, y_stride),
         );
     }
 }

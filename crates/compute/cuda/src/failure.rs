@@ -1,5 +1,5 @@
-//! How a device says that it is of no use any more, or has no memory left: operations have no way
-//! to return an error.
+//! How a device reports that it has failed, or has no memory left: operations cannot return an
+//! error.
 
 use isentrope_kernels::OutOfMemory;
 use std::cell::RefCell;
@@ -10,7 +10,7 @@ thread_local! {
     static LAST: RefCell<Option<Failure>> = const { RefCell::new(None) };
 }
 
-/// Why a device could not do what it was asked to, though nothing was wrong with that.
+/// Why a device could not carry out a valid request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     sentence: String,

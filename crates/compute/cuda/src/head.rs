@@ -5,11 +5,11 @@
 
 use crate::buffer::CudaBuffer;
 use crate::catalog::{HEAD_ROWS, HEAD_SLOPES, LOGIT_GRADIENT, ROUND_ROWS};
-use crate::cuda::{Cuda, lines, word};
+use crate::cuda::{Cuda, lines};
 use crate::dtype::Dtype;
 use crate::index::CudaIndex;
-use crate::kernels::{Grid, Pointer};
-use crate::linear::Matrix;
+use crate::kernels::{Grid, Pointer, word};
+use crate::linear::{Direction, Matrix};
 use crate::logits_blocks::LogitsBlocks;
 use crate::parts::{Purpose, Rows, SUM_BLOCK};
 use crate::pool::Block;
@@ -27,16 +27,16 @@ pub struct CudaStatistics {
     temperature: f32,
     /// Maximum, logarithm of the sum, entropy, log-prob and log-mass, `[5, rows]`.
     numbers: Block,
-    kept: Option<Kept>,
+    kept: Option<UploadedMasks>,
 }
 
 /// The tokens that masks keep, on the device.
-struct Kept {
+struct UploadedMasks {
     block: Uploaded,
     rows: usize,
 }
 
-impl Kept {
+impl UploadedMasks {
     /// Where each row's tokens start, and the last one's end.
     fn starts(of: Option<&Self>) -> Pointer {
         of.map_or(Pointer::NULL, |kept| kept.block.at(0))
@@ -46,14 +46,14 @@ impl Kept {
     }
 }
 
-/// Bytes that head and gradient take over so many rows, beside the statistics.
+/// Bytes that the head and its gradient take over `rows` rows, beside the statistics.
 pub(crate) fn workspace(dtype: Dtype, blocks: LogitsBlocks, shape: Linear, rows: usize) -> usize {
     let at_a_time = blocks.rows(shape, rows).min(rows);
     let forward = at_a_time.saturating_mul(shape.outputs).saturating_mul(4);
     let forward = forward.saturating_add(Purpose::Statistics.bytes(shape.outputs, at_a_time));
     let of_block = rows.saturating_mul(blocks.columns(shape, rows));
-    // Coefficients, and logits; with bf16 also their gradient, and that of the hidden states in
-    // f32.
+    // Coefficients, and logits; with bf16 also the logits' gradient, and the hidden states'
+    // gradient in f32.
     let backward = rows.saturating_mul(12).saturating_add(of_block.saturating_mul(4));
     let backward = match dtype {
         Dtype::F32 => backward,
@@ -66,13 +66,18 @@ pub(crate) fn workspace(dtype: Dtype, blocks: LogitsBlocks, shape: Linear, rows:
     forward.max(backward)
 }
 
-/// Bytes of the statistics of so many rows.
+/// Bytes of the statistics of `rows` rows.
 pub(crate) fn statistics_bytes(rows: usize) -> usize {
     rows.saturating_mul(NUMBERS * 4)
 }
 
 impl Cuda {
-    fn upload_kept(&self, masks: &SamplingMasks, rows: usize, vocabulary: usize) -> Option<Kept> {
+    fn upload_kept(
+        &self,
+        masks: &SamplingMasks,
+        rows: usize,
+        vocabulary: usize,
+    ) -> Option<UploadedMasks> {
         if masks.is_whole() {
             return None;
         }
@@ -86,7 +91,7 @@ impl Cuda {
             "a mask of tokens beyond the vocabulary"
         );
         starts.extend(tokens);
-        Some(Kept { block: self.uploaded(&starts), rows })
+        Some(UploadedMasks { block: self.uploaded(&starts), rows })
     }
 
     /// Statistics of rows of hidden states; calls `also` with each block of logits, and the numbers
@@ -127,12 +132,12 @@ impl Cuda {
                     parts.sums(),
                     temperature,
                     statistics.targets.start(),
-                    Kept::tokens(kept),
-                    Kept::starts(kept),
+                    UploadedMasks::tokens(kept),
+                    UploadedMasks::starts(kept),
                     statistics.numbers.at(0),
-                    word(shape.outputs),
-                    word(first),
-                    word(rows),
+                    shape.outputs,
+                    first,
+                    rows,
                 ),
             );
             also(&statistics, logits.at(0), first, count);
@@ -183,13 +188,13 @@ impl Cuda {
                         logits,
                         temperature,
                         statistics.targets.start(),
-                        Kept::tokens(kept),
-                        Kept::starts(kept),
+                        UploadedMasks::tokens(kept),
+                        UploadedMasks::starts(kept),
                         statistics.numbers.at(0),
                         slopes.at(0),
-                        word(shape.outputs),
-                        word(first),
-                        word(rows),
+                        shape.outputs,
+                        first,
+                        rows,
                     ),
                 );
             };
@@ -231,8 +236,8 @@ impl Cuda {
         let coefficients = self.uploaded(&coefficients);
         let block = self.logits_blocks.columns(shape, rows);
         let logits = self.scratch(4 * rows * block);
-        // With bf16 the gradient of logits is rounded beside them, and that of hidden states summed
-        // in f32 before it is.
+        // With bf16 the logits' gradient is rounded into memory of its own, and the hidden states'
+        // gradient is summed in f32 before it is rounded.
         let is_f32 = self.dtype == Dtype::F32;
         let rounded = (!is_f32).then(|| self.scratch(2 * rows * block.next_multiple_of(8)));
         let sums = (!is_f32).then(|| self.scratch(4 * rows * shape.inputs));
@@ -258,36 +263,29 @@ impl Cuda {
                     gradient.start,
                     statistics.numbers.at(0),
                     statistics.targets.start(),
-                    Kept::tokens(kept),
-                    Kept::starts(kept),
+                    UploadedMasks::tokens(kept),
+                    UploadedMasks::starts(kept),
                     coefficients.at(0),
                     statistics.temperature,
-                    word(rows),
-                    word(first),
-                    word(columns.len()),
-                    word(gradient.stride),
+                    rows,
+                    first,
+                    columns.len(),
+                    gradient.stride,
                 ),
             );
-            self.head_input_gradient(
-                shape,
-                columns.clone(),
-                gradient,
-                weights,
-                into,
-                rows,
-                first > 0,
-            );
+            let direction = Direction::HeadInput(first > 0);
+            let part = columns.clone();
+            self.input_gradient_part(shape, part, gradient, weights, into, rows, direction);
             after = Some(
                 self.weight_gradient_part(shape, columns, gradient, x, dw, rows, *tail, goes_on),
             );
         }
         *tail = after.unwrap_or(*tail);
         if let Some(sums) = &sums {
-            let strides = (word(shape.inputs), word(dx.layout.stride));
             ROUND_ROWS.launch(
                 &*self.device,
                 lines(rows * shape.inputs),
-                (sums.at(0), dx_rows.start, word(rows), word(shape.inputs), strides.0, strides.1),
+                (sums.at(0), dx_rows.start, rows, shape.inputs, shape.inputs, dx.layout.stride),
             );
         }
     }

@@ -6,7 +6,7 @@ use isentrope_kernels::NO_SLOT;
 use std::collections::HashSet;
 use std::sync::OnceLock;
 
-/// Uploaded numbers, which the host goes on knowing.
+/// Uploaded row numbers, slots or tokens, with a copy on the host.
 pub struct CudaIndex {
     pub(crate) host: Vec<u32>,
     block: Uploaded,

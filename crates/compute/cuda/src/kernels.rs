@@ -6,7 +6,7 @@
 //! ```ignore
 //! static NORM: Source = Source { file: "norm.cu", text: include_str!("../kernels/norm.cu") };
 //! /// x, weight, y, features, rows, eps.
-//! static RMS_NORM_F32: Kernel<(Pointer, Pointer, Pointer, u32, u32, f32)> = Kernel::new("rms_norm_f32", &NORM);
+//! static RMS_NORM_F32: Kernel<(Pointer, Pointer, Pointer, usize, usize, f32)> = Kernel::new("rms_norm_f32", &NORM);
 //!
 //! RMS_NORM_F32.launch(&device, Grid::line(rows.div_ceil(8), 128), (x, weight, y, features, rows, eps));
 //! ```
@@ -33,7 +33,8 @@ pub static HEADERS: &[Source] = &[
     Source { file: "splits.h", text: include_str!("../kernels/splits.h") },
 ];
 
-/// A kernel, whose parameters are `P`: a tuple of [`Pointer`], `u32`, `u64` and `f32`.
+/// A kernel, whose parameters are `P`: a tuple of [`Pointer`], `usize`, `bool`, `u32`, `u64` and
+/// `f32`. The first three of the numbers are `unsigned` in the kernel.
 #[derive(Debug)]
 pub struct Kernel<P> {
     function: Function,
@@ -112,7 +113,7 @@ impl Pointer {
         Self(memory.address())
     }
 
-    /// So many bytes into a memory, up to its end.
+    /// The address `offset` bytes into a memory, up to its end.
     ///
     /// # Panics
     /// When that is beyond its end.
@@ -186,6 +187,33 @@ impl Value for Pointer {
     }
 }
 
+/// A size or a count, as `unsigned`.
+///
+/// # Panics
+/// When it does not fit.
+impl Value for usize {
+    const KIND: Kind = Kind::U32;
+    fn argument(self) -> Argument {
+        Argument::U32(word(self))
+    }
+}
+
+/// A flag, as `unsigned`: 0 or 1.
+impl Value for bool {
+    const KIND: Kind = Kind::U32;
+    fn argument(self) -> Argument {
+        Argument::U32(u32::from(self))
+    }
+}
+
+/// A size or a count in the 32 bits that kernels take.
+///
+/// # Panics
+/// When it does not fit.
+pub(crate) fn word(n: usize) -> u32 {
+    u32::try_from(n).expect("a dimension of an operation fits 32 bits")
+}
+
 macro_rules! value {
     ($($rust:ty: $kind:ident;)*) => {$(
         impl Value for $rust {
@@ -210,7 +238,7 @@ pub trait Arguments {
     fn with<R>(self, f: impl FnOnce(&[Argument]) -> R) -> R;
 }
 
-/// Tuples of so many values, and of all fewer.
+/// Implements it for tuples of this length and of all shorter ones.
 macro_rules! arguments {
     ($first:ident $($rest:ident)*) => {
         arguments!(@ $first $($rest)*);
@@ -266,7 +294,7 @@ impl Grid {
         Self { blocks, threads, shared: 0 }
     }
 
-    /// With so many bytes of dynamic shared memory.
+    /// This grid with `shared` bytes of dynamic shared memory a block.
     pub fn with_shared(self, shared: u32) -> Self {
         Self { shared, ..self }
     }

@@ -2,9 +2,9 @@
 
 use crate::attention::MOST_FEATURES;
 
-/// The largest shapes that kernels take. They follow from registers, shared memory and the blocks
-/// that a launch may have in its second dimension; they are far above those of published models,
-/// but for the features of a head.
+/// The largest shapes that kernels take. They follow from registers, shared memory and the number
+/// of blocks that a launch may have in its second dimension. Published models are far below all of
+/// them but the features of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LargestShapes {
     /// Features of a head.

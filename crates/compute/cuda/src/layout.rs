@@ -44,7 +44,7 @@ pub(crate) struct Layout {
     pub has_tail: bool,
 }
 
-/// Rows of bf16 begin at multiples of 16 bytes: asynchronous copies take so many.
+/// A row of bf16 begins at a multiple of 16 bytes, the unit of asynchronous copies.
 pub(crate) fn padded(features: usize) -> usize {
     features.checked_next_multiple_of(8).unwrap_or(usize::MAX)
 }

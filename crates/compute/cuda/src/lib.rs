@@ -1,10 +1,10 @@
 //! NVIDIA GPUs as a backend: the operations of `isentrope_kernels::Backend`, as CUDA kernels of our
 //! own.
 //!
-//! [`Device`] is what the operations ask of a GPU: memory and launches. Kernels are CUDA C++ in
-//! `kernels/`, whose `device.h` has all that they use of the hardware; [`Kernel`] is what Rust
-//! knows of one of them, and `catalog.rs` lists them. [`Cuda`] is the backend; it keeps numbers as
-//! one [`Dtype`] or the other.
+//! [`Device`] is the GPU as operations see it: memory and launches. Kernels are CUDA C++ in
+//! `kernels/`; `device.h` there has every hardware instruction that they use. [`Kernel`] is a
+//! kernel on the Rust side, and `catalog.rs` lists them. [`Cuda`] is the backend; it keeps elements
+//! as one of two [`Dtype`]s.
 
 mod adamw;
 mod attention;

@@ -4,10 +4,9 @@
 //! accumulation began. Tokens that do not fill a block wait behind the gradient for the next ones
 //! ([`Tail`](crate::buffer::Tail)), so that micro-batches may end anywhere.
 //!
-//! Products are the vendor's library's where that has the right bits. It cannot add a bias or a
-//! residual before the one rounding, nor go on from a sum: what is added is added by a kernel, to
-//! sums that are not rounded; and it computes the part of a weight's gradient with which the
-//! gradient begins.
+//! The vendor's library computes a product where it has the right bits. It can neither add a bias
+//! or a residual before the one rounding, nor continue a sum. So a kernel adds them to the
+//! library's unrounded sums, and the library computes only the first part of a weight's gradient.
 
 use crate::buffer::{CudaBuffer, Tail};
 use crate::catalog::{
@@ -15,7 +14,7 @@ use crate::catalog::{
     LINEAR_BACKWARD_INPUT_F32, LINEAR_BACKWARD_WEIGHT_BF16, LINEAR_BACKWARD_WEIGHT_F32,
     LINEAR_BF16, LINEAR_F32, LINEAR_SWIGLU_BF16, LOGITS_BF16, Tiled,
 };
-use crate::cuda::{Cuda, lines, word};
+use crate::cuda::{Cuda, lines};
 use crate::device::Product;
 use crate::dtype::Dtype;
 use crate::kernels::{Arguments, Grid, Pointer};
@@ -41,25 +40,20 @@ pub(crate) struct Operands {
     pub depth: usize,
 }
 
-/// The four directions of a product. Those that go on from sums are the kernels' alone.
+/// The four directions of a product. Only kernels continue sums.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// Outputs of a layer; `true` for logits, which are f32.
     Forward(bool),
     /// Gradients by inputs.
     Input,
-    /// The head's input gradient in f32; whether sums go on from what the buffer holds.
+    /// The head's input gradient in f32; `true` if its sums continue from the buffer.
     HeadInput(bool),
-    /// Gradients by weights, going on from what there is or not.
+    /// Gradients by weights; `true` if their sums continue from the buffer.
     Weight(bool),
 }
 
 impl Operands {
-    /// Rows, columns, depth, and the strides of a, b and d, as kernels take them.
-    fn sizes(&self) -> [u32; 6] {
-        [self.rows, self.columns, self.depth, self.a.stride, self.b.stride, self.d.stride].map(word)
-    }
-
     /// The product as the vendor's library sees it, if its matrices lie without gaps, and rows of
     /// the result at multiples of 16 bytes.
     pub(crate) fn as_product(&self, direction: Direction) -> Option<Product> {
@@ -92,18 +86,17 @@ impl Operands {
 /// Numbers of the sums that a bias or a residual is added to, at most: 32 MiB.
 const SUMS: usize = 8 << 20;
 
-/// Rows of such sums that are computed at a time.
+/// Rows whose unrounded sums are computed at a time.
 fn rows_of_sums(columns: usize) -> usize {
     (SUMS / columns.max(1)).clamp(1, 4096)
 }
 
-/// Bytes that linear layers of so many outputs at most take beside their operands.
+/// Most bytes that linear layers of up to `outputs` outputs take beside their operands.
 pub(crate) fn workspace(dtype: Dtype, outputs: usize) -> usize {
     if dtype == Dtype::Bf16 { 4 * rows_of_sums(outputs) * outputs } else { 0 }
 }
 
-/// The grid of a kernel with a chain for each of so many numbers: a warp adds what eight others
-/// bring.
+/// The grid of a kernel with one chain for each number: eight warps load, and a ninth adds.
 pub(crate) fn chains(numbers: usize) -> Grid {
     Grid::line(numbers.div_ceil(32), 32 * (1 + 8))
 }
@@ -137,12 +130,11 @@ impl Cuda {
         }
         match self.dtype {
             Dtype::F32 => {
-                let (bias, all) = (bias.unwrap_or(Pointer::NULL), word(outputs));
-                let sizes = (word(tokens), word(inputs));
+                let bias = bias.unwrap_or(Pointer::NULL);
                 LINEAR_F32.launch(
                     &*self.device,
                     grid_f32(tokens, outputs),
-                    (x.start, w, bias, y.start, sizes.0, sizes.1, all, 0, all, u32::from(adds)),
+                    (x.start, w, bias, y.start, tokens, inputs, outputs, 0, outputs, adds),
                 );
             }
             Dtype::Bf16 => {
@@ -181,7 +173,8 @@ impl Cuda {
         let b = Matrix { start: weights.matrix(shape), stride: weights.layout.stride };
         let layout = Layout::new(self.dtype, Role::Activation(tokens, outputs));
         let of_library = || {
-            // Whoever computes it does so wherever the numbers go.
+            // The address does not matter: whether the library computes a product depends on its
+            // sizes alone.
             let whole = Matrix { start: Pointer::NULL, stride: layout.stride };
             let operands =
                 Operands { a, b, d: whole, rows: tokens, columns: outputs, depth: inputs };
@@ -206,26 +199,26 @@ impl Cuda {
         // Tiles have both numbers of a pair.
         self.launch_tiles(
             &LINEAR_SWIGLU_BF16,
-            [word(tokens), word(outputs)],
+            [tokens, outputs],
             (
                 a.start,
                 b.start,
                 bias.map_or(Pointer::NULL, |bias| bias.vector(outputs)),
                 gate_up.map_or(Pointer::NULL, |kept| kept.rows(tokens, outputs)),
                 d.start,
-                word(tokens),
-                word(features),
-                word(inputs),
-                word(a.stride),
-                word(b.stride),
-                word(layout.stride),
-                word(d.stride),
+                tokens,
+                features,
+                inputs,
+                a.stride,
+                b.stride,
+                layout.stride,
+                d.stride,
             ),
         );
     }
 
-    /// Logits in f32, `[tokens, columns]`, of the outputs `columns`, the first of which is a
-    /// multiple of 64.
+    /// Logits in f32, `[tokens, columns]`, of the outputs `columns`, which begin at a multiple of
+    /// 64.
     pub(crate) fn logits(
         &self,
         shape: Linear,
@@ -235,33 +228,25 @@ impl Cuda {
         logits: Pointer,
         tokens: usize,
     ) {
-        let (w, wanted) = (weights.matrix(shape), columns.len());
-        if tokens == 0 || wanted == 0 {
+        let Linear { inputs, outputs } = shape;
+        let (w, first, count) = (weights.matrix(shape), columns.start, columns.len());
+        if tokens == 0 || count == 0 {
             return;
         }
         match self.dtype {
-            Dtype::F32 => LINEAR_F32.launch(
-                &*self.device,
-                grid_f32(tokens, wanted),
-                (
-                    x.start,
-                    w,
-                    Pointer::NULL,
-                    logits,
-                    word(tokens),
-                    word(shape.inputs),
-                    word(shape.outputs),
-                    word(columns.start),
-                    word(wanted),
-                    0,
-                ),
-            ),
+            Dtype::F32 => {
+                let none = Pointer::NULL;
+                LINEAR_F32.launch(
+                    &*self.device,
+                    grid_f32(tokens, count),
+                    (x.start, w, none, logits, tokens, inputs, outputs, first, count, false),
+                );
+            }
             Dtype::Bf16 => {
                 let stride = weights.layout.stride;
-                let b = Matrix { start: w.by(2 * columns.start * stride), stride };
-                let d = Matrix { start: logits, stride: wanted };
-                let operands =
-                    Operands { a: x, b, d, rows: tokens, columns: wanted, depth: shape.inputs };
+                let b = Matrix { start: w.by(2 * first * stride), stride };
+                let d = Matrix { start: logits, stride: count };
+                let operands = Operands { a: x, b, d, rows: tokens, columns: count, depth: inputs };
                 self.multiply(Direction::Forward(true), operands);
             }
         }
@@ -277,24 +262,13 @@ impl Cuda {
     ) {
         let Linear { inputs, outputs } = shape;
         let (dy, dx) = (Self::matrix_of(dy, tokens, outputs), Self::matrix_of(dx, tokens, inputs));
-        let w = weights.matrix(shape);
-        match self.dtype {
-            Dtype::F32 => {
-                self.input_gradient_f32(shape, 0..outputs, dy.start, w, dx.start, tokens, false);
-            }
-            Dtype::Bf16 => {
-                let b = Matrix { start: w, stride: weights.layout.stride };
-                let operands =
-                    Operands { a: dy, b, d: dx, rows: tokens, columns: inputs, depth: outputs };
-                self.multiply(Direction::Input, operands);
-            }
-        }
+        let direction = Direction::Input;
+        self.input_gradient_part(shape, 0..outputs, dy, weights, dx, tokens, direction);
     }
 
-    /// The part of the gradient in f32 that comes from the outputs `columns`, going on from what
-    /// there is if it resumes.
+    /// The part of the inputs' gradient that comes from the outputs `columns`; `dy` has only these.
     #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
-    pub(crate) fn head_input_gradient(
+    pub(crate) fn input_gradient_part(
         &self,
         shape: Linear,
         columns: Range<usize>,
@@ -302,52 +276,27 @@ impl Cuda {
         weights: &CudaBuffer,
         dx: Matrix,
         tokens: usize,
-        resumes: bool,
+        direction: Direction,
     ) {
-        let w = weights.matrix(shape);
+        let Linear { inputs, outputs } = shape;
+        let (w, first, depth) = (weights.matrix(shape), columns.start, columns.len());
         match self.dtype {
+            Dtype::F32 if tokens == 0 || inputs == 0 => {}
             Dtype::F32 => {
-                self.input_gradient_f32(shape, columns, dy.start, w, dx.start, tokens, resumes);
+                let resumes = direction == Direction::HeadInput(true);
+                LINEAR_BACKWARD_INPUT_F32.launch(
+                    &*self.device,
+                    grid_f32(tokens, inputs),
+                    (dy.start, w, dx.start, tokens, inputs, outputs, first, depth, resumes),
+                );
             }
             Dtype::Bf16 => {
                 let stride = weights.layout.stride;
-                let b = Matrix { start: w.by(2 * columns.start * stride), stride };
-                let (rows, depth) = (tokens, columns.len());
-                let operands = Operands { a: dy, b, d: dx, rows, columns: shape.inputs, depth };
-                self.multiply(Direction::HeadInput(resumes), operands);
+                let b = Matrix { start: w.by(2 * first * stride), stride };
+                let operands = Operands { a: dy, b, d: dx, rows: tokens, columns: inputs, depth };
+                self.multiply(direction, operands);
             }
         }
-    }
-
-    #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
-    fn input_gradient_f32(
-        &self,
-        shape: Linear,
-        columns: Range<usize>,
-        dy: Pointer,
-        weights: Pointer,
-        dx: Pointer,
-        tokens: usize,
-        resumes: bool,
-    ) {
-        if tokens == 0 || shape.inputs == 0 {
-            return;
-        }
-        LINEAR_BACKWARD_INPUT_F32.launch(
-            &*self.device,
-            grid_f32(tokens, shape.inputs),
-            (
-                dy,
-                weights,
-                dx,
-                word(tokens),
-                word(shape.inputs),
-                word(shape.outputs),
-                word(columns.start),
-                word(columns.len()),
-                u32::from(resumes),
-            ),
-        );
     }
 
     pub(crate) fn weight_gradient(
@@ -364,8 +313,8 @@ impl Cuda {
         *tail = self.weight_gradient_part(shape, 0..outputs, dy, x, dw, tokens, *tail, goes_on);
     }
 
-    /// The gradients of the weights to the outputs `columns`, which `dy` alone has; says what waits
-    /// then, once all columns have been dealt with.
+    /// The gradients of the weights to the outputs `columns`; `dy` has only these. Returns the tail
+    /// for after all columns.
     #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
     pub(crate) fn weight_gradient_part(
         &self,
@@ -385,16 +334,16 @@ impl Cuda {
         if self.dtype == Dtype::F32 {
             LINEAR_BACKWARD_WEIGHT_F32.launch(
                 &*self.device,
-                Grid::new([shape.inputs.div_ceil(16), columns.len().div_ceil(64), 1], 256),
+                grid_f32(shape.inputs, columns.len()),
                 (
                     dy.start,
                     x.start,
                     start,
-                    word(tokens),
-                    word(shape.inputs),
-                    word(shape.outputs),
-                    word(columns.start),
-                    word(columns.len()),
+                    tokens,
+                    shape.inputs,
+                    shape.outputs,
+                    columns.start,
+                    columns.len(),
                 ),
             );
             return tail;
@@ -427,7 +376,7 @@ impl Cuda {
         Tail { rows: tokens - filling - whole, side }
     }
 
-    /// Puts rows behind the gradient, where they wait from a place on.
+    /// Copies rows of both operands behind the gradient, to the waiting rows from `place` on.
     #[allow(clippy::too_many_arguments, reason = "two matrices, and where rows of them go")]
     fn wait(
         &self,
@@ -457,16 +406,16 @@ impl Cuda {
                     Pointer::NULL,
                     to,
                     Pointer::NULL,
-                    word(rows.len()),
-                    word(features),
-                    word(from.stride),
-                    word(stride),
+                    rows.len(),
+                    features,
+                    from.stride,
+                    stride,
                 ),
             );
         }
     }
 
-    /// Adds what the first rows that wait amount to.
+    /// Adds the products of the first `rows` waiting rows.
     fn add_waiting(
         &self,
         shape: Linear,
@@ -488,7 +437,7 @@ impl Cuda {
         self.multiply(Direction::Weight(true), operands);
     }
 
-    /// Adds what waits behind a gradient: a last block that is not full.
+    /// Adds the rows that wait behind a gradient, the last block, which is not full.
     pub(crate) fn settle(&self, buffer: &CudaBuffer) {
         let mut tail = buffer.tail();
         if let (Some(shape), Tail { rows: 1.., .. }) = (buffer.layout.matrix, *tail) {
@@ -508,25 +457,18 @@ impl Cuda {
         BIAS_GRADIENT.of(self.dtype).launch(
             &*self.device,
             chains(outputs),
-            (
-                dy.rows(tokens, outputs),
-                db.vector(outputs),
-                word(tokens),
-                word(outputs),
-                word(dy.layout.stride),
-            ),
+            (dy.rows(tokens, outputs), db.vector(outputs), tokens, outputs, dy.layout.stride),
         );
     }
 
-    /// Launches a kernel for a product of so many rows and columns.
+    /// Launches a kernel for a product of `rows` x `columns`.
     fn launch_tiles<P: Arguments>(
         &self,
         kernels: &Tiled<P>,
-        [rows, columns]: [u32; 2],
+        [rows, columns]: [usize; 2],
         arguments: P,
     ) {
-        let (kernel, grid) =
-            kernels.of(rows as usize, columns as usize, self.device.limits().processors);
+        let (kernel, grid) = kernels.of(rows, columns, self.device.limits().processors);
         kernel.launch(&*self.device, grid, arguments);
     }
 
@@ -534,12 +476,11 @@ impl Cuda {
     /// their number of tokens.
     fn is_of_library(&self, direction: Direction, operands: &Operands) -> bool {
         let product = operands.as_product(direction);
-        // The stream's own device: a step that is being recorded goes on.
+        // Asks the device directly, so that a recording goes on.
         product.is_some_and(|product| self.device.device().examine(&product).is_ok())
     }
 
-    /// A product by the vendor's library where there is one, by a kernel otherwise: to the same
-    /// bits.
+    /// Computes a product by the vendor's library if it can, else by a kernel, to the same bits.
     fn multiply(&self, direction: Direction, operands: Operands) {
         if operands.rows == 0 || operands.columns == 0 {
             return;
@@ -547,26 +488,26 @@ impl Cuda {
         if operands.as_product(direction).is_some_and(|product| self.device.product(&product)) {
             return;
         }
-        let (a, b, d) = (operands.a.start, operands.b.start, operands.d.start);
-        let [rows, columns, depth, a_stride, b_stride, d_stride] = operands.sizes();
-        let (size, plain) =
-            ([rows, columns], (a, b, d, rows, columns, depth, a_stride, b_stride, d_stride));
+        let Operands { a, b, d, rows, columns, depth } = operands;
+        let [a_stride, b_stride, d_stride] = [a, b, d].map(|matrix| matrix.stride);
+        let (a, b, d, size) = (a.start, b.start, d.start, [rows, columns]);
+        let plain = (a, b, d, rows, columns, depth, a_stride, b_stride, d_stride);
         match direction {
             Direction::Forward(true) => self.launch_tiles(&LOGITS_BF16, size, plain),
             Direction::Input => self.launch_tiles(&LINEAR_BACKWARD_INPUT_BF16, size, plain),
-            // A gradient that begins is a sum so far of zero.
+            // A new gradient continues from zeros.
             Direction::Weight(_) => self.launch_tiles(&LINEAR_BACKWARD_WEIGHT_BF16, size, plain),
             Direction::Forward(false) => self.multiply_and_add(operands, Pointer::NULL, false),
             Direction::HeadInput(resumes) => self.launch_tiles(
                 &HEAD_BACKWARD_INPUT_BF16,
                 size,
-                (a, b, d, rows, columns, depth, a_stride, b_stride, d_stride, u32::from(resumes)),
+                (a, b, d, rows, columns, depth, a_stride, b_stride, d_stride, resumes),
             ),
         }
     }
 
-    /// Outputs of a layer with a bias and a residual, which are added before the one rounding: the
-    /// sums first, of so many rows at a time as there is memory for.
+    /// Outputs of a layer with a bias and a residual, which are added before the one rounding. The
+    /// library computes exact sums first, as many rows at a time as [`SUMS`] allows.
     fn multiply_then_add(&self, operands: Operands, bias: Pointer, adds: bool) {
         let Operands { a, d, rows, columns, .. } = operands;
         let at_a_time = rows_of_sums(columns).min(rows);
@@ -583,27 +524,20 @@ impl Cuda {
             ADD_AND_ROUND.launch(
                 &*self.device,
                 Grid::line((here * columns).div_ceil(4 * 256), 256),
-                (
-                    sums.at(0),
-                    bias,
-                    d.start.by(2 * first * d.stride),
-                    word(here),
-                    word(columns),
-                    word(d.stride),
-                    u32::from(adds),
-                ),
+                (sums.at(0), bias, d.start.by(2 * first * d.stride), here, columns, d.stride, adds),
             );
         }
     }
 
     /// Outputs of a layer with a bias and a residual, which are added before the one rounding.
     fn multiply_and_add(&self, operands: Operands, bias: Pointer, adds: bool) {
-        let (a, b, d) = (operands.a.start, operands.b.start, operands.d.start);
-        let [rows, columns, depth, a_stride, b_stride, d_stride] = operands.sizes();
+        let Operands { a, b, d, rows, columns, depth } = operands;
+        let [a_stride, b_stride, d_stride] = [a, b, d].map(|matrix| matrix.stride);
+        let (a, b, d) = (a.start, b.start, d.start);
         self.launch_tiles(
             &LINEAR_BF16,
             [rows, columns],
-            (a, b, bias, d, rows, columns, depth, a_stride, b_stride, d_stride, u32::from(adds)),
+            (a, b, bias, d, rows, columns, depth, a_stride, b_stride, d_stride, adds),
         );
     }
 }

@@ -1,5 +1,5 @@
-//! How many logits are held at a time: on the way forward those of some rows, on the way back those
-//! of some of the vocabulary.
+//! The number of logits that are held at a time: whole rows on the way forward, blocks of the
+//! vocabulary on the way back.
 
 use isentrope_kernels::Linear;
 
@@ -22,12 +22,12 @@ impl LogitsBlocks {
     /// The blocks of a GPU.
     pub(crate) const OF_A_GPU: Self = Self { forward: FORWARD, back: BACK };
 
-    /// So many in either direction.
+    /// Holds one number of logits, forward and back.
     pub(crate) fn of(numbers: usize) -> Self {
         Self { forward: numbers, back: numbers }
     }
 
-    /// Rows whose logits are held at a time, of so many.
+    /// Rows whose logits are held at a time, at most `rows`.
     pub(crate) fn rows(self, shape: Linear, rows: usize) -> usize {
         (self.forward / shape.outputs.max(1)).clamp(1, rows.max(1))
     }
@@ -38,9 +38,9 @@ impl LogitsBlocks {
         rows.next_power_of_two().min(self.rows(shape, usize::MAX)).max(rows)
     }
 
-    /// Tokens of the vocabulary whose logits are held at a time, of so many rows. Its panels are a
-    /// power of two, so that there are few widths: each is a kind of product that is compared
-    /// before the vendor's library computes it.
+    /// Tokens of the vocabulary whose logits are held at a time, for `rows` rows. The number of
+    /// panels is a power of two, so that there are few widths: each width is a kind of product,
+    /// which is compared before the vendor's library may compute it.
     pub(crate) fn columns(self, shape: Linear, rows: usize) -> usize {
         let panels = (self.back / rows.max(1).saturating_mul(PANEL)).max(1);
         let panels = 1_usize << panels.ilog2();

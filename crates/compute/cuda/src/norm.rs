@@ -4,7 +4,7 @@ use crate::buffer::CudaBuffer;
 use crate::catalog::{
     RMS_NORM, RMS_NORM_INPUT_GRADIENT, RMS_NORM_SCALES, RMS_NORM_WEIGHT_GRADIENT,
 };
-use crate::cuda::{Cuda, word};
+use crate::cuda::Cuda;
 use crate::kernels::Grid;
 use crate::linear::chains;
 use isentrope_kernels::Grouped;
@@ -42,12 +42,12 @@ impl Cuda {
                 x.rows(rows, stride),
                 weight.vector(features),
                 y.rows(rows, stride),
-                word(rows),
-                word(x.layout.stride),
-                word(y.layout.stride),
-                word(offset),
-                word(groups),
-                word(features),
+                rows,
+                x.layout.stride,
+                y.layout.stride,
+                offset,
+                groups,
+                features,
                 eps,
             ),
         );
@@ -72,13 +72,11 @@ impl Cuda {
         let grid = Grid::line((rows * groups).div_ceil(GROUPS), 128);
         let (x_at, dy_at, weight_at) =
             (x.rows(rows, stride), dy.rows(rows, stride), weight.vector(features));
-        let (x_stride, dy_stride) = (word(x.layout.stride), word(dy.layout.stride));
-        let (rows_, offset, groups, features_) =
-            (word(rows), word(offset), word(groups), word(features));
+        let (x_stride, dy_stride) = (x.layout.stride, dy.layout.stride);
         RMS_NORM_SCALES.of(self.dtype).launch(
             device,
             grid,
-            (x_at, scales.at(0), rows_, x_stride, offset, groups, features_, eps),
+            (x_at, scales.at(0), rows, x_stride, offset, groups, features, eps),
         );
         // The weight's gradient first: it reads dy, which the input's may overwrite.
         RMS_NORM_WEIGHT_GRADIENT.of(self.dtype).launch(
@@ -89,12 +87,12 @@ impl Cuda {
                 dy_at,
                 scales.at(0),
                 dw.vector(features),
-                rows_,
+                rows,
                 x_stride,
                 dy_stride,
                 offset,
                 groups,
-                features_,
+                features,
             ),
         );
         RMS_NORM_INPUT_GRADIENT.of(self.dtype).launch(
@@ -106,14 +104,14 @@ impl Cuda {
                 dy_at,
                 scales.at(0),
                 dx.rows(rows, stride),
-                rows_,
+                rows,
                 x_stride,
                 dy_stride,
-                word(dx.layout.stride),
+                dx.layout.stride,
                 offset,
                 groups,
-                features_,
-                u32::from(adds),
+                features,
+                adds,
             ),
         );
     }

@@ -22,7 +22,7 @@ pub enum Operation {
 }
 
 impl PartialEq for Operation {
-    /// Whether the device would be told the same, to the bit.
+    /// Whether both are the same request to the device, to the bit.
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (

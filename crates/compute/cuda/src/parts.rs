@@ -1,12 +1,12 @@
 //! Rows of logits in parts, a block of threads each, so that a few rows keep all processors busy.
 //!
-//! A row's statistics need its largest logit first. So parts take two launches, their maxima and
-//! then the sums of their blocks; a third one, the head's or the draws', adds these in the one
-//! order that there is. How a row is cut changes no bit.
+//! A row's statistics need its largest logit first. So parts take two launches: their maxima, then
+//! the sums of their blocks. A third launch, of the head or of the draws, adds the sums in a fixed
+//! order. How a row is cut changes no bit.
 
 use crate::catalog::{PART_MAXIMA, PART_SUMS};
-use crate::cuda::{Cuda, word};
-use crate::kernels::{Grid, Pointer};
+use crate::cuda::Cuda;
+use crate::kernels::{Grid, Pointer, word};
 use crate::pool::Block;
 
 /// Tokens of a part.
@@ -24,14 +24,13 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    /// Numbers of a row of so many tokens: sums for draws, in f64; those for statistics; and
-    /// maxima.
+    /// Numbers for a row: the f64 sums of draws, the sums of statistics, and the maxima.
     fn numbers(self, vocabulary: usize) -> [usize; 3] {
         let masses = if self == Self::Draws { vocabulary.div_ceil(DRAW_BLOCK) } else { 0 };
         [masses, 2 * vocabulary.div_ceil(SUM_BLOCK), vocabulary.div_ceil(PART)]
     }
 
-    /// Bytes that what parts come to takes, of so many rows.
+    /// Bytes of the parts' results for `rows` rows.
     pub(crate) fn bytes(self, vocabulary: usize, rows: usize) -> usize {
         let [masses, sums, maxima] = self.numbers(vocabulary);
         rows.saturating_mul(8 * masses + 4 * (sums + maxima))
@@ -46,7 +45,7 @@ impl Purpose {
 
 /// Rows of logits, and the temperature of each.
 pub(crate) enum Rows {
-    /// One behind the other, with one temperature.
+    /// All rows in order, at one temperature.
     All(f32),
     /// The rows with these numbers, at these temperatures.
     Named { numbers: Pointer, temperatures: Pointer },
@@ -57,7 +56,7 @@ pub(crate) struct Parts {
     block: Block,
     purpose: Purpose,
     vocabulary: usize,
-    /// Rows that there is room for.
+    /// Rows that the block has room for.
     rows: usize,
 }
 
@@ -84,20 +83,20 @@ impl Parts {
 }
 
 impl Cuda {
-    /// Room for what the parts of so many rows come to, at most.
+    /// Allocates room for the parts' results, for up to `rows` rows.
     pub(crate) fn parts(&self, purpose: Purpose, vocabulary: usize, rows: usize) -> Parts {
         let block = self.scratch(purpose.bytes(vocabulary, rows));
         Parts { block, purpose, vocabulary, rows }
     }
 
-    /// Computes what the parts of so many rows come to.
+    /// Computes the parts' maxima and sums for `count` rows.
     pub(crate) fn sum_parts(&self, logits: Pointer, rows: &Rows, count: usize, parts: &Parts) {
         assert!(count <= parts.rows, "parts of more rows than there is room for");
         let (numbers, temperatures, temperature) = match *rows {
             Rows::All(temperature) => (Pointer::NULL, Pointer::NULL, temperature),
             Rows::Named { numbers, temperatures } => (numbers, temperatures, 1.0),
         };
-        let (maxima, vocabulary) = (parts.maxima(), word(parts.vocabulary));
+        let (maxima, vocabulary) = (parts.maxima(), parts.vocabulary);
         let grid = Grid::new([count, parts.vocabulary.div_ceil(PART), 1], 128);
         PART_MAXIMA.launch(&*self.device, grid, (logits, numbers, maxima, vocabulary));
         PART_SUMS.launch(

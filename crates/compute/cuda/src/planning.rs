@@ -6,9 +6,8 @@ use crate::kernels::{Argument, Function, Grid};
 use crate::operation::Operation;
 use isentrope_kernels::OutOfMemory;
 
-/// A GPU of so many bytes that nobody has to have. [`Cuda`](crate::Cuda) on it says how many bytes
-/// buffers and operations take, as on every GPU. There is no memory on it; whoever computes with it
-/// has made a mistake, and hears so by a panic.
+/// A GPU of a given memory that need not exist. [`Cuda`](crate::Cuda) on it says how many bytes
+/// buffers and operations take, as on every GPU. It has no memory, and computing with it panics.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanningDevice {
     /// Bytes of its memory.
@@ -21,7 +20,7 @@ fn refused(asked: usize) -> OutOfMemory {
 }
 
 /// # Panics
-/// Always: whoever calls a device for plans has made a mistake.
+/// Always: a device for plans must not be called.
 fn mistake() -> ! {
     panic!("a device for plans was called")
 }

@@ -2,14 +2,14 @@
 //!
 //! Memory to keep (weights, gradients, moments, caches) is asked of the device to the byte, and
 //! given back to it. Scratch of a pass is rounded up to one of a few sizes and waits in the pool
-//! when it is dropped, since passes ask for the same sizes over and over. Whoever takes waiting
-//! memory comes later in the device's one stream, so it may be taken at once. When the device has
-//! no more, all waiting memory is given back and the device is asked again: waiting memory never
-//! stands in the way of memory to keep. It is also given back before the program would hold more
-//! than it may.
+//! when it is dropped, because passes ask for the same sizes over and over. Its next user comes
+//! later in the device's one stream, so it may be taken at once. When the device has no more, all
+//! waiting memory is given back and the device is asked again: waiting memory never stands in the
+//! way of memory to keep. It is also given back before the program would hold more than it may.
 //!
-//! Memory of decoding steps waits in a list of its own and is taken from the lowest address on: a
-//! step that asks as the one before it did gets the same memory, so that its launches are the same.
+//! Memory of decoding steps waits in a list of its own and is taken from the lowest address on. A
+//! step with the same requests as the step before gets the same memory, so that its launches are
+//! the same.
 
 use crate::counted_memory::CountedMemory;
 use crate::device::{Device, Memory};
@@ -25,12 +25,12 @@ use std::thread::{self, ThreadId};
 /// The memory of one device.
 pub(crate) struct Pool {
     device: Arc<dyn Device>,
-    /// Bytes of memory that it has.
+    /// Bytes of memory that the device has.
     total: usize,
     /// By size.
     waiting: Mutex<BTreeMap<usize, Vec<CountedMemory>>>,
     of_steps: Mutex<StepMemory>,
-    /// Told when nobody holds the memory of steps any more.
+    /// Notified when no thread holds the memory of steps any more.
     let_go: Condvar,
     /// Bytes of all memory that has not been given back.
     held: Arc<AtomicUsize>,
@@ -45,7 +45,7 @@ struct StepMemory {
     /// Memory for uploads. Uploads come before any launch of their step, so they cannot take memory
     /// that a launch has used.
     uploads: BTreeMap<(usize, u64), CountedMemory>,
-    /// Whose launches are still to come that use what waits.
+    /// The thread that has yet to launch kernels on waiting memory.
     held_by: Option<ThreadId>,
 }
 
@@ -88,33 +88,32 @@ impl Pool {
         Arc::new(Self { device, total, waiting: Mutex::default(), of_steps, let_go, held, most })
     }
 
-    /// From now on nothing waits while the program has more than so many bytes. What it needs at a
-    /// time it may have all the same.
+    /// From now on nothing waits while the program holds more than `most` bytes. Memory that is
+    /// needed at one time is not refused.
     pub(crate) fn keep_within(&self, most: usize) {
         self.most.store(most, Ordering::Relaxed);
     }
 
-    /// Memory for a moment: at least so many bytes, which hold anything.
+    /// Scratch of at least `bytes` bytes, which hold anything.
     pub(crate) fn for_a_moment(self: &Arc<Self>, bytes: usize) -> Result<Block, OutOfMemory> {
         let waits = self.device.keeps_memory();
         let size = if waits { size_class(bytes) } else { bytes };
         let memory = match self.take_waiting(size) {
             Some(memory) => memory,
-            // Where there is no room for what rounding adds, there may be for what was asked for.
+            // If there is no room for the rounded size, there may be room for the exact one.
             None => self.ask(size).or_else(|_| self.ask(bytes))?,
         };
         let home = if waits { Home::Waiting } else { Home::Device };
         Ok(Block { memory: Some(memory), pool: self.clone(), home })
     }
 
-    /// Memory for a step: as [`for_a_moment`](Self::for_a_moment), and the same as in the step
-    /// before if that has asked for the same in the same order, and everything is dropped that it
-    /// got.
+    /// Memory for a step, as [`for_a_moment`](Self::for_a_moment). It is the same memory as in the
+    /// step before if that step made the same requests in the same order and has dropped all of it.
     pub(crate) fn for_a_step(self: &Arc<Self>, bytes: usize) -> Result<Block, OutOfMemory> {
         self.of_a_step(bytes, Home::Steps)
     }
 
-    /// Memory for what a step uploads before its launches, likewise.
+    /// Memory for the uploads of a step, which come before its launches, likewise.
     pub(crate) fn for_uploads(self: &Arc<Self>, bytes: usize) -> Result<Block, OutOfMemory> {
         self.of_a_step(bytes, Home::Uploads)
     }
@@ -131,13 +130,13 @@ impl Pool {
         Ok(Block { memory: Some(memory), pool: self.clone(), home })
     }
 
-    /// Memory to keep: so many bytes, which hold anything.
+    /// Memory to keep, of `bytes` bytes, which hold anything.
     pub(crate) fn to_keep(self: &Arc<Self>, bytes: usize) -> Result<Block, OutOfMemory> {
         Ok(Block { memory: Some(self.ask(bytes)?), pool: self.clone(), home: Home::Device })
     }
 
-    /// Says that launches of this thread are still to come that use memory of a step, even where
-    /// that waits already: until it [lets go](Self::let_go_of_steps), that is not given back to the
+    /// This thread has yet to launch kernels on memory of a step, even if that memory waits
+    /// already. Until it [lets go](Self::let_go_of_steps), the memory is not given back to the
     /// device. One thread holds it at a time.
     pub(crate) fn hold_steps(&self) {
         self.of_steps().held_by = Some(thread::current().id());
@@ -164,8 +163,8 @@ impl Pool {
         drop(waiting);
     }
 
-    /// Gives what waits of steps back to the device once no other thread holds it. This one's own
-    /// is kept.
+    /// Gives waiting memory of steps back to the device, after another thread that holds it has let
+    /// go. Memory that this thread holds is kept.
     fn trim_steps(&self) {
         let this = thread::current().id();
         let is_held =
@@ -225,7 +224,7 @@ impl Block {
         self.memory.as_ref().expect("memory is there until the block is dropped")
     }
 
-    /// So many bytes into it.
+    /// The address `offset` bytes into it.
     pub(crate) fn at(&self, offset: usize) -> Pointer {
         Pointer::at(self.memory(), offset)
     }
@@ -402,7 +401,7 @@ mod tests {
             let pool = Arc::clone(&pool);
             move || pool.to_keep(TOTAL).map(|kept| kept.memory().bytes())
         });
-        // It has asked and been refused, and once more after what nobody holds has been given back.
+        // The other thread has been refused, and again after all free memory was given back.
         while device.refused.load(Ordering::Relaxed) < 2 {
             thread::yield_now();
         }
@@ -463,8 +462,8 @@ mod tests {
         assert!(all_of(0) >= TOTAL / 8 + 12 * TOTAL / 64);
     }
 
-    /// As after a phase of a run, or after products have been compared: who asks what is free plans
-    /// with all of it.
+    /// A plan is made with all free memory, also after a phase of a run or after products were
+    /// compared.
     #[test]
     fn what_waits_is_free() {
         let (pool, device) = pool();

@@ -1,8 +1,8 @@
 //! Which products of a model the vendor's library computes: found out before a run begins.
 //!
-//! Otherwise all that the library does is compared with chains when it is first asked for, in the
-//! middle of a run, where memory may be full and nobody reads what is said. Known at the start, it
-//! can stand in the run's first lines and in its manifest.
+//! Without this, each kind of product is compared with chains at its first use, in the middle of a
+//! run, when memory may be full and nobody reads messages. Examined at the start, the result stands
+//! in the run's first lines and in its manifest.
 
 use crate::cuda::Cuda;
 use crate::dtype::Dtype;
@@ -20,15 +20,15 @@ use std::fmt;
 pub struct Layer {
     /// Its inputs and outputs.
     pub shape: Linear,
-    /// Whether a bias or a residual is added to its outputs, before the one rounding: what a
-    /// product comes to is f32 then.
+    /// Whether a bias or a residual is added to its outputs before the one rounding. Its product is
+    /// f32 then.
     pub adds: bool,
 }
 
 /// Kernels or library that compute the products of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Products {
-    /// The library, such as `cuBLASLt 13.1`, where there is one that may be used at all.
+    /// The library, such as `cuBLASLt 13.1`, if one may be used.
     pub library: Option<String>,
     /// Every kind of product that has been looked at.
     pub kinds: Vec<ProductKind>,
@@ -37,9 +37,9 @@ pub struct Products {
 /// A kind of product, and what computes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProductKind {
-    /// Such as `outputs of layers from 896 to 9728`.
+    /// Its name, such as `outputs of layers from 896 to 9728`.
     pub what: String,
-    /// Why a kernel here computes it; none where the library does.
+    /// Why a kernel here computes it; none if the library does.
     pub why_not: Option<String>,
 }
 
@@ -69,10 +69,10 @@ impl fmt::Display for Products {
 }
 
 impl Cuda {
-    /// Finds out what computes the products of a model with these linear layers and this head,
-    /// whose gradient is computed for at most `rows` tokens at a time, or for none where it only
-    /// samples and scores. To be called before the model is loaded: comparing takes the memory of
-    /// the largest layer's weights, and some gigabytes at most.
+    /// Finds out what computes the products of a model with these linear layers and this head. The
+    /// head's gradient is computed for at most `rows` tokens at a time; 0 if the model only samples
+    /// and scores. Call it before the model is loaded: comparing takes the memory of the largest
+    /// layer's weights, and some gigabytes at most.
     pub fn examine_products(&self, layers: &[Layer], head: Linear, rows: usize) -> Products {
         let library = self.device.product_library().filter(|_| self.dtype == Dtype::Bf16);
         let mut kinds: Vec<ProductKind> = Vec::new();
@@ -91,7 +91,7 @@ impl Cuda {
     }
 }
 
-/// Every kind of product that passes of such a model may leave to the library, as they lie in
+/// Every kind of product of such a model's passes that the library may compute, with its layout in
 /// memory.
 fn asked_for(
     layers: &[Layer],
@@ -152,7 +152,7 @@ fn head_blocks(head: Linear, blocks: LogitsBlocks, rows: usize) -> BTreeSet<(boo
     widths.into_iter().map(|width| (true, width)).chain(last).collect()
 }
 
-/// Operands of so many rows, columns and terms, whose matrices have these strides.
+/// Operands with these sizes, `[rows, columns, depth]`, and the strides of a, b and d.
 fn operands([rows, columns, depth]: [usize; 3], strides: [usize; 3]) -> Operands {
     let [a, b, d] = strides.map(|stride| Matrix { start: Pointer::NULL, stride });
     Operands { a, b, d, rows, columns, depth }

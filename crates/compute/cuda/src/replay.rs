@@ -16,14 +16,14 @@ use isentrope_kernels::{Linear, ReplayKey};
 use isentrope_trace::count;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Graphs that are kept, at most; the one that was not used for longest goes.
+/// Most graphs that are kept; the least recently used one goes first.
 const MOST: usize = 128;
 /// Bytes of the device's memory that a driver takes for each kernel of a graph: what others have
 /// measured, to the order of magnitude. No driver says it.
 const KERNEL_BYTES: usize = 64 << 10;
-/// Kernels of a layer in a step, and of what is around the layers and of the draws, at most
-/// (`tests/launches.rs` counts them): nine, and with a library of products four more, of the gate
-/// and of what is added to three products.
+/// Most kernels of a layer in a step, then of the draws and everything around the layers
+/// (`tests/launches.rs` counts them). A layer has nine, and four more with a library of products:
+/// one for the gate and one for each of three products that something is added to.
 const KERNELS: [usize; 2] = [13, 7];
 
 /// Counts of decoding steps by how they were launched.
@@ -62,7 +62,7 @@ struct Known {
 pub(crate) enum Key {
     /// The launches of a step.
     Step(ReplayKey),
-    /// The launches of its draws, from so many rows.
+    /// The launches of its draws, from `rows` rows.
     Draws { shape: Linear, rows: usize, draws: usize },
 }
 
@@ -74,7 +74,7 @@ struct Step {
 
 /// How a step is launched.
 enum State {
-    /// There was one such step only.
+    /// The step occurred once.
     Seen,
     /// As one.
     Captured(Graph),
@@ -122,7 +122,7 @@ impl Known {
             State::Seen | State::Refused => Ok(()),
         };
         if let Err(why) = replayed {
-            // Its memory is somebody else's from now on.
+            // Its memory has another owner from now on.
             step.state = self.refuse(why);
         }
         if let State::Captured(_) = step.state {
@@ -139,7 +139,7 @@ impl Known {
         State::Refused
     }
 
-    /// Keeps a new step. Of those that have been seen only once the last of each key is of use.
+    /// Keeps a new step. Of the steps seen once, only the last of each key is kept.
     fn put_by(&mut self, step: Step) {
         self.steps.retain(|known| known.key != step.key || !matches!(known.state, State::Seen));
         if self.steps.len() == MOST {
@@ -160,8 +160,8 @@ impl Cuda {
         self.graphs.lock().replays.clone()
     }
 
-    /// Bytes of the device's memory that the graphs of a model of so many layers come to take: an
-    /// estimate.
+    /// Estimates the bytes of the device's memory that the graphs of a model of `layers` layers
+    /// take.
     pub(crate) fn steps_bytes(&self, layers: usize) -> usize {
         let [of_layer, around] = KERNELS;
         let kernels = layers.saturating_mul(of_layer).saturating_add(around);
@@ -169,7 +169,7 @@ impl Cuda {
         if self.replays { kernels.saturating_mul(MOST / 2 * KERNEL_BYTES) } else { 0 }
     }
 
-    /// How many rows a step of so many is made with.
+    /// The rows of a step, rounded up if steps are replayed.
     pub(crate) fn rounded_rows(&self, rows: usize) -> usize {
         if self.replays { rounded_up(rows) } else { rows }
     }

@@ -1,4 +1,4 @@
-//! Numbers of which few are told apart, so that steps of similar size are alike.
+//! Rounds numbers so that few different ones occur, and steps of similar size are alike.
 
 /// A number of rows, tiles or places, rounded up: by nothing up to 8, by less than a quarter
 /// beyond.

@@ -5,7 +5,7 @@ use crate::buffer::CudaBuffer;
 use crate::catalog::{
     ADD, ADD_EMBEDDING_ROWS, COPY_ROWS, EMBED, EMBED_BACKWARD_BF16, SCATTER_ROWS,
 };
-use crate::cuda::{Cuda, lines, word};
+use crate::cuda::{Cuda, lines};
 use crate::dtype::Dtype;
 use crate::index::CudaIndex;
 use crate::kernels::Pointer;
@@ -46,20 +46,12 @@ impl Cuda {
             None => assert!(count <= to.layout.rows, "{count} rows of {}", to.layout.rows),
         }
         let of = |index: Option<&CudaIndex>| index.map_or(Pointer::NULL, CudaIndex::start);
-        let strides = (word(from.layout.stride), word(to.layout.stride));
+        let (from_stride, to_stride) = (from.layout.stride, to.layout.stride);
+        let (rows, slots) = (of(rows), of(slots));
         COPY_ROWS.of(dtype_of(from)).launch(
             &*self.device,
             lines(count * features),
-            (
-                from.start(),
-                of(rows),
-                to.start(),
-                of(slots),
-                word(count),
-                word(features),
-                strides.0,
-                strides.1,
-            ),
+            (from.start(), rows, to.start(), slots, count, features, from_stride, to_stride),
         );
     }
 
@@ -111,10 +103,10 @@ impl Cuda {
                 groups.starts(),
                 groups.order(),
                 to.start(),
-                word(groups.len),
-                word(features),
-                word(from.layout.stride),
-                word(to.layout.stride),
+                groups.len,
+                features,
+                from.layout.stride,
+                to.layout.stride,
             ),
         );
     }
@@ -153,11 +145,11 @@ impl Cuda {
                 batch.tokens(),
                 batch.drawn(),
                 y.rows(rows, inputs),
-                word(rows),
-                word(inputs),
-                word(outputs),
-                word(packed.layout.matrix_stride()),
-                word(y.layout.stride),
+                rows,
+                inputs,
+                outputs,
+                packed.layout.matrix_stride(),
+                y.layout.stride,
             ),
         );
     }
@@ -182,10 +174,10 @@ impl Cuda {
                 groups.starts(),
                 groups.order(),
                 rows.start(),
-                word(groups.len),
-                word(hidden),
-                word(dy.layout.stride),
-                word(rows.layout.stride),
+                groups.len,
+                hidden,
+                dy.layout.stride,
+                rows.layout.stride,
             ),
         );
     }
@@ -208,10 +200,10 @@ impl Cuda {
                 rows.rows(tokens.len(), inputs),
                 tokens.start(),
                 packed.matrix(vocabulary),
-                word(tokens.len()),
-                word(inputs),
-                word(outputs),
-                word(packed.layout.matrix_stride()),
+                tokens.len(),
+                inputs,
+                outputs,
+                packed.layout.matrix_stride(),
             ),
         );
     }

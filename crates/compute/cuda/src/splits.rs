@@ -1,12 +1,12 @@
 //! Tiles of attention by the tensor core: which rows and which splits of their keys a block has.
 //!
-//! No choice here changes a bit: rows do not know each other, and splits are put together in one
-//! order, by the block that has all of them or by a kernel of its own.
+//! No choice here changes a bit: rows are independent, and splits are merged in one order, by the
+//! block that has all of them or by a kernel of its own.
 
 use crate::catalog::{ATTENTION_TILES, for_head};
-use crate::cuda::word;
+
 use crate::dtype::Dtype;
-use crate::kernels::Pointer;
+use crate::kernels::{Pointer, word};
 use crate::rounding::rounded_up;
 use crate::uploaded::Uploaded;
 use isentrope_kernels::{Attention, Run};
@@ -17,7 +17,7 @@ pub(crate) const SPLIT: usize = 1024;
 pub(crate) const WARP_ROWS: usize = 16;
 /// Warps of a block, at most.
 pub(crate) const WARPS: usize = 4;
-/// Bytes of what splits in blocks of their own have come to, at most.
+/// Most bytes of the results of splits that are blocks of their own.
 const PARTIAL: usize = 32 << 20;
 /// Stands for all splits, in order.
 const ALL: usize = u32::MAX as usize;
@@ -49,14 +49,14 @@ impl SplitTiles {
     }
 }
 
-/// Bytes of what splits in blocks of their own come to, at most, over sequences of so many
-/// positions: where there is one split, nothing.
+/// Most bytes of the results of splits that are blocks of their own, over sequences of `positions`
+/// positions: none if there is only one split.
 pub(crate) fn workspace(dtype: Dtype, shape: Attention, positions: usize) -> usize {
     let has_tiles = dtype == Dtype::Bf16 && for_head(&ATTENTION_TILES, shape.head_dim).is_some();
     if has_tiles && positions > SPLIT { PARTIAL } else { 0 }
 }
 
-/// Warps that so many rows keep busy.
+/// Warps that `rows` rows keep busy.
 pub(crate) fn warps(rows: usize) -> usize {
     rows.div_ceil(WARP_ROWS).clamp(1, WARPS).next_power_of_two()
 }
@@ -67,8 +67,8 @@ pub(crate) fn is_decoding(runs: &[Run]) -> bool {
 }
 
 /// Tiles for attention over these runs. If there are too few blocks for the device's processors, as
-/// when few sequences are decoded, each split is a block of its own, as long as there is memory for
-/// the splits' sums.
+/// when few sequences are decoded, each split becomes a block of its own, as long as there is
+/// memory for the splits' sums.
 pub(crate) fn split_tiles(
     shape: Attention,
     runs: &[Run],

@@ -1,10 +1,9 @@
-//! The device as operations call it: at once, or put down to be called together. What the host asks
-//! of the device is in traces.
+//! The device as operations call it: at once, or recorded to be called together. Traces show each
+//! request of the host to the device.
 //!
-//! While a step is recorded, the launches of the thread that makes it are put down, and what it
-//! uploads gathers in one piece of memory that keeps its place from step to step. Whatever else it
-//! calls (a copy, a download) has to be called in its order: then what has been put down is carried
-//! out, and the rest of the step is called at once.
+//! While a thread records a step, its launches are recorded, and its uploads gather in one piece of
+//! memory that keeps its place from step to step. Any other call (a copy, a download) must be made
+//! in its order: then the recorded launches are made, and the rest of the step is called at once.
 
 use crate::device::{Device, Fetch, Graph, HostMemory, Limits, Memory, Product};
 use crate::kernels::{Argument, Function, Grid, Launch};
@@ -23,12 +22,12 @@ const REGION: usize = 64 << 10;
 /// below their size, so that a longer upload seldom moves those behind it.
 const ALIGNMENT: usize = 256;
 
-/// A device, and what is being recorded of the calls to it.
+/// A device, and the recording of calls to it.
 pub(crate) struct Stream {
     device: Arc<dyn Device>,
     pool: Arc<Pool>,
     recording: Mutex<Option<Recording>>,
-    /// Processors that work is divided for, where these are not the device's.
+    /// Processors that work is divided for, if not the device's own.
     processors: Option<usize>,
 }
 
@@ -41,7 +40,7 @@ struct Recording {
     is_over: bool,
 }
 
-/// Memory on the device for uploads, and what goes there.
+/// Memory on the device for uploads, and the bytes to upload.
 struct Region {
     block: Arc<Block>,
     size: usize,
@@ -58,7 +57,7 @@ impl Stream {
         Self { device, pool, recording: Mutex::default(), processors: None }
     }
 
-    /// Says from now on that there are so many processors.
+    /// From now on says that the device has `processors` processors.
     pub(crate) fn divide_for(&mut self, processors: usize) {
         self.processors = Some(processors);
     }
@@ -68,7 +67,7 @@ impl Stream {
         &self.device
     }
 
-    /// Records what this thread calls from now on; none where something is being recorded already.
+    /// Begins to record this thread's calls; none if a recording is under way.
     pub(crate) fn record(&self) -> Option<RecordedStep<'_>> {
         let mut recording = self.lock();
         if recording.is_some() {
@@ -86,8 +85,8 @@ impl Stream {
         self.lock().as_mut().is_some_and(|recording| recording.is_open())
     }
 
-    /// Puts bytes down to be uploaded, where a step is recorded; `allocate` gives memory that no
-    /// launch of the step has had. None where none is recorded, or there is no memory.
+    /// Records bytes to be uploaded; `allocate` gives memory that no launch of the step has had.
+    /// None if nothing is being recorded, or if memory is lacking.
     pub(crate) fn place(
         &self,
         bytes: &[u8],
@@ -129,7 +128,7 @@ impl Stream {
         }
     }
 
-    /// Carries out what this thread has put down, and calls at once what is left of its step.
+    /// Makes this thread's recorded launches, and from now on calls at once the rest of its step.
     pub(crate) fn carry_on(&self) {
         let mut recording = self.lock();
         if let Some(recording) = recording.as_mut().filter(|recording| recording.is_open()) {
@@ -140,7 +139,7 @@ impl Stream {
         }
     }
 
-    /// The device, for a call that cannot be put down: what has been comes before it.
+    /// The device, for a call that cannot be recorded: recorded calls come before it.
     fn at_once(&self) -> &dyn Device {
         self.carry_on();
         &*self.device
@@ -161,9 +160,9 @@ impl Recording {
 }
 
 impl RecordedStep<'_> {
-    /// Ends the recording: uploads what the step needs, and returns what it launches; none where
-    /// all has been launched already. Nobody else records, and so nobody gets the step's memory,
-    /// until this is dropped, once the launches have been made.
+    /// Ends the recording: uploads the step's data, and returns its launches; none if they have
+    /// been made already. The caller makes the launches and then drops this. Until then no other
+    /// thread records, so none gets the step's memory.
     pub(crate) fn finish(&self) -> Option<Vec<Operation>> {
         let mut recording = self.0.lock();
         let recording = recording.as_mut().filter(|recording| recording.is_open())?;
@@ -223,23 +222,27 @@ impl Stream {
     }
     pub(crate) fn copy_in(
         &self,
-        (from, from_offset): (&HostMemory, usize),
-        (to, to_offset): (&Memory, usize),
+        from: &HostMemory,
+        at: usize,
+        to: &Memory,
+        to_at: usize,
         bytes: usize,
     ) {
         let device = self.at_once();
         let _call = call("copy in").with("bytes", bytes);
-        device.copy_in(from, from_offset, to, to_offset, bytes);
+        device.copy_in(from, at, to, to_at, bytes);
     }
     pub(crate) fn copy_out(
         &self,
-        (from, from_offset): (&Memory, usize),
-        (to, to_offset): (&HostMemory, usize),
+        from: &Memory,
+        at: usize,
+        to: &HostMemory,
+        to_at: usize,
         bytes: usize,
     ) {
         let device = self.at_once();
         let _call = call("copy out").with("bytes", bytes);
-        device.copy_out(from, from_offset, to, to_offset, bytes);
+        device.copy_out(from, at, to, to_at, bytes);
     }
     pub(crate) fn read_host(&self, from: &HostMemory, offset: usize, bytes: &mut [u8]) {
         let device = self.at_once();

@@ -2,11 +2,11 @@
 
 use crate::buffer::{CudaBuffer, Tail};
 use crate::catalog::{FILL_RANDOM, PACK_EXACT, PACK_SPLIT, UNPACK_EXACT, UNPACK_SPLIT};
-use crate::cuda::{Cuda, lines, word};
+use crate::cuda::{Cuda, lines};
 use crate::kernels::Grid;
 use crate::layout::{Element, Layout};
 use half::bf16;
-use isentrope_kernels::{Buffer, Kind};
+use isentrope_kernels::{Buffer, Kind, Linear};
 
 /// The upper half of an f32 as a weight's image is split: to nearest, ties away from zero; NaN
 /// stays NaN.
@@ -40,8 +40,8 @@ impl Cuda {
         }
     }
 
-    /// Draws a weight's numbers on the device, what pads them included: bf16, evenly from `-range`
-    /// to `range`. For measurements of models that nobody has to upload.
+    /// Draws a weight's elements on the device, padding included: bf16, evenly from `-range` to
+    /// `range`. For measurements of models without uploading weights.
     ///
     /// # Panics
     /// When the buffer is no weight, or numbers are kept as f32.
@@ -126,7 +126,7 @@ impl Cuda {
             Element::F32 => PACK_EXACT.launch(
                 &*self.device,
                 grid,
-                (uploaded.at(0), packed.start(), word(first), count, inputs, outputs, stride),
+                (uploaded.at(0), packed.start(), first, count, inputs, outputs, stride),
             ),
             Element::Split => PACK_SPLIT.launch(
                 &*self.device,
@@ -163,7 +163,7 @@ impl Cuda {
             Element::F32 => UNPACK_EXACT.launch(
                 &*self.device,
                 grid,
-                (packed.start(), unpacked.at(0), word(first), count, inputs, outputs, stride),
+                (packed.start(), unpacked.at(0), first, count, inputs, outputs, stride),
             ),
             Element::Split => UNPACK_SPLIT.launch(
                 &*self.device,
@@ -214,14 +214,14 @@ impl Cuda {
 
 /// Whole rows of a parameter, as the kernels take them.
 struct Part {
-    inputs: u32,
-    outputs: u32,
-    stride: u32,
-    count: u32,
+    inputs: usize,
+    outputs: usize,
+    stride: usize,
+    count: usize,
 }
 
 impl Part {
-    /// So many numbers, which are rows `first ..`.
+    /// `numbers` numbers, which are the rows `first ..`.
     ///
     /// # Panics
     /// When they are not whole rows of that parameter.
@@ -230,21 +230,15 @@ impl Part {
             // A vector is a column: rows of one number.
             Kind::Vector(_) => {
                 packed.vector(first + numbers);
-                Self {
-                    inputs: 1,
-                    outputs: word(packed.layout.features),
-                    stride: 1,
-                    count: word(numbers),
-                }
+                Self { inputs: 1, outputs: packed.layout.features, stride: 1, count: numbers }
             }
             Kind::Matrix(shape) => {
                 packed.matrix(shape);
                 assert!(numbers.is_multiple_of(shape.inputs.max(1)), "part of a row");
                 let count = numbers / shape.inputs.max(1);
                 assert!(first + count <= shape.outputs, "rows {first} .. + {count} of {shape:?}");
-                let [inputs, outputs, stride, count] =
-                    [shape.inputs, shape.outputs, packed.layout.matrix_stride(), count].map(word);
-                Self { inputs, outputs, stride, count }
+                let Linear { inputs, outputs } = shape;
+                Self { inputs, outputs, stride: packed.layout.matrix_stride(), count }
             }
         }
     }

@@ -11,12 +11,12 @@ pub(crate) struct Uploaded {
 }
 
 impl Uploaded {
-    /// The upload that starts so many bytes into a region.
+    /// The upload that starts `start` bytes into a region.
     pub(crate) fn new(region: Arc<Block>, start: usize) -> Self {
         Self { region, start }
     }
 
-    /// So many bytes into it.
+    /// The address `offset` bytes into it.
     pub(crate) fn at(&self, offset: usize) -> Pointer {
         self.region.at(self.start + offset)
     }

@@ -6,13 +6,13 @@ use isentrope_cuda::Dtype;
 use isentrope_kernels::{Backend, Grouped, Kind, Linear, Role};
 use proptest::prelude::*;
 
-/// Gradients of so many rows, each of groups of features with other numbers beside them, go on from
-/// what there is.
+/// Gradients over several rows, added to numbers that are there already. Each row has groups of
+/// features, with other numbers around them.
 #[derive(Clone, Debug)]
 struct Case {
     rows: usize,
     layout: Grouped,
-    /// x and dy one after another, then what there is.
+    /// x, then dy, then the numbers that gradients are added to.
     numbers: Vec<f32>,
 }
 
@@ -33,7 +33,7 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 impl Case {
-    /// The sums that a backend goes on to.
+    /// The gradients by a backend.
     fn on(&self, backend: &dyn Backend) -> Results {
         let (Self { rows, layout, .. }, mut t) = (self.clone(), Trial::new(backend));
         let (x, rest) = self.numbers.split_at(rows * layout.stride);

@@ -41,7 +41,7 @@ fn shape(heads: usize, kv_heads: usize, head_dim: usize, window: Option<usize>) 
     Attention { heads, kv_heads, head_dim, window, scale: 1.7 * (head_dim as f32).powf(-0.5) }
 }
 
-/// Runs one behind the other, of these positions and lengths, without pages.
+/// Consecutive runs of these positions and lengths, without pages.
 fn runs(parts: &[(usize, usize)]) -> Vec<Run> {
     let mut row = 0;
     let run = |&(position, len): &(usize, usize)| {
@@ -55,13 +55,14 @@ fn one(name: &str, numbers: &[f32]) -> Results {
     vec![(name.to_owned(), bits(numbers))]
 }
 
-/// Gradients of such runs, one behind the other.
+/// Gradients of consecutive runs.
 pub fn gradient(cuda: &Cuda, shape: Attention, parts: &[(usize, usize)]) -> Results {
     let (mut t, runs) = (Trial::short(cuda), runs(parts));
     let rows = runs.iter().map(|run| run.len).sum();
     let qkv = t.rows(1, rows, shape.row());
     let d_out = t.rows(2, rows, shape.heads * shape.head_dim);
-    let batch = cuda.batch(&HostBatch { tokens: vec![0; rows], runs, ..HostBatch::default() });
+    let batch =
+        cuda.upload_batch(&HostBatch { tokens: vec![0; rows], runs, ..HostBatch::default() });
     let mut d_qkv = t.rows(4, rows, shape.row());
     cuda.attention_backward(shape, &qkv, &batch, &d_out, &mut d_qkv);
     t.push_rows("the gradient", &d_qkv, rows, shape.row());
@@ -97,11 +98,11 @@ fn gradients_are_as_defined() {
     }
 }
 
-/// How many sequences a batch has, all alike.
+/// How many equal sequences a batch has.
 #[derive(Clone, Copy, Debug)]
 pub enum Times {
     One,
-    /// So many that blocks of theirs alone keep the device busy.
+    /// Many sequences: blocks that each have all splits keep the device busy.
     Many,
 }
 
@@ -145,7 +146,7 @@ impl Case {
             (0..times).for_each(|i| {
                 host.push(&vec![0; len - first], first, &pages[i * pages_each..][..pages_each]);
             });
-            cuda.batch(&host)
+            cuda.upload_batch(&host)
         };
         let all = t.rows_of(&qkv.repeat(times), shape.row());
         cuda.store_kv(shape, &all, &described(0), &mut cache, 0);
@@ -210,7 +211,7 @@ fn outputs_of_few_rows_are_as_defined() {
     Case { shape: shape(2, 1, 128, None), len: 1100, rows: 1, times: Times::Many }.check(1, (8, 6));
 }
 
-/// Alone, each split is a block of its own; among many, a block has them all.
+/// With one sequence, each split is a block of its own; with many, a block has all splits of a row.
 #[test]
 fn splits_are_as_defined() {
     let hopper = (9, 0);
@@ -220,7 +221,7 @@ fn splits_are_as_defined() {
     }
     // More heads than a warp has rows.
     Case { shape: shape(20, 1, 2, None), len: 1030, rows: 1, times: Times::One }.check(3, hopper);
-    // Ampere's steps, put together by a kernel of its own.
+    // Ampere's steps, merged by another kernel.
     Case { shape: shape(2, 1, 6, None), len: 1030, rows: 2, times: Times::One }.check(4, (8, 0));
     // The end of a prompt: blocks of four warps, each with all splits.
     Case { shape: shape(2, 1, 6, None), len: 1100, rows: 40, times: Times::One }.check(5, hopper);
@@ -240,14 +241,15 @@ fn large_heads_keep_the_chains_of_the_cpu() {
     }
 }
 
-/// Outputs and gradients of two sequences one behind the other.
+/// Outputs and gradients of two consecutive sequences.
 fn outputs_and_gradients(backend: &dyn Backend, shape: Attention) -> Results {
     let (mut t, mut host, mut pages) = (Trial::short(backend), HostBatch::default(), 0..);
     for len in [37_usize, 3] {
         let own: Vec<u32> = pages.by_ref().take(len.div_ceil(backend.page_positions())).collect();
         host.push(&vec![0; len], 0, &own);
     }
-    let (rows, width, batch) = (host.rows(), shape.heads * shape.head_dim, backend.batch(&host));
+    let (rows, width, batch) =
+        (host.rows(), shape.heads * shape.head_dim, backend.upload_batch(&host));
     let role = Role::Cache { shape, layers: 1, pages: host.pages.len() };
     let mut cache = backend.allocate(role).unwrap();
     let (qkv, d_out) = (t.rows(1, rows, shape.row()), t.rows(2, rows, width));

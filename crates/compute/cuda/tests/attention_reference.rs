@@ -1,6 +1,6 @@
 //! Attention and its gradient as docs/concepts/numerics.md defines them for bf16 (rule 3), in
-//! scalar code, query by query and key by key: what the tensor core's kernels must equal to the
-//! last bit, whatever tiles, splits and neighbours they have.
+//! scalar code, query by query and key by key. The tensor core's kernels must equal it to the last
+//! bit, whatever tiles, splits and neighbours they have.
 
 use isentrope_kernels::{Attention, Run};
 
@@ -31,8 +31,8 @@ fn exponential(x: f32) -> f32 {
     series * 2f32.powi(n as i32 / 2) * 2f32.powi(n as i32 - n as i32 / 2)
 }
 
-/// A chain of the tensor core's steps, from a start over two rows of numbers: blocks of 16 in
-/// ascending order; what is missing of the last one are zeros.
+/// A chain of the tensor core's steps, from a start value, over two rows of numbers: blocks of 16
+/// in ascending order, the last one padded with zeros.
 pub type Chain<'a> = &'a dyn Fn(f32, &[f32], &[f32]) -> f32;
 
 /// Attention in scalar code.
@@ -67,7 +67,7 @@ impl Reference<'_> {
         key <= query && self.shape.window.is_none_or(|window| query - key < window)
     }
 
-    /// Scores of the keys of one tile, -infinity where they are not visible.
+    /// Scores of the keys of one tile, -infinity for invisible keys.
     fn scores(
         &self,
         rows: &[&[f32]],
@@ -160,8 +160,8 @@ impl Reference<'_> {
         Statistics { largest, inverse, dot: dot * inverse }
     }
 
-    /// The gradient of all rows. A run that begins at position 0 is a sequence, or what the runs
-    /// behind it that start further on begin with.
+    /// The gradient of all rows. A run that begins at position 0 is a sequence, or the shared
+    /// beginning of the runs behind it that start further on.
     pub fn gradient(&self, qkv: &[f32], d_out: &[f32], runs: &[Run]) -> Vec<f32> {
         let Attention { heads, kv_heads, head_dim: dim, scale, .. } = self.shape;
         let group = heads / kv_heads;

@@ -22,7 +22,7 @@ fn host() -> HostBatch {
 fn outcome(batch: &HostBatch, pages: usize) -> Result<(), String> {
     let cuda = emulated(Dtype::F32, Settings::default());
     caught(|| {
-        let batch = cuda.batch(batch);
+        let batch = cuda.upload_batch(batch);
         let mut cache = cuda.allocate(Role::Cache { shape: SHAPE, layers: 1, pages }).unwrap();
         let qkv = cuda.allocate(Role::Activation(40, SHAPE.row())).unwrap();
         cuda.store_kv(SHAPE, &qkv, &batch, &mut cache, 0);
@@ -54,7 +54,7 @@ fn gradients_are_of_whole_sequences() {
         let message = caught(|| {
             let zeros = |features| cuda.allocate(Role::Activation(40, features)).unwrap();
             let (qkv, d_out, mut d_qkv) = (zeros(SHAPE.row()), zeros(8), zeros(SHAPE.row()));
-            cuda.attention_backward(SHAPE, &qkv, &cuda.batch(&host), &d_out, &mut d_qkv);
+            cuda.attention_backward(SHAPE, &qkv, &cuda.upload_batch(&host), &d_out, &mut d_qkv);
         })
         .unwrap_err();
         assert!(message.contains(part), "{message}");

@@ -1,4 +1,4 @@
-//! A device that computes nothing, and knows what it was asked for.
+//! A device that computes nothing, and counts requests.
 
 use isentrope_cuda::{
     Argument, Device, Fetch, Function, Graph, Grid, HostMemory, Limits, Memory, MemoryInfo,
@@ -7,15 +7,15 @@ use isentrope_cuda::{
 use isentrope_kernels::OutOfMemory;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// A GPU that computes nothing, and counts what it is asked for.
+/// A GPU that computes nothing, and counts requests.
 #[derive(Default)]
 pub struct Counts {
     launches: AtomicUsize,
     replays: AtomicUsize,
     uploads: AtomicUsize,
-    /// Times that the host waits for all that it has asked for.
+    /// Times that the host waits for all its requests.
     waits: AtomicUsize,
-    /// Times that it waits for something while the GPU has more to do.
+    /// Times that it waits for something while the GPU has later work.
     waits_behind: AtomicUsize,
     /// Launches of both kinds so far.
     all_launches: AtomicUsize,

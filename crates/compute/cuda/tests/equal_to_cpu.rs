@@ -7,7 +7,7 @@ use isentrope_kernels::{
     AdamW, Adjustments, Attention, Backend, Draw, Grouped, HeadNorms, HeadScores, HostBatch, Kind,
     Linear, Role, Run, SamplingMasks, Turn, UpdateSlice,
 };
-use isentrope_model::{Derivatives, Gradient, Keep, Packed, Sequence};
+use isentrope_model::{Derivatives, Gradient, Packed, Sequence, TapeKind};
 use std::sync::Arc;
 
 fn indices(seed: u64, len: usize, bound: usize) -> Vec<u32> {
@@ -64,32 +64,32 @@ pub fn selection(t: &mut Trial<'_>, shape: Linear, rows: usize) {
     let (x, weights) = (t.rows(1, rows, inputs), t.parameter(Role::Weight, matrix, 3));
     let tokens = indices(9, rows, outputs);
     let mut y = t.rows(10, rows, inputs);
-    let batch = backend.batch(&HostBatch { tokens: tokens.clone(), ..HostBatch::default() });
+    let batch = backend.upload_batch(&HostBatch { tokens: tokens.clone(), ..HostBatch::default() });
     backend.embed(shape, &weights, &batch, &mut y);
     t.push_rows("embed", &y, rows, inputs);
     let mut sums = t.exact(11, outputs, inputs);
-    backend.embed_backward(&backend.index(&tokens), &x, &mut sums);
+    backend.embed_backward(&backend.upload_index(&tokens), &x, &mut sums);
     t.push_rows("embed_backward", &sums, outputs, inputs);
     let all: Vec<u32> = (0..outputs as u32).rev().collect();
     let mut dw = t.parameter(Role::Gradient, matrix, 7);
-    backend.add_embedding_rows(shape, &sums, &backend.index(&all), &mut dw);
+    backend.add_embedding_rows(shape, &sums, &backend.upload_index(&all), &mut dw);
     t.push_numbers("add_embedding_rows", matrix, &dw);
 
     let kept: Vec<u32> = (0..rows as u32).filter(|row| row % 3 != 1).collect();
-    let index = backend.index(&kept);
+    let index = backend.upload_index(&kept);
     let mut gathered = t.rows(12, kept.len(), inputs);
-    backend.gather_rows(&x, &index, &mut gathered);
-    t.push_rows("gather_rows", &gathered, kept.len(), inputs);
+    backend.copy_rows(&x, &index, &mut gathered);
+    t.push_rows("copy_rows", &gathered, kept.len(), inputs);
     let to: Vec<u32> = kept.iter().map(|row| row / 2).collect();
     let mut scattered = t.rows(13, rows, inputs);
-    backend.scatter_rows(&gathered, &backend.index(&to), &mut scattered, rows);
+    backend.scatter_rows(&gathered, &backend.upload_index(&to), &mut scattered, rows);
     t.push_rows("scatter_rows", &scattered, rows, inputs);
-    backend.store_rows(&x, &index, &mut scattered, &backend.index(&to));
+    backend.store_rows(&x, &index, &mut scattered, &backend.upload_index(&to));
     t.push_rows("store_rows", &scattered, rows, inputs);
     backend.add(&x, &mut scattered);
     t.push_rows("add", &scattered, rows, inputs);
     let mut copy = t.rows(14, rows, inputs);
-    backend.copy(&x, &mut copy, rows / 2);
+    backend.copy_first_rows(&x, &mut copy, rows / 2);
     t.push_rows("copy", &copy, rows, inputs);
 }
 
@@ -121,7 +121,7 @@ pub fn rope(t: &mut Trial<'_>, layout: Grouped, rows: usize) {
     };
     let runs = indices(22, rows, 50).into_iter().enumerate().map(run).collect();
     let host = HostBatch { tokens: vec![0; rows], runs, ..HostBatch::default() };
-    let (batch, mut x) = (t.backend.batch(&host), t.rows(16, rows, layout.stride));
+    let (batch, mut x) = (t.backend.upload_batch(&host), t.rows(16, rows, layout.stride));
     for turn in [Turn::Forward, Turn::Backward] {
         t.backend.rope(layout, &mut x, &cos, &sin, &batch, turn);
         t.push_rows("rope", &x, rows, layout.stride);
@@ -151,10 +151,11 @@ pub fn head(t: &mut Trial<'_>, shape: Linear, rows: usize) {
         };
         masks.push(&(0..outputs as u32).filter(kept).collect::<Vec<_>>());
     }
-    let targets = || backend.index(&tokens);
-    let slopes = backend.entropy_slopes(shape, &x, &weights, &targets(), &masks, 0.7).slopes;
+    let targets = || backend.upload_index(&tokens);
+    let masks = Arc::new(masks);
+    let slopes = backend.entropy_slopes(shape, &x, &weights, targets(), masks.clone(), 0.7).slopes;
     t.push("entropy_slopes", &slopes);
-    let mut statistics = backend.head(shape, &x, &weights, targets(), masks.into(), 0.7);
+    let mut statistics = backend.head(shape, &x, &weights, targets(), masks, 0.7);
     let HeadScores { logprobs, entropies, log_masses } = backend.scores(&mut statistics);
     t.push("log-probs", &logprobs);
     t.push("entropies", &entropies);
@@ -191,7 +192,7 @@ pub fn draws(t: &mut Trial<'_>, shape: Linear, rows: usize) {
     for drawn in t.backend.draw(shape, &x, &weights, &all) {
         // None, for logits that are not finite, is no token.
         let values = drawn.map_or([-1.0; 5], |drawn| {
-            let log_mass = drawn.kept.map_or(0.0, |kept| kept.log_mass);
+            let log_mass = drawn.mask.map_or(0.0, |mask| mask.log_mass);
             let sampling = drawn.sampling_logprob.unwrap_or(0.0);
             [drawn.token as f32, drawn.logprob, sampling, drawn.entropy, log_mass]
         });
@@ -205,17 +206,17 @@ pub fn optimizer(t: &mut Trial<'_>, shape: Linear) {
     let backend = t.backend;
     let kinds = [Kind::Vector(5000), Kind::Vector(33), Kind::Matrix(shape)];
     let moment = |kind: Kind, seed: u64| {
-        let numbers = backend.numbers(kind);
+        let numbers = backend.element_count(kind);
         let mut moment = backend.allocate(Role::Moment(numbers)).unwrap();
         let values: Vec<f32> = noise(seed, numbers).into_iter().map(f32::abs).collect();
-        backend.write_numbers(&mut moment, 0, &values);
+        backend.write_elements(&mut moment, 0, &values);
         moment
     };
     let mut tensors = kinds.map(|kind| {
         let weights = t.parameter(Role::Weight, kind, 3);
         (weights, t.parameter(Role::Gradient, kind, 7), moment(kind, 30), moment(kind, 31))
     });
-    let all = |kind| 0..backend.numbers(kind);
+    let all = |kind| 0..backend.element_count(kind);
     let parts: Vec<_> =
         tensors.iter().zip(kinds).map(|((_, gradient, ..), kind)| (gradient, all(kind))).collect();
     let sums = backend.square_sums(&parts);
@@ -288,7 +289,7 @@ fn operations_on_rows() {
     }
 }
 
-/// Sequences in the cache and their gradients, some of which share a beginning.
+/// Sequences in the cache and their gradients; some sequences share a beginning.
 pub fn sequences(t: &mut Trial<'_>, shape: Attention, lens: &[usize]) {
     let backend = t.backend;
     let (row, width) = (shape.row(), shape.heads * shape.head_dim);
@@ -305,7 +306,7 @@ pub fn sequences(t: &mut Trial<'_>, shape: Attention, lens: &[usize]) {
     }
     let pages = page as usize;
     let mut cache = backend.allocate(Role::Cache { shape, layers: 2, pages: 2 * pages }).unwrap();
-    let uploaded = backend.batch(&batch);
+    let uploaded = backend.upload_batch(&batch);
     let mut out = t.rows(2, total, width);
     backend.store_kv(shape, &qkv, &uploaded, &mut cache, 1);
     backend.attention(shape, &qkv, &uploaded, &cache, 1, &mut out);
@@ -313,7 +314,7 @@ pub fn sequences(t: &mut Trial<'_>, shape: Attention, lens: &[usize]) {
     let copies: Vec<(u32, u32)> = (0..page).map(|from| (from, from + page)).collect();
     backend.copy_pages(shape, &mut cache, &copies);
     batch.pages.iter_mut().for_each(|of| *of += page);
-    backend.attention(shape, &qkv, &backend.batch(&batch), &cache, 1, &mut out);
+    backend.attention(shape, &qkv, &backend.upload_batch(&batch), &cache, 1, &mut out);
     t.push_rows("attention over copies", &out, total, width);
 
     if shape.head_dim.is_multiple_of(2) {
@@ -338,7 +339,7 @@ pub fn sequences(t: &mut Trial<'_>, shape: Attention, lens: &[usize]) {
             run.position = if shared { lens[0] } else { 0 };
         }
         let mut d_qkv = t.rows(4, total, row);
-        backend.attention_backward(shape, &qkv, &backend.batch(&batch), &d_out, &mut d_qkv);
+        backend.attention_backward(shape, &qkv, &backend.upload_batch(&batch), &d_out, &mut d_qkv);
         t.push_rows("attention_backward", &d_qkv, total, row);
     }
 }
@@ -381,7 +382,7 @@ fn on_model(backend: impl Backend, family: &str) -> Results {
     for (number, sequences) in [&sequences[..2], &sequences[2..]].into_iter().enumerate() {
         let packed = Packed::new(sequences);
         let targets = packed.target_count();
-        let (scores, tape) = model.forward(packed, 0.7, Keep::Activations);
+        let (scores, tape) = model.forward(packed, 0.7, TapeKind::Activations);
         results.push(("log-probs".into(), bits(&scores.logprobs)));
         results.push(("entropies".into(), bits(&scores.entropies)));
         let [a, b] = [number as u64, 7].map(|seed| noise(seed + 20, targets));

@@ -17,7 +17,7 @@ use zip::write::SimpleFileOptions;
 #[derive(Clone, Copy)]
 enum Behaviour {
     Whole,
-    /// Sends so many bytes, then closes the connection.
+    /// Sends this many bytes, then closes the connection.
     Cut(usize),
     /// Sends other bytes.
     Damaged,
@@ -251,8 +251,7 @@ fn archives_that_are_no_wheels_of_libraries_are_refused() {
     link.add_symlink("nvidia/cu13/lib/libnvrtc.so.13", "/etc/passwd", SimpleFileOptions::default())
         .unwrap();
     let link = link.finish().unwrap().into_inner();
-    // An entry that says to be longer than it is: 10 bytes more, in both places where a zip says
-    // it.
+    // An entry that claims to be longer than it is: 10 bytes more, in both headers of the zip.
     let mut lying = wheel(&[("nvidia/cu13/lib/libnvrtc.so.13", b"short")]);
     let size = 5_u32.to_le_bytes();
     for place in 0..lying.len() - 4 {
@@ -285,7 +284,7 @@ fn an_index_that_has_nothing_or_is_not_there_is_a_sentence() {
     assert!(error.contains("no wheel of nvidia-cuda-nvrtc 13 for Linux"), "{error}");
     let error = index.installer(&cache).install(Package::of(13)[1], &()).unwrap_err().to_string();
     assert!(error.contains("answered 404") && error.contains("/simple/nvidia-cublas/"), "{error}");
-    // A port that nobody listens at.
+    // A port without a listener.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let nobody = Installer::new(&format!("http://127.0.0.1:{port}/simple"), cache.clone());
     let error = nobody.install(nvrtc(), &()).unwrap_err().to_string();

@@ -25,8 +25,8 @@ const STRATEGIES: [StepStrategy; 3] = [
     StepStrategy { name: "as one, draws read behind", replays: true, draws_behind: true },
 ];
 
-/// Counts of the last of a hundred steps, for a model of 24 layers whose sequences begin with so
-/// many positions; and in how many steps launches were made one by one.
+/// Counts of the last of a hundred steps, and the number of steps launched one by one. The model
+/// has 24 layers, and sequences begin with `position` positions.
 fn counted(
     family: &str,
     sequences: usize,

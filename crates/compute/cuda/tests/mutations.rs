@@ -1,6 +1,6 @@
-//! Mistakes in the kernels are noticed: each of the changes in mutations.txt is made in the source
-//! of a kernel, and what the emulated device then computes is held against the CPU, or against
-//! chains of the tensor core, under several schedules.
+//! Mistakes in the kernels are noticed. Each change in mutations.txt is made in a kernel's source,
+//! and the emulated device's results are compared with the CPU's, or with chains of the tensor
+//! core, under several schedules.
 //!
 //! A change that no longer applies, because the kernel has changed, is a failure as well: it wants
 //! a successor.
@@ -197,15 +197,15 @@ fn gated_expected() -> Results {
     t.results
 }
 
-/// Sequences of which the last row of each is decoded: tiles and rows are more than these, which
-/// number is rounded up.
+/// Sequences whose last row is decoded. The number is rounded up, so there are more tiles and rows
+/// than sequences.
 const DECODED: usize = 9;
 
 fn decoded_len(sequence: usize) -> usize {
     3 + 2 * sequence
 }
 
-/// A sequence's rows among those of all.
+/// A sequence's rows in the batch of all sequences.
 fn decoded_rows(sequence: usize) -> std::ops::Range<usize> {
     let before = (0..sequence).map(decoded_len).sum();
     before..before + decoded_len(sequence)
@@ -224,16 +224,16 @@ fn decoding(t: &mut Trial<'_>) {
         let len = decoded_len(sequence);
         all.push(&vec![0; len - 1], 0, &pages);
         last.push(&[0], len - 1, &pages);
-        // The last row of each gets into the cache as it is decoded.
+        // The last row of each is stored when it is decoded.
         all.tokens.push(0);
         queries.extend_from_slice(&numbers[(decoded_rows(sequence).end - 1) * row..][..row]);
     }
     last.tokens.push(0);
     queries.extend(short_noise(2, row));
-    backend.store_kv(shape, &t.rows_of(&numbers, row), &backend.batch(&all), &mut cache, 0);
+    backend.store_kv(shape, &t.rows_of(&numbers, row), &backend.upload_batch(&all), &mut cache, 0);
     let x = t.rows_of(&queries, row);
     let mut out = t.rows_of(&short_noise(3, (DECODED + 1) * width), width);
-    let batch = backend.batch(&last);
+    let batch = backend.upload_batch(&last);
     backend.store_kv(shape, &x, &batch, &mut cache, 0);
     backend.attention(shape, &x, &batch, &cache, 0, &mut out);
     t.push_rows("decoded rows", &out, DECODED + 1, width);
@@ -253,15 +253,15 @@ fn decoding_expected() -> Results {
         .flat_map(|of| output(CORE, shape, &by_row[decoded_rows(of)], decoded_len(of) - 1))
         .collect();
     let width = shape.heads * shape.head_dim;
-    // Rows in no run are as they were.
+    // Rows in no run keep their content.
     outputs.extend(&short_noise(3, (DECODED + 1) * width)[DECODED * width..]);
     let mut t = Trial::new(&*CPU);
     t.push("decoded rows", &outputs);
     t.results
 }
 
-/// Rows of queries, keys and values with what they are made ready with, of runs in another order
-/// than their rows, and of none.
+/// Rows of queries, keys and values, and the norms and angles to prepare them with. The runs have
+/// another order than their rows, and some rows are in no run.
 struct Prepared {
     raw: Buffer,
     norms: [Buffer; 2],
@@ -286,13 +286,13 @@ impl Prepared {
             raw: t.rows(1, PREPARED, shape.row()),
             norms: [2, 3].map(|seed| t.parameter(Role::Weight, head, seed)),
             angles: [4, 5].map(|seed| t.exact(seed, PREPARED, shape.head_dim / 2)),
-            batch: t.backend.batch(&host),
+            batch: t.backend.upload_batch(&host),
         }
     }
 }
 
-/// Rows as attention sees them, without norms, then normed; and what it makes of them and of the
-/// cache.
+/// Rows as attention sees them, first without norms, then with them; and attention's outputs from
+/// these rows and the cache.
 fn prepared(t: &mut Trial<'_>) {
     let (backend, shape) = (t.backend, tiled(None));
     let width = shape.heads * shape.head_dim;
@@ -340,14 +340,14 @@ fn prepared_bf16_expected() -> Results {
     t.results
 }
 
-/// Heads in groups of two, and what they see: a window that ends within tiles, or everything.
+/// Heads in groups of two, with a window that ends within tiles, or without.
 fn tiled(window: Option<usize>) -> Attention {
     Attention { heads: 4, kv_heads: 2, head_dim: 24, window, scale: 0.3 }
 }
 
-/// A sequence of more keys than a split has: so many of its last rows attend that warps of a block
-/// have each its own, or one, of which each split has a block, or so many heads that a block has
-/// both splits. And a sequence that does not fill its page.
+/// A sequence of more keys than a split has. Its last rows attend such that each warp of a block
+/// has rows of its own, or that each split of one row has a block, or, with more heads, that a
+/// block has both splits. Then a sequence that does not fill its page.
 fn tiled_cases() -> impl Iterator<Item = Case> {
     let times = Times::One;
     let long = [None, Some(90)].into_iter().flat_map(move |window| {
@@ -434,8 +434,8 @@ fn kernels_as_they_are_pass() {
     }
 }
 
-/// How a mutation was noticed, if it was: by what is computed or by a failure, and whether accesses
-/// had to be looked at.
+/// How a mutation was noticed: by other numbers or by a failure, and whether accesses had to be
+/// checked. The error is for one that was not.
 fn noticed(change: &Change) -> Result<String, String> {
     let (file, name) = change.of.split_once(' ').unwrap();
     let (_, operations) = *OPERATIONS.iter().find(|(known, _)| *known == name).unwrap();
@@ -447,7 +447,7 @@ fn noticed(change: &Change) -> Result<String, String> {
         match operations.on_device((seed, races), Some((file, &changed))) {
             Ok(got) if got == expected => {}
             Ok(_) => return Ok(format!("{how}, seed {seed}: other numbers")),
-            // Only the emulator's failures count, not those of the compiler or of the test.
+            // Only the emulator's failures count. The compiler's and the test's do not.
             Err(failure) if failure.starts_with("kernel ") => {
                 return Ok(format!("{how}, seed {seed}: {failure}"));
             }

@@ -10,8 +10,8 @@ pub fn asked_for() -> bool {
     std::env::var_os("ISENTROPE_TEST_DEVICE").is_some_and(|device| device == "gpu")
 }
 
-/// The first GPU, with the vendor's products where they have the right bits, and with those of our
-/// own kernels alone; none where a GPU is not asked for.
+/// The first GPU, once with the vendor's products where their bits are right, and once with our own
+/// kernels alone. None if no GPU is asked for.
 pub fn backends(dtype: Dtype) -> Option<Vec<(String, Arc<Cuda>)>> {
     if !asked_for() {
         return None;

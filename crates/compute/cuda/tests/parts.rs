@@ -6,15 +6,16 @@ use isentrope_cuda::Dtype;
 use isentrope_kernels::{Backend, Draw, Drawn, HeadScores, Kind, Linear, Role, SamplingMasks};
 use proptest::prelude::*;
 use std::ops::Range;
+use std::sync::Arc;
 
-/// Rows of logits. Each is one row of weights times a number: flat where that is small, one likely
-/// token where it is large.
+/// Rows of logits: one row of weights times each scale. A small scale makes them flat, a large one
+/// makes one token likely.
 #[derive(Clone, Debug)]
 struct Case {
     weights: Vec<f32>,
     scales: Vec<f32>,
     temperature: f32,
-    /// Tokens that a mask keeps: so many of a hundred.
+    /// Percentage of the tokens that a mask keeps.
     kept: u32,
     uniforms: Vec<f64>,
 }
@@ -61,7 +62,7 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 impl Case {
-    /// The bits of what a backend makes of the rows in this range.
+    /// The bits of a backend's results for the rows in this range.
     fn on(&self, backend: &dyn Backend, rows: Range<usize>) -> Vec<Vec<u32>> {
         let vocabulary = self.weights.len();
         let shape = Linear { inputs: 1, outputs: vocabulary };
@@ -82,17 +83,10 @@ impl Case {
                 Vec::new()
             });
         }
-        let slopes = backend
-            .entropy_slopes(shape, &x, &packed, &backend.index(&targets), &masks, self.temperature)
-            .slopes;
-        let mut statistics = backend.head(
-            shape,
-            &x,
-            &packed,
-            backend.index(&targets),
-            masks.into(),
-            self.temperature,
-        );
+        let (index, masks) = (|| backend.upload_index(&targets), Arc::new(masks));
+        let t = self.temperature;
+        let slopes = backend.entropy_slopes(shape, &x, &packed, index(), masks.clone(), t).slopes;
+        let mut statistics = backend.head(shape, &x, &packed, index(), masks, t);
         let HeadScores { logprobs, entropies, log_masses } = backend.scores(&mut statistics);
         let draw =
             |row: usize, temperature, uniform| Draw::at_temperature(temperature, row, uniform);

@@ -5,12 +5,12 @@ use crate::watched::{Watch, Watched};
 use isentrope_cuda::{Argument, Cuda, Device, Dtype, FUNCTIONS, Grid, Layer, Product};
 use isentrope_cuda_emulator::Emulator;
 use isentrope_kernels::{Backend, Kind};
-use isentrope_model::{Derivatives, Gradient, Keep, Model, Packed, Sequence};
+use isentrope_model::{Derivatives, Gradient, Model, Packed, Sequence, TapeKind};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A library that computes nothing, and remembers what it is asked for.
+/// A library that computes nothing, and remembers its requests.
 #[derive(Default)]
 struct Library {
     examined: Mutex<HashSet<Product>>,
@@ -45,19 +45,19 @@ impl Watch for Library {
 fn pass(model: &Model, length: u32, gradient: &mut Gradient) -> Vec<u32> {
     let tokens: Vec<u32> = (0..length).map(|i| i * 7 % 61).collect();
     let packed = Packed::new(&[Sequence { tokens: &tokens, score_from: 1 }]);
-    let (scores, tape) = model.forward(packed, 1.0, Keep::BlockInputs);
+    let (scores, tape) = model.forward(packed, 1.0, TapeKind::BlockInputs);
     let coefficients = vec![0.5; tokens.len() - 1];
     model.backward(tape, Derivatives::of(&coefficients, &coefficients), gradient);
     bits(&scores.logprobs)
 }
 
-/// A library that is said to compute all products. It leaves them to the kernels, but sets to zero
-/// what it would overwrite: had a sum been meant to go on from there, the gradient would be
-/// another.
+/// A library that claims to compute all products. It leaves them to the kernels, but sets the
+/// result's memory to zero first: a sum that should have continued from there would have other
+/// bits.
 #[derive(Default)]
 struct Able {
-    /// Products of which the result is not rounded: layers to which something is added, logits, and
-    /// parts of gradients.
+    /// Products whose result is not rounded: layers that add to a residual, logits, and parts of
+    /// gradients.
     exact: AtomicUsize,
     /// Gradients of weights.
     begun: AtomicUsize,
@@ -84,8 +84,8 @@ impl Watch for Able {
     }
 }
 
-/// Additions to sums that are not rounded, and gradients that begin and then go on, have the bits
-/// of the kernels alone.
+/// Additions to unrounded sums, and gradients that begin and then continue, have the bits of the
+/// kernels alone.
 #[test]
 fn with_a_library_bits_are_the_same() {
     struct Without;

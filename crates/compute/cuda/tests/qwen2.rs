@@ -4,8 +4,7 @@
 
 use serde_json::{Value, json};
 
-/// A model as its config.json on the hub has it, and how many weights its card there says, in
-/// billions.
+/// A model with the sizes of its config.json on the hub, and billions of weights by its model card.
 #[derive(Clone, Copy)]
 pub struct Qwen2 {
     pub name: &'static str,

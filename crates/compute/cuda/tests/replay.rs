@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Sequences of so many tokens each at first, which are decoded for so many steps. One leaves with
-/// every step from `leaves` on.
+/// Sequences of these lengths, which are decoded for `steps` steps. From step `leaves` on, one
+/// sequence leaves with every step.
 struct Case {
     family: &'static str,
     lens: Vec<usize>,
@@ -81,7 +81,7 @@ fn decode(cuda: &Arc<Cuda>, case: &Case) -> Vec<u32> {
     all
 }
 
-/// The steps as one and one by one, and what has become of those that are one.
+/// Decodes with and without replay, and returns the counts with it.
 fn both(dtype: Dtype, case: &Case) -> Replays {
     let cuda = Arc::new(device(dtype));
     let apart = Arc::new(device(dtype).without_replay());
@@ -97,8 +97,8 @@ fn steps_that_are_one_have_the_bits_of_their_launches() {
             [("qwen3", 1), ("mistral-sliding", 3), ("llama-biases", 9), ("qwen2-tied", 35)]
         {
             let replays = both(dtype, &Case::new(family, sequences, 9, usize::MAX));
-            // The third step at the latest is one that there has been, and then as long as slots
-            // are left and after that again.
+            // The third step at the latest repeats an earlier one. So do later steps while slots
+            // are left, and again without slots.
             assert!(replays.replayed >= 3, "{family}, {sequences} sequences: {replays:?}");
         }
     }
@@ -114,15 +114,14 @@ fn a_sequence_that_ends_leaves_steps_as_they_are() {
 
 #[test]
 fn sequences_that_come_to_several_splits() {
-    // Few sequences: each split of 1024 keys is a block of its own, from the step on in which there
-    // are two.
+    // Few sequences: once there are two splits of 1024 keys, each split is a block of its own.
     let case = Case { lens: vec![1019, 3], ..Case::new("qwen2-tied", 2, 9, usize::MAX) };
     let replays = both(Dtype::Bf16, &case);
     assert!(replays.captured >= 2 && replays.replayed >= 4, "{replays:?}");
 }
 
-/// The draws for so many sequences in so many steps: each token with its log-prob and entropy.
-/// Draws are read at once, or when the next step, which is fed on the device, has been asked for.
+/// Draws for several sequences and steps: each token with its log-prob and entropy. Draws are read
+/// at once, or after the next step, which takes its tokens from the device.
 fn sampled(cuda: &Arc<Cuda>, sequences: usize, steps: usize, draws_behind: bool) -> Vec<[u32; 3]> {
     let model = load(cuda.clone(), "qwen3");
     let mut cache = KvCache::new(&model, 2 * sequences).unwrap();
@@ -201,7 +200,7 @@ fn threads_share_a_backend() {
     assert!([of(2), of(5)].map(|thread| thread.join().unwrap()) == expected);
 }
 
-/// Keeps something other than what it is to capture.
+/// Captures changed operations.
 struct Spoils(fn(&mut Vec<Operation>) -> Result<(), String>);
 
 impl Watch for Spoils {
@@ -226,7 +225,7 @@ fn a_device_that_captures_nothing_launches_one_by_one() {
     assert_eq!(replays.refused.as_deref(), Some("the driver is of the last century"));
 }
 
-/// Refuses what it is asked for so many times.
+/// Refuses this many captures and replays.
 struct Refuses {
     captures: AtomicUsize,
     replays: AtomicUsize,
@@ -272,8 +271,8 @@ fn what_is_refused_of_one_step_is_not_refused_of_others() {
     }
 }
 
-/// That these tests see what a graph does: one that forgets a launch, makes two of them in the
-/// wrong order, or has a number of another step, gives other bits.
+/// These tests can see a wrong graph: one that lacks a launch, swaps two of them, or has another
+/// step's argument, gives other bits.
 #[test]
 fn a_graph_that_does_something_else_is_noticed() {
     let (expected, replays) = spoiled(|_| Ok(()));
@@ -327,7 +326,7 @@ impl Norms {
         cuda.write(&mut self.x, 0, &numbers);
     }
 
-    /// `norm(norm(x))` as a step, and `norm(x)` where that is read in its middle.
+    /// `norm(norm(x))` as a step, and `norm(x)` if it is read in the middle of the step.
     fn step(&self, cuda: &dyn Backend, reads_between: bool, panics: bool) -> Vec<u32> {
         let layout = Grouped::rows(FEATURES);
         let mut numbers = [(); 2].map(|()| vec![0.0; ROWS * FEATURES]);
@@ -340,7 +339,7 @@ impl Norms {
             pages: 0,
             positions: 0,
         };
-        let y = cuda.replayed(key, &mut || {
+        let y = cuda.run_step(key, &mut || {
             let mut once = cuda.buffer(Role::Activation(ROWS, FEATURES));
             cuda.rms_norm(layout, 1e-6, &self.x, &self.weight, &mut once, ROWS);
             if reads_between {
@@ -379,7 +378,7 @@ fn a_step_that_panics_is_forgotten() {
     assert_eq!(cuda.replays().launched, 1);
 }
 
-/// Keeps what was captured last.
+/// Keeps the last captured operations.
 struct Keeps(Arc<Mutex<Vec<Operation>>>);
 
 impl Watch for Keeps {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// One of a device's downloads, counted from 0, has a wrong bit: with f32 in its last number, with
-/// bf16 near its beginning, since rows of bf16 end with what pads them.
+/// bf16 near its beginning, because padding ends the rows of bf16.
 struct Wrong {
     dtype: Dtype,
     which: usize,
@@ -70,8 +70,8 @@ impl Watch for Launched {
     }
 }
 
-/// Every kernel of the tensor core runs, in tiles of all sizes and for heads of all numbers of
-/// features, in so few launches that nobody waits for them: some microseconds each.
+/// Every kernel of the tensor core runs, in tiles of all sizes and for heads of all sizes, in so
+/// few launches (some microseconds each) that no user waits for them.
 #[test]
 fn all_kernels_of_the_tensor_core_are_tried_in_few_launches() {
     let (said, device) = said_of(Launched::default(), (9, 0));
@@ -129,7 +129,7 @@ impl Watch for Forgets {
     }
 }
 
-/// One that makes no graphs, which is no mistake.
+/// A driver that makes no graphs, which is no mistake.
 struct Refuses;
 
 impl Watch for Refuses {

@@ -68,7 +68,7 @@ pub fn bits(values: &[f32]) -> Vec<u32> {
 /// Results by their names, as bits.
 pub type Results = Vec<(String, Vec<u32>)>;
 
-/// A backend with shorthands, and what it has computed so far.
+/// A backend with shorthands, and its results so far.
 pub struct Trial<'a> {
     pub backend: &'a dyn Backend,
     pub results: Results,
@@ -126,10 +126,10 @@ impl<'a> Trial<'a> {
         self.push(name, &values);
     }
 
-    /// In the order in which the backend keeps them, with what pads them.
+    /// The elements in the backend's order, with padding.
     pub fn push_numbers(&mut self, name: &str, kind: Kind, buffer: &Buffer) {
-        let mut values = vec![0.0; self.backend.numbers(kind)];
-        self.backend.read_numbers(buffer, 0, &mut values);
+        let mut values = vec![0.0; self.backend.element_count(kind)];
+        self.backend.read_elements(buffer, 0, &mut values);
         self.push(name, &values);
     }
 

@@ -25,7 +25,7 @@ pub trait Watch: Send + Sync + 'static {
     fn examine(&self, _product: &Product) -> Result<(), String> {
         Err("there is no library of products".into())
     }
-    /// As [`Device::capture`]: what is launched when the graph is.
+    /// As [`Device::capture`]: returns the operations that the graph launches.
     fn capture(&self, operations: &[Operation]) -> Result<Vec<Operation>, String> {
         Ok(operations.to_vec())
     }

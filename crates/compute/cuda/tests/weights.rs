@@ -33,10 +33,10 @@ fn packed_weights_come_back_to_the_bit() {
     cuda.unpack(kind, 0, &packed, &mut again);
     assert_eq!(bits(&again), bits(weights));
     // As numbers they travel likewise.
-    let mut numbers = vec![0.0; cuda.numbers(kind)];
-    cuda.read_numbers(&packed, 0, &mut numbers);
+    let mut numbers = vec![0.0; cuda.element_count(kind)];
+    cuda.read_elements(&packed, 0, &mut numbers);
     let mut travelled = cuda.allocate(Role::Weight(kind)).unwrap();
-    cuda.write_numbers(&mut travelled, 0, &numbers);
+    cuda.write_elements(&mut travelled, 0, &numbers);
     cuda.unpack(kind, 0, &travelled, &mut again);
     assert_eq!(bits(&again), bits(weights));
 }
@@ -52,7 +52,7 @@ fn operations_see_the_nearest_bf16() {
     cuda.embed(
         shape,
         &packed,
-        &cuda.batch(&HostBatch { tokens, ..HostBatch::default() }),
+        &cuda.upload_batch(&HostBatch { tokens, ..HostBatch::default() }),
         &mut seen,
     );
     let mut got = vec![0.0; weights.len()];
@@ -76,7 +76,7 @@ fn what_is_no_number_stays_none() {
     cuda.pack(Kind::Matrix(shape), 0, &weights, &mut packed);
     let mut held = [0.0; 5];
     cuda.unpack(Kind::Matrix(shape), 0, &packed, &mut held);
-    let batch = cuda.batch(&HostBatch { tokens: (0..5).collect(), ..HostBatch::default() });
+    let batch = cuda.upload_batch(&HostBatch { tokens: (0..5).collect(), ..HostBatch::default() });
     let (mut y, mut seen) = (cuda.buffer(Role::Activation(5, 1)), [0.0; 5]);
     cuda.embed(shape, &packed, &batch, &mut y);
     cuda.read(&y, 0, &mut seen);
@@ -86,8 +86,8 @@ fn what_is_no_number_stays_none() {
 /// Numbers of several parameters: one block of an update, several, part of one.
 const LENGTHS: [usize; 3] = [5, 9000, 4096];
 
-/// Weights and moments of several parameters after some updates, of all numbers but the first of
-/// each. `moment` is what a moment of so many numbers is.
+/// Weights and moments of several parameters after some updates of all elements but the first.
+/// `moment` makes the role of a moment with a number of elements.
 fn updated(backend: &dyn Backend, moment: fn(usize) -> Role) -> Vec<Vec<u32>> {
     let noise = |seed: u32, len: usize| -> Vec<f32> {
         (0..len as u32)
@@ -96,7 +96,7 @@ fn updated(backend: &dyn Backend, moment: fn(usize) -> Role) -> Vec<Vec<u32>> {
     };
     let packed = |role, seed, len| {
         let mut buffer = backend.allocate(role).unwrap();
-        backend.write_numbers(&mut buffer, 0, &noise(seed, len));
+        backend.write_elements(&mut buffer, 0, &noise(seed, len));
         buffer
     };
     let zeros = |len| backend.allocate(moment(len)).unwrap();
@@ -105,7 +105,7 @@ fn updated(backend: &dyn Backend, moment: fn(usize) -> Role) -> Vec<Vec<u32>> {
         (weights, zeros(len - 1), zeros(len - 1))
     });
     // Weights of a checkpoint.
-    backend.write_numbers(&mut parameters[1].1, 3, &noise(5, 100));
+    backend.write_elements(&mut parameters[1].1, 3, &noise(5, 100));
     for step in 1..=3 {
         let gradients =
             LENGTHS.map(|len| packed(Role::Gradient(Kind::Vector(len)), 10 + step, len));
@@ -135,7 +135,7 @@ fn updated(backend: &dyn Backend, moment: fn(usize) -> Role) -> Vec<Vec<u32>> {
     }
     let bits = |buffer, len| {
         let mut numbers = vec![0.0; len];
-        backend.read_numbers(buffer, 0, &mut numbers);
+        backend.read_elements(buffer, 0, &mut numbers);
         numbers.into_iter().map(f32::to_bits).collect()
     };
     let each = parameters.iter().zip(LENGTHS);
@@ -169,11 +169,11 @@ fn offloaded_moments_take_the_memory_of_the_host_alone() {
     let role = Role::OffloadedMoment(1 << 20);
     assert_eq!((cuda.bytes(role), cuda.host_bytes(role)), (0, 4 << 20));
     assert_eq!(cuda.host_bytes(Role::Moment(1 << 20)), 0);
-    // Both moments of a piece, or of all numbers where they are fewer.
+    // Both moments of a piece, or of all elements if they are fewer.
     let workspace = |numbers| cuda.workspace(Work::OffloadedMoments(numbers));
     assert_eq!((workspace(1 << 20), workspace(7)), (2 * 4 * 100, 2 * 4 * 7));
     let mut numbers = vec![1.0; 1 << 20];
-    cuda.read_numbers(&moment, 0, &mut numbers);
+    cuda.read_elements(&moment, 0, &mut numbers);
     assert!(numbers.iter().all(|&number| number.to_bits() == 0), "they begin as zeros");
 }
 

@@ -11,25 +11,17 @@ use isentrope_files::{AtomicFile, Lock, lock_file};
 use crate::id::{RepoId, is_commit, is_plain_path};
 use crate::{Error, Progress, Result};
 
-/// Marks a cache for backup programs (<https://bford.info/cachedir/>).
-const CACHEDIR_TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n";
-
 /// One repository's part of the cache. Callers have checked the names and etags they pass.
 pub(crate) struct RepoCache {
     root: PathBuf,
     locks: PathBuf,
-    tag: PathBuf,
 }
 
 impl RepoCache {
     /// The repository's part of `cache`. Creates nothing.
     pub fn new(cache: &Path, id: &RepoId) -> Self {
         let folder = format!("{}--{}", id.kind.plural(), id.repo.replace('/', "--"));
-        Self {
-            root: cache.join(&folder),
-            locks: cache.join(".locks").join(&folder),
-            tag: cache.join("CACHEDIR.TAG"),
-        }
+        Self { root: cache.join(&folder), locks: cache.join(".locks").join(&folder) }
     }
 
     /// The repository's directory.
@@ -61,9 +53,6 @@ impl RepoCache {
     pub fn lock(&self, etag: &str, progress: &dyn Progress) -> Result<Lock> {
         create_dir(&self.locks)?;
         create_dir(&self.root.join("blobs"))?;
-        if !self.tag.exists() {
-            fs::write(&self.tag, CACHEDIR_TAG).map_err(|error| Error::io(&self.tag, error))?;
-        }
         let path = self.locks.join(format!("{etag}.lock"));
         let lock = lock_file(&path, || {
             progress.warn(&format!("waiting for another download to release {}", path.display()));
@@ -94,7 +83,7 @@ impl RepoCache {
 
     /// Records the names of all files of the commit.
     pub fn record_names(&self, commit: &str, names: &[String]) -> Result<()> {
-        if self.names(commit)?.as_deref() == Some(names) {
+        if self.names(commit).as_deref() == Some(names) {
             return Ok(());
         }
         let path = self.listing(commit);
@@ -106,26 +95,10 @@ impl RepoCache {
     }
 
     /// The names of all files of the commit, if recorded.
-    pub fn names(&self, commit: &str) -> Result<Option<Vec<String>>> {
-        let path = self.listing(commit);
-        match fs::read_to_string(&path) {
-            Ok(text) => {
-                let names: Vec<String> = text.lines().map(str::to_owned).collect();
-                Ok(Some(names).filter(|names| names.iter().all(|name| is_plain_path(name))))
-            }
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::NotFound
-                        | io::ErrorKind::InvalidData
-                        | io::ErrorKind::NotADirectory
-                        | io::ErrorKind::PermissionDenied
-                ) =>
-            {
-                Ok(None)
-            }
-            Err(error) => Err(Error::io(&path, error)),
-        }
+    pub fn names(&self, commit: &str) -> Option<Vec<String>> {
+        let text = fs::read_to_string(self.listing(commit)).ok()?;
+        let names: Vec<String> = text.lines().map(str::to_owned).collect();
+        Some(names).filter(|names| names.iter().all(|name| is_plain_path(name)))
     }
 
     fn listing(&self, commit: &str) -> PathBuf {

@@ -1,7 +1,5 @@
 //! Requests to the hub: redirects, the token, and the meaning of refusals.
 
-use std::time::Duration;
-
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use ureq::http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
@@ -24,7 +22,7 @@ const REDIRECT_LIMIT: usize = 8;
 /// The files of one commit.
 pub(crate) struct Listing {
     pub commit: String,
-    /// Paths that are safe to write below a directory.
+    /// Relative paths without `..`, safe to write below a directory.
     pub names: Vec<String>,
 }
 
@@ -100,25 +98,35 @@ impl<'a> Client<'a> {
                 Err(failure) => attempts.pause(failure)?,
             }
         };
-        let foreign = |what: String| {
-            self.id.error(format!("{} does not answer as a hub: {what}", self.endpoint))
-        };
         let answer: Answer =
-            serde_json::from_slice(&text).map_err(|error| foreign(error.to_string()))?;
+            serde_json::from_slice(&text).map_err(|error| self.no_hub("", error.to_string()))?;
         if !is_commit(&answer.sha) {
-            return Err(foreign(format!("sha {:?} is not a commit", answer.sha)).into());
+            return Err(self.no_hub("", format!("sha {:?} is not a commit", answer.sha)));
         }
         let names: Vec<_> = answer.siblings.into_iter().map(|sibling| sibling.rfilename).collect();
         if let Some(name) = names.iter().find(|name| !is_plain_path(name)) {
-            return Err(foreign(format!("it lists a file named {name:?}")).into());
+            return Err(self.no_hub("", format!("it lists a file named {name:?}")));
         }
         Ok(Listing { commit: answer.sha, names })
     }
 
+    fn no_hub(&self, subject: &str, what: String) -> Failure {
+        let endpoint = &self.endpoint;
+        self.id.error(format!("{subject}{endpoint} does not answer as a hub: {what}")).into()
+    }
+
     fn read_all(&self, mut answer: Response<Body>) -> Result<Vec<u8>, Failure> {
         let body = answer.body_mut().with_config().limit(LISTING_LIMIT);
-        body.read_to_vec()
-            .map_err(|error| Failure::transient(format!("{}: {error}", self.endpoint)))
+        body.read_to_vec().map_err(|error| match error {
+            ureq::Error::BodyExceedsLimit(_) => self
+                .id
+                .error(format!(
+                    "{} lists more than {LISTING_LIMIT} bytes of file names",
+                    self.endpoint
+                ))
+                .into(),
+            error => Failure::Transient(format!("{}: {error}", self.endpoint)),
+        })
     }
 
     /// Asks for the etag and length of a commit's file.
@@ -133,26 +141,23 @@ impl<'a> Client<'a> {
             }
         };
         let text = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
-        let foreign = |what: String| {
-            let endpoint = &self.endpoint;
-            Failure::from(
-                self.id.error(format!("{name}: {endpoint} does not answer as a hub: {what}")),
-            )
-        };
+        let subject = format!("{name}: ");
         if text("x-repo-commit") != Some(commit) {
-            return Err(foreign("no X-Repo-Commit, or that of another commit".into()));
+            let what = "no X-Repo-Commit, or that of another commit";
+            return Err(self.no_hub(&subject, what.to_owned()));
         }
         let etag = text("x-linked-etag").or(text("etag")).unwrap_or_default();
         let etag = etag.trim_start_matches("W/").trim_matches('"');
         // The etag becomes a file name: it may have no separator, nor a dot as in `.incomplete`.
         let is_safe = |c: char| c.is_ascii_alphanumeric() || "-_+=".contains(c);
         if etag.is_empty() || etag.len() > 200 || !etag.chars().all(is_safe) {
-            return Err(foreign(format!("ETag {etag:?} cannot name a file")));
+            return Err(self.no_hub(&subject, format!("ETag {etag:?} cannot name a file")));
         }
         let own_length =
             (!response.status().is_redirection()).then(|| text("content-length")).flatten();
         let size = text("x-linked-size").or(own_length).and_then(|size| size.parse().ok());
-        let size = size.ok_or_else(|| foreign("the length of the file is missing".into()))?;
+        let size = size
+            .ok_or_else(|| self.no_hub(&subject, "the length of the file is missing".to_owned()))?;
         Ok(Metadata { etag: etag.to_owned(), size })
     }
 
@@ -223,16 +228,13 @@ impl<'a> Client<'a> {
             request.body(()).map_err(|error| self.id.error(format!("{}: {error}", origin(url))))?;
         self.agent.run(request).map_err(|error| {
             let what = format!("{}: {error}", origin(url));
-            // A name without an address will rarely have one soon.
-            if is_unresolved(&error) {
-                return Failure::Transient { what, pause: None, limit: 1 };
-            }
             match error {
                 ureq::Error::Io(_)
                 | ureq::Error::Timeout(_)
+                | ureq::Error::HostNotFound
                 | ureq::Error::ConnectionFailed
                 | ureq::Error::ConnectProxyFailed(_)
-                | ureq::Error::Protocol(_) => Failure::transient(what),
+                | ureq::Error::Protocol(_) => Failure::Transient(what),
                 _ => self.id.error(what).into(),
             }
         })
@@ -249,13 +251,7 @@ impl<'a> Client<'a> {
         let passing = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS];
         if status.is_server_error() || passing.contains(&status) || elsewhere {
             // A content server refuses an expired link; the next attempt gets a fresh one.
-            let pause = response
-                .headers()
-                .get(header::RETRY_AFTER)
-                .and_then(|seconds| seconds.to_str().ok());
-            let pause = pause.and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
-            let what = format!("{} answered {status}", origin(url));
-            return Err(Failure::Transient { what, pause, limit: u32::MAX });
+            return Err(Failure::Transient(format!("{} answered {status}", origin(url))));
         }
 
         let code = response
@@ -290,18 +286,6 @@ impl<'a> Client<'a> {
             _ => format!("{endpoint} answered {status}"),
         };
         Err(self.id.error(what).into())
-    }
-}
-
-/// Whether the host's name has no address. The standard library has no error kind for it, only
-/// these words, on Unix.
-fn is_unresolved(error: &ureq::Error) -> bool {
-    match error {
-        ureq::Error::HostNotFound => true,
-        ureq::Error::Io(error) => {
-            error.to_string().starts_with("failed to lookup address information")
-        }
-        _ => false,
     }
 }
 

@@ -107,7 +107,7 @@ impl<'a> Download<'a> {
             status => {
                 self.partial.restart()?;
                 let what = format!("{}: {status} does not go on from byte {offset}", self.name);
-                return Err(Failure::transient(what));
+                return Err(Failure::Transient(what));
             }
         }
         if response
@@ -122,7 +122,7 @@ impl<'a> Download<'a> {
         loop {
             let read = body
                 .read(&mut chunk)
-                .map_err(|error| Failure::transient(format!("{}: {error}", self.name)))?;
+                .map_err(|error| Failure::Transient(format!("{}: {error}", self.name)))?;
             if read == 0 {
                 break;
             }
@@ -133,12 +133,10 @@ impl<'a> Download<'a> {
             self.report();
         }
         // Without a Content-Length a dropped connection looks like an end.
-        let ends_early = self.partial.len < size;
-        if ends_early {
-            Err(Failure::transient(format!("{}: ended early", self.name)))
-        } else {
-            Ok(true)
+        if self.partial.len < size {
+            return Err(Failure::Transient(format!("{}: ended early", self.name)));
         }
+        Ok(true)
     }
 
     fn report(&self) {
@@ -222,8 +220,8 @@ impl<'a> Partial<'a> {
     }
 }
 
-/// Digests of contents of `size` bytes, of which one must be the hub's ETag; none if that is no
-/// checksum.
+/// Digests to compute for contents of `size` bytes: one of them must equal the hub's ETag. Empty
+/// if the ETag is not a checksum.
 fn digests(etag: &str, size: u64) -> Vec<Digest> {
     if is_hex(etag, 64) {
         return vec![Digest::sha256()]; // every large file

@@ -30,9 +30,9 @@ pub(crate) struct Snapshot {
     is_whole: bool,
 }
 
-/// Downloads the files that `select` chooses, unless the cache has them. Records that the branch is
-/// at their commit only if `is_all`: files that were not asked for, the weights say, are those of
-/// the commit before.
+/// Downloads the files that `select` chooses, unless the cache has them. Records the branch's
+/// commit only if `is_all`: after a download of the description alone, the cache may still hold the
+/// weights of an older commit.
 pub(crate) fn fetch(
     config: &HubConfig,
     id: &RepoId,
@@ -65,12 +65,12 @@ pub(crate) fn fetch(
     let retries = if cached.is_some() || !has_owner { 0 } else { config.retries };
     let listing = match (client.listing(retries), cached) {
         (Ok(listing), _) => listing,
-        (Err(Failure::Transient { what, .. }), Some(snapshot)) => {
+        (Err(Failure::Transient(what)), Some(snapshot)) => {
             let copy = snapshot.directory.display();
             progress.warn(&format!("{id}: {what}; using the copy in {copy}"));
             return Ok(snapshot);
         }
-        (Err(Failure::Transient { what, .. }), None) => {
+        (Err(Failure::Transient(what)), None) => {
             let form = if has_owner { "" } else { " (names there are owner/name)" };
             return Err(id.error(format!(
                 "{}the hub{form} cannot be asked: {what}; check the spelling, or run again",
@@ -107,7 +107,7 @@ fn choose_cached(
         return Ok(Err(format!("revision {} is not in the cache {root}", id.revision)));
     };
     let directory = cache.snapshot(&commit);
-    let (chosen, is_whole) = match cache.names(&commit)? {
+    let (chosen, is_whole) = match cache.names(&commit) {
         Some(names) => (select(Names::All(&names)), true),
         None => (select(Names::Cached(&cache.cached_names(&commit)?)), false),
     };

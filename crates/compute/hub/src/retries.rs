@@ -1,39 +1,23 @@
 //! Which failures are retried, how often and after which pause.
 
 use std::thread;
-use std::time::Duration;
 
 use crate::id::RepoId;
 use crate::{Error, HubConfig, Progress};
 
-/// Longest pause that the hub may ask for.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-
 /// Failure of one request.
 pub(crate) enum Failure {
     /// The hub is unreachable, overloaded or broken, which may pass.
-    Transient {
-        what: String,
-        /// The pause that the hub asks for.
-        pause: Option<Duration>,
-        /// Most retries that it is worth.
-        limit: u32,
-    },
+    Transient(String),
     /// Asking again will not help.
     Fatal(Error),
 }
 
 impl Failure {
-    pub fn transient(what: impl Into<String>) -> Self {
-        Self::Transient { what: what.into(), pause: None, limit: u32::MAX }
-    }
-
     /// The error for the user once there are no retries left.
     pub fn into_error(self, id: &RepoId) -> Error {
         match self {
-            Self::Transient { what, .. } => {
-                id.error(format!("{what}; run again to go on from here"))
-            }
+            Self::Transient(what) => id.error(format!("{what}; run again to go on from here")),
             Self::Fatal(error) => error,
         }
     }
@@ -65,21 +49,19 @@ impl<'a> Retries<'a> {
 
     /// Waits until it is time to try again, or returns `failure` if it is final.
     pub fn pause(&mut self, failure: Failure) -> Result<(), Failure> {
-        let Failure::Transient { what, pause, limit } = failure else { return Err(failure) };
-        let limit = limit.min(self.limit);
-        if self.failed >= limit {
+        let Failure::Transient(what) = failure else { return Err(failure) };
+        if self.failed >= self.limit {
             let tried = match self.failed {
                 0 => String::new(),
                 1 => " (after 1 retry)".to_owned(),
                 failed => format!(" (after {failed} retries)"),
             };
-            return Err(Failure::Transient { what: format!("{what}{tried}"), pause, limit });
+            return Err(Failure::Transient(format!("{what}{tried}")));
         }
         let HubConfig { backoff, timeout, .. } = self.config;
-        let backoff = backoff.saturating_mul(1 << self.failed.min(16)).min(*timeout);
-        let pause = pause.map_or(backoff, |pause| pause.min(LONGEST_PAUSE));
+        let pause = backoff.saturating_mul(1 << self.failed.min(16)).min(*timeout);
         self.failed += 1;
-        let (failed, seconds) = (self.failed, pause.as_secs_f64());
+        let (failed, limit, seconds) = (self.failed, self.limit, pause.as_secs_f64());
         self.progress.warn(&format!("{what}; retry {failed} of {limit} in {seconds:.1} s"));
         thread::sleep(pause);
         Ok(())

@@ -1,7 +1,7 @@
 //! Files of data sets.
 
-use crate::repository::{COMMIT, Entry, listing, more_weights, settings, weights};
-use crate::server::{Reply, Server};
+use crate::repository::{COMMIT, Entry, listing, more_weights, serve_file, settings, weights};
+use crate::server::Server;
 use isentrope_hub::{HubConfig, Names, dataset_files};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,14 +20,7 @@ fn hub() -> Server {
         if revision.is_some_and(|revision| ["main", COMMIT].contains(&revision)) {
             return listing(&["README.md", TEST, TRAIN[0], TRAIN[1]]);
         }
-        let name = request.path.strip_prefix(&format!("/datasets/org/name/resolve/{COMMIT}/")[..]);
-        let entries = entries();
-        let Some(entry) = entries.iter().find(|entry| name == Some(entry.name)) else {
-            return Reply::status(404);
-        };
-        let reply =
-            Reply::ranged(request, &entry.body).header("ETag", format!("\"{}\"", entry.etag));
-        reply.header("X-Repo-Commit", COMMIT)
+        serve_file(&entries(), request, &format!("/datasets/org/name/resolve/{COMMIT}/"))
     })
 }
 

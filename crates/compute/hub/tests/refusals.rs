@@ -69,6 +69,11 @@ fn answers_of_no_hub_are_refused() {
         let message = failure(&settings(&server, cache.path()), "org/name");
         assert!(message.contains("does not answer as a hub"), "{message}");
     }
+    // One byte more than a listing may have.
+    let server = Server::start(|_| Reply::status(200).body(&vec![b' '; (32 << 20) + 1]));
+    let message = failure(&settings(&server, tempfile::tempdir().unwrap().path()), "org/name");
+    assert!(message.contains("lists more than 33554432 bytes"), "{message}");
+    assert_eq!(server.requests().len(), 1, "no use in asking again");
     for location in ["file:///etc/passwd", "elsewhere", "/api/models/org/name/revision/main"] {
         let server = Server::start(move |_| Reply::status(302).header("Location", location));
         let cache = tempfile::tempdir().unwrap();

@@ -73,8 +73,12 @@ pub fn serve(entries: &[Entry], request: &Received) -> Reply {
     if request.path.starts_with("/api/models/org/name/revision/") {
         return listing(&entries.iter().map(|entry| entry.name).collect::<Vec<_>>());
     }
-    let prefix = format!("/org/name/resolve/{COMMIT}/");
-    let name = request.path.strip_prefix(&prefix);
+    serve_file(entries, request, &format!("/org/name/resolve/{COMMIT}/"))
+}
+
+/// The answer to a request for a file below `folder`.
+pub fn serve_file(entries: &[Entry], request: &Received, folder: &str) -> Reply {
+    let name = request.path.strip_prefix(folder);
     let Some(entry) = entries.iter().find(|entry| name == Some(entry.name)) else {
         return Reply::status(404);
     };

@@ -86,7 +86,7 @@ impl Server {
         self.log.lock().unwrap().clone()
     }
 
-    /// The requests with this method whose path ends so.
+    /// The requests with this method whose path ends with `end`.
     pub fn matching(&self, method: &str, end: &str) -> Vec<Received> {
         self.requests()
             .into_iter()

@@ -4,8 +4,8 @@ use std::fs;
 use std::time::Duration;
 
 use crate::repository::{
-    Listener, WEIGHTS, assert_holds, blob, blobs, config_json, failure, faulty, hub, plain, serve,
-    settings, tokenizer_json, weights,
+    COMMIT, Listener, WEIGHTS, assert_holds, blob, blobs, config_json, failure, faulty, hub, plain,
+    serve, settings, tokenizer_json, weights,
 };
 use crate::server::{Reply, Server};
 use isentrope_hub::{HubConfig, resolve};
@@ -67,13 +67,6 @@ fn passing_troubles_are_waited_out() {
             requests: 3,
             ..USUAL
         },
-        Trouble {
-            fault: |n, reply| {
-                if n == 0 { Reply::status(429).header("Retry-After", 1) } else { reply }
-            },
-            warning: "in 1.0 s",
-            ..USUAL
-        },
     ];
     for (number, trouble) in troubles.into_iter().enumerate() {
         let server = faulty(trouble.fault);
@@ -92,10 +85,15 @@ fn passing_troubles_are_waited_out() {
 
 #[test]
 fn an_interrupted_run_is_resumed_by_the_next() {
+    resumes("org/name");
+    resumes(&format!("org/name@{COMMIT}"));
+}
+
+fn resumes(model: &str) {
     let broken = faulty(|_, reply| Reply { cut: Some(50_000.min(reply.body.len() / 2)), ..reply });
     let cache = tempfile::tempdir().unwrap();
     let config = HubConfig { retries: 0, ..settings(&broken, cache.path()) };
-    let message = failure(&config, "org/name");
+    let message = failure(&config, model);
     assert!(message.contains(WEIGHTS) && message.contains("run again"), "{message}");
     assert!(!message.contains("retries"), "{message}");
     assert!(!cache.path().join("models--org--name/refs/main").exists());
@@ -104,7 +102,7 @@ fn an_interrupted_run_is_resumed_by_the_next() {
 
     let server = hub(plain());
     let listener = Listener::default();
-    let snapshot = resolve(&settings(&server, cache.path()), "org/name", &listener).unwrap();
+    let snapshot = resolve(&settings(&server, cache.path()), model, &listener).unwrap();
     assert_holds(&snapshot, &plain());
     assert!(!partial.exists());
     let gets = server.matching("GET", "");
@@ -189,18 +187,4 @@ fn lasting_troubles_end_in_an_error() {
         );
         assert_eq!(server.requests().len(), 4, "a mistyped directory is not worth retries");
     }
-}
-
-/// `.invalid` is the domain without names of RFC 2606.
-#[test]
-fn a_hub_without_an_address_is_asked_twice() {
-    let (server, cache) = (hub(plain()), tempfile::tempdir().unwrap());
-    let endpoint = "http://hub.invalid".into();
-    let timeout = Duration::from_secs(60);
-    let config = HubConfig { endpoint, timeout, ..settings(&server, cache.path()) };
-    let listener = Listener::default();
-    let message = resolve(&config, "org/name", &listener).unwrap_err().to_string();
-    assert!(message.contains("hub.invalid"), "{message}");
-    let warnings = listener.warnings.lock().unwrap();
-    assert!(warnings.len() == 1 && warnings[0].contains("retry 1 of 1"), "{warnings:?}");
 }

@@ -85,8 +85,8 @@ pub struct UpdateSlice<'a> {
 /// the work is split.
 pub const NORM_BLOCK: usize = 4096;
 
-/// The Euclidean norm of tensors together, from the sums of squares of each one's blocks: added in
-/// f64 in order, those of a tensor first.
+/// The Euclidean norm of all tensors together, from the sums of squares of their blocks. Adds in
+/// f64: first the blocks of each tensor in order, then the tensors.
 pub fn norm<'a>(tensors: impl IntoIterator<Item = &'a [f32]>) -> f64 {
     let of_tensor = |sums: &[f32]| sums.iter().copied().map(f64::from).sum::<f64>();
     tensors.into_iter().map(of_tensor).sum::<f64>().sqrt()

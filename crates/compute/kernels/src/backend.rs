@@ -12,8 +12,8 @@
 //! compiled once for all backends. An operation panics when it is given another backend's value.
 //!
 //! # Transfers
-//! A pass or a step describes its rows once, as a [`HostBatch`]. [`batch`](Backend::batch) uploads
-//! it, and every operation of every layer takes the uploaded batch. [`index`](Backend::index)
+//! A pass or a step describes its rows once, as a [`HostBatch`]. [`upload_batch`](Backend::upload_batch) uploads
+//! it, and every operation of every layer takes the uploaded batch. [`upload_index`](Backend::upload_index)
 //! uploads row numbers, slots and target tokens likewise. So a layer uploads nothing and waits for
 //! nothing. The host reads only drawn tokens ([`draw`](Backend::draw)), log-probs and entropies
 //! ([`scores`](Backend::scores)), the sums of the gradient's norm
@@ -26,8 +26,8 @@
 //! stream.
 //!
 //! A backend that sums a matrix's gradient in blocks of tokens may keep the last tokens until the
-//! next ones come. Reading the gradient adds them first, which ends a block: so sums do not depend
-//! on micro-batches as long as nobody reads a gradient before it is finished.
+//! next ones come. Reading the gradient adds them first, which ends a block. So sums do not depend
+//! on micro-batches if a gradient is read only when it is finished.
 //!
 //! # Lack of memory
 //! [`allocate`](Backend::allocate) gives memory that is large and kept (weights, gradients,
@@ -57,7 +57,7 @@ use crate::sampling_masks::SamplingMasks;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A slot for rows that are stored nowhere: see [`Backend::rows_of_step`].
+/// A slot for rows that are stored nowhere: see [`Backend::round_up_rows`].
 pub const NO_SLOT: u32 = u32::MAX;
 
 /// A device that computes.
@@ -87,7 +87,7 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// When memory is lacking.
     fn allocate(&self, role: Role) -> Result<Buffer, OutOfMemory>;
-    /// Returns a buffer for a moment. It holds anything.
+    /// Returns a temporary buffer, which holds anything.
     ///
     /// # Panics
     /// When memory is lacking: see the head of this file.
@@ -96,17 +96,17 @@ pub trait Backend: Send + Sync + 'static {
     fn trim(&self);
 
     /// Uploads the rows of a pass or of a step.
-    fn batch(&self, host: &HostBatch) -> DeviceBatch {
-        self.batch_of_drawn(host, None)
+    fn upload_batch(&self, host: &HostBatch) -> DeviceBatch {
+        self.upload_drawn_batch(host, None)
     }
     /// Uploads the rows of a step, some of whose tokens are still being drawn: see
     /// [`push_drawn`](HostBatch::push_drawn).
     ///
     /// # Panics
     /// When there is no such draw.
-    fn batch_of_drawn(&self, host: &HostBatch, drawn: Option<&DrawnTokens>) -> DeviceBatch;
+    fn upload_drawn_batch(&self, host: &HostBatch, drawn: Option<&DrawnTokens>) -> DeviceBatch;
     /// Uploads numbers.
-    fn index(&self, numbers: &[u32]) -> DeviceIndex;
+    fn upload_index(&self, numbers: &[u32]) -> DeviceIndex;
 
     /// Sets every number of a buffer.
     fn fill(&self, buffer: &mut Buffer, value: f32);
@@ -115,8 +115,8 @@ pub trait Backend: Send + Sync + 'static {
     /// Copies rows `first ..` of activations or exact numbers to the host. Only tests and tools
     /// need it.
     fn read(&self, buffer: &Buffer, first: usize, rows: &mut [f32]);
-    /// Copies the first rows of a buffer to those of another with as many features.
-    fn copy(&self, from: &Buffer, to: &mut Buffer, rows: usize);
+    /// Copies the first rows of a buffer to the first rows of another with as many features.
+    fn copy_first_rows(&self, from: &Buffer, to: &mut Buffer, rows: usize);
     /// Sets rows `first ..` of a parameter from the host: `[rows, inputs]` of a matrix, `[rows]` of
     /// a vector.
     fn pack(&self, kind: Kind, first: usize, rows: &[f32], packed: &mut Buffer);
@@ -124,10 +124,10 @@ pub trait Backend: Send + Sync + 'static {
     fn unpack(&self, kind: Kind, first: usize, packed: &Buffer, rows: &mut [f32]);
 
     /// Rounds up the number of rows of a decoding step. Padding rows are in no run, and their
-    /// results are not used. They make steps alike, so that a backend can [replay](Self::replayed)
+    /// results are not used. They make steps alike, so that a backend can [replay](Self::run_step)
     /// them. The number of rows whose next token is wanted and the number of stored rows are
     /// rounded up likewise; [`store_rows`](Self::store_rows) gets the slot [`NO_SLOT`] for padding.
-    fn rows_of_step(&self, rows: usize) -> usize {
+    fn round_up_rows(&self, rows: usize) -> usize {
         rows
     }
     /// Calls `step`, a decoding step, once, and returns its result. Calls with equal keys make the
@@ -136,7 +136,7 @@ pub trait Backend: Send + Sync + 'static {
     /// may differ, and sequences may be longer, which can change attention's grid, scratch and
     /// splits. The backend has to notice. The operations may take effect after `step` has returned,
     /// so `step` drops no buffer that it has not allocated itself.
-    fn replayed(&self, _key: ReplayKey, step: &mut dyn FnMut() -> Buffer) -> Buffer {
+    fn run_step(&self, _key: ReplayKey, step: &mut dyn FnMut() -> Buffer) -> Buffer {
         step()
     }
 
@@ -163,7 +163,7 @@ pub trait Backend: Send + Sync + 'static {
     );
     /// `y = silu(gate) * up`, `y: [tokens, outputs / 2]`. `gate` and `up` are the two halves of the
     /// outputs of [`linear`](Self::linear), which are kept in `gate_up: [tokens, outputs]` if it is
-    /// given. The bits are those of [`linear`](Self::linear) and then [`swiglu`](Self::swiglu).
+    /// given. It has the bits of [`linear`](Self::linear) and then [`swiglu`](Self::swiglu).
     #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
     fn linear_swiglu(
         &self,
@@ -191,7 +191,7 @@ pub trait Backend: Send + Sync + 'static {
         dx: &mut Buffer,
         tokens: usize,
     );
-    /// `dW += dy^T x`, packed; the sums go on from what `dw` holds.
+    /// `dW += dy^T x`, packed; the sums continue from `dw`.
     fn linear_backward_weight(
         &self,
         shape: Linear,
@@ -200,7 +200,7 @@ pub trait Backend: Send + Sync + 'static {
         dw: &mut Buffer,
         tokens: usize,
     );
-    /// `db += sum of dy over tokens`, `db: [outputs]`; the sums go on from what `db` holds.
+    /// `db += sum of dy over tokens`, `db: [outputs]`; the sums continue from `db`.
     fn linear_backward_bias(&self, shape: Linear, dy: &Buffer, db: &mut Buffer, tokens: usize);
 
     /// `y[t] = embedding[tokens[t]]` for the batch's tokens, `y: [tokens, hidden]`. The embedding
@@ -268,7 +268,7 @@ pub trait Backend: Send + Sync + 'static {
     );
     /// Prepares a batch's queries, keys and values for [`attention`](Self::attention): norms
     /// queries and keys by their heads, if there are norms; turns them; copies keys and values into
-    /// one layer of the cache. The rows are in `qkv`, or in `norms.raw`. The bits are those of the
+    /// one layer of the cache. The rows are in `qkv`, or in `norms.raw`. It has the bits of the
     /// single operations.
     #[allow(clippy::too_many_arguments, reason = "the operands of several operations")]
     fn prepare_qkv(
@@ -282,7 +282,7 @@ pub trait Backend: Send + Sync + 'static {
         layer: usize,
     ) {
         if let Some(HeadNorms { raw, rows, queries, keys, eps }) = norms {
-            self.copy(raw, qkv, rows);
+            self.copy_first_rows(raw, qkv, rows);
             self.rms_norm(shape.query_heads(), eps, raw, queries, qkv, rows);
             self.rms_norm(shape.key_heads(), eps, raw, keys, qkv, rows);
         }
@@ -327,7 +327,7 @@ pub trait Backend: Send + Sync + 'static {
     );
 
     /// `to[i] = from[rows[i]]`.
-    fn gather_rows(&self, from: &Buffer, rows: &DeviceIndex, to: &mut Buffer);
+    fn copy_rows(&self, from: &Buffer, rows: &DeviceIndex, to: &mut Buffer);
     /// `to[slots[i]] = from[rows[i]]`, in order.
     fn store_rows(&self, from: &Buffer, rows: &DeviceIndex, to: &mut Buffer, slots: &DeviceIndex);
     /// `to[rows[i]] += from[i]` in order, from zeros in the first `total` rows.
@@ -350,7 +350,7 @@ pub trait Backend: Send + Sync + 'static {
     fn scores(&self, statistics: &mut HeadStatistics) -> HeadScores;
     /// Computes the gradient of a loss from its derivatives by each row's log-prob, entropy and
     /// log-mass, `[targets]`; `d_log_masses` may be empty, for 0. `dx` is replaced, `dw` is added
-    /// to. `x`, `weights` and the statistics are those of [`head`](Self::head).
+    /// to. `x` and `weights` are the ones that [`head`](Self::head) computed the statistics from.
     #[allow(clippy::too_many_arguments, reason = "the operands of one gradient")]
     fn head_backward(
         &self,
@@ -371,8 +371,8 @@ pub trait Backend: Send + Sync + 'static {
         shape: Linear,
         x: &Buffer,
         weights: &Buffer,
-        targets: &DeviceIndex,
-        masks: &SamplingMasks,
+        targets: DeviceIndex,
+        masks: Arc<SamplingMasks>,
         temperature: f32,
     ) -> EntropySlopes;
     /// Draws a token for each of `draws` from rows of hidden states, `[rows, hidden]`, normed; None
@@ -384,7 +384,7 @@ pub trait Backend: Send + Sync + 'static {
         weights: &Buffer,
         draws: &[Draw],
     ) -> Vec<Option<Drawn>>;
-    /// Begins to draw without waiting. [`drawn`](Self::drawn) then returns what
+    /// Begins to draw without waiting. [`read_draws`](Self::read_draws) then returns what
     /// [`draw`](Self::draw) would. The tokens can be fed to a step at once; if logits are not
     /// finite, some token of the vocabulary is fed.
     ///
@@ -403,18 +403,19 @@ pub trait Backend: Send + Sync + 'static {
     fn draws_behind(&self) -> bool {
         false
     }
-    /// Returns what was drawn. The host waits for these draws, and for no later operation.
-    fn drawn(&self, drawing: QueuedDraws) -> Vec<Option<Drawn>>;
+    /// Returns the results of queued draws. The host waits for these draws, and for no later
+    /// operation.
+    fn read_draws(&self, drawing: QueuedDraws) -> Vec<Option<Drawn>>;
 
     /// Numbers in the weights and in the gradient of a parameter, with padding.
-    fn numbers(&self, kind: Kind) -> usize;
+    fn element_count(&self, kind: Kind) -> usize;
     /// Copies numbers `first ..` of weights, of a gradient or of a moment to the host, in the
     /// backend's own order, which all three share. Ranks exchange these numbers, so all ranks have
     /// the same backend.
-    fn read_numbers(&self, from: &Buffer, first: usize, numbers: &mut [f32]);
+    fn read_elements(&self, from: &Buffer, first: usize, numbers: &mut [f32]);
     /// Copies numbers from the host to `first ..` of weights, of a gradient or of a moment, in the
-    /// order of [`read_numbers`](Self::read_numbers).
-    fn write_numbers(&self, to: &mut Buffer, first: usize, numbers: &[f32]);
+    /// order of [`read_elements`](Self::read_elements).
+    fn write_elements(&self, to: &mut Buffer, first: usize, numbers: &[f32]);
     /// `to += from`, number by number, over two whole buffers of one role: sums two gradients.
     fn add(&self, from: &Buffer, to: &mut Buffer);
     /// Sums the squares of each block of [`NORM_BLOCK`](crate::NORM_BLOCK) numbers in these parts

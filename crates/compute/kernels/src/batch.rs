@@ -34,10 +34,10 @@ pub struct HostBatch {
     /// The rows as attention sees them: no two runs share one. A row that is in no run is left
     /// alone.
     pub runs: Vec<Run>,
-    /// Rows whose keys and values go to further pages, beside those of `runs`: what of a shared
-    /// beginning stands on a page with rows of one sequence.
+    /// Rows that are stored on further pages as well. When sequences part in the middle of a page,
+    /// each gets a copy of the shared rows on it.
     pub copied: Vec<Run>,
-    /// Numbers of pages, sequence after sequence; [`Run::pages`] says which are whose.
+    /// Numbers of pages, sequence after sequence: see [`Run::pages`].
     pub pages: Vec<u32>,
 }
 
@@ -76,7 +76,12 @@ impl HostBatch {
         batch
     }
 
-    /// Positions that its rows come to: one more than the last.
+    /// Every run that the cache stores: the batch's own, then the copied ones.
+    pub fn stored_runs(&self) -> impl Iterator<Item = &Run> {
+        self.runs.iter().chain(&self.copied)
+    }
+
+    /// One more than the largest position of a row.
     pub fn positions(&self) -> usize {
         self.runs.iter().map(|run| run.position + run.len).max().unwrap_or(0)
     }
@@ -90,77 +95,70 @@ impl HostBatch {
     }
 }
 
-/// A batch on the CPU: what the unsafe kernels rely on has been checked, but for the extents of the
-/// buffers.
-pub struct CpuBatch {
+/// A batch whose description has been checked: kernels rely on everything in it. Only the extents
+/// of buffers are left to check.
+pub struct CheckedBatch {
     host: HostBatch,
     /// Position of each row; 0 for a row in no run.
     positions: Vec<u32>,
     /// Whether every position has a page.
-    paged: bool,
-    /// Pages that a cache must have: one more than the largest number.
+    is_paged: bool,
+    /// Pages that a cache must have: one more than the largest page number.
     least_pages: usize,
 }
 
-impl CpuBatch {
-    pub(crate) fn new(host: &HostBatch, drawn: &[u32]) -> Self {
+impl CheckedBatch {
+    /// Checks a batch for a backend whose pages hold `page` positions. `drawn` has the token of
+    /// each draw that the host did not know.
+    ///
+    /// # Panics
+    /// When there is no such draw, or runs share rows or places in the cache.
+    pub fn new(host: &HostBatch, drawn: &[u32], page: usize) -> Self {
         let host = host.with_drawn(drawn);
         let mut positions = vec![0; host.tokens.len()];
-        for run in host.runs.iter().chain(&host.copied) {
+        for run in host.stored_runs() {
             assert!(run.row + run.len <= host.tokens.len(), "rows beyond the batch");
         }
         for run in &host.runs {
             for (row, position) in
                 positions[run.row..run.row + run.len].iter_mut().zip(run.position..)
             {
-                *row = position as u32;
+                *row =
+                    u32::try_from(position).expect("positions of a batch are counted in 32 bits");
             }
         }
         check_disjoint(&host.runs);
-        let covered = |run: &Run| (run.position + run.len).div_ceil(PAGE) <= run.pages.len();
-        let paged = host.runs.iter().chain(&host.copied).all(covered);
-        if paged {
-            check_slots(&host);
+        let is_covered = |run: &Run| (run.position + run.len).div_ceil(page) <= run.pages.len();
+        let is_paged = host.stored_runs().all(is_covered);
+        if is_paged {
+            check_slots(&host, page);
         }
-        let pages =
-            host.runs.iter().chain(&host.copied).flat_map(|run| &host.pages[run.pages.clone()]);
+        let pages = host.stored_runs().flat_map(|run| &host.pages[run.pages.clone()]);
         let least_pages = pages.max().map_or(0, |&page| page as usize + 1);
-        Self { host, positions, paged, least_pages }
+        Self { host, positions, is_paged, least_pages }
     }
 
-    pub(crate) fn tokens(&self) -> &[u32] {
-        &self.host.tokens
+    /// The batch, with all tokens of draws put in.
+    pub fn host(&self) -> &HostBatch {
+        &self.host
     }
 
-    /// Position of each row.
-    pub(crate) fn positions(&self) -> &[u32] {
+    /// Position of each row; 0 for a row in no run.
+    pub fn positions(&self) -> &[u32] {
         &self.positions
     }
 
-    /// The rows as attention sees them.
-    pub(crate) fn runs(&self) -> &[Run] {
-        &self.host.runs
+    /// Whether every position has a page.
+    pub fn is_paged(&self) -> bool {
+        self.is_paged
     }
 
-    /// How many runs the cache takes: those of [`runs`](Self::runs), and what is copied.
-    pub(crate) fn stored_len(&self) -> usize {
-        self.host.runs.len() + self.host.copied.len()
-    }
-
-    /// One of them.
-    pub(crate) fn stored(&self, i: usize) -> &Run {
-        let HostBatch { runs, copied, .. } = &self.host;
-        if i < runs.len() { &runs[i] } else { &copied[i - runs.len()] }
-    }
-
-    /// Numbers of pages, which runs refer to.
-    pub(crate) fn pages(&self) -> &[u32] {
-        &self.host.pages
-    }
-
-    /// Checks that a cache of so many pages has those of every position.
-    pub(crate) fn check_pages(&self, pages: usize) {
-        assert!(self.paged, "positions beyond the sequence's pages");
+    /// Checks that a cache of `pages` pages has the page of every position.
+    ///
+    /// # Panics
+    /// When it has not.
+    pub fn check_pages(&self, pages: usize) {
+        assert!(self.is_paged, "positions beyond the sequence's pages");
         assert!(self.least_pages <= pages, "pages beyond the cache");
     }
 }
@@ -174,15 +172,15 @@ fn check_disjoint(runs: &[Run]) {
 }
 
 /// Rows are stored at once by several threads: no two may go to one place in the cache.
-fn check_slots(host: &HostBatch) {
+fn check_slots(host: &HostBatch, page: usize) {
     let mut slots: Vec<Range<usize>> = Vec::with_capacity(host.runs.len());
-    for run in host.runs.iter().chain(&host.copied) {
+    for run in host.stored_runs() {
         let mut position = run.position;
         let end = run.position + run.len;
         while position < end {
-            let lane = position % PAGE;
-            let count = (PAGE - lane).min(end - position);
-            let first = host.pages[run.pages.start + position / PAGE] as usize * PAGE + lane;
+            let lane = position % page;
+            let count = (page - lane).min(end - position);
+            let first = host.pages[run.pages.start + position / page] as usize * page + lane;
             slots.push(first..first + count);
             position += count;
         }

@@ -58,7 +58,7 @@ enum Fate {
     Recycled,
     /// It waits for the next cache of keys and values.
     Cache,
-    /// It goes back to the system: what was kept and is given up makes room for something else.
+    /// It goes back to the system. Memory that was kept makes room for something else.
     GivenBack,
 }
 
@@ -188,14 +188,7 @@ impl Recycler {
             Some(fitting) => fitting,
             None => (wanted, Storage::new(wanted)?),
         };
-        Ok(CpuBuffer {
-            storage: Some(storage),
-            capacity,
-            len,
-            features,
-            fate: Fate::Recycled,
-            recycler: self.clone(),
-        })
+        Ok(self.own(storage, capacity, len, features, Fate::Recycled))
     }
 
     /// Like [`buffer`](Self::buffer), in the memory of the last cache if it is large enough.
@@ -207,24 +200,16 @@ impl Recycler {
         let len = rows.saturating_mul(features);
         let capacity = capacity(len);
         let waiting = self.cache.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // One that is too small goes back to the system before the new one is asked for.
+        // A cache that is too small goes back to the system before the new one is asked for.
         let storage = match waiting.filter(|storage| storage.floats().len() >= capacity) {
             Some(storage) => storage,
             None => Storage::new(capacity)?,
         };
-        let storage = Some(storage);
-        Ok(CpuBuffer {
-            storage,
-            capacity,
-            len,
-            features,
-            fate: Fate::Cache,
-            recycler: self.clone(),
-        })
+        Ok(self.own(storage, capacity, len, features, Fate::Cache))
     }
 
-    /// `rows` of `features` zeros, in memory of their own: what is to stay must not hold on to
-    /// memory larger than it needs, and gives it back to the system.
+    /// `rows` of `features` zeros, in memory of their own. Memory to keep has no more than its
+    /// size, and goes back to the system when it is dropped.
     pub(crate) fn zeros(
         self: &Arc<Self>,
         rows: usize,
@@ -232,15 +217,19 @@ impl Recycler {
     ) -> Result<CpuBuffer, OutOfMemory> {
         let len = rows.saturating_mul(features);
         let capacity = capacity(len);
-        let storage = Some(Storage::new(capacity)?);
-        Ok(CpuBuffer {
-            storage,
-            capacity,
-            len,
-            features,
-            fate: Fate::GivenBack,
-            recycler: self.clone(),
-        })
+        Ok(self.own(Storage::new(capacity)?, capacity, len, features, Fate::GivenBack))
+    }
+
+    fn own(
+        self: &Arc<Self>,
+        storage: Storage,
+        capacity: usize,
+        len: usize,
+        features: usize,
+        fate: Fate,
+    ) -> CpuBuffer {
+        let (storage, recycler) = (Some(storage), self.clone());
+        CpuBuffer { storage, len, features, capacity, fate, recycler }
     }
 
     /// Gives all waiting memory back to the system.

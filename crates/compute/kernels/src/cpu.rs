@@ -3,7 +3,7 @@
 use crate::adamw::{self, AdamW, UpdateSlice};
 use crate::attention::{self, Attention};
 use crate::backend::Backend;
-use crate::batch::{CpuBatch, HostBatch, PAGE};
+use crate::batch::{CheckedBatch, HostBatch, PAGE};
 use crate::buffer::{CpuBuffer, Recycler, Reserved};
 use crate::draw::{self, Draw, Drawn};
 use crate::embedding;
@@ -79,7 +79,7 @@ impl Buffer {
 }
 
 impl DeviceBatch {
-    fn cpu(&self) -> &CpuBatch {
+    fn cpu(&self) -> &CheckedBatch {
         self.of()
     }
 }
@@ -120,9 +120,8 @@ impl Backend for Cpu {
     fn allocate(&self, role: Role) -> Result<Buffer, OutOfMemory> {
         let (rows, features) = extent(role);
         let buffer = match role {
-            // Every rollout has a cache of its own, and page faults would cost more than its memory
-            // is worth elsewhere: it waits for the next one, however large, until memory is
-            // trimmed.
+            // Every rollout has a cache of its own, whose page faults cost time. Its memory waits
+            // for the next rollout, however large it is, until memory is trimmed.
             Role::Cache { .. } => self.recycler.cache(rows, features),
             _ => self.recycler.zeros(rows, features),
         };
@@ -138,11 +137,11 @@ impl Backend for Cpu {
         self.logits.clear();
     }
 
-    fn batch_of_drawn(&self, host: &HostBatch, drawn: Option<&DrawnTokens>) -> DeviceBatch {
+    fn upload_drawn_batch(&self, host: &HostBatch, drawn: Option<&DrawnTokens>) -> DeviceBatch {
         let drawn: &[u32] = drawn.map_or(&[], |drawn| drawn.of::<Vec<u32>>());
-        DeviceBatch::new(CpuBatch::new(host, drawn))
+        DeviceBatch::new(CheckedBatch::new(host, drawn, PAGE))
     }
-    fn index(&self, numbers: &[u32]) -> DeviceIndex {
+    fn upload_index(&self, numbers: &[u32]) -> DeviceIndex {
         DeviceIndex::new(numbers.to_vec())
     }
 
@@ -161,7 +160,7 @@ impl Backend for Cpu {
         assert!(rows.len().is_multiple_of(features.max(1)), "part of a row");
         rows.copy_from_slice(&buffer[first * features..][..rows.len()]);
     }
-    fn copy(&self, from: &Buffer, to: &mut Buffer, rows: usize) {
+    fn copy_first_rows(&self, from: &Buffer, to: &mut Buffer, rows: usize) {
         let from = from.cpu();
         let features = from.features();
         rows::copy(&self.workers, from.rows(rows, features), to.cpu_mut().rows_mut(rows, features));
@@ -247,7 +246,7 @@ impl Backend for Cpu {
     }
 
     fn embed(&self, vocabulary: Linear, packed: &Buffer, batch: &DeviceBatch, y: &mut Buffer) {
-        let tokens = batch.cpu().tokens();
+        let tokens = &batch.cpu().host().tokens;
         let y = y.cpu_mut().rows_mut(tokens.len(), vocabulary.inputs);
         embedding::forward(&self.workers, vocabulary, packed.cpu(), tokens, y);
     }
@@ -320,7 +319,7 @@ impl Backend for Cpu {
         layer: usize,
     ) {
         let (batch, cache) = (batch.cpu(), cache.cpu_mut());
-        let qkv = qkv.cpu().rows(batch.tokens().len(), shape.row());
+        let qkv = qkv.cpu().rows(batch.host().rows(), shape.row());
         let len = cache.features();
         attention::store(&self.workers, shape, qkv, batch, &mut cache[layer * len..][..len]);
     }
@@ -341,7 +340,7 @@ impl Backend for Cpu {
         out: &mut Buffer,
     ) {
         let (batch, cache) = (batch.cpu(), cache.cpu());
-        let rows = batch.tokens().len();
+        let rows = batch.host().rows();
         let (qkv, out) = (
             qkv.cpu().rows(rows, shape.row()),
             out.cpu_mut().rows_mut(rows, shape.heads * shape.head_dim),
@@ -358,7 +357,7 @@ impl Backend for Cpu {
         d_qkv: &mut Buffer,
     ) {
         let batch = batch.cpu();
-        let rows = batch.tokens().len();
+        let rows = batch.host().rows();
         let (qkv, d_qkv) =
             (qkv.cpu().rows(rows, shape.row()), d_qkv.cpu_mut().rows_mut(rows, shape.row()));
         let d_out = d_out.cpu().rows(rows, shape.heads * shape.head_dim);
@@ -384,7 +383,7 @@ impl Backend for Cpu {
         swiglu::backward(&self.workers, features, dy, gate_up, tokens);
     }
 
-    fn gather_rows(&self, from: &Buffer, rows: &DeviceIndex, to: &mut Buffer) {
+    fn copy_rows(&self, from: &Buffer, rows: &DeviceIndex, to: &mut Buffer) {
         let (from, rows) = (from.cpu(), rows.cpu());
         let features = from.features();
         rows::gather(
@@ -457,23 +456,14 @@ impl Backend for Cpu {
         shape: Linear,
         x: &Buffer,
         weights: &Buffer,
-        targets: &DeviceIndex,
-        masks: &SamplingMasks,
+        targets: DeviceIndex,
+        masks: Arc<SamplingMasks>,
         temperature: f32,
     ) -> EntropySlopes {
-        let targets = targets.cpu();
+        let (workers, targets) = (&self.workers, targets.into_own::<Vec<u32>>());
         let (x, weights) = (x.cpu().rows(targets.len(), shape.inputs), weights.cpu());
         self.logits.with(head::forward_workspace(shape, targets.len()), |logits| {
-            head::entropy_slopes(
-                &self.workers,
-                shape,
-                x,
-                weights,
-                targets,
-                masks,
-                temperature,
-                logits,
-            )
+            head::entropy_slopes(workers, shape, x, weights, targets, masks, temperature, logits)
         })
     }
     fn draw(
@@ -505,18 +495,18 @@ impl Backend for Cpu {
         // The CPU draws at once.
         (DrawnTokens::new(tokens), QueuedDraws::new(drawn))
     }
-    fn drawn(&self, drawing: QueuedDraws) -> Vec<Option<Drawn>> {
+    fn read_draws(&self, drawing: QueuedDraws) -> Vec<Option<Drawn>> {
         drawing.into_own()
     }
 
-    fn numbers(&self, kind: Kind) -> usize {
+    fn element_count(&self, kind: Kind) -> usize {
         let (rows, floats) = extent(Role::Gradient(kind));
         rows.saturating_mul(floats)
     }
-    fn read_numbers(&self, from: &Buffer, first: usize, numbers: &mut [f32]) {
+    fn read_elements(&self, from: &Buffer, first: usize, numbers: &mut [f32]) {
         numbers.copy_from_slice(&from.cpu()[first..][..numbers.len()]);
     }
-    fn write_numbers(&self, to: &mut Buffer, first: usize, numbers: &[f32]) {
+    fn write_elements(&self, to: &mut Buffer, first: usize, numbers: &[f32]) {
         to.cpu_mut()[first..][..numbers.len()].copy_from_slice(numbers);
     }
     fn add(&self, from: &Buffer, to: &mut Buffer) {

@@ -12,14 +12,14 @@ const BLOCK: usize = 256;
 /// A token to be drawn.
 #[derive(Clone, Debug)]
 pub struct Draw {
-    /// The row of hidden states that it follows. Several draws may name one row.
+    /// The row of hidden states to draw from. Several draws may name one row.
     pub row: usize,
     /// The distribution it is drawn from.
     pub adjustments: Adjustments,
-    /// Tokens that the repetition penalty is about, in any order, repeats allowed. Not looked at
-    /// where that penalty is 1.
+    /// Tokens for the repetition penalty, in any order, repeats allowed. Not read if the penalty is
+    /// 1.
     pub penalised: Vec<u32>,
-    /// Whether to say which tokens top-k, top-p and min-p have kept.
+    /// Whether to return the tokens that top-k, top-p and min-p have kept.
     pub records_kept: bool,
     /// A number in [0, 1), whose place in the cumulative distribution the token is.
     pub uniform: f64,
@@ -59,7 +59,7 @@ impl Adjustments {
     }
 }
 
-/// A token and what the policy thought of it.
+/// A drawn token and its probabilities.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Drawn {
     /// The token.
@@ -73,12 +73,12 @@ pub struct Drawn {
     pub entropy: f32,
     /// The tokens that could have been drawn, if [asked for](Draw::records_kept) and fewer than the
     /// whole vocabulary.
-    pub kept: Option<Box<Kept>>,
+    pub mask: Option<Box<SamplingMask>>,
 }
 
 /// The tokens that top-k, top-p and min-p have kept.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Kept {
+pub struct SamplingMask {
     /// Ascending.
     pub tokens: Vec<u32>,
     /// Logarithm of their probability together, under the model at the temperature, in nats: with
@@ -86,7 +86,7 @@ pub struct Kept {
     pub log_mass: f32,
 }
 
-/// Floats of logits that draws from so many rows take.
+/// Floats of logits that are held at a time for draws from `rows` rows.
 pub(crate) fn workspace(shape: Linear, rows: usize) -> usize {
     logits_block_rows(shape, rows) * shape.outputs
 }
@@ -101,8 +101,8 @@ pub(crate) fn rows(draws: &[Draw]) -> usize {
     draws.iter().map(|draw| draw.row + 1).max().unwrap_or(0)
 }
 
-/// A token for each draw, None where the row's logits are not finite. `hidden: [rows, hidden]`;
-/// `logits` is [`workspace`].
+/// A token for each draw, None if the row's logits are not finite. `hidden: [rows, hidden]`;
+/// `logits` has [`workspace`] floats.
 pub(crate) fn draw(
     workers: &Workers,
     shape: Linear,
@@ -140,7 +140,7 @@ impl Draw {
         Self { row, adjustments, penalised: Vec::new(), records_kept: false, uniform }
     }
 
-    /// The draw from its row of logits; None where these are not finite.
+    /// Draws from a row of logits; None if they are not finite.
     ///
     /// # Panics
     /// When the processor lacks `isa`.
@@ -165,7 +165,7 @@ fn draw_one(isa: Isa, draw: &Draw, logits: &[f32]) -> Option<Drawn> {
     let penalised = (penalty != 1.0).then(|| penalise(penalty, logits, &draw.penalised));
     let logits = penalised.as_deref().unwrap_or(logits);
 
-    let mut kept = None;
+    let mut mask = None;
     let (token, sampling_logprob) = if greedy {
         (likeliest(logits), None)
     } else {
@@ -181,7 +181,7 @@ fn draw_one(isa: Isa, draw: &Draw, logits: &[f32]) -> Option<Drawn> {
                 let mut tokens: Vec<u32> = nucleus.iter().map(|&(_, token)| token).collect();
                 tokens.sort_unstable();
                 let log_mass = distribution.log_mass(isa, policy_logits, &tokens, temperature);
-                kept = Some(Box::new(Kept { tokens, log_mass }));
+                mask = Some(Box::new(SamplingMask { tokens, log_mass }));
             }
             draw_kept(&nucleus, draw.uniform)
         } else {
@@ -194,7 +194,7 @@ fn draw_one(isa: Isa, draw: &Draw, logits: &[f32]) -> Option<Drawn> {
         logprob: distribution.logprob(policy_logits[token as usize], temperature),
         sampling_logprob,
         entropy: distribution.entropy,
-        kept,
+        mask,
     })
 }
 

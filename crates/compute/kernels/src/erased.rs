@@ -1,5 +1,5 @@
-//! Memory of a device whose type is known at run time only: what a model holds, whichever backend
-//! made it.
+//! Memory of a device, with a type that only its backend knows: a model holds such values whichever
+//! backend made them.
 
 use std::any::Any;
 

@@ -33,7 +33,7 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// Reads a whole row of logits, of which some, but not all, may be -inf: impossible tokens.
+    /// Reads a whole row of logits. Impossible tokens have -inf; at least one token is possible.
     ///
     /// # Panics
     /// When the processor lacks `isa`.
@@ -50,8 +50,8 @@ impl Distribution {
         (logit / temperature - self.max) - self.log_sum
     }
 
-    /// Logarithm of the probability that these tokens have together, of which there is at least
-    /// one. `logits` is the whole row. Sums in f64, in the order of the tokens.
+    /// Logarithm of the probability of all `tokens` together; there is at least one. `logits` is
+    /// the whole row. Sums in f64, in the order of the tokens.
     pub(crate) fn log_mass(
         &self,
         isa: Isa,
@@ -304,7 +304,7 @@ pub struct CpuStatistics {
 }
 
 impl CpuStatistics {
-    /// Bytes for so many rows, once the log-probs have been read, beside the targets.
+    /// Bytes for `rows` rows once the log-probs have been read, without the targets.
     pub(crate) fn bytes(rows: usize) -> usize {
         rows.saturating_mul(size_of::<Distribution>())
     }
@@ -331,6 +331,33 @@ pub(crate) fn forward(
     temperature: f32,
     logits: &mut [f32],
 ) -> CpuStatistics {
+    forward_with(workers, shape, x, weights, targets, masks, temperature, logits, |_, _| ())
+}
+
+/// A row of the head, as [`forward_with`] shows it.
+struct HeadRow<'a> {
+    number: usize,
+    logits: &'a [f32],
+    distribution: Distribution,
+    /// Log-prob of the target.
+    logprob: f32,
+    /// The tokens that its mask keeps; none if the row has no mask.
+    truncated: Option<Truncated<'a>>,
+}
+
+/// As [`forward`], and calls `also` with each row, on all threads.
+#[allow(clippy::too_many_arguments, reason = "the operands of one pass")]
+fn forward_with(
+    workers: &Workers,
+    shape: Linear,
+    x: &[f32],
+    weights: &[f32],
+    targets: Vec<u32>,
+    masks: Arc<SamplingMasks>,
+    temperature: f32,
+    logits: &mut [f32],
+    also: impl Fn(Isa, HeadRow<'_>) + Sync,
+) -> CpuStatistics {
     let rows = targets.len();
     check_operands(shape, x, &targets, &masks, logits);
     let mut logprobs = vec![0.0; rows];
@@ -338,17 +365,24 @@ pub(crate) fn forward(
     let mut log_masses = vec![0.0; if masks.is_whole() { 0 } else { rows }];
     let (out_p, out_d) = (Shared::of(&mut logprobs), Shared::of(&mut distributions));
     let out_m = Shared::of(&mut log_masses);
+    let isa = workers.isa;
     each_row(workers, shape, x, weights, rows, logits, |r, row| {
-        let distribution = Distribution::of(workers.isa, row, temperature);
-        let kept = masks.of(r);
+        let distribution = Distribution::of(isa, row, temperature);
+        let logprob = distribution.logprob(row[targets[r] as usize], temperature);
+        let tokens = masks.of(r);
+        let truncated = (!tokens.is_empty()).then(|| Truncated {
+            tokens,
+            log_mass: distribution.log_mass(isa, row, tokens, temperature),
+        });
         // SAFETY: rows are disjoint, and there is a log-mass for each row if one is masked.
         unsafe {
-            *out_p.start().add(r) = distribution.logprob(row[targets[r] as usize], temperature);
+            *out_p.start().add(r) = logprob;
             *out_d.start().add(r) = distribution;
-            if !kept.is_empty() {
-                *out_m.start().add(r) = distribution.log_mass(workers.isa, row, kept, temperature);
+            if let Some(Truncated { log_mass, .. }) = truncated {
+                *out_m.start().add(r) = log_mass;
             }
         }
+        also(isa, HeadRow { number: r, logits: row, distribution, logprob, truncated });
     });
     CpuStatistics { targets, temperature, logprobs, distributions, masks, log_masses }
 }
@@ -361,44 +395,27 @@ pub(crate) fn entropy_slopes(
     shape: Linear,
     x: &[f32],
     weights: &[f32],
-    targets: &[u32],
-    masks: &SamplingMasks,
+    targets: Vec<u32>,
+    masks: Arc<SamplingMasks>,
     temperature: f32,
     logits: &mut [f32],
 ) -> EntropySlopes {
-    let rows = targets.len();
-    check_operands(shape, x, targets, masks, logits);
-    let of_rows = || vec![0.0; rows];
-    let (mut logprobs, mut entropies, mut slopes) = (of_rows(), of_rows(), of_rows());
-    let mut log_masses = if masks.is_whole() { Vec::new() } else { of_rows() };
-    let [out_p, out_h, out_s] =
-        [&mut logprobs, &mut entropies, &mut slopes].map(|of| Shared::of(of));
-    let out_m = Shared::of(&mut log_masses);
-    each_row(workers, shape, x, weights, rows, logits, |r, row| {
-        let distribution = Distribution::of(workers.isa, row, temperature);
-        let logprob = distribution.logprob(row[targets[r] as usize], temperature);
-        let kept = masks.of(r);
-        let log_mass =
-            (!kept.is_empty()).then(|| distribution.log_mass(workers.isa, row, kept, temperature));
-        let expected = match log_mass {
-            None => distribution.expected_pull(workers.isa, row, temperature),
-            Some(log_mass) => {
-                let truncated = Truncated { tokens: kept, log_mass };
-                distribution.expected_pull_of(workers.isa, row, truncated, temperature)
-            }
+    let mut slopes = vec![0.0; targets.len()];
+    let out = Shared::of(&mut slopes);
+    let slope = |isa: Isa, row: HeadRow<'_>| {
+        let HeadRow { number, logits, distribution, logprob, truncated } = row;
+        let expected = match truncated {
+            None => distribution.expected_pull(isa, logits, temperature),
+            Some(kept) => distribution.expected_pull_of(isa, logits, kept, temperature),
         };
-        let slope = expected - distribution.pulls(workers.isa, &[logprob])[0];
-        // SAFETY: rows are disjoint, and there is a log-mass for each row if one is masked.
+        // SAFETY: rows are disjoint.
         unsafe {
-            *out_p.start().add(r) = logprob;
-            *out_h.start().add(r) = distribution.entropy;
-            *out_s.start().add(r) = slope as f32;
-            if let Some(log_mass) = log_mass {
-                *out_m.start().add(r) = log_mass;
-            }
+            *out.start().add(number) = (expected - distribution.pulls(isa, &[logprob])[0]) as f32;
         }
-    });
-    EntropySlopes { scores: HeadScores { logprobs, entropies, log_masses }, slopes }
+    };
+    let mut statistics =
+        forward_with(workers, shape, x, weights, targets, masks, temperature, logits, slope);
+    EntropySlopes { scores: statistics.read(), slopes }
 }
 
 fn check_operands(
@@ -438,7 +455,7 @@ fn each_row(
     }
 }
 
-/// Rows whose logits are held at a time, of so many.
+/// Rows whose logits are held at a time, at most `rows`.
 pub(crate) fn logits_block_rows(shape: Linear, rows: usize) -> usize {
     (LOGITS_BLOCK / shape.outputs.max(1)).max(1).min(rows)
 }
@@ -473,10 +490,9 @@ pub(crate) struct HeadGradient<'a> {
 }
 
 impl HeadGradient<'_> {
-    /// The mask's part of the gradient by the logits of consecutive tokens, beside what it takes
-    /// from all tokens: `c p_v / P / temperature` of each token that it keeps, with its place among
-    /// them. `p_v / P` is the exponential of a difference of f32 and so is off by some `|ln P|
-    /// 2^-24` of itself.
+    /// The mask's own part of the gradient by the logits of consecutive tokens: `c p_v / P /
+    /// temperature` of each kept token, with its index among these tokens. `p_v / P` is the
+    /// exponential of a difference of f32, so its relative error is about `|ln P| 2^-24`.
     fn of_mask(
         &self,
         isa: Isa,
@@ -506,8 +522,8 @@ impl HeadGradient<'_> {
     }
 }
 
-/// `dx` (overwritten) and `dw` (its chains go on). Works through the vocabulary in blocks of
-/// columns, so that every weight's chain runs over all rows at once: logits are recomputed, their
+/// `dx` is replaced, `dw` continues its chains. Works through the vocabulary in blocks of columns,
+/// so that every weight's chain runs over all rows at once. Logits are recomputed, and their
 /// gradient lives for one block.
 #[allow(clippy::too_many_arguments, reason = "the operands of one gradient")]
 pub(crate) fn backward(

@@ -17,7 +17,7 @@ use memmap2::Mmap;
 /// harmless, and is how isentrope itself writes.
 #[derive(Debug)]
 pub struct MappedFile {
-    /// None for an empty file, of which there is nothing to map.
+    /// None for an empty file, which cannot be mapped.
     map: Option<Mmap>,
 }
 
@@ -36,8 +36,8 @@ impl MappedFile {
         if file.metadata()?.len() == 0 {
             return Ok(Self { map: None });
         }
-        // SAFETY: the map is read-only and handed out only as `&[u8]` bounded by `self`. That
-        // nobody shrinks or edits the file meanwhile is the documented condition of this type.
+        // SAFETY: the map is read-only and handed out only as `&[u8]` bounded by `self`. The type's
+        // documentation demands that the file is not edited or truncated meanwhile.
         let map = unsafe { Mmap::map(&file)? };
         Ok(Self { map: Some(map) })
     }
@@ -47,9 +47,9 @@ impl MappedFile {
         self.map.as_deref().unwrap_or_default()
     }
 
-    /// Tells the kernel that the bytes of `range` have been copied and their pages may leave this
-    /// process, so that resident memory does not grow by the whole file. They are read from the
-    /// file again if touched again. Advice only: a range outside the file, a refusal or a system
+    /// Tells the kernel that the bytes of `range` have been copied and that their pages may leave
+    /// this process, so that resident memory does not grow by the whole file. A later access reads
+    /// them from the file again. It is advice: a range outside the file, a refusal or a system
     /// without such a call changes nothing.
     pub fn release(&self, range: Range<usize>) {
         #[cfg(unix)]
@@ -57,8 +57,8 @@ impl MappedFile {
             && range.start < range.end
             && range.end <= map.len()
         {
-            // SAFETY: dropping pages loses data only where they were written to; these are clean
-            // pages of a read-only file map, which the next access faults in again with the same
+            // SAFETY: dropping pages loses only data that was written to them. These are clean
+            // pages of a read-only file map, and the next access faults them in again with the same
             // content.
             let advised = unsafe {
                 map.unchecked_advise_range(

@@ -121,8 +121,8 @@ impl Kernel for Forward {
     }
 }
 
-/// `dx += d(norm)/dx dy`; without `dy`, `dx` holds it on entry and is replaced. `dw` goes on over
-/// rows, and groups within a row, in order. `x`, `dy` and `dx` have `layout`.
+/// `dx += d(norm)/dx dy`; without `dy`, `dx` holds it on entry and is replaced. `dw` continues over
+/// rows, and over groups within a row, in order. `x`, `dy` and `dx` have `layout`.
 #[allow(clippy::too_many_arguments, reason = "the operands of one gradient")]
 pub(crate) fn backward(
     workers: &Workers,

@@ -26,7 +26,7 @@ thread_local! {
 pub(crate) struct Pool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
-    /// Held by whoever runs a loop.
+    /// Held by the thread that runs a loop.
     turn: Mutex<()>,
 }
 
@@ -111,7 +111,7 @@ impl Pool {
             std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(task)
         };
         let job = Job { task: Some(task), tasks };
-        // SAFETY: `state` is 0 and this thread has the turn, so nobody else touches `job`.
+        // SAFETY: `state` is 0 and this thread has the turn, so no other thread touches `job`.
         unsafe { *shared.job.get() = job };
         for (thread, next) in shared.next.iter().enumerate() {
             next.0.store(shared.first(thread, tasks), Ordering::Relaxed);
@@ -144,7 +144,7 @@ impl Drop for Pool {
         drop(self.shared.sleep.lock().unwrap_or_else(PoisonError::into_inner));
         self.shared.wake.notify_all();
         for worker in self.workers.drain(..) {
-            // Tasks' panics are caught, so a worker ends only because it was told to.
+            // Tasks' panics are caught, so a worker ends only on `stop`.
             let _ = worker.join();
         }
     }
@@ -176,8 +176,8 @@ impl Shared {
         thread * tasks / self.next.len()
     }
 
-    /// Runs tasks until none is left: this thread's own first, so that what it works on tends to be
-    /// in its cache from the last such loop, then those that other threads have not got round to.
+    /// Runs tasks until none is left: first this thread's own, whose data tends to be in its cache
+    /// from the last such loop, then tasks that other threads have not begun.
     fn take(&self, thread: usize, job: Job) {
         let Some(task) = job.task else { return };
         INSIDE.set(true);

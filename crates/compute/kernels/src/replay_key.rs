@@ -1,4 +1,4 @@
-//! Which steps are alike.
+//! Keys of decoding steps.
 
 /// All that the operations of a decoding step and the shapes of their buffers follow from: steps
 /// with equal keys differ in the numbers that go in, and in how long their sequences are, which a
@@ -7,7 +7,7 @@
 pub struct ReplayKey {
     /// A number that no other model of the process has: it stands for the shapes of all layers.
     pub model: u64,
-    /// Rows of the batch, each of a sequence of its own.
+    /// Rows of the batch, each from another sequence.
     pub rows: usize,
     /// Rows whose next token is wanted.
     pub wanted: usize,

@@ -16,14 +16,14 @@ pub enum Role {
     Weight(Kind),
     /// The gradient of one parameter. What pads it stays zero.
     Gradient(Kind),
-    /// A moment of the optimizer, of so many numbers of one parameter, in the order of its
-    /// gradient's buffer.
+    /// A moment of the optimizer, in the order of its gradient's buffer: the number of its
+    /// elements, of one parameter.
     Moment(usize),
     /// A moment in the host's memory, if the device has memory of its own:
-    /// [`adamw`](crate::Backend::adamw) brings it to the device in pieces. On the CPU there is no
-    /// difference.
+    /// [`adamw`](crate::Backend::adamw) brings it to the device in pieces. The CPU makes no
+    /// difference. The number is its elements.
     OffloadedMoment(usize),
-    /// Keys and values of so many layers, in pages of
+    /// Keys and values of several layers, in pages of
     /// [`page_positions`](crate::Backend::page_positions) positions.
     Cache {
         /// The layers' shape. Their windows may differ.
@@ -38,7 +38,7 @@ pub enum Role {
 /// The shape of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// So many numbers in a row: a bias, the weights of a norm.
+    /// A bias or the weights of a norm: the number of its elements.
     Vector(usize),
     /// The weights of a linear layer, `[outputs, inputs]`, in the backend's own order: see
     /// [`pack`](crate::Backend::pack).
@@ -58,27 +58,28 @@ impl Kind {
 /// An operation that takes memory beside its operands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Work {
-    /// [`head`](crate::Backend::head) and [`head_backward`](crate::Backend::head_backward) over so
-    /// many rows.
+    /// [`head`](crate::Backend::head) and [`head_backward`](crate::Backend::head_backward): the
+    /// head's shape, and rows.
     Head(Linear, usize),
-    /// The statistics of so many rows, between the two.
+    /// The statistics between the two: rows.
     Statistics(usize),
-    /// [`attention`](crate::Backend::attention) over sequences of at most so many positions,
-    /// whatever the batch.
+    /// [`attention`](crate::Backend::attention), whatever the batch: the layer's shape, and the
+    /// most positions of a sequence.
     Attention(Attention, usize),
-    /// [`attention_backward`](crate::Backend::attention_backward) over so many positions.
+    /// [`attention_backward`](crate::Backend::attention_backward): the layer's shape, and
+    /// positions.
     AttentionGradient(Attention, usize),
-    /// [`draw`](crate::Backend::draw) from so many rows.
+    /// [`draw`](crate::Backend::draw): the head's shape, and rows.
     Draw(Linear, usize),
-    /// Steps that the device keeps, to make them again [as one](crate::Backend::replayed): of a
-    /// model of so many layers, at most. An estimate; it has them only where nothing else lacks the
-    /// memory.
+    /// Steps that the device keeps captured, to [replay](crate::Backend::run_step) them: the
+    /// model's layers. An estimate of the most memory; the device gives it up when anything else
+    /// needs it.
     Steps(usize),
-    /// Sums of linear layers of at most so many outputs, before a bias or a residual is added to
-    /// them, whatever the batch.
+    /// Sums of linear layers before a bias or a residual is added, whatever the batch: the most
+    /// outputs of a layer.
     LinearSums(usize),
-    /// [`adamw`](crate::Backend::adamw) of so many numbers whose moments are
-    /// [offloaded](Role::OffloadedMoment).
+    /// [`adamw`](crate::Backend::adamw) with [offloaded](Role::OffloadedMoment) moments: their
+    /// elements.
     OffloadedMoments(usize),
 }
 
@@ -87,7 +88,7 @@ pub enum Work {
 pub struct OutOfMemory {
     /// Bytes that were asked for.
     pub asked: usize,
-    /// The device's reason: what there is, or what its system says.
+    /// The device's reason, such as how much memory it has, or its system's message.
     pub why: String,
 }
 

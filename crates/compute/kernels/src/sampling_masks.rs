@@ -6,8 +6,8 @@ use std::ops::Range;
 /// look at the same distribution again ("keep sampling mask", DeepSeek-V3.2, arXiv:2512.02556,
 /// section 3.1).
 ///
-/// A draw without tokens had the whole vocabulary, and so has any draw beyond the last one that was
-/// pushed: the default says that nothing was truncated.
+/// A draw without tokens had the whole vocabulary, and so had any draw beyond the last pushed one.
+/// The default says that nothing was truncated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SamplingMasks {
     /// Where the tokens of each draw end, `[draws]`.
@@ -40,7 +40,7 @@ impl SamplingMasks {
         self.ends.is_empty()
     }
 
-    /// Appends so many draws: another's, and for those that it lacks the whole vocabulary.
+    /// Appends the first `draws` draws of `more`; draws that it lacks have the whole vocabulary.
     pub fn extend(&mut self, more: &Self, draws: usize) {
         (0..draws).for_each(|draw| self.push(more.of(draw)));
     }

@@ -85,8 +85,8 @@ impl<T> Clone for Shared<T> {
 
 impl<T> Copy for Shared<T> {}
 
-// SAFETY: whoever dereferences the pointer vouches that tasks touch disjoint parts while the owner
-// is borrowed.
+// SAFETY: the code that dereferences the pointer vouches that tasks touch disjoint parts while the
+// owner is borrowed.
 unsafe impl<T: Send> Send for Shared<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Shared<T> {}

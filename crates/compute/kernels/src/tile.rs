@@ -11,7 +11,7 @@ pub(crate) const TILE_ROWS: usize = 6;
 pub(crate) enum Start {
     /// At zero.
     Zero,
-    /// At the values `c` holds: the chain goes on from an earlier block or an earlier micro-batch.
+    /// At the values of `c`: the chain continues from an earlier block or micro-batch.
     Load,
     /// At a bias, one value per column.
     Bias(*const f32),
@@ -22,15 +22,15 @@ pub(crate) enum Start {
 pub(crate) enum End {
     /// To `c`.
     Store,
-    /// They are added to what is here, rows so many floats apart.
+    /// They are added to the values at this address, whose rows are this many floats apart.
     AddTo(*mut f32, usize),
 }
 
 /// `c[r][j] = start + a(r, 0) b(0, j) + a(r, 1) b(1, j) + ...`: for every output one chain of fused
 /// multiply-adds in ascending order of the reduction. Vector lanes run across the columns j.
 ///
-/// Strides are in floats. Columns of `b` are contiguous, padded to a multiple of 16; those of `c`
-/// are contiguous and not padded.
+/// Strides are in floats. Columns of `b` are contiguous and padded to a multiple of 16; columns of
+/// `c` are contiguous and not padded.
 #[derive(Clone, Copy)]
 pub(crate) struct Product {
     pub a: *const f32,
@@ -131,7 +131,7 @@ impl Product {
     unsafe fn tile<S: Simd, const ROWS: usize, const NV: usize>(self) {
         let last = self.columns - (NV - 1) * LANES;
         // SAFETY: the caller of `run` vouches for the extents; the last vector touches only `last`
-        // columns of what is not padded.
+        // columns of unpadded rows.
         unsafe {
             let mut acc = [[S::splat(0.0); NV]; ROWS];
             match self.start {

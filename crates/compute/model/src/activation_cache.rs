@@ -33,7 +33,10 @@ pub(crate) struct CachedRows<I = Vec<u32>> {
 impl CachedRows {
     /// On the device.
     pub fn upload(&self, backend: &dyn Backend) -> CachedRows<DeviceIndex> {
-        CachedRows { rows: backend.index(&self.rows), slots: backend.index(&self.slots) }
+        CachedRows {
+            rows: backend.upload_index(&self.rows),
+            slots: backend.upload_index(&self.slots),
+        }
     }
 }
 
@@ -117,20 +120,21 @@ impl ActivationCache {
         backend.store_rows(last, &to.rows, &mut self.last, &to.slots);
     }
 
-    /// A block's input and internals of the rows in `count` slots.
+    /// A block's input and internals, in the rows of `count` slots.
     pub(crate) fn block(
         &self,
         model: &Model,
         block: usize,
-        (slots, count): (&DeviceIndex, usize),
+        slots: &DeviceIndex,
+        count: usize,
     ) -> (Buffer, Internals<Buffer>) {
         let (b, s) = (&*model.backend, &model.layout.shapes);
         let mut input = model.activations(count, s.hidden);
-        b.gather_rows(&self.blocks[block].input, slots, &mut input);
+        b.copy_rows(&self.blocks[block].input, slots, &mut input);
         let features = Internals::features(&model.layout.blocks[block], s);
         let mut internals = features.map(|features| model.activations(count, features));
         for (cached, to) in self.blocks[block].internals.beside(&mut internals) {
-            b.gather_rows(cached, slots, to);
+            b.copy_rows(cached, slots, to);
         }
         (input, internals)
     }
@@ -139,7 +143,7 @@ impl ActivationCache {
     pub(crate) fn last(&self, model: &Model, slots: &[u32]) -> Buffer {
         let b = &*model.backend;
         let mut rows = model.activations(slots.len(), model.layout.shapes.hidden);
-        b.gather_rows(&self.last, &b.index(slots), &mut rows);
+        b.copy_rows(&self.last, &b.upload_index(slots), &mut rows);
         rows
     }
 }

@@ -28,9 +28,9 @@ pub(crate) struct CacheLayer<'a> {
 
 impl Model {
     /// Uploads the rows of a batch.
-    pub(crate) fn rows(&self, host: &HostBatch) -> Rows {
+    pub(crate) fn upload_rows(&self, host: &HostBatch) -> Rows {
         let rope = self.rope.up_to(&*self.backend, host.positions());
-        Rows { count: host.rows(), batch: self.backend.batch(host), rope }
+        Rows { count: host.rows(), batch: self.backend.upload_batch(host), rope }
     }
 
     /// A buffer for `[rows, features]` activations.
@@ -54,7 +54,7 @@ impl Model {
         // Buffers that are not kept are freed here, before the MLP takes its memory.
         let kept = keep.then(|| {
             let mut middle = self.activations(tokens, s.hidden);
-            b.copy(x, &mut middle, tokens);
+            b.copy_first_rows(x, &mut middle, tokens);
             (attention, middle)
         });
         let _span = operation("MLP");
@@ -99,7 +99,7 @@ impl Model {
     ) -> Internals<Buffer> {
         let tokens = rows.count;
         let mut middle = self.activations(tokens, self.layout.shapes.hidden);
-        self.backend.copy(input, &mut middle, tokens);
+        self.backend.copy_first_rows(input, &mut middle, tokens);
         let attention = self.attention_branch(block, &mut middle, rows, cache);
         let normed = self.mlp_input(block, &middle, tokens);
         let (b, w, shape) = (&*self.backend, &self.weights, self.layout.shapes.gate_up);

@@ -12,7 +12,7 @@ pub struct Tokens {
     pub tokens: f64,
     /// Tokens whose next token is drawn or scored: they also go through the head.
     pub scored: f64,
-    /// Keys that they see, summed over the tokens: the mean of the layers, of which some may have a
+    /// Keys that they see, summed over the tokens: the mean of the layers, since some may have a
     /// window.
     pub visible: f64,
 }

@@ -4,7 +4,7 @@ use crate::gradient::embedded_capacity;
 use crate::internals::Internals;
 use crate::layout::{BlockLayout, Layout};
 use crate::parameters::ROWS_PER_CALL;
-use crate::pass::Keep;
+use crate::pass::TapeKind;
 use isentrope_kernels::{Backend, Kind, Linear, Role, Work};
 
 /// Rows of the head's work for one token: the normed row, its gradient and that of the last block's
@@ -16,7 +16,7 @@ const STREAM_ROWS: usize = 4;
 impl Layout {
     /// Numbers of each parameter on a device, what pads it included.
     pub fn numbers(&self, backend: &dyn Backend) -> impl Iterator<Item = usize> {
-        self.parameters.iter().map(|parameter| backend.numbers(parameter.kind))
+        self.parameters.iter().map(|parameter| backend.element_count(parameter.kind))
     }
 
     /// Bytes of one set of parameters: [`Role::Weight`] or [`Role::Gradient`].
@@ -56,13 +56,13 @@ impl Layout {
     }
 
     /// Bytes that the [tape](crate::Tape) of a forward pass keeps for one token.
-    pub fn tape_bytes_per_token(&self, backend: &dyn Backend, keep: Keep) -> usize {
+    pub fn tape_bytes_per_token(&self, backend: &dyn Backend, keep: TapeKind) -> usize {
         self.activation_bytes_per_token(backend, keep) + backend.workspace(Work::Statistics(1))
     }
 
     /// Bytes of one slot of an [activation cache](crate::ActivationCache).
     pub fn activation_bytes_per_slot(&self, backend: &dyn Backend) -> usize {
-        self.activation_bytes_per_token(backend, Keep::Activations)
+        self.activation_bytes_per_token(backend, TapeKind::Activations)
     }
 
     /// Bytes that a forward and a backward pass over `tokens` take beside the tape, at most.
@@ -126,11 +126,11 @@ impl Layout {
     }
 
     /// Bytes per token that a backward pass needs of a forward pass, without the head's statistics.
-    fn activation_bytes_per_token(&self, backend: &dyn Backend, keep: Keep) -> usize {
+    fn activation_bytes_per_token(&self, backend: &dyn Backend, keep: TapeKind) -> usize {
         let hidden = backend.bytes(Role::Activation(1, self.shapes.hidden));
         let block = |block| match keep {
-            Keep::Activations => hidden + self.internals_bytes(backend, block),
-            Keep::BlockInputs => hidden,
+            TapeKind::Activations => hidden + self.internals_bytes(backend, block),
+            TapeKind::BlockInputs => hidden,
         };
         // At most all rows of the last block's output are kept.
         self.blocks.iter().map(block).sum::<usize>() + hidden

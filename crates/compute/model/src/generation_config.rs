@@ -16,26 +16,16 @@ use crate::{Error, Result};
 
 /// Keys that change sampling but that isentrope's sampler lacks, with the number at which they have
 /// no effect.
-const NOT_ACTED_ON: [(&str, f64); 19] = [
+const NOT_ACTED_ON: [(&str, f64); 9] = [
     ("typical_p", 1.0),
-    ("top_h", 1.0),
-    ("epsilon_cutoff", 0.0),
-    ("eta_cutoff", 0.0),
     ("no_repeat_ngram_size", 0.0),
-    ("bad_words_ids", 0.0),
     ("suppress_tokens", 0.0),
-    ("begin_suppress_tokens", 0.0),
     ("forced_bos_token_id", f64::NAN),
     ("forced_eos_token_id", f64::NAN),
     ("sequence_bias", 0.0),
-    ("exponential_decay_length_penalty", 0.0),
     ("min_length", 0.0),
-    ("min_new_tokens", 0.0),
-    ("guidance_scale", 1.0),
-    ("penalty_alpha", 0.0),
     ("num_beams", 1.0),
     ("stop_strings", 0.0),
-    ("watermarking_config", 0.0),
 ];
 
 /// Sampling defaults of a model. `None`: the file has no such key.
@@ -60,7 +50,7 @@ pub struct GenerationConfig {
     pub not_acted_on: Vec<&'static str>,
 }
 
-/// Finds the tokens that end a response of the model in `dir`: those of `eos_token_id`
+/// Finds the tokens that end a response of the model in `dir`: the tokens of `eos_token_id`
 /// ([`GenerationConfig::read`]) and, as in vLLM and TRL, the tokenizer's end-of-sequence token.
 /// Empty if neither names one.
 ///

@@ -56,7 +56,7 @@ impl Gradient {
         let Layout { embedding, shapes, .. } = &model.layout;
         let EmbeddingRows { tokens, rows, .. } = &self.embedding;
         let (b, packed) = (&*model.backend, &mut self.parameters[*embedding]);
-        b.add_embedding_rows(shapes.vocabulary, rows, &b.index(tokens), packed);
+        b.add_embedding_rows(shapes.vocabulary, rows, &b.upload_index(tokens), packed);
         self.embedding.clear();
         &mut self.parameters
     }
@@ -75,7 +75,7 @@ impl Gradient {
         dx: &Buffer,
     ) {
         let slots = self.embedding.slots_of(backend, vocabulary, tokens);
-        backend.embed_backward(&backend.index(&slots), dx, &mut self.embedding.rows);
+        backend.embed_backward(&backend.upload_index(&slots), dx, &mut self.embedding.rows);
     }
 }
 
@@ -105,7 +105,7 @@ impl EmbeddingRows {
         if self.tokens.len() > self.capacity {
             self.capacity = embedded_capacity(vocabulary, self.tokens.len());
             let mut rows = backend.buffer(Role::Exact(self.capacity, hidden));
-            backend.copy(&self.rows, &mut rows, used);
+            backend.copy_first_rows(&self.rows, &mut rows, used);
             self.rows = rows;
         }
         let new = vec![0.0; (self.tokens.len() - used) * hidden];

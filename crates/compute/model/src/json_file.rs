@@ -59,8 +59,8 @@ pub(crate) fn find_bytes(path: &Path, max_bytes: u64) -> Result<Option<Vec<u8>>>
     }
 }
 
-/// A JSON value without duplicate keys. Readers differ in which duplicate counts, so a file could
-/// be one thing to us and another to whoever checked it.
+/// A JSON value without duplicate keys. Readers differ in which duplicate counts: the tokenizers
+/// library could read another value than the one checked here.
 #[derive(Debug)]
 pub(crate) struct Distinct(pub Value);
 

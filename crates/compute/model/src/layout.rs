@@ -1,8 +1,8 @@
 //! The place of every tensor of a checkpoint in the engine's parameters.
 //!
 //! Projections that read the same input are one matrix here (queries, keys and values; gate and
-//! up), so that they are one product. A [`Layout`] says which rows of which parameter each named
-//! tensor is; weights, gradients and optimizer moments all follow it.
+//! up), so that they are one product. A [`Layout`] gives each named tensor its rows of a parameter;
+//! weights, gradients and optimizer moments all follow it.
 
 use crate::config::ModelConfig;
 use isentrope_kernels::{Attention, Kind, Linear};

@@ -41,6 +41,6 @@ pub use layout::{Id, Layout, NamedTensor, Parameter};
 pub use model::Model;
 pub use packed::{Packed, SHARING_TOKENS, Sequence, Unit, apart, units};
 pub use parameters::Parameters;
-pub use pass::{Derivatives, Keep, Scores, Tape};
+pub use pass::{Derivatives, Scores, Tape, TapeKind};
 pub use rope::Rope;
 pub use step::Step;

@@ -95,15 +95,15 @@ struct Stretch {
     len: usize,
     /// Position of the first row.
     position: usize,
-    /// The sequence whose tokens these are; of those that share a prompt, the first.
+    /// The sequence with these tokens; the first, if several share them as their prompt.
     owner: usize,
     /// The stretch that it continues, if it does not begin a sequence.
     prompt: Option<usize>,
 }
 
 impl Packed {
-    /// Packs sequences; those of a [unit](units) share their prompt. One without targets takes no
-    /// room.
+    /// Packs sequences; the sequences of a [unit](units) share their prompt. A sequence without
+    /// targets takes no room.
     pub fn new(sequences: &[Sequence<'_>]) -> Self {
         Self::in_units(sequences, &units(sequences))
     }
@@ -160,7 +160,7 @@ impl Packed {
         self.targets.len()
     }
 
-    /// Values of each row, given those of each sequence's inputs.
+    /// A value for each row, from the values of each sequence's inputs.
     pub(crate) fn rows_of<T: Copy>(&self, of_inputs: &[&[T]]) -> Vec<T> {
         let of_stretch = |s: &Stretch| &of_inputs[s.owner][s.position..s.position + s.len];
         self.stretches.iter().flat_map(of_stretch).copied().collect()

@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Activations that a forward pass keeps for the backward pass. The gradient's bits are the same
 /// either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum TapeKind {
     /// All that is needed: fastest.
     Activations,
     /// Each block's input; the block is computed again on the way back. A fraction of the memory
@@ -70,7 +70,7 @@ impl Scores {
         Self { logprobs, entropies, log_masses }
     }
 
-    /// Appends those of the targets that follow.
+    /// Appends the scores of the targets that follow.
     pub fn extend(&mut self, more: Self) {
         self.logprobs.extend(more.logprobs);
         self.entropies.extend(more.entropies);
@@ -100,7 +100,7 @@ impl Scores {
 pub struct Tape<'r> {
     packed: Packed,
     uploaded: DeviceRows,
-    blocks: Blocks<'r>,
+    blocks: BlockSource<'r>,
     /// Rows of the last block's output that predict a target, `[targets, hidden]`.
     last: Buffer,
     statistics: HeadStatistics,
@@ -116,11 +116,11 @@ struct DeviceRows {
 }
 
 /// Inputs of the blocks' backward passes.
-enum Blocks<'r> {
+enum BlockSource<'r> {
     /// Kept by a forward pass, one per block.
-    Kept(Vec<BlockRecord>),
+    Records(Vec<BlockRecord>),
     /// Activations of the rows in `slots` of an activation cache.
-    Cached { activation_cache: &'r ActivationCache, slots: DeviceIndex, rows: usize },
+    Cache { activation_cache: &'r ActivationCache, slots: DeviceIndex, rows: usize },
 }
 
 struct BlockRecord {
@@ -129,14 +129,14 @@ struct BlockRecord {
     internals: Option<Internals<Buffer>>,
 }
 
-impl<'r> Blocks<'r> {
+impl<'r> BlockSource<'r> {
     /// From the last block to the first, each fetched when its turn comes.
     fn backwards(self, model: &'r Model) -> Box<dyn Iterator<Item = BlockRecord> + 'r> {
         match self {
-            Self::Kept(kept) => Box::new(kept.into_iter().rev()),
-            Self::Cached { activation_cache, slots, rows } => {
+            Self::Records(records) => Box::new(records.into_iter().rev()),
+            Self::Cache { activation_cache, slots, rows } => {
                 Box::new((0..model.layout.blocks.len()).rev().map(move |block| {
-                    let (input, internals) = activation_cache.block(model, block, (&slots, rows));
+                    let (input, internals) = activation_cache.block(model, block, &slots, rows);
                     BlockRecord { input, internals: Some(internals) }
                 }))
             }
@@ -150,7 +150,7 @@ impl Model {
     /// # Panics
     /// When a token is outside the vocabulary; see [`check_tokens`](Self::check_tokens).
     pub fn score(&self, packed: &Packed, temperature: f32) -> Scores {
-        let uploaded = self.upload(packed);
+        let uploaded = self.upload_packed(packed);
         let (_, last) = self.run(packed, &uploaded, None);
         self.head(&last, packed, temperature).0
     }
@@ -163,13 +163,13 @@ impl Model {
     /// # Panics
     /// As [`score`](Self::score).
     pub fn entropy_slopes(&self, packed: &Packed, temperature: f32) -> (Scores, Vec<f32>) {
-        let uploaded = self.upload(packed);
+        let uploaded = self.upload_packed(packed);
         let (_, last) = self.run(packed, &uploaded, None);
         let (b, normed) = (&*self.backend, self.normed(&last, packed.target_count()));
-        let (head, targets) = (&self.weights[self.layout.head], b.index(&packed.targets));
+        let (head, targets) = (&self.weights[self.layout.head], b.upload_index(&packed.targets));
         let shape = self.layout.shapes.vocabulary;
         let EntropySlopes { scores, slopes } =
-            b.entropy_slopes(shape, &normed, head, &targets, &packed.masks, temperature);
+            b.entropy_slopes(shape, &normed, head, targets, packed.masks.clone(), temperature);
         (Scores::of_head(scores), slopes)
     }
 
@@ -178,15 +178,20 @@ impl Model {
     ///
     /// # Panics
     /// As [`score`](Self::score).
-    pub fn forward(&self, packed: Packed, temperature: f32, keep: Keep) -> (Scores, Tape<'static>) {
-        let uploaded = self.upload(&packed);
+    pub fn forward(
+        &self,
+        packed: Packed,
+        temperature: f32,
+        keep: TapeKind,
+    ) -> (Scores, Tape<'static>) {
+        let uploaded = self.upload_packed(&packed);
         let (kept, last) = self.run(&packed, &uploaded, Some(keep));
         let (scores, statistics) = self.head(&last, &packed, temperature);
-        (scores, Tape { packed, uploaded, blocks: Blocks::Kept(kept), last, statistics })
+        (scores, Tape { packed, uploaded, blocks: BlockSource::Records(kept), last, statistics })
     }
 
-    /// The tape of [`forward`](Self::forward), from activations cached when these weights sampled:
-    /// `slots` are those of each packed sequence's inputs, all its tokens but the last.
+    /// The tape of [`forward`](Self::forward), from activations cached when these weights sampled.
+    /// `slots` has, for each packed sequence, the slots of its inputs: all its tokens but the last.
     ///
     /// # Panics
     /// When a sequence has fewer slots than inputs, or the activation cache has no such slots.
@@ -201,9 +206,9 @@ impl Model {
         let of_targets: Vec<u32> = packed.rows.iter().map(|&row| slots[row as usize]).collect();
         let last = activation_cache.last(self, &of_targets);
         let (scores, statistics) = self.head(&last, &packed, temperature);
-        let (slots, rows) = (self.backend.index(&slots), slots.len());
-        let blocks = Blocks::Cached { activation_cache, slots, rows };
-        (scores, Tape { uploaded: self.upload(&packed), packed, blocks, last, statistics })
+        let (slots, rows) = (self.backend.upload_index(&slots), slots.len());
+        let blocks = BlockSource::Cache { activation_cache, slots, rows };
+        (scores, Tape { uploaded: self.upload_packed(&packed), packed, blocks, last, statistics })
     }
 
     /// Log-prob of a token after each row of final hidden states, `[tokens, hidden]`, and the row's
@@ -213,9 +218,13 @@ impl Model {
         self.predict(hidden, tokens, Arc::default(), temperature).0
     }
 
-    fn upload(&self, packed: &Packed) -> DeviceRows {
+    fn upload_packed(&self, packed: &Packed) -> DeviceRows {
         let (host, pages) = packed.on_pages(self.backend.page_positions());
-        DeviceRows { rows: self.rows(&host), predicting: self.backend.index(&packed.rows), pages }
+        DeviceRows {
+            rows: self.upload_rows(&host),
+            predicting: self.backend.upload_index(&packed.rows),
+            pages,
+        }
     }
 
     /// Runs the blocks. Returns what they keep, and the rows of the last one's output that predict
@@ -224,7 +233,7 @@ impl Model {
         &self,
         packed: &Packed,
         DeviceRows { rows, predicting, pages }: &DeviceRows,
-        keep: Option<Keep>,
+        keep: Option<TapeKind>,
     ) -> (Vec<BlockRecord>, Buffer) {
         let (b, s) = (&*self.backend, &self.layout.shapes);
         let mut cache = b.buffer(self.layout.cache(1, *pages));
@@ -234,17 +243,17 @@ impl Model {
         for block in &self.layout.blocks {
             let input = keep.map(|_| {
                 let mut input = self.activations(rows.count, s.hidden);
-                b.copy(&x, &mut input, rows.count);
+                b.copy_first_rows(&x, &mut input, rows.count);
                 input
             });
             // One layer's keys and values at a time: the next block's take their place.
             let layer = CacheLayer { cache: &mut cache, layer: 0 };
             let internals =
-                self.block_forward(block, &mut x, rows, layer, keep == Some(Keep::Activations));
+                self.block_forward(block, &mut x, rows, layer, keep == Some(TapeKind::Activations));
             kept.extend(input.map(|input| BlockRecord { input, internals }));
         }
         let mut last = self.activations(packed.target_count(), s.hidden);
-        b.gather_rows(&x, predicting, &mut last);
+        b.copy_rows(&x, predicting, &mut last);
         (kept, last)
     }
 
@@ -277,7 +286,7 @@ impl Model {
             self.layout.shapes.vocabulary,
             hidden,
             head,
-            b.index(targets),
+            b.upload_index(targets),
             masks,
             temperature,
         );

@@ -8,8 +8,8 @@
 use std::f64::consts::PI;
 use std::ops::Range;
 
-/// How the frequencies of a [`Rope`] are stretched beyond the context of pretraining. The numbers
-/// are those of the `rope_parameters` of config.json.
+/// How the frequencies of a [`Rope`] are stretched beyond the context of pretraining, with the
+/// numbers of `rope_parameters` in config.json.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RopeScaling {
     /// No scaling.

@@ -75,11 +75,11 @@ impl Step {
     }
 
     /// The step with padding: its counts of rows are rounded up as the backend
-    /// [asks](Backend::rows_of_step). Padding rows are in no run, and their results are not used.
+    /// [asks](Backend::round_up_rows). Padding rows are in no run, and their results are not used.
     fn padded(&self, backend: &dyn Backend) -> Cow<'_, Self> {
         let [rows, wanted, cached] = [self.rows(), self.wanted.len(), self.cached_rows.rows.len()];
         let [more_rows, more_wanted, more_cached] =
-            [rows, wanted, cached].map(|count| backend.rows_of_step(count) - count);
+            [rows, wanted, cached].map(|count| backend.round_up_rows(count) - count);
         if more_rows + more_wanted + more_cached == 0 {
             return Cow::Borrowed(self);
         }
@@ -119,7 +119,7 @@ impl Model {
     /// As [`step`](Self::step), with rows for tokens of `drawn`, which the host may not know yet.
     ///
     /// # Panics
-    /// As [`step`](Self::step), and when a row is for a draw that is not among those of `drawn`.
+    /// As [`step`](Self::step), and when a row is for a draw that `drawn` does not have.
     pub fn step_after(
         &self,
         drawn: Option<&DrawnTokens>,
@@ -136,8 +136,8 @@ impl Model {
         if step.is_decoding() {
             let step = &*step.padded(&*self.backend);
             let key = self.replay_key(step, rope.positions, cache, activation_cache.as_deref());
-            // The table outlives the step, whoever replaces it meanwhile.
-            self.backend.replayed(key, &mut || {
+            // The clone keeps the table alive through the step, even if another replaces it.
+            self.backend.run_step(key, &mut || {
                 self.advance(drawn, step, rope.clone(), cache, activation_cache.as_deref_mut())
             })
         } else {
@@ -173,7 +173,8 @@ impl Model {
         activation_cache: Option<&mut ActivationCache>,
     ) -> Buffer {
         let (b, s) = (&*self.backend, &self.layout.shapes);
-        let rows = &Rows { count: step.rows(), batch: b.batch_of_drawn(&step.batch, drawn), rope };
+        let rows =
+            &Rows { count: step.rows(), batch: b.upload_drawn_batch(&step.batch, drawn), rope };
         let cached_rows = activation_cache.as_ref().map(|_| step.cached_rows.upload(b));
         let mut activation_cache = activation_cache.zip(cached_rows.as_ref());
         let mut x = self.activations(rows.count, s.hidden);
@@ -196,7 +197,7 @@ impl Model {
         }
         let wanted = step.wanted.len();
         let mut last = self.activations(wanted, s.hidden);
-        b.gather_rows(&x, &b.index(&step.wanted), &mut last);
+        b.copy_rows(&x, &b.upload_index(&step.wanted), &mut last);
         let mut normed = self.activations(wanted, s.hidden);
         self.norm(&last, self.layout.norm, &mut normed, wanted);
         normed
@@ -219,7 +220,7 @@ impl Model {
 
     /// The draws; `None` for logits that are not finite.
     pub fn drawn(&self, drawing: QueuedDraws) -> Vec<Option<Drawn>> {
-        self.backend.drawn(drawing)
+        self.backend.read_draws(drawing)
     }
 
     /// An empty buffer for rows of final hidden states.

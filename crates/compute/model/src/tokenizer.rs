@@ -6,7 +6,7 @@
 mod bounds;
 mod continuation;
 mod decode_stream;
-mod losses;
+mod dropped_characters;
 mod parts;
 mod special_tokens;
 
@@ -20,7 +20,7 @@ use tokenizers::{
 use self::bounds::BoundedNormalizer;
 use self::continuation::Continuation;
 pub use self::decode_stream::DecodeStream;
-use self::losses::Losses;
+use self::dropped_characters::DroppedCharacters;
 pub use self::special_tokens::SpecialTokens;
 use crate::contain::contain;
 use crate::json_file::find_bytes;
@@ -39,7 +39,7 @@ pub struct Tokenizer {
     path: PathBuf,
     special: SpecialTokens,
     vocab_size: usize,
-    losses: Losses,
+    dropped: DroppedCharacters,
 }
 
 impl Tokenizer {
@@ -98,8 +98,14 @@ impl Tokenizer {
             return Err(Error::invalid(&path, "has an empty vocabulary"));
         }
         let continuation = Continuation::of(inner.get_normalizer(), inner.get_pre_tokenizer());
-        let tokenizer =
-            Self { inner, continuation, path, special, vocab_size, losses: Losses::default() };
+        let tokenizer = Self {
+            inner,
+            continuation,
+            path,
+            special,
+            vocab_size,
+            dropped: DroppedCharacters::default(),
+        };
         // A post-processor may name undefined tokens, which fails only when it is applied.
         tokenizer.encode("", true).map_err(|_| {
             Error::invalid(&tokenizer.path, "has a `post_processor` that cannot be applied")
@@ -114,7 +120,7 @@ impl Tokenizer {
     /// # Errors
     /// [`Error::Input`] when the tokenizer cannot represent `text` and has no unknown token, or
     /// expands it many times. Some tokenizers leave characters out instead: see
-    /// [`take_loss`](Self::take_loss).
+    /// [`take_dropped`](Self::take_dropped).
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>> {
         self.encode_by(
             (self.inner.get_normalizer(), self.inner.get_pre_tokenizer()),
@@ -185,7 +191,7 @@ impl Tokenizer {
             if let Some(pre_tokenizer) = pre_tokenizer {
                 bounds::pre_tokenize(pre_tokenizer, &mut pieces, text.len())?;
             }
-            pieces.tokenize(|piece| self.losses.tokenize(self.inner.get_model(), piece))?;
+            pieces.tokenize(|piece| self.dropped.tokenize(self.inner.get_model(), piece))?;
             let encoding = pieces.into_encoding(None, 0, OffsetType::None)?;
             self.inner.post_process(encoding, None, add_special)
         })
@@ -193,10 +199,10 @@ impl Tokenizer {
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// Describes the first character that texts encoded since the last call have lost for want of a
-    /// token, if any.
-    pub fn take_loss(&self) -> Option<String> {
-        self.losses.take()
+    /// Describes the characters that encoding has dropped since the last call, for want of a token;
+    /// none if it has dropped none.
+    pub fn take_dropped(&self) -> Option<String> {
+        self.dropped.take()
     }
 
     /// Decodes `ids`, without special tokens if `skip_special`. Ids outside of the vocabulary have

@@ -141,7 +141,7 @@ fn other_types_are_refused_by_name() {
         let text = refusal(&one_tensor(dtype, &[1], &vec![0; size]));
         assert!(text.contains(&format!("tensor w has type {dtype}")), "{text}");
     }
-    assert!(refusal(&one_tensor("Q4_K", &[1], &[0])).contains("tensor w"));
+    assert!(refusal(&one_tensor("Q4_K", &[1], &[0])).contains("Q4_K"));
 }
 
 #[test]
@@ -165,62 +165,28 @@ fn directories_without_safetensors_say_what_they_have() {
     assert!(refusal(&dir).contains("model.safetensors"));
 }
 
+/// The library that parses headers tests the other ways to lie.
 #[test]
 fn headers_that_lie() {
     let entry = |name: &str, shape: &str, from: u64, to: u64| {
         format!(r#""{name}":{{"dtype":"F32","shape":{shape},"data_offsets":[{from},{to}]}}"#)
     };
-    let two = |a: String, b: String| format!("{{{a},{b}}}");
-    let one = |entry: String| format!("{{{entry}}}");
-    let headers = [
-        ("overlap", two(entry("a", "[2]", 0, 8), entry("b", "[2]", 4, 12))),
-        ("hole", two(entry("a", "[1]", 0, 4), entry("b", "[2]", 8, 16))),
-        ("too few", one(entry("a", "[3]", 0, 12))),
-        ("too many", one(entry("a", "[5]", 0, 20))),
-        ("backwards", one(entry("a", "[4]", 16, 0))),
-        ("shape against offsets", one(entry("a", "[5]", 0, 16))),
-        ("product overflow", one(entry("a", "[4294967296,4294967296,4]", 0, 16))),
-        ("byte overflow", one(entry("a", "[4611686018427387905]", 0, 16))),
-        ("end of the world", two(entry("a", "[4]", 0, 16), entry("b", "[1]", 16, u64::MAX))),
-        ("a name twice", two(entry("a", "[4]", 0, 16), entry("\\u0061", "[4]", 0, 16))),
-        (
-            "a field twice",
-            r#"{"a":{"dtype":"F32","shape":[9],"shape":[4],"data_offsets":[0,16]}}"#.into(),
-        ),
-        ("no offsets", r#"{"a":{"dtype":"F32","shape":[4]}}"#.into()),
-        ("no tensors", "{}".into()),
-        ("not JSON", "{\"a\":".into()),
-        ("no object", "[]".into()),
-    ];
-    for (defect, header) in headers {
-        let dir = directory(&[("model.safetensors", &safetensors(&header, &[0; 16]))]);
-        let text = refusal(&dir);
-        assert!(text.contains("model.safetensors: "), "{defect}");
-        assert!(!defect.contains("twice") || text.contains("occurs twice"), "{text}");
+    for (defect, entries) in [
+        ("overlap", entry("a", "[2]", 0, 8) + "," + &entry("b", "[2]", 4, 12)),
+        ("too few", entry("a", "[3]", 0, 12)),
+        ("shape against offsets", entry("a", "[5]", 0, 16)),
+        ("overflow", entry("a", "[4294967296,4294967296,4]", 0, 16)),
+        ("end of the world", entry("a", "[4]", 0, 16) + "," + &entry("b", "[1]", 16, u64::MAX)),
+        ("no tensors", String::new()),
+        ("not JSON", "\"a\":".into()),
+    ] {
+        let file = safetensors(&format!("{{{entries}}}"), &[0; 16]);
+        let dir = directory(&[("model.safetensors", &file)]);
+        assert!(refusal(&dir).contains("model.safetensors: "), "{defect}");
     }
-    // Enough tensors of the largest size for their sum to pass the end of 64 bits.
-    let size = 1_u64 << 61;
-    let many: Vec<String> = (0..8)
-        .map(|i| {
-            entry(
-                &format!("t{i}"),
-                &format!("[{}]", size / 4),
-                i * size,
-                (i * size).wrapping_add(size),
-            )
-        })
-        .collect();
-    let dir = directory(&[(
-        "model.safetensors",
-        &safetensors(&format!("{{{}}}", many.join(",")), &[0; 16]),
-    )]);
-    refusal(&dir);
-
     for length in [17_u64, 1 << 26, 1 << 40, u64::MAX, u64::MAX - 7] {
-        let dir = directory(&[(
-            "model.safetensors",
-            &[&length.to_le_bytes()[..], b"{}              "].concat(),
-        )]);
+        let file = [&length.to_le_bytes()[..], b"{}              "].concat();
+        let dir = directory(&[("model.safetensors", &file)]);
         assert!(refusal(&dir).contains("header"), "{length}");
     }
 }

@@ -69,14 +69,6 @@ fn wrong_values_name_file_and_key() {
     }
 }
 
-/// Unused keys are accepted: padding, the first token and lengths.
-#[test]
-fn keys_that_nothing_reads_may_be_anything() {
-    let strange = r#"{"eos_token_id": 5, "bos_token_id": [1], "pad_token_id": "x", "max_length": "long", "max_new_tokens": -5}"#;
-    let expected = GenerationConfig { eos_token_ids: vec![5], ..GenerationConfig::default() };
-    assert_eq!(read(&[("generation_config.json", strange)]).unwrap(), expected);
-}
-
 #[test]
 fn keys_that_are_not_acted_on_are_named_where_they_change_something() {
     let not_acted_on = |text: &str| read(&[("generation_config.json", text)]).unwrap().not_acted_on;

@@ -1,4 +1,4 @@
-//! Rotary tables against those of transformers (fixtures/rope.py).
+//! Rotary tables against the tables of transformers (fixtures/rope.py).
 
 use std::fs;
 

@@ -179,17 +179,17 @@ fn losses_differ_from_changes_of_a_normalizer() {
     ]});
     let tokenizer = few_characters("abc", &Value::Null, &normalizer);
     assert_eq!(tokenizer.encode("A-b", false).unwrap(), [0, 1]);
-    assert_eq!(tokenizer.take_loss(), None);
+    assert_eq!(tokenizer.take_dropped(), None);
     assert_eq!(tokenizer.encode("A-bÄcÖ", false).unwrap(), [0, 1, 2]);
     assert_eq!(
-        tokenizer.take_loss().unwrap(),
+        tokenizer.take_dropped().unwrap(),
         "no token stands for 'Ä' (U+00C4), which is lost, as is 1 more character"
     );
-    assert_eq!(tokenizer.take_loss(), None);
+    assert_eq!(tokenizer.take_dropped(), None);
     // A character may have a token only at the end of a word.
     let tokenizer = few_characters("abc", &json!("</w>"), &Value::Null);
     tokenizer.encode("ab", false).unwrap();
-    assert!(tokenizer.take_loss().unwrap().contains("lost"));
+    assert!(tokenizer.take_dropped().unwrap().contains("lost"));
 }
 
 proptest! {
@@ -234,7 +234,7 @@ proptest! {
             .chars()
             .next()
             .map(|lost| format!("no token stands for {lost:?} (U+{:04X}), which is lost{more}", lost as u32));
-        prop_assert_eq!(tokenizer.take_loss(), told);
+        prop_assert_eq!(tokenizer.take_dropped(), told);
     }
 
     /// Tokenizers with all bytes or an unknown token lose nothing.
@@ -242,7 +242,7 @@ proptest! {
     fn what_spells_everything_loses_nothing(which in 0..3usize, text in any::<String>(), special: bool) {
         let tokenizer = read(NAMES[which]);
         prop_assert!(tokenizer.encode(&text, special).is_ok());
-        prop_assert_eq!(tokenizer.take_loss(), None);
+        prop_assert_eq!(tokenizer.take_dropped(), None);
     }
 }
 

@@ -178,7 +178,7 @@ fn files_that_ask_for_too_much_are_refused() {
         let error = in_time(|| read(changes)).unwrap_err();
         assert!(error.contains(what) && error.len() < 500, "{start}: {error}");
     }
-    // The file's padding and truncation are those of its last use.
+    // A file keeps padding and truncation of its last use.
     let padded = json!({"padding": {"strategy": {"Fixed": 999_999_999_999_u64}, "direction": "Right",
         "pad_to_multiple_of": null, "pad_id": 0, "pad_type_id": 0, "pad_token": "<s>"}});
     assert_eq!(read(padded).unwrap().encode("a", true).unwrap(), [1]);

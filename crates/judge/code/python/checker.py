@@ -27,17 +27,10 @@ from values import Decoder, Encoder, Malformed, Side, UNREADABLE
 
 # Names of modules that tests may take for granted, whatever the program has there.
 MODULE_NAMES = {"np": "numpy", "numpy": "numpy", "pytest": "pytest"}
-# Names beside the builtins by which a test says what it wants of a value.
-TOOLS = {"isclose", "fabs", "floor", "ceil", "sqrt", "copy", "deepcopy", "Counter", "OrderedDict",
-         "defaultdict", "deque", "namedtuple", "date", "datetime", "timedelta", "chain", "islice", "eq",
-         "ne", "lt", "le", "gt", "ge", "is_", "is_not", "contains", "loads", "dumps"}
 
 
 class Opaque:
-    """A value of the program that is no plain data. It equals nothing, and may be given back."""
-
-    def __init__(self, number):
-        self._number = number
+    """A value of the program that is no plain data. It equals nothing, and cannot be given back."""
 
     def __repr__(self):
         return "<no plain data>"
@@ -112,8 +105,7 @@ class Checker(Side):
             os._exit(0)
         if isinstance(error, (StopIteration, StopAsyncIteration, GeneratorExit)):
             # In an iterator of the test, such an error would say that all is done.
-            error = RuntimeError(f"a call raised {type(error).__name__}")
-            error._arrived = True
+            error = of_program(f"a call raised {type(error).__name__}")
         if error is not None:
             raise error
         return value
@@ -122,12 +114,12 @@ class Checker(Side):
         if type(x) is Function:
             return ["p", x._path, x._instance]
         if type(x) is Opaque:
-            return ["x", x._number]
+            raise of_program("what a function returned is no plain data, and cannot be given back")
         raise TestError(f"it gives the program a {type(x).__name__}, which is no plain data")
 
     def read_element(self, tag, *parts):
         if tag == "x":
-            return Opaque(*parts)
+            return Opaque()
         raise Malformed(f"{tag!r} is no tag")
 
     def global_value(self, name):
@@ -139,8 +131,13 @@ class Checker(Side):
         """Puts what the program has defined where the test looks for it. Only the text of the test
         decides which usual names, such as `abs`, are the program's: a program could define any."""
         self.defined = {name: what for name, what in defined.items() if not name.startswith("__")}
-        roots = self.roots()
-        about = roots or self.only_usual_name()
+        about = self.roots()
+        own = {name for name in self.read if not self.is_usual(name)}
+        if not about | own | self.imported - {"*"} and not any(part.modules for part in self.parts):
+            about = {name for name in self.read if callable(PRELUDE.get(name))}
+            if len(about) != 1 and self.read:
+                usual = ", ".join(sorted(about or self.read))
+                raise TestError(f"the tests do not say which of {usual} the program is to define")
         self.space.update({name: undefined(name) for name in about if self.is_usual(name)})
         used = set().union(self.entry.used, *(part.used for part in self.parts)) - self.preamble
         used = {name for name in used if not self.is_usual(name)}
@@ -159,16 +156,14 @@ class Checker(Side):
         for name in SOLUTION_NAMES:
             sys.modules[name] = types.ModuleType(name)
             vars(sys.modules[name]).update(here)
-        about |= {name for name in self.read if not self.is_usual(name)}
-        about |= {alias for part in self.parts for alias in part.imported}
-        return about - {"Solution"}
+        aliases = {alias for part in self.parts for alias in part.imported}
+        return (about | own | aliases) - {"Solution"}
 
     def is_usual(self, name):
         """Whether a name means something without the program. A constant such as `re.A` means
         nothing to a test that calls it."""
         is_called = name in self.called and not callable(PRELUDE.get(name))
-        is_taken = "*" in self.imported and name not in TOOLS  # with `import *`, from the program
-        is_prelude = name in PRELUDE and not is_called and not is_taken
+        is_prelude = name in PRELUDE and not is_called
         return hasattr(builtins, name) or name in MODULE_NAMES or is_prelude
 
     def roots(self):
@@ -176,25 +171,6 @@ class Checker(Side):
         checked = set().union(*(part.checked() for part in self.parts)) & self.read
         roots = self.entry.used if self.entry_point else checked
         return {name for name in roots if not self.is_usual(name)} or roots
-
-    def only_usual_name(self):
-        """The name that a test is about that uses no other than usual ones, as a set: one that is
-        no tool of tests if there is one, and one that all parts use if there are several."""
-        imports = self.imported or any(part.modules for part in self.parts)
-        if imports or any(not self.is_usual(name) for name in self.read):
-            return set()
-        things = {name: getattr(builtins, name, PRELUDE.get(name)) for name in self.read}
-        names = {name for name, thing in things.items()
-                 if callable(thing) and getattr(thing, "__module__", "") != "typing"}
-        tools = {name for name in names if hasattr(builtins, name) or name in TOOLS}
-        names = names - tools or tools
-        if len(names) > 1:
-            everywhere = {name for name in names if all(name in part.read for part in self.parts[1:])}
-            if len(everywhere) != 1:
-                choice = ", ".join(sorted(names))
-                raise TestError(f"the tests do not say which of {choice} the program is to define")
-            names = everywhere
-        return names
 
     # Runs.
 
@@ -260,6 +236,13 @@ class Checker(Side):
         return place
 
 
+def of_program(text):
+    """An error that is the program's."""
+    error = RuntimeError(text)
+    error._arrived = True
+    return error
+
+
 def undefined(name):
     """Stands under a usual name that the program was to define and has not."""
     def call(*_, **__):
@@ -291,20 +274,17 @@ def session(content):
     except BaseException as error:
         report({"test": last_line(error)})
     else:
-        run_parts(checker, content["from"], say, report)
+        run_parts(checker, say, report)
     channel.send(b"z", b"")
     return 0
 
 
-def run_parts(checker, start, say, report):
+def run_parts(checker, say, report):
     _, defined = checker.channel.receive()
     result, names = checker.judge(lambda: checker.bind(json.loads(defined)))
     if result:
         return report(result)
-    first_part, first_test = start
     for number, (part, code) in enumerate(zip(checker.parts, checker.codes), -1):  # -1 is the setup
-        if 0 <= number < first_part:
-            continue
         say(b"p", [number, -1])
         before, checker.asserted = dict(checker.space), 0
 
@@ -320,11 +300,9 @@ def run_parts(checker, start, say, report):
             if result:
                 return report(result)
         elif result or not tests:
-            if number > first_part or first_test < 0:
-                report(result)
+            report(result)
         else:
             say(b"c", [number, len(tests)])
             for index, test in enumerate(tests):
-                if number > first_part or index >= first_test:
-                    say(b"p", [number, index])
-                    report(checker.judge(test)[0])
+                say(b"p", [number, index])
+                report(checker.judge(test)[0])

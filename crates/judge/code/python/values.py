@@ -5,7 +5,7 @@ float, a text, or a list whose first item is a tag. Containers stand in `objects
 
     ["r", n]  object n of this message            ["i", hex]   an integer of any size
     ["q", n]  object n of the question answered   ["f", text]  a float that JSON lacks
-    ["e", names, arguments]  an error             ["x", n]     a value that is no plain data
+    ["e", names, arguments]  an error             ["x"]        a value that is no plain data
     ["p", path, instance]    a function of the program
 """
 

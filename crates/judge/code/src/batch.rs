@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::forms::Tests;
 use crate::judge::Rules;
-use crate::pool::{Loan, Pool};
 use crate::settings::CodeSettings;
+use crate::slots::Slots;
 use crate::test_cache::TestCache;
 use crate::verdict::{Report, Verdict};
 use crate::{End, Python, Runner, Worker};
@@ -24,7 +24,8 @@ pub struct Judge {
     settings: CodeSettings,
     sandbox: Sandbox,
     python: Python,
-    pool: Pool<Worker>,
+    /// Workers, each started when it is first needed.
+    workers: Slots<Option<Worker>>,
     cache: TestCache,
     /// Faults of the sandbox since it last worked.
     faults: AtomicUsize,
@@ -53,7 +54,7 @@ impl Judge {
             settings: settings.clone(),
             sandbox: Sandbox::find()?,
             python: Python::find(settings.python.as_deref())?,
-            pool: Pool::new(settings.worker_count()),
+            workers: Slots::new((0..settings.worker_count()).map(|_| None).collect()),
             cache: TestCache::default(),
             faults: AtomicUsize::new(0),
         };
@@ -67,7 +68,7 @@ impl Judge {
     }
 
     /// By what programs are run, as a sentence without a full stop.
-    pub fn says(&self) -> String {
+    pub fn describe(&self) -> String {
         let (version, program) = (self.python.version(), self.python.program().display());
         format!(
             "programs run in Python {version} ({program}), in sandboxes of {}",
@@ -88,9 +89,7 @@ impl Judge {
     }
 
     fn response(&self, tests: &Tests, response: &str) -> Result<Report, JudgeError> {
-        let mut worker = self.worker()?;
-        let report = self.rules.judge(worker.worker(), tests, response);
-        drop(worker);
+        let report = self.with_worker(|worker| self.rules.judge(worker, tests, response))?;
         if let Verdict::Fault(what) = &report.verdict {
             let faults = self.faults.fetch_add(1, Ordering::Relaxed) + 1;
             if faults >= MOST_FAULTS {
@@ -104,17 +103,22 @@ impl Judge {
         Ok(report)
     }
 
-    fn worker(&self) -> Result<Loan<'_, Worker>, JudgeError> {
-        self.pool
-            .borrow(|| Worker::start(&self.sandbox, &self.python, self.settings.worker_limits()))
+    fn with_worker<R>(&self, work: impl FnOnce(&mut Worker) -> R) -> Result<R, JudgeError> {
+        let mut borrowed = self.workers.take();
+        let worker = match &mut borrowed.slot {
+            Some(worker) => worker,
+            empty => {
+                let limits = self.settings.worker_limits();
+                empty.insert(Worker::start(&self.sandbox, &self.python, limits)?)
+            }
+        };
+        Ok(work(worker))
     }
 
     fn trial(&self) -> Result<(), JudgeError> {
-        let found = self.worker()?.worker().script(
-            "print(int(input()) * 7)",
-            "6\n",
-            &self.settings.run_limits(),
-        );
+        let found = self.with_worker(|worker| {
+            worker.script("print(int(input()) * 7)", "6\n", &self.settings.run_limits())
+        })?;
         let problem = match found {
             (printed, End::Completed) if printed.trim_end() == "42" => return Ok(()),
             (printed, End::Completed) => format!("it printed {printed:?} where 42 was due"),

@@ -50,7 +50,7 @@ pub fn shorten(text: &str) -> String {
     in_line(text, SHOWN)
 }
 
-/// A text in one line of so many characters at most.
+/// A text in one line, cut to a number of characters.
 pub fn in_line(text: &str, most: usize) -> String {
     let mut short: String = text.chars().take(most).collect();
     if short.len() < text.len() {

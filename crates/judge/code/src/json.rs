@@ -1,4 +1,4 @@
-//! JSON of data and of jails as values: what is read has a bound, and no integer is rounded.
+//! Reads JSON of data and of jails: within a bound, and without rounding integers.
 
 use serde_json::Value;
 

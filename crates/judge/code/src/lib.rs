@@ -13,10 +13,10 @@ mod compare;
 mod forms;
 mod json;
 mod judge;
-mod pool;
 mod python;
 mod response;
 mod settings;
+mod slots;
 mod test_cache;
 mod verdict;
 mod wire;
@@ -27,6 +27,7 @@ pub use forms::Tests;
 pub use python::Python;
 pub use response::program;
 pub use settings::{CodeSettings, Score};
+pub use slots::{BorrowedSlot, Slots};
 pub use verdict::{Report, Verdict};
 pub(crate) use worker::{
     AssertionTest, End, Failure, RunLimits, Runner, TestProgress, Worker, WorkerLimits,

@@ -119,7 +119,7 @@ impl<'a> Fence<'a> {
         if self.stands_alone() { self.before.chars().count() } else { 0 }
     }
 
-    /// Whether this one is on a level with the block that `open` has begun, and made as it.
+    /// Whether this fence can end the block of the fence `open`: it has its characters and its level.
     fn matches(&self, open: &Fence<'_>) -> bool {
         let level = !self.stands_alone() || self.indent() <= open.indent() + MARGIN;
         level && self.mark == open.mark && self.length >= open.length
@@ -179,13 +179,13 @@ fn answer(response: &str) -> Answer<'_> {
 }
 
 /// A block that has begun, with its lines so far.
-type Open<'a> = (Fence<'a>, Vec<&'a str>);
+type OpenBlock<'a> = (Fence<'a>, Vec<&'a str>);
 
 /// The place in a line where the text behind the thoughts begins.
-fn end_of_thoughts(line: &str, open: Option<&Open<'_>>) -> Option<usize> {
+fn end_of_thoughts(line: &str, open: Option<&OpenBlock<'_>>) -> Option<usize> {
     let first = line.find(END_OF_THOUGHTS)?;
     let before = &line[..first];
-    let closes = |(opening, _): &Open<'_>| {
+    let closes = |(opening, _): &OpenBlock<'_>| {
         Fence::of(before).is_some_and(|fence| fence.matches(opening) && fence.info.is_empty())
     };
     let ends = before.trim().is_empty() || open.is_none_or(closes);
@@ -195,9 +195,9 @@ fn end_of_thoughts(line: &str, open: Option<&Open<'_>>) -> Option<usize> {
 /// Reads the next line; the block that is open after it.
 fn read_line<'a>(
     line: &'a str,
-    open: Option<Open<'a>>,
+    open: Option<OpenBlock<'a>>,
     blocks: &mut Vec<Block>,
-) -> Option<Open<'a>> {
+) -> Option<OpenBlock<'a>> {
     let fence = Fence::of(line);
     let Some((opening, mut lines)) = open else {
         return fence.filter(Fence::opens).map(|fence| (fence, Vec::new()));

@@ -2,7 +2,7 @@
 //! lowest first), and the body. `python/frames.py` is the other end. Frames from a jail are not
 //! trusted: their length has a bound.
 
-/// Bytes before those of a frame's body.
+/// Bytes of a frame's header.
 const HEADER: usize = 5;
 
 /// One frame.

@@ -25,7 +25,6 @@ use serde_json::{Value, json};
 
 use crate::{JudgeError, Python};
 pub use assertions::TestProgress;
-use assertions::{Counts, UnitPosition};
 use launch::Role;
 use server::{Event, Order, Server, ServerFailure};
 
@@ -45,7 +44,7 @@ pub struct RunLimits {
 }
 
 impl RunLimits {
-    /// When something must be over that begins now.
+    /// The latest end of something that begins now.
     fn deadline(&self) -> Instant {
         let own = Instant::now() + self.wall;
         self.until.map_or(own, |until| own.min(until))
@@ -145,9 +144,9 @@ pub trait Runner {
     );
 
     /// Runs the assertion code of a data set on a program, and tells `observe` of each unit whether
-    /// it passed, until that breaks off. A part that defines test functions has a unit for
-    /// each, and `observe` hears how many before the first; any other part is one. There is at
-    /// least one. Where the program does not survive a unit, those after it find it started anew.
+    /// it passed, until that breaks off or the program does not survive a unit. A part that defines
+    /// test functions has a unit for each, and `observe` hears how many before the first; any other
+    /// part is one. There is at least one.
     fn assertions(
         &mut self,
         program: &str,
@@ -201,13 +200,13 @@ impl Worker {
         }
     }
 
-    /// The jail for programs, started if there is none that works.
+    /// The jail for programs, started unless it works.
     fn programs(&mut self) -> Result<&mut Server, JudgeError> {
         let Self { sandbox, python, limits, programs, .. } = self;
         ensure(programs, || Server::start(sandbox, python, limits, Role::Programs))
     }
 
-    /// Both jails, started if there are none that work.
+    /// Both jails, each started unless it works.
     fn both(&mut self) -> Result<(&mut Server, &mut Server), JudgeError> {
         let Self { sandbox, python, limits, programs, tests } = self;
         let programs = ensure(programs, || Server::start(sandbox, python, limits, Role::Programs))?;
@@ -257,24 +256,18 @@ impl Runner for Worker {
         observe: &mut dyn FnMut(TestProgress) -> ControlFlow<()>,
     ) {
         if test.parts.is_empty() {
-            let _ = observe(TestProgress::Unit(Err(Failure::Test("it has no assertions".into()))));
+            let none = Failure::Test("it has no assertions".into());
+            let _ = observe(TestProgress::Unit(Err(none)));
+            return;
         }
-        let (mut from, mut counts) = (UnitPosition::START, Counts::new(test.parts.len()));
-        while usize::try_from(from.part).is_ok_and(|part| part < test.parts.len()) {
-            let run = assertions::run(self, program, test, &mut from, &mut counts, limits, observe);
-            let flow = run.unwrap_or_else(|ServerFailure(end)| {
-                from = from.after();
-                observe(TestProgress::Unit(Err(Failure::Ended(end))))
-            });
-            self.finish();
-            if flow.is_break() {
-                return;
-            }
+        if let Err(ServerFailure(end)) = assertions::run(self, program, test, limits, observe) {
+            let _ = observe(TestProgress::Unit(Err(Failure::Ended(end))));
         }
+        self.finish();
     }
 }
 
-/// The working server in a place, started if there is none.
+/// The working server in a place. Starts one if the place has none.
 fn ensure(
     place: &mut Option<Server>,
     start: impl FnOnce() -> Result<Server, JudgeError>,

@@ -8,7 +8,7 @@
 //! # Assertions: <verdict>                 as one whose function is tested by assertion code
 //! # Assertions in every style: <verdict>  the same, by assertion code of every kind
 //! # Assertions about a method: <verdict>  the same, where the function is a method of its class `Solution`
-//! # Variants: <number>                    it is so many programs, which have their number for `@VARIANT@`
+//! # Variants: <number>                    it stands for this many programs, with 0, 1, 2, ... for `@VARIANT@`
 //! # Unprotected: passes                   it gets what it wants where it is not in a jail
 //! # Greedy: yes                           it takes all of the machine that it can
 //! ```

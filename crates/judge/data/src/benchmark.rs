@@ -1,9 +1,9 @@
 //! Benchmarks: where they are published, how their problems are asked, and how responses to them
 //! are drawn.
 //!
-//! The built-in ones of mathematics are those of arXiv:2505.22617, table 2, and GSM8K, with that
-//! paper's decoding: AIME and AMC as the mean of 32 responses at temperature 0.6, the others
-//! greedily with one. Those of code have layouts of their own.
+//! The built-in benchmarks of mathematics are GSM8K and those in table 2 of arXiv:2505.22617, with
+//! that paper's decoding: AIME and AMC as the mean of 32 responses at temperature 0.6, the others
+//! greedily with one. Benchmarks of code have layouts of their own.
 
 mod code_layout;
 mod human_eval;
@@ -29,7 +29,7 @@ pub struct Benchmark {
     /// Name in results and metrics.
     pub name: String,
     /// Published files; none for a benchmark of the user's own.
-    pub published: Option<Published>,
+    pub published: Option<PublishedFiles>,
     /// Built-in task that makes its problems, if any.
     pub task: Option<TaskName>,
     /// Layout of a benchmark of code; other benchmarks have the layout of training data.
@@ -38,13 +38,13 @@ pub struct Benchmark {
     pub suffix: &'static str,
     /// Decoding unless the user chooses another.
     pub decoding: Decoding,
-    /// Judge of responses; none if whoever runs the benchmark chooses it.
+    /// Judge of responses. Unset: the user chooses it.
     pub verifier: Option<VerifierName>,
 }
 
 /// Files of a data set on the hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Published {
+pub struct PublishedFiles {
     /// `org/name`.
     pub repo: &'static str,
     /// Common beginning of the files' names.
@@ -143,7 +143,7 @@ impl Benchmark {
         let wanted = plain(name);
         let is_wanted = |names: &[&str]| names.iter().any(|name| plain(name) == wanted);
         let defined = |name: &str, repo, files, decoding| Self {
-            published: Some(Published { repo, files }),
+            published: Some(PublishedFiles { repo, files }),
             decoding,
             ..Self::own(name)
         };
@@ -184,8 +184,8 @@ impl Benchmark {
         }
     }
 
-    /// Reads the first `n` problems of `files`, with the instruction; without files, makes those of
-    /// the task (256). Keeps repeated rows. Rows whose ground truth the verifier cannot use are
+    /// Reads the first `n` problems of `files`, with the instruction; without files, makes the
+    /// task's problems (256). Keeps repeated rows. Rows whose ground truth the verifier cannot use are
     /// among the report's bad rows.
     ///
     /// # Errors
@@ -244,7 +244,7 @@ impl Choice {
         let Some(place) = place else {
             let place = match (benchmark.task, benchmark.published) {
                 (Some(_), _) => None,
-                (None, Some(Published { repo, files })) => Some(DataLocation::Hub {
+                (None, Some(PublishedFiles { repo, files })) => Some(DataLocation::Hub {
                     id: repo.into(),
                     files: FileChoice::Beginning(files.into()),
                 }),

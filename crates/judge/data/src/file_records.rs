@@ -108,10 +108,9 @@ impl<T: Record> FileRecords<T> {
 
 /// How rows become records.
 pub(crate) struct RowReader<'a, T> {
-    /// Columns to read besides those of the settings. A row with an unreadable one is bad.
+    /// Columns to read besides the settings' own. A row with an unreadable one is bad.
     pub columns: Vec<&'static str>,
-    /// Columns to read if possible, as it is not known whether they are needed; None for all
-    /// others.
+    /// Columns to read if possible, since rows may need them; None for all others.
     pub further: Option<Vec<&'static str>>,
     /// Expected columns, for messages.
     pub expected: &'a str,

@@ -161,7 +161,7 @@ impl DataLocation {
         }
     }
 
-    /// Finds the files of the place: those that match a pattern, sorted; those of the hub,
+    /// Finds the files of the place: files that match a pattern, sorted; files of the hub,
     /// downloaded. A plain file is not looked for.
     ///
     /// # Errors
@@ -265,7 +265,7 @@ impl FileChoice {
                     "which files the data set has besides {} is not known, and so not which are \
                      meant; name the file in full, as \
                      in {ADDRESS}{id}/FILE",
-                    shown(&data_files(names))
+                    list_names(&data_files(names))
                 ))
             }
         }
@@ -294,7 +294,7 @@ impl FileChoice {
         names: &[String],
     ) -> Result<Vec<String>, String> {
         let data = data_files(names);
-        let all = shown(&data);
+        let all = list_names(&data);
         if data.is_empty() {
             return Err("there is no .parquet, .jsonl or .json file".into());
         }
@@ -338,7 +338,7 @@ impl FileChoice {
 }
 
 /// Lists the first names, for messages.
-fn shown(names: &[&String]) -> String {
+fn list_names(names: &[&String]) -> String {
     names.iter().take(8).map(|name| name.as_str()).collect::<Vec<_>>().join(", ")
 }
 

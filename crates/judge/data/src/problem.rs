@@ -118,7 +118,7 @@ pub struct Problem {
     pub prompt: Prompt,
     /// Reference that the verifier compares with.
     pub ground_truth: Value,
-    /// Name of the problem's source in the data set; empty if there is none.
+    /// Name of the problem's source in the data set, or empty.
     pub data_source: String,
     /// Further information of the data set.
     pub extra_info: Value,

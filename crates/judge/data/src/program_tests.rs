@@ -6,12 +6,11 @@ use isentrope_code::Tests;
 use serde_json::{Map, Value};
 
 /// Columns of tests in published sets. A line's columns belong together, and the first must exist.
-const COLUMNS: [&[&str]; 11] = [
+const COLUMNS: [&[&str]; 10] = [
     &["tests", "fn_name", "metadata"], // DeepCoder, and sets of one's own
     &["test_cases"],                   // AceCode
     &["input_output"],                 // APPS, TACO
     &["public_test_cases", "private_test_cases", "metadata"], // LiveCodeBench
-    &["public_tests", "private_tests", "generated_tests"], // CodeContests
     &["official_tests"],               // Codeforces
     &["test_list", "test_imports", "test_setup_code"], // MBPP
     &["verification_info"],            // SYNTHETIC-1, open-r1
@@ -43,8 +42,8 @@ impl fmt::Display for UnusableTests {
     }
 }
 
-/// A row's tests of a program, in the form that the verifier `code` reads: those of the first
-/// column that has usable ones.
+/// A row's tests of a program, from the first column that has usable ones, in the form that the
+/// verifier `code` reads.
 ///
 /// # Errors
 /// The first unusable column if none is usable. A column whose name has other meanings too is no
@@ -122,9 +121,6 @@ mod tests {
         }
         let of_open_r1 = json!({"verification_info": json!({"test_cases": pairs}).to_string()});
         assert_eq!(found(of_open_r1.clone()), Some(of_open_r1));
-        let part = json!({"input": ["1"], "output": ["2"]});
-        let of_code_contests = json!({"public_tests": part, "private_tests": part});
-        assert_eq!(found(of_code_contests.clone()), Some(of_code_contests));
         for row in [
             json!({"problem": "p", "answer": "5"}),
             json!({"test": "0.5"}),

@@ -328,7 +328,7 @@ fn read_conversation(value: &Value) -> Result<Vec<Value>, String> {
     }
 }
 
-/// Reads the tools of a chat, a list or its JSON; empty if there are none.
+/// Reads the tools of a chat: a list, its JSON, or nothing.
 fn read_tools(value: Option<&Value>) -> Result<Vec<Value>, String> {
     let tools = match value {
         None | Some(Value::Null) => return Ok(Vec::new()),

@@ -28,8 +28,7 @@ macro_rules! make_settings {
             /// A built-in task, instead of `files`.
             pub task: Option<TaskName>,
             /// Data files, read one after the other: .parquet; .jsonl, or .json with an array of
-            /// rows or an object of columns, also compressed (.gz, .zst). "data/*.jsonl" is all
-            /// files that match, in order; `org/name[@revision][:CONFIG][:SPLIT]` a data set on the
+            /// rows, also compressed (.gz, .zst). "data/*.jsonl" is all files that match, in order; `org/name[@revision][:CONFIG][:SPLIT]` a data set on the
             /// hub, such as "openai/gsm8k:main", where "hf:" before it tells it from a path and
             /// "hf://datasets/org/name/FILES" names files by their beginning.
             pub files: Vec<PathBuf>,
@@ -48,9 +47,8 @@ macro_rules! make_settings {
             /// enable_thinking = false } for Qwen3: texts, numbers, true or false, or arrays of
             /// texts.
             pub template_variables: BTreeMap<String, TemplateVariable>,
-            /// The day that the chat template is told where it asks for the date, such as
-            /// "2026-11-26". Unset: the day on which the run begins, which the run's own recipe
-            /// then states.
+            /// The date for chat templates that ask for it, such as "2026-11-26". Unset: the day on
+            /// which the run begins, which the run's own recipe then states.
             #[schemars(with = "Option<String>")]
             pub date: Option<Date>,
             /// System message of prompts, and of chats to imitate, that go through the chat
@@ -59,15 +57,15 @@ macro_rules! make_settings {
             /// Keeps only the first of the rows that ask the same (for SFT: that ask and answer the
             /// same).
             pub deduplicate: bool,
-            /// Leaves out problems of `files` whose prompt has more tokens; those that do not fit
-            /// the model's context are left out in any case. All prompts of `task` must have at
-            /// most so many. Without effect for SFT, see `sft.max_tokens`.
+            /// Leaves out problems of `files` whose prompt has more tokens. Prompts that do not fit
+            /// the model's context are left out in any case. A prompt of `task` that has more is
+            /// an error. Without effect for SFT, see `sft.max_tokens`.
             #[schemars(range(min = 1))]
             pub max_prompt_tokens: Option<usize>,
             /// Takes the rows in a new random order every epoch; otherwise in the order of the
             /// files.
             pub shuffle: bool,
-            /// Uses only the first so many rows that are usable and not too long. Unset: all.
+            /// Uses only the first N usable rows that are not too long. Unset: all.
             #[schemars(range(min = 1))]
             pub limit: Option<usize>,
             $(
@@ -170,7 +168,7 @@ pub struct Columns {
     /// Column of the prompt. Unset: the first there is of prompt, problem, question, Problem,
     /// Question, extra_info.question.
     pub prompt: Option<String>,
-    /// Column of the answer, which is taken as it is but for what a `####` marks. Unset: the first
+    /// Column of the answer. Its whole text is taken, or what follows a `####`. Unset: the first
     /// there is of reward_model.ground_truth, ground_truth, answer, final_answer, expected_answer,
     /// Answer, solution, extra_info.answer; for SFT, of response, completion, output, answer,
     /// solution, extra_info.answer.

@@ -15,8 +15,7 @@ pub enum Answer {
     List(Vec<Answer>),
     /// Two or more answers in brackets: a tuple, a point, an interval.
     Sequence(Brackets, Vec<Answer>),
-    /// Answers in braces, none being the empty set; values of different names of which one or
-    /// another holds.
+    /// Answers in braces (without any, the empty set), or alternative values of different names.
     Set(Vec<Answer>),
     Union(Vec<Answer>),
     Intersection(Vec<Answer>),

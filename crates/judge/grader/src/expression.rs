@@ -22,7 +22,7 @@ pub enum Expression {
     Product(Vec<Expression>),
     Power(Box<(Expression, Expression)>),
     Function(Function, Vec<Expression>),
-    /// A function of the problem's, such as f(x), of which nothing is known.
+    /// An unknown function of the problem's, such as f(x).
     Unknown(Box<str>, Vec<Expression>),
 }
 

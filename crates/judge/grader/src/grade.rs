@@ -15,8 +15,7 @@ pub enum Outcome {
     Different,
     /// The response has no answer that can be read.
     NoAnswer,
-    /// The answer takes more work to compare than any is allowed; it is none that anybody would
-    /// check.
+    /// The answer takes more work to compare than is allowed. Nobody would check it by hand.
     OutOfFuel,
 }
 

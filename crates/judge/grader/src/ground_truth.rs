@@ -10,7 +10,7 @@ use super::reading::Reading;
 pub struct GroundTruth(pub(crate) Vec<Reading>);
 
 impl GroundTruth {
-    /// Reads a ground truth: a text, a number, or a list of them of which each is accepted. A text
+    /// Reads a ground truth: a text, a number, or a list of accepted ones. A text
     /// may be between dollar signs, boxed, or a solution that ends in a box.
     ///
     /// # Errors
@@ -48,7 +48,7 @@ impl GroundTruth {
 const MAX_SHOWN: usize = 60;
 
 /// Whether a text has what formulas are made of: a command that is not for words, an operator
-/// between operands, or brackets of which one is missing.
+/// between operands, or an unmatched bracket.
 fn looks_like_formula(source: &str) -> bool {
     let has_command = source.match_indices('\\').any(|(place, _)| {
         let rest = &source[place + 1..];

@@ -3,7 +3,7 @@
 //!
 //! Start with [`grade()`]. In the order of the work: `extract` finds the answer in a text; `latex`
 //! cuts it into tokens; `parse` makes trees of them (`answer`, `choice`, `expression`, `matrix`),
-//! of which `reading` keeps every plausible one; `equal` decides, with the algebra of `value`;
+//! and `reading` keeps every plausible tree; `equal` decides, with the algebra of `value`;
 //! `explain` shows what was seen. The words of English that decide anything on the way are in
 //! `phrases`. All of it is bounded, by sizes and by `fuel`: the same input gives the same grade on
 //! every machine, and none takes long.

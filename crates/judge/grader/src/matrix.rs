@@ -12,7 +12,7 @@ pub struct Matrix {
 const MAX_ENTRIES: usize = 400;
 
 impl Matrix {
-    /// A matrix of rows; `None` if they are none, empty, of several lengths or too many.
+    /// A matrix of rows; `None` without rows, or if they are empty, of several lengths or too many.
     pub fn new(rows: Vec<Vec<Expression>>) -> Option<Self> {
         let width = rows.first()?.len();
         let even = rows.iter().all(|row| row.len() == width);

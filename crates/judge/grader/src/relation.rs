@@ -12,7 +12,7 @@ pub enum Relation {
     Greater,
     GreaterOrEqual,
     In,
-    /// One of which nothing is known but its name.
+    /// A relation that is known by its name alone.
     Named(Named),
 }
 
@@ -125,7 +125,7 @@ impl Relation {
         matches!(self, Self::Named(Named { name: "parallel" | "perp", .. }))
     }
 
-    /// Whether it holds between figures of which the first corner belongs to the first, and so on.
+    /// Whether it pairs the corners of two figures in order, the first with the first.
     pub fn orders_corners(self) -> bool {
         matches!(self, Self::Named(Named { name: "sim" | "cong", .. }))
     }

@@ -107,7 +107,7 @@ fn every_answer_differs_from_a_perturbed_one() {
             let text = text.trim().replace('$', "");
             let mut perturbed = Vec::new();
             // Each digit in turn; of a number with many only the leading ones count.
-            // Those of a unit (cm^2) are left out with it.
+            // Digits of a unit (cm^2) are left out with it.
             let number = text.find("\\mbox").or(text.find("\\text")).unwrap_or(text.len());
             for (place, digit) in
                 text[..number].char_indices().filter(|(_, c)| c.is_ascii_digit()).take(6)

@@ -219,7 +219,7 @@ fn long_honest_answers_have_fuel_in_any_order() {
     assert_eq!(judge(&digits, &boxed(&backwards)).outcome, Outcome::Different);
 }
 
-/// Pieces of which answers are made, between spaces.
+/// Pieces of answers, between spaces.
 const PIECES: &str = r"\frac \dfrac { } ( ) [ ] 1 2 12 .5 , ; x y e i \pi \sqrt ^ _ \pm \cup \{ \} = < \le \in \infty \text{
     \begin{pmatrix} \end{pmatrix} & \\ \sin \log | ! % ° ^\circ \boxed{ $ - + * / \cdot and or √ ² \overline{
     \left \right f(x)";

@@ -23,8 +23,8 @@ impl Verifier for WeightedVerifier {
         self.0.iter().flat_map(|(_, verifier)| verifier.notes()).collect()
     }
 
-    /// A response is with one part at a time, so that it takes so many to give the workers of all
-    /// parts something to do.
+    /// The sum over the parts. A response is with one part at a time, so this many responses keep
+    /// the workers of all parts busy.
     fn workers(&self) -> usize {
         self.0.iter().map(|(_, verifier)| verifier.workers()).sum()
     }

@@ -115,7 +115,7 @@ pub struct Item<'a> {
     pub columns: Option<&'a Map<String, Value>>,
 }
 
-/// A problem of which nothing is known.
+/// A problem without any information.
 impl Default for Item<'_> {
     fn default() -> Self {
         Self {
@@ -136,13 +136,13 @@ pub trait Verifier: Send + Sync {
     /// batch.
     ///
     /// # Errors
-    /// When no judgement can be had any more. A response that could not be judged is none: its
-    /// judgement says so.
+    /// When the verifier cannot judge any more. A single response that could not be judged is not an
+    /// error: its judgement says so.
     fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError>;
 
-    /// How many responses it judges at the same time outside the threads that ask, in processes of
-    /// its own. So many threads then ask it about one response each as soon as that is there. 0 of
-    /// one that computes in the threads that ask: it gains nothing from being asked early.
+    /// How many responses it judges at the same time in processes of its own. That many threads then
+    /// ask it about one response each, as soon as the response is complete. 0 for a verifier that
+    /// computes in the threads that ask: it gains nothing from being asked early.
     fn workers(&self) -> usize {
         0
     }

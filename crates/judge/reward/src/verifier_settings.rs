@@ -117,9 +117,9 @@ impl VerifierSettings {
         })
     }
 
-    /// Whether the verifier of a problem's data source can use the ground truth; null is none.
-    /// Commands and functions can use any and none. Of a source without a verifier, any is fine:
-    /// see [`check_data_source`](Self::check_data_source).
+    /// Whether the verifier of a problem's data source can use the ground truth; null stands for a
+    /// missing one. Commands and functions can use any, also a missing one. For a source without a
+    /// verifier any is fine: see [`check_data_source`](Self::check_data_source).
     ///
     /// # Errors
     /// What is wrong with it, as part of a sentence.
@@ -234,7 +234,7 @@ impl Combined {
     }
 
     fn build(&self, key: &str) -> Result<Box<dyn Verifier>, VerifierError> {
-        let build = |single: &Single, key: &str| single.spec().build(key, &single.shown());
+        let build = |single: &Single, key: &str| single.spec().build(key, &single.recipe_value());
         let weighted = match self {
             Self::Single(single) => return build(single, key),
             Self::Weighted(Weighted { weighted }) => weighted,

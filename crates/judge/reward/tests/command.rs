@@ -208,7 +208,7 @@ fn refusal(command: &[&str]) -> String {
     settings(command, 3).build().err().unwrap().to_string()
 }
 
-/// Why a script is given up that is asked about so many responses.
+/// The error that ends the judging of a number of responses by a script.
 fn surrender(directory: &TempDir, text: &str, responses: usize) -> String {
     let verifier = start(directory, text, 1);
     judge(&*verifier, &vec!["right"; responses]).unwrap_err().to_string()
@@ -250,7 +250,7 @@ fn a_command_that_never_works_stops_with_its_last_words() {
     check_parts(&silent, &["it wrote nothing to standard error"]);
 }
 
-/// A program for one line is told so, at whichever line it ends; one that fails says itself why.
+/// The advice comes at whichever line the program ends. A program that fails says why itself.
 #[test]
 fn a_worker_that_ends_at_once_is_told_that_it_must_read_lines() {
     const ADVICE: &str = "; a worker must read lines until its standard input ends";
@@ -270,7 +270,7 @@ fn a_worker_that_ends_at_once_is_told_that_it_must_read_lines() {
 #[test]
 fn a_command_that_fails_half_the_time_stops_and_one_that_fails_less_goes_on() {
     let directory = TempDir::new().unwrap();
-    // Each worker answers so many questions and ends with the next.
+    // Each worker answers `answers` questions and ends with the next.
     let ends_after = |answers: usize| {
         format!(
             r#"n=0
@@ -320,8 +320,8 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Workers write their numbers and those of what they start into a file; none is left when they are
-/// done with.
+/// Workers write their process numbers and their children's into a file. No such process is left at
+/// the end.
 #[test]
 fn nothing_is_left_of_workers() {
     let directory = TempDir::new().unwrap();

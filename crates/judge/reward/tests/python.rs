@@ -246,12 +246,9 @@ def words(completions, kind, **kwargs): return [0.5 if k == "word" else None for
 #[test]
 fn what_a_function_does_instead_of_judging_is_a_fault_with_its_reason() {
     let (verl, trl) = ("solution_str", "completions, **kwargs");
+    let literal = "ValueError: invalid literal for int() with base 10: 'x' (reward.py, line 2)";
     for (parameters, body, reason) in [
-        (
-            verl,
-            "return int('x')",
-            "ValueError: invalid literal for int() with base 10: 'x' (reward.py, line 2)",
-        ),
+        (verl, "return int('x')", literal),
         (verl, "return {}['a']", "KeyError: 'a' (reward.py, line 2)"),
         (verl, "raise SystemExit(3)", "SystemExit: 3 (reward.py, line 2)"),
         (verl, "return f(solution_str)", "RecursionError: "),
@@ -279,97 +276,42 @@ fn what_a_function_does_instead_of_judging_is_a_fault_with_its_reason() {
 
 #[test]
 fn a_function_that_cannot_be_used_is_refused_before_the_first_question() {
-    let some = "import json\nclass Reward: pass\nx = 1\ndef first(solution_str): pass\ndef second(a, b=1): pass\n";
-    let none = || json!({});
+    let some =
+        "import json\nclass Reward: pass\ndef first(solution_str): pass\ndef second(a): pass\n";
     let of_loading = "while it loaded the function";
-    for (code, function, others, why) in [
-        (some, "compute", none(), "reward.py has no function compute; it has first, second"),
-        ("", "f", none(), "reward.py has no function f; it has none"),
-        ("def compute(x): pass", "compte", none(), "it has compute; did you mean compute?"),
-        (some, "x", none(), "x in reward.py must be a function, and is of the type int"),
-        (some, "Reward", none(), "Reward in reward.py must be a function, and is of the type type"),
+    let none = json!({});
+    let argument = json!({"arguments": {"y": 1}});
+    let python = |name: &str| json!({"interpreter": name});
+    let hasty = json!({"timeout_s": 0.2, "startup_s": 0.3});
+    for (code, others, why) in [
+        (some, &none, "reward.py has no function f; it has first, second"),
+        ("", &none, "reward.py has no function f; it has none"),
+        ("def ff(x): pass", &none, "it has ff; did you mean ff?"),
+        ("f = 1", &none, "f in reward.py must be a function, and is of the type int"),
+        ("class f: pass", &none, "f in reward.py must be a function, and is of the type type"),
+        ("def f(a, b=1): pass", &none, "has the parameters (a, b), by which it is neither"),
+        ("def f(*args, **kwargs): pass", &none, "has the parameters (*args, **kwargs), by which"),
+        ("def f(solution_str): pass", &argument, "does not take y, which `arguments` has"),
         (
-            some,
-            "second",
-            none(),
-            "second of reward.py has the parameters (a, b), by which it is neither",
+            "def f(solution_str, trainer_state): pass",
+            &none,
+            "asks for trainer_state, and a verifier",
         ),
-        (
-            "def f(*args, **kwargs): pass",
-            "f",
-            none(),
-            "has the parameters (*args, **kwargs), by which",
-        ),
-        (
-            some,
-            "first",
-            json!({"arguments": {"y": 1}}),
-            "first of reward.py does not take y, which `arguments` has",
-        ),
-        (
-            "def f(solution_str, reward_router_address): pass",
-            "f",
-            none(),
-            "f of reward.py asks for reward_router_address, and a verifier has only the text",
-        ),
-        (
-            "def f(completion_ids, **kwargs): pass",
-            "f",
-            none(),
-            "asks for completion_ids, and a verifier has only",
-        ),
-        (
-            "def f(solution_str, alpha): pass",
-            "f",
-            none(),
-            "asks for alpha, which neither verl nor `arguments` gives",
-        ),
-        ("import nonesuch", "f", none(), "reward.py\", line 1, in <module>\n  "),
-        ("import nonesuch", "f", none(), "ModuleNotFoundError: No module named 'nonesuch'"),
-        (
-            "import nonesuch",
-            "f",
-            none(),
-            "install the module there, or name another Python in `interpreter`",
-        ),
-        ("x = (", "f", none(), "SyntaxError: "),
-        ("import sys; sys.exit(2)", "f", none(), "reward.py cannot be imported:\n  Traceback"),
-        (
-            "import os; os._exit(2)",
-            "f",
-            none(),
-            &format!("a worker ended (exit status: 2) {of_loading}"),
-        ),
-        (
-            "",
-            "f",
-            json!({"interpreter": "python-9"}),
-            "\"python-9\" cannot be started: No such file",
-        ),
-        (
-            "",
-            "f",
-            json!({"interpreter": "python-9"}),
-            "install Python 3, or name it in `interpreter`",
-        ),
-        (
-            "",
-            "f",
-            json!({"interpreter": "false"}),
-            &format!("a worker ended (exit status: 1) {of_loading}"),
-        ),
-        (
-            "import time; time.sleep(100)",
-            "f",
-            json!({"timeout_s": 0.2, "startup_s": 0.3}),
-            &format!("a worker gave no answer within 0.5 s {of_loading}"),
-        ),
+        ("def f(completion_ids, **kwargs): pass", &none, "asks for completion_ids, and a verifier"),
+        ("def f(solution_str, alpha): pass", &none, "asks for alpha, which neither verl nor"),
+        ("import nonesuch", &none, "reward.py\", line 1, in <module>\n  "),
+        ("import nonesuch", &none, "ModuleNotFoundError: No module named 'nonesuch'"),
+        ("import nonesuch", &none, "or name another Python in `interpreter`"),
+        ("x = (", &none, "SyntaxError: "),
+        ("import sys; sys.exit(2)", &none, "reward.py cannot be imported:\n  Traceback"),
+        ("import os; os._exit(2)", &none, &format!("ended (exit status: 2) {of_loading}")),
+        ("", &python("python-9"), "\"python-9\" cannot be started: No such file"),
+        ("", &python("python-9"), "install Python 3, or name it in `interpreter`"),
+        ("", &python("false"), &format!("a worker ended (exit status: 1) {of_loading}")),
+        ("import time; time.sleep(9)", &hasty, &format!("no answer within 0.5 s {of_loading}")),
     ] {
-        let error = refusal(code, function, others);
-        assert!(
-            error.starts_with(&format!("reward.verifier.python = \"reward.py:{function}\": ")),
-            "{error}"
-        );
+        let error = refusal(code, "f", others.clone());
+        assert!(error.starts_with("reward.verifier.python = \"reward.py:f\": "), "{error}");
         assert!(error.contains(why), "{code}: {error}");
         assert!(
             !error.contains("<string>") && !error.contains("importlib"),

@@ -94,7 +94,7 @@ pub enum Ending {
     ProcessLimit,
     /// There were more files in `/tmp` than there may be, where nothing refuses them.
     TemporaryLimit,
-    /// It was ended by whoever had started it.
+    /// This program ended it.
     Ended,
     /// The process in front of it was killed, and it with that.
     Lost,

@@ -31,7 +31,7 @@ pub struct Evaluator<'a> {
 
 impl Evaluator<'_> {
     /// Samples and judges all responses to consecutive problems of a set: `[problems][samples]`.
-    /// Those that could not be judged are told by [`tell_faults`](Self::tell_faults).
+    /// [`tell_faults`](Self::tell_faults) reports responses that could not be judged.
     ///
     /// # Errors
     /// As sampling's and judging's.
@@ -70,9 +70,9 @@ impl Evaluator<'_> {
     /// Samples and judges the responses to some of a set's problems, given by their places in the
     /// set. `each` gets a problem's place and its responses as soon as all of them are there. A
     /// response depends on the weights, its prompt, the seed, the problem's place and its own
-    /// number, and on nothing else. If responses could not be judged, the observer is told how
-    /// many, and why the first could not. Sampling breaks off if `interrupt` allows it and the
-    /// observer asks for it.
+    /// number, and on nothing else. The observer hears how many responses could not be judged, and
+    /// why the first could not. Sampling breaks off if `interrupt` allows it and the observer asks
+    /// for it.
     ///
     /// # Errors
     /// As sampling's and judging's; and what `each` returns.
@@ -149,7 +149,7 @@ impl Evaluator<'_> {
             phase: Phase::Evaluation,
             interrupt,
         };
-        // One at a time, so that a problem is kept as soon as it is sampled.
+        // One request at a time, so that a problem is written as soon as it is sampled.
         let responded = respond(sampler, questions, judge, 1, keep, observer)?;
         Ok(responded.ended)
     }
@@ -168,7 +168,7 @@ struct Faults {
 impl Faults {
     fn add(&mut self, problem: usize, responses: &[Response]) {
         self.of += responses.len();
-        let mut faults = responses.iter().filter(|response| !response.counts());
+        let mut faults = responses.iter().filter(|response| !response.is_judged());
         let Some(first) = faults.next() else { return };
         self.count += 1 + faults.count();
         if self.first.as_ref().is_none_or(|(known, _)| problem < *known) {
@@ -185,7 +185,7 @@ impl Faults {
     }
 }
 
-/// Stands for a response where the prompt, of so many tokens, leaves no room for one in the
+/// Stands for a response where the prompt, of `prompt` tokens, leaves no room for one in the
 /// context.
 fn unanswered(prompt: usize, context: usize) -> Response {
     let reason =
@@ -195,7 +195,7 @@ fn unanswered(prompt: usize, context: usize) -> Response {
         tokens: Vec::new(),
         logprobs: Vec::new(),
         entropies: Vec::new(),
-        kept: None,
+        masks: None,
         truncated: true,
         judgement: Judgement::new(Verdict::Unparseable, None, reason),
         reward: 0.0,

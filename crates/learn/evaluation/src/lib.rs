@@ -3,7 +3,7 @@
 //! [`EvaluationSet`]s hold the problems, from files, benchmarks and the built-in task. An
 //! [`Evaluator`] samples and judges the responses to them. [`statistics`] has the numbers, their
 //! intervals and the comparison of two policies. [`results`] is the directory that the command
-//! keeps. Everything here returns values and knows no run: whoever trains files them.
+//! keeps. Everything here returns values and knows no run: the trainer writes them down.
 
 mod error;
 mod evaluator;

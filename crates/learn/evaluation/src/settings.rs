@@ -24,8 +24,8 @@ pub struct EvaluationSettings {
     /// `min_p` and `max_tokens` hold for benchmarks too where they are set, which the run then
     /// says.
     pub bench: Vec<String>,
-    /// Uses at most the first so many problems of each set, benchmarks too. Unset: 256, and all of
-    /// a benchmark.
+    /// Uses at most the first N problems of each set, benchmarks too. Unset: 256, and all of a
+    /// benchmark.
     #[schemars(range(min = 1))]
     pub problems: Option<usize>,
     /// Responses to each problem: k of mean@k and maj@k, and the largest k of pass@k. Set, it takes
@@ -97,7 +97,7 @@ impl EvaluationSettings {
         if self.every > 0 { &self.files } else { &[] }
     }
 
-    /// How many evaluations a run of so many steps has.
+    /// How many evaluations a run of `steps` steps has.
     pub fn evaluations(&self, steps: u64) -> u64 {
         match steps.checked_div(self.every) {
             None => 0,

@@ -41,8 +41,7 @@ pub struct Outcome {
     pub group: usize,
     /// Reward of the whole response.
     pub reward: f64,
-    /// Tokens of the response. Those of a truncated response count here too, also where the loss
-    /// leaves it out.
+    /// Tokens of the response, also of a truncated response that the loss leaves out.
     pub tokens: usize,
     /// Reward of the prompt's greedily decoded response; read only where it is the [`Baseline`].
     pub greedy_reward: f64,
@@ -86,7 +85,7 @@ impl Estimator {
         }
     }
 
-    /// A warning if this estimator is doubtful with so many responses to each prompt.
+    /// A warning if this estimator is doubtful with this number of responses to each prompt.
     pub fn warning(self, responses: usize) -> Option<String> {
         (responses == 1 && self.baseline() == Baseline::Group).then(|| {
             "objective.advantage compares the responses to a prompt, and with rollout.responses = \
@@ -110,9 +109,9 @@ const WHITEN_EPSILON: f64 = 1e-8;
 /// A response without others in its group has nothing to be compared with: group baselines are then
 /// 0 and GRPO's divisor 1 + 1e-6, as in the reference.
 ///
-/// Equal rewards are their own mean to the last bit, in a group and in whitening, so that what is
-/// compared and does not differ has the advantage 0 and not a rounding error, which AdamW would
-/// make as large as any other gradient.
+/// Equal rewards are their own mean to the last bit, in a group and in whitening. Responses that do
+/// not differ therefore have the advantage 0 and not a rounding error, which AdamW would make as
+/// large as any other gradient.
 pub fn advantages(estimator: Estimator, outcomes: &[Outcome]) -> Vec<f64> {
     let groups = groups(outcomes);
     let over_baseline = |baseline: fn(&Group) -> f64| -> Vec<f64> {
@@ -197,8 +196,8 @@ fn common(values: &[f64]) -> Option<f64> {
     values.iter().all(|&value| value == first).then_some(first)
 }
 
-/// Mean 0 and unbiased variance 1 over tokens, of values of which each stands for so many tokens.
-/// Fewer than two tokens, and values that are all equal, have no variance: they become 0.
+/// Scales values to mean 0 and unbiased variance 1 over tokens; `tokens` has the number of tokens
+/// that each value stands for. Fewer than two tokens, and values that are all equal, become 0.
 pub(crate) fn whiten(values: &[f64], tokens: &[f64]) -> Vec<f64> {
     let all: f64 = tokens.iter().sum();
     if all < 2.0 || common(values).is_some() {

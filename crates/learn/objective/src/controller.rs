@@ -29,8 +29,8 @@ pub struct ControllerSettings {
     /// target. Less where rollouts are few and their entropy is noisy.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub gain: f64,
-    /// How slowly the controller learns which value holds the entropy: an entropy off the target
-    /// for so many steps moves the value as far again as at once.
+    /// How slowly the controller learns which value holds the entropy: after this many steps at one
+    /// distance from the target, the integral has moved the value as far as `gain` does at once.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub integral_steps: f64,
     /// Least steered value. Unset: 1e-5 of the tokens, or a coefficient of 0.01. One token at least

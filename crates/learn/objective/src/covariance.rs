@@ -26,10 +26,10 @@ pub struct Covariance {
     pub kl: KlEstimator,
     /// Weight of KL-Cov's penalty, above 0; the paper's is 1.
     pub coefficient: f64,
-    /// Picks inside each so many responses, in the minibatch's order, by means of theirs; each part
-    /// gives its fraction, one token at least. So the published code does inside its micro-batches:
-    /// this is to reproduce it. Unset: inside the whole minibatch, as the paper has it. Not with
-    /// `target_entropy`.
+    /// Picks inside each group of this many responses, in the minibatch's order, by the group's own
+    /// means; each group gives its fraction, one token at least. The published code does so inside
+    /// its micro-batches; set this to reproduce it. Unset: inside the whole minibatch, as the paper
+    /// has it. Not with `target_entropy`.
     #[schemars(range(min = 1))]
     pub scope_responses: Option<usize>,
     /// Entropy to hold, in nats, by steering `fraction` (or `coefficient`) from step to step

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Entropy is at the target as long as it is not further from it than this share of it.
+/// Entropy counts as at the target within this share of the target on either side.
 pub(crate) const TOLERANCE: f64 = 0.1;
 /// Steps without a new lowest entropy after which it is no longer falling.
 const PATIENCE: u32 = 10;

@@ -60,7 +60,7 @@ pub use controller::{Controller, ControllerSettings, Steer};
 pub use covariance::{Covariance, Method, Strength};
 pub use entropy_bonus::EntropyBonus;
 pub use kl::{KlEstimator, ReferenceKl};
-pub use objective::{Minibatch, Objective, Truncation, objective};
+pub use objective::{LossTerms, Minibatch, Objective, Truncation, objective};
 pub use policy_loss::Loss;
 pub use prime::{Prime, PrimeAdvantages, ProcessScale, prime_advantages};
 pub use process_model::{Discernment, ProcessLoss, ScoredResponse, process_loss};

@@ -22,6 +22,13 @@ pub struct Minibatch<'a> {
     pub entropies: &'a [f64],
     /// Advantage of each token, `[tokens]`.
     pub advantages: &'a [f64],
+    /// The inputs besides the responses.
+    pub terms: LossTerms<'a>,
+}
+
+/// The inputs of a loss that are not the responses' own: they change from update to update.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LossTerms<'a> {
     /// log pi of each token under the reference model, `[tokens]`; needed if
     /// [`ObjectiveSettings::needs_reference`], and not read otherwise.
     pub reference_logprobs: Option<&'a [f64]>,
@@ -86,7 +93,7 @@ pub struct Objective {
 pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
     let tokens = batch.lengths.iter().sum::<usize>();
     let reference = settings.needs_reference().then(|| {
-        batch.reference_logprobs.expect("the KL term needs the reference model's log-probs")
+        batch.terms.reference_logprobs.expect("the KL term needs the reference model's log-probs")
     });
     let arrays = [batch.logprobs, batch.old_logprobs, batch.entropies, batch.advantages];
     let masses =
@@ -114,11 +121,11 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
 
     let scores = Covariances::of(batch.logprobs, batch.advantages);
     let Strength { fraction, coefficient } =
-        batch.steered.unwrap_or_else(|| settings.covariance.strength());
+        batch.terms.steered.unwrap_or_else(|| settings.covariance.strength());
     let selection = Selection::of(&settings.covariance, fraction, batch, &scores, &silenced);
 
-    let mut statistics =
-        Statistics { tokens, entropy_coefficient: batch.entropy_coefficient, ..Default::default() };
+    let entropy_coefficient = batch.terms.entropy_coefficient;
+    let mut statistics = Statistics { tokens, entropy_coefficient, ..Default::default() };
     statistics.measure_ratios(&log_ratios, &terms);
     statistics.measure_covariances(&scores, &selection);
 
@@ -158,7 +165,7 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
             acting_slope += coefficient * derivative;
             moved += weight * (coefficient * derivative).abs();
         }
-        loss += weight * (value - batch.entropy_coefficient * batch.entropies[t]);
+        loss += weight * (value - entropy_coefficient * batch.entropies[t]);
         d_logprobs.push(weight * slope);
         if masses.is_some() {
             d_log_masses.push(-weight * acting_slope);
@@ -167,7 +174,7 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
     statistics.loss = loss;
     statistics.cov_gradient_share = share(moved, rest);
     statistics.kl_reference = reference.map(|_| reference_sum / tokens.max(1) as f64);
-    let d_entropies = weights.iter().map(|weight| -batch.entropy_coefficient * weight).collect();
+    let d_entropies = weights.iter().map(|weight| -entropy_coefficient * weight).collect();
     let Covariances { values: covariances, mean_logprob, mean_advantage, .. } = scores;
     Objective {
         loss,

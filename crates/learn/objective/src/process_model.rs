@@ -109,7 +109,7 @@ impl Discernment {
         "prime/auc_first_75_percent",
     ];
 
-    /// Measures these responses; none if there are none.
+    /// Measures these responses; nothing without responses.
     pub fn of(beta: f64, responses: &[ScoredResponse<'_>]) -> Option<Self> {
         if responses.is_empty() {
             return None;

@@ -36,8 +36,8 @@ pub(crate) struct Covariances {
 }
 
 impl Covariances {
-    /// Covariances centred over all tokens: those of one optimizer minibatch, whatever passes it
-    /// was computed in. The mean of equal numbers need not be that number to the last bit, so that
+    /// Covariances centred over all tokens of one optimizer minibatch, whatever passes it was
+    /// computed in. The mean of equal numbers need not be that number to the last bit, so that
     /// covariances of equal advantages may be of the size of rounding.
     pub fn of(logprobs: &[f64], advantages: &[f64]) -> Self {
         let centred = |values: &[f64]| -> (Vec<f64>, f64) {
@@ -84,7 +84,7 @@ impl Selection {
                         .into()
                 }
             };
-            let draws = batch.key.draws(number);
+            let draws = batch.terms.key.draws(number);
             let (eligible, tokens) =
                 pick(settings, fraction, &scores, &silenced[part.clone()], draws);
             selection.eligible += eligible;
@@ -95,8 +95,8 @@ impl Selection {
     }
 }
 
-/// Tokens of each part of so many responses of these lengths, of all where no number says
-/// otherwise; parts without tokens are left out.
+/// The tokens of each part of the minibatch. A part has `responses` responses, or all if that is
+/// unset; parts without tokens are left out.
 fn parts(responses: Option<usize>, lengths: &[usize]) -> Vec<Range<usize>> {
     let parts = lengths.chunks(responses.unwrap_or(lengths.len()).max(1)).scan(0, |end, part| {
         let start = *end;

@@ -36,9 +36,9 @@ pub struct ObjectiveSettings {
     pub entropy_bonus: EntropyBonus,
     /// Penalises distance from the reference model, the one that training started from.
     pub reference_kl: ReferenceKl,
-    /// Only this fraction of the minibatch's tokens, those of highest entropy, keeps its
-    /// policy-gradient term; 0.2 in arXiv:2506.01939; above 0, at most 1. Averages still divide by
-    /// all tokens, and KL and entropy terms act on all. Unset: all tokens keep it.
+    /// Only this fraction of the minibatch's tokens keeps its policy-gradient term, highest entropy
+    /// first; 0.2 in arXiv:2506.01939; above 0, at most 1. Averages still divide by all tokens, and
+    /// KL and entropy terms act on all. Unset: all tokens keep it.
     pub entropy_mask_fraction: Option<f64>,
 }
 

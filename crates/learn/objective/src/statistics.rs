@@ -77,8 +77,8 @@ enum Reduction {
 }
 
 impl Reduction {
-    /// In the order of the updates, of which there is at least one, and which have picked so many
-    /// tokens; nothing where that is a share of none.
+    /// Combines the values of one or more updates, in order, which have picked `picked` tokens in
+    /// all; nothing where the result would be a share of no tokens.
     fn combine(self, values: impl ExactSizeIterator<Item = f64>, picked: usize) -> Option<f64> {
         match self {
             Mean => Some(mean(values)),
@@ -90,10 +90,9 @@ impl Reduction {
 }
 
 impl Statistics {
-    /// Names and values as they are written to metrics, of all updates of a step: counts are
-    /// summed, largest values are the largest of all, shares of the picked tokens are of those of
-    /// all updates, others are means over the updates. The KL to the reference is left out without
-    /// one, and shares of the picked where nothing was. No updates have no metrics.
+    /// Names and values of a step's metrics: counts are summed over the updates, largest values are
+    /// the largest of all, shares are of the tokens that all updates picked, others are means over
+    /// the updates. Left out are the KL without a reference, and shares where no token was picked.
     pub fn metrics(updates: &[Self]) -> Vec<(&'static str, f64)> {
         let picked = updates.iter().map(|update| update.cov_selected).sum();
         let updates: Vec<_> = updates.iter().map(Self::measurements).collect();

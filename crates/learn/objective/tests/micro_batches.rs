@@ -19,8 +19,8 @@ fn settings(method: Method, fraction: f64) -> ObjectiveSettings {
     ObjectiveSettings { loss: Loss::Importance, covariance, ..Default::default() }
 }
 
-/// The objective of so many responses at a time, as if they were a minibatch of their own, and
-/// where each part's tokens begin. Parts draw random numbers of their own.
+/// The objective of each part, as if it were a minibatch of its own, and the place of its first
+/// token. `parts` are numbers of responses. Parts draw random numbers of their own.
 fn by_part(
     settings: &ObjectiveSettings,
     arrays: &Arrays,

@@ -1,4 +1,4 @@
-//! Values, gradients and metrics against those of the reference trainer's own functions.
+//! Values, gradients and metrics against the reference trainer's own functions.
 
 use crate::common::Arrays;
 use isentrope_objective::{

@@ -16,7 +16,7 @@ fn updates(cov_selected: usize, cov_eligible: usize) -> Vec<Statistics> {
     vec![Statistics { tokens: 100, cov_selected, cov_eligible, ..Default::default() }; 2]
 }
 
-/// Entropy and steered value of so many steps.
+/// Steps with equal entropy and steered value.
 fn steady(steps: usize, entropy: f64, value: f64) -> Vec<(f64, f64)> {
     vec![(entropy, value); steps]
 }

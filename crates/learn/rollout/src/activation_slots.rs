@@ -39,7 +39,8 @@ impl ActivationSlots<'_> {
         }
     }
 
-    /// Frees the slots of a sequence from its token `from` on. Those before are of others too.
+    /// Frees the slots of a sequence from its token `from` on. Other sequences share the slots
+    /// before it.
     pub fn release(&mut self, slots: Option<Vec<u32>>, from: usize) {
         let (Some(activation_cache), Some(slots)) = (&mut self.0, slots) else { return };
         slots.iter().skip(from).for_each(|&slot| activation_cache.release(slot));
@@ -52,8 +53,8 @@ impl ActivationSlots<'_> {
     }
 
     /// Has the activations of the step's last run cached, if there is room for all its rows, and
-    /// appends their slots to those of the same sequence. Otherwise the sequence, a prompt, is
-    /// cached no more.
+    /// appends their slots to `slots`, the sequence's. Otherwise the sequence, a prompt, is cached
+    /// no more.
     pub fn cache(&mut self, step: &mut Step, slots: &mut Option<Vec<u32>>) {
         let (Some(activation_cache), Some(own)) = (&mut self.0, &mut *slots) else {
             return;

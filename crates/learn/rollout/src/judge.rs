@@ -57,7 +57,7 @@ impl Judge {
             tokens: completion.tokens,
             logprobs: completion.logprobs,
             entropies: completion.entropies,
-            kept: completion.kept,
+            masks: completion.masks,
             truncated: completion.finish_reason == FinishReason::Length,
             judgement,
             activation_slots: completion.activation_slots,
@@ -109,7 +109,7 @@ mod tests {
                 logprobs: vec![-1.0; tokens],
                 sampling_logprobs: None,
                 entropies: vec![1.0; tokens],
-                kept: None,
+                masks: None,
                 text: None,
                 finish_reason: FinishReason::Length,
                 room,
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!([reward(100, 300), reward(98, 300), reward(96, 300)], [-1.0, -0.5, 0.0]);
         for score in [f64::NAN, f64::INFINITY] {
             let response = judged(1, 10, Judgement { score, ..wrong() });
-            assert!(response.judgement.verdict == Verdict::Fault && !response.counts());
+            assert!(response.judgement.verdict == Verdict::Fault && !response.is_judged());
             assert!(response.judgement.reason.starts_with("the verifier's score is "));
         }
     }

@@ -1,8 +1,8 @@
 //! Judging while sampling goes on.
 //!
-//! A verifier with workers has one thread per worker, which asks about a response as soon as it is
-//! sampled. A verifier without workers computes on the cores that sampling needs: it is asked about
-//! a batch of responses at a time. A verdict does not depend on when it is asked for.
+//! A verifier with workers has one thread per worker, which asks about each sampled response at
+//! once. A verifier without workers computes on the cores that sampling needs: it is asked about a
+//! batch of responses at a time. A verdict does not depend on when it is asked for.
 
 use crate::error::{Error, Result};
 use crate::judge::Judge;

@@ -1,4 +1,4 @@
-//! How long work tells whoever watches it how it goes, and is asked to stop.
+//! The observer of a long piece of work: it hears of progress, and may ask the work to stop.
 
 /// Watches a piece of work.
 pub trait ProgressObserver {

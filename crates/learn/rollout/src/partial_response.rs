@@ -1,7 +1,7 @@
 //! A response that has not ended, in a form that another engine can go on with.
 
-use crate::kept::KeptTokens;
 use crate::response::bits;
+use crate::response_masks::ResponseMasks;
 use crate::sampling::Sampling;
 use isentrope_kernels::Drawn;
 use serde::{Deserialize, Serialize};
@@ -22,29 +22,29 @@ pub struct PartialResponse {
     #[serde(with = "bits")]
     pub entropies: Vec<f32>,
     /// The tokens that truncated sampling kept at each position, where they are recorded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kept: Option<KeptTokens>,
+    #[serde(rename = "kept", default, skip_serializing_if = "Option::is_none")]
+    pub masks: Option<ResponseMasks>,
 }
 
 impl PartialResponse {
-    pub(crate) fn new(drawn: &[Drawn], kept: Option<KeptTokens>) -> Self {
+    pub(crate) fn new(drawn: &[Drawn], masks: Option<ResponseMasks>) -> Self {
         Self {
             tokens: drawn.iter().map(|d| d.token).collect(),
             logprobs: drawn.iter().map(|d| d.logprob).collect(),
             sampling_logprobs: drawn.iter().filter_map(|d| d.sampling_logprob).collect(),
             entropies: drawn.iter().map(|d| d.entropy).collect(),
-            kept: kept.filter(|_| !drawn.is_empty()),
+            masks: masks.filter(|_| !drawn.is_empty()),
         }
     }
 
     /// Whether an engine can go on with it: its vectors have one length, and it has not ended.
     pub(crate) fn can_go_on(&self, sampling: &Sampling, max_tokens: usize) -> bool {
         let count = self.tokens.len();
-        let kept = self.kept.as_ref().map(|kept| (kept.masks.len(), kept.log_masses.len()));
+        let masks = self.masks.as_ref().map(|masks| (masks.tokens.len(), masks.log_masses.len()));
         self.logprobs.len() == count
             && self.entropies.len() == count
             && (self.sampling_logprobs.is_empty() || self.sampling_logprobs.len() == count)
-            && kept == (count > 0 && sampling.records_kept).then_some((count, count))
+            && masks == (count > 0 && sampling.records_kept).then_some((count, count))
             && count < max_tokens
             && self.tokens.last().is_none_or(|&last| !sampling.ends(last))
     }
@@ -56,7 +56,7 @@ impl PartialResponse {
             logprob: self.logprobs[at],
             sampling_logprob: self.sampling_logprobs.get(at).copied(),
             entropy: self.entropies[at],
-            kept: None,
+            mask: None,
         };
         (0..self.tokens.len()).map(draw).collect()
     }
@@ -72,18 +72,18 @@ mod tests {
             logprob: -0.1,
             sampling_logprob: Some(-0.0),
             entropy: f32::MIN_POSITIVE / 3.0,
-            kept: None,
+            mask: None,
         }
     }
 
     #[test]
     fn it_comes_back_from_another_process_to_the_last_bit() {
-        let mut kept = KeptTokens::default();
-        (0..2).for_each(|_| kept.push(None));
+        let mut masks = ResponseMasks::default();
+        (0..2).for_each(|_| masks.push(None));
         for response in [
             PartialResponse::default(),
             PartialResponse::new(&[drawn(7), drawn(9)], None),
-            PartialResponse::new(&[drawn(7), drawn(9)], Some(kept)),
+            PartialResponse::new(&[drawn(7), drawn(9)], Some(masks)),
         ] {
             let text = serde_json::to_string(&response).unwrap();
             let read: PartialResponse = serde_json::from_str(&text).unwrap();
@@ -96,7 +96,7 @@ mod tests {
                     .collect()
             };
             assert_eq!(bits(&read), bits(&response));
-            assert_eq!(PartialResponse::new(&read.drawn(), read.kept.clone()), response);
+            assert_eq!(PartialResponse::new(&read.drawn(), read.masks.clone()), response);
         }
     }
 

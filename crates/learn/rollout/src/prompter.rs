@@ -70,7 +70,7 @@ impl Prompter {
         self.rendered(prompt).map(|(_, tokens)| tokens)
     }
 
-    /// A prompt's tokens as [`prompt_tokens`](Self::prompt_tokens) gives them, and those of a
+    /// A prompt's tokens, as by [`prompt_tokens`](Self::prompt_tokens), and the tokens of a
     /// response behind it.
     ///
     /// # Errors
@@ -99,13 +99,13 @@ impl Prompter {
             Err(what) => what,
         };
         // Taken here, lest it pass for a loss of the next prompt.
-        Err(self.tokenizer.take_loss().map_or(what.clone(), |lost| format!("{what}: {lost}")))
+        Err(self.tokenizer.take_dropped().map_or(what.clone(), |lost| format!("{what}: {lost}")))
     }
 
     /// Which characters the texts encoded since the last call have lost, if any; `origin` is the
     /// row that they are from.
     pub fn loss(&self, origin: &str) -> Option<Finding> {
-        let problem = self.tokenizer.take_loss()?;
+        let problem = self.tokenizer.take_dropped()?;
         Some(Finding { origin: origin.to_owned(), problem })
     }
 
@@ -119,7 +119,7 @@ impl Prompter {
         self.template.is_some()
     }
 
-    /// The day that the chat template is told, where there is one that asks for it.
+    /// The date that the chat template writes; none if it writes none.
     pub fn date(&self) -> Option<Date> {
         self.template.as_ref()?.date()
     }

@@ -94,7 +94,7 @@ fn sample<E: From<Error>>(
 pub struct Groups(Vec<Vec<Option<Response>>>);
 
 impl Groups {
-    /// Groups of so many samples each, all of them empty.
+    /// Empty groups, one per request, with room for `samples` samples each.
     pub fn new(requests: usize, samples: usize) -> Self {
         Self(vec![vec![None; samples]; requests])
     }

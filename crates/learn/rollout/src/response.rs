@@ -1,7 +1,7 @@
 //! A response to a problem, judged.
 
 use crate::Sampling;
-use crate::kept::KeptTokens;
+use crate::response_masks::ResponseMasks;
 use isentrope_data::Problem;
 use isentrope_files::Digest;
 use isentrope_reward::Judgement;
@@ -22,8 +22,8 @@ pub struct Response {
     #[serde(with = "bits")]
     pub entropies: Vec<f32>,
     /// The tokens that truncated sampling kept at each position, where sampling was truncated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kept: Option<KeptTokens>,
+    #[serde(rename = "kept", default, skip_serializing_if = "Option::is_none")]
+    pub masks: Option<ResponseMasks>,
     /// Whether it was cut off at the longest length.
     pub truncated: bool,
     /// The verifier's judgement.
@@ -42,7 +42,7 @@ pub struct Response {
 
 impl Response {
     /// Whether it could be judged: a fault of the verifier says nothing about the response.
-    pub fn counts(&self) -> bool {
+    pub fn is_judged(&self) -> bool {
         self.judgement.verdict.is_scored()
     }
 
@@ -55,14 +55,14 @@ impl Response {
             && self.logprobs.len() == count
             && self.entropies.len() == count
             && self.tokens.iter().all(is_token)
-            && self.kept.is_some() == sampling.records_kept
-            && self.kept.as_ref().is_none_or(|kept| {
-                let is_ascending = |draw: usize| kept.masks.of(draw).is_sorted_by(|a, b| a < b);
-                let has_drawn = |draw: usize| match kept.masks.of(draw) {
+            && self.masks.is_some() == sampling.records_kept
+            && self.masks.as_ref().is_none_or(|masks| {
+                let is_ascending = |draw: usize| masks.tokens.of(draw).is_sorted_by(|a, b| a < b);
+                let has_drawn = |draw: usize| match masks.tokens.of(draw) {
                     [] => true,
                     mask => mask.contains(&self.tokens[draw]) && mask.last().is_some_and(is_token),
                 };
-                let has_all = kept.masks.len() == count && kept.log_masses.len() == count;
+                let has_all = masks.tokens.len() == count && masks.log_masses.len() == count;
                 has_all && (0..count).all(|draw| is_ascending(draw) && has_drawn(draw))
             })
     }
@@ -95,8 +95,8 @@ impl Response {
         if !self.judgement.metrics.is_empty() {
             line.insert("metrics".into(), json!(self.judgement.metrics));
         }
-        if let Some(kept) = &self.kept {
-            line.insert("kept_mass".into(), json!(kept.mean_mass()));
+        if let Some(masks) = &self.masks {
+            line.insert("kept_mass".into(), json!(masks.mean_mass()));
         }
         if let Some(vote) = &self.vote {
             line.insert("vote".into(), json!(vote));
@@ -131,7 +131,7 @@ mod tests {
             tokens: vec![7, 8],
             logprobs: vec![-0.5, -0.1],
             entropies: vec![0.25, 0.0],
-            kept: None,
+            masks: None,
             truncated: false,
             judgement: Judgement::new(Verdict::Correct, None, "equal"),
             reward: 1.0,
@@ -142,10 +142,10 @@ mod tests {
 
     #[test]
     fn a_response_comes_back_from_a_checkpoint() {
-        let kept = Some(KeptTokens { log_masses: vec![0.0], ..KeptTokens::default() });
-        for response in [response(), Response { kept, ..response() }] {
+        let masks = Some(ResponseMasks { log_masses: vec![0.0], ..ResponseMasks::default() });
+        for response in [response(), Response { masks, ..response() }] {
             let text = serde_json::to_string(&response).unwrap();
-            assert_eq!(text.contains("kept"), response.kept.is_some(), "{text}");
+            assert_eq!(text.contains("kept"), response.masks.is_some(), "{text}");
             assert_eq!(serde_json::from_str::<Response>(&text).unwrap(), response);
         }
     }
@@ -178,9 +178,10 @@ mod tests {
 
         let cut = Sampling { records_kept: true, ..whole.clone() };
         let with = |masks: [&[u32]; 2], log_masses: &[f32]| {
-            let mut kept = KeptTokens { log_masses: log_masses.to_vec(), ..KeptTokens::default() };
-            masks.iter().for_each(|mask| kept.masks.push(mask));
-            Response { kept: Some(kept), ..response.clone() }
+            let log_masses = log_masses.to_vec();
+            let mut all = ResponseMasks { log_masses, ..ResponseMasks::default() };
+            masks.iter().for_each(|mask| all.tokens.push(mask));
+            Response { masks: Some(all), ..response.clone() }
         };
         let sound = with([&[3, 7][..], &[]], &[-0.1, 0.0]);
         assert!(

@@ -9,7 +9,7 @@ use crate::sequence::Completion;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_model::{ActivationCache, KvCache, Model};
 
-/// The means of sampling: model, memory and whoever watches.
+/// The means of sampling: model, tokenizer and memory.
 pub struct Sampler<'a> {
     /// The policy.
     pub model: &'a Model,
@@ -19,7 +19,7 @@ pub struct Sampler<'a> {
     pub tokenizer: &'a Tokenizer,
     /// Memory.
     pub limits: Limits,
-    /// The phase that the observer is told.
+    /// The phase that progress is reported as.
     pub phase: Phase,
     /// Whether sampling may be broken off.
     pub interrupt: Interrupt,
@@ -31,7 +31,7 @@ pub struct SamplingRun<'a> {
     tokenizer: &'a Tokenizer,
     limits: Limits,
     engine: Engine<'a>,
-    /// The number of each of the engine's requests among those of the rollout.
+    /// The number in the rollout of each of the engine's requests.
     numbers: Vec<usize>,
     progress: Progress,
 }
@@ -107,7 +107,7 @@ impl<'a> SamplingRun<'a> {
     }
 
     /// Goes on with responses that another process has given away. Nothing may be left to sample
-    /// here: the old engine's memory is freed first. `requests` are those of all processes.
+    /// here: the old engine's memory is freed first. `requests` are the requests of all processes.
     pub fn take_over(
         self,
         mut taken: Vec<(ResponseId, PartialResponse)>,

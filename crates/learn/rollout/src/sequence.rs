@@ -1,8 +1,8 @@
 //! Prompts and responses on their way through the engine.
 
-use crate::kept::KeptTokens;
 use crate::partial_response::PartialResponse;
 use crate::random::Key;
+use crate::response_masks::ResponseMasks;
 use crate::sampling::Sampling;
 use crate::stop::Text;
 use isentrope_kernels::{Buffer, Draw, Drawn};
@@ -40,7 +40,7 @@ pub struct Completion {
     pub entropies: Vec<f32>,
     /// The tokens that truncated sampling kept at each position, if [`Sampling::records_kept`] is
     /// set.
-    pub kept: Option<KeptTokens>,
+    pub masks: Option<ResponseMasks>,
     /// Decoded text without special tokens, up to a stop string; where the engine has a tokenizer.
     pub text: Option<String>,
     /// Why it ended.
@@ -97,7 +97,7 @@ pub(crate) struct Sample<'a> {
     /// Without what was kept.
     pub drawn: Vec<Drawn>,
     /// The tokens that truncated sampling kept at each position, if they are recorded.
-    pub kept: Option<KeptTokens>,
+    pub masks: Option<ResponseMasks>,
     /// The activation slots of all fed tokens, if they are cached.
     pub slots: Option<Vec<u32>>,
     /// The text so far, if it is decoded token by token.

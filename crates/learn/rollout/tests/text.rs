@@ -36,7 +36,7 @@ fn run(engine: Engine<'_>, sampling: &Sampling) -> Vec<(Completion, String)> {
     run_in_two(engine, None, sampling)
 }
 
-/// As [`run`], but what has not ended after so many steps goes on in a second engine.
+/// As [`run`], but responses that have not ended after `second.0` steps go on in `second.1`.
 fn run_in_two<'a>(
     mut engine: Engine<'a>,
     mut second: Option<(usize, Engine<'a>)>,

@@ -19,7 +19,7 @@ const ENDING: f64 = 0.8;
 /// row.
 const MOST: f64 = 0.5;
 const PATIENCE: u32 = 5;
-/// Lengths of so many measured steps are compared with those of as many before them.
+/// Lengths of this many measured steps are compared with the lengths of as many before them.
 const WINDOW: usize = 5;
 /// How much longer responses are then, as a factor, at how many standard errors, and the share of
 /// them that is cut off.
@@ -103,7 +103,7 @@ impl Watch {
 
 impl Alarms {
     /// Takes in what a step has measured, by our names, and returns what is to be said after it.
-    /// `origin` says whose settings are to be turned. A log may have every tenth step alone, so
+    /// Alarms of this program's runs (`origin`) name settings to change. A log may have every tenth step alone, so
     /// steps are named where several are meant.
     pub fn after_step(
         &mut self,
@@ -113,9 +113,12 @@ impl Alarms {
     ) -> Vec<Alarm> {
         let measured = |name: &str| measured(name).filter(|value| value.is_finite());
         let remedies = Remedies::of(origin);
+        let remedy =
+            |of: fn(&Remedies) -> &'static str| remedies.as_ref().map(|all| of(all).to_owned());
         let mut alarms = Vec::new();
-        let mut say = |kind, what: String, remedy: &str| {
-            alarms.push(Alarm { kind, text: format!("{what} {remedy}") });
+        let mut say = |kind, what: String, remedy: Option<String>| {
+            let text = [Some(what), remedy].into_iter().flatten().collect::<Vec<_>>().join(" ");
+            alarms.push(Alarm { kind, text });
         };
         if let Some((name, entropy)) =
             ENTROPIES.iter().find_map(|name| Some((name, measured(name)?)))
@@ -132,11 +135,11 @@ impl Alarms {
                     whole_percent(entropy / first),
                     fixed(first, 3)
                 );
-                let remedy = match target {
-                    Some(target) => remedies.entropy_below(target),
+                let remedy = remedies.as_ref().map(|remedies| match target {
+                    Some(target) => Remedies::entropy_below(target),
                     None => remedies.entropy.to_owned(),
-                };
-                say(Kind::Entropy, what, &remedy);
+                });
+                say(Kind::Entropy, what, remedy);
             }
         }
         let truncated = measured("response/truncated");
@@ -147,7 +150,7 @@ impl Alarms {
                 "{} of the responses are cut off at the longest length.",
                 whole_percent(share)
             );
-            say(Kind::Truncation, what, remedies.truncation);
+            say(Kind::Truncation, what, remedy(|of| of.truncation));
         }
         if let Some(share) = without_signal(&measured) {
             let is_most = share > MOST;
@@ -164,7 +167,7 @@ impl Alarms {
                     whole_percent(share),
                     cause(&measured)
                 );
-                say(Kind::NoSignal, what, remedies.signal);
+                say(Kind::NoSignal, what, remedy(|of| of.signal));
             }
         }
         if let (Some(length), Some(truncated)) = (measured("response/length_mean"), truncated)
@@ -187,13 +190,13 @@ impl Alarms {
                     before.steps.1,
                     whole_percent(now.truncated)
                 );
-                say(Kind::Length, what, remedies.length);
+                say(Kind::Length, what, remedy(|of| of.length));
             }
         }
         alarms
     }
 
-    /// The first entropy above 0, of which others are shares, and its step.
+    /// The first entropy above 0, the base of all shares, and its step.
     fn first(&mut self, step: u64, entropy: f64) -> Option<(u64, f64)> {
         if entropy > 0.0 {
             self.first_entropy.get_or_insert((step, entropy));
@@ -280,7 +283,7 @@ fn cause(measured: &impl Fn(&str) -> Option<f64>) -> String {
     }
 }
 
-/// The settings to change, by a trainer's own names.
+/// The settings to change.
 struct Remedies {
     entropy: &'static str,
     truncation: &'static str,
@@ -290,7 +293,7 @@ struct Remedies {
 
 impl Remedies {
     /// Where a run's own target, in nats, is not held.
-    fn entropy_below(&self, target: f64) -> String {
+    fn entropy_below(target: f64) -> String {
         format!(
             "Its target of {} nats (objective.covariance.target_entropy or \
              objective.entropy_bonus.target) is not held: raise \
@@ -301,48 +304,22 @@ impl Remedies {
         )
     }
 
-    fn of(origin: Origin) -> Self {
-        match origin {
-            Origin::Isentrope | Origin::Unknown => Self {
-                entropy: "Hold an entropy with objective.covariance.target_entropy, which \
-                          objective.covariance.method = \"clip-cov\" or \"kl-cov\" restrains \
-                          tokens for (docs/concepts/entropy.md), or raise objective.clip_high or \
-                          objective.entropy_bonus.coefficient; a lower optimizer.learning_rate \
-                          spends it more slowly. What is spent does not come back: start again, or \
-                          from a checkpoint before it.",
-                truncation: "Raise rollout.max_tokens, or let length cost something with \
-                             reward.overlong.buffer. If the model never ends a response, look at \
-                             data.template and rollout.stop.",
-                signal: "Choose data that the model solves now and then, or raise \
-                         rollout.responses; rollout.filter = true samples other problems in place \
-                         of these.",
-                length: "Let length cost something with reward.overlong.buffer, leave cut off \
-                         responses out with reward.mask_truncated = true, or raise \
-                         rollout.max_tokens.",
-            },
-            Origin::Verl => Self {
-                entropy: "Restrain the tokens that spend it with \
-                          actor_rollout_ref.actor.policy_loss.loss_mode=clip_cov or kl_cov, or \
-                          raise actor_rollout_ref.actor.clip_ratio_high or \
-                          actor_rollout_ref.actor.entropy_coeff; a lower \
-                          actor_rollout_ref.actor.optim.lr spends it more slowly.",
-                truncation: "Raise data.max_response_length, or let length cost something with the \
-                             overlong buffer of the reward manager dapo.",
-                signal: "Choose data that the model solves now and then, or raise \
-                         actor_rollout_ref.rollout.n; algorithm.filter_groups.enable=True samples \
-                         other prompts in place of these.",
-                length: "Let length cost something with the overlong buffer of the reward manager \
-                         dapo, or raise data.max_response_length.",
-            },
-            Origin::Trl => Self {
-                entropy: "Raise epsilon_high, or lower learning_rate; a beta above 0 keeps the \
-                          policy near the reference model.",
-                truncation: "Raise max_completion_length, or let length cost something with \
-                             get_soft_overlong_punishment.",
-                signal: "Choose data that the model solves now and then, or raise num_generations.",
-                length: "Let length cost something with get_soft_overlong_punishment, set \
-                         mask_truncated_completions=True, or raise max_completion_length.",
-            },
-        }
+    /// Ours; of another trainer's run nobody here knows the settings.
+    fn of(origin: Origin) -> Option<Self> {
+        matches!(origin, Origin::Isentrope | Origin::Unknown).then_some(Self {
+            entropy: "Hold an entropy with objective.covariance.target_entropy, which \
+                      objective.covariance.method = \"clip-cov\" or \"kl-cov\" restrains tokens for \
+                      (docs/concepts/entropy.md), or raise objective.clip_high or \
+                      objective.entropy_bonus.coefficient; a lower optimizer.learning_rate spends \
+                      it more slowly. What is spent does not come back: start again, or from a \
+                      checkpoint before it.",
+            truncation: "Raise rollout.max_tokens, or let length cost something with \
+                         reward.overlong.buffer. If the model never ends a response, look at \
+                         data.template and rollout.stop.",
+            signal: "Choose data that the model solves now and then, or raise rollout.responses; \
+                     rollout.filter = true samples other problems in place of these.",
+            length: "Let length cost something with reward.overlong.buffer, leave cut off \
+                     responses out with reward.mask_truncated = true, or raise rollout.max_tokens.",
+        })
     }
 }

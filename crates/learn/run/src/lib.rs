@@ -2,8 +2,8 @@
 //! laboratory reads it.
 //!
 //! [`run_files`] names the files, [`tokens`] are the records of single tokens. [`law`] fits
-//! R = -a exp(H) + b to a run's evaluations, [`alarms`] says when a policy collapses; both are told
-//! step by step while a run trains, and read from its log afterwards. [`sign_flip`] tests paired
+//! R = -a exp(H) + b to a run's evaluations, [`alarms`] says when a policy collapses; both follow a run
+//! step by step while it trains, and read its log afterwards. [`sign_flip`] tests paired
 //! differences, of runs and of problems.
 
 pub mod alarms;

@@ -16,7 +16,7 @@ pub fn number(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// A number with so many digits behind the point, in columns of its like; nothing that rounds to 0
+/// A number with `digits` digits behind the point, in columns of its like; nothing that rounds to 0
 /// has a sign.
 pub fn fixed(value: f64, digits: usize) -> String {
     if value.is_finite() && value.abs() >= LARGE {

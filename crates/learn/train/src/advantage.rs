@@ -32,7 +32,8 @@ pub(crate) fn compared(
         .enumerate()
         .filter(move |(_, group)| group.has_baseline(estimator.baseline()));
     having.flat_map(|(number, group)| {
-        let counted = group.responses.iter().enumerate().filter(|(_, response)| response.counts());
+        let counted =
+            group.responses.iter().enumerate().filter(|(_, response)| response.is_judged());
         counted.map(move |(sample, response)| ComparedResponse {
             place: (number, sample),
             group,
@@ -90,8 +91,8 @@ pub(crate) fn is_masked(response: &Response, mask_truncated: bool) -> bool {
     mask_truncated && response.truncated
 }
 
-/// The share of groups of which no response is learnt from with an advantage other than 0, if there
-/// are groups.
+/// The share of groups without signal: no response that is trained on has an advantage other than
+/// 0. None without groups.
 pub fn share_without_signal(learnt: &[Vec<Option<&Advantages>>]) -> Option<f64> {
     let has_none = |group: &&Vec<Option<&Advantages>>| {
         group.iter().flatten().all(|advantages| advantages.are_zero())

@@ -46,6 +46,16 @@ common!(
     isentrope_settings::Error
 );
 
+impl From<isentrope_budget::Error> for Error {
+    fn from(error: isentrope_budget::Error) -> Self {
+        match error {
+            isentrope_budget::Error::TooLarge(what) => Self::Run(what),
+            isentrope_budget::Error::Setting { key, what } => Self::setting(key, what),
+            isentrope_budget::Error::Model(error) => Self::Model(error),
+        }
+    }
+}
+
 /// The remedy that an error names if the disk is full.
 pub const FREE_SPACE: &str = "free some space";
 

@@ -27,22 +27,21 @@ pub struct Group {
 
 impl Group {
     /// Responses with a reward.
-    pub fn counted(&self) -> impl Iterator<Item = &Response> {
-        self.responses.iter().filter(|r| r.counts())
+    pub fn judged(&self) -> impl Iterator<Item = &Response> {
+        self.responses.iter().filter(|r| r.is_judged())
     }
 
     /// Reward of the most likely response, if there is one and it could be judged.
     pub fn greedy_reward(&self) -> Option<f64> {
-        self.greedy.as_ref().filter(|r| r.counts()).map(|r| r.reward)
+        self.greedy.as_ref().filter(|r| r.is_judged()).map(|r| r.reward)
     }
 
-    /// Whether its responses have what they are compared with. A response that is left of several,
-    /// because the others could not be judged, has nothing to be compared with; one that was
-    /// sampled alone is taken as it is.
+    /// Whether its responses have a baseline. A single judged response of several has none, since
+    /// the others could not be judged; the reward of a response that was sampled alone needs none.
     pub fn has_baseline(&self, baseline: Baseline) -> bool {
         match baseline {
             Baseline::None => true,
-            Baseline::Group => self.responses.len() < 2 || self.counted().nth(1).is_some(),
+            Baseline::Group => self.responses.len() < 2 || self.judged().nth(1).is_some(),
             Baseline::Greedy => self.greedy_reward().is_some(),
         }
     }
@@ -50,7 +49,7 @@ impl Group {
     /// Share of the judged responses that are correct; none if none could be judged.
     pub fn accuracy(&self) -> Option<f64> {
         let (mut correct, mut all) = (0usize, 0usize);
-        for response in self.counted() {
+        for response in self.judged() {
             correct += usize::from(response.judgement.verdict == Verdict::Correct);
             all += 1;
         }
@@ -59,7 +58,7 @@ impl Group {
 
     /// Whether scores differ, so that the comparison teaches something. Penalties do not count.
     pub fn informative(&self) -> bool {
-        let mut scores = self.counted().map(|r| r.judgement.score);
+        let mut scores = self.judged().map(|r| r.judgement.score);
         scores.next().is_some_and(|first| scores.any(|score| score != first))
     }
 }

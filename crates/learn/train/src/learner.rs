@@ -6,10 +6,11 @@
 
 use crate::error::Result;
 use crate::optimizer::{Optimizer, UpdateCounts};
+pub use crate::passes::OnPolicy;
 use crate::passes::{Cut, Pass, cut, passes};
-pub use crate::passes::{OnPolicy, PassLimits};
-use crate::ranks::Ranks;
+use crate::ranks::TrainingRanks;
 use crate::shards::ShardedGradient;
+use isentrope_budget::PassLimits;
 use isentrope_kernels::SamplingMasks;
 use isentrope_model::checkpoint::{Tensor, WriteOptions};
 use isentrope_model::{
@@ -79,7 +80,7 @@ pub struct Learner {
     /// Keeps activations from sampling for the update, if there is memory for any.
     pub activation_cache: Option<ActivationCache>,
     /// The ranks that train together.
-    pub ranks: Ranks,
+    pub ranks: TrainingRanks,
     gradient: ShardedGradient,
     limits: PassLimits,
 }
@@ -90,7 +91,7 @@ impl Learner {
         model: Model,
         optimizer: Optimizer,
         limits: PassLimits,
-        ranks: Ranks,
+        ranks: TrainingRanks,
     ) -> Result<Self> {
         let gradient = ShardedGradient::new(ranks.own_shards());
         let slots = limits.activation_slots;
@@ -99,15 +100,15 @@ impl Learner {
         Ok(Self { model, optimizer, activation_cache, ranks, gradient, limits })
     }
 
-    /// Log-probs and entropies of all targets under the model as it is. Each rank scores a part of
+    /// Log-probs and entropies of all targets under the present weights. Each rank scores a part of
     /// them.
     pub fn score(&self, sequences: &[Sequence<'_>], temperature: f32) -> Result<Scores> {
         self.score_with(&self.model, sequences, temperature)
     }
 
-    /// Whether the model still tells probabilities: of a short text of many different tokens. No
-    /// other rank is asked.
-    pub fn tells_probabilities(&self) -> bool {
+    /// Whether the model's scores of a short text of many different tokens are finite. This rank
+    /// finds out alone.
+    pub fn is_finite(&self) -> bool {
         let length = PROBE.min(self.model.config.vocab_size).min(self.model.config.context());
         let tokens: Vec<u32> = (0..length as u32).collect();
         let probe = Packed::new(&[Sequence { tokens: &tokens, score_from: 1 }]);
@@ -133,14 +134,8 @@ impl Learner {
 
     /// The passes in which this rank scores its part of sequences.
     fn cut(&self, sequences: &[Sequence<'_>]) -> Vec<Cut> {
-        cut(
-            sequences,
-            units(sequences),
-            &vec![false; sequences.len()],
-            |_| false,
-            &self.ranks,
-            self.limits.micro_batch_tokens,
-        )
+        let (none, limit) = (vec![false; sequences.len()], self.limits.micro_batch_tokens);
+        cut(sequences, units(sequences), &none, &none, &self.ranks, limit)
     }
 
     /// Scores targets as [`score`](Self::score) does, with the log-masses of `masks`, and returns
@@ -160,7 +155,7 @@ impl Learner {
             own.extend(scores);
             slopes.extend(more);
         }
-        let [slopes] = self.ranks.gather_numbers([slopes])?;
+        let [slopes] = self.ranks.gather_floats([slopes])?;
         Ok((self.ranks.gather_scores(own)?, slopes))
     }
 
@@ -172,16 +167,13 @@ impl Learner {
         assert!(sequences.len() == idle.len() && sequences.len() == on_policy.len());
         let Self { model, activation_cache, ranks, gradient, limits, .. } = self;
         gradient.sums(model)?; // large, and stays: it must have its memory before the tapes
-        let has_cache = activation_cache.is_some();
-        let passes = passes(sequences, idle, on_policy, (limits, ranks), model, has_cache);
-        let mut own = Scores::default();
-        let with_tape = |pass: Pass<'a>| {
+        let (mut own, mut with_tapes) = (Scores::default(), Vec::new());
+        for pass in passes(&batch, limits, ranks, model, activation_cache.is_some()) {
             let (scores, tape) = pass.forward(model, masks, temperature);
             own.extend(scores);
-            (pass, tape)
-        };
-        let passes = passes.into_iter().map(with_tape).collect();
-        Ok(ForwardBatch { scores: ranks.gather_scores(own)?, batch, passes })
+            with_tapes.push((pass, tape));
+        }
+        Ok(ForwardBatch { scores: ranks.gather_scores(own)?, batch, passes: with_tapes })
     }
 
     /// Adds the gradient of a loss with these derivatives.
@@ -227,16 +219,15 @@ impl Learner {
         let Self { model, ranks, gradient, limits, .. } = self;
         let gradient = gradient.sums(model)?;
         let mut own = Scores::default();
-        let busy = vec![false; sequences.len()];
-        let cuts =
-            cut(sequences, apart(sequences), &busy, |_| false, ranks, limits.micro_batch_tokens);
+        let none = vec![false; sequences.len()];
+        let cuts = cut(sequences, apart(sequences), &none, &none, ranks, limits.micro_batch_tokens);
         for Cut { sequences: range, targets, shard, .. } in cuts {
             let packed = Packed::apart(&sequences[range.clone()]);
             let tokens = packed.token_count();
             let _span = span("micro-batch").with("tokens", tokens).with("sequences", range.len());
             let forward = span("forward").with("tokens", tokens);
-            let keep = limits.keep_one(model, tokens);
-            let (scores, tape) = model.forward(packed, temperature, keep);
+            let kind = limits.tape_kind_of_one(model, tokens);
+            let (scores, tape) = model.forward(packed, temperature, kind);
             own.extend(scores);
             drop(forward);
             let _span = span("backward").with("tokens", tokens);
@@ -281,8 +272,8 @@ impl Learner {
         norm
     }
 
-    /// Goes on from moments that were written after so many updates. The gradient, still zero, has
-    /// room for them.
+    /// Reads the moments of a checkpoint, which its `progress` in updates has made. They go through
+    /// the gradient's memory, which is zero then and afterwards.
     pub(crate) fn read_moments(
         &mut self,
         checkpoint: &Checkpoint,
@@ -298,10 +289,10 @@ impl Learner {
     /// Writes the moments of all ranks, together with them, between two updates. Returns what this
     /// rank has written.
     ///
-    /// The gradient, zero then, has room for them. If its memory was freed, a single rank does
-    /// without. Several ranks exchange moments in the order of the whole gradient, and ask for its
-    /// memory again: the plan has room for it, since no other phase's memory is taken while a
-    /// checkpoint is written.
+    /// The moments go through the gradient's memory, which is zero then and afterwards. If that
+    /// memory was freed, a single rank does without it. Several ranks exchange moments in the order
+    /// of the whole gradient, and ask for its memory again: the plan has room for it, since no
+    /// other phase's memory is taken while a checkpoint is written.
     pub(crate) fn write_moments(
         &mut self,
         dir: &Path,
@@ -309,9 +300,9 @@ impl Learner {
     ) -> Result<Vec<PathBuf>> {
         let Self { model, optimizer, ranks, gradient, .. } = self;
         if gradient.is_freed() && ranks.count() == 1 {
-            return optimizer.moments.write_by_parameter(model, (dir, options));
+            return optimizer.moments.write_by_parameter(model, dir, options);
         }
-        let written = optimizer.moments.write(model, ranks, gradient.room(model)?, (dir, options));
+        let written = optimizer.moments.write(model, ranks, gradient.room(model)?, dir, options);
         gradient.reset(&*model.backend);
         written
     }

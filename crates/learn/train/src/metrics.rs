@@ -18,8 +18,8 @@ impl Metrics {
         }
     }
 
-    /// Sets a metric to the mean of so many values, given by their sum; without values there is
-    /// none, and nothing is set.
+    /// Sets a metric to the mean of `count` values, given by their sum. Without values it sets
+    /// nothing.
     pub fn set_mean(&mut self, name: impl Into<String>, sum: f64, count: usize) {
         if count > 0 {
             self.set(name, sum / count as f64);
@@ -87,6 +87,10 @@ mod tests {
         }
         let text = serde_json::to_string(&metrics).unwrap();
         let back: Metrics = serde_json::from_str(&text).unwrap();
+        metrics.set("a", 2.0);
+        let (names, values): (Vec<_>, Vec<_>) = metrics.iter().unzip();
+        assert_eq!((&*names, values[1]), (&["z", "a", "m", "b"][..], 2.0), "it keeps its place");
+        assert_eq!(metrics.get("c"), None);
         assert!(back.get("m").unwrap().is_nan());
         assert_eq!(serde_json::to_string(&back).unwrap(), text);
     }

@@ -7,7 +7,7 @@ use crate::learner::{Coefficients, Learner, OnPolicy, UpdateBatch};
 use isentrope_kernels::SamplingMasks;
 use isentrope_model::{Model, Scores, Sequence};
 use isentrope_objective::{
-    DrawKey, Minibatch, Objective, ObjectiveSettings, Strength, Truncation, objective,
+    LossTerms, Minibatch, Objective, ObjectiveSettings, Truncation, objective,
 };
 use isentrope_rollout::Response;
 use isentrope_run::tokens::Advantages;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// The responses of a minibatch that are trained on.
 pub struct TrainingBatch {
-    /// Which of the rollout's groups, and which of the group's responses, each is, `[responses]`.
+    /// The number of each response's group in the rollout, and its own in the group, `[responses]`.
     places: Vec<(usize, usize)>,
     /// Prompt and response of each, `[responses]`.
     tokens: Vec<Vec<u32>>,
@@ -42,18 +42,11 @@ pub struct LossInputs<'a> {
     pub settings: &'a ObjectiveSettings,
     /// The temperature of sampling, and so of the policy in training.
     pub temperature: f32,
-    /// The step whose responses are on-policy: the weights are still those that sampled them. Only
-    /// before a step's first update.
-    pub on_policy: Option<u64>,
-    /// Log-probs of the responses' tokens under the reference model, `[tokens]`, where the loss
-    /// needs them.
-    pub reference_logprobs: Option<&'a [f64]>,
-    /// Weight of the entropy bonus.
-    pub entropy_coefficient: f64,
-    /// How strongly the covariance method acts, where a controller steers it.
-    pub steered: Option<Strength>,
-    /// Coordinates of random draws.
-    pub key: DrawKey,
+    /// The step whose responses are on-policy: the weights have not changed since they were
+    /// sampled. Set only for a step's first update.
+    pub on_policy_step: Option<u64>,
+    /// The other inputs of the objective.
+    pub terms: LossTerms<'a>,
 }
 
 /// The loss of a minibatch, and what was measured while its gradient was accumulated.
@@ -68,10 +61,9 @@ pub struct BatchLoss {
 }
 
 impl TrainingBatch {
-    /// The minibatches of a rollout, of so many groups each. `learnt` has the advantages of the
-    /// responses that are trained on, and nothing for others: one entry per group, with one per
-    /// response. Each is made when it is asked for: all at once would be a second rollout in
-    /// memory.
+    /// The minibatches of a rollout, of `prompts` groups each. `learnt` has the advantages of each
+    /// response that is trained on, `[groups][responses]`. A minibatch is made when it is asked for:
+    /// all at once would be a second rollout in memory.
     pub fn minibatches<'a>(
         groups: &'a [Group],
         learnt: &'a [Vec<Option<&'a Advantages>>],
@@ -105,15 +97,15 @@ impl TrainingBatch {
             });
         for (place, group, response, advantages) in responses {
             batch.places.push(place);
-            let Response { tokens, logprobs, entropies, kept, activation_slots, .. } = response;
+            let Response { tokens, logprobs, entropies, masks, activation_slots, .. } = response;
             batch.tokens.push([&group.prompt[..], tokens].concat());
             batch.prompt_lengths.push(group.prompt.len());
             batch.lengths.push(tokens.len());
             batch.sampled.logprobs.extend(logprobs);
             batch.sampled.entropies.extend(entropies);
-            batch.sampled.log_masses.extend(kept.iter().flat_map(|kept| &kept.log_masses));
+            batch.sampled.log_masses.extend(masks.iter().flat_map(|masks| &masks.log_masses));
             batch.sampled.log_masses.resize(batch.sampled.logprobs.len(), 0.0);
-            batch.masks.extend(kept.as_ref().map_or(&whole, |kept| &kept.masks), tokens.len());
+            batch.masks.extend(masks.as_ref().map_or(&whole, |masks| &masks.tokens), tokens.len());
             batch.steps.push(group.step);
             batch.slots.push(activation_slots.clone());
             batch.advantages.extend((0..tokens.len()).map(|token| advantages.at(token)));
@@ -121,8 +113,8 @@ impl TrainingBatch {
         batch
     }
 
-    /// The responses: which of the rollout's groups and which of its responses each is, and which
-    /// of the tokens are its own.
+    /// The responses: the number of each one's group and its own in the group, and its tokens'
+    /// places among the minibatch's.
     pub fn responses(&self) -> impl Iterator<Item = ((usize, usize), Range<usize>)> {
         let mut at = 0;
         self.places.iter().zip(&self.lengths).map(move |(&place, &length)| {
@@ -141,7 +133,7 @@ impl TrainingBatch {
         self.lengths.is_empty()
     }
 
-    /// Tokens that count in the loss: those of the responses.
+    /// Tokens of all responses: the tokens of the loss.
     pub fn response_tokens(&self) -> usize {
         self.sampled.logprobs.len()
     }
@@ -156,7 +148,7 @@ impl TrainingBatch {
         Ok(widen(&learner.score_with(model, &self.sequences(), temperature)?.logprobs))
     }
 
-    /// Scores and entropy slopes of the responses' tokens under the model as it is, in the
+    /// Scores and entropy slopes of the responses' tokens under the present weights, in the
     /// learner's passes.
     pub(crate) fn entropy_slopes(
         &self,
@@ -166,7 +158,7 @@ impl TrainingBatch {
         learner.entropy_slopes(&self.sequences(), &self.masks, temperature)
     }
 
-    /// Entropies of the responses' tokens under the model as it is, in the learner's passes,
+    /// Entropies of the responses' tokens under the present weights, in the learner's passes,
     /// `[tokens]`.
     pub(crate) fn entropies(&self, learner: &Learner, temperature: f32) -> Result<Vec<f32>> {
         Ok(learner.score(&self.sequences(), temperature)?.entropies)
@@ -214,10 +206,7 @@ impl TrainingBatch {
                 .map(|[log_masses, old_log_masses]| Truncation { log_masses, old_log_masses }),
             entropies: &entropies,
             advantages: &self.advantages,
-            reference_logprobs: inputs.reference_logprobs,
-            entropy_coefficient: inputs.entropy_coefficient,
-            steered: inputs.steered,
-            key: inputs.key,
+            terms: inputs.terms,
         };
         let objective = objective(inputs.settings, &minibatch);
         let of_responses = self.responses().map(|(_, tokens)| mean(&entropies[tokens]));
@@ -225,8 +214,7 @@ impl TrainingBatch {
         BatchLoss { objective, entropy, objective_time: started.elapsed() }
     }
 
-    /// The sampler's scores of each response that the policy has sampled with its weights as they
-    /// are.
+    /// The sampler's scores of each response that the present weights have sampled.
     fn on_policy(&self, inputs: &LossInputs<'_>) -> Vec<Option<OnPolicy<'_>>> {
         let mut at = 0;
         let mut all = Vec::with_capacity(self.lengths.len());
@@ -234,7 +222,7 @@ impl TrainingBatch {
             let tokens = at..at + length;
             at = tokens.end;
             let known = || OnPolicy { scores: self.sampled.part(tokens), slots: slots.as_deref() };
-            all.push((inputs.on_policy == Some(step)).then(known));
+            all.push((inputs.on_policy_step == Some(step)).then(known));
         }
         all
     }
@@ -247,7 +235,8 @@ impl TrainingBatch {
     /// Which responses the loss is expected to say nothing about: those whose advantages are 0,
     /// unless another term (the entropy bonus, the KL to the reference) reaches every token.
     fn idle(&self, inputs: &LossInputs<'_>) -> Vec<bool> {
-        let reaches_all = inputs.entropy_coefficient != 0.0 || inputs.reference_logprobs.is_some();
+        let LossTerms { entropy_coefficient, reference_logprobs, .. } = inputs.terms;
+        let reaches_all = entropy_coefficient != 0.0 || reference_logprobs.is_some();
         let mut at = 0;
         let of_response = |&length: &usize| {
             at += length;

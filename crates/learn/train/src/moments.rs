@@ -1,11 +1,12 @@
-//! AdamW's moments. Each rank has those of the numbers that it updates and no others (ZeRO stage 1,
-//! arXiv:1910.02054); a checkpoint has all, and whoever goes on from it takes its own.
+//! AdamW's moments. Each rank has the moments of the weights that it updates and no others (ZeRO
+//! stage 1, arXiv:1910.02054). A checkpoint has all moments; each rank reads its own.
 
 use crate::error::{Error, Result};
-use crate::ranks::Ranks;
+use crate::ranks::TrainingRanks;
+use isentrope_budget::memory::MOMENTS;
 use isentrope_kernels::{Backend, Buffer, NORM_BLOCK, Role, UpdateSlice};
 use isentrope_model::checkpoint::{Tensor, WriteOptions, write_tensors};
-use isentrope_model::{Checkpoint, Error as ModelError, Layout, Model, Parameters};
+use isentrope_model::{Checkpoint, Error as ModelError, Model, Parameters};
 use isentrope_ranks::{BLOCK, Slices};
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -14,15 +15,15 @@ use std::path::{Path, PathBuf};
 
 /// Names of the first and the second moments' tensors in a checkpoint, as PyTorch's optimizer state
 /// calls them.
-const NAMES: [&str; 2] = ["exp_avg.", "exp_avg_sq."];
-// Whoever has a block of the gradient sums its squares.
+const NAMES: [&str; MOMENTS] = ["exp_avg.", "exp_avg_sq."];
+// The rank that updates a block also sums the squares of its gradient.
 const _: () = assert!(BLOCK == NORM_BLOCK);
-/// Numbers that are copied at a time.
+/// Elements that are copied at a time.
 const COPIED: usize = 1 << 18;
 
-/// Both moments of a rank's slice of all numbers.
+/// Both moments of a rank's slice of all weights.
 pub(crate) struct Moments {
-    /// Which numbers are whose.
+    /// The elements that each rank updates.
     pub slices: Slices,
     parts: Vec<Part>,
 }
@@ -30,39 +31,28 @@ pub(crate) struct Moments {
 /// The slice's part of one parameter.
 struct Part {
     parameter: usize,
-    numbers: Range<usize>,
-    moments: [Buffer; 2],
-}
-
-/// How many moments a number has.
-pub(crate) const BOTH: usize = NAMES.len();
-
-/// Numbers whose moments each of so many ranks has, at most.
-pub(crate) fn moments_of_rank(backend: &dyn Backend, layout: &Layout, ranks: usize) -> usize {
-    let (blocks, numbers) =
-        layout.numbers(backend).fold((0usize, 0usize), |(blocks, numbers), of_parameter| {
-            let blocks = blocks.saturating_add(of_parameter.div_ceil(NORM_BLOCK));
-            (blocks, numbers.saturating_add(of_parameter))
-        });
-    blocks.div_ceil(ranks).saturating_mul(NORM_BLOCK).min(numbers)
+    elements: Range<usize>,
+    moments: [Buffer; MOMENTS],
 }
 
 impl Moments {
-    /// Before the first update. `role` is what a moment of so many numbers is: [`Role::Moment`] or
-    /// [`Role::OffloadedMoment`].
-    pub fn zeros(model: &Model, ranks: &Ranks, role: impl Fn(usize) -> Role) -> Result<Self> {
+    /// Moments before the first update. `role` gives the role of a moment by its number of
+    /// elements.
+    pub fn zeros(
+        model: &Model,
+        ranks: &TrainingRanks,
+        role: impl Fn(usize) -> Role,
+    ) -> Result<Self> {
         let slices = ranks.slices(model);
-        let part = |(parameter, numbers): (usize, Range<usize>)| {
-            let zeros = || model.backend.allocate(role(numbers.len())).map_err(ModelError::from);
-            Ok(Part { parameter, moments: [zeros()?, zeros()?], numbers })
-        };
-        let parts =
-            slices.by_parameter(slices.of_rank(ranks.rank())).map(part).collect::<Result<_>>()?;
+        let mut parts = Vec::new();
+        for (parameter, elements) in slices.by_parameter(slices.of_rank(ranks.rank())) {
+            let zeros = || model.backend.allocate(role(elements.len())).map_err(ModelError::from);
+            parts.push(Part { parameter, moments: [zeros()?, zeros()?], elements });
+        }
         Ok(Self { slices, parts })
     }
 
-    /// As they were when they were written. `room` is a gradient of zeros; what is in it then is of
-    /// no use.
+    /// Reads the moments of a checkpoint. `room` is a gradient of zeros, and is overwritten.
     pub fn read(
         &mut self,
         model: &Model,
@@ -71,34 +61,35 @@ impl Moments {
     ) -> Result<()> {
         for (which, prefix) in NAMES.iter().enumerate() {
             room.fill(&*model.backend, &model.layout, checkpoint, prefix)?;
-            for Part { parameter, numbers, moments } in &mut self.parts {
-                let from = (&room.buffers()[*parameter], numbers.start);
-                copy(&*model.backend, from, (&mut moments[which], 0), numbers.len());
+            for Part { parameter, elements, moments } in &mut self.parts {
+                let from = &room.buffers()[*parameter];
+                copy(&*model.backend, from, elements.start, &mut moments[which], 0, elements.len());
             }
         }
         Ok(())
     }
 
-    /// Writes those of all ranks into an existing directory, each rank some of the files. `room` is
-    /// a gradient of zeros; what is in it then is of no use. Returns what this rank has written.
+    /// Writes the moments of all ranks into an existing directory, each rank some of the files.
+    /// `room` is a gradient of zeros, and is overwritten. Returns the files of this rank.
     pub fn write(
         &self,
         model: &Model,
-        ranks: &Ranks,
+        ranks: &TrainingRanks,
         room: &mut Parameters,
-        (dir, options): (&Path, WriteOptions<'_>),
+        dir: &Path,
+        options: WriteOptions<'_>,
     ) -> Result<Vec<PathBuf>> {
         let Model { backend, layout, .. } = model;
-        // With how many of the moments have been in it. All ranks bring them together in the same
-        // order, each before the first tensor of it that it writes.
+        // The room, and how many of the two moments it has held. All ranks exchange the moments in
+        // the same order, each before the first tensor that it writes of one.
         let room = RefCell::new((room, 0));
         let room = &room;
-        let gather = |moments: usize| {
+        let exchange = |moments: usize| {
             let (room, had) = &mut *room.borrow_mut();
             while *had < moments {
-                for Part { parameter, numbers, moments } in &self.parts {
-                    let to = (&mut room.buffers_mut()[*parameter], numbers.start);
-                    copy(&**backend, (&moments[*had], 0), to, numbers.len());
+                for Part { parameter, elements, moments } in &self.parts {
+                    let to = &mut room.buffers_mut()[*parameter];
+                    copy(&**backend, &moments[*had], 0, to, elements.start, elements.len());
                 }
                 ranks.share(&**backend, room, &self.slices)?;
                 *had += 1;
@@ -110,29 +101,30 @@ impl Moments {
                 name: format!("{prefix}{}", tensor.name),
                 shape: parameter.shape(tensor),
                 values: Box::new(move || {
-                    gather(which + 1).map_err(|error| ModelError::Input(error.to_string()))?;
+                    exchange(which + 1).map_err(|error| ModelError::Input(error.to_string()))?;
                     Ok(Cow::Owned(room.borrow().0.tensor(&**backend, id, parameter, tensor)))
                 }),
             })
         });
         let written = write_tensors(dir, tensors.collect(), options)?;
-        gather(NAMES.len())?;
+        exchange(NAMES.len())?;
         Ok(written)
     }
 
-    /// As [`write`](Self::write) on a single rank, which has all moments, with room for one
-    /// parameter's at a time.
+    /// As [`write`](Self::write) on a single rank, which has all moments, with memory for the
+    /// moments of one parameter at a time.
     ///
     /// # Errors
-    /// Names the file that could not be written; when there is no memory for those of one
-    /// parameter.
+    /// Names the file that could not be written; when there is not even that memory.
     pub fn write_by_parameter(
         &self,
         model: &Model,
-        (dir, options): (&Path, WriteOptions<'_>),
+        dir: &Path,
+        options: WriteOptions<'_>,
     ) -> Result<Vec<PathBuf>> {
         let Model { backend, layout, .. } = model;
-        // Which moment of which parameter is in it. Tensors of one parameter follow each other.
+        // The moment and the parameter that the buffer holds. Tensors of one parameter follow each
+        // other.
         let room: RefCell<Option<(usize, usize, Buffer)>> = RefCell::new(None);
         let room = &room;
         let tensors = NAMES.iter().enumerate().flat_map(|(which, prefix)| {
@@ -168,21 +160,21 @@ impl Moments {
     ) -> Result<Buffer, ModelError> {
         let backend = &*model.backend;
         let mut buffer = backend.allocate(Role::Gradient(model.layout.parameters[index].kind))?;
-        for Part { numbers, moments, .. } in
+        for Part { elements, moments, .. } in
             self.parts.iter().filter(|part| part.parameter == index)
         {
-            copy(backend, (&moments[which], 0), (&mut buffer, numbers.start), numbers.len());
+            copy(backend, &moments[which], 0, &mut buffer, elements.start, elements.len());
         }
         Ok(buffer)
     }
 
-    /// The numbers of a gradient that this rank updates.
+    /// The elements of a gradient that this rank updates.
     pub fn of_gradient<'a>(&'a self, gradient: &'a Parameters) -> Vec<(&'a Buffer, Range<usize>)> {
-        let part = |part: &Part| (&gradient.buffers()[part.parameter], part.numbers.clone());
+        let part = |part: &Part| (&gradient.buffers()[part.parameter], part.elements.clone());
         self.parts.iter().map(part).collect()
     }
 
-    /// The numbers that this rank updates.
+    /// The elements of weights, gradient and moments that this rank updates.
     pub fn updated<'a>(
         &'a mut self,
         weights: &'a mut Parameters,
@@ -191,25 +183,28 @@ impl Moments {
         let mut parts = self.parts.iter_mut().peekable();
         let parameters = weights.buffers_mut().iter_mut().zip(gradient.buffers()).enumerate();
         let of_parameter = |(index, (weights, gradient))| {
-            let Part { numbers, moments: [first, second], .. } =
+            let Part { elements, moments: [first, second], .. } =
                 parts.next_if(|part| part.parameter == index)?;
-            Some(UpdateSlice { weights, gradient, numbers: numbers.clone(), first, second })
+            Some(UpdateSlice { weights, gradient, numbers: elements.clone(), first, second })
         };
         parameters.filter_map(of_parameter).collect()
     }
 }
 
-/// Copies so many numbers from one place to another.
+/// Copies `count` elements from one buffer, from its element `at` on, to another, from its element
+/// `start` on.
 fn copy(
     backend: &dyn Backend,
-    (from, at): (&Buffer, usize),
-    (to, start): (&mut Buffer, usize),
+    from: &Buffer,
+    at: usize,
+    to: &mut Buffer,
+    start: usize,
     count: usize,
 ) {
-    let mut numbers = vec![0.0; COPIED.min(count)];
+    let mut elements = vec![0.0; COPIED.min(count)];
     for done in (0..count).step_by(COPIED) {
-        let numbers = &mut numbers[..COPIED.min(count - done)];
-        backend.read_numbers(from, at + done, numbers);
-        backend.write_numbers(to, start + done, numbers);
+        let elements = &mut elements[..COPIED.min(count - done)];
+        backend.read_elements(from, at + done, elements);
+        backend.write_elements(to, start + done, elements);
     }
 }

@@ -1,4 +1,4 @@
-//! How a run tells whoever watches it what it is doing, and is told to stop.
+//! The observer of a run: it hears of steps and progress, and may ask the run to stop.
 
 use crate::metrics::Metrics;
 pub use isentrope_rollout::{Phase, Progress, ProgressObserver};

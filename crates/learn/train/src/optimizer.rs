@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::moments::Moments;
-use crate::ranks::Ranks;
-use crate::settings::{self, POLICY_OPTIMIZER};
+use crate::ranks::TrainingRanks;
+use crate::settings::OptimizerSettings;
 use isentrope_kernels::{AdamW, Role, norm};
 use isentrope_model::{Model, Parameters};
 use isentrope_trace::span;
@@ -23,38 +23,29 @@ pub struct UpdateCounts {
     pub skipped_in_a_row: u32,
 }
 
-/// The moments of this rank's slice of all numbers, and how many updates made them.
+/// The moments of this rank's slice of all weights, and how many updates made them.
 pub struct Optimizer {
-    settings: settings::Optimizer,
+    settings: OptimizerSettings,
     /// The recipe's table of these settings.
-    table: &'static str,
+    pub(crate) table: &'static str,
     pub(crate) moments: Moments,
     /// The updates it has made.
     pub progress: UpdateCounts,
 }
 
 impl Optimizer {
-    /// Before the first update, with moments in the device's memory.
-    pub fn new(model: &Model, settings: settings::Optimizer, ranks: &Ranks) -> Result<Self> {
-        Self::with_moments(model, (POLICY_OPTIMIZER, settings), ranks, Role::Moment)
-    }
-
-    /// With moments that may live in the host's memory: `role` gives the role of a moment of so
-    /// many numbers, [`Role::Moment`] or [`Role::OffloadedMoment`]. No bit depends on it. `table`
-    /// is the recipe's of the settings.
-    pub(crate) fn with_moments(
+    /// An optimizer before its first update. `table` is the recipe's table of the settings. `role`
+    /// gives the role of a moment by its number of elements: [`Role::Moment`] or, in the host's
+    /// memory, [`Role::OffloadedMoment`]. No bit depends on it.
+    pub fn new(
         model: &Model,
-        (table, settings): (&'static str, settings::Optimizer),
-        ranks: &Ranks,
+        table: &'static str,
+        settings: OptimizerSettings,
+        ranks: &TrainingRanks,
         role: impl Fn(usize) -> Role,
     ) -> Result<Self> {
         let moments = Moments::zeros(model, ranks, role)?;
         Ok(Self { settings, table, moments, progress: UpdateCounts::default() })
-    }
-
-    /// The recipe's table of its settings.
-    pub(crate) fn table(&self) -> &'static str {
-        self.table
     }
 
     /// A note on the updates left out since there were `before`; `whose` comes after the word
@@ -69,8 +60,8 @@ impl Optimizer {
     }
 
     /// Updates the weights from the gradients of all ranks: each adds up its slice of the gradient,
-    /// updates that slice of the weights, and gives it to the others. `gradient` is that of this
-    /// rank's shards, and of no more use then.
+    /// updates that slice of the weights, and gives it to the others. `gradient` is the gradient of
+    /// this rank's shards, and is overwritten.
     ///
     /// Returns the norm of the gradient over all parameters, before clipping. One that is not
     /// finite changes nothing.
@@ -82,7 +73,7 @@ impl Optimizer {
         &mut self,
         model: &mut Model,
         gradient: &mut Parameters,
-        ranks: &Ranks,
+        ranks: &TrainingRanks,
         learning_rate: f64,
     ) -> Result<f64> {
         let b = &*model.backend;
@@ -107,7 +98,7 @@ impl Optimizer {
         }
         self.progress.updates += 1;
         self.progress.skipped_in_a_row = 0;
-        let settings::Optimizer { beta1, beta2, eps, weight_decay, clip_norm, .. } = self.settings;
+        let OptimizerSettings { beta1, beta2, eps, weight_decay, clip_norm, .. } = self.settings;
         let step = AdamW {
             learning_rate,
             beta1,

@@ -6,38 +6,16 @@
 //! responses, and responses that the loss is expected to leave out, save one or both without
 //! changing a bit of the gradient.
 
-use crate::ranks::Ranks;
+use crate::learner::UpdateBatch;
+use crate::ranks::TrainingRanks;
 use crate::shards::shards_of;
+use isentrope_budget::PassLimits;
 use isentrope_kernels::SamplingMasks;
-use isentrope_model::{ActivationCache, Keep, Model, Packed, Scores, Sequence, Tape, Unit, units};
+use isentrope_model::{
+    ActivationCache, Model, Packed, Scores, Sequence, Tape, TapeKind, Unit, units,
+};
 use isentrope_trace::{Span, span};
 use std::ops::Range;
-
-/// Limits of a pass. No bit of the gradient depends on them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PassLimits {
-    /// Most tokens in one pass, more only where a single unit of sequences is larger.
-    pub micro_batch_tokens: usize,
-    /// Bytes for the tapes of all passes: what forward passes keep for the backward passes.
-    pub tape_bytes: usize,
-    /// Tokens whose activations can be cached from sampling to the update.
-    pub activation_slots: usize,
-}
-
-impl PassLimits {
-    /// The most that tapes of so many tokens can keep in this memory; none if they do not fit.
-    fn keep(&self, model: &Model, tokens: usize) -> Option<Keep> {
-        let bytes = |keep| model.layout.tape_bytes_per_token(&*model.backend, keep);
-        [Keep::Activations, Keep::BlockInputs]
-            .into_iter()
-            .find(|&keep| tokens.saturating_mul(bytes(keep)) <= self.tape_bytes)
-    }
-
-    /// The most that the tape of a pass can keep which goes backward right after it went forward.
-    pub(crate) fn keep_one(&self, model: &Model, tokens: usize) -> Keep {
-        self.keep(model, tokens).unwrap_or(Keep::BlockInputs)
-    }
-}
 
 /// The sampler's record of a sequence that these very weights have sampled.
 #[derive(Clone)]
@@ -52,7 +30,7 @@ pub struct OnPolicy<'a> {
 pub(crate) struct Pass<'a> {
     pub sequences: &'a [Sequence<'a>],
     pub on_policy: &'a [Option<OnPolicy<'a>>],
-    /// Its targets among those of the update.
+    /// Its targets in the order of the update's targets.
     pub targets: Range<usize>,
     /// The shard that its sequences belong to.
     pub shard: usize,
@@ -67,60 +45,64 @@ pub(crate) enum PassStrategy<'a> {
     /// while its tape is still in the processor's cache.
     OnPolicy,
     /// Before the loss. Its tape waits for the backward pass.
-    Forward(Keep),
+    Forward(TapeKind),
     /// Before the loss without a tape, since it is idle or memory is short; and again after the
     /// loss if its derivatives are not zero.
     ScoreOnly,
 }
 
-/// Cuts the sequences into passes in order, each of one shard, and idle or cached as a whole or not
-/// at all; returns this rank's, each with its strategy. `idle` and `on_policy` are as in
-/// [`UpdateBatch`](crate::learner::UpdateBatch); `has_cache` says whether activations are cached.
+/// Cuts the batch into this rank's passes, in order, each with its strategy. `has_cache` says
+/// whether activations are cached.
 pub(crate) fn passes<'a>(
-    sequences: &'a [Sequence<'a>],
-    idle: &[bool],
-    on_policy: &'a [Option<OnPolicy<'a>>],
-    (limits, ranks): (&PassLimits, &Ranks),
+    batch: &UpdateBatch<'a>,
+    limits: &PassLimits,
+    ranks: &TrainingRanks,
     model: &Model,
     has_cache: bool,
 ) -> Vec<Pass<'a>> {
-    // A sequence that is not cached would take the sequences beside it forward as well.
-    let is_cached = |range: Range<usize>| {
-        let has_slots = |sequence: &OnPolicy<'_>| sequence.slots.is_some();
-        has_cache
-            && on_policy[range].iter().all(|sequence| sequence.as_ref().is_some_and(has_slots))
-    };
-    let cuts = cut(sequences, units(sequences), idle, is_cached, ranks, limits.micro_batch_tokens);
-    let is_on_policy = |cut: &Cut| on_policy[cut.sequences.clone()].iter().all(Option::is_some);
-    // Their tapes exist at the same time.
-    let waiting = cuts.iter().filter(|cut| !cut.idle && !is_on_policy(cut));
-    let keep = limits.keep(model, waiting.map(|cut| cut.tokens).sum());
-    let pass = |cut: Cut| {
-        let strategy = match keep {
-            _ if is_on_policy(&cut) => {
-                PassStrategy::on_policy(&on_policy[cut.sequences.clone()], has_cache)
-            }
-            Some(keep) if !cut.idle => PassStrategy::Forward(keep),
-            _ => PassStrategy::ScoreOnly,
-        };
-        let Cut { sequences: range, targets, shard, .. } = cut;
-        Pass {
-            sequences: &sequences[range.clone()],
-            on_policy: &on_policy[range],
-            targets,
-            shard,
-            strategy,
-        }
-    };
-    cuts.into_iter().map(pass).collect()
+    let UpdateBatch { sequences, idle, on_policy, .. } = *batch;
+    let has_slots =
+        |known: &Option<OnPolicy<'_>>| known.as_ref().is_some_and(|k| k.slots.is_some());
+    let cached: Vec<bool> = on_policy.iter().map(|known| has_cache && has_slots(known)).collect();
+    let limit = limits.micro_batch_tokens;
+    let cuts = cut(sequences, units(sequences), idle, &cached, ranks, limit);
+    // The tapes of all passes that wait for the loss exist at the same time.
+    let waiting: usize =
+        cuts.iter().filter(|cut| waits(cut, on_policy)).map(|cut| cut.tokens).sum();
+    let tape_kind = limits.tape_kind(model, waiting);
+    let mut passes = Vec::with_capacity(cuts.len());
+    for Cut { sequences: range, targets, shard, idle, .. } in cuts {
+        let on_policy = &on_policy[range.clone()];
+        let strategy = PassStrategy::of(on_policy, has_cache, idle, tape_kind);
+        passes.push(Pass { sequences: &sequences[range], on_policy, targets, shard, strategy });
+    }
+    passes
+}
+
+/// Whether a micro-batch goes forward before the loss and is expected to go backward after it.
+fn waits(cut: &Cut, on_policy: &[Option<OnPolicy<'_>>]) -> bool {
+    !cut.idle && on_policy[cut.sequences.clone()].iter().any(Option::is_none)
 }
 
 impl<'a> PassStrategy<'a> {
-    fn on_policy(sequences: &'a [Option<OnPolicy<'a>>], has_cache: bool) -> Self {
-        let slots = sequences.iter().map(|sequence| sequence.as_ref()?.slots).collect();
-        match slots {
-            Some(slots) if has_cache => Self::Cached { slots },
-            _ => Self::OnPolicy,
+    /// The cheapest strategy. `tape_kind` is the kind of tape that memory has room for in all
+    /// passes that wait.
+    fn of(
+        on_policy: &'a [Option<OnPolicy<'a>>],
+        has_cache: bool,
+        idle: bool,
+        tape_kind: Option<TapeKind>,
+    ) -> Self {
+        if on_policy.iter().all(Option::is_some) {
+            let slots = on_policy.iter().map(|known| known.as_ref()?.slots).collect();
+            return match slots {
+                Some(slots) if has_cache => Self::Cached { slots },
+                _ => Self::OnPolicy,
+            };
+        }
+        match tape_kind {
+            Some(kind) if !idle => Self::Forward(kind),
+            _ => Self::ScoreOnly,
         }
     }
 }
@@ -135,9 +117,9 @@ impl Pass<'_> {
     ) -> (Scores, Option<Tape<'static>>) {
         match self.strategy {
             PassStrategy::Cached { .. } | PassStrategy::OnPolicy => (self.sampled(), None),
-            PassStrategy::Forward(keep) => {
+            PassStrategy::Forward(kind) => {
                 let _span = self.span("forward");
-                let (scores, tape) = model.forward(self.packed(masks), temperature, keep);
+                let (scores, tape) = model.forward(self.packed(masks), temperature, kind);
                 (scores, Some(tape))
             }
             PassStrategy::ScoreOnly => {
@@ -165,8 +147,8 @@ impl Pass<'_> {
             }
             _ => {
                 let _span = self.span("forward");
-                let keep = limits.keep_one(model, packed.token_count());
-                model.forward(packed, temperature, keep)
+                let kind = limits.tape_kind_of_one(model, packed.token_count());
+                model.forward(packed, temperature, kind)
             }
         }
     }
@@ -176,7 +158,7 @@ impl Pass<'_> {
         span(name).with("targets", self.targets.len()).with("sequences", self.sequences.len())
     }
 
-    /// `masks` are those of all the update's targets.
+    /// `masks` has the masks of all targets of the update.
     fn packed(&self, masks: &SamplingMasks) -> Packed {
         Packed::new(self.sequences).with_masks(masks.part(self.targets.clone()))
     }
@@ -199,25 +181,27 @@ pub(crate) struct Cut {
 }
 
 /// This rank's micro-batches, in order. None mixes shards, idle with busy, or cached with uncached
-/// sequences. `of_sequences` are the sequences' units.
+/// sequences: an uncached sequence would take its neighbours forward as well. `idle` and `cached`
+/// are `[sequences]`.
 pub(crate) fn cut(
     sequences: &[Sequence<'_>],
-    of_sequences: Vec<Unit>,
+    units: Vec<Unit>,
     idle: &[bool],
-    is_cached: impl Fn(Range<usize>) -> bool,
-    ranks: &Ranks,
+    cached: &[bool],
+    ranks: &TrainingRanks,
     limit: usize,
 ) -> Vec<Cut> {
     let (mut kinds, mut weights, mut first) = (Vec::new(), Vec::new(), 0);
-    for unit in &of_sequences {
+    for unit in &units {
         let range = first..first + unit.sequences;
         first = range.end;
-        let is_idle = idle[range.clone()].iter().all(|&idle| idle);
-        kinds.push((is_idle, is_cached(range)));
+        let all = |flags: &[bool]| flags[range.clone()].iter().all(|&flag| flag);
+        let is_idle = all(idle);
+        kinds.push((is_idle, all(cached)));
         weights.push(if is_idle { 0 } else { unit.tokens });
     }
     let kinds = shards_of(&weights, ranks.shards()).into_iter().zip(kinds);
-    let units: Vec<_> = of_sequences.into_iter().zip(kinds).collect();
+    let units: Vec<_> = units.into_iter().zip(kinds).collect();
     let mut cuts = Vec::new();
     let (mut sequence, mut target) = (0, 0);
     for alike in units.chunk_by(|a, b| a.1 == b.1) {
@@ -225,18 +209,12 @@ pub(crate) fn cut(
         let alike: Vec<Unit> = alike.iter().map(|&(unit, _)| unit).collect();
         for Unit { sequences: count, tokens } in micro_batches(&alike, limit) {
             let range = sequence..sequence + count;
-            let targets: usize = sequences[range.clone()].iter().map(Sequence::target_count).sum();
+            let count: usize = sequences[range.clone()].iter().map(Sequence::target_count).sum();
+            let targets = target..target + count;
+            (sequence, target) = (range.end, targets.end);
             if ranks.own_shards().contains(&shard) {
-                cuts.push(Cut {
-                    sequences: range,
-                    targets: target..target + targets,
-                    tokens,
-                    shard,
-                    idle,
-                });
+                cuts.push(Cut { sequences: range, targets, tokens, shard, idle });
             }
-            sequence += count;
-            target += targets;
         }
     }
     cuts
@@ -275,13 +253,16 @@ mod tests {
         let strategies =
             |on_policy: &[Option<OnPolicy<'_>>], cache, micro_batch_tokens, tape_bytes| {
                 let limits = PassLimits { micro_batch_tokens, tape_bytes, activation_slots: 8 };
-                passes(&sequences, &idle, on_policy, (&limits, &Ranks::alone(1)), &model, cache)
+                let masks = &SamplingMasks::default();
+                let (sequences, idle) = (&sequences[..], &idle[..]);
+                let batch = UpdateBatch { sequences, masks, idle, on_policy, temperature: 1.0 };
+                passes(&batch, &limits, &TrainingRanks::alone(1), &model, cache)
                     .into_iter()
                     .map(|pass| {
                         let strategy = match pass.strategy {
                             PassStrategy::Cached { slots } => format!("cached {}", slots.len()),
                             PassStrategy::OnPolicy => "on-policy".into(),
-                            PassStrategy::Forward(keep) => format!("forward {keep:?}"),
+                            PassStrategy::Forward(kind) => format!("forward {kind:?}"),
                             PassStrategy::ScoreOnly => "score only".into(),
                         };
                         (pass.sequences.len(), strategy)
@@ -300,12 +281,12 @@ mod tests {
         let expected = ["on-policy", "on-policy", forward, "score only", forward];
         assert_eq!(strategies(&mixed, false, 1, usize::MAX), each(expected), "without a cache");
         // The tapes of two passes wait, of eight tokens each.
-        let bytes = |keep| 2 * 8 * model.layout.tape_bytes_per_token(&*model.backend, keep);
+        let bytes = |kind| 2 * 8 * model.layout.tape_bytes_per_token(&*model.backend, kind);
         for (room, strategy) in [
-            (bytes(Keep::Activations), forward),
-            (bytes(Keep::Activations) - 1, "forward BlockInputs"),
-            (bytes(Keep::BlockInputs), "forward BlockInputs"),
-            (bytes(Keep::BlockInputs) - 1, "score only"),
+            (bytes(TapeKind::Activations), forward),
+            (bytes(TapeKind::Activations) - 1, "forward BlockInputs"),
+            (bytes(TapeKind::BlockInputs), "forward BlockInputs"),
+            (bytes(TapeKind::BlockInputs) - 1, "score only"),
         ] {
             let expected = ["cached 1", "on-policy", strategy, "score only", strategy];
             assert_eq!(strategies(&mixed, cached, 1, room), each(expected));
@@ -326,18 +307,19 @@ mod tests {
 
     #[test]
     fn micro_batches_hold_what_fits() {
-        let split = |units: &[(usize, usize)], limit| {
+        for (units, limit, expected) in [
+            (&[(1, 3), (1, 3), (1, 3), (1, 3)][..], 6, &[(2, 6), (2, 6)][..]),
+            (&[(1, 3), (1, 3), (1, 3), (1, 3)], 7, &[(2, 6), (2, 6)]),
+            (&[(2, 9), (8, 1), (1, 1), (3, 9)], 2, &[(2, 9), (9, 2), (3, 9)]),
+            (&[(1, 1), (1, 2), (1, 3)], 100, &[(3, 6)]),
+            (&[], 5, &[]),
+        ] {
             let units: Vec<Unit> =
                 units.iter().map(|&(sequences, tokens)| Unit { sequences, tokens }).collect();
-            micro_batches(&units, limit)
-                .iter()
-                .map(|batch| (batch.sequences, batch.tokens))
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(split(&[(1, 3), (1, 3), (1, 3), (1, 3)], 6), [(2, 6), (2, 6)]);
-        assert_eq!(split(&[(1, 3), (1, 3), (1, 3), (1, 3)], 7), [(2, 6), (2, 6)]);
-        assert_eq!(split(&[(2, 9), (8, 1), (1, 1), (3, 9)], 2), [(2, 9), (9, 2), (3, 9)]);
-        assert_eq!(split(&[(1, 1), (1, 2), (1, 3)], 100), [(3, 6)]);
-        assert!(split(&[], 5).is_empty());
+            let batches = micro_batches(&units, limit);
+            let found: Vec<_> =
+                batches.iter().map(|batch| (batch.sequences, batch.tokens)).collect();
+            assert_eq!(found, expected);
+        }
     }
 }

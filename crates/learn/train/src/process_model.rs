@@ -19,7 +19,7 @@ pub struct ProcessBatch {
     texts: Vec<Vec<u32>>,
     prompt_lengths: Vec<usize>,
     correct: Vec<bool>,
-    /// The tokens of each response among those of all, `[responses]`.
+    /// The range of each response's tokens in the batch, `[responses]`.
     tokens: Vec<Range<usize>>,
     /// Log-probs under the reference, `[tokens]` of the responses end to end.
     reference: Vec<f32>,
@@ -65,7 +65,7 @@ impl ProcessBatch {
         self.texts.iter().map(Vec::len).sum()
     }
 
-    /// log pi_phi - log pi_ref of the tokens of each response under the process model as it is,
+    /// log pi_phi - log pi_ref of the tokens of each response under the present process model,
     /// `[responses][tokens]`.
     pub fn log_ratios(&self, learner: &Learner, temperature: f32) -> Result<Vec<Vec<f64>>> {
         let places = self.all();

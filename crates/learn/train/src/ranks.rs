@@ -3,13 +3,13 @@
 //! A step has three meeting places. Between them every rank samples its share of the responses and
 //! takes its shards of the sequences through the model; what follows from numbers that all ranks
 //! have (the filter, advantages, the objective, the gradient's norm) every rank computes for itself.
-//! Each rank makes its slice of the optimizer's update and gives it to the others. The results of a
-//! run on several ranks are those of a run on one, to the last bit: no meeting lets the number of
-//! ranks, or which of them is first, show in the order of what it gathers or adds.
+//! Each rank makes its slice of the optimizer's update and gives it to the others. A run on several
+//! ranks has the results of a run on one, to the last bit: no meeting lets the number of ranks, or
+//! which of them is first, show in the order of what it gathers or adds.
 //!
 //! Every rank comes to every meeting, in the same order. So nothing that a rank alone knows may
 //! decide whether there is one. While they sample, ranks meet whenever one of them has nothing
-//! left, which others hear of by [`is_called`](Ranks::is_called).
+//! left, which others hear of by [`is_called`](TrainingRanks::is_called).
 
 use crate::error::{Error, Result};
 use crate::shards::shards_of;
@@ -24,15 +24,15 @@ use std::sync::Arc;
 
 /// The ranks that train together, and what of their work is this one's.
 #[derive(Clone)]
-pub struct Ranks {
+pub struct TrainingRanks {
     world: Arc<World>,
     /// Shards of an update.
     shards: usize,
     own_shards: Range<usize>,
 }
 
-impl Ranks {
-    /// One rank, whose updates have so many shards.
+impl TrainingRanks {
+    /// One rank, whose updates have `shards` shards.
     pub fn alone(shards: usize) -> Self {
         Self { world: Arc::new(World::alone()), shards, own_shards: 0..shards }
     }
@@ -100,20 +100,20 @@ impl Ranks {
         self.world.is_called()
     }
 
-    /// Before the objective: the scores of the sequences that each rank has taken forward, to those
-    /// of the whole minibatch, in its order. Every rank computes the objective over all of them,
-    /// since it selects by covariance and averages over the whole minibatch, and goes backward
-    /// through its own sequences.
+    /// Before the objective: concatenates the scores of the sequences that each rank has taken
+    /// forward, in the minibatch's order. Every rank computes the objective over all of them, since
+    /// it selects by covariance and averages over the whole minibatch, and goes backward through its
+    /// own sequences.
     pub fn gather_scores(&self, scores: Scores) -> Result<Scores> {
         let Scores { logprobs, entropies, log_masses } = scores;
         let [logprobs, entropies, log_masses] =
-            self.gather_numbers([logprobs, entropies, log_masses])?;
+            self.gather_floats([logprobs, entropies, log_masses])?;
         Ok(Scores { logprobs, entropies, log_masses })
     }
 
-    /// Numbers of consecutive targets that each rank has, of equal length on a rank: to those of
-    /// all.
-    pub fn gather_numbers<const N: usize>(&self, own: [Vec<f32>; N]) -> Result<[Vec<f32>; N]> {
+    /// Concatenates the ranks' arrays in the order of ranks, each of the N by itself. The N arrays
+    /// of a rank have equal length.
+    pub fn gather_floats<const N: usize>(&self, own: [Vec<f32>; N]) -> Result<[Vec<f32>; N]> {
         if self.world.size() == 1 {
             return Ok(own);
         }
@@ -134,13 +134,13 @@ impl Ranks {
         Ok(all)
     }
 
-    /// Which numbers of all parameters each rank updates.
+    /// The elements of all parameters that each rank updates.
     pub fn slices(&self, model: &Model) -> Slices {
         Slices::new(model.layout.numbers(&*model.backend), self.world.size())
     }
 
-    /// Before the optimizer: the gradient of each rank's shards, to the gradient of the minibatch.
-    /// Each rank then has its slice of it, and nothing of use in the rest.
+    /// Before the optimizer: adds the ranks' gradients. Each rank then has its slice of the
+    /// minibatch's gradient; the rest of its buffer is overwritten.
     ///
     /// f32 additions in another order give other bits. The order in which gradients are added
     /// therefore follows from the shards alone (docs/concepts/numerics.md), and is the same for any
@@ -154,7 +154,7 @@ impl Ranks {
         Ok(self.world.sum(&mut floats(backend, gradient, slices), slices)?)
     }
 
-    /// Each rank's slice of weights or moments, to the whole of them.
+    /// Exchanges the ranks' slices of weights or moments: every rank then has all.
     pub fn share(
         &self,
         backend: &dyn Backend,
@@ -164,13 +164,13 @@ impl Ranks {
         Ok(self.world.share(&mut floats(backend, parameters, slices), slices)?)
     }
 
-    /// The numbers of each rank, of which `place` says where they belong: to those of all.
+    /// Puts each rank's elements at its `place` in one array, on all ranks.
     pub fn gather_slices(
         &self,
         own: Vec<f32>,
         place: impl Fn(usize) -> Range<usize>,
     ) -> Result<Vec<f32>> {
-        let [gathered] = self.gather_numbers([own])?;
+        let [gathered] = self.gather_floats([own])?;
         let mut all = vec![0.0; gathered.len()];
         let mut rest = &gathered[..];
         for rank in 0..self.world.size() {
@@ -281,11 +281,11 @@ impl Parameter for OnDevice<'_> {
     }
 
     fn read(&self, first: usize, numbers: &mut [f32]) {
-        self.backend.read_numbers(self.buffer, first, numbers);
+        self.backend.read_elements(self.buffer, first, numbers);
     }
 
     fn write(&mut self, first: usize, numbers: &[f32]) {
-        self.backend.write_numbers(self.buffer, first, numbers);
+        self.backend.write_elements(self.buffer, first, numbers);
     }
 }
 

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::metrics::Metrics;
 use isentrope_reward::{ByMetric, Verdict};
-use isentrope_rollout::{KeptTokens, Response};
+use isentrope_rollout::{Response, ResponseMasks};
 
 /// Sums over sampled groups.
 #[derive(Clone, Debug, Default)]
@@ -43,7 +43,7 @@ impl RolloutStatistics {
         for response in &group.responses {
             self.responses += 1;
             self.count_verdict(response);
-            if response.counts() {
+            if response.is_judged() {
                 self.counted += 1;
                 self.score += response.judgement.score;
                 self.reward += response.reward;
@@ -61,9 +61,9 @@ impl RolloutStatistics {
             self.truncated += usize::from(response.truncated);
             self.entropy_of_responses += response.entropy();
             self.entropy_of_tokens += response.entropies.iter().map(|&h| f64::from(h)).sum::<f64>();
-            response.kept.iter().for_each(|kept| self.truncation.add(kept));
+            response.masks.iter().for_each(|masks| self.truncation.add(masks));
         }
-        for greedy in group.greedy.iter().filter(|greedy| !greedy.counts()) {
+        for greedy in group.greedy.iter().filter(|greedy| !greedy.is_judged()) {
             self.greedy_faults += 1;
             self.count_verdict(greedy);
             self.keep_first_fault(group, greedy);
@@ -158,12 +158,12 @@ struct TruncationStatistics {
 }
 
 impl TruncationStatistics {
-    fn add(&mut self, kept: &KeptTokens) {
-        for (draw, mass) in kept.masses().enumerate() {
+    fn add(&mut self, masks: &ResponseMasks) {
+        for (draw, mass) in masks.masses().enumerate() {
             self.draws += 1;
             self.mass += mass;
             self.most_cut = self.most_cut.max(1.0 - mass);
-            let tokens = kept.masks.of(draw).len();
+            let tokens = masks.tokens.of(draw).len();
             self.kept += tokens;
             self.whole += usize::from(tokens == 0);
         }

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The run as a whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Run {
+pub struct RunSettings {
     /// Directory of the run: resolved recipe, metrics, responses, checkpoints. Unset: `runs/NAME`
     /// for a recipe `NAME.toml`.
     pub out: Option<PathBuf>,
@@ -27,7 +27,7 @@ pub struct Run {
     pub steps: u64,
 }
 
-impl Default for Run {
+impl Default for RunSettings {
     fn default() -> Self {
         Self { out: None, seed: 0, steps: 100 }
     }
@@ -55,14 +55,14 @@ impl ModelSource {
 }
 
 /// The table of the policy's optimizer.
-pub(crate) const POLICY_OPTIMIZER: &str = "optimizer";
+pub const POLICY_OPTIMIZER: &str = "optimizer";
 /// The table of the process model's optimizer.
 pub(crate) const PROCESS_OPTIMIZER: &str = "prime.optimizer";
 
 /// AdamW (arXiv:1711.05101), its schedule and gradient clipping.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Optimizer {
+pub struct OptimizerSettings {
     /// Learning rate after warm-up.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub learning_rate: f64,
@@ -91,7 +91,7 @@ pub struct Optimizer {
     pub clip_norm: f64,
 }
 
-impl Default for Optimizer {
+impl Default for OptimizerSettings {
     fn default() -> Self {
         Self {
             learning_rate: 1e-6,
@@ -119,7 +119,7 @@ pub enum Schedule {
     Linear,
 }
 
-impl Optimizer {
+impl OptimizerSettings {
     /// The learning rate of `step` (from 1) of `steps`.
     pub fn rate(&self, step: u64, steps: u64) -> f64 {
         let warm = self.warmup_steps;
@@ -164,8 +164,8 @@ impl Optimizer {
         Err(isentrope_settings::Error { key, value, expected: expected.into() }.into())
     }
 
-    /// Warnings on settings that are allowed but hardly meant, for so many steps. `table` is the
-    /// recipe's.
+    /// Warnings on settings that are allowed but hardly meant, for a run of `steps` steps. `table`
+    /// is the recipe's.
     pub(crate) fn warnings(&self, table: &str, steps: u64) -> impl Iterator<Item = String> {
         let Self { warmup_steps: warm, final_fraction, .. } = *self;
         let rises = (warm >= steps && warm > 1).then(|| {
@@ -198,7 +198,7 @@ impl Optimizer {
 /// Checkpoints, and how often they are saved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Checkpoints {
+pub struct CheckpointSettings {
     /// Saves a checkpoint every this many steps and at the end; 0: at the end only.
     pub every: u64,
     /// How many of the latest checkpoints are kept. The best one by mean accuracy in evaluations is
@@ -210,7 +210,7 @@ pub struct Checkpoints {
     pub dtype: Dtype,
 }
 
-impl Default for Checkpoints {
+impl Default for CheckpointSettings {
     fn default() -> Self {
         Self { every: 20, keep: 2, dtype: Dtype::Float32 }
     }
@@ -236,24 +236,6 @@ impl From<Dtype> for WeightDtype {
             Dtype::Float16 => Self::F16,
         }
     }
-}
-
-/// Memory that the run may use. Nothing here changes a result.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct MemorySettings {
-    /// Memory in GiB that the run may take in all. Unset: nine tenths of what is free at the start.
-    #[schemars(extend("exclusiveMinimum" = 0.0))]
-    pub budget_gib: Option<f64>,
-    /// Most tokens in one pass through the model, more only where a single sequence is longer, or
-    /// the responses to one prompt that share its computation are (up to 1024 tokens). Unset:
-    /// chosen from the budget.
-    #[schemars(range(min = 1))]
-    pub micro_batch_tokens: Option<usize>,
-    /// Keeps AdamW's moments, 8 bytes a weight, in the host's memory instead of a GPU's, and brings
-    /// them there in pieces for each update, which takes longer. Without effect on a CPU, whose
-    /// memory is the host's.
-    pub offload_moments: bool,
 }
 
 /// Several processes that train together (docs/guides/several-machines.md). Nothing here changes a
@@ -327,8 +309,9 @@ mod tests {
 
     #[test]
     fn numbers_that_single_precision_does_not_have_are_refused() {
-        let rate = |learning_rate| Optimizer { learning_rate, ..Optimizer::default() };
-        let eps = |eps| Optimizer { eps, ..Optimizer::default() };
+        let rate =
+            |learning_rate| OptimizerSettings { learning_rate, ..OptimizerSettings::default() };
+        let eps = |eps| OptimizerSettings { eps, ..OptimizerSettings::default() };
         for (optimizer, parts) in [
             (eps(1e-60), ["prime.optimizer.eps is 1e-60: ", "1.2e-38"]),
             (eps(1e-46), ["prime.optimizer.eps is 1e-46: ", "1.2e-38"]),
@@ -338,7 +321,7 @@ mod tests {
             // Bias correction makes ten times that of it.
             (rate(1e38), ["prime.optimizer.learning_rate is 1e38: ", "too large"]),
             (
-                Optimizer { weight_decay: 1e39, ..Optimizer::default() },
+                OptimizerSettings { weight_decay: 1e39, ..OptimizerSettings::default() },
                 ["prime.optimizer.weight_decay is 1e39: ", "too large"],
             ),
         ] {
@@ -352,13 +335,15 @@ mod tests {
 
     #[test]
     fn settings_without_effect_are_warned_of() {
-        let of = |learning_rate, weight_decay, warmup_steps, schedule, final_fraction| Optimizer {
-            learning_rate,
-            weight_decay,
-            warmup_steps,
-            schedule,
-            final_fraction,
-            ..Optimizer::default()
+        let of = |learning_rate, weight_decay, warmup_steps, schedule, final_fraction| {
+            OptimizerSettings {
+                learning_rate,
+                weight_decay,
+                warmup_steps,
+                schedule,
+                final_fraction,
+                ..OptimizerSettings::default()
+            }
         };
         use Schedule::{Constant, Cosine};
         for (optimizer, steps, parts) in [
@@ -382,18 +367,18 @@ mod tests {
     #[test]
     fn learning_rates_rise_hold_and_fall() {
         let rates = |schedule, final_fraction| -> Vec<f64> {
-            let optimizer = Optimizer {
+            let optimizer = OptimizerSettings {
                 learning_rate: 1.0,
                 schedule,
                 warmup_steps: 2,
                 final_fraction,
-                ..Optimizer::default()
+                ..OptimizerSettings::default()
             };
             (1..=7).map(|step| (optimizer.rate(step, 7) * 1e6).round() / 1e6).collect()
         };
         assert_eq!(rates(Schedule::Constant, 0.0), [0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]);
         assert_eq!(rates(Schedule::Linear, 0.2), [0.5, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2]);
         assert_eq!(rates(Schedule::Cosine, 0.0), [0.5, 1.0, 1.0, 0.853553, 0.5, 0.146447, 0.0]);
-        assert_eq!(Optimizer::default().rate(1, 1), 1e-6);
+        assert_eq!(OptimizerSettings::default().rate(1, 1), 1e-6);
     }
 }

@@ -5,6 +5,7 @@
 //! computes which of them is not (docs/concepts/numerics.md, rule 6).
 
 use crate::error::{Error, Result};
+use isentrope_budget::memory::waiting_sums;
 use isentrope_kernels::{Backend, Role};
 use isentrope_model::{Error as ModelError, Gradient, Model, Parameters};
 use std::ops::Range;
@@ -25,15 +26,9 @@ pub(crate) fn shards_of(weights: &[usize], shards: usize) -> Vec<usize> {
     weights.iter().map(&mut shard_of).collect()
 }
 
-/// Sets of parameters that wait to be added while the gradients of so many shards are computed one
-/// after the other.
-pub(crate) fn waiting_sums(shards: usize) -> usize {
-    shards.next_power_of_two().trailing_zeros() as usize
-}
-
-/// The gradient of an update, shard by shard, as far as it is this rank's: the gradients of
-/// neighbours are added, 0 + 1, 2 + 3 and so on, then these sums in the same way; one without a
-/// neighbour goes up as it is.
+/// This rank's part of an update's gradient, shard by shard: the gradients of neighbours are added,
+/// 0 + 1, 2 + 3 and so on, then these sums in the same way; one without a neighbour is carried up
+/// unchanged.
 ///
 /// Its memory is there from the first accumulation on, until it is freed.
 pub(crate) struct ShardedGradient {

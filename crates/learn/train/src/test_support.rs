@@ -1,13 +1,14 @@
 //! Models, learners and groups of responses for tests.
 
 use crate::group::Group;
-use crate::learner::{Learner, PassLimits};
+use crate::learner::Learner;
 use crate::optimizer::Optimizer;
-use crate::ranks::Ranks;
-use crate::settings;
+use crate::ranks::TrainingRanks;
+use crate::settings::{OptimizerSettings, POLICY_OPTIMIZER};
+use isentrope_budget::PassLimits;
 use isentrope_data::{Problem, Prompt, Row};
-use isentrope_kernels::{Cpu, Isa};
-use isentrope_model::{Layout, Model, ModelConfig};
+use isentrope_kernels::{Cpu, Isa, Role};
+use isentrope_model::{Model, ModelConfig};
 use isentrope_reward::{Judgement, Verdict};
 use isentrope_rollout::Response;
 use serde_json::Value;
@@ -22,17 +23,15 @@ pub fn config() -> ModelConfig {
     ModelConfig::read(&model_dir()).unwrap()
 }
 
-pub fn layout() -> Layout {
-    Layout::new(&config())
-}
-
 pub fn cpu() -> Cpu {
     Cpu::new(Isa::available()[0], 1).unwrap()
 }
 
-pub fn learner(ranks: &Ranks, limits: PassLimits) -> Learner {
+pub fn learner(ranks: &TrainingRanks, limits: PassLimits) -> Learner {
     let model = Model::load(&model_dir(), Arc::new(cpu())).unwrap();
-    let optimizer = Optimizer::new(&model, settings::Optimizer::default(), ranks).unwrap();
+    let optimizer =
+        Optimizer::new(&model, POLICY_OPTIMIZER, OptimizerSettings::default(), ranks, Role::Moment)
+            .unwrap();
     Learner::new(model, optimizer, limits, ranks.clone()).unwrap()
 }
 
@@ -55,7 +54,7 @@ pub fn response(reward: Option<f64>) -> Response {
         tokens: vec![1, 2, 3],
         logprobs: vec![-1.0; 3],
         entropies: vec![1.0; 3],
-        kept: None,
+        masks: None,
         truncated: false,
         judgement: Judgement::new(verdict, None, ""),
         reward: reward.unwrap_or_default(),

@@ -36,7 +36,7 @@ impl Budget {
         (draws.bits(sample as u64), group.step, group.position, sample)
     }
 
-    /// The record of a response, as far as it is known before the step's updates.
+    /// The record of a response before the step's updates.
     fn record(&self, group: &Group, sample: usize) -> TokenRecord {
         let response = &group.responses[sample];
         TokenRecord {
@@ -113,11 +113,11 @@ pub(crate) struct TokenRecords {
 
 impl TokenRecords {
     /// Chooses among the groups that the step learns from, those that it leaves to the next, and
-    /// those it has dropped. A response that is learnt from, which `is_learnt` tells of a group's
+    /// those it has dropped. A response that is learnt from, which `is_trained_on` tells of a group's
     /// place and a response's number, comes before all others.
     pub fn choose(
         groups: &[Group],
-        is_learnt: impl Fn(usize, usize) -> bool,
+        is_trained_on: impl Fn(usize, usize) -> bool,
         surplus: &[Group],
         dropped: DroppedRecords,
     ) -> Self {
@@ -132,7 +132,7 @@ impl TokenRecords {
         for (place, group) in here.chain(left) {
             for (sample, response) in group.responses.iter().enumerate() {
                 tokens += response.tokens.len();
-                let is_idle = !place.is_some_and(|place| is_learnt(place, sample));
+                let is_idle = !place.is_some_and(|place| is_trained_on(place, sample));
                 all.push((is_idle, budget.rank(group, sample), Some((place, group))));
             }
         }
@@ -194,8 +194,7 @@ impl TokenRecords {
         }
     }
 
-    /// Scores the recorded responses under the model as it is now, after the step's last update.
-    /// Texts are still missing.
+    /// Scores the recorded responses after the step's last update. Texts are still missing.
     pub fn finish(mut self, learner: &Learner, temperature: f32) -> Result<Vec<TokenRecord>> {
         if self.chosen.is_empty() {
             return Ok(Vec::new());

@@ -2,21 +2,21 @@
 //! fine-tuning.
 
 use crate::error::Result;
-use crate::estimate::{Estimate, KeptShares, Limit, Peak, Speeds, Workload};
 use crate::learner::Learner;
 use crate::observer::Observer;
-use crate::plan::{Demand, ParameterSets, Plan};
-use crate::ranks::Ranks;
+use crate::ranks::TrainingRanks;
 use crate::run::{RunDirectory, StepRecord};
 use crate::settings::{
-    Checkpoints, DeviceSettings, MemorySettings, ModelSource, Optimizer, POLICY_OPTIMIZER,
-    RanksSettings, Run,
+    CheckpointSettings, DeviceSettings, ModelSource, OptimizerSettings, POLICY_OPTIMIZER,
+    RanksSettings, RunSettings,
 };
+use isentrope_budget::memory::{Demand, MemorySettings, ParameterSets, Plan};
+use isentrope_budget::time::{Estimate, KeptShares, Limit, Peak, Speeds, Workload};
 use isentrope_data::{DataSettings, FileHash};
 use isentrope_evaluation::{Evaluation, EvaluationSet, EvaluationSettings};
 use isentrope_hub as hub;
 use isentrope_kernels::Backend;
-use isentrope_model::{ActivationCache, Keep, Layout, Model};
+use isentrope_model::{ActivationCache, Layout, Model, TapeKind};
 use isentrope_reward::RewardSettings;
 use isentrope_rollout::{Judge, Limits, Prompter};
 use schemars::JsonSchema;
@@ -33,7 +33,7 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
     fn resolve(&mut self) -> Result<()>;
 
     /// The run as a whole, for a command that chooses its directory.
-    fn run_mut(&mut self) -> &mut Run;
+    fn run_mut(&mut self) -> &mut RunSettings;
 
     /// The shards of an update, for a command that knows how many ranks there are; and the key that
     /// sets them.
@@ -48,7 +48,7 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
     /// Whether the model that training starts from is kept beside the one in training.
     fn needs_reference(&self) -> bool;
 
-    /// The sets of parameters that each of so many ranks holds.
+    /// The sets of parameters that each of `ranks` ranks holds.
     fn parameter_sets(&self, ranks: usize) -> ParameterSets {
         let Tables { process_model, shards, memory, .. } = self.tables();
         ParameterSets {
@@ -69,8 +69,7 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
     fn check_data(&self) -> Result<Vec<String>>;
 
     /// Reads everything but the weights, and checks it all together with the resolved recipe, for
-    /// one of so many ranks.
-    /// `progress` hears of downloads.
+    /// one of `ranks` ranks. `progress` hears of downloads.
     fn prepare(
         self,
         model_dir: &Path,
@@ -83,11 +82,11 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
 #[derive(Clone, Copy)]
 pub struct Tables<'a> {
     /// `run`.
-    pub run: &'a Run,
+    pub run: &'a RunSettings,
     /// `model`.
     pub model: &'a ModelSource,
     /// `optimizer`.
-    pub optimizer: &'a Optimizer,
+    pub optimizer: &'a OptimizerSettings,
     /// The settings of the process model in `prime`, if one is trained.
     pub process_model: Option<ProcessModelTable<'a>>,
     /// `data`.
@@ -97,7 +96,7 @@ pub struct Tables<'a> {
     /// `eval`.
     pub eval: &'a EvaluationSettings,
     /// `checkpoint`.
-    pub checkpoint: &'a Checkpoints,
+    pub checkpoint: &'a CheckpointSettings,
     /// `device`.
     pub device: &'a DeviceSettings,
     /// `memory`.
@@ -111,7 +110,8 @@ pub struct Tables<'a> {
 }
 
 impl Tables<'_> {
-    /// Checks what the schema of these tables cannot say, responses having so many tokens at most.
+    /// Checks what the schema of these tables cannot say. A response has at most `longest_response`
+    /// tokens.
     pub(crate) fn check(&self, longest_response: usize) -> Result<()> {
         self.ranks.check()?;
         self.data.check()?;
@@ -120,7 +120,8 @@ impl Tables<'_> {
         Ok(self.eval.check()?)
     }
 
-    /// The judge of responses of so many tokens at most, and what the user should know of it.
+    /// The judge of responses of at most `max_tokens` tokens. `notes` gets what the user should
+    /// know of it.
     pub(crate) fn judge(&self, max_tokens: usize, notes: &mut Vec<String>) -> Result<Judge> {
         let RewardSettings { verifier, overlong, .. } = self.reward;
         let judge = Judge { verifier: verifier.build()?, overlong: overlong.clone(), max_tokens };
@@ -135,18 +136,18 @@ pub struct ProcessModelTable<'a> {
     /// `prime.model`: what it begins as, if not as the policy does.
     pub model: Option<&'a Path>,
     /// `prime.optimizer`.
-    pub optimizer: &'a Optimizer,
+    pub optimizer: &'a OptimizerSettings,
 }
 
-/// One kind of training, as the loop uses it. A step has two halves: [`gather`](Self::gather) finds
-/// what to learn from, [`learn`](Self::learn) learns it. Only the second can change weights or
-/// state, so the loop can undo a step whose first half has failed. It evaluates, records and saves
-/// by itself.
+/// One kind of training, as the loop uses it. A step has two halves: [`collect`](Self::collect)
+/// finds what to learn from, [`learn`](Self::learn) learns it. Only the second can change weights
+/// or state, so the loop can undo a step whose first half has failed. The loop itself evaluates,
+/// records and saves.
 pub trait Trainer {
     /// Its part of a checkpoint.
     type State: Serialize + DeserializeOwned;
     /// The data that a step learns from.
-    type Gathered;
+    type Collected;
 
     /// The tables of its recipe.
     fn tables(&self) -> Tables<'_>;
@@ -157,12 +158,11 @@ pub trait Trainer {
     /// The first texts that it will learn from, as the model will see them.
     fn preview(&mut self, prompter: &Prompter, count: usize) -> Result<Vec<String>>;
 
-    /// The state that the run begins with: a new one, or that of a checkpoint under the recipe as
-    /// it is now.
+    /// The state that the run begins with: a new one, or a checkpoint's under the present recipe.
     fn begin(&self, checkpoint: Option<Self::State>) -> Self::State;
 
-    /// Whether a run can go on from a checkpoint's state under the recipe as it is now. Asked
-    /// before anything is written.
+    /// Whether a run can go on from a checkpoint's state under the present recipe. Asked before
+    /// anything is written.
     ///
     /// # Errors
     /// Names the key that asks for what the state does not have.
@@ -177,11 +177,11 @@ pub trait Trainer {
     /// # Errors
     /// As sampling's, judging's and reading's. The loop undoes the step, and saves what the steps
     /// before it came to.
-    fn gather(
+    fn collect(
         &mut self,
         state: &Self::State,
-        context: &mut GatherContext<'_>,
-    ) -> Result<Self::Gathered>;
+        context: &mut CollectContext<'_>,
+    ) -> Result<Self::Collected>;
 
     /// The second half of a step: updates the weights, and moves the state on.
     ///
@@ -189,7 +189,7 @@ pub trait Trainer {
     /// As [`Learner::step`]. The run ends with its last checkpoint.
     fn learn(
         &self,
-        gathered: Self::Gathered,
+        collected: Self::Collected,
         state: &mut Self::State,
         context: &mut LearnContext<'_>,
     ) -> Result<()>;
@@ -243,7 +243,8 @@ impl<T: Trainer> Prepared<T> {
     /// Plans a device's memory. `available` are the bytes that the run may take unless the recipe
     /// says.
     pub fn plan(&self, backend: &dyn Backend, available: usize) -> Result<Plan> {
-        Plan::new(backend, &self.layout, self.demand, self.trainer.tables().memory, available)
+        let memory = self.trainer.tables().memory;
+        Ok(Plan::new(backend, &self.layout, self.demand, memory, available)?)
     }
 
     /// The least budget with which there is a plan, in bytes.
@@ -291,7 +292,7 @@ impl<T: Trainer> Prepared<T> {
         let of_sampling = plan.passes().activation_slots as f64 / activation_slots.max(1) as f64;
         let pass = plan.micro_batch_tokens.min(trained.saturating_mul(longest_trained));
         let kept = forward_first.saturating_mul(longest_trained).max(pass);
-        let each = self.layout.tape_bytes_per_token(backend, Keep::Activations);
+        let each = self.layout.tape_bytes_per_token(backend, TapeKind::Activations);
         let of_passes = plan.tape >= kept.saturating_mul(each);
         KeptShares { of_sampling, of_passes }
     }
@@ -303,7 +304,7 @@ impl<T: Trainer> Prepared<T> {
 }
 
 /// The context of the first half of a step. The weights cannot be changed through it.
-pub struct GatherContext<'a> {
+pub struct CollectContext<'a> {
     /// The step, from 1.
     pub step: u64,
     /// The model in training.
@@ -311,7 +312,7 @@ pub struct GatherContext<'a> {
     /// Keeps activations from sampling for the update, where there is memory for it.
     pub activation_cache: Option<&'a mut ActivationCache>,
     /// The ranks that train together.
-    pub ranks: &'a Ranks,
+    pub ranks: &'a TrainingRanks,
     /// Turns problems into tokens.
     pub prompter: &'a Prompter,
     /// Judges responses.
@@ -322,7 +323,7 @@ pub struct GatherContext<'a> {
     pub directory: &'a RunDirectory,
     /// The measurements of the step.
     pub record: &'a mut StepRecord,
-    /// Whoever watches.
+    /// The observer of the run.
     pub observer: &'a mut dyn Observer,
 }
 
@@ -340,6 +341,6 @@ pub struct LearnContext<'a> {
     pub learning_rate: f64,
     /// The measurements of the step.
     pub record: &'a mut StepRecord,
-    /// Whoever watches.
+    /// The observer of the run.
     pub observer: &'a mut dyn Observer,
 }

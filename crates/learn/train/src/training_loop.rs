@@ -1,17 +1,18 @@
-//! The loop of every run, whatever it trains: gather, learn, evaluate, record, save.
+//! The loop of every run, whatever it trains: collect, learn, evaluate, record, save.
 
 use crate::error::{Error, Result};
-use crate::learner::{Learner, PassLimits};
+use crate::learner::Learner;
 use crate::observer::Observer;
 use crate::optimizer::{Optimizer, UpdateCounts};
-use crate::plan::Plan;
-use crate::ranks::Ranks;
+use crate::ranks::TrainingRanks;
 use crate::run::{
     Ending, Example, FoundCheckpoint, Learners, OpenedRun, Run, RunLocation, RunSummary,
     SavedMoments, StepRecord,
 };
 use crate::settings::{POLICY_OPTIMIZER, PROCESS_OPTIMIZER};
-use crate::trainer::{GatherContext, LearnContext, Prepared, Trainer};
+use crate::trainer::{CollectContext, LearnContext, Prepared, Trainer};
+use isentrope_budget::PassLimits;
+use isentrope_budget::memory::Plan;
 use isentrope_evaluation::{EvaluationSet, Evaluator};
 use isentrope_kernels::Backend;
 use isentrope_model::Model;
@@ -44,7 +45,7 @@ pub fn train<T: Trainer>(
     let Prepared { trainer, model_dir, prompter, judge, sets, eval_stop, demand, .. } = prepared;
     let tables = trainer.tables();
     world.give_up_after(tables.ranks.patience());
-    let ranks = Ranks::new(world, tables.shards)?;
+    let ranks = TrainingRanks::new(world, tables.shards)?;
     for set in &sets {
         let problems: Vec<_> =
             set.problems.iter().map(|(problem, tokens)| (tokens, &problem.ground_truth)).collect();
@@ -59,9 +60,9 @@ pub fn train<T: Trainer>(
     }
     let reference =
         demand.sets.reference.then(|| Model::load(&model_dir, backend.clone())).transpose()?;
-    let learner = |model: Model, saved: Option<SavedMoments>, settings, limits| {
-        let moment = |numbers| demand.sets.moment(numbers);
-        let optimizer = Optimizer::with_moments(&model, settings, &ranks, moment)?;
+    let learner = |model: Model, saved: Option<SavedMoments>, table, settings, limits| {
+        let moment = |elements| demand.sets.moment(elements);
+        let optimizer = Optimizer::new(&model, table, settings, &ranks, moment)?;
         let mut learner = Learner::new(model, optimizer, limits, ranks.clone())?;
         if let Some((moments, progress)) = saved {
             learner.read_moments(&moments, progress)?;
@@ -77,8 +78,7 @@ pub fn train<T: Trainer>(
                 None => (Model::load(table.model.unwrap_or(&model_dir), backend.clone())?, None),
             };
             let limits = PassLimits { activation_slots: 0, ..plan.passes() }; // it never samples
-            let settings = (PROCESS_OPTIMIZER, table.optimizer.clone());
-            Some(learner(model, saved, settings, limits)?)
+            Some(learner(model, saved, PROCESS_OPTIMIZER, table.optimizer.clone(), limits)?)
         }
         None => None,
     };
@@ -89,8 +89,8 @@ pub fn train<T: Trainer>(
         }
         None => (Model::load(&model_dir, backend)?, None),
     };
-    let settings = (POLICY_OPTIMIZER, tables.optimizer.clone());
-    let learner = learner(model, saved, settings, plan.passes())?;
+    let settings = tables.optimizer.clone();
+    let learner = learner(model, saved, POLICY_OPTIMIZER, settings, plan.passes())?;
     let (run, state) = opened.begin(location, tables.run.steps, ranks, &manifest, observer)?;
     let state = trainer.begin(state);
 
@@ -130,7 +130,7 @@ pub fn train<T: Trainer>(
     Ok(training.run.summary(ending, example, laws))
 }
 
-/// Checks that the run can go on from a checkpoint with the recipe as it is now.
+/// Checks that the run can go on from a checkpoint with the present recipe.
 fn check_resumable<T: Trainer>(
     found: &FoundCheckpoint<T::State>,
     model_dir: &Path,
@@ -152,11 +152,11 @@ struct Failure {
     unsaved: Unsaved,
 }
 
-/// The state of the weights after a failure.
+/// The part of a run that may be saved after a failure.
 enum Unsaved {
-    /// They are of no whole step.
+    /// Nothing: the step's updates are not complete.
     Nothing,
-    /// They are those after a whole step. If recording or saving that step has failed, its record.
+    /// The weights after a whole step. If recording or saving that step has failed, its record.
     Step(Option<Box<StepRecord>>),
 }
 
@@ -198,7 +198,7 @@ struct TrainingLoop<'a, T: Trainer> {
 impl<T: Trainer> TrainingLoop<'_, T> {
     /// Every step from where the run is.
     fn all_steps(&mut self) -> Result<Ending, Failure> {
-        self.end_update(); // moments were read by way of the gradient
+        self.end_update(); // reading moments has used the gradient's memory
         let mut stop = self.begin()?;
         while !stop && self.run.step < self.run.steps {
             self.observer.begins(self.run.step + 1, self.run.steps);
@@ -224,13 +224,13 @@ impl<T: Trainer> TrainingLoop<'_, T> {
         }
     }
 
-    /// One step: gather, learn, evaluate, record, save. Returns whether to stop before the last
+    /// One step: collect, learn, evaluate, record, save. Returns whether to stop before the last
     /// step.
     fn step(&mut self) -> Result<bool, Failure> {
         self.run.begin_step();
         let _span = span("step").with("number", self.run.step as usize);
         let mut record = StepRecord::default();
-        let mut context = GatherContext {
+        let mut context = CollectContext {
             step: self.run.step,
             model: &self.learner.model,
             activation_cache: self.learner.activation_cache.as_mut(),
@@ -242,18 +242,17 @@ impl<T: Trainer> TrainingLoop<'_, T> {
             record: &mut record,
             observer: self.observer,
         };
-        let gathered = self.trainer.gather(&self.state, &mut context);
+        let collected = self.trainer.collect(&self.state, &mut context);
         self.trim_if_tight();
-        let gathered =
-            match gathered.and_then(|gathered| self.allocate_gradients().map(|()| gathered)) {
-                Ok(gathered) => gathered,
-                Err(error) => {
-                    // Neither weights nor state have changed: the run is where the step before has left
-                    // it.
-                    self.run.undo_step();
-                    return Err(Failure { error, unsaved: Unsaved::Step(None) });
-                }
-            };
+        let ready = collected.and_then(|collected| self.allocate_gradients().map(|()| collected));
+        let collected = match ready {
+            Ok(collected) => collected,
+            Err(error) => {
+                // Neither weights nor state have changed since the step before.
+                self.run.undo_step();
+                return Err(Failure { error, unsaved: Unsaved::Step(None) });
+            }
+        };
         let skipped_before = self.learner.optimizer.progress.skipped;
         let learning_rate = self.trainer.tables().optimizer.rate(self.run.step, self.run.steps);
         let mut context = LearnContext {
@@ -265,7 +264,7 @@ impl<T: Trainer> TrainingLoop<'_, T> {
             record: &mut record,
             observer: self.observer,
         };
-        self.trainer.learn(gathered, &mut self.state, &mut context)?;
+        self.trainer.learn(collected, &mut self.state, &mut context)?;
         record.metrics.set("optimizer/learning_rate", learning_rate);
         self.record_skipped(skipped_before, &mut record);
         self.end_update();
@@ -302,7 +301,7 @@ impl<T: Trainer> TrainingLoop<'_, T> {
             Learners { policy: &mut self.learner, process_model: self.process_model.as_mut() };
         let stop =
             self.run.save_if_due(&mut learners, self.model_dir, &self.state, self.observer)?;
-        self.end_update(); // moments were written by way of the gradient
+        self.end_update(); // writing moments has used the gradient's memory
         Ok(stop)
     }
 

@@ -25,7 +25,7 @@ fn evaluation(name: &str, entropy: f64, accuracy: Option<f64>) -> Evaluation {
     }
 }
 
-/// Entropy after so many evaluations, and an accuracy that follows the law but for a little.
+/// Entropy and accuracy of evaluation `i`; accuracy follows the law but for a little.
 fn lawful(i: u64) -> (f64, f64) {
     let entropy = 0.1 + 1.1 * (-0.4 * i as f64).exp();
     let noise = [0.004, -0.003, 0.001, -0.004, 0.002][i as usize % 5];
@@ -44,7 +44,7 @@ fn take(laws: &mut Laws, step: u64, sets: &[Evaluation]) -> (Vec<String>, StepRe
     (laws.evaluated(step, sets, &mut record), record)
 }
 
-/// A set's law after so many lawful evaluations, and the record of the last.
+/// A set's law after lawful evaluations, and the record of the last.
 fn after(evaluations: u64) -> (Laws, StepRecord) {
     let (mut laws, mut record) = (Laws::default(), StepRecord::default());
     for i in 0..evaluations {

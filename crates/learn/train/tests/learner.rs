@@ -1,20 +1,21 @@
 //! An update's bits, however its passes are made.
 
 use crate::support::{self, model};
+use isentrope_budget::PassLimits;
 use isentrope_kernels::SamplingMasks;
 use isentrope_model::checkpoint::{WeightDtype, WriteOptions, Writer};
 use isentrope_model::{ActivationCache, KvCache, Packed, Scores, Sequence, Step};
-use isentrope_train::learner::{Coefficients, Learner, OnPolicy, PassLimits, UpdateBatch};
-use isentrope_train::ranks::Ranks;
-use isentrope_train::settings;
+use isentrope_train::learner::{Coefficients, Learner, OnPolicy, UpdateBatch};
+use isentrope_train::ranks::TrainingRanks;
+use isentrope_train::settings::OptimizerSettings;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub const TEMPERATURE: f32 = 0.9;
 
 fn learner(limits: PassLimits) -> Learner {
-    let settings = settings::Optimizer { learning_rate: 0.01, ..Default::default() };
-    support::learner(model("qwen3", 2), settings, limits, Ranks::alone(1))
+    let settings = OptimizerSettings { learning_rate: 0.01, ..Default::default() };
+    support::learner(model("qwen3", 2), settings, limits, TrainingRanks::alone(1))
 }
 
 pub fn weights(learner: &Learner) -> Vec<u8> {

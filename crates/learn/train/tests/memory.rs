@@ -2,13 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 #![cfg(target_os = "linux")]
 
-use isentrope_kernels::{Cpu, Isa, SamplingMasks};
+use isentrope_budget::memory::{Demand, MemorySettings, ParameterSets, Plan};
+use isentrope_kernels::{Cpu, Isa, Role, SamplingMasks};
 use isentrope_model::{Model, Sequence};
 use isentrope_train::learner::{Coefficients, Learner, UpdateBatch};
 use isentrope_train::optimizer::Optimizer;
-use isentrope_train::plan::{Demand, ParameterSets, Plan};
-use isentrope_train::ranks::Ranks;
-use isentrope_train::settings::{self, MemorySettings};
+use isentrope_train::ranks::TrainingRanks;
+use isentrope_train::settings::{OptimizerSettings, POLICY_OPTIMIZER};
 use std::fs;
 use std::sync::Arc;
 
@@ -51,8 +51,15 @@ fn updates_take_no_more_memory_than_was_planned() {
     // Passes of several sizes, whose activations are kept.
     let settings = MemorySettings { micro_batch_tokens: Some(2 * TOKENS), ..Default::default() };
     let plan = Plan::new(&*model.backend, &model.layout, demand, &settings, 8 << 30).unwrap();
-    let ranks = Ranks::alone(demand.sets.shards);
-    let optimizer = Optimizer::new(&model, settings::Optimizer::default(), &ranks).unwrap();
+    let ranks = TrainingRanks::alone(demand.sets.shards);
+    let optimizer = Optimizer::new(
+        &model,
+        POLICY_OPTIMIZER,
+        OptimizerSettings::default(),
+        &ranks,
+        Role::Moment,
+    )
+    .unwrap();
     let mut learner = Learner::new(model, optimizer, plan.passes(), ranks).unwrap();
 
     let token = |s: usize, i: usize| ((s * 7919 + i * 104_729) % VOCABULARY) as u32;

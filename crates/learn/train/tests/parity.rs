@@ -6,20 +6,21 @@
 //! are within 1.7e-5 of double precision), weights 1.1e-5 of the update.
 
 use crate::support;
+use isentrope_budget::PassLimits;
 use isentrope_data::{Problem, Prompt};
 use isentrope_kernels::Role;
 use isentrope_model::checkpoint::Tensor;
 use isentrope_model::{Model, Parameters};
-use isentrope_objective::{Covariance, DrawKey, Loss, Method, ObjectiveSettings};
+use isentrope_objective::{Covariance, Loss, LossTerms, Method, ObjectiveSettings};
 use isentrope_reward::{Judgement, Verdict};
 use isentrope_rollout::Response;
 use isentrope_train::advantage::{group_advantages, trained_advantages};
 use isentrope_train::group::Group;
-use isentrope_train::learner::{Learner, PassLimits};
+use isentrope_train::learner::Learner;
 use isentrope_train::minibatch::{BatchLoss, LossInputs, TrainingBatch};
 use isentrope_train::optimizer::Optimizer;
-use isentrope_train::ranks::Ranks;
-use isentrope_train::settings;
+use isentrope_train::ranks::TrainingRanks;
+use isentrope_train::settings::{OptimizerSettings, POLICY_OPTIMIZER};
 use safetensors::SafeTensors;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -62,12 +63,15 @@ fn second_update_has_the_loss_and_the_gradient_of_pytorch() {
 fn adamw_makes_the_weights_of_pytorch_from_the_same_gradients() {
     let fixture = Fixture::read("parity");
     let mut model = fixture.model();
-    let mut optimizer = Optimizer::new(&model, adamw(), &Ranks::alone(1)).unwrap();
+    let mut optimizer =
+        Optimizer::new(&model, POLICY_OPTIMIZER, adamw(), &TrainingRanks::alone(1), Role::Moment)
+            .unwrap();
     for name in ["grpo", "kl-cov"] {
         let before = weights(&model);
         let mut gradient = fixture.parameters(&model, &format!("{name}.gradient."));
-        let norm =
-            optimizer.update(&mut model, &mut gradient, &Ranks::alone(1), LEARNING_RATE).unwrap();
+        let norm = optimizer
+            .update(&mut model, &mut gradient, &TrainingRanks::alone(1), LEARNING_RATE)
+            .unwrap();
         assert!(norm.is_finite() && norm > adamw().clip_norm, "clipping has to be part of it");
         for ((parameter, ours), before) in weights(&model).into_iter().zip(before.into_values()) {
             let theirs = fixture.floats(&format!("{name}.weights.{parameter}"));
@@ -90,8 +94,8 @@ fn kl_cov() -> ObjectiveSettings {
     }
 }
 
-fn adamw() -> settings::Optimizer {
-    settings::Optimizer { weight_decay: 0.1, ..settings::Optimizer::default() }
+fn adamw() -> OptimizerSettings {
+    OptimizerSettings { weight_decay: 0.1, ..OptimizerSettings::default() }
 }
 
 /// The trainer's work on the minibatch of this number, short of the step.
@@ -107,12 +111,9 @@ fn accumulate(
         TrainingBatch::minibatches(groups, &learnt, PROMPTS_PER_UPDATE).nth(number).unwrap();
     let inputs = LossInputs {
         settings,
-        on_policy: None, // the fixture's log-probs are another program's
+        on_policy_step: None, // the fixture's log-probs are another program's
         temperature: TEMPERATURE,
-        reference_logprobs: None,
-        entropy_coefficient: 0.0,
-        steered: None,
-        key: DrawKey::default(),
+        terms: LossTerms::default(),
     };
     batch.accumulate(learner, &inputs).unwrap()
 }
@@ -165,7 +166,7 @@ impl Fixture {
     pub fn learner(&self) -> Learner {
         let limits =
             PassLimits { micro_batch_tokens: 64, tape_bytes: 1 << 26, activation_slots: 0 };
-        support::learner(self.model(), adamw(), limits, Ranks::alone(1))
+        support::learner(self.model(), adamw(), limits, TrainingRanks::alone(1))
     }
 
     /// The rollout as the collector would hand it over.
@@ -196,7 +197,7 @@ impl Fixture {
                     tokens: response.tokens.clone(),
                     logprobs: old_logprobs.by_ref().take(response.tokens.len()).collect(),
                     entropies: vec![0.0; response.tokens.len()],
-                    kept: None,
+                    masks: None,
                     truncated: false,
                     judgement: Judgement::new(Verdict::Correct, None, ""),
                     reward: response.reward,

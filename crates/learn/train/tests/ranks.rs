@@ -3,20 +3,21 @@
 use crate::learner::{SILENT, TEMPERATURE, accumulate, masks, sequences, tokens, weights};
 use crate::support::{self, limits, model};
 use isentrope_ranks::{Watch, World};
+use isentrope_train::Error;
 use isentrope_train::learner::{Coefficients, Learner, UpdateBatch};
-use isentrope_train::ranks::Ranks;
-use isentrope_train::{Error, settings};
+use isentrope_train::ranks::TrainingRanks;
+use isentrope_train::settings::OptimizerSettings;
 use std::sync::Arc;
 
-/// The result of each of so many ranks, in their order.
+/// The result of each of `count` ranks, in their order.
 fn on_ranks<T: Send>(count: usize, act: impl Fn(Arc<World>) -> T + Sync) -> Vec<T> {
     let watch = Watch { silent: None, ..Watch::default() };
     support::on_ranks(count, watch, |world, _| act(Arc::new(world)))
 }
 
 fn learner(world: Arc<World>, shards: usize) -> Learner {
-    let ranks = Ranks::new(world, shards).unwrap();
-    support::learner(model("qwen3", 1), settings::Optimizer::default(), limits(40), ranks)
+    let ranks = TrainingRanks::new(world, shards).unwrap();
+    support::learner(model("qwen3", 1), OptimizerSettings::default(), limits(40), ranks)
 }
 
 /// Two updates of reinforcement learning and one of fine-tuning: their weights, and all that is
@@ -71,7 +72,7 @@ fn every_rank_has_the_bits_that_one_alone_would_have() {
 #[test]
 fn groups_are_sampled_where_they_are_trained_on() {
     let own = |count, first, groups| {
-        on_ranks(count, |world| Ranks::new(world, count).unwrap().own_groups(first, groups))
+        on_ranks(count, |world| TrainingRanks::new(world, count).unwrap().own_groups(first, groups))
     };
     assert_eq!(own(2, 4, 12), [vec![0, 1, 4, 5, 6, 7], vec![2, 3, 8, 9, 10, 11]]);
     assert_eq!(own(1, 4, 6), [vec![0, 1, 2, 3, 4, 5]]);

@@ -39,7 +39,7 @@ struct Watcher<'a> {
     moved: f64,
     notes: Vec<String>,
     step: u64,
-    /// Is told of progress in each rollout.
+    /// Hears of progress in each rollout.
     rollout: &'a dyn Fn(u64, Progress),
 }
 
@@ -78,7 +78,7 @@ struct Ran {
 /// Called with a rank, a step and its rollout's progress.
 type Act<'a> = &'a (dyn Fn(&Faults, usize, u64, Progress) + Sync);
 
-/// Trains on so many ranks, which hear of each other so often.
+/// Trains on several ranks.
 fn run(recipe: &Recipe, dir: &Path, ranks: usize, watch: Watch, act: Act<'_>) -> Ran {
     let mut ended: Vec<(Option<String>, f64, Vec<String>)> =
         on_ranks(ranks, watch, |world, faults| {

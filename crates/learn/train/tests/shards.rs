@@ -4,17 +4,22 @@ use crate::support::{self, limits, model};
 use isentrope_kernels::SamplingMasks;
 use isentrope_model::{Sequence, apart, units};
 use isentrope_train::learner::{Coefficients, Learner, UpdateBatch};
-use isentrope_train::ranks::Ranks;
-use isentrope_train::settings;
+use isentrope_train::ranks::TrainingRanks;
+use isentrope_train::settings::OptimizerSettings;
 
 const TEMPERATURE: f32 = 0.9;
 
 fn learner(name: &str, micro_batch_tokens: usize, shards: usize) -> Learner {
     let limits = limits(micro_batch_tokens);
-    support::learner(model(name, 2), settings::Optimizer::default(), limits, Ranks::alone(shards))
+    support::learner(
+        model(name, 2),
+        OptimizerSettings::default(),
+        limits,
+        TrainingRanks::alone(shards),
+    )
 }
 
-/// Eleven sequences, of which several share the four tokens of their prompt.
+/// Eleven sequences; several share the four tokens of their prompt.
 fn tokens() -> Vec<Vec<u32>> {
     let token = |s: u32, i: u32| (i * 7 + if i < 4 { s / 3 } else { s } * 13 + i * i) % 61;
     (0..11u32).map(|s| (0..7 + 3 * (s % 5)).map(|i| token(s, i)).collect()).collect()

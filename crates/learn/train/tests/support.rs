@@ -1,15 +1,16 @@
 //! Models, learners, ranks and metrics for the tests.
 
-use isentrope_kernels::{Cpu, Isa};
+use isentrope_budget::PassLimits;
+use isentrope_kernels::{Cpu, Isa, Role};
 use isentrope_model::Model;
 use isentrope_ranks::threads::{Faults, worlds};
 use isentrope_ranks::{Settings, Watch, World};
-use isentrope_train::learner::{Learner, PassLimits};
+use isentrope_train::learner::Learner;
 use isentrope_train::metrics::Metrics;
 use isentrope_train::optimizer::Optimizer;
-use isentrope_train::ranks::Ranks;
+use isentrope_train::ranks::TrainingRanks;
 use isentrope_train::run::{Existing, RunLocation};
-use isentrope_train::settings;
+use isentrope_train::settings::{OptimizerSettings, POLICY_OPTIMIZER};
 use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
@@ -25,11 +26,12 @@ pub fn model(name: &str, threads: usize) -> Model {
 
 pub fn learner(
     model: Model,
-    settings: settings::Optimizer,
+    settings: OptimizerSettings,
     limits: PassLimits,
-    ranks: Ranks,
+    ranks: TrainingRanks,
 ) -> Learner {
-    let optimizer = Optimizer::new(&model, settings, &ranks).unwrap();
+    let optimizer =
+        Optimizer::new(&model, POLICY_OPTIMIZER, settings, &ranks, Role::Moment).unwrap();
     Learner::new(model, optimizer, limits, ranks).unwrap()
 }
 
@@ -54,7 +56,7 @@ pub fn metrics(pairs: &[(&str, f64)]) -> Metrics {
     metrics
 }
 
-/// The result of each of so many ranks, which are threads, in their order.
+/// The result of each of `count` ranks, which are threads, in their order.
 pub fn on_ranks<T: Send>(
     count: usize,
     watch: Watch,

@@ -1,5 +1,4 @@
-//! TensorBoard's event files, read by the laboratory, which reads those of other writers too
-//! (crates/app/lab/tests/fixtures/logs), and by TensorBoard itself.
+//! TensorBoard's event files, read by the laboratory and by TensorBoard itself.
 
 use crate::support::metrics;
 use isentrope_lab::log::{Origin, RunLog};

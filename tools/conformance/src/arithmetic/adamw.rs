@@ -27,7 +27,7 @@ const SETTINGS: AdamW = AdamW {
     gradient_scale: 1.0,
 };
 
-/// A parameter of so many numbers.
+/// A parameter, a vector, with its moments.
 struct Parameter {
     len: usize,
     weights: Buffer,
@@ -172,8 +172,8 @@ fn several_parameters_in_one_call(trial: &Trial) {
     }
 }
 
-/// Ranks update a part each, of vectors and of packed matrices: what they make together is what one
-/// makes alone, and the sums of squares of parts are those of the whole.
+/// Each rank updates a part, of vectors and of packed matrices. Together the parts have the bits of
+/// one update of the whole, and the parts' sums of squares are the whole's.
 fn parts_have_the_bits_of_the_whole(trial: &Trial) {
     let device = &trial.device();
     let settings = AdamW { step: 3, gradient_scale: 0.5, ..SETTINGS };
@@ -181,7 +181,7 @@ fn parts_have_the_bits_of_the_whole(trial: &Trial) {
         [Kind::Vector(3 * NORM_BLOCK + 5), Kind::Matrix(Linear { inputs: 150, outputs: 133 })]
     {
         let (weights, gradient) = (Role::Weight(kind), Role::Gradient(kind));
-        let numbers = device.numbers(kind);
+        let numbers = device.element_count(kind);
         let hold = |role, seed| device.upload(role, &device.noise(role, seed));
         let (before, gradient) = (device.noise(weights, 1), hold(gradient, 2));
         let [first, second] =

@@ -1,11 +1,11 @@
-//! The gradient is the derivative of what the forward pass computes: for every tensor, along as
-//! many random directions as there is time for, at another temperature than 1.
+//! The gradient is the derivative of the forward pass: for every tensor, along as many random
+//! directions as there is time for, at a temperature other than 1.
 
 use crate::data::masks;
 use crate::device::Trial;
 use crate::models::{Text, checkpoint, load, noise, pack};
 use crate::{Tolerance, properties};
-use isentrope_model::{Derivatives, Gradient, Keep, Model, Packed};
+use isentrope_model::{Derivatives, Gradient, Model, Packed, TapeKind};
 
 properties!(directional_derivatives);
 
@@ -33,7 +33,7 @@ fn directional_derivatives(trial: &Trial) {
         let packed = packed.with_masks(masks(&targets, model.config.vocab_size));
         let [a, b, c] = [1, 2, 3].map(|seed| noise(seed, targets.len()));
         let mut gradient = Gradient::zeros(&model).unwrap();
-        let (_, tape) = model.forward(packed.clone(), TEMPERATURE, Keep::BlockInputs);
+        let (_, tape) = model.forward(packed.clone(), TEMPERATURE, TapeKind::BlockInputs);
         let derivatives = Derivatives { logprobs: &a, entropies: &b, log_masses: &c };
         model.backward(tape, derivatives, &mut gradient);
         let gradient = gradient.finish(&model);
@@ -59,8 +59,8 @@ fn directional_derivatives(trial: &Trial) {
                 let far = loss_at(2.0) - loss_at(-2.0);
                 let measured = (8.0 * near - far) / (12.0 * step);
                 loss_at(0.0); // puts the weights back
-                // The typical size of a derivative along a random direction: by chance it can be
-                // far smaller, and relative errors then say nothing.
+                // The typical size of a derivative along a random direction. By chance a derivative
+                // can be far smaller, and its relative error then means nothing.
                 let typical = norm(&slope) * norm(&direction) / (weights.len() as f64).sqrt();
                 let computed = dot(&slope, &direction);
                 let Tolerance { derivatives, derivative_noise, .. } = trial.tolerance();

@@ -69,7 +69,7 @@ fn ranked(p: &[f64]) -> Vec<f64> {
 // Truncation must not hang on the last digits of a backend that has few: bounds lie between tokens,
 // not on one.
 
-/// The rank, among so many, after which probabilities fall most steeply.
+/// The rank, in a range of ranks, after which probabilities fall most steeply.
 fn top_k_in(p: &[f64], ranks: Range<usize>) -> usize {
     let ranked = ranked(p);
     ranks
@@ -87,7 +87,7 @@ fn top_p_near(p: &[f64], share: f64) -> f32 {
     (ends[rank] - ranked[rank] / 2.0) as f32
 }
 
-/// A multiple of the likeliest token's probability between those of two neighbours in rank.
+/// A bound for min-p that lies between the probabilities of two neighbours in rank.
 fn min_p_near(p: &[f64], share: f64) -> f32 {
     let ranked = ranked(p);
     let rank = ranked.iter().position(|&p| p < share * ranked[0]).unwrap();

@@ -38,7 +38,8 @@ fn gradients_add_up_by_token(trial: &Trial) {
             let dy_role = Role::Activation(count, hidden);
             let (tokens, dy) = (indices(2, count, vocabulary), device.noise(dy_role, 3));
             let before = device.noise(gradient(shape), 4);
-            // The tokens' gradients one after another, and their sum added to what was there.
+            // The tokens' gradients are added one after another, and their sum is added to the old
+            // value.
             let mut sums = vec![0.0; before.len()];
             for (&token, dy) in tokens.iter().zip(dy.chunks(hidden)) {
                 let row = &mut sums[token as usize * hidden..][..hidden];
@@ -52,10 +53,14 @@ fn gradients_add_up_by_token(trial: &Trial) {
                 tokens.iter().map(|t| distinct.binary_search(t).unwrap() as u32).collect();
             let sums_role = Role::Exact(distinct.len(), hidden);
             let mut rows = device.upload(sums_role, &vec![0.0; distinct.len() * hidden]);
-            device.embed_backward(&device.index(&slots), &device.upload(dy_role, &dy), &mut rows);
+            device.embed_backward(
+                &device.upload_index(&slots),
+                &device.upload(dy_role, &dy),
+                &mut rows,
+            );
             device.download(sums_role, &rows);
             let mut sum = device.upload(gradient(shape), &before);
-            device.add_embedding_rows(shape, &rows, &device.index(&distinct), &mut sum);
+            device.add_embedding_rows(shape, &rows, &device.upload_index(&distinct), &mut sum);
             let what = format!("{shape:?}, {count} tokens");
             assert_bits(&what, &device.download(gradient(shape), &sum), &want);
         }

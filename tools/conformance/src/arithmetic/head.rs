@@ -86,7 +86,7 @@ impl<'a> Rows<'a> {
     }
 
     fn statistics(&self) -> HeadStatistics {
-        let ([x, packed], targets) = (&self.on_device, self.device.index(&self.targets));
+        let ([x, packed], targets) = (&self.on_device, self.device.upload_index(&self.targets));
         let masks = self.masks.clone().into();
         self.device.head(self.shape, x, packed, targets, masks, self.temperature)
     }
@@ -96,8 +96,9 @@ impl<'a> Rows<'a> {
     }
 
     fn slopes(&self) -> EntropySlopes {
-        let ([x, packed], targets) = (&self.on_device, self.device.index(&self.targets));
-        self.device.entropy_slopes(self.shape, x, packed, &targets, &self.masks, self.temperature)
+        let ([x, packed], targets) = (&self.on_device, self.device.upload_index(&self.targets));
+        let masks = self.masks.clone().into();
+        self.device.entropy_slopes(self.shape, x, packed, targets, masks, self.temperature)
     }
 
     /// The gradients of hidden states and, going on from `before`, of weights.
@@ -337,8 +338,8 @@ fn gradients_of_extreme_logits(trial: &Trial) {
         let logits = seen(device, logits);
         for target in [0, 3, logits.len() as u32 - 1] {
             for by in [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [-2.5, 1e3, 0.0], [1.0, 0.0, -1.0]] {
-                // A token without probability in f32 has no share of it. A test of its own shows
-                // that such masks do no harm.
+                // A token without probability in f32 has no share of it. Another test shows that
+                // such masks do no harm.
                 if logits.iter().any(|z| z.abs() > 1e3) && by[2] != 0.0 {
                     continue;
                 }
@@ -350,7 +351,7 @@ fn gradients_of_extreme_logits(trial: &Trial) {
                 let want =
                     reference::head_backward(&wide(&logits), 1.0, target as usize, kept, wide_by);
                 let what = format!("{:?}", &logits[..7]);
-                // An entropy has an error of its own, and its coefficient multiplies that.
+                // The coefficient also multiplies the entropy's own error.
                 for (got, want) in rows.weight_gradient(by).into_iter().zip(want) {
                     assert_near(&what, got, want, tolerance * (1.0 + wide_by[1]));
                 }
@@ -359,13 +360,14 @@ fn gradients_of_extreme_logits(trial: &Trial) {
     }
 }
 
-/// Log-masses, and gradients through masks, stay finite where what is kept has become impossible,
-/// all of it or some.
+/// Log-masses, and gradients through masks, stay finite if some or all of the kept tokens have
+/// become impossible.
 fn masks_of_extreme_logits(trial: &Trial) {
     for device in trial.devices() {
         for logits in extreme_logits() {
             let logits = seen(&device, logits);
-            // If a mask cuts beside a peak, each target is another case; the others are alike.
+            // If a mask cuts beside a peak, each target is another case. All other targets are
+            // alike.
             let is_beside_a_peak = |&target: &u32| {
                 let around =
                     target.saturating_sub(2) as usize..logits.len().min(target as usize + 2);
@@ -374,8 +376,8 @@ fn masks_of_extreme_logits(trial: &Trial) {
             let targets = 1..logits.len().min(61) as u32;
             let (beside, alike): (Vec<u32>, Vec<u32>) = targets.partition(is_beside_a_peak);
             for target in beside.into_iter().chain(trial.some(alike)) {
-                // A logit of -inf is none that a token could have been drawn with: beside one that
-                // has another.
+                // No token is drawn that has a logit of -inf, so at least one kept token has
+                // another logit.
                 let mut kept = vec![target - 1, target];
                 if kept.iter().all(|&token| logits[token as usize] == f32::NEG_INFINITY) {
                     kept.push(logits.iter().rposition(|&z| z > f32::NEG_INFINITY).unwrap() as u32);
@@ -440,7 +442,7 @@ fn slopes_of_extreme_entropies(trial: &Trial) {
                 assert!(slope.is_finite(), "slope {slope} of {target}: {what}");
             }
         }
-        // Where all tokens are alike, or one is certain, no step changes the entropy.
+        // If all tokens are alike, or one is certain, no step changes the entropy.
         for n in [1usize, 2, 16, 61, 1000] {
             let slopes = slopes_of(&vec![-4.25; n], &[0], SamplingMasks::default());
             assert_near("equal tokens", slopes[0], 0.0, tolerance);

@@ -16,7 +16,7 @@ properties!(
     packing_is_undone_by_unpacking
 );
 
-/// A linear layer's operands, and what its gradients go on from.
+/// A linear layer's operands, and the values that its gradients are added to.
 struct Layer<'a> {
     device: &'a Device<'a>,
     shape: Linear,
@@ -154,7 +154,7 @@ fn shapes_and_tokens() -> impl Iterator<Item = (Linear, usize)> {
     all.filter(|(shape, tokens)| shape.inputs * shape.outputs * tokens < 10_000_000)
 }
 
-/// How large a sum of so many products of noise gets.
+/// The typical size of a sum of `steps` products of noise.
 fn walk(steps: usize) -> f64 {
     (steps as f64).sqrt()
 }

@@ -1,4 +1,4 @@
-//! The second level: what the operations compute.
+//! The second level: the results of operations.
 
 mod adamw;
 mod attention;

@@ -249,7 +249,7 @@ pub(crate) mod finite_differences {
         slope_of_the_entropy
     );
 
-    /// `gradient` is that of `loss` at `x`.
+    /// Checks that `gradient` is the gradient of `loss` at `x`.
     #[track_caller]
     fn assert_gradient(x: &[f64], gradient: &[f64], loss: impl Fn(&[f64]) -> f64) {
         assert_eq!(x.len(), gradient.len());

@@ -25,7 +25,7 @@ fn buffers_hold_what_is_written(trial: &Trial) {
     device.read(&a, 498, &mut tail);
     assert_bits("tail", &tail, &[data[996], data[997], 7.0, 8.0]);
     let mut b = device.blank(Role::Activation(5, 2));
-    device.copy(&a, &mut b, 4);
+    device.copy_first_rows(&a, &mut b, 4);
     let b = device.download(Role::Activation(5, 2), &b);
     assert_bits("copied", &b, &[&data[..8], &[POISON, POISON][..]].concat());
     drop(a);
@@ -56,8 +56,8 @@ fn rows_are_gathered_and_scattered(trial: &Trial) {
         let role = |rows| Role::Activation(rows, features);
         let from = device.noise(role(90), 1);
         let rows: Vec<u32> = (0..90).filter(|r| r % 3 != 1 && !(20..40).contains(r)).collect();
-        let (mut gathered, index) = (device.blank(role(rows.len())), device.index(&rows));
-        device.gather_rows(&device.upload(role(90), &from), &index, &mut gathered);
+        let (mut gathered, index) = (device.blank(role(rows.len())), device.upload_index(&rows));
+        device.copy_rows(&device.upload(role(90), &from), &index, &mut gathered);
         let mut want: Vec<f32> = Vec::new();
         rows.iter().for_each(|&r| want.extend(&from[r as usize * features..][..features]));
         assert_bits("gathered", &device.download(role(rows.len()), &gathered), &want);
@@ -79,7 +79,7 @@ fn rows_are_stored_in_slots(trial: &Trial) {
             let rows: Vec<u32> = (0..90).filter(|r| r % 4 != 1).collect();
             let slots: Vec<u32> = rows.iter().map(|r| (r * 37 + 5) % 101).collect();
             let mut stored = device.blank(role(101));
-            let (from_rows, to_slots) = (device.index(&rows), device.index(&slots));
+            let (from_rows, to_slots) = (device.upload_index(&rows), device.upload_index(&slots));
             device.store_rows(&device.upload(role(90), &from), &from_rows, &mut stored, &to_slots);
             let mut want = vec![POISON; 101 * features];
             for (&row, &slot) in rows.iter().zip(&slots) {
@@ -91,10 +91,15 @@ fn rows_are_stored_in_slots(trial: &Trial) {
     }
     let (device, role) = (trial.device(), |rows| Role::Activation(rows, 20));
     let from = device.noise(role(3), 2);
-    let (device_from, none) = (device.upload(role(3), &from), device.index(&[]));
+    let (device_from, none) = (device.upload(role(3), &from), device.upload_index(&[]));
     let mut stored = device.blank(role(2));
     device.store_rows(&device_from, &none, &mut stored, &none);
-    device.store_rows(&device_from, &device.index(&[0, 2]), &mut stored, &device.index(&[1, 1]));
+    device.store_rows(
+        &device_from,
+        &device.upload_index(&[0, 2]),
+        &mut stored,
+        &device.upload_index(&[1, 1]),
+    );
     assert_bits("the last one stays", &device.download(role(2), &stored)[20..], &from[40..]);
 }
 
@@ -104,7 +109,7 @@ fn rows_scattered_to_one_place_are_added_in_order(trial: &Trial) {
     let mut scattered = device.blank(role(2));
     device.scatter_rows(
         &device.upload(role(3), &from),
-        &device.index(&[1, 1, 1]),
+        &device.upload_index(&[1, 1, 1]),
         &mut scattered,
         2,
     );
@@ -113,8 +118,8 @@ fn rows_scattered_to_one_place_are_added_in_order(trial: &Trial) {
     assert_bits("sums", &device.download(role(2), &scattered), &want);
 }
 
-/// Ranks exchange gradients as numbers, in pieces, and add them on the host: to what the device
-/// makes of the whole.
+/// Ranks exchange gradients as elements, in pieces, and add them on the host. The sums are the
+/// device's own.
 fn gradients_that_travel_as_numbers_add_up_as_on_the_device(trial: &Trial) {
     let device = trial.device();
     for kind in [Kind::Vector(37), Kind::Matrix(Linear { inputs: 20, outputs: 33 })] {
@@ -125,16 +130,16 @@ fn gradients_that_travel_as_numbers_add_up_as_on_the_device(trial: &Trial) {
             gradient
         });
         let numbers = |of: &_| -> Vec<f32> {
-            let mut numbers = vec![POISON; device.numbers(kind)];
+            let mut numbers = vec![POISON; device.element_count(kind)];
             let pieces = numbers.chunks_mut(100).enumerate();
-            pieces.for_each(|(i, piece)| device.read_numbers(of, 100 * i, piece));
+            pieces.for_each(|(i, piece)| device.read_elements(of, 100 * i, piece));
             numbers
         };
         let sums: Vec<f32> =
             numbers(&a).iter().zip(numbers(&b)).map(|(a, b)| (0.0 + a) + b).collect();
         let mut travelled = device.zeros(role);
         for (i, piece) in sums.chunks(77).enumerate() {
-            device.write_numbers(&mut travelled, 77 * i, piece);
+            device.write_elements(&mut travelled, 77 * i, piece);
         }
         let mut added = device.zeros(role);
         device.add(&a, &mut added);

@@ -141,7 +141,8 @@ fn stop_tokens_and_end_tokens_end_a_response_and_belong_to_it(trial: &Trial) {
     assert_eq!(exact(&ignored), exact(&whole));
 }
 
-/// Where not everything fits, what started last is given up, and what it held serves the others.
+/// If not all responses fit, the ones that started last are given up, and their slots serve the
+/// others.
 fn a_full_activation_cache_keeps_whole_responses(trial: &Trial) {
     let model = trial.model("qwen3");
     let sampling = Sampling { max_tokens: 10, ..Sampling::default() };

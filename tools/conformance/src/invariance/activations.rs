@@ -1,10 +1,10 @@
-//! Activations cached by steps equal those of a pass over whole sequences.
+//! Activations cached by steps equal the activations of a pass over whole sequences.
 
 use crate::device::Trial;
 use crate::models::{Text, bits, family, noise, pack, temperature, tokens};
 use crate::properties;
 use isentrope_model::{
-    ActivationCache, Derivatives, Gradient, Keep, KvCache, Model, Scores, Step, Tape,
+    ActivationCache, Derivatives, Gradient, KvCache, Model, Scores, Step, Tape, TapeKind,
 };
 use proptest::prelude::*;
 
@@ -33,7 +33,7 @@ fn cached_activations_give_the_gradient_of_the_pass(trial: &Trial) {
             }
         }
         let slots: Vec<&[u32]> = slots.iter().map(Vec::as_slice).collect();
-        let expected = results(model, model.forward(pack(&texts), temperature, Keep::Activations));
+        let expected = results(model, model.forward(pack(&texts), temperature, TapeKind::Activations));
         let from_cache = || model.tape_from_cache(pack(&texts), temperature, &activation_cache, &slots);
         prop_assert!(results(model, from_cache()) == expected);
         // Nothing is used up.

@@ -114,7 +114,7 @@ fn pages_are_copied_in_every_layer(trial: &Trial) {
     let (qkv, runs) = sequences.batch(&[(0, 0..len), (1, 0..len)]);
     let rows = qkv.len() / shape.row();
     let qkv = device.upload(Role::Activation(rows, shape.row()), &qkv);
-    let batch = device.batch(&sequences.described(rows, &runs));
+    let batch = device.upload_batch(&sequences.described(rows, &runs));
     let mut cache = sequences.cache(device);
     let out_role = Role::Activation(rows, width(shape));
     for layer in 0..=LAYER {

@@ -6,7 +6,7 @@ use crate::models::{
     texts,
 };
 use crate::properties;
-use isentrope_model::{Gradient, Keep};
+use isentrope_model::{Gradient, TapeKind};
 use proptest::prelude::*;
 
 properties!(
@@ -35,8 +35,8 @@ fn company_changes_nothing(trial: &Trial) {
     });
 }
 
-/// The slope of each target's entropy, in a batch and alone; the scores beside it are those of
-/// scoring.
+/// The slope of each target's entropy, in a batch and alone. The scores beside it equal the scores
+/// of `Model::score`.
 fn company_changes_no_slope(trial: &Trial) {
     proptest!(trial.cases(24), |(
         family in family(),
@@ -82,7 +82,7 @@ fn batches_without_targets_are_nothing(trial: &Trial) {
             let packed = pack(batch);
             assert_eq!((packed.token_count(), packed.target_count()), (0, 0));
             assert!(score_bits(model, batch, 1.0).is_empty());
-            for keep in [Keep::Activations, Keep::BlockInputs] {
+            for keep in [TapeKind::Activations, TapeKind::BlockInputs] {
                 let mut gradient = Gradient::zeros(model).unwrap();
                 let bits = gradient_bits(model, &mut gradient, &[(batch, keep)], 1.0);
                 assert!(bits.iter().flatten().all(|&b| b == 0), "{family}");

@@ -40,7 +40,7 @@ fn gated_products(trial: &Trial) {
     }
 }
 
-/// A sequence, another that continues it on a page of its own, and a row of none.
+/// A sequence, another one that continues it on a page of its own, and a row in no sequence.
 fn shared_beginning(page: usize) -> HostBatch {
     let (first, more) = (page + 4, 7);
     let run = |row, len, position, pages| Run { row, len, position, pages };
@@ -52,7 +52,7 @@ fn shared_beginning(page: usize) -> HostBatch {
     }
 }
 
-/// Rows as attention sees them, and its outputs, which tell what is in the cache.
+/// Rows as attention sees them, and attention's outputs, which depend on the cache.
 fn attended(
     device: &Device<'_>,
     shape: Attention,
@@ -60,7 +60,7 @@ fn attended(
     prepare: impl FnOnce(&mut Buffer, &DeviceBatch, &mut Buffer),
 ) -> [Vec<f32>; 2] {
     let host = shared_beginning(device.page_positions());
-    let batch = device.batch(&host);
+    let batch = device.upload_batch(&host);
     let mut cache = device.buffer(Role::Cache { shape, layers: 2, pages: 4 });
     device.fill(&mut cache, POISON);
     let mut qkv = qkv;
@@ -89,7 +89,7 @@ fn queries_keys_and_values(trial: &Trial) {
                     [(); 2].map(|()| if normed { device.blank(row) } else { upload(row, 5) });
                 let want = attended(&device, shape, want, |qkv, batch, cache| {
                     if normed {
-                        device.copy(raw, qkv, rows);
+                        device.copy_first_rows(raw, qkv, rows);
                         device.rms_norm(shape.query_heads(), eps, raw, queries, qkv, rows);
                         device.rms_norm(shape.key_heads(), eps, raw, keys, qkv, rows);
                     }

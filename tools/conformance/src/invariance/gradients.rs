@@ -1,5 +1,5 @@
-//! Where micro-batches end, and what is kept between forward and backward, does not matter; sharing
-//! a prompt changes the order of a sum and nothing else.
+//! Neither the ends of micro-batches nor the activations kept between forward and backward matter.
+//! Sharing a prompt changes only the order of a sum.
 
 use crate::device::Trial;
 use crate::models::{
@@ -7,7 +7,7 @@ use crate::models::{
     write_wide,
 };
 use crate::properties;
-use isentrope_model::{Gradient, Keep, units};
+use isentrope_model::{Gradient, TapeKind, units};
 use proptest::prelude::*;
 
 properties!(
@@ -16,8 +16,8 @@ properties!(
     micro_batches_of_a_wide_model_change_nothing
 );
 
-fn keep() -> impl Strategy<Value = Keep> {
-    prop_oneof![Just(Keep::Activations), Just(Keep::BlockInputs)]
+fn keep() -> impl Strategy<Value = TapeKind> {
+    prop_oneof![Just(TapeKind::Activations), Just(TapeKind::BlockInputs)]
 }
 
 fn micro_batches_change_nothing(trial: &Trial) {
@@ -30,7 +30,7 @@ fn micro_batches_change_nothing(trial: &Trial) {
     )| {
         let model = trial.model(family);
         let mut whole = Gradient::zeros(model).unwrap();
-        let expected = gradient_bits(model, &mut whole, &[(&texts, Keep::Activations)], temperature);
+        let expected = gradient_bits(model, &mut whole, &[(&texts, TapeKind::Activations)], temperature);
 
         let mut ends = vec![0];
         ends.extend(units(&sequences(&texts)).iter().scan(0, |end, unit| {
@@ -72,14 +72,15 @@ fn a_shared_prompt_has_the_gradient_of_all_its_responses(trial: &Trial) {
             })
             .collect();
         assert_eq!(units(&sequences(&texts)).len(), 1);
-        let gradient = |batches: &[(&[Text], Keep)]| -> Vec<Vec<f32>> {
+        let gradient = |batches: &[(&[Text], TapeKind)]| -> Vec<Vec<f32>> {
             let bits = gradient_bits(model, &mut Gradient::zeros(model).unwrap(), batches, 1.0);
             bits.into_iter()
                 .map(|tensor| tensor.into_iter().map(f32::from_bits).collect())
                 .collect()
         };
-        let one_by_one: Vec<_> = texts.chunks(1).map(|text| (text, Keep::Activations)).collect();
-        let (shared, apart) = (gradient(&[(&texts, Keep::Activations)]), gradient(&one_by_one));
+        let one_by_one: Vec<_> =
+            texts.chunks(1).map(|text| (text, TapeKind::Activations)).collect();
+        let (shared, apart) = (gradient(&[(&texts, TapeKind::Activations)]), gradient(&one_by_one));
         for (shared, apart) in shared.iter().zip(&apart) {
             let size = apart.iter().map(|x| x.abs()).fold(0.0, f32::max);
             let error = shared.iter().zip(apart).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
@@ -100,13 +101,14 @@ fn micro_batches_of_a_wide_model_change_nothing(trial: &Trial) {
         .iter()
         .map(|&(len, score_from)| Text { tokens: wide_words(len as u64, len), score_from })
         .collect();
-    let gradient = |batches: &[(&[Text], Keep)]| {
+    let gradient = |batches: &[(&[Text], TapeKind)]| {
         gradient_bits(&model, &mut Gradient::zeros(&model).unwrap(), batches, 1.0)
     };
-    let expected = gradient(&[(&texts, Keep::Activations)]);
-    let one_by_one: Vec<_> = texts.chunks(1).map(|text| (text, Keep::Activations)).collect();
+    let expected = gradient(&[(&texts, TapeKind::Activations)]);
+    let one_by_one: Vec<_> = texts.chunks(1).map(|text| (text, TapeKind::Activations)).collect();
     assert!(gradient(&one_by_one) == expected);
     assert!(
-        gradient(&[(&texts[..2], Keep::BlockInputs), (&texts[2..], Keep::Activations)]) == expected
+        gradient(&[(&texts[..2], TapeKind::BlockInputs), (&texts[2..], TapeKind::Activations)])
+            == expected
     );
 }

@@ -1,4 +1,4 @@
-//! The head and draws: blocks of rows, and the scores of what is drawn.
+//! The head and draws: blocks of rows, and the scores of drawn tokens.
 
 use crate::data::{assert_bits, indices, masks, noise};
 use crate::device::{Device, Trial, gradient, weights};
@@ -7,6 +7,7 @@ use isentrope_kernels::{
     Adjustments, DeviceBatch, Draw, Drawn, HeadScores, HostBatch, Linear, Role, SamplingMasks,
 };
 use std::ops::Range;
+use std::sync::Arc;
 
 properties!(
     blocks_of_the_head,
@@ -23,7 +24,7 @@ fn blocks(trial: &Trial) -> (Device<'_>, Linear, usize, usize) {
     (device, shape, block, block + block / 20)
 }
 
-/// So many rows that the head works through them, and through the vocabulary, in several blocks.
+/// Enough rows for several blocks of rows, and for several blocks of the vocabulary.
 fn blocks_of_the_head(trial: &Trial) {
     let (device, shape, block, rows) = blocks(trial);
     let x = device.noise(Role::Activation(rows, 2), 1);
@@ -37,9 +38,11 @@ fn blocks_of_the_head(trial: &Trial) {
     let head = |range: Range<usize>, dw: &mut _| {
         let role = Role::Activation(range.len(), 2);
         let device_x = device.upload(role, &x[range.start * 2..range.end * 2]);
-        let (targets, masks) = (device.index(&targets[range.clone()]), masks.part(range.clone()));
-        let slopes = device.entropy_slopes(shape, &device_x, &packed, &targets, &masks, 1.0).slopes;
-        let mut statistics = device.head(shape, &device_x, &packed, targets, masks.into(), 1.0);
+        let index = || device.upload_index(&targets[range.clone()]);
+        let masks = Arc::new(masks.part(range.clone()));
+        let slopes =
+            device.entropy_slopes(shape, &device_x, &packed, index(), masks.clone(), 1.0).slopes;
+        let mut statistics = device.head(shape, &device_x, &packed, index(), masks, 1.0);
         let HeadScores { logprobs, entropies, log_masses } = device.scores(&mut statistics);
         let mut dx = device.blank(role);
         let [a, b, c] = [&a, &b, &c].map(|of| &of[range.clone()]);
@@ -58,8 +61,7 @@ fn blocks_of_the_head(trial: &Trial) {
     device.trim();
 }
 
-/// The sampler must see what the head saw: a drawn token has the log-prob and the entropy of a
-/// target.
+/// The sampler sees the head's numbers: a drawn token has the log-prob and the entropy of a target.
 fn draws_have_the_scores_of_targets(trial: &Trial) {
     for vocabulary in [1, 2, 61, 1000] {
         let shape = Linear { inputs: 17, outputs: vocabulary };
@@ -96,31 +98,31 @@ fn draws_have_the_scores_of_targets(trial: &Trial) {
                 if !adjustments.departs() {
                     let (_, begun) = device.begin_draw(shape, &x, &packed, &draws);
                     let (_, since) = device.begin_draw(shape, &x, &packed, &draws[..1]);
-                    let read = device.drawn(begun);
+                    let read = device.read_draws(begun);
                     assert_eq!(
                         read.iter().flatten().collect::<Vec<_>>(),
                         drawn.iter().collect::<Vec<_>>()
                     );
-                    assert_eq!(device.drawn(since)[0].as_ref(), Some(&drawn[0]));
+                    assert_eq!(device.read_draws(since)[0].as_ref(), Some(&drawn[0]));
                 }
                 let mut hidden = device.blank(Role::Activation(draws.len(), 17));
                 let row: Vec<u32> = draws.iter().map(|draw| draw.row as u32).collect();
-                device.gather_rows(&x, &device.index(&row), &mut hidden);
+                device.copy_rows(&x, &device.upload_index(&row), &mut hidden);
                 let targets: Vec<u32> = drawn.iter().map(|drawn| drawn.token).collect();
                 let temperature =
                     if adjustments.temperature == 0.0 { 1.0 } else { adjustments.temperature };
                 let mut kept = SamplingMasks::default();
                 for (drawn, draw) in drawn.iter().zip(&draws) {
-                    let tokens = drawn.kept.as_ref().map_or(&[][..], |kept| &kept.tokens);
+                    let tokens = drawn.mask.as_ref().map_or(&[][..], |kept| &kept.tokens);
                     assert!(
                         tokens.is_empty() || tokens.contains(&drawn.token),
                         "{draw:?} of {tokens:?}"
                     );
-                    assert!(drawn.kept.is_none() || adjustments.truncates());
+                    assert!(drawn.mask.is_none() || adjustments.truncates());
                     kept.push(tokens);
                 }
                 assert!(!kept.is_whole() || !adjustments.truncates() || vocabulary < 3);
-                let targets = device.index(&targets);
+                let targets = device.upload_index(&targets);
                 let mut statistics =
                     device.head(shape, &hidden, &packed, targets, kept.into(), temperature);
                 let HeadScores { logprobs, entropies, mut log_masses } =
@@ -131,11 +133,11 @@ fn draws_have_the_scores_of_targets(trial: &Trial) {
                 assert_bits("entropy", &of(|d| d.entropy), &entropies);
                 assert_bits(
                     "log-mass",
-                    &of(|d| d.kept.as_ref().map_or(0.0, |kept| kept.log_mass)),
+                    &of(|d| d.mask.as_ref().map_or(0.0, |kept| kept.log_mass)),
                     &log_masses,
                 );
-                for drawn in drawn.iter().filter(|drawn| drawn.kept.is_some()) {
-                    let of_mass = drawn.logprob - drawn.kept.as_ref().unwrap().log_mass;
+                for drawn in drawn.iter().filter(|drawn| drawn.mask.is_some()) {
+                    let of_mass = drawn.logprob - drawn.mask.as_ref().unwrap().log_mass;
                     let error = of_mass - drawn.sampling_logprob.unwrap();
                     assert!(
                         error.abs() < 1e-5,
@@ -147,8 +149,7 @@ fn draws_have_the_scores_of_targets(trial: &Trial) {
     }
 }
 
-/// So many rows that their logits are held in several blocks; a row that is not finite concerns no
-/// other.
+/// Enough rows for several blocks of logits. A row that is not finite changes no other.
 fn blocks_of_draws(trial: &Trial) {
     let (device, shape, block, rows) = blocks(trial);
     let role = Role::Activation(rows, 2);
@@ -166,13 +167,16 @@ fn blocks_of_draws(trial: &Trial) {
         assert_eq!(drawn.is_none(), row == not_finite);
     }
     assert!(device.draw(shape, &hidden, &packed, &[]).is_empty());
-    assert_eq!(device.drawn(device.begin_draw(shape, &hidden, &packed, &at.map(draw)).1), drawn);
-    assert!(device.drawn(device.begin_draw(shape, &hidden, &packed, &[]).1).is_empty());
+    assert_eq!(
+        device.read_draws(device.begin_draw(shape, &hidden, &packed, &at.map(draw)).1),
+        drawn
+    );
+    assert!(device.read_draws(device.begin_draw(shape, &hidden, &packed, &[]).1).is_empty());
     device.trim();
 }
 
-/// A row embeds the token of a draw before the host knows it; that of logits which are not finite
-/// is some token.
+/// A row embeds the token of a draw before the host knows it. If the draw's logits are not finite,
+/// any token may be embedded.
 fn tokens_of_draws_are_fed_as_known_ones_are(trial: &Trial) {
     let (shape, rows) = (Linear { inputs: 17, outputs: 300 }, 9);
     for device in trial.devices() {
@@ -192,7 +196,7 @@ fn tokens_of_draws_are_fed_as_known_ones_are(trial: &Trial) {
             &packed,
             &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(draw),
         );
-        // Some draws, of which some twice, in another order, and tokens that are known among them.
+        // Draws in another order, some of them twice, with known tokens between them.
         let (mut host, fed) = (
             HostBatch::default(),
             [Ok(10), Err(299), Ok(0), Ok(7), Err(0), Ok(3), Ok(10), Ok(4), Ok(7)],
@@ -208,9 +212,9 @@ fn tokens_of_draws_are_fed_as_known_ones_are(trial: &Trial) {
             device.embed(shape, &packed, batch, &mut y);
             device.download(Role::Activation(fed.len(), shape.inputs), &y)
         };
-        let got = embedded(&device.batch_of_drawn(&host, Some(&tokens)));
+        let got = embedded(&device.upload_drawn_batch(&host, Some(&tokens)));
         drop(tokens);
-        let drawn = device.drawn(drawing);
+        let drawn = device.read_draws(drawing);
         let some = |at: usize| {
             let of = |token| embedded(&device.tokens(&[token; 9]))[..shape.inputs].to_vec();
             (0..300).find(|&token| of(token) == got[at * shape.inputs..][..shape.inputs]).unwrap()

@@ -1,4 +1,4 @@
-//! The first level: what the bits of a result must not depend on.
+//! The first level: facts that the bits of a result must not depend on.
 
 mod activations;
 mod attention;

@@ -8,6 +8,7 @@ use crate::properties;
 use isentrope_kernels::{Adjustments, Buffer, Draw, Grouped, HeadScores, Linear, Role, Turn};
 use proptest::prelude::*;
 use std::ops::Range;
+use std::sync::Arc;
 
 properties!(variants, a_row_alone_and_in_a_batch, micro_batches);
 
@@ -16,9 +17,9 @@ const SHAPE: Linear = Linear { inputs: 70, outputs: 205 };
 const NORM: Grouped = Grouped { stride: 70, offset: 2, groups: 2, features: 33 };
 const ROTATED: Grouped = Grouped { stride: 70, offset: 4, groups: 3, features: 22 };
 
-/// Results of the rows `range` of a batch. Outputs have a row per row of the batch; sums have gone
-/// on from noise, or in the buffers of the sums before, over the rows in order. Nobody has read
-/// these: a backend may hold back the last rows of a gradient until it is read.
+/// Results of the rows `range` of a batch. Outputs have a row per row of the batch. Sums were added
+/// to noise, or to the sums of the rows before. They have not been read: a backend may hold back
+/// the last rows of a gradient until it is read.
 struct Results {
     outputs: Vec<(&'static str, usize, Vec<f32>)>,
     sums: Vec<(&'static str, Role, Buffer)>,
@@ -89,12 +90,11 @@ fn operate(
     device.embed(shape, &packed, &device.tokens(words), &mut embedded);
     let embedding_role = Role::Exact(outputs, inputs);
     let mut embedding_rows = sum(3, embedding_role);
-    device.embed_backward(&device.index(words), &x, &mut embedding_rows);
+    device.embed_backward(&device.upload_index(words), &x, &mut embedding_rows);
 
-    let masks = masks(words, outputs);
-    let slopes =
-        device.entropy_slopes(shape, &x, &packed, &device.index(words), &masks, 0.7).slopes;
-    let mut statistics = device.head(shape, &x, &packed, device.index(words), masks.into(), 0.7);
+    let (index, masks) = (|| device.upload_index(words), Arc::new(masks(words, outputs)));
+    let slopes = device.entropy_slopes(shape, &x, &packed, index(), masks.clone(), 0.7).slopes;
+    let mut statistics = device.head(shape, &x, &packed, index(), masks, 0.7);
     let HeadScores { logprobs, entropies, mut log_masses } = device.scores(&mut statistics);
     log_masses.resize(n, 0.0); // none where no row of these has a mask
     let mut d_hidden = device.blank(some(inputs));
@@ -112,7 +112,7 @@ fn operate(
     let drawn = device.draw(shape, &x, &packed, &(0..n).map(draw).collect::<Vec<_>>());
     let drawn = drawn.into_iter().map(Option::unwrap);
     let drawn = drawn.flat_map(|d| {
-        let log_mass = d.kept.map_or(0.0, |kept| kept.log_mass);
+        let log_mass = d.mask.map_or(0.0, |kept| kept.log_mass);
         [d.token as f32, d.logprob, d.sampling_logprob.unwrap(), d.entropy, log_mass]
     });
 
@@ -174,8 +174,7 @@ fn a_row_alone_and_in_a_batch(trial: &Trial) {
     }
 }
 
-/// Cutting a batch into micro-batches changes nothing: outputs and sums are those of the whole
-/// batch.
+/// Cutting a batch into micro-batches changes neither outputs nor sums.
 fn micro_batches(trial: &Trial) {
     let device = &trial.device();
     assert_pieces(device, 1, &[]);

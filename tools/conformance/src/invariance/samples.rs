@@ -1,5 +1,4 @@
-//! A response is what it would be alone, whatever is sampled beside it and however little memory
-//! there is.
+//! A response does not depend on responses sampled beside it, nor on how little memory there is.
 
 use crate::device::Trial;
 use crate::models::bits;
@@ -8,9 +7,10 @@ use crate::requests::{
     ResponseId, alone, exact, least_pages, limits, request, requests, run, run_apart,
 };
 use isentrope_model::{
-    ActivationCache, Derivatives, Gradient, Keep, KvCache, Model, Packed, Scores, Sequence, Tape,
+    ActivationCache, Derivatives, Gradient, KvCache, Model, Packed, Scores, Sequence, Tape,
+    TapeKind,
 };
-use isentrope_rollout::{Completion, Engine, KeptTokens, Key, Request, Sampling};
+use isentrope_rollout::{Completion, Engine, Key, Request, ResponseMasks, Sampling};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use std::collections::{BTreeMap, BTreeSet};
@@ -140,14 +140,14 @@ fn cached_activations_are_what_a_pass_computes(trial: &Trial) {
             prop_assert!(slots < 5000 || is_cached == requests[*request].cache_activations, "there is room");
         }
         check_slots(model, &activation_cache, &requests, &together)?;
-        // Where there is room, nothing is taken but what completions hold.
+        // If there is room, only completions hold slots.
         let held = |completion: &Completion| completion.activation_slots.clone().unwrap_or_default();
         let held: BTreeSet<u32> = together.values().flat_map(held).collect();
         prop_assert!(slots < 5000 || activation_cache.free_slots() + held.len() == slots);
     });
 }
 
-/// The slots of completions hold what a pass computes for their tokens, and no two rows are in one.
+/// The slots of completions hold a pass's activations of their tokens, and no slot has two rows.
 fn check_slots(
     model: &Model,
     activation_cache: &ActivationCache,
@@ -165,14 +165,15 @@ fn check_slots(
             let row = (*request, if position < prompt.len() { 0 } else { 1 + sample }, position);
             prop_assert_eq!(*held.entry(slot).or_insert(row), row, "a slot with two rows");
         }
-        let KeptTokens { masks, log_masses } = completion.kept.clone().unwrap_or_default();
+        let ResponseMasks { tokens: masks, log_masses } =
+            completion.masks.clone().unwrap_or_default();
         let pack = || {
             let sequence = Sequence { tokens: &tokens, score_from: prompt.len() };
             Packed::new(&[sequence]).with_masks(masks.clone())
         };
         let temperature = if sampling.temperature > 0.0 { sampling.temperature } else { 1.0 };
         let from_cache = model.tape_from_cache(pack(), temperature, activation_cache, &[slots]);
-        let passed = model.forward(pack(), temperature, Keep::Activations);
+        let passed = model.forward(pack(), temperature, TapeKind::Activations);
         prop_assert!(log_masses.is_empty() || bits(&passed.0.log_masses) == bits(&log_masses));
         prop_assert!(gradient(model, from_cache) == gradient(model, passed));
     }

@@ -166,8 +166,8 @@ fn write(
     while writers.iter().any(|writer| writer.fed < writer.end) {
         let mut step = Step::default();
         let mut rows = Vec::new();
-        // Who is done draws no more, so that sooner or later every number comes to each of the
-        // others.
+        // A finished writer draws no more, so that every number reaches the other writers sooner or
+        // later.
         for (w, writer) in
             writers.iter_mut().enumerate().filter(|(_, writer)| writer.fed < writer.end)
         {
@@ -191,8 +191,8 @@ fn write(
     }
 }
 
-/// A cache that hands out its pages in the given order, each full of NaN: what a page last held is
-/// never looked at.
+/// A cache that hands out its pages in the given order, each full of NaN: the old content of a page
+/// is never read.
 fn scrambled_cache(trial: &Trial, family: &str, order: &[usize]) -> KvCache {
     let model = nan_model(trial, family);
     let mut cache = KvCache::new(&model, PAGES).unwrap();

@@ -5,7 +5,7 @@ use crate::models::{
     Text, checkpoint, gradient_bits, load, score_bits, wide_words, words, write_wide,
 };
 use crate::properties;
-use isentrope_model::{Gradient, Keep};
+use isentrope_model::{Gradient, TapeKind};
 use std::path::Path;
 
 properties!(models, a_wide_model);
@@ -51,7 +51,7 @@ fn assert_same(dir: &Path, texts: &[Text], devices: &[Device<'_>]) {
         let model = load(dir, device.backend());
         let scores = score_bits(&model, texts, 0.7);
         let mut gradient = Gradient::zeros(&model).unwrap();
-        (scores, gradient_bits(&model, &mut gradient, &[(texts, Keep::Activations)], 0.7))
+        (scores, gradient_bits(&model, &mut gradient, &[(texts, TapeKind::Activations)], 0.7))
     });
     let results: Vec<_> = results.collect();
     for (device, (scores, gradient)) in devices.iter().zip(&results).skip(1) {

@@ -9,7 +9,7 @@ use crate::subject::OracleTolerance;
 use crate::{models, properties};
 use files::{Oracle, names};
 use isentrope_kernels::Draw;
-use isentrope_model::{Derivatives, Gradient, Keep, KvCache, Model, Packed, Sequence, Step};
+use isentrope_model::{Derivatives, Gradient, KvCache, Model, Packed, Sequence, Step, TapeKind};
 use noise::{Noise, root_mean_square};
 
 properties!(
@@ -58,8 +58,11 @@ fn logprobs_and_entropies_agree_at_both_temperatures(trial: &Trial) {
 fn gradients_of_every_parameter_agree_and_none_is_zero(trial: &Trial) {
     // That keeping and recomputing give the same bits is shown elsewhere as well.
     let is_fast = trial.subject().cases(12) == 12;
-    let keeps: &[Keep] =
-        if is_fast { &[Keep::Activations, Keep::BlockInputs] } else { &[Keep::Activations] };
+    let keeps: &[TapeKind] = if is_fast {
+        &[TapeKind::Activations, TapeKind::BlockInputs]
+    } else {
+        &[TapeKind::Activations]
+    };
     for name in names() {
         let oracle = Oracle::read(&name);
         let model = models::load(&oracle.directory, trial.device().backend());
@@ -130,7 +133,7 @@ fn scores_of(model: &Model, oracle: &Oracle, temperature: f32) -> [Vec<f32>; 2] 
 }
 
 /// Every tensor of the gradient of the sum of all scores with the oracle's coefficients.
-fn gradient_of(model: &Model, oracle: &Oracle, keep: Keep) -> Vec<Vec<f32>> {
+fn gradient_of(model: &Model, oracle: &Oracle, keep: TapeKind) -> Vec<Vec<f32>> {
     let texts = oracle.texts();
     let sequences: Vec<_> = texts.iter().map(|tokens| Sequence { tokens, score_from: 1 }).collect();
     let (a, b) = (oracle.of_all_texts("coef_logprob"), oracle.of_all_texts("coef_entropy"));

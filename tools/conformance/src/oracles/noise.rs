@@ -4,7 +4,7 @@ use super::files::Oracle;
 use super::{frobenius, gradient_of, scores_of};
 use crate::models;
 use isentrope_kernels::{Backend, Cpu, Isa};
-use isentrope_model::{Keep, Model};
+use isentrope_model::{Model, TapeKind};
 use std::sync::Arc;
 
 /// Models whose weights have moved, each by other numbers.
@@ -27,7 +27,7 @@ impl Noise {
         let all = |model: &Model| {
             let scores: Vec<_> =
                 temperatures.iter().map(|&t| scores_of(model, oracle, t)).collect();
-            (scores, gradient_of(model, oracle, Keep::Activations))
+            (scores, gradient_of(model, oracle, TapeKind::Activations))
         };
         let (scores, gradients) = all(&load());
         let mut noise =
@@ -39,13 +39,13 @@ impl Noise {
                 (0..).zip(model.weights.buffers_mut().iter_mut().zip(lens))
             {
                 let mut numbers = vec![0.0; len];
-                backend.read_numbers(buffer, 0, &mut numbers);
+                backend.read_elements(buffer, 0, &mut numbers);
                 let random = models::noise(1000 * seed + number, numbers.len());
                 numbers
                     .iter_mut()
                     .zip(random)
                     .for_each(|(number, random)| *number *= 1.0 + unit * random);
-                backend.write_numbers(buffer, 0, &numbers);
+                backend.write_elements(buffer, 0, &numbers);
             }
             let moved = all(&model);
             for (sums, (was, is)) in noise.scores.iter_mut().zip(scores.iter().zip(&moved.0)) {

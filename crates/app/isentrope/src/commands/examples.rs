@@ -1,6 +1,7 @@
 //! `isentrope examples`: the recipes and what they need, for those who have the program and not its
 //! repository.
 
+use crate::messages::counted;
 use crate::standard_output::print_text;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
@@ -13,8 +14,8 @@ use std::path::{Path, PathBuf};
 /// reward, jobs of clusters
 ///
 /// They are what the repository has in recipes/, experiments/, assets/ and examples/, and paths in
-/// them are relative to the directory that they are written to. A file that is there already is
-/// left as it is.
+/// them are relative to the directory that they are written to. Files that exist already stay
+/// unchanged.
 #[derive(Args)]
 pub struct Examples {
     /// The directory to write to; it is made if need be
@@ -50,10 +51,11 @@ impl Examples {
             }
         }
         let place = self.directory.display();
+        said += &format!("{} written to {place}", counted(written, "file"));
         said += &match FILES.len() - written {
-            0 => format!("{written} files written to {place}\n"),
-            1 => format!("{written} files written to {place}; 1 was there already\n"),
-            others => format!("{written} files written to {place}; {others} were there already\n"),
+            0 => "\n".to_owned(),
+            1 => "; 1 was there already\n".into(),
+            others => format!("; {others} were there already\n"),
         };
         let enter = if self.directory == Path::new(".") {
             String::new()

@@ -9,7 +9,6 @@ use crate::output::Output;
 use crate::progress::Work;
 use crate::sampling_flags::SamplingFlags;
 use crate::standard_output::print_text;
-use crate::trace::TraceFile;
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use isentrope_model::KvCache;
@@ -66,10 +65,6 @@ pub struct Generate {
     /// File of the JSON lines; - is standard output, the default
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Writes where the time goes, in Chrome's trace event format, which https://ui.perfetto.dev
-    /// opens (docs/reference/commands.md)
-    #[arg(long, value_name = "FILE")]
-    trace: Option<PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -99,28 +94,26 @@ impl Generate {
     pub fn run(self) -> Result<()> {
         // Everything that can be wrong with the input is found before the model is loaded, or
         // before it runs.
-        let asked = self.prompts.read()?;
-        let trace = self.trace.as_deref().map(|path| TraceFile::new(path, 0, 1)).transpose()?;
-        let single = asked.count() == 1 && self.n == 1;
+        let source = self.prompts.read()?;
+        let single = source.count() == 1 && self.n == 1;
         let display = match (&self.out, stdout().is_terminal()) {
             (None, true) if single => Display::Stream { shown: 0 },
             (None, true) => Display::Headed,
             (out, _) => Display::Lines(Output::create(out.as_deref())?),
         };
-        self.model.run(|loaded| self.sample(&asked, display, trace, loaded))
+        self.model.run(|loaded| self.sample(&source, display, loaded))
     }
 
     /// The command's work, once there is a model.
     fn sample(
         &self,
-        asked: &PromptSource<'_>,
+        source: &PromptSource<'_>,
         mut display: Display,
-        trace: Option<TraceFile>,
         loaded: &Loaded,
     ) -> Result<()> {
-        let (sampling, source) = self.sampling(loaded)?;
+        let (sampling, origin) = self.sampling(loaded)?;
         let sampling = Arc::new(sampling);
-        let prompts = asked.tokens(loaded)?;
+        let prompts = source.tokens(loaded)?;
 
         let limits = self.limits(loaded, &prompts, &sampling)?;
         let mut engine = Engine::new(&loaded.model, loaded.tokenizer.as_ref(), limits)?;
@@ -132,18 +125,14 @@ impl Generate {
                 sampling: sampling.clone(),
                 cache_activations: false,
             };
-            engine.submit(request).map_err(|e| asked.error(i, e))?;
+            engine.submit(request).map_err(|e| source.error(i, e))?;
         }
         interrupt::wind_up_first("keeping the finished responses");
-        let mut drive = || self.drive(&mut engine, &prompts, &mut display);
-        let summary = match trace {
-            Some(file) => file.record("what was sampled", &loaded.device, drive)?,
-            None => drive()?,
-        };
+        let summary = self.drive(&mut engine, &prompts, &mut display)?;
         if let Display::Lines(output) = display {
             output.finish()?;
         }
-        messages::say(&format!("{summary}, {}{source}", sampling.decoding()));
+        messages::say(&format!("{summary}, {}{origin}", sampling.decoding()));
         Ok(())
     }
 
@@ -210,8 +199,9 @@ impl Generate {
         work.finish();
         let seconds = started.elapsed().as_secs_f64();
         Ok(format!(
-            "{total} responses, {tokens} tokens in {seconds:.1} s ({:.0} tokens/s), mean entropy \
-             {:.4} nats",
+            "{}, {} in {seconds:.1} s ({:.0} tokens/s), mean entropy {:.4} nats",
+            messages::counted(total, "response"),
+            messages::counted(tokens, "token"),
             tokens as f64 / seconds,
             entropy / tokens.max(1) as f64
         ))
@@ -329,26 +319,20 @@ fn write_line(
     })
 }
 
-/// Keeps what has finished, and says so.
+/// Keeps the finished responses; the error of the interrupted command.
 fn interrupted(
     display: &mut Display,
     prompts: &[NamedPrompt],
     samples: usize,
     waiting: BTreeMap<usize, Completion>,
 ) -> Result<anyhow::Error> {
-    let kept = match std::mem::replace(display, Display::Headed) {
-        Display::Lines(mut output) => {
-            for (index, completion) in &waiting {
-                write_line(&mut output, prompts, samples, *index, completion)?;
-            }
-            match output.keep_partial()? {
-                Some(path) => format!("the responses finished so far are in {}", path.display()),
-                None => "the responses finished so far have been printed".into(),
-            }
-        }
-        _ => "what was sampled so far has been printed".into(),
+    let Display::Lines(mut output) = std::mem::replace(display, Display::Headed) else {
+        return Ok(Interrupted { kept: "what was sampled so far has been printed".into() }.into());
     };
-    Ok(Interrupted { kept }.into())
+    for (index, completion) in &waiting {
+        write_line(&mut output, prompts, samples, *index, completion)?;
+    }
+    output.interrupted("the responses finished so far")
 }
 
 /// The text, or the tokens where there is no tokenizer.

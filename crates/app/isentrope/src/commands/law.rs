@@ -151,9 +151,8 @@ impl Law {
         RunStudy { run, measured, study }
     }
 
-    /// Studies of several runs together, if they have equal names for accuracy and entropy. Equal
-    /// points count once: if runs share points, as those of one seed do after their first
-    /// evaluation, the first run's are taken.
+    /// Studies of several runs together, if they have equal names for accuracy and entropy. A run
+    /// with the same points as another, such as a copy, counts once.
     fn together<'a>(&self, studied: &'a [RunStudy]) -> Vec<Together<'a>> {
         let mut groups: Vec<Vec<&RunStudy>> = Vec::new();
         for one in studied {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// The page is one file that fetches nothing, so it can be mailed, put on a server or kept beside
 /// the run. It has a summary in words, accuracy against entropy with the fitted law, how early
 /// entropy and gain were spent, all curves of the runs over one another, and the settings in which
-/// they differ. A run that is still going on, or was interrupted, is shown as far as it is.
+/// they differ. A run that is still going on, or was interrupted, is shown up to its last step.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  isentrope report runs/grpo\n  isentrope report runs/grpo runs/kl-cov --out methods.html\n  \

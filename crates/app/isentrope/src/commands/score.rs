@@ -1,6 +1,6 @@
 //! `isentrope score`: log-probs and entropies of given texts.
 
-use crate::interrupt::{self, Interrupted};
+use crate::interrupt;
 use crate::lines::{self, Line};
 use crate::loaded_model::{Loaded, ModelArguments, warn_of_losses};
 use crate::messages;
@@ -62,7 +62,7 @@ struct Item {
     tokens: Vec<u32>,
     /// First token that is scored.
     from: usize,
-    /// Whether the line told prompt and response apart.
+    /// Whether the line has prompt and response apart.
     split: bool,
     /// Divisor of the logits.
     temperature: f32,
@@ -149,11 +149,7 @@ impl Score {
         let mut rest = &items[..];
         while !rest.is_empty() {
             if interrupt::requested() {
-                let kept = match output.keep_partial()? {
-                    Some(path) => format!("the lines scored so far are in {}", path.display()),
-                    None => "the lines scored so far have been printed".into(),
-                };
-                return Err(Interrupted { kept }.into());
+                return Err(output.interrupted("the lines scored so far")?);
             }
             let (batch, after) = rest.split_at(batch_len(rest));
             rest = after;
@@ -195,18 +191,18 @@ impl Score {
         output.finish()?;
         let seconds = started.elapsed().as_secs_f64();
         messages::say(&format!(
-            "scored {scored} tokens of {} lines in {seconds:.1} s ({:.0} tokens/s), mean entropy \
-             {:.4} nats",
-            items.len(),
+            "scored {} of {} in {seconds:.1} s ({:.0} tokens/s), mean entropy {:.4} nats",
+            messages::counted(scored, "token"),
+            messages::counted(items.len(), "line"),
             done as f64 / seconds,
             entropy / (scored.max(1)) as f64,
         ));
         if total.count > 0 {
             let MismatchRecord { mean, max, outside } = total.record();
             messages::say(&format!(
-                "mismatch over {} tokens: mean |difference| {mean:.3e}, max {max:.3e}, ratios \
-                 outside [0.9, 1.1] {:.3} %",
-                total.count,
+                "mismatch over {}: mean |difference| {mean:.3e}, max {max:.3e}, ratios outside \
+                 [0.9, 1.1] {:.3} %",
+                messages::counted(total.count, "token"),
                 100.0 * outside
             ));
         }
@@ -247,7 +243,7 @@ fn understand(
         .enumerate()
         .map(|(i, line)| {
             let item = item(loaded, line, i, temperature, &mut chats)?;
-            losses.extend(loaded.take_loss().map(|lost| line.error(lost)));
+            losses.extend(loaded.take_dropped().map(|lost| line.error(lost)));
             Ok(item)
         })
         .collect::<Result<_>>()?;

@@ -17,10 +17,11 @@ use crate::recipe;
 use crate::run_directory;
 use crate::standard_output::print;
 use crate::terminal;
-use crate::trace::{StepTrace, TraceFile};
+use crate::trace::{StepTrace, TraceRequest};
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use dry_run::Target;
+use isentrope_budget::memory::Plan;
 use isentrope_data::Template;
 use isentrope_files::Digest;
 use isentrope_hub::{self as hub, HubConfig};
@@ -30,7 +31,6 @@ use isentrope_model::tokenizer::SpecialTokens;
 use isentrope_model::{Layout, ModelConfig};
 use isentrope_ranks::shards_of_rank;
 use isentrope_train::observer::ProgressObserver;
-use isentrope_train::plan::Plan;
 use isentrope_train::run::{Ending, Existing, RunLocation, RunSummary};
 use isentrope_train::trainer::TrainingRecipe;
 use isentrope_train::training_loop;
@@ -72,12 +72,12 @@ impl RunArguments {
     fn train_on<R: TrainingRecipe>(&self, path: &Path, ranks: &Ranks, command: &str) -> Result<()> {
         let (recipe, place) = self.resolve::<R>(path, ranks)?;
         let most = self.most_memory()?;
-        let wanted = self.device(recipe.tables().device.kind)?;
+        let request = self.device(recipe.tables().device.kind)?;
         if ranks.is_first() {
             place.check_name().with_context(|| path.display().to_string())?;
         }
         if self.dry_run {
-            return self.dry_run(recipe, &place, ranks, (wanted, most));
+            return self.dry_run(recipe, &place, ranks, request, most);
         }
         let trace = self.trace(recipe.tables().run.steps, ranks)?;
         if self.end_with_standard_input {
@@ -89,7 +89,7 @@ impl RunArguments {
         let mut digest = Digest::sha256();
         digest.update(place.recipe.0.as_bytes());
         ranks.world.same("recipe", &digest.hex())?;
-        let device = open(&recipe, wanted, ranks)?;
+        let device = open(&recipe, request, ranks)?;
         ranks.world.same("arithmetic", device.arithmetic())?;
         let available = device.available(most);
         let checkpoints = place.dir.join("checkpoints");
@@ -144,18 +144,19 @@ impl RunArguments {
         Ok(())
     }
 
-    /// The dry run. Every rank opens its device, since all agree on who shares it; the first
+    /// The dry run. Every rank opens its device, since ranks count who shares it; the first
     /// prints.
     fn dry_run<R: TrainingRecipe>(
         &self,
         recipe: R,
         place: &RunLocation,
         ranks: &Ranks,
-        (wanted, most): (DeviceRequest, usize),
+        request: DeviceRequest,
+        most: usize,
     ) -> Result<()> {
         let target = match self.card()? {
             Some(card) => Target::Card(card),
-            None => Target::Device(open(&recipe, wanted, ranks).map(|device| (device, most))),
+            None => Target::Device(open(&recipe, request, ranks).map(|device| (device, most))),
         };
         match target {
             target if ranks.is_first() => dry_run::dry_run(recipe, place, ranks, target),
@@ -166,9 +167,9 @@ impl RunArguments {
 }
 
 /// Opens this rank's device, then waits until all ranks have theirs: some may share one.
-fn open<R: TrainingRecipe>(recipe: &R, wanted: DeviceRequest, ranks: &Ranks) -> Result<Device> {
-    let dtype = ("device.dtype", recipe.tables().device.dtype);
-    let mut device = device::open(wanted, dtype, Some(ranks.threads), ranks.local_rank())?;
+fn open<R: TrainingRecipe>(recipe: &R, request: DeviceRequest, ranks: &Ranks) -> Result<Device> {
+    let (dtype, threads) = (recipe.tables().device.dtype, Some(ranks.threads));
+    let mut device = device::open(request, "device.dtype", dtype, threads, ranks.local_rank())?;
     device::settle(&mut device, &ranks.world)?;
     Ok(device)
 }
@@ -181,8 +182,7 @@ struct Training<'a, R> {
     command: &'a str,
     /// Bytes of the device's memory.
     available: usize,
-    /// The trace's file, and the step if one is named.
-    trace: Option<(TraceFile, Option<u64>)>,
+    trace: Option<TraceRequest>,
 }
 
 impl<R: TrainingRecipe> Training<'_, R> {
@@ -202,10 +202,9 @@ impl<R: TrainingRecipe> Training<'_, R> {
         settle_date_of_ranks(&mut recipe, &mut place, &model_dir, ranks)?;
 
         let mut watcher = Watcher::new(ranks);
-        watcher.tracing(trace.map(|(file, step)| StepTrace::new(file, step, device.clone())));
+        watcher.tracing(trace.map(|trace| StepTrace::new(trace, device.clone())));
         watcher.heading(&format!("{} on {}", model.path, place.dir.display()));
         device.heading().iter().for_each(|heading| watcher.heading(heading));
-        watcher.computing_on(device);
 
         // Whether the run is possible: first the model's shapes and size, then the data, then the
         // plan.

@@ -1,4 +1,4 @@
-//! Which device is wanted: a flag says, or the environment, or the recipe.
+//! The device to compute on: a flag, the environment or the recipe names it.
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -6,7 +6,7 @@ use isentrope_train::settings::DeviceKind;
 use std::fmt;
 use std::str::FromStr;
 
-/// The variable that says which device, where no flag does.
+/// The variable that names the device if no flag does.
 const VARIABLE: &str = "ISENTROPE_DEVICE";
 
 /// The flag of every command that computes.
@@ -38,7 +38,7 @@ pub enum GpuChoice {
     Named(usize),
 }
 
-/// The place of this process among those of a job on its machine.
+/// The place of this process among the job's processes on its machine.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalRank {
     /// Its number, from 0.
@@ -98,7 +98,7 @@ impl FromStr for DeviceRequest {
     }
 }
 
-/// The device that is wanted: what the flag says, else the environment, else the recipe.
+/// The device that the flag names, else the environment, else the recipe.
 ///
 /// # Errors
 /// When the variable names no device.
@@ -112,11 +112,11 @@ pub fn request(flag: &DeviceFlag, recipe: DeviceKind) -> Result<DeviceRequest> {
 /// When the variable names no device.
 pub fn requested(flag: &DeviceFlag) -> Result<Option<DeviceRequest>> {
     match (flag.device, std::env::var_os(VARIABLE)) {
-        (Some(wanted), _) => Ok(Some(wanted)),
+        (Some(device), _) => Ok(Some(device)),
         (None, Some(text)) if !text.is_empty() => {
             let text = text.to_string_lossy(); // no device has a name that is not UTF-8
-            let wanted = text.parse().map_err(anyhow::Error::msg);
-            wanted.map(Some).with_context(|| format!("{VARIABLE} is {text:?}"))
+            let request = text.parse().map_err(anyhow::Error::msg);
+            request.map(Some).with_context(|| format!("{VARIABLE} is {text:?}"))
         }
         (None, _) => Ok(None),
     }

@@ -3,22 +3,20 @@
 mod choice;
 mod contained;
 mod shapes;
-mod steps;
-mod together;
 
 pub use choice::{DeviceFlag, DeviceRequest, LocalRank, request, requested};
 pub use contained::{Failed, contained};
 pub use shapes::check_shapes;
-pub use together::settle;
 
 use crate::gpus::{AboutGpu, Gpus, NoGpu, OpenGpu};
 use crate::memory::Memory;
 use crate::messages;
 use anyhow::{Result, anyhow, bail};
 use choice::GpuChoice;
-use isentrope_cuda::{Cuda, DataSheet, Dtype, Layer, Products, self_test};
+use isentrope_cuda::{Cuda, DataSheet, Dtype, Layer, Products, Replays, self_test};
 use isentrope_kernels::{Backend, Cpu, Isa, Linear, thread_count};
 use isentrope_model::{Layout, ModelConfig};
+use isentrope_ranks::World;
 use isentrope_train::settings::{DeviceKind, NumberType};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -32,10 +30,8 @@ static GPUS: OnceLock<Box<dyn Gpus>> = OnceLock::new();
 pub struct Device {
     computes: Computes,
     dtype: NumberType,
-    /// Ranks that share its memory, this one among them: of a GPU those that [`settle`] finds.
+    /// How many ranks share its memory, this one among them; [`settle`] finds a GPU's.
     sharers: usize,
-    /// Why it is not the GPU that `auto` prefers, where one seems to be there.
-    fell_back: Option<String>,
 }
 
 #[derive(Clone)]
@@ -44,7 +40,7 @@ enum Computes {
     Gpu { backend: Arc<Cuda>, index: usize, about: AboutGpu },
 }
 
-/// Says which GPUs there are, before the first command asks.
+/// Sets the GPUs of this process, before the first command asks.
 pub fn set_gpus(gpus: Box<dyn Gpus>) {
     let _ = GPUS.set(gpus); // a process has one program
 }
@@ -66,22 +62,22 @@ fn host(threads: Option<usize>) -> Result<(Isa, usize)> {
     Ok((isa, thread_count(threads).map_err(|e| anyhow!("{flag}{e}"))?))
 }
 
-/// Opens a device. `dtype` is a type of numbers with the name of what sets it, `device.dtype` or
-/// `--dtype`.
+/// Opens a device for numbers of a type, which `setting` has chosen, `device.dtype` or `--dtype`.
 ///
 /// # Errors
 /// When the device cannot be used, fails its self-test, or does not compute with such numbers; when
-/// the host's threads or instruction set are none, whatever the device.
+/// the host's number of threads or instruction set is wrong, whatever the device.
 pub fn open(
-    wanted: DeviceRequest,
-    (setting, dtype): (&str, NumberType),
+    request: DeviceRequest,
+    setting: &str,
+    dtype: NumberType,
     threads: Option<usize>,
     rank: LocalRank,
 ) -> Result<Device> {
     host(threads)?;
-    let on_cpu = |fell_back| {
+    let on_cpu = || {
         let computes = Computes::Cpu(Arc::new(cpu(threads)?));
-        Ok(Device { computes, dtype, sharers: rank.of, fell_back })
+        Ok(Device { computes, dtype, sharers: rank.of })
     };
     let f32_alone = |why: &str, remedy: &str| {
         anyhow!(
@@ -89,15 +85,15 @@ pub fn open(
              {setting} to f32"
         )
     };
-    if wanted.kind == DeviceKind::Cpu {
+    if request.kind == DeviceKind::Cpu {
         return match dtype {
-            NumberType::F32 => on_cpu(None),
+            NumberType::F32 => on_cpu(),
             NumberType::Bf16 => {
                 Err(f32_alone("the device is the CPU", "compute on a GPU (--device cuda)"))
             }
         };
     }
-    match open_gpu(&wanted, rank) {
+    match open_gpu(&request, rank) {
         Ok((OpenGpu { device, about }, index)) => {
             let kept = match dtype {
                 NumberType::F32 => Dtype::F32,
@@ -116,18 +112,18 @@ pub fn open(
                     "GPU {index}, {}, fails the self-test: {wrong}; please report it",
                     about.name
                 );
-                if wanted.kind == DeviceKind::Cuda || dtype == NumberType::Bf16 {
+                if request.kind == DeviceKind::Cuda || dtype == NumberType::Bf16 {
                     bail!("{wrong}; --device cpu and f32 do without it");
                 }
                 if rank.speaks {
                     messages::note(&format!("computing on the CPU: {wrong}"));
                 }
-                return on_cpu(Some(wrong));
+                return on_cpu();
             }
             let computes = Computes::Gpu { backend, index, about };
-            Ok(Device { computes, dtype, sharers: 1, fell_back: None })
+            Ok(Device { computes, dtype, sharers: 1 })
         }
-        Err(NoGpu { why, .. }) if wanted.kind == DeviceKind::Cuda => {
+        Err(NoGpu { why, .. }) if request.kind == DeviceKind::Cuda => {
             bail!(
                 "no GPU can be used: {why}; `isentrope doctor` says more, and --device cpu does \
                  without"
@@ -144,32 +140,30 @@ pub fn open(
                      that this is wanted"
                 ));
             }
-            on_cpu(is_amiss.then_some(why))
+            on_cpu()
         }
     }
 }
 
-/// Opens all devices that are as good as the one that is wanted, for processes that each take
-/// another: every GPU that can be used, where none of them is named. Of others it is said why they
-/// are left out.
+/// Opens every usable GPU if GPUs are wanted and none is named, for processes that each take
+/// another; else the one device. Notes say why a GPU is left out.
 ///
 /// # Errors
 /// As [`open`].
 pub fn open_all(
-    wanted: DeviceRequest,
-    dtype: (&str, NumberType),
+    request: DeviceRequest,
     threads: Option<usize>,
 ) -> Result<Vec<(DeviceRequest, Device)>> {
-    let first = open(wanted, dtype, threads, LocalRank::ALONE)?;
-    let Computes::Gpu { index, .. } = first.computes else { return Ok(vec![(wanted, first)]) };
+    let first = open(request, "device.dtype", NumberType::F32, threads, LocalRank::ALONE)?;
+    let Computes::Gpu { index, .. } = first.computes else { return Ok(vec![(request, first)]) };
     let count = gpus().count().unwrap_or(1);
-    if count == 1 || wanted.index != GpuChoice::Any {
-        return Ok(vec![(wanted, first)]);
+    if count == 1 || request.index != GpuChoice::Any {
+        return Ok(vec![(request, first)]);
     }
     let mut all = vec![(DeviceRequest::gpu(index), first)];
     // The GPUs before it cannot be used.
     for other in (index + 1..count).map(DeviceRequest::gpu) {
-        match open(other, dtype, threads, LocalRank::ALONE) {
+        match open(other, "device.dtype", NumberType::F32, threads, LocalRank::ALONE) {
             Ok(device) => all.push((other, device)),
             Err(error) => {
                 messages::note(&format!("{other} is left out: {}", crate::sentence(&error)));
@@ -179,11 +173,28 @@ pub fn open_all(
     Ok(all)
 }
 
+/// Finds with how many ranks this one shares its GPU, by the GPUs' UUIDs: a launcher may show each
+/// rank one GPU alone. All ranks must call it.
+///
+/// # Errors
+/// When ranks cannot be asked.
+pub fn settle(device: &mut Device, world: &World) -> Result<()> {
+    let own = match &device.computes {
+        Computes::Gpu { about, .. } => about.uuid.as_str(),
+        Computes::Cpu(_) => "",
+    };
+    let all = world.gather(own.as_bytes())?;
+    if !own.is_empty() {
+        device.sharers = all.iter().filter(|uuid| uuid[..] == *own.as_bytes()).count();
+    }
+    Ok(())
+}
+
 /// The GPU that is wanted or that this rank's rank comes to, and its number. A process that is
 /// alone takes the first that can be used.
-fn open_gpu(wanted: &DeviceRequest, rank: LocalRank) -> Result<(OpenGpu, usize), NoGpu> {
+fn open_gpu(request: &DeviceRequest, rank: LocalRank) -> Result<(OpenGpu, usize), NoGpu> {
     let count = gpus().count()?;
-    let index = match wanted.index {
+    let index = match request.index {
         GpuChoice::Any => rank.number % count,
         GpuChoice::Named(index) => index,
     };
@@ -195,8 +206,8 @@ fn open_gpu(wanted: &DeviceRequest, rank: LocalRank) -> Result<(OpenGpu, usize),
         Ok(gpu) => return Ok((gpu, index)),
         Err(why) => why,
     };
-    // Ranks would have to agree who takes which instead.
-    if wanted.index == GpuChoice::Any && rank.of == 1 {
+    // Several ranks would have to agree on a replacement.
+    if request.index == GpuChoice::Any && rank.of == 1 {
         for other in (0..count).filter(|other| *other != index) {
             if let Ok(gpu) = gpus().open(other) {
                 return Ok((gpu, other));
@@ -236,7 +247,7 @@ impl Device {
         }
     }
 
-    /// Waits until it has done all that it was asked.
+    /// Waits until the device is idle.
     pub fn settle(&self) {
         if let Computes::Gpu { backend, .. } = &self.computes {
             backend.device().synchronize();
@@ -256,14 +267,12 @@ impl Device {
         }
     }
 
-    /// Bytes that this process may take of what is free, or of so many if that is less: others may
-    /// share the device.
+    /// This process's share of the free bytes, or of `most` bytes if that is less.
     pub fn available(&self, most: usize) -> usize {
         self.free_memory().min(most) / self.sharers
     }
 
-    /// Has nothing wait to be used again beyond so many bytes of a GPU's memory: others may share
-    /// it.
+    /// Has a GPU's memory pool keep at most `most` bytes, since others may share the memory.
     pub fn keep_within(&self, most: usize) {
         if let Computes::Gpu { backend, .. } = &self.computes {
             backend.keep_within(most);
@@ -284,7 +293,7 @@ impl Device {
         anyhow!("{error} (on cuda:{index}, {}){remedy}", backend.device().name())
     }
 
-    /// Refuses a model of which shapes are larger than the device computes with.
+    /// Refuses a model whose shapes are larger than the device computes with.
     ///
     /// # Errors
     /// A sentence that names the key of config.json in the model's directory.
@@ -340,7 +349,19 @@ impl Device {
         said
     }
 
-    /// A line for people, of a GPU alone.
+    /// How a GPU has launched its decoding steps so far, for manifests. None on the CPU.
+    pub fn steps_manifest(&self) -> Option<Value> {
+        let Computes::Gpu { backend, .. } = &self.computes else { return None };
+        let Replays { captured, replayed, launched, refused } = backend.replays();
+        Some(json!({
+            "captured": captured,
+            "launched_as_one": replayed,
+            "launched_one_by_one": launched,
+            "refused": refused,
+        }))
+    }
+
+    /// A heading that names the GPU. None on the CPU.
     pub fn heading(&self) -> Option<String> {
         match &self.computes {
             Computes::Cpu(_) => None,

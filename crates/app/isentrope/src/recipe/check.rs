@@ -1,10 +1,10 @@
-//! Whether a recipe holds only what its types allow, and what to say where it does not.
+//! Checks a recipe against its types, and words the faults.
 
 use super::tree::{Node, Value};
 use super::{foreign, near};
 use isentrope_settings::{Choice, Fallback, Field, Shape, Variant, quoted};
 
-/// One sentence for each thing that is wrong, in the order of the recipe; none if it is sound.
+/// One sentence for each fault, in the order of the recipe.
 pub fn check(root: &Node, shape: &Shape) -> Vec<String> {
     let mut found = Vec::new();
     keys(shape, &mut Vec::new(), &mut found);
@@ -49,14 +49,14 @@ impl Check<'_> {
                 self.table(path, node, fields, entries, None);
             }
             (Shape::Tagged { tag, variants }, Value::Table(entries)) => {
-                self.tagged(path, node, (tag, variants), entries);
+                self.tagged(path, node, tag, variants, entries);
             }
             (Shape::AnyOf { plain, .. }, _)
                 if plain.iter().any(|shape| check(node, shape).is_empty()) => {}
             (Shape::AnyOf { tables, .. }, Value::Table(entries)) if !tables.is_empty() => {
                 self.told_apart(path, node, shape, tables, entries);
             }
-            // An array can only be meant as the one that there may be: what is wrong is in it.
+            // Only one kind of array is allowed here, so the fault is inside it.
             (Shape::AnyOf { plain, .. }, Value::Array(_)) => {
                 match plain
                     .iter()
@@ -109,7 +109,8 @@ impl Check<'_> {
         &mut self,
         path: &mut Vec<String>,
         node: &Node,
-        (tag, variants): (&str, &[Variant]),
+        tag: &str,
+        variants: &[Variant],
         entries: &[(String, Node)],
     ) {
         let names = || variants.iter().map(|variant| &variant.name);
@@ -142,7 +143,7 @@ impl Check<'_> {
         }
     }
 
-    /// One of several tables, of which each has a key that tells it apart.
+    /// One of several tables, each with a key that the others lack.
     fn told_apart(
         &mut self,
         path: &mut Vec<String>,
@@ -259,7 +260,7 @@ struct Form<'a> {
     variants: &'a [Variant],
 }
 
-/// The keys in a table and in its tables, by their whole paths; none of what is no table.
+/// The keys in a table and its subtables, by their whole paths; empty if it is no table.
 fn leaves<'a>(path: &str, node: &'a Node) -> Vec<(String, &'a Node)> {
     let Value::Table(entries) = &node.value else { return Vec::new() };
     let inner = entries.iter().flat_map(|(key, node)| {
@@ -280,7 +281,7 @@ fn did_you_mean(key: String) -> String {
     format!("; did you mean `{key}`?")
 }
 
-/// The keys that a table may have, where there is a table.
+/// The keys that a table may have; empty at the top.
 fn the_keys(path: &[String], fields: &[Field]) -> String {
     let mut names: Vec<&str> = fields.iter().map(|field| &field.name[..]).collect();
     names.sort_unstable();

@@ -4,9 +4,9 @@ use super::overrides;
 use super::tree::{Node, Value};
 use isentrope_settings::Shape;
 
-/// Lays settings over others: tables are joined key by key, anything else takes the place of what
-/// was there. So does a table of another kind, whose keys are others than those of the table below;
-/// the shape of the recipe says which tables have kinds.
+/// Lays settings over others. Tables are joined key by key; anything else replaces what was there.
+/// So does a table of another kind, which has other keys; the recipe's shape says which tables have
+/// kinds.
 pub fn lay(below: &mut Node, above: &Node, shape: Option<&Shape>) {
     match (&mut below.value, &above.value) {
         (Value::Table(entries), Value::Table(new))
@@ -24,7 +24,7 @@ pub fn lay(below: &mut Node, above: &Node, shape: Option<&Shape>) {
     }
 }
 
-/// A value under a dotted key, as the tables that it stands for; none if that is no key.
+/// A value under a dotted key as nested tables; None if `key` is no key.
 pub fn nested(key: &str, value: Node) -> Option<Node> {
     let keys = overrides::keys(key)?;
     Some(keys.into_iter().rev().fold(value, |inner, key| Node {
@@ -43,7 +43,7 @@ fn are_alike(below: &Entries, above: &Entries, shape: &Shape) -> bool {
     }
 }
 
-/// The kind that a table says it is of.
+/// The kind that a table names.
 fn kind<'a>(entries: &'a Entries, shape: &'a Shape) -> Option<&'a str> {
     match shape {
         Shape::Tagged { tag, .. } => match &entries.iter().find(|(key, _)| key == tag)?.1.value {
@@ -58,7 +58,7 @@ fn kind<'a>(entries: &'a Entries, shape: &'a Shape) -> Option<&'a str> {
     }
 }
 
-/// The shape of what is under a key of a table.
+/// The shape under a key of a table.
 fn shape_of<'a>(
     key: &str,
     below: &Entries,

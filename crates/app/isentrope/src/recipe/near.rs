@@ -1,14 +1,13 @@
-//! The nearest of some names to one that was misspelt. Algorithms differ by single letters (grpo,
-//! gspo, opo), so what is proposed must be the same name with a slip of the pen, never another that
-//! looks like it.
+//! The known name nearest to a misspelt one. Algorithms differ by single letters (grpo, gspo, opo),
+//! so a proposal must be the same name with a typing error, never another algorithm's name.
 
 use strsim::damerau_levenshtein;
 
-/// Longest name that is compared, in bytes; nothing is near to a longer one.
+/// Bytes of the longest name that is compared.
 const LONGEST: usize = 64;
 
 /// The known key that was most likely meant: each of its words with at most a third of its letters
-/// wrong, or left out at the end, or put there; none if several are as near.
+/// wrong, missing at the end, or added there; None if several are equally near.
 pub fn key<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Option<&'a String> {
     nearest(name, known, |known| {
         let (a, b) = (words(name), words(known));
@@ -29,7 +28,7 @@ pub fn key<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Option<&'
 
 /// The known choice that was most likely meant: the same but for case and separators, or with one
 /// letter too many, missing, swapped with the next or, in names of six and more, wrong; none if
-/// several are as near, or one of the others that a name may mean elsewhere.
+/// several are equally near, or one of `others`, the names of other trainers.
 pub fn choice<'a>(
     name: &str,
     known: impl Iterator<Item = &'a String>,

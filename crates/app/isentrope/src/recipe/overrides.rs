@@ -1,4 +1,4 @@
-//! `--set key.path=value`: settings from the command line over those of the file.
+//! `--set key.path=value`: settings from the command line replace the file's.
 
 use super::tree::{Node, Value, parse};
 use anyhow::{Result, anyhow, bail};

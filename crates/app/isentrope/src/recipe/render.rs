@@ -36,13 +36,13 @@ fn table(out: &mut String, path: &[&str], entries: &Table, shape: &Shape) {
         let path: Vec<_> = path.iter().copied().chain([key]).collect();
         match (value, shape) {
             (Some(value @ Value::Table(entries)), shape) if has_heading(value, shape) => {
-                section(out, &path, ("[", "]"), entries, shape);
+                section(out, &path, false, entries, shape);
             }
             (Some(value @ Value::Array(rows)), Shape::Array { items, .. })
                 if has_heading(value, shape) =>
             {
                 for entries in rows.iter().filter_map(Value::as_table) {
-                    section(out, &path, ("[[", "]]"), entries, items);
+                    section(out, &path, true, entries, items);
                 }
             }
             _ => {}
@@ -50,25 +50,21 @@ fn table(out: &mut String, path: &[&str], entries: &Table, shape: &Shape) {
     }
 }
 
-fn section(
-    out: &mut String,
-    path: &[&str],
-    (open, close): (&str, &str),
-    entries: &Table,
-    shape: &Shape,
-) {
+/// A table under its heading; `is_row` makes it a row of an array of tables.
+fn section(out: &mut String, path: &[&str], is_row: bool, entries: &Table, shape: &Shape) {
     let is_implied = keys(entries, shape)
         .iter()
         .all(|(_, value, shape)| value.is_some_and(|value| has_heading(value, shape)));
-    if open == "[[" || entries.is_empty() || !is_implied {
+    if is_row || entries.is_empty() || !is_implied {
         let name = path.iter().map(|key| bare_or_quoted(key)).collect::<Vec<_>>().join(".");
         let gap = if out.is_empty() { "" } else { "\n" };
-        out.push_str(&format!("{gap}{open}{name}{close}\n"));
+        let heading = if is_row { format!("[[{name}]]") } else { format!("[{name}]") };
+        out.push_str(&format!("{gap}{heading}\n"));
     }
     table(out, path, entries, shape);
 }
 
-/// A table's keys in the order of its type; no value where one is off.
+/// A table's keys in the order of its type; None for a key that is off.
 fn keys<'a>(entries: &'a Table, shape: &'a Shape) -> Vec<(&'a str, Option<&'a Value>, &'a Shape)> {
     let known = |fields: &'a [Field]| {
         fields.iter().map(|field| (field.name.as_str(), entries.get(&field.name), &field.shape))

@@ -33,7 +33,7 @@ pub enum Value {
     Array(Vec<Node>),
     /// Anything else.
     Scalar(toml::Value),
-    /// A number that is too large to be held, as it is written. No setting may be one.
+    /// The text of a number that is too large to hold. No setting accepts it.
     TooLarge(String),
 }
 

@@ -24,7 +24,7 @@ impl Notes {
         self.has_begun = false;
     }
 
-    /// The label of a note, unless it has been told before.
+    /// The label of a note; None if the note was shown before.
     pub fn label(&mut self, text: &str) -> Option<String> {
         self.told.insert(text.to_owned()).then(|| match self.after {
             None => "note".to_owned(),

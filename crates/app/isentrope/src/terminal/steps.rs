@@ -88,7 +88,7 @@ impl Column {
 }
 
 impl Format {
-    /// The number in so many columns, if it can be shown in them.
+    /// The number, in scientific notation if it does not fit `width` columns.
     fn show(self, value: f64, width: usize) -> String {
         let text = match self {
             Self::Digits(digits) => format!("{value:.digits$}"),

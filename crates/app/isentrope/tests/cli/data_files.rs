@@ -2,8 +2,8 @@
 //! formats.
 
 use crate::program::{
-    Scratch, assert_parts, failure_last, failure_saying, isentrope, json_of, lines_of, spoken,
-    stdout_of, text,
+    Scratch, assert_parts, failure_last, failure_saying, isentrope, json_of, lines_of, stdout_of,
+    text,
 };
 use crate::text_model::text_model;
 use crate::training::{Bench, base, metrics, problems, succeed};
@@ -13,7 +13,6 @@ use serde_json::json;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::process::Command;
 
 fn gzip(scratch: &Scratch, name: &str, contents: &str) -> String {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
@@ -87,10 +86,10 @@ fn prompts_are_read_from_whatever_data_files_may_name() {
     let lines: String = rows.iter().map(|row| format!("{row}\n")).collect();
     let own = [json!({"id": "a", "prompt": "1+1?"}), json!({"prompt": "2+2?"})];
     let expected = generate(&scratch.lines("prompts.jsonl", &own));
-    let columns = b"{\"id\": [\"a\", null], \"problem\": [\"1+1?\", \"2+2?\"]}";
+    let array = br#"[{"id": "a", "problem": "1+1?"}, {"problem": "2+2?"}]"#;
     for file in [
         gzip(&scratch, "rows.jsonl.gz", &lines),
-        scratch.file("columns.json.zst", zstd::encode_all(&columns[..], 1).unwrap()),
+        scratch.file("array.json.zst", zstd::encode_all(&array[..], 1).unwrap()),
     ] {
         let found = generate(&file);
         assert_eq!(found[0], expected[0], "{file}");
@@ -118,7 +117,7 @@ fn prompts_are_read_from_whatever_data_files_may_name() {
 #[test]
 fn variables_reach_the_chat_template_of_every_command() {
     let scratch = Scratch::new();
-    // A model whose template says what it is told of thinking.
+    // A model whose template shows its variables.
     let dir = text_model(&scratch, "thinking");
     let template = "{{ messages[-1].content }}\
                     {% if enable_thinking is defined and not enable_thinking %}<off>{% endif %}\
@@ -154,17 +153,4 @@ fn variables_reach_the_chat_template_of_every_command() {
     let own = "data.template_variables.messages=1";
     let dry = bench.command("out", own, "--dry-run");
     failure_saying(dry, &["data.template_variables.messages"]);
-}
-
-#[cfg(unix)]
-#[test]
-fn a_pipe_that_the_shell_has_opened_is_read() {
-    let line = "{\"gold\": \"1\", \"response\": \"\\\\boxed{1}\"}";
-    // As bash does for <(zcat a.gz); the other is a name of standard input.
-    for name in ["/dev/fd/3", "/dev/stdin"] {
-        let mut command = Command::new("sh");
-        command.args(["-c", "{ printf '%s\\n' \"$2\"; } | \"$0\" grade --in \"$1\" 3<&0"]);
-        command.args([env!("CARGO_BIN_EXE_isentrope"), name, line]);
-        assert_eq!(spoken(command).0.lines().count(), 1, "{name}");
-    }
 }

@@ -1,69 +1,28 @@
 //! Reports of `doctor`.
 
-use crate::program::{Scratch, assert_parts, failure_last, isentrope, json_of, stdout_of};
-use crate::train_ranks::Launcher;
-use serde_json::{Value, json};
+use crate::program::{Scratch, assert_parts, failure_last, isentrope, stdout_of};
 use std::net::TcpListener;
 
 #[test]
-fn json_is_one_object_with_sane_values() {
+fn every_part_is_there_or_it_is_said_what_is_missing() {
     let scratch = Scratch::new();
-    let mut command = isentrope("doctor --json --threads 2");
-    let printed = stdout_of(command.env("XDG_CACHE_HOME", scratch.path("cache")));
-    let report = json_of(scratch.file("report.json", printed).as_ref());
-    assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
-    assert_eq!((&report["threads"], &report["hub_token"]), (&json!(2), &json!(false)));
-    let number = |value: &Value| value.as_f64().unwrap();
-    let (total, free) = (&report["memory_bytes"], &report["memory_available_bytes"]);
-    assert!(0.0 < number(free) && number(free) <= number(total), "{free} of {total}");
-    let sets = report["instruction_sets_available"].as_array().unwrap();
-    assert!(sets.contains(&report["instruction_set"]));
-    for speed in report["linear"].as_array().unwrap() {
-        assert!((0.01..1e6).contains(&number(&speed["gflop_per_s"])), "{speed}");
+    let mut command = isentrope("doctor --threads 2");
+    let text = stdout_of(command.env("XDG_CACHE_HOME", scratch.path("cache")));
+    let line = |name: &str| {
+        let line = text.lines().find_map(|line| line.trim().strip_prefix(name));
+        line.unwrap_or_else(|| panic!("no {name}: {text}")).trim()
+    };
+    assert!(line("threads").starts_with("2 on "), "{text}");
+    for name in ["linear, training", "linear, decoding", "memory bandwidth"] {
+        let speed: f64 = line(name).split(' ').next().unwrap().parse().unwrap();
+        assert!((0.05..1e6).contains(&speed), "{text}");
     }
-    assert!((0.05..1e5).contains(&number(&report["memory_bandwidth_gb_per_s"])));
-    // Where there is a sandbox, it holds.
-    let attempts = report["sandbox"]["self_test"].as_array().unwrap();
-    assert_eq!(report["sandbox"]["tier"].is_string(), attempts.len() > 25, "{}", report["sandbox"]);
-    assert!(attempts.iter().all(|attempt| attempt["held"] == true), "{}", report["sandbox"]);
-    // CUDA is there, or it is said what is missing.
-    let cuda = &report["cuda"];
-    assert_ne!(cuda["driver"].is_object(), cuda["no_driver"].is_object(), "{cuda}");
-    if cuda["no_driver"].is_object() {
-        assert!(cuda["no_driver"]["why"].as_str().unwrap().contains("NVIDIA"), "{cuda}");
-    }
-    let parts = report["optional"].as_array().unwrap();
     for name in ["GPU", "NVRTC", "cuBLASLt", "code sandbox", "Python", "MPI"] {
-        let part = parts.iter().find(|part| part["name"] == name).unwrap();
-        assert!(part["available"].is_boolean() && !part["why"].as_str().unwrap().is_empty());
+        let why = line(name).strip_prefix("yes: ").or(line(name).strip_prefix("no: "));
+        assert!(why.is_some_and(|why| !why.is_empty()), "{name}: {text}");
     }
-}
-
-/// One report for all ranks, with what each of them has.
-#[test]
-#[ignore = "deep: starts ranks by real MPI launchers"]
-fn ranks_are_shown_under_a_launcher() {
-    let scratch = Scratch::new();
-    for launcher in Launcher::installed() {
-        let launched = |line: &str| {
-            let mut command = launcher.ranks(2, isentrope(line).env("ISENTROPE_THREADS", "1"));
-            stdout_of(command.current_dir(scratch.path("")))
-        };
-        let report: Value = serde_json::from_str(&launched("doctor --json")).unwrap();
-        let ranks = report["ranks"]["ranks"].as_array().unwrap();
-        assert_eq!(ranks.len(), 2);
-        for (number, rank) in ranks.iter().enumerate() {
-            assert_eq!(rank["threads"], 1);
-            assert!(rank["training_gflop_per_s"].as_f64().unwrap() > 0.01, "{rank}");
-            assert_eq!(rank["neighbours"][0]["rank"], 1 - number);
-            assert!(rank["neighbours"][0]["gb_per_s"].as_f64().unwrap() > 0.001, "{rank}");
-        }
-        assert_eq!(report["ranks"]["without_directory"], json!([]));
-        let text = launched("doctor");
-        assert_parts(&text, &["  ranks             2 over ", "shared directory  yes"]);
-        assert_eq!(text.matches("isentrope 0").count(), 1, "{text}");
-        assert_eq!(scratch.names(), [""; 0]);
-    }
+    // Where there is a sandbox, it holds.
+    assert!(!text.contains("a program in the sandbox can"), "{text}");
 }
 
 /// A file that is no library is named with what is wrong with it, and the way to a right one.

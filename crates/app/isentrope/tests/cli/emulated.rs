@@ -1,22 +1,19 @@
 //! The program on a GPU that is emulated: with f32 it does what it does on the CPU, to the last
 //! byte; with bf16 it agrees with itself. The GPU is `examples/emulated.rs`.
 
-use crate::processes::{kill, send, start, until_reached, wait_until};
+use crate::processes::{kill, start, until_reached};
 use crate::program::{
     Scratch, array, assert_parts, bits, emulated, failure_last, failure_saying, isentrope, json_of,
-    lines_of, names, parse_lines, spoken, stdout_of, text, token_model,
+    lines_of, parse_lines, spoken, stdout_of, text, token_model,
 };
 use crate::train_ranks::Launcher;
 use crate::training::{
-    Bench, EASY, assert_same_results, base, checkpoint, lines, metrics, problems, succeed, tree,
-    untrained,
+    Bench, EASY, assert_same_results, checkpoint, lines, metrics, succeed, untrained,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
 
 /// Settings of a run that needs little of the emulated GPU, where a fused multiply-add takes
 /// nanoseconds.
@@ -179,30 +176,6 @@ fn what_trains_in_bf16_is_what_has_sampled() {
     }
 }
 
-/// Evaluations say with which arithmetic they were made, where it is not the usual one.
-#[test]
-#[ignore = "deep: evaluates four times on the emulated GPU"]
-fn an_evaluation_in_bf16_is_another_evaluation() {
-    let scratch = Scratch::new();
-    let problems = scratch.lines("problems.jsonl", &problems()[..2]);
-    let line = |out: &str, flags: &str| {
-        let sampled = "-n 2 --max-tokens 8 --temperature 1 --out";
-        let bench = format!("--bench mine={problems}");
-        format!("eval {} {bench} {sampled} {} {flags}", base(), scratch.path(out))
-    };
-    succeed(emulated(line("gpu", "")));
-    succeed(isentrope(line("cpu", "")));
-    let [cpu, gpu, bf16] = ["cpu", "gpu", "bf16"].map(|out| scratch.path(out));
-    assert_eq!(tree(gpu.as_ref()), tree(cpu.as_ref()));
-    failure_last(emulated(line("gpu", "--dtype bf16")), &["arithmetic \"f32\" -> \"bf16"]);
-    // Nor does one that was begun so go on in f32, and the two are not compared unsaid.
-    succeed(emulated(line("bf16", "--dtype bf16")));
-    let parts = ["arithmetic \"bf16", "\" -> \"f32\"", "--out"];
-    failure_saying(isentrope(line("bf16", "")), &parts);
-    let table = stdout_of(isentrope(format!("eval --against {cpu} --out {bf16}")));
-    assert_parts(&table, &["settings that differ\n    arithmetic \"f32\" -> \"bf16"]);
-}
-
 #[test]
 fn a_device_that_cannot_be_used_is_a_sentence() {
     let scratch = Scratch::new();
@@ -261,31 +234,6 @@ fn too_little_memory_on_the_device_is_a_sentence() {
     failure_last(dry.env("ISENTROPE_EMULATED_MEMORY", "4000"), &parts);
 }
 
-/// A plan that takes more than the device has: a run that fails in the middle is no panic.
-#[test]
-#[ignore = "deep: trains whole models on the emulated GPU"]
-fn a_run_that_finds_no_memory_says_what_helps() {
-    let bench = Bench::sft();
-    let sets = "run.steps=2 sft.batch=4 eval.every=0 memory.budget_gib=1 device.dtype=bf16";
-    let mut ended = BTreeSet::new();
-    for kib in [50, 300, 450, 600, 4000] {
-        let mut command = bench.emulated("run", sets, "--overwrite");
-        command.env("ISENTROPE_EMULATED_MEMORY", kib.to_string());
-        if command.output().unwrap().status.success() {
-            ended.insert("well");
-        } else {
-            // Nothing has been saved before the first step.
-            let said = failure_last(command, &["cannot allocate"]);
-            assert!(!said.contains("--resume"), "{said}");
-            // Where not even the weights have room, less would not help.
-            if said.contains("--free-memory or memory.budget_gib") {
-                ended.insert("in a pass");
-            }
-        }
-    }
-    assert_eq!(ended, BTreeSet::from(["in a pass", "well"]));
-}
-
 /// Ranks of a job, one on the CPU and one on the GPU, or all on the one GPU: the bytes of a run
 /// alone.
 #[test]
@@ -308,42 +256,7 @@ fn ranks_on_different_devices_train_the_same_in_f32() {
     }
 }
 
-/// The budget that a dry run shows, in MiB.
-fn budget(command: &mut Command) -> f64 {
-    let shown = stdout_of(command);
-    let plan = shown.lines().find(|line| line.starts_with("# memory: ")).unwrap();
-    plan.rsplit_once(" of ")
-        .and_then(|(_, budget)| budget.strip_suffix(" MiB"))
-        .unwrap()
-        .parse()
-        .unwrap()
-}
-
-/// Ranks of a machine divide the memory of a GPU among those that have the same one, however each
-/// counts what it sees.
-#[test]
-#[ignore = "deep: starts ranks by real MPI launchers"]
-fn ranks_divide_the_memory_of_a_gpu_that_they_share() {
-    let bench = Bench::sft();
-    let dry = || bench.emulated("run", "sft.shards=2", "--dry-run");
-    let alone = budget(&mut dry());
-    for launcher in Launcher::installed() {
-        let of = |first: &str, second: &str| {
-            let kinds = [first, second].map(|gpus| format!("ISENTROPE_EMULATED_GPUS={gpus}"));
-            budget(&mut launcher.jobs(&[(1, &kinds[0]), (1, &kinds[1])], &dry()))
-        };
-        // One each, as `srun --gpus-per-task=1` shows them; the same for both; both for both, which
-        // they take in turn; and in another order, so that both ranks come to the same.
-        for (first, second, sharers) in
-            [("a", "b", 1.0), ("a", "a", 2.0), ("a,b", "a,b", 1.0), ("b,a", "a,b", 2.0)]
-        {
-            let share = of(first, second) * sharers;
-            assert!((share - alone).abs() <= 2.0, "{first} and {second}: {share} of {alone} MiB");
-        }
-    }
-}
-
-/// The runs of a sweep compute where it was told to.
+/// The runs of a sweep compute on its device.
 #[test]
 #[ignore = "deep: trains whole models on the emulated GPU"]
 fn a_sweep_hands_its_device_on() {
@@ -363,22 +276,12 @@ fn a_sweep_hands_its_device_on() {
     succeed(on("a,b", sweep("gpu", "--device cuda")));
     // All is done: what has come of it can be shown where there is no GPU.
     succeed(on("", sweep("gpu", "--device cuda:0")));
-    // Where kinds differ, a flag decides, also for the kind of the first run.
-    let kinds = "[axes.kind.cpu]\ndevice.kind = \"cpu\"\n[axes.kind.auto]\ndevice.kind = \"auto\"\n\
-                 optimizer.learning_rate = 1e-4\n";
-    let kinds = bench.scratch.file("kinds.toml", format!("{text}{kinds}"));
-    let dry = format!("sweep {kinds} --threads 1 --dry-run");
-    failure_saying(emulated(&dry), &["device.kind differs", "--device"]);
-    succeed(emulated(format!("{dry} --device cpu")));
     let (on_cpu, on_gpu) = (bench.out("cpu"), bench.out("gpu"));
     let uuid = |run: &Path| json_of(&run.join("manifest.json"))["device"]["gpu"]["uuid"].clone();
     // The runs that begin at once have a GPU each, and all of its memory.
     for (seed, gpu) in [("1", "GPU-a"), ("2", "GPU-b")] {
         assert_same_results(&on_cpu.join(seed), &on_gpu.join(seed));
         assert_eq!(uuid(&on_gpu.join(seed)), gpu);
-        let log = fs::read_to_string(bench.scratch.path(&format!("gpu/{seed}.log"))).unwrap();
-        let is_whole = |line: &str| line.contains("; peak ") && line.ends_with(" of 1843 MiB");
-        assert!(log.lines().any(is_whole), "{log}");
     }
     // One that is named is the only one.
     succeed(on("a,b", sweep("named", "--device cuda:1 --set run.steps=1")));
@@ -389,39 +292,4 @@ fn a_sweep_hands_its_device_on() {
     let mut small = emulated(sweep("none", "--device cuda --dry-run"));
     let parts = ["the run needs at least", "(on cuda:0, ", "(--device cpu)"];
     failure_saying(small.env("ISENTROPE_EMULATED_MEMORY", "4000"), &parts);
-}
-
-/// Heads that the kernels have no registers for are refused before anything is loaded or trained.
-#[test]
-fn heads_that_are_too_large_for_a_gpu_are_refused_by_their_key() {
-    let bench = Bench::sft();
-    let dir = bench.scratch.copy(untrained().as_ref(), "large");
-    let mut config = json_of(&dir.join("config.json"));
-    config["head_dim"] = json!(258);
-    fs::write(dir.join("config.json"), config.to_string()).unwrap();
-    let said = ["large/config.json: head_dim is 258", "256 at most", "(--device cpu)"];
-    let (_, prompts) = prompts(&bench.scratch);
-    let (model, set) = (text(&dir), format!("model.path={}", text(&dir)));
-    let generate = format!("generate {model} --prompts {prompts} --device cuda");
-    failure_last(emulated(generate), &said);
-    failure_last(emulated(format!("score {model} --in {prompts}")), &said);
-    failure_last(bench.emulated("run", &set, ""), &said);
-    assert!(!bench.out("run").exists());
-    failure_last(bench.emulated("run", &set, "--dry-run"), &said);
-    failure_last(bench.command("run", &set, "--dry-run --gpu-memory 80"), &said);
-    succeed(bench.emulated("run", &set, "--dry-run --device cpu"));
-}
-
-#[test]
-#[ignore = "deep: trains whole models on the emulated GPU"]
-fn ctrl_c_saves_a_run_on_a_gpu() {
-    let bench = Bench::sft();
-    let out = bench.out("run");
-    let sets =
-        "run.steps=100000 sft.batch=2 eval.every=0 checkpoint.every=100000 device.dtype=bf16";
-    let mut child = start(bench.emulated("run", sets, ""));
-    wait_until(Duration::from_secs(60), &mut child, || lines(&out) > 2);
-    send("INT", &child);
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert_eq!(names(&out.join("checkpoints")).len(), 1);
 }

@@ -1,4 +1,4 @@
-//! `isentrope examples`: whoever has the program alone can train at once.
+//! `isentrope examples`: the program alone is enough to train at once.
 
 use crate::program::{Scratch, isentrope, stdout_of};
 use std::collections::BTreeMap;

@@ -3,8 +3,8 @@
 
 use crate::processes::{send, wait_until};
 use crate::program::{
-    Scratch, assert_parts, can_judge_programs, failure_saying, has_python, isentrope, json_lines,
-    lines_of, parse_lines, spoken, stderr, stdout_of,
+    Scratch, assert_parts, can_judge_programs, failure_saying, isentrope, json_lines, lines_of,
+    parse_lines, spoken, stderr, stdout_of,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -27,7 +27,7 @@ fn verdicts(input: &[Value], flags: &str) -> Vec<String> {
     grade(input, flags).0.iter().map(|line| line["verdict"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Many lines, of which every third is wrong.
+/// Many lines; every third is wrong.
 fn many(count: usize) -> Vec<Value> {
     let response =
         |i: usize| format!("So it is \\boxed{{{}}}.", i + usize::from(i.is_multiple_of(3)));
@@ -154,34 +154,6 @@ fn lines_that_are_no_json_are_faults_among_others() {
     assert!(lines[2]["reason"].as_str().unwrap().contains("out of range"), "{}", lines[2]);
 }
 
-/// With the keys of a line as columns, and a prompt that is a chat as one.
-#[cfg(unix)]
-#[test]
-fn a_function_is_given_what_a_line_has_and_what_it_prints_is_shown() {
-    if !has_python() {
-        return;
-    }
-    let scratch = Scratch::new();
-    let code = r#"
-print("loaded")
-def reward(prompts, completions, nums, gold, **kwargs):
-    print("judged a\x1bb")
-    assert "response" not in kwargs and "prompt" not in kwargs, kwargs
-    text = completions[0] if prompts == ["p"] else completions[0][0]["content"]
-    return [1.0 if text == "6" and gold == ["6"] and nums == [[1, 2, 3]] else 0.0]
-"#;
-    let file = scratch.file("reward.py", code);
-    let line =
-        |prompt: Value| json!({"prompt": prompt, "response": "6", "gold": "6", "nums": [1, 2, 3]});
-    let lines = [line(json!("p")), line(json!([{"role": "user", "content": "p"}]))];
-    let (judged, said) =
-        grade(&lines, &format!("--verifier {{python=\"{file}:reward\",workers=1}}"));
-    assert!(judged.iter().all(|line| line["verdict"] == "correct"), "{judged:?}");
-    let parts =
-        ["reward of", "is called as by TRL", "function: loaded\n", "function: judged a b\n"];
-    assert_parts(&said, &parts);
-}
-
 #[cfg(unix)]
 #[test]
 fn a_command_judges_without_a_ground_truth() {
@@ -208,8 +180,6 @@ fn one_response_is_explained() {
     assert_parts(&explained("3/4", "So it is \\boxed{0.75}."), &["3/4", "0.75", "Correct"]);
     assert_parts(&explained("-3", "-x"), &["-3"]);
     assert_parts(&explained("{\"numbers\": [1, 2], \"target\": 3}", "1+2=4!"), &["Wrong"]);
-    let said = explained("1", "\\boxed{\\text{a\u{1b}[2Jb\r}}");
-    assert!(said.contains("a\\u{1b}[2Jb") && !said.contains('\u{1b}'), "{said:?}");
     if !can_judge_programs() {
         return;
     }
@@ -217,36 +187,6 @@ fn one_response_is_explained() {
     let said = explained(tests, "def f(x): return x * x");
     assert!(said.starts_with("tests: 2 tests, calls of f\nresponse: def f(x)"), "{said}");
     assert!(said.ends_with("Correct: passed 2 tests\n"), "{said}");
-    let said = explained("{\"inputs\": [\"3\"], \"outputs\": [\"9\"]}", "```\nprint(8)\n```");
-    let why = "Wrong: test 1: wrong answer: line 1: expected \"9\", found \"8\"";
-    assert_parts(&said, &["response: print(8)", why]);
-}
-
-/// `crates/judge/reward/tests/code.rs` tests the verdicts on programs.
-#[test]
-fn programs_are_judged_by_what_they_print() {
-    if !can_judge_programs() {
-        return;
-    }
-    let square = |response: &str| json!({"tests": {"inputs": ["3\n", "-12\n"], "outputs": ["9\n", "144\n"]}, "response": response});
-    let unusable = json!({"tests": {"inputs": ["1"], "outputs": []}, "response": "f = 1"});
-    let cases = [
-        (square("So:\n```python\nprint(int(input()) ** 2)\n```\n"), "correct", "passed 2 tests"),
-        (square("```\nprint(1 / 0)\n```"), "wrong", "test 1: runtime error: ZeroDivisionError"),
-        (square("```\nwhile True: pass\n```"), "wrong", "test 1: time limit (timeout_s = "),
-        (square("I do not know how."), "unparseable", "no code in the response"),
-        (unusable, "fault", "the tests cannot be run: the tests have 1 inputs, but 0 outputs"),
-    ];
-    let lines: Vec<Value> = cases.iter().map(|(line, ..)| line.clone()).collect();
-    let verifier = "--verifier {code={timeout_s=2,memory_mib=256,workers=2}}";
-    let (judged, said) = grade(&lines, verifier);
-    for (line, (_, verdict, reason)) in judged.iter().zip(&cases) {
-        assert_eq!(line["verdict"], *verdict, "{line}");
-        assert!(line["reason"].as_str().unwrap().starts_with(reason), "{line}");
-    }
-    assert_eq!(judged[0]["extracted"], "print(int(input()) ** 2)\n");
-    assert_eq!(judged[2]["metrics"]["code/time_limit"], 1.0);
-    assert_parts(&said, &["programs run in Python 3.", "in sandboxes of", "1 could not be judged"]);
 }
 
 /// The labels of `tests/fixtures/grading`; docs/guides/data-and-rewards.md argues the differences.
@@ -266,32 +206,6 @@ fn verdicts_are_those_of_people_and_of_construction() {
         assert!(lines.iter().all(is_judged), "{name}");
         assert_eq!(differing, expected, "{name}, of {} lines", lines.len());
     }
-}
-
-#[cfg(unix)]
-#[test]
-fn ctrl_c_keeps_what_has_been_judged() {
-    let scratch = Scratch::new();
-    let out = scratch.path("out.jsonl");
-    let mut command = isentrope(format!("grade --in - --threads 1 --out {out}"));
-    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let text: String = many(600).iter().map(|line| format!("{line}\n")).collect();
-    stdin.write_all(text.as_bytes()).unwrap();
-    // The first lines have been judged when their judgements are on disk; for the next the command
-    // must wait.
-    wait_until(PATIENCE, &mut child, || scratch.growing() > 0);
-    send("INT", &child);
-    std::thread::sleep(Duration::from_millis(200));
-    let _ = stdin.write_all(text.as_bytes()); // if it still reads
-    drop(stdin);
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
-    assert_parts(&stderr(&output), &["error: interrupted: the lines judged so far are in"]);
-    assert_eq!(scratch.names(), ["out.jsonl.partial"]);
-    let kept = json_lines(format!("{out}.partial").as_ref());
-    assert!((1..=1200).contains(&kept.len()));
-    assert!(kept.iter().enumerate().all(|(i, line)| line["id"] == i % 600));
 }
 
 /// Judging all lines would take half a minute, and nobody waits for it.

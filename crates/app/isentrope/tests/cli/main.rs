@@ -38,14 +38,11 @@ mod template_date;
 mod terminal;
 mod text_model;
 mod trace;
-mod train_alarms;
 mod train_bad_recipe;
 mod train_data;
 mod train_evaluations;
 mod train_journal;
 mod train_learns;
-#[cfg(target_os = "linux")]
-mod train_network;
 mod train_objectives;
 #[cfg(unix)]
 mod train_prime;

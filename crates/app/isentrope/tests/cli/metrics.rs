@@ -65,7 +65,7 @@ fn documented_names_are_those_that_are_written() {
     for name in Countdown.verify(&item, "1+2=3,3+3=6!").metrics.keys() {
         written.extend([format!("reward/{name}"), format!("eval/<set>/{name}")]);
     }
-    // Where no response is right, nothing can be told apart.
+    // Without a right response there is nothing to discern.
     written.extend(Discernment::METRICS.map(str::to_owned));
     for name in CodeVerdict::FAILURES {
         written.extend([format!("reward/code/{name}"), format!("eval/<set>/code/{name}")]);

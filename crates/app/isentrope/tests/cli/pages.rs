@@ -1,9 +1,9 @@
 //! The recipes that pages of the documentation show.
 
-use crate::program::{Scratch, isentrope, stdout_of};
+use crate::program::{Scratch, files_below, isentrope, stdout_of};
 use serde_json::json;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The blocks of a page in this language, in order.
 fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
@@ -32,24 +32,12 @@ fn data(scratch: &Scratch) {
     }
 }
 
-/// The pages below a directory.
-fn pages(below: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(below).unwrap().map(|entry| entry.unwrap().path());
-    entries
-        .flat_map(|path| match path.extension() {
-            _ if path.is_dir() => pages(&path),
-            Some(extension) if extension == "md" => vec![path],
-            _ => Vec::new(),
-        })
-        .collect()
-}
-
 #[test]
 fn every_whole_recipe_is_accepted() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").canonicalize().unwrap();
     let model = format!("model.path={}", root.join("assets/countdown-base").display());
     let mut shown = Vec::new();
-    for path in pages(&root.join("docs")) {
+    for path in files_below("docs", "md") {
         let page = fs::read_to_string(&path).unwrap();
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         for recipe in blocks(&page, "toml").into_iter().filter(|block| block.contains("[model]")) {
@@ -72,34 +60,17 @@ fn every_whole_recipe_is_accepted() {
     assert_eq!(shown.iter().filter(|name| *name == page).count(), 5, "{page}");
 }
 
-/// Sources below a directory, by their paths from `root`.
-fn sources(root: &Path, below: &Path) -> Vec<String> {
-    let entries = fs::read_dir(below).unwrap().map(|entry| entry.unwrap().path());
-    entries
-        .flat_map(|path| match path.extension() {
-            _ if path.is_dir() => sources(root, &path),
-            Some(extension) if extension == "rs" => {
-                vec![path.strip_prefix(root).unwrap().to_str().unwrap().to_owned()]
-            }
-            _ => Vec::new(),
-        })
-        .collect()
-}
-
 /// The guide to the sources names files by the end of their paths.
 #[test]
 fn every_source_that_the_guide_names_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").canonicalize().unwrap();
-    let sources = sources(&root, &root.join("crates"));
+    let sources = files_below("crates", "rs");
     let page = fs::read_to_string(root.join("docs/reading.md")).unwrap();
     let words = page.split(|c: char| c.is_whitespace() || "`,;()".contains(c));
     let mut named = 0;
     for name in words.filter(|word| word.ends_with(".rs")) {
-        let end = format!("/{name}");
-        assert!(
-            sources.iter().any(|path| format!("/{path}").ends_with(&end)),
-            "docs/reading.md: there is no {name}"
-        );
+        let is_there = sources.iter().any(|path| path.ends_with(name));
+        assert!(is_there, "docs/reading.md: there is no {name}");
         named += 1;
     }
     assert!(named > 30, "{named}");
@@ -109,7 +80,7 @@ fn every_source_that_the_guide_names_is_there() {
 #[test]
 fn every_link_leads_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").canonicalize().unwrap();
-    let mut from = pages(&root.join("docs"));
+    let mut from = files_below("docs", "md");
     from.extend(["README.md", "CONTRIBUTING.md", "bench/README.md"].map(|name| root.join(name)));
     let mut links = 0;
     for path in from {

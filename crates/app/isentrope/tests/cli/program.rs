@@ -298,29 +298,29 @@ pub fn array<'a>(line: &'a Value, key: &str) -> &'a [Value] {
     line[key].as_array().unwrap_or_else(|| panic!("no list {key:?} in {line}"))
 }
 
-/// The pages of the documentation, by their names.
-pub fn pages() -> Vec<(String, String)> {
-    let mut pages = Vec::new();
-    let mut open = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs")];
+/// Files with this extension below a directory of the repository, by their paths.
+pub fn files_below(directory: &str, extension: &str) -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").canonicalize().unwrap();
+    let (mut files, mut open) = (Vec::new(), vec![root.join(directory)]);
     while let Some(path) = open.pop() {
         if path.is_dir() {
             open.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
-        } else if path.extension().is_some_and(|extension| extension == "md") {
-            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-            pages.push((name, fs::read_to_string(&path).unwrap()));
+        } else if path.extension().is_some_and(|found| found == extension) {
+            files.push(path);
         }
     }
-    pages.sort();
-    pages
+    files.sort();
+    files
 }
 
 /// The page of this name.
 pub fn page(name: &str) -> String {
-    let found = pages().into_iter().find(|(other, _)| other == name);
-    found.unwrap_or_else(|| panic!("there is no page {name}")).1
+    let pages = files_below("docs", "md");
+    let found = pages.iter().find(|path| path.ends_with(name));
+    fs::read_to_string(found.unwrap_or_else(|| panic!("there is no page {name}"))).unwrap()
 }
 
 /// All pages, one after the other.
 pub fn all_pages() -> String {
-    pages().into_iter().map(|(_, page)| page).collect()
+    files_below("docs", "md").iter().map(|path| fs::read_to_string(path).unwrap()).collect()
 }

@@ -3,6 +3,7 @@
 use crate::program::{failure_saying, isentrope, names, stdout_of};
 use isentrope_files::sha256_of_file;
 use serde_json::Value;
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
@@ -17,10 +18,6 @@ fn kept_tables_have_their_statistics() {
         }
     }
     let path = kept.join("countdown-autopilot.csv.gz").display().to_string();
-    let said = stdout_of(isentrope(format!("lab seeds {path} --target 0.25")));
-    for part in ["## Entropy held at a target", "where entropy falls to 0.25 nats, %"] {
-        assert!(said.contains(part), "{said}");
-    }
     let missing = isentrope(format!("lab seeds {path} --group nothing"));
     failure_saying(missing, &["no group \"nothing\"; it has any-token"]);
     let json = stdout_of(isentrope(format!("lab seeds {path} --group any-token --json")));
@@ -50,4 +47,79 @@ fn pictures_are_made_of_the_tables() {
             assert_eq!(hash, table[1], "{picture}: draw it again with experiments/figures.py");
         }
     }
+}
+
+/// The page's rows of methods and prices, and README's picture, have the numbers that the program
+/// computes of the tables: each `x [low, high]` in them.
+#[test]
+fn pages_have_the_numbers_of_the_tables() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let read = |page: &str| fs::read_to_string(root.join(page)).unwrap();
+    let page = read("docs/paper/results.md");
+    let starts = ["| Clip-Cov keeps", "| KL-Cov keeps", "| a KL to the reference"];
+    let of_methods = page.lines().filter(|line| starts.iter().any(|start| line.starts_with(start)));
+    let prices = page.lines().skip_while(|line| !line.contains("| price less paid |"));
+    let prices = prices.skip(2).take_while(|line| line.starts_with('|'));
+    let rows: Vec<String> = of_methods.chain(prices).map(without_factor).collect();
+    assert!(rows.len() >= 17, "{rows:?}");
+    let mut known = HashSet::new();
+    for table in ["pooled", "methods", "strength", "autopilot"] {
+        let path = root.join(format!("docs/paper/results/countdown-{table}.csv.gz"));
+        let json = stdout_of(isentrope(format!("lab seeds {} --json", path.display())));
+        intervals_of(&serde_json::from_str(&json).unwrap(), &mut known);
+    }
+    let readme = read("README.md").replace('\n', " ");
+    for text in rows.iter().chain([&readme]) {
+        for interval in intervals_in(text) {
+            assert!(known.contains(&interval), "{interval:?} is in no table: {text}");
+        }
+    }
+}
+
+/// A row without its `H x 2.01 [1.79, 2.25]`, a ratio, which no table has.
+fn without_factor(row: &str) -> String {
+    match row.split_once("H x ") {
+        Some((before, after)) => before.to_owned() + after.split_once("];").unwrap().1,
+        None => row.to_owned(),
+    }
+}
+
+/// Value, low and high in tenths, without the sign that a page gives to a cost or a gain.
+type Tenths = [i64; 3];
+
+/// Each `x [low, high]` with one digit behind the point.
+fn intervals_in(text: &str) -> Vec<Tenths> {
+    let tenths = |word: &str| {
+        let number: f64 = word.trim_matches(['+', '|', '*', ';', ' ', ',', ']']).parse().ok()?;
+        Some((number * 10.0).round() as i64)
+    };
+    let of = |(before, after): (&str, &str)| {
+        let mut words = before.split([' ', '|']).rev().filter(|word| !word.is_empty());
+        let value = words.by_ref().take(3).find_map(tenths)?;
+        let (low, high) = after.split_once(']')?.0.split_once(", ")?;
+        Some(unsigned([value, tenths(low)?, tenths(high)?]))
+    };
+    text.match_indices('[').filter_map(|(at, _)| of((&text[..at], &text[at + 1..]))).collect()
+}
+
+/// The intervals of accuracies in a table's JSON, in percent.
+fn intervals_of(value: &Value, known: &mut HashSet<Tenths>) {
+    match value {
+        Value::Object(fields) => {
+            if let (Some(value), Some(ends)) =
+                (value["value"].as_f64(), value["interval"].as_array())
+            {
+                let tenths = |x: f64| (x * 1000.0).round() as i64;
+                let [low, high] = [0, 1].map(|end| tenths(ends[end].as_f64().unwrap()));
+                known.insert(unsigned([tenths(value), low, high]));
+            }
+            fields.values().for_each(|field| intervals_of(field, known));
+        }
+        Value::Array(items) => items.iter().for_each(|item| intervals_of(item, known)),
+        _ => {}
+    }
+}
+
+fn unsigned([value, low, high]: Tenths) -> Tenths {
+    if value < 0 { [-value, -high, -low] } else { [value, low, high] }
 }

@@ -108,20 +108,6 @@ fn mismatch_measures_other_logprobs() {
 }
 
 #[test]
-fn what_stands_beside_a_line_does_not_change_it() {
-    let model = token_model("llama3");
-    let input: Vec<Value> = (0..40u32)
-        .map(|i| json!({"tokens": (0..i * 12 + 1).map(|t| (t * 5 + i) % 61).collect::<Vec<_>>(), "id": i}))
-        .collect();
-    let (all, _) = score(&model, &input, "--threads 2");
-    for i in [0, 1, 17, 39] {
-        let (alone, _) = score(&model, &input[i..=i], "--threads 1");
-        assert_eq!(alone[0], all[i]);
-    }
-    assert!(array(&all[0], "logprobs").is_empty(), "one token has nothing to score");
-}
-
-#[test]
 fn texts_and_chats_are_scored_as_they_are_generated() {
     let scratch = Scratch::new();
     let model = text(&text_model(&scratch, "model"));

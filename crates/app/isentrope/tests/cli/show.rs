@@ -102,14 +102,6 @@ fn without_a_terminal_a_run_is_followed_by_lines_until_it_ends() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     for step in 0..=4 {
         training.step(step);
-        // A line that is being written is waited for.
-        if step == 1 {
-            training.write("{\"step\": 2, ");
-            thread::sleep(Duration::from_millis(500));
-            let half = fs::read_to_string(training.dir.join("metrics.jsonl")).unwrap();
-            let whole = &half[..half.rfind('\n').unwrap() + 1];
-            fs::write(training.dir.join("metrics.jsonl"), whole).unwrap();
-        }
         if step == 0 {
             assert_eq!(lines.next().unwrap(), "run: training, step 0 of 4");
             assert_eq!(lines.next().unwrap(), "  m, seed 0");
@@ -122,27 +114,20 @@ fn without_a_terminal_a_run_is_followed_by_lines_until_it_ends() {
             assert_eq!(lines.next().unwrap(), told);
         }
     }
+    // Following ends when it is asked to.
+    let mut other = show(&["-f", &training.path()]);
+    let mut other = other.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut shown = BufReader::new(other.stdout.take().unwrap()).lines();
+    assert!(shown.any(|line| line.unwrap().starts_with("step 4/4")));
+    crate::processes::send("INT", &other);
+    let output = other.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert!(stderr(&output).starts_with("error: interrupted: "), "{}", stderr(&output));
     training.end();
     let rest: Vec<String> = lines.collect();
     assert_eq!(rest[0], "run: finished, step 4 of 4");
     assert!(rest.contains(&"law set".to_owned()), "{rest:#?}");
     assert_eq!(child.wait().unwrap().code(), Some(0));
-}
-
-#[test]
-fn following_ends_when_it_is_asked_to() {
-    let scratch = Scratch::new();
-    let training = Training::begin(&scratch, "run", 4);
-    training.step(0);
-    let mut command = show(&["-f", &training.path()]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap().starts_with("step 0/4")));
-    crate::processes::send("INT", &child);
-    assert!(lines.count() < 6);
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130));
-    assert!(stderr(&output).starts_with("error: interrupted: "), "{}", stderr(&output));
 }
 
 #[test]
@@ -177,34 +162,11 @@ fn on_a_terminal_a_run_is_drawn_in_place() {
 }
 
 #[test]
-fn texts_of_a_run_cannot_drive_a_terminal() {
-    let scratch = Scratch::new();
-    let hostile = "a\u{1b}[2J\u{9b}31m\u{202e}\u{200b}\u{7f}\r\n\tb";
-    let training = Training::begin(&scratch, "\u{1b}[2Jrun", 3);
-    let row = json!({"step": 1, hostile: 1, (format!("eval/{hostile}/mean@1")): 0.5});
-    training.write(&format!("{row}\n"));
-    fs::create_dir(training.dir.join("rollouts")).unwrap();
-    let row = json!({"prompt": hostile, "ground_truth": [hostile], "response": hostile,
-        "verdict": hostile, "extracted": hostile, "reason": hostile});
-    fs::write(training.dir.join("rollouts/step-000001.jsonl"), format!("{row}\n")).unwrap();
-    let path = &*training.path();
-    for arguments in
-        [&[path][..], &[path, "--metrics"], &[path, "--metric", hostile], &[path, path]]
-    {
-        let shown = stdout_of(show(arguments));
-        let hidden = |c: char| (c.is_control() && c != '\n') || "\u{202e}\u{200b}".contains(c);
-        assert!(!shown.contains(hidden) && shown.contains("\\u{1b}"), "{arguments:?}: {shown:?}");
-    }
-}
-
-/// A directory above runs, as a sweep's, keeps a report of its own.
-#[test]
 fn the_report_is_in_the_run_or_here_or_where_it_is_asked_for() {
     let scratch = Scratch::new();
     let metrics = "{\"step\":1,\"policy/entropy\":1.5}\n{\"step\":2,\"policy/entropy\":1.25}\n";
     let [a, b] = ["above/a", "above/b"].map(|name| {
-        fs::create_dir_all(scratch.path(&format!("{name}/tensorboard"))).unwrap();
-        scratch.file(&format!("{name}/tensorboard/events.out.tfevents.1.host.1.0"), "");
+        fs::create_dir_all(scratch.path(name)).unwrap();
         scratch.file(&format!("{name}/metrics.jsonl"), metrics);
         scratch.file(&format!("{name}/.recipe.json"), r#"{"run":{"steps":2},"rollout":{}}"#);
         scratch.path(name)
@@ -218,35 +180,27 @@ fn the_report_is_in_the_run_or_here_or_where_it_is_asked_for() {
     assert_parts(&said, &["a/report.html: ", "open it in a browser"]);
     let page = fs::read_to_string(format!("{a}/report.html")).unwrap();
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
-    assert_parts(&page, &["fell from 1.500 to <b>1.250</b> nats"]);
     assert_eq!(stdout_of(report(format!("{a} --out -"))), page);
-    scratch.file("above/report.html", "the sweep's own");
     for line in [format!("{a} {b}"), scratch.path("above")] {
         stdout_of(report(line));
         let page = fs::read_to_string(scratch.path("report.html")).unwrap();
         assert_parts(&page, &["Report on 2 runs"]);
         fs::remove_file(scratch.path("report.html")).unwrap();
     }
-    let kept = fs::read_to_string(scratch.path("above/report.html")).unwrap();
-    assert_eq!(kept, "the sweep's own");
 }
 
 #[test]
 fn a_run_has_a_law_a_prediction_and_a_plot() {
     let scratch = Scratch::new();
-    fs::create_dir(scratch.path("grpo")).unwrap();
     let point = |i: u64| {
         let entropy = 0.15 + 1.05 * (-0.4 * i as f64).exp();
         let noise = [0.004, -0.003, 0.001, -0.004, 0.002][i as usize % 5];
         let accuracy = 0.8 - 0.17 * entropy.exp() + noise;
-        json!({"step": 5 * i, "eval/test/mean@1": accuracy, "eval/test/entropy": entropy,
-               "policy/entropy": entropy, "reward/score": accuracy})
+        json!({"step": 5 * i, "eval/test/mean@1": accuracy, "eval/test/entropy": entropy})
     };
-    scratch.lines("grpo/metrics.jsonl", &(0..12).map(point).collect::<Vec<_>>());
-    let dir = scratch.path("grpo");
-    let text = stdout_of(isentrope(format!("law {dir}")));
+    let run = scratch.lines("grpo.jsonl", &(0..12).map(point).collect::<Vec<_>>());
+    let text = stdout_of(isentrope(format!("law {run}")));
     let parts = [
-        "grpo, test\n",
         "accuracy R is eval/test/mean@1, entropy H is eval/test/entropy",
         "R = -a exp(H) + b                    95 % interval",
         "the first 3 points (to step 10) predict the other 9",
@@ -254,31 +208,17 @@ fn a_run_has_a_law_a_prediction_and_a_plot() {
     assert_parts(&text, &parts);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert!(text.chars().any(|c| ('\u{2801}'..='\u{28ff}').contains(&c)), "no plot: {text}");
-    let report = |line: &str| -> Value {
-        let (json, said) = spoken(isentrope(format!("law --json {line}")));
-        assert_eq!(said.contains("no step has both"), line == scratch.path("sweep"), "{said}");
-        serde_json::from_str(&json).unwrap()
-    };
     // The bits of training, show and report.
-    let one = report(&dir)["runs"][0].clone();
+    let report = |flags: &str| -> Value {
+        let report = stdout_of(isentrope(format!("law --json {run} {flags}")));
+        serde_json::from_str::<Value>(&report).unwrap()["runs"][0].clone()
+    };
+    let one = report("");
     let points: Vec<Point> = serde_json::from_value(one["points"].clone()).unwrap();
     assert_eq!(json!(Study::of(points, SEED).holds()), one["law"]);
-    // Nobody can leave a run out of a directory: one that has hardly begun keeps no other from it.
-    fs::create_dir(scratch.path("sweep")).unwrap();
-    scratch.lines("sweep/begun.jsonl", &[json!({"step": 1, "grad/norm": 1.0})]);
-    fs::copy(format!("{dir}/metrics.jsonl"), scratch.path("sweep/a.jsonl")).unwrap();
-    assert_eq!(report(&scratch.path("sweep"))["runs"].as_array().unwrap().len(), 1);
-    let other = report(&format!("{dir} --prefix 0.5 --seed 3"))["runs"][0].clone();
+    let other = report("--prefix 0.5 --seed 3");
     assert_eq!(other["prediction"]["prefix"], 6);
     assert_ne!(other["law"]["a"]["low"], one["law"]["a"]["low"]);
-    let rollouts = report(&format!("{dir} --set rollout"))["runs"][0]["measured"].clone();
-    assert_eq!(rollouts["accuracy"], "reward/score");
-    let rows: String = (0..8)
-        .map(|i| format!("{},{},{}\n", 10 * i, 2.0 - 0.2 * f64::from(i), 0.1 + 0.05 * f64::from(i)))
-        .collect();
-    let csv = scratch.file("w.csv", format!("_step,actor/entropy,val/acc\n{rows}"));
-    let csv = report(&format!("{csv} --entropy actor/entropy --accuracy val/acc"));
-    assert_eq!(csv["runs"][0]["points"][3], json!({"step": 30, "entropy": 1.4, "accuracy": 0.25}));
 }
 
 /// All responses of each step, and checkpoints to score them with.

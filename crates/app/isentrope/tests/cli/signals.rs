@@ -2,7 +2,7 @@
 
 use crate::processes::{heeds_interrupts, send, start, start_heard, wait_until};
 use crate::program::{
-    Scratch, assert_parts, growing, isentrope, json_lines, lines_of, names, stderr, token_model,
+    Scratch, assert_parts, isentrope, json_lines, lines_of, names, stderr, token_model,
 };
 use crate::training::{Bench, assert_same_results, lines, metrics, succeed};
 use serde_json::{Value, json};
@@ -19,8 +19,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 #[test]
 fn a_run_finishes_its_step_saves_and_goes_on_later() {
     let (train, sft) = (Bench::train(), Bench::sft());
-    for (bench, signals) in [(&train, &["TERM"][..]), (&sft, &["HUP", "USR1"])] {
-        let sets = "run.steps=14 eval.every=0 checkpoint.every=0 checkpoint.keep=1";
+    for (bench, signals) in [(&train, &["TERM", "INT"][..]), (&sft, &["HUP", "USR1"])] {
+        let sets = "run.steps=14 eval.every=1 checkpoint.every=0 checkpoint.keep=1";
         let whole = bench.run("whole", sets, "");
         for signal in signals {
             let out = bench.out(signal);
@@ -30,10 +30,11 @@ fn a_run_finishes_its_step_saves_and_goes_on_later() {
             let output = child.wait_with_output().unwrap();
             let said = stderr(&output);
             assert_eq!(output.status.code(), Some(130), "{signal}: {said}");
-            let told = format!(
-                "SIG{signal}: finishing the current step; SIGINT or another SIGTERM ends at once"
-            );
-            assert_parts(&said, &[&told, "error: interrupted: step "]);
+            let told = match *signal {
+                "INT" => "finishing the current step; Ctrl-C again ends at once".to_owned(),
+                _ => format!("SIG{signal}: finishing the current step; SIGINT or another SIGTERM"),
+            };
+            assert_parts(&said, &[&told, "error: interrupted: step ", "--resume goes on"]);
             let last = metrics(&out).last().unwrap()["step"].as_u64().unwrap();
             assert_eq!(names(&out.join("checkpoints")), [format!("step-{last:06}")]);
             succeed(bench.command(signal, sets, "--resume"));
@@ -42,7 +43,7 @@ fn a_run_finishes_its_step_saves_and_goes_on_later() {
     }
 }
 
-/// Starts a program as `nohup` does, or a shell that has been told to.
+/// Starts a program with these signals ignored, as `nohup` does.
 fn ignoring(signals: &str, run: &Command) -> Child {
     let mut command = Command::new("sh");
     let line = format!("trap '' {signals}; exec \"$0\" \"$@\"");
@@ -232,24 +233,4 @@ fn before_the_work_begins_the_first_ends_at_once() {
     send("INT", &child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(scratch.names(), [""; 0]);
-}
-
-/// `crates/base/files` tests that what a killed process was writing goes with the next.
-#[test]
-fn what_a_killed_command_was_writing_goes_with_the_next() {
-    let scratch = Scratch::new();
-    let model = token_model("llama-mha");
-    let prompts = scratch.lines("prompts.jsonl", &vec![json!({"tokens": [5, 24, 43]}); 1000]);
-    let out = scratch.path("out.jsonl");
-    let mut killed = start(isentrope(format!(
-        "generate {model} --prompts {prompts} -n 200 --kv-memory 1 --out {out}"
-    )));
-    wait_until(PATIENCE, &mut killed, || scratch.names().len() == 2);
-    killed.kill().unwrap();
-    killed.wait().unwrap();
-    assert!(scratch.names()[0].starts_with(".isentrope-"));
-    let few = scratch.lines("few.jsonl", &[json!({"tokens": [5, 24, 43]})]);
-    succeed(isentrope(format!("generate {model} --prompts {few} --out {out}")));
-    assert_eq!(scratch.names(), ["few.jsonl", "out.jsonl", "prompts.jsonl"]);
-    assert_eq!(growing(scratch.path("").as_ref()), 0);
 }

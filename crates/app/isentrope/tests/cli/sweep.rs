@@ -1,10 +1,9 @@
 //! `isentrope sweep`: many runs along axes. `src/commands/sweep` tests what a file may say.
 
-use crate::output::SmallDisk;
 use crate::processes::{send, until, wait_until};
 use crate::program::{
     Scratch, all_pages, assert_parts, failure, failure_saying, isentrope, json_of, names, outcome,
-    skipped, spoken, stderr, stdout_of, text,
+    spoken, stderr, stdout_of, text,
 };
 use crate::text_model::text_model;
 use crate::training::{Bench, assert_same_results, base, tree, weights};
@@ -31,17 +30,14 @@ impl Sweep {
         let bench = Bench::train();
         let recipe = fs::read_to_string(bench.scratch.path("recipe.toml")).unwrap();
         bench.scratch.file("recipe.toml", recipe.replace("steps = 6", "steps = 2"));
-        let sft = "model.path = BASE\ndata.task = \"countdown\"\nsft.batch = 4\neval.every = 0\n\
-                   run.steps = 4\n";
-        bench.scratch.file("sft.toml", sft.replace("BASE", &format!("{:?}", base())));
         let file = bench.scratch.file("sweep.toml", sweep);
         Self { bench, file }
     }
 
-    /// A sweep along seeds alone, with keys before its axis.
-    fn of_seeds(values: &str, more: &str) -> Self {
+    /// A sweep along seeds alone.
+    fn of_seeds(values: &str) -> Self {
         Self::new(&format!(
-            "base = \"recipe.toml\"\n{more}[axes]\nseed = {{ key = \"run.seed\", values = {values} }}\n"
+            "base = \"recipe.toml\"\n[axes]\nseed = {{ key = \"run.seed\", values = {values} }}\n"
         ))
     }
 
@@ -104,18 +100,15 @@ fn every_combination_is_the_run_that_train_makes() {
     assert_eq!(again, table);
     assert!(said.contains("plain/4   done, 2 steps") && !said.contains("begins"), "{said}");
     assert!(before == tree(&sweep.out("plain")));
-    // Settings that change no result are no others; with those that do it is refused, also of runs
-    // whose numbers are there alone.
+    // Settings that change no result are no others.
     let same = ["checkpoint.keep=1", "device.kind=cpu", "memory.budget_gib=2"];
     let same = same.map(|set| format!("--set {set}")).join(" ");
     let said = stdout_of(sweep.command(&format!("{same} --dry-run")));
     assert_parts(&said, &["4 runs: 4 done, 0 left"]);
-    fs::remove_dir_all(sweep.out("plain/4/checkpoints")).unwrap();
     let other =
         "kl-cov/3 and 3 other runs: was begun with other settings: optimizer.clip_norm 1.0 -> 0.5";
     let said = failure(sweep.command("--set optimizer.clip_norm=0.5"));
     assert_parts(&said, &[other, "--out"]);
-    assert!(before.keys().count() > tree(&sweep.out("plain")).len(), "but for the checkpoints");
 }
 
 #[test]
@@ -145,7 +138,7 @@ fn somebody_elses_directory_is_left_alone() {
 
 #[test]
 fn runs_may_be_made_longer_where_the_learning_rate_is_constant_and_seeds_added() {
-    let sweep = Sweep::of_seeds("[3]", "");
+    let sweep = Sweep::of_seeds("[3]");
     let steps = |steps: u64| format!("--set optimizer.schedule=constant --set run.steps={steps}");
     sweep.run(&steps(1));
     let (_, said) = sweep.run(&steps(2));
@@ -156,13 +149,6 @@ fn runs_may_be_made_longer_where_the_learning_rate_is_constant_and_seeds_added()
     assert_parts(&shorter, &["was begun with other settings: run.steps 2 -> 1;"]);
     let falling = failure(sweep.command("--set run.steps=3"));
     assert_parts(&falling, &["optimizer.schedule \"constant\" -> \"cosine\""]);
-    // A finished run needs its checkpoints no more; one that is to go on does.
-    fs::remove_dir_all(sweep.out("3/checkpoints")).unwrap();
-    let before = tree(&sweep.out("3"));
-    let said = failure(sweep.command(&steps(3)));
-    assert_parts(&said, &["3 has the numbers of 2 steps, and its checkpoints are gone"]);
-    assert!(tree(&sweep.out("3")) == before);
-
     // A program that has one setting more takes over what an older one has made.
     let values = sweep.out("3/.recipe.json");
     let mut older = json_of(&values);
@@ -176,31 +162,23 @@ fn runs_may_be_made_longer_where_the_learning_rate_is_constant_and_seeds_added()
     assert_parts(&report, &["<h2>Over seeds</h2>", ">2 seeds<"]);
 }
 
-/// A group that a quick look leaves out cannot be compared with.
 #[test]
 fn groups_are_compared_with_what_the_file_names() {
     let sweep = Sweep::new(&format!(
         "{METHODS}[axes.method.bonus]\nobjective.entropy_bonus.coefficient = 0.01\n\
-         [compare]\nbonus = \"plain\"\n[quick]\nmethod = [\"kl-cov\", \"bonus\"]\nset.optimizer.clip_norm = 0.9\n"
+         [compare]\nbonus = \"plain\"\n"
     ));
     let (text, _) = sweep.run("--set run.steps=1");
     assert_parts(&text, &["  against kl-cov", "  against plain"]);
     let summary = json_of(&sweep.out("table.json"));
     let against: Vec<&Value> = (0..3).map(|i| &summary["rows"][0]["against"][i]["group"]).collect();
     assert_eq!(json!(against), json!([null, "kl-cov", "plain"]));
-    let quick = format!("sweep {} --quick --out {} --set run.steps=1", sweep.file, text_of(&sweep));
-    let (text, _) = spoken(isentrope(quick));
-    assert_parts(&text, &["bonus is not compared: of plain, which it is to be"]);
-}
-
-fn text_of(sweep: &Sweep) -> String {
-    sweep.bench.scratch.path("quick")
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn what_is_interrupted_goes_on_to_the_same_bits() {
-    let sweep = Sweep::of_seeds("[3, 4, 5]", "");
+    let sweep = Sweep::of_seeds("[3, 4, 5]");
     let sets = "run.steps=24 eval.every=0 checkpoint.every=6";
     let flags = sets.split(' ').map(|set| format!("--set {set}")).collect::<Vec<_>>().join(" ");
     let whole = sweep.bench.run("whole", sets, "");
@@ -242,7 +220,7 @@ fn what_is_interrupted_goes_on_to_the_same_bits() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_second_signal_ends_the_runs_too() {
-    let sweep = Sweep::of_seeds("[1, 2]", "");
+    let sweep = Sweep::of_seeds("[1, 2]");
     let asked = sweep.bench.scratch.path("asked");
     let script = sweep.bench.scratch.file("hang.sh", "read -r line; echo >> $1; sleep 1000");
     let verifier = format!("{{command=[\"sh\",{script:?},{asked:?}],timeout_s=1000}}");
@@ -271,6 +249,8 @@ fn supervised_fine_tuning_is_swept_too() {
          rate = { key = \"optimizer.learning_rate\", values = [1e-3, 1e-4] }\n\
          seed = { key = \"run.seed\", values = [1, 2] }\n",
     );
+    let sft = "data.task = \"countdown\"\nsft.batch = 4\neval.every = 0\nrun.steps = 4\n";
+    sweep.bench.scratch.file("sft.toml", format!("model.path = {:?}\n{sft}", base()));
     let (table, said) = sweep.run("");
     assert_parts(&said, &["0.0001/2: done, 4 steps"]);
     let loss = "sft/loss over the last tenth of the steps, nats";
@@ -301,64 +281,9 @@ fn one_that_fails_is_named_and_the_others_go_on() {
     assert_parts(&said, &["kl-cov/3: begins", "4 done"]);
 }
 
-/// A full disk is found once, before each run finds it at its first checkpoint.
-#[test]
-fn a_full_disk_ends_a_sweep() {
-    let sweep = Sweep::new(METHODS);
-    fs::create_dir(sweep.out("")).unwrap();
-    let Some(disk) = SmallDisk::new(text(&sweep.out("")), "200k") else {
-        skipped("mounting a small disk needs root");
-        return;
-    };
-    let (_, said) = outcome(sweep.command("--jobs 1"));
-    let full = "the disk is full: no other run is begun";
-    assert_parts(&said, &["warning: kl-cov/3: failed after ", "No space left", full]);
-    assert!(!said.contains("plain/3: begins"), "{said}");
-    disk.resize("64m");
-    assert_parts(&sweep.run("").1, &["4 done, 0 left"]);
-}
-
-/// A model that all runs wait for has the whole machine, and these share it. A run that has begun
-/// with a model stays with it.
-#[test]
-fn models_are_made_before_the_runs_that_begin_with_them() {
-    let models = "set.model.path = \"{start}\"\n[models.start]\nbase = \"sft.toml\"\n\
-                  set.run.steps = 3\n";
-    let sweep = Sweep::of_seeds("[1, 2]", models);
-    let plan = stdout_of(sweep.command("--dry-run"));
-    assert_parts(&plan, &["models/start  to do, 3 steps"]);
-    let flags = "--jobs 2 --set run.steps=2";
-    let (_, said) = sweep.run(flags);
-    assert!(said.find("models/start: done") < said.find("\n1: begins"), "{said}");
-    let recipe = fs::read_to_string(sweep.out("1/recipe.toml")).unwrap();
-    let checkpoint = sweep.out("models/start/checkpoints/step-000003");
-    assert_parts(&recipe, &[&text(&checkpoint)]);
-    let threads = |run: &str| json_of(&sweep.out(run).join("manifest.json"))["threads"].clone();
-    assert_eq!(["models/start", "1", "2"].map(threads), [json!(2), json!(1), json!(1)]);
-    fs::remove_dir_all(sweep.out("2")).unwrap();
-    sweep.run(flags);
-    assert_eq!(threads("2"), 2, "the last one alone");
-
-    // Copied, it is the same sweep.
-    let copy = sweep.bench.scratch.path("copy");
-    let copied = Command::new("cp").args(["-r", &text(&sweep.out("")), &copy]).status();
-    assert!(copied.unwrap().success());
-    let line = format!("sweep {} --out {copy} --threads 2 {flags} --dry-run", sweep.file);
-    assert_parts(&stdout_of(isentrope(line)), &["3 runs: 3 done, 0 left"]);
-    // Made anew with other settings, it is not what the runs have begun with.
-    let recipe = fs::read_to_string(sweep.bench.scratch.path("sft.toml")).unwrap();
-    let changed = format!("{recipe}optimizer.learning_rate = 2e-3\n");
-    sweep.bench.scratch.file("sft.toml", changed);
-    let said = failure(sweep.command(flags));
-    assert_parts(&said, &["models/start: was begun with other settings: optimizer.learning_rate "]);
-    fs::remove_dir_all(sweep.out("models/start")).unwrap();
-    let said = failure(sweep.command(flags));
-    assert_parts(&said, &["1 and 1 other run: ", "has begun with another models/start"]);
-}
-
-/// Plans the sweeps that pages show, or those of the experiments: how many there are. The pages'
-/// examples stand beside the recipes, where their bases are. Models that are the hub's, which is
-/// not asked in tests, and that of another run have a small one in their place.
+/// Plans the sweeps that pages show, or the experiments, and returns how many there are. Examples
+/// of pages stand beside the recipes, where their bases are. A small model takes the place of a
+/// model of the hub or of another run.
 fn plan_all(of_pages: bool) -> usize {
     let scratch = Scratch::new();
     stdout_of(isentrope(format!("examples {}", scratch.path(""))));
@@ -370,15 +295,21 @@ fn plan_all(of_pages: bool) -> usize {
     }
     let model = format!("{:?}", text(&text_model(&scratch, "model")));
     let elsewhere = [
-        "\"HuggingFaceTB/SmolLM2-135M-Instruct\"",
-        "\"Qwen/Qwen2.5-Coder-1.5B-Instruct\"",
-        "\"runs/smollm2-135m-arithmetic/checkpoints/step-000060\"",
+        ("\"HuggingFaceTB/SmolLM2-135M-Instruct\"", &*model),
+        ("\"Qwen/Qwen2.5-Coder-1.5B-Instruct\"", &model),
+        ("\"runs/smollm2-135m-arithmetic/checkpoints/step-000060\"", &model),
+        ("\"runs/smollm2-135m-worked/checkpoints/step-000020\"", &model),
+        // Other paths of one model are other models.
+        ("\"runs/countdown-direct-base/checkpoints/step-000120\"", "\"assets/countdown-base\""),
+        ("\"runs/countdown-brief-base/checkpoints/step-000120\"", "\"./assets/countdown-base\""),
+        ("\"runs/countdown-early-base/checkpoints/step-000040\"", "\"assets/countdown-base/\""),
     ];
     for directory in ["recipes", "experiments"] {
         let directory = PathBuf::from(scratch.path(directory));
         for name in names(&directory).into_iter().filter(|name| name.ends_with(".toml")) {
             let recipe = fs::read_to_string(directory.join(&name)).unwrap();
-            let recipe = elsewhere.iter().fold(recipe, |recipe, path| recipe.replace(path, &model));
+            let recipe =
+                elsewhere.iter().fold(recipe, |recipe, (path, here)| recipe.replace(path, here));
             // Its tokens are shorter, so examples have more of them.
             let short = "[sft]\nbatch = 16\nmax_tokens = 128";
             let recipe = recipe.replace(short, &short.replace("128", "512"));
@@ -404,28 +335,4 @@ fn the_sweeps_of_pages_are_sound() {
 #[ignore = "deep: reads the data of hundreds of runs"]
 fn the_sweeps_of_experiments_are_sound() {
     assert!(plan_all(false) >= 12);
-}
-
-/// `[quick]` is laid over the axes, keeps some of their values, and has a directory of its own.
-#[test]
-fn a_quick_look_is_a_smaller_sweep_elsewhere() {
-    let file = METHODS.replace("[axes]\n", "run.steps = 5\n[axes]\n")
-        + "[quick]\nset.run.steps = 2\nset.eval.every = 0\nmethod = \"plain\"\nseed = [4]\n";
-    let sweep = Sweep::new(&format!("out = \"sub/whole/\"\n{file}"));
-    let here = sweep.bench.scratch.path("");
-    let run = |flags: &str| {
-        spoken(isentrope(format!("sweep {} {flags}", sweep.file)).current_dir(&here)).0
-    };
-    let whole = run("--dry-run");
-    assert_parts(&whole, &["4 left", "plain/3", "to do, 5 steps"]);
-    let quick = run("--dry-run --quick");
-    assert_parts(&quick, &["plain/4  to do, 2 steps", "1 left"]);
-    let flags_first = run("--dry-run --quick --set run.steps=3");
-    assert_parts(&flags_first, &["to do, 3 steps"]);
-    run("--quick");
-    let out = PathBuf::from(&here).join("sub/whole-quick");
-    assert!(out.join("plain/4/metrics.jsonl").is_file());
-    assert!(!PathBuf::from(&here).join("sub/whole").exists());
-    let table = fs::read_to_string(out.join("table.md")).unwrap();
-    assert!(table.starts_with("# sweep, a quick look\n"), "{table}");
 }

@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
-/// Standard error as it is when things go wrong.
+/// Broken standard errors.
 fn bad_stderrs() -> [(&'static str, Stdio); 2] {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -19,7 +19,7 @@ fn bad_stderrs() -> [(&'static str, Stdio); 2] {
     [("a pipe that nobody reads", writer.into()), ("a full disk", full.into())]
 }
 
-/// The command by way of a shell, which redirects what it says.
+/// The command in a shell that redirects its messages.
 fn redirected(script: &str, run: &Command) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", script]).arg(run.get_program()).args(run.get_args());
@@ -136,8 +136,8 @@ fn a_very_long_name_is_cut_short() {
     assert!(said.contains("xxx…xxx") && said.contains("unknown key"), "{said}");
 }
 
-/// Runs a command on a terminal of so many columns; all that it shows there. Needs `script` of
-/// util-linux.
+/// Runs a command on a terminal with `columns` columns and returns what it shows there. None
+/// without util-linux's `script`.
 pub fn on_terminal(columns: u16, command: &Command) -> Option<String> {
     let quoted =
         |text: &std::ffi::OsStr| format!("'{}'", text.to_str().unwrap().replace('\'', "'\\''"));

@@ -5,7 +5,7 @@ use crate::program::{
     assert_parts, failure_last, failure_saying, isentrope, names, outcome, spoken, stdout_of, text,
 };
 use crate::recipes::recipe_of;
-use crate::training::{Bench, assert_same_results, base, metrics, problems, succeed};
+use crate::training::{Bench, assert_same_results, base, problems, succeed};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -112,25 +112,6 @@ fn rows_that_lose_characters_or_do_not_fit_are_told() {
     let sets = "run.steps=1 eval.every=0 data.files=[] data.task=countdown data.prompt_prefix=x";
     let said = stdout_of(bench.command("task", sets, "--dry-run"));
     assert_parts(&said, &["training data: 1000 of the first 1000 with characters", lost]);
-
-    let sft = Bench::sft();
-    let rows = [
-        ("1 2 3>6:", "1+2=3".to_owned()),
-        ("1 2 3>6:", "1+2=x".into()),
-        ("x", "1+2=3".into()),
-        ("1 2 3>6:", "1+2=3,".repeat(25)),
-    ];
-    let rows = rows.map(|(prompt, response)| json!({"prompt": prompt, "response": response}));
-    let files = sft.scratch.lines("pairs.jsonl", &rows);
-    let sets = format!(
-        "data.task= data.shuffle=false data.files={files} sft.max_tokens=1000 eval.every=0 \
-         run.steps=1"
-    );
-    let said = succeed(sft.command("run", sets, ""));
-    let second = "pairs.jsonl line 2: no token";
-    let parts = ["4 rows: 2 usable", "of the usable, 1 with characters", second, lost];
-    assert_parts(&said, &parts);
-    assert_eq!(metrics(&sft.out("run"))[1]["sft/too_long"], 0.0);
 }
 
 #[test]
@@ -153,20 +134,6 @@ fn directories_that_cannot_hold_a_run_are_named() {
     fs::write(bench.out("full").join("thesis.tex"), "x").unwrap();
     failure_saying(bench.command("full", "", "--overwrite"), &["is no run", "run.out"]);
     assert_eq!(names(&bench.out("full")), ["thesis.tex"]);
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn a_recipes_name_need_not_be_unicode() {
-    use std::os::unix::ffi::OsStrExt;
-    let bench = Bench::sft();
-    let here = bench.scratch.path("");
-    let path = Path::new(&here).join(std::ffi::OsStr::from_bytes(b"\xff.toml"));
-    fs::copy(bench.scratch.path("recipe.toml"), &path).unwrap();
-    let mut command = isentrope("sft --set run.steps=1 --set eval.every=0");
-    succeed(command.arg(&path).current_dir(&here));
-    let manifest = fs::read_to_string(bench.scratch.path("runs/\u{fffd}/manifest.json")).unwrap();
-    assert_parts(&manifest, &["\u{fffd}.toml"]);
 }
 
 #[test]
@@ -247,11 +214,6 @@ fn a_dry_run_plans_for_gpus_that_are_not_here() {
     let help = stdout_of(isentrope("train --help"));
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_parts(&help, &[&format!("plans for such a GPU ({known})")]);
-    let (here, _) = spoken(dry("", "--device cpu"));
-    assert_parts(
-        &here,
-        &["# limit, not a forecast: if all ran at the ", "measured here: at least "],
-    );
     let (small, said) = outcome(dry("", "--gpu-memory 0.05"));
     assert_eq!(small.status.code(), Some(1));
     let shown = String::from_utf8(small.stdout).unwrap();

@@ -1,12 +1,11 @@
 //! How runs on several ranks begin, and what is said where they cannot.
 
-use crate::program::{assert_parts, skipped, stderr};
+use crate::program::{assert_parts, stderr};
 use crate::train_ranks::{Launcher, assert_failed_once, ended};
-use crate::training::{Bench, checkpoint, lines, succeed, tree};
+use crate::training::{Bench, checkpoint, succeed, tree};
 use serde_json::json;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::thread;
 
 #[test]
@@ -74,32 +73,6 @@ fn what_only_another_rank_lacks_is_not_tried_again() {
 
 #[test]
 #[ignore = "deep: starts ranks by real MPI launchers"]
-fn ranks_that_have_other_data_are_found() {
-    let bench = Bench::train();
-    let problem = |target: u64| {
-        let answer = json!({"numbers": [1, 2, 3], "target": target});
-        json!({"problem": format!("1 2 3>{target}:"), "answer": answer})
-    };
-    let own = own_directories(&bench, ["first", "second"]);
-    bench.scratch.lines("first/held-out.jsonl", &[problem(6), problem(5)]);
-    bench.scratch.lines("second/held-out.jsonl", &[problem(6), problem(4)]);
-    let cases = [
-        ("data.files", "another held-out.jsonl of the data"),
-        ("eval.files", "the problems of held-out"),
-    ];
-    for launcher in Launcher::installed() {
-        for (key, part) in cases {
-            let out = format!("{key}-{}", launcher.is_open_mpi);
-            let command = bench.command(&out, format!("update.shards=2 {key}=held-out.jsonl"), "");
-            let output = ended(launcher.jobs(&[(1, &own[0]), (1, &own[1])], &command));
-            assert_failed_once(&output, part);
-            assert_eq!(lines(&bench.out(&out)), 0, "a step was made");
-        }
-    }
-}
-
-#[test]
-#[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_directory_that_ranks_do_not_share_is_refused_before_any_work() {
     let bench = Bench::train();
     for launcher in Launcher::installed() {
@@ -121,24 +94,6 @@ fn a_directory_that_ranks_do_not_share_is_refused_before_any_work() {
 
 #[test]
 #[ignore = "deep: starts ranks by real MPI launchers"]
-fn what_only_the_first_rank_finds_in_a_directory_ends_all() {
-    for (bench, table, in_the_way) in
-        [(Bench::train(), "update", "rollouts"), (Bench::sft(), "sft", "evaluations")]
-    {
-        let sets = format!("{table}.shards=2 run.steps=2 checkpoint.every=1");
-        let run = bench.run("run", &sets, "");
-        let _ = fs::remove_dir_all(run.join(in_the_way));
-        fs::write(run.join(in_the_way), "").unwrap();
-        for launcher in Launcher::installed() {
-            let sets = &format!("{sets} run.steps=3");
-            let output = ended(launcher.ranks(2, &bench.command("run", sets, "--resume")));
-            assert_failed_once(&output, in_the_way);
-        }
-    }
-}
-
-#[test]
-#[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_hub_that_cannot_be_reached_may_be_tried_again() {
     let bench = Bench::train();
     // One for each launcher, at the same time: a download is tried for half a minute.
@@ -155,43 +110,6 @@ fn a_hub_that_cannot_be_reached_may_be_tried_again() {
             });
         }
     });
-}
-
-/// The ranks of which `READS` is set cannot write to a directory.
-const READERS: &str = r#"
-dir=$1; shift
-[ -n "$READS" ] || exec "$@"
-exec unshare --mount sh -c 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"' "$dir" "$@"
-"#;
-
-#[test]
-#[ignore = "deep: starts ranks by real MPI launchers"]
-fn a_directory_to_which_a_rank_cannot_write_is_refused_before_any_work() {
-    let bench = Bench::train();
-    let is_allowed =
-        Command::new("unshare").args(["--mount", "true"]).output().unwrap().status.success();
-    if !is_allowed {
-        skipped("a rank that cannot write is played in a mount namespace, which needs root");
-        return;
-    }
-    for launcher in Launcher::installed() {
-        let name = format!("read-{}", launcher.is_open_mpi);
-        let dir = bench.scratch.path(&name);
-        fs::create_dir(&dir).unwrap();
-        let run = bench.command(&name, "update.shards=2", "");
-        let mut command = Command::new("sh");
-        command.args([&bench.scratch.file("readers.sh", READERS), &dir]);
-        command.arg(run.get_program()).args(run.get_args());
-        let output = ended(launcher.jobs(&[(1, "WRITES=1"), (1, "READS=1")], &command));
-        assert_failed_once(&output, "rank 1 (");
-        let said = stderr(&output);
-        assert!(
-            said.contains("cannot write to the directory") && said.contains("run.out"),
-            "{said}"
-        );
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(fs::read_dir(&dir).unwrap().next().is_none(), "something was written");
-    }
 }
 
 /// A directory for each of two ranks, as an option of `env`.

@@ -2,16 +2,13 @@
 //! `crates/judge/reward` tests what workers are asked and what becomes of their answers.
 
 use crate::processes::{runs, send, send_to, until};
-use crate::program::{
-    Scratch, assert_parts, has_python, isentrope, lines_of, outcome, spoken, text,
-};
+use crate::program::{Scratch, assert_parts, has_python, isentrope, lines_of, outcome, text};
 use crate::training::{Bench, assert_same_results, checkpoint, metrics, rollouts, state, succeed};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -48,74 +45,6 @@ fn assert_nothing_is_left(scratch: &Scratch) {
     let all = pids(scratch);
     assert!(!all.is_empty(), "no worker has been asked anything");
     until(PATIENCE, "a worker is left", || !all.iter().any(|pid| runs(pid)));
-}
-
-#[test]
-fn a_run_does_not_depend_on_how_many_workers_judge_it() {
-    let bench = Bench::train();
-    let script = worker(&bench.scratch, "case $line in *'=2'*) sleep 0.02;; esac");
-    let run = |out: &str, workers: &str| {
-        let judged = command(&script, workers);
-        bench.run(out, format!("{judged} rollout.filter=false run.steps=2"), "")
-    };
-    let (one, three) = (run("one", ",workers=1"), run("three", ",workers=3"));
-    assert_same_results(&one, &three);
-    assert_nothing_is_left(&bench.scratch);
-    let (line, responses) = (&metrics(&one)[2], rollouts(&one, 2));
-    let mean = |value: &dyn Fn(&Value) -> f64| {
-        responses.iter().map(value).sum::<f64>() / responses.len() as f64
-    };
-    let length = |r: &Value| r["metrics"]["length"].as_f64().unwrap();
-    assert!((line["reward/length"].as_f64().unwrap() - mean(&length)).abs() < 1e-9);
-    let score = mean(&|r| f64::from(u8::from(length(r) % 2.0 == 0.0)));
-    assert!((line["reward/score"].as_f64().unwrap() - score).abs() < 1e-9);
-    assert_eq!(line["verdict/fault"], 0.0);
-}
-
-#[test]
-#[ignore = "deep: kills workers again and again"]
-fn workers_killed_at_random_cost_their_responses_and_nothing_else() {
-    let bench = Bench::train();
-    let script = worker(&bench.scratch, "sleep 0.01");
-    let done = AtomicBool::new(false);
-    let out = thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut killed = 0;
-            while !done.load(Ordering::Relaxed) {
-                // The workers that have been asked something: before that, a death is the command's
-                // own.
-                let all = pids(&bench.scratch);
-                if let Some(pid) = all.get(killed) {
-                    killed += 1;
-                    let _ = Command::new("kill").args(["-9", pid]).stderr(Stdio::null()).status();
-                }
-                thread::sleep(Duration::from_millis(40));
-            }
-        });
-        let out = bench.run("out", command(&script, ",workers=3"), "");
-        done.store(true, Ordering::Relaxed);
-        out
-    });
-    assert_nothing_is_left(&bench.scratch);
-    let lines = metrics(&out);
-    assert_eq!(lines.len(), 7, "the evaluation before the first step, and six steps");
-    let mut faults = 0;
-    for (step, line) in lines.iter().enumerate().skip(1) {
-        let responses = rollouts(&out, step as u64);
-        let (faulted, judged): (Vec<&Value>, Vec<&Value>) =
-            responses.iter().partition(|response| response["verdict"] == "fault");
-        faults += faulted.len();
-        let share = faulted.len() as f64 / responses.len() as f64;
-        assert!((line["verdict/fault"].as_f64().unwrap() - share).abs() < 1e-9);
-        for response in faulted {
-            assert_eq!(response["reason"], "the worker ended (signal: 9 (SIGKILL))");
-        }
-        for response in judged {
-            let even = response["metrics"]["length"].as_f64().unwrap() % 2.0 == 0.0;
-            assert_eq!(response["reward"], f64::from(u8::from(even)));
-        }
-    }
-    assert!(faults > 0, "nobody was killed in time");
 }
 
 #[test]
@@ -224,7 +153,7 @@ fn a_command_that_fails_in_an_evaluation_costs_no_step_that_was_made() {
     assert_nothing_is_left(&bench.scratch);
 }
 
-/// The terminal's Ctrl-C goes to the program's whole process group, of which workers are no part.
+/// The terminal's Ctrl-C goes to the program's process group, which workers have left.
 #[test]
 fn the_step_that_ctrl_c_finishes_is_still_judged() {
     let bench = Bench::train();
@@ -275,18 +204,14 @@ fn the_example_runs_where_there_is_python() {
     }
 }
 
-/// A run whose worker, and all that it has started in sessions of their own, one an orphan, are
-/// there and wait. Then the worker does what `then` says with each line.
-fn hanging(bench: &Bench, then: &str) -> Child {
+/// A run whose worker does what `then` says with each line. `count` processes have written their
+/// numbers.
+fn with_worker(bench: &Bench, then: &str, count: usize) -> Child {
     let pids_file = bench.scratch.path("pids");
     let text = format!(
         r#"
-sh -c 'echo $$ >> "{pids_file}"; exec setsid sh -c "echo \$\$ >> \"{pids_file}\"; trap \"\" TERM HUP INT; sleep 1000"' &
-(setsid sh -c 'echo $$ >> "{pids_file}"; sleep 1000 & echo $! >> "{pids_file}"; wait' > /dev/null 2>&1 < /dev/null &)
-echo $$ > '{pids_file}.worker'
-echo $$ >> '{pids_file}'
+echo $$ > '{pids_file}'
 while read -r line; do id=${{line#*:}}; id=${{id%%,*}}; {then}; done
-sleep 1000
 "#
     );
     let judged = command(&bench.scratch.file("worker.sh", text), ",workers=1,timeout_s=1000");
@@ -294,51 +219,31 @@ sleep 1000
     let mut command = bench.command("out", sets, "");
     let child =
         command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    until(PATIENCE, "the worker has not started", || pids(&bench.scratch).len() >= 5);
+    until(PATIENCE, "the worker has not started", || pids(&bench.scratch).len() >= count);
     child
 }
 
+/// A worker reads lines until its standard input ends, which a killed program ends too.
 #[test]
-fn nothing_is_left_when_the_program_is_killed() {
-    for then in ["sleep 1000", r#"echo "{\"id\":$id,\"score\":1}""#] {
-        let bench = Bench::train();
-        let mut child = hanging(&bench, then);
-        child.kill().unwrap(); // SIGKILL
-        child.wait().unwrap();
-        assert_nothing_is_left(&bench.scratch);
-    }
+fn a_worker_ends_when_the_program_is_killed() {
+    let bench = Bench::train();
+    let mut child = with_worker(&bench, r#"echo "{\"id\":$id,\"score\":1}""#, 1);
+    child.kill().unwrap(); // SIGKILL
+    child.wait().unwrap();
+    assert_nothing_is_left(&bench.scratch);
 }
 
 #[test]
 fn nothing_is_left_when_a_second_signal_ends_the_program() {
     let bench = Bench::train();
-    let mut child = hanging(&bench, "sleep 1000");
+    let then = format!("sleep 1000 & echo $! >> '{}'; wait", bench.scratch.path("pids"));
+    let mut child = with_worker(&bench, &then, 2);
     for _ in 0..2 {
         send("INT", &child);
         thread::sleep(Duration::from_millis(300));
     }
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    let is_gone = |pid: &String| !runs(pid);
-    assert!(pids(&bench.scratch).iter().all(is_gone), "all are gone before the program is");
-}
-
-/// The kernel sees to a worker whose supervisor is killed.
-#[test]
-fn a_worker_ends_when_what_supervises_it_is_killed() {
-    let bench = Bench::train();
-    let mut child = hanging(&bench, "sleep 1000");
-    let worker = fs::read_to_string(bench.scratch.path("pids.worker")).unwrap().trim().to_owned();
-    let parent = Command::new("ps").args(["-o", "ppid=", "-p", &worker]).output().unwrap();
-    let supervisor = String::from_utf8(parent.stdout).unwrap().trim().to_owned();
-    assert_ne!(supervisor, child.id().to_string());
-    send_to("KILL", &supervisor);
-    until(PATIENCE, "the worker is left", || !runs(&worker));
-    child.kill().unwrap();
-    child.wait().unwrap();
-    // A process that had left the worker's session is out of anybody's reach by then.
-    for pid in pids(&bench.scratch) {
-        let _ = Command::new("kill").args(["-KILL", &pid]).stderr(Stdio::null()).status();
-    }
+    assert_nothing_is_left(&bench.scratch);
 }
 
 #[test]
@@ -358,40 +263,4 @@ fn how_a_worker_ended_is_said_as_it_was() {
         let reason = lines[0]["reason"].as_str().unwrap();
         assert!(reason.starts_with(said) && !reason.contains("core dumped)("), "{reason}");
     }
-    let [text, broken] = [("text", "no program"), ("broken", "#!/no/such/interpreter\n")]
-        .map(|(name, contents)| scratch.file(name, contents));
-    assert!(Command::new("chmod").args(["+x", &broken]).status().unwrap().success());
-    for (program, said) in [
-        ("no-such-program-anywhere", "cannot be started: No such file or directory"),
-        (&text, "cannot be started: Permission denied"),
-        (&broken, "cannot be started: No such file or directory"),
-    ] {
-        let line = format!("grade --in {answers} --verifier {{command=[{program:?}]}}");
-        assert_parts(&outcome(isentrope(line)).1, &["error: ", said]);
-    }
-}
-
-#[test]
-#[cfg(target_os = "linux")]
-fn a_worker_ignores_what_the_program_was_started_to_ignore() {
-    let scratch = Scratch::new();
-    let answers = scratch.lines("answers.jsonl", &[json!({"gold": "1", "response": "1"})]);
-    let script = "read -r line; grep SigIgn /proc/self/status >&2; exit 3";
-    let script = scratch.file("ignored.sh", script);
-    let verifier = format!("{{command=[\"sh\",{script:?}],workers=1}}");
-    let run = isentrope(format!("grade --in {answers} --verifier {verifier}"));
-    let ignored = |trap: &str| {
-        let mut shell = Command::new("sh");
-        shell.args(["-c", &format!("{trap} exec \"$0\" \"$@\"")]);
-        let (printed, _) = spoken(shell.arg(run.get_program()).args(run.get_args()));
-        let line: Value = serde_json::from_str(&printed).unwrap();
-        let (_, bits) = line["reason"].as_str().unwrap().rsplit_once(' ').unwrap();
-        u64::from_str_radix(bits, 16).unwrap() & 0b101 // 1 is SIGHUP, 3 SIGQUIT
-    };
-    // The worker ignores the signals that this test was started to ignore, such as SIGQUIT in the
-    // background of a shell.
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let bits = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
-    let ours = u64::from_str_radix(bits, 16).unwrap() & 0b101;
-    assert_eq!((ignored(""), ignored("trap '' HUP;")), (ours, ours | 1));
 }

@@ -67,7 +67,7 @@ impl Inspection {
     /// Reads the records of a step of the run in a directory.
     ///
     /// # Errors
-    /// When there are none, with what to do; when they cannot be read, or are malformed.
+    /// When there are no records, with what to do; when they cannot be read, or are malformed.
     pub fn open(dir: &Path, step: StepChoice) -> Result<Self> {
         let files = RunFiles::new(dir);
         let steps = files.token_steps()?;
@@ -139,7 +139,7 @@ impl Inspection {
         let of =
             |all: Option<f64>| all.map_or_else(String::new, |all| format!(" of {}", number(all)));
         let (responses, tokens) = self.sampled.unzip();
-        let learnt = self.records.iter().filter(|record| record.is_learnt()).count();
+        let learnt = self.records.iter().filter(|record| record.is_trained_on()).count();
         let trained = match self.records.len() {
             0 => String::new(),
             all if learnt == all => ", all trained on".to_owned(),

@@ -139,7 +139,7 @@ fn positions(ranked: &[&Token<'_>]) -> Table {
 
 /// Sums over the tokens of one text.
 #[derive(Default)]
-struct Same {
+struct TextSums {
     count: usize,
     top: usize,
     covariance: f64,
@@ -149,7 +149,7 @@ struct Same {
 
 fn by_token(ranked: &[&Token<'_>]) -> Table {
     let top = count(TOP, ranked.len());
-    let mut same: HashMap<(&str, u32), Same> = HashMap::new();
+    let mut same: HashMap<(&str, u32), TextSums> = HashMap::new();
     for (rank, token) in ranked.iter().enumerate() {
         let of = same
             .entry((token.piece, if token.piece.is_empty() { token.id } else { 0 }))
@@ -166,7 +166,7 @@ fn by_token(ranked: &[&Token<'_>]) -> Table {
     });
     let others = rows.len().saturating_sub(NAMED);
     rows.truncate(NAMED);
-    let cells = |of: &Same| {
+    let cells = |of: &TextSums| {
         let n = of.count as f64;
         vec![
             of.top.to_string(),

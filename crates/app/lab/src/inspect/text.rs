@@ -1,10 +1,10 @@
 //! Tables for a terminal of 80 columns.
 
 use super::{Inspection, Table, tables};
-use crate::show::wrapped;
+use crate::show::{fitted, wrapped};
 use crate::visible::visible;
 use std::fmt::Write;
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthStr;
 
 /// Columns.
 const WIDTH: usize = 80;
@@ -29,7 +29,7 @@ impl Table {
         let name = self.rows.iter().map(|(name, _)| name.width()).max().unwrap_or(0).min(room);
         let mut text = format!("{}\n", self.title);
         let mut line = |name_of: &str, cells: &[String]| {
-            let shown = cut(name_of, name);
+            let shown = fitted(name_of, name);
             let mut line = format!("  {shown}{}", " ".repeat(name - shown.width()));
             for content in cells {
                 let _ = write!(line, "{}{content}", " ".repeat(cell - content.width()));
@@ -48,21 +48,4 @@ impl Table {
         }
         text
     }
-}
-
-/// As much of a text as fits.
-fn cut(text: &str, width: usize) -> String {
-    if text.width() <= width {
-        return text.to_owned();
-    }
-    let mut used = 1;
-    let fits = |c: &char| {
-        used += c.width().unwrap_or(0);
-        used <= width
-    };
-    let mut cut: String = text.chars().take_while(fits).collect();
-    if width > 0 {
-        cut.push('…');
-    }
-    cut
 }

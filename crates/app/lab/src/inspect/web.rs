@@ -126,7 +126,7 @@ fn size_of_text(record: &TokenRecord) -> usize {
     record.prompt_text.len().min(MOST_PROMPT) + pieces
 }
 
-/// Text as it is shown, cut after so many bytes.
+/// Visible text, cut after `most` bytes.
 fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     if text.len() <= most {
         return visible(text);
@@ -143,7 +143,7 @@ fn response(index: usize, record: &TokenRecord) -> Value {
     let each = |value: fn(&Token<'_>) -> f64| -> Vec<Option<f64>> {
         tokens.iter().map(|token| short(value(token))).collect()
     };
-    let learnt: &[Token<'_>] = if record.is_learnt() { &tokens } else { &[] };
+    let learnt: &[Token<'_>] = if record.is_trained_on() { &tokens } else { &[] };
     let pieces: Vec<_> = record.pieces.iter().map(|piece| shortened(piece, MOST_PIECE)).collect();
     json!({
         "origin": shortened(&record.origin, MOST_PIECE),

@@ -20,7 +20,7 @@ const FARTHEST: u64 = 10;
 pub struct SetPoints {
     /// The set, or [`ROLLOUT`].
     pub set: String,
-    /// The set that this one is a part of; its problems are those of one source or size.
+    /// The set that this one is a part of: its problems of one source or size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part_of: Option<String>,
     /// The metric that accuracy is.
@@ -126,9 +126,9 @@ pub fn of_metrics(
     }])
 }
 
-/// Accuracies with the entropies of the same policies, by the names of both: an evaluation after a
-/// step with the rollout after it, all else with the same step, or the nearest where that has none,
-/// which is said.
+/// Pairs accuracies with entropies of the same policies, given the names of both. An evaluation after
+/// a step gets the entropy of the next rollout. Anything else gets the entropy of its own step, or of
+/// the nearest step that has one, which a note says.
 fn beside(
     [accuracy, entropy]: [&str; 2],
     accuracies: &Series,

@@ -77,7 +77,7 @@ pub(crate) fn step(cell: &str) -> Result<u64, String> {
 /// The number in a cell.
 ///
 /// # Errors
-/// When it is none, with the head of its column.
+/// When the cell has no number; the error names the column.
 pub(crate) fn number(head: &str, cell: &str) -> Result<f64, String> {
     let what = || format!("column {:?} must have a number, not {:?}", short(head), short(cell));
     cell.parse().map_err(|_| what())

@@ -13,7 +13,7 @@ struct Table {
     heads: StringRecord,
     /// The column with the step.
     step: usize,
-    /// `[columns]`: whether a column of numbers began with text, once a cell has told.
+    /// `[columns]`: whether a column began with text; none before its first cell.
     is_text: Vec<Option<bool>>,
 }
 

@@ -138,7 +138,7 @@ fn varint(message: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// An `Event`, as far as it is of numbers.
+/// The scalars of an `Event`.
 #[derive(Default)]
 struct Event<'a> {
     step: u64,

@@ -1,6 +1,6 @@
 //! Files of one JSON value with rows in it: `trainer_state.json` of TRL and of Hugging Face's
-//! Trainer, of which each checkpoint has one with the log up to its step, and arrays of such rows,
-//! as `json.dump(trainer.state.log_history)` makes them.
+//! Trainer, which each checkpoint has with the log up to its step, and arrays of such rows, as
+//! `json.dump(trainer.state.log_history)` makes them.
 
 use super::json_lines;
 use super::lines::{self, Row};
@@ -8,19 +8,24 @@ use super::points::Points;
 use crate::{Error, Result};
 use isentrope_files::{names, read_regular};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use std::path::{Path, PathBuf};
 
 /// The file that checkpoints have.
 const NAME: &str = "trainer_state.json";
 /// The key of its rows.
 const HISTORY: &str = "log_history";
-/// Largest file that is read, in bytes: some ten thousand rows. In memory it takes many times that.
+/// Largest file that is read, in bytes: some ten thousand rows.
 const MAX_FILE: u64 = 16 << 20;
 
-/// A Trainer's state, as far as it is read.
+/// The rows of a file as text: one at a time becomes values, which take many times its bytes.
+type Rows<'a> = Vec<&'a RawValue>;
+
+/// The rows of a Trainer's state.
 #[derive(Deserialize)]
-struct State {
-    log_history: Vec<Row>,
+struct State<'a> {
+    #[serde(borrow)]
+    log_history: Rows<'a>,
 }
 
 /// The file of an output directory: its own, else that of the last checkpoint in it.
@@ -52,14 +57,16 @@ pub(super) fn read(path: &Path, points: &mut Points) -> Result<()> {
     let text = read_regular(path, MAX_FILE)?;
     let invalid = |what: String| Error::invalid(path, what);
     let text = lines::python_numbers(lines::without_mark(&text));
-    let rows: Vec<Row> = if text.trim_ascii_start().starts_with(b"[") {
+    let rows: Rows<'_> = if text.trim_ascii_start().starts_with(b"[") {
         serde_json::from_slice(&text).map_err(|error| invalid(error.to_string()))?
     } else {
         let state = serde_json::from_slice::<State>(&text);
         state.map_err(|error| invalid(error.to_string()))?.log_history
     };
-    for (number, row) in (1..).zip(&rows) {
-        json_lines::take(row, points).map_err(|what| invalid(format!("entry {number}: {what}")))?;
+    for (number, row) in (1..).zip(rows) {
+        let row = serde_json::from_str::<Row>(row.get()).map_err(|e| lines::without_line(&e));
+        row.and_then(|row| json_lines::take(&row, points))
+            .map_err(|what| invalid(format!("entry {number}: {what}")))?;
     }
     Ok(())
 }

@@ -11,12 +11,12 @@ mod csv_table;
 mod event_file;
 mod json_lines;
 mod json_rows;
-pub mod kept_table;
 pub(crate) mod lines;
 pub mod names;
 mod open;
 mod points;
 mod run_directory;
+pub mod run_table;
 mod sets;
 
 pub use isentrope_run::{ENTROPIES, Origin};
@@ -163,24 +163,13 @@ impl RunLog {
         Some((seconds.sum(), false))
     }
 
-    /// Gives every step with an entropy this target, in nats, unless the run has targets of its
-    /// own.
-    pub(crate) fn set_target(&mut self, target: f64) {
-        if let Some(entropies) = self.series.get("policy/entropy") {
-            let steps = entropies.steps.clone();
-            let values = vec![target; steps.len()];
-            self.series.entry("entropy/target".into()).or_insert(Series { steps, values });
-        }
-    }
-
     /// The names of metrics that begin so, in their order.
     pub(crate) fn beginning(&self, with: &str) -> Vec<&str> {
         let from = self.series.range::<str, _>((Bound::Included(with), Bound::Unbounded));
         from.map(|(name, _)| name.as_str()).take_while(|name| name.starts_with(with)).collect()
     }
 
-    /// The last step of which anything is known but how long it took: of a copy that was cut off,
-    /// times may be whole.
+    /// The last step with any number but its times: a copy that was cut off may have all times.
     pub fn last_step(&self) -> Option<u64> {
         let is_time = |name: &str| name.starts_with("time/") || name.starts_with("throughput/");
         let measured = self.series.iter().filter(|(name, _)| !is_time(name));
@@ -209,7 +198,7 @@ impl RunLog {
     }
 
     /// The evaluation sets whose accuracy was measured, by name, with the metric that it is:
-    /// `mean@<k>` of the largest k, else the mean `score`. Those of parts are among them.
+    /// `mean@<k>` of the largest k, else the mean `score`. Parts of sets are among them.
     pub fn accuracies(&self) -> BTreeMap<&str, SetMetric<'_>> {
         let mut best: BTreeMap<&str, SetMetric<'_>> = BTreeMap::new();
         for metric in self.series.keys().filter_map(|name| SetMetric::of(name)) {

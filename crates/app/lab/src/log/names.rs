@@ -85,7 +85,7 @@ pub const TRL_SFT: &[Pair] = &[
 
 /// Names of docs/reference/metrics.md whose quantity is too far from ours to go by our name: a sum
 /// from the start, a rate of another time.
-pub const KEPT: &[&str] = &["num_tokens", "perf/throughput"];
+pub const UNTRANSLATED: &[&str] = &["num_tokens", "perf/throughput"];
 
 /// The evaluation set of a trainer that has only one and does not name it.
 pub const ONE_SET: &str = "held-out";

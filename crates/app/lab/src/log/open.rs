@@ -1,4 +1,4 @@
-//! From a path to the logs that are there.
+//! Finds the logs at a path.
 
 use super::points::Points;
 use super::{RunLog, csv_table, event_file, json_lines, json_rows, lines, names, run_directory};
@@ -181,7 +181,7 @@ const ENDINGS: [&str; 3] = [".jsonl", ".json", ".csv"];
 const USUAL: [&str; 8] =
     ["metrics", "timings", "trainer_state", "log_history", "log", "logs", "tensorboard", "runs"];
 
-/// The name of a log: the last part of its path that not every run has.
+/// The name of a log: the last part of its path that distinguishes it from other runs.
 pub(super) fn name(path: &Path) -> String {
     let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let of_part = |part: &Path| {

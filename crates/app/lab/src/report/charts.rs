@@ -11,7 +11,7 @@ pub(super) enum Unit {
 
 /// Metrics of one unit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Declared {
+pub(super) struct ChartSpec {
     /// Its place in the page's address.
     pub id: &'static str,
     /// Its heading.
@@ -30,8 +30,8 @@ const NATS: Unit = Unit::Named("nats");
 const TOKENS: Unit = Unit::Named("tokens");
 
 /// All charts, in the order of the page.
-pub(super) const CHARTS: &[Declared] = &[
-    Declared {
+pub(super) const CHARTS: &[ChartSpec] = &[
+    ChartSpec {
         id: "entropy",
         title: "Entropy while sampling",
         unit: NATS,
@@ -46,7 +46,7 @@ pub(super) const CHARTS: &[Declared] = &[
             ("sft/entropy", "examples"),
         ],
     },
-    Declared {
+    ChartSpec {
         id: "eval-entropy",
         title: "Entropy in evaluations",
         unit: NATS,
@@ -57,7 +57,7 @@ pub(super) const CHARTS: &[Declared] = &[
             ("eval/*/entropy_initial_states", "*, in the states from before the first step"),
         ],
     },
-    Declared {
+    ChartSpec {
         id: "accuracy",
         title: "Accuracy in evaluations",
         unit: Unit::Share,
@@ -65,7 +65,7 @@ pub(super) const CHARTS: &[Declared] = &[
                   entropy.",
         lines: &[("eval/*/mean@#", "* mean@#"), ("eval/mean_of_sets", "mean of the sets")],
     },
-    Declared {
+    ChartSpec {
         id: "accuracy-of-several",
         title: "Accuracy of several responses",
         unit: Unit::Share,
@@ -74,7 +74,7 @@ pub(super) const CHARTS: &[Declared] = &[
                   could do before.",
         lines: &[("eval/*/pass@#", "* pass@#"), ("eval/*/maj@#", "* maj@#")],
     },
-    Declared {
+    ChartSpec {
         id: "reward",
         title: "Reward",
         unit: Unit::Named("reward"),
@@ -87,7 +87,7 @@ pub(super) const CHARTS: &[Declared] = &[
             ("eval/*/score", "score on *"),
         ],
     },
-    Declared {
+    ChartSpec {
         id: "signal",
         title: "Prompts without a signal",
         unit: Unit::Share,
@@ -98,7 +98,7 @@ pub(super) const CHARTS: &[Declared] = &[
             ("reward/solved_none", "solved by none"),
         ],
     },
-    Declared {
+    ChartSpec {
         id: "verdicts",
         title: "Verdicts",
         unit: Unit::Share,
@@ -111,7 +111,7 @@ pub(super) const CHARTS: &[Declared] = &[
             ("verdict/fault", "could not be judged"),
         ],
     },
-    Declared {
+    ChartSpec {
         id: "length",
         title: "Length of responses",
         unit: TOKENS,
@@ -122,14 +122,14 @@ pub(super) const CHARTS: &[Declared] = &[
             ("eval/*/length_mean", "mean on *"),
         ],
     },
-    Declared {
+    ChartSpec {
         id: "truncated",
         title: "Truncated responses",
         unit: Unit::Share,
         reading: "Cut off at the longest length. They seldom hold an answer.",
         lines: &[("response/truncated", "while sampling"), ("eval/*/truncated", "on *")],
     },
-    Declared {
+    ChartSpec {
         id: "covariance",
         title: "Distribution of the covariance",
         unit: NATS,
@@ -146,21 +146,21 @@ pub(super) const CHARTS: &[Declared] = &[
             ("cov/top_50_percent", "mean of the top 50\u{a0}%"),
         ],
     },
-    Declared {
+    ChartSpec {
         id: "covariance-mean",
         title: "Mean covariance",
         unit: NATS,
         reading: "Above 0, likely tokens are rewarded more than unlikely ones, and entropy falls.",
         lines: &[("cov/mean", "mean over tokens")],
     },
-    Declared {
+    ChartSpec {
         id: "picked",
         title: "Tokens that the covariance method picked",
         unit: TOKENS,
         reading: "Per step, of how many it could pick from.",
         lines: &[("cov/selected", "picked"), ("cov/eligible", "to pick from")],
     },
-    Declared {
+    ChartSpec {
         id: "quadrants",
         title: "Who was picked",
         unit: Unit::Share,
@@ -173,14 +173,14 @@ pub(super) const CHARTS: &[Declared] = &[
             ("cov/quadrant_high_logprob_positive_advantage", "likely, better"),
         ],
     },
-    Declared {
+    ChartSpec {
         id: "gradient-share",
         title: "Share of the covariance term in the gradient",
         unit: Unit::Share,
         reading: "How much the method weighs; for Clip-Cov, how much it takes away.",
         lines: &[("cov/gradient_share", "share")],
     },
-    Declared {
+    ChartSpec {
         id: "clip",
         title: "Clipped tokens",
         unit: Unit::Share,
@@ -193,7 +193,7 @@ pub(super) const CHARTS: &[Declared] = &[
             ("policy/dual_clip_fraction", "dual clip"),
         ],
     },
-    Declared {
+    ChartSpec {
         id: "kl",
         title: "KL divergence",
         unit: NATS,
@@ -206,14 +206,14 @@ pub(super) const CHARTS: &[Declared] = &[
             ("kl/reference", "KL from the reference model"),
         ],
     },
-    Declared {
+    ChartSpec {
         id: "gradient",
         title: "Gradient norm",
         unit: Unit::Named("norm"),
         reading: "Before clipping. Spikes that come more often or grow announce a run that breaks.",
         lines: &[("grad/norm", "mean of the updates"), ("grad/norm_max", "largest of the updates")],
     },
-    Declared {
+    ChartSpec {
         id: "loss",
         title: "Loss",
         unit: Unit::Named("loss"),
@@ -225,7 +225,7 @@ pub(super) const CHARTS: &[Declared] = &[
             ("eval/loss", "held-out examples"),
         ],
     },
-    Declared {
+    ChartSpec {
         id: "throughput",
         title: "Throughput",
         unit: Unit::Named("tokens per second"),
@@ -236,7 +236,7 @@ pub(super) const CHARTS: &[Declared] = &[
             ("throughput/update_tokens_per_s", "update"),
         ],
     },
-    Declared {
+    ChartSpec {
         id: "time",
         title: "Time of a step",
         unit: Unit::Named("seconds"),

@@ -46,7 +46,7 @@ pub(super) struct Chart {
     pub lines: Vec<Line>,
 }
 
-/// One metric of one run, as it is drawn.
+/// A drawn line: one metric of one run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Line {
     /// The run's number.
@@ -102,14 +102,14 @@ pub(super) enum Style {
 
 /// All curves of a page.
 pub(super) struct Curves<'a> {
-    drawn: Vec<Drawn<'a>>,
+    drawn: Vec<DrawnChart<'a>>,
     /// Charts and metrics that would show nothing but 0.
     zero: Vec<String>,
     is_thinned: bool,
 }
 
 /// A frame and its chart.
-struct Drawn<'a> {
+struct DrawnChart<'a> {
     frame: Frame<'a>,
     chart: Chart,
     /// Metrics that are not drawn, in sentences.
@@ -142,7 +142,7 @@ pub(super) struct Metric<'a> {
 
 impl<'a> Curves<'a> {
     /// The curves that the runs have.
-    pub fn of(runs: &'a [PageRun], methods: &Methods) -> Self {
+    pub fn of(runs: &'a [PageRun], methods: &Methods<'_>) -> Self {
         let all = runs.iter().flat_map(|run| run.data.log.all());
         let names: BTreeSet<&str> =
             all.filter(|(_, s)| !s.values.is_empty()).map(|(name, _)| name).collect();
@@ -169,7 +169,7 @@ impl<'a> Curves<'a> {
         let is_thinned = series.any(|s| s.values.len() > most);
         let drawn = |(frame, remarks): (Frame<'a>, Vec<String>)| {
             let chart = frame.chart(methods, most);
-            Drawn { frame, chart, remarks }
+            DrawnChart { frame, chart, remarks }
         };
         Self { drawn: kept.into_iter().map(drawn).collect(), zero, is_thinned }
     }
@@ -180,7 +180,7 @@ impl<'a> Curves<'a> {
     }
 
     /// The places for it, with a legend of the runs.
-    pub fn html(&self, runs: &[PageRun], methods: &Methods) -> String {
+    pub fn html(&self, runs: &[PageRun], methods: &Methods<'_>) -> String {
         if self.drawn.is_empty() && self.zero.is_empty() {
             return String::new();
         }
@@ -273,8 +273,8 @@ fn frames<'a>(runs: &'a [PageRun], names: &BTreeSet<&str>) -> Vec<Frame<'a>> {
 const BEFORE_PARTS: &str = "accuracy-of-several";
 
 impl Frame<'_> {
-    /// The chart, whose lines have so many points at most.
-    fn chart(&self, methods: &Methods, most: usize) -> Chart {
+    /// The chart, whose lines have at most `most` points.
+    fn chart(&self, methods: &Methods<'_>, most: usize) -> Chart {
         let (y, share) = match self.unit {
             Unit::Share => (String::new(), true),
             Unit::Named(name) => (name.to_owned(), false),
@@ -415,7 +415,7 @@ pub(super) fn swatch(run: usize) -> String {
     )
 }
 
-impl Drawn<'_> {
+impl DrawnChart<'_> {
     fn html(&self, runs: usize) -> String {
         let Self { frame, chart, remarks } = self;
         let (id, title) = (&chart.id, words(&frame.title));

@@ -236,7 +236,7 @@ fn of_beginning(study: &Study) -> Option<Fit> {
     Fit::of(&[study.points.get(..prefix)?], SEED)
 }
 
-/// One of so many evaluations is drawn.
+/// Every how many evaluations one is drawn.
 fn every(evaluations: usize) -> usize {
     evaluations.div_ceil(MAX_EVALUATIONS).max(1)
 }

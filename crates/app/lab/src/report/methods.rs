@@ -2,21 +2,19 @@
 //! with a band.
 
 use super::curves::{Chart, Line, Metric, Style, swatch};
-use super::run::{PageRun, entries};
 use super::text::{seen, words};
 use crate::log::Series;
-use crate::seeds::{MOST, MeanCurve, Members, members};
+use crate::seeds::{Group, MOST, MeanCurve, Summary};
 use std::fmt::Write;
 
 /// The methods of runs, where one has several seeds.
-pub(super) struct Methods(Vec<Members>);
+pub(super) struct Methods<'a>(&'a [Group]);
 
-impl Methods {
-    /// Groups the runs. There is nothing to draw unless a group has two runs that count.
-    pub fn of(runs: &[PageRun]) -> Self {
-        let groups = members(&entries(runs));
+impl<'a> Methods<'a> {
+    /// The groups of a summary. There is nothing to draw unless one has two runs that count.
+    pub fn of(Summary { groups, .. }: &'a Summary) -> Self {
         let has_seeds = groups.iter().any(|group| group.counted.len() > 1);
-        Self(if has_seeds { groups } else { Vec::new() })
+        Self(if has_seeds { groups } else { &[] })
     }
 
     /// How many lines a metric has at most.
@@ -32,7 +30,7 @@ impl Methods {
         (!self.0.is_empty()).then(|| serde_json::json!({ "names": names, "of": of }))
     }
 
-    /// The mean curves of a metric in so many points at most: one line for each method with several
+    /// The mean curves of a metric, with at most `most` points: one line for each method with several
     /// seeds. `range` bounds the metric's numbers.
     pub fn lines(
         &self,
@@ -41,7 +39,7 @@ impl Methods {
         range: [f64; 2],
         most: usize,
     ) -> Vec<Line> {
-        let of = |(group, members): (usize, &Members)| {
+        let of = |(group, members): (usize, &Group)| {
             let series: Vec<&Series> =
                 members.counted.iter().filter_map(|run| metric.of_run(*run)).collect();
             let MeanCurve { steps, mean, low, high } =

@@ -55,8 +55,8 @@ impl Report {
     /// Reads the runs.
     ///
     /// # Errors
-    /// When there are none or more than [`MAX_RUNS`], or one cannot be read; malformed lines are
-    /// named by file and line.
+    /// When there is no run, there are more than [`MAX_RUNS`], or one cannot be read; malformed
+    /// lines are named by file and line.
     pub fn open(paths: &[PathBuf]) -> Result<Self> {
         if paths.is_empty() || paths.len() > MAX_RUNS {
             let runs = paths.len();
@@ -98,14 +98,15 @@ impl Report {
     /// When it would be larger, or its data cannot be packed.
     pub fn html(&self) -> Result<String> {
         let runs = &self.runs;
-        let methods = Methods::of(runs);
+        let summary = Summary::of(&run::entries(runs));
+        let methods = Methods::of(&summary);
         let law_charts = law_section::charts(runs);
         let curves = Curves::of(runs, &methods);
         let body = [
             WITHOUT_SCRIPT,
             &overview::html(runs),
             &summary::html(runs),
-            &seeds::section(&Summary::of(&run::entries(runs))),
+            &seeds::section(&summary),
             &law_section::html(runs, &law_charts),
             &curves.html(runs, &methods),
             &settings::html(runs),
@@ -124,7 +125,7 @@ impl Report {
         Ok(page)
     }
 
-    fn page(&self, body: String, methods: &Methods, drawn: Vec<&Chart>) -> Result<Page> {
+    fn page(&self, body: String, methods: &Methods<'_>, drawn: Vec<&Chart>) -> Result<Page> {
         let title = match &self.runs[..] {
             [run] => format!("Report on {}", run.data.name),
             runs => format!("Report on {} runs", runs.len()),

@@ -5,7 +5,7 @@ use super::run::PageRun;
 use super::text::{short_name, shortened, words};
 use crate::page;
 use serde_json::Value;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt::Write;
 
 /// The directory of a run is no setting.
@@ -14,84 +14,78 @@ const LEFT_OUT: &str = "run.out";
 const LONGEST: usize = 1000;
 
 /// A setting: its key, and its value in each run.
-type Row<'a> = (&'a String, Vec<Option<&'a String>>);
+type Row = (String, Vec<Option<String>>);
 
-/// Each setting by its dotted key, in the order of the recipe.
-fn flat(key: &str, value: &Value, all: &mut Vec<(String, String)>) {
-    match value {
-        Value::Object(table) if !table.is_empty() => {
-            for (name, value) in table {
-                flat(
-                    &if key.is_empty() { name.clone() } else { format!("{key}.{name}") },
-                    value,
-                    all,
-                );
+/// The settings of some runs, in the order of their recipes.
+#[derive(Default)]
+struct Settings {
+    rows: Vec<Row>,
+    /// The place of each key in the rows.
+    places: HashMap<String, usize>,
+}
+
+impl Settings {
+    /// Adds the settings of one of `count` runs.
+    fn add(&mut self, key: &str, value: &Value, run: usize, count: usize) {
+        match value {
+            Value::Object(table) if !table.is_empty() => {
+                for (name, value) in table {
+                    let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+                    self.add(&key, value, run, count);
+                }
+            }
+            _ if key == LEFT_OUT => {}
+            value => {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                let place = *self.places.entry(key.to_owned()).or_insert_with(|| {
+                    self.rows.push((key.to_owned(), vec![None; count]));
+                    self.rows.len() - 1
+                });
+                self.rows[place].1[run] = Some(text);
             }
         }
-        Value::String(text) => all.push((key.to_owned(), text.clone())),
-        value => all.push((key.to_owned(), value.to_string())),
     }
 }
 
 /// The section.
 pub(super) fn html(runs: &[PageRun]) -> String {
     let mut html = String::from("<section id=\"settings\">\n<h2>Settings</h2>\n");
-    let with: Vec<(usize, &PageRun)> =
-        runs.iter().enumerate().filter(|(_, run)| run.data.recipe.is_some()).collect();
-    let without: Vec<String> =
-        runs.iter().filter(|run| run.data.recipe.is_none()).map(PageRun::html).collect();
+    let (with, without): (Vec<(usize, &PageRun)>, Vec<(usize, &PageRun)>) =
+        runs.iter().enumerate().partition(|(_, run)| run.data.recipe.is_some());
     if !without.is_empty() {
-        let _ = writeln!(html, "<p>No recipe beside the log of {}.</p>", without.join(", "));
+        let names: Vec<String> = without.iter().map(|(_, run)| run.html()).collect();
+        let _ = writeln!(html, "<p>No recipe beside the log of {}.</p>", names.join(", "));
     }
-    let flats: Vec<Vec<(String, String)>> = with
-        .iter()
-        .map(|(_, run)| {
-            let mut all = Vec::new();
-            flat("", run.data.recipe.as_ref().unwrap_or(&Value::Null), &mut all);
-            all.retain(|(key, _)| key != LEFT_OUT);
-            all
-        })
-        .collect();
-    let (mut keys, mut known): (Vec<&String>, HashSet<&String>) = Default::default();
-    for (key, _) in flats.iter().flatten() {
-        if known.insert(key) {
-            keys.push(key);
-        }
+    let mut settings = Settings::default();
+    for (place, (_, run)) in with.iter().enumerate() {
+        run.data.recipe.iter().for_each(|recipe| settings.add("", recipe, place, with.len()));
     }
-    let flats: Vec<HashMap<&String, &String>> =
-        flats.iter().map(|all| all.iter().map(|(key, value)| (key, value)).collect()).collect();
-    let rows: Vec<Row<'_>> = keys
-        .into_iter()
-        .map(|key| (key, flats.iter().map(|all| all.get(key).copied()).collect()))
-        .collect();
-    match (with.len(), rows.len()) {
-        (0, _) => {}
-        (1, _) => {
-            html += "<details>\n<summary>All settings of ";
-            html += &with[0].1.html();
-            html += "</summary>\n";
-            html += &table(&with, &rows);
-            html += "</details>\n";
+    let mut rows = settings.rows;
+    let all = rows.len();
+    match &with[..] {
+        [] => {}
+        [(_, run)] => {
+            let (name, table) = (run.html(), table(&with, &rows));
+            let _ = writeln!(
+                html,
+                "<details>\n<summary>All settings of {name}</summary>\n{table}</details>"
+            );
         }
-        (_, all) => {
-            let differing: Vec<_> = rows
-                .into_iter()
-                .filter(|(_, values)| values.iter().any(|v| *v != values[0]))
-                .collect();
-            let equal = all - differing.len();
-            if differing.is_empty() {
-                let _ = writeln!(html, "<p>The runs do not differ in any of {all} settings.</p>");
+        _ => {
+            rows.retain(|(_, values)| values.iter().any(|value| *value != values[0]));
+            let equal = all - rows.len();
+            html += &if rows.is_empty() {
+                format!("<p>The runs do not differ in any of {all} settings.</p>\n")
             } else {
-                html += &table(&with, &differing);
-                let _ =
-                    writeln!(html, "<p class=\"quiet\">The other {equal} settings are equal.</p>");
-            }
+                let table = table(&with, &rows);
+                format!("{table}<p class=\"quiet\">The other {equal} settings are equal.</p>\n")
+            };
         }
     }
     html + "</section>\n"
 }
 
-fn table(runs: &[(usize, &PageRun)], rows: &[Row<'_>]) -> String {
+fn table(runs: &[(usize, &PageRun)], rows: &[Row]) -> String {
     let mut heads = String::from("<th>key</th>");
     for (i, run) in runs {
         let swatch = if runs.len() > 1 { swatch(*i) } else { String::new() };
@@ -104,7 +98,7 @@ fn table(runs: &[(usize, &PageRun)], rows: &[Row<'_>]) -> String {
             let _ = write!(
                 html,
                 "<td>{}</td>",
-                value.map_or("–".into(), |value| words(&shortened(value, LONGEST)))
+                value.as_ref().map_or("–".into(), |value| words(&shortened(value, LONGEST)))
             );
         }
         html += "</tr>\n";

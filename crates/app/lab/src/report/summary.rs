@@ -17,9 +17,9 @@ use serde_json::Value;
 
 /// A share of prompts without a signal from which on it is printed strongly.
 const DULL: f64 = 0.5;
-/// A share of truncated responses from which on the mean is told.
+/// The least share of truncated responses whose mean is reported.
 const TRUNCATED: f64 = 0.02;
-/// Most alarms that are told.
+/// Most alarms in a summary.
 const MAX_ALARMS: usize = 20;
 /// More runs than these are folded up.
 const MANY: usize = 4;

@@ -9,8 +9,8 @@ use std::time::SystemTime;
 
 /// Steps whose mean time makes the estimate of the time left.
 const RECENT: usize = 20;
-/// A run in training is silent if it wrote nothing for so many seconds, and for so many times the
-/// time of a step.
+/// A run in training is silent if it wrote nothing for this many seconds and for this many times
+/// the time of a step.
 const SILENCE: (f64, f64) = (60.0, 10.0);
 
 /// Whether a run goes on.

@@ -13,7 +13,7 @@ const DRAWABLE: f64 = 1e30;
 /// same number, the interval is as wide as it can be seen: not at all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct MeanCurve {
-    /// Steps; those of stretches are means.
+    /// Steps; a stretch of steps has its mean step.
     pub steps: Vec<f64>,
     /// Means over seeds.
     pub mean: Vec<f64>,
@@ -62,7 +62,7 @@ impl MeanCurve {
     }
 }
 
-/// Means over so many stretches of steps, each at its mean step.
+/// Means over `count` stretches of steps, each at its mean step.
 pub(crate) fn stretches(points: &[(u64, f64)], count: usize) -> Vec<(f64, f64)> {
     let stretch = |i: usize| &points[i * points.len() / count..(i + 1) * points.len() / count];
     let mean = |stretch: &[(u64, f64)]| {

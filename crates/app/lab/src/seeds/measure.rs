@@ -1,9 +1,7 @@
 //! Measures: numbers that runs have, with their names and units in tables.
 
 use super::section::Section;
-use crate::log::{SetMetric, of_set};
 use serde::Serialize;
-use std::collections::HashSet;
 
 /// A number that runs have.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -64,15 +62,10 @@ impl Unit {
         Self { scale: 1, digits, name: "", range, is_signed: false }
     }
 
-    /// The unit of shares of something else than responses.
-    pub fn percent(range: Range) -> Self {
-        Self { scale: 100, digits: 1, name: ", %", range, is_signed: false }
-    }
-
     /// The unit of a metric's values.
     pub fn of(metric: &str) -> Self {
         if is_of_shares(metric) {
-            return Self { digits: 2, ..Self::percent(Range::Share) };
+            return Self { scale: 100, name: ", %", ..Self::plain(2, Range::Share) };
         }
         let name = last_part(metric);
         let is_size = ["entropy", "length", "loss"].iter().any(|of| name.starts_with(of));
@@ -95,12 +88,6 @@ impl Unit {
             true => Self { name: ", points", range: Range::SharesApart, ..own },
             false => Self { range: Range::Any, ..own },
         }
-    }
-
-    /// The unit of errors of an accuracy's predictions.
-    pub fn of_error(accuracy: &str) -> Self {
-        let name = if is_of_shares(accuracy) { ", points" } else { "" };
-        Self { name, range: Range::From0, ..Self::of(accuracy) }
     }
 }
 
@@ -135,25 +122,7 @@ impl Measure {
     /// Whether groups are compared by it with a test: it is for the main effects, which all runs
     /// have. It is not for best values, numbers of only some runs, parts, and checks.
     pub(super) fn is_compared(&self) -> bool {
-        match self.section {
-            Section::Main => self.taken != "best",
-            Section::Held => !["reached-at-step", "least-after-reached"].contains(&&*self.taken),
-            _ => false,
-        }
-    }
-
-    /// Whether its numbers are compared as ratios too, of all metrics that there are: above 0, and
-    /// spread evenly on a logarithmic scale, as entropies of sets at their first temperature are.
-    pub(super) fn has_ratio(&self, all: &HashSet<&str>) -> bool {
-        let is_end = self.taken == "end" && self.section == Section::Main;
-        let set = SetMetric::of(&self.metric).filter(|metric| is_end && metric.what == "entropy");
-        // The set `test` is `test_t0.6` at a further temperature.
-        let first = |set: &str| {
-            let (set, temperature) = set.rsplit_once("_t")?;
-            temperature.parse::<f64>().ok()?;
-            Some(of_set(set, "entropy"))
-        };
-        set.is_some_and(|metric| first(metric.set).is_none_or(|first| !all.contains(&*first)))
+        self.section == Section::Main && self.taken != "best"
     }
 
     /// Whether it belongs in a short table: the rest are parts and checks of these.

@@ -3,17 +3,17 @@
 //! first or with the one that it names.
 //!
 //! [`Summary::of`] computes them from numbers and recipes; [`section()`] shows a summary in a web
-//! page, [`text`] on a terminal, [`markdown`] in a file. [`KeptRuns`] are the runs of
+//! page, [`text`] on a terminal, [`markdown`] in a file. [`RunTable`] are the runs of
 //! docs/paper/results.
 
 mod caveats;
 mod contrasts;
 mod curves;
 mod groups;
-mod held;
-mod kept;
 mod measure;
 mod numbers;
+mod price;
+mod run_table;
 mod section;
 mod show;
 mod student;
@@ -21,9 +21,9 @@ mod student;
 pub use curves::MeanCurve;
 pub(crate) use curves::{MOST, rounded, stretches};
 pub use groups::without_seed;
-pub use kept::{GroupCurves, KeptRuns};
 pub use measure::Measure;
 pub(crate) use measure::range_of;
+pub use run_table::{GroupCurves, RunTable};
 pub use section::Section;
 pub use show::{markdown, section, text};
 pub use student::{Mean, Paired, quantile, within};
@@ -33,9 +33,6 @@ use crate::run::Run;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
-
-/// Most entropies at which accuracies are looked for.
-const MOST_TARGETS: usize = 4;
 
 /// A run of a group.
 #[derive(Clone, Debug)]
@@ -61,7 +58,7 @@ pub enum Control {
     First,
     /// The group of the run at this place.
     GroupOf(usize),
-    /// A group of this name, of which there is no run.
+    /// A group of this name, which has no run.
     Absent(String),
 }
 
@@ -72,11 +69,6 @@ impl Entry<'_> {
 
     fn steps(&self) -> Option<u64> {
         self.recipe?.pointer("/run/steps")?.as_u64()
-    }
-
-    /// The entropy, in nats, that it has as its target in the end, if it has one.
-    fn target(&self) -> Option<f64> {
-        self.run?.log.series("entropy/target")?.last().map(|(_, target)| target)
     }
 
     /// The day that its prompts name, where they name one.
@@ -111,6 +103,12 @@ pub struct Group {
     pub seeds: Vec<Option<u64>>,
     /// Runs that have not made all of their steps, which are left out.
     pub unfinished: Vec<String>,
+    /// The places of all its runs among the entries.
+    #[serde(skip)]
+    pub all: Vec<usize>,
+    /// The places of the runs that count: finished, and one of each seed.
+    #[serde(skip)]
+    pub counted: Vec<usize>,
 }
 
 impl Group {
@@ -134,11 +132,6 @@ pub struct Row {
     /// `[groups]`: the difference to the group's control over the seeds that both have; none of
     /// measures that are not compared.
     pub against: Vec<Option<Against>>,
-    /// `[groups]`, of entropies at the end, at the first temperature: the multiple of the first
-    /// group's over the same seeds, the mean and its interval taken of the logarithms. Empty of all
-    /// else.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub ratio_to_first: Vec<Option<Mean>>,
 }
 
 /// How a group differs from the one that it is compared with.
@@ -156,52 +149,18 @@ impl Summary {
     pub fn of(runs: &[Entry<'_>]) -> Self {
         let mut notes = Vec::new();
         let places = groups::grouped(runs);
-        let (groups, counted) = taken_in(runs, &places, &mut notes);
+        let groups = counted_runs(runs, &places, &mut notes);
         let controls = contrasts::controls(runs, &places, &groups, &mut notes);
-        let is_like_first = |group| {
-            let unsaid = &mut Vec::new();
-            group > 0 && contrasts::are_comparable(runs, &places, &groups, [0, group], unsaid)
-        };
-        let with_first: Vec<bool> = (0..groups.len()).map(is_like_first).collect();
-        let mut rows =
-            rows(runs, &groups, &counted, &Comparisons { controls, with_first }, &mut notes);
+        let mut rows = rows(runs, &groups, &controls, &mut notes);
         notes.extend(caveats::cut_off(&mut rows));
         notes.extend(caveats::caveats(&groups, &rows));
         Self { groups, rows, notes }
     }
 }
 
-/// The runs of one group by their places.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Members {
-    /// The group's name.
-    pub name: String,
-    /// All runs.
-    pub all: Vec<usize>,
-    /// The runs that count: finished, and one of each seed.
-    pub counted: Vec<usize>,
-}
-
-/// The groups of runs, as a [`Summary`] has them.
-pub fn members(runs: &[Entry<'_>]) -> Vec<Members> {
-    let places = groups::grouped(runs);
-    let (groups, counted) = taken_in(runs, &places, &mut Vec::new());
-    let of = |((group, counted), all): ((Group, Vec<usize>), Vec<usize>)| Members {
-        name: group.name,
-        all,
-        counted,
-    };
-    groups.into_iter().zip(counted).zip(places).map(of).collect()
-}
-
-/// The groups, and for each the places of the runs that count; says which do not.
-fn taken_in(
-    runs: &[Entry<'_>],
-    places: &[Vec<usize>],
-    notes: &mut Vec<String>,
-) -> (Vec<Group>, Vec<Vec<usize>>) {
+/// The groups of runs at these places; says which runs do not count.
+fn counted_runs(runs: &[Entry<'_>], places: &[Vec<usize>], notes: &mut Vec<String>) -> Vec<Group> {
     let names = groups::names(runs, places);
-    let mut counted: Vec<Vec<usize>> = Vec::new();
     let mut groups = Vec::new();
     for (places, name) in places.iter().zip(&names) {
         let (finished, unfinished) = by_state(runs, places);
@@ -230,10 +189,11 @@ fn taken_in(
             runs: said(&once),
             seeds,
             unfinished: said(&unfinished),
+            all: places.clone(),
+            counted: once,
         });
-        counted.push(once);
     }
-    (groups, counted)
+    groups
 }
 
 /// Splits a group into runs that have made all of their steps, and others. If the recipe does not
@@ -257,32 +217,22 @@ fn by_seed(runs: &[Entry<'_>], places: &[usize]) -> (Vec<usize>, Vec<usize>) {
     })
 }
 
-/// Which groups are compared, by places.
-struct Comparisons {
-    /// `[groups]`: the group that each is compared with.
-    controls: Vec<Option<usize>>,
-    /// `[groups]`: whether it may be compared with the first, as a multiple of which entropies are
-    /// told.
-    with_first: Vec<bool>,
-}
-
 /// A run that counts, with its seed.
 type Seeded<'a> = (Option<u64>, RunNumbers<'a>);
 
+/// A row for each measure; `controls` has the group that each is compared with.
 fn rows(
     runs: &[Entry<'_>],
     named: &[Group],
-    counted: &[Vec<usize>],
-    comparisons: &Comparisons,
+    controls: &[Option<usize>],
     notes: &mut Vec<String>,
 ) -> Vec<Row> {
-    let targets = targets(runs, counted);
     let evaluated = |i: &usize| {
         let Entry { run, recipe, .. } = &runs[*i];
-        Some((runs[*i].seed(), RunNumbers::of((*run)?, *recipe, &targets)))
+        Some((runs[*i].seed(), RunNumbers::of((*run)?, *recipe)))
     };
     let groups: Vec<Vec<Seeded<'_>>> =
-        counted.iter().map(|group| group.iter().filter_map(evaluated).collect()).collect();
+        named.iter().map(|group| group.counted.iter().filter_map(evaluated).collect()).collect();
     let (mut all, mut known) = (Vec::new(), HashSet::new());
     for measure in groups.iter().flatten().flat_map(|(_, run)| &run.listed) {
         if known.insert(measure) {
@@ -292,26 +242,10 @@ fn rows(
     all.sort_by_key(|measure| Section::ALL.iter().position(|section| *section == measure.section));
     let of_groups = named.iter().zip(&groups);
     notes.extend(of_groups.flat_map(|(named, group)| caveats::without_end(named, group, &all)));
-    let metrics: HashSet<&str> = all.iter().map(|measure| measure.metric.as_str()).collect();
-    let has_ratio: Vec<bool> = all.iter().map(|measure| measure.has_ratio(&metrics)).collect();
-    let row = |(measure, has_ratio)| row(measure, named, &groups, comparisons, has_ratio);
-    all.into_iter().zip(has_ratio).map(row).collect()
-}
-
-/// The entropies that groups hold in the end, to three digits: of a group whose seeds have targets
-/// of their own, the mean.
-fn targets(runs: &[Entry<'_>], counted: &[Vec<usize>]) -> Vec<f64> {
-    let mut targets: Vec<f64> = Vec::new();
-    for group in counted {
-        let of_group: Vec<f64> = group.iter().filter_map(|i| runs[*i].target()).collect();
-        let mean = of_group.iter().sum::<f64>() / of_group.len() as f64;
-        let rounded: f64 = format!("{mean:.2e}").parse().unwrap_or(f64::NAN);
-        if rounded.is_finite() && rounded > 0.0 && !targets.contains(&rounded) {
-            targets.push(rounded);
-        }
-    }
-    targets.truncate(MOST_TARGETS);
-    targets
+    let mut rows: Vec<Row> =
+        all.into_iter().map(|measure| row(measure, named, &groups, controls)).collect();
+    rows.extend(price::rows(&groups, controls));
+    rows
 }
 
 /// A measure of all groups, by seeds.
@@ -319,8 +253,7 @@ fn row(
     measure: Measure,
     named: &[Group],
     groups: &[Vec<Seeded<'_>>],
-    Comparisons { controls, with_first }: &Comparisons,
-    has_ratio: bool,
+    controls: &[Option<usize>],
 ) -> Row {
     let of_group = |group: &Vec<Seeded<'_>>| -> Vec<(Option<u64>, f64)> {
         group.iter().filter_map(|(seed, run)| Some((*seed, run.number(&measure)?))).collect()
@@ -346,12 +279,9 @@ fn row(
             test: Paired::of(&pairs(control, group))?,
         })
     };
-    let ratio =
-        |group: usize| with_first[group].then(|| Mean::of_ratios(&pairs(0, group))).flatten();
     Row {
         means: numbers.iter().map(mean).collect(),
         against: (0..groups.len()).map(against).collect(),
-        ratio_to_first: if has_ratio { (0..groups.len()).map(ratio).collect() } else { Vec::new() },
         measure,
     }
 }

@@ -11,7 +11,6 @@ const NAME: usize = 24;
 /// A block for each of the main measures, whose lines may be broken between words.
 pub fn text(summary: &Summary) -> String {
     let mut text = String::new();
-    let baseline = summary.groups.first().map_or("", |group| &group.name);
     for row in summary.rows.iter().filter(|row| row.measure.is_main()) {
         let measure = &row.measure;
         let _ = writeln!(text, "\n  {}", measure.title);
@@ -26,9 +25,6 @@ pub fn text(summary: &Summary) -> String {
             if let Some(Against { group, test }) = &row.against[place] {
                 let difference = with_interval(measure, &test.difference, signed);
                 let _ = writeln!(text, "      against {group}: {difference}, {}", p_values(test));
-            }
-            if let Some(ratio) = ratio(row, place) {
-                let _ = writeln!(text, "      times {baseline}: {ratio}");
             }
         }
     }
@@ -50,9 +46,6 @@ pub fn markdown(summary: &Summary) -> String {
         }
         // Pages are narrow: a table for a few measures at a time.
         rows.chunks(4).for_each(|rows| text += &tables(summary, rows));
-        if section == Section::Main {
-            text += &ratios(summary, &rows);
-        }
     }
     if !summary.rows.is_empty() {
         text += "In brackets: 95 % intervals of the mean over seeds, by Student's t.\n";
@@ -78,7 +71,7 @@ fn titles(rows: &[&Row]) -> Vec<String> {
 fn tables(summary: &Summary, rows: &[&Row]) -> String {
     let of_group = |(i, group): (usize, &Group)| {
         let of = |row: &&Row| {
-            row.means[i].as_ref().map_or("n/a".into(), |mean| said(&row.measure, mean, group))
+            row.means[i].as_ref().map_or("n/a".into(), |mean| described(&row.measure, mean, group))
         };
         let name = match group.unfinished.len() {
             0 => group.name.clone(),
@@ -109,48 +102,9 @@ fn differences(summary: &Summary, rows: &[&Row], group: usize) -> Option<Vec<Str
     Some([vec![name], rows.iter().map(of).collect()].concat())
 }
 
-/// Entropies as multiples of the first group's.
-fn ratios(summary: &Summary, rows: &[&Row]) -> String {
-    let rows: Vec<&Row> =
-        rows.iter().copied().filter(|row| row.ratio_to_first.iter().any(Option::is_some)).collect();
-    if rows.is_empty() {
-        return String::new();
-    }
-    let line = |(i, group): (usize, &Group)| {
-        let cells: Vec<String> = rows.iter().map(|row| ratio(row, i).unwrap_or_default()).collect();
-        cells
-            .iter()
-            .any(|cell| !cell.is_empty())
-            .then(|| [vec![group.name.clone()], cells].concat())
-    };
-    let lines: Vec<Vec<String>> = summary.groups.iter().enumerate().filter_map(line).collect();
-    let first = format!("as a multiple of {}, over the same seeds", summary.groups[0].name);
-    table(
-        &first.replace('|', "\\|"),
-        &titles(&rows).iter().map(|t| t.replace(", nats", "")).collect::<Vec<_>>(),
-        &lines,
-    )
-}
-
-/// A ratio.
-fn times(ratio: f64) -> String {
-    if (0.01..1e6).contains(&ratio) { format!("{ratio:.2}") } else { format!("{ratio:.1e}") }
-}
-
-/// A group's multiple of the first group's number, with its interval.
-fn ratio(row: &Row, group: usize) -> Option<String> {
-    let ratio = row.ratio_to_first.get(group)?.as_ref()?;
-    let value = times(ratio.value);
-    Some(match ratio.interval {
-        Some([low, high]) => format!("{value} [{}, {}]", times(low), times(high)),
-        None if ratio.has_no_spread() => format!("{value} no spread"),
-        None => value,
-    })
-}
-
 /// A mean with its interval, and of how many seeds where some have no such number; of a count, the
 /// count.
-fn said(measure: &Measure, mean: &Mean, group: &Group) -> String {
+fn described(measure: &Measure, mean: &Mean, group: &Group) -> String {
     if measure.is_count() {
         return format!("{:.0} of {}", mean.runs.iter().sum::<f64>(), mean.runs.len());
     }
@@ -184,7 +138,7 @@ pub fn section(summary: &Summary) -> String {
         }
         // Above the box that scrolls: no reading is cut off by it.
         if let Some((heading, reading)) = part.heading() {
-            let (heading, reading) = (legible(heading), with_code(&reading));
+            let (heading, reading) = (legible(heading), with_code(reading));
             let _ = writeln!(html, "<h3>{heading}</h3>\n<p class=\"quiet\">{reading}</p>");
         }
         let label =
@@ -201,7 +155,6 @@ pub fn section(summary: &Summary) -> String {
 
 /// A table of a page: a column for each group.
 fn table_of_page(summary: &Summary, rows: &[&Row], label: &str) -> String {
-    let baseline = legible(&summary.groups[0].name);
     let mut heads = String::from("<th scope=\"col\"></th>");
     for group in &summary.groups {
         let seeds = group.seeds_finished();
@@ -224,7 +177,7 @@ fn table_of_page(summary: &Summary, rows: &[&Row], label: &str) -> String {
                     .join(", ");
                 format!(
                     "<span title=\"{of}\">{}</span>",
-                    said(&row.measure, mean, &summary.groups[place])
+                    described(&row.measure, mean, &summary.groups[place])
                 )
             });
             let against = against.as_ref().map_or(String::new(), |against| {
@@ -232,10 +185,7 @@ fn table_of_page(summary: &Summary, rows: &[&Row], label: &str) -> String {
                 let (control, p) = (legible(&against.group), p_values(&against.test));
                 format!("<br><small class=\"quiet\">{difference} against {control}, {p}</small>")
             });
-            let ratio = ratio(row, place).map_or(String::new(), |ratio| {
-                format!("<br><small class=\"quiet\">{ratio} times that of {baseline}</small>")
-            });
-            let _ = write!(html, "<td>{mean}{against}{ratio}</td>");
+            let _ = write!(html, "<td>{mean}{against}</td>");
         }
         html += "</tr>\n";
     }

@@ -27,7 +27,7 @@ pub struct Paired {
     /// Two-sided p-value of the sign-flip permutation test over all assignments of signs, which
     /// assumes no distribution; none of more than 20 pairs.
     pub p_exact: Option<f64>,
-    /// The least that `p_exact` can be with so many pairs: 2 assignments out of 2^n.
+    /// The least that `p_exact` can be with n pairs: 2 assignments out of 2^n.
     pub p_exact_least: f64,
 }
 
@@ -41,7 +41,7 @@ impl Mean {
         Self::of_size(runs, size)
     }
 
-    /// The mean of numbers that are differences or ratios of others of this size.
+    /// The mean of numbers that are differences of others of this size.
     fn of_size(runs: Vec<f64>, size: f64) -> Option<Self> {
         let n = runs.len() as f64;
         let degrees = runs.len().checked_sub(1)?;
@@ -55,23 +55,6 @@ impl Mean {
             [value - half, value + half]
         });
         Some(Self { value, interval, runs })
-    }
-
-    /// The ratio new / old of (old, new) numbers above 0, a pair for each seed: the geometric mean,
-    /// with the interval of the logarithms' mean. None without pairs, or where a number is not
-    /// above 0.
-    pub fn of_ratios(pairs: &[(f64, f64)]) -> Option<Self> {
-        let log =
-            |(old, new): &(f64, f64)| (*old > 0.0 && *new > 0.0).then(|| libm::log(new / old));
-        let logs: Vec<f64> = pairs.iter().map(log).collect::<Option<_>>()?;
-        // Ratios that are 1 but for rounding have no spread either.
-        let Self { value, interval, runs } = Self::of_size(logs, 1.0)?;
-        let exp = |log: f64| libm::exp(log);
-        Some(Self {
-            value: exp(value),
-            interval: interval.map(|ends| ends.map(exp)),
-            runs: runs.into_iter().map(exp).collect(),
-        })
     }
 
     /// Whether there are several numbers and all are the same.
@@ -111,7 +94,7 @@ fn error(numbers: &[f64], value: f64) -> f64 {
     (numbers.iter().map(|x| (x - value) * (x - value)).sum::<f64>() / (n - 1.0) / n).sqrt()
 }
 
-/// Probability that Student's t with so many degrees of freedom (from 1) lies within -t and t, for
+/// Probability that Student's t with `degrees` of freedom (from 1) lies within -t and t, for
 /// t from 0 (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4).
 pub fn within(t: f64, degrees: usize) -> f64 {
     let n = degrees as f64;

@@ -14,7 +14,7 @@ const NARROWEST: usize = 34;
 const DENSEST: usize = 4;
 /// As many stand beside one another at most.
 const MOST_BESIDE: usize = 4;
-/// Points further apart than so many times the usual distance are not joined.
+/// Points further apart than this many times the usual distance are not joined.
 const GAP_FACTOR: u64 = 5;
 
 /// Curves of one quantity.
@@ -40,7 +40,7 @@ pub(super) fn panels(runs: &[Run], metrics: &[String], look: &Look) -> Vec<Panel
         .collect()
 }
 
-/// Plots in rows of so many, each so many lines high.
+/// Plots in rows of `beside`, each `height` lines high.
 pub(super) fn lines(panels: &[Panel], beside: usize, height: usize, look: &Look) -> Vec<String> {
     let width = look.width.saturating_sub(GAP * (beside - 1)) / beside;
     let blocks: Vec<Vec<String>> =
@@ -55,15 +55,15 @@ pub(super) fn lines(panels: &[Panel], beside: usize, height: usize, look: &Look)
     lines
 }
 
-/// How many of so many plots stand beside one another: as many as have room, in rows that are as
-/// full as can be.
+/// How many plots stand beside one another: as many as have room, in rows that are as full as can
+/// be.
 pub(super) fn beside(panels: usize, width: usize) -> usize {
     let most = ((width + GAP) / (NARROW + GAP)).clamp(1, MOST_BESIDE);
     let rows = panels.div_ceil(most).max(1);
     panels.div_ceil(rows).max(1)
 }
 
-/// As [`beside`], if all plots must fit into so many rows, as far as they can.
+/// As [`beside`], if all plots must fit into `rows` rows, as far as they can.
 pub(super) fn beside_in_rows(panels: usize, rows: usize, width: usize) -> usize {
     let most = ((width + GAP) / (NARROWEST + GAP)).clamp(1, MOST_BESIDE);
     beside(panels, width).max(panels.div_ceil(rows.max(1))).min(most).max(1)
@@ -72,7 +72,7 @@ pub(super) fn beside_in_rows(panels: usize, rows: usize, width: usize) -> usize 
 impl Panel {
     fn block(&self, width: usize, height: usize, look: &Look) -> Vec<String> {
         let (curves, remark) = self.thinned(width);
-        let plot = TextPlot { x: "step".into(), y: String::new(), curves };
+        let plot = TextPlot { x: "step", y: "", curves };
         let [wide, high] =
             [width, height.saturating_sub(1)].map(|size| u16::try_from(size).unwrap_or(u16::MAX));
         let mut lines = plot.lines(wide, high, look.colors);
@@ -89,7 +89,7 @@ impl Panel {
         lines
     }
 
-    /// The curves for so many columns, and a remark: of very many points, a mean per column.
+    /// The curves for `width` columns, and a remark. Very many points become a mean per column.
     fn thinned(&self, width: usize) -> (Vec<Curve>, String) {
         let densest = self.curves.iter().map(|curve| curve.points.len()).max().unwrap_or(0);
         if densest <= DENSEST * width {
@@ -131,8 +131,8 @@ fn named(runs: &[Run], run: &Run, set: &str, look: &Look) -> String {
     if runs.len() > 1 { look.clean(&format!("{} {set}", run.name)) } else { look.clean(set) }
 }
 
-/// Rollouts' entropies, and for one run those of its evaluations too. A run without rollouts has
-/// those of its evaluations.
+/// Rollouts' entropies. A run that is shown alone or has no rollouts has the entropies of its
+/// evaluations too.
 fn entropies(runs: &[Run], look: &Look) -> Panel {
     let mut curves = Vec::new();
     let mut is_supervised = false;

@@ -4,7 +4,7 @@ use super::text::{Look, table};
 use crate::number::{fixed, number, percent};
 use crate::run::{Run, SetName};
 
-/// The tables of all runs beside one another, each with so many rows at most: the first evaluation,
+/// The tables of all runs beside one another, each with at most `rows` rows: the first evaluation,
 /// then the last ones.
 pub(super) fn lines(runs: &[Run], rows: usize, look: &Look) -> Vec<String> {
     let tables = runs.iter().flat_map(|run| run.set_names.iter().map(move |set| (run, set)));

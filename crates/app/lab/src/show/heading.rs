@@ -29,7 +29,7 @@ fn sentence(state: &State, look: &Look) -> String {
     let step = match (state.step, state.steps) {
         (None, _) => "nothing measured yet".to_owned(),
         (Some(step), Some(steps)) if step <= steps => format!("step {step} of {steps}"),
-        // A resumed run may be told to end sooner than it already has.
+        // The recipe of a resumed run may ask for fewer steps than it has made.
         (Some(step), Some(steps)) => format!("step {step}, past run.steps = {steps}"),
         (Some(step), None) => format!("step {step}"),
     };

@@ -14,7 +14,7 @@ mod trace;
 
 pub use news::news;
 pub use text::Look;
-pub(crate) use text::wrapped;
+pub(crate) use text::{fitted, wrapped};
 pub use trace::Trace;
 
 /// Lines of a plot on a page.
@@ -53,7 +53,7 @@ pub fn page(runs: &[Run], options: &PageOptions, look: &Look) -> Vec<String> {
     joined(blocks)
 }
 
-/// As much as fits a screen of so many lines: the heads of the runs, plots as large as there is
+/// As much as fits a screen of `height` lines: the heads of the runs, plots as large as there is
 /// room for, then whatever else fits.
 pub fn screen(runs: &[Run], options: &PageOptions, height: usize, look: &Look) -> Vec<String> {
     let mut panels = curves::panels(runs, &options.metrics, look);

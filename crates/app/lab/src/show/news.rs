@@ -5,7 +5,7 @@ use crate::number::{fixed, number, percent};
 use crate::run::Run;
 
 /// Metrics in a step's line, with their names there.
-const TOLD: [(&str, &str); 7] = [
+const STEP_METRICS: [(&str, &str); 7] = [
     ("reward/mean", "reward"),
     ("sft/loss", "loss"),
     ("policy/entropy", "entropy"),
@@ -24,11 +24,11 @@ pub fn news(
     metrics: &[String],
     look: &Look,
 ) -> Vec<String> {
-    let told: Vec<(&str, &str)> = TOLD
+    let shown: Vec<(&str, &str)> = STEP_METRICS
         .into_iter()
         .chain(metrics.iter().map(|metric| (metric.as_str(), metric.as_str())))
         .collect();
-    let series = told.iter().filter_map(|(metric, _)| run.log.series(metric));
+    let series = shown.iter().filter_map(|(metric, _)| run.log.series(metric));
     let evaluated = run.set_names.iter().filter_map(|set| set.series(&run.log, &set.accuracy));
     let steps = series.chain(evaluated).flat_map(|series| {
         let first = after.map_or(0, |after| series.steps.partition_point(|step| *step <= after));
@@ -37,20 +37,20 @@ pub fn news(
     let mut steps: Vec<u64> = steps.collect();
     steps.sort_unstable();
     steps.dedup();
-    steps.into_iter().flat_map(|step| of_step(run, step, is_named, &told, look)).collect()
+    steps.into_iter().flat_map(|step| of_step(run, step, is_named, &shown, look)).collect()
 }
 
 fn of_step(
     run: &Run,
     step: u64,
     is_named: bool,
-    told: &[(&str, &str)],
+    shown: &[(&str, &str)],
     look: &Look,
 ) -> Vec<String> {
     let of = run.state.steps.map_or(String::new(), |steps| format!("/{steps}"));
     let whose = if is_named { format!("{}: ", run.name) } else { String::new() };
     let head = look.clean(&format!("{whose}step {step}{of}"));
-    let cells: Vec<String> = told
+    let cells: Vec<String> = shown
         .iter()
         .filter_map(|(metric, name)| Some((name, run.log.series(metric)?.at(step)?)))
         .map(|(name, value)| format!("{} {}", look.clean(name), number(value)))

@@ -12,14 +12,14 @@ use std::path::PathBuf;
 
 /// Lines of a prompt or response that are kept where its middle is left out: the first ones and the
 /// last ones.
-const KEPT: [usize; 2] = [8, 6];
-/// As [`KEPT`], for the verifier's reason.
-const KEPT_REASON: [usize; 2] = [3, 1];
+const TEXT_LINES: [usize; 2] = [8, 6];
+/// As [`TEXT_LINES`], for the verifier's reason.
+const REASON_LINES: [usize; 2] = [3, 1];
 
 /// A response as its file has it.
 type Row = Map<String, Value>;
 
-/// The last responses of a run, so many at most.
+/// The last responses of each run, at most `count`.
 pub(super) fn lines(runs: &[Run], count: usize, look: &Look) -> Vec<String> {
     let mut lines = Vec::new();
     for run in runs {
@@ -127,7 +127,7 @@ fn verdict(row: &Row, look: &Look) -> Vec<String> {
     let verdict = look.paint(paint, &one_line(verdict));
     shortened(
         look.paragraph(&format!("{verdict}: {}", one_line(&details.join(", "))), 2),
-        KEPT_REASON,
+        REASON_LINES,
     )
 }
 
@@ -145,7 +145,7 @@ fn shortened(mut lines: Vec<String>, [first, last]: [usize; 2]) -> Vec<String> {
 fn text_lines(mark: &str, text: &str, look: &Look) -> Vec<String> {
     let lines = wrapped(&look.clean(text.trim_end()), look.width.max(20) - mark.len());
     let blank = " ".repeat(mark.len());
-    shortened(lines, KEPT)
+    shortened(lines, TEXT_LINES)
         .iter()
         .enumerate()
         .map(|(i, line)| {
@@ -154,7 +154,7 @@ fn text_lines(mark: &str, text: &str, look: &Look) -> Vec<String> {
         .collect()
 }
 
-/// Text as it is, anything else as JSON.
+/// A text itself, anything else as JSON.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

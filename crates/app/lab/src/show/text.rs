@@ -46,7 +46,7 @@ impl Look {
         format!("\x1b[{begin}m{text}\x1b[{end}m")
     }
 
-    /// Lines of text within the width, each indented by so many columns.
+    /// Lines of text within the width, each indented by `indent` columns.
     pub(super) fn paragraph(&self, text: &str, indent: usize) -> Vec<String> {
         let width = self.width.max(NARROWEST);
         let rest = wrapped(text, width - indent);
@@ -121,7 +121,7 @@ pub(super) fn shown_width(line: &str) -> usize {
         + parts.map(|part| part.split_once('m').map_or(0, |(_, text)| text.width())).sum::<usize>()
 }
 
-/// A text in lines of so many columns: broken between words, and within words that are wider.
+/// A text in lines of `width` columns: broken between words, and within words that are wider.
 /// Escapes of colours take no room.
 pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
@@ -152,6 +152,19 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
         lines.push(current.trim_end().to_owned());
     }
     lines
+}
+
+/// A text, cut to this many columns.
+pub(crate) fn fitted(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_owned();
+    }
+    let mut used = 1;
+    let fits = |c: &char| {
+        used += c.width().unwrap_or(0);
+        used <= columns
+    };
+    text.chars().take_while(fits).chain((columns > 0).then_some('…')).collect()
 }
 
 /// A table: names of columns, then rows, all to the right.

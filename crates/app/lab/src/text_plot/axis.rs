@@ -2,9 +2,9 @@
 
 /// Numbers beyond this are drawn there.
 const LARGEST: f64 = 1e300;
-/// Ranges below this are none.
+/// A range below this counts as a single number.
 const SMALLEST: f64 = 1e-300;
-/// Ranges that are smaller beside the numbers themselves are rounding.
+/// A range that is a smaller share of the numbers is rounding.
 const RESOLUTION: f64 = 1e-12;
 
 /// An axis.

@@ -64,8 +64,8 @@ const UNVARYING: [(&str, &str); 2] =
 pub struct Agreement {
     /// Steps where both were measured.
     pub steps: usize,
-    /// Pearson's correlation; none where either never varies, or where there are fewer than three
-    /// steps, of which any two agree.
+    /// Pearson's correlation; none where either never varies, or with fewer than three steps, since
+    /// any two agree.
     pub correlation: Option<f64>,
     /// Its 95 % interval by Fisher's z, as if steps were independent; none with fewer than four.
     pub correlation_interval: Option<[f64; 2]>,

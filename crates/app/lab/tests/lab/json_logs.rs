@@ -81,7 +81,7 @@ fn a_restart_forgets_all_metrics() {
         "{:?}",
         log.notes
     );
-    // An evaluation of an earlier step that comes late is none.
+    // An evaluation of an earlier step that comes late is no restart.
     let late = "{\"step\":12,\"eval\":12}\n{\"step\":21,\"a\":21}\n";
     let log = open(first + late).unwrap();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Parts of evaluation sets: told from sets, and shown below them.
+//! Parts of evaluation sets are distinguished from sets, and shown below them.
 
 use crate::planted;
 use isentrope_lab::law::points::{of_metrics, of_parts, of_run};
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A run whose set has two parts, one of which learns late; with a set that has a slash in its name
-/// and is no part.
+/// A run with a set of two parts, one learnt late, and with a set that has a slash in its name and is
+/// no part.
 fn planted(dir: &Path, name: &str, seed: u64) -> PathBuf {
     let row = |i: u64| {
         let mut row = planted::step(i, 10.0, 4, seed);

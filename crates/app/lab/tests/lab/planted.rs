@@ -11,7 +11,7 @@ pub fn noise(i: u64) -> f64 {
     ((mixed >> 11) as f64 / (1u64 << 53) as f64) * 2.0 - 1.0
 }
 
-/// Entropy left at a step of a run whose entropy decays with so many steps.
+/// Entropy left at a step of a run whose entropy decays over `decay` steps.
 pub fn entropy(step: u64, decay: f64) -> f64 {
     0.05 + 1.2 * (-(step as f64) / decay).exp()
 }
@@ -92,7 +92,7 @@ pub fn run(dir: &Path, name: &str, rows: &[Map<String, Value>], recipe: Value) -
     dir
 }
 
-/// A recipe of so many steps with a covariance method.
+/// A recipe of `steps` steps with a covariance method.
 pub fn recipe(steps: u64, method: &str) -> Value {
     json!({
         "run": {"out": format!("runs/{method}"), "seed": 1, "steps": steps},
@@ -101,7 +101,7 @@ pub fn recipe(steps: u64, method: &str) -> Value {
     })
 }
 
-/// A whole run of so many steps.
+/// A whole run of `steps` steps.
 pub fn whole(dir: &Path, name: &str, steps: u64, decay: f64, method: &str, salt: u64) -> PathBuf {
     let rows: Vec<_> = (0..=steps).map(|s| step(s, decay, 4, salt)).collect();
     run(dir, name, &rows, recipe(steps, method))

@@ -208,15 +208,8 @@ fn a_run_that_diverged_is_said_to_have_lost_its_numbers() {
 }
 
 #[test]
-fn malformed_metrics_and_too_many_runs_are_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let good = run(dir.path(), "good", &rows(4), Value::Null);
-    let bad = run(dir.path(), "bad", &rows(4), Value::Null);
-    fs::write(bad.join("metrics.jsonl"), "{\"step\":1}\n{\"step\":2,\"x\":[]}\n").unwrap();
-    let error = Report::open(&[good, bad]).unwrap_err().to_string();
-    assert!(error.contains("bad/metrics.jsonl: line 2: \"x\" must be a number"), "{error}");
+fn too_many_runs_are_refused() {
     assert!(Report::open(&[]).is_err() && Report::open(&vec![PathBuf::from("x"); 65]).is_err());
-    assert!(Report::open(&[PathBuf::from("nowhere")]).is_err());
     let many = tempfile::tempdir().unwrap();
     for i in 0..65 {
         fs::write(many.path().join(format!("{i}.jsonl")), "{\"step\":1,\"a\":1}\n").unwrap();

@@ -80,14 +80,6 @@ fn numbers_come_back_by_step_and_nulls_are_no_measurements() {
 }
 
 #[test]
-fn a_line_that_was_being_written_is_left_out_with_a_note() {
-    let dir = run("{\"step\":1,\"x\":1}\n{\"step\":2,\"x");
-    let log = RunLog::open(dir.path()).unwrap();
-    assert_eq!(log.last_step(), Some(1));
-    assert!(log.notes[0].contains("metrics.jsonl: line 2 is cut off"), "{:?}", log.notes);
-}
-
-#[test]
 fn malformed_lines_are_named_by_file_and_line() {
     for (metrics, what) in [
         ("{\"step\":1}\nnonsense\n", "line 2: expected"),

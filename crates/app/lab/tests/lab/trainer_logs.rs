@@ -43,7 +43,7 @@ fn an_output_directory_of_trl_is_read_from_its_last_checkpoint() {
         ("eval_reward", "eval/held-out/score"),
         ("eval_entropy", "eval/held-out/entropy"),
         ("eval_completions/mean_length", "eval/held-out/length_mean"),
-        // There is none of ours for these.
+        // We have no names for these.
         ("reward_std", "reward_std"),
         ("num_tokens", "num_tokens"),
         ("eval_rewards/accuracy_reward/mean", "eval_rewards/accuracy_reward/mean"),

@@ -1,33 +1,14 @@
 //! The binary interfaces of MPI libraries: which one a library has, and what its functions and
 //! constants are.
 //!
-//! There are three. Open MPI's handles are addresses of objects in the library. MPICH's, shared by
-//! Intel MPI and Cray MPICH, are numbers of 32 bits. Those of the standard (MPI 5.0, chapter 20)
-//! have the size of pointers and small values. The constants below stand in the `mpi.h` of Open MPI
-//! 4.1 and 5.0, of MPICH 4.0 and 5.0, and in `mpi_abi.h`.
+//! There are two. Open MPI's handles are addresses of objects in the library. MPICH's, shared by
+//! Intel MPI and Cray MPICH, are numbers of 32 bits. The constants below stand in the `mpi.h` of
+//! Open MPI 4.1 and 5.0, and of MPICH 4.0 and 5.0.
 
 use crate::error::{Error, Result};
 use crate::launch::Family;
 use libloading::os::unix::{Library, Symbol};
 use std::ffi::{c_char, c_int, c_void};
-
-/// A binary interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Abi {
-    OpenMpi,
-    Mpich,
-    Standard,
-}
-
-impl Abi {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::OpenMpi => "Open MPI",
-            Self::Mpich => "MPICH",
-            Self::Standard => "MPI-5 standard",
-        }
-    }
-}
 
 /// A handle of a communicator, a datatype or a request, which have the same size in each interface.
 pub(super) trait Handle: Copy + Send + 'static {
@@ -39,7 +20,7 @@ impl Handle for c_int {
     const UNSET: Self = 0;
 }
 
-/// An address, or a number of its size.
+/// An address.
 impl Handle for usize {
     const UNSET: Self = 0;
 }
@@ -63,7 +44,6 @@ type Iallgatherv<H> = unsafe extern "C" fn(
 ) -> c_int;
 type Ibcast<H> = unsafe extern "C" fn(*mut c_void, c_int, H, c_int, H, *mut H) -> c_int;
 type GetLibraryVersion = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
-type AbiGetVersion = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
 
 /// The functions and constants of a library.
 pub(super) struct Calls<H> {
@@ -81,9 +61,7 @@ pub(super) struct Calls<H> {
     pub world: H,
     /// MPI_BYTE.
     pub byte: H,
-    /// MPI_THREAD_SERIALIZED: several threads call, one at a time.
-    pub serialized: c_int,
-    /// MPI_STATUSES_IGNORE, an address that is none.
+    /// MPI_STATUSES_IGNORE, a constant in the place of an address.
     pub no_statuses: usize,
 }
 
@@ -92,11 +70,10 @@ impl<H: Handle> Calls<H> {
         library: &Library,
         world: H,
         byte: H,
-        serialized: c_int,
         no_statuses: usize,
     ) -> Result<Self, libloading::Error> {
-        // SAFETY: the types are those of the functions in the MPI standard, with handles as `abi`
-        // of the library has them, which `recognise` has found out.
+        // SAFETY: the MPI standard declares the functions with these types, and `recognise` has
+        // found out which handles the library has.
         unsafe {
             Ok(Self {
                 init_thread: *library.get(b"MPI_Init_thread\0")?,
@@ -111,7 +88,6 @@ impl<H: Handle> Calls<H> {
                 ibcast: *library.get(b"MPI_Ibcast\0")?,
                 world,
                 byte,
-                serialized,
                 no_statuses,
             })
         }
@@ -120,7 +96,7 @@ impl<H: Handle> Calls<H> {
 
 impl Calls<c_int> {
     pub fn of_mpich(library: &Library) -> Result<Self, libloading::Error> {
-        Self::new(library, 0x4400_0000, 0x4c00_010d, 2, 1)
+        Self::new(library, 0x4400_0000, 0x4c00_010d, 1)
     }
 }
 
@@ -131,17 +107,13 @@ impl Calls<usize> {
             unsafe { library.get::<*mut c_void>(name) }.map(|symbol| symbol.into_raw() as usize)
         };
         let (world, byte) = (address(b"ompi_mpi_comm_world\0")?, address(b"ompi_mpi_byte\0")?);
-        Self::new(library, world, byte, 2, 0)
-    }
-
-    pub fn of_standard(library: &Library) -> Result<Self, libloading::Error> {
-        Self::new(library, 0x101, 0x247, 2048, 0)
+        Self::new(library, world, byte, 0)
     }
 }
 
-/// Which interface a library has, and how it calls itself; [`Error::Start`] when it has none of the
-/// three.
-pub(super) fn recognise(library: &Library, path: &str) -> Result<(Abi, String)> {
+/// The family whose interface a library has, and the library's own name; [`Error::Start`] when it
+/// has neither interface.
+pub(super) fn recognise(library: &Library, path: &str) -> Result<(Family, String)> {
     let not_known = |what: &str| {
         Error::Start(format!(
             "{path} {what}: name Open MPI, MPICH, Intel MPI or another with their interface by \
@@ -149,34 +121,21 @@ pub(super) fn recognise(library: &Library, path: &str) -> Result<(Abi, String)> 
         ))
     };
     let version = version(library).ok_or_else(|| not_known("is no MPI library"))?;
-    // MPICH and Intel have this function in their own interface too, where it says -1.
-    if standard_version(library).is_some_and(|major| major >= 1) {
-        return Ok((Abi::Standard, version));
-    }
     // SAFETY: only whether there is such an object is asked.
     if unsafe { library.get::<*mut c_void>(b"ompi_mpi_comm_world\0") }.is_ok() {
-        return Ok((Abi::OpenMpi, version));
+        return Ok((Family::OpenMpi, version));
     }
     let lower = version.to_lowercase();
     if ["mpich", "intel", "mvapich", "parastation"].iter().any(|known| lower.contains(known)) {
-        return Ok((Abi::Mpich, version));
+        return Ok((Family::Mpich, version));
     }
     Err(not_known(&format!("calls itself {version:?}, which is not known here")))
 }
 
-/// Whose launcher a library needs.
-pub(super) fn family(abi: Abi, version: &str) -> Family {
-    if abi == Abi::OpenMpi || version.starts_with("Open MPI") {
-        Family::OpenMpi
-    } else {
-        Family::Mpich
-    }
-}
-
-/// MPI_MAX_LIBRARY_VERSION_STRING of MPICH and the standard; Open MPI's is less.
+/// MPI_MAX_LIBRARY_VERSION_STRING of MPICH; Open MPI's is less.
 const VERSION_BYTES: usize = 8192;
 
-/// The first line of what a library calls itself.
+/// The first line of a library's own name and version.
 fn version(library: &Library) -> Option<String> {
     // SAFETY: the type is the function's in the MPI standard, the same in every interface.
     let get: Symbol<GetLibraryVersion> =
@@ -191,14 +150,4 @@ fn version(library: &Library) -> Option<String> {
     // `MPICH Version:      5.0.2`; `Open MPI v4.1.4, package: Debian OpenMPI, ident: ...`.
     let words: Vec<&str> = line.split(',').next()?.split_whitespace().collect();
     (code == 0).then(|| words.join(" ").replace("Version: ", ""))
-}
-
-/// The version of the standard's interface, -1 in other interfaces of libraries that have both.
-fn standard_version(library: &Library) -> Option<c_int> {
-    // SAFETY: the type is the function's in the MPI standard.
-    let get: Symbol<AbiGetVersion> = unsafe { library.get(b"MPI_Abi_get_version\0") }.ok()?;
-    let (mut major, mut minor) = (-1, -1);
-    // SAFETY: it may be called before MPI is initialised, and writes two numbers.
-    let code = unsafe { get(&raw mut major, &raw mut minor) };
-    (code == 0).then_some(major)
 }

@@ -1,12 +1,15 @@
-//! The calls that are made of an MPI library.
+//! Calls of an MPI library.
 
 use super::abi::{Calls, Handle};
 use crate::error::{Error, Result};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
+/// MPI_THREAD_SERIALIZED: several threads call, one at a time.
+const SERIALIZED: c_int = 2;
+
 /// One rank's arguments of an all-gather.
-pub(super) struct Gathered<'a> {
+pub(super) struct AllGatherArguments<'a> {
     pub own: &'a [u8],
     pub all: &'a mut [u8],
     /// Length and place in `all` of each rank's part, `[ranks]`.
@@ -21,12 +24,12 @@ impl<H: Handle> Calls<H> {
         let mut provided = 0;
         // SAFETY: the library takes no arguments as null, and writes one number.
         let code = unsafe {
-            (self.init_thread)(ptr::null_mut(), ptr::null_mut(), self.serialized, &raw mut provided)
+            (self.init_thread)(ptr::null_mut(), ptr::null_mut(), SERIALIZED, &raw mut provided)
         };
         if code != 0 {
             return Err(format!("MPI_Init_thread says {code}"));
         }
-        if provided < self.serialized {
+        if provided < SERIALIZED {
             return Err("it allows no calls from several threads (MPI_THREAD_SERIALIZED)".into());
         }
         let (mut rank, mut size) = (0, 0);
@@ -75,10 +78,10 @@ impl<H: Handle> Calls<H> {
     /// As [`send`](Self::send) for what goes, the lengths and the places, and as
     /// [`receive`](Self::receive) for what comes. There are as many lengths and places as ranks,
     /// and all parts lie in `all`.
-    pub unsafe fn all_gather(&self, gathered: Gathered<'_>) -> Result<H> {
-        let Gathered { own, all, lengths, places } = gathered;
+    pub unsafe fn all_gather(&self, gathered: AllGatherArguments<'_>) -> Result<H> {
+        let AllGatherArguments { own, all, lengths, places } = gathered;
         let (count, mut request) = (int(own.len())?, H::UNSET);
-        // SAFETY: what is read and written is there, and stays, as the caller promises.
+        // SAFETY: the caller keeps all memory that is read and written.
         let code = unsafe {
             (self.iallgatherv)(
                 own.as_ptr().cast(),

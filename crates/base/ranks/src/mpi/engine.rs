@@ -1,7 +1,7 @@
 //! An MPI library as an engine. All its calls return at once, but the first and the last.
 
 use super::abi::{Calls, Handle};
-use super::calls::{Gathered, int};
+use super::calls::{AllGatherArguments, int};
 use super::notes::Notes;
 use crate::engine::{Engine, Move, Note, PendingMoves, Ticket};
 use crate::error::{Error, Result};
@@ -22,19 +22,19 @@ pub(super) struct MpiEngine<H: Handle> {
     calls: Calls<H>,
     rank: usize,
     size: usize,
-    pending: PendingMoves<Started<H>>,
+    pending: PendingMoves<MpiMoves<H>>,
     notes: Notes<H>,
 }
 
 /// The memory that the library reads and writes until its requests have ended.
-struct Started<H> {
+struct MpiMoves<H> {
     pieces: Vec<Piece>,
     requests: Vec<H>,
     /// Lengths and places of all-gathers.
     counts: Vec<Vec<c_int>>,
 }
 
-impl<H> Started<H> {
+impl<H> MpiMoves<H> {
     fn keep<const PIECES: usize>(&mut self, request: H, pieces: [Piece; PIECES]) {
         self.requests.push(request);
         self.pieces.extend(pieces);
@@ -55,7 +55,7 @@ impl<H: Handle> MpiEngine<H> {
 
     /// Adds to what was started. A piece's bytes stay in their place on the heap when the piece is
     /// moved.
-    fn begin_move(&self, movement: Move, started: &mut Started<H>) -> Result<()> {
+    fn begin_move(&self, movement: Move, started: &mut MpiMoves<H>) -> Result<()> {
         let calls = &self.calls;
         match movement {
             Move::Send { to, piece, bytes } => {
@@ -81,10 +81,14 @@ impl<H: Handle> MpiEngine<H> {
                 fitting(all.bytes(), end)?;
                 let lengths = lengths.into_iter().map(int).collect::<Result<Vec<c_int>>>()?;
                 let all_bytes = &mut all.bytes_mut()[..end];
-                let gathered =
-                    Gathered { own: own_bytes, all: all_bytes, lengths: &lengths, places: &places };
-                // SAFETY: `started` keeps all four until the request has ended. The lengths are
-                // those of all ranks, and add up to that of `all`.
+                let gathered = AllGatherArguments {
+                    own: own_bytes,
+                    all: all_bytes,
+                    lengths: &lengths,
+                    places: &places,
+                };
+                // SAFETY: `started` keeps all four until the request has ended. There is a length
+                // for each rank, and they add up to the length of `all`.
                 let request = unsafe { calls.all_gather(gathered) }?;
                 started.keep(request, [own, all]);
                 started.counts.extend([lengths, places]);
@@ -125,7 +129,7 @@ impl<H: Handle> Engine for MpiEngine<H> {
     }
 
     fn start(&mut self, moves: Vec<Move>) -> Result<Ticket> {
-        let mut started = Started { pieces: Vec::new(), requests: Vec::new(), counts: Vec::new() };
+        let mut started = MpiMoves { pieces: Vec::new(), requests: Vec::new(), counts: Vec::new() };
         let begun =
             moves.into_iter().try_for_each(|movement| self.begin_move(movement, &mut started));
         // The moves that did begin are kept even if others have failed.

@@ -7,9 +7,9 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use std::path::{Path, PathBuf};
 
 /// Names the library.
-const NAMED: &str = "ISENTROPE_MPI";
+const LIBRARY_VARIABLE: &str = "ISENTROPE_MPI";
 
-/// Programs of launchers, from one of which this process descends.
+/// Programs of launchers: this process descends from one of them.
 #[rustfmt::skip]
 const LAUNCHERS: [&str; 9] = [
     "mpirun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy", "hydra_bstrap_proxy", "orterun", "orted",
@@ -23,13 +23,12 @@ impl Family {
             #[cfg(target_vendor = "apple")]
             Self::OpenMpi => &["libmpi.40.dylib"],
             #[cfg(target_vendor = "apple")]
-            Self::Mpich => &["libmpi.12.dylib", "libmpi_abi.1.dylib"],
+            Self::Mpich => &["libmpi.12.dylib"],
             #[cfg(not(target_vendor = "apple"))]
             Self::OpenMpi => &["libmpi.so.40"],
-            // Debian has a name of its own; the standard interface comes last, since a library may
-            // have both.
+            // Debian has a name of its own.
             #[cfg(not(target_vendor = "apple"))]
-            Self::Mpich => &["libmpi.so.12", "libmpich.so.12", "libmpi_abi.so.1"],
+            Self::Mpich => &["libmpi.so.12", "libmpich.so.12"],
         }
     }
 
@@ -44,13 +43,13 @@ impl Family {
 /// Loads the library that fits the launcher; it stays until the process ends. Returns where it was
 /// found, too; [`Error::Start`] says what was tried.
 pub(super) fn load(launch: &Launch) -> Result<(String, &'static Library)> {
-    if let Some(named) = std::env::var_os(NAMED) {
+    if let Some(named) = std::env::var_os(LIBRARY_VARIABLE) {
         let path = PathBuf::from(named);
         return match open(&path) {
             Ok(library) => Ok((path.display().to_string(), library)),
             Err(error) => Err(Error::Start(format!(
-                "{NAMED} = {}: {}; name the library of the MPI whose mpirun starts the ranks, \
-                 such as /usr/lib/libmpi.so.40",
+                "{LIBRARY_VARIABLE} = {}: {}; name the library of the MPI whose mpirun starts the \
+                 ranks, such as /usr/lib/libmpi.so.40",
                 path.display(),
                 reason(&error)
             ))),
@@ -72,7 +71,7 @@ pub(super) fn load(launch: &Launch) -> Result<(String, &'static Library)> {
     Err(Error::Start(format!(
         "{} has started several ranks ({}), but no library of {} is found{failed}: tried {}; name \
          it with \
-         {NAMED}=/path/to/libmpi.so, or set ISENTROPE_RANKS=off to run each rank alone",
+         {LIBRARY_VARIABLE}=/path/to/libmpi.so, or set ISENTROPE_RANKS=off to run each rank alone",
         launch.launcher,
         launch.variable,
         families.join(" or "),
@@ -126,10 +125,9 @@ fn parent(process: u32) -> Option<u32> {
 }
 
 fn open(path: &Path) -> Result<&'static Library, libloading::Error> {
-    // Parts of Open MPI that it loads itself look for its symbols among the global ones (ompi issue
-    // 3705). SAFETY: the library runs initialisers of its own when it is loaded. That it is an MPI
-    // library, of which these may be expected to be sound, follows from its name, or from the user
-    // who has named it.
+    // Open MPI loads parts of itself, which look for its symbols among the global ones (ompi issue
+    // 3705). SAFETY: the library runs its own initialisers when it is loaded, which are sound in an
+    // MPI library. By its name, or by the user's word, it is one.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }?;
     Ok(Box::leak(Box::new(library)))
 }

@@ -15,9 +15,9 @@ mod notes;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::launch::Launch;
+use crate::launch::{Family, Launch};
 use crate::settings::Library;
-use abi::{Abi, Calls, Handle};
+use abi::{Calls, Handle};
 use engine::MpiEngine;
 use std::ffi::c_int;
 
@@ -25,11 +25,15 @@ use std::ffi::c_int;
 /// library is missing, not known, or not the launcher's.
 pub(crate) fn begin(launch: &Launch, tell: &dyn Fn(&str)) -> Result<(Box<dyn Engine>, Library)> {
     let (path, loaded) = library::load(launch)?;
-    let (abi, version) = abi::recognise(loaded, &path)?;
-    let library = Library { version, path, abi: abi.name(), launcher: launch.launcher.to_owned() };
+    let (family, version) = abi::recognise(loaded, &path)?;
+    let abi = match family {
+        Family::OpenMpi => "Open MPI",
+        Family::Mpich => "MPICH",
+    };
+    let library = Library { version, path, abi, launcher: launch.launcher.to_owned() };
     // Some libraries end the process by themselves when a launcher is not theirs. Others find one
     // rank alone in each process.
-    if !launch.families.contains(&abi::family(abi, &library.version)) {
+    if !launch.families.contains(&family) {
         let Library { path, version, launcher, .. } = &library;
         tell(&format!(
             "{path} ({version}) does not belong to {launcher}: if the ranks do not begin, name \
@@ -44,15 +48,14 @@ pub(crate) fn begin(launch: &Launch, tell: &dyn Fn(&str)) -> Result<(Box<dyn Eng
             launch.launcher
         ));
     }
-    let engine = match abi {
-        Abi::Mpich => over(Calls::<c_int>::of_mpich(loaded), &library, launch)?,
-        Abi::OpenMpi => over(Calls::<usize>::of_open_mpi(loaded), &library, launch)?,
-        Abi::Standard => over(Calls::<usize>::of_standard(loaded), &library, launch)?,
+    let engine = match family {
+        Family::Mpich => start_engine(Calls::<c_int>::of_mpich(loaded), &library, launch)?,
+        Family::OpenMpi => start_engine(Calls::<usize>::of_open_mpi(loaded), &library, launch)?,
     };
     Ok((engine, library))
 }
 
-fn over<H: Handle>(
+fn start_engine<H: Handle>(
     calls: Result<Calls<H>, libloading::Error>,
     library: &Library,
     launch: &Launch,

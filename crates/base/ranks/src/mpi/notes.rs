@@ -9,18 +9,18 @@ use std::mem;
 const TAG: c_int = 2;
 /// First byte of a note that is the last.
 const GOODBYE: u8 = 1;
-/// Notes to one rank that may be under way: more are left out, since it does not take them.
+/// Most notes under way to one rank: more are dropped, since it does not take them.
 const MOST_UNDER_WAY: usize = 8;
 
-/// A note as it travels: what it is stands in front. On the heap, where it stays when this is
-/// moved.
+/// A note as it travels, behind a byte for its kind. Its bytes are on the heap, so they stay in
+/// place when this is moved.
 type Envelope = Vec<u8>;
 
 /// The notes that are awaited, and those under way.
 pub(super) struct Notes<H> {
     /// One for each rank that sends any.
     awaited: Vec<AwaitedNote<H>>,
-    /// With whom they go to.
+    /// Receiver, note and request of each note under way.
     posted: Vec<(usize, Envelope, H)>,
 }
 
@@ -28,7 +28,7 @@ struct AwaitedNote<H> {
     from: usize,
     note: Envelope,
     request: H,
-    /// Whether nothing more comes.
+    /// Whether the last note has come.
     over: bool,
 }
 
@@ -61,7 +61,7 @@ impl<H: Handle> Notes<H> {
         self.awaited.iter().all(|awaited| awaited.over)
     }
 
-    /// Whether nothing of ours is under way.
+    /// Whether none of our notes is under way.
     pub fn all_have_arrived(&mut self, calls: &Calls<H>) -> Result<bool> {
         self.forget_posted(calls)?;
         Ok(self.posted.is_empty())

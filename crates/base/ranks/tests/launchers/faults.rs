@@ -1,4 +1,4 @@
-//! Ranks of which one goes wrong.
+//! Jobs in which one rank goes wrong.
 
 use crate::launcher::{JobResult, Launcher};
 use crate::rank::{DIRECTORY, TIMEOUT};
@@ -22,7 +22,7 @@ pub fn panicked(launcher: &Launcher) {
     }
 }
 
-/// A job of three ranks that work for ever, of which one gets a signal.
+/// A job of three ranks that work for ever; one of them gets a signal.
 fn signalled(launcher: &Launcher, signal: &str, rank: usize) -> JobResult {
     let directory =
         env::temp_dir().join(format!("isentrope-ranks-{}-{signal}-{rank}", process::id()));

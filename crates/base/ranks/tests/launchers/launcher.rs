@@ -64,8 +64,7 @@ impl Launcher {
         })
     }
 
-    /// A job of so many ranks of this program. What the environment of the tests says of launchers
-    /// is not passed on.
+    /// Starts a job of ranks of this program.
     pub fn start(&self, ranks: usize, task: &str, variables: &[(&str, &str)]) -> Job {
         let mut command = Command::new(&self.program);
         if self.open_mpi {

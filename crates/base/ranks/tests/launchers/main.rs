@@ -63,7 +63,7 @@ const TESTS: [(&str, Test); 7] = [
     ("a library that is none is refused", faults::no_library),
 ];
 
-/// Launchers of different families, of which the second knows its library.
+/// Pairs of launchers of different families. The library of the second is to be tried.
 fn pairs(launchers: &[Launcher]) -> Vec<(Launcher, Launcher)> {
     let all = launchers
         .iter()

@@ -64,7 +64,7 @@ fn say(to: &mut dyn Write, text: &str) {
     to.write_all(format!("{text}\n").as_bytes()).unwrap();
 }
 
-fn told<T>(result: Result<T, Error>) -> Result<T, String> {
+fn as_text<T>(result: Result<T, Error>) -> Result<T, String> {
     result.map_err(|error| error.to_string())
 }
 
@@ -88,26 +88,26 @@ fn add(left: &mut [f32], right: Vec<f32>) {
 fn sum(world: &World, shards: usize) -> Result<(), String> {
     let slices = Slices::new(LENGTHS, world.size());
     let mut sums = PartialSums::default();
-    for index in told(shards_of_rank(shards, world.size(), world.rank()))? {
+    for index in as_text(shards_of_rank(shards, world.size(), world.rank()))? {
         sums.push(shard(index), |left, right| add(left, right));
     }
     let mut gradient = sums.finish(|left, right| add(left, right)).unwrap();
-    told(world.sum(&mut HostFloats::new([&mut gradient[..]]), &slices))?;
-    told(world.share(&mut HostFloats::new([&mut gradient[..]]), &slices))?;
+    as_text(world.sum(&mut HostFloats::new([&mut gradient[..]]), &slices))?;
+    as_text(world.share(&mut HostFloats::new([&mut gradient[..]]), &slices))?;
     let hash = gradient.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, number| {
         (hash ^ u64::from(number.to_bits())).wrapping_mul(0x0100_0000_01b3)
     });
     // More than a piece of an all-gather.
     let record = vec![world.rank() as u8; (5 << 20) + world.rank()];
-    let records = told(world.gather(&record))?;
+    let records = as_text(world.gather(&record))?;
     let whole = records.iter().enumerate().all(|(rank, record)| {
         record.len() == (5 << 20) + rank && record.iter().all(|byte| usize::from(*byte) == rank)
     });
-    if !whole || told(world.broadcast(&record))? != records[0] {
+    if !whole || as_text(world.broadcast(&record))? != records[0] {
         return Err("a record has not come as it was".into());
     }
-    told(world.same("sum", &format!("{hash:016x}")))?;
-    let speeds = told(world.bandwidth())?;
+    as_text(world.same("sum", &format!("{hash:016x}")))?;
+    let speeds = as_text(world.bandwidth())?;
     if speeds.len() != world.size()
         || speeds[0].iter().any(|speed| speed.is_none_or(|speed| speed <= 0.0))
     {
@@ -135,7 +135,7 @@ fn error(world: &World) -> Result<(), String> {
         if step == 3 && world.rank() == world.size() - 1 {
             return Err("metrics.jsonl: no space left on device".into());
         }
-        told(world.gather(b"record"))?;
+        as_text(world.gather(b"record"))?;
     }
     Ok(())
 }
@@ -144,7 +144,7 @@ fn error(world: &World) -> Result<(), String> {
 fn panic(world: &World, rank: usize) -> Result<(), String> {
     for step in 0.. {
         assert!(step < 3 || world.rank() != rank, "a mistake of ours");
-        told(world.gather(b"record"))?;
+        as_text(world.gather(b"record"))?;
     }
     Ok(())
 }
@@ -155,7 +155,7 @@ fn endless(world: &World) -> Result<(), String> {
     for done in 0.. {
         world.report("sampling", done, 1_000_000);
         thread::sleep(Duration::from_millis(5));
-        told(world.gather(b"record"))?;
+        as_text(world.gather(b"record"))?;
         if done == 60 {
             let written = format!("{path}.new");
             fs::write(&written, process::id().to_string())

@@ -47,7 +47,7 @@ fn one_that_wants_to_stop_is_heard() {
 #[test]
 fn ranks_know_each_others_places_and_finish() {
     let finished = on_ranks(3, &patient(), |world, _| {
-        assert_eq!((world.places().len(), world.size()), (3, 3));
+        assert_eq!((world.hosts().len(), world.size()), (3, 3));
         let node = world.node().unwrap();
         assert_eq!(
             (node.ranks.as_slice(), node.threads, node.memory_of_each()),
@@ -132,7 +132,7 @@ fn who_is_at_work_hears_that_others_wait() {
         let watch = Watch { silent: limit, period };
         let looked = Barrier::new(3);
         let counted = on_ranks(3, &Settings { watch, ..patient() }, |world, _| {
-            // An exchange before it, of which old signs of life may still tell.
+            // An exchange before it: old heartbeats may still report it.
             world.any(false).unwrap();
             let mut met = Vec::new();
             for round in 0..3u8 {

@@ -22,7 +22,7 @@ fn patient() -> Settings {
     }
 }
 
-/// The result of each of so many ranks, in rank order.
+/// The result of each rank, in rank order.
 fn on_ranks<T: Send>(
     ranks: usize,
     settings: &Settings,

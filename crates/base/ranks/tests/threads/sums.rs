@@ -1,5 +1,5 @@
-//! The sum of all shards has the same bits for any number of ranks: those of the tree, added number
-//! by number.
+//! The sum of all shards has the same bits for any number of ranks: the bits of the tree, added
+//! number by number.
 
 use super::{on_ranks, patient};
 use isentrope_ranks::{
@@ -26,7 +26,7 @@ fn shard(index: usize, lengths: &[usize]) -> Vec<Vec<f32>> {
         .collect()
 }
 
-/// Pairs of neighbours, then the sums in the same way; one without a neighbour goes up as it is.
+/// The tree, level by level: a number without a neighbour goes up unchanged.
 fn scalar_sum(mut level: Vec<f32>) -> f32 {
     while level.len() > 1 {
         let sum = |pair: &[f32]| if let [left, right] = pair { left + right } else { pair[0] };

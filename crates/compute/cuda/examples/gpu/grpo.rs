@@ -16,10 +16,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Steps of a run, ours and TRL's. The first one is not counted; what is told of the others is the
-/// median.
+/// Steps of a run, ours and TRL's. The report has the median time of a step, without the first.
 pub const STEPS: usize = 4;
-/// How long such a run may take.
+/// Time limit of such a run.
 pub const RUN: Duration = Duration::from_secs(100);
 
 /// Trains the smaller model, which the larger one's moments and checkpoint would be too large for.
@@ -127,7 +126,7 @@ fn log(out: &Path) -> PathBuf {
     out.join("grpo.log")
 }
 
-/// Seconds of a step, the median; none where the run took too long.
+/// The median seconds of a step; none if the run was stopped.
 fn train(sizes: &Sizes, tests: &Path, out: &Path, work: &Path) -> Result<Option<f64>, String> {
     let mut command = Command::new(tests.join("isentrope"));
     command.current_dir(work).args(["train", "recipe.toml", "--device", "cuda"]);

@@ -1,14 +1,13 @@
 //! Measures a GPU: the tensor core against its model, every kernel against its bound, whole models,
-//! and steps of GRPO beside those of others. `bench/gpu.sh` builds and runs it.
+//! and GRPO steps next to transformers' and TRL's. `bench/gpu.sh` builds and runs it.
 //!
 //! `gpu [--out DIRECTORY] [--tests DIRECTORY] [--opponents SCRIPT] [--python PYTHON] [--seconds N]
-//! [--parts PART,...] [--emulated]` prints one Markdown table, and writes it and one JSON file to
-//! the directory, after every part, so that what is measured stays whatever happens next. It ends
-//! with 1 where there is no GPU to work with, or where not everything is right. `--tests` says
-//! where the program `isentrope` and its built-in model are, and `--opponents` where
-//! `peers_gpu.py`, which `--python` runs; none of them goes on for longer than so many seconds
-//! after the start. `--emulated` tries this program itself without a GPU, on small sizes; its times
-//! mean nothing.
+//! [--parts PART,...] [--emulated]` prints one Markdown table. After every part it writes the table
+//! and a JSON file to the directory, so a later crash loses nothing. It exits with 1 if there is no
+//! GPU to work with, or if a result is wrong. `--tests` is the directory of the program `isentrope`
+//! and its built-in model, `--opponents` the path of `peers_gpu.py`, `--python` the interpreter
+//! that runs it. Opponents stop N seconds after the start. `--emulated` tries this program itself
+//! without a GPU, on small sizes; its times mean nothing.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the terminal is what it is for")]
 #![allow(clippy::unwrap_used, reason = "what fails here is a measurement")]
 
@@ -44,7 +43,7 @@ pub struct Scale {
     pub probed: usize,
     /// Tokens, features and the vocabulary are divided by this.
     pub divisor: usize,
-    /// A measurement goes on for so long.
+    /// Length of a measurement.
     pub window: Duration,
 }
 
@@ -147,7 +146,7 @@ impl Run<'_> {
         self.write();
     }
 
-    /// Writes the report; says so and is false where that fails.
+    /// Writes the report. If that fails, prints why and returns false.
     fn write(&self) -> bool {
         let written = self.report.write(&self.out);
         if let Err(error) = &written {

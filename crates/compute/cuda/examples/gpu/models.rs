@@ -1,6 +1,5 @@
-//! Whole models of the shapes of Qwen2.5-0.5B and Qwen2.5-7B with random weights that are drawn on
-//! the device: whether what is sampled has the bits that training computes for it, and how many
-//! tokens a second are sampled and trained.
+//! Whole models of the shapes of Qwen2.5-0.5B and Qwen2.5-7B with random weights drawn on the
+//! device. Checks that sampling has the bits of training, and measures tokens a second of both.
 
 use crate::Scale;
 use crate::peak::most_taken;
@@ -8,7 +7,7 @@ use crate::qwen2::{HALF, Qwen2, SEVEN};
 use crate::report::{Pace, Report, median};
 use isentrope_cuda::{Cuda, Device, Dtype};
 use isentrope_kernels::{Backend, Draw, Kind};
-use isentrope_model::{Derivatives, Gradient, Keep, KvCache, Model, Packed, Sequence, Step};
+use isentrope_model::{Derivatives, Gradient, KvCache, Model, Packed, Sequence, Step, TapeKind};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,9 +17,9 @@ pub const MODELS: [(Qwen2, usize); 2] = [(HALF, 64), (SEVEN, 16)];
 /// Tokens of a prompt, and tokens that are sampled after it.
 const PROMPT: usize = 256;
 const SAMPLED: usize = 64;
-/// Each timing is the median of so many.
+/// Repetitions of a timing; the median counts.
 pub const REPEATS: usize = 3;
-/// Responses to a prompt, where there are prompts with several.
+/// Most responses to a prompt.
 const GROUP: usize = 8;
 
 /// The sizes at which a model is measured, here and by opponents.
@@ -60,7 +59,7 @@ impl Sizes {
         GROUP.min(self.sequences)
     }
 
-    /// Prompts with so many responses.
+    /// Prompts of a step: sequences divided by the group size.
     pub fn prompts(&self) -> usize {
         self.sequences / self.group()
     }
@@ -120,8 +119,8 @@ fn measure(device: &dyn Device, sizes: &Sizes, model: &Model, free: usize, repor
         let flop = passes * 2.0 * numbers as f64 * tokens as f64;
         Pace { seconds, tokens, flop, memory }
     };
-    // The first is to warm up. Whoever asks for free memory takes the driver's time, so the second
-    // is timed without.
+    // The first sampling warms up and measures memory. Asking for free memory takes the driver's
+    // time, so the second is timed without it.
     let (warm, memory) = most_taken(device, free, || sample(device, sizes, model).map(drop));
     let again =
         |()| (0..REPEATS).map(|_| sample(device, sizes, model)).collect::<Result<Vec<_>, _>>();
@@ -163,14 +162,14 @@ fn measure(device: &dyn Device, sizes: &Sizes, model: &Model, free: usize, repor
     let coefficients = vec![1.0; bits.len()];
     let mut pass = || {
         let started = Instant::now();
-        let (_, tape) = model.forward(packed(&texts), 1.0, Keep::BlockInputs);
+        let (_, tape) = model.forward(packed(&texts), 1.0, TapeKind::BlockInputs);
         model.backward(tape, Derivatives::of(&coefficients, &coefficients), &mut gradient);
         device.synchronize();
         started.elapsed().as_secs_f64()
     };
     let (_, memory) = most_taken(device, free, &mut pass);
     let seconds = median((0..REPEATS).map(|_| pass()).collect());
-    // Forward, again for what is not kept, and back by inputs and weights.
+    // Forward, once more for activations that are not kept, and back by inputs and by weights.
     let pace = pace(seconds, sequences * (prompt + sampled), 4.0, memory);
     let kept = "inputs of blocks are kept, the rest is computed again";
     report.pace("models", &format!("{name}, forward and backward"), pace, kept);

@@ -19,8 +19,7 @@ const LEAST: Duration = Duration::from_secs(20);
 /// Modules that the Python must have.
 const MODULES: &str = "torch transformers trl";
 
-/// A part of the table, what the script is asked for, and whether it is asked of the smaller model
-/// alone.
+/// A part of the table, the script's arguments, and whether only the smaller model is measured.
 type Job = (&'static str, &'static [&'static str], bool);
 const JOBS: [Job; 4] = [
     ("transformers", &["sample"], false),
@@ -60,7 +59,7 @@ struct Line {
 }
 
 impl Opponents {
-    /// All jobs, one process each, so that its memory is its own.
+    /// Runs all jobs, each in a process with memory of its own.
     pub fn measure(
         &self,
         device: &dyn Device,
@@ -106,7 +105,7 @@ impl Opponents {
         }
     }
 
-    /// Has the script do a job, and returns what it says at the end.
+    /// Runs one job of the script, and returns its last line.
     fn ask(
         &self,
         asked: &[&str],

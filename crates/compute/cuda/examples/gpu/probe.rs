@@ -35,17 +35,18 @@ impl Random {
 /// The kinds of numbers tried.
 struct Numbers {
     what: &'static str,
-    /// The least exponent of a factor, as it is stored, and how many there are.
+    /// The smallest biased exponent of a factor, and the number of exponents from there.
     exponents: (u64, u64),
-    /// Whether half of all factors are zeros of both signs, and a sum goes on from next to nothing:
-    /// of both zeros, a subnormal number, and 2^-120.
+    /// Whether half of all factors are zeros of both signs, and start values are tiny: zeros,
+    /// subnormal numbers, and 2^-120.
     has_zeros: bool,
 }
 
-/// Sums of 16 products, each with what it goes on from: a weight's gradient over 16 tokens is one
-/// step of the tensor core for each weight. Of numbers as models have them, of far apart
-/// magnitudes, of nearly all that there are, and of zeros and subnormal numbers: that zeros leave a
-/// sum as it is, unless it is tiny, is what short blocks rest on.
+/// Checks sums of 16 products, each added to a start value: a weight's gradient over 16 tokens is
+/// one step of the tensor core for each weight. The factors have the magnitudes of a model's
+/// numbers, magnitudes far apart, nearly all magnitudes, and half of them zeros or subnormal
+/// numbers. Short blocks are padded with zeros, so they rely on this: a zero changes no sum that is
+/// not tiny.
 pub fn probe(backend: &Cuda, scale: Scale, report: &mut Report) {
     let core = TensorCore::of(backend.device().limits().capability);
     let numbers = |what, exponents, has_zeros| Numbers { what, exponents, has_zeros };

@@ -1,4 +1,4 @@
-//! Other programs, with their time limited and what they say kept in a file, which never fills as a
+//! Runs other programs within a time limit. Their output goes to a file, which never fills as a
 //! pipe does.
 
 use std::fs::{self, File};

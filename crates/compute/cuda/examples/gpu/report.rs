@@ -22,7 +22,7 @@ struct Line {
     tokens: usize,
     /// Bytes.
     memory: Option<usize>,
-    /// Whether it is right, where that is in question.
+    /// The verdict, if there is one.
     right: Option<bool>,
     said: String,
 }
@@ -41,9 +41,9 @@ pub struct Work {
 pub struct Pace {
     pub seconds: f64,
     pub tokens: usize,
-    /// Additions and multiplications, where they are counted.
+    /// Additions and multiplications; 0 if they are not counted.
     pub flop: f64,
-    /// Bytes of the device at most, whoever has taken them.
+    /// The most bytes of the device in use meanwhile, by any process.
     pub memory: usize,
 }
 
@@ -90,12 +90,12 @@ impl Report {
         });
     }
 
-    /// Adds what there is to say.
+    /// Adds a remark.
     pub fn remark(&mut self, part: &'static str, what: &str, said: &str) {
         self.lines.push(Line { part, what: what.into(), said: said.into(), ..Line::default() });
     }
 
-    /// Adds whether something is right, with what there is to say of it.
+    /// Adds a verdict with its explanation.
     pub fn verdict(&mut self, part: &'static str, what: &str, verdict: Result<String, String>) {
         let right = Some(verdict.is_ok());
         let said = verdict.unwrap_or_else(|said| said);
@@ -114,13 +114,13 @@ impl Report {
         std::fs::write(directory.join("gpu.json"), format!("{:#}\n", self.json()))
     }
 
-    /// Operations a second of the fastest product: what the others are held against.
+    /// Operations a second of the fastest product, which bounds the others.
     fn peak(&self) -> Option<f64> {
         let speeds = self.lines.iter().filter_map(|line| Some(line.flop / line.seconds?));
         speeds.max_by(f64::total_cmp).filter(|&peak| peak > 0.0)
     }
 
-    /// The least time in which memory and tensor core could do the work, as they were measured.
+    /// The least time that the work takes at the measured speeds of memory and tensor core.
     fn bound(&self, line: &Line) -> Option<f64> {
         if line.bytes == 0.0 && line.flop == 0.0 {
             return None;
@@ -197,8 +197,8 @@ impl Report {
 mod tests {
     use super::*;
 
-    /// Whoever does the same as an earlier part is held against it, and is never wrong by being
-    /// slow.
+    /// A line with the name of an earlier part's line has the ratio of their times. Being slow is
+    /// never wrong.
     #[test]
     fn opponents_stand_in_the_same_table_with_their_ratio_and_memory() {
         let mut report = Report::default();

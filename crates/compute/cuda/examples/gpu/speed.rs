@@ -1,5 +1,5 @@
-//! Operations of the backend at the sizes of a model of 7 billion weights, against what they must
-//! read, write and compute.
+//! Operations of the backend at the sizes of a model of 7 billion weights, compared with the least
+//! time of their reads, writes and arithmetic.
 
 use crate::Scale;
 use crate::probe::Random;
@@ -34,7 +34,8 @@ pub fn seconds(window: Duration, device: &dyn Device, mut call: impl FnMut()) ->
 pub fn copies(device: &dyn Device, scale: Scale, report: &mut Report) {
     let bytes = (2 << 30) / scale.divisor.pow(2);
     let (from, to) = (device.allocate(bytes).unwrap(), device.allocate(bytes).unwrap());
-    // Memory that holds one number over and over is copied faster than that of a model.
+    // Memory of one repeated number is copied faster than a model's memory, so it gets random
+    // numbers.
     let mut random = Random::new(5);
     let part: Vec<u8> =
         (0..(1 << 20).min(bytes) / 8).flat_map(|_| random.bits().to_le_bytes()).collect();
@@ -166,7 +167,7 @@ pub fn operations(backend: &Cuda, scale: Scale, report: &mut Report) {
     let mut random = Random::new(3);
     let mut token = || (random.bits() % vocabulary as u64) as u32;
     let chosen: Vec<u32> = (0..tokens).map(|_| token()).collect();
-    let batch = backend.batch(&HostBatch { tokens: chosen.clone(), ..HostBatch::default() });
+    let batch = backend.upload_batch(&HostBatch { tokens: chosen.clone(), ..HostBatch::default() });
     bench.time("embedding", moved(2 * tokens * hidden), || {
         backend.embed(shape, &embedding, &batch, &mut y);
     });
@@ -174,7 +175,7 @@ pub fn operations(backend: &Cuda, scale: Scale, report: &mut Report) {
     let product = 2.0 * (scored * hidden * vocabulary) as f64;
     let work = Work { flop: product, ..moved(hidden * vocabulary) };
     bench.time(&format!("head, {scored} tokens"), work, || {
-        let targets = backend.index(&chosen[..scored]);
+        let targets = backend.upload_index(&chosen[..scored]);
         let masks = Arc::new(SamplingMasks::default());
         let mut statistics = backend.head(shape, &x, &embedding, targets, masks, 1.0);
         backend.scores(&mut statistics);
@@ -223,7 +224,7 @@ pub fn operations(backend: &Cuda, scale: Scale, report: &mut Report) {
     });
 }
 
-/// A layer whose outputs are added to what is there.
+/// A layer that adds its outputs to a residual.
 fn residual(bench: &mut Bench<'_>, inputs: usize, outputs: usize, rows: usize, size: f64) {
     let (backend, shape) = (bench.backend, Linear { inputs, outputs });
     let kind = Kind::Matrix(shape);
@@ -281,7 +282,7 @@ fn attention(bench: &mut Bench<'_>, tokens: usize, size: f64) {
     let mut qkv = bench.activations(rows, shape.row());
     let features = shape.heads * head_dim;
     let mut out = bench.activations(rows, features);
-    let batch = backend.batch(&host);
+    let batch = backend.upload_batch(&host);
 
     let table = bench.filled(Role::Exact(length + 1, head_dim / 2), length + 1, head_dim / 2);
     let turned = Grouped {
@@ -314,7 +315,7 @@ fn attention(bench: &mut Bench<'_>, tokens: usize, size: f64) {
     for sequence in 0..4 {
         host.push(&[0], length, &pages[sequence * pages_each..][..pages_each]);
     }
-    let batch = backend.batch(&host);
+    let batch = backend.upload_batch(&host);
     backend.store_kv(shape, &qkv, &batch, &mut cache, 0);
     let work = moved(4 * 2 * length * shape.kv_heads * head_dim);
     bench.time(&format!("attention, 1 token of each of 4 x {length}"), work, || {

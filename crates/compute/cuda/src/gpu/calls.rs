@@ -1,7 +1,7 @@
-//! The driver's functions, and what they return.
+//! The driver's functions and their error codes.
 //!
-//! cudarc has an enum of the codes that the driver of its own time returns, and a newer driver may
-//! return others, which no value of the enum could hold. So only its types and constants are used,
+//! cudarc has an enum of the codes that the driver of its own time returns. A newer driver may
+//! return a code that no value of the enum can hold. So only cudarc's types and constants are used,
 //! and a code is a number here.
 
 use super::symbols::functions;
@@ -73,7 +73,7 @@ pub(super) struct DriverError {
 impl DriverError {
     /// Memory on the GPU, or for the GPU, is used up.
     pub const OUT_OF_MEMORY: c_int = CUresult::CUDA_ERROR_OUT_OF_MEMORY as c_int;
-    /// A function is given something that it does not take.
+    /// An argument is invalid.
     pub const INVALID_VALUE: c_int = CUresult::CUDA_ERROR_INVALID_VALUE as c_int;
     /// A launch asks for more than there is of registers or shared memory.
     pub const OUT_OF_RESOURCES: c_int = CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES as c_int;
@@ -127,8 +127,7 @@ mod tests {
     use std::fs;
     use std::process::Command;
 
-    /// A library with all functions of the driver, each of which returns 9999: no list of codes has
-    /// that.
+    /// A library with all functions of the driver, which all return 9999, a code in no list.
     fn strange_driver() -> &'static Library {
         let directory = tempfile::tempdir().unwrap();
         let (source, library) =

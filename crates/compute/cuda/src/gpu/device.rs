@@ -1,14 +1,13 @@
 //! A GPU as a [`Device`]: one context, one stream, kernels compiled when it is opened.
 
 use super::calls::{Calls, DriverError};
-use super::fetch::Landings;
+use super::fetch::FetchBuffers;
 use super::graph::GpuGraph;
 use super::memory::{GpuMemory, LockedMemory, STAGED, Staging};
 use super::nvrtc::cache;
 use super::stream::{Stream, as_int};
 use super::{
-    Architecture, Blas, Compiled, Driver, Error, KernelCache, Nvrtc, Search, Source, Surroundings,
-    Version,
+    Architecture, Blas, Driver, Error, KernelCache, Nvrtc, Search, Source, Surroundings, Version,
 };
 use crate::catalog::FUNCTIONS;
 use crate::device::{Device, Fetch, Graph, HostMemory, Limits, Memory, MemoryInfo, Product};
@@ -35,11 +34,11 @@ pub struct Gpu {
     /// Whether the driver waits for each launch, so that a failure names its kernel. A graph would
     /// be one launch of many.
     launches_block: bool,
-    landings: Landings,
+    fetch_buffers: FetchBuffers,
     blas: Option<Blas>,
     /// How the search for cuBLASLt went.
     blas_search: Search,
-    /// Goes last: what is above needs its context.
+    /// Dropped last: the fields above need its context.
     stream: Arc<Stream>,
 }
 
@@ -51,8 +50,7 @@ struct Loaded {
 }
 
 // SAFETY: the driver's functions may be called from any thread on any of its handles, once the
-// thread has the context, which each method sees to; what the methods change themselves is behind
-// locks.
+// thread has the context, which each method ensures. State that the methods change is behind locks.
 unsafe impl Send for Gpu {}
 // SAFETY: as above.
 unsafe impl Sync for Gpu {}
@@ -106,13 +104,13 @@ impl Gpu {
             loaded: RwLock::default(),
             staging: Mutex::new(Staging::new(&stream)?),
             launches_block: surroundings.launches_block(),
-            landings: Landings::default(),
+            fetch_buffers: FetchBuffers::default(),
             blas,
             blas_search,
             stream,
         };
-        // NVRTC compiles as many at a time as it is asked to.
-        let compiled: Vec<Result<Compiled, Error>> = thread::scope(|scope| {
+        // Every file is compiled at once, each on a thread.
+        let compiled: Vec<Result<Vec<u8>, Error>> = thread::scope(|scope| {
             let threads: Vec<_> = sources
                 .iter()
                 .map(|&source| (source, scope.spawn(|| gpu.compile(source))))
@@ -128,9 +126,9 @@ impl Gpu {
         for (source, compiled) in sources.iter().zip(compiled) {
             gpu.load(source, &compiled?)?;
         }
-        // The driver puts a kernel into the GPU's memory when it is looked up. In the middle of a
-        // run there may be none left. Those of cuBLASLt are loaded when they are first used: where
-        // that is refused, our own kernel computes the product.
+        // The driver loads a kernel into the GPU's memory when it is looked up, and in the middle
+        // of a run none may be free. cuBLASLt loads its kernels at first use; if that fails, our
+        // own kernel computes the product.
         for function in FUNCTIONS.iter().filter(|function| sources.contains(&function.source)) {
             gpu.find(function)?;
         }
@@ -148,7 +146,7 @@ impl Gpu {
         self.blas.as_ref()
     }
 
-    /// The version of what has compiled its kernels.
+    /// The version of NVRTC that compiles its kernels.
     pub fn nvrtc_version(&self) -> Version {
         self.nvrtc.version()
     }
@@ -159,8 +157,8 @@ impl Gpu {
     }
 
     /// Buffers that fetched bytes arrive in.
-    pub(super) fn landings(&self) -> &Landings {
-        &self.landings
+    pub(super) fn fetch_buffers(&self) -> &FetchBuffers {
+        &self.fetch_buffers
     }
 
     /// The stream that everything goes into.
@@ -174,22 +172,18 @@ impl Gpu {
         self.blas.as_ref().is_some_and(|blas| blas.captured(self, product, stream))
     }
 
-    fn compile(&self, source: &'static kernels::Source) -> Result<Compiled, Error> {
+    fn compile(&self, source: &'static kernels::Source) -> Result<Vec<u8>, Error> {
         let headers: Vec<Source<'_>> = HEADERS.iter().map(Source::from).collect();
         self.nvrtc.cached(self.cache.as_ref(), source.into(), &headers, self.architecture)
     }
 
     /// Hands the kernels of a source to the driver.
-    fn load(
-        &self,
-        source: &'static kernels::Source,
-        compiled: &Compiled,
-    ) -> Result<sys::CUmodule, Error> {
+    fn load(&self, source: &'static kernels::Source, cubin: &[u8]) -> Result<sys::CUmodule, Error> {
         let mut module = ptr::null_mut();
         // SAFETY: the bytes are a whole cubin, which the driver copies; it writes the pointer. The
         // module stays loaded as long as the context, and that as long as this.
         let code = |calls: &Calls| unsafe {
-            (calls.cuModuleLoadData)(&raw mut module, compiled.cubin.as_ptr().cast())
+            (calls.cuModuleLoadData)(&raw mut module, cubin.as_ptr().cast())
         };
         let loaded = self.stream.call(code);
         loaded.map_err(|error| self.refused(source, "the driver does not load it", &error))?;
@@ -260,7 +254,7 @@ impl Gpu {
         Ok(handle)
     }
 
-    /// Launches a kernel in a stream, which may be one that captures.
+    /// Launches a kernel in a stream: the GPU's own, or one that captures.
     pub(super) fn launch_in(
         &self,
         stream: sys::CUstream,
@@ -279,10 +273,9 @@ impl Gpu {
         let mut pointers: Vec<*mut c_void> =
             values.iter_mut().map(|value| ptr::from_mut(value).cast::<c_void>()).collect();
         self.stream.call(|calls| {
-            // SAFETY: the function's module stays loaded, and its arguments are as many and as
-            // large as it takes, by the check above. What it does with the memory behind the
-            // pointers is the kernel's affair: that it stays within what it was given is shown on
-            // the emulator.
+            // SAFETY: the function's module stays loaded, and the check above has compared number
+            // and kinds of the arguments. The emulator's tests show that kernels stay within the
+            // memory that they are given.
             unsafe {
                 let (arguments, none) = (pointers.as_mut_ptr(), ptr::null_mut());
                 let (shared, threads) = (grid.shared, grid.threads);
@@ -307,17 +300,20 @@ impl Gpu {
     /// Copies bytes to locked memory, once the stream has come so far.
     pub(super) fn copy_to_locked(
         &self,
-        (from, from_offset): (&Memory, usize),
-        (to, to_offset): (&LockedMemory, usize),
+        from: &Memory,
+        at: usize,
+        to: &LockedMemory,
+        to_at: usize,
         bytes: usize,
     ) {
-        let address = Self::range(from, from_offset, bytes);
+        let address = Self::range(from, at, bytes);
         let locked = to.lock();
-        let to = to.range(&locked, to_offset, bytes);
+        let to = to.range(&locked, to_at, bytes);
         if bytes > 0 {
             let _timed = self.stream.timed("download", Some(bytes));
-            // SAFETY: both ranges are within their memories. Whoever reads or writes the host's
-            // next holds its lock, and waits for the stream first; it is freed behind the stream.
+            // SAFETY: both ranges are within their memories. The next reader or writer of the
+            // host's memory takes its lock and waits for the stream first; the memory is freed
+            // behind the stream.
             self.stream.expect(|calls| unsafe {
                 (calls.cuMemcpyDtoHAsync_v2)(to.cast(), address, bytes, self.stream.handle)
             });
@@ -352,8 +348,8 @@ impl Device for Gpu {
         }
         let stream = Arc::clone(&self.stream);
         let mut address = 0;
-        // SAFETY: the driver writes the address. Nobody reads the memory before something was
-        // written there, or its user does not care.
+        // SAFETY: the driver writes the address. The memory's first reader comes after its first
+        // writer, or ignores its content.
         match self.stream.call(|calls| unsafe { (calls.cuMemAlloc_v2)(&raw mut address, bytes) }) {
             Ok(()) => Ok(Memory::new(address, bytes, GpuMemory { stream, address, bytes })),
             Err(DriverError { code: DriverError::OUT_OF_MEMORY, .. }) => {
@@ -381,8 +377,8 @@ impl Device for Gpu {
         let mut staging = self.staging();
         let staged = staging.next(bytes.len());
         staged.copy_from_slice(bytes);
-        // SAFETY: the range is within the memory. The staged bytes stay as they are until the
-        // stream has come so far.
+        // SAFETY: the range is within the memory. The staged bytes do not change until the stream
+        // has copied them.
         unsafe { self.stream.upload(address, staged) };
     }
 
@@ -400,7 +396,7 @@ impl Device for Gpu {
         }
         let mut staging = self.staging();
         let staged = staging.next(bytes.len());
-        // SAFETY: as above; nobody else has the staged bytes until the lock is given back.
+        // SAFETY: as above; the lock keeps others from the staged bytes.
         unsafe { self.stream.download(address, staged) };
         self.stream.wait();
         bytes.copy_from_slice(staged);
@@ -414,8 +410,8 @@ impl Device for Gpu {
         self.end_fetch(fetch.into_own(), bytes);
     }
 
-    fn copy(&self, from: &Memory, from_offset: usize, to: &Memory, to_offset: usize, bytes: usize) {
-        let (from, to) = (Self::range(from, from_offset, bytes), Self::range(to, to_offset, bytes));
+    fn copy(&self, from: &Memory, at: usize, to: &Memory, to_at: usize, bytes: usize) {
+        let (from, to) = (Self::range(from, at, bytes), Self::range(to, to_at, bytes));
         if bytes > 0 {
             let _timed = self.stream.timed("copy", Some(bytes));
             // SAFETY: both ranges are within their memories.
@@ -440,37 +436,23 @@ impl Device for Gpu {
         LockedMemory::new(&self.stream, bytes).map(HostMemory::new)
     }
 
-    fn copy_in(
-        &self,
-        from: &HostMemory,
-        from_offset: usize,
-        to: &Memory,
-        to_offset: usize,
-        bytes: usize,
-    ) {
-        let address = Self::range(to, to_offset, bytes);
+    fn copy_in(&self, from: &HostMemory, at: usize, to: &Memory, to_at: usize, bytes: usize) {
+        let address = Self::range(to, to_at, bytes);
         let from: &LockedMemory = from.of();
         let locked = from.lock();
-        let from = from.range(&locked, from_offset, bytes);
+        let from = from.range(&locked, at, bytes);
         if bytes > 0 {
             let _timed = self.stream.timed("upload", Some(bytes));
-            // SAFETY: both ranges are within their memories. Whoever writes the host's next holds
-            // its lock, and waits for the stream first; the memory is freed behind the stream.
+            // SAFETY: both ranges are within their memories. The next writer of the host's memory
+            // takes its lock and waits for the stream first; the memory is freed behind the stream.
             self.stream.expect(|calls| unsafe {
                 (calls.cuMemcpyHtoDAsync_v2)(address, from.cast(), bytes, self.stream.handle)
             });
         }
     }
 
-    fn copy_out(
-        &self,
-        from: &Memory,
-        from_offset: usize,
-        to: &HostMemory,
-        to_offset: usize,
-        bytes: usize,
-    ) {
-        self.copy_to_locked((from, from_offset), (to.of(), to_offset), bytes);
+    fn copy_out(&self, from: &Memory, at: usize, to: &HostMemory, to_at: usize, bytes: usize) {
+        self.copy_to_locked(from, at, to.of(), to_at, bytes);
     }
 
     fn read_host(&self, from: &HostMemory, offset: usize, bytes: &mut [u8]) {
@@ -479,8 +461,8 @@ impl Device for Gpu {
         let from = from.range(&locked, offset, bytes.len());
         self.stream.wait();
         if !bytes.is_empty() {
-            // SAFETY: the range is within the memory, which the stream uses no more, and nobody
-            // else while it is locked.
+            // SAFETY: the range is within the memory, which the stream does not use any more; the
+            // lock keeps other threads from it.
             unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
         }
     }
@@ -557,8 +539,8 @@ impl Device for Gpu {
 impl Drop for Gpu {
     fn drop(&mut self) {
         let address = self.staging().address;
-        // SAFETY: once the stream has come to its end nothing uses the staging memory, and nobody
-        // can ask for it again.
+        // SAFETY: once the stream has ended nothing uses the staging memory, and no method can ask
+        // for it again.
         let _ = self.stream.call(|calls| unsafe {
             (calls.cuStreamSynchronize)(self.stream.handle);
             (calls.cuMemFreeHost)(address.cast())

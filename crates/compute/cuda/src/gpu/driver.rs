@@ -11,13 +11,13 @@ use std::path::Path;
 /// Bytes that the name of a GPU may have.
 const NAME: usize = 256;
 
-/// The oldest CUDA that a driver must support: that of 525.
+/// The oldest CUDA version that a driver must support, as 525 does.
 const OLDEST: Version = Version { major: 12, minor: Some(0) };
 
-/// A driver that works, and the GPUs that it shows.
+/// A working driver and its GPUs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Driver {
-    /// The CUDA version that it supports, 13.0 for a driver of version 580.
+    /// The latest CUDA version that it supports: 13.0 for a driver of version 580.
     pub cuda: Version,
     /// Its version, such as 580.65.06, if known.
     pub release: Option<String>,
@@ -46,7 +46,7 @@ pub struct GpuDescription {
 pub struct NoDriver {
     /// Whether there is an NVIDIA GPU at all, as far as the system shows.
     pub has_device: bool,
-    /// A sentence that says what to do.
+    /// The reason, and what to do about it.
     pub why: String,
 }
 
@@ -60,7 +60,7 @@ impl Driver {
     /// Loads the driver and asks it for its GPUs.
     ///
     /// # Errors
-    /// [`NoDriver`], when there is none, it is too old, it fails, or it shows no GPU.
+    /// [`NoDriver`], when the driver is missing, is too old, fails, or shows no GPU.
     pub fn find(surroundings: &Surroundings) -> Result<Self, NoDriver> {
         Ok(Self::open(surroundings)?.0)
     }
@@ -105,12 +105,10 @@ impl Driver {
 
 fn describe(calls: &Calls, ordinal: c_int) -> Result<GpuDescription, DriverError> {
     let (mut device, mut memory, mut name) = (0, 0, [0_u8; NAME]);
-    // SAFETY: the driver is initialised, writes one number, and refuses ordinals that it does not
-    // know.
+    // SAFETY: the driver is initialised, writes one number, and refuses unknown ordinals.
     calls.check(unsafe { (calls.cuDeviceGet)(&raw mut device, ordinal) })?;
     let room = c_int::try_from(NAME - 1).expect("a small number");
-    // SAFETY: the device is one that the driver has just named; it writes at most as many bytes as
-    // it is told.
+    // SAFETY: the driver has just named this device; it writes at most `room` bytes.
     calls.check(unsafe {
         (calls.cuDeviceGetName)(name.as_mut_ptr().cast::<c_char>(), room, device)
     })?;
@@ -291,8 +289,8 @@ mod tests {
         assert_eq!(part, "MIG-00112233-4455-6677-8899-aabbccddeeff");
     }
 
-    /// On a machine with a driver this describes its GPUs; on one without, it says so and does not
-    /// panic.
+    /// Describes the GPUs of a machine with a driver; on any other machine, gives a sentence and
+    /// does not panic.
     #[test]
     fn a_driver_or_a_sentence() {
         match Driver::find(&Surroundings::of_process()) {

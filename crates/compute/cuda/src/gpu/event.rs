@@ -19,7 +19,7 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// One that has not been put into the stream: nobody waits for it.
+    /// A new event, which is not in the stream yet.
     pub(super) fn new(stream: &Arc<Stream>) -> Result<Self, DriverError> {
         let mut handle = ptr::null_mut();
         let flags = CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
@@ -35,7 +35,7 @@ impl Event {
         stream.expect(|calls| unsafe { (calls.cuEventRecord)(self.handle, stream.handle) });
     }
 
-    /// Waits until the stream has come to where it was put.
+    /// Waits until the stream has passed the event.
     pub(super) fn wait(&self) {
         // SAFETY: the event lives as long as this.
         self.stream.expect(|calls| unsafe { (calls.cuEventSynchronize)(self.handle) });

@@ -14,24 +14,24 @@ const LEAST: usize = 4 << 10;
 /// Bytes that the GPU copies to the host.
 pub(super) struct GpuFetch {
     bytes: usize,
-    landing: Landing,
+    buffer: FetchBuffer,
 }
 
 /// Where bytes arrive, and the place in the stream behind their copy.
-struct Landing {
+struct FetchBuffer {
     memory: LockedMemory,
     arrived: Event,
 }
 
 /// Places that bytes have arrived in and have been read from: locking memory takes the driver long.
 #[derive(Default)]
-pub(super) struct Landings(Mutex<Vec<Landing>>);
+pub(super) struct FetchBuffers(Mutex<Vec<FetchBuffer>>);
 
-impl Landings {
-    /// One that has room for so many bytes.
-    fn take(&self, gpu: &Gpu, bytes: usize) -> Landing {
+impl FetchBuffers {
+    /// A free buffer of at least `bytes` bytes, or a new one.
+    fn take(&self, gpu: &Gpu, bytes: usize) -> FetchBuffer {
         let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = free.iter().position(|landing| landing.memory.bytes() >= bytes) {
+        if let Some(at) = free.iter().position(|buffer| buffer.memory.bytes() >= bytes) {
             return free.swap_remove(at);
         }
         // A buffer that is too small is dropped; giving it back waits for the stream.
@@ -40,32 +40,32 @@ impl Landings {
         drop(small);
         let memory = LockedMemory::new(gpu.stream(), bytes.next_power_of_two().max(LEAST));
         let memory = memory.unwrap_or_else(|refused| Failure::from(refused).end());
-        Landing {
+        FetchBuffer {
             memory,
             arrived: Event::new(gpu.stream()).unwrap_or_else(|failed| gpu.stream().fail(&failed)),
         }
     }
 
-    fn give_back(&self, landing: Landing) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(landing);
+    fn give_back(&self, buffer: FetchBuffer) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
     }
 }
 
 impl Gpu {
     /// Begins to copy bytes to the host.
     pub(super) fn begin_fetch(&self, from: &Memory, offset: usize, bytes: usize) -> GpuFetch {
-        let landing = self.landings().take(self, bytes);
-        self.copy_to_locked((from, offset), (&landing.memory, 0), bytes);
-        landing.arrived.record();
-        GpuFetch { bytes, landing }
+        let buffer = self.fetch_buffers().take(self, bytes);
+        self.copy_to_locked(from, offset, &buffer.memory, 0, bytes);
+        buffer.arrived.record();
+        GpuFetch { bytes, buffer }
     }
 
     /// Waits for fetched bytes, and copies them.
-    pub(super) fn end_fetch(&self, GpuFetch { bytes, landing }: GpuFetch, to: &mut [u8]) {
+    pub(super) fn end_fetch(&self, GpuFetch { bytes, buffer }: GpuFetch, to: &mut [u8]) {
         assert_eq!(to.len(), bytes, "as many bytes as were fetched");
-        landing.arrived.wait();
-        // SAFETY: the copy has been made, and nobody else has the landing.
-        unsafe { landing.memory.read(to) };
-        self.landings().give_back(landing);
+        buffer.arrived.wait();
+        // SAFETY: the copy has been made, and this is the buffer's only user.
+        unsafe { buffer.memory.read(to) };
+        self.fetch_buffers().give_back(buffer);
     }
 }

@@ -22,8 +22,8 @@ unsafe impl Send for GpuGraph {}
 // SAFETY: launches go into one stream, so that no two run at once; the handle is not changed.
 unsafe impl Sync for GpuGraph {}
 
-/// A stream that executes nothing: what goes into it is captured. Other threads go on with the
-/// GPU's own.
+/// A stream that executes nothing: it captures the calls that go into it. Other threads go on using
+/// the GPU's own stream.
 struct Capture<'g> {
     gpu: &'g Gpu,
     stream: CUstream,
@@ -91,11 +91,11 @@ impl<'g> Capture<'g> {
         let mut executable = ptr::null_mut();
         let stream = self.gpu.stream();
         let made = stream
-            // SAFETY: the graph is the one that was captured; the driver writes one handle.
+            // SAFETY: the graph has just been captured; the driver writes one handle.
             .call(|calls| unsafe {
                 (calls.cuGraphInstantiateWithFlags)(&raw mut executable, graph, 0)
             });
-        // SAFETY: what was instantiated does not need it, and nobody else has it.
+        // SAFETY: the instantiated graph does not need it, and it has no other user.
         let _ = stream.call(|calls| unsafe { (calls.cuGraphDestroy)(graph) });
         made.map(|()| executable)
     }
@@ -119,7 +119,7 @@ impl Drop for Capture<'_> {
             && let Ok(graph) = self.close()
             && !graph.is_null()
         {
-            // SAFETY: the graph is of no use to anybody.
+            // SAFETY: the graph has no other user.
             let _ = self.gpu.stream().call(|calls| unsafe { (calls.cuGraphDestroy)(graph) });
         }
         let stream = self.stream;

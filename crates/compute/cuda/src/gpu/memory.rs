@@ -9,8 +9,8 @@ use isentrope_kernels::OutOfMemory;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Uploads and downloads of at most so many bytes go through memory that the GPU reaches itself, so
-/// that the host need not wait for an upload.
+/// Transfers of up to this many bytes go through locked memory, so that the host need not wait for
+/// an upload.
 pub(super) const STAGED: usize = 4 << 20;
 /// Bytes of each half of that memory.
 const HALF: usize = 8 << 20;
@@ -22,24 +22,24 @@ pub(super) struct GpuMemory {
     pub bytes: usize,
 }
 
-/// Memory of the host that is locked, so that the GPU reaches it itself, for whoever keeps it.
+/// Locked memory of the host, which the GPU reaches by itself.
 pub(super) struct LockedMemory {
     stream: Arc<Stream>,
-    /// Whoever holds the lock puts copies from or to it into the stream, or has waited for those,
-    /// and reads or writes it.
+    /// The lock's holder puts copies from or to the memory into the stream; or it has waited for
+    /// all copies, and reads or writes the memory.
     address: Mutex<*mut u8>,
     bytes: usize,
 }
 
 // SAFETY: the memory is this one's own, and no thread's in particular.
 unsafe impl Send for LockedMemory {}
-// SAFETY: the bytes behind the address are used by whoever holds the lock alone, and by the stream,
-// for which that one waits.
+// SAFETY: the bytes behind the address are used by the lock's holder alone, and by the stream,
+// which the holder waits for.
 unsafe impl Sync for LockedMemory {}
 
-/// Memory of the host that the GPU reaches itself, in two halves. Each is written from its
-/// beginning to its end, and again once the stream has passed what was in it before: by then the
-/// other half has been written, so that there is seldom anything to wait for.
+/// Memory of the host that the GPU reaches by itself, in two halves. Each half is written from
+/// beginning to end, and written again once the stream has passed its last copy. By then the other
+/// half has been written, so there is seldom anything to wait for.
 pub(super) struct Staging {
     pub address: *mut u8,
     /// The half that is being written.
@@ -53,8 +53,9 @@ pub(super) struct Staging {
 impl Drop for GpuMemory {
     fn drop(&mut self) {
         let _call = isentrope_trace::call("free").with("bytes", self.bytes);
-        // Earlier calls may still use it. A GPU that has failed frees nothing, and has said so, or
-        // will. SAFETY: the memory was allocated in this context, and is not used again.
+        // Earlier calls may still use it. A GPU that has failed frees nothing; the failure is
+        // reported elsewhere. SAFETY: the memory was allocated in this context, and is not used
+        // again.
         let _ = self.stream.call(|calls| unsafe {
             (calls.cuStreamSynchronize)(self.stream.handle);
             (calls.cuMemFree_v2)(self.address)
@@ -78,7 +79,7 @@ impl LockedMemory {
                 }
                 Err(error) => stream.fail(&error),
             }
-            // SAFETY: so many bytes are there, and nobody else has them.
+            // SAFETY: the allocation has `bytes` bytes and no other user yet.
             unsafe { address.cast::<u8>().write_bytes(0, bytes) };
         }
         Ok(Self { stream: Arc::clone(stream), address: Mutex::new(address.cast()), bytes })
@@ -104,7 +105,7 @@ impl LockedMemory {
         self.address.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where so many bytes from `offset` are, of memory that is locked.
+    /// The address of `bytes` bytes from `offset` on, while the memory is locked.
     ///
     /// # Panics
     /// When they reach beyond its end.
@@ -125,8 +126,8 @@ impl Drop for LockedMemory {
         if address.is_null() {
             return;
         }
-        // Earlier copies may still use it. A GPU that has failed frees nothing, and has said so, or
-        // will. SAFETY: the memory was locked in this context, and is not used again.
+        // Earlier copies may still use it. A GPU that has failed frees nothing; the failure is
+        // reported elsewhere. SAFETY: the memory was locked in this context, and is not used again.
         let _ = self.stream.call(|calls| unsafe {
             (calls.cuStreamSynchronize)(self.stream.handle);
             (calls.cuMemFreeHost)(address.cast())
@@ -147,23 +148,23 @@ impl Staging {
         // SAFETY: the driver writes the address of as many bytes.
         let code = |calls: &Calls| unsafe { (calls.cuMemHostAlloc)(&raw mut address, 2 * HALF, 0) };
         stream.call(code).map_err(failed)?;
-        // SAFETY: so many bytes are there; as zeros they may be read.
+        // SAFETY: there are 2 HALF bytes; as zeros they may be read.
         unsafe { address.cast::<u8>().write_bytes(0, 2 * HALF) };
         Ok(Self { address: address.cast(), half: 0, used: 0, passed })
     }
 
-    /// The next so many bytes, at most [`STAGED`], which nothing in the stream uses any more.
-    /// Whoever has them puts their copy into the stream before anybody asks for the next ones.
+    /// The next `bytes` bytes, at most [`STAGED`], which nothing in the stream uses any more. The
+    /// caller puts their copy into the stream before the next bytes are asked for.
     pub fn next(&mut self, bytes: usize) -> &mut [u8] {
         if self.used + bytes > HALF {
             self.passed[self.half].record();
             self.half = 1 - self.half;
             self.used = 0;
-            // One that was never recorded has been passed.
+            // An event that was never recorded counts as passed.
             self.passed[self.half].wait();
         }
-        // SAFETY: `used + bytes` is at most a half. Parts before `used` may be in use by the
-        // stream, these are not; and the borrow of self keeps others from asking for them.
+        // SAFETY: `used + bytes` is at most a half. The stream may use parts before `used`, but not
+        // these bytes; and the borrow of self keeps others from asking for them.
         let part = unsafe {
             std::slice::from_raw_parts_mut(self.address.add(self.half * HALF + self.used), bytes)
         };

@@ -1,15 +1,13 @@
 //! The GPU itself: NVIDIA's driver and libraries, which are looked for at run time.
 //!
-//! The only code that names cudarc. Nothing here is needed to build the program, and nothing panics
-//! where no driver or library is: whatever may be missing is a [`Result`] with a sentence that says
-//! what to do.
+//! Only this module uses cudarc. It is not needed to build the program, and it does not panic
+//! without a driver or a library: it returns a [`Result`] with a sentence that says what to do.
 //!
-//! - Here, the GPU: `driver` says which there are, or why none can be used; `device` launches in
-//!   a `stream` on its `memory`; `graph` has launches that are made one, `fetch` bytes that the
-//!   host waits for alone, by an `event`; `timeline` says when the GPU did what it was asked.
+//! - The GPU: `driver` lists the GPUs, or says why none can be used; `device` launches in a
+//!   `stream` on its `memory`; a `graph` is many launches in one; `fetch` copies bytes to the host,
+//!   which waits for them alone by an `event`; `timeline` measures the GPU's work for traces.
 //! - `nvrtc`: CUDA C++ to machine code, and that on disk.
-//! - `cublas`: products by cuBLASLt, by those of its algorithms that a comparison with chains has
-//!   found right.
+//! - `cublas`: products by cuBLASLt, with algorithms that a comparison with chains has found right.
 //! - `search`: where NVRTC and cuBLASLt are, and why which copy is taken.
 //! - `install`: fetches them.
 
@@ -42,6 +40,6 @@ pub use device::Gpu;
 pub use driver::{Driver, GpuDescription, NoDriver};
 pub use error::Error;
 pub use install::{Installation, Installer, Package, Progress};
-pub use nvrtc::{Compiled, KernelCache, Nvrtc, Source, Usage};
+pub use nvrtc::{Compiled, KernelCache, Nvrtc, Source};
 pub use search::{Candidate, LibraryName, LibraryPlace, Outcome, Search, Surroundings};
 pub use version::Version;

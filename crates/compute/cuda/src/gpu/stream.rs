@@ -9,7 +9,7 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// So many of the last launches are named when the GPU fails.
+/// Number of last launches that are named when the GPU fails.
 const REMEMBERED: usize = 6;
 
 /// The context of a GPU and the stream that everything goes into.
@@ -20,13 +20,12 @@ pub(super) struct Stream {
     pub handle: sys::CUstream,
     /// The kernels that were launched last, until the host has waited for them.
     launched: Mutex<Vec<&'static str>>,
-    /// When it did what it was given, while a trace is recorded.
+    /// Times of the GPU's work, while a trace is recorded.
     pub timeline: Timeline,
 }
 
 // SAFETY: the driver's functions may be called from any thread on any of its handles, once the
-// thread has the context, which each method sees to; what the methods change themselves is behind
-// locks.
+// thread has the context, which each method ensures. State that the methods change is behind locks.
 unsafe impl Send for Stream {}
 // SAFETY: as above.
 unsafe impl Sync for Stream {}
@@ -47,8 +46,8 @@ impl Stream {
             })
         };
         let (mut device, mut context) = (0, ptr::null_mut());
-        // SAFETY: the driver is initialised, and writes what the pointers lead to. The device is
-        // one that it has named.
+        // SAFETY: the driver is initialised, has named this device, and writes through the
+        // pointers.
         unsafe {
             check(calls.check((calls.cuDeviceGet)(&raw mut device, as_int(ordinal))))?;
             check(calls.check((calls.cuDevicePrimaryCtxRetain)(&raw mut context, device)))?;
@@ -90,7 +89,7 @@ impl Stream {
         self.calls.check(f(&self.calls))
     }
 
-    /// As [`call`](Self::call), where failing means that the GPU is of no use any more.
+    /// As [`call`](Self::call), for calls that fail only if the GPU cannot be used any more.
     pub fn expect(&self, f: impl FnOnce(&Calls) -> c_int) {
         self.call(f).unwrap_or_else(|error| self.fail(&error));
     }
@@ -135,7 +134,7 @@ impl Stream {
     /// To be called when the host has waited for something in the stream.
     pub fn has_waited(&self) {
         if isentrope_trace::is_on() {
-            self.tell_times();
+            self.report_times();
         }
     }
 
@@ -143,7 +142,7 @@ impl Stream {
         self.launched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers what is launched, to name it if the GPU fails.
+    /// Remembers a launch, to name it if the GPU fails.
     pub fn note(&self, kernel: &'static str) {
         let mut launched = self.launched();
         if launched.last() != Some(&kernel) {
@@ -154,8 +153,8 @@ impl Stream {
         }
     }
 
-    /// Ends with what the driver says. Most failures of kernels are seen by a later call only, and
-    /// by every one from then on; lack of memory is not one of them.
+    /// Ends with the driver's message. A later call reports most failures of kernels, and so does
+    /// every call after it; lack of memory is reported at once.
     pub fn fail(&self, error: &DriverError) -> ! {
         if error.code == DriverError::OUT_OF_MEMORY {
             Failure::of_memory(format!("the GPU has no memory left: {error}")).end();
@@ -184,8 +183,8 @@ impl Drop for Stream {
         // context was retained once.
         unsafe {
             (self.calls.cuCtxSetCurrent)(self.context);
-            // A null handle is the default stream, and nobody's to destroy: this one was never
-            // made.
+            // A null handle means that the stream was never made. The driver would take it for the
+            // default stream.
             if !self.handle.is_null() {
                 (self.calls.cuStreamSynchronize)(self.handle);
                 self.timeline.destroy(&self.calls);

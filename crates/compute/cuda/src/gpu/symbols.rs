@@ -1,7 +1,7 @@
 //! Functions of a library that was opened by its path.
 //!
-//! cudarc opens libraries by name. That may find another copy than the search has chosen, and it
-//! panics where there is none, or where a copy lacks a function. So its types are used here, and
+//! cudarc opens libraries by name. It may find another copy than the search has chosen, and it
+//! panics if there is no copy or if it lacks a function. So only cudarc's types are used here, and
 //! functions are looked up in the chosen copy.
 
 use libloading::Library;
@@ -13,9 +13,9 @@ use std::path::Path;
 /// # Errors
 /// The loader's reason.
 pub(super) fn open(path: &Path) -> Result<&'static Library, String> {
-    // SAFETY: the library runs initialisers of its own when it is loaded. That it is NVIDIA's, of
-    // which these may be expected to be sound, follows from its name and from the places that are
-    // searched, or from the user who has named it.
+    // SAFETY: the library runs its own initialisers when it is loaded. They are sound if it is
+    // NVIDIA's, which follows from its name and the searched directories, or from the user who has
+    // named it.
     match unsafe { Library::new(path) } {
         Ok(library) => Ok(Box::leak(Box::new(library))),
         Err(error) => Err(match std::error::Error::source(&error) {
@@ -42,8 +42,7 @@ macro_rules! functions {
             /// Looks all functions up; the error names the first that is missing.
             pub(super) fn load(library: &'static libloading::Library) -> Result<Self, String> {
                 Ok(Self { $($name: {
-                    // SAFETY: the type is the one that NVIDIA's header gives the function, in every
-                    // version since CUDA 12.
+                    // SAFETY: NVIDIA's headers since CUDA 12 give the function this type.
                     let symbol = unsafe {
                         library.get::<unsafe extern "C" fn($($argument),*) -> $result>(stringify!($name))
                     };

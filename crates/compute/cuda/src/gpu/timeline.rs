@@ -1,10 +1,8 @@
-//! When the GPU did what is in the stream, while a trace is recorded: by events of the driver's
-//! around each launch and copy, whose times are asked for once the host has waited for something in
-//! the stream anyway.
+//! Times of the GPU's work, while a trace is recorded: the driver's events stand around each launch
+//! and copy, and their times are asked for once the host has waited for the stream anyway.
 //!
-//! Nothing here fails: what the driver has no time of is not in the trace, which says how much that
-//! is. An error that an earlier kernel has left is seen by the call that it is measured around, as
-//! without a trace.
+//! Nothing here fails: a trace lacks work that the driver has no time of, and counts it. An earlier
+//! kernel's error is reported by the measured call, as without a trace.
 
 use super::calls::Calls;
 use super::stream::Stream;
@@ -21,7 +19,7 @@ const MOST: usize = 1 << 16;
 /// than that, or over more than [`MOST`].
 const RENEWED: Duration = Duration::from_secs(1);
 
-/// Times of what is in a stream.
+/// Times of a stream's work.
 #[derive(Default)]
 pub(super) struct Timeline(Mutex<State>);
 
@@ -39,8 +37,8 @@ struct State {
 #[derive(Clone, Copy)]
 struct Event(CUevent);
 
-// SAFETY: the driver's functions take its events on any thread that has the context; whoever holds
-// the lock uses them.
+// SAFETY: the driver's functions take its events on any thread that has the context, and only the
+// lock's holder uses them.
 unsafe impl Send for Event {}
 
 struct Measured {
@@ -50,13 +48,12 @@ struct Measured {
     ended: Event,
 }
 
-/// Work that is being put into the stream. What was put there since it began is measured when this
-/// is dropped.
+/// Work that is being put into the stream. Dropping this ends the measurement.
 pub(super) struct Timed<'a>(Option<(&'a Stream, &'static str, Option<usize>, Event)>);
 
 impl Stream {
-    /// Measures what is put into the stream until the result is dropped, if a trace is recorded: a
-    /// kernel, or a copy of so many bytes.
+    /// Measures the work that is put into the stream until the result is dropped, if a trace is
+    /// recorded: a kernel, or a copy of `bytes` bytes.
     pub fn timed(&self, name: &'static str, bytes: Option<usize>) -> Timed<'_> {
         Timed(if is_on() { self.begin(name, bytes) } else { None })
     }
@@ -81,7 +78,7 @@ impl Stream {
             drop(state);
             // SAFETY: the stream lives as long as this.
             self.call(|calls| unsafe { (calls.cuStreamSynchronize)(self.handle) }).ok()?;
-            self.tell_times();
+            self.report_times();
             state = self.timeline.state();
             if state.waiting.len() >= MOST {
                 // The driver does not tell them: what comes is left out, and does not wait each
@@ -127,9 +124,8 @@ impl Stream {
         }
     }
 
-    /// Hands over the times of what the stream has done. To be called where the host has waited for
-    /// it.
-    pub(super) fn tell_times(&self) {
+    /// Reports the times of finished work. Call it after the host has waited for the stream.
+    pub(super) fn report_times(&self) {
         let mut state = self.timeline.state();
         let State { base, waiting, free } = &mut *state;
         let Some((mut event, mut at)) = *base else { return };
@@ -143,7 +139,7 @@ impl Stream {
             };
             let bytes = bytes.map(|bytes| ("bytes", Argument::Number(bytes as u64)));
             on_device(name, at + until, took, [bytes, None]);
-            // From its end on, since what the driver says of long times is not exact.
+            // Times count from its end, because the driver's long times are inexact.
             free.extend([event, *began]);
             (event, at) = (*ended, at + until + took);
             known += 1;

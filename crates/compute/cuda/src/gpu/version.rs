@@ -3,17 +3,17 @@
 use serde::Serialize;
 use std::fmt;
 
-/// A version as far as it is known. Versions with equal major numbers work together.
+/// A version, or the part of it that is known. Versions with equal major numbers work together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Version {
     /// 12 or 13.
     pub major: u32,
-    /// Unknown where only the name of a file says it.
+    /// Unknown if only a file's name gives the version.
     pub minor: Option<u32>,
 }
 
 impl Version {
-    /// A version of which both numbers are known.
+    /// A version with both numbers.
     pub fn new(major: u32, minor: u32) -> Self {
         Self { major, minor: Some(minor) }
     }

@@ -28,7 +28,7 @@ pub(super) fn results(backend: &dyn Backend) -> Vec<(&'static str, Vec<f32>)> {
 fn on_rows(b: &dyn Backend) -> Vec<(&'static str, Vec<f32>)> {
     let Linear { inputs, outputs } = SHAPE;
     let kind = Kind::Matrix(SHAPE);
-    let numbers = b.numbers(kind);
+    let numbers = b.element_count(kind);
     let x = rows(b, &noise(1, ROWS * inputs), inputs);
     let dy = rows(b, &noise(2, ROWS * outputs), outputs);
     let mut weights = parameter(b, Role::Weight(kind), kind, &noise(3, inputs * outputs));
@@ -59,7 +59,8 @@ fn on_rows(b: &dyn Backend) -> Vec<(&'static str, Vec<f32>)> {
                 .collect::<Vec<_>>(),
         );
     }
-    let mut statistics = b.head(SHAPE, &normed, &weights, b.index(&targets), Arc::new(masks), 0.9);
+    let mut statistics =
+        b.head(SHAPE, &normed, &weights, b.upload_index(&targets), Arc::new(masks), 0.9);
     let scores = b.scores(&mut statistics);
     results.push(("the head's log-probs", scores.logprobs));
     results.push(("the head's entropies", scores.entropies));
@@ -82,7 +83,7 @@ fn on_rows(b: &dyn Backend) -> Vec<(&'static str, Vec<f32>)> {
             .allocate(Role::Moment(numbers))
             .unwrap_or_else(|refused| Failure::from(refused).end());
         let positive: Vec<f32> = noise(seed, numbers).into_iter().map(f32::abs).collect();
-        b.write_numbers(&mut moment, 0, &positive);
+        b.write_elements(&mut moment, 0, &positive);
         moment
     });
     let settings = AdamW {
@@ -111,7 +112,13 @@ fn on_sequences(b: &dyn Backend) -> Vec<(&'static str, Vec<f32>)> {
     let qkv = rows(b, &numbers, row);
     let d_out = rows(b, &noise(13, total * width), width);
     let mut d_qkv = rows(b, &noise(14, total * row), row);
-    b.attention_backward(HEADS, &qkv, &b.batch(&super::sequences(b, &LENS).0), &d_out, &mut d_qkv);
+    b.attention_backward(
+        HEADS,
+        &qkv,
+        &b.upload_batch(&super::sequences(b, &LENS).0),
+        &d_out,
+        &mut d_qkv,
+    );
     vec![
         ("attention", attention(b, HEADS, &LENS, &numbers)),
         ("the gradient of attention", read(b, &d_qkv, total * row)),
@@ -121,6 +128,6 @@ fn on_sequences(b: &dyn Backend) -> Vec<(&'static str, Vec<f32>)> {
 /// A weight, a gradient or a moment, in the order in which the backend keeps it.
 fn kept(backend: &dyn Backend, buffer: &Buffer, numbers: usize) -> Vec<f32> {
     let mut read = vec![0.0; numbers];
-    backend.read_numbers(buffer, 0, &mut read);
+    backend.read_elements(buffer, 0, &mut read);
     read
 }

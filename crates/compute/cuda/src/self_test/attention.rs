@@ -15,16 +15,14 @@ use std::ops::Range;
 const STRENGTH: f32 = 16.0;
 /// Positions: more than a tile of 64 keys, and than a page; and fewer.
 const LENS: [usize; 2] = [75, 20];
-/// Sequences that go on from the second one, where the gradient is computed, and what each has
-/// beyond it.
+/// Tokens of the sequences that continue the second one, for the gradient.
 const FURTHER: [usize; 2] = [9, 21];
 /// Features of a head that kernels are made for.
 const FEATURES: [usize; 4] = [16, 32, 64, 128];
-/// Positions of a sequence with two splits, of which the last one is decoded: the second has some
-/// of the slots only.
+/// Positions of a sequence with two splits. Its last token is decoded; the second split is short.
 const LONG: usize = SPLIT + 20;
 const SPLIT: usize = crate::splits::SPLIT;
-/// The last rows of that sequence, of which a block has more than one warp's, over both splits.
+/// The last rows of that sequence: more than one warp of a block has, over both splits.
 const SEVERAL: usize = crate::splits::WARP_ROWS + 1;
 
 fn shape(heads: usize, kv_heads: usize, head_dim: usize) -> Attention {
@@ -36,8 +34,8 @@ fn signs(seed: u64, len: usize) -> Vec<f32> {
     noise(seed, len).into_iter().map(|x| (x * 1.5).round() + 0.0).collect()
 }
 
-/// A sequence: the rows that it begins with, which may be another's as well, and its own, behind
-/// which queries are.
+/// A sequence: first rows that it may share with another one, then its own rows, whose queries are
+/// tested.
 struct Line {
     beginning: Range<usize>,
     own: Range<usize>,
@@ -182,7 +180,7 @@ fn gradient(
         pages: 0..0,
     };
     let (tokens, runs) = (vec![0; qkv.len() / shape.row()], lines.iter().map(run).collect());
-    let batch = backend.batch(&HostBatch { tokens, runs, ..HostBatch::default() });
+    let batch = backend.upload_batch(&HostBatch { tokens, runs, ..HostBatch::default() });
     let mut gradient = rows(backend, &noise(21, qkv.len()), shape.row());
     let width = shape.heads * shape.head_dim;
     let (qkv_rows, d_out) = (rows(backend, qkv, shape.row()), rows(backend, d_out, width));
@@ -190,7 +188,7 @@ fn gradient(
     read(backend, &gradient, qkv.len())
 }
 
-/// Attention of so many of the last of these rows to all.
+/// Attention of the last `count` rows to all rows.
 fn last_rows(backend: &dyn Backend, shape: Attention, qkv: &[f32], count: usize) -> Vec<f32> {
     let width = shape.heads * shape.head_dim;
     let len = qkv.len() / shape.row();
@@ -198,10 +196,16 @@ fn last_rows(backend: &dyn Backend, shape: Attention, qkv: &[f32], count: usize)
     let mut last = HostBatch::default();
     last.push(&vec![0; count], len - count, &all.pages);
     let mut cache = cache(backend, shape, pages);
-    backend.store_kv(shape, &rows(backend, qkv, shape.row()), &backend.batch(&all), &mut cache, 0);
+    backend.store_kv(
+        shape,
+        &rows(backend, qkv, shape.row()),
+        &backend.upload_batch(&all),
+        &mut cache,
+        0,
+    );
     let queries = rows(backend, &qkv[(len - count) * shape.row()..], shape.row());
     let mut out = rows(backend, &noise(24, count * width), width);
-    backend.attention(shape, &queries, &backend.batch(&last), &cache, 0, &mut out);
+    backend.attention(shape, &queries, &backend.upload_batch(&last), &cache, 0, &mut out);
     read(backend, &out, count * width)
 }
 

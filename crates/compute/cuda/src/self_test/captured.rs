@@ -10,8 +10,8 @@ const ROWS: usize = 5;
 /// A step is launched one by one, captured and launched as one, and launched as one again.
 const STEPS: usize = 3;
 
-/// Two launches, of which the second needs what the first has made, one by one and as one. A device
-/// that captures none launches them one by one each time.
+/// Two launches, one by one and as a graph; the second launch needs the first one's result. A
+/// device that captures nothing launches them one by one each time.
 ///
 /// # Errors
 /// As [`self_test`](super::self_test).
@@ -35,7 +35,7 @@ pub(super) fn steps(backend: &Cuda) -> Result<(), String> {
         let made = if replayed {
             let (model, rows, wanted, cached_rows, slots, pages, positions) =
                 (0, ROWS, ROWS, 0, 0, 0, 0);
-            backend.replayed(
+            backend.run_step(
                 ReplayKey { model, rows, wanted, cached_rows, slots, pages, positions },
                 &mut launch,
             )

@@ -3,7 +3,7 @@
 use super::{compare, noise, parameter, read, rounded, rows};
 use crate::cuda::Cuda;
 use crate::gpu::cublas::chain::chain;
-use crate::linear::Matrix;
+use crate::linear::{Direction, Matrix};
 use half::bf16;
 use isentrope_kernels::{Backend, Buffer, Cpu, Kind, Linear, Role};
 
@@ -23,9 +23,9 @@ fn matrix(backend: &Cuda, role: fn(Kind) -> Role, shape: Linear, numbers: &[f32]
     parameter(backend, role(kind), kind, numbers)
 }
 
-/// The steps of the tensor core, in sums that are rounded and in such as are not, which show how
-/// they were cut. Those whose arithmetic is not known here (compute capability below 9) get small
-/// whole numbers, whose sums are exact in any arithmetic.
+/// Steps of the tensor core, in rounded sums and in exact ones, which show where terms were cut. A
+/// tensor core with unknown arithmetic (compute capability below 9) gets small whole numbers, which
+/// any arithmetic adds exactly.
 ///
 /// # Errors
 /// As [`self_test`](super::self_test).
@@ -62,7 +62,7 @@ pub(super) fn steps(backend: &Cuda) -> Result<(), String> {
     compare("the head's logits in bf16", &backend.downloaded(&logits, want.len()), &want)
 }
 
-/// Numbers of bf16, the smallest of which are beyond what a step keeps beside the largest.
+/// Numbers of bf16. The smallest vanish when a step of the tensor core adds them to the largest.
 fn of_many_magnitudes(seed: u64, len: usize) -> Vec<f32> {
     rounded(noise(seed, len).into_iter().enumerate().map(|(i, x)| x * 0.5_f32.powi((i % 8) as i32)))
 }
@@ -87,7 +87,7 @@ fn compare_tiles(operation: &str, tiles: &str, got: &[f32], want: &[f32]) -> Res
     compare(&format!("{operation} in bf16, in tiles {tiles},"), got, want)
 }
 
-/// A layer with a bias, logits, and a gated layer, on a backend that divides them into such tiles.
+/// A layer with a bias, logits, and a gated layer, on a backend that uses such tiles.
 ///
 /// # Errors
 /// As [`self_test`](super::self_test).
@@ -115,8 +115,8 @@ pub(super) fn outputs(backend: &Cuda, cpu: &Cpu, tiles: &str) -> Result<(), Stri
     gated(backend, cpu, tiles)
 }
 
-/// A layer's gradients, and that of the head's input, which goes on from part to part of the
-/// vocabulary.
+/// A layer's gradients, and the gradient of the head's input, which continues from part to part of
+/// the vocabulary.
 ///
 /// # Errors
 /// As [`self_test`](super::self_test).
@@ -144,8 +144,8 @@ pub(super) fn gradients(backend: &Cuda, tiles: &str) -> Result<(), String> {
     let Matrix { start, stride } = Cuda::matrix_of(of_dy.of(), MANY_ROWS, outputs);
     for part in [0..PART, PART..outputs] {
         let dy = Matrix { start: start.by(2 * part.start), stride };
-        let resumes = part.start > 0;
-        backend.head_input_gradient(TILES, part, dy, packed.of(), dx, MANY_ROWS, resumes);
+        let direction = Direction::HeadInput(part.start > 0);
+        backend.input_gradient_part(TILES, part, dy, packed.of(), dx, MANY_ROWS, direction);
     }
     let got: Vec<f32> = backend.downloaded(&of_head, want.len());
     compare_tiles("the gradient of the head's input", tiles, &got, &want)?;

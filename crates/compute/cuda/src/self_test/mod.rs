@@ -15,17 +15,16 @@ use half::bf16;
 use isentrope_kernels::{Attention, Backend, Buffer, Cpu, HostBatch, Isa, Kind, Role};
 use std::sync::Arc;
 
-/// Processors of which no product has enough tiles to occupy them, so that tiles are narrow where
-/// they may be.
+/// More processors than any product has tiles, so that tiles are narrow.
 const MANY: usize = 1 << 20;
 /// Processors that small tiles of the products here occupy, and large ones do not.
 const SOME: usize = 5;
 
 /// Computes some operations on the device, and compares every number. In f32 they must have the
-/// CPU's bits. In bf16, a product must have the bits of the tensor core's arithmetic as it is
-/// known, and products, attention and their gradients must be right on numbers that are exact in
-/// any arithmetic, however they are divided into tiles and splits. A captured graph must compute
-/// what its launches compute one by one.
+/// CPU's bits. In bf16, products must have the bits of the tensor core's known arithmetic; and
+/// products, attention and their gradients must be right on numbers that any arithmetic adds
+/// exactly, however they are divided into tiles and splits. A captured graph must compute what its
+/// launches compute one by one.
 ///
 /// # Errors
 /// A sentence that names the operation and the first numbers that differ.
@@ -52,7 +51,7 @@ pub fn self_test(backend: &Cuda) -> Result<(), String> {
                 linear::outputs(backend, &cpu, tiles)?;
                 linear::gradients(backend, tiles)?;
             }
-            // There are none for gradients.
+            // Gradients have no narrow tiles.
             linear::outputs(&many, &cpu, "that are narrow")?;
             attention::heads(&many, &cpu)?;
             attention::splits(&many, &one, &cpu)?;
@@ -124,7 +123,7 @@ fn read(backend: &dyn Backend, buffer: &Buffer, numbers: usize) -> Vec<f32> {
     read
 }
 
-/// Sequences of such lengths in a cache whose pages are out of order, and how many pages there are.
+/// Sequences of these lengths in a cache with pages out of order, and the number of pages.
 fn sequences(backend: &dyn Backend, lens: &[usize]) -> (HostBatch, usize) {
     let mut batch = HostBatch::default();
     let mut pages = 0;
@@ -153,7 +152,7 @@ fn attention(backend: &dyn Backend, shape: Attention, lens: &[usize], qkv: &[f32
     let mut cache = cache(backend, shape, pages);
     let qkv = rows(backend, qkv, shape.row());
     let mut out = rows(backend, &noise(11, total * width), width);
-    let batch = backend.batch(&host);
+    let batch = backend.upload_batch(&host);
     backend.store_kv(shape, &qkv, &batch, &mut cache, 0);
     backend.attention(shape, &qkv, &batch, &cache, 0, &mut out);
     read(backend, &out, total * width)

@@ -85,8 +85,8 @@ impl Subject for Blocks {
             // A score of 600 is rounded to within 6e-5, and its exponential by as much: nothing
             // beside u.
             steep_attention: ONCE,
-            // The gradient of each score is rounded, by up to u / 2 on average. Terms of a sum come
-            // to ten times what gradients typically are, where few keys are seen, and cancel; then
+            // The gradient of each score is rounded, by up to u / 2 on average. With few visible
+            // keys, terms of a sum reach ten times the typical size of a gradient, and cancel; then
             // the sum is rounded.
             attention_gradient: 6.0 * ONCE,
             attention_gradient_noise: 1e-5,
@@ -98,8 +98,8 @@ impl Subject for Blocks {
             swiglu: ONCE,
             swiglu_gradient: ONCE,
             // Logits stay f32. Each of up to nine blocks of a logit of up to 8 cuts 17 terms at
-            // 2^-25 and the sum at 2^-23 of the largest, a quarter of which is what 16 such errors
-            // of one sign are likely to come to.
+            // 2^-25 of the largest, and the sum at 2^-23. Sixteen such errors of one sign are
+            // likely to add up to a quarter of the worst case.
             scores: 2e-5,
             extreme_scores: 5e-6,
             // The gradient of each logit is rounded, by up to u and evenly, so that a sum of them
@@ -114,21 +114,20 @@ impl Subject for Blocks {
             // The gradients of a shared prompt's rows are rounded once for all responses instead of
             // once for each, in every layer.
             shared_prompt: 16.0 * ONCE,
-            // A loss of a hundred scores, each the outcome of some tens of roundings by u, is off
-            // by 0.3 at most. Where that is little beside twice a step of the slope, which it is
-            // for the larger gradients, these agree to a twentieth.
+            // A loss of a hundred scores, each with some tens of roundings by u, is off by 0.3 at
+            // most. For large gradients that is little beside two steps along the slope, and they
+            // agree to a twentieth.
             derivatives: 0.25,
             derivative_noise: 0.3,
             derivative_step: 0.03,
             // Log-probs of a model of two layers: some tens of roundings of logits of about 2.
             drawn: 0.05,
             // Rounding moves a number by up to u over its mantissa, which is between 1 and 2: as a
-            // root mean square by u sqrt(3 / (8 ln 2)) / sqrt(3), as evenly distributed numbers of
-            // up to 0.74 u do. A product of x and W sees that of W, and as much again of x, of its
-            // own result, and of what that is added to: four times the variance that W has alone.
-            // On the way back the same holds of the gradients, so that it is seven times. Another
-            // factor of two, since both sides are what one or a few draws of such noise have come
-            // to.
+            // root mean square by u sqrt(3 / (8 ln 2)) / sqrt(3), like evenly distributed numbers
+            // of up to 0.74 u. A product of x and W is moved by W's rounding, and as much again by
+            // x's, by its own and by the residual's: four times the variance of W alone. The way
+            // back adds the gradients' rounding: seven times. Another factor of two, since both
+            // sides are one or a few draws of such noise.
             oracles: OracleTolerance::Rounding { unit: 0.74 / 256.0, scores: 4.0, gradients: 5.3 },
         }
     }

@@ -39,7 +39,7 @@ impl Backends {
     }
 }
 
-/// Backends whose threads run in an order that a seed decides, on so many workers.
+/// Backends with several seeds, which decide the order of threads, and several numbers of workers.
 fn emulated(dtype: Dtype) -> Vec<(String, Arc<Cuda>)> {
     let backend = |(seed, workers)| {
         let device = Emulator::new(Settings { seed, workers, ..Settings::default() });
@@ -49,8 +49,8 @@ fn emulated(dtype: Dtype) -> Vec<(String, Arc<Cuda>)> {
     [(1, 2), (2, 1), (3, 3)].map(backend).into()
 }
 
-/// How many there is time for of so many cases, random ones or ones that are alike: on the emulator
-/// one of thirty-two.
+/// The number of cases to try, of `all`, which are random or alike: on the emulator every
+/// thirty-second.
 pub fn cases(all: u32) -> u32 {
     if on_gpu::asked_for() { all } else { all.div_ceil(32) }
 }

@@ -2,15 +2,15 @@
 
 use crate::guide::has_table;
 use crate::qwen2::{ALL, HALF, Qwen2, SEVEN};
+use isentrope_budget::memory::MemorySettings;
+use isentrope_budget::memory::{Demand, OVERHEAD, ParameterSets, Plan};
 use isentrope_cuda::{Cuda, Dtype, PlanningDevice};
 use isentrope_kernels::{Kind, NORM_BLOCK};
 use isentrope_model::{Layout, ModelConfig};
-use isentrope_train::plan::{Demand, OVERHEAD, ParameterSets, Plan};
-use isentrope_train::settings::MemorySettings;
 use std::fs;
 use std::sync::Arc;
 
-/// GPUs by what they are sold as. Each has a little less than so many GiB.
+/// GPUs by the GB that their sellers name. Each has a little less than this many GiB.
 const CARDS: [usize; 3] = [24, 80, 141];
 const GIB: usize = 1 << 30;
 
@@ -54,7 +54,7 @@ fn plan(
     gib: usize,
     dtype: Dtype,
     demand: Demand,
-) -> isentrope_train::Result<Plan> {
+) -> isentrope_budget::Result<Plan> {
     let settings = MemorySettings {
         offload_moments: demand.sets.offloads_moments,
         ..MemorySettings::default()
@@ -181,7 +181,7 @@ fn a_refusal_names_what_would_fit() {
     let made = |bytes| Plan::new(&cuda(80, Dtype::Bf16), &seven, demand(true), &budget(bytes), 0);
     assert!(made(least).unwrap().peak() <= least);
     made(least - 1).unwrap_err();
-    // The host must have what is offloaded.
+    // The host must have the memory for offloaded moments.
     let plan = made(70 * GIB).unwrap();
     assert!(plan.to_string().contains("GiB in the host's memory; "), "{plan}");
     plan.check_host(60 * GIB).unwrap();

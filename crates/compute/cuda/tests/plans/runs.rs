@@ -1,11 +1,11 @@
 //! Runs on an emulated device that has no more memory than their plan says.
 
+use isentrope_budget::memory::{OVERHEAD, Plan};
 use isentrope_cuda::{Cuda, Device, Dtype, Memory};
 use isentrope_cuda_emulator::Settings;
 use isentrope_data::TaskName;
 use isentrope_ranks::World;
 use isentrope_train::observer::{Observer, Progress, ProgressObserver, StepReport};
-use isentrope_train::plan::{OVERHEAD, Plan};
 use isentrope_train::run::{Existing, RunLocation};
 use isentrope_train::trainer::TrainingRecipe;
 use isentrope_train::training_loop::train;
@@ -16,12 +16,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Short-lived uploads, such as rows' numbers: on a device they are part of what a plan has for the
-/// program itself.
+/// Short-lived uploads, such as row numbers. A real device's plan counts them as the program's own
+/// memory.
 const MOMENT: usize = 96 << 10;
 
-/// Keeps notes; and where it has a device, takes its memory when a step has been recorded, and
-/// leaves so many bytes.
+/// Keeps notes. If it has a device, it takes the device's memory once a step has been recorded, and
+/// leaves a given number of bytes.
 #[derive(Default)]
 struct Watcher {
     takes_from: Option<(Arc<dyn Device>, usize)>,

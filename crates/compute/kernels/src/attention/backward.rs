@@ -2,7 +2,7 @@
 
 use super::forward::exponentials;
 use super::{Attention, check};
-use crate::batch::{CpuBatch, Run};
+use crate::batch::{CheckedBatch, Run};
 use crate::simd::{Kernel, LANES, Simd, vectors};
 use crate::threads::{Shared, Workers};
 use crate::tile::{End, Product, Start};
@@ -30,12 +30,12 @@ pub(crate) fn backward(
     workers: &Workers,
     shape: Attention,
     qkv: &[f32],
-    batch: &CpuBatch,
+    batch: &CheckedBatch,
     d_out: &[f32],
     d_qkv: &mut [f32],
 ) {
     check(shape);
-    let (rows, runs) = (batch.tokens().len(), batch.runs());
+    let (rows, runs) = (batch.host().rows(), &batch.host().runs);
     assert!(qkv.len() >= rows * shape.row() && d_qkv.len() >= rows * shape.row());
     assert!(d_out.len() >= rows * shape.heads * shape.head_dim);
     let families: Vec<&[Run]> = runs.chunk_by(|_, run| run.position > 0).collect();
@@ -50,7 +50,7 @@ pub(crate) fn backward(
     workers.threads.ranges(families.len() * shape.kv_heads, 1, 1, |range| {
         for i in range {
             let (runs, kv_head) = (families[i / shape.kv_heads], i % shape.kv_heads);
-            // SAFETY: tasks own disjoint (rows, heads) of d_qkv, since by `CpuBatch` runs share no
+            // SAFETY: tasks own disjoint (rows, heads) of d_qkv, since by `CheckedBatch` runs share no
             // rows; extents were checked above.
             unsafe {
                 workers.isa.run(Family {
@@ -88,7 +88,7 @@ impl Kernel for Family<'_> {
         let keys = longest.next_multiple_of(LANES);
         let k_at = (shape.heads + self.kv_head) * dim;
         let v_at = (shape.heads + shape.kv_heads + self.kv_head) * dim;
-        // By position: those of the shared beginning, then those of one run after the other.
+        // By position: first the shared beginning, then one run after the other.
         let mut k = vec![0.0f32; longest * padded];
         let mut k_t = vec![0.0f32; dim * keys];
         let mut v_t = vec![0.0f32; dim * keys];

@@ -1,7 +1,7 @@
 //! Attention outputs of a batch of runs.
 
 use super::{Attention, check};
-use crate::batch::{CpuBatch, PAGE};
+use crate::batch::{CheckedBatch, PAGE};
 use crate::math::exp;
 use crate::simd::{Kernel, LANES, Simd, prefetch};
 use crate::threads::{Shared, Workers};
@@ -10,30 +10,30 @@ use crate::tile::TILE_ROWS;
 /// Query rows (tokens times heads of a group) per tile.
 const TILE: usize = 24;
 
-/// Pages that are fetched ahead of their use. When decoding, every job has pages of its own, in no
-/// order that the processor could see; many more would push each other out of its first cache.
+/// Number of pages that are prefetched. When decoding, every job has its own pages, in no order
+/// that the processor could predict; many more would push each other out of its first cache.
 const PAGES_AHEAD: usize = 6;
 
 /// Multiply-adds that are worth a task: some microseconds, beside which taking up a task is little.
 const WORTH_A_TASK: usize = 1 << 15;
 
 /// `out: [rows, heads * head_dim]` from the queries in `qkv` and the keys and values in one layer
-/// of the cache, which must already hold those of the batch itself.
+/// of the cache, where the batch's own are stored already.
 pub(crate) fn forward(
     workers: &Workers,
     shape: Attention,
     qkv: &[f32],
-    batch: &CpuBatch,
+    batch: &CheckedBatch,
     cache: &[f32],
     out: &mut [f32],
 ) {
     check(shape);
     batch.check_pages(cache.len() / shape.page_len());
-    let rows = batch.tokens().len();
+    let rows = batch.host().rows();
     assert!(qkv.len() >= rows * shape.row() && out.len() >= rows * shape.heads * shape.head_dim);
-    let (runs, pages) = (batch.runs(), batch.pages());
+    let (runs, pages) = (&batch.host().runs, &batch.host().pages);
     let tokens = (TILE / shape.group()).max(1);
-    // One job per run, tile of tokens and key-value head; here those of the first such head.
+    // One job per run, tile of tokens and key-value head. This list has the jobs of the first head.
     let tiles: Vec<Job<'_>> = runs
         .iter()
         .flat_map(|run| {
@@ -55,7 +55,7 @@ pub(crate) fn forward(
             let jobs = range
                 .map(|i| Job { kv_head: i % shape.kv_heads, ..tiles[i / shape.kv_heads] })
                 .collect();
-            // SAFETY: jobs own disjoint (rows, heads) of out, since by `CpuBatch` runs share no
+            // SAFETY: jobs own disjoint (rows, heads) of out, since by `CheckedBatch` runs share no
             // rows; extents were checked above.
             unsafe {
                 workers.isa.run(Tiles {

@@ -13,7 +13,7 @@ mod forward;
 pub(crate) use backward::backward;
 pub(crate) use forward::forward;
 
-use crate::batch::{CpuBatch, PAGE};
+use crate::batch::{CheckedBatch, PAGE, Run};
 use crate::erased::Buffer;
 use crate::norm::Grouped;
 use crate::simd::LANES;
@@ -109,27 +109,28 @@ pub(crate) fn store(
     workers: &Workers,
     shape: Attention,
     qkv: &[f32],
-    batch: &CpuBatch,
+    batch: &CheckedBatch,
     cache: &mut [f32],
 ) {
     check(shape);
     batch.check_pages(cache.len() / shape.page_len());
-    assert!(qkv.len() >= batch.tokens().len() * shape.row());
+    assert!(qkv.len() >= batch.host().rows() * shape.row());
     let cache = Shared::of(cache);
     let (dim, padded) = (shape.head_dim, shape.padded_dim());
-    workers.threads.ranges(batch.stored_len(), 1, 1, |range| {
-        for run in range.map(|i| batch.stored(i)) {
+    let runs: Vec<&Run> = batch.host().stored_runs().collect();
+    workers.threads.ranges(runs.len(), 1, 1, |range| {
+        for run in &runs[range] {
             for i in 0..run.len {
                 let position = run.position + i;
-                let page =
-                    batch.pages()[run.pages.start + position / PAGE] as usize * shape.page_len();
+                let page = batch.host().pages[run.pages.start + position / PAGE] as usize;
+                let page = page * shape.page_len();
                 let lane = position % PAGE;
                 let row = &qkv[(run.row + i) * shape.row() + shape.heads * dim..];
                 for head in 0..shape.kv_heads {
                     let (keys, values) = shape.page_offsets(head);
                     let key = &row[head * dim..][..dim];
                     let value = &row[(shape.kv_heads + head) * dim..][..dim];
-                    // SAFETY: the page lies in the cache, and by `CpuBatch` no other row writes to
+                    // SAFETY: the page lies in the cache, and by `CheckedBatch` no other row writes to
                     // this lane of it.
                     unsafe {
                         let keys = cache.start().add(page + keys + lane);
@@ -155,7 +156,7 @@ pub(crate) fn copy_pages(shape: Attention, cache: &mut [f32], pairs: &[(u32, u32
     }
 }
 
-/// Checks what the unsafe kernels rely on.
+/// Checks the shape that the unsafe kernels rely on.
 fn check(shape: Attention) {
     assert!(shape.heads.is_multiple_of(shape.kv_heads) && shape.window != Some(0));
 }

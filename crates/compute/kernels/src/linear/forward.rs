@@ -83,8 +83,7 @@ impl Kernel for ForwardBlock {
         // With few rows the panel is streamed once per register tile and partial sums stay in
         // registers.
         let block = if self.rows <= TILE_ROWS { inputs.max(1) } else { REDUCTION_BLOCK };
-        // Partial sums wait in y itself, or beside it where y holds what the finished ones are
-        // added to.
+        // Partial sums wait in `y` itself, or beside it if finished sums are added to `y`.
         let aside = self.to == Destination::Add && inputs > block;
         let mut partial = vec![0.0f32; if aside { self.rows * PANEL } else { 0 }];
         for cut in self.cut {

@@ -20,8 +20,7 @@ pub(crate) fn backward_input(
     backward_input_columns(workers, shape, 0..shape.panels(), dy, weights, dx, tokens, false);
 }
 
-/// The part of the chains that runs over the outputs of `panels`; they go on from what `dx` holds
-/// if `resume`.
+/// The part of the chains over the outputs of `panels`; they continue from `dx` if `resume`.
 #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
 pub(crate) fn backward_input_columns(
     workers: &Workers,

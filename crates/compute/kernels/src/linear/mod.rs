@@ -20,8 +20,8 @@ use std::ops::Range;
 /// Outputs in a panel.
 pub(crate) const PANEL: usize = 64;
 
-/// Steps of a reduction between reloads of the partial sums: a panel of so many steps stays in the
-/// L2 cache.
+/// Steps of a reduction between reloads of the partial sums: a panel of this many steps stays in
+/// the L2 cache.
 const REDUCTION_BLOCK: usize = 512;
 /// Rows of activations that one task multiplies with a panel before it goes to the next.
 const ROW_BLOCK: usize = 768;
@@ -106,9 +106,9 @@ impl Linear {
 
 /// The output of a product, cut into rectangles, one per task, numbered row by row.
 ///
-/// A thread's own tasks are consecutive. Where there are rows enough, each thread gets the same
-/// rows in every operation, which then stay in its cache from one to the next; where there are few,
-/// threads share out the weights instead, so that each is read only once.
+/// A thread's own tasks are consecutive. If there are enough rows, each thread gets the same rows
+/// in every operation, and they stay in its cache from one operation to the next. If there are few,
+/// threads share out the weights instead, so that each weight is read only once.
 struct Grid {
     row_block: usize,
     column_block: usize,
@@ -116,8 +116,8 @@ struct Grid {
 }
 
 impl Grid {
-    /// Cuts `rows x columns` (the latter counted in panels) so that `threads` share it evenly, with
-    /// at most so many rows in a task.
+    /// Cuts `rows x columns` (the latter counted in panels) so that `threads` share it evenly. A
+    /// task has at most `most_rows` rows.
     fn new(rows: usize, most_rows: usize, columns: usize, threads: usize) -> (Self, usize) {
         let row_blocks = if rows >= threads * SHARED_ROWS {
             rows.div_ceil(most_rows).next_multiple_of(threads)

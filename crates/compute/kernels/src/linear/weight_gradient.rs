@@ -11,12 +11,12 @@ use std::ops::Range;
 const TOKEN_BLOCK: usize = 128;
 /// Floats from one token to the next in a packed tile of inputs: 6, rounded up to half a vector.
 const TILE_SLOT: usize = 8;
-/// Input features per task of a weight gradient: a block of tokens times so many stays in the L2
-/// cache.
+/// Input features per task of a weight gradient: a block of tokens by this many features stays in
+/// the L2 cache.
 const INPUT_BLOCK: usize = 384;
 
-/// `dW += dy^T x`: each weight's chain goes on over the tokens in order from what `dw` holds.
-/// `x: [tokens, inputs]`, `dy: [tokens, outputs]`, `dw` packed.
+/// `dW += dy^T x`: each weight's chain continues from `dw` over the tokens in order. `x: [tokens,
+/// inputs]`, `dy: [tokens, outputs]`, `dw` packed.
 pub(crate) fn backward_weight(
     workers: &Workers,
     shape: Linear,
@@ -128,7 +128,7 @@ impl Kernel for BackwardWeightBlock<'_> {
     }
 }
 
-/// From `steps` rows of `x`, so many floats apart, of which `inputs` are wanted, to
+/// Packs the first `inputs` floats of `steps` rows of `x`, which are `stride` floats apart, into
 /// `[tiles of inputs, steps, 8]`.
 #[inline(always)]
 fn pack_tiles(x: &[f32], stride: usize, inputs: usize, steps: usize, tiles: &mut [f32]) {

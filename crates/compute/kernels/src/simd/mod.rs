@@ -53,7 +53,7 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// `2^n` where `magic` is `1.5 * 2^23 + n`, for integers `n` in `[-126, 127]`.
     unsafe fn exp2_of_magic(magic: Self::V) -> Self::V;
 
-    /// Transposes 16 by 16 floats. Rows are so many floats apart.
+    /// Transposes 16 by 16 floats. Strides are from row to row, in floats.
     #[inline(always)]
     unsafe fn transpose(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
         for i in 0..LANES {
@@ -163,8 +163,8 @@ pub(crate) fn prefetch(start: *const f32, floats: usize) {
     let _ = (start, floats);
 }
 
-/// A computation written over [`Simd`]. `run` must be `#[inline(always)]`, and so must all that it
-/// calls, so that the whole kernel is compiled for the instruction set it is dispatched to.
+/// A computation written over [`Simd`]. `run` must be `#[inline(always)]`, and so must everything
+/// it calls, so that the whole kernel is compiled for the instruction set it is dispatched to.
 pub(crate) trait Kernel {
     /// The computation's result.
     type Output;
@@ -199,7 +199,7 @@ impl Isa {
             .collect()
     }
 
-    /// The fastest available, or the one that `ISENTROPE_ISA` names.
+    /// The instruction set that `ISENTROPE_ISA` names, else the fastest available one.
     ///
     /// # Errors
     /// A sentence for the user when the variable names no instruction set, or one that this
@@ -211,7 +211,7 @@ impl Isa {
         }
     }
 
-    /// The one that the value of `ISENTROPE_ISA` names.
+    /// The instruction set of this name.
     fn pinned(name: &str) -> Result<Self, String> {
         let isa: Self = name.parse().map_err(|e| format!("{ISA_VARIABLE}: {e}"))?;
         if isa.is_available() {

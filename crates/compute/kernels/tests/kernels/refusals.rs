@@ -1,4 +1,4 @@
-//! Calls whose sizes do not fit each other: the kernels behind them rely on what is checked here.
+//! Calls whose sizes do not fit each other are refused, because kernels rely on the sizes.
 
 use crate::support::{cpu, no_weights, zeros};
 use isentrope_kernels::{
@@ -22,7 +22,7 @@ const REFUSED: [(&str, fn()); 16] = [
     ("assertion", || {
         let shape = Linear { inputs: 2, outputs: 5 };
         let masks = SamplingMasks::default().into();
-        cpu().head(shape, &zeros(1, 2), &no_weights(shape), cpu().index(&[5]), masks, 1.0);
+        cpu().head(shape, &zeros(1, 2), &no_weights(shape), cpu().upload_index(&[5]), masks, 1.0);
     }),
     ("overlap", || {
         let layout = Grouped { stride: 15, offset: 0, groups: 2, features: 8 };
@@ -39,22 +39,27 @@ const REFUSED: [(&str, fn()); 16] = [
     ("vocabulary", || {
         let vocabulary = Linear { inputs: 3, outputs: 61 };
         let mut gradient = cpu().allocate(Role::Gradient(Kind::Matrix(vocabulary))).unwrap();
-        cpu().add_embedding_rows(vocabulary, &zeros(1, 3), &cpu().index(&[61]), &mut gradient);
+        cpu().add_embedding_rows(
+            vocabulary,
+            &zeros(1, 3),
+            &cpu().upload_index(&[61]),
+            &mut gradient,
+        );
     }),
     // A token beyond the vocabulary.
     ("assertion", || {
         let vocabulary = Linear { inputs: 3, outputs: 61 };
-        let batch = cpu().batch(&HostBatch { tokens: vec![61], ..HostBatch::default() });
+        let batch = cpu().upload_batch(&HostBatch { tokens: vec![61], ..HostBatch::default() });
         cpu().embed(vocabulary, &no_weights(vocabulary), &batch, &mut zeros(1, 3));
     }),
     ("a slot beyond the end", || {
-        let (row, slot) = (cpu().index(&[0]), cpu().index(&[2]));
+        let (row, slot) = (cpu().upload_index(&[0]), cpu().upload_index(&[2]));
         cpu().store_rows(&zeros(3, 20), &row, &mut zeros(2, 20), &slot);
     }),
     ("rows beyond the batch", || attend(&[run(39, 2, 0..1)], &[0])),
     ("positions beyond the sequence's pages", || attend(&[run(0, 17, 0..1)], &[0])),
     ("pages beyond the cache", || attend(&[run(0, 17, 0..2)], &[3, 4])),
-    // Two runs of one sequence that both say what stands at its first position.
+    // Two runs that both store the first position of one sequence.
     ("runs share places in the cache", || attend(&[run(0, 3, 0..1), run(3, 1, 0..1)], &[2])),
     ("runs share rows", || attend(&[run(10, 5, 0..1), run(0, 11, 1..2)], &[0, 1])),
     ("runs share rows", || attend_backward(&[run(0, 9, 0..0), run(8, 1, 0..0)])),
@@ -86,7 +91,7 @@ fn batch(rows: usize, runs: &[Run], pages: &[u32]) -> DeviceBatch {
         pages: pages.to_vec(),
         copied: Vec::new(),
     };
-    cpu().batch(&host)
+    cpu().upload_batch(&host)
 }
 
 const ONE_HEAD: Attention =

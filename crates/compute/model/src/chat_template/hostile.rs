@@ -68,24 +68,16 @@ fn each_limit_has_its_error() {
 fn values_that_grow() {
     let doubled = |step: &str| grown("'x'", step, 60, "");
     check(&[
-        ("{{ ('x' * 99999) * 99999 }}".into(), ""),
         (grown("'x' * 9999", "range(9999) | join(ns.x)", 3, ""), MEMORY),
-        (doubled("ns.x.join([ns.x, ns.x, ns.x])"), MEMORY),
-        (grown("'xx'", "ns.x | replace('', ns.x)", 60, ""), MEMORY),
         (grown("'xx'", "ns.x.replace('x', ns.x)", 60, ""), MEMORY),
         (doubled("'%s%s%s' | format(ns.x, ns.x, ns.x)"), MEMORY),
         ("{{ '%99999999d%99999999d%99999999d%99999999d' | format(1, 2, 3, 4) }}".into(), EITHER),
-        (doubled("'{0}{0}{0}'.format(ns.x)"), MEMORY),
         ("{{ ('x\n' * 99999) | indent(99999999) }}".into(), MEMORY),
         (doubled("('&' ~ ns.x ~ ns.x) | escape | string"), ""),
         ("{{ raise_exception('x' * 999999999) }}".into(), ""),
         (grown("'x'", "ns.x ~ ns.x", 22, "{{ ns.x | int }}"), ""),
-        ("{{ strftime_now('%Y' * 9999999) }}".into(), ""),
         (grown("[1]", "(ns.x + ns.x) | list", 60, ""), MEMORY),
-        (grown("[1]", "[ns.x, ns.x]", 60, "{{ ns.x }}"), ""),
-        ("{{ [1] | batch(99999999999, 0) | list }}".into(), ""),
         ("{{ ('a' * 99999999) | list }}".into(), MEMORY),
-        (grown("{}", "dict(a=ns.x, b=ns.x)", 60, "{{ ns.x | dictsort }}"), ""),
     ]);
 }
 
@@ -102,21 +94,13 @@ fn values_and_sources_that_nest() {
     };
     check(&[
         (pair("{{ a | tojson }}"), ""),
-        (pair("{{ [a, b] | sort }}"), DEPTH),
         (pair("{{ {a: 1} }}"), DEPTH),
         (kept.into(), EITHER),
-        (deep(""), EITHER),
-        (deep("{{ ns.x }}"), EITHER),
         (deep("{{ ns.x | tojson }}"), DEPTH),
-        (deep("{{ ns.x == [ns.x] }}"), EITHER),
         (format!("{{{{ 1{} }}}}", " + 1".repeat(200_000)), EITHER),
         (format!("{{{{ messages{} }}}}", ".a".repeat(300_000)), ""),
-        (around("1 if 0 else ", "", 60_000), EITHER),
         (around("not ", "", 200_000), EITHER),
         (around("[", "]", 400_000), ""),
-        (around("namespace(a=", ")", 60_000), ""),
-        (format!("{{% if 0 %}}{}{{% endif %}}", "{% elif 0 %}x".repeat(7_000)), EITHER),
-        ("{%".repeat(500_000), ""),
         ("{% raw %}".repeat(110_000), ""),
     ]);
 }
@@ -133,8 +117,6 @@ fn work_without_end() {
         (searching.into(), "4 s"),
         ("{% for a in [[1]] recursive %}{{ loop([a]) }}{% endfor %}".into(), ""),
         ("{% include 'default' %}".into(), ""),
-        ("{% extends 'default' %}".into(), ""),
-        ("{% import 'default' as d %}{{ d }}".into(), ""),
         ("{{ 9 ** 9 ** 9 ** 9 }}".into(), ""),
         (format!("{{{{ {} }}}}", "9".repeat(900_000)), EITHER),
     ]);

@@ -16,7 +16,7 @@ use super::wire::{Conversation, Failure, receive, send};
 use super::worker_process::{MEMORY, SECONDS, VARIABLE, is_worker};
 
 /// Variables that a worker inherits: paths of libraries.
-const KEPT: &[&str] = &["LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"];
+const INHERITED: &[&str] = &["LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"];
 
 /// A template and its worker.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl Worker {
             .arg("chat-template-worker")
             .env_clear()
             .env(VARIABLE, std::process::id().to_string())
-            .envs(KEPT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+            .envs(INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         // Ctrl-C at a terminal is for the program only, which may have more to render.
         command.process_group(0);
@@ -139,13 +139,13 @@ mod tests {
     /// A template must not see the program's environment, such as a token of the hub.
     #[test]
     fn a_worker_has_an_environment_of_its_own() {
-        assert!(std::env::vars_os().count() > KEPT.len(), "cargo sets some");
+        assert!(std::env::vars_os().count() > INHERITED.len(), "cargo sets some");
         let worker = Worker::start("").unwrap();
         let environment = std::fs::read(format!("/proc/{}/environ", worker.process.id())).unwrap();
         let environment = String::from_utf8(environment).unwrap();
         let names =
             environment.split_terminator('\0').map(|entry| entry.split_once('=').unwrap().0);
-        let others: Vec<_> = names.filter(|name| !KEPT.contains(name)).collect();
+        let others: Vec<_> = names.filter(|name| !INHERITED.contains(name)).collect();
         assert_eq!(others, [VARIABLE]);
     }
 }

@@ -26,12 +26,11 @@ pub(super) const SECONDS: u64 = if cfg!(test) { 4 } else { 10 };
 /// Turns any program with this library into a worker if it is started as one, tests included: the
 /// loader calls the functions of this section before `main`, so the program need do nothing.
 // Reason for the attribute: a section of this name is a list of functions with the C calling
-// convention, which `start` is. The order: the loader has set up the C library; other entries of
-// this section, of which the standard library's keeps the arguments, come before or after. So
-// nothing here may ask for arguments. What a worker does else needs no set-up: environment,
-// standard streams and what is kept per thread are there from their first use, and no other thread
-// runs yet. `main` would add a handler for stacks that overflow, which ends in SIGABRT, as want of
-// memory does: without it the two can be told apart.
+// convention, and `start` is one. The loader has set up the C library by then. The standard
+// library's own entry, which keeps the arguments, may come later, so nothing here may ask for
+// arguments. Environment, standard streams and thread-local values work from their first use, and
+// no other thread runs yet. `main` would add a handler that turns an overflowing stack into
+// SIGABRT, the signal of exhausted memory: without it the two signals differ.
 #[allow(unsafe_code)]
 #[used]
 #[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".init_array"))]

@@ -8,16 +8,15 @@ use std::path::{Path, PathBuf};
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use isentrope_kernels::MappedFile;
-use safetensors::Dtype;
-use safetensors::tensor::{Metadata, TensorInfo};
+use safetensors::tensor::TensorInfo;
+use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
 use super::{CONVERSION_BLOCK, HEADER_LENGTH_BYTES, INDEX_FILE, SINGLE_FILE};
-use crate::json_file::Distinct;
 use crate::{Error, Result, json_file};
 
 /// Largest header, far above that of any published shard (a few hundred kilobytes).
-const MAX_HEADER_BYTES: usize = 32 << 20;
+const MAX_HEADER_BYTES: u64 = 32 << 20;
 
 /// Values that [`Checkpoint::read_f32`] converts at a time; they fit the second-level cache.
 const READ_BLOCK: usize = 1 << 16;
@@ -151,8 +150,8 @@ impl Checkpoint {
         Ok(tensor)
     }
 
-    /// Calls `consume(start, values)` with blocks of `block_size` values, the first of which has
-    /// index `start`.
+    /// Calls `consume(start, values)` with blocks of `block_size` values; `start` is the index of
+    /// the first.
     fn read_blocks(
         &self,
         name: &str,
@@ -258,59 +257,20 @@ impl Checkpoint {
     }
 }
 
-/// Parses the header of a safetensors file, checked against the file's length: the offset of the
-/// data, and the tensors.
-fn read_header(path: &Path, file: &[u8]) -> Result<(usize, Vec<(String, TensorInfo)>)> {
-    let invalid = |what: String| Error::invalid(path, what);
-    let Some((length, rest)) = file.split_first_chunk::<HEADER_LENGTH_BYTES>() else {
-        return Err(invalid(format!("{} bytes are too few for a safetensors file", file.len())));
-    };
-    let length = u64::from_le_bytes(*length);
-    let Some(header_bytes) =
-        usize::try_from(length).ok().filter(|&length| length <= MAX_HEADER_BYTES)
-    else {
-        return Err(invalid(format!(
-            "claims a header of {length} bytes; {MAX_HEADER_BYTES} are the limit"
-        )));
-    };
-    let Some((header, data)) = rest.split_at_checked(header_bytes) else {
-        return Err(invalid(format!(
-            "is truncated: its header has {length} bytes, the file {}",
-            file.len()
-        )));
-    };
-    let header = match serde_json::from_slice(header) {
-        Ok(Distinct(Value::Object(header))) => header,
-        Ok(_) => return Err(invalid("header is not a JSON object".to_owned())),
-        Err(error) => return Err(invalid(format!("header is not valid JSON: {error}"))),
-    };
-
-    let mut infos = Vec::with_capacity(header.len());
-    for (name, value) in header.into_iter().filter(|(name, _)| name != "__metadata__") {
-        let info: TensorInfo = serde_json::from_value(value).map_err(|error| {
-            invalid(format!("header entry of tensor {name} is malformed: {error}"))
-        })?;
-        if info.data_offsets.1 > data.len() {
-            let (end, have) = (info.data_offsets.1, data.len());
-            return Err(invalid(format!(
-                "tensor {name} ends at byte {end} of the data, which has {have}"
-            )));
-        }
-        infos.push((name, info));
+/// Parses the header of a safetensors file: the offset of the data, and the tensors by name. The
+/// library checks that tensors have the size that shape and type require, and that they fill the
+/// file without gaps or overlaps.
+fn read_header(path: &Path, file: &[u8]) -> Result<(usize, BTreeMap<String, TensorInfo>)> {
+    let claimed = file.first_chunk().map_or(0, |length| u64::from_le_bytes(*length));
+    if claimed > MAX_HEADER_BYTES {
+        let what = format!("claims a header of {claimed} bytes; {MAX_HEADER_BYTES} are the limit");
+        return Err(Error::invalid(path, what));
     }
-    infos.sort_by_key(|(_, info)| info.data_offsets);
-    // Checks that tensors have the size that shape and type require and do not overlap or leave
-    // gaps.
-    let metadata = Metadata::new(None, infos.clone())
-        .map_err(|error| invalid(format!("header contradicts itself: {error}")))?;
-    if metadata.data_len() != data.len() {
-        return Err(invalid(format!(
-            "holds {} bytes of data, its header {}",
-            data.len(),
-            metadata.data_len()
-        )));
-    }
-    Ok((HEADER_LENGTH_BYTES + header_bytes, infos))
+    let (header_bytes, metadata) = SafeTensors::read_metadata(file).map_err(|error| {
+        Error::invalid(path, format!("is not a whole safetensors file: {error}"))
+    })?;
+    let infos = metadata.tensors().into_iter().map(|(name, info)| (name, info.clone()));
+    Ok((HEADER_LENGTH_BYTES + header_bytes, infos.collect()))
 }
 
 /// Appends the values of little-endian `bytes`.

@@ -27,9 +27,6 @@ pub struct Family {
     pub(super) qk_norm: bool,
     /// Layers that attend through a sliding window.
     pub(super) windows: Windows,
-    /// Flags that some loaders read and others ignore, so that it is not known how the model was
-    /// trained.
-    pub(super) unheeded: &'static [&'static str],
 }
 
 /// Defaults of the family's configuration class in transformers. Defaults that all families share

@@ -1,5 +1,5 @@
-//! config.json, resolved: defaults are those of the family's configuration class in transformers (4
-//! or 5), numbers are bounded, and keys that would change the mathematics are refused by name.
+//! config.json, resolved. Defaults come from the family's configuration class in transformers (4 or
+//! 5), numbers are bounded, and keys that would change the mathematics are refused by name.
 
 mod family;
 pub(crate) mod fields;
@@ -71,7 +71,7 @@ impl ModelConfig {
     /// Reads `dir/config.json`.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) when there is none,
+    /// [`Error::Io`](crate::Error::Io) when there is no such file,
     /// [`Error::Invalid`](crate::Error::Invalid) when it is malformed or contradicts itself, and
     /// [`Error::Unsupported`](crate::Error::Unsupported) when it asks for other mathematics than
     /// this decoder's; each names the key.
@@ -80,7 +80,7 @@ impl ModelConfig {
         let json = json_file::read_object(&path)?;
         let config = Fields { path: &path, object: &json, prefix: "" };
         let family = read_family(config)?;
-        unsupported::refuse(config, family)?;
+        unsupported::refuse(config)?;
 
         let defaults = &family.defaults;
         let dimension = |key: &str, default: usize| -> Result<usize> {

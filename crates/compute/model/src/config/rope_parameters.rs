@@ -1,5 +1,5 @@
 //! Rotary embedding in config.json: `rope_parameters` of transformers 5, or `rope_scaling` and
-//! `rope_theta` of transformers 4. Defaults and precedence are those of transformers'
+//! `rope_theta` of transformers 4. Defaults and precedence follow transformers'
 //! `modeling_rope_utils`.
 
 use serde_json::Value;

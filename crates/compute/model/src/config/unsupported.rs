@@ -1,8 +1,7 @@
-//! Keys of config.json that ask for another decoder than this one.
+//! Keys of config.json that this decoder does not implement.
 
 use serde_json::Value;
 
-use super::Family;
 use super::fields::{Fields, shown};
 use crate::Result;
 
@@ -40,7 +39,7 @@ const REFUSED_SCALES: [&str; 7] = [
 ];
 
 /// Refuses by name keys that would change the mathematics in a way that is not implemented.
-pub(super) fn refuse(config: Fields, family: &Family) -> Result<()> {
+pub(super) fn refuse(config: Fields) -> Result<()> {
     if let Some(activation) = config.text("hidden_act")?
         && !["silu", "swish"].contains(&activation)
     {
@@ -59,12 +58,6 @@ pub(super) fn refuse(config: Fields, family: &Family) -> Result<()> {
         if let Some(value) = config.get(key).filter(|value| value.as_f64() != Some(1.0)) {
             return Err(config
                 .unsupported(key, format!("is not supported unless 1 (here {})", shown(value))));
-        }
-    }
-    for key in family.unheeded {
-        if config.boolean(key)? == Some(true) {
-            let what = format!("is not part of {}; set it to false", family.architecture);
-            return Err(config.unsupported(key, what));
         }
     }
     Ok(())

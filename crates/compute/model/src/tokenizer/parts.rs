@@ -117,7 +117,7 @@ fn check_added(parts: &Parts) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks a value of a part under `key`; `entries` counts those of all lists so far.
+/// Checks a value of a part under `key`; `entries` counts the entries of all lists so far.
 fn check_part(value: &Value, key: &str, depth: usize, entries: &mut usize) -> Result<(), String> {
     let Some(depth) = depth.checked_sub(1) else {
         return Err(format!("that nests more than {MAX_DEPTH} deep"));

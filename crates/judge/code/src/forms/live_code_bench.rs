@@ -73,7 +73,7 @@ fn pickled_text(pickle: &[u8]) -> Option<String> {
     }
 }
 
-/// Reads a string behind its length of so many bytes; what comes after it.
+/// Reads a string behind its length, a number of this many bytes. Returns it and the rest.
 fn string<'a>(bytes: &'a [u8], width: usize, text: &mut Option<String>) -> Option<&'a [u8]> {
     let mut length = [0; 8];
     length[..width].copy_from_slice(bytes.get(..width)?);

@@ -25,8 +25,8 @@ pub const MOST_BYTES: usize = 256 << 20;
 pub const MOST_INPUT: usize = 48 << 20;
 
 /// Most values of a problem's tests, and most of a list of inputs and outputs that are texts. In
-/// memory each takes about a hundred bytes, of which a packed text may have a thousand for each of
-/// its own.
+/// memory each takes about a hundred bytes, and a byte of a packed text may unpack to a thousand
+/// values.
 const MOST_VALUES: usize = 8 << 20;
 const MOST_LISTED: usize = 1 << 20;
 
@@ -176,7 +176,6 @@ impl Tests {
 
 fn has_form(has: impl Fn(&str) -> bool) -> bool {
     has("inputs") && has("outputs")
-        || pairs::PARTS.iter().any(|key| has(key))
         || WRAPPERS.iter().any(|key| has(key))
         || has("public_test_cases")
         || has("test_list")
@@ -234,8 +233,6 @@ fn of_object(object: &Map<String, Value>, depth: usize) -> Result<Tests, String>
         pairs::of_columns(object)
     } else if has("public_test_cases") || has("private_test_cases") {
         live_code_bench::of_row(object)
-    } else if pairs::PARTS.iter().any(|key| has(key)) {
-        pairs::of_parts(object)
     } else if assertions::KEYS.iter().any(|key| has(key)) {
         assertions::of_object(object)
     } else if let Some(key) = WRAPPERS.iter().find(|key| has(key)) {
@@ -249,7 +246,7 @@ fn of_object(object: &Map<String, Value>, depth: usize) -> Result<Tests, String>
     }
 }
 
-/// A text of JSON, of so many values at most.
+/// Reads a text of JSON with a limited number of values.
 fn parse(text: &str, most: usize) -> Result<Value, String> {
     json::read(text, most).map_err(|error| match error {
         ReadError::TooMany(most) => format!("the tests have more than {most} values"),

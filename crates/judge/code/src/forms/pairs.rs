@@ -1,15 +1,11 @@
 //! Inputs, each with what must come out: `{"inputs": [...], "outputs": [...]}` as in APPS, TACO and
-//! Eurus-2-RL, `{"input": [...], "output": [...]}` in the parts of CodeContests, and lists of
-//! `{"input": ..., "output": ...}` as in LiveCodeBench. With a function's name inputs are
-//! arguments.
+//! Eurus-2-RL, and lists of `{"input": ..., "output": ...}` as in LiveCodeBench. With a function's
+//! name inputs are arguments.
 
 use serde_json::{Map, Value};
 
 use super::{Call, Kind, MOST_TESTS, MOST_VALUES, Script, Tests, large, parse, text, too_many};
 use crate::json::{self, ReadError};
-
-/// CodeContests' tests, each part `{"input": [...], "output": [...]}`.
-pub const PARTS: [&str; 3] = ["public_tests", "private_tests", "generated_tests"];
 
 /// Names that lists of tests give to a test that calls a function.
 const OF_FUNCTIONS: [&str; 3] = ["functional", "function_call", "call_based"];
@@ -20,26 +16,6 @@ const OF_SCRIPTS: [&str; 4] = ["stdin", "stdin_stdout", "stdio", "standard_input
 /// `output`.
 pub fn of_columns(object: &Map<String, Value>) -> Result<Tests, String> {
     tests(columns(object)?, function(object)?, object)
-}
-
-/// Reads `{"public_tests": {"input": [...], "output": [...]}, "private_tests": ...,
-/// "generated_tests": ...}`.
-pub fn of_parts(object: &Map<String, Value>) -> Result<Tests, String> {
-    let mut pairs = Vec::new();
-    for key in PARTS {
-        match object.get(key) {
-            None | Some(Value::Null) => {}
-            Some(Value::Object(part)) => {
-                pairs.extend(columns(part).map_err(|e| format!("{e} (under {key:?})"))?);
-            }
-            Some(_) => {
-                return Err(format!(
-                    "the tests' {key:?} must be an object with \"input\" and \"output\""
-                ));
-            }
-        }
-    }
-    tests(pairs, function(object)?, object)
 }
 
 /// An input and what must come out.

@@ -17,77 +17,24 @@ const QUESTION: usize = 256 << 20;
 /// Units of a test for whose time a process may compute. Each is watched by itself.
 const UNITS: usize = 10_000;
 
-/// A place in a test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct UnitPosition {
-    /// The part; -1 for what comes before the first.
-    pub part: i64,
-    /// The test function of the part; -1 for the part itself.
-    pub test: i64,
-}
-
-impl UnitPosition {
-    /// The beginning of a test.
-    pub const START: Self = Self { part: 0, test: -1 };
-
-    /// Stands before every place that a process could name.
-    const BEFORE: Self = Self { part: -1, test: -2 };
-
-    /// The unit after this one. Nothing comes after the setup that did not succeed.
-    pub fn after(self) -> Self {
-        match self {
-            Self { part: ..0, .. } => Self { part: i64::MAX, test: -1 },
-            Self { part, test: ..0 } => Self { part: part.saturating_add(1), test: -1 },
-            Self { part, test } => Self { part, test: test.saturating_add(1) },
-        }
-    }
-
-    fn read(body: &[u8]) -> Option<Self> {
-        let (part, test) = serde_json::from_slice(body).ok()?;
-        Some(Self { part, test })
-    }
-}
-
 /// A finding about a test while it runs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TestProgress {
-    /// So many units it has at least. Reply before the first of them.
+    /// The least number of units that it has. Comes before the first unit that it counts.
     Units(usize),
     /// How the next unit went.
     Unit(Result<(), Failure>),
 }
 
-/// How many units each part has, as far as it is known.
-#[derive(Debug)]
-pub struct Counts(Vec<usize>);
-
-impl Counts {
-    /// Counts one unit for each part, which has one at least.
-    pub fn new(parts: usize) -> Self {
-        Self(vec![1; parts])
-    }
-
-    /// Takes down what a process says of a part, which may have found it before; the units of all
-    /// parts.
-    fn add(&mut self, body: &[u8]) -> Option<usize> {
-        let (part, units): (usize, u32) = serde_json::from_slice(body).ok()?;
-        let known = self.0.get_mut(part)?;
-        *known = (units as usize).max(*known);
-        Some(self.0.iter().sum())
-    }
-}
-
-/// Runs the test from `from` on with a fresh process of the program, and tells `observe` what is
-/// found, until all is done, that breaks off, or one of the processes does not survive.
+/// Runs the test with a fresh process of the program, and tells `observe` what is found, until all
+/// is done, that breaks off, or one of the processes does not survive.
 pub fn run(
     worker: &mut Worker,
     program: &str,
     test: &AssertionTest,
-    from: &mut UnitPosition,
-    counts: &mut Counts,
     limits: &RunLimits,
     observe: &mut dyn FnMut(TestProgress) -> ControlFlow<()>,
-) -> Result<ControlFlow<()>, ServerFailure> {
+) -> Result<(), ServerFailure> {
     let (programs, tests) = worker.both()?;
     let AssertionTest { preamble, setup, parts, entry_point } = test;
     let order = |mode| Order::new(mode, limits, UNITS);
@@ -95,17 +42,17 @@ pub fn run(
     programs.order(order("session"), &json!({"program": program, "preamble": preamble}));
     let content = json!({
         "preamble": preamble, "setup": setup, "parts": parts, "entry_point": entry_point,
-        "from": [from.part, from.test],
     });
     tests.order(order("test"), &content);
     let mut talk = Talk { programs, tests, limits, cpu_s, deadline: limits.deadline() };
-    match talk.load()? {
-        Some(end) => {
-            from.part = i64::MAX; // it would not load again either
-            Ok(observe(TestProgress::Unit(Err(Failure::Ended(end)))))
-        }
-        None => talk.units(from, counts, observe),
+    let failure = match talk.load()? {
+        Some(end) => Some(Failure::Ended(end)),
+        None => talk.units(parts.len(), observe)?.err(),
+    };
+    if let Some(failure) = failure {
+        let _ = observe(TestProgress::Unit(Err(failure)));
     }
+    Ok(())
 }
 
 /// A program and a test that talk.
@@ -134,63 +81,55 @@ impl Talk<'_> {
         Ok(error)
     }
 
-    /// Passes on questions and answers, and tells `observe` how units went. `from` is then where to
-    /// go on.
+    /// Passes on questions and answers, and tells `observe` how units went. An error is the failure
+    /// of a unit after which there can be no other.
     fn units(
         &mut self,
-        from: &mut UnitPosition,
-        counts: &mut Counts,
+        parts: usize,
         observe: &mut dyn FnMut(TestProgress) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<()>, ServerFailure> {
-        let mut at = UnitPosition::BEFORE;
+    ) -> Result<Result<(), Failure>, ServerFailure> {
+        let unclear = |what: &str| Ok(Err(Failure::Test(format!("its process {what}"))));
+        // The part and its test function that runs; a part itself has -1 for a test.
+        let mut at: (i64, i64) = (-1, -2);
+        // A part has one unit unless its process says otherwise.
+        let mut counts = vec![1; parts];
         loop {
             let said = if self.limits.are_over() {
                 Reply::Late // even if there were more to read without end
             } else {
                 self.tests.message(QUESTION, self.deadline)?
             };
-            let unclear = |what: &str| Err(Failure::Test(format!("its process {what}")));
-            let flow = match self.message(said) {
-                Ok(Frame { kind: b'q', body }) => match self.answer(&body)? {
-                    Ok(()) => Ok(ControlFlow::Continue(())),
-                    Err(end) => Err(Failure::Ended(end)),
-                },
-                Ok(Frame { kind: b'p', body }) => {
-                    match UnitPosition::read(&body).filter(|place| *place > at) {
-                        Some(place) => {
-                            at = place;
-                            self.deadline = self.limits.deadline();
-                            Ok(ControlFlow::Continue(()))
-                        }
-                        None => unclear("does not go on from unit to unit"),
-                    }
-                }
-                Ok(Frame { kind: b'c', body }) => match counts.add(&body) {
-                    Some(units) => Ok(observe(TestProgress::Units(units))),
-                    None => unclear("does not say how many tests it has"),
-                },
-                Ok(Frame { kind: b'u', body }) => {
-                    *from = at.after();
-                    Ok(observe(TestProgress::Unit(result(&body))))
-                }
-                Ok(Frame { kind: b'z', .. }) => {
-                    from.part = i64::MAX;
-                    return Ok(ControlFlow::Continue(()));
-                }
-                Ok(Frame { kind: b'x', body }) => {
-                    let problem = String::from_utf8_lossy(&body).into_owned();
-                    Err(Failure::Ended(End::RuntimeError(problem)))
-                }
-                Ok(_) => unclear("says what it was not asked"),
-                Err(end) => Err(Failure::Ended(end_of_test(end))),
+            let Frame { kind, body } = match self.message(said) {
+                Ok(frame) => frame,
+                Err(end) => return Ok(Err(Failure::Ended(end_of_test(end)))),
             };
-            match flow {
-                Ok(ControlFlow::Continue(())) => {}
-                Ok(ControlFlow::Break(())) => return Ok(ControlFlow::Break(())),
-                Err(failure) => {
-                    *from = at.after();
-                    return Ok(observe(TestProgress::Unit(Err(failure))));
+            let flow = match kind {
+                b'q' => match self.answer(&body)? {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(end) => return Ok(Err(Failure::Ended(end))),
+                },
+                b'p' => match serde_json::from_slice(&body) {
+                    Ok(next) if next > at => {
+                        at = next;
+                        self.deadline = self.limits.deadline();
+                        ControlFlow::Continue(())
+                    }
+                    _ => return unclear("does not go on from unit to unit"),
+                },
+                b'c' => match count(&mut counts, &body) {
+                    Some(units) => observe(TestProgress::Units(units)),
+                    None => return unclear("does not say how many tests it has"),
+                },
+                b'u' => observe(TestProgress::Unit(result(&body))),
+                b'z' => return Ok(Ok(())),
+                b'x' => {
+                    let problem = String::from_utf8_lossy(&body).into_owned();
+                    return Ok(Err(Failure::Ended(End::RuntimeError(problem))));
                 }
+                _ => return unclear("says what it was not asked"),
+            };
+            if flow.is_break() {
+                return Ok(Ok(()));
             }
         }
     }
@@ -218,6 +157,13 @@ impl Talk<'_> {
             Reply::TooLong => Err(End::OutputLimit),
         }
     }
+}
+
+/// Takes down how many units a part has, as its process says it; the units of all parts.
+fn count(counts: &mut [usize], body: &[u8]) -> Option<usize> {
+    let (part, units): (usize, u32) = serde_json::from_slice(body).ok()?;
+    *counts.get_mut(part)? = (units as usize).max(1);
+    Some(counts.iter().sum())
 }
 
 /// How a unit ends whose test's process has ended before its time.

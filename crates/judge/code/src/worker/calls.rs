@@ -14,8 +14,8 @@ use crate::wire::Frame;
 /// Longest message beside an answer: the names of a program.
 const NAMES: usize = 1 << 20;
 
-/// Most values and keys of what a program says. Each takes about a hundred bytes here, of which a
-/// message may have millions.
+/// Most values and keys of a program's message. A message has room for millions, and each takes
+/// about a hundred bytes here.
 const MOST_VALUES: usize = 1 << 20;
 
 /// Calls the function from call `next` on in a fresh process of the program, and tells `observe`,

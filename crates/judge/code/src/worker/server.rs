@@ -1,5 +1,4 @@
-//! One jail and the Python server in it, of which `python/server.py` is the other end: it forks a
-//! process for each run.
+//! One jail and the Python server in it (`python/server.py`), which forks a process for each run.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -39,11 +38,11 @@ pub struct Order {
 }
 
 impl Order {
-    /// The order for a run that is asked so many things, each of which may take the time of
+    /// The order for a run that is asked a number of questions. Each may take the time of
     /// `limits`.
     pub fn new(mode: &'static str, limits: &RunLimits, questions: usize) -> Self {
         let questions = u32::try_from(questions).unwrap_or(u32::MAX);
-        // Whoever waits ends a run in time; this ends what would do nothing but compute even so.
+        // The wall clock ends a run in time. This also ends processes that only compute.
         let cpu = limits.wall.saturating_mul(questions.max(1));
         let RunLimits { memory_bytes, output_bytes, .. } = *limits;
         Self {

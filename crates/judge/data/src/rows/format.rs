@@ -16,7 +16,7 @@ pub struct Format {
 pub(crate) enum Form {
     /// JSON lines.
     Lines,
-    /// A JSON document: an array of rows, or an object of columns.
+    /// A JSON document: an array of rows, or an object that holds it.
     Document,
     /// Apache Parquet.
     Parquet,

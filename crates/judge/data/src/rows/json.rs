@@ -1,4 +1,4 @@
-//! Rows of JSON documents: an array of objects, or one object that holds them or their columns.
+//! Rows of JSON documents: an array of objects, or one object that holds them.
 //!
 //! An array is read item by item, so it may be larger than memory. JSON lines in a .json file are
 //! read as such.
@@ -14,7 +14,7 @@ use super::limits::{MAX_DOCUMENT_SIGNS, MAX_ROW, MAX_SIGNS};
 /// The rows of a document.
 pub(super) enum Document {
     Items(Items),
-    Table(Table),
+    Rows(std::vec::IntoIter<Row>),
     Lines(Lines),
 }
 
@@ -36,7 +36,7 @@ impl Document {
             reader.consume(3);
         }
         match peek(&mut *reader)? {
-            None => Ok(Self::Table(Table::Rows(Vec::new().into_iter()))),
+            None => Ok(Self::Rows(Vec::new().into_iter())),
             Some(b'[') => {
                 reader.consume(1);
                 Ok(Self::Items(Items { reader, number: 0, ended: false }))
@@ -64,7 +64,7 @@ impl Document {
         }
         let object =
             parse(without_mark(&text), "file", MAX_DOCUMENT_SIGNS).map_err(Failure::Document)?;
-        Table::of(object).map(Self::Table).map_err(Failure::Document)
+        Ok(Self::Rows(rows_of(object).into_iter()))
     }
 }
 
@@ -87,68 +87,17 @@ fn peek(reader: &mut dyn BufRead) -> io::Result<Option<u8>> {
     }
 }
 
-/// Rows of an object that is read as a whole.
-pub(super) enum Table {
-    Rows(std::vec::IntoIter<Row>),
-    /// Columns of one length. Rows are made one at a time, as all rows take many times the memory.
-    Columns(Vec<(String, std::vec::IntoIter<Value>)>),
-}
-
-impl Table {
-    /// The rows of an object: the items of the list `data`; else, if every value is a list, the rows
-    /// of these columns; else the object.
-    fn of(mut object: Row) -> Result<Self, String> {
-        if let Some(Value::Array(items)) = object.get_mut("data")
-            && items.iter().all(Value::is_object)
-        {
+/// The rows of an object that is read as a whole: the items of the list `data`, else the object.
+fn rows_of(mut object: Row) -> Vec<Row> {
+    match object.get_mut("data") {
+        Some(Value::Array(items)) if items.iter().all(Value::is_object) => {
             let row = |item: Value| match item {
                 Value::Object(row) => row,
                 _ => Row::new(), // every one is an object
             };
-            return Ok(Self::Rows(
-                std::mem::take(items).into_iter().map(row).collect::<Vec<_>>().into_iter(),
-            ));
+            std::mem::take(items).into_iter().map(row).collect()
         }
-        let is_list = |value: &Value| value.is_array() && !is_chat(value);
-        if object.is_empty() || !object.values().all(is_list) {
-            return Ok(Self::Rows(vec![object].into_iter()));
-        }
-        let mut columns: Vec<(String, std::vec::IntoIter<Value>)> = Vec::new();
-        for (name, column) in object {
-            let Value::Array(values) = column else { continue }; // every one is a list
-            let values = values.into_iter();
-            if let Some((_, first)) = columns.first()
-                && first.len() != values.len()
-            {
-                let (first, here) = (first.len(), values.len());
-                return Err(format!(
-                    "an object of columns, of which the first has {first} values and {name:?} has \
-                     {here}"
-                ));
-            }
-            columns.push((name, values));
-        }
-        Ok(Self::Columns(columns))
-    }
-}
-
-/// Whether a list has the messages of a chat, which belong to one row.
-fn is_chat(value: &Value) -> bool {
-    let is_message = |item: &Value| item.get("role").is_some() && item.get("content").is_some();
-    value.as_array().is_some_and(|items| !items.is_empty() && items.iter().all(is_message))
-}
-
-impl Iterator for Table {
-    type Item = Row;
-
-    fn next(&mut self) -> Option<Row> {
-        match self {
-            Self::Rows(rows) => rows.next(),
-            Self::Columns(columns) => columns
-                .iter_mut()
-                .map(|(name, values)| Some((name.clone(), values.next()?)))
-                .collect(),
-        }
+        _ => vec![object],
     }
 }
 
@@ -245,7 +194,7 @@ mod tests {
         loop {
             let row = match &mut document {
                 Document::Items(items) => items.next(),
-                Document::Table(rows) => Ok(rows.next().map(Ok)),
+                Document::Rows(rows) => Ok(rows.next().map(Ok)),
                 Document::Lines(lines) => lines.next().map_err(Failure::Io),
             };
             match row {
@@ -261,23 +210,17 @@ mod tests {
     }
 
     #[test]
-    fn arrays_objects_columns_and_lines_are_rows() {
+    fn arrays_objects_and_lines_are_rows() {
         let two = ["{\"a\":1}", "{\"a\":\"[,\\\"]\"}"];
         for text in [
             "[{\"a\": 1}, {\"a\": \"[,\\\"]\"}]",
             "\u{feff} [\r\n  {\"a\": 1},\r\n  {\"a\": \"[,\\\"]\"}\r\n]\r\n",
             "{\"data\": [{\"a\": 1}, {\"a\": \"[,\\\"]\"}], \"version\": 2}",
-            "{\"a\": [1, \"[,\\\"]\"]}",
             "{\"a\": 1}\n\n{\"a\": \"[,\\\"]\"}\n",
         ] {
             assert_eq!(read(text), two, "{text}");
         }
         assert_eq!(read("{\"a\": 1, \"b\": [2]}"), ["{\"a\":1,\"b\":[2]}"]);
-        let message = r#"{"role":"user","content":"u"}"#;
-        let chat = format!("{{\"messages\":[{message},{message}]}}");
-        assert_eq!(read(&chat).len(), 1, "a row of lists, and no columns");
-        let both = format!("{{\"prompt\":[{message}],\"completion\":[{message}],\"ids\":[1]}}");
-        assert_eq!(read(&both).len(), 1);
         assert_eq!(read("[]"), [""; 0]);
         assert_eq!(read(" \n"), [""; 0]);
         assert_eq!(read("[1, {}]"), ["the item is not a JSON object", "{}"]);
@@ -289,7 +232,6 @@ mod tests {
             ("[{\"a\": 1}, {\"a\"", "it ends within item 2 of its array"),
             ("[{}", "cut off"),
             ("[{}] x", "behind the end of the array"),
-            ("{\"a\": [1, 2], \"b\": [1]}", "the first has 2 values and \"b\" has 1"),
             ("{\"a\": ", "not valid JSON"),
             ("seven", "not valid JSON"),
             ("[{}, , {}]", "not valid JSON"),

@@ -21,7 +21,7 @@ pub(crate) const MAX_DOCUMENT_SIGNS: usize = 1 << 22;
 const VALUES_ALWAYS: u64 = 1 << 21;
 const VALUES_PER_BYTE: u64 = 16;
 
-/// UnpackedReader bytes that any file may have.
+/// Unpacked bytes that any file may have.
 const ALWAYS: u64 = 64 << 20;
 
 /// Further unpacked bytes per byte of the file.
@@ -87,7 +87,7 @@ fn count(value: &Value) -> usize {
 }
 
 /// Budget of values and keys for the rows of a file.
-pub(crate) struct Values {
+pub(crate) struct ValueBudget {
     /// Bytes of the file.
     bytes: u64,
     left: u64,
@@ -95,7 +95,7 @@ pub(crate) struct Values {
     pub(super) row_bytes: usize,
 }
 
-impl Values {
+impl ValueBudget {
     /// The budget of a file of `bytes` bytes.
     pub(crate) fn of(bytes: u64) -> Self {
         Self {

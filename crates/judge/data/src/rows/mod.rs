@@ -21,9 +21,9 @@ use serde_json::{Map, Value};
 use crate::schema::PROMPT;
 use crate::{Error, Result};
 use format::{Compression, Form, disguise};
-use json::{Document, Failure, Items, Table};
+use json::{Document, Failure, Items};
 use jsonl::Lines;
-use limits::{UnpackedReader, Values};
+use limits::{UnpackedReader, ValueBudget};
 use parquet::ParquetRows;
 
 pub(crate) use format::ENDINGS;
@@ -43,14 +43,14 @@ pub struct Rows {
     path: PathBuf,
     columns: Vec<String>,
     /// Budget of the rows.
-    values: Values,
+    values: ValueBudget,
     ended: bool,
 }
 
 enum Supply {
     Lines(Lines),
     Items(Items),
-    Objects { rows: Table, number: usize },
+    Objects { rows: std::vec::IntoIter<Row>, number: usize },
     Parquet(Box<ParquetRows>),
 }
 
@@ -75,10 +75,10 @@ impl Rows {
 
     /// Reads JSON lines, which messages call `name`.
     pub fn lines(reader: impl BufRead + 'static, name: &Path) -> Self {
-        Self::new(Supply::Lines(Lines::new(Box::new(reader))), name, Values::unlimited())
+        Self::new(Supply::Lines(Lines::new(Box::new(reader))), name, ValueBudget::unlimited())
     }
 
-    fn new(supply: Supply, path: &Path, values: Values) -> Self {
+    fn new(supply: Supply, path: &Path, values: ValueBudget) -> Self {
         Self { supply, path: path.to_owned(), columns: Vec::new(), values, ended: false }
     }
 
@@ -90,7 +90,7 @@ impl Rows {
     ) -> Result<Self> {
         let io = |source: io::Error| Error::Io { path: path.to_owned(), source };
         let file = open_regular(path).map_err(|error| io(error.into()))?;
-        let values = Values::of(file.metadata().map_err(io)?.len());
+        let values = ValueBudget::of(file.metadata().map_err(io)?.len());
         let supply = match format.form {
             Form::Parquet => {
                 let rows = ParquetRows::open(file, wanted, further).map_err(|problem| {
@@ -113,7 +113,7 @@ impl Rows {
                 }
                 match Document::open(reader).map_err(|failure| failed(path, failure))? {
                     Document::Items(items) => Supply::Items(items),
-                    Document::Table(rows) => Supply::Objects { rows, number: 0 },
+                    Document::Rows(rows) => Supply::Objects { rows, number: 0 },
                     Document::Lines(lines) => Supply::Lines(lines),
                 }
             }
@@ -147,7 +147,7 @@ impl Rows {
         parquet.into_iter().flatten()
     }
 
-    /// The names of the columns: in a parquet file's order, else those of the rows so far, sorted.
+    /// The names of the columns: in a parquet file's order, else of the rows so far, sorted.
     pub(crate) fn columns(&self) -> Vec<&str> {
         let mut columns: Vec<&str> = self.columns.iter().map(String::as_str).collect();
         if !matches!(self.supply, Supply::Parquet(_)) {

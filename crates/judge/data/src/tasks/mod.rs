@@ -49,7 +49,7 @@ pub(crate) trait TaskKind: Task + Sized + 'static {
     fn new(settings: &Self::Settings) -> Result<Self>;
 
     /// The size of a problem with this ground truth, with its unit, for the metrics of problems of
-    /// one size. None for a problem of another task, or if sizes are not told apart.
+    /// one size. None for a problem of another task, or where the task has no sizes.
     fn size(_ground_truth: &Value) -> Option<(usize, &'static str)> {
         None
     }
@@ -76,7 +76,7 @@ pub fn problem_size(ground_truth: &Value) -> Option<(usize, &'static str)> {
     TaskName::ALL.iter().find_map(|task| task.size(ground_truth))
 }
 
-/// EndlessRecords records by position. A record depends on its position alone.
+/// Records by position, without end. A record depends on its position alone.
 pub(crate) struct EndlessRecords<T>(Box<dyn Fn(u64) -> T + Send + Sync>);
 
 impl<T> EndlessRecords<T> {

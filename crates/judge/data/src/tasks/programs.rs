@@ -146,7 +146,7 @@ impl Function {
 }
 
 impl Programs {
-    /// A function of a kind with so many steps. None if the draw belongs to the other split, or its
+    /// A function of a kind with a number of steps. None if the draw belongs to the other split, or its
     /// results are too large or nearly constant.
     fn draw(
         &self,

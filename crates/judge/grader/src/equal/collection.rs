@@ -14,7 +14,7 @@ use super::Comparison;
 use super::undone::is_written_out;
 
 impl Comparison<'_> {
-    /// Answers of which each is the same as that in its place.
+    /// Whether two lists have equal answers at the same places.
     pub(super) fn ordered(&mut self, gold: &[Answer], given: &[Answer]) -> Result<bool, OutOfFuel> {
         if gold.len() != given.len() {
             return Ok(false);
@@ -50,7 +50,7 @@ impl Comparison<'_> {
         Ok(gold.len() == given.len() && self.matched(&gold, &given)?)
     }
 
-    /// The elements of sets, of which {5} is not 5.
+    /// The elements of sets. {5} is not 5.
     pub(super) fn elements(
         &mut self,
         gold: &[Answer],
@@ -62,7 +62,7 @@ impl Comparison<'_> {
         same
     }
 
-    /// Whether each answer has one of its own among the others, of which there are as many.
+    /// Whether the answers can be paired with the same number of others, each with an equal one.
     fn matched(&mut self, gold: &[Answer], given: &[Answer]) -> Result<bool, OutOfFuel> {
         let (gold, mut free) = without_common(gold, given);
         for (place, answer) in gold.iter().enumerate() {
@@ -253,8 +253,8 @@ pub(super) fn distinct(answers: &[Answer]) -> Vec<Answer> {
     distinct
 }
 
-/// More answers than these are found among others by their form first, as comparing each with each
-/// takes too long.
+/// Longer lists are matched by the form of their answers first, since comparing each with each takes
+/// too long.
 const FEW: usize = 16;
 
 /// Answers of two lists without those that both have in the same form: of long lists, in any order,

@@ -1,4 +1,4 @@
-//! For what answers hold.
+//! Conditions under which answers hold.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::quantity::collect_names_of_answer;
 use super::{Comparison, Rule};
 
 impl Comparison<'_> {
-    /// Two answers of which one at least says for what it holds.
+    /// Two answers. At least one says for what it holds.
     pub(super) fn restricted(
         &mut self,
         gold: &Answer,

@@ -51,7 +51,7 @@ pub fn compare(
     })
 }
 
-/// Whether two answers, such as two responses', are the same; false where that cannot be told.
+/// Whether two answers, such as two responses', are the same; false if that is not certain.
 pub fn same_answer(a: &str, b: &str, options: &Options) -> bool {
     let (Ok(a), Ok(b)) = (Reading::of(a), Reading::of(b)) else { return false };
     let same = |a, b| matches!(compare(a, b, options), Ok(CompareOutcome::Same(_)));
@@ -73,14 +73,14 @@ struct Comparison<'f> {
     fuel: &'f mut Fuel,
     /// Whether `a:b` is a time of day rather than a ratio.
     are_times: bool,
-    /// Whether amounts of money are among the response's values, which may equal what is none.
+    /// Whether the response has amounts of money. They may equal plain numbers.
     has_money: bool,
     /// Whether capital letters are matrices, whose products have an order.
     has_matrices: bool,
     /// Whether the response's answer is boxed: a fraction in a box is an answer even where it could
     /// be reduced.
     is_boxed: bool,
-    /// Whether the ground truth's letters are apart from its number, as those of a unit are.
+    /// Whether the ground truth's letters are apart from its number, as a unit's letters are.
     has_unit_apart: bool,
     /// In how many sets the compared answers are elements.
     nesting: usize,

@@ -12,7 +12,7 @@ use super::conclusion::{concluded_value, is_value, named_value, names};
 use super::{Comparison, Rule, are_conditions, is_set};
 
 impl Comparison<'_> {
-    /// Two answers of which one at least has relations.
+    /// Two answers. At least one has relations.
     pub(super) fn relations(
         &mut self,
         gold: &Answer,

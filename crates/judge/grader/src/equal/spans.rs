@@ -17,7 +17,7 @@ use super::Comparison;
 const MAX_ENDS: usize = 128;
 
 /// The numbers that two sets mention, in ascending order, each as both write it.
-type Ends = Vec<Vec<Expression>>;
+type SharedNumbers = Vec<Vec<Expression>>;
 
 /// A set of numbers: whether it has each region. There is a variable or function that is said to be
 /// in it, or none.
@@ -26,7 +26,7 @@ struct NamedSet<'a> {
     regions: Vec<bool>,
 }
 
-/// The one name of things of which some have none; `None` where there are two.
+/// The name that several things share, where some may be without a name; `None` if two differ.
 fn common_name<'a>(
     a: Option<&'a Expression>,
     b: Option<&'a Expression>,
@@ -38,7 +38,7 @@ impl Comparison<'_> {
     /// Whether two answers are the same set of real numbers, of the same variable if both name one;
     /// false where one is not known to be such a set.
     pub(super) fn same_spans(&mut self, gold: &Answer, given: &Answer) -> Result<bool, OutOfFuel> {
-        let mut ends = Ends::new();
+        let mut ends = SharedNumbers::new();
         for (answer, is_gold) in [(gold, true), (given, false)] {
             for number in numbers(answer) {
                 if !self.insert(&mut ends, number, is_gold)? {
@@ -53,11 +53,11 @@ impl Comparison<'_> {
         Ok(common_name(a.name, b.name).is_some() && a.regions == b.regions)
     }
 
-    /// Puts a number where it belongs; false if that cannot be told, or there are too many. A
+    /// Puts a number where it belongs; false if its place is unclear, or there are too many. A
     /// number of the response may be a rounding of one of the ground truth.
     fn insert(
         &mut self,
-        ends: &mut Ends,
+        ends: &mut SharedNumbers,
         number: Expression,
         is_gold: bool,
     ) -> Result<bool, OutOfFuel> {
@@ -87,7 +87,7 @@ impl Comparison<'_> {
     fn described<'a>(
         &mut self,
         answer: &'a Answer,
-        ends: &Ends,
+        ends: &SharedNumbers,
     ) -> Result<Option<NamedSet<'a>>, OutOfFuel> {
         let count = 2 * ends.len() + 1;
         let regions = match answer {
@@ -148,7 +148,7 @@ impl Comparison<'_> {
     fn combined<'a>(
         &mut self,
         parts: &'a [Answer],
-        ends: &Ends,
+        ends: &SharedNumbers,
         combine: fn(bool, bool) -> bool,
     ) -> Result<Option<NamedSet<'a>>, OutOfFuel> {
         let mut all: Option<NamedSet<'a>> = None;
@@ -171,7 +171,7 @@ impl Comparison<'_> {
         &mut self,
         sides: &'a [Answer],
         relations: &[Relation],
-        ends: &Ends,
+        ends: &SharedNumbers,
     ) -> Result<Option<NamedSet<'a>>, OutOfFuel> {
         if let ([member, set], [Relation::In]) = (sides, relations)
             && set.expression().is_none()
@@ -225,7 +225,7 @@ impl Comparison<'_> {
     fn region(
         &mut self,
         number: Option<&Expression>,
-        ends: &Ends,
+        ends: &SharedNumbers,
     ) -> Result<Option<isize>, OutOfFuel> {
         let Some(number) = number else { return Ok(None) };
         if is_infinite(number) {
@@ -239,7 +239,7 @@ impl Comparison<'_> {
 }
 
 /// Whether a set has each region.
-fn regions(ends: &Ends, has: impl Fn(isize) -> bool) -> Vec<bool> {
+fn regions(ends: &SharedNumbers, has: impl Fn(isize) -> bool) -> Vec<bool> {
     (0..=2 * ends.len() as isize).map(has).collect()
 }
 

@@ -115,7 +115,7 @@ impl Comparison<'_> {
     }
 
     /// Whether operations are left to be done in a formula for a rational number. A unit's letters
-    /// are none of it.
+    /// do not belong to it.
     fn has_arithmetic(
         &mut self,
         formula: &Expression,

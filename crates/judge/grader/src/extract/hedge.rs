@@ -45,8 +45,7 @@ fn is_compared(lower: &str) -> bool {
     leading_value(rest).is_some()
 }
 
-/// Whether a sentence begins by naming several values of which it is one: "one of 1, 2, 3", "in {1,
-/// 2}".
+/// Whether a sentence begins with several possible values: "one of 1, 2, 3", "in {1, 2}".
 fn is_one_of(lower: &str) -> bool {
     let is_set = |rest: &str| {
         rest.trim_start_matches([' ', '\\', '$']).starts_with('{') && rest.contains(',')

@@ -56,7 +56,7 @@ impl Origin {
 /// Longest response that can be an answer as a whole, in bytes.
 const MAX_WHOLE: usize = 400;
 
-/// The text of a response's answer and where it was found; `None` if there is none.
+/// The text of a response's answer and where it was found.
 pub fn from_response(response: &str, extraction: Extraction) -> Option<(String, Origin)> {
     let response = &with_plain_signs(response);
     let (thought, said) = thought_and_said(response);

@@ -94,13 +94,13 @@ fn last_of(
             _ => said,
         };
         let found = answer(said)?;
-        // An answer that the next sentence takes back is none: the words are not it either.
+        // The next sentence takes the answer back. The words are not it either.
         let found = if takes_back(&text[end..]) { format!("{found}{TAKEN_BACK}") } else { found };
         Some((found, gives_another(&lower[..place], sentence)))
     });
     let (last, is_another) = statements.next()?;
     match if is_another { statements.next() } else { None } {
-        // Whoever checks an answer in another way says it twice.
+        // A check in another way states the answer a second time.
         Some((earlier, _))
             if !earlier.ends_with(TAKEN_BACK)
                 && !same_answer(&earlier, &last, &Options::default()) =>
@@ -143,7 +143,7 @@ fn statement(lower: &str, place: usize) -> Option<(usize, bool)> {
         None if skipped.starts_with('\n') && is_heading(&lower[..place]) => skipped,
         _ => return None,
     };
-    // Last, as it looks back.
+    // Comes last, since it looks back.
     let before = end_of(&lower[..place], MAX_CLAUSE);
     let clause = &before[before.rfind(['.', ',', '\n']).map_or(0, |end| end + 1)..];
     let end = lower.len() - skipped.len();
@@ -234,8 +234,7 @@ pub fn last_number_outside(text: &str, from: usize) -> Option<(usize, usize)> {
     Some(brackets_around(text, from, (start, end)).unwrap_or((start, end)))
 }
 
-/// The brackets of which a number is the last part, if there are only numbers between them: (1, 2),
-/// [0, 3).
+/// The brackets that end after a number, if there are only numbers between them: (1, 2), [0, 3).
 fn brackets_around(
     text: &str,
     from: usize,

@@ -349,7 +349,7 @@ impl<'a> Lexer<'a> {
         };
         match character {
             '\\' => {
-                // Outside a matrix two backslashes are those of data that was escaped twice in this
+                // Outside a matrix two backslashes mean that the data was escaped twice, in this
                 // place only.
                 let after = &rest[2..];
                 let known =

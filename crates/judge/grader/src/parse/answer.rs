@@ -243,7 +243,7 @@ impl Context {
                 parts.iter().map(part).collect::<Result<_, _>>()?,
             )));
         }
-        // Brackets around one thing only group it; those of a product are the expression's.
+        // Brackets around one thing only group it; brackets of a product are the expression's.
         self.deeper(|context| context.chain(content)).map(Some)
     }
 

@@ -13,7 +13,7 @@ use super::{Context, Unreadable};
 pub struct Parser<'t, 'a, 'c> {
     pub(super) tokens: &'t [Token<'a>],
     pub(super) place: usize,
-    /// The rest of the number at `place`, of which digits were taken.
+    /// The rest of the number at `place`, whose first digits were taken.
     pub(super) digits: Option<&'a str>,
     pub(super) context: &'c mut Context,
 }
@@ -343,7 +343,7 @@ fn vectors_product(a: Value, b: Value, copies: &mut Copies) -> Result<Value, Unr
     }
 }
 
-/// Whether a command is an operation on statements, functions or sets, of which nothing is known.
+/// Whether a command is an operation on statements, functions or sets. It has no value here.
 pub(super) fn is_operation(command: &str) -> bool {
     matches!(command, "lor" | "vee" | "bigvee" | "land" | "wedge" | "bigwedge" | "oplus" | "veebar")
         || matches!(

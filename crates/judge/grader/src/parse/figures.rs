@@ -29,7 +29,7 @@ pub fn corners(tokens: &[Token<'_>]) -> usize {
     tokens.iter().enumerate().take_while(is_corner).count()
 }
 
-/// The figure with these corners. Those of an angle are in order of its arms.
+/// The figure with these corners. An angle's corners are in the order of its arms.
 pub fn of_corners(figure: &'static str, tokens: &[Token<'_>]) -> Expression {
     let mut names: Vec<String> = Vec::new();
     for token in tokens {

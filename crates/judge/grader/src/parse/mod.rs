@@ -77,7 +77,7 @@ struct Context {
     depth: usize,
     /// Whether there was a logarithm without a base.
     plain_logarithm: bool,
-    /// Whether braces are those of sets, in plain text; in LaTeX they are not seen.
+    /// Whether braces make sets, in plain text; in LaTeX they are not seen.
     braces_enclose_sets: bool,
     /// Whether there are vectors, whose product `\\times` does not commute.
     has_vectors: bool,
@@ -128,7 +128,7 @@ pub fn parse(source: &str, convention: Convention) -> Result<ParsedAnswer, Unrea
     Ok(ParsedAnswer { answer, plain_logarithm: context.plain_logarithm })
 }
 
-/// Whether braces are within braces, by which they are those of sets even where others only group.
+/// Whether braces are within braces. They make sets then, even where others only group.
 fn has_nested_braces(source: &str) -> bool {
     let mut depth = 0u32;
     source.bytes().any(|byte| {

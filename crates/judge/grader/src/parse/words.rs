@@ -147,7 +147,7 @@ pub fn without_remark<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
     if changes_nothing { value } else { tokens }
 }
 
-/// Whether a value has a remark in brackets that it is none of the answers: "2 (extraneous)".
+/// Whether a value has a remark in brackets that it is not an answer: "2 (extraneous)".
 pub fn is_discarded(tokens: &[Token<'_>]) -> bool {
     remark(tokens).is_some_and(|(_, remark)| DISCARDED.contains(&remark.as_str()))
 }

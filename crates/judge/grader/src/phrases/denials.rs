@@ -75,7 +75,7 @@ pub const CLAIMS: &[&str] = &["to say", "to think", "to claim", "to assume", "th
 pub const DENYING_WORDS: &str = "\
     no none neither nor nothing nobody nowhere hardly scarcely few unless if";
 
-/// All that is said of a choice that is none: "C: no". In these cases.
+/// The whole text after a choice that is denied: "C: no". In these cases.
 pub const NO: &[&str] = &["no", "No", "NO"];
 
 /// Words after the letter of a choice that begin a sentence about it, which may deny it: "C is not
@@ -89,6 +89,6 @@ pub const CHOICE_MAY_SAY: &[&str] = &["not", "false"];
 /// In what a choice says, this makes a negation a part of it: "cannot be determined".
 pub const UNDETERMINED: &str = "determined";
 
-/// Remarks on a value, in brackets, by which it is none of the answers: "2 (extraneous)".
+/// Remarks on a value, in brackets, that it is not an answer: "2 (extraneous)".
 pub const DISCARDED: &[&str] =
     &["extraneous", "rejected", "discarded", "invalid", "inadmissible", "impossible"];

@@ -46,10 +46,10 @@ pub const ANOTHER: &str = "\
 /// Words between these and what an answer is called.
 pub const BEFORE_NAME: &[&str] = &["the", "my", "final", "correct"];
 
-/// How a sentence begins that names several values of which one is meant: "one of 1, 2, 3".
+/// The beginning of a sentence that names several values and means one: "one of 1, 2, 3".
 pub const ONE_OF: &[&str] = &["one of", "either of", "any of", "among"];
 
-/// Stands before a set of which an element is meant: "in {1, 2}".
+/// Stands before a set whose element is meant: "in {1, 2}".
 pub const IN: &str = "in";
 
 /// Before [`THAN`] it only denies what comes after.

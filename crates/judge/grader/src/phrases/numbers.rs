@@ -112,8 +112,8 @@ pub fn spoken(text: &str) -> Option<(Expression, Vec<&str>)> {
     (used.len() > 1 || literal(used[0]).is_none()).then(|| (value, rest.to_vec()))
 }
 
-/// How many of which parts a number without sign is, if of parts, and what follows it: "two and a
-/// half", "three quarters". 84 fourths are not worked out, and no number is mixed with 640 tenths.
+/// The count and the kind of parts of a number without sign, and what follows it: "two and a half",
+/// "three quarters". 84 fourths are not worked out, and no number is mixed with 640 tenths.
 fn magnitude<'w, 't>(words: &'w [&'t str]) -> Option<(BigRational, Option<BigInt>, &'w [&'t str])> {
     if let ["a" | "an", word, rest @ ..] = words {
         return Some((BigRational::one(), Some(part(word)?), rest));
@@ -227,7 +227,7 @@ fn scale(word: &str) -> Option<u32> {
     SCALES.iter().find_map(|(name, power)| (*name == word).then_some(*power))
 }
 
-/// Into how many parts one is cut of which a word names one or several: 3 of "thirds".
+/// The number of parts that a word cuts one into: 3 for "thirds".
 fn part(word: &str) -> Option<BigInt> {
     let single = word.strip_suffix('s').unwrap_or(word);
     if let Some((_, count)) = PARTS.iter().find(|(name, _)| *name == single) {

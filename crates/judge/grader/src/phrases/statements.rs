@@ -3,7 +3,7 @@
 /// Between two answers that are both given.
 pub const AND: &str = "and";
 
-/// Between two answers of which each is one.
+/// Between two answers that both count.
 pub const OR: &str = "or";
 
 /// Between the parts of a ratio.

@@ -61,7 +61,7 @@ pub const PERCENT: &[&str] = &["percent", "per cent"];
 /// Words for the unit of angles that is the radius.
 pub const RADIANS: &[&str] = &["radian", "radians", "rad", "rads"];
 
-/// Remarks on a value, in brackets, that leave it as it is: "5 (as required)".
+/// Remarks on a value, in brackets, that change nothing: "5 (as required)".
 pub const REMARKS: &str = "\
     as required|as desired|as expected|as needed|as claimed|in all|in total|total|altogether|\
     exact|exactly|approx|approximately|rounded|simplified|unsimplified|answer|final answer|\

@@ -1,5 +1,5 @@
 //! Complex numbers of 256 bits and their elementary functions. Logarithms, broken powers and inverse
-//! functions are those of real numbers; of negative ones the square root is imaginary.
+//! functions have real arguments only. The square root of a negative number is imaginary.
 
 use std::cmp::Ordering;
 use std::sync::LazyLock;
@@ -89,7 +89,7 @@ impl Complex {
         self.im.is_exact_zero()
     }
 
-    /// The number's real part, if the imaginary part is zero as far as can be told.
+    /// The number's real part, if the imaginary part is zero within its error.
     pub fn as_real(self) -> Option<Real> {
         matches!(self.im.sign(), None | Some(Ordering::Equal)).then_some(self.re)
     }

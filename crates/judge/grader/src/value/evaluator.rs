@@ -61,8 +61,8 @@ pub struct Value {
 }
 
 impl Value {
-    /// The number, of which so many leading bits were cancelled; of zero the scale says how large
-    /// it was before.
+    /// The number after `bits` leading bits were cancelled. For zero, `scale` says how large it was
+    /// before.
     fn cancelled(number: Complex, bits: i64, scale: i64) -> Self {
         let is_zero = number.re.is_zero() && number.im.is_zero();
         Self { number, scale: if is_zero { scale } else { number.exponent().saturating_add(bits) } }
@@ -357,7 +357,7 @@ fn extreme(values: &[Real], greatest: bool) -> Option<Real> {
     })
 }
 
-/// Values of a function of which nothing is known: of one that no identity holds for.
+/// Values of an unknown function. No identity holds for it.
 fn unknown(name: &str, arguments: &[Value]) -> Option<Complex> {
     let coefficient = |index: u64| {
         Complex::real(Real::integer((hash(name, index) % 1024) as i64 + 512).scaled(-10))

@@ -95,7 +95,7 @@ fn nested(
     Ok(Some(value).filter(|value| bits(value) <= MAX_BITS))
 }
 
-/// Pays for arithmetic with numbers of so many bits; reducing a fraction costs the square of them.
+/// Pays for arithmetic with numbers of `bits` bits; reducing a fraction costs the square of that.
 fn pay(bits: u64, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
     fuel.spend(2 + bits.saturating_mul(bits) / 16384)
 }

@@ -15,7 +15,7 @@ use crate::fuel::{Fuel, OutOfFuel};
 /// Points with a zero difference that are enough.
 const ENOUGH_ZEROS: u32 = 6;
 
-/// At least one point in so many must have a value.
+/// Points per point that must have a value.
 const FEWEST_DEFINED: u32 = 7;
 
 /// How many times more points a step function takes: two that differ may agree nearly everywhere.
@@ -36,7 +36,7 @@ enum Finding {
     Unclear,
 }
 
-/// The variables that stand for integers: those in factorials and the like, and in exponents of
+/// The variables that stand for integers: in factorials and the like, and in exponents of
 /// negative numbers.
 fn integer_variables<'e>(
     expressions: &[&'e Expression],
@@ -186,7 +186,7 @@ pub fn pairs(
     Ok(pairs)
 }
 
-/// The c of a = c b that is the same at all points, of which at least two must be defined unless
+/// The c of a = c b that is the same at all points. At least two points must be defined unless
 /// both are constants.
 pub fn ratio(
     a: &Expression,

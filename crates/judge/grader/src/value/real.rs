@@ -37,7 +37,7 @@ impl Real {
             .normalised()
     }
 
-    /// An f64 as it is, or 0 for infinities and NaN: a first guess.
+    /// The exact value of an f64, or 0 for infinities and NaN: a first guess.
     pub fn guess(value: f64) -> Self {
         let (fraction, exponent) = libm::frexp(value);
         if !fraction.is_finite() {
@@ -96,7 +96,7 @@ impl Real {
         })
     }
 
-    /// The nearest f64, or almost; infinite if there is none.
+    /// The nearest f64, or almost; infinite beyond the range of f64.
     pub fn to_f64(self) -> f64 {
         let fraction = self.mantissa[3] as f64 / (u64::MAX as f64 + 1.0);
         let magnitude = libm::ldexp(fraction, self.exponent.clamp(-2000, 2000) as i32);
@@ -239,7 +239,7 @@ fn trailing_zeros(mantissa: [u64; 4]) -> i64 {
         .map_or(BITS, |word| 64 * zero_words as i64 + i64::from(word.trailing_zeros()))
 }
 
-/// A mantissa shifted towards its end by so many bits, less than 256.
+/// A mantissa shifted towards its end by less than 256 bits.
 fn shifted(mantissa: [u64; 4], bits: u32) -> [u64; 4] {
     let (words, bits) = ((bits / 64) as usize, bits % 64);
     std::array::from_fn(|i| {

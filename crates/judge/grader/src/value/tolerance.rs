@@ -16,10 +16,10 @@ use crate::expression::{Decimal, Expression};
 /// How far decimals may be from what they stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tolerance {
-    /// Numbers agree when they are the same after rounding to so many decimals; numbers below 1, to
-    /// so many significant digits. Values above 1000 are taken as 1000.
+    /// Numbers agree when they are the same after rounding to this many decimals; numbers below 1,
+    /// to this many significant digits. Values above 1000 are taken as 1000.
     pub decimals: u32,
-    /// A decimal that is not written with at least so many significant digits is no rounding of
+    /// A decimal that is written with fewer significant digits is no rounding of
     /// another number: 0.333 is one of 1/3, 0.3 is not.
     pub significant_digits: u32,
 }
@@ -34,7 +34,7 @@ impl Tolerance {
     /// Only what is equal to a thousand digits agrees.
     pub const EXACT: Self = Self { decimals: 1000, significant_digits: 1000 };
 
-    /// Whether two numbers of which a decimal is a part agree when rounded.
+    /// Whether two numbers agree when rounded. A decimal is part of at least one.
     pub fn agree(self, a: &BigRational, b: &BigRational) -> bool {
         self.agree_at(a, b, self.unit(&[a, b], 0))
     }

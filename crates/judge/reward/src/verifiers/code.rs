@@ -127,6 +127,6 @@ impl Verifier for Code {
     }
 
     fn notes(&self) -> Vec<String> {
-        vec![format!("{}: {}", self.setting.0, self.judge.says())]
+        vec![format!("{}: {}", self.setting.0, self.judge.describe())]
     }
 }

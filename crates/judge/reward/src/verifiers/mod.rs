@@ -117,7 +117,7 @@ macro_rules! registry {
             }
 
             /// The recipe's value, for messages.
-            pub(crate) fn shown(&self) -> String {
+            pub(crate) fn recipe_value(&self) -> String {
                 match self {
                     Self::BuiltIn(name) => format!("{:?}", name.name()),
                     $(Self::$table(_) => {

@@ -19,10 +19,10 @@ pub const VARIABLE: &str = "ISENTROPE_SANDBOX_ATTEMPTS";
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Task {
     /// To leave, and to take more of everything whose end can be survived.
-    Escape(Outside),
+    Escape(EscapeTargets),
     /// To commit this one of the [`excesses::LASTING`].
     Exceed(usize, Limits),
-    /// To take more memory than there is, with so many other processes.
+    /// To take more memory than there is, with a number of other processes.
     FillMemory(u32),
     /// To take more processor time than there is.
     BurnTime,
@@ -34,7 +34,7 @@ pub enum Task {
 
 /// Things outside of the jail.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Outside {
+pub struct EscapeTargets {
     /// A file that the starter can read.
     pub file: String,
     /// The starter's process.

@@ -21,22 +21,22 @@ use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::{Pid, Uid, chroot, close, sethostname, setresuid};
 use rustix::net::{AddressFamily, SocketType, socket};
 
-use super::attempts::{Outcome, Outside};
+use super::attempts::{EscapeTargets, Outcome};
 use super::resource_limits::counts_by_namespace;
 
 /// One way out.
 pub struct Escape {
     pub name: &'static str,
-    pub attempt: fn(&Outside) -> Outcome,
+    pub attempt: fn(&EscapeTargets) -> Outcome,
     /// Whether it does no harm where nothing stops it.
     pub harmless: bool,
 }
 
-const fn harmless(name: &'static str, attempt: fn(&Outside) -> Outcome) -> Escape {
+const fn harmless(name: &'static str, attempt: fn(&EscapeTargets) -> Outcome) -> Escape {
     Escape { name, attempt, harmless: true }
 }
 
-const fn harmful(name: &'static str, attempt: fn(&Outside) -> Outcome) -> Escape {
+const fn harmful(name: &'static str, attempt: fn(&EscapeTargets) -> Outcome) -> Escape {
     Escape { name, attempt, harmless: false }
 }
 
@@ -90,7 +90,7 @@ fn all(outcomes: impl IntoIterator<Item = Outcome>) -> Outcome {
     outcomes.into_iter().try_fold(String::new(), |_, outcome| outcome)
 }
 
-fn read_through_link(outside: &Outside) -> Outcome {
+fn read_through_link(outside: &EscapeTargets) -> Outcome {
     let link = format!("{}/isentrope-link-{}", std::env::temp_dir().display(), std::process::id());
     let hard = fs::hard_link(&outside.file, &link);
     let outcome = match hard {
@@ -103,14 +103,14 @@ fn read_through_link(outside: &Outside) -> Outcome {
     outcome
 }
 
-fn read_system(_: &Outside) -> Outcome {
+fn read_system(_: &EscapeTargets) -> Outcome {
     let files = "/etc/passwd /etc/shadow /etc/hostname /proc/1/environ /proc/self/status \
                  /proc/self/exe /sys/kernel /dev/mem /dev/kmsg /.host /tmp/../etc/passwd";
     let opened = |file| refused(File::open(file), format_args!("{file} was opened"));
     all(files.split_whitespace().map(opened))
 }
 
-fn write_outside(_: &Outside) -> Outcome {
+fn write_outside(_: &EscapeTargets) -> Outcome {
     let this = std::env::args_os().next().unwrap_or_default();
     let opened = OpenOptions::new().append(true).open(this);
     let places = ["/", "/usr/lib", "/lib", "/etc", "/dev", "/.host"];
@@ -121,8 +121,8 @@ fn write_outside(_: &Outside) -> Outcome {
     all(made.into_iter().chain([refused(opened, "the program was opened for writing")]))
 }
 
-fn open_socket(_: &Outside) -> Outcome {
-    // There are 46 families; a number that is none is refused by any kernel.
+fn open_socket(_: &EscapeTargets) -> Outcome {
+    // There are 46 families. Any kernel refuses other numbers.
     all((0..64).flat_map(|family| {
         [SocketType::STREAM, SocketType::DGRAM, SocketType::RAW, SocketType::SEQPACKET].map(
             |kind| {
@@ -133,19 +133,18 @@ fn open_socket(_: &Outside) -> Outcome {
     }))
 }
 
-fn connect_port(outside: &Outside) -> Outcome {
+fn connect_port(outside: &EscapeTargets) -> Outcome {
     let address = ([127, 0, 0, 1], outside.port).into();
     refused(TcpStream::connect_timeout(&address, Duration::from_secs(1)), "a connection was made")
 }
 
-fn connect_socket(outside: &Outside) -> Outcome {
+fn connect_socket(outside: &EscapeTargets) -> Outcome {
     let address = SocketAddr::from_abstract_name(&outside.socket);
     refused(address.and_then(|address| UnixStream::connect_addr(&address)), "a connection was made")
 }
 
-fn read_memory(outside: &Outside) -> Outcome {
-    // The first page is nobody's, so that where nothing stops it, it fails as with an address that
-    // is wrong.
+fn read_memory(outside: &EscapeTargets) -> Outcome {
+    // The first page belongs to nobody: where nothing stops the call, it fails with EFAULT.
     let mut bytes = [0; 8];
     let place = RemoteIoVec { base: 8, len: 8 };
     match process_vm_readv(
@@ -158,7 +157,7 @@ fn read_memory(outside: &Outside) -> Outcome {
     }
 }
 
-fn trace_outside(outside: &Outside) -> Outcome {
+fn trace_outside(outside: &EscapeTargets) -> Outcome {
     let process = Pid::from_raw(outside.process);
     let seized = ptrace::seize(process, ptrace::Options::empty());
     if seized.is_ok() {
@@ -167,7 +166,7 @@ fn trace_outside(outside: &Outside) -> Outcome {
     refused(seized, "it is traced")
 }
 
-fn read_environment(_: &Outside) -> Outcome {
+fn read_environment(_: &EscapeTargets) -> Outcome {
     const KNOWN: [&str; 4] = ["HOME", "LANG", "PATH", "TMPDIR"];
     let unknown = std::env::vars_os().find(|(name, _)| {
         let name = name.to_string_lossy();
@@ -179,14 +178,14 @@ fn read_environment(_: &Outside) -> Outcome {
     }
 }
 
-fn find_descriptor(_: &Outside) -> Outcome {
+fn find_descriptor(_: &EscapeTargets) -> Outcome {
     match (3..4096).find(|number| close(*number).is_ok()) {
         Some(number) => Err(format!("descriptor {number} was open")),
         None => Ok("there is none".into()),
     }
 }
 
-fn have_privileges(_: &Outside) -> Outcome {
+fn have_privileges(_: &EscapeTargets) -> Outcome {
     match rustix::thread::capabilities(None) {
         Ok(sets) if sets.permitted.is_empty() && sets.inheritable.is_empty() => {
             Ok("there are none".into())
@@ -196,14 +195,14 @@ fn have_privileges(_: &Outside) -> Outcome {
     }
 }
 
-fn make_namespaces(_: &Outside) -> Outcome {
+fn make_namespaces(_: &EscapeTargets) -> Outcome {
     use CloneFlags as F;
     let kinds =
         [F::CLONE_NEWUSER, F::CLONE_NEWNS, F::CLONE_NEWNET, F::CLONE_NEWPID, F::CLONE_NEWIPC];
     all(kinds.map(|kind| refused(unshare(kind), format_args!("{kind:?} was made"))))
 }
 
-fn try_mount(_: &Outside) -> Outcome {
+fn try_mount(_: &EscapeTargets) -> Outcome {
     const NOTHING: Option<&str> = None;
     let mounts = [
         mount(Some("proc"), "/tmp", Some("proc"), MsFlags::empty(), NOTHING),
@@ -213,14 +212,14 @@ fn try_mount(_: &Outside) -> Outcome {
     all(mounts.map(|mounted| refused(mounted, "something was mounted")))
 }
 
-fn make_device(_: &Outside) -> Outcome {
+fn make_device(_: &EscapeTargets) -> Outcome {
     let kinds = [(SFlag::S_IFCHR, makedev(1, 1)), (SFlag::S_IFBLK, makedev(8, 0))];
     all(kinds.map(|(kind, number)| {
         refused(mknod("/tmp/device", kind, Mode::S_IRWXU, number), "a device was made")
     }))
 }
 
-fn raise_limit(_: &Outside) -> Outcome {
+fn raise_limit(_: &EscapeTargets) -> Outcome {
     use Resource as R;
     let resources =
         [R::RLIMIT_AS, R::RLIMIT_NPROC, R::RLIMIT_NOFILE, R::RLIMIT_FSIZE, R::RLIMIT_CORE];

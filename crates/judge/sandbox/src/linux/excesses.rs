@@ -92,8 +92,8 @@ fn take_space(limits: &Limits) -> Outcome {
     }
 }
 
-/// Takes memory as long as there is any, in this process and so many others, each of which keeps
-/// within its own limit.
+/// Takes memory as long as there is any, in this process and a number of others. Each keeps within
+/// its own limit.
 pub fn fill_memory(others: u32) -> io::Result<()> {
     let mut children = Vec::new();
     for _ in 0..others {

@@ -136,7 +136,7 @@ impl Inner {
                 Some(waitpid(self.child, None)).filter(|status| *status != Err(Errno::EINTR));
         }
         match self.status?.ok()? {
-            // As shells do, bwrap says of which signal its child has died.
+            // Like a shell, bwrap reports the signal that its child died of.
             WaitStatus::Exited(_, code) if code > 128 && self.complaints.is_some() => {
                 Some(Ending::Signaled(code - 128))
             }

@@ -17,8 +17,8 @@ use crate::Limits;
 /// The host's file system while the new one is made.
 const HOST: &str = "/.host";
 
-/// Directories of which one is there on every system, to make the new root on: nothing in them
-/// changes for others.
+/// Every system has one of these directories, to make the new root on. Nothing in them changes for
+/// others.
 const PLACES: [&str; 4] = ["/tmp", "/usr", "/var", "/etc"];
 
 /// Devices that programs expect. There is no `/dev/zero`: what is mapped from it is memory that

@@ -6,7 +6,7 @@ use super::plan::Method;
 use super::{Problem, attempt};
 use crate::Limits;
 
-/// Signals that may wait to be delivered, each of which takes memory of the kernel's.
+/// Most signals that may wait to be delivered. Each takes memory of the kernel's.
 const PENDING_SIGNALS: u64 = 256;
 
 /// The first kernel that counts the processes of a user in each user namespace by themselves.

@@ -11,8 +11,8 @@ use nix::unistd::getppid;
 
 use super::{attempts, inner, outer};
 
-/// Set in the environment of such a process, to its role and the number of the process that started
-/// it, which is 0 in a process namespace that is new. In any other process it means nothing.
+/// Set in the environment of such a process, to its role and its starter's process number (0 in a
+/// new process namespace). In any other process it means nothing.
 const VARIABLE: &str = "ISENTROPE_SANDBOX";
 
 /// The role of a process in front of a jail.

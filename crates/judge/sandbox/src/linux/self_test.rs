@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::attempts::{Outside, Task, VARIABLE};
+use super::attempts::{EscapeTargets, Task, VARIABLE};
 use super::excesses::LASTING;
 use super::role::{self, Role};
 use super::{Jail, Sandbox};
@@ -121,7 +121,7 @@ impl Sandbox {
 
 /// Things outside of a jail that are there to be reached.
 struct Bait {
-    outside: Outside,
+    outside: EscapeTargets,
     _listeners: (TcpListener, UnixListener),
 }
 
@@ -137,7 +137,7 @@ impl Bait {
         let tcp = TcpListener::bind(("127.0.0.1", 0))?;
         let unix = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
         fs::write(&file, "secret")?;
-        let outside = Outside {
+        let outside = EscapeTargets {
             file: file.display().to_string(),
             process: std::process::id().cast_signed(),
             port: tcp.local_addr()?.port(),

@@ -83,8 +83,8 @@ pub fn restrict() -> Result<(), Problem> {
     Ok(())
 }
 
-/// Three filters, of which the kernel takes the stricter answer: what is not done, what may not be
-/// said in some calls, and what may be called, which comes last since nothing can be added to it.
+/// Three filters: calls that do nothing, arguments that are refused, and calls that are allowed. The
+/// kernel takes the strictest answer. The last filter forbids adding filters, so it comes last.
 fn filters() -> Result<[BpfProgram; 3], BackendError> {
     let mut allowed: Rules =
         ALLOWED.iter().chain(ALLOWED_HERE).map(|call| (*call, Vec::new())).collect();
@@ -95,7 +95,7 @@ fn filters() -> Result<[BpfProgram; 3], BackendError> {
             .try_into()
     };
     // The scheduler gives each session a share of its own (autogroups): with many a jail would take
-    // those of all other programs. Programs that start others in new sessions work all the same.
+    // the shares of all other programs. Programs that start others in new sessions work all the same.
     let undone = Rules::from([(libc::SYS_setsid, Vec::new())]);
     Ok([
         filter(undone, SeccompAction::Allow, errno(0))?,
@@ -104,7 +104,7 @@ fn filters() -> Result<[BpfProgram; 3], BackendError> {
     ])
 }
 
-/// Commands of fcntl: who is told of a file's signals is not to be chosen, and pipes keep their size.
+/// Refused commands of fcntl: they choose who gets a file's signals, or change the size of a pipe.
 #[rustfmt::skip]
 const FCNTL: &[c_int] = &[
     libc::F_DUPFD, libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETFL,
@@ -135,7 +135,7 @@ const NAMESPACES: c_int = libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET;
 
-/// Calls that do many things, of which some are allowed.
+/// Calls that do many things. Some of these are allowed.
 fn allowed_with() -> Result<Rules, BackendError> {
     let each = |argument, values: &[u64]| {
         let rule = |value: &u64| rule(condition(argument, SeccompCmpOp::Eq, *value)?);

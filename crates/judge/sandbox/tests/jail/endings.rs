@@ -1,4 +1,4 @@
-//! Whoever ends: nothing of a jail remains.
+//! Nothing of a jail remains, whichever process ends first.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +20,7 @@ const DAEMONS: &str = "trap '' TERM HUP INT; \
      for i in 1 2 3; do setsid sh -c 'trap \"\" TERM HUP INT; exec < /dev/null > /dev/null 2>&1; \
      while :; do sleep 100; done' \"$0\" & done; sleep 0.2; echo ready; ";
 
-/// Starts a jail with daemons, of which at least four processes have the name.
+/// Starts a jail with daemons. At least four processes have the name.
 fn with_daemons(sandbox: &Sandbox, name: &str, then: &str) -> Jail {
     let mut jail = Jail::start(sandbox, &shell(&format!("{DAEMONS}{then}"), name)).unwrap();
     let (_, stdout, _) = jail.streams().unwrap();

@@ -85,8 +85,8 @@ fn threads_processes_and_loops_work() {
     );
 }
 
-/// The scheduler gives each session its share, so that a jail has but one; whoever asks for another
-/// goes on as if it had it.
+/// The scheduler gives each session its share, so a jail has only one session. A program that asks
+/// for another goes on as if it had it.
 #[test]
 fn a_jail_is_one_session() {
     prints(

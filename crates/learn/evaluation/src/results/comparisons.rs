@@ -226,7 +226,7 @@ mod tests {
         }
     }
 
-    /// Each by the number that results.json has of it.
+    /// Each is compared by its number in results.json.
     #[test]
     fn pass_and_majority_are_compared_problem_by_problem() {
         let (no, yes) = (Some(0.0), Some(1.0));
@@ -282,7 +282,7 @@ mod tests {
             (compared.pass.len(), &compared.pass[0].0[..], compared.majority),
             (1, "pass@2", None)
         );
-        // Nor where the verifier tells no answers.
+        // There is none either where the verifier extracts no answers.
         let untold = [asked("a", &[no, yes]), asked("b", &[yes, yes])];
         assert_eq!(BenchmarkComparison::of("set", &untold, &untold).unwrap().majority, None);
         let single = [asked("a", &[no])];

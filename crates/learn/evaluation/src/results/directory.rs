@@ -27,8 +27,8 @@ pub struct Results {
 }
 
 impl Results {
-    /// The day that the chat template was told for the results in a directory, and is told by
-    /// whoever goes on there. None without results, and where the template asks for no day.
+    /// The day in the prompts of the results in a directory, which later evaluations there keep.
+    /// None without results, and where the chat template asks for no day.
     ///
     /// # Errors
     /// When its manifest cannot be read.
@@ -120,7 +120,7 @@ pub(super) mod tests {
             tokens: vec![1, 2, 3],
             logprobs: vec![-1.0; 3],
             entropies: vec![entropy; 3],
-            kept: None,
+            masks: None,
             truncated: false,
             reward: f64::from(u8::from(verdict == Verdict::Correct)),
             judgement: Judgement::new(verdict, Some("7".into()), ""),

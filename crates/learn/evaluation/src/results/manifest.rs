@@ -33,8 +33,7 @@ pub(super) fn read_manifest(dir: &Path) -> Result<Option<Value>> {
     }
 }
 
-/// The day that the chat template was told, if a directory holds results of a template that asks
-/// for one.
+/// The day in the prompts, if a directory holds results of a chat template that asks for one.
 pub(super) fn date_of(dir: &Path) -> Result<Option<Date>> {
     let manifest = read_manifest(dir)?.unwrap_or_default();
     let date = manifest.get("date").map(|date| date.as_str().unwrap_or_default().parse());

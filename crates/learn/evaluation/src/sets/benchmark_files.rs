@@ -8,7 +8,7 @@ use isentrope_reward::VerifierSettings;
 use isentrope_rollout::check_problem;
 use std::path::PathBuf;
 
-/// A benchmark whose files are here.
+/// A benchmark with its files on this machine.
 #[derive(Clone, Debug)]
 pub struct BenchmarkFiles {
     /// The benchmark.

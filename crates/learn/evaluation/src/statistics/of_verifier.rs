@@ -5,8 +5,8 @@ use super::outcome::Outcome;
 use isentrope_reward::ByMetric;
 
 /// The names of a set's numbers, or their beginnings, with those that a run adds.
-const TAKEN: [&str; 6] = ["score", "entropy", "length_mean", "truncated", "faults", KL_INITIAL];
-const TAKEN_BEGINNINGS: [&str; 4] = ["mean@", "pass@", "maj@", "entropy_"];
+const OWN_NAMES: [&str; 6] = ["score", "entropy", "length_mean", "truncated", "faults", KL_INITIAL];
+const OWN_BEGINNINGS: [&str; 4] = ["mean@", "pass@", "maj@", "entropy_"];
 
 /// The prefix of the last part of a name that is taken.
 const MARK: &str = "reward_";
@@ -18,7 +18,7 @@ pub(crate) type Sums = Vec<(f64, f64)>;
 pub(crate) fn sums(problems: &[Vec<Outcome>]) -> ByMetric<Sums> {
     let mut sums = ByMetric::default();
     for (place, responses) in problems.iter().enumerate() {
-        for response in responses.iter().filter(|r| r.counts()) {
+        for response in responses.iter().filter(|r| r.is_scored()) {
             for (name, value) in &response.metrics {
                 if let Some(of_metric) = sums.entry(name, || vec![(0.0, 0.0); problems.len()]) {
                     let (sum, count) = &mut of_metric[place];
@@ -44,7 +44,7 @@ pub(crate) fn name_of_metric(name: &str) -> String {
     let (above, last) = name.split_at(name.rfind('/').map_or(0, |slash| slash + 1));
     let plain = last.trim_start_matches(MARK);
     let is_taken =
-        TAKEN.contains(&plain) || TAKEN_BEGINNINGS.iter().any(|taken| plain.starts_with(taken));
+        OWN_NAMES.contains(&plain) || OWN_BEGINNINGS.iter().any(|taken| plain.starts_with(taken));
     if is_taken { format!("{above}{MARK}{last}") } else { name.to_owned() }
 }
 

@@ -46,7 +46,7 @@ impl From<&Response> for Outcome {
 }
 
 impl Outcome {
-    /// A response of two tokens of which nothing else is known.
+    /// A response of two tokens with this verdict.
     #[cfg(test)]
     pub(crate) fn of_verdict(verdict: Verdict) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl Outcome {
         self.verdict == Verdict::Correct
     }
 
-    pub(super) fn counts(&self) -> bool {
+    pub(super) fn is_scored(&self) -> bool {
         self.verdict.is_scored()
     }
 }
@@ -73,19 +73,19 @@ impl Outcome {
 /// The share of the responses to a problem that are correct, of those that could be judged; none
 /// without any.
 pub fn accuracy(responses: &[Outcome]) -> Option<f64> {
-    let counted = responses.iter().filter(|r| r.counts()).count();
+    let counted = responses.iter().filter(|r| r.is_scored()).count();
     let right = responses.iter().filter(|r| r.is_correct()).count();
     (counted > 0).then(|| right as f64 / counted as f64)
 }
 
 /// The mean score of the responses to a problem that could be judged; none without any.
 pub fn mean_score(responses: &[Outcome]) -> Option<f64> {
-    let scores: Vec<f64> = responses.iter().filter(|r| r.counts()).map(|r| r.score).collect();
+    let scores: Vec<f64> = responses.iter().filter(|r| r.is_scored()).map(|r| r.score).collect();
     (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64)
 }
 
 /// Whether some score is neither 0 nor 1: only then does their mean say more than the share of
 /// correct responses.
 pub fn is_graded<'a>(responses: impl IntoIterator<Item = &'a Outcome>) -> bool {
-    responses.into_iter().any(|r| r.counts() && r.score != 0.0 && r.score != 1.0)
+    responses.into_iter().any(|r| r.is_scored() && r.score != 0.0 && r.score != 1.0)
 }

@@ -62,7 +62,7 @@ impl PairedTest {
     }
 }
 
-/// The p-value of differences none of which is 0, and whether it is exact.
+/// The p-value of differences that are not 0, and whether it is exact.
 fn sign_flip(name: &str, differences: &[f64]) -> (f64, bool) {
     let test = SignFlip::of(differences);
     if let Some(p) = test.exact() {
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!((comparison.better, comparison.worse), (0, 1));
     }
 
-    /// Policies that are alike are told apart about 5 times in 100 at p < 0.05.
+    /// Policies that are alike differ at p < 0.05 about 5 times in 100.
     #[test]
     fn the_level_is_what_it_says() {
         let mut draws = Draws::of(7, Purpose::Bootstrap, 0, 0);

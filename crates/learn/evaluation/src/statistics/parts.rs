@@ -1,5 +1,5 @@
-//! The parts of a set whose numbers are told apart: its problems by source, or those of the
-//! built-in task by size.
+//! The parts of a set that have numbers of their own: its problems by source, or a built-in task's by
+//! size.
 
 use super::outcome::Outcome;
 use super::statistic::Statistic;
@@ -15,7 +15,7 @@ const MOST: usize = 32;
 /// Longest name of a part, in characters, but for what tells it from another.
 const LONGEST: usize = 40;
 
-/// How a policy did on a part of a set; what there is no number for is none.
+/// How a policy did on a part of a set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Part {
     /// As in the metrics' names.
@@ -154,8 +154,8 @@ mod tests {
         json!({"numbers": vec![1; count], "target": count})
     }
 
-    /// The parts of problems by source and ground truth, and why there are none.
-    fn told(problems: &[(&str, Value)]) -> (Vec<(String, Vec<usize>)>, Option<String>) {
+    /// The parts of problems by source and ground truth, or why the set is not divided.
+    fn divided(problems: &[(&str, Value)]) -> (Vec<(String, Vec<usize>)>, Option<String>) {
         let problems = || problems.iter().map(|(source, ground_truth)| (*source, ground_truth));
         (parts(problems()), undivided(problems()))
     }
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn problems_are_told_apart_by_source_or_else_by_size() {
         let of_sources = |sources: &[&str]| {
-            told(&sources.iter().map(|source| (*source, json!("7"))).collect::<Vec<_>>())
+            divided(&sources.iter().map(|source| (*source, json!("7"))).collect::<Vec<_>>())
         };
         let several = of_sources(&["sum", "product", "", "sum"]);
         assert_eq!(several, (vec![part("product", &[1]), part("sum", &[0, 3])], None));
@@ -183,15 +183,15 @@ mod tests {
         assert_eq!(of_sources(&many[..32]).0.len(), 32);
 
         let of_sizes = |sizes: &[usize]| {
-            told(&sizes.iter().map(|size| ("countdown", of(*size))).collect::<Vec<_>>())
+            divided(&sizes.iter().map(|size| ("countdown", of(*size))).collect::<Vec<_>>())
         };
         let (none, why) = of_sizes(&(1..34).collect::<Vec<_>>());
         assert!(none.is_empty() && why.unwrap().contains("33 different sizes"));
         let ten = vec![part("3_numbers", &[1]), part("10_numbers", &[0, 2])];
         assert_eq!(of_sizes(&[10, 3, 10]).0, ten);
         assert_eq!(of_sizes(&[3, 3]).0, []);
-        assert_eq!(told(&[("", of(3)), ("", of(4)), ("", json!("7"))]).0, []);
-        let sources = told(&[("a", of(3)), ("b", of(3)), ("b", of(4))]).0;
+        assert_eq!(divided(&[("", of(3)), ("", of(4)), ("", json!("7"))]).0, []);
+        let sources = divided(&[("a", of(3)), ("b", of(3)), ("b", of(4))]).0;
         assert_eq!(sources, [part("a", &[0]), part("b", &[1, 2])]);
     }
 

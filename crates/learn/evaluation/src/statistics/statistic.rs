@@ -43,18 +43,18 @@ impl Statistic {
         match self {
             Self::Mean => of_problem(accuracy(responses)),
             Self::Pass(k) => {
-                let counted = responses.iter().filter(|r| r.counts()).count();
+                let counted = responses.iter().filter(|r| r.is_scored()).count();
                 let right = responses.iter().filter(|r| r.is_correct()).count();
                 of_problem((k <= counted).then(|| pass_at(counted, right, k)))
             }
             Self::Majority => {
-                let counted: Vec<&Outcome> = responses.iter().filter(|r| r.counts()).collect();
+                let counted: Vec<&Outcome> = responses.iter().filter(|r| r.is_scored()).collect();
                 let right = votes::winner(&counted).is_some_and(Outcome::is_correct);
                 of_problem((!counted.is_empty()).then(|| share(right)))
             }
             Self::Score => {
                 let counted: Vec<f64> =
-                    responses.iter().filter(|r| r.counts()).map(|r| r.score).collect();
+                    responses.iter().filter(|r| r.is_scored()).map(|r| r.score).collect();
                 (counted.iter().sum(), counted.len() as f64)
             }
             Self::Truncated => over_responses(&|r| share(r.truncated)),
@@ -63,7 +63,7 @@ impl Statistic {
                 let sampled = || responses.iter().filter(|r| r.tokens > 0);
                 (sampled().map(|r| r.entropy).sum(), sampled().count() as f64)
             }
-            Self::Faults => over_responses(&|r| share(!r.counts())),
+            Self::Faults => over_responses(&|r| share(!r.is_scored())),
         }
     }
 

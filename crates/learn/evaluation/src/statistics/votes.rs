@@ -17,7 +17,7 @@ pub fn cast_votes(verifier: &dyn Verifier, item: &Item<'_>, responses: &mut [Res
     let mut firsts: Vec<String> = Vec::new();
     // The place in `firsts` of each spelling.
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
-    for response in responses.iter_mut().filter(|response| response.counts()) {
+    for response in responses.iter_mut().filter(|response| response.is_judged()) {
         let Some(answer) = &response.judgement.extracted else { continue };
         let class = *known.entry(answer.clone()).or_insert_with(|| {
             let class = firsts.iter().position(|first| verifier.same_answer(item, first, answer));
@@ -38,7 +38,7 @@ fn vote(response: &Outcome) -> Option<&String> {
 /// naming an answer; then there is nothing to count. If the verifier does extract answers and no
 /// response has one, the majority is wrong.
 pub fn has_answers<'a>(responses: impl Iterator<Item = &'a Outcome>) -> bool {
-    let judged: Vec<&Outcome> = responses.filter(|r| r.counts()).collect();
+    let judged: Vec<&Outcome> = responses.filter(|r| r.is_scored()).collect();
     judged.iter().any(|r| vote(r).is_some())
         || judged.iter().all(|r| r.verdict == Verdict::Unparseable)
 }
@@ -85,7 +85,7 @@ mod tests {
             tokens: vec![1],
             logprobs: vec![-1.0],
             entropies: vec![1.0],
-            kept: None,
+            masks: None,
             truncated: false,
             judgement,
             reward: 0.0,

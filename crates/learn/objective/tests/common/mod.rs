@@ -1,6 +1,6 @@
 //! Minibatches that own their arrays, and random ones.
 
-use isentrope_objective::{DrawKey, Minibatch, Truncation};
+use isentrope_objective::{DrawKey, LossTerms, Minibatch, Truncation};
 use proptest::prelude::*;
 
 /// A minibatch's arrays, each `[tokens]` but the lengths.
@@ -30,10 +30,12 @@ impl Arrays {
                 .map(|[log_masses, old_log_masses]| Truncation { log_masses, old_log_masses }),
             entropies: &self.entropies,
             advantages: &self.advantages,
-            reference_logprobs: Some(&self.reference_logprobs),
-            entropy_coefficient: self.entropy_coefficient,
-            steered: None,
-            key: self.key,
+            terms: LossTerms {
+                reference_logprobs: Some(&self.reference_logprobs),
+                entropy_coefficient: self.entropy_coefficient,
+                steered: None,
+                key: self.key,
+            },
         }
     }
 }

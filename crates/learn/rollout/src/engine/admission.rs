@@ -1,9 +1,10 @@
 //! Which prompts and samples are let into the batch, the pages that are promised to them, and what
 //! a step feeds of each.
 
-use super::{DueRow, Engine};
+use super::Engine;
+use super::drawing::DueRow;
 use crate::error::Result;
-use crate::kept::KeptTokens;
+use crate::response_masks::ResponseMasks;
 use crate::sampling::Sampling;
 use crate::sequence::{Group, GroupState, Sample};
 use crate::stop::Text;
@@ -46,7 +47,12 @@ impl Engine<'_> {
         for step in sources.chunk_by(|(a, _), (b, _)| Arc::ptr_eq(a, b)) {
             let from: Vec<u32> = step.iter().map(|&(_, row)| row).collect();
             let to: Vec<u32> = (stored..).take(from.len()).collect();
-            backend.store_rows(&step[0].0, &backend.index(&from), &mut rows, &backend.index(&to));
+            backend.store_rows(
+                &step[0].0,
+                &backend.upload_index(&from),
+                &mut rows,
+                &backend.upload_index(&to),
+            );
             stored += from.len() as u32;
         }
         Ok((rows, due))
@@ -137,7 +143,7 @@ impl Engine<'_> {
         let drawn = partial.drawn();
         // The rank that takes over a response seldom trains on it.
         let slots = if drawn.is_empty() { g.slots.clone() } else { None };
-        let kept = partial.kept.or_else(|| g.sampling.records_kept.then(KeptTokens::default));
+        let masks = partial.masks.or_else(|| g.sampling.records_kept.then(ResponseMasks::default));
         let mut text = self.tokenizer.filter(|_| watched).map(Text::new);
         if let Some(text) = &mut text {
             for &token in &partial.tokens {
@@ -155,7 +161,7 @@ impl Engine<'_> {
             reserved,
             fed: g.prompt.len(),
             drawn,
-            kept,
+            masks,
             slots,
             text,
         });

@@ -54,8 +54,8 @@ impl<'a> Engine<'a> {
                 return Err(Error::NotFinite { position: sample.positions() });
             };
             // The kept tokens may be many: they are moved to their place before the draw is copied.
-            let kept = drawn.kept.take();
-            sample.kept.iter_mut().for_each(|all| all.push(kept.as_deref()));
+            let mask = drawn.mask.take();
+            sample.masks.iter_mut().for_each(|all| all.push(mask.as_deref()));
             sample.drawn.push(drawn.clone());
             let text = sample
                 .text
@@ -109,7 +109,7 @@ impl<'a> Engine<'a> {
             logprobs: sample.drawn.iter().map(|d| d.logprob).collect(),
             sampling_logprobs: sample.drawn.iter().map(|d| d.sampling_logprob).collect(),
             entropies: sample.drawn.iter().map(|d| d.entropy).collect(),
-            kept: sample.kept,
+            masks: sample.masks,
             text,
             finish_reason,
             room: self.model.context() - sample.prompt.len(),

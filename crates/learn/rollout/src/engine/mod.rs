@@ -17,12 +17,11 @@ use crate::activation_slots::ActivationSlots;
 use crate::partial_response::PartialResponse;
 use crate::sequence::{Group, GroupState, Sample};
 use crate::{Error, Result};
-use drawing::DueRow;
 use isentrope_kernels::Buffer;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_model::{ActivationCache, KvCache, Model, Step};
 use isentrope_trace::{count, span};
-use pending_draws::PendingDraws;
+use pending_draws::{Drawable, PendingDraws};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -115,8 +114,8 @@ impl<'a> Engine<'a> {
     }
 
     /// Queues a request whose first samples go on from `responses` of another engine; the others
-    /// begin anew. The bits are those of responses that were sampled here from their first token
-    /// on, but activations are not cached for the ones that go on.
+    /// begin anew. Every response has the bits of one that was sampled here from the start.
+    /// Activations of a response that goes on are not cached.
     pub fn submit_partial(
         &mut self,
         request: Request,
@@ -200,45 +199,47 @@ impl<'a> Engine<'a> {
         self.running.len()
     }
 
-    /// Advances every response that is running by one token, and prompts by as many as are due.
-    /// When draws are read one step late, the events are those of the previous step.
+    /// Advances every running response by one token, and prompts by as many as are due. When draws
+    /// are read one step late, so are the events.
     ///
     /// # Errors
     /// [`Error::NotFinite`] when the model fails numerically, [`Error::Model`] when a token cannot
-    /// be decoded. The engine is of no use then.
+    /// be decoded. The engine cannot go on then.
     pub fn step(&mut self) -> Result<Vec<Event>> {
-        let draws_behind = self.may_draw_behind();
-        let before = self.pending.take_if(|_| !draws_behind);
-        let mut events = self.read(before)?;
-        let (waiting, due) = self.start_waiting_samples()?;
-        let waiting = if draws_behind {
-            Some((waiting, due)).filter(|(_, due)| !due.is_empty())
-        } else {
-            events.extend(self.draw(&waiting, due)?);
-            None
-        };
+        if self.may_draw_behind() { self.step_behind() } else { self.step_now() }
+    }
 
-        self.step.clear();
-        let mut room = self.limits.prefill_tokens.max(1);
-        let due = self.feed_running(&mut room);
-        let finishing = self.feed_prompts(room);
-        let advanced =
-            if self.step.rows() == 0 { None } else { Some(self.advance(due, finishing)?) };
-        if draws_behind {
-            events.extend(self.draw_behind(advanced, waiting)?);
-        } else if let Some((hidden, due)) = advanced {
+    /// A step whose draws are read at its end.
+    fn step_now(&mut self) -> Result<Vec<Event>> {
+        let pending = self.pending.take(); // of a step before, if that was one behind
+        let mut events = self.read(pending)?;
+        let (hidden, due) = self.start_waiting_samples()?;
+        events.extend(self.draw(&hidden, due)?);
+        if let Some((hidden, due)) = self.advance()? {
             events.extend(self.draw(&hidden, due)?);
         }
         Ok(events)
     }
 
-    /// Runs the step, and starts the samples of completed prompts. Returns the hidden states and the
-    /// draws due from them: those of the running samples, and first ones.
-    fn advance(
-        &mut self,
-        mut due: Vec<DueRow>,
-        finishing: Vec<usize>,
-    ) -> Result<(Arc<Buffer>, Vec<DueRow>)> {
+    /// A step whose draws are read after the next step has been asked for. It returns the events of
+    /// the step before.
+    fn step_behind(&mut self) -> Result<Vec<Event>> {
+        let started = self.start_waiting_samples()?;
+        let advanced = self.advance()?;
+        self.draw_behind(advanced, Some(started).filter(|(_, due)| !due.is_empty()))
+    }
+
+    /// Feeds running samples and prompts, runs the model, and starts the samples of completed
+    /// prompts. Returns the hidden states and the draws due from them: draws of running samples,
+    /// then first ones. None where nothing is to be fed.
+    fn advance(&mut self) -> Result<Drawable<Arc<Buffer>>> {
+        self.step.clear();
+        let mut room = self.limits.prefill_tokens.max(1);
+        let mut due = self.feed_running(&mut room);
+        let finishing = self.feed_prompts(room);
+        if self.step.rows() == 0 {
+            return Ok(None);
+        }
         let decoding = due.len();
         count("live sequences", self.running.len() as u64);
         count("free cache pages", self.cache.free_pages() as u64);
@@ -262,6 +263,6 @@ impl<'a> Engine<'a> {
         }
         self.copy_pages();
         self.groups.retain(|g| g.started < g.samples.len());
-        Ok((hidden, due))
+        Ok(Some((hidden, due)))
     }
 }

@@ -87,7 +87,7 @@ impl Engine<'_> {
         let backend = &*self.model.backend;
         let mut both = self.model.hidden(rows_of_a + rows_of_b);
         let numbers = |from: usize, count: usize| {
-            backend.index(&(from as u32..).take(count).collect::<Vec<u32>>())
+            backend.upload_index(&(from as u32..).take(count).collect::<Vec<u32>>())
         };
         backend.store_rows(a, &numbers(0, rows_of_a), &mut both, &numbers(0, rows_of_a));
         backend.store_rows(b, &numbers(0, rows_of_b), &mut both, &numbers(rows_of_a, rows_of_b));

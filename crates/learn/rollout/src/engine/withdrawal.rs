@@ -29,7 +29,7 @@ impl Engine<'_> {
             let sample = self.leave(at);
             self.release(sample.pages, sample.reserved);
             self.activation_slots.release(sample.slots, sample.prompt.len());
-            return Some(PartialResponse::new(&sample.drawn, sample.kept));
+            return Some(PartialResponse::new(&sample.drawn, sample.masks));
         }
         let at = self.groups.iter().position(|group| group.id == request)?;
         let group = &self.groups[at];

@@ -28,7 +28,7 @@ const LEVEL: f64 = 0.95;
 /// Standard errors that are added to the estimated correlation of neighbours.
 const CAUTION: f64 = 1.75;
 
-/// Largest correlation that is allowed for: above it, nothing can be told from a drift.
+/// Largest correlation that is allowed for: above it, nothing differs from a drift.
 const LARGEST: f64 = 0.9;
 
 /// Correlations at which expectations are tabulated, from 0 to [`LARGEST`].
@@ -64,13 +64,6 @@ impl Regression {
     /// The line through points (exp(H), R) of runs. None where it is not determined or nothing is
     /// to be explained.
     pub(super) fn of(runs: &[&[Point]]) -> Option<Self> {
-        // Numbers that are equal but for rounding are equal.
-        Self::through(runs)
-            .filter(|line| line.total > 1e-24 * line.coefficients[0] * line.coefficients[0])
-    }
-
-    /// The basis even if all accuracies are equal.
-    fn through(runs: &[&[Point]]) -> Option<Self> {
         let points = || runs.iter().copied().flatten();
         let n = points().count();
         if n < 3 || !points().all(Point::is_finite) {
@@ -89,6 +82,10 @@ impl Regression {
         let root = (n as f64).sqrt();
         let basis = [vec![1.0 / root; n], centred.iter().map(|x| x / spread_x).collect()];
         let coefficients = [mean_y * root, dot(&basis[1], &ys)];
+        // Accuracies that are equal but for rounding are equal.
+        if total <= 1e-24 * coefficients[0] * coefficients[0] {
+            return None;
+        }
         let residuals = residuals(&ys, &basis, coefficients);
         let lengths = runs.iter().map(|run| run.len()).collect();
         Some(Self { lengths, basis, coefficients, residuals, mean_x, spread_x, total })
@@ -118,18 +115,6 @@ impl Regression {
 
     fn count(&self) -> usize {
         self.residuals.len()
-    }
-
-    /// The sum of squares that the best line leaves of the whitened points. What this line leaves
-    /// is as good as the accuracies: a line is taken away from them.
-    fn left_when_whitened(&self, correlation: f64) -> f64 {
-        let white = |values: &[f64]| whitened(values, &self.lengths, correlation);
-        let mut left = white(&self.residuals);
-        let [constant, mut slope] = self.basis.each_ref().map(|q| white(q));
-        take_away(&constant, &mut slope);
-        take_away(&constant, &mut left);
-        take_away(&slope, &mut left);
-        dot(&left, &left)
     }
 
     /// A contrast as a combination of the coefficients in the basis.
@@ -225,12 +210,6 @@ fn runs_mut<'a>(
         rest = Some(after);
         Some(run)
     })
-}
-
-/// Leaves of a vector what is at a right angle to a direction.
-fn take_away(direction: &[f64], from: &mut [f64]) {
-    let share = dot(direction, from) / dot(direction, direction);
-    from.iter_mut().zip(direction).for_each(|(value, along)| *value -= share * along);
 }
 
 /// Sum of products, as far as both go.
@@ -342,70 +321,30 @@ fn tables(regression: &Regression) -> Vec<Expected> {
     tables
 }
 
-/// The noise that residuals suggest.
+/// The noise that residuals suggest, with the correlation of neighbours that is allowed for.
 fn noise(tables: &[Expected], residuals: &[f64], lengths: &[usize]) -> Noise {
     let squares = dot(residuals, residuals);
     let seen =
         if squares > 0.0 { neighbours(residuals, residuals, lengths) / squares } else { 0.0 };
-    let place = place(seen, residuals.len(), |i| tables[i].neighbours);
-    let at = (place as usize).min(TABLE - 2);
-    let expected = tables[at].between(tables[at + 1], place - at as f64);
-    Noise {
-        correlation: correlation(place),
-        variance: squares / expected.squares,
-        covariance: expected.covariance,
-    }
-}
-
-/// Where in the table the correlation stands that is allowed for, of so many residuals whose
-/// neighbours are like this, if `expected` says what is to be seen at each entry.
-fn place(seen: f64, residuals: usize, expected: impl Fn(usize) -> f64) -> f64 {
     let last = (TABLE - 1) as f64;
-    let above = (0..TABLE).find(|i| expected(*i) > seen).unwrap_or(TABLE);
+    let above = tables.iter().position(|expected| expected.neighbours > seen).unwrap_or(TABLE);
     let place = match above {
         0 => 0.0,
         TABLE => last,
         _ => {
-            let (low, high) = (expected(above - 1), expected(above));
+            let (low, high) = (tables[above - 1].neighbours, tables[above].neighbours);
             (above - 1) as f64 + (seen - low) / (high - low)
         }
     };
-    let caution = CAUTION / (residuals as f64).sqrt();
-    (place + last * caution / LARGEST).min(last)
-}
-
-/// The correlation at a place in the table.
-fn correlation(place: f64) -> f64 {
-    LARGEST * place / (TABLE - 1) as f64
-}
-
-/// F of one line for all runs against a line for each (Chow 1960), of whitened points: likeness of
-/// neighbours alone would make it large. None of a single run, or where one line leaves nothing.
-pub(super) fn f_of_a_line_each(runs: &[&[Point]]) -> Option<f64> {
-    let lines: Vec<Regression> =
-        runs.iter().filter_map(|run| Regression::through(&[run])).collect();
-    let all = Regression::through(runs)?;
-    let sum = |of: &dyn Fn(&Regression) -> f64| lines.iter().map(of).sum::<f64>();
-    let (n, k) = (sum(&|line| line.count() as f64), lines.len() as f64);
-    let squares = sum(&|line| dot(&line.residuals, &line.residuals));
-    let is_rounding =
-        dot(&all.residuals, &all.residuals) <= 1e-24 * all.coefficients[0] * all.coefficients[0];
-    if k < 2.0 || lines.len() < runs.len() || squares <= 0.0 || is_rounding {
-        return None;
+    let caution = CAUTION / (residuals.len() as f64).sqrt();
+    let place = (place + last * caution / LARGEST).min(last);
+    let at = (place as usize).min(TABLE - 2);
+    let expected = tables[at].between(tables[at + 1], place - at as f64);
+    Noise {
+        correlation: LARGEST * place / last,
+        variance: squares / expected.squares,
+        covariance: expected.covariance,
     }
-    // Expectation for the residuals of a line each: products of neighbours of all runs over squares
-    // of all runs.
-    let tables: Vec<Vec<Expected>> = lines.iter().map(tables).collect();
-    let expected = |i: usize| {
-        let of_runs = || tables.iter().map(|table| table[i]);
-        let products: f64 = of_runs().map(|expected| expected.neighbours * expected.squares).sum();
-        products / of_runs().map(|expected| expected.squares).sum::<f64>()
-    };
-    let seen = sum(&|line| neighbours(&line.residuals, &line.residuals, &line.lengths)) / squares;
-    let correlation = correlation(place(seen, all.count(), expected));
-    let left = |line: &Regression| line.left_when_whitened(correlation);
-    let each = sum(&left);
-    Some((left(&all) - each) / (2.0 * (k - 1.0)) / (each / (n - 2.0 * k)))
 }
 
 /// Numbers of runs without what the one before says of each.
@@ -425,8 +364,8 @@ fn centred(values: &[f64]) -> Vec<f64> {
     values.iter().map(|value| value - mean).collect()
 }
 
-/// The quotient below which [`LEVEL`] of them lies; those of residuals without any noise (0 / 0)
-/// are none, and 0 is returned where there is no other.
+/// The quotient below which [`LEVEL`] of the finite ones lies, or 0. Residuals without any noise give
+/// 0 / 0.
 fn quantile(quotients: impl Iterator<Item = f64>) -> f64 {
     let mut quotients: Vec<f64> = quotients.filter(|q| q.is_finite()).collect();
     let rank = libm::ceil(LEVEL * (quotients.len() + 1) as f64) as usize;

@@ -10,8 +10,8 @@ pub const PREFIX: f64 = 0.15;
 /// Fewest points that a prediction is made from, and fewest that it is scored on.
 const LEAST: [usize; 2] = [3, 2];
 
-/// How forms that are fitted to a prefix do on the rest. The law and the line are told the
-/// entropies of the rest, the others its steps.
+/// How forms that are fitted to a prefix do on the rest. The law and the line get the entropies of
+/// the rest, the others its steps.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prediction {
     /// Points that the forms were fitted to.

@@ -1,7 +1,5 @@
 //! Why the law must not be relied on: a number is printed only where it means what it says.
 
-use super::bootstrap::f_of_a_line_each;
-use super::forms::Curve;
 use super::{Departure, Fit, Form, Interval, Point};
 use crate::number::fixed;
 
@@ -26,10 +24,6 @@ const TOGETHER: f64 = 0.25;
 
 /// A form whose R^2 is at most so much less does as well.
 const AS_WELL: f64 = 0.01;
-
-/// F from which on runs do not have one law. Of whitened points it is nearly never so large where
-/// they have.
-const APART: f64 = 4.0;
 
 /// Reasons, each a sentence without its full stop, the most telling first. `points` are the finite
 /// ones of one run, or of several where `lost` of them are not finite.
@@ -172,40 +166,20 @@ pub(super) fn rivals(points: &[Point], fit: &Fit, r_squared: &[(Form, f64)]) -> 
     said.collect()
 }
 
-/// A remark on several runs that are fitted as one: whether one law does for all of them, as far as
-/// they can be fitted alone.
+/// A remark on several runs that are fitted as one: how far their ceilings differ, each fitted alone.
 pub(super) fn between(runs: &[&[Point]]) -> String {
-    let long = runs.iter().copied().filter(|run| run.len() > 2);
-    let fitted: Vec<(&[Point], Curve)> =
-        long.filter_map(|run| Some((run, Form::Law.fit(run)?))).collect();
-    let [low, high] = span(fitted.iter().map(|(_, law)| law.at_no_entropy()));
-    let each = match fitted.len() {
+    let long = runs.iter().filter(|run| run.len() > 2);
+    let ceilings: Vec<f64> =
+        long.filter_map(|run| Some(Form::Law.fit(run)?.at_no_entropy())).collect();
+    let [low, high] = span(ceilings.iter().copied());
+    let alone = match ceilings.len() {
         0 => "none of them can be fitted alone".to_owned(),
-        1 => format!("the ceiling of the only one that can be fitted alone is {low:.3}"),
-        n if n < runs.len() => {
-            format!(
-                "ceilings of the {n} of {} that can be fitted alone are {low:.3} to {high:.3}",
-                runs.len()
-            )
-        }
-        _ => format!("ceilings of each alone are {low:.3} to {high:.3}"),
+        n => format!(
+            "ceilings of the {n} of {} that can be fitted alone are {low:.3} to {high:.3}",
+            runs.len()
+        ),
     };
-    let alone: Vec<&[Point]> = fitted.iter().map(|(run, _)| *run).collect();
-    match f_of_a_line_each(&alone) {
-        Some(f) if f > APART => format!(
-            "the runs do not have one law (F {} for a line each, {each}): the intervals leave out \
-             how runs differ, and are too narrow for another run",
-            fixed(f, 1)
-        ),
-        Some(f) => format!(
-            "the intervals are as if the runs had one law, which is not refuted (F {} for a line \
-             each); {each}",
-            fixed(f, 1)
-        ),
-        None => format!(
-            "the intervals are as if the runs had one law, which no F test can tell; {each}"
-        ),
-    }
+    format!("the intervals are as if the runs had one law, and leave out how runs differ; {alone}")
 }
 
 fn span(values: impl Iterator<Item = f64>) -> [f64; 2] {

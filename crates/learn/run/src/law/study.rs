@@ -8,7 +8,7 @@ use serde::Serialize;
 /// A study of points: the law, or why it does not hold.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Study {
-    /// The finite ones, in the order of steps; those of several runs one run after the other.
+    /// The finite points in the order of steps, one run after the other.
     pub points: Vec<Point>,
     /// The law, wherever its coefficients can be computed.
     pub fit: Option<Fit>,
@@ -100,8 +100,8 @@ impl Study {
         Some((cut, cut != ceiling))
     }
 
-    /// The numbers of docs/reference/metrics.md below `law/<set>/`: those of the law where it
-    /// holds, the last one always.
+    /// The numbers of docs/reference/metrics.md below `law/<set>/`. The last one is always there, the
+    /// others where the law holds.
     pub fn metrics(&self) -> Vec<(&'static str, f64)> {
         let mut metrics = Vec::new();
         if let Some(Fit { a, b, ceiling, r_squared, .. }) = self.holds() {
@@ -118,7 +118,7 @@ impl Study {
         metrics
     }
 
-    /// The law in a line, or why there is none, and what became of the entropy.
+    /// The law in a line, or why it is refused, and what became of the entropy.
     pub fn sentence(&self) -> String {
         let left =
             self.departure.as_ref().filter(|left| self.refusals.first() == Some(&left.sentence()));

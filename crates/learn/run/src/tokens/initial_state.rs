@@ -4,7 +4,7 @@ use super::numbers;
 use serde::{Deserialize, Serialize};
 
 /// A response that a run's policy has given before the first step. Its states are where the run
-/// measures its entropy again and again; `isentrope score --in` takes the file as it is.
+/// measures its entropy again and again; `isentrope score --in` reads the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InitialState {

@@ -1,8 +1,8 @@
 //! Token records: what a run keeps of some responses of each step, number by number, in
-//! `tokens/step-N.jsonl`. Beside them an [`InitialState`], a response from before the first step.
+//! `tokens/step-N.jsonl`. An [`InitialState`] is a response from before the first step.
 //!
 //! A line is a [`TokenRecord`]; the trainer writes it, [`read()`] reads it, and `isentrope score
-//! --in` takes the file as it is.
+//! --in` reads the file too.
 
 mod initial_state;
 mod numbers;
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub struct TokenRecord {
     /// The step that the file is of.
     pub step: u64,
-    /// The step that sampled it: an earlier one where the filter has left it over.
+    /// The step that sampled it; an earlier one if the filter carried the response over.
     pub sampled_step: u64,
     /// The problem's position in the sequence of problems.
     pub position: u64,
@@ -141,7 +141,7 @@ impl TokenRecord {
     }
 
     /// Whether it was trained on, so that its tokens have advantages and covariances.
-    pub fn is_learnt(&self) -> bool {
+    pub fn is_trained_on(&self) -> bool {
         self.advantages.is_some()
     }
 

@@ -1,8 +1,8 @@
 //! One batch of a rollout: the groups of consecutive problems.
 //!
 //! A response is read from the journal, if the step was broken off before, or else sampled and
-//! judged. Of several ranks each knows all problems and begins with the responses to some; at the
-//! end all of them gather the responses of all.
+//! judged. Each of several ranks knows all problems and begins with the responses to some; at the
+//! end all ranks exchange their responses.
 
 use super::Collector;
 use super::exchange::respond_with_ranks;
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::observer::Phase;
 use crate::run::{ResponseKey, checksum_of};
-use crate::trainer::GatherContext;
+use crate::trainer::CollectContext;
 use isentrope_data::Problem;
 use isentrope_rollout::{
     Interrupt, Key, Request, Response, ResponseId, Sampler, Sampling, respond,
@@ -109,7 +109,7 @@ impl Collector<'_, '_> {
             journal.add(ResponseKey { sample, ..slots.key }, checksums[slots.place], &response)?;
             slots.put(sample, response)
         };
-        let GatherContext { model, prompter, judge, limits, ranks, .. } = *self.context;
+        let CollectContext { model, prompter, judge, limits, ranks, .. } = *self.context;
         let sampler = Sampler {
             model,
             activation_cache: self.context.activation_cache.as_deref_mut(),
@@ -124,7 +124,7 @@ impl Collector<'_, '_> {
         } else {
             let sampled =
                 respond_with_ranks(ranks, sampler, questions, judge, batch, keep, observer)?;
-            self.gather(&mut slots)?;
+            self.fill_from_other_ranks(&mut slots)?;
             sampled
         };
         let missing =
@@ -148,8 +148,8 @@ impl Collector<'_, '_> {
         })
     }
 
-    /// The slots of each problem's responses, then those of each problem's most likely response, if
-    /// the advantage needs it. This rank's own are filled as far as the journal has them.
+    /// The slots of each problem's responses, then the slot of each problem's most likely response,
+    /// if the advantage needs it. Responses of this rank that the journal has are in their slots.
     fn slots(
         &mut self,
         taken: u64,
@@ -184,7 +184,7 @@ impl Collector<'_, '_> {
     }
 
     /// Fills the empty slots with the responses of the other ranks.
-    fn gather(&self, all: &mut [Slots]) -> Result<()> {
+    fn fill_from_other_ranks(&self, all: &mut [Slots]) -> Result<()> {
         let mut own = Vec::new();
         for (question, slots) in all.iter_mut().enumerate() {
             for (sample, response) in slots.responses.iter_mut().enumerate() {

@@ -3,7 +3,7 @@
 
 use super::share_out::{Move, Offer, Shares, share_out};
 use crate::error::{Error, Result};
-use crate::ranks::Ranks;
+use crate::ranks::TrainingRanks;
 use isentrope_data::Problem;
 use isentrope_rollout::{
     Interrupt, Judge, JudgeQueue, PartialResponse, ProgressObserver, Request, RespondOutcome,
@@ -18,7 +18,7 @@ use std::thread;
 /// with the samples that its own requests name. A response is judged where it ends. Also returns
 /// how many responses went from one rank to another.
 pub(super) fn respond_with_ranks(
-    ranks: &Ranks,
+    ranks: &TrainingRanks,
     sampler: Sampler<'_>,
     questions: Vec<(&Problem, Request)>,
     judge: &Judge,
@@ -80,7 +80,7 @@ fn sample(
 /// time that one of them does: a rank with nothing left comes and waits, a busy rank comes when one
 /// waits.
 struct Exchange<'a> {
-    ranks: &'a Ranks,
+    ranks: &'a TrainingRanks,
     /// Responses that have gone from one rank to another.
     moved: usize,
     /// Whether no rank meets again: each samples what it has left to the end.
@@ -102,8 +102,8 @@ impl Exchange<'_> {
         !self.is_over && self.ranks.is_called()
     }
 
-    /// Meets the other ranks. Responses that others take over leave the run; returns those that
-    /// this rank takes over, of which there are none while it has responses of its own.
+    /// Meets the other ranks. Responses that others take over leave the run. Returns the responses
+    /// that this rank takes over: none while it has responses of its own.
     fn meet(&mut self, run: &mut SamplingRun<'_>) -> Result<Vec<(ResponseId, PartialResponse)>> {
         let unfinished = run.unfinished().into_iter();
         let unfinished =

@@ -15,7 +15,7 @@ use crate::rl::Recipe;
 use crate::rollout_statistics::RolloutStatistics;
 use crate::run::Journal;
 use crate::token_records::{Budget, DroppedRecords};
-use crate::trainer::GatherContext;
+use crate::trainer::CollectContext;
 use isentrope_data::Source;
 use isentrope_rollout::Sampling;
 use schemars::JsonSchema;
@@ -56,9 +56,9 @@ pub struct RolloutSettings {
     /// Dynamic sampling (DAPO): prompts whose responses all have the same score are dropped and
     /// replaced, and what is sampled beyond `prompts` is kept for the next step.
     pub filter: bool,
-    /// With `filter`, which prompts pass it: those of whose judged responses a share from the first
-    /// number to the second is correct, both included; [0.2, 0.8] in PRIME (arXiv:2502.01456).
-    /// Unset: those whose responses have different scores.
+    /// With `filter`, a prompt passes if the correct share of its judged responses lies between
+    /// these two numbers, both included; [0.2, 0.8] in PRIME (arXiv:2502.01456). Unset: a prompt
+    /// passes if its responses have different scores.
     pub accuracy_band: Option<[f64; 2]>,
     /// With `filter`, how many times a step may sample prompts before it gives up.
     #[schemars(range(min = 1))]
@@ -101,7 +101,7 @@ pub(crate) struct Collector<'a, 'c> {
     pub recipe: &'a Recipe,
     /// How responses are drawn.
     pub sampling: Arc<Sampling>,
-    pub context: &'a mut GatherContext<'c>,
+    pub context: &'a mut CollectContext<'c>,
     /// The first problem that no step has taken.
     pub position: u64,
     /// Groups left over from the step before.
@@ -206,7 +206,7 @@ impl Collector<'_, '_> {
         let teaches = match self.recipe.rollout.accuracy_band {
             // One response that is left of several has nothing to be compared with.
             Some([low, high]) => {
-                group.counted().nth(1).is_some()
+                group.judged().nth(1).is_some()
                     && group.accuracy().is_some_and(|share| low <= share && share <= high)
             }
             None => group.informative(),

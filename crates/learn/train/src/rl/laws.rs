@@ -21,9 +21,9 @@ struct Law {
 
 impl Laws {
     /// Takes in the evaluations after a step, records the law's fit, and returns alarms. Each set's
-    /// alarm is raised once in a run; a set at a further temperature has none, since its problems
-    /// are those of another. Evaluations that are taken in once more, since what came after them
-    /// has failed, change nothing.
+    /// alarm is raised once in a run; a set at a further temperature has none, since another set has
+    /// the same problems. Taking in the same evaluations again, after a failed step, changes
+    /// nothing.
     pub fn evaluated(
         &mut self,
         step: u64,
@@ -67,8 +67,8 @@ impl Laws {
         alarms
     }
 
-    /// A sentence on each set that has several points, with those of the latest evaluations, which
-    /// need not have been taken in.
+    /// A sentence on each set that has several points, the latest evaluations included, whether or
+    /// not they have been taken in.
     pub fn sentences(&self, step: u64, latest: &[Evaluation]) -> Vec<String> {
         let mut laws = self.clone();
         for (set, point) in points(step, latest).filter(|(_, point)| is_finite(*point)) {

@@ -1,8 +1,8 @@
-//! Reinforcement learning: what a step is in the loop of `training_loop.rs`.
+//! Reinforcement learning: the two halves of a step in the loop of `training_loop.rs`.
 //!
 //! Sample and judge ([`collect`](crate::collect)), turn rewards into advantages, update on one
-//! minibatch of prompts after the other ([`minibatch`](crate::minibatch), with what
-//! [`isentrope_objective`] says), measure.
+//! minibatch of prompts after the other ([`minibatch`](crate::minibatch), by the derivatives of
+//! [`isentrope_objective`]), measure.
 
 mod entropy_control;
 mod laws;
@@ -15,7 +15,7 @@ pub use laws::Laws;
 pub use prime::{Order, PrimeSettings};
 pub use recipe::{Recipe, Update};
 
-use self::entropy_control::EntropyControl;
+use self::entropy_control::{EntropyControl, StepControl};
 use self::theory::{PolicyBefore, States};
 use crate::advantage::{
     group_advantages, nothing_to_learn, share_without_signal, trained_advantages,
@@ -28,10 +28,10 @@ use crate::minibatch::{BatchLoss, LossInputs, TrainingBatch};
 use crate::observer::{Observer, Phase, Progress};
 use crate::run::{Heading, StepRecord};
 use crate::token_records::{DroppedRecords, TokenRecords};
-use crate::trainer::{GatherContext, LearnContext, Tables, Trainer, TrainingRecipe};
+use crate::trainer::{CollectContext, LearnContext, Tables, Trainer, TrainingRecipe};
 use isentrope_data::{FileHash, Source};
 use isentrope_evaluation::Evaluation;
-use isentrope_objective::{Alarms, DrawKey, Statistics};
+use isentrope_objective::{Alarms, DrawKey, LossTerms, Statistics};
 use isentrope_reward::RewardSettings;
 use isentrope_rollout::{Prompter, Response};
 use isentrope_trace::span;
@@ -62,7 +62,7 @@ pub struct PolicyGradient {
 
 impl Trainer for PolicyGradient {
     type State = TrainerState;
-    type Gathered = CollectedRollout;
+    type Collected = CollectedRollout;
 
     fn tables(&self) -> Tables<'_> {
         self.recipe.tables()
@@ -87,14 +87,14 @@ impl Trainer for PolicyGradient {
     }
 
     /// One rollout: samples and judges groups of responses, and keeps every response in a file.
-    fn gather(
+    fn collect(
         &mut self,
         state: &TrainerState,
-        context: &mut GatherContext<'_>,
+        context: &mut CollectContext<'_>,
     ) -> Result<CollectedRollout> {
         let mut file = context.directory.rollouts(context.step)?;
         let sampling = Arc::new(self.recipe.sampling(context.prompter));
-        // How many are asked for, and what is trained on of them, change no response.
+        // The number of responses, and the choice of those to train on, change no response.
         let RewardSettings { verifier, overlong, mask_truncated: _ } = &self.recipe.reward;
         let drawn_by = (&*sampling, verifier, overlong, self.recipe.run.seed);
         let heading = Heading::new(context.model, &context.directory.arithmetic, &drawn_by)?;
@@ -109,8 +109,8 @@ impl Trainer for PolicyGradient {
         }
         if let Some(why) = journal.unused() {
             context.observer.note(&format!(
-                "step {step}: of what was sampled before the run was broken off some is not used, \
-                 but sampled again: {why}"
+                "step {step}: some responses from before the run was broken off cannot be used, \
+                 and are sampled again: {why}"
             ));
         }
         let started = Instant::now();
@@ -154,15 +154,14 @@ impl Trainer for PolicyGradient {
             false => group_advantages(objective.advantage, &groups),
         };
         let learnt = trained_advantages(&groups, &advantages, self.recipe.reward.mask_truncated);
-        let is_learnt = |group: usize, sample: usize| learnt[group][sample].is_some();
-        let mut records = TokenRecords::choose(&groups, is_learnt, &state.surplus, dropped);
+        let is_trained_on = |group: usize, sample: usize| learnt[group][sample].is_some();
+        let mut records = TokenRecords::choose(&groups, is_trained_on, &state.surplus, dropped);
         let other_terms = self.recipe.has_terms_without_advantage(control.bonus);
         if let Some(why) = nothing_to_learn(&advantages, &learnt, other_terms) {
             context.observer.note(why);
         }
-        let (prompts, temperature) =
-            (self.recipe.prompts_per_update(), self.recipe.rollout.temperature);
-        let minibatches = || TrainingBatch::minibatches(&groups, &learnt, prompts);
+        let temperature = self.recipe.rollout.temperature;
+        let prompts = self.recipe.prompts_per_update();
         let states = States { groups: &groups, learnt: &learnt, prompts, temperature };
         let mut before = None;
         if self.recipe.lab.track_theory {
@@ -170,41 +169,22 @@ impl Trainer for PolicyGradient {
             let LearnContext { learner, record, .. } = context;
             before = Some(record.clock.time("theory", || PolicyBefore::measure(states, learner))?);
         }
+        let minibatches = || TrainingBatch::minibatches(&groups, &learnt, prompts);
         let reference_logprobs = self.reference_logprobs(minibatches(), context)?;
-        let epochs = self.recipe.update.epochs;
-        let updates = (0..epochs).flat_map(|_| minibatches().zip(&reference_logprobs));
-        let (mut norms, mut statistics) = (Vec::new(), Vec::new());
-        let (mut tokens, total) = (0, epochs.saturating_mul(reference_logprobs.len()));
-        context.observer.progress(Progress { phase: Phase::Update, done: 0, total, tokens });
-        for (number, (batch, reference_logprobs)) in updates.enumerate() {
-            let _span = span("minibatch").with("number", number).with("tokens", batch.all_tokens());
-            if !batch.is_empty() {
-                let (seed, step) = (self.recipe.run.seed, context.step);
-                let inputs = LossInputs {
-                    settings: objective,
-                    temperature,
-                    on_policy: (number == 0).then_some(step),
-                    reference_logprobs: reference_logprobs.as_deref(),
-                    entropy_coefficient: control.bonus,
-                    steered: control.steered(),
-                    key: DrawKey { seed, step, update: number as u64 },
-                };
-                let (loss, norm) = update(&batch, &inputs, context)?;
-                state.entropy_control.after_update(objective, &mut control, loss.entropy);
-                records.learn(number + 1, &batch, &loss.objective);
-                norms.push(norm);
-                statistics.push(loss.objective.statistics);
-            }
-            tokens += batch.response_tokens();
-            let done = number + 1;
-            context.observer.progress(Progress { phase: Phase::Update, done, total, tokens });
+        if let Some(share) = share_without_signal(&learnt) {
+            context.record.metrics.set("update/groups_without_signal", share);
         }
+        let epochs = (0..self.recipe.update.epochs).flat_map(|_| minibatches());
+        let statistics = self.run_updates(
+            epochs,
+            &reference_logprobs,
+            &mut control,
+            &mut state.entropy_control,
+            &mut records,
+            context,
+        )?;
         let LearnContext { learner, record, .. } = context;
         record.tokens = record.clock.time("records", || records.finish(learner, temperature))?;
-        if let Some(share) = share_without_signal(&learnt) {
-            record.metrics.set("update/groups_without_signal", share);
-        }
-        record_updates(&norms, &statistics, &mut record.metrics);
         if let Some(before) = before {
             context.observer.progress(measuring(1));
             let StepRecord { metrics, clock, .. } = context.record;
@@ -229,7 +209,7 @@ impl Trainer for PolicyGradient {
         for alarm in laws.evaluated(step, evaluations, record) {
             observer.note(&alarm);
         }
-        // An evaluation that is made only because the run ends here is none of a run that goes on.
+        // An evaluation that is due only because the run ends here would not be made by a longer run.
         if step.is_multiple_of(self.recipe.eval.every) {
             state.laws = laws;
         }
@@ -241,9 +221,55 @@ impl Trainer for PolicyGradient {
 }
 
 impl PolicyGradient {
-    /// The groups to learn from: those carried over and those just collected. What is beyond
-    /// `rollout.prompts` is carried over to the next step. With them come the responses that the
-    /// filter has dropped.
+    /// The updates of a step, one after the other; a minibatch without responses makes none. Records
+    /// the gradients' norms and the statistics, and returns the statistics of each update.
+    fn run_updates(
+        &self,
+        minibatches: impl Iterator<Item = TrainingBatch>,
+        reference_logprobs: &[Option<Vec<f64>>],
+        control: &mut StepControl,
+        entropy_control: &mut EntropyControl,
+        records: &mut TokenRecords,
+        context: &mut LearnContext<'_>,
+    ) -> Result<Vec<Statistics>> {
+        let (seed, step) = (self.recipe.run.seed, context.step);
+        let objective = &self.recipe.objective;
+        let (mut norms, mut statistics, mut tokens) = (Vec::new(), Vec::new(), 0);
+        let total = self.recipe.update.epochs.saturating_mul(reference_logprobs.len());
+        context.observer.progress(Progress { phase: Phase::Update, done: 0, total, tokens });
+        // All epochs have the same minibatches.
+        let updates = minibatches.zip(reference_logprobs.iter().cycle()).enumerate();
+        for (number, (batch, reference_logprobs)) in updates {
+            let _span = span("minibatch").with("number", number).with("tokens", batch.all_tokens());
+            if !batch.is_empty() {
+                let inputs = LossInputs {
+                    settings: objective,
+                    temperature: self.recipe.rollout.temperature,
+                    on_policy_step: (number == 0).then_some(step),
+                    terms: LossTerms {
+                        reference_logprobs: reference_logprobs.as_deref(),
+                        entropy_coefficient: control.bonus,
+                        steered: control.steered(),
+                        key: DrawKey { seed, step, update: number as u64 },
+                    },
+                };
+                let (loss, norm) = update(&batch, &inputs, context)?;
+                entropy_control.after_update(objective, control, loss.entropy);
+                records.learn(number + 1, &batch, &loss.objective);
+                norms.push(norm);
+                statistics.push(loss.objective.statistics);
+            }
+            tokens += batch.response_tokens();
+            let done = number + 1;
+            context.observer.progress(Progress { phase: Phase::Update, done, total, tokens });
+        }
+        record_updates(&norms, &statistics, &mut context.record.metrics);
+        Ok(statistics)
+    }
+
+    /// The groups to learn from: the groups carried over, then the groups just collected. Groups
+    /// beyond `rollout.prompts` are carried over to the next step. Also returns the responses that
+    /// the filter has dropped.
     fn take_groups(
         &self,
         collected: CollectedRollout,

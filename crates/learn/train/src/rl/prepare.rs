@@ -3,11 +3,11 @@
 
 use super::{PolicyGradient, Recipe};
 use crate::error::Result;
-use crate::estimate::Workload;
-use crate::plan::Demand;
 use crate::problems::{self, Problems};
-use crate::settings;
+use crate::settings::RunSettings;
 use crate::trainer::{Prepared, ProcessModelTable, Tables, TrainingRecipe};
+use isentrope_budget::memory::Demand;
+use isentrope_budget::time::Workload;
 use isentrope_data::DataSettings;
 use isentrope_evaluation::EvaluationSet;
 use isentrope_hub as hub;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::slice;
 
 impl Recipe {
-    /// The run's amount of computation, with prompts of so many tokens.
+    /// The run's amount of computation, with prompts of `prompt` tokens.
     fn workload(&self, prompt: f64, sets: &[EvaluationSet], config: &ModelConfig) -> Workload {
         let (prompts, responses) = (self.rollout.prompts as f64, self.rollout.responses as f64);
         let response =
@@ -83,7 +83,7 @@ impl TrainingRecipe for Recipe {
         Ok(())
     }
 
-    fn run_mut(&mut self) -> &mut settings::Run {
+    fn run_mut(&mut self) -> &mut RunSettings {
         &mut self.run
     }
 

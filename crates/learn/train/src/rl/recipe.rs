@@ -3,9 +3,13 @@
 use super::prime::PrimeSettings;
 use crate::collect;
 use crate::error::{Error, Result};
-use crate::plan::human;
-use crate::settings::{self, Checkpoints, LabSettings, MemorySettings, ModelSource, RanksSettings};
+use crate::settings::{
+    self, CheckpointSettings, LabSettings, ModelSource, OptimizerSettings, RanksSettings,
+    RunSettings,
+};
 use crate::trainer::TrainingRecipe;
+use isentrope_budget::memory::MemorySettings;
+use isentrope_budget::memory::human;
 use isentrope_evaluation::EvaluationSettings;
 use isentrope_objective::Method;
 use isentrope_reward::Overlong;
@@ -21,7 +25,7 @@ const RESPONSES: usize = 1 << 20;
 #[serde(default, deny_unknown_fields)]
 pub struct Recipe {
     /// The run as a whole.
-    pub run: settings::Run,
+    pub run: RunSettings,
     /// The model that is trained.
     pub model: ModelSource,
     /// The data to train on: problems for `train`, examples for `sft`.
@@ -37,11 +41,11 @@ pub struct Recipe {
     /// How a rollout is cut into updates.
     pub update: Update,
     /// AdamW, its schedule and gradient clipping.
-    pub optimizer: settings::Optimizer,
+    pub optimizer: OptimizerSettings,
     /// Evaluation on held-out problems during the run.
     pub eval: EvaluationSettings,
     /// Checkpoints, and how often they are saved.
-    pub checkpoint: Checkpoints,
+    pub checkpoint: CheckpointSettings,
     /// Where the run computes, and what it keeps numbers as (docs/guides/gpus.md).
     pub device: settings::DeviceSettings,
     /// Memory that the run may use. Nothing here changes a result.
@@ -328,8 +332,8 @@ impl Recipe {
         }
     }
 
-    /// Most bytes that remembering so many tokens of each distribution takes: with the rollout's
-    /// responses, and twice more of those of an update, in its minibatch and in its passes.
+    /// Most bytes of remembering `tokens` tokens of each distribution: once for the rollout's
+    /// responses, and twice for an update's, in its minibatch and in its passes.
     fn kept_bytes(&self, tokens: usize) -> usize {
         let Self { rollout, .. } = self;
         let of_token =

@@ -35,7 +35,7 @@ impl States<'_> {
 /// The policy before a step's updates, on the tokens that they will train on.
 #[derive(Default)]
 pub(super) struct PolicyBefore {
-    /// In their order; those of a group follow one another.
+    /// In order, group after group.
     responses: Vec<ResponseBefore>,
     tokens: TokenSums,
 }

@@ -11,8 +11,8 @@ use crate::learner::Learner;
 use crate::metrics::Metrics;
 use crate::model_kind::ModelKind;
 use crate::optimizer::UpdateCounts;
-use crate::ranks::Ranks;
-use crate::settings::{Checkpoints, Dtype};
+use crate::ranks::TrainingRanks;
+use crate::settings::{CheckpointSettings, Dtype};
 use isentrope_evaluation::Evaluation;
 use isentrope_files::{AtomicDirectory, NewFile, names, sha256_of_file};
 use isentrope_kernels::{Backend, Role};
@@ -45,7 +45,7 @@ const PROCESS_MOMENTS: &str = "trainer/process_model/moments";
 /// The checkpoints of one run.
 pub struct CheckpointStore {
     dir: PathBuf,
-    settings: Checkpoints,
+    settings: CheckpointSettings,
     max_file_bytes: u64,
 }
 
@@ -137,7 +137,7 @@ struct FileDigest {
 
 impl CheckpointStore {
     /// The checkpoints in `dir`, which need not be there yet.
-    pub fn new(dir: PathBuf, settings: Checkpoints) -> Self {
+    pub fn new(dir: PathBuf, settings: CheckpointSettings) -> Self {
         Self { dir, settings, max_file_bytes: MAX_FILE_BYTES }
     }
 
@@ -243,17 +243,17 @@ impl CheckpointStore {
         Ok(staged)
     }
 
-    /// The latest checkpoint that is whole, for all ranks, each of which looks at some of the
-    /// files. Tells `note` of damaged ones that were passed over.
+    /// The latest whole checkpoint, for all ranks; each rank checks some of the files. `note` hears
+    /// of damaged checkpoints that were passed over.
     ///
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io) when the directory cannot be read; [`Error::Run`]
     /// when there are checkpoints and all are damaged;
-    /// [`Invalid`](isentrope_evaluation::Error::Invalid) when the latest that is whole is none that
-    /// this version can go on from; when another rank has failed.
+    /// [`Invalid`](isentrope_evaluation::Error::Invalid) when this version cannot go on from the
+    /// latest whole checkpoint; when another rank has failed.
     pub fn latest<S: DeserializeOwned>(
         &self,
-        ranks: &Ranks,
+        ranks: &TrainingRanks,
         note: &mut dyn FnMut(&str),
     ) -> Result<Option<FoundCheckpoint<S>>> {
         let steps = ranks.broadcast(if ranks.is_first() { self.steps()? } else { Vec::new() })?;
@@ -275,7 +275,7 @@ impl CheckpointStore {
     }
 
     /// Looks at this rank's part of the files.
-    fn verify(dir: &Path, ranks: &Ranks) -> Result<()> {
+    fn verify(dir: &Path, ranks: &TrainingRanks) -> Result<()> {
         let Files(expected) = read_json(&dir.join(FILES))?;
         let sizes: Vec<usize> = expected
             .values()

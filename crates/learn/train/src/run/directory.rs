@@ -5,15 +5,14 @@
 //! the same bytes for every run of it), `timings.jsonl`, `tensorboard/`, `rollouts/`, `tokens/`,
 //! `evaluations/`, `initial-states.jsonl`, `checkpoints/`.
 
-use super::arithmetics::{self, ARITHMETICS};
 use super::checkpoint::{CheckpointStore, FoundCheckpoint};
 use super::journal::{Heading, Journal, is_journal, remove_journals};
 use super::location::{Existing, RunLocation};
 use super::log::{Log, TENSORBOARD};
 use super::response_file::ResponseFile;
 use crate::error::Result;
-use crate::ranks::Ranks;
-use crate::settings::Checkpoints;
+use crate::ranks::TrainingRanks;
+use crate::settings::CheckpointSettings;
 use isentrope_files::{
     Lock, lock_directory, make_directory, names, partial, remove, write_file, write_json,
 };
@@ -22,7 +21,7 @@ use isentrope_run::run_files::{
     VALUES,
 };
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,8 +43,8 @@ impl RunDirectory {
     /// not touched before [`begin`](Self::begin).
     pub(super) fn open(
         place: &RunLocation,
-        checkpoints: Checkpoints,
-        ranks: &Ranks,
+        checkpoints: CheckpointSettings,
+        ranks: &TrainingRanks,
         manifest: &Value,
     ) -> Result<Self> {
         let dir = place.dir.clone();
@@ -57,7 +56,7 @@ impl RunDirectory {
             lock = Some(lock_directory(&dir, "training")?);
         }
         ranks.require_directory(&dir)?;
-        let arithmetic = arithmetics::of_process(manifest).to_owned();
+        let arithmetic = arithmetic_of(manifest).to_owned();
         Ok(Self { dir, checkpoints, arithmetic, lock })
     }
 
@@ -67,12 +66,11 @@ impl RunDirectory {
     }
 
     /// The checkpoint that the run goes on from, if it is to be resumed and has one: the first rank
-    /// chooses it. `note` is told which settings differ from those that the run was last started
-    /// with.
+    /// chooses it. `note` hears which settings have changed since the run was last started.
     pub(super) fn resumed<S: DeserializeOwned>(
         &self,
         place: &RunLocation,
-        ranks: &Ranks,
+        ranks: &TrainingRanks,
         note: &mut dyn FnMut(&str),
     ) -> Result<Option<FoundCheckpoint<S>>> {
         let goes_on = self.is_written()
@@ -112,13 +110,13 @@ impl RunDirectory {
         self.checkpoints.make()
     }
 
-    /// Writes manifest.json when a process starts or resumes after step `after`, with the
-    /// arithmetic of every step. `note` hears of files of model and data that have changed since
-    /// the run was last started, and of mixed arithmetics.
+    /// Writes manifest.json when a process starts or resumes after step `after`. `note` hears of
+    /// files of model and data that have changed since the run was last started, and of another
+    /// arithmetic.
     pub(super) fn write_manifest(
         &self,
         manifest: &Value,
-        (after, steps): (u64, u64),
+        after: u64,
         note: &mut dyn FnMut(&str),
     ) -> Result<()> {
         if !self.is_written() {
@@ -139,11 +137,14 @@ impl RunDirectory {
                 ));
             }
         }
-        let arithmetics = arithmetics::arithmetics(before.as_ref(), manifest, after + 1, steps);
-        arithmetics::note(&arithmetics).iter().for_each(|text| note(text));
-        let mut manifest = manifest.clone();
-        manifest[ARITHMETICS] = json!(arithmetics);
-        Ok(write_json(&path, &manifest)?)
+        let (now, earlier) = (arithmetic_of(manifest), before.as_ref().map(arithmetic_of));
+        if let Some(earlier) = earlier.filter(|earlier| after > 0 && *earlier != now) {
+            note(&format!(
+                "the run's arithmetic was {earlier} until step {after} and is {now} from there on: \
+                 another run of the recipe has these bits only if it changes at the same step"
+            ));
+        }
+        Ok(write_json(&path, manifest)?)
     }
 
     /// Removes the responses of steps after this one, or all where there is no checkpoint to go on
@@ -154,8 +155,8 @@ impl RunDirectory {
     }
 
     /// Opens the metrics for a run that has recorded `step` steps, or that has no checkpoint to go
-    /// on from; what is there of later ones is removed. `note` is told what is missing of earlier
-    /// ones. None on ranks that do not write.
+    /// on from, and removes the metrics of later steps. `note` hears of missing metrics of earlier
+    /// steps. None on ranks that do not write.
     pub(super) fn log(&self, step: Option<u64>, note: &mut dyn FnMut(&str)) -> Result<Option<Log>> {
         if !self.is_written() {
             return Ok(None);
@@ -217,7 +218,12 @@ const WRITTEN: [&str; 10] = [
     "checkpoints",
 ];
 
-/// Names of files whose hashes differ, and of those that are not there any more.
+/// The arithmetic with which a process computes, by its manifest.
+fn arithmetic_of(manifest: &Value) -> &str {
+    manifest["device"]["arithmetic"].as_str().unwrap_or("f32")
+}
+
+/// Names of files whose hashes differ, and of files that are not there any more.
 fn changed_files(before: &Value, now: &Value) -> Vec<String> {
     let hashes = now.as_object().into_iter().flatten();
     let changed =
@@ -258,6 +264,7 @@ fn clear(dir: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn files_that_have_changed_come_or_gone_are_told() {

@@ -1,6 +1,6 @@
-//! Entropy on the same states all along a run (`lab.track_states`): the tokens of the responses
-//! that the evaluation before the first step has sampled, scored again under the policy as it is at
-//! that evaluation and at each later one.
+//! Entropy on the same states all along a run (`lab.track_states`). The states are the tokens of
+//! the responses that the evaluation before the first step has sampled; each evaluation scores
+//! them again under the policy of its step.
 //!
 //! Their file has a JSON line per response. A checkpoint has its SHA-256, so that a run that goes
 //! on measures on these states or on none.
@@ -8,7 +8,7 @@
 use crate::error::{Error, Result};
 use crate::learner::Learner;
 use crate::metrics::Metrics;
-use crate::ranks::Ranks;
+use crate::ranks::TrainingRanks;
 use isentrope_evaluation::EvaluationSet;
 use isentrope_evaluation::statistics::{ENTROPY_INITIAL_STATES, KL_INITIAL};
 use isentrope_files::{AtomicFile, open_regular, partial, remove, sha256_of_file};
@@ -39,7 +39,7 @@ pub(crate) struct InitialStates {
 
 impl InitialStates {
     /// Opens the initial states of a run in `dir`. `kept` is their hash in the checkpoint, if the
-    /// run goes on from one. `note` is told if they cannot be known any more.
+    /// run goes on from one. `note` hears if they were never kept.
     ///
     /// # Errors
     /// [`Invalid`](isentrope_evaluation::Error::Invalid) when the file is not the one that the run
@@ -87,7 +87,7 @@ impl InitialStates {
         step: u64,
         set: &EvaluationSet,
         problems: &[Vec<Response>],
-        ranks: &Ranks,
+        ranks: &TrainingRanks,
     ) -> Result<()> {
         if !self.is_tracked || step > 0 || set.is_further || !ranks.is_first() {
             return Ok(());
@@ -117,7 +117,7 @@ impl InitialStates {
     }
 
     /// Completes the file, if one was begun, and lets all ranks know of it.
-    pub fn complete(&mut self, ranks: &Ranks) -> Result<()> {
+    pub fn complete(&mut self, ranks: &TrainingRanks) -> Result<()> {
         if let Some(file) = self.unfinished.take() {
             file.commit()?;
             self.sha256 = Some(sha256_of_file(&self.path)?);
@@ -131,7 +131,7 @@ impl InitialStates {
         self.is_tracked && self.sha256.is_some()
     }
 
-    /// Scores the states under the policy as it is: `eval/<set>/entropy_initial_states` and
+    /// Scores the states under the present policy: `eval/<set>/entropy_initial_states` and
     /// `eval/<set>/kl_initial`.
     pub fn measure(&self, learner: &Learner, metrics: &mut Metrics) -> Result<()> {
         self.check()?;

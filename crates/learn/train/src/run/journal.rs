@@ -1,11 +1,11 @@
-//! The journal of a rollout: every response that was judged, written as soon as it is, so that a
-//! run that is killed need not sample it again.
+//! The journal of a rollout: each judged response is written at once, so that a run that is killed
+//! need not sample it again.
 //!
-//! Each rank appends to a file of its own, `rollouts/step-N.rank-R.journal`. Who makes the step
-//! again reads those of all ranks, however many there were. The first line says what the responses
-//! follow from; a journal of other weights or other settings is not used. A line is the CRC-32C of
-//! its JSON, a space, and the JSON; what comes after a damaged line is not used either. The
-//! journals of a step are removed when a checkpoint has it.
+//! Each rank appends to a file of its own, `rollouts/step-N.rank-R.journal`. A process that makes
+//! the step again reads the journals of all ranks. The first line says what the responses follow
+//! from; a journal of other weights or other settings is not used. A line is the CRC-32C of its
+//! JSON, a space, and the JSON; lines after a damaged one are not used. The journals of a step are
+//! removed when a checkpoint has it.
 
 use super::directory::step_of;
 use crate::error::{Error, Result};
@@ -151,7 +151,7 @@ impl Journal {
     /// Writes a response down, unless it could not be judged: that may be mended when the step is
     /// made again.
     pub fn add(&mut self, key: ResponseKey, of: u32, response: &Response) -> Result<()> {
-        if !response.counts() {
+        if !response.is_judged() {
             return Ok(());
         }
         self.line(&Entry { key, of, response })

@@ -2,7 +2,6 @@
 
 use super::sinks::JsonlSink;
 use crate::error::{Error, Result};
-use isentrope_data::{DataLocation, Split};
 use isentrope_files::{check_writable, dangling, names, write_json};
 use isentrope_run::run_files::{MANIFEST, METRICS, RECIPE, VALUES};
 use isentrope_settings::{complete, differences};
@@ -30,7 +29,7 @@ pub struct RunLocation {
 pub enum Existing {
     /// Leave it alone: an error.
     Refuse,
-    /// Go on from its latest checkpoint; start it where there is none.
+    /// Go on from its latest checkpoint, or start it if it has no checkpoint.
     Resume,
     /// Remove it.
     Overwrite,
@@ -42,7 +41,7 @@ impl RunLocation {
         self.check_name()?;
         let shown = self.dir.display();
         if !self.dir.join(VALUES).exists() {
-            // Hidden files are left by a kill or kept by a file system: they belong to nobody.
+            // A kill or a file system has left hidden files: no user put them there.
             if names(&self.dir)?.iter().all(|name| name.to_string_lossy().starts_with('.')) {
                 return Ok(());
             }
@@ -122,7 +121,7 @@ impl RunLocation {
             "is -, and a run is a directory: name one (./- is one of that name)".to_owned()
         } else if let Some(leads_to) = dangling(&self.dir) {
             let leads_to = leads_to.display();
-            format!("is {shown}, by way of a link to {leads_to}, which is not there")
+            format!("is {shown}, which goes through a link to {leads_to}, and that is not there")
         } else if let Some(file) = existing.filter(|existing| !existing.is_dir()) {
             format!("is {shown}, and {} is a file: name a directory", file.display())
         } else if let Err(error) = check_writable(&self.dir) {
@@ -164,40 +163,30 @@ impl RunLocation {
     /// The run that is removed must not hold the recipe, or anything that the recipe reads.
     fn check_inputs(&self) -> Result<()> {
         let dir = fs::canonicalize(&self.dir).map_err(|e| Error::io(&self.dir, e))?;
-        let shown = self.dir.display();
         // The run's own recipe may go: it has been read, and is written again.
-        let own = dir.join(RECIPE);
-        if entries(&self.source).iter().any(|entry| is_inside(&dir, entry) && *entry != own) {
-            return Err(Error::Run(format!(
-                "--overwrite would remove the recipe {} with the run in {shown}: move it out of \
-                 there, or start another run with --set run.out=...",
-                self.source.display()
-            )));
-        }
-        if let Some((key, input)) = first_inside(&dir, "", &self.recipe.1) {
-            return Err(Error::Run(format!(
-                "{key} names {input}, which --overwrite would remove with the run in {shown}: move \
-                 it out of there, or start another run with --set run.out=..."
-            )));
-        }
-        Ok(())
+        let is_own = fs::canonicalize(&self.source).is_ok_and(|source| source == dir.join(RECIPE));
+        let source = self.source.display().to_string();
+        let (what, input) = match first_inside(&dir, "", &self.recipe.1) {
+            Some((key, input)) => (key, input),
+            None if !is_own && is_inside(&dir, &source) => ("the recipe".to_owned(), &*source),
+            None => return Ok(()),
+        };
+        Err(Error::Run(format!(
+            "{what} names {input}, which --overwrite would remove with the run in {}: move it out \
+             of there, or start another run with --set run.out=...",
+            self.dir.display()
+        )))
     }
 }
 
-/// The first text in the value that is the path of something in the directory, and its key. Texts
-/// that are no paths are looked at like the others: hardly any is the name of a file there.
+/// The first text in the value that is a path into the directory, and its key.
 fn first_inside<'a>(dir: &Path, key: &str, value: &'a Value) -> Option<(String, &'a str)> {
     match value {
         Value::String(text) => {
             // A benchmark with a file is NAME=FILE.
             let file = text.split_once('=').map(|(_, file)| file);
-            let goes_inside = |text: &&str| {
-                let is_data = key.ends_with("files") || key == "eval.bench";
-                let paths = if is_data { named(text) } else { vec![text.into()] };
-                paths.iter().flat_map(|path| entries(path)).any(|entry| is_inside(dir, &entry))
-            };
-            let inside = [Some(text.as_str()), file].into_iter().flatten().find(goes_inside)?;
-            Some((key.to_owned(), inside))
+            let mut paths = [Some(text.as_str()), file].into_iter().flatten();
+            Some((key.to_owned(), paths.find(|path| is_inside(dir, path))?))
         }
         Value::Array(values) => values.iter().find_map(|value| first_inside(dir, key, value)),
         Value::Object(values) => values.iter().find_map(|(name, value)| {
@@ -208,26 +197,13 @@ fn first_inside<'a>(dir: &Path, key: &str, value: &'a Value) -> Option<(String, 
     }
 }
 
-/// The paths that a text may stand for: those that match it where it is a pattern, else itself.
-fn named(text: &str) -> Vec<PathBuf> {
-    match DataLocation::parse(text) {
-        pattern @ DataLocation::Pattern(_) => pattern.files(Split::Train, &()).unwrap_or_default(),
-        _ => vec![text.into()],
-    }
-}
-
-/// Every directory and link that the path goes through as it is written, and what it ends at. Empty
-/// if nothing is there.
-fn entries(path: &Path) -> Vec<PathBuf> {
-    let (Ok(end), Ok(written)) = (fs::canonicalize(path), std::path::absolute(path)) else {
-        return Vec::new();
-    };
-    let entry = |part: &Path| Some(fs::canonicalize(part.parent()?).ok()?.join(part.file_name()?));
-    written.ancestors().filter_map(entry).chain([end]).collect()
-}
-
-fn is_inside(dir: &Path, path: &Path) -> bool {
-    path.starts_with(dir) && path != dir
+/// Whether a path leads below the directory: itself, or as a pattern by what is there of it.
+fn is_inside(dir: &Path, path: &str) -> bool {
+    let path = Path::new(path);
+    let existing = path.ancestors().find(|part| part.exists());
+    let is_whole = existing == Some(path);
+    let leads_to = existing.and_then(|existing| fs::canonicalize(existing).ok());
+    leads_to.is_some_and(|to| to.starts_with(dir) && !(is_whole && to == dir))
 }
 
 #[cfg(test)]
@@ -256,13 +232,7 @@ mod tests {
         fs::write(&beside, "").unwrap();
         let link = scratch.path().join("link");
         #[cfg(unix)]
-        for (to, link) in [
-            (&*checkpoint, &link),
-            (&beside, &dir.join("base")),
-            (scratch.path(), &dir.join("all")),
-        ] {
-            std::os::unix::fs::symlink(to, link).unwrap();
-        }
+        std::os::unix::fs::symlink(&checkpoint, &link).unwrap();
         let check = |existing, values: Value| {
             let recipe = (String::new(), values);
             RunLocation { recipe, ..location(&dir, existing) }.check()
@@ -282,8 +252,6 @@ mod tests {
         ];
         if cfg!(unix) {
             inside.push(("model.path", json!({"model": {"path": link}})));
-            inside.push(("model.path", json!({"model": {"path": dir.join("base")}})));
-            inside.push(("data.files", json!({"data": {"files": [dir.join("all/run-2")]}})));
         }
         for (key, values) in inside {
             let message = check(Existing::Overwrite, values.clone()).unwrap_err().to_string();
@@ -304,15 +272,15 @@ mod tests {
     #[test]
     fn hidden_files_do_not_block_a_directory_and_others_do() {
         let dir = tempfile::tempdir().unwrap();
-        let place = location(dir.path(), Existing::Refuse);
+        let run = location(dir.path(), Existing::Refuse);
         for left in [".recipe.partial", ".isentrope-01234567abcdef", ".nfs0001"] {
             fs::write(dir.path().join(left), "").unwrap();
-            place.check().unwrap();
+            run.check().unwrap();
         }
         fs::write(dir.path().join("thesis.tex"), "").unwrap();
-        assert!(place.check().unwrap_err().to_string().contains("has files in it and is no run"));
+        assert!(run.check().unwrap_err().to_string().contains("has files in it and is no run"));
         fs::write(dir.path().join(METRICS), "").unwrap();
-        let refused = place.check().unwrap_err().to_string();
+        let refused = run.check().unwrap_err().to_string();
         assert!(refused.contains("the metrics of a run and not its .recipe.json"), "{refused}");
     }
 
@@ -382,7 +350,7 @@ mod tests {
         check(&scratch.path().join("mine.toml")).unwrap();
         let message = check(&dir.join("mine.toml")).unwrap_err().to_string();
         assert!(
-            message.contains("would remove the recipe") && message.contains("mine.toml"),
+            message.starts_with("the recipe names") && message.contains("mine.toml"),
             "{message}"
         );
     }

@@ -28,8 +28,8 @@ impl Log {
         .with_names_on_the_disk(dir)
     }
 
-    /// Goes on with the files after `last_step`; what is there of later steps is removed. `note` is
-    /// told what is missing of earlier ones.
+    /// Goes on with the files after `last_step`, and removes what they have of later steps. `note`
+    /// hears of missing earlier steps.
     ///
     /// # Errors
     /// [`Error::Run`] when the metrics are not there, which a run that was resumed would never have

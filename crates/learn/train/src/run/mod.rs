@@ -7,7 +7,6 @@
 //! the policy on states that stay the same. A step's measurements are in a [`StepRecord`], the end
 //! of a run in a [`RunSummary`].
 
-mod arithmetics;
 mod checkpoint;
 mod directory;
 mod initial_states;
@@ -35,8 +34,8 @@ use crate::clock::Clock;
 use crate::error::Result;
 use crate::learner::Learner;
 use crate::observer::{Observer, StepReport};
-use crate::ranks::Ranks;
-use crate::settings::Checkpoints;
+use crate::ranks::TrainingRanks;
+use crate::settings::CheckpointSettings;
 use crate::token_records;
 use isentrope_evaluation::{Evaluation, EvaluationSet, Evaluator};
 use isentrope_model::Model;
@@ -59,7 +58,7 @@ pub struct Run {
     pub steps: u64,
     /// None on ranks that do not write.
     log: Option<Log>,
-    ranks: Ranks,
+    ranks: TrainingRanks,
     /// Its evaluations, best checkpoint and alarms so far.
     standing: Standing,
     /// Mean accuracy after this step, if it was evaluated and every set could be judged.
@@ -88,9 +87,9 @@ impl<S: DeserializeOwned> OpenedRun<S> {
     /// Opens the run's directory and looks for the checkpoint to go on from.
     pub fn open(
         location: &RunLocation,
-        checkpoints: &Checkpoints,
+        checkpoints: &CheckpointSettings,
         track_states: bool,
-        ranks: &Ranks,
+        ranks: &TrainingRanks,
         manifest: &Value,
         observer: &mut dyn Observer,
     ) -> Result<Self> {
@@ -109,7 +108,7 @@ impl<S: DeserializeOwned> OpenedRun<S> {
         self,
         location: &RunLocation,
         steps: u64,
-        ranks: Ranks,
+        ranks: TrainingRanks,
         manifest: &Value,
         observer: &mut dyn Observer,
     ) -> Result<(Run, Option<S>)> {
@@ -123,7 +122,7 @@ impl<S: DeserializeOwned> OpenedRun<S> {
         directory.begin(location, makes_steps)?;
         let saved = found.as_ref().map(|found| found.state.step);
         if makes_steps {
-            directory.write_manifest(manifest, (saved.unwrap_or(0), steps), &mut note)?;
+            directory.write_manifest(manifest, saved.unwrap_or(0), &mut note)?;
         }
         directory.remove_responses(saved)?;
         let log = match resumed_log {
@@ -216,7 +215,7 @@ impl Run {
         Ok(())
     }
 
-    /// Measures the policy as it is on the states from before the first step, if they are tracked.
+    /// Measures the present policy on the states from before the first step, if they are tracked.
     pub(crate) fn measure_initial_states(
         &self,
         learner: &Learner,

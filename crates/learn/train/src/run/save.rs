@@ -26,11 +26,11 @@ impl Run {
         }
         // Damaged weights must not replace good ones.
         let step = self.step;
-        if let Some(damaged) = learners.iter().find(|learner| !learner.tells_probabilities()) {
+        if let Some(damaged) = learners.iter().find(|learner| !learner.is_finite()) {
             let why = format!(
                 "step {step} is not saved: after it the model's numbers are not finite; \
                  checkpoints before it stay. Lower {}.learning_rate and --resume",
-                damaged.optimizer.table()
+                damaged.optimizer.table
             );
             if stop || step == self.steps {
                 // The last checkpoint must not pass for the end of the run.
@@ -71,9 +71,9 @@ impl Run {
         self.step > 0 && self.saved.as_ref() != Some(&self.directory.checkpoints.path(self.step))
     }
 
-    /// Saves a checkpoint of the last step because the run is about to end with an error. If what
-    /// comes after the step's updates has failed, `unrecorded` is what it has measured. No earlier
-    /// checkpoint is removed. The observer is told of it, and of a failure to save.
+    /// Saves a checkpoint of the last step because the run is about to end with an error. If the
+    /// step failed after its updates, `unrecorded` has its measurements. No earlier
+    /// checkpoint is removed. The observer hears of the checkpoint, or of a failure to save.
     pub(crate) fn save_before_failing<S: Serialize>(
         &mut self,
         learners: &mut Learners<'_>,

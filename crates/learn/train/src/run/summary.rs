@@ -1,4 +1,4 @@
-//! The summary that the user is told when a run ends.
+//! The summary at the end of a run.
 
 use crate::metrics::Metrics;
 use isentrope_data::{Prompt, Template};
@@ -58,7 +58,7 @@ pub struct Example {
     template: Template,
     /// `NAME=VALUE` of each of the template's variables that the recipe sets.
     variables: Vec<String>,
-    /// The day that the template is told, where it asks for one.
+    /// The date that the template writes, if it writes one.
     date: Option<Date>,
     stop: Vec<String>,
     max_tokens: usize,

@@ -13,7 +13,7 @@ use crate::examples::{TokenizedExample, tokenize};
 use crate::learner::{Coefficients, Learner};
 use crate::observer::{Phase, Progress};
 use crate::run::StepRecord;
-use crate::trainer::{GatherContext, LearnContext, Tables, Trainer, TrainingRecipe};
+use crate::trainer::{CollectContext, LearnContext, Tables, Trainer, TrainingRecipe};
 use isentrope_data::{Examples, FileHash};
 use isentrope_model::Sequence;
 use isentrope_rollout::Prompter;
@@ -47,7 +47,7 @@ const HOPELESS: usize = 100_000;
 
 impl Trainer for FineTuning {
     type State = TrainerState;
-    type Gathered = Batch;
+    type Collected = Batch;
 
     fn tables(&self) -> Tables<'_> {
         self.recipe.tables()
@@ -68,7 +68,7 @@ impl Trainer for FineTuning {
     }
 
     /// The next examples.
-    fn gather(&mut self, state: &TrainerState, context: &mut GatherContext<'_>) -> Result<Batch> {
+    fn collect(&mut self, state: &TrainerState, context: &mut CollectContext<'_>) -> Result<Batch> {
         let clock = &mut context.record.clock;
         clock.time("data", || self.next_batch(state.position, context.prompter))
     }

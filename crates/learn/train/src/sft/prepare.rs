@@ -3,12 +3,12 @@
 
 use super::{FineTuning, Recipe};
 use crate::error::{Error, Result};
-use crate::estimate::Workload;
 use crate::examples::{TokenizedExample, encode, tokenize};
-use crate::plan::Demand;
 use crate::problems;
-use crate::settings::{self, POLICY_OPTIMIZER};
+use crate::settings::{POLICY_OPTIMIZER, RunSettings};
 use crate::trainer::{Prepared, Tables, TrainingRecipe};
+use isentrope_budget::memory::Demand;
+use isentrope_budget::time::Workload;
 use isentrope_data::{DataSettings, Examples, Findings, Longest, Split};
 use isentrope_evaluation::{EvaluationSet, PROBLEMS, check_held_out_files, held_out_sets};
 use isentrope_hub as hub;
@@ -25,7 +25,7 @@ impl TrainingRecipe for Recipe {
         Ok(())
     }
 
-    fn run_mut(&mut self) -> &mut settings::Run {
+    fn run_mut(&mut self) -> &mut RunSettings {
         &mut self.run
     }
 
@@ -111,7 +111,7 @@ impl TrainingRecipe for Recipe {
         notes.extend(problems::trained_on(&examples, &sets));
         let first = first_examples(&mut examples, &prompter);
         let eval_stop = recipe.eval.stop.clone().unwrap_or_default();
-        // Whoever sets stop texts knows where responses end.
+        // A recipe with stop texts says where responses end.
         notes.extend(endless(&first, &prompter).filter(|_| eval_stop.is_empty()));
         let (longest_sampled, sampled) = EvaluationSet::demand(&sets, context);
         let demand = Demand {
@@ -195,7 +195,7 @@ fn named(error: isentrope_data::Error, split: Split) -> Error {
 /// Examples by which the time of the run is estimated, and which are looked at for how they end.
 const MEASURED: u64 = 64;
 
-/// So many of the first examples.
+/// The first [`MEASURED`] examples.
 fn first_examples(examples: &mut Examples, prompter: &Prompter) -> Vec<TokenizedExample> {
     let count = examples.len().map_or(MEASURED, |len| MEASURED.min(len as u64));
     (0..count).filter_map(|i| tokenize(&examples.example(i), prompter).ok()).collect()

@@ -1,8 +1,11 @@
 //! The recipe of supervised fine-tuning.
 
 use crate::error::Result;
-use crate::settings::{self, Checkpoints, MemorySettings, ModelSource, RanksSettings};
+use crate::settings::{
+    self, CheckpointSettings, ModelSource, OptimizerSettings, RanksSettings, RunSettings,
+};
 use crate::trainer::TrainingRecipe;
+use isentrope_budget::memory::MemorySettings;
 use isentrope_evaluation::EvaluationSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +16,7 @@ use std::path::PathBuf;
 #[serde(default, deny_unknown_fields)]
 pub struct Recipe {
     /// The run as a whole.
-    pub run: settings::Run,
+    pub run: RunSettings,
     /// The model that is trained.
     pub model: ModelSource,
     /// The data to train on: problems for `train`, examples for `sft`.
@@ -23,11 +26,11 @@ pub struct Recipe {
     /// Rewards of responses; for `sft`, in evaluations.
     pub reward: isentrope_reward::RewardSettings,
     /// AdamW, its schedule and gradient clipping.
-    pub optimizer: settings::Optimizer,
+    pub optimizer: OptimizerSettings,
     /// Evaluation on held-out problems during the run.
     pub eval: EvaluationSettings,
     /// Checkpoints, and how often they are saved.
-    pub checkpoint: Checkpoints,
+    pub checkpoint: CheckpointSettings,
     /// Where the run computes, and what it keeps numbers as (docs/guides/gpus.md).
     pub device: settings::DeviceSettings,
     /// Memory that the run may use. Nothing here changes a result.

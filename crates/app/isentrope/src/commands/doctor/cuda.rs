@@ -11,15 +11,13 @@ use isentrope_cuda::gpu::{
     Blas, Driver, Installation, Installer, LibraryName, NoDriver, Nvrtc, Outcome, Package, Search,
     Surroundings,
 };
-use serde::Serialize;
 use std::fmt;
 use std::path::PathBuf;
 
-/// The major version of CUDA whose libraries are fetched where there is no driver yet.
+/// The major version of CUDA whose libraries are fetched if there is no driver yet.
 const NEWEST: u32 = 13;
 
 /// The parts of CUDA on this machine.
-#[derive(Serialize)]
 pub struct CudaReport {
     driver: Option<Driver>,
     no_driver: Option<NoDriver>,
@@ -29,7 +27,7 @@ pub struct CudaReport {
 }
 
 impl CudaReport {
-    /// Looks for all of it.
+    /// Looks for driver and libraries.
     pub fn find() -> Self {
         let surroundings = Surroundings::of_process();
         let (driver, no_driver) = match Driver::find(&surroundings) {
@@ -49,7 +47,7 @@ impl CudaReport {
     }
 
     /// A line for the GPUs, and one for each library.
-    pub fn parts(&self) -> Vec<Part> {
+    pub(super) fn parts(&self) -> Vec<Part> {
         let libraries = self.libraries.iter().map(|search| self.library(search));
         [self.gpu()].into_iter().chain(libraries).collect()
     }
@@ -57,8 +55,7 @@ impl CudaReport {
     fn gpu(&self) -> Part {
         let (available, why) = match (&self.driver, &self.no_driver) {
             (Some(driver), _) => {
-                // One may be of use and another not: each has its number, which opens it, and what
-                // it lacks.
+                // Each GPU has its number for --device, and the reason if it cannot be used.
                 let named = driver.gpus.iter().enumerate().map(|(number, gpu)| {
                     let memory = human(usize::try_from(gpu.memory_bytes).unwrap_or(usize::MAX));
                     let lack = gpu.architecture.check().err();
@@ -126,7 +123,7 @@ impl fmt::Display for CudaReport {
                 "  ISENTROPE_CUDA_LIBRARIES names {path}, which is no absolute path of a directory"
             )?;
         }
-        // If none is taken, its line has said why.
+        // If no copy is taken, the library's line says why.
         for search in self.libraries.iter().filter(|search| search.taken().is_some()) {
             for other in search.candidates.iter().filter(|other| other.outcome != Outcome::Taken) {
                 writeln!(f, "  another {:<9} {other}", search.library.to_string())?;
@@ -136,7 +133,7 @@ impl fmt::Display for CudaReport {
     }
 }
 
-/// Fetches NVIDIA's libraries for the driver that is there, and says what has become of them.
+/// Fetches NVIDIA's libraries for the installed driver, and prints the outcome.
 pub fn install() -> Result<()> {
     let surroundings = Surroundings::of_process();
     let installer = Installer::from_env(&surroundings)?;

@@ -69,7 +69,7 @@ impl SamplingFlags {
         let GenerationConfig { do_sample, temperature, top_p, top_k, min_p, .. } =
             GenerationConfig::read(dir)?;
         let flags = [
-            // Temperature 1 alone is no recommendation: it is what sampling is.
+            // Temperature 1 alone is plain sampling, not a recommendation.
             temperature.map(|t| format!("--temperature {t}")),
             top_p.filter(|&p| p < 1.0).map(|p| format!("--top-p {p}")),
             top_k.filter(|&k| k > 0).map(|k| format!("--top-k {k}")),

@@ -1,4 +1,4 @@
-//! A benchmark as the command's flags have it.
+//! A benchmark with the command's flags.
 
 use super::Eval;
 use crate::loaded_model::Loaded;
@@ -25,7 +25,7 @@ pub struct BenchmarkPlan {
 }
 
 impl BenchmarkPlan {
-    /// Reads the problems, and says what the user should know of them.
+    /// Reads the problems, and prints notes about them.
     pub fn of(
         eval: &Eval,
         found: &BenchmarkFiles,
@@ -89,7 +89,7 @@ impl BenchmarkPlan {
             "verifier": verifier,
             "verifier_files_sha256": verifier_files(&verifier)?,
         });
-        // Only where there are some, so that older results are still those of the same settings.
+        // Left out if empty, so that older results still have the same settings.
         let variables = template_variables(&eval.template_flags.settings());
         if !variables.is_empty() {
             settings["template_variables"] = variables.into();

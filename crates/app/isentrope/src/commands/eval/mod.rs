@@ -61,7 +61,7 @@ pub struct Eval {
     /// Longest response, in tokens [default: the benchmark's, mostly 8192]
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: Option<u32>,
-    /// Asks only the first so many problems of each benchmark
+    /// Asks only the first N problems of each benchmark
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     /// Judges responses, as the recipe's reward.verifier: auto, math, countdown, code, or a table
@@ -149,18 +149,16 @@ impl Eval {
             "seed": self.drawing.seed,
             "benchmarks": settings,
         });
-        // Only where it is not the usual one, so that older results are still those of the same
-        // settings.
+        // Left out for f32, so that older results still have the same settings.
         if loaded.device.arithmetic() != "f32" {
             manifest["arithmetic"] = loaded.device.arithmetic().into();
         }
-        // Only where prompts depend on it, so that others can be compared on any day without a
-        // word.
+        // Only where prompts depend on it: other results compare alike on any day.
         if let Some(date) = prompter.date() {
             manifest["date"] = date.to_string().into();
         }
-        // One for all benchmarks without their own: a command's workers are started once, and after
-        // its files are hashed.
+        // Benchmarks without a verifier of their own share one: a command's workers start once,
+        // after its files are hashed.
         let judge = Judge {
             verifier: self.verifier.clone().unwrap_or_default().build()?,
             overlong: Overlong::default(),
@@ -189,7 +187,8 @@ impl Eval {
         for BenchmarkPlan { set, decoding, .. } in &measured {
             let (name, problems, samples) = (&set.name, set.problems.len(), set.decoding.samples);
             messages::say(&format!(
-                "{name}: {problems} problems, responses to each: {samples}, {decoding}"
+                "{name}: {}, responses to each: {samples}, {decoding}",
+                messages::counted(problems, "problem")
             ));
             sampling::sample(&evaluator, set, loaded, &results, out)?;
         }
@@ -206,8 +205,7 @@ impl Eval {
         Ok(())
     }
 
-    /// The day that the chat template is told: where no flag says, that of the results that are
-    /// there; none is today.
+    /// The chat template's date: the flag's, else the date of existing results. None means today.
     fn date(&self, out: &Path) -> Result<Option<Date>> {
         match self.template_flags.date {
             Some(date) => Ok(Some(date)),
@@ -215,7 +213,7 @@ impl Eval {
         }
     }
 
-    /// The files of the benchmarks, each of which is asked for once.
+    /// The files of the benchmarks. No benchmark may be asked for twice.
     fn find(&self) -> Result<Vec<BenchmarkFiles>> {
         let mut found: Vec<BenchmarkFiles> = Vec::new();
         for choice in &self.bench {

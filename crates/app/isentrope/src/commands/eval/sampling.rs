@@ -1,4 +1,4 @@
-//! The sampling of a benchmark: what is there already and was judged stays, what is ready is kept.
+//! The sampling of a benchmark: judged responses stay, and finished problems are kept at once.
 
 use crate::interrupt::{self, Interrupted};
 use crate::loaded_model::Loaded;
@@ -11,7 +11,7 @@ use isentrope_rollout::{Interrupt, Progress, ProgressObserver};
 use std::path::Path;
 use std::time::Instant;
 
-/// Samples and judges what a benchmark still lacks.
+/// Samples and judges the problems that a benchmark still lacks.
 pub fn sample(
     evaluator: &Evaluator<'_>,
     set: &EvaluationSet,

@@ -134,7 +134,7 @@ impl PromptSource<'_> {
             let prompter = prompter.get().context("the tokenizer was read")?;
             prompt.surround(&self.arguments.prompt_prefix, &self.arguments.prompt_suffix);
             let tokens = prompter.prompt_tokens(&prompt).map_err(|e| self.error(place, e))?;
-            losses.extend(prompter.tokenizer.take_loss().map(|lost| self.error(place, lost)));
+            losses.extend(prompter.tokenizer.take_dropped().map(|lost| self.error(place, lost)));
             Ok(tokens)
         };
         let text = |text: &str| Prompt::Text(text.to_owned());

@@ -5,7 +5,7 @@ mod rounds;
 mod row;
 mod totals;
 
-use crate::interrupt::{self, Interrupted};
+use crate::interrupt;
 use crate::lines::{Line, Lines, Unreadable};
 use crate::messages;
 use crate::output::Output;
@@ -96,11 +96,7 @@ impl Grade {
                 break;
             }
             if interrupt::requested() {
-                let kept = match output.keep_partial()? {
-                    Some(path) => format!("the lines judged so far are in {}", path.display()),
-                    None => "the lines judged so far have been printed".into(),
-                };
-                return Err(Interrupted { kept }.into());
+                return Err(output.interrupted("the lines judged so far")?);
             }
             let rows = round?;
             let judgements = rounds.judge(&*verifier, &rows)?;

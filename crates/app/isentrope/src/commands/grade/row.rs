@@ -105,8 +105,8 @@ impl Reader {
         Ok(Question { ground_truth, response, expected, prompt, data_source, extra_info, columns })
     }
 
-    /// The line's, with the options that it has under Math-Verify's names; commands and functions
-    /// get it as it is.
+    /// The line's extra_info, with options under Math-Verify's names moved to our key. Commands and
+    /// functions get it unchanged.
     fn extra_info(&self, object: &Map<String, Value>) -> Value {
         let given = object.get("extra_info").cloned().unwrap_or_default();
         let set = MATH_VERIFYS

@@ -1,6 +1,7 @@
 //! Totals over all lines.
 
 use super::row::Row;
+use crate::messages::counted;
 use crate::visible::visible;
 use isentrope_reward::{Judgement, Verdict};
 use std::fmt::Write;
@@ -68,8 +69,8 @@ impl Totals {
     pub fn report(&self, elapsed: Duration) -> String {
         let seconds = elapsed.as_secs_f64();
         let mut text = format!(
-            "judged {} lines in {seconds:.2} s ({:.0} lines/s)",
-            self.lines,
+            "judged {} in {seconds:.2} s ({:.0} lines/s)",
+            counted(self.lines, "line"),
             self.lines as f64 / seconds
         );
         let mut mark = ": ";

@@ -1,7 +1,7 @@
-//! Studies as text: numbers, or reasons why there are none, and a plot.
+//! Studies as text: numbers, or reasons for their absence, and a plot.
 
 use super::{RunStudy, Together};
-use crate::messages::wrapped;
+use crate::messages::{counted, wrapped};
 use crate::visible::visible;
 use isentrope_lab::law::{Form, Interval, Study};
 use isentrope_lab::text_plot::{Curve, TextPlot};
@@ -116,8 +116,10 @@ impl Page {
     fn prediction(&self, study: &Study) -> String {
         let Some(prediction) = &study.prediction else { return String::new() };
         let mut text = format!(
-            "\n  the first {} points (to step {}) predict the other {}\n",
-            prediction.prefix, prediction.until, prediction.rest
+            "\n  the first {} (to step {}) predict the other {}\n",
+            counted(prediction.prefix, "point"),
+            prediction.until,
+            prediction.rest
         );
         let _ =
             writeln!(text, "    {:23}{:>7}{:>14}{:>12}", "", "RMSE", "error at end", "R^2 of all");
@@ -163,7 +165,7 @@ impl Page {
             let points = run.points.iter().map(|p| (p.entropy, p.accuracy)).collect();
             curves.push(Curve { name, points, scattered: true });
         }
-        let plot = TextPlot { x: "H, nats".into(), y: "R".into(), curves };
+        let plot = TextPlot { x: "H, nats", y: "R", curves };
         let columns = (self.columns - 2).clamp(PLOT[0] - 2, PLOT[1]);
         plot.lines(columns as u16, ROWS, self.is_terminal && std::env::var_os("NO_COLOR").is_none())
     }
@@ -180,8 +182,8 @@ fn course(study: &Study) -> String {
         None => String::new(),
     };
     format!(
-        "  {} points, steps {} to {}\n    entropy   {:.3} -> {:.3} nats{spent}\n    accuracy  {:.3} -> {:.3}\n\n",
-        study.points.len(),
+        "  {}, steps {} to {}\n    entropy   {:.3} -> {:.3} nats{spent}\n    accuracy  {:.3} -> {:.3}\n\n",
+        counted(study.points.len(), "point"),
         first.step,
         last.step,
         first.entropy,

@@ -11,33 +11,33 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often signals and the terminal's size are looked at, and how often the files.
+/// How often this looks at signals and the terminal's size, and how often at the files.
 const TICK: Duration = Duration::from_millis(50);
 const INTERVAL: Duration = Duration::from_millis(500);
-/// Reading takes at most one part in so many of the time.
+/// Reading takes at most 1 / IDLE of the time.
 const IDLE: u32 = 10;
-/// For how long a run may be unreadable, as one is whose place another takes.
+/// For how long a run may be unreadable, for instance while another run overwrites it.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Even without news it is drawn again after so long: it may have become silent.
+/// The screen is drawn again after this time even without news: a run may have become silent.
 const REDRAWN: Duration = Duration::from_secs(15);
 /// The cursor goes to the top of a terminal that is cleared.
 const CLEAR: &str = "\x1b[H\x1b[J";
-/// Steps that are told at the beginning where there is no terminal.
+/// Past steps that are printed at the beginning, without a terminal.
 const BEFORE: u64 = 10;
 
 /// Follows runs until all of them have ended.
-pub fn follow(paths: &[PathBuf], wanted: &PageOptions) -> Result<()> {
+pub fn follow(paths: &[PathBuf], options: &PageOptions) -> Result<()> {
     interrupt::wind_up_quietly();
     let mut runs = Runs::read(paths)?;
     let mut view = match look().1 {
         Some(_) => View::Screen { size: (0, 0), drawn: Instant::now() },
-        None => View::Lines { told: vec![None; paths.len()] },
+        None => View::Lines { printed: vec![None; paths.len()] },
     };
     loop {
-        check_metrics_measured(&runs.shown, &wanted.metrics)?;
-        view.show(&runs.shown, wanted)?;
+        check_metrics_measured(&runs.shown, &options.metrics)?;
+        view.show(&runs.shown, options)?;
         if runs.have_ended() {
-            return view.end(&runs.shown, wanted);
+            return view.end(&runs.shown, options);
         }
         loop {
             if interrupt::requested() {
@@ -119,37 +119,37 @@ enum View {
     },
     /// A line per step.
     Lines {
-        /// The last step that was told of each run; none before there is anything to tell.
-        told: Vec<Option<u64>>,
+        /// Each run's last printed step; None before the first.
+        printed: Vec<Option<u64>>,
     },
 }
 
 impl View {
-    fn show(&mut self, runs: &[Run], wanted: &PageOptions) -> Result<()> {
+    fn show(&mut self, runs: &[Run], options: &PageOptions) -> Result<()> {
         let (look, height) = look();
         match self {
             Self::Screen { size, drawn } => {
                 let height = height.unwrap_or(size.1);
                 (*size, *drawn) = ((look.width, height), Instant::now());
-                print(&format!("{CLEAR}{}", screen(runs, wanted, height, &look).join("\r\n")))
+                print(&format!("{CLEAR}{}", screen(runs, options, height, &look).join("\r\n")))
             }
-            Self::Lines { told } => {
+            Self::Lines { printed } => {
                 let mut lines = Vec::new();
-                if told.iter().all(Option::is_none)
+                if printed.iter().all(Option::is_none)
                     && runs.iter().any(|run| run.log.last_step().is_some())
                 {
                     lines.extend(heading(runs, &look));
                 }
-                for (run, told) in runs.iter().zip(told) {
+                for (run, printed) in runs.iter().zip(printed) {
                     let Some(last) = run.log.last_step() else { continue };
-                    if told.is_some_and(|told| told > last) {
+                    if printed.is_some_and(|printed| printed > last) {
                         let name = visible(&run.name);
                         lines.push(format!("{name}: goes on after step {last} again"));
-                        *told = Some(last);
+                        *printed = Some(last);
                     }
-                    let after = told.or_else(|| last.checked_sub(BEFORE));
-                    lines.extend(news(run, after, runs.len() > 1, &wanted.metrics, &look));
-                    *told = Some(last);
+                    let after = printed.or_else(|| last.checked_sub(BEFORE));
+                    lines.extend(news(run, after, runs.len() > 1, &options.metrics, &look));
+                    *printed = Some(last);
                 }
                 print_lines(&lines)
             }
@@ -164,11 +164,11 @@ impl View {
     }
 
     /// Shows everything about the runs that have ended.
-    fn end(self, runs: &[Run], wanted: &PageOptions) -> Result<()> {
+    fn end(self, runs: &[Run], options: &PageOptions) -> Result<()> {
         let (look, _) = look();
         if matches!(self, Self::Screen { .. }) {
             print(CLEAR)?;
-            return print_lines(&page(runs, wanted, &look));
+            return print_lines(&page(runs, options, &look));
         }
         print_lines(&heading(runs, &look))?;
         print_lines(&law(runs, &look))

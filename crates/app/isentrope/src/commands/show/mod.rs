@@ -2,7 +2,7 @@
 
 mod follow;
 
-use crate::standard_output::{check_open, print};
+use crate::standard_output::print;
 use anyhow::{Result, bail};
 use clap::Args;
 use isentrope_lab::run::Run;
@@ -60,20 +60,19 @@ pub struct Show {
 
 impl Show {
     pub fn run(self) -> Result<()> {
-        check_open()?;
         let alone = if self.runs.len() == 1 { RESPONSES } else { 0 };
-        let wanted =
+        let options =
             PageOptions { metrics: self.metrics, responses: self.responses.unwrap_or(alone) };
         if self.follow {
-            return follow::follow(&self.runs, &wanted);
+            return follow::follow(&self.runs, &options);
         }
         let runs = Run::read_all(&self.runs)?;
         let (look, _) = look();
         if self.list {
             return print_lines(&list_metrics(&runs, &look));
         }
-        check_metrics(&runs, &wanted.metrics)?;
-        print_lines(&page(&runs, &wanted, &look))
+        check_metrics(&runs, &options.metrics)?;
+        print_lines(&page(&runs, &options, &look))
     }
 }
 

@@ -25,7 +25,7 @@ pub struct AxisValue {
 const LONGEST: usize = 64;
 
 /// Names in a sweep's directory that are no runs.
-pub const RESERVED: [&str; 4] = ["models", "report.html", "table.json", "table.md"];
+const RESERVED: [&str; 3] = ["report.html", "table.json", "table.md"];
 
 impl Axis {
     /// Either `{ key = "run.seed", values = [1, 2] }`, or a table of settings for each value.
@@ -44,7 +44,7 @@ impl Axis {
             bail!("{}: {at} has no values", node.at);
         }
         for (i, value) in values.iter().enumerate() {
-            // Some file systems do not tell capital letters from small ones.
+            // Some file systems ignore the case of letters.
             if let Some(same) =
                 values[..i].iter().find(|other| other.name.eq_ignore_ascii_case(&value.name))
             {
@@ -57,27 +57,6 @@ impl Axis {
             }
         }
         Ok(Self { name: name.to_owned(), values, is_seed })
-    }
-
-    /// The places of the values that `what` names: one, or several in an array.
-    ///
-    /// # Errors
-    /// When there is no such value.
-    pub fn named(&self, node: &Node, what: &str) -> Result<Vec<usize>> {
-        let values = match &node.value {
-            Value::Array(values) => values.iter().collect(),
-            _ => vec![node],
-        };
-        let mut places: Vec<usize> = Vec::new();
-        for value in values {
-            let name = plain(value).unwrap_or_default();
-            let found = self.named_value(&name, &value.at, what)?;
-            if places.contains(&found) {
-                bail!("{}: {what} names {name:?} twice", value.at);
-            }
-            places.push(found);
-        }
-        Ok(places)
     }
 
     /// The place of the value of this name, which the file has at `at`.
@@ -106,7 +85,7 @@ fn bundles(at: &str, entries: &[(String, Node)]) -> Result<Vec<AxisValue>> {
     entries.iter().map(value).collect()
 }
 
-/// `{ key = "...", values = [...] }`: each value is one of a key's.
+/// `{ key = "...", values = [...] }`: the values of one key.
 fn listed(at: &str, node: &Node, entries: &[(String, Node)]) -> Result<(Vec<AxisValue>, bool)> {
     let get = |name: &str| entries.iter().find(|(key, _)| key == name).map(|(_, node)| node);
     let (Some(key), Some(values)) = (get("key"), get("values")) else {
@@ -139,7 +118,7 @@ fn listed(at: &str, node: &Node, entries: &[(String, Node)]) -> Result<(Vec<Axis
     Ok((items.iter().map(value).collect::<Result<_>>()?, path == "run.seed"))
 }
 
-/// A number, a text or a truth value as text; of anything else nothing.
+/// A number, a text or a truth value as text; None for anything else.
 pub fn plain(node: &Node) -> Option<String> {
     match &node.value {
         Value::Scalar(toml::Value::String(text)) => Some(text.clone()),
@@ -159,7 +138,7 @@ fn is_safe(name: &str) -> bool {
         && name.chars().all(is_plain)
 }
 
-/// Refuses what could not be the name of a directory everywhere, or is another file's.
+/// Refuses a name that some file systems do not allow, or that a file of the sweep has.
 pub fn check_name(name: &str, place: &str, at: &str) -> Result<()> {
     if !is_safe(name) {
         bail!(

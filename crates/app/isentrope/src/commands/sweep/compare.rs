@@ -5,8 +5,8 @@ use super::file::{hint, table};
 use crate::recipe::Node;
 use anyhow::{Result, anyhow, bail};
 
-/// The file's table `[compare]`: each group that has a value of an axis is compared with the same
-/// group with another value in its place.
+/// The file's table `[compare]`. A group with the value of a contrast is compared with the group
+/// that has the control in its place.
 #[derive(Default)]
 pub struct Compare(Vec<Contrast>);
 
@@ -45,8 +45,7 @@ impl Compare {
         Ok(Self(all))
     }
 
-    /// The values of the group that the one of these values is compared with; none where the file
-    /// does not say.
+    /// The values of the control of the group with these values; None if the file names none.
     pub fn control(&self, values: &[usize]) -> Option<Vec<usize>> {
         let Contrast { axis, control, .. } =
             self.0.iter().find(|contrast| values[contrast.axis] == contrast.value)?;

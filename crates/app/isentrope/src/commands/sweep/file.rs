@@ -2,7 +2,6 @@
 
 use super::axis::Axis;
 use super::compare::Compare;
-use super::quick::Quick;
 use crate::recipe::{self, Node, Value};
 use anyhow::{Result, anyhow, bail};
 use std::fs;
@@ -20,18 +19,10 @@ pub struct SweepFile {
     pub out: Option<PathBuf>,
     /// Settings of every run, laid over the base.
     pub set: Option<Node>,
-    /// Settings of every run, laid over those of the axes.
-    pub over: Option<Node>,
-    /// Models that are made before the runs.
-    pub models: Vec<MadeModel>,
     /// The axes in the order written; the last one changes fastest.
     pub axes: Vec<Axis>,
-    /// Values of axes that a quick look leaves out, as (axis, value).
-    pub dropped: Vec<(usize, usize)>,
     /// Values that are compared with another than the first.
     pub compare: Compare,
-    /// The changes of a quick look.
-    pub quick: Option<Quick>,
 }
 
 /// A kind of training, which is the command that does it.
@@ -51,16 +42,7 @@ impl Training {
     }
 }
 
-/// A model that runs begin with, made by SFT: runs name it as `model.path = "{NAME}"`.
-pub struct MadeModel {
-    pub name: String,
-    /// The recipe of its SFT.
-    pub base: PathBuf,
-    /// Settings over it.
-    pub set: Option<Node>,
-}
-
-const KEYS: [&str; 8] = ["command", "base", "out", "set", "models", "axes", "compare", "quick"];
+const KEYS: [&str; 6] = ["command", "base", "out", "set", "axes", "compare"];
 
 impl SweepFile {
     /// Reads and checks the file.
@@ -88,13 +70,6 @@ impl SweepFile {
                 }
             },
         };
-        let models = match get("models") {
-            Some(node) => table(node, "models")?
-                .iter()
-                .map(|(name, node)| made_model(path, name, node))
-                .collect::<Result<_>>()?,
-            None => Vec::new(),
-        };
         let axes_of = get("axes").ok_or_else(|| {
             anyhow!(
                 "{}: the table `axes` is missing: what runs differ in, such as [axes.method.NAME]",
@@ -111,21 +86,16 @@ impl SweepFile {
                 axes_of.at
             );
         }
-        let quick = get("quick").map(|node| Quick::parse(node, &axes)).transpose()?;
         let compare =
             get("compare").map(|node| Compare::parse(node, &axes)).transpose()?.unwrap_or_default();
         Ok(Self {
             path: path.to_owned(),
             command,
-            base: beside(path, base, "base")?,
+            base: base_recipe(path, base)?,
             out: get("out").map(|node| text(node, "out").map(PathBuf::from)).transpose()?,
             set: get("set").map(|node| table(node, "set").map(|_| node.clone())).transpose()?,
-            over: None,
-            models,
             axes,
-            dropped: Vec::new(),
             compare,
-            quick,
         })
     }
 
@@ -140,35 +110,17 @@ impl SweepFile {
     }
 }
 
-fn made_model(path: &Path, name: &str, node: &Node) -> Result<MadeModel> {
-    let at = format!("models.{name}");
-    super::axis::check_name(name, &node.at, &at)?;
-    let entries = table(node, &at)?;
-    only_keys(&format!("{at}."), entries, &["base", "set"])?;
-    let get = |name: &str| entries.iter().find(|(key, _)| key == name).map(|(_, node)| node);
-    let base = get("base").ok_or_else(|| {
-        anyhow!("{}: the key `{at}.base` is missing: the recipe of the model's SFT", node.at)
-    })?;
-    Ok(MadeModel {
-        name: name.to_owned(),
-        base: beside(path, base, &format!("{at}.base"))?,
-        set: get("set")
-            .map(|node| table(node, &format!("{at}.set")).map(|_| node.clone()))
-            .transpose()?,
-    })
-}
-
-/// A recipe that the file names by its place relative to the file.
-fn beside(path: &Path, node: &Node, key: &str) -> Result<PathBuf> {
-    let named = text(node, key)?;
+/// The base recipe, which the file names relative to itself.
+fn base_recipe(path: &Path, node: &Node) -> Result<PathBuf> {
+    let named = text(node, "base")?;
     let found = isentrope_files::parent(path).join(named);
     // A sweep in the current directory needs no ./ in front of names.
     let found = found.strip_prefix(".").map(Path::to_owned).unwrap_or(found);
     match fs::metadata(&found) {
         Ok(there) if !there.is_dir() => Ok(found),
-        Ok(_) => bail!("{}: {key} is {named:?}, a directory: name a recipe", node.at),
+        Ok(_) => bail!("{}: base is {named:?}, a directory: name a recipe", node.at),
         Err(error) => bail!(
-            "{}: {key} is {named:?}, relative to this file, and {} cannot be read: {error}",
+            "{}: base is {named:?}, relative to this file, and {} cannot be read: {error}",
             node.at,
             found.display()
         ),

@@ -1,9 +1,9 @@
 //! `isentrope sweep`: many runs that differ along axes, and what they say together.
 //!
-//! `file.rs` reads SWEEP.toml, with `axis.rs`, `compare.rs` and `quick.rs` for its tables;
-//! `runs.rs` makes each combination's recipe; `check.rs` looks at all of them before the first one
-//! starts, `state.rs` at what has been made already. `schedule.rs` makes the rest, each a process
-//! (`process.rs`); `progress.rs` says how long that takes, `results.rs` writes what comes of it.
+//! `file.rs` reads SWEEP.toml, with `axis.rs` and `compare.rs` for its tables;
+//! `runs.rs` makes each combination's recipe; `check.rs` checks all recipes before the first run
+//! starts, and `state.rs` finds which steps exist already. `schedule.rs` starts a process for each
+//! remaining run (`process.rs`); `progress.rs` estimates the time, `results.rs` writes the results.
 
 mod axis;
 mod check;
@@ -11,7 +11,6 @@ mod compare;
 mod file;
 mod process;
 mod progress;
-mod quick;
 mod results;
 mod runs;
 mod schedule;
@@ -36,12 +35,12 @@ use isentrope_files::{check_writable, is_locked, lock_directory, make_directory,
 use isentrope_kernels::thread_count;
 use isentrope_lab::run_files::VALUES;
 use isentrope_lab::seeds;
-use isentrope_train::settings::{DeviceKind, NumberType};
+use isentrope_train::settings::DeviceKind;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How often it is looked whether another process has ended.
+/// How often this process looks whether another one has ended.
 const WAIT: Duration = Duration::from_millis(200);
 
 /// Train many runs that differ in method, seed or any other setting, and compare them
@@ -61,13 +60,9 @@ const WAIT: Duration = Duration::from_millis(200);
 ///   [compare]                               # instead of with the first
 ///   kl-cov = "no-clipping"
 ///
-///   [quick]                                 # what --quick changes
-///   set.run.steps = 60
-///   seed = [1]                              # values of an axis to keep
-///
 /// Every combination is a run in OUT/kl-cov/2; beside it are its recipe (2.toml)
 /// and what it says (2.log). All are checked before the first one starts, and
-/// several go on at once if cores and memory allow, which changes no result.
+/// several go on at once, which changes no result.
 ///
 /// Ctrl-C ends the sweep after the current steps, and saves them. The same
 /// command goes on: runs that are done are skipped, others are resumed. At the
@@ -83,14 +78,10 @@ pub struct Sweep {
     /// The directory of all runs [default: `out` of the file, else runs/NAME for NAME.toml]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// A look in minutes: as the file's table [quick] says, with fewer steps or seeds, in a
-    /// directory of its own that ends in -quick
-    #[arg(long)]
-    quick: bool,
     /// Sets a key of every run, as in --set run.steps=20 (repeatable)
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Runs at a time [default: one per thread, fewer where memory would be short; one on each GPU]
+    /// Runs at a time [default: one per thread; one on each GPU]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
     /// Threads of all runs together [default: ISENTROPE_THREADS, else one per core]
@@ -107,8 +98,6 @@ pub struct Sweep {
 impl Sweep {
     pub fn run(self) -> Result<()> {
         let file = SweepFile::read(&self.sweep)?;
-        let file = if self.quick { file.into_quick()? } else { file };
-        let name = if self.quick { format!("{}, a quick look", file.name()) } else { file.name() };
         let out =
             self.out.clone().or_else(|| file.out.clone()).unwrap_or_else(|| file.default_out());
         let key = if self.out.is_none() && file.out.is_some() { "out" } else { "--out" };
@@ -138,12 +127,12 @@ impl Sweep {
             let kept = format!("{}; the same command goes on", progress.summary(schedule.jobs));
             return Err(Interrupted { kept }.into());
         }
-        finish(&runs, &progress, &out, &name)?;
+        finish(&runs, &progress, &out, &file.name())?;
         drop(lock);
         Ok(())
     }
 
-    /// Checks all runs and what has been made of them; how they will be made.
+    /// Checks all runs and their states, and plans the rest.
     fn look(&self, runs: &[PlannedRun]) -> Result<(Progress, Schedule)> {
         let states = state::states(runs)?;
         let threads = thread_count(self.threads).map_err(|e| anyhow!("--threads: {e}"))?;
@@ -155,40 +144,39 @@ impl Sweep {
         let devices = if left == 0 {
             Vec::new()
         } else {
-            device::open_all(self.wanted(runs)?, ("device.dtype", NumberType::F32), Some(threads))?
+            device::open_all(self.device_request(runs)?, Some(threads))?
         };
         let available =
             devices.iter().map(|(_, device)| device.free_memory()).min().unwrap_or(usize::MAX);
-        // A GPU has its hands full with one.
+        // One run keeps a GPU busy.
         let most =
             if devices.iter().any(|(_, device)| device.is_gpu()) { devices.len() } else { threads };
-        let on: Vec<DeviceRequest> = devices.iter().map(|(wanted, _)| *wanted).collect();
+        let on: Vec<DeviceRequest> = devices.iter().map(|(request, _)| *request).collect();
         drop(devices); // with what they take of their memory
         let jobs = self.jobs.unwrap_or(most).min(left.max(1));
         let machine = Machine {
-            wanted: on.first().copied().unwrap_or_default(),
+            device: on.first().copied().unwrap_or_default(),
             devices: on.len().max(1),
             threads: (threads / jobs).max(1),
             available,
             jobs,
-            asked: self.jobs.is_some(),
         };
         let checked = check::check(runs, &states, &machine)?;
         for note in &checked.notes {
             messages::note(note);
         }
         let machine = Share { threads, memory: available };
-        // One alone is found by each run as the sweep has found it.
+        // Each run finds a single device as the sweep has found it.
         let devices = match &on[..] {
             [] | [_] => vec![self.device.device],
             several => several.iter().copied().map(Some).collect(),
         };
-        let schedule = Schedule { jobs: checked.jobs, machine, devices };
+        let schedule = Schedule { jobs, machine, devices };
         Ok((Progress::new(runs, &states, &checked.seconds), schedule))
     }
 
     /// The device of all runs.
-    fn wanted(&self, runs: &[PlannedRun]) -> Result<DeviceRequest> {
+    fn device_request(&self, runs: &[PlannedRun]) -> Result<DeviceRequest> {
         let kind = |run: &PlannedRun| -> Result<DeviceKind> {
             Ok(serde_json::from_value(run.recipe()["device"]["kind"].clone())?)
         };
@@ -215,8 +203,7 @@ impl Sweep {
     }
 }
 
-/// Refuses a directory that is somebody else's: that of a run, or one that has files and nothing of
-/// this sweep.
+/// Refuses the directory of a run, and one with files that are not this sweep's.
 fn refuse_taken(out: &Path, runs: &[PlannedRun]) -> Result<()> {
     if out.join(VALUES).exists() {
         bail!("{} holds a run; name another directory with --out", out.display());
@@ -233,8 +220,8 @@ fn refuse_taken(out: &Path, runs: &[PlannedRun]) -> Result<()> {
     Ok(())
 }
 
-/// Waits for runs of this sweep that another process still makes: where a sweep was killed, its
-/// runs finish their steps.
+/// Waits for runs of this sweep that another process still makes: the runs of a killed sweep finish
+/// their steps.
 fn wait_for_others(runs: &[PlannedRun]) {
     let mut told = false;
     while let Some(run) = runs.iter().find(|run| is_locked(run.dir()) == Some(true)) {
@@ -247,7 +234,7 @@ fn wait_for_others(runs: &[PlannedRun]) {
     }
 }
 
-/// Writes and shows what has come of the runs; an error where some have failed.
+/// Writes and shows the results; an error if some runs have failed.
 fn finish(runs: &[PlannedRun], progress: &Progress, out: &Path, name: &str) -> Result<()> {
     let (summary, shown) = results::summary(runs)?;
     if !shown.is_empty() {

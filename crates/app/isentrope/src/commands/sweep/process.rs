@@ -5,17 +5,16 @@ use crate::device::DeviceRequest;
 use crate::interrupt;
 use anyhow::{Context, Result};
 use isentrope_files::{make_directory, parent, this_program, write_file};
-use isentrope_train::FREE_SPACE;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// A part of the machine, or all that runs may take of it.
+/// Threads and memory of the machine, or a part of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
     pub threads: usize,
-    /// Bytes of memory that are taken for free.
+    /// Bytes of memory that count as free.
     pub memory: usize,
 }
 
@@ -31,23 +30,15 @@ pub enum RunOutcome {
     Done,
     /// It was asked to end, and has saved what it had.
     Interrupted,
-    /// For this reason.
+    /// It failed, for this reason.
     Failed(String),
 }
 
-impl RunOutcome {
-    /// Whether there is no space left for what runs write.
-    pub fn of_a_full_disk(&self) -> bool {
-        matches!(self, Self::Failed(why) if why.contains(FREE_SPACE))
-    }
-}
-
-/// Bytes at the end of what a run has said, in which its error is looked for.
+/// Bytes at the end of a log in which this looks for the error.
 const TAIL: u64 = 16 << 10;
 
 impl Process {
-    /// Starts the run, or goes on with it. Its recipe is written beside its directory, and so is
-    /// what it says.
+    /// Starts the run, or goes on with it. Its recipe and its log stand beside its directory.
     ///
     /// # Errors
     /// When the files cannot be written or the program cannot be started.
@@ -61,10 +52,7 @@ impl Process {
             .open(&path)
             .with_context(|| path.display().to_string())?;
         let recipe = run.recipe_file();
-        // A model is needed for its checkpoint: if that was removed, the model is made again.
-        let is_lost = run.is_model && run.place.check_saved().is_err();
-        let existing = if is_lost { "--overwrite" } else { "--resume" };
-        writeln!(log, "$ isentrope {} {} {existing}", run.command.name(), recipe.display())
+        writeln!(log, "$ isentrope {} {} --resume", run.command.name(), recipe.display())
             .with_context(|| path.display().to_string())?;
         let program = this_program().context("this program")?;
         let memory = share.memory as f64 / f64::from(1 << 30);
@@ -73,7 +61,7 @@ impl Process {
         command
             .arg(run.command.name())
             .arg(&recipe)
-            .args([existing, "--end-with-standard-input"])
+            .args(["--resume", "--end-with-standard-input"])
             .args(["--threads", &share.threads.to_string()])
             .args(["--free-memory", &memory.to_string()])
             .env("ISENTROPE_RANKS", "off") // a launcher's variables are not for it

@@ -2,6 +2,7 @@
 
 use super::runs::PlannedRun;
 use super::state::{Pace, State};
+use crate::messages::counted;
 use crate::terminal::duration;
 use std::fmt::Write;
 use std::time::Duration;
@@ -14,23 +15,23 @@ const NAME: usize = 40;
 pub struct RunProgress {
     pub state: State,
     pub pace: Pace,
-    /// Whether a process is at it.
+    /// Whether a process is making it.
     pub runs: bool,
     /// Why it has failed or was not begun, if so.
     pub failed: Option<String>,
-    /// Seconds that a step was expected to take before anything was measured.
+    /// Seconds that a step was expected to take before the sweep began.
     expected: f64,
     steps: u64,
 }
 
 impl RunProgress {
-    /// Whether there is nothing more to come of it.
+    /// Whether it makes no more steps.
     pub fn has_ended(&self) -> bool {
         self.state == State::Done || self.failed.is_some()
     }
 
-    /// Seconds that it still takes: at its own pace, else as expected, corrected by how many times
-    /// as long as expected the steps of all runs take.
+    /// Seconds that it still takes: at its own pace, else as expected times `ratio`, the mean ratio
+    /// of measured to expected times.
     fn left(&self, ratio: f64) -> f64 {
         if self.has_ended() {
             return 0.0;
@@ -44,7 +45,7 @@ impl RunProgress {
 pub struct Progress(pub Vec<RunProgress>);
 
 impl Progress {
-    /// The progress of runs in these states, each expected to take so many seconds.
+    /// The progress of runs in these states, each expected to take `expected` seconds.
     pub fn new(runs: &[PlannedRun], states: &[State], expected: &[f64]) -> Self {
         let of_run = |((run, state), expected): ((&PlannedRun, &State), &f64)| RunProgress {
             state: *state,
@@ -78,7 +79,7 @@ impl Progress {
         parts.join(", ")
     }
 
-    /// How many times as long as expected steps take, so far.
+    /// The mean ratio of measured to expected times of steps.
     fn ratio(&self) -> f64 {
         let ratios = self.0.iter().filter_map(|run| Some(run.pace.of_step()? / run.expected));
         let ratios: Vec<f64> = ratios.filter(|ratio| ratio.is_finite()).collect();
@@ -88,7 +89,7 @@ impl Progress {
         }
     }
 
-    /// Seconds until the last run ends, with so many at a time.
+    /// Seconds until the last run ends, with `jobs` at a time.
     fn left(&self, jobs: usize) -> f64 {
         let ratio = self.ratio();
         let mut slots: Vec<f64> = vec![0.0; jobs.max(1)];
@@ -110,22 +111,26 @@ impl Progress {
         for (run, progress) in runs.iter().zip(&self.0) {
             let left = shown(progress.left(ratio));
             let (state, time) = match progress.state {
-                State::Done => (format!("done, {} steps", run.steps), shown(progress.pace.seconds)),
+                State::Done => {
+                    (format!("done, {}", counted(run.steps, "step")), shown(progress.pace.seconds))
+                }
                 State::Begun(step) => {
                     (format!("step {step} of {}", run.steps), format!("about {left} left"))
                 }
-                State::ToDo => (format!("to do, {} steps", run.steps), format!("about {left}")),
+                State::ToDo => {
+                    (format!("to do, {}", counted(run.steps, "step")), format!("about {left}"))
+                }
             };
             let _ = writeln!(text, "  {:width$}  {state:22}  {time}", run.name);
         }
         let jobs_said = if jobs == 1 { "one".to_owned() } else { jobs.to_string() };
-        let threads = if threads == 1 { "1 thread".into() } else { format!("{threads} threads") };
+        let threads = counted(threads, "thread");
         let each = if jobs == 1 { "" } else { " each" };
         let summary = self.summary(jobs);
         let _ = writeln!(
             text,
-            "{} runs: {summary}; {jobs_said} at a time, {threads}{each}",
-            runs.len()
+            "{}: {summary}; {jobs_said} at a time, {threads}{each}",
+            counted(runs.len(), "run")
         );
         text
     }

@@ -11,13 +11,13 @@ use isentrope_lab::seeds::{self, Control, Summary};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// The summary over seeds, and the runs that have results. Failed runs are taken in: the mean of
-/// the others alone would say too much of a method whose runs fail.
+/// The summary over seeds, and the runs that have results. It counts failed runs: the mean of the
+/// others alone would favour a method whose runs fail.
 ///
 /// # Errors
 /// When what a run has written cannot be read.
 pub fn summary(runs: &[PlannedRun]) -> Result<(Summary, Vec<ReportRun>)> {
-    let all: Vec<&PlannedRun> = runs.iter().filter(|run| !run.is_model).collect();
+    let all: Vec<&PlannedRun> = runs.iter().collect();
     let first = all.first().map_or("", |run| &run.group);
     let mut logs: Vec<Option<Run>> = Vec::new();
     for run in &all {
@@ -50,7 +50,7 @@ pub fn summary(runs: &[PlannedRun]) -> Result<(Summary, Vec<ReportRun>)> {
     Ok((summary, planned.collect()))
 }
 
-/// The recipe that a run is planned with, and the day that it has taken where that names none.
+/// The recipe of a run; the run's own date if the recipe names none.
 fn recipe(run: &PlannedRun) -> Result<Value> {
     let mut recipe = run.recipe().clone();
     let begun =
@@ -67,7 +67,7 @@ fn recipe(run: &PlannedRun) -> Result<Value> {
 /// A run that the report shows.
 pub struct ReportRun {
     dir: PathBuf,
-    /// Its group as the table has it, and its control by the number among those that are shown.
+    /// Its group, its control (a number among the shown runs) and its recipe.
     planned: RunPlan,
 }
 
@@ -97,7 +97,7 @@ pub fn write_tables(out: &Path, title: &str, summary: &Summary) -> Result<()> {
     Ok(write_file(&out.join("table.md"), text.as_bytes())?)
 }
 
-/// Writes the report of all runs; one that cannot be made leaves none of fewer runs.
+/// Writes the report of all runs. A failure leaves no older report behind.
 ///
 /// # Errors
 /// When a run cannot be read or the page cannot be written.

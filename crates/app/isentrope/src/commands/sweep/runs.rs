@@ -1,6 +1,6 @@
 //! The runs of a sweep: every combination of the axes' values, each with its whole recipe.
 
-use super::file::{SweepFile, Training, hint};
+use super::file::{SweepFile, Training};
 use crate::recipe::{self, Node};
 use anyhow::{Context, Result, anyhow, bail};
 use isentrope_lab::recipes::deciding;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Most combinations of a sweep.
 const MOST: usize = 10_000;
 
-/// A run that is to be made, or a model that runs begin with.
+/// A run of a sweep.
 pub struct PlannedRun {
     /// Its name: the path of its directory in the sweep's.
     pub name: String,
@@ -27,12 +27,8 @@ pub struct PlannedRun {
     /// Its directory and its whole recipe.
     pub place: RunLocation,
     pub steps: u64,
-    /// The place of the model among the runs that must be there before this one.
-    pub needs: Option<usize>,
-    /// Whether it is a model that others begin with.
-    pub is_model: bool,
-    /// The place of its seed among the seeds. Those of the first begin first, so that a sweep which
-    /// is ended early can compare.
+    /// The place of its seed among the seeds. Runs of the first seed begin first, so that a sweep
+    /// that ends early can compare.
     pub round: usize,
 }
 
@@ -47,7 +43,7 @@ impl PlannedRun {
         self.beside("toml")
     }
 
-    /// The file beside its directory that has what it says.
+    /// The log file beside its directory.
     pub fn log_file(&self) -> PathBuf {
         self.beside("log")
     }
@@ -71,33 +67,17 @@ impl PlannedRun {
     }
 }
 
-/// Models first, then the combinations, the last axis changing fastest.
+/// All combinations, the last axis changing fastest.
 ///
 /// # Errors
 /// Every problem of every recipe, each said once.
 pub fn planned(file: &SweepFile, out: &Path, sets: &[String]) -> Result<Vec<PlannedRun>> {
     let mut runs = Vec::new();
     let mut problems = Problems::default();
-    let sft_shape = Shape::of::<sft::Recipe>();
-    for model in &file.models {
-        let name = format!("models/{}", model.name);
-        let run = bare(&model.base).and_then(|mut recipe| {
-            layered(&mut recipe, model.set.iter(), &sft_shape);
-            let place = (name.clone(), model.name.clone(), out.join("models").join(&model.name));
-            plan::<sft::Recipe>(recipe, Training::Sft, &model.base, place)
-        });
-        match run {
-            Ok(run) => runs.push(PlannedRun { is_model: true, ..run }),
-            Err(error) => problems.add(&name, &error),
-        }
-    }
-    if !problems.is_empty() {
-        return Err(problems.into_error()); // what begins with them cannot be told
-    }
     let base = bare(&file.base)?;
     let shape = match file.command {
         Training::Train => Shape::of::<rl::Recipe>(),
-        Training::Sft => sft_shape,
+        Training::Sft => Shape::of::<sft::Recipe>(),
     };
     for values in combinations(file)? {
         let names = |values: &[usize], with_seed: bool| {
@@ -119,15 +99,15 @@ pub fn planned(file: &SweepFile, out: &Path, sets: &[String]) -> Result<Vec<Plan
         let layers = || {
             let values =
                 file.axes.iter().zip(&values).map(|(axis, value)| &axis.values[*value].settings);
-            file.set.iter().chain(values).chain(&file.over)
+            file.set.iter().chain(values)
         };
         let mut recipe = base.clone();
-        layered(&mut recipe, layers(), &shape);
+        layers().for_each(|layer| recipe::lay(&mut recipe, layer, Some(&shape)));
         let place = (name.clone(), group, out.join(&name));
-        let run = match file.command {
-            Training::Train => finish::<rl::Recipe>(recipe, file, sets, &runs, place),
-            Training::Sft => finish::<sft::Recipe>(recipe, file, sets, &runs, place),
-        };
+        let run = recipe::apply(&mut recipe, sets).and_then(|()| match file.command {
+            Training::Train => plan::<rl::Recipe>(recipe, file, place),
+            Training::Sft => plan::<sft::Recipe>(recipe, file, place),
+        });
         match run {
             Ok(run) => runs.push(PlannedRun { control, round, ..run }),
             Err(error) => problems.add(&name, &error),
@@ -147,7 +127,7 @@ fn bare(path: &Path) -> Result<Node> {
     Ok(recipe)
 }
 
-/// The combinations that a quick look does not leave out, as the values' places on their axes.
+/// All combinations, as the values' places on their axes.
 fn combinations(file: &SweepFile) -> Result<Vec<Vec<usize>>> {
     let count =
         file.axes.iter().fold(1usize, |count, axis| count.saturating_mul(axis.values.len()));
@@ -163,66 +143,13 @@ fn combinations(file: &SweepFile) -> Result<Vec<Vec<usize>>> {
             })
             .collect();
     }
-    let is_kept =
-        |values: &Vec<usize>| file.dropped.iter().all(|&(axis, value)| values[axis] != value);
-    all.retain(is_kept);
     Ok(all)
 }
 
-fn layered<'a>(recipe: &mut Node, layers: impl Iterator<Item = &'a Node>, shape: &Shape) {
-    layers.for_each(|layer| recipe::lay(recipe, layer, Some(shape)));
-}
-
-/// A run from its recipe, in which flags are set and a model that is made is named.
-fn finish<R: TrainingRecipe>(
-    mut recipe: Node,
-    file: &SweepFile,
-    sets: &[String],
-    models: &[PlannedRun],
-    place: (String, String, PathBuf),
-) -> Result<PlannedRun> {
-    recipe::apply(&mut recipe, sets)?;
-    let needs = name_model(&mut recipe, models)?;
-    let run = plan::<R>(recipe, file.command, &file.base, place)?;
-    Ok(PlannedRun { needs, ..run })
-}
-
-/// Puts the checkpoint of a made model in the place of `{NAME}`.
-fn name_model(recipe: &mut Node, models: &[PlannedRun]) -> Result<Option<usize>> {
-    let Some(path) = entry(recipe, "model").and_then(|model| entry(model, "path")) else {
-        return Ok(None);
-    };
-    let recipe::Value::Scalar(toml::Value::String(text)) = &path.value else { return Ok(None) };
-    let Some(name) = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')) else {
-        return Ok(None);
-    };
-    let made: Vec<&PlannedRun> = models.iter().filter(|run| run.is_model).collect();
-    let found = made.iter().position(|run| run.group == name).ok_or_else(|| {
-        let names: Vec<String> = made.iter().map(|run| run.group.clone()).collect();
-        anyhow!(
-            "{}: model.path is {text:?}, and there is no [models.{name}]{}",
-            path.at,
-            hint(name, &names)
-        )
-    })?;
-    let checkpoint = made[found].last_checkpoint().to_string_lossy().into_owned();
-    path.value = recipe::Value::Scalar(checkpoint.into());
-    Ok(Some(found))
-}
-
-fn entry<'a>(node: &'a mut Node, name: &str) -> Option<&'a mut Node> {
-    match &mut node.value {
-        recipe::Value::Table(entries) => {
-            entries.iter_mut().find(|(key, _)| key == name).map(|(_, node)| node)
-        }
-        _ => None,
-    }
-}
-
+/// A run from its recipe, its name, its group and its directory.
 fn plan<R: TrainingRecipe>(
     recipe: Node,
-    command: Training,
-    base: &Path,
+    SweepFile { command, base, .. }: &SweepFile,
     (name, group, dir): (String, String, PathBuf),
 ) -> Result<PlannedRun> {
     let mut recipe: R = recipe::settings(recipe, &base.display().to_string())?;
@@ -239,7 +166,7 @@ fn plan<R: TrainingRecipe>(
     let place = RunLocation {
         dir,
         existing: Existing::Resume,
-        source: base.to_owned(),
+        source: base.clone(),
         recipe: (recipe::render(&recipe), serde_json::to_value(&recipe)?),
         defaults: serde_json::to_value(R::default())?,
     };
@@ -248,16 +175,14 @@ fn plan<R: TrainingRecipe>(
         name,
         group,
         control: None,
-        command,
+        command: *command,
         place,
         steps: recipe.tables().run.steps,
-        needs: None,
-        is_model: false,
         round: 0,
     })
 }
 
-/// Two names for one run would be two samples of one.
+/// Refuses two names for one run, which would count it twice.
 fn refuse_the_same(runs: &[PlannedRun]) -> Result<()> {
     let mut known = HashMap::new();
     for run in runs {
@@ -272,22 +197,14 @@ fn refuse_the_same(runs: &[PlannedRun]) -> Result<()> {
     Ok(())
 }
 
-/// How the recipe of a run differs from the values that a run there was begun with, which has made
-/// so many steps. It may be made longer, or end sooner than was meant: what it has made is the
-/// same, as long as the learning rate does not depend on its end.
+/// How the recipe of a run differs from `before`, the values with which the run there began; it has
+/// made `made` steps. The number of steps may differ if the learning rate does not depend on it.
 pub fn changes(before: &Value, made: u64, run: &PlannedRun) -> Vec<String> {
     let mut before = before.clone();
     isentrope_settings::complete(&mut before, &run.place.defaults);
     let mut before = deciding(&before);
-    let mut now = deciding(run.recipe());
-    // A model that is made first is the sweep's own, wherever its directory is by now: that it has
-    // the same weights is seen to by their hashes.
-    if run.needs.is_some() {
-        for recipe in [&mut before, &mut now] {
-            recipe.pointer_mut("/model/path").map(Value::take);
-        }
-    }
-    let may_differ = !run.is_model && made <= run.steps && !has_rate_by_end(&now);
+    let now = deciding(run.recipe());
+    let may_differ = made <= run.steps && !has_rate_by_end(&now);
     if let Some(steps) = before.pointer_mut("/run/steps").filter(|_| may_differ) {
         *steps = run.steps.into();
     }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(100);
 /// How often their progress is read.
 const READ: Duration = Duration::from_secs(1);
-/// How often a line says how far the sweep is, where there is no terminal.
+/// How often a line shows the progress, without a terminal.
 const PLAIN: Duration = Duration::from_secs(300);
 
 /// How runs are made.
@@ -26,39 +26,32 @@ const PLAIN: Duration = Duration::from_secs(300);
 pub struct Schedule {
     /// How many at a time.
     pub jobs: usize,
-    /// The threads of all together, and the memory of those on one device.
+    /// The threads of all runs together, and the memory of the runs on one device.
     pub machine: Share,
-    /// Where they compute: the devices that they take in turn, or one alone, which each finds by
-    /// itself if none was named to the sweep.
+    /// The devices that runs take in turn. None lets a run find the device by itself.
     pub devices: Vec<Option<DeviceRequest>>,
 }
 
 impl Schedule {
-    /// A run's share while as many run as may.
+    /// A run's share while `jobs` runs are under way.
     pub fn least_share(&self) -> Share {
         let Share { threads, memory } = self.machine;
         let on_one = self.jobs.div_ceil(self.devices.len());
         Share { threads: (threads / self.jobs).max(1), memory: memory / on_one }
     }
 
-    /// The number of the device on which fewest runs are under way; none if every one has its
-    /// part. `failures` has each device's failures in a row. One that keeps failing is avoided:
-    /// its runs end at once, so that it would take all others too.
-    fn free_device(&self, under_way: &[Running], failures: &[usize]) -> Option<usize> {
+    /// The number of the device on which fewest runs are under way.
+    fn free_device(&self, under_way: &[Running]) -> usize {
         let runs = |device: &usize| under_way.iter().filter(|run| run.device == *device).count();
-        let most = self.jobs.div_ceil(self.devices.len());
-        let all_fail = failures.iter().all(|&failures| failures > 1);
-        let may = |device: &usize| all_fail || failures[*device] < 2 && runs(device) < most;
-        (0..self.devices.len()).filter(may).min_by_key(runs)
+        (0..self.devices.len()).min_by_key(runs).unwrap_or(0)
     }
 
-    /// The share of the next run, if so many are ready: its part of the free threads, so that the
-    /// last runs, or a model that all others wait for, use those of runs that are not there.
+    /// The share of the next of `ready` runs: its part of the free threads, so that the last runs
+    /// use the threads of runs that have ended.
     fn share(&self, under_way: &[Running], ready: usize) -> Share {
         let used: usize = under_way.iter().map(|run| run.share.threads).sum();
         let starting = ready.min(self.jobs - under_way.len()).max(1);
         let threads = (self.machine.threads.saturating_sub(used) / starting).max(1);
-        // Others may become ready while this one goes on, unless it is alone.
         let is_alone = under_way.is_empty() && ready == 1;
         let memory = if is_alone { self.machine.memory } else { self.least_share().memory };
         Share { threads, memory }
@@ -75,16 +68,14 @@ struct Running {
     device: usize,
 }
 
-/// Makes all runs that are not done. Ends when they are, or once those that were running have wound
-/// up because the sweep was asked to end, or the disk is full.
+/// Makes all runs that are not done. A sweep that is asked to end waits for the current steps.
 ///
 /// # Errors
 /// When a process cannot be watched. Runs that fail are kept in `progress`.
 pub fn make(runs: &[PlannedRun], progress: &mut Progress, schedule: &Schedule) -> Result<()> {
     let mut display = Display::new();
     let mut under_way: Vec<Running> = Vec::new();
-    let mut failures = vec![0; schedule.devices.len()];
-    let (mut read, mut ends, mut is_full) = (Instant::now(), false, false);
+    let (mut read, mut ends) = (Instant::now(), false);
     loop {
         let mut still = Vec::new();
         for mut running in under_way {
@@ -93,28 +84,22 @@ pub fn make(runs: &[PlannedRun], progress: &mut Progress, schedule: &Schedule) -
                 still.push(running);
                 continue;
             };
-            is_full |= ended.of_a_full_disk();
             let run = &mut progress.0[running.number];
             run.runs = false;
             run.pace = Pace::read(planned.dir());
             let said = take_in(planned, run, ended, running.started.elapsed(), ends);
             let has_failed = run.failed.is_some();
-            failures[running.device] = if has_failed { failures[running.device] + 1 } else { 0 };
             display.line(&format!("{said}; {}", progress.summary(schedule.jobs)), has_failed);
         }
         under_way = still;
-        if !ends && (interrupt::requested() || is_full) {
-            if is_full {
-                let remedy = "free some space and run the same command";
-                display.line(&format!("the disk is full: no other run is begun; {remedy}"), true);
-            }
+        if !ends && interrupt::requested() {
             ends = true;
             under_way.iter_mut().for_each(|run| run.process.wind_up());
         }
         while !ends && under_way.len() < schedule.jobs {
             let ready = ready(runs, progress);
             let Some(number) = ready.first().copied() else { break };
-            let Some(device) = schedule.free_device(&under_way, &failures) else { break };
+            let device = schedule.free_device(&under_way);
             let share = schedule.share(&under_way, ready.len());
             let run = &mut progress.0[number];
             match Process::start(&runs[number], share, schedule.devices[device]) {
@@ -151,28 +136,15 @@ pub fn make(runs: &[PlannedRun], progress: &mut Progress, schedule: &Schedule) -
     Ok(())
 }
 
-/// The runs that can begin now, round by round. One whose model could not be made never can.
-fn ready(runs: &[PlannedRun], progress: &mut Progress) -> Vec<usize> {
-    let mut ready = Vec::new();
-    for number in 0..runs.len() {
-        if progress.0[number].has_ended() || progress.0[number].runs {
-            continue;
-        }
-        match runs[number].needs {
-            Some(model) if progress.0[model].failed.is_some() => {
-                let model = &runs[model].name;
-                let why = format!("the model that it begins with, {model}, could not be made");
-                progress.0[number].failed = Some(why);
-            }
-            Some(model) if progress.0[model].state != State::Done => {}
-            _ => ready.push(number),
-        }
-    }
+/// The runs that have not begun, round by round.
+fn ready(runs: &[PlannedRun], progress: &Progress) -> Vec<usize> {
+    let is_ready = |number: &usize| !progress.0[*number].has_ended() && !progress.0[*number].runs;
+    let mut ready: Vec<usize> = (0..runs.len()).filter(is_ready).collect();
     ready.sort_by_key(|&number| runs[number].round);
     ready
 }
 
-/// Takes in how a run has ended, which the sweep may have asked it to, and says it.
+/// Records how a run has ended, and returns a line about it.
 fn take_in(
     run: &PlannedRun,
     progress: &mut RunProgress,
@@ -185,12 +157,12 @@ fn take_in(
     match ended {
         RunOutcome::Done => {
             progress.state = State::Done;
-            format!("{name}: done, {} steps in {elapsed}", run.steps)
+            format!("{name}: done, {} in {elapsed}", messages::counted(run.steps, "step"))
         }
         RunOutcome::Interrupted => {
             let step = progress.pace.step;
             progress.state = if step == 0 { State::ToDo } else { State::Begun(step) };
-            // Somebody has asked this run alone to end; it is not begun again behind their back.
+            // Somebody has ended this run alone; it is not started again.
             if !asked && !interrupt::requested() {
                 progress.failed = Some("was asked to end".into());
             }
@@ -204,7 +176,7 @@ fn take_in(
     }
 }
 
-/// Lines for what has happened, and on a terminal a live one for the runs under way.
+/// Lines for events, and on a terminal a live line for the runs under way.
 struct Display {
     bar: ProgressBar,
     is_terminal: bool,

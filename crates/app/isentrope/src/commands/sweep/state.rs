@@ -1,12 +1,10 @@
 //! How far a run is, from its directory.
 
 use super::runs::{PlannedRun, Problems, changes};
-use crate::loaded_model::file_hashes;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use isentrope_files::{names, open_regular};
 use isentrope_lab::run_files::{RunFiles, TIMINGS};
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
@@ -15,7 +13,7 @@ use std::path::Path;
 pub enum State {
     /// No step has been made.
     ToDo,
-    /// So many steps have been made.
+    /// This many steps have been made.
     Begun(u64),
     /// All have.
     Done,
@@ -24,21 +22,12 @@ pub enum State {
 /// The states of all runs.
 ///
 /// # Errors
-/// The faults of all: see [`state`]; and runs that have begun with other weights than those of the
-/// model that is there, which would be other samples.
+/// The faults of all: see [`state`].
 pub fn states(runs: &[PlannedRun]) -> Result<Vec<State>> {
     let mut problems = Problems::default();
     let mut states = Vec::new();
-    let mut models = BTreeMap::new();
     for run in runs {
-        let state = state(run).and_then(|state| {
-            match run.needs {
-                Some(model) if state != State::ToDo => check_model(run, &runs[model], &mut models)?,
-                _ => {}
-            }
-            Ok(state)
-        });
-        match state {
+        match state(run) {
             Ok(state) => states.push(state),
             Err(error) => problems.add(&run.name, &error),
         }
@@ -49,8 +38,8 @@ pub fn states(runs: &[PlannedRun]) -> Result<Vec<State>> {
 /// How far a run has got.
 ///
 /// # Errors
-/// When what is there was made with other settings than the recipe has now, which are named; when
-/// its checkpoints are gone before it was done.
+/// When its steps were made with other settings, which are named; when its checkpoints are gone
+/// before it was done.
 fn state(run: &PlannedRun) -> Result<State> {
     let recorded = run.place.recorded()?;
     let checkpoints = names(&run.dir().join("checkpoints"))?;
@@ -68,40 +57,13 @@ fn state(run: &PlannedRun) -> Result<State> {
         );
     }
     // A kill may have come after the last step's numbers and before its checkpoint. Checkpoints
-    // that were all removed to save space are no loss, unless others begin with them.
-    let is_saved = run.last_checkpoint().exists() || checkpoints.is_empty() && !run.is_model;
+    // that were all removed to save space are no loss.
+    let is_saved = run.last_checkpoint().exists() || checkpoints.is_empty();
     if recorded >= run.steps && is_saved {
         return Ok(State::Done);
     }
-    // A model is there for its checkpoint alone, and made anew without.
-    if !run.is_model {
-        run.place.check_saved()?;
-    }
+    run.place.check_saved()?;
     Ok(State::Begun(recorded))
-}
-
-/// Refuses a run whose manifest has other hashes of its model than the model's files have now. One
-/// whose manifest was removed cannot be told. `hashes` keeps those of each model.
-fn check_model(
-    run: &PlannedRun,
-    model: &PlannedRun,
-    hashes: &mut BTreeMap<String, Value>,
-) -> Result<()> {
-    let manifest = RunFiles::new(run.dir()).manifest()?.unwrap_or_default();
-    let before = &manifest["model"]["sha256"];
-    if !hashes.contains_key(&model.name) {
-        let checkpoint = model.last_checkpoint();
-        let now = if checkpoint.exists() { file_hashes(&checkpoint)?.into() } else { Value::Null };
-        hashes.insert(model.name.clone(), now);
-    }
-    if before.is_null() || hashes[&model.name] == *before {
-        return Ok(());
-    }
-    Err(anyhow!(
-        "has begun with another {} than there is now; remove its directory to make it anew, \
-         or name another directory with --out",
-        model.name
-    ))
 }
 
 /// How fast a run goes, from its timings.

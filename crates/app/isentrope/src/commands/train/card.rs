@@ -2,8 +2,8 @@
 //! everything takes, and data sheets how long a step takes at least.
 
 use anyhow::{Result, anyhow};
+use isentrope_budget::time::Peak;
 use isentrope_cuda::{Cuda, DATA_SHEETS, DataSheet, Dtype, PlanningDevice};
-use isentrope_train::estimate::Peak;
 use isentrope_train::trainer::{Prepared, Trainer};
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl Card {
     /// A GPU with this memory, as `--gpu-memory` gives it.
     ///
     /// # Errors
-    /// When it is none.
+    /// When it is out of range.
     pub fn new(gib: f64) -> Result<Self> {
         if gib > 0.0 && gib <= MOST {
             let memory = (gib * GIB) as usize;
@@ -44,7 +44,7 @@ impl Card {
     /// The GPU that `--gpu` names.
     ///
     /// # Errors
-    /// When it is not known, with those that are.
+    /// When it is not known, with the known names.
     pub fn named(key: &str) -> Result<Self> {
         let known = || DATA_SHEETS.iter().map(|sheet| sheet.key).collect::<Vec<_>>().join(", ");
         let sheet = DataSheet::of_key(key).ok_or_else(|| {
@@ -59,7 +59,7 @@ impl Card {
     }
 
     /// Plans of a run with either type of numbers, a line each, and how long a step takes at least
-    /// on GPUs that are known. Beside them, why it fits with neither.
+    /// on known GPUs; and an error if it fits with neither.
     pub fn plans<T: Trainer>(&self, prepared: &Prepared<T>) -> (String, Result<()>) {
         let memory = self.memory;
         let (mut text, mut fits, mut last) = (String::new(), false, String::new());
@@ -114,7 +114,7 @@ pub fn at_peak(sheet: &DataSheet) -> String {
     )
 }
 
-/// The least GPU that a run fits whose budget must be so many bytes.
+/// The smallest GPU with a budget of `least` bytes.
 fn larger(least: usize, dtype: &str) -> String {
     // A run takes nine tenths.
     let gib = (least as f64 / 0.9 / GIB).ceil();

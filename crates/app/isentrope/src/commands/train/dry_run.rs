@@ -9,10 +9,10 @@ use crate::ranks::Ranks;
 use crate::recipe;
 use crate::standard_output::print_text;
 use anyhow::{Error, Result};
+use isentrope_budget::time::Speeds;
 use isentrope_hub::{self as hub, HubConfig};
 use isentrope_kernels::Backend;
 use isentrope_model::ModelConfig;
-use isentrope_train::estimate::Speeds;
 use isentrope_train::run::RunLocation;
 use isentrope_train::trainer::{Prepared, Trainer, TrainingRecipe};
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ const SHOWN: usize = 3;
 
 /// The device or GPU for which the run is planned.
 pub enum Target {
-    /// This device, and the most bytes of its memory that count as free; or why it cannot be used.
+    /// This device and the most bytes that count as free, or the reason why it cannot be used.
     Device(Result<(Device, usize)>),
     /// A GPU of a data sheet or memory size, which need not be here.
     Card(Card),
@@ -58,7 +58,7 @@ pub fn dry_run<R: TrainingRecipe>(
             device.check_shapes(&model_dir, &config)?;
             let of_host = Memory::now().available as usize / ranks.local_rank().of;
             let needs =
-                device.run(|backend| needs(&prepared, (most, of_host), &*backend, &device))?;
+                device.run(|backend| needs(&prepared, most, of_host, &*backend, &device))?;
             Ok((format!("{needs}\n"), Ok(())))
         }),
     };
@@ -72,7 +72,7 @@ pub fn dry_run<R: TrainingRecipe>(
     fits
 }
 
-/// Prints what can be known although the model's configuration cannot be fetched.
+/// Prints the recipe and its notes if the model's configuration cannot be fetched.
 fn without_model<R: TrainingRecipe>(
     recipe: &R,
     place: &RunLocation,
@@ -128,7 +128,8 @@ fn describe_data(places: &[PathBuf]) -> String {
 /// device's memory at most count as free, and `of_host` bytes of the host's are free for this rank.
 fn needs<T: Trainer>(
     prepared: &Prepared<T>,
-    (most, of_host): (usize, usize),
+    most: usize,
+    of_host: usize,
     backend: &dyn Backend,
     device: &Device,
 ) -> Result<String> {

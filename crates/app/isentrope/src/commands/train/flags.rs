@@ -2,8 +2,9 @@
 
 use super::card::Card;
 use crate::device::{self, DeviceFlag, DeviceRequest};
+use crate::messages::counted;
 use crate::ranks::Ranks;
-use crate::trace::TraceFile;
+use crate::trace::TraceRequest;
 use anyhow::{Error, Result, anyhow};
 use clap::Args;
 use isentrope_train::run::Existing;
@@ -94,18 +95,14 @@ impl RunArguments {
         }
     }
 
-    /// The trace of a run with this many steps: its file, and the step if one is named.
-    pub(super) fn trace(
-        &self,
-        steps: u64,
-        ranks: &Ranks,
-    ) -> Result<Option<(TraceFile, Option<u64>)>> {
+    /// The trace that a run with this many steps is asked for; the first rank alone makes one.
+    pub(super) fn trace(&self, steps: u64, ranks: &Ranks) -> Result<Option<TraceRequest>> {
         let Some(path) = &self.trace else { return Ok(None) };
         if let Some(step) = self.trace_step.filter(|&step| step > steps) {
-            return Err(anyhow!("--trace-step is {step}, and the run has {steps} steps"));
+            let steps = counted(steps, "step");
+            return Err(anyhow!("--trace-step is {step}, and the run has {steps}"));
         }
-        let file = TraceFile::new(path, ranks.world.rank(), ranks.world.size())?;
-        Ok(Some((file, self.trace_step)))
+        ranks.is_first().then(|| TraceRequest::new(path, self.trace_step)).transpose()
     }
 
     /// A device's failure with its remedies: less memory, and how a saved run continues.

@@ -38,7 +38,7 @@ struct Words(Vec<String>);
 struct ForeignKey {
     key: String,
     names: Words,
-    /// The difference in meaning; empty if there is none.
+    /// The difference in meaning, or empty.
     #[serde(default)]
     but: String,
 }
@@ -132,7 +132,7 @@ fn value(name: &str, is_meant: impl Fn(&str) -> bool) -> Option<&'static Foreign
 }
 
 impl ForeignValue {
-    /// The settings to write instead, or the reason why there are none.
+    /// The settings to write instead, or the reason for their absence.
     fn advice(&self, root: &Shape) -> String {
         let settings: Vec<String> =
             self.here.iter().map(|(key, value)| format!("`{key} = {value}`")).collect();
@@ -163,7 +163,7 @@ fn keys_of(path: &str) -> Option<(Fit, Vec<&'static ForeignKey>)> {
     Some((best, NAMES.keys.iter().filter(|entry| fit(entry) == Some(best)).collect()))
 }
 
-/// Our key for a setting: the one of recipes of this shape, if they have it.
+/// Our key for a setting, in recipes of this shape if they have one.
 fn key_hint(entries: &[&ForeignKey], root: &Shape) -> String {
     let own = entries.iter().find(|entry| has_key(root, &entry.key));
     let ForeignKey { key, but, .. } = own.unwrap_or(&entries[0]);

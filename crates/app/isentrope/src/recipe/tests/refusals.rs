@@ -41,7 +41,7 @@ struct Cases {
     sft: Vec<Vec<Part>>,
 }
 
-/// The message for a recipe with these overrides; none if it is sound.
+/// The message for a recipe with these overrides; None if it is sound.
 fn refusal<R: TrainingRecipe>(text: &str, sets: &[&str]) -> Option<String> {
     load_text::<R>(text, sets)
         .and_then(|mut recipe| Ok(recipe.resolve()?))

@@ -1,8 +1,7 @@
 //! Loading and printing agree.
 
 use super::settings::{
-    Aggregation, Auto, Covariance, Evaluation, Judge, Kl, KlCov, Limit, Member, OneJudge, Panel,
-    Program, Settings, Size,
+    Aggregation, Auto, Covariance, Evaluation, Judge, Kl, Limit, Panel, Program, Settings, Size,
 };
 use super::{assert_sound, load_text};
 use crate::recipe::render;
@@ -51,7 +50,7 @@ fn overrides_create_tables_and_replace_values() {
         Covariance::ClipCov { fraction: 2e-4, low: 1.0, high: Some(5.0) };
     expected.evaluation =
         vec![Evaluation { data: "a".into(), samples: 4, stop: vec![], limit: None }];
-    expected.judge = Judge::One(OneJudge::Program(Program { program: "a.py".into(), copies: 3 }));
+    expected.judge = Judge::Program(Program { program: "a.py".into(), copies: 3 });
     expected.limits.insert("math.dapo".into(), Limit { rows: 10 });
     expected.optimizer.betas = [0.5, 1.0];
     assert_eq!(settings, expected);
@@ -79,14 +78,8 @@ fn rendered_recipe_has_every_key_in_order() {
     ];
     settings.weights = [("math".into(), 64.0), ("a b".into(), 1e9)].into();
     settings.limits = [("x".into(), Limit { rows: 1 })].into();
-    let panel = vec![
-        Member { judge: OneJudge::Chosen(Auto::Auto), weight: 0.5 },
-        Member {
-            judge: OneJudge::Program(Program { program: "a.py".into(), copies: 2 }),
-            weight: 1.0,
-        },
-    ];
-    settings.judge = Judge::Panel(Panel { panel, chair: None });
+    let panel = vec![Program { program: "a.py".into(), copies: 2 }];
+    settings.judge = Judge::Panel(Panel { panel });
     assert_eq!(
         render(&settings),
         r#"model = "models/tiny"
@@ -139,17 +132,7 @@ math = 64.0
 [limits.x]
 rows = 1
 
-[judge]
-# chair = (unset)
-
 [[judge.panel]]
-judge = "auto"
-weight = 0.5
-
-[[judge.panel]]
-weight = 1.0
-
-[judge.panel.judge]
 program = "a.py"
 copies = 2
 "#
@@ -168,26 +151,17 @@ fn covariance() -> impl Strategy<Value = Covariance> {
         Just(Covariance::None),
         (any::<f64>(), any::<f32>(), any::<Option<f32>>())
             .prop_map(|(fraction, low, high)| Covariance::ClipCov { fraction, low, high }),
-        any::<f64>().prop_map(|beta| Covariance::KlCov(KlCov { beta })),
-    ]
-}
-
-fn one_judge() -> impl Strategy<Value = OneJudge> {
-    prop_oneof![
-        Just(OneJudge::Chosen(Auto::Auto)),
-        (".*", any::<i64>()).prop_map(|(program, copies)| OneJudge::Program(Program {
-            program: program.into(),
-            copies
-        })),
+        any::<f32>().prop_map(|beta| Covariance::KlCov { beta }),
     ]
 }
 
 fn judge() -> impl Strategy<Value = Judge> {
-    let member = (one_judge(), any::<f64>()).prop_map(|(judge, weight)| Member { judge, weight });
+    let program = (".*", any::<i64>())
+        .prop_map(|(program, copies)| Program { program: program.into(), copies });
     prop_oneof![
-        one_judge().prop_map(Judge::One),
-        (prop::collection::vec(member, 0..3), prop::option::of(one_judge()))
-            .prop_map(|(panel, chair)| Judge::Panel(Panel { panel, chair })),
+        Just(Judge::Chosen(Auto::Auto)),
+        program.clone().prop_map(Judge::Program),
+        prop::collection::vec(program, 0..3).prop_map(|panel| Judge::Panel(Panel { panel })),
     ]
 }
 

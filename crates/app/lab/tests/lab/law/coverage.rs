@@ -1,7 +1,7 @@
 //! The intervals cover the truth of planted runs as often as they say.
 
-use super::planted::{A, B, lawful, noise};
-use isentrope_lab::law::{Fit, Point, Study};
+use super::planted::{A, B, lawful};
+use isentrope_lab::law::Fit;
 use std::thread;
 
 const RUNS: u64 = 1000;
@@ -69,50 +69,6 @@ fn coverage_at_other_lengths_and_correlations() {
                 println!("{n:3} points, decay {decay}, correlation {correlation}: {counts:?}");
                 assert!(counts.iter().all(|count| (880..=995).contains(count)));
             }
-        }
-    }
-}
-
-/// In how many of [`RUNS`] sets of runs the law is said to differ, if b differs by this standard
-/// deviation from run to run.
-fn distinct_names(runs: u64, n: usize, correlation: f64, spread: f64) -> usize {
-    let is_told = |set: u64| {
-        let run = |i: u64| {
-            let lift = spread * noise(set * runs + i + 1_000_000, 1, 0.0)[0];
-            let mut points = lawful(set * runs + i, n, 4.0, correlation, 0.015);
-            points.iter_mut().for_each(|point| point.accuracy += lift);
-            points
-        };
-        let runs: Vec<Vec<Point>> = (0..runs).map(run).collect();
-        let study = Study::together(&runs.iter().map(Vec::as_slice).collect::<Vec<_>>(), 1);
-        study.remarks.iter().any(|said| said.contains("do not have one law"))
-    };
-    (0..RUNS).filter(|set| is_told(*set)).count()
-}
-
-/// Neighbours that are alike must not tell runs apart.
-#[test]
-#[ignore = "deep: 2000 sets of planted runs"]
-fn runs_of_one_law_are_not_told_apart() {
-    for (n, correlation) in [(9, 0.6), (15, 0.8)] {
-        let told = distinct_names(3, n, correlation, 0.0);
-        assert!(told <= 50, "{n} points, correlation {correlation}: {told} of {RUNS}");
-    }
-}
-
-/// The table of docs/concepts/entropy.md.
-#[test]
-#[ignore = "deep: prints the tables of docs/concepts/entropy.md"]
-fn coverage_of_the_test_of_one_law() {
-    for (runs, n) in [(3, 9), (3, 15), (3, 30), (6, 15)] {
-        for correlation in [0.0, 0.3, 0.6, 0.8] {
-            let [one, apart, far] =
-                [0.0, 0.02, 0.04].map(|spread| distinct_names(runs, n, correlation, spread));
-            println!(
-                "{runs} runs of {n} points, correlation {correlation}: {one}, b apart {apart}, far \
-                 {far}"
-            );
-            assert!(one <= 80);
         }
     }
 }

@@ -5,12 +5,12 @@ use super::planted::{falling, lawful, points};
 use isentrope_lab::law::{Departure, Point, Study};
 use std::thread;
 
-/// The departure, as it is asked for after every evaluation; none where it never is.
+/// The first departure that is found when every evaluation is followed by a search.
 fn ever(run: &[Point]) -> Option<Departure> {
     (8..=run.len()).find_map(|n| Departure::of(&run[..n]))
 }
 
-/// How many of so many planted runs ever have one.
+/// How many of `runs` planted runs ever have a departure.
 fn count(runs: u64, run: impl Fn(u64) -> Vec<Point> + Sync) -> u64 {
     let part = |part: u64| {
         (0..runs).filter(|seed| seed % 2 == part && ever(&run(*seed)).is_some()).count() as u64

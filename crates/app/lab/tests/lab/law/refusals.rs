@@ -196,64 +196,23 @@ fn runs_together_have_one_law() {
 }
 
 #[test]
-fn several_runs_together_are_told_apart_from_one_law() {
-    let with = |lifts: [f64; 3]| {
-        let runs: Vec<Vec<Point>> = (0..3)
-            .map(|seed| {
-                let mut run = lawful(seed, 12, 3.0, 0.3, 0.01);
-                run.iter_mut().for_each(|point| point.accuracy += lifts[seed as usize]);
-                run
-            })
-            .collect();
-        let slices: Vec<&[Point]> = runs.iter().map(Vec::as_slice).collect();
-        Study::together(&slices, 1)
-    };
-    let one = with([0.0; 3]);
-    let said = one.remarks.last().unwrap();
-    assert!(said.contains("as if the runs had one law, which is not refuted (F "), "{said}");
-    let apart = with([-0.03, 0.0, 0.03]);
-    assert!(apart.remarks.last().unwrap().contains("do not have one law"), "{:?}", apart.remarks);
-    let exact = |lifts: [f64; 2]| {
-        let runs = lifts.map(|lift| points(&falling(12, 3.0), |_, h| B + lift - A * libm::exp(h)));
-        Study::together(&[&runs[0][..], &runs[1][..6]], 1).remarks.pop().unwrap()
-    };
-    let (same, apart_exactly) = (exact([0.0, 0.0]), exact([0.0, 0.02]));
-    assert!(same.contains("no F test can tell"), "{same}");
-    assert!(
-        apart_exactly.contains("do not have one law (F ") && apart_exactly.contains("e2"),
-        "{apart_exactly}"
-    );
-    assert!(apart_exactly.contains("for a line each, ceilings"), "{apart_exactly}");
-    // Runs of a point or two have no line of their own, and hide nothing of those that have one.
+fn the_ceilings_of_several_runs_are_said() {
     let lawful: Vec<Vec<Point>> = (0..3).map(|seed| lawful(seed, 12, 3.0, 0.3, 0.01)).collect();
-    let together = |runs: &[(usize, usize, f64)]| {
-        let lifted = |(seed, every, lift): &(usize, usize, f64)| -> Vec<Point> {
-            let points = lawful[*seed].iter().step_by(*every);
-            points.map(|point| Point { accuracy: point.accuracy + lift, ..*point }).collect()
-        };
-        let runs: Vec<Vec<Point>> = runs.iter().map(lifted).collect();
-        Study::together(&runs.iter().map(Vec::as_slice).collect::<Vec<_>>(), 1)
-    };
-    let ends = 11; // every eleventh of twelve
+    // Runs of a point or two have no line of their own.
+    let ends = |run: &Vec<Point>| vec![run[0], run[11]];
+    let few = [lawful[0].clone(), lawful[1].clone(), ends(&lawful[2])];
+    let none: Vec<Vec<Point>> = lawful.iter().map(ends).collect();
     for (runs, words) in [
-        (
-            &[(0, 1, -0.03), (1, 1, 0.03), (2, ends, 0.0)][..],
-            "for a line each, ceilings of the 2 of 3 that can be fitted alone",
-        ),
-        (
-            &[(0, 1, 0.0), (1, ends, 0.0)],
-            "no F test can tell; the ceiling of the only one that can be fitted alone is 0.",
-        ),
-        (
-            &[(0, ends, 0.0), (1, ends, 0.0), (2, ends, 0.0)],
-            "no F test can tell; none of them can be fitted alone",
-        ),
+        (&lawful[..], "ceilings of the 3 of 3 that can be fitted alone are 0.6"),
+        (&few, "ceilings of the 2 of 3 that can be fitted alone are 0.6"),
+        (&none, "none of them can be fitted alone"),
     ] {
-        let study = together(runs);
-        assert!(study.remarks.last().is_some_and(|said| said.contains(words)), "{study:?}");
+        let study = Study::together(&runs.iter().map(Vec::as_slice).collect::<Vec<_>>(), 1);
+        let said = study.remarks.last();
+        assert!(said.is_some_and(|said| said.contains(words)), "{study:?}");
+        // The last point of one run is not what became of the first point of another.
+        assert_eq!(study.entropy_spent(), None);
     }
-    // The last of one run is not what became of the first of another.
-    assert_eq!((one.entropy_spent(), apart.entropy_spent()), (None, None));
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Which of the library's algorithms compute a product to the bits of the kernels here, as far as
 //! that is known.
 //!
-//! The library picks an algorithm by a product's sizes, so that what it computes right for some
-//! numbers of tokens says nothing of others. A verdict is of a kind of product and of an algorithm:
-//! one that has none yet is compared before it is used. So no bit depends on what was asked for
-//! before: whatever computes a product has the same bits.
+//! The library picks an algorithm by a product's sizes, so a right result for one number of tokens
+//! proves nothing about another. A verdict belongs to a kind of product and an algorithm, and an
+//! algorithm without a verdict is compared before it is used. So no bit depends on earlier
+//! requests: library and kernels give the same bits.
 
 use crate::device::Product;
 use isentrope_kernels::OutOfMemory;
@@ -18,13 +18,13 @@ const EXAMINED: [usize; 9] = [1, 8, 24, 64, 160, 512, 1024, 4096, 8192];
 /// size, a run would do little else.
 const MOST: usize = 32;
 
-/// The library's opaque key of an algorithm. All of it counts: nobody else can read it.
+/// The library's opaque key of an algorithm. All of its words count.
 pub(super) type Algorithm = [u64; 8];
 
 /// A request to the library.
 pub(super) trait Library {
-    /// The algorithm that it proposes for a product of such sizes; none where it has none that adds
-    /// up in one chain.
+    /// The algorithm that the library proposes for a product of such sizes; none if it has none
+    /// that adds in one chain.
     ///
     /// # Errors
     /// When it gives no answer, which says nothing of the next time.
@@ -49,7 +49,7 @@ pub(super) struct Algorithms(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
-    /// By the product without its addresses: what the library proposes.
+    /// The library's proposal, by the product without its addresses.
     proposals: HashMap<Product, Option<Algorithm>>,
     /// By kind: whether an algorithm's bits are right, and if not, why not.
     verdicts: HashMap<Product, HashMap<Algorithm, Result<(), String>>>,
@@ -76,8 +76,8 @@ impl Algorithms {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The algorithm for a product, which is compared first if that has not been done; none where
-    /// the kernels here compute it.
+    /// The algorithm for a product, compared first if that has not been done; none if the kernels
+    /// here must compute it.
     pub fn of(&self, library: &impl Library, product: &Product) -> Option<Algorithm> {
         self.lock().settle(library, shape_of(product)).ok()
     }
@@ -169,7 +169,7 @@ fn kind_of(product: &Product) -> Product {
     with_tokens(shape_of(product), 0)
 }
 
-/// A product of so many tokens. These are the rows; of a weight's gradient, they are the terms.
+/// The product with another number of tokens: its rows, or for a weight's gradient its terms.
 pub(super) fn with_tokens(product: Product, tokens: usize) -> Product {
     match product.a_transposed {
         true => Product { depth: tokens, ..product },
@@ -184,7 +184,7 @@ mod tests {
 
     /// A library that picks an algorithm by the rows of a product.
     struct Fake<F: Fn(usize) -> Option<u64>> {
-        /// The first word of what it proposes for so many rows.
+        /// Chooses the first word of the proposed algorithm by the number of rows.
         picks: F,
         /// Algorithms whose bits are wrong.
         wrong: Vec<u64>,
@@ -229,20 +229,11 @@ mod tests {
     }
 
     fn product(rows: usize) -> Product {
-        Product {
-            a: 256,
-            a_transposed: false,
-            b: 512,
-            b_transposed: false,
-            d: 1024,
-            d_exact: false,
-            rows,
-            columns: 64,
-            depth: 128,
-        }
+        let (a, b, d) = (256, 512, 1024);
+        Product { a, b, d, rows, columns: 64, depth: 128, ..Product::default() }
     }
 
-    /// A comparison at one size says nothing of a size that has another algorithm.
+    /// A comparison at one size proves nothing about a size with another algorithm.
     #[test]
     fn an_algorithm_is_compared_before_it_is_used() {
         let library = fake(|rows| Some(if rows == 200 { 2 } else { 1 }), &[2]);
@@ -273,7 +264,7 @@ mod tests {
         assert_eq!(algorithms.known(&Product { a: 4096, ..product(24) }), algorithm);
         assert_eq!(algorithms.known(&product(25)), None, "sizes that nobody has computed yet");
         assert_eq!(library.proposals.get(), 1);
-        // One that was found to be wrong is not known as right.
+        // A wrong algorithm is not known as right.
         let library = fake(|_| Some(1), &[1]);
         let algorithms = Algorithms::default();
         assert_eq!(algorithms.of(&library, &product(24)), None);

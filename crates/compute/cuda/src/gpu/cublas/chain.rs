@@ -1,5 +1,5 @@
-//! The tensor core's arithmetic on bfloat16, as it is known for Hopper and Blackwell: what
-//! libraries are held against.
+//! The tensor core's arithmetic on bfloat16, known for Hopper and Blackwell. Libraries are compared
+//! with it.
 //!
 //! A step adds 16 products to a sum: all 17 terms are cut to 25 fraction bits of the largest
 //! exponent among them, zeros left out, and -133; they are added exactly, and the sum is cut to an

@@ -33,7 +33,7 @@ pub(super) fn pattern() -> Vec<u16> {
     (0..PATTERN).map(|_| number() as u16).collect()
 }
 
-/// The first, one in the middle and the last of so many rows.
+/// The first, a middle and the last row.
 fn compared_rows(rows: usize) -> BTreeSet<usize> {
     BTreeSet::from([0, rows / 2, rows - 1])
 }
@@ -100,7 +100,7 @@ mod tests {
     fn shape(transposed: [bool; 2], d_exact: bool) -> Product {
         let [a_transposed, b_transposed] = transposed;
         let (rows, columns, depth) = (70, 300, 37);
-        Product { a: 0, a_transposed, b: 0, b_transposed, d: 0, d_exact, rows, columns, depth }
+        Product { a_transposed, b_transposed, d_exact, rows, columns, depth, ..Product::default() }
     }
 
     /// A library's product, by the emulator's tensor core; `is_split` names outputs that are summed

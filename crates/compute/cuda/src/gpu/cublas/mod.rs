@@ -1,11 +1,11 @@
 //! Products by cuBLASLt, where it computes them to the bits of the kernels here.
 //!
-//! The library promises no bits. But an algorithm that does not split sums adds up along the depth
-//! in the tensor core alone, and that is a chain of steps of 16 whatever its tiles are (see
-//! [`chain`]). So only such algorithms are asked for: without workspace there is no room for
-//! partial sums, and what the heuristics propose is looked at. And before an algorithm computes
-//! products of a kind for the first time, one is compared with chains on the host ([`Algorithms`]):
-//! a mismatch is told, and leaves what would be computed so to the kernels here.
+//! The library promises no bits. But an algorithm that does not split sums adds along the depth in
+//! the tensor core alone: a chain of steps of 16, whatever its tiles are (see [`chain`]). So only
+//! such algorithms are asked for: without workspace there is no room for partial sums, and the
+//! proposals are checked. Before an algorithm computes a kind of product for the first time, one
+//! product is compared with chains on the host ([`Algorithms`]). If a bit differs, the reason is
+//! kept and our own kernels compute such products.
 
 mod algorithms;
 pub(crate) mod chain;
@@ -94,14 +94,14 @@ pub struct Blas {
     algorithms: Algorithms,
 }
 
-/// The library with the GPU that it computes on.
+/// The library and the GPU that it computes on.
 struct On<'a> {
     blas: &'a Blas,
     gpu: &'a Gpu,
 }
 
-// SAFETY: the handle may be used by several threads at a time, as cuBLASLt's documentation says;
-// the rest is behind locks.
+// SAFETY: cuBLASLt's documentation allows several threads to use the handle at a time; the rest is
+// behind locks.
 unsafe impl Send for Blas {}
 // SAFETY: as above.
 unsafe impl Sync for Blas {}
@@ -137,8 +137,8 @@ impl Blas {
         self.version
     }
 
-    /// Computes a product if that gives the bits of the kernels here, which is found out first
-    /// where it is not known; false where it does not, after which nothing has been done.
+    /// Computes a product if the library gives the bits of the kernels here, which is found out
+    /// first if it is not known. Otherwise returns false and does nothing.
     pub(super) fn product(&self, gpu: &Gpu, product: &Product) -> bool {
         if !is_aligned(product) {
             return false;
@@ -184,9 +184,9 @@ impl Blas {
             stream.note("cuBLASLt");
         }
         let _timed = runs.then(|| stream.timed("cuBLASLt", None));
-        // SAFETY: the layouts say how large the matrices are, which whoever hands the addresses
-        // over has allocated; the algorithm was proposed for these layouts, or the library refuses
-        // it. Factors are on the host, as the description's default says.
+        // SAFETY: the layouts have the sizes of the matrices, which the caller has allocated at
+        // these addresses. The algorithm was proposed for these layouts, or the library refuses it.
+        // Factors are on the host, the description's default.
         let code = unsafe {
             (self.functions.cublasLtMatmul)(
                 self.handle,
@@ -258,7 +258,7 @@ impl Library for On<'_> {
     }
 }
 
-/// Whether matrices lie as the library is asked for. What has no numbers does not.
+/// Whether all addresses and rows are aligned as the library is asked for, and no size is 0.
 fn is_aligned(product: &Product) -> bool {
     let Product { rows, columns, depth, .. } = *product;
     let row_of = |transposed, lines| if transposed { lines } else { depth };
@@ -391,8 +391,8 @@ impl<'a> Call<'a> {
             ]);
         let mut code = 0;
         for (attribute, (value, size)) in wishes {
-            // SAFETY: the preference was made above, and each attribute has the type that the
-            // library's header says.
+            // SAFETY: the preference was made above, and each attribute has its type in the
+            // library's header.
             code |= unsafe {
                 (functions.cublasLtMatmulPreferenceSetAttribute)(
                     preference,
@@ -413,8 +413,8 @@ impl<'a> Call<'a> {
         let mut count = 0;
         let [left, right, result] = self.layouts;
         if code == 0 {
-            // SAFETY: all that is handed over lives; the library writes at most so many proposals,
-            // and how many.
+            // SAFETY: all arguments live; the library writes at most PROPOSALS proposals, and their
+            // number.
             code = unsafe {
                 (functions.cublasLtMatmulAlgoGetHeuristic)(
                     self.blas.handle,
@@ -479,7 +479,7 @@ impl Drop for Call<'_> {
     }
 }
 
-/// Memory of so many bfloat16 that repeat the pattern.
+/// Memory of `numbers` bfloat16 that repeat the pattern.
 fn fill(gpu: &Gpu, pattern: &[u16], numbers: usize) -> Result<Memory, OutOfMemory> {
     let bytes = numbers * size_of::<u16>();
     let memory = gpu.allocate(bytes)?;
@@ -500,17 +500,8 @@ mod tests {
 
     #[test]
     fn what_is_too_large_is_compared_with_fewer_tokens() {
-        let logits = Product {
-            a: 0,
-            a_transposed: false,
-            b: 0,
-            b_transposed: false,
-            d: 0,
-            d_exact: true,
-            rows: 4096,
-            columns: 151_936,
-            depth: 3584,
-        };
+        let (rows, columns, depth) = (4096, 151_936, 3584);
+        let logits = Product { d_exact: true, rows, columns, depth, ..Product::default() };
         let compared = small_enough(&logits).unwrap();
         assert!(compared.rows < 4096 && compared.rows * compared.columns <= LARGEST);
         assert!((compared.rows + 1) * compared.columns > LARGEST);
@@ -529,17 +520,9 @@ mod tests {
 
     #[test]
     fn matrices_lie_at_multiples_of_16_bytes() {
-        let plain = Product {
-            a: 256,
-            a_transposed: false,
-            b: 512,
-            b_transposed: false,
-            d: 1024,
-            d_exact: false,
-            rows: 3,
-            columns: 64,
-            depth: 128,
-        };
+        let (a, b, d) = (256, 512, 1024);
+        let sizes = Product { rows: 3, columns: 64, depth: 128, ..Product::default() };
+        let plain = Product { a, b, d, ..sizes };
         assert!(is_aligned(&plain));
         let others = [
             Product { b: 520, ..plain },

@@ -1,4 +1,4 @@
-//! Requests to a package index and to the servers that it names.
+//! Requests to a package index and to the servers of its files.
 
 use super::{CERTIFICATES_VARIABLE, INDEX_VARIABLE, Installer, Progress};
 use crate::gpu::Error;
@@ -84,7 +84,7 @@ impl<'a> Client<'a> {
         Ok(Self { progress, index, agent, retries: installer.retries, pause: installer.pause })
     }
 
-    /// One attempt to get what a URL names.
+    /// Requests a URL once.
     pub fn get(&self, url: &Uri, accept: &str) -> Result<Response<Body>, Failure> {
         let place = origin(url);
         let request = Request::builder()

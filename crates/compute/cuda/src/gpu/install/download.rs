@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// Bytes per read, and thereby per call of the progress.
 const CHUNK: usize = 128 << 10;
-/// Bytes of a wheel of which the index does not say how long it is, at most.
+/// Most bytes of a wheel if the index does not give its length.
 const LIMIT: u64 = 2 << 30;
 
 /// Fetches a wheel into a directory, from its beginning with every attempt, and checks its hash;

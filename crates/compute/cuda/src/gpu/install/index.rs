@@ -27,7 +27,7 @@ pub(super) struct Wheel {
     pub url: Uri,
     /// In lowercase.
     pub sha256: String,
-    /// Bytes, where the index says it.
+    /// Bytes, if the index gives them.
     pub size: Option<u64>,
 }
 
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(wheel.sha256, "ab".repeat(32));
         assert_eq!(choose(&listed, "aarch64").unwrap().version, "13.13.1");
         assert!(choose(&listed, "riscv64").is_none());
-        // Names that would leave the directory, and what has no hash.
+        // Names that would leave the directory, and files without a hash.
         for (field, value) in [
             ("filename", json!(format!("nvidia_cuda_nvrtc-13.99.1-py3-none-/../x-{tag}.whl"))),
             ("hashes", json!({ "md5": "00" })),

@@ -7,8 +7,8 @@
 //! <cache>/install.lock                     held while one process installs
 //! ```
 //!
-//! A wheel is a zip archive. It is unpacked once its SHA-256 is the one that the index says, and
-//! only its libraries and its licence are.
+//! A wheel is a zip archive. It is unpacked only if its SHA-256 is the index's, and only its
+//! libraries and its licence are unpacked.
 
 mod client;
 mod download;
@@ -25,10 +25,10 @@ use std::time::Duration;
 /// Python's own index. Another one is named as for pip.
 const INDEX: &str = "https://pypi.org/simple";
 const INDEX_VARIABLE: &str = "PIP_INDEX_URL";
-/// Certificates of whoever signs for the servers, as curl and pip take them.
+/// Certificate authorities to trust, as for curl and pip.
 const CERTIFICATES_VARIABLE: &str = "SSL_CERT_FILE";
 
-/// Who is told how an installation goes. `()` listens to nothing.
+/// Receives the progress of an installation. `()` ignores it.
 pub trait Progress {
     /// `done` of the `total` bytes of `file` are on disk.
     fn advance(&self, file: &str, done: u64, total: u64);
@@ -93,8 +93,9 @@ pub struct Installer {
 }
 
 impl Installer {
-    /// As the environment says: `PIP_INDEX_URL` names another index, `HTTPS_PROXY` and its
-    /// relatives a proxy, `SSL_CERT_FILE` certificates to trust, `XDG_CACHE_HOME` where caches are.
+    /// An installer with the environment's settings: `PIP_INDEX_URL` names another index,
+    /// `HTTPS_PROXY` and its relatives a proxy, `SSL_CERT_FILE` certificates to trust,
+    /// `XDG_CACHE_HOME` the directory of caches.
     ///
     /// # Errors
     /// [`Error::Install`] when there is no directory for a cache.
@@ -146,7 +147,7 @@ impl Installer {
                 .warn(&format!("waiting for another installation to release {}", lock.display()));
         })
         .map_err(failed)?;
-        // Left by processes that were killed while they unpacked: nobody else unpacks now.
+        // Processes that were killed while they unpacked have left these; the lock excludes others.
         for left in list(&libraries).iter().filter(|path| is_hidden(path)) {
             remove(left).map_err(failed)?;
         }

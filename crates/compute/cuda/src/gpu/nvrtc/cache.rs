@@ -1,20 +1,18 @@
 //! Compiled kernels on disk.
 //!
-//! An entry is a file under the hash of all that went into it. It appears whole, by a rename, so
-//! several programs may start at once: each that finds no entry makes it, and all make the same.
-//! What does not have the hash that its first line says is as good as absent. The entries that were
-//! not used for longest go when all together are larger than the bound.
+//! An entry is a file, named by the hash of everything that decides its content. It appears whole,
+//! by a rename, so several programs may start at once: each makes a missing entry, with the same
+//! content. An entry without the hash in its first line counts as absent. If all entries together
+//! exceed the bound, the least recently used go.
 
-use super::{Compiled, Usage};
 use isentrope_files::{AtomicFile, Digest, make_directory, remove};
-use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// Beginning of an entry's first line. Another form of entries gets another number.
-const FORM: &str = "isentrope kernel 1";
-/// Bytes of all entries together, unless told otherwise.
+const FORM: &str = "isentrope kernel 2";
+/// Most bytes of all entries together.
 const LIMIT: u64 = 256 << 20;
 
 /// A directory of compiled kernels.
@@ -24,41 +22,35 @@ pub struct KernelCache {
     limit: u64,
 }
 
-/// The part of an entry before its machine code.
-#[derive(Serialize, Deserialize)]
-struct Head {
-    log: String,
-    usage: Vec<Usage>,
-}
-
 impl KernelCache {
     /// The cache in a directory, which need not be there yet.
     pub fn new(directory: PathBuf) -> Self {
         Self { directory, limit: LIMIT }
     }
 
-    /// The entry under a key, which notes that it was used; `None` where there is none or it is
-    /// damaged.
-    pub(super) fn get(&self, key: &str) -> Option<Compiled> {
+    /// The machine code under a key; `None` if it is absent or damaged. Its file is marked as used
+    /// now.
+    pub(super) fn get(&self, key: &str) -> Option<Vec<u8>> {
         let path = self.path(key);
         let bytes = fs::read(&path).ok()?;
-        let compiled = parse(&bytes)?;
+        let cubin = parse(&bytes)?.to_vec();
         // In a directory that cannot be written to, the oldest is as good as any.
         let _ = File::options()
             .append(true)
             .open(&path)
             .and_then(|file| file.set_modified(SystemTime::now()));
-        Some(compiled)
+        Some(cubin)
     }
 
     /// Writes an entry, and removes the oldest ones beyond the bound.
     ///
     /// # Errors
     /// When the directory cannot be written to.
-    pub(super) fn put(&self, key: &str, compiled: &Compiled) -> isentrope_files::Result<()> {
+    pub(super) fn put(&self, key: &str, cubin: &[u8]) -> isentrope_files::Result<()> {
         make_directory(&self.directory)?;
         let mut file = AtomicFile::create(&self.path(key))?;
-        file.write(&format(compiled))?;
+        file.write(first_line(cubin).as_bytes())?;
+        file.write(cubin)?;
         file.commit()?;
         self.shrink(key);
         Ok(())
@@ -95,37 +87,21 @@ impl KernelCache {
     }
 }
 
-fn format(compiled: &Compiled) -> Vec<u8> {
-    let head = Head { log: compiled.log.clone(), usage: compiled.usage.clone() };
-    let mut rest = serde_json::to_vec(&head).expect("strings and numbers can be written as JSON");
-    rest.push(b'\n');
-    rest.extend(&compiled.cubin);
+/// The line before an entry's machine code, which has its hash.
+fn first_line(cubin: &[u8]) -> String {
     let mut digest = Digest::sha256();
-    digest.update(&rest);
-    let mut bytes = format!("{FORM} {}\n", digest.hex()).into_bytes();
-    bytes.extend(rest);
-    bytes
+    digest.update(cubin);
+    format!("{FORM} {}\n", digest.hex())
 }
 
-fn parse(bytes: &[u8]) -> Option<Compiled> {
-    let (first, rest) = line(bytes)?;
-    let mut digest = Digest::sha256();
-    digest.update(rest);
-    if first != format!("{FORM} {}", digest.hex()).as_bytes() {
-        return None;
-    }
-    let (head, cubin) = line(rest)?;
-    let Head { log, usage } = serde_json::from_slice(head).ok()?;
-    Some(Compiled { cubin: cubin.to_vec(), log, usage })
+fn parse(bytes: &[u8]) -> Option<&[u8]> {
+    let end = bytes.iter().position(|&byte| byte == b'\n')? + 1;
+    let (line, cubin) = bytes.split_at(end);
+    (line == first_line(cubin).as_bytes()).then_some(cubin)
 }
 
-fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let end = bytes.iter().position(|&byte| byte == b'\n')?;
-    Some((&bytes[..end], &bytes[end + 1..]))
-}
-
-/// The hash of all that decides what a compiler makes, each part with its length, so that none can
-/// be taken for another.
+/// The hash of everything that decides the compiler's result. Each part counts with its length, so
+/// that parts cannot be confused.
 pub(super) fn key<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
     let mut digest = Digest::sha256();
     for part in parts {
@@ -146,16 +122,8 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    fn compiled(text: &str, bytes: usize) -> Compiled {
-        let usage = Usage {
-            function: text.into(),
-            registers: 40,
-            spill_stores: 0,
-            spill_loads: 0,
-            stack: 0,
-            shared: 16,
-        };
-        Compiled { cubin: vec![7; bytes], log: text.into(), usage: vec![usage] }
+    fn compiled(text: &str, bytes: usize) -> Vec<u8> {
+        [text.as_bytes(), b"\n", &vec![7; bytes]].concat()
     }
 
     #[test]
@@ -163,8 +131,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let cache = KernelCache::new(dir.path().join("a/b"));
         assert!(cache.get("k").is_none());
-        cache.put("k", &compiled("log\nof two lines", 1000)).unwrap();
-        assert_eq!(cache.get("k").unwrap(), compiled("log\nof two lines", 1000));
+        cache.put("k", &compiled("two\nlines", 1000)).unwrap();
+        assert_eq!(cache.get("k").unwrap(), compiled("two\nlines", 1000));
         let whole = fs::read(cache.path("k")).unwrap();
         for place in [0, 20, 90, 150, whole.len() - 1] {
             let mut damaged = whole.clone();

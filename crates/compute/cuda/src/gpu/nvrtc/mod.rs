@@ -10,13 +10,12 @@ use super::symbols::{self, functions};
 use super::{Architecture, Error, LibraryName, Search, Surroundings, Version};
 pub use cache::KernelCache;
 use cudarc::nvrtc::sys::nvrtcProgram;
-use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::{Path, PathBuf};
 use std::ptr;
 
 /// Compiler options of every kernel, beside the architecture. Fused multiply-adds are written out
-/// in the sources and all else is rounded as IEEE 754 says, so results do not depend on the
+/// in the sources and everything else is rounded by IEEE 754, so results do not depend on the
 /// compiler.
 const OPTIONS: [&str; 6] = [
     "--std=c++17",
@@ -62,31 +61,12 @@ impl From<&'static crate::kernels::Source> for Source<'static> {
 }
 
 /// Result of compiling a source.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compiled {
     /// Machine code, as the driver loads it.
     pub cubin: Vec<u8>,
-    /// NVRTC's log: warnings, and the kernels' use of resources.
+    /// NVRTC's log: warnings, and each kernel's use of resources.
     pub log: String,
-    /// Resources of each kernel, in the order of the log.
-    pub usage: Vec<Usage>,
-}
-
-/// Resources of a multiprocessor that a kernel uses.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Usage {
-    /// The kernel's name.
-    pub function: String,
-    /// Registers of a thread.
-    pub registers: u32,
-    /// Bytes that a thread stores to memory since it has too few registers.
-    pub spill_stores: u32,
-    /// Bytes that it loads again.
-    pub spill_loads: u32,
-    /// Bytes of a thread's stack, which is in memory as well.
-    pub stack: u32,
-    /// Bytes of a block's static shared memory.
-    pub shared: u32,
 }
 
 /// A copy of NVRTC.
@@ -94,7 +74,7 @@ pub struct Nvrtc {
     functions: Functions,
     version: Version,
     path: PathBuf,
-    /// The numbers of the architectures that it knows, such as 90.
+    /// The architectures that it can compile for, such as 90.
     architectures: Vec<c_int>,
 }
 
@@ -136,7 +116,7 @@ impl Nvrtc {
             ]
         };
         let mut architectures = vec![0; usize::try_from(count).unwrap_or(0)];
-        // SAFETY: the list has room for as many as NVRTC has just said that there are.
+        // SAFETY: the list has room for the number of architectures that NVRTC has just given.
         let code = unsafe { (functions.nvrtcGetSupportedArchs)(architectures.as_mut_ptr()) };
         let number = |number: c_int| u32::try_from(number).unwrap_or(0);
         if codes != [0, 0] || code != 0 {
@@ -163,8 +143,8 @@ impl Nvrtc {
             .any(|&known| known.cast_unsigned() == architecture.major * 10 + architecture.minor)
     }
 
-    /// As [`compile`](Self::compile), unless a cache has it. A cache that cannot be written to
-    /// costs time with every start, and nothing else.
+    /// The machine code of [`compile`](Self::compile), from a cache if it is there. A cache that
+    /// cannot be written to costs time with every start, and nothing else.
     ///
     /// # Errors
     /// As [`compile`](Self::compile).
@@ -174,18 +154,19 @@ impl Nvrtc {
         source: Source<'_>,
         headers: &[Source<'_>],
         architecture: Architecture,
-    ) -> Result<Compiled, Error> {
-        let Some(cache) = cache else { return self.compile(source, headers, architecture) };
+    ) -> Result<Vec<u8>, Error> {
+        let compile = || Ok(self.compile(source, headers, architecture)?.cubin);
+        let Some(cache) = cache else { return compile() };
         let (name, version) = (architecture.to_string(), self.version.to_string());
         let parts = [name.as_str(), &version, source.name, source.text];
         let headers_parts = headers.iter().flat_map(|header| [header.name, header.text]);
         let key = cache::key(parts.into_iter().chain(OPTIONS).chain(headers_parts));
-        if let Some(compiled) = cache.get(&key) {
-            return Ok(compiled);
+        if let Some(cubin) = cache.get(&key) {
+            return Ok(cubin);
         }
-        let compiled = self.compile(source, headers, architecture)?;
-        let _ = cache.put(&key, &compiled);
-        Ok(compiled)
+        let cubin = compile()?;
+        let _ = cache.put(&key, &cubin);
+        Ok(cubin)
     }
 
     /// Compiles a source that may include the headers by their names.
@@ -207,7 +188,8 @@ impl Nvrtc {
             .map(|option| self.c_string(&option))
             .collect::<Result<_, _>>()?;
         let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
-        // SAFETY: the program lives; the options are so many strings, which outlive the call.
+        // SAFETY: the program lives; `pointers` has `options.len()` strings, which outlive the
+        // call.
         let code = unsafe {
             (functions.nvrtcCompileProgram)(
                 program.handle,
@@ -238,8 +220,7 @@ impl Nvrtc {
         }
         // SAFETY: as above, of the machine code.
         let cubin = unsafe { program.bytes(functions.nvrtcGetCUBINSize, functions.nvrtcGetCUBIN) }?;
-        let usage = usage(&log);
-        Ok(Compiled { cubin, log, usage })
+        Ok(Compiled { cubin, log })
     }
 
     fn check(&self, code: c_int) -> Result<(), Error> {
@@ -292,7 +273,7 @@ impl<'a> Program<'a> {
         let names: Vec<*const c_char> = pointers[2..].iter().copied().skip(1).step_by(2).collect();
         let mut handle = ptr::null_mut();
         // SAFETY: all pointers lead to texts that end with a zero byte and live as long as the
-        // program; both lists are as long as is said.
+        // program; both lists have `contents.len()` entries.
         let code = unsafe {
             (nvrtc.functions.nvrtcCreateProgram)(
                 &raw mut handle,
@@ -330,78 +311,5 @@ impl Drop for Program<'_> {
     fn drop(&mut self) {
         // SAFETY: the program lives, and is not used again.
         unsafe { (self.nvrtc.functions.nvrtcDestroyProgram)(&raw mut self.handle) };
-    }
-}
-
-/// Resources of each kernel in the log, from the lines of `ptxas -v`.
-fn usage(log: &str) -> Vec<Usage> {
-    let mut all: Vec<Usage> = Vec::new();
-    for line in log.lines() {
-        if let Some(function) = between(line, "Compiling entry function '", "'") {
-            let function = function.to_owned();
-            all.push(Usage {
-                function,
-                registers: 0,
-                spill_stores: 0,
-                spill_loads: 0,
-                stack: 0,
-                shared: 0,
-            });
-        }
-        let Some(last) = all.last_mut() else { continue };
-        let number = |unit: &str| before(line, unit);
-        if line.contains("bytes stack frame") {
-            last.stack += number(" bytes stack frame").unwrap_or(0);
-            last.spill_stores += number(" bytes spill stores").unwrap_or(0);
-            last.spill_loads += number(" bytes spill loads").unwrap_or(0);
-        }
-        if let Some(registers) = number(" registers") {
-            last.registers = registers;
-            last.shared = number(" bytes smem").unwrap_or(0);
-        }
-    }
-    all
-}
-
-fn between<'a>(line: &'a str, start: &str, end: &str) -> Option<&'a str> {
-    let (_, rest) = line.split_once(start)?;
-    rest.split_once(end).map(|(text, _)| text)
-}
-
-/// The number that stands before a unit.
-fn before(line: &str, unit: &str) -> Option<u32> {
-    let (text, _) = line.split_once(unit)?;
-    text.rsplit([' ', '(']).next()?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_log_is_read() {
-        let log = "\
-ptxas info    : 0 bytes gmem
-ptxas info    : Compiling entry function 'first' for 'sm_90a'
-ptxas info    : Function properties for first
-ptxas         .     16 bytes stack frame, 8 bytes spill stores, 4 bytes spill loads
-ptxas info    : Used 165 registers, used 1 barriers, 16 bytes cumulative stack size, 32768 bytes smem
-ptxas info    : Compiling entry function 'second' for 'sm_90a'
-ptxas info    : Function properties for second
-    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
-ptxas info    : Used 10 registers, 400 bytes cmem[0]";
-        let entry = |function: &str, registers, spill_stores, spill_loads, stack, shared| Usage {
-            function: function.into(),
-            registers,
-            spill_stores,
-            spill_loads,
-            stack,
-            shared,
-        };
-        assert_eq!(
-            usage(log),
-            [entry("first", 165, 8, 4, 16, 32768), entry("second", 10, 0, 0, 0, 0)]
-        );
-        assert_eq!(usage(""), []);
     }
 }

@@ -69,7 +69,7 @@ pub struct Candidate {
     pub path: PathBuf,
     /// Why it was looked at.
     pub place: LibraryPlace,
-    /// As the library itself says where it was taken, else as its files' names say.
+    /// The library's own version if it was taken, else the version in its files' names.
     pub version: Option<Version>,
     /// Its outcome.
     pub outcome: Outcome,
@@ -101,9 +101,9 @@ pub struct Search {
 }
 
 impl Search {
-    /// Looks for a library that the driver can work with (its CUDA version; any where there is no
-    /// driver), and takes the first copy that `open` opens. `open` says its true version, or why it
-    /// cannot be used.
+    /// Looks for a library that works with the driver of this CUDA version (any library if there is
+    /// no driver), and takes the first copy that `open` opens. `open` returns the copy's true
+    /// version, or why it cannot be used.
     pub(super) fn run<T>(
         library: LibraryName,
         surroundings: &Surroundings,
@@ -147,7 +147,7 @@ impl Search {
         self.candidates.iter().find(|candidate| candidate.outcome == Outcome::Taken)
     }
 
-    /// Why there is none in use, and how to get one.
+    /// Explains why no copy can be used, and how to get one.
     pub fn missing(&self) -> String {
         let refused = match self.candidates.as_slice() {
             [] => format!(
@@ -199,7 +199,7 @@ fn copies(library: LibraryName, directory: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The version that the names of files say: of the library itself, and of NVRTC's companion.
+/// The version in the names of files: the library's own, or NVRTC's companion's.
 fn version_of(library: LibraryName, path: &Path) -> Option<Version> {
     let name = path.file_name()?.to_str()?;
     let version = Version::parse(name.strip_prefix(library.file())?.strip_prefix('.')?)?;
@@ -231,8 +231,7 @@ mod tests {
     use std::ffi::OsString;
     use std::fs;
 
-    /// A machine of files that are not libraries, and what they would say of themselves if they
-    /// were.
+    /// A machine whose libraries are text files.
     struct Machine(tempfile::TempDir);
 
     impl Machine {
@@ -294,7 +293,7 @@ mod tests {
 
     #[test]
     fn places_come_in_their_order_and_the_first_copy_is_taken() {
-        // Each time without what was taken before.
+        // Each time the copy that was taken last is missing.
         for there in (1..=ALL.len()).rev() {
             let machine = Machine::new(&ALL[..there]);
             let (taken, search) = machine.search(None, &VARIABLES);

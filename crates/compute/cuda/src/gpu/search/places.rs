@@ -1,6 +1,6 @@
-//! Where NVIDIA's libraries may be, in the order in which they are looked for: that of NVIDIA's own
-//! `cuda.pathfinder`, after what the user has named, and before what
-//! `isentrope doctor --install-cuda` has fetched.
+//! Directories that may hold NVIDIA's libraries, in the order of the search: first the user's, then
+//! the order of NVIDIA's `cuda.pathfinder`, then the libraries that `isentrope doctor
+//! --install-cuda` has fetched.
 
 use serde::Serialize;
 use std::collections::HashMap;
@@ -68,7 +68,7 @@ impl Surroundings {
         Self { root: "/".into(), home, variables: variables.collect() }
     }
 
-    /// Whether the driver is told to wait for each launch.
+    /// Whether the driver waits for each launch.
     pub(in crate::gpu) fn launches_block(&self) -> bool {
         self.variable("CUDA_LAUNCH_BLOCKING").is_some_and(|value| value != "0")
     }
@@ -91,7 +91,7 @@ impl Surroundings {
         parts.into_iter().filter(|path| !path.as_os_str().is_empty()).collect()
     }
 
-    /// The absolute paths of a variable that is like `PATH`: only these are searched, as of
+    /// The absolute paths of a variable like `PATH`. Relative ones are not searched: see
     /// [`directory`](Self::directory).
     fn paths(&self, name: &str) -> Vec<PathBuf> {
         let parts = self.parts(name).into_iter();
@@ -184,7 +184,7 @@ fn of_prefix(prefix: &Path) -> Vec<PathBuf> {
     [of_python(prefix), of_toolkit(prefix)].concat()
 }
 
-/// Libraries of the packages of every Python below `prefix`, those of the latest first.
+/// Libraries of the packages of every Python below `prefix`, the latest Python first.
 fn of_python(prefix: &Path) -> Vec<PathBuf> {
     let mut pythons = list(&prefix.join("lib"));
     pythons.retain(|path| {
@@ -211,8 +211,8 @@ fn of_toolkit(toolkit: &Path) -> Vec<PathBuf> {
     ["lib64", "lib", target].map(|lib| toolkit.join(lib)).into()
 }
 
-/// The directories in `directory`, the last name first: that of the newest version. What begins
-/// with a dot is being made.
+/// The directories in `directory`, the last name first, which has the newest version. A name that
+/// begins with a dot belongs to an unfinished installation.
 fn below(directory: &Path) -> Vec<PathBuf> {
     let mut directories = list(directory);
     directories.retain(|path| path.is_dir() && !is_hidden(path));

@@ -16,5 +16,4 @@ pub(super) static FAMILY: Family = Family {
     attention_bias: AttentionBias::AsConfigured,
     qk_norm: false,
     windows: Windows::Always,
-    unheeded: &["attention_bias", "mlp_bias"],
 };

@@ -16,5 +16,4 @@ pub(super) static FAMILY: Family = Family {
     attention_bias: AttentionBias::QkvAlways,
     qk_norm: false,
     windows: Windows::IfUsed,
-    unheeded: &["mlp_bias"],
 };

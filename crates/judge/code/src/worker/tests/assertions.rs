@@ -82,51 +82,37 @@ fn judge(cases: Vec<Case>) {
 }
 
 #[test]
-fn units_after_one_that_kills_the_program_are_judged() {
+fn a_unit_that_the_program_does_not_survive_is_the_last() {
     let program = "import os, time\ndef f(x):\n    if x == 2: os._exit(0)\n    if x == 4: time.sleep(60)\n    return x\n";
-    let part = |x: i32, y: i32| format!("assert f({x}) == {y}");
-    let functions = r#"
-from solution import f
-def test_a(): assert f(1) == 1
-def test_b(): assert f(2) == 2
-def test_c(): assert f(3) == 3
-"#;
-    let test = AssertionTest {
+    let functions = "from solution import f\ndef test_a(): assert f(1) == 1\n\
+                     def test_b(): assert f(2) == 2\ndef test_c(): assert f(3) == 3\n";
+    let test = |parts: &[&str]| AssertionTest {
         setup: "offset = 1\n".into(),
-        parts: vec![
-            part(1, 1),
-            part(2, 2),
-            part(3, 3),
-            functions.into(),
-            part(4, 4),
-            part(5, 6),
-            "assert f(5) == 4 + offset".into(),
-        ],
+        parts: parts.iter().map(|&part| part.into()).collect(),
         ..AssertionTest::default()
     };
     let limits = RunLimits { wall: Duration::from_secs(1), ..limits() };
     let ended = || Err(Failure::Ended(error("it ended itself in the middle of a call")));
-    let expected = [
-        Ok(()),
-        ended(),
-        Ok(()),
-        Ok(()),
-        ended(),
-        Ok(()),
-        Err(Failure::Ended(End::TimeLimit)),
-        Err(Failure::Assertion("assert f(5) == 6".into())),
-        Ok(()),
-    ];
     let mut worker = shared();
-    assert_eq!(worker.units(program, &test, &limits), expected);
+    for (parts, expected) in [
+        (&["assert f(1) == offset", "assert f(2) == 2", "assert f(3) == 3"][..], [Ok(()), ended()]),
+        (&[functions], [Ok(()), ended()]),
+        (
+            &["assert f(5) == 4 + offset", "assert f(4) == 4", "assert f(3) == 3"],
+            [Ok(()), Err(Failure::Ended(End::TimeLimit))],
+        ),
+    ] {
+        assert_eq!(worker.units(program, &test(parts), &limits), expected, "{parts:?}");
+    }
     // The same, up to the first failure.
     let mut seen = Vec::new();
-    worker.assertions(program, &test, &limits, &mut |found| {
+    let wrong = test(&["assert f(3) == 3", "assert f(3) == 4", "assert f(3) == 5"]);
+    worker.assertions(program, &wrong, &limits, &mut |found| {
         let TestProgress::Unit(unit) = found else { return ControlFlow::Continue(()) };
         let flow = if unit.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
         seen.push(unit);
         flow
     });
-    assert_eq!(seen, expected[..2]);
+    assert_eq!(seen, [Ok(()), Err(Failure::Assertion("assert f(3) == 4".into()))]);
     assert_eq!(worker.units(program, &AssertionTest::default(), &limits).len(), 1);
 }

@@ -246,7 +246,7 @@ impl Page {
 struct Content {
     values: i64,
     encoding: i64,
-    /// UnpackedReader bytes at the start, and whether the others are packed.
+    /// Unpacked bytes at the start, and whether the others are packed.
     plain: u64,
     is_packed: bool,
 }

@@ -113,7 +113,7 @@ impl<'a> Reader<'a> {
             return None;
         }
         match kind {
-            1 | 2 => Some(()), // true and false are told by the type
+            1 | 2 => Some(()), // the type itself says true or false
             3 => self.skip_bytes(1),
             4..=6 => self.unsigned().map(drop),
             7 => self.skip_bytes(8),
@@ -184,7 +184,7 @@ mod tests {
         for len in 0..bytes.len() {
             assert_eq!(numbers(&bytes[..len]), None, "{len}");
         }
-        // EndlessRecords nesting, and a length beyond the end.
+        // Endless nesting, and a length beyond the end.
         assert_eq!(numbers(&[0x1c; 100_000]), None);
         assert_eq!(numbers(&[0x19, 0xf8, 0xff, 0xff, 0xff, 0xff, 0x0f]), None);
     }

@@ -16,8 +16,8 @@ pub struct ProgramsSettings {
     #[schemars(range(min = 1, max = 64))]
     pub tests: usize,
     /// Probability that a step of a worked example is another one than the problem asks for. A
-    /// program with such a step fails its tests, so SFT on the task imitates programs of which many
-    /// are wrong, as people's are.
+    /// program with such a step fails its tests, so SFT on the task imitates many wrong programs,
+    /// as it would in data that people wrote.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub mistakes: f64,
 }

@@ -121,7 +121,7 @@ fn rewritten(expression: &Expression, choices: &mut impl Iterator<Item = u8>) ->
             }
         }
         Power(power) => {
-            // A whole exponent stays as it is: only then is a power of a negative number real.
+            // A whole exponent does not change: only then is a power of a negative number real.
             let mut parts = all(&[power.0.clone(), power.1.clone()]);
             if power.1.is_number() {
                 parts[1] = power.1.clone();

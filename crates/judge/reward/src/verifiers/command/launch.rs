@@ -15,7 +15,7 @@ use super::{VerifierError, WorkerSettings};
 pub struct Workers {
     /// The recipe's key that names them, for messages.
     pub key: String,
-    /// The recipe's value of that key, as it is written.
+    /// The recipe's text for that key.
     pub value: String,
     /// How each is started.
     pub launch: Launch,
@@ -41,7 +41,7 @@ pub enum Launch {
 }
 
 /// A worker's process with its streams.
-pub type StartedWorker = (Body, ChildStdin, ChildStdout, ChildStderr);
+pub type StartedWorker = (WorkerProcess, ChildStdin, ChildStdout, ChildStderr);
 
 impl Launch {
     /// Starts a worker.
@@ -54,7 +54,7 @@ impl Launch {
             Self::JailedShim(sandbox, program) => {
                 let mut jail = Jail::start(sandbox, program).map_err(io::Error::other)?;
                 let (stdin, stdout, stderr) = jail.streams().ok_or_else(unstreamed)?;
-                Ok((Body::Jail(jail), stdin, stdout, stderr))
+                Ok((WorkerProcess::Jail(jail), stdin, stdout, stderr))
             }
         }
     }
@@ -107,7 +107,7 @@ fn start_process(command: &[String]) -> io::Result<StartedWorker> {
     let (Some(stdin), Some(stdout), Some(stderr)) = process.streams() else {
         return Err(unstreamed());
     };
-    Ok((Body::Process(process), stdin, stdout, stderr))
+    Ok((WorkerProcess::Process(process), stdin, stdout, stderr))
 }
 
 fn unstreamed() -> io::Error {
@@ -122,13 +122,13 @@ pub fn interpreter_failed(interpreter: &str, error: &io::Error) -> String {
 }
 
 /// The process or jail of a worker.
-pub enum Body {
+pub enum WorkerProcess {
     /// A process with all that the user may do.
     Process(Process),
     Jail(Jail),
 }
 
-impl Body {
+impl WorkerProcess {
     /// Waits for it to end by itself, until `deadline` at most.
     pub fn wait_until(&mut self, deadline: Instant) -> Option<Status> {
         match self {

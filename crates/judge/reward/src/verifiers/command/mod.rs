@@ -1,38 +1,33 @@
 //! A verifier of the user's own: a command whose processes judge responses, one JSON line in, one
 //! JSON line out.
 //!
-//! `protocol` has the lines, `worker` one process, `slots` who may ask it, `processes` how workers
-//! begin and end, `supervisor` what ends with them; `printed` shows what functions print. A worker
-//! that does anything but answer is ended and replaced; the response it was asked about counts as
-//! one that could not be judged. `launch` says how a worker is started: as a command, or as the
-//! shim in front of a function (`crate::python`).
+//! `protocol` has the lines, `worker` one process, `processes` how workers begin and end; `printed`
+//! shows what functions print. A worker that does anything but answer is ended and replaced; the
+//! response it was asked about counts as one that could not be judged. `launch` says how a worker is
+//! started: as a command, or as the shim in front of a function (`crate::python`).
 
 mod launch;
 mod printed;
 mod processes;
 mod protocol;
-mod slots;
-mod supervisor;
 mod worker;
 
 pub(crate) use launch::{Launch, Workers, interpreter_failed};
 pub use printed::show_printed;
-pub use supervisor::supervision;
 
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use isentrope_code::in_order;
+use isentrope_code::{Slots, in_order};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Spec;
 use crate::{Error, Item, Judgement, Verdict, Verifier};
 use protocol::{Greeting, Misconduct};
-use slots::{WorkerSlot, WorkerSlots};
-use worker::{Remains, Worker};
+use worker::{EndedWorker, Worker};
 
 /// How long a fresh worker is watched before the run begins. A program that cannot work, such as
 /// one whose script is not there, mostly ends within it.
@@ -127,8 +122,7 @@ impl Spec for CommandSettings {
 pub struct VerifierError {
     /// The recipe's key.
     pub key: String,
-    /// The recipe's value of that key, as it is written: of a command the program and its
-    /// arguments.
+    /// The recipe's text for that key: for a command the program and its arguments.
     pub value: String,
     /// The problem.
     pub problem: String,
@@ -144,12 +138,20 @@ fn tail(stderr: Option<&str>) -> String {
     }
 }
 
+/// The place of a worker, empty between one worker and the next.
+#[derive(Default)]
+struct WorkerSlot {
+    worker: Option<Worker>,
+    /// Workers in a row that failed before they had answered anything.
+    failures: u32,
+}
+
 /// The verifier. Its processes end with it.
 pub(crate) struct CommandVerifier {
     workers: Workers,
     /// The workers' notes before they are asked anything.
     notes: Vec<String>,
-    slots: WorkerSlots,
+    slots: Slots<WorkerSlot>,
     /// The last 64 questions, a bit each, in the order in which they were done with: 1 where the
     /// worker failed.
     recent: AtomicU64,
@@ -162,7 +164,7 @@ impl CommandVerifier {
     /// When they cannot be started, end or speak before they are asked, or have no function that
     /// can be used.
     pub(crate) fn start(workers: Workers) -> Result<Self, VerifierError> {
-        let (notes, slots) = (Vec::new(), WorkerSlots::default());
+        let (notes, slots) = (Vec::new(), Slots::new(Vec::new()));
         let mut verifier = Self { workers, notes, slots, recent: AtomicU64::new(0) };
         for _ in 0..verifier.workers.settings.workers {
             let worker = verifier.worker()?;
@@ -311,7 +313,7 @@ impl CommandVerifier {
 }
 
 /// A worker's misconduct, as it follows "the worker", with the status of one that ended.
-fn with_status(misconduct: &Misconduct, remains: &Remains) -> String {
+fn with_status(misconduct: &Misconduct, remains: &EndedWorker) -> String {
     match (misconduct, &remains.status) {
         (Misconduct::Ended, Some(status)) => format!("{misconduct} ({status})"),
         (Misconduct::Ended, None) => "closed its standard output".to_owned(),
@@ -320,7 +322,7 @@ fn with_status(misconduct: &Misconduct, remains: &Remains) -> String {
 }
 
 /// The misconduct in one line, with the last words of a worker that ended.
-fn with_last_words(misconduct: &Misconduct, remains: &Remains) -> String {
+fn with_last_words(misconduct: &Misconduct, remains: &EndedWorker) -> String {
     let did = with_status(misconduct, remains);
     match remains.stderr.lines().last() {
         Some(line) if *misconduct == Misconduct::Ended => format!("{did}: {line}"),
@@ -330,7 +332,7 @@ fn with_last_words(misconduct: &Misconduct, remains: &Remains) -> String {
 
 /// Advice for a program that ended as if its work were done, such as one that answers a single
 /// line.
-fn advice(misconduct: &Misconduct, remains: &Remains, launch: &Launch) -> &'static str {
+fn advice(misconduct: &Misconduct, remains: &EndedWorker, launch: &Launch) -> &'static str {
     match (misconduct, launch) {
         (Misconduct::Ended, Launch::Command(_)) if remains.seems_done() => {
             "; a worker must read lines until its standard input ends"

@@ -1,4 +1,4 @@
-//! The output that functions print while they judge, for whoever wants to show it.
+//! Shows the lines that functions print while they judge.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,13 +22,13 @@ pub fn show_printed(show: impl Fn(&str) + Send + Sync + 'static) {
     let _ = SHOW.set(Box::new(show));
 }
 
-/// A stream as lines, each shown as soon as it is complete.
+/// A stream as lines. Each is shown when it is complete.
 #[derive(Default)]
-pub struct Printed {
+pub struct PrintedLines {
     line: Vec<u8>,
 }
 
-impl Printed {
+impl PrintedLines {
     /// Takes what has come.
     pub fn push(&mut self, bytes: &[u8]) {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -66,7 +66,7 @@ mod tests {
         let shown = Arc::new(Mutex::new(Vec::new()));
         let keep = shown.clone();
         show_printed(move |line| keep.lock().unwrap().push(line.to_owned()));
-        let mut printed = Printed::default();
+        let mut printed = PrintedLines::default();
         printed.push(b"  one\n\x1b[2Jtw");
         printed.push(b"o\n\n");
         printed.push(&[b'x'; 10_000]);

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::launch::{Body, Launch, Status};
-use super::printed::Printed;
+use super::launch::{Launch, Status, WorkerProcess};
+use super::printed::PrintedLines;
 use super::protocol::{MAX_LINE, Misconduct, STRAY};
 
 /// How much of the end of a worker's standard error is kept, in bytes.
@@ -23,7 +23,7 @@ const ENDING: Duration = Duration::from_secs(5);
 
 /// A worker process.
 pub struct Worker {
-    process: Body,
+    process: WorkerProcess,
     /// To the thread that writes. One question may wait there, no more: a worker that answers is
     /// one that has read.
     questions: SyncSender<Vec<u8>>,
@@ -35,14 +35,14 @@ pub struct Worker {
 }
 
 /// The remains of a worker.
-pub struct Remains {
+pub struct EndedWorker {
     /// How it ended, if by itself.
     pub status: Option<Status>,
     /// The end of its standard error.
     pub stderr: String,
 }
 
-impl Remains {
+impl EndedWorker {
     /// Whether it seems to have done what it is for, or does not say why not: it ended without an
     /// error, or without a word.
     pub fn seems_done(&self) -> bool {
@@ -107,13 +107,13 @@ impl Worker {
 
     /// Ends it with everything that it has started: now, or once it has had a moment to end by
     /// itself if it seems about to.
-    pub fn end(mut self, misconduct: &Misconduct) -> Remains {
+    pub fn end(mut self, misconduct: &Misconduct) -> EndedWorker {
         let status = match misconduct {
             Misconduct::Ended => self.process.wait_until(Instant::now() + ENDING),
             _ => None,
         };
         self.process.end();
-        Remains { status, stderr: self.stderr.text() }
+        EndedWorker { status, stderr: self.stderr.text() }
     }
 
     /// Closes its standard input, which asks it to end, and ends it at `deadline` if it has not.
@@ -172,7 +172,7 @@ impl Tail {
         thread::spawn(move || {
             let _open: SyncSender<()> = open;
             let mut chunk = [0; TAIL];
-            let mut printed = is_shown.then(Printed::default);
+            let mut printed = is_shown.then(PrintedLines::default);
             while let Ok(length @ 1..) = stream.read(&mut chunk) {
                 printed.iter_mut().for_each(|printed| printed.push(&chunk[..length]));
                 let mut kept = keep.lock().unwrap_or_else(PoisonError::into_inner);
@@ -180,7 +180,7 @@ impl Tail {
                 let excess = kept.len().saturating_sub(TAIL);
                 kept.drain(..excess);
             }
-            printed.iter_mut().for_each(Printed::end);
+            printed.iter_mut().for_each(PrintedLines::end);
         });
         Self { kept, reading }
     }

@@ -10,7 +10,7 @@ const MAX_DIGITS: usize = 18;
 pub(super) struct Response<'a> {
     /// Steps of the last attempt.
     pub last: Vec<Step>,
-    /// The last attempt as it is written.
+    /// The text of the last attempt.
     pub last_text: &'a str,
     /// Whether the mark is "!".
     pub claims_success: bool,

@@ -70,7 +70,7 @@ pub(super) fn advantages(
     clock.count("process_model", rollout.batch.all_tokens());
 
     if scores.iter().flatten().any(|ratio| !ratio.is_finite()) {
-        let key = phi.optimizer.table();
+        let key = phi.optimizer.table;
         let what = format!(
             "the log-probs of the process model are not finite: lower {key}.learning_rate and go \
              on from an earlier checkpoint, or look for damaged weights"

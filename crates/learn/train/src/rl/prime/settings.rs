@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::model_kind::ModelKind;
-use crate::settings::{Optimizer, PROCESS_OPTIMIZER};
+use crate::settings::{OptimizerSettings, PROCESS_OPTIMIZER};
 use isentrope_objective::{Prime, ProcessScale};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ pub struct PrimeSettings {
     #[schemars(range(min = 1))]
     pub prompts: Option<usize>,
     /// Phi's AdamW, its schedule and gradient clipping.
-    pub optimizer: Optimizer,
+    pub optimizer: OptimizerSettings,
 }
 
 /// When the process model learns from a rollout.
@@ -62,7 +62,7 @@ impl Default for PrimeSettings {
             process_weight: 5.0,
             process_scale: ProcessScale::default(),
             prompts: None,
-            optimizer: Optimizer::default(),
+            optimizer: OptimizerSettings::default(),
         }
     }
 }
@@ -74,7 +74,7 @@ impl PrimeSettings {
         Prime { beta, outcome_weight, process_weight, process_scale }
     }
 
-    /// Checks what the types' ranges do not say, for rollouts of so many prompts.
+    /// Checks what the types' ranges do not say, for rollouts of `prompts` prompts.
     pub(crate) fn check(&self, prompts: usize) -> Result<()> {
         if self.process_weight == 0.0 {
             let what = "is 0, and phi would be trained for nothing: raise it, or set \

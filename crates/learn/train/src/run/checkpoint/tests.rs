@@ -1,7 +1,8 @@
 use super::*;
 use crate::group::Group;
-use crate::learner::{Coefficients, PassLimits};
+use crate::learner::Coefficients;
 use crate::test_support::{group, learner, model_dir};
+use isentrope_budget::PassLimits;
 use isentrope_model::Sequence;
 use isentrope_ranks::threads::worlds;
 use isentrope_ranks::{Settings, Watch};
@@ -23,7 +24,7 @@ fn state<S>(optimizer: UpdateCounts, step: u64, trainer: S) -> RunState<S> {
 
 /// A checkpoint of nothing but the trainer's state, one group, with hashes that are right.
 fn saved(dir: &Path, group: &Value) -> CheckpointStore {
-    let store = CheckpointStore::new(dir.to_owned(), Checkpoints::default());
+    let store = CheckpointStore::new(dir.to_owned(), CheckpointSettings::default());
     let checkpoint = store.path(3);
     fs::create_dir_all(checkpoint.join("trainer")).unwrap();
     let state = state(UpdateCounts::default(), 3, [group]);
@@ -41,7 +42,7 @@ fn groups_of_another_version_are_refused_and_not_left_out() {
     let (own, others) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let latest = |dir: &tempfile::TempDir, group: &Value| {
         saved(dir.path(), group)
-            .latest::<Vec<Group>>(&Ranks::alone(1), &mut |message| panic!("{message}"))
+            .latest::<Vec<Group>>(&TrainingRanks::alone(1), &mut |message| panic!("{message}"))
     };
     assert_eq!(latest(&own, &group).unwrap().unwrap().state.trainer.len(), 1);
     group.as_object_mut().unwrap().remove("greedy");
@@ -55,8 +56,8 @@ fn groups_of_another_version_are_refused_and_not_left_out() {
 const LIMITS: PassLimits =
     PassLimits { micro_batch_tokens: 40, tape_bytes: usize::MAX, activation_slots: 0 };
 
-/// Runs this on each of so many ranks.
-fn on_ranks(count: usize, act: impl Fn(&Ranks) + Sync) {
+/// Runs this on each of `count` ranks.
+fn on_ranks(count: usize, act: impl Fn(&TrainingRanks) + Sync) {
     let settings = Settings {
         threads: 1,
         memory: 1 << 30,
@@ -66,7 +67,7 @@ fn on_ranks(count: usize, act: impl Fn(&Ranks) + Sync) {
     };
     thread::scope(|scope| {
         for world in worlds(count, &settings).unwrap().0 {
-            scope.spawn(|| act(&Ranks::new(Arc::new(world), 16).unwrap()));
+            scope.spawn(|| act(&TrainingRanks::new(Arc::new(world), 16).unwrap()));
         }
     });
 }
@@ -84,7 +85,8 @@ fn ranks_write_the_files_of_one_and_go_on_from_them() {
     let store = |name: String| {
         let dir = parent.path().join(name);
         fs::create_dir_all(&dir).unwrap();
-        let settings = Checkpoints { dtype: Dtype::Bfloat16, ..Checkpoints::default() };
+        let settings =
+            CheckpointSettings { dtype: Dtype::Bfloat16, ..CheckpointSettings::default() };
         CheckpointStore { max_file_bytes: 6000, ..CheckpointStore::new(dir, settings) }
     };
     let save = |store: &CheckpointStore, learner: &mut Learner, step| {

@@ -79,7 +79,7 @@ impl JsonlSink {
     }
 }
 
-/// Length in bytes of the lines up to `last_step`, and the last step of which there is one.
+/// Length in bytes of the lines up to `last_step`, and the last step that has a line.
 fn kept(path: &Path, file: &File, last_step: u64) -> Result<(u64, Option<u64>)> {
     let mut reader = BufReader::new(file);
     let (mut kept, mut last) = (0, None);

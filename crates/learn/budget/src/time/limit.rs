@@ -8,7 +8,7 @@
 
 use super::{KeptShares, Speed, Workload, human};
 use crate::error::Result;
-use crate::plan::Plan;
+use crate::memory::Plan;
 use isentrope_kernels::{Backend, Role};
 use isentrope_model::{Layout, Tokens};
 use std::fmt;
@@ -67,8 +67,8 @@ impl Peak {
         let (begun, mut fastest) = (Instant::now(), f64::INFINITY);
         while fastest.is_infinite() || begun.elapsed() < super::MEASURED_FOR {
             let started = Instant::now();
-            backend.copy(&from, &mut to, 1);
-            backend.read_numbers(&to, 0, &mut [0.0]); // whatever the host reads is finished
+            backend.copy_first_rows(&from, &mut to, 1);
+            backend.read_elements(&to, 0, &mut [0.0]); // whatever the host reads is finished
             fastest = fastest.min(started.elapsed().as_secs_f64());
         }
         let bandwidth = 2.0 * backend.bytes(role) as f64 / fastest.max(1e-9);
@@ -91,7 +91,7 @@ impl Cost {
 }
 
 impl Workload {
-    /// The cost of a step on each rank, with so many responses decoded at a time.
+    /// The cost of a step on each rank.
     pub fn cost(
         self,
         backend: &dyn Backend,
@@ -122,8 +122,8 @@ impl Workload {
                 - self.spared * memory.of_sampling * flops(blocks),
             bytes: passes * ((forward + backward) * weights + 2.0 * backward * gradient),
         };
-        // Each rank updates a part. Moments in the host's memory are none of this one's bytes.
-        let moment = |kind| Role::Moment(backend.numbers(kind));
+        // Each rank updates a part. Moments in the host's memory are not this memory's bytes.
+        let moment = |kind| Role::Moment(backend.element_count(kind));
         let moments = if plan.moments > 0 {
             2.0 * layout.parameter_bytes(backend, moment) as f64
         } else {

@@ -2,7 +2,7 @@
 
 use super::{Demand, ENOUGH_SEQUENCES, LOSS_BYTES, OVERHEAD, PROCESS_BYTES};
 use isentrope_kernels::Backend;
-use isentrope_model::{Keep, Layout, SHARING_TOKENS};
+use isentrope_model::{Layout, SHARING_TOKENS, TapeKind};
 
 /// The phases that take turns with the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,26 +42,26 @@ impl<'a> Updates<'a> {
             backend,
             layout,
             whole,
-            least_tape: layout.tape_bytes_per_token(backend, Keep::BlockInputs),
+            least_tape: layout.tape_bytes_per_token(backend, TapeKind::BlockInputs),
             tokens,
             least_tokens: demand.longest_trained.max(SHARING_TOKENS.min(tokens)),
             optimizer: demand.sets.update_bytes(backend, layout),
         }
     }
 
-    /// Bytes beside the tape, in passes of so many tokens.
+    /// Bytes beside the tape, in passes of `pass` tokens.
     pub fn working(&self, pass: usize) -> usize {
         let of_passes = self.layout.working_bytes(self.backend, pass).saturating_add(self.whole);
         of_passes.max(self.optimizer)
     }
 
-    /// Bytes with the least tape, in passes of so many tokens.
+    /// Bytes with the least tape, in passes of `pass` tokens.
     pub fn least_of(&self, pass: usize) -> usize {
         self.working(pass).saturating_add(pass.saturating_mul(self.least_tape))
     }
 }
 
-/// Bytes of a pass over so many tokens that scores what is not trained on; none where nothing is.
+/// Bytes of a pass over `tokens` tokens that only scores; 0 if the run has no such pass.
 pub(super) fn scoring(
     backend: &dyn Backend,
     layout: &Layout,

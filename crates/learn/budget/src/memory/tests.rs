@@ -24,7 +24,7 @@ fn updates(trained: usize) -> Demand {
     }
 }
 
-/// The demand of rollouts of so many responses of 100 tokens each.
+/// The demand of rollouts of `sampled` responses of 100 tokens each.
 fn rollouts(sampled: usize) -> Demand {
     let trained = 100 * sampled;
     Demand { longest_sampled: 100, sampled, longest_trained: 100, trained, ..Demand::default() }
@@ -80,7 +80,7 @@ fn activations_are_kept_from_sampling_where_all_else_has_its_place() {
 
     // If no pass waits for another, this pass has the memory of all tapes.
     let one_pass = |passes: &Plan| {
-        passes.micro_batch_tokens * layout.tape_bytes_per_token(&cpu(), Keep::Activations)
+        passes.micro_batch_tokens * layout.tape_bytes_per_token(&cpu(), TapeKind::Activations)
     };
     assert!(without.tape > one_pass(&without));
     let alone = of(0, 800, peak);
@@ -106,7 +106,7 @@ fn a_plan_stays_within_its_budget_whatever_is_asked_for() {
                         made += 1;
                         assert!(plan.peak() <= plan.budget, "{settings:?}, {trained}: {plan}");
                     }
-                    Err(Error::Common(isentrope_evaluation::Error::Setting { key, .. })) => {
+                    Err(Error::Setting { key, .. }) => {
                         refused += 1;
                         assert_eq!(key, "memory.micro_batch_tokens");
                         let is_large = micro_batch_tokens.is_some_and(|tokens| tokens > 1);
@@ -158,7 +158,7 @@ fn scored_responses_have_room_and_take_turns_with_the_rest() {
     let of = |scored| plan(&layout, Demand { scored, ..updates(8) }, 1 << 30).unwrap();
     let (none, short, roomy) = (of(0), of(100), of(100_000));
     assert_eq!(none.scoring, 0);
-    // A pass has as many tokens as those of updates may have, or the longest response.
+    // A pass has as many tokens as a pass of an update, or the longest response.
     let tokens = short.micro_batch_tokens.max(SHARING_TOKENS);
     assert_eq!(short.scoring, layout.working_bytes(&cpu(), tokens));
     assert_eq!((short.tape, short.working), (none.tape, none.working), "updates are as they were");
@@ -188,26 +188,6 @@ fn sampling_has_the_memory_of_the_gradient() {
     let short = Demand { longest_sampled: 100, sampled: 1, ..updates(8) };
     let plan = plan(&layout, short, 4 << 30).unwrap();
     assert!(!plan.is_tight() && plan.to_string().contains("updates: gradient 9 MiB"), "{plan}");
-}
-
-#[test]
-fn moments_cannot_be_offloaded_where_the_memory_is_the_hosts() {
-    let layout = wide();
-    let plan = |offload_moments| {
-        let sets = ParameterSets { offloads_moments: offload_moments, ..Default::default() };
-        let settings =
-            MemorySettings { budget_gib: Some(4.0), offload_moments, ..Default::default() };
-        Plan::new(&cpu(), &layout, Demand { sets, ..updates(8) }, &settings, 0).unwrap()
-    };
-    let (with, without) = (plan(true), plan(false));
-    assert_eq!((with.moments, with.host_moments), (without.moments, 0));
-    assert_eq!(with.peak(), without.peak());
-    let message = "MiB (memory.offload_moments has no effect: the device's memory is the host's); ";
-    assert!(
-        with.to_string().contains(message) && !without.to_string().contains("offload"),
-        "{with}"
-    );
-    with.check_host(0).unwrap();
 }
 
 #[test]

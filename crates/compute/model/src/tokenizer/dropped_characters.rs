@@ -9,19 +9,19 @@ use std::sync::{Mutex, PoisonError};
 use tokenizers::normalizer::Range;
 use tokenizers::{Model, ModelWrapper, NormalizedString, Token};
 
-/// Losses since the last report.
+/// Characters dropped since the last report.
 #[derive(Debug, Default)]
-pub(super) struct Losses(Mutex<Option<Loss>>);
+pub(super) struct DroppedCharacters(Mutex<Option<Dropped>>);
 
 #[derive(Debug)]
-struct Loss {
-    /// The first loss, as a sentence.
+struct Dropped {
+    /// A sentence about the first.
     first: String,
-    /// Characters lost, as the user wrote them.
-    characters: usize,
+    /// How many, as the user wrote them.
+    count: usize,
 }
 
-impl Losses {
+impl DroppedCharacters {
     /// Tokenizes a piece of text by the tokenizer's model.
     pub fn tokenize(
         &self,
@@ -30,21 +30,21 @@ impl Losses {
     ) -> tokenizers::Result<Vec<Token>> {
         let tokens = model.tokenize(piece.get())?;
         if !cover(&tokens, piece.get()) {
-            let more = Loss::of(model, piece);
-            let mut loss = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            match &mut *loss {
-                Some(loss) => loss.characters += more.characters,
-                None => *loss = Some(more),
+            let more = Dropped::of(model, piece);
+            let mut dropped = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            match &mut *dropped {
+                Some(dropped) => dropped.count += more.count,
+                None => *dropped = Some(more),
             }
         }
         Ok(tokens)
     }
 
-    /// Reports the losses since the last call, as a sentence.
+    /// Reports the characters dropped since the last call, as a sentence.
     pub fn take(&self) -> Option<String> {
-        let Loss { first, characters } =
+        let Dropped { first, count } =
             self.0.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-        Some(match characters - 1 {
+        Some(match count - 1 {
             0 => first,
             1 => format!("{first}, as is 1 more character"),
             more => format!("{first}, as are {more} more characters"),
@@ -52,15 +52,15 @@ impl Losses {
     }
 }
 
-impl Loss {
+impl Dropped {
     fn of(model: &ModelWrapper, piece: &NormalizedString) -> Self {
         // The user's spelling: a piece may be in the byte-level alphabet, with several characters
         // for one.
         let original = |at| piece.convert_offsets(Range::Normalized(at));
-        let mut lost: Vec<_> =
+        let mut dropped: Vec<_> =
             without_tokens(model, piece.get()).into_iter().filter_map(original).collect();
-        lost.dedup();
-        let written = lost.first().and_then(|at| piece.get_original().get(at.clone()));
+        dropped.dedup();
+        let written = dropped.first().and_then(|at| piece.get_original().get(at.clone()));
         let mut characters = written.unwrap_or_default().chars();
         let first = match (characters.next(), characters.next()) {
             (Some(c), None) => {
@@ -68,10 +68,10 @@ impl Loss {
             }
             _ => {
                 let written = written.unwrap_or(piece.get_original());
-                format!("no tokens stand for all of {written:?}, of which a part is lost")
+                format!("no tokens stand for all of {written:?}: a part of it is lost")
             }
         };
-        Self { first, characters: lost.len().max(1) }
+        Self { first, count: dropped.len().max(1) }
     }
 }
 

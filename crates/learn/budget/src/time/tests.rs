@@ -1,6 +1,5 @@
 use super::*;
-use crate::plan::{Demand, Plan};
-use crate::settings::MemorySettings;
+use crate::memory::{Demand, MemorySettings, Plan};
 use crate::test_support::{cpu, layout};
 use isentrope_model::ModelConfig;
 
@@ -45,7 +44,7 @@ fn time_is_work_over_speed() {
     // memory for them.
     let blocks = layout.forward_flops(Tokens { scored: 0.0, ..workload.trained }) / forward;
     near(step(workload, KeptShares { of_sampling: 0.5, ..NOTHING }), 2.5 - 0.25 * blocks);
-    // Without memory for those of its own, a backward pass needs another forward pass.
+    // Without memory for activations of its own, a backward pass needs another forward pass.
     near(step(workload, KeptShares { of_passes: false, ..NOTHING }), 3.0);
     near(step(Workload { ranks: 4, ..workload }, NOTHING), 2.5 / 4.0);
     let held_out =

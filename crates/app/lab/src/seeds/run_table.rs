@@ -1,9 +1,9 @@
-//! Statistics over seeds of a table that was kept of a sweep (docs/paper/results).
+//! Statistics over seeds of a sweep that was saved as a table (docs/paper/results).
 
 use super::curves::{MOST, MeanCurve};
 use super::{Control, Entry, Group, Summary, range_of};
 use crate::law::{Fit, Point, SEED};
-use crate::log::{RunLog, Series, kept_table};
+use crate::log::{RunLog, Series, run_table};
 use crate::run::Run;
 use crate::{Error, Result};
 use serde::Serialize;
@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// The runs of a table by group.
 #[derive(Clone, Debug)]
-pub struct KeptRuns {
+pub struct RunTable {
     /// Group, run, and a recipe with the run's seed.
     runs: Vec<(String, Run, Value)>,
 }
@@ -27,14 +27,13 @@ pub struct GroupCurves {
     pub laws: BTreeMap<String, Fit>,
 }
 
-impl KeptRuns {
-    /// Reads a table: the groups of these names in this order, or all. With `target`, in nats, the
-    /// entropy is measured against it where the table has no target of the runs' own.
+impl RunTable {
+    /// Reads a table: the groups of these names in this order, or all.
     ///
     /// # Errors
-    /// As [`kept_table::read`]; if a group is not there.
-    pub fn read(path: &Path, groups: &[String], target: Option<f64>) -> Result<Self> {
-        let mut all = kept_table::read(path)?;
+    /// As [`run_table::read`]; if a group is not there.
+    pub fn read(path: &Path, groups: &[String]) -> Result<Self> {
+        let mut all = run_table::read(path)?;
         if let Some(missing) =
             groups.iter().find(|name| all.iter().all(|(group, _)| group != *name))
         {
@@ -48,10 +47,7 @@ impl KeptRuns {
             all.retain(|(group, _)| place(group).is_some());
             all.sort_by_key(|(group, _)| place(group));
         }
-        let run = |(group, mut log): (String, RunLog)| {
-            if let Some(target) = target {
-                log.set_target(target);
-            }
+        let run = |(group, log): (String, RunLog)| {
             let recipe = json!({ "run": { "seed": seed(&group, &log.name) } });
             (group, Run::of(log, None, None), recipe)
         };

@@ -1,15 +1,15 @@
 //! The tokens that truncated sampling kept of the distributions that a response was drawn from.
 
 use crate::response::bits;
-use isentrope_kernels::{Kept, SamplingMasks};
+use isentrope_kernels::{SamplingMask, SamplingMasks};
 use serde::{Deserialize, Serialize};
 
 /// The tokens that could have been drawn in the place of each token of a response, `[tokens]`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct KeptTokens {
+pub struct ResponseMasks {
     /// The kept tokens of each draw.
-    #[serde(with = "lists")]
-    pub masks: SamplingMasks,
+    #[serde(rename = "masks", with = "lists")]
+    pub tokens: SamplingMasks,
     /// Logarithm of their probability together, under the model at the temperature, in nats; 0 for
     /// the whole vocabulary. A token's log-prob less this is its log-prob under the distribution
     /// that it was drawn from.
@@ -17,11 +17,11 @@ pub struct KeptTokens {
     pub log_masses: Vec<f32>,
 }
 
-impl KeptTokens {
+impl ResponseMasks {
     /// Appends what was kept in the place of one token; none for the whole vocabulary.
-    pub(crate) fn push(&mut self, kept: Option<&Kept>) {
-        self.masks.push(kept.map_or(&[], |kept| &kept.tokens));
-        self.log_masses.push(kept.map_or(0.0, |kept| kept.log_mass));
+    pub(crate) fn push(&mut self, mask: Option<&SamplingMask>) {
+        self.tokens.push(mask.map_or(&[], |mask| &mask.tokens));
+        self.log_masses.push(mask.map_or(0.0, |mask| mask.log_mass));
     }
 
     /// The probability that was kept of each distribution.
@@ -65,13 +65,13 @@ mod tests {
 
     #[test]
     fn what_was_kept_comes_back_from_a_file_to_the_last_bit() {
-        let mut kept = KeptTokens::default();
-        assert_eq!(kept.mean_mass(), 1.0, "nothing was cut");
-        kept.push(Some(&Kept { tokens: vec![3, 7], log_mass: -0.1 }));
-        (0..2).for_each(|_| kept.push(None));
-        let text = serde_json::to_string(&kept).unwrap();
+        let mut masks = ResponseMasks::default();
+        assert_eq!(masks.mean_mass(), 1.0, "nothing was cut");
+        masks.push(Some(&SamplingMask { tokens: vec![3, 7], log_mass: -0.1 }));
+        (0..2).for_each(|_| masks.push(None));
+        let text = serde_json::to_string(&masks).unwrap();
         assert!(text.starts_with(r#"{"masks":[[3,7],[],[]],"log_masses":["#), "{text}");
-        assert_eq!(serde_json::from_str::<KeptTokens>(&text).unwrap(), kept);
-        assert!((kept.mean_mass() - (f64::from(-0.1f32).exp() + 2.0) / 3.0).abs() < 1e-15);
+        assert_eq!(serde_json::from_str::<ResponseMasks>(&text).unwrap(), masks);
+        assert!((masks.mean_mass() - (f64::from(-0.1f32).exp() + 2.0) / 3.0).abs() < 1e-15);
     }
 }

@@ -142,7 +142,7 @@ impl Speed {
 pub struct Speeds(Vec<(Vec<Linear>, usize, Speed)>);
 
 impl Speeds {
-    /// The speed with a model's products, so many responses being sampled at a time.
+    /// The speed with a model's products, with `sampled_at_a_time` responses sampled at a time.
     pub fn of(
         &mut self,
         backend: &dyn Backend,
@@ -170,7 +170,7 @@ fn sampling_rows(sampled_at_a_time: usize) -> usize {
 fn measured(layout: &Layout) -> Vec<Linear> {
     let mut left = MEASURED_BYTES / size_of::<f32>();
     let mut shapes = Vec::new();
-    // Without the first, the embedding, of which a token reads but a row.
+    // Without the first, the embedding: a token reads only one of its rows.
     for parameter in layout.parameters.iter().skip(1) {
         let Kind::Matrix(shape) = parameter.kind else { continue };
         let outputs = shape.outputs.min(left / shape.inputs.max(1));
@@ -209,8 +209,8 @@ fn products(backend: &dyn Backend, layout: &Layout, rows: usize) -> Result<Vec<P
     measured(layout).into_iter().map(product).collect()
 }
 
-/// Floating-point operations per second with so many rows: of the fastest of the passes that there
-/// was time for, since whatever else the machine does only slows them.
+/// Floating-point operations per second with `rows` rows: the speed of the fastest pass, since
+/// other work of the machine only slows passes.
 fn speed(products: &mut [Product], backend: &dyn Backend, rows: usize) -> f64 {
     // The first pass has what is done once, such as a GPU's library that is compared with chains
     // before it is used.

@@ -3,15 +3,16 @@
 mod least;
 mod parameter_sets;
 
-pub use parameter_sets::ParameterSets;
+pub use parameter_sets::{MOMENTS, ParameterSets, moments_of_rank, waiting_sums};
 
 use crate::error::{Error, Result};
-use crate::passes::PassLimits;
-use crate::settings::MemorySettings;
+use crate::pass_limits::PassLimits;
 use isentrope_kernels::{Backend, Role};
-use isentrope_model::{Keep, Layout};
+use isentrope_model::{Layout, TapeKind};
 use isentrope_rollout::Limits;
 use least::{Least, Phase, Updates, least_scored, scoring};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Tokens in one pass beyond which nothing gets faster.
@@ -25,10 +26,28 @@ const LOSS_BYTES: usize = 240;
 /// Bytes per token of a process model's scores: texts, log-probs, log-ratios before and after an
 /// update, the parts of the advantage.
 const PROCESS_BYTES: usize = 100;
-/// Captured decode steps may use at most one part in so many of the spare memory.
+/// Captured decode steps may use at most one part in `STEPS_PART` of the spare memory.
 const STEPS_PART: usize = 8;
 /// Bytes of the program itself: tokenizer, data, code; on a GPU, of short uploads.
 pub const OVERHEAD: usize = 64 << 20;
+
+/// Memory that the run may use. Nothing here changes a result.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct MemorySettings {
+    /// Memory in GiB that the run may take in all. Unset: nine tenths of what is free at the start.
+    #[schemars(extend("exclusiveMinimum" = 0.0))]
+    pub budget_gib: Option<f64>,
+    /// Most tokens in one pass through the model, more only where a single sequence is longer, or
+    /// the responses to one prompt that share its computation are (up to 1024 tokens). Unset:
+    /// chosen from the budget.
+    #[schemars(range(min = 1))]
+    pub micro_batch_tokens: Option<usize>,
+    /// Keeps AdamW's moments, 8 bytes a weight, in the host's memory instead of a GPU's, and brings
+    /// them there in pieces for each update, which takes longer. Without effect on a CPU, whose
+    /// memory is the host's.
+    pub offload_moments: bool,
+}
 
 /// The sizes of a run that decide its memory.
 #[derive(Clone, Copy, Debug, Default)]
@@ -101,16 +120,14 @@ pub struct Plan {
     pub budget: usize,
     sampled: usize,
     activation_slots: usize,
-    /// Whether moments are to be offloaded, and the device has no other memory than the host.
-    offloads_in_vain: bool,
 }
 
 impl Plan {
     /// Divides the budget of a run on a device.
     ///
     /// # Errors
-    /// [`Error::Run`] with the knobs that would make it fit;
-    /// [`Setting`](isentrope_evaluation::Error::Setting) when `memory.micro_batch_tokens` is what
+    /// [`Error::TooLarge`] with the knobs that would make it fit;
+    /// [`Error::Setting`] when `memory.micro_batch_tokens` is what
     /// does not.
     pub fn new(
         backend: &dyn Backend,
@@ -122,7 +139,7 @@ impl Plan {
         let budget = budget(settings, available);
         let least = Least::of(backend, layout, demand);
         if least.bytes() > budget {
-            return Err(Error::Run(does_not_fit(backend, layout, least, budget, demand)));
+            return Err(Error::TooLarge(does_not_fit(backend, layout, least, budget, demand)));
         }
         let [weights, gradient, moments] = least.sets;
         let logits = layout.draw_bytes(backend, demand.sampled.min(ENOUGH_SEQUENCES));
@@ -131,7 +148,7 @@ impl Plan {
         let updates = Updates::new(backend, layout, demand);
         let (trained, least_tokens) = (updates.tokens, updates.least_tokens);
         let least_of = |pass: usize| updates.least_of(pass);
-        // Tokens of a pass of an update, and of one that scores, where so many are wanted.
+        // Tokens of an update's pass and of a scoring pass, if `wanted` tokens are asked for.
         let passes = |wanted: usize| {
             (wanted.max(least_tokens).min(trained), wanted.max(least_scored(demand)))
         };
@@ -166,13 +183,13 @@ impl Plan {
                     human(needed),
                     human(free)
                 );
-                return Err(Error::setting("memory.micro_batch_tokens", what));
+                return Err(Error::Setting { key: "memory.micro_batch_tokens", what });
             }
         }
         let working = updates.working(pass);
         let kept = demand.forward_first.saturating_mul(demand.longest_trained).max(pass);
         let tape = (of_updates.saturating_sub(working))
-            .min(kept.saturating_mul(layout.tape_bytes_per_token(backend, Keep::Activations)));
+            .min(kept.saturating_mul(layout.tape_bytes_per_token(backend, TapeKind::Activations)));
         // Only what is left: all of the above saves more time than a forward pass.
         let left = free - (kv_cache + logits).max(gradient + tape + working).max(scoring).min(free);
         let slot = layout.activation_bytes_per_slot(backend);
@@ -200,7 +217,6 @@ impl Plan {
             budget,
             sampled: demand.sampled,
             activation_slots,
-            offloads_in_vain: settings.offload_moments && !has_own_memory(backend),
         })
     }
 
@@ -209,19 +225,19 @@ impl Plan {
         Least::of(backend, layout, demand).bytes()
     }
 
-    /// Holds what a run on a device with memory of its own takes of the host's memory, of which so
-    /// many bytes are free.
+    /// Checks that the run's part of the host's memory fits into the `free` bytes there, where the
+    /// device has memory of its own.
     ///
     /// # Errors
-    /// [`Setting`](isentrope_evaluation::Error::Setting) when moments are offloaded that do not
-    /// fit; [`Error::Run`] when the rest does not.
+    /// [`Error::Setting`] when moments are offloaded that do not
+    /// fit; [`Error::TooLarge`] when the rest does not.
     pub fn check_host(&self, free: usize) -> Result<()> {
         let needed = self.host_moments.saturating_add(self.host_program);
         if needed <= free {
             return Ok(());
         }
         if self.host_moments == 0 {
-            return Err(Error::Run(format!(
+            return Err(Error::TooLarge(format!(
                 "the run needs {} of the host's memory, for weights on their way to the GPU and to \
                  checkpoints, for the loss and for tokens that truncated sampling keeps, and {} \
                  are free there: a smaller model, fewer responses in an update, a smaller \
@@ -238,7 +254,7 @@ impl Plan {
             human(self.host_program),
             human(free)
         );
-        Err(Error::setting("memory.offload_moments", what))
+        Err(Error::Setting { key: "memory.offload_moments", what })
     }
 
     /// Whether weights, gradient and moments alone would fit: what can be known of a model before
@@ -256,7 +272,7 @@ impl Plan {
         if needed <= budget {
             return Ok(());
         }
-        Err(Error::Run(format!(
+        Err(Error::TooLarge(format!(
             "the run needs at least {} of memory, for the model alone, and has {}: {}; a smaller \
              model would fit{}",
             human(needed),
@@ -391,13 +407,9 @@ fn does_not_fit(
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let moments = match (self.host_moments, self.offloads_in_vain) {
-            (0, false) => human(self.moments),
-            (0, true) => format!(
-                "{} (memory.offload_moments has no effect: the device's memory is the host's)",
-                human(self.moments)
-            ),
-            (bytes, _) => format!("{} in the host's memory", human(bytes)),
+        let moments = match self.host_moments {
+            0 => human(self.moments),
+            bytes => format!("{} in the host's memory", human(bytes)),
         };
         write!(f, "memory: weights {}, moments {moments}; ", human(self.weights))?;
         let if_any = |before: &str, bytes: usize, after: &str| match bytes {

@@ -1,10 +1,27 @@
 //! The sets of parameters that a run holds: weights and moments all along, gradients while there
 //! are updates.
 
-use crate::moments::{BOTH, moments_of_rank};
-use crate::shards::waiting_sums;
-use isentrope_kernels::{Backend, Role, Work};
+use isentrope_kernels::{Backend, NORM_BLOCK, Role, Work};
 use isentrope_model::Layout;
+
+/// AdamW's moments of an element.
+pub const MOMENTS: usize = 2;
+
+/// The most elements whose moments one of `ranks` ranks has.
+pub fn moments_of_rank(backend: &dyn Backend, layout: &Layout, ranks: usize) -> usize {
+    let (mut blocks, mut elements) = (0usize, 0usize);
+    for of_parameter in layout.numbers(backend) {
+        blocks = blocks.saturating_add(of_parameter.div_ceil(NORM_BLOCK));
+        elements = elements.saturating_add(of_parameter);
+    }
+    blocks.div_ceil(ranks).saturating_mul(NORM_BLOCK).min(elements)
+}
+
+/// Sets of parameters that wait to be added while the gradients of `shards` shards are computed one
+/// after the other.
+pub fn waiting_sums(shards: usize) -> usize {
+    shards.next_power_of_two().trailing_zeros() as usize
+}
 
 /// The sets of parameters of a run beside the policy's weights, gradient and moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +68,7 @@ impl ParameterSets {
                 trained * (1 + waiting_sums(self.shards)),
                 layout.parameter_bytes(backend, Role::Gradient),
             ),
-            (trained * BOTH, backend.bytes(moments)),
+            (trained * MOMENTS, backend.bytes(moments)),
         ]
         .map(|(count, bytes)| bytes.saturating_mul(count))
     }
@@ -60,7 +77,7 @@ impl ParameterSets {
     /// device's.
     pub fn host_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
         let moments = self.moment(moments_of_rank(backend, layout, self.ranks));
-        backend.host_bytes(moments).saturating_mul(self.trained() * BOTH)
+        backend.host_bytes(moments).saturating_mul(self.trained() * MOMENTS)
     }
 
     /// Bytes that an update of the weights takes on the device beside all of these.
@@ -69,7 +86,7 @@ impl ParameterSets {
         if self.offloads_moments { backend.workspace(Work::OffloadedMoments(numbers)) } else { 0 }
     }
 
-    /// The role of a moment of so many numbers.
+    /// The role of a moment by its number of elements.
     pub fn moment(self, numbers: usize) -> Role {
         if self.offloads_moments { Role::OffloadedMoment(numbers) } else { Role::Moment(numbers) }
     }
