@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Builds a wheel that carries the program, and tries it in a fresh virtual environment.
+# Builds a wheel that carries the program, checks what an index would ask of it, and tries it in a fresh virtual environment.
 #
 #     packaging/wheel/build.sh [DIRECTORY [ARGUMENTS OF maturin build]]
 #
 # The wheel lies in DIRECTORY (dist) at the end. It names the oldest glibc that has all it needs, as maturin finds it in the
 # program's symbols: built on an older system, or in a manylinux image, it installs on older ones.
 #
-# Needs Rust, a C compiler, and Python 3.9 or later, which installs maturin into a directory of its own.
+# Needs Rust, a C compiler, and Python 3.9 or later, which installs maturin and twine into a directory of its own.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 out=$(realpath -m "${1:-dist}")
@@ -16,10 +16,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 python3 -m venv "$work/build"
-"$work/build/bin/pip" install --quiet 'maturin>=1.9,<2'
+"$work/build/bin/pip" install --quiet 'maturin>=1.9,<2' 'twine>=6.1'
 export PATH="$work/build/bin:$PATH"
 case " $* " in *" --profile "*) ;; *) set -- --release "$@" ;; esac
 (cd "$root/packaging/wheel" && maturin build --out "$work/wheel" "$@")
+twine check --strict "$work"/wheel/*.whl
 
 # As a user would: a fresh environment, an empty directory, and nothing but what the wheel has.
 python3 -m venv "$work/try"

@@ -49,11 +49,11 @@ fn tree(lanes: &[f32]) -> f32 {
     tree(&low.iter().zip(high).map(|(a, b)| a + b).collect::<Vec<f32>>())
 }
 
-/// How far it may be from mathematics in f64.
+/// The allowed distance from f64 mathematics.
 pub const TOLERANCE: Tolerance = Tolerance {
     linear: 3e-6,
     attention: 2e-6,
-    // A score of 600 is rounded to within 6e-5, and its exponential by as much.
+    // A score of 600 is rounded to within 6e-5, and its exponential has the same relative error.
     steep_attention: 5e-4,
     attention_gradient: 5e-6,
     attention_gradient_noise: 1e-5,

@@ -17,17 +17,22 @@ pub fn cases(cases: u32) -> Config {
     Config { cases, failure_persistence: None, ..Config::default() }
 }
 
-/// Evenly distributed numbers in [-1.5, 1.5), the same for the same seed (SplitMix64).
-pub fn noise(seed: u64, len: usize) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0xd134_2543_de82_ef95);
-    let mut next = || {
+/// Evenly distributed numbers in [0, 1), the same for the same seed (SplitMix64).
+pub fn uniform(seed: u64) -> impl Iterator<Item = f32> {
+    let mut state = seed;
+    std::iter::repeat_with(move || {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    };
-    (0..len).map(|_| ((next() >> 40) as f32 / (1 << 24) as f32 - 0.5) * 3.0).collect()
+        ((z ^ (z >> 31)) >> 40) as f32 / (1 << 24) as f32
+    })
+}
+
+/// Evenly distributed numbers in [-1.5, 1.5).
+pub fn noise(seed: u64, len: usize) -> Vec<f32> {
+    let seed = seed.wrapping_mul(0xd134_2543_de82_ef95);
+    uniform(seed).map(|x| (x - 0.5) * 3.0).take(len).collect()
 }
 
 /// Whole numbers below `bound`.
@@ -69,7 +74,7 @@ pub fn assert_bits(what: &str, got: &[f32], want: &[f32]) {
 }
 
 /// Within `tolerance` of the larger of the value itself and the root mean square of all values:
-/// what rounding a sum of terms as large as the other values can explain.
+/// rounding a sum of terms as large as the other values explains no more.
 #[track_caller]
 pub fn assert_close(what: &str, got: &[f32], want: &[f64], tolerance: f64) {
     let rms = (want.iter().map(|x| x * x).sum::<f64>() / want.len().max(1) as f64).sqrt();

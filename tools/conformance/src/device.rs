@@ -1,5 +1,4 @@
-//! Buffers on the device of a backend on trial, with marked memory around what an operation has
-//! business with.
+//! Buffers on the device of a backend on trial, with marked memory around an operation's own.
 
 use crate::data::{self, POISON, assert_bits, is_poison};
 use crate::models::{self, FAMILIES};
@@ -12,13 +11,13 @@ use proptest::test_runner::Config;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-/// Poisoned numbers behind every buffer, at least.
+/// Least number of poisoned elements behind every buffer.
 const TAIL: usize = 37;
 
-/// A backend on trial, and what its properties share.
+/// A backend on trial, and the state that its properties share.
 pub(crate) struct Trial {
     subject: Box<dyn Subject>,
-    /// A variant that holds few logits at a time, and how many.
+    /// A variant that holds few logits at a time, and their number.
     in_small_blocks: (Variant, usize),
     models: OnceLock<Vec<Model>>,
 }
@@ -28,7 +27,7 @@ impl Trial {
         Self { in_small_blocks: subject.in_small_blocks(), subject, models: OnceLock::new() }
     }
 
-    /// The variant that most properties are shown on.
+    /// The variant on which most properties are tested.
     pub fn device(&self) -> Device<'_> {
         self.devices().next().expect("a subject has a variant")
     }
@@ -51,12 +50,13 @@ impl Trial {
         &loaded[FAMILIES.iter().position(|&name| name == family).unwrap()]
     }
 
-    /// The number of random cases of a property: `all`, or as many as the subject has time for.
+    /// The number of random cases of a property: `all`, or fewer if the subject has less time.
     pub fn cases(&self, all: u32) -> Config {
         data::cases(self.subject.cases(all))
     }
 
-    /// As many of the like cases as the subject has time for, evenly spread.
+    /// Evenly spread ones of these similar cases: all of them, or fewer if the subject has less
+    /// time.
     pub fn some<T>(&self, alike: Vec<T>) -> impl Iterator<Item = T> {
         let tried = self.subject.cases(alike.len() as u32).max(1) as usize;
         let step = alike.len().div_ceil(tried).max(1);
@@ -77,7 +77,7 @@ impl Trial {
     }
 }
 
-/// One variant of the backend on trial. Operations are called on it directly; buffers come with
+/// One variant of the backend on trial. Operations are called on it directly; its buffers have
 /// poison behind them.
 pub(crate) struct Device<'a> {
     subject: &'a dyn Subject,
@@ -111,15 +111,15 @@ pub(crate) fn gradient(shape: Linear) -> Role {
     Role::Gradient(Kind::Matrix(shape))
 }
 
-/// Numbers in a buffer, without what pads it.
-fn numbers(role: Role) -> usize {
+/// Elements in a buffer, without padding.
+fn elements(role: Role) -> usize {
     match role {
         Role::Activation(rows, features) | Role::Exact(rows, features) => rows * features,
         Role::Weight(kind) | Role::Gradient(kind) => match kind {
             Kind::Vector(len) => len,
             Kind::Matrix(shape) => shape.inputs * shape.outputs,
         },
-        Role::Moment(numbers) | Role::OffloadedMoment(numbers) => numbers,
+        Role::Moment(elements) | Role::OffloadedMoment(elements) => elements,
         Role::Cache { .. } => panic!("nobody looks into a cache"),
     }
 }
@@ -132,8 +132,8 @@ fn with_tail(role: Role) -> Role {
         Role::Exact(rows, features) => Role::Exact(longer(rows, features), features),
         Role::Weight(Kind::Vector(len)) => Role::Weight(Kind::Vector(len + TAIL)),
         Role::Gradient(Kind::Vector(len)) => Role::Gradient(Kind::Vector(len + TAIL)),
-        Role::Moment(numbers) => Role::Moment(numbers + TAIL),
-        Role::OffloadedMoment(numbers) => Role::OffloadedMoment(numbers + TAIL),
+        Role::Moment(elements) => Role::Moment(elements + TAIL),
+        Role::OffloadedMoment(elements) => Role::OffloadedMoment(elements + TAIL),
         Role::Weight(Kind::Matrix(_)) | Role::Gradient(Kind::Matrix(_)) | Role::Cache { .. } => {
             role
         }
@@ -146,7 +146,7 @@ impl Device<'_> {
         &self.variant.name
     }
 
-    /// Whether large work can be asked of the variant.
+    /// Whether the variant gets large work.
     pub fn is_fast(&self) -> bool {
         self.variant.fast
     }
@@ -155,17 +155,22 @@ impl Device<'_> {
         &self.variant.backend
     }
 
-    /// The numbers as operations see them, in a buffer for this role.
+    /// The values as operations see them in a buffer for this role.
     pub fn seen(&self, role: Role, data: Vec<f32>) -> Vec<f32> {
         data.into_iter().map(|x| self.subject.seen(role, x)).collect()
     }
 
     /// Noise that fills a buffer for this role, as operations see it.
     pub fn noise(&self, role: Role, seed: u64) -> Vec<f32> {
-        self.seen(role, data::noise(seed, numbers(role)))
+        self.seen(role, data::noise(seed, elements(role)))
     }
 
-    /// Poison, and more of it than asked for.
+    /// The noise of [`noise`](Self::noise), in a buffer.
+    pub fn upload_noise(&self, role: Role, seed: u64) -> Buffer {
+        self.upload(role, &self.noise(role, seed))
+    }
+
+    /// A buffer of poison, longer than the role needs.
     pub fn blank(&self, role: Role) -> Buffer {
         let mut buffer = self.buffer(with_tail(role));
         self.fill(&mut buffer, POISON);
@@ -177,9 +182,9 @@ impl Device<'_> {
         self.allocate(role).unwrap()
     }
 
-    /// These numbers, and poison behind them; what pads a gradient is zero.
+    /// A buffer of these elements, with poison behind them. A gradient's padding is zero.
     pub fn upload(&self, role: Role, data: &[f32]) -> Buffer {
-        assert_eq!(data.len(), numbers(role), "{role:?}");
+        assert_eq!(data.len(), elements(role), "{role:?}");
         let mut buffer = match role {
             Role::Gradient(Kind::Matrix(_)) => self.zeros(role),
             _ => self.blank(role),
@@ -192,17 +197,17 @@ impl Device<'_> {
         buffer
     }
 
-    /// The numbers of a buffer. Checks that poison still lies behind them, and that a gradient's
+    /// The elements of a buffer. Checks that poison still lies behind them, and that a gradient's
     /// padding is zero.
     pub fn download(&self, role: Role, buffer: &Buffer) -> Vec<f32> {
         let whole = with_tail(role);
-        let mut data = vec![POISON; numbers(whole)];
+        let mut data = vec![POISON; elements(whole)];
         match whole {
             Role::Weight(kind) | Role::Gradient(kind) => self.unpack(kind, 0, buffer, &mut data),
             Role::Moment(_) | Role::OffloadedMoment(_) => self.read_elements(buffer, 0, &mut data),
             _ => self.read(buffer, 0, &mut data),
         }
-        let tail = data.split_off(numbers(role));
+        let tail = data.split_off(elements(role));
         assert!(tail.into_iter().all(is_poison), "wrote beyond the end of {role:?}");
         if let Role::Gradient(kind @ Kind::Matrix(_)) = role {
             let again = self.upload(role, &data);
@@ -212,11 +217,11 @@ impl Device<'_> {
         data
     }
 
-    /// The bits of a parameter's numbers, with those that pad them.
+    /// The bits of a parameter's elements, padding included.
     fn all_numbers(&self, kind: Kind, buffer: &Buffer) -> Vec<u32> {
-        let mut numbers = vec![0.0; self.element_count(kind)];
-        self.read_elements(buffer, 0, &mut numbers);
-        numbers.into_iter().map(f32::to_bits).collect()
+        let mut elements = vec![0.0; self.element_count(kind)];
+        self.read_elements(buffer, 0, &mut elements);
+        elements.into_iter().map(f32::to_bits).collect()
     }
 
     /// Rows of these tokens, of no sequence.
@@ -259,7 +264,7 @@ impl Device<'_> {
     }
 }
 
-/// Numbers in a row of attention outputs.
+/// Elements in a row of attention outputs.
 pub(crate) fn width(shape: Attention) -> usize {
     shape.heads * shape.head_dim
 }

@@ -29,7 +29,7 @@ use device::Trial;
 use std::process::ExitCode;
 use std::sync::{Arc, LazyLock};
 
-/// A property by its name.
+/// A property's name, and its test.
 type Property = (&'static str, fn(&Trial));
 
 /// Names the properties of a file. The compiler reports a property that is not named, because it is
@@ -70,7 +70,7 @@ pub fn tests(
     properties.into_iter().map(test).collect()
 }
 
-/// Runs the tests that the command line asks for: the whole `main` of a test program.
+/// Runs the tests that the command line names: the whole `main` of a test program.
 pub fn run(tests: Vec<libtest_mimic::Trial>) -> ExitCode {
     libtest_mimic::run(&libtest_mimic::Arguments::from_args(), tests).exit_code()
 }

@@ -1,5 +1,6 @@
 //! Models and texts that the properties are tested on, and results as bits.
 
+use crate::data::uniform;
 use crate::device::Trial;
 use isentrope_kernels::Backend;
 use isentrope_model::checkpoint::{Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint};
@@ -25,7 +26,7 @@ pub const FAMILIES: [&str; 9] = [
     "qwen3",
     "qwen3-untied",
 ];
-/// Words that every one of them knows.
+/// Words that every family knows.
 const VOCABULARY: u32 = 61;
 
 /// The directory of the tiny checkpoints: `ISENTROPE_TEST_FIXTURES` if the tests run on another
@@ -38,12 +39,12 @@ pub fn checkpoints() -> PathBuf {
     std::env::var_os("ISENTROPE_TEST_FIXTURES").map_or_else(sources, PathBuf::from)
 }
 
-/// The directory of one of them.
+/// The directory of one checkpoint.
 pub fn checkpoint(name: &str) -> PathBuf {
     checkpoints().join(name)
 }
 
-/// The model in this directory.
+/// Loads the model in this directory.
 pub fn load(dir: &Path, backend: &Arc<dyn Backend>) -> Model {
     Model::load(dir, backend.clone()).unwrap()
 }
@@ -73,8 +74,8 @@ pub fn some_pages(trial: &Trial) -> usize {
     3 * trial.page() + 4
 }
 
-/// Texts of no token up to some pages, some of them without targets, and some with the prompt of
-/// the one before.
+/// Texts from no token up to some pages. Some have no targets, and some have the prompt of the text
+/// before.
 pub fn texts(trial: &Trial, count: Range<usize>) -> impl Strategy<Value = Vec<Text>> + use<> {
     let text =
         (tokens(0..some_pages(trial)), prop_oneof![Just(1_usize), 1..50_usize], any::<bool>());
@@ -112,7 +113,7 @@ pub fn score_bits(model: &Model, texts: &[Text], temperature: f32) -> Vec<[u32; 
     scores.logprobs.iter().zip(&scores.entropies).map(|(p, h)| [p.to_bits(), h.to_bits()]).collect()
 }
 
-/// Log-prob and entropy of every token of a text but the first, with nothing else in the batch.
+/// Log-prob and entropy of every token of a text but the first. The batch has no other text.
 pub fn score_bits_alone(model: &Model, tokens: &[u32], temperature: f32) -> Vec<[u32; 2]> {
     score_bits(model, &[Text { tokens: tokens.to_vec(), score_from: 1 }], temperature)
 }
@@ -144,17 +145,9 @@ pub fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-/// Numbers from -1 to 1 without a pattern (splitmix64).
+/// Evenly distributed numbers in [-1, 1).
 pub fn noise(seed: u64, len: usize) -> Vec<f32> {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 40) as f32 / (1 << 23) as f32 - 1.0
-    };
-    (0..len).map(|_| next()).collect()
+    uniform(seed).map(|x| 2.0 * x - 1.0).take(len).collect()
 }
 
 /// Words of the wide model.
@@ -178,9 +171,9 @@ fn below(vocabulary: u32, seed: u64, len: usize) -> Vec<u32> {
 /// and among several threads. The [`FAMILIES`] are too small for that.
 pub fn write_wide(dir: &Path) {
     let config = json!({
-        "model_type": "qwen3", "vocab_size": WIDE_VOCABULARY, "hidden_size": 520, "intermediate_size": 530,
-        "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 80,
-        "tie_word_embeddings": true,
+        "model_type": "qwen3", "vocab_size": WIDE_VOCABULARY, "tie_word_embeddings": true,
+        "hidden_size": 520, "intermediate_size": 530, "num_hidden_layers": 1,
+        "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 80,
     });
     let config: Map<_, _> = config.as_object().unwrap().clone();
     let parsed = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Requests to a sampling engine, and an engine watched from outside.
+//! Requests to a sampling engine, and checks of its events.
 
 use crate::device::Trial;
 use isentrope_kernels::SamplingMasks;
@@ -24,7 +24,7 @@ pub fn request(prompt: &[u32], samples: usize, number: u64, sampling: Sampling) 
     }
 }
 
-/// Enough for anything here.
+/// Enough memory for every test.
 pub const ROOMY: Limits = Limits { cache_bytes: 32 << 20, sequences: 64, prefill_tokens: 1024 };
 
 /// Submits requests and steps until nothing is left, checking that events add up.
@@ -41,7 +41,7 @@ pub fn run(
     while !engine.is_idle() {
         let events = engine.step().unwrap();
         assert!(engine.running() <= limits.sequences, "{} responses are running", engine.running());
-        // A prompt may take one step per token; nothing else keeps quiet.
+        // A prompt may take one step per token without an event; everything else has events.
         idle_steps = if events.is_empty() { idle_steps + 1 } else { 0 };
         assert!(idle_steps <= 1000, "nothing happens any more");
         for event in events {
@@ -145,6 +145,54 @@ pub fn least_pages(page: usize, request: &Request) -> usize {
 
 pub fn limits(model: &Model, pages: usize, sequences: usize, prefill_tokens: usize) -> Limits {
     Limits { cache_bytes: pages * KvCache::page_bytes(model), sequences, prefill_tokens }
+}
+
+/// How an engine is set up: the pages and the sequences that its requests share, and when it reads
+/// its draws.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Pages beyond those that the largest request needs.
+    spare_pages: usize,
+    sequences: usize,
+    prefill_tokens: usize,
+    draws_behind: bool,
+}
+
+/// Engines of all sizes.
+pub fn setting() -> impl Strategy<Value = Setting> {
+    let spare_pages = prop_oneof![Just(0usize), 0usize..6, 6usize..200];
+    let sequences = prop_oneof![Just(1usize), 1usize..5, 5usize..40];
+    let prefill_tokens = prop_oneof![Just(1usize), 1usize..20, 20usize..300];
+    (spare_pages, sequences, prefill_tokens, any::<bool>()).prop_map(
+        |(spare_pages, sequences, prefill_tokens, draws_behind)| Setting {
+            spare_pages,
+            sequences,
+            prefill_tokens,
+            draws_behind,
+        },
+    )
+}
+
+impl Setting {
+    /// The engine's limits, with enough pages for each of the requests.
+    pub fn limits(&self, trial: &Trial, model: &Model, requests: &[Request]) -> Limits {
+        let pages = requests.iter().map(|request| least_pages(trial.page(), request)).max();
+        limits(model, pages.unwrap_or(1) + self.spare_pages, self.sequences, self.prefill_tokens)
+    }
+
+    pub fn engine<'a>(&self, model: &'a Model, limits: Limits) -> Engine<'a> {
+        Engine::new(model, None, limits).unwrap().drawing_behind(self.draws_behind)
+    }
+}
+
+/// Runs a request that needs every page of an engine: it waits for ever if a page is not free.
+pub fn check_free_pages(trial: &Trial, model: &Model, engine: &mut Engine<'_>, limits: Limits) {
+    let positions = limits.cache_bytes / KvCache::page_bytes(model) * trial.page();
+    if positions < model.context() {
+        let sampling = Sampling { max_tokens: positions, ..Sampling::default() };
+        let all = Request { cache_activations: false, ..request(&[1], 1, 99, sampling) };
+        run(engine, limits, &[all]);
+    }
 }
 
 /// A completion with every float as its bits, since equal floats may differ in the sign of zero.

@@ -20,8 +20,8 @@ pub trait Subject: Send + Sync + 'static {
         all
     }
 
-    // The backend's arithmetic, in scalar code: what its operations must equal to the last bit. The
-    // CPU's, unless it has another.
+    // The backend's arithmetic in scalar code, which its operations must equal to the last bit. By
+    // default, the CPU's.
 
     /// How far its results may be from mathematics in f64.
     fn tolerance(&self) -> Tolerance {
@@ -62,7 +62,7 @@ pub trait Subject: Send + Sync + 'static {
 pub struct Variant {
     /// Its name.
     pub name: String,
-    /// Whether it is quick enough for large work; the others are asked for little.
+    /// Whether it is quick enough for large work; other variants get little work.
     pub fast: bool,
     /// It.
     pub backend: Arc<dyn Backend>,
@@ -127,8 +127,8 @@ pub struct Tolerance {
     pub oracles: OracleTolerance,
 }
 
-/// How far scores and gradients of the tiny checkpoints may be from what transformers computes for
-/// them in float32.
+/// Largest differences of the tiny checkpoints' scores and gradients from transformers' float32
+/// results.
 #[derive(Clone, Copy, Debug)]
 pub enum OracleTolerance {
     /// Log-probs and entropies within this, in nats; the norm of a gradient's difference within as
@@ -143,7 +143,8 @@ pub enum OracleTolerance {
         /// Root mean squares of differences of log-probs and entropies: at most this many times the
         /// differences that moved weights cause.
         scores: f64,
-        /// The norms of differences of gradients, likewise.
+        /// The bound of a gradient difference's norm, as a factor of the norm of the difference
+        /// that moved weights cause.
         gradients: f64,
     },
 }

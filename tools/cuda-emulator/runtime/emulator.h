@@ -1,5 +1,6 @@
-// What kernels call where they would have an instruction of the GPU: the emulator's side of device.h. The functions are in
-// src/calls.rs; a library of kernels gets their addresses when it is loaded.
+// The emulator's side of device.h: the functions that kernels call in place of the GPU's
+// instructions. They are defined in src/calls.rs; a library of kernels gets their addresses when it
+// is loaded.
 #pragma once
 
 #include <utility>
@@ -11,23 +12,20 @@ enum Operation : u32 {
   SYNC,
   SHUFFLE,
   SHUFFLE_XOR,
-  SHUFFLE_UP,
-  SHUFFLE_DOWN,
-  BALLOT,
   MMA,
   LOAD_MATRICES,
   LOAD_MATRICES_TRANSPOSED,
 };
 
-// What a lane brings to an mma, and takes from it.
+// A lane's operands of an mma, and its results.
 struct Mma {
   float d[4];
   u32 a[4];
   u32 b[2];
 };
 
-// Where a thread is, as in src/block.rs.
-struct Place {
+// A thread's position in the grid, as in src/worker.rs.
+struct ThreadPosition {
   u32 thread;
   u32 threads;
   u32 block[3];
@@ -43,7 +41,6 @@ struct Calls {
   void (*copy)(void* shared, const void* global, u32 bytes, u32 given, u32 line);
   void (*commit)();
   void (*wait)(u32 groups);
-  u32 (*atomic_add)(u32* address, u32 by, u32 line);
   void (*misaligned)(const void* address, u32 bytes, u32 line);
   void (*access)(const void* address, u64 bytes, u32 writes);
 };
@@ -51,14 +48,14 @@ struct Calls {
 // Set when the library is loaded.
 static const Calls* calls;
 
-// A kernel's stack lies at a multiple of its size and begins with the address of its place, which is so found without
-// thread-local storage; where it begins is in src/fiber.rs.
-static inline __attribute__((always_inline)) const Place* place() {
+// A kernel's stack lies at a multiple of its size and begins with the address of its position, which can so be found without
+// thread-local storage; src/fiber.rs says where it begins.
+static inline __attribute__((always_inline)) const ThreadPosition* position() {
   const u64 top = ((u64)__builtin_frame_address(0) | (EMULATED_STACK - 1)) + 1;
-  return *(const Place* const*)(top - 64 - ((top >> 17) & 127) * 64);
+  return *(const ThreadPosition* const*)(top - 64 - ((top >> 17) & 127) * 64);
 }
 
-// Sorts of parameters, as in src/unit.rs.
+// Kinds of parameters, as in src/unit.rs.
 template <typename T>
 struct Kind;
 template <typename T>
@@ -95,7 +92,7 @@ static void call(void (*f)(), const u64* bits) {
   call_with((void (*)(A...))f, bits, std::index_sequence_for<A...>());
 }
 
-// A kernel that the library has, in a list; as in src/unit.rs.
+// A kernel of the library, in a list; as in src/unit.rs.
 struct Export {
   const Export* next;
   const char* name;
@@ -123,7 +120,7 @@ struct Export {
 
 static const emulator::Export* emulated_unit_;
 
-#define emulated_place (emulator::place())
+#define emulated_position (emulator::position())
 static inline void emulated_sync(u32 line) { emulator::calls->sync(line); }
 static inline void emulated_warp(u32 operation, void* value, u32 bytes, u32 number, const void* address, u32 line) {
   emulator::calls->warp(operation, value, bytes, number, address, line);
@@ -140,4 +137,3 @@ static inline void emulated_wait(u32 groups) { emulator::calls->wait(groups); }
 static inline void emulated_aligned(const void* p, u32 bytes, u32 line) {
   if ((u64)p % bytes) emulator::calls->misaligned(p, bytes, line);
 }
-static inline u32 emulated_atomic_add(u32* p, u32 by, u32 line) { return emulator::calls->atomic_add(p, by, line); }

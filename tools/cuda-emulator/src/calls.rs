@@ -20,7 +20,6 @@ pub(crate) struct Calls {
     copy: extern "C" fn(*mut c_void, *const c_void, u32, u32, u32),
     commit: extern "C" fn(),
     wait: extern "C" fn(u32),
-    atomic_add: extern "C" fn(*mut u32, u32, u32) -> u32,
     misaligned: extern "C" fn(*const c_void, u32, u32),
     access: Access,
 }
@@ -28,18 +27,8 @@ pub(crate) struct Calls {
 /// The compiler's hooks at loads and stores: the address, the bytes, and whether it writes.
 pub(crate) type Access = extern "C" fn(*const c_void, u64, u32);
 
-pub(crate) static CALLS: Calls = Calls {
-    sync,
-    warp,
-    shared,
-    dynamic_shared,
-    copy,
-    commit,
-    wait,
-    atomic_add,
-    misaligned,
-    access,
-};
+pub(crate) static CALLS: Calls =
+    Calls { sync, warp, shared, dynamic_shared, copy, commit, wait, misaligned, access };
 
 fn worker<'a>() -> &'a Worker {
     // SAFETY: these functions are called by kernels alone.
@@ -107,11 +96,11 @@ fn begin_copy(to: usize, from: usize, bytes: usize, given: usize) -> Result<(), 
     }
     if !worker.shared.contains(to, bytes) {
         let what =
-            format!("an asynchronous copy to {}, not within shared memory", worker.place_of(to));
+            format!("an asynchronous copy to {}, not within shared memory", worker.describe(to));
         return Err((Mistake::OutOfBounds, what));
     }
     if given > 0 && !worker.is_global(from, given) {
-        let what = format!("an asynchronous copy of {given} bytes from {}", worker.place_of(from));
+        let what = format!("an asynchronous copy of {given} bytes from {}", worker.describe(from));
         return Err((Mistake::OutOfBounds, what));
     }
     let describe = |(mistake, what): (Mistake, String)| {
@@ -119,8 +108,8 @@ fn begin_copy(to: usize, from: usize, bytes: usize, given: usize) -> Result<(), 
             mistake,
             format!(
                 "an asynchronous copy from {} to {}: {what}",
-                worker.place_of(from),
-                worker.place_of(to)
+                worker.describe(from),
+                worker.describe(to)
             ),
         )
     };
@@ -150,29 +139,10 @@ extern "C" fn wait(groups: u32) {
     });
 }
 
-extern "C" fn atomic_add(address: *mut u32, by: u32, line: u32) -> u32 {
-    let worker = worker();
-    let at = address as usize;
-    let checked = if !at.is_multiple_of(4) {
-        Err((Mistake::Misaligned, format!("an atomic addition at {at:#x}")))
-    } else {
-        worker.check(Use::Atomic, at, 4).map_err(|(mistake, what)| {
-            (mistake, format!("an atomic addition to {} {what}", worker.place_of(at)))
-        })
-    };
-    if let Err(refused) = checked {
-        refuse(line, refused);
-    }
-    // SAFETY: 4 bytes of the device's memory, at a multiple of 4. Blocks of other host threads may
-    // add as well.
-    unsafe { std::sync::atomic::AtomicU32::from_ptr(address) }
-        .fetch_add(by, std::sync::atomic::Ordering::Relaxed)
-}
-
 extern "C" fn misaligned(address: *const c_void, bytes: u32, line: u32) {
     let worker = worker();
     let what =
-        format!("a vector of {bytes} bytes at {address:p}, {}", worker.place_of(address as usize));
+        format!("a vector of {bytes} bytes at {address:p}, {}", worker.describe(address as usize));
     worker.fail(Mistake::Misaligned, Some(line), what);
 }
 
@@ -185,7 +155,7 @@ extern "C" fn access(address: *const c_void, bytes: u64, writes: u32) {
     if let Err((mistake, what)) = worker.access(usage, address as usize, bytes as usize) {
         let how = if writes == 0 { "reads" } else { "writes" };
         let colon = if what.is_empty() { "" } else { ": " };
-        let what = format!("it {how} {}{colon}{what}", worker.place_of(address as usize));
+        let what = format!("it {how} {}{colon}{what}", worker.describe(address as usize));
         worker.fail(mistake, None, what);
     }
 }

@@ -33,12 +33,9 @@ impl Call {
 pub(crate) const SYNC: u32 = 0;
 const SHUFFLE: u32 = 1;
 const SHUFFLE_XOR: u32 = 2;
-const SHUFFLE_UP: u32 = 3;
-const SHUFFLE_DOWN: u32 = 4;
-const BALLOT: u32 = 5;
-const MMA: u32 = 6;
-const LOAD_MATRICES: u32 = 7;
-const LOAD_MATRICES_TRANSPOSED: u32 = 8;
+const MMA: u32 = 3;
+const LOAD_MATRICES: u32 = 4;
+const LOAD_MATRICES_TRANSPOSED: u32 = 5;
 
 /// Its name in device.h.
 pub(crate) fn name(operation: u32) -> &'static str {
@@ -46,9 +43,6 @@ pub(crate) fn name(operation: u32) -> &'static str {
         SYNC => "sync_warp",
         SHUFFLE => "shuffle",
         SHUFFLE_XOR => "shuffle_xor",
-        SHUFFLE_UP => "shuffle_up",
-        SHUFFLE_DOWN => "shuffle_down",
-        BALLOT => "ballot",
         MMA => "mma",
         LOAD_MATRICES => "load_matrices",
         _ => "load_matrices_transposed",
@@ -63,7 +57,7 @@ pub(crate) trait Rows {
     fn check(&self, lane: usize, address: usize, bytes: usize) -> Result<(), (Mistake, String)>;
 }
 
-/// Carries out what all lanes of a warp stand at.
+/// Carries out the collective that all lanes of a warp have called.
 ///
 /// # Safety
 /// The calls are of lanes that are suspended in them, one operation of one size in all.
@@ -75,17 +69,7 @@ pub(crate) unsafe fn carry_out(
     let Call { operation, bytes, .. } = calls[0];
     match operation {
         SYNC => {}
-        BALLOT => {
-            // SAFETY: a ballot's value is a u32.
-            let votes =
-                (0..32).map(|i| unsafe { u32::from(*calls[i].value.cast::<u32>() != 0) } << i);
-            let votes: u32 = votes.sum();
-            for call in calls {
-                // SAFETY: as above.
-                unsafe { *call.value.cast::<u32>() = votes };
-            }
-        }
-        SHUFFLE | SHUFFLE_XOR | SHUFFLE_UP | SHUFFLE_DOWN => {
+        SHUFFLE | SHUFFLE_XOR => {
             let size = bytes as usize;
             let mut values = [[0u8; 8]; 32];
             for (lane, (value, call)) in values.iter_mut().zip(calls).enumerate() {
@@ -102,12 +86,7 @@ pub(crate) unsafe fn carry_out(
                     let what = format!("{} over {n} lanes of 32", name(operation));
                     return Err((Mistake::Collective, lane, what));
                 }
-                let from = match operation {
-                    SHUFFLE => n % 32,
-                    SHUFFLE_XOR => lane ^ n,
-                    SHUFFLE_UP => lane.checked_sub(n).unwrap_or(lane),
-                    _ => Some(lane + n).filter(|&from| from < 32).unwrap_or(lane),
-                };
+                let from = if operation == SHUFFLE { n % 32 } else { lane ^ n };
                 // SAFETY: as above.
                 unsafe { values[from].as_ptr().copy_to(call.value, size) };
             }

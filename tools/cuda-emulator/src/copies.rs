@@ -12,7 +12,7 @@ pub(crate) struct Copy {
     from: usize,
     /// Bytes that are written, at most 16.
     pub(crate) bytes: usize,
-    /// Bytes of them that are read; the others are zeros.
+    /// Bytes that are read; the others are zeros.
     given: usize,
     /// The bytes read, if the device has read already.
     read: Option<[u8; 16]>,

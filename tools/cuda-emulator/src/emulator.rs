@@ -1,12 +1,12 @@
 //! The emulated device.
 
-use crate::failure::{Failure, Mistake};
+use crate::failure::{LaunchFailure, Mistake};
 use crate::memory::{Allocations, EmulatedMemory, Snapshot};
 use crate::region::damage_between;
 use crate::tensor_core::TensorCore;
 use crate::trap;
 use crate::unit::{Export, Replaced, Unit};
-use crate::work::Work;
+use crate::work::TracedWork;
 use crate::worker::{Launch, Worker};
 use isentrope_cuda::{
     Argument, Device, Fetch, Function, Graph, Grid, HostMemory, Limits, Memory, MemoryInfo,
@@ -37,7 +37,7 @@ pub struct Settings {
 
 impl Default for Settings {
     /// A Hopper with 8 GiB and one worker. The seed is `ISENTROPE_EMULATOR_SEED`, or 0; every
-    /// access is looked at if `ISENTROPE_EMULATOR_RACES` is set.
+    /// access is checked if `ISENTROPE_EMULATOR_RACES` is set.
     fn default() -> Self {
         let seed = env::var("ISENTROPE_EMULATOR_SEED").ok().and_then(|seed| seed.parse().ok());
         Self {
@@ -84,11 +84,11 @@ impl Emulator {
         self
     }
 
-    /// The names of the kernels in a file, and what their signatures in C++ take.
+    /// The names of the kernels in a file, and the parameters of their C++ signatures.
     ///
     /// # Panics
     /// When the file cannot be compiled.
-    pub fn signatures(&self, source: &Source) -> Vec<(String, Vec<isentrope_cuda::Kind>)> {
+    pub fn signatures(&self, source: &Source) -> Vec<(String, Vec<isentrope_cuda::ArgumentKind>)> {
         let unit = self.unit(source).unwrap_or_else(|error| panic!("{error}"));
         let signature = |name: String| {
             let parameters = unit.export(&name).map(Export::parameters);
@@ -123,11 +123,11 @@ impl Emulator {
         function: &Function,
         grid: Grid,
         arguments: &[Argument],
-    ) -> Result<(), Box<Failure>> {
+    ) -> Result<(), Box<LaunchFailure>> {
         function.check(arguments);
         let seed = self.settings.seed;
         let refuse = |what: String| {
-            Box::new(Failure {
+            Box::new(LaunchFailure {
                 mistake: Mistake::Launch,
                 kernel: function.name,
                 file: function.source.file,
@@ -140,7 +140,7 @@ impl Emulator {
         };
         let unit = self
             .unit(function.source)
-            .unwrap_or_else(|error| isentrope_cuda::Failure::of_device(error).end());
+            .unwrap_or_else(|error| isentrope_cuda::DeviceFailure::of_device(error).end());
         let Some(export) = unit.export(function.name) else {
             return Err(refuse("it is not exported".to_owned()));
         };
@@ -200,7 +200,7 @@ impl Emulator {
         let workers = if launch.races { 1 } else { worth as usize };
         let kept = waiting.len().max(workers);
         waiting.resize_with(kept, Worker::new);
-        let running = Work::begin(function.name);
+        let running = TracedWork::begin(function.name);
         let result = run(&launch, &mut waiting[..workers], blocks);
         running.end(None);
         if result.is_err() {
@@ -209,7 +209,9 @@ impl Emulator {
         }
         result?;
         match damage(&memory) {
-            Some(what) => Err(Box::new(Failure { mistake: Mistake::OutOfBounds, ..*refuse(what) })),
+            Some(what) => {
+                Err(Box::new(LaunchFailure { mistake: Mistake::OutOfBounds, ..*refuse(what) }))
+            }
             None => Ok(()),
         }
     }
@@ -221,13 +223,14 @@ fn damage(memory: &Snapshot) -> Option<String> {
         let at = damage_between(start, end)?;
         let bytes = end - start;
         Some(format!(
-            "something wrote to byte {at} of the memory of {bytes} bytes that argument {number} points to"
+            "something wrote to byte {at} of the memory of {bytes} bytes that argument {number} \
+             points to"
         ))
     })
 }
 
 /// Runs all blocks, in random order, on these workers.
-fn run(launch: &Launch<'_>, workers: &mut [Worker], blocks: u64) -> Result<(), Box<Failure>> {
+fn run(launch: &Launch<'_>, workers: &mut [Worker], blocks: u64) -> Result<(), Box<LaunchFailure>> {
     let next = AtomicU64::new(0);
     let failed = AtomicBool::new(false);
     let order = crate::random::Random::new(&[launch.seed, launch.number, u64::MAX]);
@@ -297,7 +300,7 @@ impl Device for Emulator {
     }
 
     fn upload(&self, bytes: &[u8], to: &Memory, offset: usize) {
-        let work = Work::begin("upload");
+        let work = TracedWork::begin("upload");
         // SAFETY: `range` has checked that they fit; launches have ended.
         unsafe { bytes.as_ptr().copy_to(range(to, offset, bytes.len()), bytes.len()) };
         work.end(Some(bytes.len()));
@@ -305,7 +308,7 @@ impl Device for Emulator {
 
     fn download(&self, from: &Memory, offset: usize, bytes: &mut [u8]) {
         self.synchronize();
-        let work = Work::begin("download");
+        let work = TracedWork::begin("download");
         // SAFETY: as above.
         unsafe { range(from, offset, bytes.len()).copy_to(bytes.as_mut_ptr(), bytes.len()) };
         work.end(Some(bytes.len()));
@@ -327,14 +330,14 @@ impl Device for Emulator {
             from.addr().abs_diff(to.addr()) >= bytes,
             "a copy whose two ranges touch each other"
         );
-        let work = Work::begin("copy");
+        let work = TracedWork::begin("copy");
         // SAFETY: as above.
         unsafe { from.copy_to(to, bytes) };
         work.end(Some(bytes));
     }
 
     fn clear(&self, memory: &Memory, offset: usize, bytes: usize) {
-        let work = Work::begin("clear");
+        let work = TracedWork::begin("clear");
         // SAFETY: as above.
         unsafe { range(memory, offset, bytes).write_bytes(0, bytes) };
         work.end(Some(bytes));
@@ -367,7 +370,7 @@ impl Device for Emulator {
     fn launch(&self, function: &Function, grid: Grid, arguments: &[Argument]) {
         self.synchronize();
         if let Err(failure) = self.try_launch(function, grid, arguments) {
-            isentrope_cuda::Failure::of_device(failure).end();
+            isentrope_cuda::DeviceFailure::of_device(failure).end();
         }
     }
 
@@ -385,7 +388,7 @@ impl Device for Emulator {
     fn synchronize(&self) {
         let damage = self.allocations.lock().damage.take();
         if let Some(damage) = damage {
-            isentrope_cuda::Failure::of_device(damage).end();
+            isentrope_cuda::DeviceFailure::of_device(damage).end();
         }
     }
 }

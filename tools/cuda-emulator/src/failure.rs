@@ -22,7 +22,7 @@ pub enum Mistake {
     Uninitialised,
     /// Memory is used while an asynchronous copy to it is under way.
     Unfinished,
-    /// An instruction that has no result, or what C++ leaves undefined.
+    /// An instruction without a result, or undefined behaviour of C++.
     Undefined,
     /// More local memory than a thread has here.
     Stack,
@@ -30,7 +30,7 @@ pub enum Mistake {
 
 /// A launch that has failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct LaunchFailure {
     /// The kind of mistake.
     pub mistake: Mistake,
     /// The kernel.
@@ -43,13 +43,13 @@ pub struct Failure {
     pub block: Option<Dim>,
     /// The thread, if it was one.
     pub thread: Option<u32>,
-    /// The rest of the sentence: it is read after the fields above.
+    /// The end of the sentence, which stands behind the fields above.
     pub what: String,
     /// The seed that the schedule came from.
     pub seed: u64,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for LaunchFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "kernel {} ({}", self.kernel, self.file)?;
         if let Some(line) = self.line {
@@ -66,4 +66,4 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for LaunchFailure {}

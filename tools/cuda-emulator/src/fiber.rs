@@ -9,11 +9,11 @@ use std::ffi::c_void;
 use std::io;
 use std::ptr::null_mut;
 
-/// Bytes of a stack, and what its address is a multiple of; so a thread finds the stack's last
+/// Bytes of a stack, and the alignment of its address, so that a thread finds the stack's last
 /// bytes from any address on it.
 pub(crate) const STACK: usize = 64 << 10;
 
-/// Offset, from a stack's end, of the pointer to the place of the thread that runs on it;
+/// Offset, from a stack's end, of the pointer to the position of the thread that runs on it;
 /// runtime/emulator.h has the same. The bytes above it are unused: if all pointers were at one
 /// offset from multiples of 64 KiB, they would lie in the same few sets of the caches.
 fn slot(top: usize) -> usize {
@@ -25,13 +25,13 @@ fn slot(top: usize) -> usize {
 pub(crate) enum Stop {
     /// It has no thread left to run.
     Idle,
-    /// Its thread waits; what for stands in the worker's lanes.
+    /// Its thread waits; its lane in the worker says for what.
     Waiting,
     /// Its thread has failed, and must not continue; the worker knows why.
     Failed,
 }
 
-/// A fiber: it runs one thread after the other, and ends only by a signal.
+/// A fiber: it runs one thread after another, and only a signal ends it.
 pub(crate) type Fiber = Coroutine<(), Stop, Trap, FiberStack>;
 pub(crate) type FiberYielder = Yielder<(), Stop>;
 pub(crate) type FiberTrap = CoroutineTrapHandler<Trap>;
@@ -90,7 +90,7 @@ unsafe impl Stack for FiberStack {
     }
 }
 
-/// The slot with the pointer to a thread's place, on the stack that `here` is on.
-pub(crate) fn place_slot<T>(here: &T) -> *mut usize {
+/// The slot with the pointer to a thread's position, on the stack that `here` is on.
+pub(crate) fn position_slot<T>(here: &T) -> *mut usize {
     slot(((std::ptr::from_ref(here) as usize) | (STACK - 1)) + 1) as *mut usize
 }

@@ -24,5 +24,5 @@ mod work;
 mod worker;
 
 pub use emulator::{Emulator, Settings};
-pub use failure::{Failure, Mistake};
+pub use failure::{LaunchFailure, Mistake};
 pub use tensor_core::TensorCore;

@@ -162,7 +162,7 @@ impl Snapshot {
     }
 
     /// Where an address is, for people.
-    pub(crate) fn place(&self, address: usize) -> String {
+    pub(crate) fn describe(&self, address: usize) -> String {
         let next = self.ranges.partition_point(|&(start, _)| start <= address);
         let before = next.checked_sub(1).map(|i| self.ranges[i]);
         let after = self.ranges.get(next).copied();

@@ -10,7 +10,7 @@ use crate::failure::Mistake;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-/// Bytes that are looked at together, the smallest number of a kernel.
+/// Bytes that are checked together: the smallest element of a kernel.
 const GRAIN: usize = 2;
 const PAGE: usize = 4096;
 
@@ -19,8 +19,6 @@ const PAGE: usize = 4096;
 pub(crate) enum Use {
     Read,
     Write,
-    /// Not in conflict with others of its kind.
-    Atomic,
 }
 
 /// Who uses memory, and when.
@@ -57,9 +55,8 @@ impl Stamp {
 #[derive(Clone, Copy, Default)]
 struct Grain {
     write: Stamp,
-    /// Two readers of different warps stand for all.
+    /// Two readers of different warps; see `keep_reader`.
     reads: [Stamp; 2],
-    atomic: bool,
     /// An asynchronous copy to it is under way.
     pending: bool,
 }
@@ -144,8 +141,7 @@ impl Races {
                 let what = format!("a copy to it is under way, which {} began", self.whom(write));
                 return Err((Mistake::Unfinished, what));
             }
-            let both_atomic = cell.atomic && usage == Use::Atomic;
-            if !both_atomic && self.at_once(write, now, shared) {
+            if self.at_once(write, now, shared) {
                 let what = format!("{} writes it at the same time", self.whom(write));
                 return Err((Mistake::Race, what));
             }
@@ -165,7 +161,6 @@ impl Races {
             }
         }
         cell.write = stamp;
-        cell.atomic = usage == Use::Atomic;
         cell.pending = false;
         Ok(())
     }

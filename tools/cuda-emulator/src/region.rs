@@ -50,7 +50,7 @@ impl Region {
         let region = Self {
             base,
             mapped,
-            // Not even without bytes is it the guard page's address.
+            // Even an empty region does not begin at the guard page.
             start: first + inner - bytes.max(1).next_multiple_of(ALIGNMENT),
             bytes,
         };
@@ -68,7 +68,7 @@ impl Region {
         self.start
     }
 
-    /// The first byte behind it.
+    /// The first byte after its end.
     pub(crate) fn end(&self) -> usize {
         self.start + self.bytes
     }

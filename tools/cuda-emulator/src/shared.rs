@@ -32,7 +32,7 @@ struct Array {
     region: Region,
 }
 
-/// Stands for the declaration of dynamic shared memory, which has no size.
+/// The declaration of dynamic shared memory, which has no size.
 const DYNAMIC: usize = 0;
 
 impl SharedMemory {
@@ -120,7 +120,7 @@ impl SharedMemory {
     }
 
     /// Where an address is, for people, if it is in or near one.
-    pub(crate) fn place(&self, address: usize) -> Option<String> {
+    pub(crate) fn describe(&self, address: usize) -> Option<String> {
         let arrays = self.arrays.borrow();
         let near = |array: &&Array| {
             array.region.start() - GUARD <= address && address < array.region.end() + GUARD

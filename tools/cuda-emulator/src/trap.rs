@@ -12,7 +12,7 @@ use std::sync::Once;
 /// A signal that a kernel has caused.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trap {
-    /// Which.
+    /// The signal's number.
     pub(crate) signal: i32,
     /// The address of the access.
     pub(crate) address: usize,
@@ -125,13 +125,13 @@ mod linux {
                 old.assume_init()
             }
         });
-        // Called once.
+        // This runs once, so the value is not set yet.
         let _ = OLD.set(old);
     }
 }
 
-/// Has signals looked at, from now on. (Elsewhere they end the process.) Threads of Rust's have an
-/// alternate stack for them.
+/// From now on, signals of kernels become failures. Other signals still end the process. Rust's
+/// threads have an alternate stack for signals.
 pub(crate) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

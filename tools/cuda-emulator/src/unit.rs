@@ -1,7 +1,7 @@
-//! A file of kernels, compiled by g++ to a library and loaded: what NVRTC is on a GPU.
+//! A file of kernels, compiled by g++ to a library and loaded, as NVRTC does for a GPU.
 
 use crate::calls::{Access, CALLS, Calls};
-use isentrope_cuda::{HEADERS, Kind, Source};
+use isentrope_cuda::{ArgumentKind, HEADERS, Source};
 use libloading::Library;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char};
@@ -15,8 +15,8 @@ const EMULATOR: &str = include_str!("../runtime/emulator.h");
 const UNIT: &str = include_str!("../runtime/unit.cpp");
 const ACCESSES: &str = include_str!("../runtime/accesses.cpp");
 
-/// How every kernel is compiled: nothing is fused or reassociated. What C++ leaves undefined and a
-/// GPU would not notice ends in an illegal instruction.
+/// Compiler flags of every kernel: nothing is fused or reassociated. Undefined behaviour of C++
+/// that a GPU would not notice ends in an illegal instruction.
 const FLAGS: [&str; 10] = [
     "-std=c++17",
     "-fPIC",
@@ -49,7 +49,7 @@ unsafe impl Send for Export {}
 unsafe impl Sync for Export {}
 
 impl Export {
-    /// Runs it, as one thread.
+    /// Runs the kernel as one thread.
     ///
     /// # Safety
     /// On a fiber of a worker, with as many arguments as it has parameters.
@@ -58,14 +58,15 @@ impl Export {
         unsafe { (self.call)(self.function, arguments.as_ptr()) };
     }
 
-    /// Threads that a block of it may have.
+    /// Most threads of its blocks.
     pub(crate) fn threads(&self) -> u32 {
         self.threads
     }
 
     /// Parameters by the C++ signature.
-    pub(crate) fn parameters(&self) -> Vec<Kind> {
-        const KINDS: [Kind; 4] = [Kind::Pointer, Kind::U32, Kind::U64, Kind::F32];
+    pub(crate) fn parameters(&self) -> Vec<ArgumentKind> {
+        const KINDS: [ArgumentKind; 4] =
+            [ArgumentKind::Pointer, ArgumentKind::U32, ArgumentKind::U64, ArgumentKind::F32];
         self.kinds[..self.parameters as usize].iter().map(|&kind| KINDS[kind as usize]).collect()
     }
 }
@@ -112,9 +113,9 @@ impl Unit {
         if let Some(unit) = loaded.as_ref().and_then(|units| units.get(&key)) {
             return Ok(Arc::clone(unit));
         }
-        let place = directory()
+        let cache = directory()
             .map_err(|error| format!("there is no place for compiled kernels: {error}"))?;
-        let library = place.join(format!("{}-{key:016x}.so", source.file.trim_end_matches(".cu")));
+        let library = cache.join(format!("{}-{key:016x}.so", source.file.trim_end_matches(".cu")));
         if !library.exists() {
             compile((source.file, text), &headers, accesses, &flags, &library)?;
         }
@@ -178,9 +179,9 @@ fn flags(replaced: &Replaced) -> Vec<String> {
 /// Beside the program that runs, which is a test in cargo's target directory.
 fn directory() -> io::Result<PathBuf> {
     let program = env::current_exe()?;
-    let place = program.parent().unwrap_or(Path::new(".")).join("emulated-kernels");
-    fs::create_dir_all(&place)?;
-    Ok(place)
+    let cache = program.parent().unwrap_or(Path::new(".")).join("emulated-kernels");
+    fs::create_dir_all(&cache)?;
+    Ok(cache)
 }
 
 /// Writes the files of one library into a directory of its own, compiles them there, and moves the
@@ -236,7 +237,8 @@ fn run(file: &str, work: &Path, flags: &[String], arguments: &[&str]) -> Result<
     let output = Command::new(&name).current_dir(work).args(flags).args(arguments).output();
     match output {
         Err(error) => Err(format!(
-            "the emulator compiles kernels with {name}, which cannot be run ({error}): apt-get install g++"
+            "the emulator compiles kernels with {name}, which cannot be run ({error}): \
+             apt-get install g++"
         )),
         Ok(output) if !output.status.success() => {
             Err(format!("{name} refuses {file}:\n{}", String::from_utf8_lossy(&output.stderr)))

@@ -7,8 +7,8 @@
 
 use crate::collective::{self, Call, Rows};
 use crate::copies::Copies;
-use crate::failure::{Failure, Mistake};
-use crate::fiber::{Fiber, FiberStack, FiberYielder, STACK, Stop, place_slot};
+use crate::failure::{LaunchFailure, Mistake};
+use crate::fiber::{Fiber, FiberStack, FiberYielder, STACK, Stop, position_slot};
 use crate::memory::Snapshot;
 use crate::races::{Now, Races, Use};
 use crate::random::Random;
@@ -36,17 +36,17 @@ pub(crate) struct Launch<'a> {
     pub(crate) number: u64,
 }
 
-/// A thread's place in the grid; `Place` in runtime/emulator.h.
+/// A thread's position in the grid; `ThreadPosition` in runtime/emulator.h.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct ThreadPosition {
     thread: u32,
     threads: u32,
     block: Dim,
     blocks: Dim,
 }
 
-/// Threads of a block, at most.
+/// Most threads of a block.
 pub(crate) const THREADS: usize = 1024;
 
 /// A thread's state.
@@ -59,7 +59,7 @@ enum State {
     Ready,
     /// It waits for the block.
     Barrier,
-    /// It waits for the warp, in the call that stands in the worker's calls.
+    /// It waits for the warp; the worker's calls have its call.
     Warp,
     Returned,
 }
@@ -102,7 +102,7 @@ pub(crate) struct Worker {
     idle: RefCell<Vec<usize>>,
 
     // State of the block.
-    places: Box<[Cell<Place>]>,
+    positions: Box<[Cell<ThreadPosition>]>,
     lanes: Box<[Cell<Lane>]>,
     calls: Box<[Cell<Call>]>,
     /// Barriers of each warp.
@@ -116,7 +116,7 @@ pub(crate) struct Worker {
     // State of the running thread.
     running: Cell<u32>,
     yielder: Cell<*const FiberYielder>,
-    failure: RefCell<Option<Failure>>,
+    failure: RefCell<Option<LaunchFailure>>,
 }
 
 // SAFETY: between launches it has no fibers and no pointers in use, only memory.
@@ -147,7 +147,7 @@ impl Worker {
             launch: Cell::new(null()),
             fibers: RefCell::default(),
             idle: RefCell::default(),
-            places: vec![Cell::default(); THREADS].into(),
+            positions: vec![Cell::default(); THREADS].into(),
             lanes: vec![Cell::default(); THREADS].into(),
             calls: vec![Cell::new(Call::NONE); THREADS].into(),
             steps: RefCell::default(),
@@ -167,7 +167,7 @@ impl Worker {
         &self,
         launch: &Launch<'_>,
         mut next: impl FnMut() -> Option<u64>,
-    ) -> Result<(), Box<Failure>> {
+    ) -> Result<(), Box<LaunchFailure>> {
         self.launch.set(std::ptr::from_ref(launch).cast());
         let begun = self.shared.begin_launch(launch.grid.shared as usize, launch.shared_limit);
         let result = match begun {
@@ -192,8 +192,7 @@ impl Worker {
         unsafe { &*self.launch.get() }
     }
 
-    /// Gives the fibers' stacks back. Threads that have not ended hold nothing that must be
-    /// dropped.
+    /// Frees the fibers' stacks. Threads that have not ended hold nothing that must be dropped.
     fn end_fibers(&self) {
         self.idle.borrow_mut().clear();
         for fiber in self.fibers.borrow_mut().drain(..) {
@@ -207,10 +206,10 @@ impl Worker {
         }
     }
 
-    /// A failure, of the thread that runs or of the block or of the launch.
-    fn mistake(&self, mistake: Mistake, line: Option<u32>, what: String) -> Failure {
+    /// A failure of the running thread, of the block or of the launch.
+    fn mistake(&self, mistake: Mistake, line: Option<u32>, what: String) -> LaunchFailure {
         let launch = self.launch();
-        Failure {
+        LaunchFailure {
             mistake,
             kernel: launch.function.name,
             file: launch.function.source.file,
@@ -222,9 +221,14 @@ impl Worker {
         }
     }
 
-    fn block_mistake(&self, mistake: Mistake, line: Option<u32>, what: String) -> Box<Failure> {
-        let block = self.places[0].get().block;
-        Box::new(Failure { block: Some(block), ..self.mistake(mistake, line, what) })
+    fn block_mistake(
+        &self,
+        mistake: Mistake,
+        line: Option<u32>,
+        what: String,
+    ) -> Box<LaunchFailure> {
+        let block = self.positions[0].get().block;
+        Box::new(LaunchFailure { block: Some(block), ..self.mistake(mistake, line, what) })
     }
 
     fn thread_mistake(
@@ -233,19 +237,20 @@ impl Worker {
         line: Option<u32>,
         thread: u32,
         what: String,
-    ) -> Box<Failure> {
-        Box::new(Failure { thread: Some(thread), ..*self.block_mistake(mistake, line, what) })
+    ) -> Box<LaunchFailure> {
+        Box::new(LaunchFailure { thread: Some(thread), ..*self.block_mistake(mistake, line, what) })
     }
 
-    fn run_block(&self, number: u64) -> Result<(), Box<Failure>> {
+    fn run_block(&self, number: u64) -> Result<(), Box<LaunchFailure>> {
         let launch = self.launch();
         let (grid, races) = (launch.grid, launch.races);
         self.random.seed(&[launch.seed, launch.number, number]);
         let [x, y, _] = grid.blocks.map(u64::from);
         let block = [number % x, number / x % y, number / x / y].map(|n| n as u32);
-        let place = Place { thread: 0, threads: grid.threads, block, blocks: grid.blocks };
+        let position =
+            ThreadPosition { thread: 0, threads: grid.threads, block, blocks: grid.blocks };
         for thread in 0..grid.threads {
-            self.places[thread as usize].set(Place { thread, ..place });
+            self.positions[thread as usize].set(ThreadPosition { thread, ..position });
             self.lanes[thread as usize].set(Lane::default());
         }
         if races {
@@ -267,7 +272,7 @@ impl Worker {
     }
 
     /// Runs all warps of a block to their end.
-    fn schedule(&self, warps: usize) -> Result<(), Box<Failure>> {
+    fn schedule(&self, warps: usize) -> Result<(), Box<LaunchFailure>> {
         let policy = match self.random.below(6) {
             0 => Policy::First,
             1 => Policy::Last,
@@ -302,7 +307,8 @@ impl Worker {
             if let Some(&(other, other_line)) = at_barrier.iter().find(|(_, other)| *other != line)
             {
                 let what = format!(
-                    "warp {first} waits at the barrier of line {line}, warp {other} at that of line {other_line}"
+                    "warp {first} waits at the barrier of line {line}, \
+                     warp {other} at that of line {other_line}"
                 );
                 return Err(self.block_mistake(Mistake::Barrier, Some(line), what));
             }
@@ -330,7 +336,7 @@ impl Worker {
     }
 
     /// Runs the lanes of a warp until all wait or have returned.
-    fn run_warp(&self, warp: usize) -> Result<Reached, Box<Failure>> {
+    fn run_warp(&self, warp: usize) -> Result<Reached, Box<LaunchFailure>> {
         let first = warp * 32;
         // An odd stride visits all 32.
         let bits = self.random.bits();
@@ -354,7 +360,7 @@ impl Worker {
         self.judge(first)
     }
 
-    fn idle_fiber(&self) -> Result<usize, Box<Failure>> {
+    fn idle_fiber(&self) -> Result<usize, Box<LaunchFailure>> {
         if let Some(fiber) = self.idle.borrow_mut().pop() {
             return Ok(fiber);
         }
@@ -375,7 +381,7 @@ impl Worker {
 
     /// On a fiber: runs threads that are still to begin, to their end.
     fn run_lanes(&self, yielder: &FiberYielder) {
-        let slot = place_slot(&yielder);
+        let slot = position_slot(&yielder);
         loop {
             let (lane, stride, left) = self.begin.get();
             if left == 0 {
@@ -385,12 +391,12 @@ impl Worker {
             self.running.set(lane);
             self.yielder.set(yielder);
             let launch = self.launch();
-            let place = self.places[lane as usize].as_ptr();
+            let position = self.positions[lane as usize].as_ptr();
             // SAFETY: the slot is the stack's own, above the part that its fiber uses. The export's
             // parameters have been compared with the arguments. Places do not move as long as the
             // block runs.
             unsafe {
-                slot.write(place as usize);
+                slot.write(position as usize);
                 launch.export.call(launch.arguments);
             }
             // The thread may have waited meanwhile, so that others ran.
@@ -399,7 +405,7 @@ impl Worker {
     }
 
     /// Runs a fiber until its thread waits, or it has no more to run.
-    fn resume(&self, number: usize) -> Result<(), Box<Failure>> {
+    fn resume(&self, number: usize) -> Result<(), Box<LaunchFailure>> {
         let fiber = std::ptr::from_mut(&mut *self.fibers.borrow_mut()[number]);
         // SAFETY: only the scheduler changes the list. It is suspended here until the fiber stops,
         // and boxes do not move.
@@ -422,7 +428,7 @@ impl Worker {
     }
 
     /// Finds out where a warp's lanes have stopped, and carries out a collective.
-    fn judge(&self, first: usize) -> Result<Reached, Box<Failure>> {
+    fn judge(&self, first: usize) -> Result<Reached, Box<LaunchFailure>> {
         let lanes = &self.lanes[first..first + 32];
         let Lane { state, line, .. } = lanes[0].get();
         if lanes[1..].iter().any(|lane| (lane.get().state, lane.get().line) != (state, line)) {
@@ -439,7 +445,7 @@ impl Worker {
         }
     }
 
-    fn collective(&self, first: usize) -> Result<(), Box<Failure>> {
+    fn collective(&self, first: usize) -> Result<(), Box<LaunchFailure>> {
         let calls: [Call; 32] = std::array::from_fn(|i| self.calls[first + i].get());
         if calls
             .iter()
@@ -465,7 +471,7 @@ impl Worker {
     }
 
     /// The lanes of a warp wait for different things.
-    fn diverged(&self, first: usize) -> Box<Failure> {
+    fn diverged(&self, first: usize) -> Box<LaunchFailure> {
         let lanes: Vec<Lane> = self.lanes[first..first + 32].iter().map(Cell::get).collect();
         let describe = |i: usize, lane: Lane| match lane.state {
             State::Barrier => format!("wait at the barrier of line {}", lane.line),
@@ -497,16 +503,17 @@ impl Worker {
         self.thread_mistake(mistake, Some(line), (first + lane) as u32, what)
     }
 
-    /// A signal, in the thread that ran.
-    fn trapped(&self, trap: Trap, fiber: usize) -> Box<Failure> {
+    /// A signal in the running thread.
+    fn trapped(&self, trap: Trap, fiber: usize) -> Box<LaunchFailure> {
         let Trap { signal, address, write } = trap;
         let fibers = self.fibers.borrow();
         let on_stack = fibers[fiber].trap_handler().stack_ptr_in_bounds(address);
         let (mistake, what) = match signal {
             libc::SIGFPE => (Mistake::Undefined, "it divides an integer by zero".to_owned()),
             libc::SIGILL | libc::SIGTRAP => {
-                let what = "it does what C++ leaves undefined: an index outside of an array's dimension, a shift by too much, a \
-                            misaligned address, a division by zero";
+                let what = "it does what C++ leaves undefined: an index outside of an array's \
+                            dimension, a shift by too much, a misaligned address, a division by \
+                            zero";
                 (Mistake::Undefined, what.to_owned())
             }
             _ if on_stack => {
@@ -518,26 +525,26 @@ impl Worker {
                     Some(false) => "reads",
                     None => "accesses memory",
                 };
-                (Mistake::OutOfBounds, format!("it {how} {}", self.place_of(address)))
+                (Mistake::OutOfBounds, format!("it {how} {}", self.describe(address)))
             }
         };
         self.thread_mistake(mistake, None, self.running.get(), what)
     }
 
-    /// Where an address is, for people.
-    pub(crate) fn place_of(&self, address: usize) -> String {
-        self.shared.place(address).unwrap_or_else(|| self.launch().memory.place(address))
+    /// Where an address lies, for messages.
+    pub(crate) fn describe(&self, address: usize) -> String {
+        self.shared.describe(address).unwrap_or_else(|| self.launch().memory.describe(address))
     }
 
     // Kernels call the functions below, through calls.rs.
 
-    /// Suspends the thread that runs until all threads of the block are at this line.
+    /// Suspends the running thread until all threads of the block are at this line.
     pub(crate) fn wait_for_block(&self, line: u32) {
         self.lanes[self.running.get() as usize].set(Lane { state: State::Barrier, line, fiber: 0 });
         self.wait(Stop::Waiting);
     }
 
-    /// Suspends the thread that runs until all lanes of its warp are there, and this has been
+    /// Suspends the running thread until all lanes of its warp are there, and this call has been
     /// carried out.
     pub(crate) fn wait_for_warp(&self, call: Call) {
         let thread = self.running.get() as usize;
@@ -554,7 +561,7 @@ impl Worker {
         self.running.set(thread);
     }
 
-    /// Ends the launch with a failure of the thread that runs.
+    /// Ends the launch with a failure of the running thread.
     pub(crate) fn fail(&self, mistake: Mistake, line: Option<u32>, what: String) -> ! {
         let failure = self.thread_mistake(mistake, line, self.running.get(), what);
         *self.failure.borrow_mut() = Some(*failure);
@@ -564,7 +571,7 @@ impl Worker {
         }
     }
 
-    /// Holds an address against the memory that there is, and against those who use it at the same
+    /// Checks an address against existing memory, and against other users of the bytes at the same
     /// time.
     pub(crate) fn check(
         &self,
@@ -635,7 +642,7 @@ impl Worker {
         self.note(self.running.get() as usize, usage, address, bytes, shared)
     }
 
-    /// Changes the asynchronous copies of the thread that runs.
+    /// Changes the asynchronous copies of the running thread.
     pub(crate) fn copies<R>(&self, change: impl FnOnce(&mut Copies) -> R) -> R {
         let thread = self.running.get() as usize;
         let mut copies = self.copies.borrow_mut();
@@ -646,12 +653,12 @@ impl Worker {
         change(&mut copies[thread])
     }
 
-    /// Whether accesses are looked at.
+    /// Whether accesses are checked.
     pub(crate) fn sees_races(&self) -> bool {
         self.launch().races
     }
 
-    /// Whether there are such bytes in global memory.
+    /// Whether these bytes are in global memory.
     pub(crate) fn is_global(&self, address: usize, bytes: usize) -> bool {
         self.launch().memory.containing(address, bytes).is_some()
     }
@@ -667,7 +674,7 @@ enum Reached {
     End,
 }
 
-/// "0-15, 17" for people.
+/// Ranges such as "0-15, 17", for messages.
 fn ranges(numbers: &[usize]) -> String {
     let mut text = String::new();
     let mut rest = numbers;
@@ -693,11 +700,11 @@ impl Rows for RowsOf<'_> {
     fn check(&self, lane: usize, address: usize, bytes: usize) -> Result<(), (Mistake, String)> {
         let worker = self.worker;
         if !worker.shared.contains(address, bytes) {
-            let what = format!("the row is {}, not within shared memory", worker.place_of(address));
+            let what = format!("the row is {}, not within shared memory", worker.describe(address));
             return Err((Mistake::OutOfBounds, what));
         }
         worker.check_of(self.first + lane, Use::Read, address, bytes).map_err(|(mistake, what)| {
-            (mistake, format!("it reads {}: {what}", worker.place_of(address)))
+            (mistake, format!("it reads {}: {what}", worker.describe(address)))
         })
     }
 }

@@ -95,7 +95,7 @@ fn expected(core: TensorCore, c: f32, a: [u16; 16], b: [u16; 16]) -> f32 {
         TensorCore::Hopper => step(25, c, &a, &b),
         TensorCore::Ampere => {
             let half = step(24, c, &a[..8], &b[..8]);
-            // Nothing finite brings it back.
+            // Nothing finite makes it finite again.
             if half.is_finite() { step(24, half, &a[8..], &b[8..]) } else { half }
         }
     }
@@ -178,10 +178,10 @@ fn bits_below_the_largest_term_are_those_of_each_generation() {
     let small = |exponent: i32| (power_of_two(exponent), ONE);
     let minus = (ONE | 0x8000, ONE);
     for (core, bits) in [(TensorCore::Hopper, 25), (TensorCore::Ampere, 24)] {
-        // 1 - 1 + 2^-bits is seen; half of it is not.
+        // 1 - 1 + 2^-bits is kept; half of it is not.
         assert_eq!(dot(core, 1.0, &[minus, small(-bits)]), 2f32.powi(-bits), "{core:?}");
         assert_eq!(dot(core, 1.0, &[minus, small(-bits - 1)]), 0.0, "{core:?}");
-        // Each term is cut by itself, towards zero: two halves do not make a whole, whatever their
+        // Each term is cut by itself, towards zero: two halves do not make a whole, with either
         // sign.
         assert_eq!(dot(core, 1.0, &[minus, small(-bits - 1), small(-bits - 1)]), 0.0, "{core:?}");
         let negative = (power_of_two(-bits - 1) | 0x8000, ONE);
@@ -277,7 +277,7 @@ fn sums_are_those_of_the_hardware() {
                 (numbers(fields[0]), numbers(fields[1]), single(fields[2]), single(fields[3]));
             assert_eq!(core.dot(c, a, b).to_bits(), d.to_bits(), "{name}: {line}");
             cases += 1;
-            // The other generation would give another sum: the cases tell them apart.
+            // The other generation gives another sum, so the cases tell them apart.
             let other =
                 if core == TensorCore::Hopper { TensorCore::Ampere } else { TensorCore::Hopper };
             otherwise += usize::from(other.dot(c, a, b) != d);

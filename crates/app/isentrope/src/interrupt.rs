@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 use std::{io, thread};
 
 /// Exit status of a process that was asked to end.
@@ -18,6 +19,22 @@ static REQUESTED: AtomicBool = AtomicBool::new(false);
 static TEMPORARY: Mutex<Option<PathBuf>> = Mutex::new(None);
 /// Processes that an end at once ends too.
 static CHILDREN: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+/// The outlook that the first signal's message mentions.
+static OUTLOOK: Mutex<Option<Outlook>> = Mutex::new(None);
+
+/// How long winding up takes, and the cost of an end at once.
+pub struct Outlook {
+    /// When the current step is likely to end.
+    pub ends: Option<Instant>,
+    /// The work that a second signal loses, as in "the steps after 40".
+    pub loss: String,
+}
+
+/// Sets what the first signal's message says of the work under way.
+pub fn set_outlook(outlook: Outlook) {
+    *OUTLOOK.lock().unwrap_or_else(PoisonError::into_inner) = Some(outlook);
+}
 
 /// The work stopped because it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -82,8 +99,9 @@ pub fn end_with_standard_input() {
 
 #[cfg(unix)]
 mod signals {
-    use super::{CHILDREN, REQUESTED, TEMPORARY, WINDING_UP};
+    use super::{CHILDREN, OUTLOOK, Outlook, REQUESTED, TEMPORARY, WINDING_UP};
     use crate::messages;
+    use crate::terminal::duration;
     use isentrope_files::is_ignored;
     use nix::sys::signal::{Signal, kill};
     use nix::unistd::Pid;
@@ -136,15 +154,30 @@ mod signals {
                 if told.is_empty() {
                     continue;
                 }
+                let (left, loss) = outlook();
                 let said = match signal {
-                    SIGINT => format!("\n{told}; Ctrl-C again ends at once"),
-                    _ => {
-                        format!("{}: {told}; SIGINT or another SIGTERM ends at once", name(signal))
-                    }
+                    SIGINT => format!("\n{told}{left}; Ctrl-C again ends at once{loss}"),
+                    _ => format!(
+                        "{}: {told}{left}; SIGINT or another SIGTERM ends at once{loss}",
+                        name(signal)
+                    ),
                 };
                 // Where nobody reads, saying it takes for ever, and the second signal must not wait
                 // for that.
                 thread::spawn(move || messages::say(&said));
+            }
+        }
+    }
+
+    /// The time left and the loss, as parts of the message.
+    fn outlook() -> (String, String) {
+        match &*OUTLOOK.lock().unwrap_or_else(PoisonError::into_inner) {
+            None => (String::new(), String::new()),
+            Some(Outlook { ends, loss }) => {
+                let left =
+                    ends.map(|ends| duration(ends.saturating_duration_since(Instant::now())));
+                let left = left.map_or(String::new(), |left| format!(", about {left}"));
+                (left, format!(" and loses {loss}"))
             }
         }
     }

@@ -43,6 +43,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Init(commands::init::Init),
     Train(commands::train::Train),
     Sft(commands::sft::Sft),
     Sweep(commands::sweep::Sweep),
@@ -61,6 +62,11 @@ enum Command {
 
 /// The program. If it computes on a GPU, it takes one of these.
 pub fn main(gpus: Box<dyn Gpus>) -> ExitCode {
+    // This program also supervises the user's commands.
+    #[cfg(unix)]
+    if let Some(code) = isentrope_reward::command::supervision() {
+        return code;
+    }
     device::set_gpus(gpus);
     interrupt::listen();
     isentrope_reward::command::show_printed(|line| messages::labelled("function", line));
@@ -90,6 +96,7 @@ pub fn main(gpus: Box<dyn Gpus>) -> ExitCode {
 
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
+        Command::Init(command) => command.run(),
         Command::Train(command) => command.arguments.train::<rl::Recipe>("train"),
         Command::Sft(command) => command.arguments.train::<sft::Recipe>("sft"),
         Command::Sweep(command) => command.run(),

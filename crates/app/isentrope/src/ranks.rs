@@ -15,6 +15,7 @@ use isentrope_train::observer::{Observer, Progress, ProgressObserver, StepReport
 use std::cell::Cell;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The ranks of the job, and this rank's threads.
 pub struct Ranks {
@@ -40,15 +41,20 @@ impl Silent {
 }
 
 /// Connects the ranks that a launcher has started, if any, and runs `work` on each. When it fails
-/// on one, it ends on all, and the first says why. `asked` is what `--threads` says.
-pub fn together(asked: Option<usize>, work: impl FnOnce(&Ranks) -> Result<()>) -> Result<()> {
+/// on one, it ends on all, and the first says why. `asked` is what `--threads` says. A rank that is
+/// silent for `patience` is given up; none: never.
+pub fn together(
+    asked: Option<usize>,
+    patience: Option<Duration>,
+    work: impl FnOnce(&Ranks) -> Result<()>,
+) -> Result<()> {
     let threads = thread_count(asked)
         .map_err(|e| anyhow!("{}{e}", if asked.is_some() { "--threads: " } else { "" }))?;
     let settings = Settings {
         threads,
         memory: Memory::now().available,
         program: format!("isentrope {}", env!("CARGO_PKG_VERSION")),
-        watch: Watch::default(),
+        watch: Watch { silent: patience, ..Watch::default() },
         tell: Arc::new(|text: &str| messages::error(text)),
     };
     let world = Arc::new(World::begin(&settings)?);

@@ -86,8 +86,8 @@ fn shown(name: &str, estimate: &Estimate) -> String {
         }
         "entropy" | "score" => plain(estimate),
         _ => {
-            let interval = interval(estimate, |end| format!("{:.2}", 100.0 * end));
-            format!("{:8.2} %  {interval}", 100.0 * value)
+            let interval = interval(estimate, |end| format!("{:.1}", 100.0 * end));
+            format!("{:8.1} %  {interval}", 100.0 * value)
         }
     }
 }
@@ -108,6 +108,9 @@ fn interval(estimate: &Estimate, end: impl Fn(f64) -> String) -> String {
 /// Differences between two directories, a block per benchmark.
 pub fn comparison(comparisons: &Comparisons, old: &Path, new: &Path) -> String {
     let mut text = format!("\n  {} against {}\n", new.display(), old.display());
+    if comparisons.has_same_weights {
+        text += "\n  both are of the same weights: whatever differs is by settings or by chance\n";
+    }
     if !comparisons.settings.is_empty() {
         let _ = writeln!(text, "\n  settings that differ");
         for setting in &comparisons.settings {
@@ -126,7 +129,7 @@ pub fn comparison(comparisons: &Comparisons, old: &Path, new: &Path) -> String {
             "\n  {name}: {} in both{decoding}",
             counted(accuracy.problems, "problem")
         );
-        compared(&mut text, "mean accuracy", accuracy, 100.0, 2, [" %", " points"]);
+        compared(&mut text, "mean accuracy", accuracy, 100.0, 1, [" %", " points"]);
         if let Some(score) = score {
             compared(&mut text, "mean score", score, 1.0, 4, ["", ""]);
         }
@@ -146,12 +149,12 @@ pub fn comparison(comparisons: &Comparisons, old: &Path, new: &Path) -> String {
 fn in_two_lines(text: &mut String, name: &str, comparison: &PairedTest) {
     let PairedTest { old, new, difference, p, exact, .. } = comparison;
     let [old, new, value] = [*old, *new, difference.value].map(|x| 100.0 * x);
-    let interval = interval(difference, |end| format!("{:+.2}", 100.0 * end));
+    let interval = interval(difference, |end| format!("{:+.1}", 100.0 * end));
     let how = if *exact { ", exact" } else { "" };
-    let _ = writeln!(text, "    {name:20} {old:8.2} % -> {new:.2} %");
+    let _ = writeln!(text, "    {name:20} {old:8.1} % -> {new:.1} %");
     let _ = writeln!(
         text,
-        "    {:20} {value:+8.2} points  {interval}, p-value {p:.4}{how}",
+        "    {:20} {value:+8.1} points  {interval}, p-value {p:.4}{how}",
         "difference"
     );
 }

@@ -42,7 +42,7 @@ pub fn refuse_as_recipe(dir: &Path) -> Result<()> {
 }
 
 /// The directory `step-N` of the last step.
-fn latest_checkpoint(dir: &Path) -> Option<PathBuf> {
+pub fn latest_checkpoint(dir: &Path) -> Option<PathBuf> {
     let names = names(dir).ok()?;
     let step = |name: &str| name.strip_prefix("step-")?.parse::<u64>().ok();
     let steps = names.iter().filter_map(|name| Some((step(name.to_str()?)?, dir.join(name))));

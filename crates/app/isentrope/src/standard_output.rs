@@ -20,8 +20,9 @@ pub fn failed(place: impl fmt::Display, error: io::Error) -> anyhow::Error {
     }
 }
 
-/// Writes data at once.
-pub fn print(text: &str) -> Result<()> {
+/// Writes text at once, control characters of a terminal included. The text must contain none that
+/// are not this program's own.
+pub fn draw(text: &str) -> Result<()> {
     let mut stdout = io::stdout().lock();
     stdout
         .write_all(text.as_bytes())
@@ -29,12 +30,12 @@ pub fn print(text: &str) -> Result<()> {
         .map_err(|e| failed("standard output", e))
 }
 
-/// Writes text for people at once. A terminal gets control characters escaped; a file or a pipe
-/// gets the text unchanged.
-pub fn print_text(text: &str) -> Result<()> {
+/// Writes text at once. A terminal gets it with control characters and direction marks escaped; a
+/// file or a pipe gets it unchanged.
+pub fn print(text: &str) -> Result<()> {
     match io::stdout().is_terminal() {
-        true => print(&visible(text)),
-        false => print(text),
+        true => draw(&visible(text)),
+        false => draw(text),
     }
 }
 
@@ -46,7 +47,7 @@ pub fn width() -> Option<usize> {
 /// Writes text for people at once, its lines broken between words where they are wider than the
 /// terminal.
 pub fn print_fitted(text: &str) -> Result<()> {
-    print_text(&fitted(text, width()))
+    print(&fitted(text, width()))
 }
 
 /// Writes clap's help and version texts.

@@ -7,9 +7,9 @@ mod steps;
 
 use self::notes::Notes;
 use self::steps::Steps;
-use crate::interrupt;
+use crate::interrupt::{self, Outlook};
 use crate::messages;
-use crate::standard_output::{self, print_text};
+use crate::standard_output::{self, print};
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use isentrope_evaluation::Evaluation;
@@ -40,6 +40,9 @@ pub struct Terminal {
     phase: Option<(Phase, Instant)>,
     /// When each of the last steps ended.
     ends: VecDeque<Instant>,
+    /// The last step, and the last that a checkpoint holds.
+    last: u64,
+    saved: u64,
     shown: Option<Instant>,
     steps: Steps,
     notes: Notes,
@@ -57,6 +60,8 @@ impl Terminal {
             is_terminal,
             phase: None,
             ends: VecDeque::new(),
+            last: 0,
+            saved: 0,
             shown: None,
             steps: Steps::default(),
             notes: Notes::default(),
@@ -77,10 +82,25 @@ impl Terminal {
         self.bar.suspend(|| messages::say(text));
     }
 
-    fn time_left(&self, step: &StepReport<'_>) -> Option<Duration> {
+    /// The mean time of the last steps.
+    fn step_time(&self) -> Option<Duration> {
         let (first, last) = (self.ends.front()?, self.ends.back()?);
         let steps = u32::try_from(self.ends.len() - 1).ok().filter(|n| *n > 0)?;
-        Some((*last - *first) / steps * u32::try_from(step.steps - step.step).ok()?)
+        Some((*last - *first) / steps)
+    }
+
+    fn time_left(&self, step: &StepReport<'_>) -> Option<Duration> {
+        Some(self.step_time()? * u32::try_from(step.steps - step.step).ok()?)
+    }
+
+    /// Has Ctrl-C say how long the next step takes and which steps no checkpoint holds yet.
+    fn set_outlook(&self) {
+        let loss = match self.saved {
+            0 => "all steps".to_owned(),
+            saved => format!("the steps after {saved}"),
+        };
+        let ends = self.ends.back().zip(self.step_time()).map(|(last, took)| *last + took);
+        interrupt::set_outlook(Outlook { ends, loss });
     }
 }
 
@@ -106,6 +126,10 @@ impl ProgressObserver for Terminal {
         let Progress { phase, done, total, tokens } = progress;
         if matches!(phase, Phase::Rollout | Phase::Update) {
             self.notes.begin();
+        }
+        if phase == Phase::Checkpoint {
+            self.saved = self.last;
+            self.set_outlook();
         }
         if self.ends.is_empty() {
             self.ends.push_back(Instant::now()); // a run that goes on begins here
@@ -151,10 +175,15 @@ impl Observer for Terminal {
     fn step(&mut self, step: &StepReport<'_>) {
         self.notes.step(step.step);
         let now = Instant::now();
+        if self.last == 0 && step.step > 1 {
+            self.saved = step.step - 1; // a run that goes on begins at a checkpoint
+        }
+        self.last = step.step;
         self.ends.push_back(now);
         if self.ends.len() > RECENT {
             self.ends.pop_front();
         }
+        self.set_outlook();
         let interval = if self.is_terminal { TERMINAL_INTERVAL } else { PLAIN_INTERVAL };
         let evaluated = step.metrics.iter().any(|(name, _)| name.starts_with("eval/"));
         let due = self.shown.is_none_or(|shown| now - shown >= interval);
@@ -233,7 +262,7 @@ fn evaluation_lines(step: &StepReport<'_>) -> Vec<String> {
 /// The table at the end of a run, on standard output, and what next.
 pub fn print_summary(summary: &RunSummary, command: &str) -> Result<()> {
     let width = standard_output::width();
-    print_text(&(messages::fitted(&table(summary), width) + &what_next(summary, command, width)))
+    print(&(messages::fitted(&table(summary), width) + &what_next(summary, command, width)))
 }
 
 /// The summary of a run, whose lines may be broken between words.
@@ -257,7 +286,11 @@ fn table(summary: &RunSummary) -> String {
             let _ = writeln!(text, "    {name:28}{}{value:>12}", before.unwrap_or_default());
         }
     }
-    text.push_str(&theory_lines(&summary.directory));
+    let log = RunLog::open(&summary.directory).ok();
+    if summary.step > 0 && log.as_ref().is_some_and(|log| log.has_same_weights(0, summary.step)) {
+        text += "\n  no update has changed the weights: they are what they were at the start\n";
+    }
+    text.push_str(&theory_lines(&summary.directory, log.as_ref()));
     if !summary.laws.is_empty() {
         let _ = writeln!(text, "\n  the law R = -a exp(H) + b:");
         for law in &summary.laws {
@@ -312,7 +345,7 @@ fn what_next(summary: &RunSummary, command: &str, width: Option<usize>) -> Strin
         width,
     );
     let _ = writeln!(text, "    {run} --resume --set run.steps={more}");
-    text += &explained(&format!("{run} --dry-run"), "shows every setting", width);
+    text += &explained(&format!("{run} --dry-run --all"), "shows every setting", width);
     text +=
         &explained(&format!("isentrope {command} --keys"), "says what each setting means", width);
     text
@@ -329,8 +362,8 @@ fn explained(command: &str, does: &str, width: Option<usize>) -> String {
 }
 
 /// How well the theory foresaw the run's entropy, where the run has tracked that.
-fn theory_lines(run: &Path) -> String {
-    let tracked = RunLog::open(run).ok().as_ref().and_then(TheoryOfRun::of);
+fn theory_lines(run: &Path, log: Option<&RunLog>) -> String {
+    let tracked = log.and_then(TheoryOfRun::of);
     tracked.map_or_else(String::new, |theory| {
         format!(
             "\n{}    `isentrope lab theory {}` has more\n",

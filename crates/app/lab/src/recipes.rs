@@ -5,8 +5,15 @@ use serde_json::Value;
 /// Keys that change no result: the run's directory and device, how often checkpoints are saved and
 /// kept, memory, and how long ranks wait for each other. (The type of numbers, `device.dtype`, does
 /// change results; `checkpoint.dtype` changes the results of runs that begin with a checkpoint.)
-const NO_RESULTS: [&str; 6] =
-    ["run.out", "memory", "checkpoint.every", "checkpoint.keep", "device.kind", "ranks.timeout_s"];
+const NO_RESULTS: [&str; 7] = [
+    "run.out",
+    "memory",
+    "checkpoint.every",
+    "checkpoint.minutes",
+    "checkpoint.keep",
+    "device.kind",
+    "ranks.timeout_s",
+];
 
 /// A recipe's values without the keys that change no result.
 pub fn deciding(recipe: &Value) -> Value {
@@ -31,7 +38,7 @@ mod tests {
         let recipe = json!({
             "run": { "out": "here", "seed": 1 },
             "memory": { "budget_gib": 2.0 },
-            "checkpoint": { "every": 20, "keep": 2, "dtype": "float32" },
+            "checkpoint": { "every": 20, "minutes": 10.0, "keep": 2, "dtype": "float32" },
             "device": { "kind": "cuda", "dtype": "f32" },
             "ranks": { "timeout_s": 600.0 },
         });

@@ -42,15 +42,10 @@ struct PeerHeartbeat {
     beat: Beat,
 }
 
-/// A command to the thread.
-struct WatchCommand {
-    stop: bool,
-    watch: Watch,
-}
-
 /// Owns the thread, which ends when this is dropped.
 pub(crate) struct Pulse {
-    command: Arc<(Mutex<WatchCommand>, Condvar)>,
+    /// Whether the thread is to stop.
+    stop: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -66,24 +61,18 @@ pub(crate) struct Listener {
 
 impl Pulse {
     pub fn start(listener: Listener) -> std::io::Result<Self> {
-        let command = WatchCommand { stop: false, watch: listener.watch };
-        let command = Arc::new((Mutex::new(command), Condvar::new()));
-        let heard = Arc::clone(&command);
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let heard = Arc::clone(&stop);
         let thread =
             thread::Builder::new().name("pulse".into()).spawn(move || listener.listen(&heard))?;
-        Ok(Self { command, thread: Some(thread) })
-    }
-
-    /// Gives up a rank that has been silent for this long; never, if none.
-    pub fn give_up_after(&self, silent: Option<Duration>) {
-        self.command.0.lock().unwrap_or_else(PoisonError::into_inner).watch.silent = silent;
+        Ok(Self { stop, thread: Some(thread) })
     }
 }
 
 impl Drop for Pulse {
     fn drop(&mut self) {
-        self.command.0.lock().unwrap_or_else(PoisonError::into_inner).stop = true;
-        self.command.1.notify_all();
+        *self.stop.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.stop.1.notify_all();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join(); // a panic in it has been printed
         }
@@ -91,7 +80,7 @@ impl Drop for Pulse {
 }
 
 impl Listener {
-    fn listen(mut self, (command, changed): &(Mutex<WatchCommand>, Condvar)) {
+    fn listen(self, (stop, changed): &(Mutex<bool>, Condvar)) {
         let peers = if self.line.rank() == 0 { 1..self.line.size() } else { 0..1 };
         let heard =
             |rank| PeerHeartbeat { rank, at: Instant::now(), beat: Beat::of(&Activity::new()) };
@@ -106,15 +95,14 @@ impl Listener {
             } else {
                 self.watch.period.min(CALL_POLL_INTERVAL)
             };
-            let now = command.lock().unwrap_or_else(PoisonError::into_inner);
-            let (now, _) = changed
-                .wait_timeout_while(now, pause, |now| !now.stop)
+            let stop = stop.lock().unwrap_or_else(PoisonError::into_inner);
+            let (stop, _) = changed
+                .wait_timeout_while(stop, pause, |stop| !*stop)
                 .unwrap_or_else(PoisonError::into_inner);
-            if now.stop {
+            if *stop {
                 return;
             }
-            self.watch = now.watch;
-            drop(now);
+            drop(stop);
             // This process itself was stopped: heartbeats of the others have still to come in.
             if begun.elapsed() > 3 * self.watch.period + Duration::from_secs(1) {
                 others.iter_mut().for_each(|other| other.at = Instant::now());

@@ -9,7 +9,7 @@ pub struct Settings {
     pub threads: usize,
     /// Bytes of memory that its machine has available.
     pub memory: u64,
-    /// The program and its version, which all ranks must have.
+    /// The program and its version. All ranks must have the same, from the same build.
     pub program: String,
     /// When silent ranks are given up.
     pub watch: Watch,

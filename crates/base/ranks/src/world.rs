@@ -11,8 +11,8 @@ use crate::rank_host::{Node, RankHost};
 use crate::settings::{Library, Settings};
 use crate::slices::Slices;
 use crate::{check, launch, sum};
+use isentrope_files::sha256_of_file;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The ranks that run together: this one and all others.
 ///
@@ -49,12 +49,13 @@ impl World {
         let Some(launch) = launch::from_environment(|name| std::env::var(name).ok())? else {
             return Ok(Self::alone());
         };
-        let (mut engine, library) = crate::mpi::begin(&launch, &*settings.tell)?;
+        let (mut engine, library) = crate::mpi::begin(&launch, settings)?;
         if engine.size() == 1 {
             engine.close()?; // a launcher that does not say how many it starts has started one
             return Ok(Self::alone());
         }
-        Self::connect(Line::new(engine), Some(library), settings)
+        let program = format!("{} (build {})", settings.program, build()?);
+        Self::connect(Line::new(engine), Some(library), &Settings { program, ..settings.clone() })
     }
 
     /// The ranks of an engine.
@@ -139,14 +140,6 @@ impl World {
     pub fn report(&self, what: &str, done: u64, of: u64) {
         if let Some(together) = &self.together {
             together.activity.report(what, done, of);
-        }
-    }
-
-    /// From now on gives up a rank that has been silent for this long; never, if none. All ranks
-    /// must say the same.
-    pub fn give_up_after(&self, silent: Option<Duration>) {
-        if let Some(together) = &self.together {
-            together.pulse.give_up_after(silent);
         }
     }
 
@@ -327,4 +320,12 @@ impl World {
         let Some(together) = &self.together else { return Ok(()) };
         check::try_neighbours(&together.exchange)
     }
+}
+
+/// The beginning of the SHA-256 of this program's file: builds of one version may differ.
+fn build() -> Result<String> {
+    let program = isentrope_files::this_program().and_then(|path| Ok(sha256_of_file(&path)?));
+    let hash = program
+        .map_err(|error| Error::Start(format!("the running program cannot be read: {error}")))?;
+    Ok(hash[..12].to_owned())
 }

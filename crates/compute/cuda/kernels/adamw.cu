@@ -2,19 +2,19 @@
 // norm: crates/compute/kernels/src/adamw.rs. Bound by memory.
 #include "numbers.h"
 
-// Numbers whose squares are summed apart from others', and numbers of an update's block.
+// Numbers of a block of the norm, whose squares are summed together, and of an update's block.
 #define NORM_BLOCK 4096
 #define THREADS 256
 
-// What a launch knows of a tensor.
+// A tensor, as a launch gets it.
 struct Tensor {
   u64 weights, rest, gradient, first, second;
   u64 numbers;
-  // Blocks of all tensors before it.
+  // Blocks of all tensors before this one.
   u64 blocks_before;
 };
 
-// The last tensor that begins at or before this block: those behind it have more blocks before them.
+// The last tensor that begins at this block or before it: all later tensors have more blocks before them.
 DEVICE u32 tensor_of(const Tensor* tensors, u32 count, u64 block) {
   u32 low = 0, high = count;
   while (high - low > 1) {
@@ -28,8 +28,8 @@ DEVICE u32 tensor_of(const Tensor* tensors, u32 count, u64 block) {
   return low;
 }
 
-// Sums of squares of each 4096 numbers of each tensor, 16 partial sums. Where `split`, numbers are weights in two parts. Grid: 8 such
-// blocks a block, a half warp each. Reads 4 bytes a number.
+// Sums of squares of each 4096 numbers of each tensor, in 16 partial sums. If `split`, numbers are weights in two parts. Grid: 8 of
+// these blocks to a block, a half warp for each. Reads 4 bytes a number.
 KERNEL(square_sums, 128)(const Tensor* tensors, u32 count, float* sums, u64 blocks, u32 split) {
   const u64 block = (u64)block_x() * 8 + thread_index() / LANES;
   float squares = 0.0f;
@@ -63,7 +63,7 @@ KERNEL(adamw, THREADS)(const Tensor* tensors, u32 count, u32 split, float gradie
     const float v = mul_add(second[i], beta2, g * g * take2);
     first[i] = m;
     second[i] = v;
-    // Before anything else is loaded: divisions and roots are functions, across which registers go to memory.
+    // These come before other loads: divisions and roots are functions, and registers go to memory across their calls.
     const float step = divide(m, divide(square_root(v), root2) + eps);
     if (split) {
       bf16* upper = (bf16*)tensor.weights + i;

@@ -1,9 +1,9 @@
-// Chains of thousands of sums, whose order nothing may change: a warp adds, one chain a lane, and other warps bring what it adds, so
-// that loads are under way all the while.
+// Chains of thousands of sums, whose order nothing may change. One warp adds, one chain a lane; other warps load the terms for it,
+// so that loads are always under way.
 #pragma once
 #include "numbers.h"
 
-// Warps that bring, and steps of the chain that each of them brings at a time.
+// Warps that load, and steps of the chain that each of them loads at a time.
 #define BRINGING 8
 #define AT_A_TIME 16
 #define AHEAD (BRINGING * AT_A_TIME)
@@ -12,11 +12,11 @@
 // Steps that the adding warp reads before it adds the first of them.
 #define READ_AT_ONCE 16
 
-// The first step that a thread brings; the others follow at distances of BRINGING.
+// The first step that a thread loads; its other steps follow at distances of BRINGING.
 DEVICE u32 first_step() { return warp_index() == 0 ? 0 : warp_index() - 1; }
 
-// Goes on from the first warp's `sum` by so many steps, `sum = add(sum, step)`, and returns it there. `bring()` gives the thread's next
-// step: of the chain of its lane, and anything behind the end. For all threads of a block.
+// Continues the first warp's `sum` by this number of steps, `sum = add(sum, step)`, and returns it there. `bring()` returns the
+// thread's next step of its lane's chain, and any value beyond the end. All threads of a block call it.
 template <typename Step, typename Bring, typename Add>
 DEVICE float chain(float sum, u64 steps, Bring bring, Add add) {
   SHARED(Step, brought, [AHEAD][32]);

@@ -1,22 +1,22 @@
-// Causal grouped-query attention over a paged cache, forward, and what fills the cache: crates/compute/kernels/src/attention. A score is one
-// chain over head_dim, the softmax takes the true maximum first, its sum goes into 16 partial sums by position, an output is one
-// chain over the keys in order. Storage f32 or bf16, f32 inside. The tensor core is not used: bound by arithmetic on the CUDA cores,
-// 6 head_dim FLOP per query and key (scores are computed twice).
+// Causal grouped-query attention over a paged cache, forward, and the kernels that fill the cache:
+// crates/compute/kernels/src/attention. A score is one chain over head_dim. The softmax first takes the true maximum; its sum goes
+// into 16 partial sums by position. An output is one chain over the keys in order. Storage is f32 or bf16, arithmetic f32. The
+// tensor core is not used: bound by arithmetic on the CUDA cores, 6 head_dim FLOP per query and key (scores are computed twice).
 //
 // A page of a layer is keys [kv heads, 16, head_dim], then values likewise.
 #include "numbers.h"
 
 #define PAGE 16
-// Rows (pairs of a token and a head of the group) of a block, one a warp, and keys in shared memory at a time, one a lane.
+// Rows of a block (pairs of a token and a head of the group), one a warp; and keys in shared memory at a time, one a lane.
 #define ROWS 8
 #define KEYS 32
 #define THREADS (ROWS * 32)
-// Features of a head, at most, in warps' widths.
+// The most features of a head, in widths of a warp.
 #define CHUNKS 8
 
 DEVICE u32 first_visible(u32 position, u32 window) { return window && position + 1 > window ? position + 1 - window : 0; }
 
-// A number of queries, keys or values, in its row and, where it is of keys or values, in the cache.
+// The address of a number of queries, keys or values: in its row and, for keys and values, in the cache.
 template <typename T>
 struct Places {
   T *in_row, *in_cache;
@@ -27,11 +27,11 @@ DEVICE void put(Places<T> to, u32 feature, T number) {
   if (to.in_cache) to.in_cache[feature] = number;
 }
 
-// What a layer's product has computed, ready for attention: heads of queries and keys normed, where there are weights, and turned, where
-// there are angles; keys and values of rows in their slots (16 page + place in it), where they have one. Rows are in `qkv`, or in `raw`
-// where that is another memory; without angles they are only stored. Between norm and angle numbers are rounded as they are in memory.
-// Grid: 8 heads a block, a half warp each. Reads each number (twice where heads are normed, the second time from the cache), writes it
-// to its row and, of keys and values, to the cache.
+// Makes a layer's product ready for attention. Heads of queries and keys are normed if there are weights, and turned if there are
+// angles; keys and values of rows go to their slots (16 page + position in it), if they have one. Rows are in `qkv`, or in `raw` if
+// that is another memory; without angles they are only stored. Between norm and angle, numbers are rounded as in memory. Grid: 8
+// heads a block, a half warp each. Reads each number (twice if heads are normed, the second time from the cache), writes it to its
+// row and, for keys and values, to the cache.
 template <typename T>
 DEVICE void prepare_qkv(const T* raw, T* qkv, const T* query_norm, const T* key_norm, const float* cos, const float* sin,
                         const u32* positions, const u32* rows, const u32* slots, T* layer, u32 count, u32 heads, u32 kv_heads,
@@ -92,7 +92,7 @@ EXPORT(copy_pages)
 
 // Rows of a block: pairs of a run, numbered token by token and within a token head by head. A tile without rows does nothing.
 struct Tile {
-  // The run's first row and its position, its rows, where the numbers of its pages stand, and the first pair.
+  // The run's first row, its position and its number of rows, the index of its first page, and the first pair.
   u32 row, position, len, pages, first;
 };
 
@@ -124,7 +124,7 @@ DEVICE void attention(const T* qkv, const T* layer, const Tile* tiles, const u32
   }
   float largest = -infinity(), sum = 0.0f, result[CHUNKS];
   UNROLL for (u32 c = 0; c < CHUNKS; c++) result[c] = 0.0f;
-  // First the maximum, then weights, their sum and the result.
+  // The maximum comes first, then weights, their sum and the result.
   for (u32 pass = 0; pass < 2; pass++) {
     for (u32 base = from; base < to; base += KEYS) {
       sync();

@@ -1,7 +1,8 @@
-// The gradient of attention over whole sequences, some of which may share a beginning: crates/compute/kernels/src/attention/backward.rs.
-// Two kernels without atomics: queries' gradients, one chain over the keys; then keys' and values', one chain over the runs that see
-// them, within a run over the heads of the group, within a head over the queries. Softmax weights are computed again from three
-// numbers per query. f32 inside. Bound by arithmetic on the CUDA cores.
+// The gradient of attention over whole sequences, some of which may share a beginning:
+// crates/compute/kernels/src/attention/backward.rs. There are two kernels, without atomics. The first computes the gradients of
+// queries, each one chain over the keys. The second computes those of keys and values, each one chain over the runs that see them,
+// within a run over the heads of the group, within a head over the queries. Softmax weights are computed again from three numbers
+// per query. Arithmetic is f32. Bound by arithmetic on the CUDA cores.
 #include "numbers.h"
 
 #define ROWS 8
@@ -11,9 +12,10 @@
 
 DEVICE u32 first_visible(u32 position, u32 window) { return window && position + 1 > window ? position + 1 - window : 0; }
 
-// Pairs of a token and a head of a run, one a warp.
+// Pairs of a token and a head of a run; a warp has one pair.
 struct QueryTile {
-  // The run's first row, position and rows, the first row of what it begins with (of itself, if it starts at 0), and the first pair.
+  // The run's first row, position and number of rows; the first row of its beginning (its own, if it starts at 0); and the first
+  // pair.
   u32 row, position, len, beginning, first;
 };
 
@@ -130,7 +132,7 @@ ATTENTION_BACKWARD_QUERIES(attention_backward_queries_bf16, bf16)
 
 // Up to 32 keys of a run.
 struct KeyTile {
-  // Row and position of the first, how many there are, and the runs that see them: run .. run_end.
+  // Row and position of the first key, the number of keys, and the runs that see them: run .. run_end.
   u32 row, position, count, run, run_end;
 };
 struct Run {
@@ -162,14 +164,14 @@ DEVICE void attention_backward_keys(const T* qkv, const T* d_out, const KeyTile*
     keys[key * padded + feature] = key < tile.count ? load(qkv + row + key_at) : 0.0f;
     values[key * padded + feature] = key < tile.count ? load(qkv + row + value_at) : 0.0f;
   }
-  // Of keys warp, warp + 8, ... the features lane, lane + 32, ...
+  // This thread has the features lane, lane + 32, ... of the keys warp, warp + 8, ...
   float d_keys[KEYS / ROWS][CHUNKS], d_values[KEYS / ROWS][CHUNKS];
   UNROLL for (u32 n = 0; n < KEYS / ROWS; n++) {
     UNROLL for (u32 c = 0; c < CHUNKS; c++) d_keys[n][c] = d_values[n][c] = 0.0f;
   }
   for (u32 of = tile.run; of < tile.run_end; of++) {
     const Run run = runs[of];
-    // The queries that see some of the keys.
+    // The queries that see some of these keys.
     const u32 begin = tile.position > run.position ? tile.position - run.position : 0;
     const u32 beyond = tile.position + tile.count - 1 + window;
     u32 end = run.len;

@@ -1,27 +1,27 @@
-// Attention of attention_tiles.cu where blocks have 16 rows, as in decoding: a warp's worth, on which four work together, since
-// what such a block waits for is its keys. The same chains, and so the same bits.
+// Attention as in attention_tiles.cu, for blocks of 16 rows, as in decoding. One warp could hold them, but four work on them
+// together, because such a block mostly waits for its keys. The chains are the same, and so are the bits.
 //
-// Of each tile of 64 keys a warp has the scores and the weights of 16, and of the sum of weighted values a quarter of the
-// features, over all 64 keys in order. The largest score and the weights go through shared memory. Three stages of keys and
-// values, or four, so that more of them is under way; with what warps tell each other they fit in the 99 KiB that a block may
-// have on every GPU. Bound by memory: 4 bytes per feature of a key.
+// Of each tile of 64 keys a warp computes the scores and the weights of 16 keys, and of the sum of weighted values a quarter of the
+// features, over all 64 keys in order. The largest score and the weights go through shared memory. There are three or four stages
+// of keys and values, so that more of them is under way. Together with the data that warps exchange they fit in the 99 KiB that a
+// block may have on every GPU. Bound by memory: 4 bytes per feature of a key.
 #include "splits.h"
 
 #define WARPS 4
 
-// What the block has in shared memory beside keys and values: of each row the largest score that each warp knows, and the weights
-// of each warp's keys as the fragment of a, lane by lane.
+// The block's shared memory besides keys and values: for each row the largest score that each warp knows, and the weights of each
+// warp's keys as the fragment of a, lane by lane.
 struct Told {
   float largest[16][WARPS];
   u32 weights[WARPS][32][4];
 };
 
-// Grid: x tiles, y key-value heads; four warps. Dynamic shared memory: stages of keys and values [64, D] in bf16, three where D
-// is 128, else four. Partial results: as there.
+// Grid: x tiles, y key-value heads; four warps. Dynamic shared memory: stages of keys and values [64, D] in bf16, three if D is
+// 128, else four. Partial results: as in attention_tiles.cu.
 template <u32 D>
 DEVICE void attention_decode(const Operands& of, Told& told) {
   constexpr u32 Stages = D > 64 ? 3 : 4;
-  // Of a warp; fragments of values have 16 at least, so that small heads have warps without any.
+  // Features of a warp. Fragments of values have at least 16 features, so that with small heads some warps have none.
   constexpr u32 Features = D / WARPS < 16 ? 16 : D / WARPS;
   DYNAMIC_SHARED(memory);
   bf16* const stages = (bf16*)memory;
@@ -34,7 +34,7 @@ DEVICE void attention_decode(const Operands& of, Told& told) {
   u32 queries[D / 16][4];
   load_fragments<D>(queries, rows.queries, of.head_dim);
 
-  // Of the split, and the sums of all splits before. All warps know the extents.
+  // The extents and sums of this split, and the sums of all splits before. All warps know the extents.
   Running<Features> running;
   begin(running);
   float merged[Features / 8][4];
@@ -88,7 +88,7 @@ DEVICE void attention_decode(const Operands& of, Told& told) {
         add_weights(running, a.words);
       }
     }
-    // The end of a split that is not the only one: what it has come to joins what earlier ones have.
+    // This split ends, and it is not the only one: its sums are merged into those of earlier splits.
     if (ends_split(block, base)) {
       Factors by[2];
       end_split(running, by);

@@ -1,20 +1,21 @@
-// Causal grouped-query attention over a paged cache where storage is bf16, by the tensor core: docs/concepts/numerics.md, rule 3 of bf16. Heads
-// of at most 128 features; larger ones are attention.cu's.
+// Causal grouped-query attention over a paged cache with bf16 storage, by the tensor core: docs/concepts/numerics.md, rule 3 of
+// bf16. For heads of at most 128 features; attention.cu has larger ones.
 //
-// Keys come in tiles of 64 at multiples of 64, and splits of 1024 at multiples of 1024, whoever asks and whatever else is in the batch.
-// What a query does not see has the weight 0, and changes nothing: so tiles, and blocks of 16 keys, that no row of a warp sees are left
-// out, and a block may have the splits of its rows one after the other, or one of them, which attention_merge then puts together.
+// Keys are cut into tiles of 64 at multiples of 64, and into splits of 1024 at multiples of 1024, for every query and every batch.
+// A key that a query does not see has the weight 0, and changes nothing. So tiles, and blocks of 16 keys, that no row of a warp
+// sees are left out. A block may compute the splits of its rows one after the other, or only one of them; attention_merge then
+// merges the splits.
 //
-// A warp has 16 rows, pairs of a token and a head of the group; a block two warps or four. Where 16 rows are all, the kernels of
-// attention_decode.cu do the same together. Keys and values of the next tile are copied while this one is multiplied. Bound by the
-// tensor core: 4 head_dim FLOP per query and key.
+// A warp has 16 rows, pairs of a token and a head of the group; a block has two or four warps. If there are only 16 rows, the
+// kernels of attention_decode.cu share them among warps. Keys and values of the next tile are copied while this tile is multiplied.
+// Bound by the tensor core: 4 head_dim FLOP per query and key.
 #include "splits.h"
 
 #define STAGES 2
 
-// Grid: x tiles, y key-value heads; 32 threads for each 16 rows. Dynamic shared memory: two stages of keys and values [64, D] in bf16,
-// then, where a block has several splits, 2 D bytes a thread for what earlier ones have come to. Partial results: of each place and
-// head [rows of a block, head_dim] sums and [rows of a block, 2] extents.
+// Grid: x tiles, y key-value heads; 32 threads for each 16 rows. Dynamic shared memory: two stages of keys and values [64, D] in
+// bf16, then, if a block has several splits, 2 D bytes a thread for the results of earlier splits. Partial results: for each split
+// of its own and each head, [rows of a block, head_dim] sums and [rows of a block, 2] extents.
 template <u32 D>
 DEVICE void attention(const Operands& of) {
   DYNAMIC_SHARED(memory);
@@ -25,7 +26,7 @@ DEVICE void attention(const Operands& of) {
   const u32 threads = block_threads();
   const Block block = block_of(of, tile, threads / 2);
 
-  // Of the warp: its first row, the keys that some of its rows see, and the two rows of this lane.
+  // The warp's first row, the keys that some of its rows see, and the two rows of this lane.
   const u32 t = lane_index() % 4, first_row = warp_index() * 16, first = tile.first + first_row;
   const bool has_rows = first < block.pairs;
   const u32 last = first + 16 < block.pairs ? first + 15 : block.pairs - 1;
@@ -44,7 +45,7 @@ DEVICE void attention(const Operands& of) {
   over_tiles<KEYS, STAGES>(block.seen.from / KEYS * KEYS, block.seen.to, copy, [&](u32 base, u32 stage) {
     const bf16* keys = stages + stage * 2 * KEYS * D;
     const bf16* values = keys + KEYS * D;
-    // The same for all lanes of a warp.
+    // This is equal for all lanes of a warp.
     if (base < warp_to && base + KEYS > warp_from) {
       float z[KEYS / 8][4];
       float most[2] = {running.largest[0], running.largest[1]};
@@ -77,7 +78,7 @@ DEVICE void attention(const Operands& of) {
         }
       }
     }
-    // The end of a split that is not the only one: what it has come to joins what earlier ones have.
+    // This split ends, and it is not the only one: its sums are merged into those of earlier splits.
     if (ends_split(block, base)) {
       const bool is_last = base + KEYS >= block.seen.to;
       Factors by[2];
@@ -94,7 +95,7 @@ DEVICE void attention(const Operands& of) {
       is_first = false;
     }
   });
-  // Found again, so that no register keeps what only writing needs while keys go by.
+  // These are computed anew, so that no registers keep them during the loop over keys.
   const Block found = block_of(of, of.tiles[block_x()], block_threads() / 2);
   UNROLL for (u32 h = 0; h < 2; h++) {
     if (found.tile.split != ALL) running.before[h] = {running.largest[h], running.weights_sum[2 * h]};
@@ -111,12 +112,11 @@ ATTENTION(attention_128, 128)
 
 // Rows whose splits were computed by blocks of their own.
 struct Merged {
-  // As in Tile, and the place of the first split, behind which are the others'.
+  // As in Tile, then the index of the first split's partial result; those of the other splits follow.
   u32 row, len, first, place, splits;
 };
 
-// Puts splits together in order. Grid: x tiles, y key-value heads, of which rows of a block pairs each. Reads 4 bytes per number and
-// split.
+// Merges splits in order. Grid: x tiles, y key-value heads; `rows of a block` pairs each. Reads 4 bytes per number and split.
 KERNEL(attention_merge, 128)(const Merged* tiles, const float* partial_sums, const float* partial_extents, bf16* out, u32 heads,
                              u32 kv_heads, u32 head_dim, u32 rows, u32 out_stride) {
   const Merged tile = tiles[block_x()];

@@ -1,11 +1,11 @@
-// The gradient of attention over whole sequences, some of which may share a beginning, where storage is bf16, by the tensor core:
-// docs/concepts/numerics.md, rule 3 of bf16. Heads of at most 128 features; larger ones are attention_backward.cu's.
+// The gradient of attention over whole sequences, some of which may share a beginning, with bf16 storage, by the tensor core:
+// docs/concepts/numerics.md, rule 3 of bf16. For heads of at most 128 features; attention_backward.cu has larger ones.
 //
-// Two kernels without atomics. The first has 16 rows a warp, pairs of a token and a head, and goes over the keys twice: for three
-// numbers of each row, and for the gradient of the queries, one chain over the keys. The second has 16 keys a warp, and goes over the
-// runs that see them, within a run over the heads of the group, within a head over blocks of 16 queries, counted from the run's
-// first: one chain each for keys and values. Scores are computed three times and p's gradients as often, so that nothing is kept
-// from the forward pass. Blocks in which nobody sees anything are left out: they would change nothing.
+// There are two kernels, without atomics. In the first a warp has 16 rows, pairs of a token and a head, and goes over the keys
+// twice: for three numbers of each row, and for the gradient of the queries, one chain over the keys. In the second a warp has 16
+// keys, and goes over the runs that see them, within a run over the heads of the group, within a head over blocks of 16 queries,
+// counted from the run's first: one chain each for keys and values. Scores are computed three times, and so are p's gradients, so
+// that the forward pass keeps nothing. Blocks in which no query sees a key are left out: they would change nothing.
 //
 // Bound by the tensor core: 18 head_dim FLOP per query and key seen.
 #include "tiles.h"
@@ -14,16 +14,17 @@
 #define STAGES 2
 // Queries of a tile of the second kernel.
 #define QUERIES 32
-// Numbers of a row's statistics: the maximum, one over the sum of exponentials, the sum of p dp, and one to fill 16 bytes.
+// Numbers of a row's statistics: the maximum, one over the sum of exponentials, the sum of p dp, and one number to fill 16 bytes.
 #define NUMBERS 4
 
 // Pairs of a token and a head of a run.
 struct QueryTile {
-  // The run's first row, position and rows, the first row of what it begins with (of itself, if it starts at 0), and the first pair.
+  // The run's first row, position and number of rows; the first row of its beginning (its own, if it starts at 0); and the first
+  // pair.
   u32 row, position, len, beginning, first;
 };
 
-// Adds up what the four lanes of a row have: neighbours, then pairs.
+// Adds the values of the four lanes of a row: neighbours, then pairs.
 DEVICE float sum_of_row(float x) {
   x += shuffle_xor(x, 1);
   return x + shuffle_xor(x, 2);
@@ -77,7 +78,7 @@ DEVICE void attention_backward_queries(const bf16* qkv, const bf16* d_out, const
   };
   const auto is_seen = [&](u32 key) { return key < warp_to && key + 16 > warp_from; };
 
-  // Tile by tile, the sums so far at the scale of the largest score so far.
+  // Tile by tile; the sums so far have the scale of the largest score so far.
   float largest[2], sum[2], dot[2];
   UNROLL for (u32 h = 0; h < 2; h++) {
     largest[h] = -infinity();
@@ -190,14 +191,15 @@ ATTENTION_BACKWARD_QUERIES(attention_backward_queries_128, 128)
 
 // Keys of a run.
 struct KeyTile {
-  // Row and position of the first, how many there are, and the runs that see them: run .. run_end.
+  // Row and position of the first key, the number of keys, and the runs that see them: run .. run_end.
   u32 row, position, count, run, run_end;
 };
 struct Run {
   u32 row, position, len;
 };
 
-// Where the second kernel is: a tile of queries of one head of one run. Each run's tiles begin at multiples of 32 of its rows.
+// The position of the second kernel: a tile of queries of one head of one run. Each run's tiles begin at multiples of 32 of its
+// rows.
 struct Cursor {
   u32 index, in_group, first, begin, end;
   Run run;
@@ -289,7 +291,7 @@ DEVICE void attention_backward_keys(const bf16* qkv, const bf16* d_out, const Ke
     const bf16* queries = stages + stage * 2 * QUERIES * D;
     const bf16* outs = queries + QUERIES * D;
     for (u32 block = 0; block < QUERIES; block += 16) {
-      // Positions of the first query and key of the 16 by 16.
+      // Positions of the first query and the first key of the block of 16 by 16.
       const u32 query = at.run.position + at.first + block, key = tile.position + first_key;
       const bool seen = has_keys && at.first + block < at.end && query + 15 >= key && (!window || query < key + 15 + window);
       if (!seen) continue;

@@ -1,8 +1,8 @@
 // The gradient of biases: `backward_bias` of crates/compute/kernels/src/linear/weight_gradient.rs.
 #include "ahead.h"
 
-// db += sum of dy over tokens, one after another, going on from what db holds. Grid: 32 outputs a block. Reads each number of dy once;
-// its chain is as long as there are tokens, so that latency, not bandwidth, bounds it where outputs are few.
+// db += sum of dy over tokens, one after another; sums continue from db. Grid: 32 outputs a block. Reads each number of dy once.
+// The chain has a step for each token, so with few outputs latency bounds it, not bandwidth.
 template <typename T>
 DEVICE void bias_gradient(const T* dy, float* db, u32 tokens, u32 outputs, u32 stride) {
   if (tokens == 0) return;

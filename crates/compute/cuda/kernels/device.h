@@ -1,4 +1,4 @@
-// All that kernels use of the device. NVRTC compiles it to PTX; on the host, the same names call the emulator
+// Every instruction of the device that kernels use. NVRTC compiles it to PTX; on the host, the same names call the emulator
 // (tools/cuda-emulator), which is how kernels are tested where there is no GPU.
 //
 // A kernel's file is `#include "device.h"`, device functions, kernels, and one EXPORT for each:
@@ -33,7 +33,7 @@ typedef long long i64;
 struct bf16 {
   u16 bits;
 };
-// Vectors that are loaded and stored at once.
+// Vectors that one instruction loads or stores.
 struct alignas(8) Words2 {
   u32 words[2];
 };
@@ -45,8 +45,8 @@ struct alignas(16) Words4 {
 // ---------------------------------------------------------------------------------------------------------- the GPU
 
 #define DEVICE __device__ __forceinline__
-// A kernel, of blocks of at most so many threads. Without the 1, a block on a multiprocessor, the compiler keeps registers in memory
-// for the sake of more blocks at once.
+// A kernel whose blocks have at most `threads` threads. The 1 asks for one block on a multiprocessor: without it, the compiler
+// keeps registers in memory to make room for more blocks.
 #define KERNEL(name, threads) extern "C" __global__ void __launch_bounds__(threads, 1) name
 // Makes a kernel known to the emulator.
 #define EXPORT(name)
@@ -58,7 +58,7 @@ struct alignas(16) Words4 {
   u8* const name = dynamic_shared_
 // Unrolls the loop that follows.
 #define UNROLL _Pragma("unroll")
-// Leaves the loop that follows as it is.
+// Keeps the compiler from unrolling the loop that follows.
 #define ROLL _Pragma("unroll 1")
 
 DEVICE u32 thread_index() { return threadIdx.x; }
@@ -68,7 +68,6 @@ DEVICE u32 block_y() { return blockIdx.y; }
 DEVICE u32 block_z() { return blockIdx.z; }
 DEVICE u32 blocks_x() { return gridDim.x; }
 DEVICE u32 blocks_y() { return gridDim.y; }
-DEVICE u32 blocks_z() { return gridDim.z; }
 
 DEVICE float mul_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 DEVICE double mul_add(double a, double b, double c) { return __fma_rn(a, b, c); }
@@ -76,7 +75,6 @@ DEVICE float divide(float a, float b) { return __fdiv_rn(a, b); }
 DEVICE double divide(double a, double b) { return __ddiv_rn(a, b); }
 DEVICE float square_root(float x) { return __fsqrt_rn(x); }
 DEVICE double square_root(double x) { return __dsqrt_rn(x); }
-DEVICE float minimum(float a, float b) { return fminf(a, b); }
 DEVICE float maximum(float a, float b) { return fmaxf(a, b); }
 
 DEVICE u32 bits_of(float x) { return __float_as_uint(x); }
@@ -105,22 +103,14 @@ template <typename T>
 DEVICE T shuffle_xor(T value, u32 mask) {
   return __shfl_xor_sync(~0u, value, (int)mask);
 }
-template <typename T>
-DEVICE T shuffle_up(T value, u32 by) {
-  return __shfl_up_sync(~0u, value, by);
-}
-template <typename T>
-DEVICE T shuffle_down(T value, u32 by) {
-  return __shfl_down_sync(~0u, value, by);
-}
-DEVICE u32 ballot(bool yes) { return __ballot_sync(~0u, yes); }
 
 DEVICE u32 forgotten(u32 x) {
   asm volatile("" : "+r"(x));
   return x;
 }
 
-// Not by assembly, so that the compiler sees through it: what is a constant away from another address is an instruction's offset.
+// A function instead of assembly, so that the compiler understands it: an address at a constant distance from another becomes an
+// instruction's offset.
 DEVICE u32 shared_address_(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 DEVICE void mma(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
   asm volatile(
@@ -157,21 +147,11 @@ DEVICE void copy_async16(void* shared, const void* global, u32 bytes = 16) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address_(shared)), "l"(global), "r"(bytes)
                : "memory");
 }
-DEVICE void copy_async8(void* shared, const void* global, u32 bytes = 8) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared_address_(shared)), "l"(global), "r"(bytes)
-               : "memory");
-}
-DEVICE void copy_async4(void* shared, const void* global, u32 bytes = 4) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address_(shared)), "l"(global), "r"(bytes)
-               : "memory");
-}
 DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <u32 Groups>
 DEVICE void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Groups) : "memory");
 }
-
-DEVICE u32 atomic_add(u32* p, u32 by) { return atomicAdd(p, by); }
 
 template <typename Vector>
 DEVICE Vector load_vector_(const void* p) {
@@ -204,14 +184,13 @@ DEVICE void store_vector_(void* p, Vector value) {
 #define UNROLL
 #define ROLL
 
-DEVICE u32 thread_index() { return emulated_place->thread; }
-DEVICE u32 block_threads() { return emulated_place->threads; }
-DEVICE u32 block_x() { return emulated_place->block[0]; }
-DEVICE u32 block_y() { return emulated_place->block[1]; }
-DEVICE u32 block_z() { return emulated_place->block[2]; }
-DEVICE u32 blocks_x() { return emulated_place->blocks[0]; }
-DEVICE u32 blocks_y() { return emulated_place->blocks[1]; }
-DEVICE u32 blocks_z() { return emulated_place->blocks[2]; }
+DEVICE u32 thread_index() { return emulated_position->thread; }
+DEVICE u32 block_threads() { return emulated_position->threads; }
+DEVICE u32 block_x() { return emulated_position->block[0]; }
+DEVICE u32 block_y() { return emulated_position->block[1]; }
+DEVICE u32 block_z() { return emulated_position->block[2]; }
+DEVICE u32 blocks_x() { return emulated_position->blocks[0]; }
+DEVICE u32 blocks_y() { return emulated_position->blocks[1]; }
 
 DEVICE float mul_add(float a, float b, float c) { return fmaf(a, b, c); }
 DEVICE double mul_add(double a, double b, double c) { return fma(a, b, c); }
@@ -241,19 +220,14 @@ DEVICE double double_of(u64 bits) {
   return x;
 }
 
-// As PTX says: the number where the other is NaN, and -0 below +0.
-DEVICE float minimum(float a, float b) {
-  if (a != a) return b != b ? float_of(0x7fffffff) : b;
-  if (b != b) return a;
-  return a < b || (a == b && bits_of(a) >> 31) ? a : b;
-}
+// As PTX defines it: if one operand is NaN, the other operand; and -0 is below +0.
 DEVICE float maximum(float a, float b) {
   if (a != a) return b != b ? float_of(0x7fffffff) : b;
   if (b != b) return a;
   return a > b || (a == b && bits_of(b) >> 31) ? a : b;
 }
 
-// To nearest even; every NaN becomes the same one.
+// Rounds to nearest, ties to even. Every NaN becomes the same NaN.
 DEVICE bf16 to_bf16(float x) {
   const u32 bits = bits_of(x);
   bf16 y;
@@ -273,21 +247,6 @@ template <typename T>
 DEVICE T shuffle_xor(T value, u32 mask, u32 line = __builtin_LINE()) {
   emulated_warp(emulator::SHUFFLE_XOR, &value, sizeof(T), mask, 0, line);
   return value;
-}
-template <typename T>
-DEVICE T shuffle_up(T value, u32 by, u32 line = __builtin_LINE()) {
-  emulated_warp(emulator::SHUFFLE_UP, &value, sizeof(T), by, 0, line);
-  return value;
-}
-template <typename T>
-DEVICE T shuffle_down(T value, u32 by, u32 line = __builtin_LINE()) {
-  emulated_warp(emulator::SHUFFLE_DOWN, &value, sizeof(T), by, 0, line);
-  return value;
-}
-DEVICE u32 ballot(bool yes, u32 line = __builtin_LINE()) {
-  u32 votes = yes;
-  emulated_warp(emulator::BALLOT, &votes, 4, 0, 0, line);
-  return votes;
 }
 
 DEVICE u32 forgotten(u32 x) { return x; }
@@ -313,20 +272,10 @@ DEVICE void load_matrices_transposed(u32 (&r)[2], const void* row, u32 line = __
 DEVICE void copy_async16(void* shared, const void* global, u32 bytes = 16, u32 line = __builtin_LINE()) {
   emulated_copy(shared, global, 16, bytes, line);
 }
-DEVICE void copy_async8(void* shared, const void* global, u32 bytes = 8, u32 line = __builtin_LINE()) {
-  emulated_copy(shared, global, 8, bytes, line);
-}
-DEVICE void copy_async4(void* shared, const void* global, u32 bytes = 4, u32 line = __builtin_LINE()) {
-  emulated_copy(shared, global, 4, bytes, line);
-}
 DEVICE void commit_copies() { emulated_commit(); }
 template <u32 Groups>
 DEVICE void wait_copies() {
   emulated_wait(Groups);
-}
-
-DEVICE u32 atomic_add(u32* p, u32 by, u32 line = __builtin_LINE()) {
-  return emulated_atomic_add(p, by, line);
 }
 
 template <typename Vector>
@@ -354,13 +303,13 @@ DEVICE float to_float(float x) { return x; }
 DEVICE float low_bf16(u32 pair) { return float_of(pair << 16); }
 DEVICE float high_bf16(u32 pair) { return float_of(pair & 0xffff0000); }
 
-// Numbers in memory, of either storage type.
+// Loads and stores of numbers, of either storage type.
 DEVICE float load(const float* p) { return *p; }
 DEVICE float load(const bf16* p) { return to_float(*p); }
 DEVICE void store(float* p, float x) { *p = x; }
 DEVICE void store(bf16* p, float x) { *p = to_bf16(x); }
 
-// 8 and 16 bytes of memory at once.
+// Loads and stores of 8 and 16 bytes.
 #ifdef __CUDACC_RTC__
 DEVICE Words2 load_words2(const void* p) { return load_vector_<Words2>(p); }
 DEVICE Words4 load_words4(const void* p) { return load_vector_<Words4>(p); }
@@ -373,13 +322,11 @@ DEVICE void store_words2(void* p, Words2 value, u32 line = __builtin_LINE()) { s
 DEVICE void store_words4(void* p, Words4 value, u32 line = __builtin_LINE()) { store_vector_(p, value, line); }
 #endif
 
-// What the names above do, where it is not plain:
+// The names above whose meaning is not plain:
 //
 // sync                   the block's barrier; memory written before it is seen behind it.
 // sync_warp              the same for a warp.
-// shuffle(v, lane)       v of that lane, modulo 32; _xor: of the lane with those bits flipped; _up and _down: of the lane so
-//                        many below and above, one's own where there is none. float, u32, i32, u64, i64, double.
-// ballot(yes)            one bit per lane.
+// shuffle(v, lane)       v of that lane, modulo 32; _xor: of the lane with those bits flipped. float, u32, i32, u64, i64, double.
 // forgotten(x)           x, as a value that the compiler knows nothing about: what is computed from it is computed anew.
 // mma(d, a, b)           d += a b on the tensor core, m16n8k16, bf16 into f32. With g = lane / 4 and t = lane % 4, each word
 //                        holds two neighbours along k, the lower one in the low half:
@@ -389,10 +336,9 @@ DEVICE void store_words4(void* p, Words4 value, u32 line = __builtin_LINE()) { s
 // load_matrices(r, row)  ldmatrix: lane 8 i + j gives the address of row j, 8 bf16, of matrix i in shared memory; r[i] gets
 //                        row g, columns 2 t and 2 t + 1 of matrix i. Transposed: rows 2 t and 2 t + 1 of column g. With two
 //                        matrices the addresses of lanes 16 .. are not used.
-// copy_asyncN            N bytes from global to shared memory, at multiples of N: the first `bytes` from there, zeros
-//                        behind. Nothing is there before wait_copies, by the thread that copies; then sync for the others.
-// commit_copies          those since the last commit are a group.
+// copy_async16           16 bytes from global to shared memory, at multiples of 16: the first `bytes` are copied, the others
+//                        are zeros. The copying thread has them after wait_copies, the others after a sync behind it.
+// commit_copies          makes a group of the copies since the last commit.
 // wait_copies<n>()       waits for all of the thread's groups but the last n.
-// atomic_add             returns what was there before.
-// minimum, maximum       the number where the other is NaN; -0 is below +0.
+// maximum                the number if the other is NaN; -0 is below +0.
 // mul_add, divide, square_root  correctly rounded, with subnormals.

@@ -1,14 +1,14 @@
-// Draws from the whole vocabulary, and its likeliest tokens: crates/compute/kernels/src/draw.rs. Weights in f32, summed in f64 by blocks of
-// 256 tokens (parts.cu), these in order.
+// Draws from the whole vocabulary, and its likeliest tokens: crates/compute/kernels/src/draw.rs. Weights are f32. They are summed
+// in f64 by blocks of 256 tokens (parts.cu), and the blocks are added in order.
 #include "parts.h"
 
 #define THREADS 256
-// Sums that a chain goes over between looks at memory.
+// Sums that a chain adds between two loads from memory.
 #define AT_ONCE 8
-// No token and no block.
+// The index that stands for no token or no block.
 #define NONE 0xffffffffu
 
-// What is to be drawn: from which row of logits, at which place of the cumulative distribution, or the likeliest.
+// A draw: its row of logits, and its position in the cumulative distribution, or that it takes the likeliest token.
 struct Draw {
   double uniform;
   float temperature;
@@ -21,7 +21,7 @@ struct Drawn {
   float logprob;
 };
 
-// Replaces sums by those of all up to each, itself included, in order: a chain, for one thread.
+// Replaces each sum by the sum of all up to it, itself included, in order: a chain, for one thread.
 DEVICE void running_sums(double* sums, u32 count) {
   double sum = 0.0;
   for (u32 i = 0; i < count; i += AT_ONCE) {
@@ -45,7 +45,7 @@ DEVICE u32 least_of_warp(u32 x) {
   return x;
 }
 
-// The least over the block's threads, for all of them.
+// The least value among the block's threads, for all of them.
 DEVICE u32 least_of_block(u32 x, u32* shared) {
   x = least_of_warp(x);
   if (lane_index() == 0) shared[warp_index()] = x;
@@ -54,7 +54,7 @@ DEVICE u32 least_of_block(u32 x, u32* shared) {
   return x;
 }
 
-// The lowest of the likeliest tokens, of the first part that has one: 0 where logits are not numbers.
+// The lowest of the likeliest tokens, from the first part that has one; 0 if logits are not numbers.
 DEVICE u32 likeliest(const float* x, const float* maxima, u32 vocabulary, u32* shared) {
   const u32 parts = how_many(vocabulary, PART);
   const float best = largest_of_parts(maxima, parts);
@@ -71,7 +71,7 @@ DEVICE u32 likeliest(const float* x, const float* maxima, u32 vocabulary, u32* s
   return token == NONE ? 0 : token;
 }
 
-// The token at this place of the cumulative distribution: for thread 0.
+// The token at this position of the cumulative distribution. Only thread 0 gets it.
 DEVICE u32 token_at(double uniform, const float* x, float temperature, float max, const double* up_to, u32 vocabulary, float* weights,
                     u32* shared) {
   const u32 blocks = how_many(vocabulary, DRAW_BLOCK), last = blocks - 1;
@@ -101,16 +101,17 @@ DEVICE u32 token_at(double uniform, const float* x, float temperature, float max
       }
     }
   }
-  // The last possible token stands in where the block has none.
+  // If the block has no such token, the last possible one is taken.
   for (u32 i = vocabulary; token == NONE && i > 0; i--) {
     if (exponential(divide(x[i - 1], temperature) - max) > 0.0f) token = i - 1;
   }
   return token == NONE ? 0 : token;
 }
 
-// Grid: a draw a block. Writes statistics as well, `[3, all_draws]`: largest logit / temperature, ln of the sum of exponentials,
-// entropy. Dynamic shared memory: a double for each 256 tokens, and two floats for each 512. Reads as much, the logits of 256 tokens,
-// or of a part for the likeliest; adds a double for each 256 tokens one after another, then those of 256 weights.
+// Grid: a block for each draw. Writes statistics too, `[3, all_draws]`: largest logit / temperature, ln of the sum of exponentials,
+// entropy. Dynamic shared memory: a double for each 256 tokens, and two floats for each 512. Reads the same numbers, and the logits
+// of 256 tokens, or of a part for the likeliest token. Adds a double for each 256 tokens one after another, then the weights of 256
+// tokens.
 KERNEL(draw, THREADS)(const float* logits, const Draw* draws, const float* maxima, const float* sums, const double* masses,
                       float* statistics, Drawn* drawn, u32 vocabulary, u32 first_draw, u32 all_draws) {
   SHARED(float, weights, [DRAW_BLOCK]);
@@ -126,7 +127,7 @@ KERNEL(draw, THREADS)(const float* logits, const Draw* draws, const float* maxim
   double* up_to = (double*)memory;
   for (u32 i = thread_index(); i < blocks; i += THREADS) up_to[i] = masses[i];
   sync();
-  // Two chains at the same time.
+  // Two threads compute two chains at the same time.
   if (thread_index() == 0) running_sums(up_to, blocks);
   if (warp_index() == 1) {
     const Distribution all = distribution_of(maxima, sums, draw.temperature, vocabulary, (float*)(up_to + blocks));

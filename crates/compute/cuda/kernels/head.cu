@@ -1,21 +1,21 @@
-// What rows of logits amount to, and their gradient: crates/compute/kernels/src/head.rs. What parts of rows come to (parts.cu) is put together
-// here: the sums of blocks of 512 tokens, in f64 in order.
+// Statistics of rows of logits, and the logits' gradient: crates/compute/kernels/src/head.rs. Here the results of the parts of rows
+// (parts.cu) are combined: the sums of blocks of 512 tokens, in f64, in order.
 #include "parts.h"
 
 #define THREADS 256
 #define HALF_WARPS (THREADS / LANES)
 
-// The numbers of each row, `[5, rows]`: largest logit / temperature, ln of the sum of exponentials, entropy, log-prob of the target,
-// log-mass of what the mask keeps.
+// The numbers of each row, `[5, rows]`: largest logit / temperature, ln of the sum of exponentials, entropy, log-prob of the
+// target, log-mass of the tokens that the mask keeps.
 #define MAX 0
 #define LOG_SUM 1
 #define ENTROPY 2
 #define LOGPROB 3
 #define LOG_MASS 4
 
-// Statistics of each row, of the maxima of its parts and the sums of its blocks. Without `kept` no log-mass is computed. Grid: a
-// row a block, a warp. Dynamic shared memory: two floats for each 512 tokens. Reads 8 bytes for each of
-// these, and adds them one after another. The mask's tokens are one thread's work, for their order: sets of thousands are slow.
+// Statistics of each row, from the maxima of its parts and the sums of its blocks. Without `kept` no log-mass is computed. Grid: a
+// block of one warp for each row. Dynamic shared memory: two floats for each 512 tokens. Reads 8 bytes for each 512 tokens, and
+// adds them one after another. One thread adds the mask's tokens, to keep their order: masks of thousands of tokens are slow.
 KERNEL(head_rows, 32)(const float* logits, const float* maxima, const float* sums, float temperature, const u32* targets,
                       const u32* kept, const u32* kept_starts, float* statistics, u32 vocabulary, u32 first_row, u32 all_rows) {
   DYNAMIC_SHARED(memory);
@@ -39,21 +39,21 @@ KERNEL(head_rows, 32)(const float* logits, const float* maxima, const float* sum
     of_kept = divide(of_kept, temperature);
     double mass = 0.0;
     for (u32 i = begin; i < end; i++) mass += (double)exponential(divide(x[kept[i]], temperature) - of_kept);
-    // Finite, also where logits are so far apart that their difference is not.
+    // Finite, even if logits are so far apart that their difference is not.
     log_mass = (maximum(of_kept - max, float_of(0xff7fffff)) + logarithm((float)mass)) - log_sum;
   }
   statistics[(u64)LOG_MASS * all_rows + row] = log_mass;
 }
 EXPORT(head_rows)
 
-// p (ln p + H) of a token of this log-prob.
+// p (ln p + H) of a token with this log-prob.
 DEVICE double pull(float logprob, float entropy) {
   logprob = maximum(logprob, EXP_ZERO);
   return (double)exponential(logprob) * ((double)logprob + (double)entropy);
 }
 
-// How fast each row's entropy changes along the gradient of its target's log-prob. Grid: a row a block. Dynamic shared memory: a float
-// for each 512 tokens. Reads each logit once.
+// The slope of each row's entropy along the gradient of its target's log-prob. Grid: a block for each row. Dynamic shared memory: a
+// float for each 512 tokens. Reads each logit once.
 KERNEL(head_slopes, THREADS)(const float* logits, float temperature, const u32* targets, const u32* kept, const u32* kept_starts,
                              const float* statistics, float* slopes, u32 vocabulary, u32 first_row, u32 all_rows) {
   DYNAMIC_SHARED(memory);
@@ -92,8 +92,8 @@ KERNEL(head_slopes, THREADS)(const float* logits, float temperature, const u32* 
 EXPORT(head_slopes)
 
 // The gradient of a loss by the logits of the tokens first_token .. + columns: with coefficients a (log-prob), b (entropy) and c
-// (log-mass), `[3, rows]`: dz = a (1[v = y] - p) - b p (ln p + H) + c (1[v in K] p / P - p), dlogit = dz / temperature. Grid: a row a
-// block. Reads each logit once and writes its gradient; that a token is kept is found by bisection.
+// (log-mass), `[3, rows]`: dz = a (1[v = y] - p) - b p (ln p + H) + c (1[v in K] p / P - p), dlogit = dz / temperature. Grid: a
+// block for each row. Reads each logit once and writes its gradient; bisection finds whether a token is kept.
 template <typename T>
 DEVICE void logit_gradient(const float* logits, T* gradient, const float* statistics, const u32* targets, const u32* kept,
                            const u32* kept_starts, const float* coefficients, float temperature, u32 rows, u32 first_token,

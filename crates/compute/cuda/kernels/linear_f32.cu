@@ -1,18 +1,19 @@
-// Linear layers where storage is f32: every output is one chain of fused multiply-adds, as on the CPU (crates/compute/kernels/src/linear),
-// on weights in its panels. No tensor core does that. Tiles of x or dy go through shared memory, weights come to neighbouring
-// threads from neighbouring addresses. Bound by arithmetic: 2 inputs outputs tokens FLOP on the CUDA cores.
+// Linear layers with f32 storage: every output is one chain of fused multiply-adds, as on the CPU
+// (crates/compute/kernels/src/linear), on weights in its panels. No tensor core does that. Tiles of x or dy go through shared
+// memory; neighbouring threads read weights from neighbouring addresses. Bound by arithmetic: 2 inputs outputs tokens FLOP on the
+// CUDA cores.
 #include "numbers.h"
 
 #define THREADS 256
-// Outputs of a panel, and how many of another dimension a block has beside them: 4 for each of 4 groups of threads.
+// Outputs of a panel, and a block's extent in the other dimension: 4 for each of 4 groups of threads.
 #define PANEL 64
 #define OTHERS 16
 #define EACH_HAS 4
 // Steps of the reduction that are in shared memory at a time.
 #define STEPS 32
 
-// y = x W^T + b, or y += where `adds`, of the outputs first_output .. + columns, which y alone has; first_output is a multiple of 64.
-// Grid: x 16 tokens, y 64 outputs a block. Each chain starts at the bias or at zero.
+// y = x W^T + b, or y += if `adds`, for the outputs first_output .. + columns; y has only these, and first_output is a multiple of
+// 64. Grid: x 16 tokens, y 64 outputs a block. Each chain starts at the bias or at zero.
 KERNEL(linear_f32, THREADS)(const float* x, const float* weights, const float* bias, float* y, u32 tokens, u32 inputs, u32 outputs,
                             u32 first_output, u32 columns, u32 adds) {
   SHARED(float, tile, [OTHERS][STEPS]);
@@ -48,8 +49,8 @@ KERNEL(linear_f32, THREADS)(const float* x, const float* weights, const float* b
 }
 EXPORT(linear_f32)
 
-// dx = dy W over the outputs first_output .. + columns, which dy alone has; chains go on from dx where `resumes`. Grid: x 16 tokens,
-// y 64 inputs a block.
+// dx = dy W over the outputs first_output .. + columns; dy has only these. If `resumes`, chains continue from dx. Grid: x 16
+// tokens, y 64 inputs a block.
 KERNEL(linear_backward_input_f32, THREADS)(const float* dy, const float* weights, float* dx, u32 tokens, u32 inputs, u32 outputs,
                                            u32 first_output, u32 columns, u32 resumes) {
   SHARED(float, tile, [OTHERS][STEPS]);
@@ -86,8 +87,8 @@ KERNEL(linear_backward_input_f32, THREADS)(const float* dy, const float* weights
 }
 EXPORT(linear_backward_input_f32)
 
-// dW += dy^T x for the outputs first_output .. + columns, which dy alone has: each weight's chain goes on over the tokens in order.
-// What pads the last panel is left alone. Grid: x 16 inputs, y 64 outputs a block.
+// dW += dy^T x for the outputs first_output .. + columns; dy has only these. Each weight's chain continues over the tokens in
+// order. The last panel's padding is not touched. Grid: x 16 inputs, y 64 outputs a block.
 KERNEL(linear_backward_weight_f32, THREADS)(const float* dy, const float* x, float* dw, u32 tokens, u32 inputs, u32 outputs,
                                             u32 first_output, u32 columns) {
   SHARED(float, of_outputs, [STEPS][PANEL]);

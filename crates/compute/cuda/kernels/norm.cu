@@ -3,10 +3,10 @@
 #include "ahead.h"
 
 #define THREADS 128
-// Numbers and their weights that a lane loads before it stores what they come to: with more, registers would not do.
+// Numbers, and their weights, that a lane loads before it stores results. For more, registers would not suffice.
 #define BOTH_LOADED_AHEAD 8
 
-// A half warp's group: where it starts in memory, and whether there is one.
+// A half warp's group: its start in memory, and whether there is one.
 struct Group {
   u64 at;
   bool exists;
@@ -72,8 +72,8 @@ struct alignas(8) Slope {
   float dy, normed;
 };
 
-// dw goes on over rows, and groups within a row, in order. Grid: 32 features a block. Reads each number of x and dy. Its chain is as
-// long as there are groups, so that latency, not bandwidth, bounds it where features are few.
+// dw continues over rows, and over groups within a row, in order. Grid: 32 features a block. Reads each number of x and dy. A chain
+// has a step for each group, so with few features latency bounds it, not bandwidth.
 template <typename T>
 DEVICE void rms_norm_weight_gradient(const T* x, const T* dy, const float* scales, float* dw, u32 rows, u32 x_stride, u32 dy_stride,
                                      u32 offset, u32 groups, u32 features) {
@@ -107,8 +107,8 @@ DEVICE void rms_norm_weight_gradient(const T* x, const T* dy, const float* scale
 RMS_NORM_WEIGHT_GRADIENT(rms_norm_weight_gradient_f32, float)
 RMS_NORM_WEIGHT_GRADIENT(rms_norm_weight_gradient_bf16, bf16)
 
-// With s = 1/rms: d = s (w dy) - x s^3 mean(w dy x), added to dx, or put there where dy is dx itself. Grid: 8 groups a block. Reads
-// each number of x and dy (twice, the second time from the cache) and, where it adds, of dx; writes one of dx.
+// With s = 1/rms: d = s (w dy) - x s^3 mean(w dy x). It is added to dx, or replaces dx if dy is dx itself. Grid: 8 groups a block.
+// Reads each number of x and dy (twice, the second time from the cache) and, if it adds, of dx; writes each of dx.
 template <typename T>
 DEVICE void rms_norm_input_gradient(const T* x, const T* weight, const T* dy, const float* scales, T* dx, u32 rows, u32 x_stride,
                                     u32 dy_stride, u32 dx_stride, u32 offset, u32 groups, u32 features, u32 adds) {

@@ -1,18 +1,18 @@
-// Arithmetic that several kernels share: the functions of crates/compute/kernels/src/math.rs and the trees of crates/compute/kernels/src/simd,
-// to the last bit, how weights are kept, and where they lie.
+// What several kernels share: the functions of crates/compute/kernels/src/math.rs and the trees of crates/compute/kernels/src/simd,
+// to the last bit; the parts of a weight; and the order of weights in memory.
 #pragma once
 #include "device.h"
 
 // Partial sums of a reduction: element i goes to partial i mod 16.
 #define LANES 16
 
-// Numbers that a lane loads before it computes with them: memory answers all at once.
+// Numbers that a lane loads before it computes with them, so that it waits for memory only once.
 #define LOADED_AHEAD 16
 
 // The slot of rows that are stored nowhere: `NO_SLOT` of crates/compute/kernels/src/backend.rs.
 #define NO_SLOT 0xffffffffu
 
-// Row and column of number i, row by row. Numbers below 2^32 are divided as 32 bits, which takes a fraction of the time.
+// Row and column of element i, row by row. Indices below 2^32 are divided in 32 bits, which takes a fraction of the time.
 struct Cell {
   u32 row, column;
 };
@@ -25,10 +25,10 @@ DEVICE Cell cell_of(u64 i, u32 columns) {
   return {(u32)row, (u32)(i - row * columns)};
 }
 
-// The larger, as the CPU chooses it: the second where either is NaN.
+// The larger number, as the CPU defines it: the second operand if either is NaN.
 DEVICE float larger(float a, float b) { return a > b ? a : b; }
 
-// Stands for every argument whose exponential is 0: finite, so that products with that 0 are 0.
+// Replaces every argument whose exponential is 0. It is finite, so that products with that 0 are 0.
 #define EXP_ZERO (-88.0f)
 
 // e^x for x <= 0 (and, within rounding, a little above); exactly 0 below -87.336; NaN for NaN. `exp` of math.rs: Cody and Waite's
@@ -53,13 +53,13 @@ DEVICE float exponential(float x) {
   return x < low ? 0.0f : e;
 }
 
-// 1 / (1 + e^-x), by whichever of the two equal forms has the exponential of a negative number.
+// 1 / (1 + e^-x), by the one of two equal forms that takes the exponential of a negative number.
 DEVICE float sigmoid(float x) {
   const float e = exponential(x < 0.0f ? x : 0.0f - x);
   return divide(x < 0.0f ? e : 1.0f, 1.0f + e);
 }
 
-// `ln` of math.rs: in f64, by the series of 2 artanh((m-1)/(m+1)); NaN for what is not positive.
+// `ln` of math.rs: in f64, by the series of 2 artanh((m-1)/(m+1)). NaN if x is not positive.
 DEVICE float logarithm(float x) {
   if (!(x > 0.0f)) return float_of(0x7fc00000);
   if (bits_of(x) == 0x7f800000) return x;
@@ -85,13 +85,13 @@ DEVICE float sum_lanes(float x) {
   return x + shuffle_xor(x, 1);
 }
 
-// 1 / sqrt(mean(x^2) + eps) of a group of numbers, by a half warp and for all its lanes: crates/compute/kernels/src/norm.rs.
+// 1 / sqrt(mean(x^2) + eps) of a group: crates/compute/kernels/src/norm.rs. A half warp computes it, and all of its lanes get it.
 template <typename T>
 DEVICE float inverse_rms(const T* x, u32 features, float eps) {
   float squares = 0.0f;
   ROLL for (u32 first = thread_index() % LANES; first < features; first += LANES * LOADED_AHEAD) {
     float v[LOADED_AHEAD];
-    // Beyond the end the last one, so that no load waits for a branch.
+    // Beyond the end, lanes load the last element, so that no load waits for a branch.
     UNROLL for (u32 k = 0; k < LOADED_AHEAD; k++) {
       const u32 n = first + k * LANES;
       v[k] = load(x + (n < features ? n : features - 1));
@@ -114,16 +114,17 @@ DEVICE Turned turned(float a, float b, float cos, float sin) {
 // silu(gate) * up: crates/compute/kernels/src/swiglu.rs.
 DEVICE float gated(float gate, float up) { return gate * sigmoid(gate) * up; }
 
-// Weights where storage is bf16: the f32 image, rounded to its upper half (nearest, ties away from zero), and a signed rest; for
-// each f32 exactly one pair. A NaN keeps its upper half: what rounds up to another number must not hide it.
+// A weight with bf16 storage: the f32 image, rounded to its upper half (nearest, ties away from zero), and a signed rest. Each f32
+// has exactly one such pair. A NaN keeps its upper half, because rounding could turn it into a number.
 DEVICE bool is_nan_image(u32 image) { return (image & 0x7fffffff) > 0x7f800000; }
 DEVICE u32 settled_image(u32 image) { return is_nan_image(image) ? (image | 0x400000) & 0xffff0000 : image; }
 DEVICE u16 upper_half(u32 image) { return (u16)((image + 0x8000) >> 16); }
 DEVICE u16 rest_of(u32 image) { return (u16)image; }
 DEVICE float joined(bf16 upper, u16 rest) { return float_of(((u32)upper.bits << 16) + (u32)(i32)(short)rest); }
 
-// Where the weight from `input` to `output` lies. With a stride, outputs lie row by row; with stride 0, in panels of 64, as on the
-// CPU (crates/compute/kernels/src/linear/mod.rs): for each input those of the panel, the last panel padded to a multiple of 16.
+// The position of the weight from `input` to `output`. With a stride, outputs lie row by row. With stride 0 they lie in panels of
+// 64, as on the CPU (crates/compute/kernels/src/linear/mod.rs): for each input the outputs of the panel, the last panel padded to a
+// multiple of 16.
 DEVICE u32 panel_width(u32 output, u32 outputs) {
   const u32 rest = outputs - output / 64 * 64;
   return rest < 64 ? (rest + 15) / 16 * 16 : 64;

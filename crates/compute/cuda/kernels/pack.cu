@@ -1,10 +1,10 @@
-// Parameters between the host's rows, `[rows, inputs]` in f32, and the order and type in which they are kept: `Linear::pack` and
+// Parameters between the host's rows, `[rows, inputs]` in f32, and the order and type of buffers: `Linear::pack` and
 // `Linear::unpack` of crates/compute/kernels/src/linear/mod.rs. Bound by memory: 4 bytes on either side of each number.
 #include "numbers.h"
 
 #define THREADS 256
 
-// f32, in panels or row by row. Grid: 256 numbers a block.
+// Packs f32, in panels or row by row. Grid: 256 numbers a block.
 KERNEL(pack_exact, THREADS)(const float* rows, float* packed, u32 first, u32 count, u32 inputs, u32 outputs, u32 stride) {
   const u64 i = (u64)block_x() * THREADS + thread_index();
   if (i >= (u64)count * inputs) return;
@@ -22,7 +22,7 @@ KERNEL(unpack_exact, THREADS)(const float* packed, float* rows, u32 first, u32 c
 }
 EXPORT(unpack_exact)
 
-// To a bf16 and the rest of each number, row by row. Grid: 256 numbers a block.
+// Packs a bf16 and the rest of each number, row by row. Grid: 256 numbers a block.
 KERNEL(pack_split, THREADS)(const float* rows, bf16* upper, u16* rest, u64 first, u32 count, u32 inputs, u32 stride) {
   const u64 i = (u64)block_x() * THREADS + thread_index();
   if (i >= (u64)count * inputs) return;

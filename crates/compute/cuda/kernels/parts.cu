@@ -1,6 +1,6 @@
-// Parts of rows of logits: their maxima, and the sums of their blocks. Exponentials are summed in f32 in 16 lanes within blocks of 512
-// tokens, as `Distribution::of` of crates/compute/kernels/src/head.rs has it, and for draws in f64 in 8 lanes within blocks of 256, as draw.rs
-// does. Bound by memory: all loads of a thread are under way at once, and each logit is read once by each of the two kernels.
+// Parts of rows of logits: their maxima, and the sums of their blocks. Exponentials are summed in f32 in 16 lanes within blocks of
+// 512 tokens, as in `Distribution::of` of crates/compute/kernels/src/head.rs, and for draws in f64 in 8 lanes within blocks of 256,
+// as in draw.rs. Bound by memory: all loads of a thread are under way together, and each of the two kernels reads each logit once.
 #include "parts.h"
 
 #define THREADS 128
@@ -8,10 +8,10 @@
 #define PARTIALS 8
 // Numbers that a thread loads.
 #define OF_THREAD (PART / THREADS)
-// Numbers whose exponentials a lane computes at once.
+// Numbers whose exponentials a lane computes together.
 #define AT_ONCE 8
 
-// The row of logits that a block reads: of those that lie one behind the other, or of those that are named.
+// The row of logits that a block reads: the next in memory, or the row with the given number.
 DEVICE const float* row_of(const float* logits, const u32* row_numbers, u32 vocabulary) {
   return logits + (u64)(row_numbers ? row_numbers[block_x()] : block_x()) * vocabulary;
 }
@@ -36,13 +36,14 @@ KERNEL(part_maxima, THREADS)(const float* logits, const u32* row_numbers, float*
 }
 EXPORT(part_maxima)
 
-// Where a half warp's number n lies in shared memory: two half warps, and two blocks of draws, meet no bank twice.
+// The position of a half warp's number n in shared memory: two half warps, and two blocks of draws, never use one bank at the same
+// time.
 #define OF_HALF_WARP (2 * (DRAW_BLOCK + PARTIALS))
 DEVICE u32 place(u32 n) { return n + n / DRAW_BLOCK * PARTIALS; }
 
-// With d = logit / temperature - max, the sum of e^d and of d e^d of each block of 512 tokens, `[rows, 2, blocks]`; with `masses` also
-// the sum of e^d of each of 256, `[rows, blocks]`. Without `temperatures` there is one for all. Grid: x rows, y parts; a half warp has
-// 512 tokens. Reads 4 bytes a logit.
+// With d = logit / temperature - max, the sum of e^d and of d e^d of each block of 512 tokens, `[rows, 2, blocks]`; with `masses`
+// also the sum of e^d of each 256 tokens, `[rows, blocks]`. Without `temperatures` all rows have one temperature. Grid: x rows, y
+// parts; a half warp has 512 tokens. Reads 4 bytes a logit.
 KERNEL(part_sums, THREADS)(const float* logits, const u32* row_numbers, const float* temperatures, float temperature,
                            const float* maxima, float* sums, double* masses, u32 vocabulary) {
   SHARED(float, numbers, [HALF_WARPS * OF_HALF_WARP]);
@@ -51,7 +52,7 @@ KERNEL(part_sums, THREADS)(const float* logits, const u32* row_numbers, const fl
   const u32 begin = block * SUM_BLOCK, end = begin + SUM_BLOCK < vocabulary ? begin + SUM_BLOCK : vocabulary;
   float* mine = numbers + half_warp * OF_HALF_WARP;
   const float* x = row_of(logits, row_numbers, vocabulary) + begin;
-  // Beyond the end there are impossible tokens, which add nothing.
+  // Beyond the end, tokens are impossible and add nothing.
   float loaded[OF_THREAD];
   UNROLL
   for (u32 k = 0; k < OF_THREAD; k++) loaded[k] = begin + lane + k * LANES < end ? x[lane + k * LANES] : -infinity();
@@ -65,7 +66,7 @@ KERNEL(part_sums, THREADS)(const float* logits, const u32* row_numbers, const fl
     UNROLL
     for (u32 j = 0; j < AT_ONCE; j++) {
       float* number = mine + place(lane + (k + j) * LANES);
-      // An impossible token adds nothing to the entropy, where 0 times -inf would be NaN.
+      // An impossible token adds nothing to the entropy; 0 times -inf would be NaN.
       d[j] = larger(EXP_ZERO, divide(*number, temperature) - max);
       e[j] = exponential(d[j]);
       *number = e[j];

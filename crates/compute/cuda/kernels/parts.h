@@ -1,23 +1,23 @@
-// Rows of logits in parts, each the work of a block of threads, and what the parts of a row amount to: parts.cu sums them, head.cu and
-// draw.cu put them together. crates/compute/cuda/src/parts.rs has the same sizes.
+// Rows of logits in parts, one for each block of threads, and statistics from a row's parts: parts.cu computes the parts, head.cu
+// and draw.cu combine them. crates/compute/cuda/src/parts.rs has the same sizes.
 #pragma once
 #include "numbers.h"
 
 #define PART 4096
-// Tokens whose exponentials are summed apart from others': in f32 for a row's statistics, in f64 for draws.
+// The number of tokens whose exponentials are summed together: in f32 for a row's statistics, in f64 for draws.
 #define SUM_BLOCK 512
 #define DRAW_BLOCK 256
 
-// How many of so many tokens each there are, the last of which may have fewer.
+// The number of groups of this many tokens; the last group may have fewer.
 DEVICE u32 how_many(u32 vocabulary, u32 tokens) { return (vocabulary + tokens - 1) / tokens; }
 
-// The largest over the warp's lanes, for all of them.
+// The largest value among the warp's lanes, for all of them.
 DEVICE float largest_of_warp(float x) {
   for (u32 distance = 16; distance > 0; distance /= 2) x = larger(x, shuffle_xor(x, distance));
   return x;
 }
 
-// A row's largest logit, of its parts': by a warp, for all its lanes.
+// A row's largest logit, from its parts' maxima. A warp computes it, for all its lanes.
 DEVICE float largest_of_parts(const float* maxima, u32 parts) {
   float x = -infinity();
   for (u32 part = lane_index(); part < parts; part += 32) x = larger(x, maxima[part]);
@@ -31,13 +31,13 @@ DEVICE double sum_in_order(const float* sums, u32 count) {
   return sum;
 }
 
-// What a row of logits amounts to: its largest / temperature, ln of the sum of exponentials, and entropy.
+// Statistics of a row of logits: its largest logit / temperature, ln of the sum of exponentials, and entropy.
 struct Distribution {
   float max, log_sum, entropy;
 };
 
-// The row's, of its parts' maxima and its blocks' sums: by a warp, for all its lanes. `shared` has room for these sums, which even and
-// odd lanes add at the same time.
+// The row's statistics, from its parts' maxima and its blocks' sums. A warp computes them, for all its lanes. `shared` has room for
+// the sums, which even and odd lanes add at the same time.
 DEVICE Distribution distribution_of(const float* maxima, const float* sums, float temperature, u32 vocabulary, float* shared) {
   const u32 blocks = how_many(vocabulary, SUM_BLOCK);
   for (u32 i = lane_index(); i < 2 * blocks; i += 32) shared[i] = sums[i];

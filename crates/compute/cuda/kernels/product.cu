@@ -1,22 +1,23 @@
-// Linear layers where storage is bf16, in all three directions: d[i, j] = sum over k of a[i, k] b[j, k] by the tensor core, whose
-// mma.m16n8k16 adds the exact products of 16 neighbours along k to what there is (MMA-Sim, arXiv:2511.10909). A chain over such
-// blocks in ascending order, never split, so that neither the tile nor the other rows change a bit: what pads a block is zeros,
-// which change nothing.
+// Linear layers with bf16 storage, in all three directions: d[i, j] = sum over k of a[i, k] b[j, k] by the tensor core, whose
+// mma.m16n8k16 adds the exact products of 16 neighbours along k to the sum so far (MMA-Sim, arXiv:2511.10909). A sum is one chain
+// over such blocks in ascending order. It is never split, so neither the tile nor the other rows change a bit. Zeros pad the last
+// block, which changes nothing.
 //
-// A block computes a tile of d, each of its warps a part of it. What it needs of both operands comes in tiles along k by asynchronous
-// copies, several of which are under way while one is multiplied: with few rows it is how much is under way that decides how fast the
-// weights come, not how fast they are multiplied. Rows are padded by 8 numbers in shared memory, so that the eight rows of a matrix
-// lie in different banks. Bound by arithmetic where there are many rows, 2 rows columns depth FLOP on the tensor cores, and a tile of
-// Rows by Columns reads (1/Rows + 1/Columns) numbers of global memory per product of two; by memory where there are few.
+// A block computes a tile of d, and each of its warps a part of the tile. Asynchronous copies bring tiles of both operands along k.
+// Several copies are under way while one tile is multiplied: with few rows, the number of bytes under way decides how fast weights
+// arrive, and the multiplications do not. Rows are padded by 8 numbers in shared memory, so that the eight rows of a matrix lie in
+// different banks. With many rows the kernel is bound by arithmetic, 2 rows columns depth FLOP on the tensor cores, and a tile of
+// Rows by Columns reads (1/Rows + 1/Columns) numbers of global memory per product of two. With few rows it is bound by memory.
 //
-// The tensor cores have to be fed by few other instructions. So a warp has the fragments of the next 16 numbers along k before it
-// multiplies these, where copies come from is computed once, and the loop has no branches: parts of a tile beyond the matrix are
-// zeros, which are multiplied as well.
+// Few other instructions may stand between those of the tensor cores. So a warp loads the fragments of the next 16 numbers along k
+// before it multiplies the present ones, the addresses of copies are computed once, and the loop has no branches: parts of a tile
+// beyond the matrix are zeros, which are multiplied too.
 #include "numbers.h"
 
 #define PAD 8
 
-// A tile of d, the parts of it that warps have, and Stages tiles of Depth along k in shared memory. The host knows these numbers.
+// The sizes of a tile of d, of its warps' parts, and of Stages tiles of Depth along k in shared memory. The host knows the same
+// sizes.
 template <u32 Rows, u32 Columns, u32 WarpRows, u32 WarpColumns, u32 Depth, u32 Stages>
 struct Tile {
   static constexpr u32 rows = Rows, columns = Columns, warp_rows = WarpRows, warp_columns = WarpColumns;
@@ -27,28 +28,28 @@ struct Tile {
   static constexpr u32 of_a = Rows * (Depth + PAD), of_b = Columns * (Depth + PAD), stage = of_a + of_b;
 };
 typedef Tile<64, 64, 32, 32, 32, 4> Small;
-// Where each operand is read half as often.
+// Large tiles: each operand is read half as often.
 typedef Tile<128, 128, 64, 64, 32, 4> Large;
-// Where there would be too few blocks to have memory busy: with fewer columns, and more under way.
+// Small tiles, if large ones are too few blocks to keep memory busy: fewer columns, and more copies under way.
 typedef Tile<64, 32, 16, 32, 64, 7> Narrow;
 
-// One operand's tile, stored as it lies in memory: [side, Depth along k], or [Depth along k, side] where it lies transposed.
+// One operand's tile in its order in memory: [side, Depth along k], or [Depth along k, side] if the operand is transposed.
 template <u32 Side, u32 Depth, bool Transposed>
 struct Shape {
   static constexpr u32 rows = Transposed ? Depth : Side;
   static constexpr u32 columns = Transposed ? Side : Depth;
   static constexpr u32 stride = columns + PAD;
 };
-// A thread's sums: of parts of 16 rows of its warp, and of 8 columns.
+// A thread's sums: for parts of 16 rows of its warp, and for parts of 8 columns.
 #define SUMS(sums, T) float (&sums)[T::warp_rows / 16][T::warp_columns / 8][4]
 
-// Rows of an operand in a tile: first .. of `rows`. Where outputs are gated, rows are two halves, gates and what they let through, and
-// behind each 16 gates stand the 16 of the other half: a thread of the tensor core then has both of a pair.
+// Rows of an operand in a tile: first .. of `rows`. If outputs are gated, the operand's rows are two halves, gates and ups. In the
+// tile, 16 rows of ups follow each 16 gates: a thread of the tensor core then has both of a pair.
 template <bool Gated>
 struct Rows {
   u32 first, rows;
 };
-// Row i of the tile; `rows` or more is none.
+// The operand's row for row i of the tile; `rows` or more if there is no such row.
 template <bool Gated>
 DEVICE u32 row_of(Rows<Gated> of, u32 i) {
   if (!Gated) return of.first + i;
@@ -56,8 +57,8 @@ DEVICE u32 row_of(Rows<Gated> of, u32 i) {
   return gate >= of.rows / 2 ? of.rows : i % 32 < 16 ? gate : of.rows / 2 + gate;
 }
 
-// What a thread copies of each of an operand's tiles: pieces of 8 numbers, the first one at line `line` and place `column` of the
-// tile as it is stored, the others `apart` lines below each other.
+// A thread's share of the copies of an operand's tiles: pieces of 8 numbers. The first piece is at line `line` and position
+// `column` of the stored tile; the next ones follow `apart` lines further each.
 template <u32 Side, u32 Depth, u32 Threads, bool Transposed, bool Gated>
 struct Copies {
   typedef Shape<Side, Depth, Transposed> S;
@@ -65,11 +66,11 @@ struct Copies {
   static_assert(Threads % in_a_row == 0 && S::rows % apart == 0, "each thread copies as much");
   static_assert(!Gated || (!Transposed && apart % 16 == 0), "below a gate are gates, or gates and the other half in turn");
   u32 line, column;
-  // Of the first piece in the next tile.
+  // The address of the first piece in the next tile.
   const bf16* from;
-  // Numbers from one row in memory to the next, and from a gate to what it lets through.
+  // Numbers from one row in memory to the next, and from a gate to its up.
   u64 stride, half;
-  // What the matrix has from the first piece on: rows, or numbers of a row up to 8 where it lies transposed.
+  // The rest of the matrix from the first piece on: rows, or if it is transposed, numbers of a row, up to 8.
   u32 inside;
 };
 template <u32 Side, u32 Depth, u32 Threads, bool Transposed, bool Gated>
@@ -91,7 +92,7 @@ DEVICE void begin_copies(Copies<Side, Depth, Threads, Transposed, Gated>& copies
     copies.inside = row < end ? end - row : 0;
   }
 }
-// Starts the copies of the next tile, of which the matrix has `left` along k, or more. What is beyond is zero.
+// Starts the copies of the next tile. The matrix has `left` numbers or more along k from there. Beyond them the tile gets zeros.
 template <u32 Side, u32 Depth, u32 Threads, bool Transposed, bool Gated>
 DEVICE void start_copies(Copies<Side, Depth, Threads, Transposed, Gated>& copies, bf16* tile, u32 left) {
   typedef Copies<Side, Depth, Threads, Transposed, Gated> C;
@@ -106,20 +107,20 @@ DEVICE void start_copies(Copies<Side, Depth, Threads, Transposed, Gated>& copies
   copies.from += Transposed ? Depth * copies.stride : Depth;
 }
 
-// Both operands' copies, how far they are along k, and in which stage.
+// The copies of both operands, their position along k, and their stage.
 template <typename T, bool TransposedA, bool TransposedB, bool Gated>
 struct Supply {
   Copies<T::rows, T::depth, T::threads, TransposedA, false> a;
   Copies<T::columns, T::depth, T::threads, TransposedB, Gated> b;
   u32 left, stage;
 };
-// Where the stage behind this one begins.
+// The offset of the stage after this one.
 template <typename T>
 DEVICE u32 next_stage(u32 stage) {
   return stage == (T::stages - 1) * T::stage ? 0 : stage + T::stage;
 }
-// Starts the copies of the next tiles as one group. Beyond the depth they are zeros, which nobody multiplies: where there is no
-// branch, the compiler puts copies between products.
+// Starts the copies of the next tiles as one group. Beyond the depth they are zeros, which are not multiplied: without a branch
+// here, the compiler puts copies between products.
 template <typename T, bool TransposedA, bool TransposedB, bool Gated>
 DEVICE void bring_tiles(bf16* tiles, Supply<T, TransposedA, TransposedB, Gated>& supply) {
   start_copies(supply.a, tiles + supply.stage, supply.left);
@@ -129,12 +130,12 @@ DEVICE void bring_tiles(bf16* tiles, Supply<T, TransposedA, TransposedB, Gated>&
   supply.stage = next_stage<T>(supply.stage);
 }
 
-// What a warp multiplies at once: 16 along k of its rows and of its columns.
+// The fragments that a warp multiplies together: 16 numbers along k of its rows and of its columns.
 template <typename T>
 struct Fragments {
   u32 a[T::warp_rows / 16][4], b[T::warp_columns / 16][4];
 };
-// Where a lane's row of the first matrices of a warp's part lies in a tile of a, and in one of b.
+// The offsets of a lane's row of its warp's first matrices, in a tile of a and in a tile of b.
 template <typename T, bool Transposed>
 DEVICE u32 lane_in_a(u32 row) {
   typedef Shape<T::rows, T::depth, Transposed> S;
@@ -149,7 +150,7 @@ DEVICE u32 lane_in_b(u32 row) {
   if (Transposed) return (matrix % 2 * 8 + line) * S::stride + row + matrix / 2 * 8;
   return (row + matrix / 2 * 8 + line) * S::stride + matrix % 2 * 8;
 }
-// Loads the fragments at k .. + 16 of tiles in which the lane's row is at a and b.
+// Loads the fragments at k .. + 16 of tiles; a and b are the offsets of the lane's row in them.
 template <typename T, bool TransposedA, bool TransposedB>
 DEVICE void load_fragments(Fragments<T>& fragments, const bf16* a, const bf16* b, u32 k) {
   typedef Shape<T::rows, T::depth, TransposedA> A;
@@ -179,7 +180,7 @@ DEVICE void multiply(SUMS(sums, T), const Fragments<T>& fragments) {
   }
 }
 
-// Where a number of the thread's stands in the tile: of part m of its rows and part n of its columns, place i of the fragment.
+// The position in the tile of one of the thread's sums: part m of its rows, part n of its columns, number i of the fragment.
 struct Place {
   u32 row, column;
 };
@@ -197,8 +198,8 @@ DEVICE Place place_of(u32 m, u32 n, u32 i) {
   return {warp_row<T>() + m * 16 + g + i / 2 * 8, warp_column<T>() + n * 8 + 2 * t + i % 2};
 }
 
-// The block's tile. So many rows of tiles are computed column by column: blocks that are computed at once then share most of what
-// they read, and the device's cache has it.
+// The block's tile. This number of rows of tiles is computed column by column: blocks that run at the same time then share most of
+// their reads, and the device's cache has them.
 #define TOGETHER 16
 DEVICE Place tile_of_block() {
   if (blocks_x() <= TOGETHER) return {block_x(), block_y()};
@@ -207,7 +208,7 @@ DEVICE Place tile_of_block() {
   return {first + i % rows, i / rows};
 }
 
-// Adds the products of a tile to each thread's sums, going on from what they are.
+// Adds the products of a tile to each thread's sums.
 template <typename T, bool TransposedA, bool TransposedB, bool Gated>
 DEVICE void add_products(SUMS(sums, T), const bf16* a, const bf16* b, Rows<false> of_a, Rows<Gated> of_b, u32 depth, u32 a_stride,
                          u32 b_stride) {
@@ -239,22 +240,22 @@ DEVICE void add_products(SUMS(sums, T), const bf16* a, const bf16* b, Rows<false
         sync();
       }
       load_fragments<T, TransposedA, TransposedB>(fragments[(k / 16 + 1) % 2], of_lane_a + from, of_lane_b + from, next_k);
-      // To where the tiles of the step before were.
+      // These copies overwrite the tiles of the step before.
       if (k == 0) bring_tiles(tiles, supply);
       multiply<T>(sums, fragments[k / 16 % 2]);
     }
     stage = next;
   }
-  // A last tile that is not whole. Blocks of 16 beyond the depth are not even added as zeros: that would make 0 of -0.
+  // A last tile that is not whole. Blocks of 16 beyond the depth are skipped: adding zeros would turn -0 into 0.
   for (u32 k = 0; k < left; k += 16) {
     if (k > 0) load_fragments<T, TransposedA, TransposedB>(fragments[0], of_lane_a + stage, of_lane_b + stage, k);
     multiply<T>(sums, fragments[0]);
   }
 }
 
-// Grid: x so many rows, y so many columns of d a block as its tile has. Strides are numbers from one row in memory to the next,
-// multiples of 8 for a and b, which lie at multiples of 16 bytes. Where it accumulates, sums go on from what d holds. The bias is one
-// number a column; where it adds, what d holds is added last, and there is one rounding.
+// Grid: x and y are tiles along the rows and the columns of d. Strides are numbers from one row in memory to the next, multiples of
+// 8 for a and b, which lie at multiples of 16 bytes. If it accumulates, sums continue from d. The bias is one number a column. If
+// it adds, the values of d are added last, and there is one rounding.
 template <typename T, bool TransposedA, bool TransposedB, typename Out>
 DEVICE void product(const bf16* a, const bf16* b, const bf16* bias, Out* d, u32 rows, u32 columns, u32 depth, u32 a_stride,
                     u32 b_stride, u32 d_stride, bool accumulates, bool adds) {
@@ -272,7 +273,7 @@ DEVICE void product(const bf16* a, const bf16* b, const bf16* bias, Out* d, u32 
   }
   const Rows<false> of_a = {first_row, rows}, of_b = {first_column, columns};
   add_products<T, TransposedA, TransposedB>(sums, a, b, of_a, of_b, depth, a_stride, b_stride);
-  // Where sums go is computed anew, and not kept in registers all the while.
+  // The destinations are computed anew here, so that no registers keep them during the products.
   first_row = forgotten(first_row);
   first_column = forgotten(first_column);
   UNROLL for (u32 m = 0; m < T::warp_rows / 16; m++) {
@@ -292,7 +293,7 @@ DEVICE void product(const bf16* a, const bf16* b, const bf16* bias, Out* d, u32 
   }
 }
 
-// A kernel for each size of tiles; with narrow ones where products are part of a step of decoding.
+// A kernel for each size of tiles; with narrow ones if the product is part of a decoding step.
 #define TILED(KERNEL_OF, name)  \
   KERNEL_OF(name##_64, Small)   \
   EXPORT(name##_64)             \
@@ -311,9 +312,9 @@ DEVICE void product(const bf16* a, const bf16* b, const bf16* bias, Out* d, u32 
   }
 TILED_OR_NARROW(LINEAR, linear_bf16)
 
-// y = silu(gate) * up, where gate and up are the halves of x W^T + b, each number of which is rounded as if it were in memory, and is
-// put there, [rows, 2 features], where there is room. a: x [tokens, inputs], b: W [2 features, inputs]. Grid: x so many rows a block as
-// its tile has, y half as many features.
+// y = silu(gate) * up. gate and up are the halves of x W^T + b; each of their numbers is rounded as if it were stored, and is
+// stored in [rows, 2 features] if that memory is given. a: x [tokens, inputs], b: W [2 features, inputs]. Grid: x is tiles of rows,
+// y tiles of half as many features.
 template <typename T>
 DEVICE void linear_swiglu(const bf16* a, const bf16* b, const bf16* bias, bf16* gate_up, bf16* y, u32 rows, u32 features, u32 depth,
                           u32 a_stride, u32 b_stride, u32 gate_up_stride, u32 y_stride) {
@@ -329,7 +330,7 @@ DEVICE void linear_swiglu(const bf16* a, const bf16* b, const bf16* bias, bf16* 
   const Rows<true> of_b = {first_feature, 2 * features};
   add_products<T, false, false>(sums, a, b, of_a, of_b, depth, a_stride, b_stride);
   UNROLL for (u32 m = 0; m < T::warp_rows / 16; m++) {
-    // Behind two parts of gates stand the two of what they let through.
+    // Two parts of ups follow two parts of gates.
     UNROLL for (u32 part = 0; part < T::warp_columns / 16; part++) {
       const u32 n = part / 2 * 4 + part % 2;
       UNROLL for (u32 i = 0; i < 4; i++) {
@@ -367,11 +368,11 @@ TILED_OR_NARROW(LINEAR_SWIGLU, linear_swiglu_bf16)
 #define LOGITS(name, T) PLAIN(name, T, float, false, false, false)
 TILED_OR_NARROW(LOGITS, logits_bf16)
 
-// dx = dy W. a: dy [tokens, outputs], b: W [outputs, inputs], which lies transposed.
+// dx = dy W. a: dy [tokens, outputs], b: W [outputs, inputs], transposed.
 #define BACKWARD_INPUT(name, T) PLAIN(name, T, bf16, false, true, false)
 TILED(BACKWARD_INPUT, linear_backward_input_bf16)
 
-// The same in f32, going on from dx: the head's, over a part of the vocabulary.
+// dx in f32; its sums continue from dx. The head's gradient, over a part of the vocabulary.
 #define HEAD_BACKWARD_INPUT(name, T)                                                                                              \
   KERNEL(name, T::threads)(const bf16* a, const bf16* b, float* d, u32 rows, u32 columns, u32 depth, u32 a_stride, u32 b_stride,  \
                               u32 d_stride, u32 resumes) {                                                                        \
@@ -379,6 +380,6 @@ TILED(BACKWARD_INPUT, linear_backward_input_bf16)
   }
 TILED(HEAD_BACKWARD_INPUT, head_backward_input_bf16)
 
-// dW += dy^T x, going on from dW. a: dy [tokens, outputs], b: x [tokens, inputs], which both lie transposed.
+// dW += dy^T x; sums continue from dW. a: dy [tokens, outputs], b: x [tokens, inputs], both transposed.
 #define BACKWARD_WEIGHT(name, T) PLAIN(name, T, float, true, true, true)
 TILED(BACKWARD_WEIGHT, linear_backward_weight_bf16)

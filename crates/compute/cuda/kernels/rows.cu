@@ -1,8 +1,8 @@
-// Copies, sums and row selection: crates/compute/kernels/src/{rows,embedding}.rs. All are bound by memory; each comment says what is read
-// and written per element.
+// Copies, sums and row selection: crates/compute/kernels/src/{rows,embedding}.rs. All are bound by memory; each comment has the
+// bytes read and written per element.
 #include "numbers.h"
 
-// Elements that a thread takes, a block's width apart, so that neighbouring threads touch neighbouring elements.
+// Elements of a thread. They are a block's width apart, so that neighbouring threads touch neighbouring elements.
 #define PER_THREAD 4
 #define THREADS 256
 
@@ -19,8 +19,8 @@ EXPORT(fill_words)
 KERNEL(fill_halves, THREADS)(u16* to, u64 halves, u32 value) { EACH(i, halves) to[i] = (u16)value; }
 EXPORT(fill_halves)
 
-// Sets halves to random bf16, evenly in [-range, range): those of 24 bits of splitmix64 by their place. Grid: 1024 a block.
-// Writes 2 bytes per half.
+// Sets halves to random bf16, evenly in [-range, range): each from 24 bits of splitmix64 at its index. Grid: 1024 a block. Writes 2
+// bytes per half.
 KERNEL(fill_random, THREADS)(bf16* to, u64 halves, u64 seed, float range) {
   EACH(i, halves) {
     u64 z = seed + (i + 1) * 0x9e3779b97f4a7c15ull;
@@ -32,7 +32,7 @@ KERNEL(fill_random, THREADS)(bf16* to, u64 halves, u64 seed, float range) {
 }
 EXPORT(fill_random)
 
-// to[slots ? slots[i] : i] = from[rows ? rows[i] : i], where there is such a slot. Grid: 1024 numbers a block. Reads and writes a
+// to[slots ? slots[i] : i] = from[rows ? rows[i] : i], unless the slot is NO_SLOT. Grid: 1024 numbers a block. Reads and writes a
 // number.
 template <typename Word>
 DEVICE void copy_rows(const Word* from, const u32* rows, Word* to, const u32* slots, u32 count, u32 features, u32 from_stride,
@@ -65,9 +65,9 @@ KERNEL(round_rows, THREADS)(const float* from, bf16* to, u32 count, u32 features
 }
 EXPORT(round_rows)
 
-// d = sums + bias, or that added to d, with one rounding: what is left to do of a layer whose sums, [rows, columns], are not rounded.
+// d = sums + bias, or d += sums + bias, with one rounding: the end of a layer whose sums, [rows, columns], are not rounded yet.
 // Columns and the stride are multiples of 8, and sums and rows of d lie at multiples of 16 bytes. Grid: 1024 numbers a block, 4 a
-// thread. Reads 4 bytes, 2 more where it adds, writes 2.
+// thread. Reads 4 bytes, 2 more if it adds, writes 2.
 KERNEL(add_and_round, THREADS)(const float* sums, const bf16* bias, bf16* d, u32 rows, u32 columns, u32 d_stride, u32 adds) {
   const u32 pieces = columns / 4, i = block_x() * THREADS + thread_index();
   const u32 row = i / pieces, column = i % pieces * 4;
@@ -96,9 +96,9 @@ KERNEL(add_bf16, THREADS)(const bf16* from, bf16* to, u64 count) { add_numbers(f
 EXPORT(add_f32)
 EXPORT(add_bf16)
 
-// For each group of rows of `from`, given by the row of `to` that they are added to: one chain in their order, in f32, going on
-// from what `to` holds. Group g is order[starts[g] .. starts[g + 1]]. Grid: 1024 numbers of `to` a block. Reads each number of
-// `from` once, and reads and writes one of `to` for each group.
+// For each group of rows of `from`, which are added to one row of `to`: one chain in their order, in f32, which continues from
+// `to`. Group g is order[starts[g] .. starts[g + 1]]. Grid: 1024 numbers of `to` a block. Reads each number of `from` once, and
+// reads and writes one of `to` for each group.
 template <typename From, typename To>
 DEVICE void add_rows(const From* from, const u32* keys, const u32* starts, const u32* order, To* to, u32 groups, u32 features,
                      u32 from_stride, u32 to_stride) {
@@ -121,10 +121,10 @@ ADD_ROWS(scatter_rows_f32, float, float)
 ADD_ROWS(scatter_rows_bf16, bf16, bf16)
 ADD_ROWS(embed_backward_bf16, bf16, float)
 
-// Set in a token that a draw has left on the device; the rest is the draw's place.
+// This bit marks a token that a draw leaves on the device; the other bits are the draw's index.
 #define DRAWN 0x80000000u
 
-// y[t] = embedding[tokens[t]] out of packed weights. What was drawn is pairs of a token and its log-prob. Grid: 1024 numbers a block.
+// y[t] = embedding[tokens[t]] from packed weights. Drawn tokens are pairs of a token and its log-prob. Grid: 1024 numbers a block.
 // Reads and writes a number.
 template <typename T>
 DEVICE void embed(const T* packed, const u32* tokens, const u32* drawn, T* y, u32 count, u32 inputs, u32 outputs, u32 stride,
@@ -147,7 +147,7 @@ KERNEL(embed_bf16, THREADS)(const bf16* packed, const u32* tokens, const u32* dr
 EXPORT(embed_f32)
 EXPORT(embed_bf16)
 
-// packed[tokens[slot]] += rows[slot] in a gradient, tokens being distinct. Grid: 1024 numbers a block. Reads 8 bytes, writes 4.
+// packed[tokens[slot]] += rows[slot] in a gradient; tokens are distinct. Grid: 1024 numbers a block. Reads 8 bytes, writes 4.
 KERNEL(add_embedding_rows, THREADS)(const float* rows, const u32* tokens, float* packed, u32 count, u32 inputs, u32 outputs,
                                     u32 stride) {
   EACH(i, (u64)count * inputs) {

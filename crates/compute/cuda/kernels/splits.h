@@ -1,24 +1,24 @@
-// Attention by the tensor core, forward: what its kernels (attention_tiles.cu, attention_decode.cu) share. Which rows and which
-// keys a block has, how keys come from their pages, what rows have come to while keys go by, how splits are put together, and where
-// results go.
+// Attention by the tensor core, forward: the common part of the kernels in attention_tiles.cu and attention_decode.cu. The rows and
+// keys of a block, the copies of keys from their pages, the state of rows during the loop over keys, the merge of splits, and the
+// destinations of results.
 #pragma once
 #include "tiles.h"
 
 #define PAGE 16
 #define KEYS 64
 #define SPLIT 1024
-// All splits, in order.
+// This number stands for all splits, in order.
 #define ALL 0xffffffffu
 
 // Rows of a block: pairs of a run, numbered token by token and within a token head by head. A tile without rows does nothing.
 struct Tile {
-  // The run's first row and its position, its rows, where the numbers of its pages stand, and the first pair.
+  // The run's first row, its position and its number of rows, the index of its first page, and the first pair.
   u32 row, position, len, pages, first;
-  // The one split that the block has, or ALL, and the place of what comes of it.
+  // The block's only split, or ALL; and the index of its partial result.
   u32 split, place;
 };
 
-// What the kernels take.
+// The parameters of the kernels.
 #define ATTENTION_OPERANDS                                                                                        \
   const bf16 *qkv, const bf16 *layer, const Tile *tiles, const u32 *pages, bf16 *out, float *partial_sums,        \
       float *partial_extents, u32 heads, u32 kv_heads, u32 head_dim, u32 window, float scale, u32 stride,         \
@@ -36,7 +36,8 @@ struct Operands {
   u32 stride, out_stride;
 };
 
-// A block of so many rows: query heads of a group, all pairs of the run, and the keys that some row sees, and that the block has.
+// A block with this number of rows: query heads of a group, all pairs of the run, and the keys that some row sees and that are in
+// the block's splits.
 struct Block {
   Tile tile;
   u32 kv_head, rows, group, pairs;
@@ -54,7 +55,7 @@ DEVICE Block block_of(const Operands& of, const Tile& tile, u32 rows) {
   return {tile, block_y(), rows, group, pairs, {from, to}};
 }
 
-// Of the 16 rows of a warp the two that a lane has: what they see, and where their queries are.
+// The two rows of a lane, out of the warp's 16: the keys that they see, and the addresses of their queries.
 struct LaneRows {
   Visible visible[2];
   const bf16* queries[2];
@@ -70,11 +71,11 @@ DEVICE LaneRows lane_rows(const Operands& of, const Block& block, u32 first_row)
   return rows;
 }
 
-// Keys whose pages a thread looks up before it starts copies of them, so that it waits for memory once.
+// Keys whose pages a thread looks up before it starts their copies, so that it waits for memory only once.
 #define LOOKED_UP 8
 
-// Starts copies of the tile of keys from `base` on and, behind it, that of their values, by so many threads: all of the block, a
-// power of two. Where it is a constant, the compiler knows nearly all places.
+// Starts copies of the tile of keys from `base` on and, behind it, of their values, by this number of threads: all of the block, a
+// power of two. If it is a constant, the compiler knows nearly all addresses.
 template <u32 D>
 DEVICE void copy_keys_and_values(bf16* to, const Operands& of, const Block& block, u32 base, u32 threads) {
   const u32 of_head = PAGE * of.head_dim, of_keys = of.kv_heads * of_head;
@@ -97,7 +98,7 @@ DEVICE void copy_keys_and_values(bf16* to, const Operands& of, const Block& bloc
   for (u32 first = 0; first < KEYS; first += LOOKED_UP * step) {
     u32 page[LOOKED_UP];
     UNROLL for (u32 n = 0; n < LOOKED_UP; n++) {
-      // In place of a key that the block has not, its first one: so each lookup is one of a page that is there, without a branch.
+      // If the block does not have a key, its first key replaces it: so each lookup finds a page, without a branch.
       const u32 at = base + first + n * step + mine;
       page[n] = pages[(is_visible(block.seen, at) ? at : block.seen.from) / PAGE];
     }
@@ -113,7 +114,7 @@ DEVICE void copy_keys_and_values(bf16* to, const Operands& of, const Block& bloc
   }
 }
 
-// Whether a split ends behind a tile, which joins those before it.
+// Whether a split ends after a tile, and must be merged into those before it.
 DEVICE bool ends_split(const Block& block, u32 base) {
   return block.tile.split == ALL && (base + KEYS >= block.seen.to || (base + KEYS) % SPLIT == 0);
 }
@@ -123,8 +124,8 @@ struct Extent {
   float largest, sum;
 };
 
-// Factors of what there is and of what is new, when the larger maximum becomes that of both. Nothing seen: -infinity, which
-// counts 0.
+// Factors of the sums so far and of the new sums, when both get the larger of their maxima. If no key was seen, a maximum is
+// -infinity and its factor 0.
 struct Factors {
   float of_old, of_new;
 };
@@ -132,7 +133,7 @@ DEVICE Factors factors(float old, float more, float largest) {
   return {exponential(old - largest), exponential(more - largest)};
 }
 
-// A split joins those before it: by the factors, as sums of weighted values do.
+// Merges a split into those before it: the factors scale sums of weights as they scale sums of weighted values.
 DEVICE Factors join(Extent& before, Extent split) {
   const float most = larger(before.largest, split.largest);
   const Factors by = factors(before.largest, split.largest, most == -infinity() ? 0.0f : most);
@@ -141,8 +142,8 @@ DEVICE Factors join(Extent& before, Extent split) {
   return by;
 }
 
-// What the two rows of a lane have come to. Of their split: the largest scores so far, and as of these the sums of weighted values,
-// of so many features, and of weights. Of all splits before: their extents.
+// The state of a lane's two rows. For their split: the largest scores so far and, relative to these, the sums of weighted values
+// for this number of features, and the sums of weights. For all splits before: their extents.
 template <u32 Features>
 struct Running {
   float sums[Features / 8][4], weights_sum[4];
@@ -150,7 +151,7 @@ struct Running {
   Extent before[2];
 };
 
-// Before the first key.
+// The state before the first key.
 template <u32 Features>
 DEVICE void begin(Running<Features>& running) {
   UNROLL for (u32 h = 0; h < 2; h++) {
@@ -163,7 +164,7 @@ DEVICE void begin(Running<Features>& running) {
   }
 }
 
-// Makes these the largest scores, rescales the sums to them, and says what to subtract from scores.
+// Takes these as the largest scores, rescales the sums to them, and returns the number to subtract from scores.
 template <u32 Features>
 DEVICE void raise(Running<Features>& running, const float (&most)[2], float (&subtracted)[2]) {
   float factor[2];
@@ -178,14 +179,14 @@ DEVICE void raise(Running<Features>& running, const float (&most)[2], float (&su
   }
 }
 
-// Adds rounded weights of 16 keys to their sum, as that of a value that is 1 everywhere: in each column the same.
+// Adds the rounded weights of 16 keys to their sum, as if every value were 1; every column gets the same sum.
 template <u32 Features>
 DEVICE void add_weights(Running<Features>& running, const u32 (&weights)[4]) {
   const u32 ones[2] = {0x3f803f80, 0x3f803f80};
   mma(running.weights_sum, weights, ones);
 }
 
-// The split joins those before it by factors, which are for its sums as well: these are left to whoever puts them together.
+// Merges the split's extents into those before it. The returned factors are for the sums too, which the caller merges.
 template <u32 Features>
 DEVICE void end_split(Running<Features>& running, Factors (&by)[2]) {
   UNROLL for (u32 h = 0; h < 2; h++) {
@@ -195,7 +196,8 @@ DEVICE void end_split(Running<Features>& running, Factors (&by)[2]) {
   UNROLL for (u32 i = 0; i < 4; i++) running.weights_sum[i] = 0.0f;
 }
 
-// Writes what 16 rows of a block have come to, from a feature on: outputs where it has all splits, else what its split is.
+// Writes the results of 16 rows of a block, from a feature on: outputs if the block has all splits, else the split's partial
+// result.
 template <u32 Features>
 DEVICE void write_rows(const Operands& of, const Block& block, u32 first_row, u32 first_feature,
                        const float (&sums)[Features / 8][4], const Extent (&extents)[2]) {
@@ -212,7 +214,7 @@ DEVICE void write_rows(const Operands& of, const Block& block, u32 first_row, u3
         if (feature >= of.head_dim) continue;
         const float sum = sums[n][2 * h + i];
         if (block.tile.split == ALL) {
-          // A zero has no sign: which blocks were left out could be seen from it.
+          // Removes the sign of zeros, which would show which blocks were left out.
           store(to + feature, divide(sum, extents[h].sum) + 0.0f);
         } else {
           of.partial_sums[place * of.head_dim + feature] = sum;

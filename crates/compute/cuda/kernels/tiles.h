@@ -1,11 +1,11 @@
-// Tiles of rows of bf16 in shared memory, such as keys, values and queries of attention: how they are loaded, where their numbers lie,
-// and how they become fragments of the tensor core's operands.
+// Tiles of rows of bf16 in shared memory, such as keys, values and queries of attention: how they are loaded, the order of their
+// numbers, and how they become fragments of the tensor core's operands.
 //
-// A tile has rows of D numbers, 16, 32, 64 or 128: heads of fewer are padded with zeros, which change no sum. Numbers are moved in
-// pieces of 8, 16 bytes. All 32 banks are 128 bytes, eight such pieces, and a matrix of ldmatrix is one piece of each of eight rows that
-// follow one another; so that these lie in different banks, the pieces of a row change places: piece c of row r is where c ^ r would be,
-// of as many bits as there are pieces. Where several rows share 128 bytes, r counts these. Copies write pieces of one row by
-// neighbouring threads, which keeps them in different banks as well.
+// A tile has rows of D numbers, 16, 32, 64 or 128: smaller heads are padded with zeros, which change no sum. Numbers are moved in
+// pieces of 8, 16 bytes. The 32 banks hold 128 bytes, eight pieces, and a matrix of ldmatrix is one piece of each of eight
+// consecutive rows. To put these into different banks, the pieces of a row are permuted: piece c of row r is at position c ^ r,
+// with as many bits as the pieces need. If several rows share 128 bytes, r counts these groups. In copies, neighbouring threads
+// write the pieces of one row, and so use different banks too.
 #pragma once
 #include "numbers.h"
 
@@ -15,8 +15,8 @@ DEVICE u32 place(u32 row, u32 feature) {
   return row * D + ((feature / 8) ^ (row / together & mask)) * 8 + feature % 8;
 }
 
-// Starts copies of `rows` rows to a tile; row_of(i) is where row i begins in global memory, or null for a row of zeros. Rows there lie at
-// multiples of 16 bytes wherever heads have a multiple of 8 features; others are loaded number by number, at once.
+// Starts copies of `rows` rows to a tile. row_of(i) is the address of row i in global memory, or null for a row of zeros. If heads
+// have a multiple of 8 features, rows there lie at multiples of 16 bytes; other rows are loaded at once, number by number.
 template <u32 D, typename RowOf>
 DEVICE void copy_tile_rows(bf16* tile, u32 rows, u32 head_dim, const bf16* anywhere, RowOf row_of) {
   const bool whole = head_dim % 8 == 0;
@@ -77,7 +77,7 @@ DEVICE void dot_rows(float (&d)[2][4], const u32 (&a)[D / 16][4], const bf16* ti
   }
 }
 
-// sums += a times rows row .. + 16 of a tile, whose features are the columns: all, or so many from one on.
+// sums += a times rows row .. + 16 of a tile, whose features are the columns: all, or this number from one on.
 template <u32 D, u32 Features = D>
 DEVICE void add_rows(float (&sums)[Features / 8][4], const u32 (&a)[4], const bf16* tile, u32 row, u32 feature = 0) {
   UNROLL for (u32 n = 0; n < Features / 16; n++) {
@@ -105,8 +105,9 @@ DEVICE Visible visible_to(u32 position, u32 window, bool exists) {
 }
 DEVICE bool is_visible(Visible of, u32 key) { return key >= of.from && key < of.to; }
 
-// Goes over tiles of so many rows from `begin`, a multiple of that, up to `end`: body(base, stage), while copy(base, stage) has the next
-// ones on their way to the other stages. All threads of the block have left a stage before it is copied to.
+// Goes over tiles of this number of rows from `begin`, a multiple of it, up to `end`: calls body(base, stage), after copy(base,
+// stage) has started the copies of the next tiles to the other stages. All threads of the block have left a stage before it is
+// overwritten.
 template <u32 Rows, u32 Stages, typename Copy, typename Body>
 DEVICE void over_tiles(u32 begin, u32 end, Copy copy, Body body) {
   for (u32 stage = 0; stage + 1 < Stages; stage++) {
@@ -126,7 +127,7 @@ DEVICE void over_tiles(u32 begin, u32 end, Copy copy, Body body) {
   }
 }
 
-// Fragments of a: 16 rows in global memory, of which a lane has rows g and g + 8; null for a row of zeros.
+// Fragments of a: 16 rows in global memory. A lane has the rows g and g + 8; null stands for a row of zeros.
 template <u32 D>
 DEVICE void load_fragments(u32 (&a)[D / 16][4], const bf16* const (&rows)[2], u32 head_dim) {
   const u32 t = lane_index() % 4;

@@ -10,26 +10,26 @@ use isentrope_kernels::{AdamW, NORM_BLOCK, UpdateFactors, UpdateSlice};
 use std::ops::Range;
 
 /// A tensor as the kernels take it: addresses of weights, of their rests, of the gradient and of
-/// both moments, its numbers, and how many blocks there are before it.
+/// both moments, its number of elements, and the number of blocks before it.
 type Tensor = [u64; 7];
 const NUMBERS: usize = 5;
 const BLOCKS_BEFORE: usize = 6;
 
 /// The address of these elements of a buffer, and the address of the rests if they are split.
-fn part(of: &CudaBuffer, numbers: &Range<usize>) -> (Pointer, Pointer) {
+fn part(of: &CudaBuffer, elements: &Range<usize>) -> (Pointer, Pointer) {
     assert!(
-        numbers.start <= numbers.end && numbers.end <= of.layout.numbers(),
-        "numbers beyond the end"
+        elements.start <= elements.end && elements.end <= of.layout.elements(),
+        "elements beyond the end"
     );
-    let start = of.start().by(numbers.start * of.layout.element.bytes());
+    let start = of.start().by(elements.start * of.layout.element.bytes());
     match of.layout.element {
-        Element::Split => (start, of.rest().by(2 * numbers.start)),
+        Element::Split => (start, of.rest().by(2 * elements.start)),
         _ => (start, Pointer::NULL),
     }
 }
 
 /// Bytes an update takes on the device when moments live in the host's memory and travel `piece`
-/// numbers at a time.
+/// elements at a time.
 pub(crate) fn workspace(piece: usize) -> usize {
     piece.saturating_mul(2 * 4)
 }
@@ -39,8 +39,8 @@ fn is_split(buffer: &CudaBuffer) -> bool {
     buffer.layout.element == Element::Split
 }
 
-/// Numbers how many blocks there are before each tensor, leaves out those that have none, and says
-/// how many there are in all.
+/// Removes tensors without elements, notes the number of blocks before each of the others, and
+/// returns the number of all blocks.
 fn number_blocks(tensors: &mut Vec<Tensor>) -> usize {
     tensors.retain(|tensor| tensor[NUMBERS] > 0);
     let mut blocks = 0;
@@ -48,27 +48,27 @@ fn number_blocks(tensors: &mut Vec<Tensor>) -> usize {
         tensor[BLOCKS_BEFORE] = blocks;
         blocks += tensor[NUMBERS].div_ceil(NORM_BLOCK as u64);
     }
-    usize::try_from(blocks).expect("numbers fit the host's memory")
+    usize::try_from(blocks).expect("elements fit the host's memory")
 }
 
-/// Some numbers of one parameter in an update, as [`UpdateSlice`] has them.
+/// Some elements of one parameter in an update, as [`UpdateSlice`] has them.
 pub(crate) struct Parameter<'a> {
     weights: &'a CudaBuffer,
     gradient: &'a CudaBuffer,
-    numbers: Range<usize>,
+    elements: Range<usize>,
     first: &'a CudaBuffer,
     second: &'a CudaBuffer,
 }
 
 impl<'a> Parameter<'a> {
     pub(crate) fn of(
-        UpdateSlice { weights, gradient, numbers, first, second }: &'a UpdateSlice<'_>,
+        UpdateSlice { weights, gradient, elements, first, second }: &'a UpdateSlice<'_>,
     ) -> Self {
-        let numbers = numbers.clone();
+        let elements = elements.clone();
         Self {
             weights: weights.of(),
             gradient: gradient.of(),
-            numbers,
+            elements,
             first: first.of(),
             second: second.of(),
         }
@@ -78,12 +78,12 @@ impl<'a> Parameter<'a> {
 impl Cuda {
     pub(crate) fn sums_of_squares(&self, parts: &[(&CudaBuffer, Range<usize>)]) -> Vec<f32> {
         let mut sums = Vec::new();
-        // One type of numbers at a time, in the order of the parts.
+        // One type of elements at a time, in the order of the parts.
         for parts in parts.chunk_by(|a, b| is_split(a.0) == is_split(b.0)) {
-            let tensor = |(of, numbers): &(&CudaBuffer, Range<usize>)| {
+            let tensor = |(of, elements): &(&CudaBuffer, Range<usize>)| {
                 self.settle(of);
-                let (weights, rest) = part(of, numbers);
-                [weights.0, rest.0, 0, 0, 0, numbers.len() as u64, 0]
+                let (weights, rest) = part(of, elements);
+                [weights.0, rest.0, 0, 0, 0, elements.len() as u64, 0]
             };
             let mut tensors: Vec<Tensor> = parts.iter().map(tensor).collect();
             let blocks = number_blocks(&mut tensors);
@@ -117,19 +117,19 @@ impl Cuda {
                 self.update_in_pieces(&factors, split, parameters);
                 continue;
             }
-            let moment = |moment: &CudaBuffer| part(moment, &(0..moment.numbers())).0;
+            let moment = |moment: &CudaBuffer| part(moment, &(0..moment.elements())).0;
             let tensor = |of: &Parameter<'_>| {
-                self.tensor(of, 0..of.numbers.len(), [moment(of.first), moment(of.second)])
+                self.tensor(of, 0..of.elements.len(), [moment(of.first), moment(of.second)])
             };
             self.launch_update(&factors, split, parameters.iter().map(tensor).collect());
         }
     }
 
-    /// An update of numbers whose moments live in the host's memory: piece after piece of both is
-    /// copied to the device, updated there, and copied back. All of it is in the one stream, so the
-    /// host waits for none of it.
+    /// Updates elements whose moments live in the host's memory. Piece after piece of both moments
+    /// is copied to the device, updated there, and copied back. All of it is in the one stream, so
+    /// the host does not wait.
     fn update_in_pieces(&self, factors: &UpdateFactors, split: bool, parameters: &[Parameter<'_>]) {
-        let all: usize = parameters.iter().map(|of| of.numbers.len()).sum();
+        let all: usize = parameters.iter().map(|of| of.elements.len()).sum();
         let bytes = 4 * self.piece.min(all);
         let places = [self.scratch(bytes), self.scratch(bytes)];
         let mut rest = parameters.iter().map(|of| (of, 0)).peekable();
@@ -137,11 +137,11 @@ impl Cuda {
             // Ranges of consecutive parameters, each with its offset in the piece.
             let (mut parts, mut filled) = (Vec::new(), 0);
             while let Some((of, begun)) = rest.peek_mut() {
-                let end = of.numbers.len().min(*begun + self.piece - filled);
+                let end = of.elements.len().min(*begun + self.piece - filled);
                 parts.push((*of, *begun..end, filled));
                 filled += end - *begun;
                 *begun = end;
-                if end < of.numbers.len() {
+                if end < of.elements.len() {
                     break;
                 }
                 rest.next();
@@ -149,38 +149,38 @@ impl Cuda {
             if filled == 0 {
                 return;
             }
-            let moments = |of: &Parameter<'_>, numbers: &Range<usize>, at: usize, back: bool| {
+            let moments = |of: &Parameter<'_>, elements: &Range<usize>, at: usize, back: bool| {
                 for (moment, place) in [of.first, of.second].into_iter().zip(&places) {
                     let host =
                         moment.host.as_ref().expect("moments of a piece live in the host's memory");
-                    let (at, from, bytes) = (4 * at, 4 * numbers.start, 4 * numbers.len());
+                    let (at, from, bytes) = (4 * at, 4 * elements.start, 4 * elements.len());
                     match back {
                         false => self.device.copy_in(host, from, place.memory(), at, bytes),
                         true => self.device.copy_out(place.memory(), at, host, from, bytes),
                     }
                 }
             };
-            parts.iter().for_each(|(of, numbers, at)| moments(of, numbers, *at, false));
-            let tensor = |(of, numbers, at): &(&Parameter<'_>, Range<usize>, usize)| {
+            parts.iter().for_each(|(of, elements, at)| moments(of, elements, *at, false));
+            let tensor = |(of, elements, at): &(&Parameter<'_>, Range<usize>, usize)| {
                 self.tensor(
                     of,
-                    numbers.clone(),
+                    elements.clone(),
                     [0, 1].map(|which: usize| places[which].at(4 * at)),
                 )
             };
             self.launch_update(factors, split, parts.iter().map(tensor).collect());
-            parts.iter().for_each(|(of, numbers, at)| moments(of, numbers, *at, true));
+            parts.iter().for_each(|(of, elements, at)| moments(of, elements, *at, true));
         }
     }
 
-    /// Some of the numbers that are updated, with moments on the device.
-    fn tensor(&self, of: &Parameter<'_>, numbers: Range<usize>, moments: [Pointer; 2]) -> Tensor {
+    /// Some of the elements that are updated, with moments on the device.
+    fn tensor(&self, of: &Parameter<'_>, elements: Range<usize>, moments: [Pointer; 2]) -> Tensor {
         self.settle(of.gradient);
-        let numbers = of.numbers.start + numbers.start..of.numbers.start + numbers.end;
-        let (weights, rest) = part(of.weights, &numbers);
-        let (gradient, _) = part(of.gradient, &numbers);
+        let elements = of.elements.start + elements.start..of.elements.start + elements.end;
+        let (weights, rest) = part(of.weights, &elements);
+        let (gradient, _) = part(of.gradient, &elements);
         let [first, second] = moments;
-        [weights.0, rest.0, gradient.0, first.0, second.0, numbers.len() as u64, 0]
+        [weights.0, rest.0, gradient.0, first.0, second.0, elements.len() as u64, 0]
     }
 
     fn launch_update(&self, factors: &UpdateFactors, split: bool, mut tensors: Vec<Tensor>) {

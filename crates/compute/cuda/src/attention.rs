@@ -1,4 +1,4 @@
-//! Attention over a paged cache, its gradient, and what fills the cache.
+//! Attention over a paged cache, its gradient, and the operations that fill the cache.
 
 use crate::batch::{CudaBatch, KEYS, ROWS};
 use crate::buffer::CudaBuffer;
@@ -35,7 +35,7 @@ fn check(shape: Attention) {
 
 /// A window as kernels take it: 0 for none.
 fn window(shape: Attention) -> usize {
-    // No sequence is longer, and twice as much still fits.
+    // No sequence is longer, and twice this number still fits an i32.
     shape.window.map_or(0, |window| window.min(1 << 30))
 }
 
@@ -50,9 +50,9 @@ impl Cuda {
     /// The start of one layer of a cache, whose pages are checked against the batch.
     fn layer(shape: Attention, batch: &CudaBatch, cache: &CudaBuffer, layer: usize) -> Pointer {
         check(shape);
-        let numbers = cache.layout.features;
-        batch.check_pages(numbers / page_len(shape));
-        cache.rows_from(layer, 1, numbers)
+        let elements = cache.layout.features;
+        batch.check_pages(elements / page_len(shape));
+        cache.rows_from(layer, 1, elements)
     }
 
     pub(crate) fn store(
@@ -82,11 +82,11 @@ impl Cuda {
         let layer = Self::layer(shape, batch, cache, layer);
         let angles = [cos, sin].map(|of| of.rows(batch.positions_end(), shape.head_dim / 2));
         self.launch_prepare(shape, norms, Some(angles), qkv, batch, 0..batch.rows(), layer);
-        // Further pages get the same numbers.
+        // The rows of further pages get the same values.
         self.launch_prepare(shape, None, None, qkv, batch, batch.rows()..batch.stored(), layer);
     }
 
-    /// For the rows at these places of the list of those that are stored.
+    /// Prepares the rows that have these indices in the list of stored rows.
     #[allow(clippy::too_many_arguments, reason = "the operands of what is several operations")]
     fn launch_prepare(
         &self,
@@ -95,7 +95,7 @@ impl Cuda {
         angles: Option<[Pointer; 2]>,
         qkv: &CudaBuffer,
         batch: &CudaBatch,
-        places: Range<usize>,
+        indices: Range<usize>,
         layer: Pointer,
     ) {
         let qkv_at = qkv.rows(batch.rows(), shape.row());
@@ -107,11 +107,11 @@ impl Cuda {
             let weights = [norms.queries, norms.keys].map(vector);
             (raw.rows(batch.rows(), shape.row()), weights, norms.eps)
         });
-        let (rows, slots) = batch.stored_from(places.start);
+        let (rows, slots) = batch.stored_from(indices.start);
         let heads = shape.heads + 2 * shape.kv_heads;
         PREPARE_QKV.of(self.dtype).launch(
             &*self.device,
-            Grid::line((places.len() * heads).div_ceil(8), 128),
+            Grid::line((indices.len() * heads).div_ceil(8), 128),
             (
                 raw,
                 qkv_at,
@@ -123,7 +123,7 @@ impl Cuda {
                 rows,
                 slots,
                 layer,
-                places.len(),
+                indices.len(),
                 shape.heads,
                 shape.kv_heads,
                 shape.head_dim,
@@ -143,7 +143,7 @@ impl Cuda {
         let most = cache.layout.features / page_len(shape).max(1);
         let pairs: Vec<u32> = pages.iter().flat_map(|&(from, to)| [from, to]).collect();
         assert!(pairs.iter().all(|&page| (page as usize) < most), "pages beyond the cache");
-        // The grid's second dimension is short.
+        // The grid's second dimension has a low limit.
         for pairs in pairs.chunks(1 << 15) {
             let uploaded = self.uploaded(pairs);
             COPY_PAGES.launch(
@@ -188,7 +188,7 @@ impl Cuda {
         };
         let tiles =
             batch.split_tiles(shape, self.device.limits().processors, |words| self.uploaded(words));
-        let pairs = tiles.places * kv_heads * tiles.rows;
+        let pairs = tiles.partials * kv_heads * tiles.rows;
         let partial = self.scratch(4 * pairs * (dim + 2));
         let (sums, extents) = (partial.at(0), partial.at(4 * pairs * dim));
         // A stage has 64 keys and values.

@@ -4,7 +4,7 @@ use crate::adamw::{self, Parameter};
 use crate::batch::CudaBatch;
 use crate::buffer::CudaBuffer;
 use crate::cuda::Cuda;
-use crate::failure::Failure;
+use crate::failure::DeviceFailure;
 use crate::index::CudaIndex;
 use crate::layout::{Layout, PAGE};
 use crate::replay::Key;
@@ -30,7 +30,7 @@ impl Backend for Cuda {
     }
     fn bytes_read(&self, kind: Kind) -> usize {
         let layout = Layout::new(self.dtype, Role::Weight(kind));
-        layout.numbers().saturating_mul(layout.element.bytes())
+        layout.elements().saturating_mul(layout.element.bytes())
     }
     fn host_bytes(&self, role: Role) -> usize {
         match role {
@@ -52,7 +52,7 @@ impl Backend for Cuda {
                 Some(_) => linear::workspace(self.dtype, outputs),
                 None => 0,
             },
-            Work::OffloadedMoments(numbers) => adamw::workspace(self.piece.min(numbers)),
+            Work::OffloadedMoments(elements) => adamw::workspace(self.piece.min(elements)),
         }
     }
     fn allocate(&self, role: Role) -> Result<Buffer, OutOfMemory> {
@@ -69,7 +69,9 @@ impl Backend for Cuda {
     }
     fn buffer(&self, role: Role) -> Buffer {
         if let Role::OffloadedMoment(_) = role {
-            return self.allocate(role).unwrap_or_else(|refused| Failure::from(refused).end());
+            return self
+                .allocate(role)
+                .unwrap_or_else(|refused| DeviceFailure::from(refused).end());
         }
         let layout = Layout::new(self.dtype, role);
         Buffer::new(CudaBuffer::new(self.scratch(layout.bytes()), layout))
@@ -401,22 +403,22 @@ impl Backend for Cuda {
     }
 
     fn element_count(&self, kind: Kind) -> usize {
-        Layout::new(self.dtype, Role::Gradient(kind)).numbers()
+        Layout::new(self.dtype, Role::Gradient(kind)).elements()
     }
-    fn read_elements(&self, from: &Buffer, first: usize, numbers: &mut [f32]) {
+    fn read_elements(&self, from: &Buffer, first: usize, elements: &mut [f32]) {
         let from: &CudaBuffer = from.of();
         self.settle(from);
-        self.read_range(from, first, numbers);
+        self.read_range(from, first, elements);
     }
-    fn write_elements(&self, to: &mut Buffer, first: usize, numbers: &[f32]) {
-        self.write_range(to.of_mut(), first, numbers);
+    fn write_elements(&self, to: &mut Buffer, first: usize, elements: &[f32]) {
+        self.write_range(to.of_mut(), first, elements);
     }
     fn add(&self, from: &Buffer, to: &mut Buffer) {
         self.add_whole(from.of(), to.of_mut());
     }
     fn square_sums(&self, parts: &[(&Buffer, Range<usize>)]) -> Vec<f32> {
         let parts: Vec<_> =
-            parts.iter().map(|(part, numbers)| (part.of(), numbers.clone())).collect();
+            parts.iter().map(|(part, elements)| (part.of(), elements.clone())).collect();
         self.sums_of_squares(&parts)
     }
     fn adamw(&self, settings: AdamW, parameters: &mut [UpdateSlice<'_>]) {

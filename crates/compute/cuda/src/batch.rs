@@ -1,5 +1,5 @@
-//! Which rows belong to which sequences: checked on the host, uploaded once, and then known to
-//! every kernel of every layer.
+//! Which rows belong to which sequences. A batch is checked on the host and uploaded once; every
+//! kernel of every layer uses it.
 
 use crate::draw::CudaTokens;
 use crate::kernels::{Pointer, word};
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Pairs of a token and a head that a block of the attention kernels without the tensor core has.
+/// Pairs of a token and a head in a block of the attention kernels that do without the tensor core.
 pub(crate) const ROWS: usize = 8;
 /// Keys of a block of its gradient's kernel.
 pub(crate) const KEYS: usize = 32;
@@ -42,7 +42,7 @@ pub(crate) struct Tiles {
     pub block: Uploaded,
 }
 
-/// Tiles of queries and of keys of the gradient's kernels, and the runs that they refer to.
+/// Tiles of queries and of keys for the gradient's kernels, and the runs of both.
 pub(crate) struct GradientTiles {
     pub queries: usize,
     pub keys: usize,
@@ -67,14 +67,14 @@ impl CudaBatch {
         drawn: Option<&CudaTokens>,
         upload: impl FnOnce(&[u32]) -> Uploaded,
     ) -> Self {
-        // From here on a draw's number is its place on the device.
-        let places: Vec<u32> = drawn.map_or_else(Vec::new, CudaTokens::places);
-        let checked = CheckedBatch::new(host, &places, PAGE);
+        // The kernels know a draw by its index on the device.
+        let indices: Vec<u32> = drawn.map_or_else(Vec::new, CudaTokens::indices);
+        let checked = CheckedBatch::new(host, &indices, PAGE);
         let host = checked.host();
         let (mut rows, mut slots) = (Vec::new(), Vec::new());
         if checked.is_paged() {
-            // Every row stands in the list first, also a row in no run, so that the kernel's grid
-            // follows from the number of rows.
+            // The list begins with every row, also rows in no run, so that the number of rows
+            // decides the kernel's grid.
             let mut is_in_run = vec![false; host.rows()];
             for run in &host.runs {
                 is_in_run[run.row..run.row + run.len].fill(true);
@@ -93,8 +93,8 @@ impl CudaBatch {
             let copied = host.copied.iter().flat_map(places);
             (rows, slots) = own.chain(others).chain(copied).unzip();
         }
-        // The pages come last: there are more of them with every step or so, and the others should
-        // stay where they are.
+        // The pages come last: their number grows with the steps, and so the addresses of the other
+        // words stay.
         let words = [&host.tokens[..], checked.positions(), &rows, &slots, &host.pages].concat();
         Self {
             stored: rows.len(),
@@ -116,7 +116,7 @@ impl CudaBatch {
         self.checked.host().rows()
     }
 
-    /// Rows that tables by position need.
+    /// The number of positions that tables must cover.
     pub(crate) fn positions_end(&self) -> usize {
         self.checked.positions().iter().max().map_or(0, |&position| position as usize + 1)
     }
@@ -126,7 +126,7 @@ impl CudaBatch {
         self.checked.host().tokens.iter().copied().filter(|token| token & DRAWN == 0)
     }
 
-    /// Tokens that the host does not know are places in this memory.
+    /// The memory of drawn tokens. A token that the host does not know is an index in it.
     pub(crate) fn drawn(&self) -> Pointer {
         self.drawn.as_ref().map_or(Pointer::NULL, CudaTokens::start)
     }
@@ -137,12 +137,12 @@ impl CudaBatch {
     pub(crate) fn positions(&self) -> Pointer {
         self.block.at(4 * self.rows())
     }
-    /// How many rows the cache takes: each once, and those again that go to further pages.
+    /// The number of rows that the cache stores: every row once, and some again on further pages.
     pub(crate) fn stored(&self) -> usize {
         self.stored
     }
-    /// These rows from a place on, and where each goes: page times page size and the place there,
-    /// or nowhere.
+    /// The stored rows from `first` on, and the destination of each: page times page size plus the
+    /// position in the page, or no slot.
     pub(crate) fn stored_from(&self, first: usize) -> (Pointer, Pointer) {
         let rows = 2 * self.rows() + first;
         (self.block.at(4 * rows), self.block.at(4 * (rows + self.stored)))
@@ -233,7 +233,7 @@ impl CudaBatch {
                 for pair in (0..run.len * group).step_by(tile_rows) {
                     queries.extend([run.row, run.position, run.len, beginning.row, pair].map(word));
                 }
-                // All see the beginning's keys, a run alone its own.
+                // All runs see the keys of the beginning; only a run itself sees its own keys.
                 let seen_by: Range<usize> =
                     if i == 0 { first..first + family.len() } else { first + i..first + i + 1 };
                 for key in (0..run.len).step_by(tile_keys) {

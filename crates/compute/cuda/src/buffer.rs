@@ -7,14 +7,14 @@ use crate::pool::Block;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Memory on a GPU, which knows how its numbers lie.
+/// A buffer on a GPU: its memory, and the layout of its elements there.
 pub struct CudaBuffer {
     block: Block,
     pub(crate) layout: Layout,
-    /// The elements, if they live in the host's memory; the block is empty then.
+    /// The elements, if they are in the host's memory. The block is empty then.
     pub(crate) host: Option<HostMemory>,
     tail: Mutex<Tail>,
-    /// Whether all elements are zero and nothing was done since. Asking for the address clears it,
+    /// Whether the buffer was zeroed and not touched since. Taking its address clears this flag,
     /// because the caller may write there.
     is_zero: AtomicBool,
 }
@@ -24,9 +24,9 @@ pub struct CudaBuffer {
 /// gradient adds them first.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tail {
-    /// How many wait.
+    /// The number of waiting tokens.
     pub rows: usize,
-    /// Which of the two places for inputs they wait in.
+    /// Which of the two areas for inputs they wait in.
     pub side: usize,
 }
 
@@ -35,27 +35,27 @@ impl CudaBuffer {
         Self { block, layout, host: None, tail: Mutex::default(), is_zero: AtomicBool::new(false) }
     }
 
-    /// Numbers in the host's memory, beside a block without any.
+    /// A buffer with elements in the host's memory and an empty block.
     pub(crate) fn on_host(block: Block, layout: Layout, host: HostMemory) -> Self {
         Self { host: Some(host), ..Self::new(block, layout) }
     }
 
-    /// How many numbers it holds, with those that pad it.
-    pub fn numbers(&self) -> usize {
-        self.layout.numbers()
+    /// The number of elements, padding included.
+    pub fn elements(&self) -> usize {
+        self.layout.elements()
     }
 
     pub(crate) fn tail(&self) -> MutexGuard<'_, Tail> {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says that all numbers are zero now.
+    /// Notes that all elements are zero now.
     pub(crate) fn set_zero(&self) {
         self.is_zero.store(true, Ordering::Relaxed);
     }
 
-    /// Whether all elements are surely zero, so that a sum that would continue from them may start
-    /// anew.
+    /// Whether all elements are known to be zero: a sum that would continue from them may then
+    /// start anew.
     pub(crate) fn is_zero(&self) -> bool {
         self.is_zero.load(Ordering::Relaxed)
     }
@@ -72,12 +72,12 @@ impl CudaBuffer {
         self.block.at(byte)
     }
 
-    /// The first number.
+    /// The address of the first element.
     ///
     /// # Panics
-    /// When the numbers live in the host's memory.
+    /// When the elements live in the host's memory.
     pub(crate) fn start(&self) -> Pointer {
-        assert!(self.host.is_none(), "numbers in the host's memory have no place on the device");
+        assert!(self.host.is_none(), "elements in the host's memory have no place on the device");
         self.at(0)
     }
 
@@ -125,18 +125,18 @@ impl CudaBuffer {
         self.start()
     }
 
-    /// The rests of split numbers.
+    /// The address of the rests of split elements.
     pub(crate) fn rest(&self) -> Pointer {
         self.at(self.layout.rest_at())
     }
 
-    /// Where gradients by outputs wait, from one of them on.
+    /// The address where gradients by outputs wait, from this output on.
     pub(crate) fn waiting_outputs(&self, row: usize, output: usize) -> Pointer {
         let (outputs, _) = self.layout.tail_strides();
         self.block.at(self.layout.tail_at() + (row * outputs + output) * 2)
     }
 
-    /// The row in which inputs wait.
+    /// The address of the row where inputs wait.
     pub(crate) fn waiting_inputs(&self, side: usize, row: usize) -> Pointer {
         let (outputs, inputs) = self.layout.tail_strides();
         self.block

@@ -38,7 +38,7 @@ impl<P: Arguments> Tiled<P> {
     ///
     /// Large tiles read each operand half as often. A small product has too few of them to occupy
     /// the processors; and if one small tile covers all rows, more blocks read the other operand
-    /// faster. Where even small tiles leave processors idle, narrow tiles keep memory busy, because
+    /// faster. If even small tiles leave processors idle, narrow tiles keep memory busy, because
     /// more of their reads are under way. The choice changes no bit.
     pub(crate) fn of(&self, rows: usize, columns: usize, processors: usize) -> (&Kernel<P>, Grid) {
         let blocks = |tile: &Tile| rows.div_ceil(tile.rows) * columns.div_ceil(tile.columns);
@@ -76,7 +76,7 @@ impl Tile {
     }
 }
 
-/// Kernels by the most features that a head may have: 16, 32, 64 and 128.
+/// Kernels by the largest number of features that a head may have: 16, 32, 64 and 128.
 pub(crate) type ByHead<P> = [(usize, Kernel<P>); 4];
 
 /// The kernel for heads of `head_dim` features, and the number of features that it pads them to.

@@ -1,11 +1,11 @@
-//! Memory of a device that is counted for as long as the program has it.
+//! Memory of a device, counted while the program has it.
 
 use crate::device::Memory;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counted memory. Dropped, it is given back to the device.
+/// Counted memory. When it is dropped, the device gets it back.
 pub(crate) struct CountedMemory {
     memory: Memory,
     all: Arc<AtomicUsize>,

@@ -1,10 +1,10 @@
-//! The backend itself: a device, its memory, and the type that numbers are kept in.
+//! The backend itself: a device, its memory, and the type that elements are kept in.
 
 use crate::buffer::CudaBuffer;
 use crate::catalog::{FILL_HALVES, FILL_WORDS, UNPACK_SPLIT};
 use crate::device::Device;
 use crate::dtype::Dtype;
-use crate::failure::Failure;
+use crate::failure::DeviceFailure;
 use crate::index::CudaIndex;
 use crate::kernels::{Grid, Pointer};
 use crate::layout::{Element, Layout};
@@ -21,21 +21,20 @@ pub struct Cuda {
     pub(crate) device: Box<Stream>,
     pub(crate) dtype: Dtype,
     pub(crate) pool: Arc<Pool>,
-    /// The CPU, for draws on the host.
+    /// The CPU's instruction set, for draws on the host.
     pub(crate) isa: Isa,
-    /// Numbers of each moment that an update has on the device at a time, where moments live in the
-    /// host's memory.
+    /// Elements of each offloaded moment that an update has on the device at a time.
     pub(crate) piece: usize,
-    /// How many logits are held at a time.
+    /// The number of logits held at a time.
     pub(crate) logits_blocks: LogitsBlocks,
-    /// Decoding steps that there have been.
+    /// The graphs of earlier decoding steps.
     pub(crate) graphs: Graphs,
-    /// Whether steps are launched as one.
+    /// Whether a step is launched as one graph.
     pub(crate) replays: bool,
 }
 
-/// Sixteen MiB of each moment: large enough for the bus, and nothing beside what else an update
-/// takes.
+/// Sixteen MiB of each moment: large enough for the bus, and small beside the other memory of an
+/// update.
 const PIECE: usize = 4 << 20;
 
 impl Cuda {
@@ -58,16 +57,16 @@ impl Cuda {
     /// it.
     ///
     /// # Panics
-    /// When `numbers` is 0.
-    pub fn with_moments_in_pieces_of(self, numbers: usize) -> Self {
-        assert!(numbers > 0, "pieces without numbers");
-        Self { piece: numbers, ..self }
+    /// When `elements` is 0.
+    pub fn with_moments_in_pieces_of(self, elements: usize) -> Self {
+        assert!(elements > 0, "pieces without elements");
+        Self { piece: elements, ..self }
     }
 
     /// Holds at most this many logits at a time, forward and back, but at least one row of them and
     /// one panel of tokens. No bit depends on it.
-    pub fn with_logits_in_blocks_of(self, numbers: usize) -> Self {
-        Self { logits_blocks: LogitsBlocks::of(numbers), ..self }
+    pub fn with_logits_in_blocks_of(self, elements: usize) -> Self {
+        Self { logits_blocks: LogitsBlocks::of(elements), ..self }
     }
 
     /// Divides work as if the device had this number of processors. No bit depends on it.
@@ -81,7 +80,7 @@ impl Cuda {
         self.device.device()
     }
 
-    /// The type that numbers are kept as.
+    /// The type that elements are kept as.
     pub fn dtype(&self) -> Dtype {
         self.dtype
     }
@@ -111,7 +110,7 @@ impl Cuda {
             self.device.carry_on();
         }
         self.ask(|| self.pool.for_a_moment(bytes))
-            .unwrap_or_else(|refused| Failure::from(refused).end())
+            .unwrap_or_else(|refused| DeviceFailure::from(refused).end())
     }
 
     /// Asks for memory. If it is refused, forgets all graphs, which take memory of the device too,
@@ -127,7 +126,7 @@ impl Cuda {
         Ok(CudaBuffer::new(self.ask(|| self.pool.to_keep(layout.bytes()))?, layout))
     }
 
-    /// A buffer whose numbers live in the host's memory, zeros.
+    /// A buffer whose elements live in the host's memory, zeros.
     pub(crate) fn kept_on_host(&self, layout: Layout) -> Result<CudaBuffer, OutOfMemory> {
         let host = self.device.allocate_host(layout.bytes())?;
         Ok(CudaBuffer::on_host(self.pool.to_keep(0)?, layout, host))
@@ -146,7 +145,7 @@ impl Cuda {
         Uploaded::new(Arc::new(block), 0)
     }
 
-    /// The first numbers of a block.
+    /// The first values of a block.
     pub(crate) fn downloaded<T: bytemuck::AnyBitPattern + bytemuck::NoUninit>(
         &self,
         from: &Block,
@@ -163,43 +162,43 @@ impl Cuda {
         CudaIndex::new(numbers, |words| self.uploaded(words))
     }
 
-    /// Copies numbers of a buffer that lie together to the host.
-    pub(crate) fn read_range(&self, from: &CudaBuffer, first: usize, numbers: &mut [f32]) {
+    /// Copies consecutive elements of a buffer to the host.
+    pub(crate) fn read_range(&self, from: &CudaBuffer, first: usize, elements: &mut [f32]) {
         let Layout { element, .. } = from.layout;
-        assert!(first + numbers.len() <= from.layout.numbers(), "numbers beyond the end");
-        if numbers.is_empty() {
+        assert!(first + elements.len() <= from.layout.elements(), "elements beyond the end");
+        if elements.is_empty() {
             return;
         }
         if let Some(host) = &from.host {
-            self.device.read_host(host, 4 * first, bytemuck::cast_slice_mut(numbers));
+            self.device.read_host(host, 4 * first, bytemuck::cast_slice_mut(elements));
             return;
         }
         match element {
             Element::F32 => {
-                self.device.download(from.memory(), 4 * first, bytemuck::cast_slice_mut(numbers));
+                self.device.download(from.memory(), 4 * first, bytemuck::cast_slice_mut(elements));
             }
             Element::Bf16 => {
-                let mut halves = vec![0u16; numbers.len()];
+                let mut halves = vec![0u16; elements.len()];
                 self.device.download(
                     from.memory(),
                     2 * first,
                     bytemuck::cast_slice_mut(&mut halves),
                 );
-                for (number, half) in numbers.iter_mut().zip(halves) {
+                for (number, half) in elements.iter_mut().zip(halves) {
                     *number = f32::from_bits(u32::from(half) << 16);
                 }
             }
             Element::Split => {
-                let joined = self.scratch(4 * numbers.len());
-                let count = numbers.len();
+                let joined = self.scratch(4 * elements.len());
+                let count = elements.len();
                 let (upper, rest) = (from.start(), from.rest());
-                let grid = Grid::line(numbers.len().div_ceil(256), 256);
+                let grid = Grid::line(elements.len().div_ceil(256), 256);
                 UNPACK_SPLIT.launch(
                     &*self.device,
                     grid,
                     (upper.by(2 * first), rest.by(2 * first), joined.at(0), 0, 1, count, count),
                 );
-                self.device.download(joined.memory(), 0, bytemuck::cast_slice_mut(numbers));
+                self.device.download(joined.memory(), 0, bytemuck::cast_slice_mut(elements));
             }
         }
     }
@@ -216,8 +215,8 @@ impl Cuda {
 }
 
 /// The grid of an elementwise operation: 1024 elements a block.
-pub(crate) fn lines(numbers: usize) -> Grid {
-    Grid::line(numbers.div_ceil(1024), 256)
+pub(crate) fn lines(elements: usize) -> Grid {
+    Grid::line(elements.div_ceil(1024), 256)
 }
 
 impl Pointer {

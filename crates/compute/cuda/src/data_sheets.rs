@@ -1,4 +1,4 @@
-//! Peaks from NVIDIA's data sheets, which estimates and measurements are held against.
+//! Peaks from NVIDIA's data sheets, for estimates and to compare measurements with.
 //!
 //! Dense products, without sparsity; f32 without tensor cores, which is how the kernels here
 //! compute it.
@@ -10,13 +10,14 @@ pub struct DataSheet {
     pub key: &'static str,
     /// Its name.
     pub name: &'static str,
-    /// Words that the driver's name of it contains.
+    /// Words of the driver's name for it.
     words: &'static [&'static str],
-    /// Memory that the seller names, in GB.
+    /// Memory by the seller's words, in GB.
     pub memory_gb: f64,
-    /// Memory as `nvidia-smi` shows it, in MiB: what firmware and error correction leave. Of the
-    /// GPUs themselves, not of the data sheet (modal-labs/modal-client#2797, and listings of RTX
-    /// 4090, H200 and B200 that others have published).
+    /// Memory that `nvidia-smi` shows, in MiB: less than the sold memory by the share of firmware
+    /// and error correction. These are measurements of GPUs, not of the data sheet
+    /// (modal-labs/modal-client#2797, and listings of RTX 4090, H200 and B200 that others have
+    /// published).
     pub memory_mib: usize,
     /// bf16 products summed in f32, in FLOP/s.
     pub bf16: f64,
@@ -47,7 +48,7 @@ const L40S: &str = "NVIDIA L40S data sheet";
 const ADA: &str = "NVIDIA Ada GPU architecture whitepaper, appendix A";
 const BLACKWELL: &str = "NVIDIA Blackwell architecture technical brief, HGX B200";
 
-/// All that are known. Where names of several fit a driver's, the first is meant.
+/// All known data sheets. If several fit a driver's name, the first is taken.
 #[rustfmt::skip]
 pub const DATA_SHEETS: &[DataSheet] = &[
     sheet(["a100", "A100 80GB SXM"], &["A100", "SXM", "80GB"], (80.0, 81_920), [312.0, 19.5, 2039.0], A100),
@@ -70,7 +71,7 @@ impl DataSheet {
     /// The data sheet of a GPU by its driver's name, such as `NVIDIA H100 80GB HBM3`, if it is
     /// known.
     pub fn of_name(driver: &str) -> Option<&'static Self> {
-        // A superchip has another GPU of a like name.
+        // These names belong to other GPUs with similar names.
         let is_other = ["GH200", "GB200", "NVL", "MIG", "Laptop", " D"]
             .iter()
             .any(|word| driver.contains(word));
@@ -78,7 +79,7 @@ impl DataSheet {
         DATA_SHEETS.iter().find(fits).filter(|_| !is_other)
     }
 
-    /// The cards with so much memory.
+    /// The cards with this memory.
     pub fn of_memory(gb: f64) -> impl Iterator<Item = &'static Self> {
         DATA_SHEETS.iter().filter(move |sheet| sheet.memory_gb == gb)
     }

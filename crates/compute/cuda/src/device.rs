@@ -46,8 +46,8 @@ pub trait Device: Send + Sync + 'static {
     fn download(&self, from: &Memory, offset: usize, bytes: &mut [u8]);
     /// Begins to copy `bytes` bytes from `offset ..` to the host.
     fn fetch(&self, from: &Memory, offset: usize, bytes: usize) -> Fetch;
-    /// Copies the fetched bytes to the host. It waits for work submitted before the fetch, and for
-    /// none submitted since.
+    /// Copies the fetched bytes to the host. Waits for the work submitted before the fetch, and for
+    /// no later work.
     fn fetched(&self, fetch: Fetch, bytes: &mut [u8]);
     /// Copies `bytes` bytes from `at ..` of one memory to `to_at ..` of another, or of the same
     /// memory if the two ranges do not overlap.
@@ -96,25 +96,25 @@ pub trait Device: Send + Sync + 'static {
     fn examine(&self, _product: &Product) -> Result<(), String> {
         Err("there is no library of products".into())
     }
-    /// Makes one launch of many, without making any of them. Each has been made before. A list of
-    /// launches has nothing in it that a capture refuses: no memory is asked for or given back,
-    /// nothing is waited for, nothing comes from the host.
+    /// Makes one launch of many, without carrying them out. Each of them has been carried out
+    /// before. The list holds nothing that a capture refuses: no launch allocates or frees memory,
+    /// waits, or reads from the host.
     ///
     /// # Errors
     /// Why it cannot be done.
     fn capture(&self, operations: &[Operation]) -> Result<Graph, String>;
-    /// Makes all launches of a graph, in order. The caller holds the memory that they use:
-    /// [`Cuda`](crate::Cuda) replays a graph only in place of the same launches.
+    /// Carries out all launches of a graph, in order. The caller keeps the memory that they use
+    /// alive: [`Cuda`](crate::Cuda) replays a graph only in place of the same launches.
     ///
     /// # Errors
     /// Why it cannot be launched now, as where there is too little memory for it; nothing has been
     /// launched then.
     fn replay(&self, graph: &Graph) -> Result<(), String>;
-    /// Waits for all that has been called.
+    /// Waits until all calls have been carried out.
     fn synchronize(&self);
 }
 
-/// Memory on a device. Dropped, it is given back.
+/// Memory on a device. When it is dropped, the device gets it back.
 pub struct Memory {
     address: u64,
     bytes: usize,
@@ -132,12 +132,12 @@ impl Memory {
         self.address
     }
 
-    /// How many bytes were asked for.
+    /// The number of requested bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The value that the device has made it of.
+    /// The device's own value for this memory.
     ///
     /// # Panics
     /// When another device has.
@@ -146,7 +146,7 @@ impl Memory {
     }
 }
 
-/// Declares values of a device that only this device looks into.
+/// Declares types whose values only the device looks into.
 macro_rules! own {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
@@ -178,12 +178,12 @@ macro_rules! own {
 }
 
 own! {
-    /// Memory of the host's that the device copies from and to by itself. Dropped, it is given
-    /// back.
+    /// Memory of the host that the device itself copies from and to. When it is dropped, the device
+    /// gets it back.
     HostMemory;
     /// Bytes on their way to the host.
     Fetch;
-    /// Launches that have become one. It holds none of the memory that they use.
+    /// Launches that were captured as one. The graph does not keep the memory alive that they use.
     Graph;
 }
 

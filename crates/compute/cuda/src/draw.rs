@@ -21,47 +21,47 @@ use std::sync::Arc;
 
 const THREADS: u32 = 256;
 
-/// Draws that the device makes, or has made.
+/// Draws on the device, pending or done.
 pub struct CudaDrawing {
     /// Answers on their way to the host; none if there are no draws.
     fetch: Option<Fetch>,
     /// Draws of the device, with the repetitions of the last one.
     len: usize,
-    /// The place of each draw among them.
-    places: Arc<[usize]>,
+    /// The index of each draw among them.
+    indices: Arc<[usize]>,
 }
 
-/// Tokens that the device draws, or has drawn.
+/// Tokens that the device has drawn or will draw.
 pub struct CudaTokens {
-    answered: Arc<Block>,
-    places: Arc<[usize]>,
+    answers: Arc<Block>,
+    indices: Arc<[usize]>,
 }
 
 impl Clone for CudaTokens {
     fn clone(&self) -> Self {
-        Self { answered: Arc::clone(&self.answered), places: Arc::clone(&self.places) }
+        Self { answers: Arc::clone(&self.answers), indices: Arc::clone(&self.indices) }
     }
 }
 
 impl CudaTokens {
-    /// Each draw's token as the kernel takes it: its place.
-    pub(crate) fn places(&self) -> Vec<u32> {
-        self.places.iter().map(|&place| DRAWN | word(place)).collect()
+    /// Each draw's token as the kernel takes it: the draw's index.
+    pub(crate) fn indices(&self) -> Vec<u32> {
+        self.indices.iter().map(|&index| DRAWN | word(index)).collect()
     }
 
-    /// Their address, each with its log-prob.
+    /// The address of the tokens, each with its log-prob.
     pub(crate) fn start(&self) -> Pointer {
-        self.answered.at(0)
+        self.answers.at(0)
     }
 }
 
-/// A draw as the kernel takes it: its number, its temperature and row, and whether it takes the
-/// likeliest.
+/// A draw as the kernel takes it: its uniform number, its temperature and row, and whether it takes
+/// the likeliest token.
 type DrawRequest = [u64; 3];
 
-/// Numbers of an answer that the host reads: token, log-prob, maximum, logarithm of the sum,
+/// Values of an answer that the host reads: token, log-prob, maximum, logarithm of the sum,
 /// entropy.
-const ANSWERED: usize = 5;
+const ANSWER: usize = 5;
 
 /// Most bytes that draws from `rows` rows take.
 pub(crate) fn workspace(blocks: LogitsBlocks, shape: Linear, rows: usize) -> usize {
@@ -72,8 +72,8 @@ pub(crate) fn workspace(blocks: LogitsBlocks, shape: Linear, rows: usize) -> usi
         .saturating_mul(4);
     // All draws may be from rows of one block.
     let parts = Purpose::Draws.bytes(shape.outputs, blocks.few_sizes(shape, rows));
-    // As sequences end, rows become fewer: blocks of half the size, of a quarter and so on. The
-    // rest is draws, rows, temperatures, statistics and answers.
+    // As sequences end, rows become fewer, and blocks of half the size, of a quarter and so on are
+    // added. The last term is draws, rows, temperatures, statistics and answers.
     logits
         .saturating_add(parts)
         .saturating_mul(2)
@@ -81,8 +81,8 @@ pub(crate) fn workspace(blocks: LogitsBlocks, shape: Linear, rows: usize) -> usi
 }
 
 impl Cuda {
-    /// Begins draws that the device makes. They are recorded like a step, because the draws of
-    /// decoding steps repeat as the steps do.
+    /// Begins draws on the device. They are recorded like a step, because the draws of decoding
+    /// steps repeat as steps do.
     pub(crate) fn begin_drawing(
         &self,
         shape: Linear,
@@ -99,19 +99,19 @@ impl Cuda {
         all.extend(iter::repeat_n(last, self.rounded_rows(draws.len()) - draws.len()).flatten());
         let rows =
             self.rounded_rows(rows(draws)).clamp(rows(draws), hidden.layout.rows.max(rows(draws)));
-        let answered = if all.is_empty() {
+        let answers = if all.is_empty() {
             self.scratch(0)
         } else {
             let key = Key::Draws { shape, rows, draws: all.len() };
             self.step(key, || self.draw_all(shape, hidden, weights, rows, &all))
         };
-        let mut places: Arc<[usize]> = vec![0; draws.len()].into();
-        let of_draws = Arc::get_mut(&mut places).expect("nobody else has it yet");
-        order.into_iter().enumerate().for_each(|(place, i)| of_draws[i] = place);
+        let mut indices: Arc<[usize]> = vec![0; draws.len()].into();
+        let of_draws = Arc::get_mut(&mut indices).expect("nobody else has it yet");
+        order.into_iter().enumerate().for_each(|(index, i)| of_draws[i] = index);
         let len = all.len();
-        let fetch = (len > 0).then(|| self.device.fetch(answered.memory(), 0, 4 * ANSWERED * len));
-        let tokens = CudaTokens { answered: Arc::new(answered), places: Arc::clone(&places) };
-        (tokens, CudaDrawing { fetch, len, places })
+        let fetch = (len > 0).then(|| self.device.fetch(answers.memory(), 0, 4 * ANSWER * len));
+        let tokens = CudaTokens { answers: Arc::new(answers), indices: Arc::clone(&indices) };
+        (tokens, CudaDrawing { fetch, len, indices })
     }
 
     /// Draws in the order of rows, from the first `rows` rows. Returns the answers.
@@ -143,22 +143,22 @@ impl Cuda {
             self.draw_block(shape, logits.at(0), &of_device, first_draw, here.len(), &parts);
             first_draw += here.len();
         }
-        of_device.answered
+        of_device.answers
     }
 
     /// Reads the drawn tokens; None if logits are not finite.
     pub(crate) fn read_drawing(
         &self,
-        CudaDrawing { fetch, len, places }: CudaDrawing,
+        CudaDrawing { fetch, len, indices }: CudaDrawing,
     ) -> Vec<Option<Drawn>> {
-        let mut words = vec![0u32; ANSWERED * len];
+        let mut words = vec![0u32; ANSWER * len];
         if let Some(fetch) = fetch {
             self.device.fetched(fetch, bytemuck::cast_slice_mut(&mut words));
         }
-        places.iter().map(|&place| answer(&words, len, place)).collect()
+        indices.iter().map(|&index| answer(&words, len, index)).collect()
     }
 
-    /// Makes draws, those that depart from the model's own distribution on the host.
+    /// Makes draws. Those that depart from the model's own distribution are made on the host.
     pub(crate) fn draw_tokens(
         &self,
         shape: Linear,
@@ -178,7 +178,7 @@ impl Cuda {
         drawn
     }
 
-    /// Makes the draws with the numbers in `order`, which is by row, from logits that are copied to
+    /// Makes the draws whose indices are in `order`, sorted by row, from logits that are copied to
     /// the host.
     fn draw_on_host(
         &self,
@@ -258,12 +258,12 @@ impl Cuda {
     }
 }
 
-/// How many rows draws look at: those up to the last that one names.
+/// The number of rows that draws read: all up to the last that a draw names.
 fn rows(draws: &[Draw]) -> usize {
     draws.iter().map(|draw| draw.row + 1).max().unwrap_or(0)
 }
 
-/// Numbers of draws, in the order of their rows.
+/// Indices of draws, in the order of their rows.
 fn by_row(draws: &[Draw]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..draws.len()).collect();
     order.sort_by_key(|&i| draws[i].row);
@@ -285,14 +285,14 @@ fn temperature(draw: &Draw) -> f32 {
     if draw.adjustments.temperature == 0.0 { 1.0 } else { draw.adjustments.temperature }
 }
 
-/// Draws on the device, in the order of their rows. All of them go there at once, and all that is
-/// found comes back at once: a step waits for the device a single time.
+/// Draws on the device, in the order of their rows. All requests go there together, and all answers
+/// come back together: a step waits for the device only once.
 struct DeviceDraws {
     len: usize,
     /// The requests: rows and temperatures.
-    asked: Uploaded,
+    requests: Uploaded,
     /// The results, and statistics `[3, len]`.
-    answered: Block,
+    answers: Block,
 }
 
 impl DeviceDraws {
@@ -304,31 +304,31 @@ impl DeviceDraws {
             all.flat_map(|number| [number as u32, (number >> 32) as u32]).collect();
         words.extend(draws.iter().map(|draw| word(draw.row % block)));
         words.extend(draws.iter().map(|draw| temperature(draw).to_bits()));
-        Self { len, asked: cuda.uploaded(&words), answered: cuda.scratch(4 * ANSWERED * len) }
+        Self { len, requests: cuda.uploaded(&words), answers: cuda.scratch(4 * ANSWER * len) }
     }
 
     fn requests(&self) -> Pointer {
-        self.asked.at(0)
+        self.requests.at(0)
     }
     fn rows(&self) -> Pointer {
-        self.asked.at(24 * self.len)
+        self.requests.at(24 * self.len)
     }
     fn temperatures(&self) -> Pointer {
-        self.asked.at(28 * self.len)
+        self.requests.at(28 * self.len)
     }
     fn found(&self) -> Pointer {
-        self.answered.at(0)
+        self.answers.at(0)
     }
     fn statistics(&self) -> Pointer {
-        self.answered.at(8 * self.len)
+        self.answers.at(8 * self.len)
     }
 }
 
-/// The draw at a place of `len`; None if logits are not finite.
-fn answer(words: &[u32], len: usize, place: usize) -> Option<Drawn> {
+/// The draw of an index below `len`; None if logits are not finite.
+fn answer(words: &[u32], len: usize, index: usize) -> Option<Drawn> {
     let (found, statistics) = words.split_at(2 * len);
-    let [max, log_sum, entropy] = [0, 1, 2].map(|n| f32::from_bits(statistics[n * len + place]));
+    let [max, log_sum, entropy] = [0, 1, 2].map(|n| f32::from_bits(statistics[n * len + index]));
     let is_finite = [max, log_sum, entropy].iter().all(|x| x.is_finite());
-    let (token, logprob) = (found[2 * place], f32::from_bits(found[2 * place + 1]));
+    let (token, logprob) = (found[2 * index], f32::from_bits(found[2 * index + 1]));
     is_finite.then_some(Drawn { token, logprob, sampling_logprob: None, entropy, mask: None })
 }

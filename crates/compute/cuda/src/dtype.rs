@@ -1,4 +1,4 @@
-//! The type that numbers are kept in.
+//! The type of the numbers in a buffer.
 
 /// The type in which activations, weights, keys and values are kept. Inside operations everything
 /// is f32. Gradients, moments and exact buffers are always f32.

@@ -6,24 +6,24 @@ use std::cell::RefCell;
 use std::fmt;
 
 thread_local! {
-    /// The last one of this thread.
-    static LAST: RefCell<Option<Failure>> = const { RefCell::new(None) };
+    /// The last failure of this thread.
+    static LAST: RefCell<Option<DeviceFailure>> = const { RefCell::new(None) };
 }
 
 /// Why a device could not carry out a valid request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct DeviceFailure {
     sentence: String,
     lacks_memory: bool,
 }
 
-impl Failure {
-    /// A device's own, in a sentence.
+impl DeviceFailure {
+    /// A failure of the device itself.
     pub fn of_device(sentence: impl fmt::Display) -> Self {
         Self { sentence: sentence.to_string(), lacks_memory: false }
     }
 
-    /// Lack of memory that the device itself tells, in a sentence.
+    /// A lack of memory that the device itself reports.
     pub fn of_memory(sentence: impl fmt::Display) -> Self {
         Self { sentence: sentence.to_string(), lacks_memory: true }
     }
@@ -33,7 +33,7 @@ impl Failure {
         self.lacks_memory
     }
 
-    /// Ends the operation.
+    /// Ends the operation with a panic.
     ///
     /// # Panics
     /// With the sentence, always.
@@ -43,21 +43,21 @@ impl Failure {
         panic!("{self}");
     }
 
-    /// The failure that a panic of this thread with this text was, if it was one: others are
+    /// The failure behind a panic of this thread with this text. None for other panics, which are
     /// mistakes of the code.
     pub fn of_panic(text: &str) -> Option<Self> {
         LAST.take().filter(|last| last.sentence == text)
     }
 }
 
-impl From<OutOfMemory> for Failure {
+impl From<OutOfMemory> for DeviceFailure {
     fn from(refused: OutOfMemory) -> Self {
         Self::of_memory(refused)
     }
 }
 
 /// The sentence.
-impl fmt::Display for Failure {
+impl fmt::Display for DeviceFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.sentence)
     }
@@ -76,16 +76,17 @@ mod tests {
 
     #[test]
     fn a_failure_is_told_from_other_panics() {
-        let gone = text(|| Failure::of_device("the GPU has failed").end());
+        let gone = text(|| DeviceFailure::of_device("the GPU has failed").end());
         assert_eq!(gone, "the GPU has failed");
-        let failure = Failure::of_panic(&gone).unwrap();
+        let failure = DeviceFailure::of_panic(&gone).unwrap();
         assert!(failure.to_string() == gone && !failure.lacks_memory());
-        assert_eq!(Failure::of_panic(&gone), None, "it is told once");
+        assert_eq!(DeviceFailure::of_panic(&gone), None, "it is told once");
         let refused = OutOfMemory { asked: 1 << 20, why: "no more".into() };
-        assert!(Failure::from(refused).lacks_memory());
-        // A mistake of the program is no failure of the device, even after one that was caught.
-        text(|| Failure::of_device("before").end());
+        assert!(DeviceFailure::from(refused).lacks_memory());
+        // A panic by a mistake of the program is no failure of the device, even after a failure
+        // that was caught.
+        text(|| DeviceFailure::of_device("before").end());
         let mistake = text(|| assert!(std::hint::black_box(false), "rows beyond the batch"));
-        assert_eq!(Failure::of_panic(&mistake), None);
+        assert_eq!(DeviceFailure::of_panic(&mistake), None);
     }
 }

@@ -17,11 +17,11 @@ use crate::uploaded::Uploaded;
 use isentrope_kernels::{EntropySlopes, HeadScores, Linear, SamplingMasks};
 use std::sync::Arc;
 
-/// Numbers of a row's statistics.
+/// Values of a row's statistics.
 const NUMBERS: usize = 5;
 const THREADS: u32 = 256;
 
-/// Statistics of rows that the head keeps on the device from its forward to its backward pass.
+/// Statistics of rows, which the head keeps on the device from its forward to its backward pass.
 pub struct CudaStatistics {
     targets: CudaIndex,
     temperature: f32,
@@ -37,7 +37,7 @@ struct UploadedMasks {
 }
 
 impl UploadedMasks {
-    /// Where each row's tokens start, and the last one's end.
+    /// Where each row's tokens start, and where the last row's tokens end.
     fn starts(of: Option<&Self>) -> Pointer {
         of.map_or(Pointer::NULL, |kept| kept.block.at(0))
     }
@@ -94,8 +94,8 @@ impl Cuda {
         Some(UploadedMasks { block: self.uploaded(&starts), rows })
     }
 
-    /// Statistics of rows of hidden states; calls `also` with each block of logits, and the numbers
-    /// of its rows.
+    /// Statistics of rows of hidden states. Calls `also` with each block of logits, and with its
+    /// first row and its number of rows.
     #[allow(clippy::too_many_arguments, reason = "the operands of one pass")]
     fn rows_of_head(
         &self,

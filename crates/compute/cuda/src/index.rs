@@ -10,23 +10,23 @@ use std::sync::OnceLock;
 pub struct CudaIndex {
     pub(crate) host: Vec<u32>,
     block: Uploaded,
-    /// One more than the largest, [`NO_SLOT`] left out.
+    /// One more than the largest number besides [`NO_SLOT`].
     end: usize,
-    /// Whether [`NO_SLOT`] is among them.
+    /// Whether [`NO_SLOT`] is among the numbers.
     has_gaps: bool,
     distinct: OnceLock<bool>,
     groups: OnceLock<Groups>,
 }
 
-/// Places of an index by the number that stands there.
+/// The positions of an index, grouped by the number at each.
 pub(crate) struct Groups {
     pub len: usize,
     block: Uploaded,
-    places: usize,
+    positions: usize,
 }
 
 impl Groups {
-    /// The number of each group.
+    /// The number that the positions of each group share.
     pub(crate) fn keys(&self) -> Pointer {
         self.block.at(0)
     }
@@ -34,9 +34,9 @@ impl Groups {
     pub(crate) fn starts(&self) -> Pointer {
         self.block.at(4 * self.len)
     }
-    /// Places, group after group, ascending within each.
+    /// Positions, group after group, ascending within each.
     pub(crate) fn order(&self) -> Pointer {
-        debug_assert!(self.places >= self.len);
+        debug_assert!(self.positions >= self.len);
         self.block.at(4 * (2 * self.len + 1))
     }
 }
@@ -73,7 +73,7 @@ impl CudaIndex {
         self.check_slots(bound, what);
     }
 
-    /// Checks that all numbers but [`NO_SLOT`] are below a bound.
+    /// Checks that all numbers besides [`NO_SLOT`] are below a bound.
     ///
     /// # Panics
     /// When one is not.
@@ -81,7 +81,7 @@ impl CudaIndex {
         assert!(self.end <= bound, "{what} {} of {bound}", self.end.saturating_sub(1));
     }
 
-    /// Whether no number comes twice but [`NO_SLOT`].
+    /// Whether no number occurs twice, besides [`NO_SLOT`].
     pub(crate) fn is_distinct(&self) -> bool {
         *self.distinct.get_or_init(|| {
             let mut seen = HashSet::with_capacity(self.host.len());
@@ -89,7 +89,7 @@ impl CudaIndex {
         })
     }
 
-    /// Its places by number, which are uploaded once.
+    /// Its positions, grouped by number. They are uploaded once.
     pub(crate) fn groups(&self, upload: impl FnOnce(&[u32]) -> Uploaded) -> &Groups {
         self.groups.get_or_init(|| {
             let mut order: Vec<u32> = (0..self.host.len() as u32).collect();
@@ -99,8 +99,8 @@ impl CudaIndex {
                 keys.push(self.host[group[0] as usize]);
                 starts.push(starts[starts.len() - 1] + group.len() as u32);
             }
-            let (len, places) = (keys.len(), order.len());
-            Groups { len, block: upload(&[keys, starts, order].concat()), places }
+            let (len, positions) = (keys.len(), order.len());
+            Groups { len, block: upload(&[keys, starts, order].concat()), positions }
         })
     }
 }

@@ -1,14 +1,16 @@
-//! How kernels are declared on the Rust side, and launched.
+//! How kernels are declared in Rust and launched.
 //!
-//! A kernel's parameters stand here once, as the type of its [`Kernel`]; the compiler holds
-//! launches against them, and a test the signature in the `.cu` file.
+//! The type of a [`Kernel`] is the only list of its parameters in Rust. The compiler compares
+//! launches with it, and a test compares it with the signature in the `.cu` file.
 //!
 //! ```ignore
 //! static NORM: Source = Source { file: "norm.cu", text: include_str!("../kernels/norm.cu") };
 //! /// x, weight, y, features, rows, eps.
-//! static RMS_NORM_F32: Kernel<(Pointer, Pointer, Pointer, usize, usize, f32)> = Kernel::new("rms_norm_f32", &NORM);
+//! static RMS_NORM_F32: Kernel<(Pointer, Pointer, Pointer, usize, usize, f32)> =
+//!     Kernel::new("rms_norm_f32", &NORM);
 //!
-//! RMS_NORM_F32.launch(&device, Grid::line(rows.div_ceil(8), 128), (x, weight, y, features, rows, eps));
+//! let grid = Grid::line(rows.div_ceil(8), 128);
+//! RMS_NORM_F32.launch(&device, grid, (x, weight, y, features, rows, eps));
 //! ```
 
 use crate::device::{Device, Memory};
@@ -23,7 +25,7 @@ pub struct Source {
     pub text: &'static str,
 }
 
-/// The files that kernels may include: their names, and what stands in them.
+/// The files that kernels may include.
 pub static HEADERS: &[Source] = &[
     Source { file: "device.h", text: include_str!("../kernels/device.h") },
     Source { file: "numbers.h", text: include_str!("../kernels/numbers.h") },
@@ -33,8 +35,8 @@ pub static HEADERS: &[Source] = &[
     Source { file: "splits.h", text: include_str!("../kernels/splits.h") },
 ];
 
-/// A kernel, whose parameters are `P`: a tuple of [`Pointer`], `usize`, `bool`, `u32`, `u64` and
-/// `f32`. The first three of the numbers are `unsigned` in the kernel.
+/// A kernel with the parameters `P`: a tuple of [`Pointer`], `usize`, `bool`, `u32`, `u64` and
+/// `f32`. `usize`, `bool` and `u32` are `unsigned` in the kernel.
 #[derive(Debug)]
 pub struct Kernel<P> {
     function: Function,
@@ -61,7 +63,7 @@ impl<P: Arguments> Kernel<P> {
     }
 }
 
-/// Whatever launches kernels: a device, or a stream before it.
+/// Launches kernels at once, as a device does, or in order behind other calls, as a stream does.
 pub trait Launch {
     /// As [`Device::launch`].
     fn launch(&self, function: &Function, grid: Grid, arguments: &[Argument]);
@@ -73,7 +75,7 @@ impl<D: Device> Launch for D {
     }
 }
 
-/// A kernel without its type.
+/// A kernel without the types of its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Function {
     /// Its name in C.
@@ -81,16 +83,16 @@ pub struct Function {
     /// Its source.
     pub source: &'static Source,
     /// Its parameters.
-    pub parameters: &'static [Kind],
+    pub parameters: &'static [ArgumentKind],
 }
 
 impl Function {
-    /// Holds arguments against the parameters.
+    /// Compares arguments with the parameters.
     ///
     /// # Panics
     /// When they differ in number or kind.
     pub fn check(&self, arguments: &[Argument]) {
-        let given: Vec<Kind> = arguments.iter().map(|argument| argument.kind()).collect();
+        let given: Vec<ArgumentKind> = arguments.iter().map(|argument| argument.kind()).collect();
         assert!(
             given == self.parameters,
             "the kernel {} takes {:?}, but is given {given:?}",
@@ -129,7 +131,7 @@ impl Pointer {
 
 /// The kind of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ArgumentKind {
     /// An address, 8 bytes.
     Pointer,
     /// `unsigned`.
@@ -155,16 +157,16 @@ pub enum Argument {
 
 impl Argument {
     /// Its kind.
-    pub fn kind(self) -> Kind {
+    pub fn kind(self) -> ArgumentKind {
         match self {
-            Self::Pointer(_) => Kind::Pointer,
-            Self::U32(_) => Kind::U32,
-            Self::U64(_) => Kind::U64,
-            Self::F32(_) => Kind::F32,
+            Self::Pointer(_) => ArgumentKind::Pointer,
+            Self::U32(_) => ArgumentKind::U32,
+            Self::U64(_) => ArgumentKind::U64,
+            Self::F32(_) => ArgumentKind::F32,
         }
     }
 
-    /// Its bytes as the device has them, in the low end.
+    /// Its bytes as the device has them, from the low end.
     pub fn bits(self) -> u64 {
         match self {
             Self::Pointer(v) | Self::U64(v) => v,
@@ -176,12 +178,12 @@ impl Argument {
 
 /// One value as an argument.
 trait Value: Copy {
-    const KIND: Kind;
+    const KIND: ArgumentKind;
     fn argument(self) -> Argument;
 }
 
 impl Value for Pointer {
-    const KIND: Kind = Kind::Pointer;
+    const KIND: ArgumentKind = ArgumentKind::Pointer;
     fn argument(self) -> Argument {
         Argument::Pointer(self.0)
     }
@@ -192,7 +194,7 @@ impl Value for Pointer {
 /// # Panics
 /// When it does not fit.
 impl Value for usize {
-    const KIND: Kind = Kind::U32;
+    const KIND: ArgumentKind = ArgumentKind::U32;
     fn argument(self) -> Argument {
         Argument::U32(word(self))
     }
@@ -200,13 +202,13 @@ impl Value for usize {
 
 /// A flag, as `unsigned`: 0 or 1.
 impl Value for bool {
-    const KIND: Kind = Kind::U32;
+    const KIND: ArgumentKind = ArgumentKind::U32;
     fn argument(self) -> Argument {
         Argument::U32(u32::from(self))
     }
 }
 
-/// A size or a count in the 32 bits that kernels take.
+/// A size or a count as the 32 bits that kernels take.
 ///
 /// # Panics
 /// When it does not fit.
@@ -217,7 +219,7 @@ pub(crate) fn word(n: usize) -> u32 {
 macro_rules! value {
     ($($rust:ty: $kind:ident;)*) => {$(
         impl Value for $rust {
-            const KIND: Kind = Kind::$kind;
+            const KIND: ArgumentKind = ArgumentKind::$kind;
             fn argument(self) -> Argument {
                 Argument::$kind(self)
             }
@@ -233,12 +235,12 @@ value! {
 /// Tuples of arguments.
 pub trait Arguments {
     /// Their kinds.
-    const KINDS: &'static [Kind];
-    /// Hands them over.
+    const KINDS: &'static [ArgumentKind];
+    /// Calls `f` with the arguments.
     fn with<R>(self, f: impl FnOnce(&[Argument]) -> R) -> R;
 }
 
-/// Implements it for tuples of this length and of all shorter ones.
+/// Implements the trait for tuples of this length and of all shorter ones.
 macro_rules! arguments {
     ($first:ident $($rest:ident)*) => {
         arguments!(@ $first $($rest)*);
@@ -248,7 +250,7 @@ macro_rules! arguments {
     (@ $($T:ident)*) => {
         #[allow(private_bounds, reason = "which types may be arguments is decided above")]
         impl<$($T: Value),*> Arguments for ($($T,)*) {
-            const KINDS: &'static [Kind] = &[$($T::KIND),*];
+            const KINDS: &'static [ArgumentKind] = &[$($T::KIND),*];
             #[allow(non_snake_case, reason = "a value is named as its type")]
             fn with<R>(self, f: impl FnOnce(&[Argument]) -> R) -> R {
                 let ($($T,)*) = self;
@@ -262,14 +264,14 @@ arguments!(A B C D E F G H I J K L M N O P Q S T U);
 /// Numbers along x, y and z.
 pub type Dim = [u32; 3];
 
-/// How many blocks a launch has, of how many threads.
+/// The blocks of a launch, and their threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// Blocks.
+    /// The number of blocks in each dimension.
     pub blocks: Dim,
-    /// Threads of each: a multiple of 32, in one row.
+    /// Threads of a block: a multiple of 32, in one row.
     pub threads: u32,
-    /// Bytes of dynamic shared memory of each.
+    /// Bytes of dynamic shared memory of a block.
     pub shared: u32,
 }
 

@@ -3,8 +3,8 @@
 use crate::attention::MOST_FEATURES;
 
 /// The largest shapes that kernels take. They follow from registers, shared memory and the number
-/// of blocks that a launch may have in its second dimension. Published models are far below all of
-/// them but the features of a head.
+/// of blocks in a launch's second dimension. Published models are far below all of them, except for
+/// the features of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LargestShapes {
     /// Features of a head.
@@ -26,7 +26,7 @@ pub const LARGEST_SHAPES: LargestShapes = LargestShapes {
     vocabulary: 1 << 21,
 };
 
-/// Blocks of a launch in its second dimension, at most.
+/// Most blocks of a launch in its second dimension.
 const MOST_BLOCKS: usize = 65_535;
 
 #[cfg(test)]
@@ -34,8 +34,8 @@ mod tests {
     use super::*;
     use crate::parts::Purpose;
 
-    /// The least that GPUs of these architectures have, less two KiB for what kernels declare
-    /// themselves.
+    /// The least shared memory of GPUs of these architectures, less two KiB for the kernels' static
+    /// arrays.
     const SHARED: u32 = (99 - 2) << 10;
 
     #[test]
@@ -43,7 +43,7 @@ mod tests {
         let LargestShapes { features, vocabulary, .. } = LARGEST_SHAPES;
         // Products have a tile of 64 outputs in the second dimension.
         assert!((3 * features).max(vocabulary).div_ceil(64) <= MOST_BLOCKS);
-        // A draw has the most: 8 bytes for each 256 tokens, and for each 512.
+        // Draws need the most shared memory: 8 bytes for each 256 tokens, and for each 512.
         assert!(Purpose::Draws.shared(vocabulary) <= SHARED);
     }
 }

@@ -1,4 +1,4 @@
-//! How the numbers of a buffer lie in memory.
+//! How the elements of a buffer lie in memory.
 
 use crate::dtype::Dtype;
 use isentrope_kernels::{Attention, Kind, Linear, Role};
@@ -8,17 +8,17 @@ pub(crate) const PAGE: usize = 16;
 /// Tokens of a block of the tensor core's sums.
 pub(crate) const BLOCK: usize = 16;
 
-/// The type that numbers are kept as.
+/// The type of a buffer's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Element {
     F32,
     Bf16,
-    /// A bf16, and behind all of those the 16-bit rest that makes an f32 of it.
+    /// A bf16. A 16-bit rest for each, which makes it an exact f32, lies behind them all.
     Split,
 }
 
 impl Element {
-    /// Bytes of it that lie together.
+    /// Bytes of one element, without the rest.
     pub(crate) fn bytes(self) -> usize {
         match self {
             Self::F32 => 4,
@@ -27,20 +27,20 @@ impl Element {
     }
 }
 
-/// The order, type and padding of a buffer's numbers.
+/// The order, type and padding of a buffer's elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Layout {
     pub element: Element,
     pub rows: usize,
-    /// Numbers that a row means.
+    /// Elements of a row, without padding.
     pub features: usize,
-    /// Numbers from one row to the next.
+    /// Elements from one row to the next.
     pub stride: usize,
     /// The shape of a parameter that is a matrix.
     pub matrix: Option<Linear>,
     /// Whether a matrix lies in panels, as on the CPU.
     pub in_panels: bool,
-    /// Whether a matrix is a gradient whose last tokens wait for a block to be full.
+    /// Whether this is a matrix's gradient, whose last tokens may wait until a block is full.
     pub has_tail: bool,
 }
 
@@ -72,10 +72,10 @@ impl Layout {
                 let layout = Self::parameter(dtype, kind, Element::F32);
                 Self { has_tail: dtype == Dtype::Bf16 && layout.matrix.is_some(), ..layout }
             }
-            Role::Moment(numbers) | Role::OffloadedMoment(numbers) => {
-                Self::plain(Element::F32, 1, numbers)
+            Role::Moment(elements) | Role::OffloadedMoment(elements) => {
+                Self::plain(Element::F32, 1, elements)
             }
-            // A row is a layer.
+            // A row is one layer of the cache.
             Role::Cache { shape, layers, pages } => {
                 Self::plain(own, layers, pages.saturating_mul(page_len(shape)))
             }
@@ -106,22 +106,22 @@ impl Layout {
         }
     }
 
-    /// Numbers, what pads them included.
-    pub(crate) fn numbers(&self) -> usize {
+    /// Elements, with padding.
+    pub(crate) fn elements(&self) -> usize {
         self.rows.saturating_mul(self.stride)
     }
 
-    /// First byte of the rests of split numbers.
+    /// First byte of the rests of split elements.
     pub(crate) fn rest_at(&self) -> usize {
-        aligned(self.numbers().saturating_mul(2))
+        aligned(self.elements().saturating_mul(2))
     }
 
     /// First byte of a gradient's tail.
     pub(crate) fn tail_at(&self) -> usize {
-        aligned(self.numbers().saturating_mul(4))
+        aligned(self.elements().saturating_mul(4))
     }
 
-    /// Numbers in a row of the tail's gradients by outputs, and of its inputs.
+    /// The strides of the tail's two parts: gradients by outputs, and inputs.
     pub(crate) fn tail_strides(&self) -> (usize, usize) {
         self.matrix.map_or((0, 0), |shape| (padded(shape.outputs), padded(shape.inputs)))
     }
@@ -131,22 +131,23 @@ impl Layout {
         if self.in_panels { 0 } else { self.stride }
     }
 
-    /// Bytes of a buffer; `usize::MAX` for what no memory could hold.
+    /// Bytes of a buffer; `usize::MAX` if no memory could hold it.
     pub(crate) fn bytes(&self) -> usize {
         match self.element {
-            Element::Split => self.rest_at().saturating_add(self.numbers().saturating_mul(2)),
+            Element::Split => self.rest_at().saturating_add(self.elements().saturating_mul(2)),
             Element::F32 if self.has_tail => {
                 let (outputs, inputs) = self.tail_strides();
-                // Gradients by outputs, and the inputs twice: those that wait, and those that will.
+                // Gradients by outputs, and inputs twice: the waiting ones, and room for the next
+                // ones.
                 let row = outputs.saturating_add(inputs.saturating_mul(2));
                 self.tail_at().saturating_add(row.saturating_mul(2 * BLOCK))
             }
-            element => self.numbers().saturating_mul(element.bytes()),
+            element => self.elements().saturating_mul(element.bytes()),
         }
     }
 }
 
-/// Numbers in a page of one layer: keys, then values, `[kv heads, 16, head_dim]` each.
+/// Elements in a page of one layer: keys, then values, `[kv heads, 16, head_dim]` each.
 pub(crate) fn page_len(shape: Attention) -> usize {
     2 * shape.kv_heads * PAGE * shape.head_dim
 }

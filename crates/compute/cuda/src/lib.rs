@@ -51,11 +51,12 @@ pub use data_sheets::{DATA_SHEETS, DataSheet};
 pub use device::{Device, Fetch, Graph, HostMemory, Limits, Memory, MemoryInfo, Product};
 pub use draw::{CudaDrawing, CudaTokens};
 pub use dtype::Dtype;
-pub use failure::Failure;
+pub use failure::DeviceFailure;
 pub use head::CudaStatistics;
 pub use index::CudaIndex;
 pub use kernels::{
-    Argument, Arguments, Dim, Function, Grid, HEADERS, Kernel, Kind, Launch, Pointer, Source,
+    Argument, ArgumentKind, Arguments, Dim, Function, Grid, HEADERS, Kernel, Launch, Pointer,
+    Source,
 };
 pub use largest::{LARGEST_SHAPES, LargestShapes};
 pub use operation::{Operation, carry_out};

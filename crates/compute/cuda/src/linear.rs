@@ -22,7 +22,7 @@ use crate::layout::{BLOCK, Layout};
 use isentrope_kernels::{Linear, Role};
 use std::ops::Range;
 
-/// A matrix in memory: where it starts, and numbers from one row to the next.
+/// A matrix in memory: its address, and elements from one row to the next.
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix {
     pub start: Pointer,
@@ -45,23 +45,23 @@ pub(crate) struct Operands {
 pub(crate) enum Direction {
     /// Outputs of a layer; `true` for logits, which are f32.
     Forward(bool),
-    /// Gradients by inputs.
+    /// The gradient by inputs.
     Input,
     /// The head's input gradient in f32; `true` if its sums continue from the buffer.
     HeadInput(bool),
-    /// Gradients by weights; `true` if their sums continue from the buffer.
+    /// The gradient by weights; `true` if its sums continue from the buffer.
     Weight(bool),
 }
 
 impl Operands {
-    /// The product as the vendor's library sees it, if its matrices lie without gaps, and rows of
-    /// the result at multiples of 16 bytes.
+    /// The product as the vendor's library takes it. None if its matrices have gaps, or rows of the
+    /// result do not begin at multiples of 16 bytes.
     pub(crate) fn as_product(&self, direction: Direction) -> Option<Product> {
         let (a_transposed, b_transposed) = match direction {
             Direction::Forward(_) => (false, false),
             Direction::Input | Direction::HeadInput(false) => (false, true),
             Direction::Weight(false) => (true, true),
-            // The library adds the sum so far at the end, which is not the chain.
+            // The library would add the earlier sum at the end, which is another chain.
             Direction::HeadInput(true) | Direction::Weight(true) => return None,
         };
         let Self { a, b, d, rows, columns, depth } = *self;
@@ -83,7 +83,8 @@ impl Operands {
     }
 }
 
-/// Numbers of the sums that a bias or a residual is added to, at most: 32 MiB.
+/// The most unrounded sums that are computed at a time before a bias or a residual is added: 32
+/// MiB.
 const SUMS: usize = 8 << 20;
 
 /// Rows whose unrounded sums are computed at a time.
@@ -96,7 +97,7 @@ pub(crate) fn workspace(dtype: Dtype, outputs: usize) -> usize {
     if dtype == Dtype::Bf16 { 4 * rows_of_sums(outputs) * outputs } else { 0 }
 }
 
-/// The grid of a kernel with one chain for each number: eight warps load, and a ninth adds.
+/// The grid of a kernel with one chain for each element: eight warps load, and a ninth adds.
 pub(crate) fn chains(numbers: usize) -> Grid {
     Grid::line(numbers.div_ceil(32), 32 * (1 + 8))
 }
@@ -153,8 +154,8 @@ impl Cuda {
         }
     }
 
-    /// A layer whose outputs are gated: by one kernel where the vendor's library does not compute
-    /// the product.
+    /// A layer with gated outputs. If the vendor's library does not compute its product, one kernel
+    /// does everything.
     #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
     pub(crate) fn forward_gated(
         &self,
@@ -196,7 +197,7 @@ impl Cuda {
         if tokens == 0 || features == 0 {
             return;
         }
-        // Tiles have both numbers of a pair.
+        // A tile has both values of a pair.
         self.launch_tiles(
             &LINEAR_SWIGLU_BF16,
             [tokens, outputs],
@@ -313,8 +314,8 @@ impl Cuda {
         *tail = self.weight_gradient_part(shape, 0..outputs, dy, x, dw, tokens, *tail, goes_on);
     }
 
-    /// The gradients of the weights to the outputs `columns`; `dy` has only these. Returns the tail
-    /// for after all columns.
+    /// The gradient of the weights to the outputs `columns`; `dy` has only these. Returns the tail
+    /// after all columns.
     #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
     pub(crate) fn weight_gradient_part(
         &self,
@@ -348,7 +349,7 @@ impl Cuda {
             );
             return tail;
         }
-        // First those that fill the block that others wait in, then whole blocks; the rest waits.
+        // First the rows that fill a waiting block, then whole blocks; the remaining rows wait.
         let filling = if tail.rows == 0 { 0 } else { (BLOCK - tail.rows).min(tokens) };
         self.wait(shape, &columns, (dy, x), 0..filling, dw, tail.side, tail.rows);
         if tail.rows + filling == BLOCK {
@@ -376,7 +377,7 @@ impl Cuda {
         Tail { rows: tokens - filling - whole, side }
     }
 
-    /// Copies rows of both operands behind the gradient, to the waiting rows from `place` on.
+    /// Copies rows of both operands to the waiting rows behind the gradient, from `place` on.
     #[allow(clippy::too_many_arguments, reason = "two matrices, and where rows of them go")]
     fn wait(
         &self,
@@ -437,7 +438,7 @@ impl Cuda {
         self.multiply(Direction::Weight(true), operands);
     }
 
-    /// Adds the rows that wait behind a gradient, the last block, which is not full.
+    /// Adds the rows that wait behind a gradient: the last block, which is not full.
     pub(crate) fn settle(&self, buffer: &CudaBuffer) {
         let mut tail = buffer.tail();
         if let (Some(shape), Tail { rows: 1.., .. }) = (buffer.layout.matrix, *tail) {
@@ -472,15 +473,16 @@ impl Cuda {
         kernel.launch(&*self.device, grid, arguments);
     }
 
-    /// Whether the vendor's library computes products of this kind, whatever their addresses and
-    /// their number of tokens.
+    /// Whether the vendor's library computes products of this kind. Addresses and the number of
+    /// tokens do not matter.
     fn is_of_library(&self, direction: Direction, operands: &Operands) -> bool {
         let product = operands.as_product(direction);
-        // Asks the device directly, so that a recording goes on.
+        // This asks the device itself, so that a recording goes on.
         product.is_some_and(|product| self.device.device().examine(&product).is_ok())
     }
 
-    /// Computes a product by the vendor's library if it can, else by a kernel, to the same bits.
+    /// Computes a product by the vendor's library if it can, else by a kernel. The bits are the
+    /// same.
     fn multiply(&self, direction: Direction, operands: Operands) {
         if operands.rows == 0 || operands.columns == 0 {
             return;
@@ -506,8 +508,8 @@ impl Cuda {
         }
     }
 
-    /// Outputs of a layer with a bias and a residual, which are added before the one rounding. The
-    /// library computes exact sums first, as many rows at a time as [`SUMS`] allows.
+    /// Outputs of a layer with a bias and a residual, which are added before the only rounding. The
+    /// library computes exact sums first, for as many rows at a time as [`SUMS`] allows.
     fn multiply_then_add(&self, operands: Operands, bias: Pointer, adds: bool) {
         let Operands { a, d, rows, columns, .. } = operands;
         let at_a_time = rows_of_sums(columns).min(rows);
@@ -529,7 +531,7 @@ impl Cuda {
         }
     }
 
-    /// Outputs of a layer with a bias and a residual, which are added before the one rounding.
+    /// Outputs of a layer with a bias and a residual, which are added before the only rounding.
     fn multiply_and_add(&self, operands: Operands, bias: Pointer, adds: bool) {
         let Operands { a, b, d, rows, columns, depth } = operands;
         let [a_stride, b_stride, d_stride] = [a, b, d].map(|matrix| matrix.stride);

@@ -6,9 +6,9 @@ use isentrope_kernels::Linear;
 /// The logits of 256 rows over a vocabulary of 152 064, so that a step reads the head's weights
 /// once.
 const FORWARD: usize = 40 << 20;
-/// Less, since on the way back there is more beside them.
+/// Fewer, because the backward pass needs more memory beside them.
 const BACK: usize = 16 << 20;
-/// Outputs that blocks of the vocabulary are made of.
+/// Blocks of the vocabulary are made of panels with this number of outputs.
 const PANEL: usize = 64;
 
 /// The sizes of blocks of logits. No bit depends on them.
@@ -22,9 +22,9 @@ impl LogitsBlocks {
     /// The blocks of a GPU.
     pub(crate) const OF_A_GPU: Self = Self { forward: FORWARD, back: BACK };
 
-    /// Holds one number of logits, forward and back.
-    pub(crate) fn of(numbers: usize) -> Self {
-        Self { forward: numbers, back: numbers }
+    /// Holds the same number of logits, forward and backward.
+    pub(crate) fn of(elements: usize) -> Self {
+        Self { forward: elements, back: elements }
     }
 
     /// Rows whose logits are held at a time, at most `rows`.

@@ -9,10 +9,10 @@ use crate::kernels::Grid;
 use crate::linear::chains;
 use isentrope_kernels::Grouped;
 
-/// Groups of a block: a half warp each.
+/// Groups in a block: a half warp for each.
 const GROUPS: usize = 8;
 
-/// Checks that the groups of a row do not reach into the next.
+/// Checks that the groups of a row do not reach into the next row.
 ///
 /// # Panics
 /// When they do.
@@ -78,7 +78,7 @@ impl Cuda {
             grid,
             (x_at, scales.at(0), rows, x_stride, offset, groups, features, eps),
         );
-        // The weight's gradient first: it reads dy, which the input's may overwrite.
+        // The weight's gradient comes first: it reads dy, which the input's gradient may overwrite.
         RMS_NORM_WEIGHT_GRADIENT.of(self.dtype).launch(
             device,
             chains(features),

@@ -1,4 +1,4 @@
-//! Launches that are put down instead of being made at once.
+//! Launches that are noted down for later.
 
 use crate::device::{Device, Product};
 use crate::kernels::{Argument, Function, Grid};
@@ -17,7 +17,7 @@ pub enum Operation {
         /// Its arguments.
         arguments: Vec<Argument>,
     },
-    /// A product. Where the device's library computes it, the launch that follows is not made.
+    /// A product. If the device's library computes it, the launch after it is skipped.
     Product(Product),
 }
 
@@ -45,7 +45,7 @@ impl PartialEq for Operation {
 
 impl Eq for Operation {}
 
-/// Makes the launches one after the other.
+/// Carries out operations one after the other.
 pub fn carry_out(device: &dyn Device, operations: &[Operation]) {
     let mut is_computed = false;
     for operation in operations {
@@ -60,13 +60,13 @@ pub fn carry_out(device: &dyn Device, operations: &[Operation]) {
     }
 }
 
-/// Launches a kernel, which traces show.
+/// Launches a kernel, and shows it in traces.
 pub(crate) fn launch(device: &dyn Device, function: &Function, grid: Grid, of: &[Argument]) {
     let _call = call("launch").named("kernel", function.name);
     device.launch(function, grid, of);
 }
 
-/// Asks for a product of the library's, which traces show.
+/// Asks the library for a product, and shows it in traces.
 pub(crate) fn compute(device: &dyn Device, product: &Product) -> bool {
     let _call = call("product").with("rows", product.rows).with("columns", product.columns);
     device.product(product)

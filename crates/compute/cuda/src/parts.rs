@@ -1,4 +1,5 @@
-//! Rows of logits in parts, a block of threads each, so that a few rows keep all processors busy.
+//! Rows of logits are cut into parts. A block of threads computes each part, so that a few rows
+//! keep all processors busy.
 //!
 //! A row's statistics need its largest logit first. So parts take two launches: their maxima, then
 //! the sums of their blocks. A third launch, of the head or of the draws, adds the sums in a fixed
@@ -11,15 +12,15 @@ use crate::pool::Block;
 
 /// Tokens of a part.
 const PART: usize = 4096;
-/// Tokens whose exponentials are summed apart from others': for statistics, and for draws.
+/// The number of tokens whose exponentials are summed together: for statistics, and for draws.
 pub(crate) const SUM_BLOCK: usize = 512;
 const DRAW_BLOCK: usize = 256;
 
-/// The purpose that rows are read for.
+/// The purpose of reading rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Statistics,
-    /// Draws from them, and their statistics.
+    /// Draws from the rows, and the statistics of the rows.
     Draws,
 }
 
@@ -36,7 +37,7 @@ impl Purpose {
         rows.saturating_mul(8 * masses + 4 * (sums + maxima))
     }
 
-    /// Bytes of shared memory of a block that has a row's sums there.
+    /// Bytes of shared memory of a block that keeps a row's sums there.
     pub(crate) fn shared(self, vocabulary: usize) -> u32 {
         let [masses, sums, _] = self.numbers(vocabulary);
         word(8 * masses + 4 * sums)
@@ -47,7 +48,7 @@ impl Purpose {
 pub(crate) enum Rows {
     /// All rows in order, at one temperature.
     All(f32),
-    /// The rows with these numbers, at these temperatures.
+    /// The rows with these indices, at these temperatures.
     Named { numbers: Pointer, temperatures: Pointer },
 }
 

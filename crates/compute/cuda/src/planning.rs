@@ -1,5 +1,4 @@
-//! A device that is not there, for plans: it answers how much memory there would be, and nothing
-//! else.
+//! A device that does not exist. It tells plans how much memory it would have.
 
 use crate::device::{Device, Fetch, Graph, HostMemory, Limits, Memory, MemoryInfo};
 use crate::kernels::{Argument, Function, Grid};
@@ -14,7 +13,7 @@ pub struct PlanningDevice {
     pub memory: usize,
 }
 
-/// The refusal of memory.
+/// The refusal of a request for memory.
 fn refused(asked: usize) -> OutOfMemory {
     OutOfMemory { asked, why: "a device for plans has none".into() }
 }
@@ -77,7 +76,7 @@ impl Device for PlanningDevice {
     fn launch(&self, _: &Function, _: Grid, _: &[Argument]) {
         mistake()
     }
-    /// Which there may be, so that what products by it take is counted.
+    /// A GPU may have the library, so a plan counts the memory of its products.
     fn product_library(&self) -> Option<String> {
         Some("a library of products".into())
     }

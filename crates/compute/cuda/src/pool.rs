@@ -1,4 +1,4 @@
-//! Memory that waits to be used again.
+//! Memory that waits for its next use.
 //!
 //! Memory to keep (weights, gradients, moments, caches) is asked of the device to the byte, and
 //! given back to it. Scratch of a pass is rounded up to one of a few sizes and waits in the pool
@@ -27,20 +27,20 @@ pub(crate) struct Pool {
     device: Arc<dyn Device>,
     /// Bytes of memory that the device has.
     total: usize,
-    /// By size.
+    /// Waiting memory by size.
     waiting: Mutex<BTreeMap<usize, Vec<CountedMemory>>>,
     of_steps: Mutex<StepMemory>,
     /// Notified when no thread holds the memory of steps any more.
     let_go: Condvar,
     /// Bytes of all memory that has not been given back.
     held: Arc<AtomicUsize>,
-    /// Bytes beyond which nothing is to wait.
+    /// Nothing waits while the program holds more bytes than this.
     most: AtomicUsize,
 }
 
-/// Memory that steps ask for.
+/// Memory of decoding steps.
 struct StepMemory {
-    /// By size and address.
+    /// Waiting memory by size and address.
     waiting: BTreeMap<(usize, u64), CountedMemory>,
     /// Memory for uploads. Uploads come before any launch of their step, so they cannot take memory
     /// that a launch has used.
@@ -60,7 +60,7 @@ impl StepMemory {
 enum Home {
     /// Back to the device.
     Device,
-    /// It waits.
+    /// It waits for any scratch.
     Waiting,
     /// It waits for the next step.
     Steps,
@@ -68,9 +68,9 @@ enum Home {
     Uploads,
 }
 
-/// Memory out of a pool, which goes back there.
+/// Memory out of a pool, to which it goes back when it is dropped.
 pub(crate) struct Block {
-    /// There until it is dropped.
+    /// Present until the block is dropped.
     memory: Option<CountedMemory>,
     pool: Arc<Pool>,
     home: Home,
@@ -89,12 +89,12 @@ impl Pool {
     }
 
     /// From now on nothing waits while the program holds more than `most` bytes. Memory that is
-    /// needed at one time is not refused.
+    /// needed at the same time is not refused.
     pub(crate) fn keep_within(&self, most: usize) {
         self.most.store(most, Ordering::Relaxed);
     }
 
-    /// Scratch of at least `bytes` bytes, which hold anything.
+    /// Scratch of at least `bytes` bytes with arbitrary content.
     pub(crate) fn for_a_moment(self: &Arc<Self>, bytes: usize) -> Result<Block, OutOfMemory> {
         let waits = self.device.keeps_memory();
         let size = if waits { size_class(bytes) } else { bytes };
@@ -113,7 +113,8 @@ impl Pool {
         self.of_a_step(bytes, Home::Steps)
     }
 
-    /// Memory for the uploads of a step, which come before its launches, likewise.
+    /// Memory for a step's uploads, which come before its launches. As
+    /// [`for_a_step`](Self::for_a_step).
     pub(crate) fn for_uploads(self: &Arc<Self>, bytes: usize) -> Result<Block, OutOfMemory> {
         self.of_a_step(bytes, Home::Uploads)
     }
@@ -130,7 +131,7 @@ impl Pool {
         Ok(Block { memory: Some(memory), pool: self.clone(), home })
     }
 
-    /// Memory to keep, of `bytes` bytes, which hold anything.
+    /// Memory to keep, of `bytes` bytes with arbitrary content.
     pub(crate) fn to_keep(self: &Arc<Self>, bytes: usize) -> Result<Block, OutOfMemory> {
         Ok(Block { memory: Some(self.ask(bytes)?), pool: self.clone(), home: Home::Device })
     }
@@ -142,7 +143,7 @@ impl Pool {
         self.of_steps().held_by = Some(thread::current().id());
     }
 
-    /// Says that those launches have been made.
+    /// Ends the hold: all those launches have been made.
     pub(crate) fn let_go_of_steps(&self) {
         self.of_steps().held_by = None;
         self.let_go.notify_all();
@@ -152,7 +153,7 @@ impl Pool {
         self.of_steps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives all that waits back to the device.
+    /// Gives all waiting memory back to the device.
     pub(crate) fn trim(&self) {
         let waiting = mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
         let mut of_steps = self.of_steps();
@@ -177,7 +178,7 @@ impl Pool {
         }
     }
 
-    /// Bytes that the device can hand out, once all that waits has been given back.
+    /// Bytes that the device can hand out after all waiting memory has been given back.
     pub(crate) fn free(&self) -> usize {
         self.trim();
         self.device.memory_info().free
@@ -209,7 +210,7 @@ impl Pool {
             self.trim();
             allocate()
         });
-        // Memory of another thread's step is free in a moment.
+        // Another thread's step will free its memory soon.
         let memory = memory.or_else(|_| {
             self.trim_steps();
             allocate()
@@ -219,12 +220,12 @@ impl Pool {
 }
 
 impl Block {
-    /// Its address.
+    /// The memory.
     pub(crate) fn memory(&self) -> &Memory {
         self.memory.as_ref().expect("memory is there until the block is dropped")
     }
 
-    /// The address `offset` bytes into it.
+    /// The address of the byte at `offset`.
     pub(crate) fn at(&self, offset: usize) -> Pointer {
         Pointer::at(self.memory(), offset)
     }
@@ -362,7 +363,8 @@ mod tests {
     #[test]
     fn a_step_finds_its_memory_where_the_one_before_it_did() {
         let (pool, device) = pool();
-        // In which order it is dropped makes no difference; others have none of it.
+        // The order in which a step's memory is dropped makes no difference. Other requests get
+        // none of it.
         let step = |drops_first: usize| {
             let asked = [1000, 5000, 1000, 1000].map(|bytes| pool.for_a_step(bytes).unwrap());
             let addresses = asked.each_ref().map(|block| block.memory().address());
@@ -389,7 +391,7 @@ mod tests {
         assert_eq!(used(&device), 0);
     }
 
-    /// Two threads share a device: what one's step holds is no reason to refuse the other.
+    /// Two threads share a device. Memory that one thread's step holds is waited for, not refused.
     #[test]
     fn memory_that_a_step_holds_is_waited_for() {
         let (pool, device) = pool();
@@ -428,7 +430,7 @@ mod tests {
         assert_eq!(used(&device), TOTAL);
         assert_eq!(pool.for_a_moment(1).err().unwrap().why, "no more");
         drop(kept);
-        // To the byte, where only that fits.
+        // To the byte, if only that fits.
         let kept = pool.to_keep(TOTAL - 1000).unwrap();
         assert_eq!(pool.for_a_moment(1000).unwrap().memory().bytes(), 1000);
         drop(kept);
@@ -437,8 +439,8 @@ mod tests {
         assert_eq!(used(&device), 0);
     }
 
-    /// Passes of many sizes leave many sizes behind, beside which another rank on the device would
-    /// find nothing.
+    /// Passes of many sizes leave memory of many sizes waiting, which would leave nothing for
+    /// another rank on the device.
     #[test]
     fn what_waits_stays_within_what_the_program_may_have() {
         let all_of = |most: usize| {

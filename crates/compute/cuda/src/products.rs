@@ -1,8 +1,8 @@
-//! Which products of a model the vendor's library computes: found out before a run begins.
+//! Which products of a model the vendor's library computes. This is found out before a run begins.
 //!
-//! Without this, each kind of product is compared with chains at its first use, in the middle of a
-//! run, when memory may be full and nobody reads messages. Examined at the start, the result stands
-//! in the run's first lines and in its manifest.
+//! Otherwise each kind of product would be compared with chains at its first use, in the middle of
+//! a run, when memory may be full and nobody reads messages. After an examination at the start, the
+//! result stands in the run's first lines and in its manifest.
 
 use crate::cuda::Cuda;
 use crate::dtype::Dtype;
@@ -20,26 +20,26 @@ use std::fmt;
 pub struct Layer {
     /// Its inputs and outputs.
     pub shape: Linear,
-    /// Whether a bias or a residual is added to its outputs before the one rounding. Its product is
-    /// f32 then.
+    /// Whether a bias or a residual is added to its outputs before the only rounding. Its product
+    /// is f32 then.
     pub adds: bool,
 }
 
-/// Kernels or library that compute the products of a model.
+/// The products of a model: which of them our own kernels compute, and which the library.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Products {
     /// The library, such as `cuBLASLt 13.1`, if one may be used.
     pub library: Option<String>,
-    /// Every kind of product that has been looked at.
+    /// Every kind of product that was examined.
     pub kinds: Vec<ProductKind>,
 }
 
-/// A kind of product, and what computes it.
+/// A kind of product, and whether the library computes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProductKind {
     /// Its name, such as `outputs of layers from 896 to 9728`.
     pub what: String,
-    /// Why a kernel here computes it; none if the library does.
+    /// Why our own kernel computes it; none if the library does.
     pub why_not: Option<String>,
 }
 
@@ -91,7 +91,7 @@ impl Cuda {
     }
 }
 
-/// Every kind of product of such a model's passes that the library may compute, with its layout in
+/// Every kind of product in such a model's passes that the library may compute, with its layout in
 /// memory.
 fn asked_for(
     layers: &[Layer],
@@ -143,8 +143,8 @@ fn asked_for(
     all
 }
 
-/// The widths of the blocks of the vocabulary that the head's gradient is made of, for any number
-/// of rows up to this one: whether a first block is so wide, or the last one alone.
+/// The widths of the vocabulary's blocks in the head's gradient, for any number of rows up to this
+/// one. The flag tells a width of first blocks from a width of the last block only.
 fn head_blocks(head: Linear, blocks: LogitsBlocks, rows: usize) -> BTreeSet<(bool, usize)> {
     let widths: BTreeSet<usize> = (1..=rows).map(|rows| blocks.columns(head, rows)).collect();
     let last = |width: &usize| (false, head.outputs % (*width).max(1));

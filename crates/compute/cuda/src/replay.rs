@@ -1,4 +1,4 @@
-//! Decoding steps that are launched as one, and their draws.
+//! Decoding steps that are launched as one graph, and their draws.
 //!
 //! A step is recorded, not launched ([`Stream`](crate::stream::Stream)). If an earlier one launched
 //! the very same (kernels, grids and arguments, addresses among them), it has become a graph, and
@@ -18,8 +18,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Most graphs that are kept; the least recently used one goes first.
 const MOST: usize = 128;
-/// Bytes of the device's memory that a driver takes for each kernel of a graph: what others have
-/// measured, to the order of magnitude. No driver says it.
+/// Bytes of device memory that a driver takes for each kernel of a graph. No driver reports it:
+/// this is the order of magnitude that others have measured.
 const KERNEL_BYTES: usize = 64 << 10;
 /// Most kernels of a layer in a step, then of the draws and everything around the layers
 /// (`tests/launches.rs` counts them). A layer has nine, and four more with a library of products:
@@ -35,13 +35,13 @@ pub struct Replays {
     pub replayed: usize,
     /// Steps whose operations were launched one by one.
     pub launched: usize,
-    /// Why the device has refused to capture a step, or to launch it as one, where it has; of
-    /// several steps, the first reason.
+    /// The first reason why the device refused to capture a step or to launch it as a graph, if it
+    /// did.
     pub refused: Option<String>,
 }
 
 impl Replays {
-    /// Has a trace say how many there are by now.
+    /// Shows the counts so far in a trace.
     fn count(&self) {
         count("steps captured", self.captured as u64);
         count("steps launched as one", self.replayed as u64);
@@ -52,12 +52,12 @@ impl Replays {
 pub(crate) struct Graphs(Mutex<Known>);
 
 struct Known {
-    /// In order of their last use.
+    /// Steps, in order of their last use.
     steps: Vec<Step>,
     replays: Replays,
 }
 
-/// Which launches may be the same.
+/// Only launches with equal keys can be the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     /// The launches of a step.
@@ -76,9 +76,10 @@ struct Step {
 enum State {
     /// The step occurred once.
     Seen,
-    /// As one.
+    /// The step is launched as one graph.
     Captured(Graph),
-    /// One by one: the device does not take it as one, which says nothing of other steps.
+    /// The step is launched one by one, because the device does not take it as one. Other steps may
+    /// still be captured.
     Refused,
 }
 
@@ -98,7 +99,7 @@ impl Graphs {
 }
 
 impl Known {
-    /// Makes the launches of a step: as one, if there was the same step before.
+    /// Makes the launches of a step: as one graph, if the same step occurred before.
     fn launch(&mut self, device: &dyn Device, key: Key, operations: Vec<Operation>) {
         let same = |step: &Step| step.key == key && step.operations == operations;
         let Some(at) = self.steps.iter().rposition(same) else {
@@ -122,7 +123,7 @@ impl Known {
             State::Seen | State::Refused => Ok(()),
         };
         if let Err(why) = replayed {
-            // Its memory has another owner from now on.
+            // Another owner has its memory from now on.
             step.state = self.refuse(why);
         }
         if let State::Captured(_) = step.state {
@@ -139,7 +140,7 @@ impl Known {
         State::Refused
     }
 
-    /// Keeps a new step. Of the steps seen once, only the last of each key is kept.
+    /// Keeps a new step. Among the steps seen once, only the last one of each key is kept.
     fn put_by(&mut self, step: Step) {
         self.steps.retain(|known| known.key != step.key || !matches!(known.state, State::Seen));
         if self.steps.len() == MOST {
@@ -165,7 +166,7 @@ impl Cuda {
     pub(crate) fn steps_bytes(&self, layers: usize) -> usize {
         let [of_layer, around] = KERNELS;
         let kernels = layers.saturating_mul(of_layer).saturating_add(around);
-        // A step is a graph, and its draws are another.
+        // A step and its draws have a graph each.
         if self.replays { kernels.saturating_mul(MOST / 2 * KERNEL_BYTES) } else { 0 }
     }
 

@@ -1,6 +1,6 @@
-//! Rounds numbers so that few different ones occur, and steps of similar size are alike.
+//! Rounds numbers up so that few different ones occur, and steps of similar size are alike.
 
-/// A number of rows, tiles or places, rounded up: by nothing up to 8, by less than a quarter
+/// Rounds up a number of rows, tiles or partial results: not at all up to 8, by less than a quarter
 /// beyond.
 pub(crate) fn rounded_up(n: usize) -> usize {
     if n <= 8 { n } else { n.next_multiple_of(n.next_power_of_two() / 8) }

@@ -13,7 +13,7 @@ use crate::layout::Element;
 use isentrope_kernels::Linear;
 use std::collections::HashSet;
 
-/// The kernels for a buffer's numbers.
+/// The type that selects the kernels for a buffer.
 pub(crate) fn dtype_of(buffer: &CudaBuffer) -> Dtype {
     match buffer.layout.element {
         Element::F32 => Dtype::F32,
@@ -23,7 +23,8 @@ pub(crate) fn dtype_of(buffer: &CudaBuffer) -> Dtype {
 }
 
 impl Cuda {
-    /// `to[slots[i]] = from[rows[i]]`, whole rows; without one of them, `i` itself.
+    /// `to[slots[i]] = from[rows[i]]`, whole rows. Without rows or without slots, `i` itself takes
+    /// their place.
     pub(crate) fn copy_rows(
         &self,
         from: &CudaBuffer,
@@ -55,7 +56,7 @@ impl Cuda {
         );
     }
 
-    /// Like [`copy_rows`](Self::copy_rows), in order: of rows that go to one slot the last one
+    /// As [`copy_rows`](Self::copy_rows), in order: if several rows go to one slot, the last one
     /// stays.
     pub(crate) fn store_in_order(
         &self,
@@ -116,7 +117,7 @@ impl Cuda {
         assert_eq!(from.layout, to.layout, "two buffers of different roles");
         self.settle(from);
         self.settle(to);
-        let count = from.layout.numbers();
+        let count = from.layout.elements();
         ADD.of(dtype_of(from)).launch(
             &*self.device,
             lines(count),

@@ -15,13 +15,13 @@ use isentrope_kernels::{Attention, Run};
 pub(crate) const SPLIT: usize = 1024;
 /// Rows of a warp: pairs of a token and a head of the group.
 pub(crate) const WARP_ROWS: usize = 16;
-/// Warps of a block, at most.
+/// The most warps of a block.
 pub(crate) const WARPS: usize = 4;
-/// Most bytes of the results of splits that are blocks of their own.
+/// The most bytes of partial results.
 const PARTIAL: usize = 32 << 20;
-/// Stands for all splits, in order.
+/// The value that stands for all splits, in order.
 const ALL: usize = u32::MAX as usize;
-/// Words of a tile, and of one whose splits are put together.
+/// Words of a tile, and of a tile whose splits are merged.
 const WORDS: usize = 7;
 const MERGED_WORDS: usize = 5;
 
@@ -31,11 +31,11 @@ pub(crate) struct SplitTiles {
     pub len: usize,
     /// Rows of each.
     pub rows: usize,
-    /// Whether a block has several splits one after the other.
+    /// Whether a block works on several splits, one after the other.
     pub several: bool,
-    /// Places of splits that are blocks of their own.
-    pub places: usize,
-    /// Groups of rows whose splits are to be put together.
+    /// The number of partial results: one for each split that has a block of its own.
+    pub partials: usize,
+    /// Groups of rows whose splits are merged.
     pub merged: usize,
     block: Uploaded,
 }
@@ -49,8 +49,8 @@ impl SplitTiles {
     }
 }
 
-/// Most bytes of the results of splits that are blocks of their own, over sequences of `positions`
-/// positions: none if there is only one split.
+/// The most bytes of partial results, over sequences of `positions` positions: 0 if there is only
+/// one split.
 pub(crate) fn workspace(dtype: Dtype, shape: Attention, positions: usize) -> usize {
     let has_tiles = dtype == Dtype::Bf16 && for_head(&ATTENTION_TILES, shape.head_dim).is_some();
     if has_tiles && positions > SPLIT { PARTIAL } else { 0 }
@@ -80,11 +80,11 @@ pub(crate) fn split_tiles(
     let rows = WARP_ROWS * warps(longest);
     let blocks: usize = runs.iter().map(|run| (run.len * group).div_ceil(rows)).sum();
     let few = (is_decoding(runs) || rows == WARP_ROWS) && blocks * shape.kv_heads < 2 * processors;
-    // Bytes of one place: the sums of its rows, their maxima and their sums of weights.
-    let place = 4 * shape.kv_heads * rows * (shape.head_dim + 2);
-    let most = if few { PARTIAL / place } else { 0 };
+    // Bytes of one partial result: the sums of its rows, their maxima and their sums of weights.
+    let partial = 4 * shape.kv_heads * rows * (shape.head_dim + 2);
+    let most = if few { PARTIAL / partial } else { 0 };
     let (mut tiles, mut merged): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
-    let (mut places, mut several) = (0, false);
+    let (mut partials, mut several) = (0, false);
     for run in runs {
         let pairs = run.len * group;
         for first in (0..pairs).step_by(rows) {
@@ -93,11 +93,11 @@ pub(crate) fn split_tiles(
             let from = shape.window.map_or(0, |window| from.saturating_sub(window)) / SPLIT;
             let splits = from..(run.position + last / group) / SPLIT + 1;
             let tile = [run.row, run.position, run.len, run.pages.start, first];
-            if splits.len() > 1 && places + splits.len() <= most {
-                merged.extend([run.row, run.len, first, places, splits.len()].map(word));
+            if splits.len() > 1 && partials + splits.len() <= most {
+                merged.extend([run.row, run.len, first, partials, splits.len()].map(word));
                 for split in splits {
-                    tiles.extend(tile.iter().chain(&[split, places]).map(|&n| word(n)));
-                    places += 1;
+                    tiles.extend(tile.iter().chain(&[split, partials]).map(|&n| word(n)));
+                    partials += 1;
                 }
             } else {
                 several |= splits.len() > 1;
@@ -106,12 +106,12 @@ pub(crate) fn split_tiles(
         }
     }
     if is_decoding(runs) {
-        // Tiles without rows, which end at once: their number changes with few of the steps.
+        // Tiles without rows end at once. They let the number of tiles change with few steps.
         tiles.resize(WORDS * rounded_up(tiles.len() / WORDS), 0);
         merged.resize(MERGED_WORDS * rounded_up(merged.len() / MERGED_WORDS), 0);
-        places = rounded_up(places).min(most.max(places));
+        partials = rounded_up(partials).min(most.max(partials));
     }
     let (len, count) = (tiles.len() / WORDS, merged.len() / MERGED_WORDS);
     tiles.extend(merged);
-    SplitTiles { len, rows, several, places, merged: count, block: upload(&tiles) }
+    SplitTiles { len, rows, several, partials, merged: count, block: upload(&tiles) }
 }

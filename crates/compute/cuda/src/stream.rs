@@ -1,7 +1,7 @@
 //! The device as operations call it: at once, or recorded to be called together. Traces show each
 //! request of the host to the device.
 //!
-//! While a thread records a step, its launches are recorded, and its uploads gather in one piece of
+//! While a thread records a step, its launches are recorded, and its uploads collect in one piece of
 //! memory that keeps its place from step to step. Any other call (a copy, a download) must be made
 //! in its order: then the recorded launches are made, and the rest of the step is called at once.
 
@@ -18,8 +18,8 @@ use std::thread::{self, ThreadId};
 
 /// Bytes of the first region for uploads; the next ones are twice as large each.
 const REGION: usize = 64 << 10;
-/// Places of uploads are multiples of this at least, as memory's are; and of a power of two not far
-/// below their size, so that a longer upload seldom moves those behind it.
+/// The least alignment of uploads in the region, as of memory. The alignment is a power of two not
+/// far below the upload's size, so that a longer upload seldom moves the uploads behind it.
 const ALIGNMENT: usize = 256;
 
 /// A device, and the recording of calls to it.
@@ -27,12 +27,12 @@ pub(crate) struct Stream {
     device: Arc<dyn Device>,
     pool: Arc<Pool>,
     recording: Mutex<Option<Recording>>,
-    /// Processors that work is divided for, if not the device's own.
+    /// The number of processors that work is divided for, if it is not the device's own.
     processors: Option<usize>,
 }
 
 struct Recording {
-    /// Whose calls are put down.
+    /// The thread whose calls are recorded.
     thread: ThreadId,
     operations: Vec<Operation>,
     regions: Vec<Region>,
@@ -107,7 +107,7 @@ impl Stream {
         let start = start(region);
         region.bytes.resize(start, 0);
         region.bytes.extend_from_slice(bytes);
-        // The next one begins behind the room that this one has.
+        // The next upload begins behind the room that this one has.
         region.bytes.resize(start + size, 0);
         Some(Uploaded::new(region.block.clone(), start))
     }
@@ -116,7 +116,7 @@ impl Stream {
         self.recording.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts an operation down, if a step is recorded.
+    /// Records an operation, if a step is being recorded.
     fn put_down(&self, operation: impl FnOnce() -> Operation) -> bool {
         let mut recording = self.lock();
         match recording.as_mut().filter(|recording| recording.is_open()) {
@@ -128,7 +128,7 @@ impl Stream {
         }
     }
 
-    /// Makes this thread's recorded launches, and from now on calls at once the rest of its step.
+    /// Carries out this thread's recorded launches, and calls the rest of its step at once.
     pub(crate) fn carry_on(&self) {
         let mut recording = self.lock();
         if let Some(recording) = recording.as_mut().filter(|recording| recording.is_open()) {
@@ -174,7 +174,7 @@ impl RecordedStep<'_> {
 
 impl Drop for RecordedStep<'_> {
     fn drop(&mut self) {
-        // Under one lock: the next recording holds steps again.
+        // Under the same lock, so that the next recording holds steps again.
         let mut recording = self.0.lock();
         self.0.pool.let_go_of_steps();
         recording.take();
@@ -202,7 +202,7 @@ impl Stream {
         let _call = call("fetch").with("bytes", bytes);
         device.fetch(from, offset, bytes)
     }
-    /// The fetch was called before whatever is being recorded.
+    /// The fetch was called before the call that is now recorded.
     pub(crate) fn fetched(&self, fetch: Fetch, bytes: &mut [u8]) {
         let _call = call("fetched").with("bytes", bytes.len());
         self.device.fetched(fetch, bytes);
@@ -254,8 +254,8 @@ impl Stream {
         let _call = call("write host memory").with("bytes", bytes.len());
         device.write_host(bytes, to, offset);
     }
-    /// Where a step is recorded, the launch that follows is needed as well, for a device whose
-    /// library does not compute it.
+    /// If a step is recorded, the launch behind the product is needed too: the device's library may
+    /// not compute the product.
     pub(crate) fn product(&self, product: &Product) -> bool {
         !self.put_down(|| Operation::Product(*product)) && compute(&*self.device, product)
     }
@@ -277,13 +277,13 @@ impl Launch for Stream {
     }
 }
 
-/// Makes one launch of many, which traces show.
+/// Captures launches as one, and shows it in traces.
 pub(crate) fn capture(device: &dyn Device, operations: &[Operation]) -> Result<Graph, String> {
     let _call = call("capture").with("operations", operations.len());
     device.capture(operations)
 }
 
-/// Makes the launches of a graph, which traces show.
+/// Replays a graph, and shows it in traces.
 pub(crate) fn replay(device: &dyn Device, graph: &Graph) -> Result<(), String> {
     let _call = call("replay");
     device.replay(graph)

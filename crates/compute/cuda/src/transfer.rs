@@ -1,4 +1,4 @@
-//! Copies between host and device: rows, parameters, numbers.
+//! Copies between host and device: rows, parameters, elements.
 
 use crate::buffer::{CudaBuffer, Tail};
 use crate::catalog::{FILL_RANDOM, PACK_EXACT, PACK_SPLIT, UNPACK_EXACT, UNPACK_SPLIT};
@@ -8,7 +8,7 @@ use crate::layout::{Element, Layout};
 use half::bf16;
 use isentrope_kernels::{Buffer, Kind, Linear};
 
-/// The upper half of an f32 as a weight's image is split: to nearest, ties away from zero; NaN
+/// The upper half of an f32, as a weight is split: rounded to nearest, ties away from zero; NaN
 /// stays NaN.
 fn split(x: f32) -> (u16, u16) {
     let image = if x.is_nan() { (x.to_bits() | 0x0040_0000) & 0xffff_0000 } else { x.to_bits() };
@@ -16,23 +16,23 @@ fn split(x: f32) -> (u16, u16) {
 }
 
 impl Cuda {
-    /// Sets every number of a buffer, what pads it included.
+    /// Sets every element of a buffer, padding included.
     pub(crate) fn fill_whole(&self, buffer: &CudaBuffer, value: f32) {
         *buffer.tail() = Tail::default();
-        let numbers = buffer.layout.numbers();
+        let elements = buffer.layout.elements();
         if buffer.host.is_some() {
-            self.write_range(buffer, 0, &vec![value; numbers]);
+            self.write_range(buffer, 0, &vec![value; elements]);
             return;
         }
         match buffer.layout.element {
-            Element::F32 => self.fill_words(buffer.start(), numbers, value.to_bits()),
+            Element::F32 => self.fill_words(buffer.start(), elements, value.to_bits()),
             Element::Bf16 => {
-                self.fill_halves(buffer.start(), numbers, bf16::from_f32(value).to_bits());
+                self.fill_halves(buffer.start(), elements, bf16::from_f32(value).to_bits());
             }
             Element::Split => {
                 let (upper, rest) = split(value);
-                self.fill_halves(buffer.start(), numbers, upper);
-                self.fill_halves(buffer.rest(), numbers, rest);
+                self.fill_halves(buffer.start(), elements, upper);
+                self.fill_halves(buffer.rest(), elements, rest);
             }
         }
         if value.to_bits() == 0 {
@@ -44,14 +44,14 @@ impl Cuda {
     /// `range`. For measurements of models without uploading weights.
     ///
     /// # Panics
-    /// When the buffer is no weight, or numbers are kept as f32.
+    /// When the buffer is no weight, or elements are kept as f32.
     pub fn draw_weight(&self, weight: &mut Buffer, seed: u64, range: f32) {
         let weight: &CudaBuffer = weight.of();
         assert!(
             weight.layout.element == Element::Split,
             "only weights that are kept as bf16 are drawn"
         );
-        let halves = weight.layout.numbers();
+        let halves = weight.layout.elements();
         FILL_RANDOM.launch(
             &*self.device,
             lines(halves),
@@ -92,9 +92,9 @@ impl Cuda {
         if rows.is_empty() {
             return;
         }
-        let mut numbers = vec![0.0; count * stride];
-        self.read_range(buffer, first * stride, &mut numbers);
-        for (to, from) in rows.chunks_exact_mut(features).zip(numbers.chunks_exact(stride)) {
+        let mut elements = vec![0.0; count * stride];
+        self.read_range(buffer, first * stride, &mut elements);
+        for (to, from) in rows.chunks_exact_mut(features).zip(elements.chunks_exact(stride)) {
             to.copy_from_slice(&from[..features]);
         }
     }
@@ -107,7 +107,7 @@ impl Cuda {
         assert!(to.layout.element == element && to.layout.stride == stride, "rows of another kind");
         let bytes = rows * stride * element.bytes();
         if self.device.is_recording() {
-            // A launch like others, what pads rows left out.
+            // A launch as any other, without the rows of padding.
             self.copy_rows(from, None, to, None, rows);
         } else if bytes > 0 {
             self.device.copy(from.memory(), to.memory(), bytes);
@@ -183,22 +183,23 @@ impl Cuda {
         self.device.download(unpacked.memory(), 0, bytemuck::cast_slice_mut(rows));
     }
 
-    pub(crate) fn write_range(&self, to: &CudaBuffer, first: usize, numbers: &[f32]) {
-        assert!(first + numbers.len() <= to.layout.numbers(), "numbers beyond the end");
-        if numbers.is_empty() {
+    pub(crate) fn write_range(&self, to: &CudaBuffer, first: usize, elements: &[f32]) {
+        assert!(first + elements.len() <= to.layout.elements(), "elements beyond the end");
+        if elements.is_empty() {
             return;
         }
         self.settle(to);
         if let Some(host) = &to.host {
-            self.device.write_host(bytemuck::cast_slice(numbers), host, 4 * first);
+            self.device.write_host(bytemuck::cast_slice(elements), host, 4 * first);
             return;
         }
         match to.layout.element {
             Element::F32 => {
-                self.device.upload(bytemuck::cast_slice(numbers), to.memory(), 4 * first);
+                self.device.upload(bytemuck::cast_slice(elements), to.memory(), 4 * first);
             }
             Element::Split => {
-                let (upper, rest): (Vec<u16>, Vec<u16>) = numbers.iter().map(|&x| split(x)).unzip();
+                let (upper, rest): (Vec<u16>, Vec<u16>) =
+                    elements.iter().map(|&x| split(x)).unzip();
                 let memory = to.memory();
                 self.device.upload(bytemuck::cast_slice(&upper), memory, 2 * first);
                 self.device.upload(
@@ -221,21 +222,21 @@ struct Part {
 }
 
 impl Part {
-    /// `numbers` numbers, which are the rows `first ..`.
+    /// `elements` elements, which are the rows `first ..`.
     ///
     /// # Panics
     /// When they are not whole rows of that parameter.
-    fn new(kind: Kind, first: usize, numbers: usize, packed: &CudaBuffer) -> Self {
+    fn new(kind: Kind, first: usize, elements: usize, packed: &CudaBuffer) -> Self {
         match kind {
-            // A vector is a column: rows of one number.
+            // A vector is a column: its rows have one element.
             Kind::Vector(_) => {
-                packed.vector(first + numbers);
-                Self { inputs: 1, outputs: packed.layout.features, stride: 1, count: numbers }
+                packed.vector(first + elements);
+                Self { inputs: 1, outputs: packed.layout.features, stride: 1, count: elements }
             }
             Kind::Matrix(shape) => {
                 packed.matrix(shape);
-                assert!(numbers.is_multiple_of(shape.inputs.max(1)), "part of a row");
-                let count = numbers / shape.inputs.max(1);
+                assert!(elements.is_multiple_of(shape.inputs.max(1)), "part of a row");
+                let count = elements / shape.inputs.max(1);
                 assert!(first + count <= shape.outputs, "rows {first} .. + {count} of {shape:?}");
                 let Linear { inputs, outputs } = shape;
                 Self { inputs, outputs, stride: packed.layout.matrix_stride(), count }

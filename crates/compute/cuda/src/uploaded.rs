@@ -1,10 +1,10 @@
-//! Numbers that have come from the host.
+//! Numbers uploaded by the host.
 
 use crate::kernels::Pointer;
 use crate::pool::Block;
 use std::sync::Arc;
 
-/// Uploaded numbers, in memory of their own or beside others of a step.
+/// Uploaded numbers, in memory of their own or among others of a step.
 pub(crate) struct Uploaded {
     region: Arc<Block>,
     start: usize,

@@ -1,35 +1,37 @@
-//! Chains that other warps bring the numbers of have the CPU's bits, wherever they end: gradients
-//! of biases and of norms' weights.
+//! If warps other than the adding one load a chain's terms, the chain has the CPU's bits at every
+//! length: gradients of biases and of norms' weights.
 
 use crate::support::{Results, Trial, cpu, seeded};
 use isentrope_cuda::Dtype;
 use isentrope_kernels::{Backend, Grouped, Kind, Linear, Role};
 use proptest::prelude::*;
 
-/// Gradients over several rows, added to numbers that are there already. Each row has groups of
-/// features, with other numbers around them.
+/// Gradients over several rows, added to earlier values. Each row has groups of features, with
+/// other values around them.
 #[derive(Clone, Debug)]
 struct Case {
     rows: usize,
     layout: Grouped,
-    /// x, then dy, then the numbers that gradients are added to.
+    /// x, then dy, then the values that gradients are added to.
     numbers: Vec<f32>,
 }
 
 fn case() -> impl Strategy<Value = Case> {
-    // Steps come 128 at a time.
+    // Steps are loaded 128 at a time.
     let rows = prop_oneof![0..12_usize, 126..131_usize, 254..259_usize, 1..700_usize];
-    (rows, 0..3_usize, 1..20_usize, 1..40_usize).prop_flat_map(|(rows, offset, groups, features)| {
-        // As many steps whatever the groups.
-        let rows = rows.div_ceil(groups);
-        let layout = Grouped { stride: offset + groups * features, offset, groups, features };
-        // A sum of zeros keeps its sign only if nothing else is added.
-        let number = prop_oneof![3 => -2.0..2.0_f32, 1 => Just(-0.0_f32)];
-        let zeros = Just(vec![-0.0_f32; (2 * rows + 1) * layout.stride]);
-        let numbers =
-            prop_oneof![4 => prop::collection::vec(number, (2 * rows + 1) * layout.stride), 1 => zeros];
-        numbers.prop_map(move |numbers| Case { rows, layout, numbers })
-    })
+    (rows, 0..3_usize, 1..20_usize, 1..40_usize).prop_flat_map(
+        |(rows, offset, groups, features)| {
+            // The number of steps is the same for every number of groups.
+            let rows = rows.div_ceil(groups);
+            let layout = Grouped { stride: offset + groups * features, offset, groups, features };
+            // A sum of negative zeros keeps its sign only if nothing else is added.
+            let number = prop_oneof![3 => -2.0..2.0_f32, 1 => Just(-0.0_f32)];
+            let len = (2 * rows + 1) * layout.stride;
+            let zeros = Just(vec![-0.0_f32; len]);
+            let numbers = prop_oneof![4 => prop::collection::vec(number, len), 1 => zeros];
+            numbers.prop_map(move |numbers| Case { rows, layout, numbers })
+        },
+    )
 }
 
 impl Case {

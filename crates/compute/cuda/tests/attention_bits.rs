@@ -13,12 +13,12 @@ use isentrope_cuda_emulator::{Settings, TensorCore};
 use isentrope_kernels::{Attention, Backend, HostBatch, Role, Run};
 use std::sync::{Arc, LazyLock};
 
-/// The GPU, opened once, where one is asked for.
+/// The GPU, opened once, if the environment asks for one.
 static GPU: LazyLock<Option<Arc<Cuda>>> =
     LazyLock::new(|| on_gpu::backends(Dtype::Bf16).map(|backends| backends[0].1.clone()));
 
-/// Calls a check with the GPU, or with an emulated device whose threads run in an order that the
-/// seed decides, and with its tensor core.
+/// Runs a check on the GPU; or on an emulated device with this tensor core, whose seed decides the
+/// order of threads.
 fn on_device(seed: u64, capability: (u32, u32), check: impl FnOnce(&Cuda, TensorCore)) {
     let settings = Settings { seed, workers: 2, capability, ..Settings::default() };
     let emulator = GPU.is_none().then(|| emulated(Dtype::Bf16, settings));
@@ -125,7 +125,7 @@ impl Case {
         });
     }
 
-    /// The outputs of each sequence, beside memory that holds no numbers.
+    /// The outputs of each sequence, with NaN in the memory beside them.
     pub fn outputs(self, cuda: &Cuda) -> Results {
         let Self { shape, len, rows, times } = self;
         let times = match times {

@@ -140,7 +140,7 @@ impl Reference<'_> {
             }
             let factor = exponential(largest - most);
             largest = most;
-            // Four partial sums, of two neighbours in eight each.
+            // Four partial sums; each adds two neighbours out of eight.
             let (mut more, mut more_dot) = ([0.0f32; 4], [0.0f32; 4]);
             for (i, z) in z.into_iter().enumerate().filter(|(_, z)| *z > f32::NEG_INFINITY) {
                 let e = exponential(z - most);

@@ -13,9 +13,9 @@ pub struct Counts {
     launches: AtomicUsize,
     replays: AtomicUsize,
     uploads: AtomicUsize,
-    /// Times that the host waits for all its requests.
+    /// How often the host waited for all its requests.
     waits: AtomicUsize,
-    /// Times that it waits for something while the GPU has later work.
+    /// How often it waited for something while the GPU had later work.
     waits_behind: AtomicUsize,
     /// Launches of both kinds so far.
     all_launches: AtomicUsize,
@@ -23,7 +23,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Launches of kernels and of graphs, uploads and waits of both kinds since the last time.
+    /// Launches of kernels and of graphs, uploads, and both kinds of waits since the last call.
     pub fn take(&self) -> [usize; 5] {
         [&self.launches, &self.replays, &self.uploads, &self.waits, &self.waits_behind]
             .map(|count| count.swap(0, Ordering::Relaxed))
@@ -60,7 +60,7 @@ impl Device for Counts {
         bytes.fill(0);
     }
     fn fetch(&self, _: &Memory, _: usize, _: usize) -> Fetch {
-        // It is known by the launches before it.
+        // A fetch is known by the number of launches before it.
         Fetch::new(self.all_launches.load(Ordering::Relaxed))
     }
     fn fetched(&self, before: Fetch, bytes: &mut [u8]) {

@@ -1,11 +1,11 @@
 //! With f32 the backend computes the CPU's bits, in the CPU's order: every operation, and whole
 //! models forward and backward.
 
-use crate::support::{Results, Trial, assert_equal, bits, cpu, load, noise, seeded};
+use crate::support::{ADAMW, Results, Trial, assert_equal, bits, cpu, load, noise, seeded};
 use isentrope_cuda::Dtype;
 use isentrope_kernels::{
-    AdamW, Adjustments, Attention, Backend, Draw, Grouped, HeadNorms, HeadScores, HostBatch, Kind,
-    Linear, Role, Run, SamplingMasks, Turn, UpdateSlice,
+    Adjustments, Attention, Backend, Draw, Grouped, HeadNorms, HeadScores, HostBatch, Kind, Linear,
+    Role, Run, SamplingMasks, Turn, UpdateSlice,
 };
 use isentrope_model::{Derivatives, Gradient, Packed, Sequence, TapeKind};
 use std::sync::Arc;
@@ -77,12 +77,12 @@ pub fn selection(t: &mut Trial<'_>, shape: Linear, rows: usize) {
 
     let kept: Vec<u32> = (0..rows as u32).filter(|row| row % 3 != 1).collect();
     let index = backend.upload_index(&kept);
-    let mut gathered = t.rows(12, kept.len(), inputs);
-    backend.copy_rows(&x, &index, &mut gathered);
-    t.push_rows("copy_rows", &gathered, kept.len(), inputs);
+    let mut copied = t.rows(12, kept.len(), inputs);
+    backend.copy_rows(&x, &index, &mut copied);
+    t.push_rows("copy_rows", &copied, kept.len(), inputs);
     let to: Vec<u32> = kept.iter().map(|row| row / 2).collect();
     let mut scattered = t.rows(13, rows, inputs);
-    backend.scatter_rows(&gathered, &backend.upload_index(&to), &mut scattered, rows);
+    backend.scatter_rows(&copied, &backend.upload_index(&to), &mut scattered, rows);
     t.push_rows("scatter_rows", &scattered, rows, inputs);
     backend.store_rows(&x, &index, &mut scattered, &backend.upload_index(&to));
     t.push_rows("store_rows", &scattered, rows, inputs);
@@ -190,7 +190,7 @@ pub fn draws(t: &mut Trial<'_>, shape: Linear, rows: usize) {
     };
     let all: Vec<Draw> = noise(29, rows * kinds.len()).into_iter().enumerate().map(draw).collect();
     for drawn in t.backend.draw(shape, &x, &weights, &all) {
-        // None, for logits that are not finite, is no token.
+        // None, for logits that are not finite, is written as no token.
         let values = drawn.map_or([-1.0; 5], |drawn| {
             let log_mass = drawn.mask.map_or(0.0, |mask| mask.log_mass);
             let sampling = drawn.sampling_logprob.unwrap_or(0.0);
@@ -200,15 +200,15 @@ pub fn draws(t: &mut Trial<'_>, shape: Linear, rows: usize) {
     }
 }
 
-/// Sums of squares, and one update of several tensors: of several blocks, of a part of one, of a
-/// matrix.
+/// Sums of squares, and one update of several tensors: some of several blocks, one of a part of a
+/// block, one a matrix.
 pub fn optimizer(t: &mut Trial<'_>, shape: Linear) {
     let backend = t.backend;
     let kinds = [Kind::Vector(5000), Kind::Vector(33), Kind::Matrix(shape)];
     let moment = |kind: Kind, seed: u64| {
-        let numbers = backend.element_count(kind);
-        let mut moment = backend.allocate(Role::Moment(numbers)).unwrap();
-        let values: Vec<f32> = noise(seed, numbers).into_iter().map(f32::abs).collect();
+        let elements = backend.element_count(kind);
+        let mut moment = backend.allocate(Role::Moment(elements)).unwrap();
+        let values: Vec<f32> = noise(seed, elements).into_iter().map(f32::abs).collect();
         backend.write_elements(&mut moment, 0, &values);
         moment
     };
@@ -227,28 +227,18 @@ pub fn optimizer(t: &mut Trial<'_>, shape: Linear) {
         .map(|((weights, gradient, first, second), kind)| UpdateSlice {
             weights,
             gradient,
-            numbers: all(kind),
+            elements: all(kind),
             first,
             second,
         })
         .collect();
-    backend.adamw(SETTINGS, &mut updated);
+    backend.adamw(ADAMW, &mut updated);
     for ((weights, _, first, second), kind) in tensors.iter().zip(kinds) {
         t.push_numbers("adamw", kind, weights);
         t.push_numbers("first moment", kind, first);
         t.push_numbers("second moment", kind, second);
     }
 }
-
-const SETTINGS: AdamW = AdamW {
-    learning_rate: 1e-3,
-    beta1: 0.9,
-    beta2: 0.99,
-    eps: 1e-8,
-    weight_decay: 0.01,
-    step: 3,
-    gradient_scale: 0.5,
-};
 
 /// Every operation on rows but attention.
 fn on_rows(backend: &dyn Backend, shape: Linear, rows: usize) -> Results {
@@ -334,7 +324,7 @@ pub fn sequences(t: &mut Trial<'_>, shape: Attention, lens: &[usize]) {
 
     let d_out = t.rows(3, total, width);
     for shared in [false, true] {
-        // All but the first continue it.
+        // All other runs continue the first.
         for run in &mut batch.runs[1..] {
             run.position = if shared { lens[0] } else { 0 };
         }

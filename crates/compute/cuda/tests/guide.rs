@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 /// Asserts that the page has this table between its two marks. With UPDATE_DOCS=1 in the
 /// environment, writes the table instead. The page's path is relative to this crate.
 pub fn has_table(page: &str, name: &str, table: &str) {
-    // Tests of other tables write the same files.
+    // Tests of other tables write the same files, one at a time.
     static PAGES: Mutex<()> = Mutex::new(());
     let _alone = PAGES.lock().unwrap_or_else(PoisonError::into_inner);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);

@@ -1,5 +1,4 @@
-//! Fetching libraries from a package index on this machine, whose wheels are made up and whose
-//! faults are to order.
+//! Fetches libraries from a package index on this machine, with made-up wheels and chosen faults.
 
 use isentrope_cuda::gpu::{Installer, Package, Progress};
 use isentrope_files::{Digest, names};
@@ -31,7 +30,7 @@ struct Index {
     wheel: Arc<Vec<u8>>,
     /// Requests for the wheel so far.
     requests: Arc<AtomicUsize>,
-    /// How the next requests for the wheel are answered; the last one stays.
+    /// The answers to the next requests for the wheel; the last one stays.
     behaviours: Arc<Mutex<Vec<Behaviour>>>,
 }
 
@@ -45,10 +44,13 @@ impl Index {
         let mut digest = Digest::sha256();
         digest.update(&wheel);
         let file = format!("nvidia_cuda_nvrtc-{version}-py3-none-{PLATFORM}.whl");
-        let page = json!({ "meta": { "api-version": "1.1" }, "name": "nvidia-cuda-nvrtc", "files": [{
-            "filename": file, "url": format!("../../files/{file}"), "size": wheel.len(), "yanked": false,
-            "hashes": { "sha256": digest.hex() },
-        }] });
+        let listed = json!({
+            "filename": file, "url": format!("../../files/{file}"), "size": wheel.len(),
+            "yanked": false, "hashes": { "sha256": digest.hex() },
+        });
+        let page = json!({
+            "meta": { "api-version": "1.1" }, "name": "nvidia-cuda-nvrtc", "files": [listed],
+        });
         let index = Self {
             url,
             wheel: Arc::new(wheel),
@@ -75,7 +77,7 @@ impl Index {
         Installer::new(&self.url, cache.to_owned())
     }
 
-    /// How often the wheel has been asked for.
+    /// How often the wheel was requested.
     fn requests(&self) -> usize {
         self.requests.load(Ordering::Relaxed)
     }
@@ -145,7 +147,7 @@ fn usual() -> Vec<u8> {
     ])
 }
 
-/// Progress and notes during an installation.
+/// The progress and the warnings of an installation.
 #[derive(Default)]
 struct Recorder(Mutex<Vec<String>>, Mutex<Vec<(u64, u64)>>);
 
@@ -161,6 +163,11 @@ impl Progress for Recorder {
 
 fn nvrtc() -> Package {
     Package::of(13)[0]
+}
+
+/// Why an installation fails.
+fn refusal(installer: &Installer, package: Package) -> String {
+    installer.install(package, &()).unwrap_err().to_string()
 }
 
 fn listed(directory: &Path) -> Vec<String> {
@@ -235,7 +242,7 @@ fn what_does_not_arrive_is_not_installed() {
     {
         let (_dir, cache) = scratch();
         let index = Index::new("13.5.37", usual(), &[behaviour]);
-        let error = index.installer(&cache).install(nvrtc(), &()).unwrap_err().to_string();
+        let error = refusal(&index.installer(&cache), nvrtc());
         for part in [why, "4 retries", "pip download", "ISENTROPE_CUDA_LIBRARIES"] {
             assert!(error.contains(part), "{part}: {error}");
         }
@@ -269,7 +276,7 @@ fn archives_that_are_no_wheels_of_libraries_are_refused() {
     ] {
         let (dir, cache) = scratch();
         let index = Index::new("13.5.37", archive, &[Behaviour::Whole]);
-        let error = index.installer(&cache).install(nvrtc(), &()).unwrap_err().to_string();
+        let error = refusal(&index.installer(&cache), nvrtc());
         assert!(error.contains(said), "{what}: {error}");
         assert_eq!(listed(&cache.join("libraries")), [""; 0], "{what}");
         assert_eq!(listed(dir.path()), ["cache"], "{what}");
@@ -280,21 +287,20 @@ fn archives_that_are_no_wheels_of_libraries_are_refused() {
 fn an_index_that_has_nothing_or_is_not_there_is_a_sentence() {
     let (_dir, cache) = scratch();
     let index = Index::new("12.9.86", usual(), &[Behaviour::Whole]);
-    let error = index.installer(&cache).install(nvrtc(), &()).unwrap_err().to_string();
+    let error = refusal(&index.installer(&cache), nvrtc());
     assert!(error.contains("no wheel of nvidia-cuda-nvrtc 13 for Linux"), "{error}");
-    let error = index.installer(&cache).install(Package::of(13)[1], &()).unwrap_err().to_string();
+    let error = refusal(&index.installer(&cache), Package::of(13)[1]);
     assert!(error.contains("answered 404") && error.contains("/simple/nvidia-cublas/"), "{error}");
     // A port without a listener.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let nobody = Installer::new(&format!("http://127.0.0.1:{port}/simple"), cache.clone());
-    let error = nobody.install(nvrtc(), &()).unwrap_err().to_string();
+    let error = refusal(&nobody, nvrtc());
     assert!(
         error.contains(&format!("http://127.0.0.1:{port}")) && error.contains("pip download"),
         "{error}"
     );
     for index in ["http://pypi.org/simple", "pypi.org", "file:///simple", ""] {
-        let error =
-            Installer::new(index, cache.clone()).install(nvrtc(), &()).unwrap_err().to_string();
+        let error = refusal(&Installer::new(index, cache.clone()), nvrtc());
         assert!(
             error.contains("PIP_INDEX_URL is not the https URL of a package index"),
             "{index}: {error}"

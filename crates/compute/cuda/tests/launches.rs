@@ -9,13 +9,13 @@ use isentrope_model::{KvCache, Model, Step};
 use std::fs;
 use std::sync::Arc;
 
-/// How steps are made.
+/// How steps are launched and read.
 #[derive(Clone, Copy)]
 struct StepStrategy {
     name: &'static str,
-    /// Whether launches are made as one.
+    /// Whether launches are captured and replayed as one.
     replays: bool,
-    /// Whether draws are read when the step behind them has been asked for.
+    /// Whether draws are read after the step behind them was begun.
     draws_behind: bool,
 }
 
@@ -71,18 +71,17 @@ fn counted(
             model.draw(&hidden, &draws);
         }
         last = device.take();
-        // A graph of the step, and one of its draws.
+        // Both the step and its draws were graphs.
         one_by_one += usize::from(last[1] < 2);
     }
     (last, one_by_one)
 }
 
 fn table() -> String {
-    let mut table =
-        "| shape, 24 layers | sequences | position | | kernels | graphs | uploads | waits for the step \
-                     | waits for the one before | of 100 steps one by one |\n\
+    let mut table = "| shape, 24 layers | sequences | position | | kernels | graphs | uploads \
+                     | waits for the step | waits for the one before | of 100 steps one by one |\n\
                      |---|---:|---:|---|---:|---:|---:|---:|---:|---:|\n"
-            .to_owned();
+        .to_owned();
     for (family, sequences, position) in [
         ("qwen2", 1, 1000),
         ("qwen2", 1, 5000),

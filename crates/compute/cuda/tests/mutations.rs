@@ -2,8 +2,8 @@
 //! and the emulated device's results are compared with the CPU's, or with chains of the tensor
 //! core, under several schedules.
 //!
-//! A change that no longer applies, because the kernel has changed, is a failure as well: it wants
-//! a successor.
+//! A change that no longer applies, because the kernel has changed, is a failure too: replace it by
+//! another.
 
 use crate::attention_bits::{Case, Times, gradient, gradient_expected, output};
 use crate::equal_to_cpu as on_f32;
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The tensor core of the emulated device.
 const CORE: TensorCore = TensorCore::Hopper;
 
-/// Operations that use a kernel, on the device and as they should be.
+/// Operations that use a kernel, on the device and by definition.
 #[derive(Clone, Copy)]
 enum Operations {
     /// In f32, with the bits of the CPU.
@@ -63,7 +63,7 @@ const fn groups(stride: usize, groups: usize, features: usize) -> Grouped {
     Grouped { stride, offset: 1, groups, features }
 }
 
-/// Gradients that are chains of more steps than are brought at a time.
+/// Gradients that are chains of more steps than are loaded at a time.
 fn chains(t: &mut Trial<'_>) {
     on_f32::norms(t, groups(40, 3, 13), 50);
     on_f32::bias_gradient(t, 40, 150);
@@ -82,9 +82,9 @@ fn attention(t: &mut Trial<'_>) {
     on_f32::sequences(t, Attention { window: Some(20), ..shape }, &[50, 18, 5]);
 }
 
-/// Layers and tokens that no tile fits, with enough of both that tiles follow one another in each
-/// place: the first in small tiles, whose gradient by weights has large ones, the second in narrow
-/// ones.
+/// Layers and tokens that fill no tile, and enough of both for several tiles in each position. The
+/// first layer has small tiles and, in its gradient by weights, large ones; the second has narrow
+/// tiles.
 const PRODUCTS_OF: [(Linear, usize); 2] =
     [(Linear { inputs: 133, outputs: 190 }, 83), (Linear { inputs: 587, outputs: 42 }, 18)];
 
@@ -153,7 +153,7 @@ fn products_expected() -> Results {
     t.results
 }
 
-/// A product of more rows of tiles than are computed together, and of two columns of them.
+/// A product with more rows of tiles than are computed together, and with two columns of them.
 const MANY_BLOCKS: (Linear, usize) = (Linear { inputs: 3, outputs: 130 }, 2180);
 
 fn many_blocks(cuda: &Cuda) -> Results {
@@ -197,8 +197,8 @@ fn gated_expected() -> Results {
     t.results
 }
 
-/// Sequences whose last row is decoded. The number is rounded up, so there are more tiles and rows
-/// than sequences.
+/// The number of sequences whose last row is decoded. It is rounded up, so there are more tiles and
+/// rows than sequences.
 const DECODED: usize = 9;
 
 fn decoded_len(sequence: usize) -> usize {
@@ -211,7 +211,7 @@ fn decoded_rows(sequence: usize) -> std::ops::Range<usize> {
     before..before + decoded_len(sequence)
 }
 
-/// A decoding step with a row that is in no run, and so in no page.
+/// A decoding step with one row in no run, which has no page.
 fn decoding(t: &mut Trial<'_>) {
     let (backend, shape) = (t.backend, tiled(None));
     let (row, width, pages) = (shape.row(), shape.heads * shape.head_dim, 2 * DECODED);
@@ -224,7 +224,7 @@ fn decoding(t: &mut Trial<'_>) {
         let len = decoded_len(sequence);
         all.push(&vec![0; len - 1], 0, &pages);
         last.push(&[0], len - 1, &pages);
-        // The last row of each is stored when it is decoded.
+        // The last row of each sequence is stored when it is decoded.
         all.tokens.push(0);
         queries.extend_from_slice(&numbers[(decoded_rows(sequence).end - 1) * row..][..row]);
     }
@@ -380,7 +380,7 @@ fn tiles_gradient_expected() -> Results {
     windows.flat_map(|window| gradient_expected(CORE, tiled(window), &GRADIENT_RUNS)).collect()
 }
 
-/// Schedules: seeds, and whether every access is looked at.
+/// Schedules: seeds, and whether the emulator examines every access.
 fn schedules() -> impl Iterator<Item = (u64, bool)> {
     (0..6).map(|seed| (seed, false)).chain((0..2).map(|seed| (seed, true)))
 }
@@ -399,7 +399,7 @@ impl Operations {
         }
     }
 
-    /// Runs them on the device; the error is the text of its panic.
+    /// Runs the operations on the device; the error is the text of its panic.
     fn on_device(
         self,
         (seed, races): (u64, bool),
@@ -434,8 +434,8 @@ fn kernels_as_they_are_pass() {
     }
 }
 
-/// How a mutation was noticed: by other numbers or by a failure, and whether accesses had to be
-/// checked. The error is for one that was not.
+/// How a mutation was noticed: by other results or by a failure, and whether accesses had to be
+/// checked. An error if it was not noticed.
 fn noticed(change: &Change) -> Result<String, String> {
     let (file, name) = change.of.split_once(' ').unwrap();
     let (_, operations) = *OPERATIONS.iter().find(|(known, _)| *known == name).unwrap();
@@ -462,7 +462,7 @@ fn noticed(change: &Change) -> Result<String, String> {
 fn mutations_are_noticed() {
     let changes = Change::all(include_str!("mutations.txt"));
     let next = AtomicUsize::new(0);
-    // Two at once: most of the time goes to the compiler.
+    // Two threads: most of the time goes to the compiler.
     let work = || {
         let each = std::iter::from_fn(|| changes.get(next.fetch_add(1, Ordering::Relaxed)));
         each.map(|change| (change, noticed(change))).collect::<Vec<_>>()

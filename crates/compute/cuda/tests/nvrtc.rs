@@ -45,7 +45,7 @@ fn every_kernel_compiles_for_every_architecture_without_a_spill() {
             let compiled = nvrtc
                 .compile(source.into(), &headers, architecture)
                 .unwrap_or_else(|error| panic!("{error}"));
-            // All that Rust knows are there, and no others.
+            // The log has all kernels that Rust knows, and no others.
             let mut known: Vec<&str> = FUNCTIONS
                 .iter()
                 .filter(|function| function.source == source)
@@ -150,7 +150,7 @@ fn a_wrong_source_is_told_with_file_line_and_what_is_wrong() {
     assert_eq!((file.as_str(), architecture.as_str()), ("wrong.cu", "sm_80"));
     assert!(log.contains("wrong.cu(2)") && log.contains("\"y\" is undefined"), "{log}");
     assert!(error.to_string().starts_with("wrong.cu does not compile for sm_80:\n"), "{error}");
-    // An architecture that does not exist.
+    // This architecture does not exist.
     let source = Source { name: "right.cu", text: "__global__ void f() {}\n" };
     let error = nvrtc.compile(source, &[], Architecture::new(8, 5)).unwrap_err().to_string();
     assert!(error.contains("sm_85") && error.contains("gpu-architecture"), "{error}");
@@ -178,19 +178,19 @@ fn the_cache_gives_what_was_compiled_also_to_many_at_once() {
     let entries =
         || fs::read_dir(dir.path().join("kernels")).unwrap().map(|entry| entry.unwrap().path());
     assert_eq!(entries().count(), 1);
-    // It is the entry that is given from now on.
+    // From now on the cache returns the entry.
     let path = entries().next().unwrap();
     let (modified, whole) = (fs::metadata(&path).unwrap().len(), fs::read(&path).unwrap());
     assert_eq!(compile("#define N 1\n", hopper), all[0]);
     assert_eq!((fs::metadata(&path).unwrap().len(), entries().count()), (modified, 1));
-    // A damaged one is made again; another header, or another architecture, is another entry.
+    // A damaged entry is replaced. Another header or another architecture has another entry.
     fs::write(&path, &whole[..whole.len() / 2]).unwrap();
     assert_eq!(compile("#define N 1\n", hopper), all[0]);
     assert_eq!(fs::read(&path).unwrap(), whole);
     assert_ne!(compile("#define N 2\n", hopper), all[0]);
     assert_ne!(compile("#define N 1\n", Architecture::new(8, 0)), all[0]);
     assert_eq!(entries().count(), 3);
-    // Without a directory that can be written to, it is compiled each time.
+    // Without a writable directory, each call compiles.
     let nowhere = KernelCache::new("/proc/none".into());
     assert_eq!(
         nvrtc.cached(Some(&nowhere), source, &[header("#define N 1\n")], hopper).unwrap(),
@@ -206,7 +206,7 @@ struct Usage {
     registers: u32,
     /// Bytes that a thread stores to memory for lack of registers.
     spill_stores: u32,
-    /// Bytes that it loads again.
+    /// Bytes that it loads back.
     spill_loads: u32,
     /// Bytes of a thread's stack, which is in memory as well.
     stack: u32,

@@ -1,17 +1,17 @@
-//! Tests on a GPU instead of the emulator, where `ISENTROPE_TEST_DEVICE` is `gpu`; `bench/gpu.sh`
-//! runs them so.
+//! Tests run on a GPU instead of the emulator if `ISENTROPE_TEST_DEVICE` is `gpu`, as in
+//! `bench/gpu.sh`.
 
 use isentrope_cuda::gpu::{Gpu, Surroundings};
 use isentrope_cuda::{Cuda, Dtype, SOURCES};
 use std::sync::Arc;
 
-/// Whether they are.
+/// Whether the environment asks for a GPU.
 pub fn asked_for() -> bool {
     std::env::var_os("ISENTROPE_TEST_DEVICE").is_some_and(|device| device == "gpu")
 }
 
-/// The first GPU, once with the vendor's products where their bits are right, and once with our own
-/// kernels alone. None if no GPU is asked for.
+/// The first GPU twice: with the vendor's products if their bits are right, and with our own
+/// kernels only. None if the environment asks for no GPU.
 pub fn backends(dtype: Dtype) -> Option<Vec<(String, Arc<Cuda>)>> {
     if !asked_for() {
         return None;

@@ -1,5 +1,5 @@
-//! Rows of logits that several blocks of threads work on have the CPU's bits, however their parts
-//! and blocks end: statistics, masks, slopes of the entropy, and draws.
+//! Several blocks of threads work on a row of logits. The results have the CPU's bits, however
+//! parts and blocks end: statistics, masks, slopes of the entropy, and draws.
 
 use crate::support::{bits, cpu, seeded};
 use isentrope_cuda::Dtype;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Rows of logits: one row of weights times each scale. A small scale makes them flat, a large one
+/// Rows of logits: one row of weights times each scale. A small scale makes rows flat, a large one
 /// makes one token likely.
 #[derive(Clone, Debug)]
 struct Case {
@@ -23,8 +23,8 @@ struct Case {
 /// Just below 1, so that rounding may put the draw beyond the end.
 const LARGEST: f64 = 1.0 - f64::EPSILON / 2.0;
 
-/// Vocabularies that end within a lane, a block of 256 or 512 tokens, or a part of 4096, and where
-/// these end.
+/// Vocabularies that end within or at the end of a lane, of a block of 256 or 512 tokens, or of a
+/// part of 4096.
 fn vocabulary() -> impl Strategy<Value = usize> {
     let near = |n: usize| n.saturating_sub(2).max(1)..n + 3;
     prop_oneof![1..40_usize, near(256), near(512), near(4096), near(8192), 1..13_000_usize]
@@ -32,7 +32,7 @@ fn vocabulary() -> impl Strategy<Value = usize> {
 
 fn weights() -> impl Strategy<Value = Vec<f32>> {
     let of = |len: usize| {
-        // Sixteenths, so that the likeliest has equals.
+        // Multiples of a sixteenth, so that several tokens may be the likeliest.
         let coarse = prop::collection::vec((-64..=64_i8).prop_map(|n| f32::from(n) / 16.0), len);
         let fine = prop::collection::vec(-4.0..4.0_f32, len);
         (prop_oneof![coarse, fine], 0..len, 0..=len)

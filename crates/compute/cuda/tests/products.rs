@@ -15,11 +15,11 @@ use std::sync::{Arc, Mutex};
 struct Library {
     examined: Mutex<HashSet<Product>>,
     asked: Mutex<HashSet<Product>>,
-    /// Whether all has been examined.
+    /// Whether everything was examined.
     is_known: AtomicBool,
 }
 
-/// A product whatever its addresses and its number of tokens.
+/// A product without its addresses and its number of tokens.
 fn kind(product: &Product) -> Product {
     let plain = Product { a: 0, b: 0, d: 0, ..*product };
     if plain.a_transposed { Product { depth: 0, ..plain } } else { Product { rows: 0, ..plain } }
@@ -33,7 +33,7 @@ impl Watch for Library {
     fn product_library(&self) -> Option<String> {
         Some("a library".into())
     }
-    /// Before the model is loaded; later on it is asked for.
+    /// Called before the model is loaded; later calls ask for the product.
     fn examine(&self, product: &Product) -> Result<(), String> {
         let of = if self.is_known.load(Ordering::Relaxed) { &self.asked } else { &self.examined };
         of.lock().unwrap().insert(kind(product));
@@ -56,7 +56,7 @@ fn pass(model: &Model, length: u32, gradient: &mut Gradient) -> Vec<u32> {
 /// bits.
 #[derive(Default)]
 struct Able {
-    /// Products whose result is not rounded: layers that add to a residual, logits, and parts of
+    /// Products whose result is not rounded: of layers that add to a residual, logits, and parts of
     /// gradients.
     exact: AtomicUsize,
     /// Gradients of weights.
@@ -128,7 +128,7 @@ fn with_a_library_bits_are_the_same() {
 
 #[test]
 fn passes_ask_for_nothing_that_was_not_examined() {
-    // Without biases; with sizes that are multiples of 8, so that the library is asked at all.
+    // Models without biases, whose sizes are multiples of 8: the library takes no others.
     for name in ["llama3", "qwen2-untied"] {
         let device = Watched::new(Library::default());
         let backend = Arc::new(Cuda::new(device.clone(), Dtype::Bf16));

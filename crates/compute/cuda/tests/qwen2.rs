@@ -41,7 +41,8 @@ impl Qwen2 {
             "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"],
             "hidden_size": hidden, "intermediate_size": intermediate, "num_hidden_layers": layers,
             "num_attention_heads": heads, "num_key_value_heads": kv_heads, "vocab_size": vocabulary,
-            "tie_word_embeddings": tied, "max_position_embeddings": 32_768, "rope_theta": 1e6, "rms_norm_eps": 1e-6,
+            "tie_word_embeddings": tied, "max_position_embeddings": 32_768,
+            "rope_theta": 1e6, "rms_norm_eps": 1e-6,
         })
     }
 }

@@ -21,7 +21,8 @@ struct Case {
 
 impl Case {
     fn new(family: &'static str, sequences: usize, steps: usize, leaves: usize) -> Self {
-        // Some begin a page with the first token that is decoded, some in the middle of one.
+        // The first decoded token of some sequences begins a page; the others begin in the middle
+        // of one.
         let lens = (0..sequences).map(|i| 1 + (i * 7 + 9) % 30).collect();
         Self { family, lens, steps, leaves }
     }
@@ -249,8 +250,8 @@ impl Watch for Refuses {
     }
 }
 
-/// A step that is not captured, or cannot be launched as one, is launched one by one; others are
-/// captured all the same.
+/// A step that cannot be captured or replayed is launched one by one; other steps are still
+/// captured.
 #[test]
 fn what_is_refused_of_one_step_is_not_refused_of_others() {
     let case = || Case { lens: vec![5; 24], ..Case::new("qwen3", 24, 12, 6) };

@@ -8,8 +8,8 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// One of a device's downloads, counted from 0, has a wrong bit: with f32 in its last number, with
-/// bf16 near its beginning, because padding ends the rows of bf16.
+/// One bit of a device's download is wrong; downloads are counted from 0. With f32 it is in the
+/// last element. With bf16 it is near the beginning, because rows of bf16 end with padding.
 struct Wrong {
     dtype: Dtype,
     which: usize,
@@ -47,19 +47,19 @@ fn a_single_wrong_bit_is_told() {
     }
 }
 
-/// Tensor cores of a generation whose arithmetic is not known by the host.
+/// The host does not know the arithmetic of this generation's tensor cores.
 #[test]
 fn a_sound_ampere_passes() {
     tested(Dtype::Bf16, (8, 0), usize::MAX).0.unwrap();
 }
 
-/// The self-test's verdict on a device that is interfered with.
+/// The self-test's verdict on a device that a watch disturbs.
 fn said_of<W: Watch>(watch: W, capability: (u32, u32)) -> (Result<(), String>, Arc<Watched<W>>) {
     let device = Watched::with(Settings { capability, ..Settings::default() }, watch);
     (self_test(&Cuda::new(device.clone(), Dtype::Bf16)), device)
 }
 
-/// The kernels that were launched, and how often any was.
+/// The launched kernels, and the number of launches.
 #[derive(Default)]
 struct Launched(Mutex<HashSet<&'static str>>, AtomicUsize);
 
@@ -105,7 +105,7 @@ fn all_kernels_of_the_tensor_core_are_tried_in_few_launches() {
     assert!(launches <= 128, "{launches} launches");
 }
 
-/// A tensor core that makes two steps of 8 products where it should make one of 16.
+/// A tensor core that does two steps of 8 products instead of one of 16.
 struct Older;
 
 impl Watch for Older {
@@ -145,8 +145,8 @@ fn a_graph_that_is_not_its_launches_is_told() {
     said_of(Refuses, (9, 0)).0.unwrap();
 }
 
-/// Mistakes of mutations.txt that a compiler might make as well, and the operation
-/// that is named.
+/// Mistakes of mutations.txt that a compiler might make too, and the operation that the self-test
+/// names.
 const MISTAKES: [(&str, &str); 23] = [
     ("the last number of a row is not copied", "a linear layer in bf16 "),
     ("two matrices of b change places", "a linear layer in bf16 "),

@@ -3,7 +3,7 @@
 use half::bf16;
 use isentrope_cuda::{Cuda, Dtype};
 use isentrope_cuda_emulator::{Emulator, Settings};
-use isentrope_kernels::{Backend, Buffer, Cpu, Isa, Kind, Role};
+use isentrope_kernels::{AdamW, Backend, Buffer, Cpu, Isa, Kind, Role};
 use isentrope_model::Model;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,6 +33,17 @@ pub fn checkpoint(family: &str) -> PathBuf {
 pub fn load(backend: Arc<dyn Backend>, family: &str) -> Model {
     Model::load(&checkpoint(family), backend).unwrap()
 }
+
+/// An update's settings.
+pub const ADAMW: AdamW = AdamW {
+    learning_rate: 1e-3,
+    beta1: 0.9,
+    beta2: 0.99,
+    eps: 1e-8,
+    weight_decay: 0.01,
+    step: 3,
+    gradient_scale: 0.5,
+};
 
 /// Numbers from -1.5 to 1.5 without a pattern.
 pub fn noise(seed: u64, len: usize) -> Vec<f32> {

@@ -1,4 +1,4 @@
-//! An emulated device that is looked at, or interfered with, on the way.
+//! An emulated device whose work is watched or changed.
 
 use isentrope_cuda::{
     Argument, Device, Fetch, Function, Graph, Grid, HostMemory, Limits, Memory, MemoryInfo,
@@ -8,10 +8,9 @@ use isentrope_cuda_emulator::{Emulator, Settings};
 use isentrope_kernels::OutOfMemory;
 use std::sync::Arc;
 
-/// Hooks beside the emulator's own work. By default they do nothing, and there is no library of
-/// products.
+/// Hooks in an emulator's work. By default they do nothing, and there is no library of products.
 pub trait Watch: Send + Sync + 'static {
-    /// The host has got these bytes, which may be changed.
+    /// The host has received these bytes; the hook may change them.
     fn downloaded(&self, _bytes: &mut [u8]) {}
     /// As [`Device::product`].
     fn product(&self, _emulator: &Emulator, _product: &Product) -> bool {
@@ -33,7 +32,7 @@ pub trait Watch: Send + Sync + 'static {
     fn replay(&self, _operations: &[Operation]) -> Result<(), String> {
         Ok(())
     }
-    /// A kernel is launched, by itself or of a graph.
+    /// A kernel is launched, by itself or in a graph.
     fn launched(&self, _function: &Function) {}
     /// As [`Device::limits`].
     fn limits(&self, limits: Limits) -> Limits {

@@ -1,7 +1,7 @@
 //! With bf16, weights are exact f32 in two parts, which AdamW updates to the CPU's bits; operations
 //! see the nearest bf16.
 
-use crate::support::{bits, cpu, emulated, rounded};
+use crate::support::{ADAMW, bits, cpu, emulated, rounded};
 use isentrope_cuda::{Cuda, Dtype};
 use isentrope_cuda_emulator::Settings;
 use isentrope_kernels::{AdamW, Backend, HostBatch, Kind, Linear, Role, UpdateSlice, Work};
@@ -32,11 +32,11 @@ fn packed_weights_come_back_to_the_bit() {
     let mut again = vec![0.0; weights.len()];
     cuda.unpack(kind, 0, &packed, &mut again);
     assert_eq!(bits(&again), bits(weights));
-    // As numbers they travel likewise.
-    let mut numbers = vec![0.0; cuda.element_count(kind)];
-    cuda.read_elements(&packed, 0, &mut numbers);
+    // Transfers as f32 elements give these weights too.
+    let mut elements = vec![0.0; cuda.element_count(kind)];
+    cuda.read_elements(&packed, 0, &mut elements);
     let mut travelled = cuda.allocate(Role::Weight(kind)).unwrap();
-    cuda.write_elements(&mut travelled, 0, &numbers);
+    cuda.write_elements(&mut travelled, 0, &elements);
     cuda.unpack(kind, 0, &travelled, &mut again);
     assert_eq!(bits(&again), bits(weights));
 }
@@ -83,7 +83,7 @@ fn what_is_no_number_stays_none() {
     assert!(held.iter().chain(&seen).all(|x| x.is_nan()), "{held:?}, {seen:?}");
 }
 
-/// Numbers of several parameters: one block of an update, several, part of one.
+/// Lengths of several parameters: a part of a block of an update, several blocks, one block.
 const LENGTHS: [usize; 3] = [5, 9000, 4096];
 
 /// Weights and moments of several parameters after some updates of all elements but the first.
@@ -109,16 +109,7 @@ fn updated(backend: &dyn Backend, moment: fn(usize) -> Role) -> Vec<Vec<u32>> {
     for step in 1..=3 {
         let gradients =
             LENGTHS.map(|len| packed(Role::Gradient(Kind::Vector(len)), 10 + step, len));
-        let (learning_rate, weight_decay, gradient_scale) = (3e-4, 0.01, 0.7);
-        let settings = AdamW {
-            learning_rate,
-            beta1: 0.9,
-            beta2: 0.99,
-            eps: 1e-8,
-            weight_decay,
-            step,
-            gradient_scale,
-        };
+        let settings = AdamW { learning_rate: 3e-4, step, gradient_scale: 0.7, ..ADAMW };
         let mut together: Vec<_> = parameters
             .iter_mut()
             .zip(&gradients)
@@ -126,7 +117,7 @@ fn updated(backend: &dyn Backend, moment: fn(usize) -> Role) -> Vec<Vec<u32>> {
             .map(|(((weights, first, second), gradient), len)| UpdateSlice {
                 weights,
                 gradient,
-                numbers: 1..len,
+                elements: 1..len,
                 first,
                 second,
             })
@@ -134,9 +125,9 @@ fn updated(backend: &dyn Backend, moment: fn(usize) -> Role) -> Vec<Vec<u32>> {
         backend.adamw(settings, &mut together);
     }
     let bits = |buffer, len| {
-        let mut numbers = vec![0.0; len];
-        backend.read_elements(buffer, 0, &mut numbers);
-        numbers.into_iter().map(f32::to_bits).collect()
+        let mut elements = vec![0.0; len];
+        backend.read_elements(buffer, 0, &mut elements);
+        elements.into_iter().map(f32::to_bits).collect()
     };
     let each = parameters.iter().zip(LENGTHS);
     each.flat_map(|((weights, first, second), len)| {
@@ -149,7 +140,7 @@ fn updated(backend: &dyn Backend, moment: fn(usize) -> Role) -> Vec<Vec<u32>> {
 fn updates_have_the_bits_of_the_cpu() {
     let want = updated(&cpu(), Role::Moment);
     assert_eq!(updated(&cuda(), Role::Moment), want);
-    // Wherever moments live, and in pieces of whatever size.
+    // For every home of the moments, and for transfers in pieces of every size.
     for dtype in [Dtype::F32, Dtype::Bf16] {
         for piece in [1000, 4096, 9001, 13_098, 1 << 20] {
             let cuda = emulated(dtype, Settings::default());
@@ -170,11 +161,11 @@ fn offloaded_moments_take_the_memory_of_the_host_alone() {
     assert_eq!((cuda.bytes(role), cuda.host_bytes(role)), (0, 4 << 20));
     assert_eq!(cuda.host_bytes(Role::Moment(1 << 20)), 0);
     // Both moments of a piece, or of all elements if they are fewer.
-    let workspace = |numbers| cuda.workspace(Work::OffloadedMoments(numbers));
+    let workspace = |elements| cuda.workspace(Work::OffloadedMoments(elements));
     assert_eq!((workspace(1 << 20), workspace(7)), (2 * 4 * 100, 2 * 4 * 7));
-    let mut numbers = vec![1.0; 1 << 20];
-    cuda.read_elements(&moment, 0, &mut numbers);
-    assert!(numbers.iter().all(|&number| number.to_bits() == 0), "they begin as zeros");
+    let mut elements = vec![1.0; 1 << 20];
+    cuda.read_elements(&moment, 0, &mut elements);
+    assert!(elements.iter().all(|&number| number.to_bits() == 0), "they begin as zeros");
 }
 
 /// Evenly spread numbers have mean 0 and a third of the range's square as their variance; each is a

@@ -1,6 +1,6 @@
 //! The files of a repository that make up a model.
 
-use crate::{Names, Result};
+use crate::{Names, Result, gguf};
 
 /// Files besides the weights, fetched if the repository has them.
 const COMPANIONS: [&str; 11] = [
@@ -38,6 +38,12 @@ pub(crate) fn select(names: Names<'_>, parts: Parts) -> Result<Vec<String>, Stri
         Names::Cached(names) => (names, false),
     };
     let has = |wanted: &str| all.iter().any(|name| name == wanted);
+    let gguf = all.iter().find(|name| name.ends_with(gguf::ENDING));
+    if let (false, Some(name)) = (all.iter().any(|name| name.ends_with(".safetensors")), gguf) {
+        return Err(format!(
+            "the repository has only GGUF weights ({name}); take the model that they were made from"
+        ));
+    }
     if !has("config.json") {
         return Err("not a model that can be loaded: the repository has no config.json".into());
     }
@@ -78,7 +84,7 @@ fn weights(names: &[String], is_whole: bool) -> Result<Vec<&str>, String> {
             "the weights are Python pickles ({name}), which can run code when they are read; a \
              revision or a conversion in safetensors is needed"
         )
-    } else if let Some(name) = ending(&[".safetensors", ".gguf"]) {
+    } else if let Some(name) = ending(&[".safetensors"]) {
         format!("the repository has {name} but no {SINGLE} or {INDEX}")
     } else {
         format!("the repository has no weights ({SINGLE} or {INDEX})")
@@ -125,6 +131,7 @@ mod tests {
             (true, &["model.safetensors"][..], "config.json"),
             (true, &["config.json"], "no weights"),
             (true, &["config.json", "pytorch_model.bin"], "pytorch_model.bin"),
+            (true, &["README.md", "m.Q4_K_M.gguf"], "only GGUF weights (m.Q4_K_M.gguf)"),
             (true, &["config.json", "consolidated.safetensors"], "consolidated.safetensors"),
             (false, &["config.json", SINGLE], "tokenizer.json"),
             (false, &["config.json", "tokenizer.json", INDEX, SHARDS[0]], "1 of 2 shards"),

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::{fmt, fs};
 
-use crate::{Error, Result};
+use crate::{Error, Result, gguf};
 
 /// Most model directories that a message lists.
 const MAX_LISTED: usize = 8;
@@ -38,7 +38,11 @@ pub(crate) struct RepoId {
 impl RepoId {
     /// Parses `model`, which is not an existing directory.
     pub fn parse(model: &str) -> Result<Self> {
-        if Path::new(model).exists() {
+        let path = Path::new(model);
+        if model.ends_with(gguf::ENDING) && path.exists() {
+            return Err(gguf::refusal(path));
+        }
+        if path.exists() {
             return Err(Error::Hub(format!(
                 "{model}: is a file; give the directory that holds config.json"
             )));

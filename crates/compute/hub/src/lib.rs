@@ -25,6 +25,7 @@ mod download;
 mod error;
 mod fetch;
 mod files;
+mod gguf;
 mod id;
 mod retries;
 
@@ -88,12 +89,16 @@ pub fn complete(
     )))
 }
 
-/// Refuses a name that is neither an existing directory nor a hub id.
+/// Refuses a name that is neither an existing directory nor a hub id, and a directory that holds
+/// only a GGUF file.
 ///
 /// # Errors
 /// [`Error::Hub`], which says what a model can be.
 pub fn check_name(model: &str) -> Result<()> {
-    if Path::new(model).is_dir() { Ok(()) } else { RepoId::parse(model).map(drop) }
+    if Path::new(model).is_dir() {
+        return gguf::refuse_directory(Path::new(model));
+    }
+    RepoId::parse(model).map(drop)
 }
 
 /// Downloads the files that `select` chooses of the data set `id`, `[org/]name[@revision]`.
@@ -118,6 +123,7 @@ fn fetch_model(
     progress: &dyn Progress,
 ) -> Result<PathBuf> {
     if Path::new(model).is_dir() {
+        gguf::refuse_directory(Path::new(model))?;
         return Ok(model.into());
     }
     let select = |names: Names<'_>| files::select(names, parts);

@@ -8,7 +8,7 @@ use crate::repository::{
     settings, sharded, tokenizer_json, weights,
 };
 use crate::server::{Reply, Server};
-use isentrope_hub::{HubConfig, complete, describe, resolve};
+use isentrope_hub::{HubConfig, check_name, complete, describe, resolve};
 
 #[test]
 fn a_directory_is_itself_and_other_names_are_explained() {
@@ -18,6 +18,20 @@ fn a_directory_is_itself_and_other_names_are_explained() {
     let file = dir.path().join("config.json");
     fs::write(&file, "{}").unwrap();
     assert!(failure(&config, file.to_str().unwrap()).contains("is a file"));
+    // A directory with only a GGUF file, and the file itself.
+    let gguf = tempfile::tempdir().unwrap();
+    let file = gguf.path().join("tiny.Q4_1.gguf");
+    fs::write(&file, "GGUF").unwrap();
+    fs::write(gguf.path().join("config.json"), "{}").unwrap();
+    for model in [gguf.path(), &file] {
+        let message = failure(&config, model.to_str().unwrap());
+        let expected = format!("{}: is a GGUF file; make a model directory", file.display());
+        assert!(message.starts_with(&expected), "{message}");
+        assert!(message.contains("gguf_file=\"tiny.Q4_1.gguf\", dtype="), "{message}");
+        assert_eq!(check_name(model.to_str().unwrap()).unwrap_err().to_string(), message);
+    }
+    fs::write(gguf.path().join("model.safetensors"), "").unwrap();
+    assert_eq!(resolve(&config, gguf.path().to_str().unwrap(), &()).unwrap(), gguf.path());
     let message = failure(&config, "./runs/step-10");
     assert!(message.contains("./runs/step-10") && message.contains("hub id"), "{message}");
 }

@@ -6,7 +6,7 @@ use crate::simd::{Kernel, LANES, Simd, load, store, vectors};
 use crate::threads::{Shared, Workers};
 use std::ops::Range;
 
-/// Settings of one update. Combined in f64, as PyTorch does, and rounded once.
+/// Settings of one update. They are combined in f64, as in PyTorch, and rounded once.
 #[derive(Clone, Copy, Debug)]
 pub struct AdamW {
     /// Learning rate of this step.
@@ -25,7 +25,7 @@ pub struct AdamW {
     pub gradient_scale: f32,
 }
 
-/// The numbers of an update's formula: combined in f64, each rounded once.
+/// The factors of an update's formula: combined in f64, each rounded once.
 #[derive(Clone, Copy, Debug)]
 pub struct UpdateFactors {
     /// Factor of the gradient, applied first.
@@ -40,11 +40,11 @@ pub struct UpdateFactors {
     pub beta2: f32,
     /// 1 - beta2.
     pub one_minus_beta2: f32,
-    /// sqrt(1 - beta2^step), the bias correction: divides the root of the second moment.
+    /// sqrt(1 - beta2^step), the bias correction, which divides the root of the second moment.
     pub sqrt_correction2: f32,
-    /// Added to the root.
+    /// Added to the second moment's root.
     pub eps: f32,
-    /// Factor of the moments' quotient, which is added to the weights.
+    /// Factor of the moments' quotient before it is added to the weights.
     pub rate: f32,
 }
 
@@ -67,22 +67,22 @@ impl AdamW {
     }
 }
 
-/// Some numbers of one parameter in an update.
+/// Some elements of one parameter in an update.
 pub struct UpdateSlice<'a> {
     /// The parameter's weights.
     pub weights: &'a mut Buffer,
     /// Their gradient.
     pub gradient: &'a Buffer,
-    /// Which numbers of these two.
-    pub numbers: Range<usize>,
-    /// The gradient's running mean: of those numbers alone.
+    /// The range of elements in both.
+    pub elements: Range<usize>,
+    /// The running mean of the gradient, for this range only.
     pub first: &'a mut Buffer,
-    /// The running mean of its squares: likewise.
+    /// The running mean of the gradient's squares, for this range only.
     pub second: &'a mut Buffer,
 }
 
-/// Elements of a block. Squares are summed block by block, so that the norm does not depend on how
-/// the work is split.
+/// Elements of a block. Squares are summed block by block, so that the norm does not depend on the
+/// division of the work.
 pub const NORM_BLOCK: usize = 4096;
 
 /// The Euclidean norm of all tensors together, from the sums of squares of their blocks. Adds in

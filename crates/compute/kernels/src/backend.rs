@@ -1,7 +1,7 @@
 //! The operations that a decoder is made of. A model is written against this trait alone.
 //!
 //! # What a backend decides
-//! A backend chooses the type, padding and order of the numbers in a buffer, by the buffer's
+//! A backend chooses the type, padding and order of the elements in a buffer, by the buffer's
 //! [`Role`]; the positions in a page of keys and values; the memory that operations take
 //! ([`Work`]). A model asks ([`bytes`](Backend::bytes), [`workspace`](Backend::workspace)) and
 //! never computes a size. Shapes below, such as `[rows, features]`, are logical: rows may be padded
@@ -12,12 +12,13 @@
 //! compiled once for all backends. An operation panics when it is given another backend's value.
 //!
 //! # Transfers
-//! A pass or a step describes its rows once, as a [`HostBatch`]. [`upload_batch`](Backend::upload_batch) uploads
-//! it, and every operation of every layer takes the uploaded batch. [`upload_index`](Backend::upload_index)
-//! uploads row numbers, slots and target tokens likewise. So a layer uploads nothing and waits for
-//! nothing. The host reads only drawn tokens ([`draw`](Backend::draw)), log-probs and entropies
-//! ([`scores`](Backend::scores)), the sums of the gradient's norm
-//! ([`square_sums`](Backend::square_sums)) and weights to be saved ([`unpack`](Backend::unpack)).
+//! A pass or a step describes its rows once, as a [`HostBatch`].
+//! [`upload_batch`](Backend::upload_batch) uploads it, and every operation of every layer takes the
+//! uploaded batch. [`upload_index`](Backend::upload_index) uploads row numbers, slots and target
+//! tokens likewise. So a layer uploads nothing and waits for nothing. The host reads only drawn
+//! tokens ([`draw`](Backend::draw)), log-probs and entropies ([`scores`](Backend::scores)), the sums
+//! of the gradient's norm ([`square_sums`](Backend::square_sums)) and weights to be saved
+//! ([`unpack`](Backend::unpack)).
 //!
 //! # Order and lifetime
 //! A backend works in one stream: operations take effect in the order of the calls. A call may
@@ -105,14 +106,14 @@ pub trait Backend: Send + Sync + 'static {
     /// # Panics
     /// When there is no such draw.
     fn upload_drawn_batch(&self, host: &HostBatch, drawn: Option<&DrawnTokens>) -> DeviceBatch;
-    /// Uploads numbers.
+    /// Uploads the numbers of rows, slots or tokens.
     fn upload_index(&self, numbers: &[u32]) -> DeviceIndex;
 
-    /// Sets every number of a buffer.
+    /// Sets every element of a buffer.
     fn fill(&self, buffer: &mut Buffer, value: f32);
-    /// Copies whole rows from the host to rows `first ..` of activations or exact numbers.
+    /// Copies whole rows from the host to rows `first ..` of activations or exact values.
     fn write(&self, buffer: &mut Buffer, first: usize, rows: &[f32]);
-    /// Copies rows `first ..` of activations or exact numbers to the host. Only tests and tools
+    /// Copies rows `first ..` of activations or exact values to the host. Only tests and tools
     /// need it.
     fn read(&self, buffer: &Buffer, first: usize, rows: &mut [f32]);
     /// Copies the first rows of a buffer to the first rows of another with as many features.
@@ -345,7 +346,7 @@ pub trait Backend: Send + Sync + 'static {
         masks: Arc<SamplingMasks>,
         temperature: f32,
     ) -> HeadStatistics;
-    /// Reads each row's scores, once. The statistics then keep what
+    /// Reads the scores of every row; call it once. The statistics then keep what
     /// [`head_backward`](Self::head_backward) needs.
     fn scores(&self, statistics: &mut HeadStatistics) -> HeadScores;
     /// Computes the gradient of a loss from its derivatives by each row's log-prob, entropy and
@@ -385,8 +386,8 @@ pub trait Backend: Send + Sync + 'static {
         draws: &[Draw],
     ) -> Vec<Option<Drawn>>;
     /// Begins to draw without waiting. [`read_draws`](Self::read_draws) then returns what
-    /// [`draw`](Self::draw) would. The tokens can be fed to a step at once; if logits are not
-    /// finite, some token of the vocabulary is fed.
+    /// [`draw`](Self::draw) would. A step may be fed these tokens at once; if logits are not
+    /// finite, it is fed an arbitrary token of the vocabulary.
     ///
     /// # Panics
     /// When a draw [departs](crate::Adjustments::departs) from the model's own distribution: the
@@ -407,21 +408,21 @@ pub trait Backend: Send + Sync + 'static {
     /// operation.
     fn read_draws(&self, drawing: QueuedDraws) -> Vec<Option<Drawn>>;
 
-    /// Numbers in the weights and in the gradient of a parameter, with padding.
+    /// Elements in the weights and in the gradient of a parameter, with padding.
     fn element_count(&self, kind: Kind) -> usize;
-    /// Copies numbers `first ..` of weights, of a gradient or of a moment to the host, in the
-    /// backend's own order, which all three share. Ranks exchange these numbers, so all ranks have
+    /// Copies elements `first ..` of weights, of a gradient or of a moment to the host, in the
+    /// backend's own order, which all three share. Ranks exchange these elements, so all ranks have
     /// the same backend.
-    fn read_elements(&self, from: &Buffer, first: usize, numbers: &mut [f32]);
-    /// Copies numbers from the host to `first ..` of weights, of a gradient or of a moment, in the
+    fn read_elements(&self, from: &Buffer, first: usize, elements: &mut [f32]);
+    /// Copies elements from the host to `first ..` of weights, of a gradient or of a moment, in the
     /// order of [`read_elements`](Self::read_elements).
-    fn write_elements(&self, to: &mut Buffer, first: usize, numbers: &[f32]);
-    /// `to += from`, number by number, over two whole buffers of one role: sums two gradients.
+    fn write_elements(&self, to: &mut Buffer, first: usize, elements: &[f32]);
+    /// `to += from`, element by element, over two whole buffers of one role: sums two gradients.
     fn add(&self, from: &Buffer, to: &mut Buffer);
-    /// Sums the squares of each block of [`NORM_BLOCK`](crate::NORM_BLOCK) numbers in these parts
+    /// Sums the squares of each block of [`NORM_BLOCK`](crate::NORM_BLOCK) elements in these parts
     /// of weights or gradients, for [`norm`](crate::norm). A part begins with a block.
     fn square_sums(&self, parts: &[(&Buffer, Range<usize>)]) -> Vec<f32>;
-    /// Updates these numbers of each parameter in place, by one step of AdamW. A number's bits do
-    /// not depend on the other numbers.
+    /// Updates these elements of each parameter in place, by one step of AdamW. An element's bits do
+    /// not depend on the other elements.
     fn adamw(&self, settings: AdamW, parameters: &mut [UpdateSlice<'_>]);
 }

@@ -8,8 +8,8 @@ use std::ops::Range;
 /// is read by whole vectors.
 pub(crate) const PAGE: usize = LANES;
 
-/// Set in a token of [`HostBatch::tokens`] that is not known to the host: the rest is the number of
-/// the draw that gives it.
+/// This bit marks a token of [`HostBatch::tokens`] that the host does not know yet: the other bits
+/// are the index of the draw that yields it.
 pub const DRAWN: u32 = 1 << 31;
 
 /// Consecutive rows of a batch that are consecutive positions of one sequence.
@@ -138,7 +138,7 @@ impl CheckedBatch {
         Self { host, positions, is_paged, least_pages }
     }
 
-    /// The batch, with all tokens of draws put in.
+    /// The batch, with the tokens of all draws filled in.
     pub fn host(&self) -> &HostBatch {
         &self.host
     }
@@ -163,7 +163,7 @@ impl CheckedBatch {
     }
 }
 
-/// Runs are worked on at once, each writing its own rows: no two may share one.
+/// Threads write the rows of runs in parallel: no two runs may share a row.
 fn check_disjoint(runs: &[Run]) {
     let mut rows: Vec<Range<usize>> =
         runs.iter().filter(|run| run.len > 0).map(|run| run.row..run.row + run.len).collect();
@@ -171,7 +171,7 @@ fn check_disjoint(runs: &[Run]) {
     assert!(rows.windows(2).all(|pair| pair[0].end <= pair[1].start), "runs share rows");
 }
 
-/// Rows are stored at once by several threads: no two may go to one place in the cache.
+/// Threads store rows in parallel: no two rows may go to one slot of the cache.
 fn check_slots(host: &HostBatch, page: usize) {
     let mut slots: Vec<Range<usize>> = Vec::with_capacity(host.runs.len());
     for run in host.stored_runs() {

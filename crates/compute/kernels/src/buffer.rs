@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Rows of `f32` in main memory, one after the other, aligned to a cache line. Dropping it hands
-/// the memory back to the backend that made it, for the next buffer of that size: page faults would
-/// otherwise cost more than small models do.
+/// Rows of `f32` in main memory, one after the other, aligned to a cache line. When it is dropped,
+/// the backend that made it keeps the memory for the next buffer of that size: otherwise page
+/// faults would cost more than small models do.
 pub struct CpuBuffer {
     storage: Option<Storage>,
     len: usize,
@@ -58,7 +58,7 @@ enum Fate {
     Recycled,
     /// It waits for the next cache of keys and values.
     Cache,
-    /// It goes back to the system. Memory that was kept makes room for something else.
+    /// It goes back to the system, and makes room for other memory.
     GivenBack,
 }
 
@@ -141,7 +141,8 @@ impl Storage {
         }
         let map = memmap2::MmapMut::map_anon(asked).map_err(|e| refused(e.to_string()))?;
         #[cfg(target_os = "linux")]
-        let _ = map.advise(memmap2::Advice::HugePage); // only a hint: refusal changes nothing but speed
+        // A refused hint changes only speed.
+        let _ = map.advise(memmap2::Advice::HugePage);
         Ok(Self::Mapped(map))
     }
 
@@ -247,8 +248,7 @@ fn capacity(len: usize) -> usize {
     len.checked_next_multiple_of(step).unwrap_or(len)
 }
 
-/// Memory for one purpose, which nothing else takes and keeps: as much as the most that was asked
-/// for.
+/// Memory kept for one purpose. It grows to the largest size that was requested.
 #[derive(Default)]
 pub(crate) struct Reserved(Mutex<Option<Storage>>);
 

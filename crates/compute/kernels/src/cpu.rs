@@ -25,8 +25,8 @@ use std::sync::Arc;
 pub struct Cpu {
     workers: Workers,
     recycler: Arc<Recycler>,
-    /// The head's logits. Of all buffers of a pass they may be by far the largest: recycled, they
-    /// would be taken for activations that are kept, and allocated anew in every pass.
+    /// The head's logits. They may be by far the largest buffer of a pass: recycled, their memory
+    /// would be taken for kept activations, and every pass would allocate anew.
     logits: Reserved,
 }
 
@@ -63,7 +63,7 @@ fn extent(role: Role) -> (usize, usize) {
             Kind::Vector(len) => (1, len),
             Kind::Matrix(shape) => shape.packed_extent(),
         },
-        Role::Moment(numbers) | Role::OffloadedMoment(numbers) => (1, numbers),
+        Role::Moment(elements) | Role::OffloadedMoment(elements) => (1, elements),
         // A row is a layer.
         Role::Cache { shape, layers, pages } => (layers, pages.saturating_mul(shape.page_len())),
     }
@@ -386,7 +386,7 @@ impl Backend for Cpu {
     fn copy_rows(&self, from: &Buffer, rows: &DeviceIndex, to: &mut Buffer) {
         let (from, rows) = (from.cpu(), rows.cpu());
         let features = from.features();
-        rows::gather(
+        rows::copy_rows(
             &self.workers,
             features,
             from,
@@ -503,26 +503,26 @@ impl Backend for Cpu {
         let (rows, floats) = extent(Role::Gradient(kind));
         rows.saturating_mul(floats)
     }
-    fn read_elements(&self, from: &Buffer, first: usize, numbers: &mut [f32]) {
-        numbers.copy_from_slice(&from.cpu()[first..][..numbers.len()]);
+    fn read_elements(&self, from: &Buffer, first: usize, elements: &mut [f32]) {
+        elements.copy_from_slice(&from.cpu()[first..][..elements.len()]);
     }
-    fn write_elements(&self, to: &mut Buffer, first: usize, numbers: &[f32]) {
-        to.cpu_mut()[first..][..numbers.len()].copy_from_slice(numbers);
+    fn write_elements(&self, to: &mut Buffer, first: usize, elements: &[f32]) {
+        to.cpu_mut()[first..][..elements.len()].copy_from_slice(elements);
     }
     fn add(&self, from: &Buffer, to: &mut Buffer) {
         rows::add(&self.workers, from.cpu(), to.cpu_mut());
     }
     fn square_sums(&self, parts: &[(&Buffer, Range<usize>)]) -> Vec<f32> {
         let parts: Vec<&[f32]> =
-            parts.iter().map(|(tensor, numbers)| &tensor.cpu()[numbers.clone()]).collect();
+            parts.iter().map(|(tensor, elements)| &tensor.cpu()[elements.clone()]).collect();
         adamw::square_sums(&self.workers, &parts)
     }
     fn adamw(&self, settings: AdamW, parameters: &mut [UpdateSlice<'_>]) {
-        for UpdateSlice { weights, gradient, numbers, first, second } in parameters {
+        for UpdateSlice { weights, gradient, elements, first, second } in parameters {
             let (weights, gradient) =
-                (&mut weights.cpu_mut()[numbers.clone()], &gradient.cpu()[numbers.clone()]);
+                (&mut weights.cpu_mut()[elements.clone()], &gradient.cpu()[elements.clone()]);
             let (first, second) =
-                (&mut first.cpu_mut()[..numbers.len()], &mut second.cpu_mut()[..numbers.len()]);
+                (&mut first.cpu_mut()[..elements.len()], &mut second.cpu_mut()[..elements.len()]);
             adamw::step(&self.workers, settings, weights, gradient, first, second);
         }
     }

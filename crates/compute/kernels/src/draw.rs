@@ -25,8 +25,8 @@ pub struct Draw {
     pub uniform: f64,
 }
 
-/// How the distribution that tokens are drawn from departs from the model's own. Applied in this
-/// order, which is transformers': repetition penalty, temperature, top-k, top-p, min-p.
+/// The differences between the distribution that tokens are drawn from and the model's own. They
+/// are applied in transformers' order: repetition penalty, temperature, top-k, top-p, min-p.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Adjustments {
     /// Divides the positive logits, and multiplies the negative ones, of the penalised tokens; 1
@@ -43,7 +43,8 @@ pub struct Adjustments {
 }
 
 impl Adjustments {
-    /// None but a temperature above 0: the distribution that log-probs and entropies refer to.
+    /// No adjustment besides a temperature above 0: the distribution that log-probs and entropies
+    /// refer to.
     pub fn temperature(temperature: f32) -> Self {
         Self { repetition_penalty: 1.0, temperature, top_k: 0, top_p: 1.0, min_p: 0.0 }
     }
@@ -66,8 +67,8 @@ pub struct Drawn {
     pub token: u32,
     /// Its log-probability under the model at the temperature (at 1 for greedy decoding), in nats.
     pub logprob: f32,
-    /// Its log-probability under the distribution it was drawn from, where top-k, top-p, min-p or a
-    /// repetition penalty make that another one.
+    /// Its log-probability under the distribution that it was drawn from, if top-k, top-p, min-p or
+    /// a repetition penalty make it another one.
     pub sampling_logprob: Option<f32>,
     /// Entropy of the model's distribution at that temperature, over the whole vocabulary, in nats.
     pub entropy: f32,
@@ -79,7 +80,7 @@ pub struct Drawn {
 /// The tokens that top-k, top-p and min-p have kept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplingMask {
-    /// Ascending.
+    /// The tokens, ascending.
     pub tokens: Vec<u32>,
     /// Logarithm of their probability together, under the model at the temperature, in nats: with
     /// the bits that [`Backend::head`](crate::Backend::head) computes for them.
@@ -91,7 +92,7 @@ pub(crate) fn workspace(shape: Linear, rows: usize) -> usize {
     logits_block_rows(shape, rows) * shape.outputs
 }
 
-/// The largest workspace, whatever the remainder of a block.
+/// The largest workspace that a block of any remainder needs.
 pub(crate) fn most_workspace(shape: Linear, rows: usize) -> usize {
     rows.saturating_mul(shape.outputs).min(LOGITS_BLOCK)
 }
@@ -230,8 +231,8 @@ fn draw_from(weights: &[f32], uniform: f64) -> (u32, f32) {
         before += sums[block];
         block += 1;
     }
-    // Rounding may leave the target just beyond the last block's end: the last possible token then
-    // stands in.
+    // Rounding may leave the target just beyond the end of the last block: then the last possible
+    // token is chosen.
     let mut chosen = None;
     for (i, &weight) in weights.iter().enumerate().skip(block * BLOCK).take(BLOCK) {
         if weight > 0.0 {
@@ -267,9 +268,9 @@ fn keep(adjustments: &Adjustments, weights: &[f32]) -> Vec<(f32, u32)> {
     let total: f64 = weights.chunks(BLOCK).map(block_sum).sum();
     let mut least = f32::MIN_POSITIVE;
     if every_rank {
-        // Tokens below the nucleus's share of the rest, spread over the vocabulary, have less than
-        // the rest together: the nucleus is complete without them, and sorting few tokens is cheap.
-        // The likeliest token has weight 1.
+        // The tokens whose weight is below the nucleus's share of the rest, spread evenly over the
+        // vocabulary, together weigh less than the rest. So the nucleus is complete without them,
+        // and few tokens are left to sort. The likeliest token has weight 1.
         let tail = (1.0 - f64::from(adjustments.top_p)) * total / weights.len() as f64;
         least = least.max((tail * 0.999) as f32).max(adjustments.min_p);
     }

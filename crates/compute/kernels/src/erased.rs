@@ -1,5 +1,5 @@
-//! Memory of a device, with a type that only its backend knows: a model holds such values whichever
-//! backend made them.
+//! A device's memory, with a type that only its backend knows. So a model holds values of any
+//! backend.
 
 use std::any::Any;
 
@@ -53,9 +53,9 @@ erased! {
     DeviceIndex: Send Sync;
     /// Statistics that [`head`](crate::Backend::head) computes for its rows.
     HeadStatistics: Send Sync;
-    /// Draws that [`begin_draw`](crate::Backend::begin_draw) has asked for.
+    /// Draws that [`begin_draw`](crate::Backend::begin_draw) has begun.
     QueuedDraws: Send;
-    /// The tokens of [`QueuedDraws`], which a step can be fed with.
+    /// The tokens of [`QueuedDraws`], which can be fed to a step.
     DrawnTokens: Send Sync;
 }
 

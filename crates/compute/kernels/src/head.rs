@@ -4,11 +4,11 @@
 //! With `z = logits / temperature`, `m = max z` and `s = sum exp(z - m)`:
 //! `logprob = z_y - m - ln s` and `entropy = ln s - sum exp(z - m) (z - m) / s`, in nats.
 //!
-//! Where sampling was truncated to some tokens K, also `log_mass = ln sum_K exp(z - m) - ln s`, the
+//! If sampling was truncated to some tokens K, also `log_mass = ln sum_K exp(z - m) - ln s`, the
 //! logarithm of the probability that they have together: `logprob - log_mass` is the
 //! log-probability under the truncated distribution.
 //!
-//! How a step along the gradient of a target's log-prob moves the entropy is [`EntropySlopes`].
+//! [`EntropySlopes`] says how a step along the gradient of a target's log-prob moves the entropy.
 
 use crate::linear::{self, Destination, Linear, PANEL};
 use crate::math::{EXP_ZERO, exp, ln};
@@ -64,7 +64,7 @@ impl Distribution {
         let mut weights = vec![0.0; logits.len()];
         softmax_weights(isa, &logits, temperature, largest, &mut weights);
         let log_sum = ln(weights.iter().map(|&weight| f64::from(weight)).sum::<f64>() as f32);
-        // Finite, also where logits are so far apart that their difference is not.
+        // Finite, even if logits are so far apart that their difference is not.
         ((largest - self.max).max(f32::MIN) + log_sum) - self.log_sum
     }
 
@@ -186,7 +186,7 @@ impl Kernel for Reduce<'_> {
                 max = if max > z { max } else { z };
             }
             let m = S::splat(max);
-            // An impossible token adds nothing to the entropy, where 0 times -inf would be NaN.
+            // An impossible token adds nothing to the entropy; 0 times -inf would be NaN.
             let zero = S::splat(EXP_ZERO);
             let (mut sum, mut weighted) = (0.0, 0.0);
             for first in (0..len).step_by(SUM_BLOCK) {
@@ -281,7 +281,7 @@ pub struct HeadScores {
 /// The head's results for rows without a backward pass.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EntropySlopes {
-    /// As in a pass that goes back.
+    /// The scores, as in a pass with a backward pass.
     pub scores: HeadScores,
     /// How fast the entropy changes along the gradient of the target's log-prob, both by
     /// `z = logits / temperature`, `[rows]`:
@@ -299,7 +299,7 @@ pub struct CpuStatistics {
     logprobs: Vec<f32>,
     distributions: Vec<Distribution>,
     masks: Arc<SamplingMasks>,
-    /// Log-mass of each mask; empty if nothing is masked.
+    /// Log-mass of each mask; empty without masks.
     log_masses: Vec<f32>,
 }
 
@@ -309,7 +309,7 @@ impl CpuStatistics {
         rows.saturating_mul(size_of::<Distribution>())
     }
 
-    /// Log-prob of each target, which are then gone, entropy of each row, and log-mass of each
+    /// Log-prob of each target, which this takes out, entropy of each row, and log-mass of each
     /// mask.
     pub(crate) fn read(&mut self) -> HeadScores {
         let entropies = self.distributions.iter().map(|d| d.entropy).collect();
@@ -334,14 +334,14 @@ pub(crate) fn forward(
     forward_with(workers, shape, x, weights, targets, masks, temperature, logits, |_, _| ())
 }
 
-/// A row of the head, as [`forward_with`] shows it.
+/// A row of the head, as [`forward_with`] passes it on.
 struct HeadRow<'a> {
     number: usize,
     logits: &'a [f32],
     distribution: Distribution,
     /// Log-prob of the target.
     logprob: f32,
-    /// The tokens that its mask keeps; none if the row has no mask.
+    /// The tokens that the row's mask keeps; none if the row has no mask.
     truncated: Option<Truncated<'a>>,
 }
 
@@ -431,7 +431,7 @@ fn check_operands(
     assert!((0..masks.len()).all(|r| masks.of(r).iter().all(|&t| (t as usize) < shape.outputs)));
 }
 
-/// Calls `f` with each row's number and its logits, on all threads.
+/// Calls `f` with each row's index and its logits, on all threads.
 fn each_row(
     workers: &Workers,
     shape: Linear,
@@ -515,7 +515,7 @@ impl HeadGradient<'_> {
         places.zip(shares).map(|(at, share)| (at, c * share / temperature)).collect()
     }
 
-    /// The part of the mask's coefficient that every token's probability is multiplied with.
+    /// The part of the mask's coefficient that multiplies every token's probability.
     fn of_mass(&self, r: usize) -> f32 {
         let is_masked = !self.statistics.masks.of(r).is_empty();
         self.d_log_masses.get(r).copied().filter(|_| is_masked).unwrap_or_default()
@@ -657,7 +657,8 @@ mod tests {
                     weights
                 };
                 let weights = weights_on(Isa::Scalar);
-                // An exponent of 85 is rounded to within 4e-6, and its exponential by as much.
+                // An exponent of 85 is rounded to within 4e-6, and its exponential has the same
+                // relative error.
                 for (&got, &want) in weights.iter().zip(&want) {
                     assert!(
                         (f64::from(got) - want).abs() <= 1e-5 * want,

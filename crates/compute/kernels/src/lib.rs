@@ -1,10 +1,10 @@
 //! Numerics on buffers: the operations of one decoder, forward and backward, exact to the bit.
 //!
-//! Everything obeys the numerics contract in docs/concepts/numerics.md: results depend on the
-//! values that go in and on nothing else, not on batch composition, blocking, threads or
-//! instruction set. [`Backend`] is the list of operations; [`Cpu`] carries them out. Of all
-//! numerics these alone have `unsafe` code: each kernel is a plain function that checks its slices,
-//! and a loop over vectors behind it that relies on those checks.
+//! Everything obeys the numerics contract in docs/concepts/numerics.md: results depend only on the
+//! values that go in, not on batch composition, blocking, threads or instruction set. [`Backend`]
+//! is the list of operations; [`Cpu`] carries them out. Only these numerics have `unsafe` code:
+//! each kernel is a plain function that checks its slices, and behind it a loop over vectors that
+//! relies on those checks.
 #![allow(unsafe_code, reason = "vector intrinsics and disjoint writes from several threads")]
 
 mod adamw;

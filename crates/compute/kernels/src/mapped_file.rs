@@ -28,7 +28,7 @@ impl MappedFile {
     /// What the operating system says, and [`io::ErrorKind::InvalidInput`] for a directory, pipe or
     /// device.
     pub fn open(path: &Path) -> io::Result<Self> {
-        // Asked before opening, because opening a pipe waits for its writer.
+        // The type is checked before opening, because opening a pipe waits for its writer.
         if !path.metadata()?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
@@ -67,7 +67,7 @@ impl MappedFile {
                     range.len(),
                 )
             };
-            // Only memory use depends on it, so there is nothing to do about a refusal.
+            // Only memory use depends on it, so a refusal is ignored.
             drop(advised);
         }
         #[cfg(not(unix))]

@@ -5,7 +5,8 @@ use crate::simd::Simd;
 /// Below this, `exp` would be denormal and is defined as 0: `ln(2^-126)`.
 const EXP_UNDERFLOW: f32 = -87.336_54;
 
-/// Stands for every argument whose exponential is 0: finite, so that products with that 0 are 0.
+/// Replaces every argument whose exponential is 0. It is finite, so that products with that 0 are
+/// 0.
 pub(crate) const EXP_ZERO: f32 = -88.0;
 
 /// `e^x` for `x <= 0` (and, within rounding, a little above), relative error below 1e-7; exactly 0

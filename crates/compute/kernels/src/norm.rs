@@ -24,7 +24,7 @@ impl Grouped {
         Self { stride: features, offset: 0, groups: 1, features }
     }
 
-    /// Rows below which a task is not worth its hand-over.
+    /// Below this number of rows a task is not worth its start.
     fn least_rows(self) -> usize {
         (16_384 / (self.groups * self.features)).max(1)
     }

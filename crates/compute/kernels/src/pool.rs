@@ -26,7 +26,7 @@ thread_local! {
 pub(crate) struct Pool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
-    /// Held by the thread that runs a loop.
+    /// The thread that runs a loop holds this lock.
     turn: Mutex<()>,
 }
 
@@ -34,7 +34,7 @@ struct Shared {
     /// [`OPEN`] while tasks of `job` may be taken, plus [`WORKER`] for each worker that is taking
     /// them.
     state: AtomicUsize,
-    /// Counts loops, so that a worker joins each only once.
+    /// The number of loops so far, so that a worker joins each only once.
     loops: AtomicUsize,
     /// For each thread, the next of the tasks that are its own.
     next: Box<[Counter]>,
@@ -50,13 +50,13 @@ struct Shared {
 const OPEN: usize = 1;
 const WORKER: usize = 2;
 
-/// Alone in its cache lines, so that threads do not slow each other's counting.
+/// The counter has cache lines of its own, so that threads do not slow each other's counting.
 #[repr(align(128))]
 struct Counter(AtomicUsize);
 
 #[derive(Clone, Copy)]
 struct Job {
-    /// Borrowed for as long as workers are counted in `state`; 'static only in name.
+    /// Borrowed while workers are counted in `state`: the `'static` is only nominal.
     task: Option<&'static (dyn Fn(usize) + Sync)>,
     tasks: usize,
 }

@@ -5,7 +5,7 @@
 /// backend's attention may divide its work by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReplayKey {
-    /// A number that no other model of the process has: it stands for the shapes of all layers.
+    /// A number unique among the models of the process. It stands for the shapes of all layers.
     pub model: u64,
     /// Rows of the batch, each from another sequence.
     pub rows: usize,
@@ -13,7 +13,7 @@ pub struct ReplayKey {
     pub wanted: usize,
     /// Rows whose activations are cached.
     pub cached_rows: usize,
-    /// Slots of the activation cache; 0 where no rows go there.
+    /// Slots of the activation cache; 0 if no rows go there.
     pub slots: usize,
     /// Pages of the cache of keys and values.
     pub pages: usize,

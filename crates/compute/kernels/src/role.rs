@@ -4,24 +4,24 @@ use crate::attention::Attention;
 use crate::linear::Linear;
 use std::fmt;
 
-/// The content of a buffer. A backend chooses the type of its numbers, their padding and their
+/// The content of a buffer. A backend chooses the type of its elements, their padding and their
 /// order by it; the CPU has f32 everywhere, and pads nothing but packed weights and pages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Role {
     /// Activations, or the gradient of a loss by them: `[rows, features]`.
     Activation(usize, usize),
-    /// Numbers that every backend keeps as f32, tables and sums: `[rows, features]`.
+    /// Tables and sums, which every backend keeps as f32: `[rows, features]`.
     Exact(usize, usize),
     /// The weights of one parameter.
     Weight(Kind),
-    /// The gradient of one parameter. What pads it stays zero.
+    /// The gradient of one parameter. Its padding stays zero.
     Gradient(Kind),
     /// A moment of the optimizer, in the order of its gradient's buffer: the number of its
     /// elements, of one parameter.
     Moment(usize),
     /// A moment in the host's memory, if the device has memory of its own:
-    /// [`adamw`](crate::Backend::adamw) brings it to the device in pieces. The CPU makes no
-    /// difference. The number is its elements.
+    /// [`adamw`](crate::Backend::adamw) copies it to the device in pieces. On the CPU it is no
+    /// different. The number is the moment's elements.
     OffloadedMoment(usize),
     /// Keys and values of several layers, in pages of
     /// [`page_positions`](crate::Backend::page_positions) positions.
@@ -46,7 +46,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Numbers in a row of it, as rows are packed.
+    /// Elements in a packed row.
     pub fn row(self) -> usize {
         match self {
             Self::Vector(_) => 1,
@@ -86,7 +86,7 @@ pub enum Work {
 /// Memory that the device refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
-    /// Bytes that were asked for.
+    /// The number of requested bytes.
     pub asked: usize,
     /// The device's reason, such as how much memory it has, or its system's message.
     pub why: String,

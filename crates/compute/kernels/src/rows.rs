@@ -3,7 +3,7 @@
 use crate::simd::LANES;
 use crate::threads::{Shared, Workers};
 
-/// Floats below which a task is not worth its hand-over.
+/// Below this number of floats a task is not worth its start.
 const LEAST: usize = 1 << 15;
 
 /// Copies `from` to the equally long `to`.
@@ -16,7 +16,7 @@ pub(crate) fn copy(workers: &Workers, from: &[f32], to: &mut [f32]) {
     });
 }
 
-/// Adds `from` to the equally long `to`, number by number.
+/// Adds `from` to the equally long `to`, element by element.
 pub(crate) fn add(workers: &Workers, from: &[f32], to: &mut [f32]) {
     assert_eq!(from.len(), to.len());
     let to = Shared::of(to);
@@ -28,7 +28,7 @@ pub(crate) fn add(workers: &Workers, from: &[f32], to: &mut [f32]) {
 }
 
 /// `to[i] = from[rows[i]]`, rows of `features` floats.
-pub(crate) fn gather(
+pub(crate) fn copy_rows(
     workers: &Workers,
     features: usize,
     from: &[f32],

@@ -2,17 +2,17 @@
 
 use std::ops::Range;
 
-/// For each of several draws the tokens that top-k, top-p and min-p had kept, so that training can
-/// look at the same distribution again ("keep sampling mask", DeepSeek-V3.2, arXiv:2512.02556,
-/// section 3.1).
+/// For each of several draws, the tokens that top-k, top-p and min-p kept, so that training sees
+/// the same distribution again ("keep sampling mask", DeepSeek-V3.2, arXiv:2512.02556, section
+/// 3.1).
 ///
-/// A draw without tokens had the whole vocabulary, and so had any draw beyond the last pushed one.
-/// The default says that nothing was truncated.
+/// A draw without tokens had the whole vocabulary, and so had every draw beyond the last pushed
+/// one. By default nothing was truncated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SamplingMasks {
     /// Where the tokens of each draw end, `[draws]`.
     ends: Vec<usize>,
-    /// Ascending within a draw.
+    /// The tokens, ascending within a draw.
     tokens: Vec<u32>,
 }
 
@@ -30,7 +30,7 @@ impl SamplingMasks {
         &self.tokens[first..end]
     }
 
-    /// How many draws were pushed.
+    /// The number of pushed draws.
     pub fn len(&self) -> usize {
         self.ends.len()
     }

@@ -1,5 +1,5 @@
-//! The thread pool. Work is split into tasks that own disjoint outputs, so results never depend on
-//! how many threads there are or on which of them took what.
+//! The thread pool. Work is split into tasks that own disjoint outputs, so results depend neither
+//! on the number of threads nor on which thread runs a task.
 
 use crate::pool::Pool;
 use crate::simd::Isa;

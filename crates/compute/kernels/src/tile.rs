@@ -6,6 +6,47 @@ use crate::simd::{LANES, Simd, load, store};
 /// Rows of a register tile.
 pub(crate) const TILE_ROWS: usize = 6;
 
+/// A tile of outputs that the registers hold.
+pub(crate) trait RegisterTile {
+    /// Computes `ROWS` rows of `VECTORS` vectors.
+    ///
+    /// # Safety
+    /// The tile's operands cover that many rows and vectors, and the instruction set is available.
+    unsafe fn compute<S: Simd, const ROWS: usize, const VECTORS: usize>(self);
+}
+
+/// Computes a tile of at most [`TILE_ROWS`] rows and [`Simd::TILE_VECTORS`] vectors.
+///
+/// # Safety
+/// As [`RegisterTile::compute`].
+#[inline(always)]
+pub(crate) unsafe fn run_tile<S: Simd>(tile: impl RegisterTile, rows: usize, vectors: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match vectors {
+            4 if S::TILE_VECTORS >= 4 => run_rows::<S, 4>(tile, rows),
+            3 if S::TILE_VECTORS >= 3 => run_rows::<S, 3>(tile, rows),
+            2 if S::TILE_VECTORS >= 2 => run_rows::<S, 2>(tile, rows),
+            _ => run_rows::<S, 1>(tile, rows),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn run_rows<S: Simd, const VECTORS: usize>(tile: impl RegisterTile, rows: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match rows {
+            6 => tile.compute::<S, 6, VECTORS>(),
+            5 => tile.compute::<S, 5, VECTORS>(),
+            4 => tile.compute::<S, 4, VECTORS>(),
+            3 => tile.compute::<S, 3, VECTORS>(),
+            2 => tile.compute::<S, 2, VECTORS>(),
+            _ => tile.compute::<S, 1, VECTORS>(),
+        }
+    }
+}
+
 /// The start of a tile's chains.
 #[derive(Clone, Copy)]
 pub(crate) enum Start {
@@ -92,7 +133,7 @@ impl Product {
             unsafe {
                 match columns.div_ceil(LANES) {
                     4 if S::TILE_VECTORS >= 4 => part.rows_of::<S, 4>(),
-                    3 if S::TILE_VECTORS >= 4 => part.rows_of::<S, 3>(),
+                    3 if S::TILE_VECTORS >= 3 => part.rows_of::<S, 3>(),
                     2 if S::TILE_VECTORS >= 2 => part.rows_of::<S, 2>(),
                     _ => part.rows_of::<S, 1>(),
                 }
@@ -114,21 +155,16 @@ impl Product {
                     end: self.end.at(row, 0),
                     ..self
                 };
-                match rows {
-                    6 => part.tile::<S, 6, NV>(),
-                    5 => part.tile::<S, 5, NV>(),
-                    4 => part.tile::<S, 4, NV>(),
-                    3 => part.tile::<S, 3, NV>(),
-                    2 => part.tile::<S, 2, NV>(),
-                    _ => part.tile::<S, 1, NV>(),
-                }
+                run_rows::<S, NV>(part, rows);
             }
             row += rows;
         }
     }
+}
 
+impl RegisterTile for Product {
     #[inline(always)]
-    unsafe fn tile<S: Simd, const ROWS: usize, const NV: usize>(self) {
+    unsafe fn compute<S: Simd, const ROWS: usize, const NV: usize>(self) {
         let last = self.columns - (NV - 1) * LANES;
         // SAFETY: the caller of `run` vouches for the extents; the last vector touches only `last`
         // columns of unpadded rows.

@@ -152,7 +152,6 @@ fn directories_without_safetensors_say_what_they_have() {
             "pickled weights only (pytorch_model.bin)",
         ),
         (vec![("consolidated.00.pth", b"x")], "consolidated.00.pth"),
-        (vec![("model-q4.gguf", b"x")], "GGUF weights only (model-q4.gguf)"),
         (vec![], "neither model.safetensors nor model.safetensors.index.json"),
     ];
     for (files, named) in cases {

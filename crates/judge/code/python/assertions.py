@@ -24,7 +24,12 @@ class Part:
         self.tree = ast.parse(source, file)
         self.nodes = list(ast.walk(self.tree))
         self.used = {node.id for node in self.nodes if isinstance(node, ast.Name)}
-        self.asserts = any(isinstance(node, ast.Assert) for node in self.nodes)
+        asserts = {node for node in self.nodes if isinstance(node, ast.Assert)}
+        functions = [node for node in self.nodes if isinstance(node, ast.FunctionDef)]
+        inside = {node for function in functions for node in ast.walk(function)} & asserts
+        self.asserts = bool(asserts)
+        called = any(function.name in self.used or function.name == "check" for function in functions)
+        self.runs_assertions = called or bool(asserts - inside)
         self.read, self.defined = global_names(symtable.symtable(source, file, "exec"))
         self.imported = {}  # from the program, by the names under which the part has it
         self.modules = set()  # under which it has the program's module

@@ -201,6 +201,8 @@ class Checker(Side):
                     raise TestError(f"the test function {name} wants arguments, which nobody gives")
                 tests += [thing] * (not required)
         if not tests and part.asserts and not self.asserted:
+            if part.runs_assertions:  # by its text: the program has kept it from them
+                raise AssertionError("none of its assertions is reached")
             raise TestError("it has assertions, and none of them is run")
         return tests
 

@@ -119,7 +119,8 @@ impl<'a> Fence<'a> {
         if self.stands_alone() { self.before.chars().count() } else { 0 }
     }
 
-    /// Whether this fence can end the block of the fence `open`: it has its characters and its level.
+    /// Whether this fence can end the block of the fence `open`: it has its characters and its
+    /// level.
     fn matches(&self, open: &Fence<'_>) -> bool {
         let level = !self.stands_alone() || self.indent() <= open.indent() + MARGIN;
         level && self.mark == open.mark && self.length >= open.length

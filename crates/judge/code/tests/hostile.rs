@@ -8,7 +8,7 @@
 //! # Assertions: <verdict>                 as one whose function is tested by assertion code
 //! # Assertions in every style: <verdict>  the same, by assertion code of every kind
 //! # Assertions about a method: <verdict>  the same, where the function is a method of its class `Solution`
-//! # Variants: <number>                    it stands for this many programs, with 0, 1, 2, ... for `@VARIANT@`
+//! # Variants: <number>                    it stands for as many programs, numbered `@VARIANT@`
 //! # Unprotected: passes                   it gets what it wants where it is not in a jail
 //! # Greedy: yes                           it takes all of the machine that it can
 //! ```
@@ -254,7 +254,12 @@ fn others_are_not_slowed_beyond_reason() {
     let greedy: Vec<String> = greedy.collect();
     assert!(greedy.len() >= 3);
     let tests = bait.tests("scripts");
-    let right = bait.right_program();
+    // One that makes no file keeps its jail.
+    let right: Vec<String> = bait.right_program().lines().map(str::to_owned).collect();
+    let is_of_file = |line: &&String| line.contains("/tmp/file") || line.contains("file.write");
+    let kept: Vec<String> = right.iter().filter(|line| !is_of_file(line)).cloned().collect();
+    assert_eq!(kept.len() + 3, right.len());
+    let right = kept.join("\n");
     let others = start(&CodeSettings { timeout_s: 20.0, ..settings() });
     assert_eq!(judge(&others, &tests, &right).verdict.name(), "passed");
     thread::scope(|scope| {

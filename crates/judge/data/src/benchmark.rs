@@ -185,8 +185,8 @@ impl Benchmark {
     }
 
     /// Reads the first `n` problems of `files`, with the instruction; without files, makes the
-    /// task's problems (256). Keeps repeated rows. Rows whose ground truth the verifier cannot use are
-    /// among the report's bad rows.
+    /// task's problems (256). Keeps repeated rows. Rows whose ground truth the verifier cannot use
+    /// are among the report's bad rows.
     ///
     /// # Errors
     /// Files that cannot be read or have no usable row.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use isentrope_hub::{self as hub, HubConfig, Names};
 
-use crate::rows::{ENDINGS, Format};
+use crate::rows::{ENDINGS, Form, Format};
 use crate::{Error, Result};
 
 /// A place of data, as recipes and commands write it.
@@ -48,9 +48,9 @@ const ADDRESS: &str = "hf://datasets/";
 const SHORT: &str = "hf:";
 
 /// Endings of data files that are not supported.
-const OTHERS: [&str; 26] = [
-    "7z", "arrow", "avro", "bin", "bz2", "csv", "db", "feather", "gz", "h5", "ipc", "npy", "npz",
-    "orc", "pickle", "pkl", "pt", "sqlite", "tar", "tgz", "tsv", "txt", "xlsx", "xz", "zip", "zst",
+const OTHERS: [&str; 24] = [
+    "7z", "arrow", "avro", "bin", "bz2", "db", "feather", "gz", "h5", "ipc", "npy", "npz", "orc",
+    "pickle", "pkl", "pt", "sqlite", "tar", "tgz", "txt", "xlsx", "xz", "zip", "zst",
 ];
 
 /// Usual names of splits.
@@ -296,7 +296,7 @@ impl FileChoice {
         let data = data_files(names);
         let all = list_names(&data);
         if data.is_empty() {
-            return Err("there is no .parquet, .jsonl or .json file".into());
+            return Err("there is no .parquet, .jsonl, .json, .csv or .tsv file".into());
         }
         let chosen = match self {
             Self::Beginning(beginning) => {
@@ -346,18 +346,22 @@ fn names_split(parts: &[String]) -> bool {
     parts.iter().any(|part| SPLITS.contains(&part.as_str()))
 }
 
-/// The names of data files, sorted. Beside other formats, .json files are not data.
+/// The names of data files, sorted. Beside other formats, .json files are not data, nor tables of
+/// texts beside parquet and JSON lines.
 fn data_files(names: &[String]) -> Vec<&String> {
-    let ends_in_json = |name: &str| name.ends_with(".json");
+    let rank = |name: &str| match Format::of(Path::new(name)).map(|format| format.form) {
+        Ok(Form::Document) => 2,
+        Ok(Form::Separated(_)) => 1,
+        _ => 0,
+    };
     let mut data: Vec<&String> =
         names.iter().filter(|name| Format::of(Path::new(name)).is_ok()).collect();
     data.retain(|name| {
         !["dataset_info.json", "dataset_infos.json"].iter().any(|other| name.ends_with(other))
     });
     data.retain(|name| !name.split('/').any(|part| part.starts_with('.')));
-    if !data.iter().all(|name| ends_in_json(name)) {
-        data.retain(|name| !ends_in_json(name));
-    }
+    let first = data.iter().map(|name| rank(name)).min();
+    data.retain(|name| Some(rank(name)) == first);
     data.sort();
     data
 }
@@ -474,8 +478,8 @@ mod tests {
             ("org/name:a:b:c", "at most :CONFIG and :SPLIT"),
             ("org/name::", "at most :CONFIG and :SPLIT"),
             ("a[", "no pattern"),
-            ("a.csv", "must end in .parquet"),
-            ("org/train.csv", "must end in .parquet"),
+            ("a.xlsx", "must end in .parquet"),
+            ("org/train.xlsx", "must end in .parquet"),
             ("src/name:train", "would be hf:src/name:train"),
             ("hf:", "\"\": it is not the hub id"),
             ("hf: ", "not the hub id"),
@@ -540,9 +544,11 @@ mod tests {
         assert!(choose(&[], test, &shards).unwrap_err().contains("hf://datasets/org/name/FILE"));
         assert_eq!(choose(&[], test, &names(&["a.md", "all.json"])).unwrap(), "all.json");
         assert!(
-            choose(&[], train, &names(&["a.csv"])).unwrap_err().contains("no .parquet, .jsonl")
+            choose(&[], train, &names(&["a.txt"])).unwrap_err().contains("no .parquet, .jsonl")
         );
         assert!(choose(&[], train, &names(&["valid.json", "test.json"])).is_err());
+        assert_eq!(choose(&[], train, &names(&["a.tsv", "b.json"])).unwrap(), "a.tsv");
+        assert_eq!(choose(&[], train, &names(&["a.csv", "b.parquet"])).unwrap(), "b.parquet");
         let beginning = FileChoice::Beginning("main/t".into());
         assert_eq!(beginning.choose("x", train, Names::All(&gsm8k)).unwrap().len(), 2);
         assert!(

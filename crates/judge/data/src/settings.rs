@@ -27,9 +27,10 @@ macro_rules! make_settings {
         pub struct DataSettings {
             /// A built-in task, instead of `files`.
             pub task: Option<TaskName>,
-            /// Data files, read one after the other: .parquet; .jsonl, or .json with an array of
-            /// rows, also compressed (.gz, .zst). "data/*.jsonl" is all files that match, in order; `org/name[@revision][:CONFIG][:SPLIT]` a data set on the
-            /// hub, such as "openai/gsm8k:main", where "hf:" before it tells it from a path and
+            /// Data files, read one after the other: .parquet; .jsonl, .json with an array of rows,
+            /// .csv or .tsv, also compressed (.gz, .zst). "data/*.jsonl" is all files that match,
+            /// in order; `org/name[@revision][:CONFIG][:SPLIT]` a data set on the hub, such as
+            /// "openai/gsm8k:main", where "hf:" before it tells it from a path and
             /// "hf://datasets/org/name/FILES" names files by their beginning.
             pub files: Vec<PathBuf>,
             /// Which columns of the files to read, where they have other than the usual names. A
@@ -276,7 +277,7 @@ mod tests {
         for (settings, says) in [
             (DataSettings::default(), "data.files is []"),
             (DataSettings { files: vec!["a.jsonl".into()], ..task.clone() }, "data.task"),
-            (file("a.csv"), "a.csv"),
+            (file("a.xlsx"), "a.xlsx"),
             (DataSettings { limit: Some(0), ..file("a.jsonl") }, "data.limit is 0"),
             (
                 DataSettings { max_prompt_tokens: Some(0), ..task.clone() },

@@ -453,7 +453,7 @@ fn files_without_a_usable_row_are_errors_that_say_what_is_expected() {
         ("bytes.jsonl", &[0xff; 100], "not UTF-8"),
         ("text.parquet", b"no parquet", "not a readable parquet file"),
         ("empty.parquet", b"", "not a readable parquet file"),
-        ("a.txt", b"{}", "must end in .parquet, .jsonl or .json"),
+        ("a.txt", b"{}", "must end in .parquet, .jsonl, .json"),
     ] {
         let error = message(&write(&directory, name, bytes));
         assert!(error.contains(says), "{name}: {error}");

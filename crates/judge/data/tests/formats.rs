@@ -31,11 +31,14 @@ fn every_format_gives_the_same_problems_and_has_a_hash() {
     let directory = TempDir::new().unwrap();
     let lines: String = rows().iter().map(|row| format!("{row}\n")).collect();
     let array = serde_json::to_string_pretty(&rows()).unwrap();
+    let table = "question,answer\n1+1?,2\n2+2?,4\n3+3?,6\n".to_owned();
     let nested = json!({"data": rows()}).to_string();
     for (name, contents, unit) in [
         ("a.jsonl", &lines, "line"),
         ("b.json", &array, "item"),
         ("d.json", &nested, "row"),
+        ("f.csv", &table, "row"),
+        ("g.tsv", &table.replace(',', "\t"), "row"),
         ("e.json", &lines, "line"),
     ] {
         let path = directory.path().join(name);

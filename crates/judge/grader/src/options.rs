@@ -10,8 +10,8 @@ pub struct Options {
     /// The part of a response in which the answer is looked for.
     pub extraction: Extraction,
     /// Decimals to which two numbers must agree where one is written with a decimal point; numbers
-    /// below 1, to the same number of significant digits. Numbers without a decimal point are compared
-    /// exactly.
+    /// below 1, to the same number of significant digits. Numbers without a decimal point are
+    /// compared exactly.
     #[schemars(range(max = 1000))]
     pub decimals: u32,
     /// Significant digits that a ground truth with a decimal point must be written with to stand

@@ -136,13 +136,13 @@ pub trait Verifier: Send + Sync {
     /// batch.
     ///
     /// # Errors
-    /// When the verifier cannot judge any more. A single response that could not be judged is not an
-    /// error: its judgement says so.
+    /// When the verifier cannot judge any more. A single response that could not be judged is not
+    /// an error: its judgement says so.
     fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError>;
 
-    /// How many responses it judges at the same time in processes of its own. That many threads then
-    /// ask it about one response each, as soon as the response is complete. 0 for a verifier that
-    /// computes in the threads that ask: it gains nothing from being asked early.
+    /// How many responses it judges at the same time in processes of its own. That many threads
+    /// then ask it about one response each, as soon as the response is complete. 0 for a verifier
+    /// that computes in the threads that ask: it gains nothing from being asked early.
     fn workers(&self) -> usize {
         0
     }

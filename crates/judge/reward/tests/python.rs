@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use isentrope_reward::Verdict::{Correct, Fault, TimedOut, Wrong};
+use isentrope_reward::Verdict::{Correct, Fault, TimedOut, Unparseable, Wrong};
 use isentrope_reward::{Item, Judgement, Verdict, Verifier, VerifierError, VerifierSettings};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -251,7 +251,6 @@ fn what_a_function_does_instead_of_judging_is_a_fault_with_its_reason() {
         (verl, "return int('x')", literal),
         (verl, "return {}['a']", "KeyError: 'a' (reward.py, line 2)"),
         (verl, "raise SystemExit(3)", "SystemExit: 3 (reward.py, line 2)"),
-        (verl, "return f(solution_str)", "RecursionError: "),
         (verl, "import json; return json.loads('{')", "(reward.py, line 2)"),
         (verl, "raise ValueError('a\\nb')", "ValueError: a b (reward.py, line 2)"),
         (verl, "pass", "f returned None, and no number"),
@@ -271,6 +270,45 @@ fn what_a_function_does_instead_of_judging_is_a_fault_with_its_reason() {
         let found = judged(&format!("def f({parameters}):\n    {body}\n"), "f");
         assert_eq!((found.verdict, found.score), (Fault, 0.0), "{body}: {found:?}");
         assert!(found.reason.contains(reason) && found.applies, "{body}: {}", found.reason);
+    }
+}
+
+/// Halves of characters, brackets without end and texts without end come from responses, which
+/// could take themselves out of the loss by them.
+#[test]
+fn the_form_of_a_response_makes_no_fault() {
+    let directory = directory(
+        r#"
+import hashlib, json
+
+def f(solution_str):
+    answer = json.loads(solution_str)
+    if "error" in answer: raise ValueError(answer["error"])
+    if "key" in answer: return {answer["key"]: 1}
+    if "hash" in answer: return len(hashlib.sha256(answer["hash"].encode()).digest())
+    print(answer["pred"])
+    return {"score": 0, "pred": answer["pred"], answer["pred"][:9]: 2}
+"#,
+    );
+    let long = format!(r#"{{"pred": "{}"}}"#, "\\u0001".repeat(3 << 20));
+    let responses = [
+        (r#"{"pred": "\ud83d!"}"#, Wrong, "f returned 0"),
+        (&long, Wrong, "f returned 0"),
+        (r#"{"hash": "\ud83d"}"#, Unparseable, "UnicodeEncodeError: "),
+        (&"[".repeat(100_000), Unparseable, "RecursionError: "),
+        (r#"{"error": "\ud83d"}"#, Fault, "ValueError: ?"),
+        (r#"{"key": "\ud83d"}"#, Fault, "its keys are ?"),
+    ];
+    let texts = responses.map(|(response, ..)| response);
+    let jailed = in_sandbox(&directory, "f", json!({}));
+    for settings in [settings(&directory, "f", json!({}))].into_iter().chain(jailed) {
+        let judged = judge(&*settings.build().unwrap(), Item::default(), &texts);
+        for ((_, verdict, reason), found) in responses.iter().zip(&judged) {
+            assert_eq!((found.verdict, found.score), (*verdict, 0.0), "{reason}: {found:?}");
+            assert!(found.reason.contains(reason), "{reason}: {}", found.reason);
+        }
+        assert_eq!(judged[0].extracted.as_deref(), Some("?!"));
+        assert_eq!(judged[1].extracted.as_ref().map(String::len), Some(1 << 16));
     }
 }
 

@@ -190,7 +190,7 @@ impl Plan {
         let kept = demand.forward_first.saturating_mul(demand.longest_trained).max(pass);
         let tape = (of_updates.saturating_sub(working))
             .min(kept.saturating_mul(layout.tape_bytes_per_token(backend, TapeKind::Activations)));
-        // Only what is left: all of the above saves more time than a forward pass.
+        // The activation cache gets the rest: it saves a forward pass, all else saves more time.
         let left = free - (kv_cache + logits).max(gradient + tape + working).max(scoring).min(free);
         let slot = layout.activation_bytes_per_slot(backend);
         let activation_slots = demand.activation_slots.min(left / slot);

@@ -12,6 +12,7 @@ mod sets;
 mod settings;
 pub mod statistics;
 mod temperature;
+mod weights;
 
 pub use error::{Error, Result};
 pub use evaluator::Evaluator;
@@ -19,3 +20,4 @@ pub use sets::{BenchmarkFiles, EvaluationSet, check_held_out_files, held_out_set
 pub use settings::{EvaluationSettings, PROBLEMS};
 pub use statistics::Evaluation;
 pub use temperature::Temperature;
+pub use weights::weights_checksum;

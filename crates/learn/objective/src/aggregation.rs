@@ -38,21 +38,3 @@ impl Aggregation {
         lengths.iter().flat_map(|&length| std::iter::repeat_n(weight(length), length)).collect()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn weights_are_those_of_the_means() {
-        let lengths = [2, 0, 1];
-        assert_eq!(Aggregation::TokenMean.weights(&lengths), [1.0 / 3.0; 3]);
-        assert_eq!(Aggregation::SeqMeanTokenSum.weights(&lengths), [0.5; 3]);
-        for (weight, expected) in
-            Aggregation::SeqMeanTokenMean.weights(&lengths).into_iter().zip([0.25, 0.25, 0.5])
-        {
-            assert!((weight - expected).abs() < 1e-8);
-        }
-        assert!(Aggregation::SeqMeanTokenMean.weights(&[0]).is_empty());
-    }
-}

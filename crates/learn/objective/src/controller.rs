@@ -171,7 +171,7 @@ const RETURN: f64 = 0.1;
 pub struct Controller {
     /// I, the logarithm of the factor that the controller has learnt.
     integral: f64,
-    /// The quantity and start of the integral.
+    /// The setting that the integral was learnt for.
     learnt_for: Option<SteeredSetting>,
     /// The value of the last step, which holds where an entropy says nothing.
     value: Option<f64>,

@@ -78,7 +78,7 @@ pub struct Objective {
     pub mean_advantage: f64,
     /// The tokens that the covariance method picked, ascending.
     pub selected: Vec<usize>,
-    /// The tokens whose ratio a bound took effect on, ascending.
+    /// The tokens whose ratio was clipped, ascending.
     pub clipped: Vec<usize>,
     /// Measurements.
     pub statistics: Statistics,

@@ -6,9 +6,9 @@ use crate::{
 };
 use std::fmt::Display;
 
-/// From here on a fraction of tokens looks like a percentage.
+/// A fraction of tokens from here on looks like a percentage.
 const SUSPICIOUS_FRACTION: f64 = 0.05;
-/// From here on a clip range is not one for GSPO, whose published ranges are 3e-4 and 4e-4.
+/// A clip range from here on is too wide for GSPO, whose published ranges are 3e-4 and 4e-4.
 const SUSPICIOUS_GSPO_RANGE: f64 = 0.05;
 
 impl ObjectiveSettings {

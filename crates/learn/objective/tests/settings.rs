@@ -193,16 +193,3 @@ fn mistaken_settings_are_warned_of_by_key_and_sound_ones_are_not() {
         assert_eq!(settings.warnings(updates.parse().unwrap(), false), [""; 0], "{table}");
     }
 }
-
-#[test]
-fn the_schema_documents_every_key() {
-    let schema = serde_json::to_value(schemars::schema_for!(ObjectiveSettings)).unwrap();
-    let tables = schema["$defs"].as_object().unwrap().values().chain([&schema]);
-    let mut keys = 0;
-    for (key, property) in tables.filter_map(|t| t["properties"].as_object()).flatten() {
-        assert!(property["description"].is_string(), "{key} has no description");
-        keys += 1;
-    }
-    // Tables, the controller and two forms of a target.
-    assert_eq!(keys, 10 + 9 + 5 + 2 + 5 + 1 + 1);
-}

@@ -12,9 +12,9 @@ impl ActivationSlots<'_> {
         (cache_activations && self.0.is_some()).then(Vec::new)
     }
 
-    /// Makes room for one row of each running sample that is cached and has one. Where there is too
-    /// little, the last to have started are cached no more: neighbours go through an update
-    /// together, and what is cached of one alone is of no use.
+    /// Makes room for one row of each cached running sample that has a row. If there is too little
+    /// room, the samples that started last are cached no more: neighbours go through an update
+    /// together, and a cached sample without its neighbours is of no use.
     pub fn make_room(
         &mut self,
         running: &mut [Sample<'_>],

@@ -83,32 +83,22 @@ impl Sampling {
 
     /// Checks every setting.
     pub fn check(&self) -> Result<()> {
-        let number = |name, value: f32, good: bool, expected| {
-            if good {
-                Ok(())
-            } else {
-                Err(Error::Setting { name, value: value.to_string(), expected })
-            }
-        };
-        number(
-            "temperature",
-            self.temperature,
-            self.temperature == 0.0 || (0.01..=100.0).contains(&self.temperature),
-            "it must be 0 (the most likely token) or from 0.01 to 100",
-        )?;
-        number(
-            "top-p",
-            self.top_p,
-            self.top_p > 0.0 && self.top_p <= 1.0,
-            "it must be above 0 and at most 1",
-        )?;
-        number("min-p", self.min_p, (0.0..=1.0).contains(&self.min_p), "it must be from 0 to 1")?;
-        number(
-            "repetition-penalty",
-            self.repetition_penalty,
-            (0.01..=100.0).contains(&self.repetition_penalty),
-            "it must be from 0.01 to 100",
-        )?;
+        let Self { temperature, top_p, min_p, repetition_penalty: penalty, .. } = *self;
+        let is_scale = |value: f32| (0.01..=100.0).contains(&value);
+        let numbers = [
+            (
+                "temperature",
+                temperature,
+                temperature == 0.0 || is_scale(temperature),
+                "it must be 0 (the most likely token) or from 0.01 to 100",
+            ),
+            ("top-p", top_p, top_p > 0.0 && top_p <= 1.0, "it must be above 0 and at most 1"),
+            ("min-p", min_p, (0.0..=1.0).contains(&min_p), "it must be from 0 to 1"),
+            ("repetition-penalty", penalty, is_scale(penalty), "it must be from 0.01 to 100"),
+        ];
+        if let Some((name, value, _, expected)) = numbers.into_iter().find(|(.., good, _)| !good) {
+            return Err(Error::Setting { name, value: value.to_string(), expected });
+        }
         if self.max_tokens == 0 {
             return Err(Error::Setting {
                 name: "max-tokens",

@@ -35,7 +35,7 @@ struct Signs(Arc<(Mutex<State>, Condvar)>);
 struct State {
     asked: usize,
     sampled: usize,
-    /// Responses that were asked about before all were sampled.
+    /// Verdicts asked for while sampling was still going on.
     asked_meanwhile: usize,
     released: bool,
 }

@@ -103,8 +103,8 @@ impl Watch {
 
 impl Alarms {
     /// Takes in what a step has measured, by our names, and returns what is to be said after it.
-    /// Alarms of this program's runs (`origin`) name settings to change. A log may have every tenth step alone, so
-    /// steps are named where several are meant.
+    /// Alarms of this program's runs (`origin`) name settings to change. A log may have every tenth
+    /// step alone, so steps are named where several are meant.
     pub fn after_step(
         &mut self,
         origin: Origin,
@@ -308,11 +308,11 @@ impl Remedies {
     fn of(origin: Origin) -> Option<Self> {
         matches!(origin, Origin::Isentrope | Origin::Unknown).then_some(Self {
             entropy: "Hold an entropy with objective.covariance.target_entropy, which \
-                      objective.covariance.method = \"clip-cov\" or \"kl-cov\" restrains tokens for \
-                      (docs/concepts/entropy.md), or raise objective.clip_high or \
-                      objective.entropy_bonus.coefficient; a lower optimizer.learning_rate spends \
-                      it more slowly. What is spent does not come back: start again, or from a \
-                      checkpoint before it.",
+                      objective.covariance.method = \"clip-cov\" or \"kl-cov\" restrains \
+                      tokens for (docs/concepts/entropy.md), or raise objective.clip_high or \
+                      objective.entropy_bonus.coefficient; a lower optimizer.learning_rate \
+                      spends it more slowly. What is spent does not come back: start again, or \
+                      from a checkpoint before it.",
             truncation: "Raise rollout.max_tokens, or let length cost something with \
                          reward.overlong.buffer. If the model never ends a response, look at \
                          data.template and rollout.stop.",

@@ -2,8 +2,8 @@
 //! laboratory reads it.
 //!
 //! [`run_files`] names the files, [`tokens`] are the records of single tokens. [`law`] fits
-//! R = -a exp(H) + b to a run's evaluations, [`alarms`] says when a policy collapses; both follow a run
-//! step by step while it trains, and read its log afterwards. [`sign_flip`] tests paired
+//! R = -a exp(H) + b to a run's evaluations, [`alarms`] says when a policy collapses; both follow a
+//! run step by step while it trains, and read its log afterwards. [`sign_flip`] tests paired
 //! differences, of runs and of problems.
 
 pub mod alarms;
@@ -13,7 +13,8 @@ pub mod number;
 mod origin;
 pub mod run_files;
 pub mod sign_flip;
+pub mod student;
 pub mod tokens;
 
 pub use error::{Error, Result};
-pub use origin::{ENTROPIES, Origin};
+pub use origin::{ENTROPIES, Origin, WEIGHTS};

@@ -1,7 +1,7 @@
 //! The programs whose logs are read, and the entropies that logs have.
 
-/// Entropies of the policy that sampled, the mean over responses first. The entropies of all sampled
-/// responses come before the entropies of the filtered ones, which are trained on.
+/// Entropies of the policy that sampled, the mean over responses first. The entropies of all
+/// sampled responses come before the entropies of the filtered ones, which are trained on.
 pub const ENTROPIES: [&str; 4] = [
     "policy/entropy",
     "policy/entropy_token_mean",
@@ -32,3 +32,6 @@ impl std::fmt::Display for Origin {
         })
     }
 }
+
+/// The metric of the weights' checksum.
+pub const WEIGHTS: &str = "weights/crc32c";

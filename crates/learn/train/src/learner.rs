@@ -83,6 +83,8 @@ pub struct Learner {
     pub ranks: TrainingRanks,
     gradient: ShardedGradient,
     limits: PassLimits,
+    /// The checksum of the present weights, if it is known.
+    checksum: Option<u64>,
 }
 
 impl Learner {
@@ -97,7 +99,13 @@ impl Learner {
         let slots = limits.activation_slots;
         let activation_cache =
             (slots > 0).then(|| ActivationCache::new(&model, slots)).transpose()?;
-        Ok(Self { model, optimizer, activation_cache, ranks, gradient, limits })
+        Ok(Self { model, optimizer, activation_cache, ranks, gradient, limits, checksum: None })
+    }
+
+    /// The bits of the norm of the weights: equal weights have the same, and others hardly ever.
+    pub fn checksum(&mut self) -> u64 {
+        let Model { weights, backend, layout, .. } = &self.model;
+        *self.checksum.get_or_insert_with(|| weights.norm(&**backend, layout).to_bits())
     }
 
     /// Log-probs and entropies of all targets under the present weights. Each rank scores a part of
@@ -266,6 +274,7 @@ impl Learner {
     /// Updates the weights from what has been accumulated, and begins anew. Returns the norm of the
     /// gradient.
     pub fn step(&mut self, learning_rate: f64) -> Result<f64> {
+        self.checksum = None;
         let gradient = self.gradient.finish(&self.model)?;
         let norm = self.optimizer.update(&mut self.model, gradient, &self.ranks, learning_rate);
         self.gradient.reset(&*self.model.backend);

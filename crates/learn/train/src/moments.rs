@@ -185,7 +185,7 @@ impl Moments {
         let of_parameter = |(index, (weights, gradient))| {
             let Part { elements, moments: [first, second], .. } =
                 parts.next_if(|part| part.parameter == index)?;
-            Some(UpdateSlice { weights, gradient, numbers: elements.clone(), first, second })
+            Some(UpdateSlice { weights, gradient, elements: elements.clone(), first, second })
         };
         parameters.filter_map(of_parameter).collect()
     }

@@ -108,7 +108,7 @@ impl<'a> PassStrategy<'a> {
 }
 
 impl Pass<'_> {
-    /// Its scores before the loss, and its tape if that waits for the backward pass.
+    /// The pass before the loss: its scores, and its tape if that waits for the backward pass.
     pub fn forward(
         &self,
         model: &Model,

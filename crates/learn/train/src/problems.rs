@@ -18,7 +18,7 @@ pub(crate) struct Problems {
     pub sets: Vec<EvaluationSet>,
     /// Tokens of the longest prompt that is trained on.
     pub longest_prompt: usize,
-    /// Tokens of a prompt that is trained on, in the mean.
+    /// Mean tokens of the prompts that are trained on.
     pub mean_prompt: f64,
     /// Defects that the user should know of.
     pub notes: Vec<String>,

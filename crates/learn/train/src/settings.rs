@@ -66,11 +66,13 @@ pub struct OptimizerSettings {
     /// Learning rate after warm-up.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub learning_rate: f64,
-    /// How the learning rate goes on after warm-up.
+    /// How the learning rate goes on after warm-up. A run that goes on with another `run.steps`
+    /// takes the rates of that number of steps from there on.
     pub schedule: Schedule,
     /// Steps over which the learning rate rises linearly from 0; step k of w has k/w of it.
     pub warmup_steps: u64,
-    /// Where the schedules `cosine` and `linear` end, as a fraction of `learning_rate`.
+    /// The fraction of `learning_rate` that the schedules `cosine` and `linear` fall towards: they
+    /// would reach it in the step after the last.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub final_fraction: f64,
     /// Decay rate of the mean of gradients.
@@ -79,8 +81,8 @@ pub struct OptimizerSettings {
     /// Decay rate of the mean of squared gradients.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     pub beta2: f64,
-    /// Added to the root of the mean of squared gradients, at least 1.2e-38: what is above 0 in
-    /// single precision, of which moments and weights are.
+    /// Added to the root of the mean of squared gradients, at least 1.2e-38: smaller numbers are 0
+    /// in single precision.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub eps: f64,
     /// Decoupled weight decay, on all parameters, as in verl.
@@ -111,27 +113,33 @@ impl Default for OptimizerSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Schedule {
-    /// Stays as it is.
+    /// The rate stays.
     Constant,
-    /// Falls along half a cosine, to `final_fraction` at the last step.
+    /// Falls along half a cosine towards `final_fraction`, as transformers' `cosine` does.
     Cosine,
-    /// Falls along a line, to `final_fraction` at the last step.
+    /// Falls along a line towards `final_fraction`, as transformers' `linear` does: of three steps
+    /// the last has a third of the rate.
     Linear,
 }
 
 impl OptimizerSettings {
-    /// The learning rate of `step` (from 1) of `steps`.
+    /// The learning rate of `step` (from 1) of `steps`: above 0 in every step. With w steps of
+    /// warm-up, k = `step` - 1 and N = `steps`, the decay is that of transformers' schedules
+    /// (`tests/fixtures/schedules`): linear (N - k) / (N - w), cosine (1 + cos(pi (k - w) / (N - w)))
+    /// / 2. Warm-up is a step ahead of theirs, whose first step has the rate 0.
     pub fn rate(&self, step: u64, steps: u64) -> f64 {
         let warm = self.warmup_steps;
         if step <= warm {
             return self.learning_rate * step as f64 / warm as f64;
         }
-        // 0 at the first step after warm-up, 1 at the last.
-        let progress = (step - warm - 1) as f64 / steps.saturating_sub(warm + 1).max(1) as f64;
+        let (before, all) = (step - 1 - warm, steps.saturating_sub(warm).max(1));
         let left = match self.schedule {
             Schedule::Constant => return self.learning_rate,
-            Schedule::Cosine => 0.5 * (1.0 + libm::cos(std::f64::consts::PI * progress.min(1.0))),
-            Schedule::Linear => 1.0 - progress.min(1.0),
+            Schedule::Cosine => {
+                0.5 * (1.0
+                    + libm::cos(std::f64::consts::PI * (before as f64 / all as f64).min(1.0)))
+            }
+            Schedule::Linear => all.saturating_sub(before) as f64 / all as f64,
         };
         self.learning_rate * (self.final_fraction + (1.0 - self.final_fraction) * left)
     }
@@ -201,6 +209,11 @@ impl OptimizerSettings {
 pub struct CheckpointSettings {
     /// Saves a checkpoint every this many steps and at the end; 0: at the end only.
     pub every: u64,
+    /// Also saves a checkpoint after a step when the last one is this many minutes old, so that an
+    /// interruption costs no more than that and a step; 0: never. Only the latest of these is kept,
+    /// in addition to `keep`, and only until the next checkpoint.
+    #[schemars(range(min = 0.0, max = 1e9))]
+    pub minutes: f64,
     /// How many of the latest checkpoints are kept. The best one by mean accuracy in evaluations is
     /// kept as well.
     #[schemars(range(min = 1))]
@@ -212,7 +225,7 @@ pub struct CheckpointSettings {
 
 impl Default for CheckpointSettings {
     fn default() -> Self {
-        Self { every: 20, keep: 2, dtype: Dtype::Float32 }
+        Self { every: 20, minutes: 10.0, keep: 2, dtype: Dtype::Float32 }
     }
 }
 
@@ -293,7 +306,8 @@ pub struct LabSettings {
     pub track_states: bool,
     /// Most response tokens of a step whose numbers are kept in tokens/ for `isentrope inspect` and
     /// `isentrope score`, in whole responses; 0 keeps none, and as many as a rollout has keep them
-    /// all.
+    /// all. Their log-probs after the step's updates are computed for at most a sixty-fourth of
+    /// the rollout's tokens; with `track_theory`, for all.
     pub record_tokens: usize,
 }
 
@@ -364,21 +378,57 @@ mod tests {
         }
     }
 
+    #[derive(Deserialize)]
+    struct Schedules {
+        cases: Vec<Case>,
+    }
+
+    #[derive(Deserialize)]
+    struct Case {
+        schedule: Schedule,
+        final_fraction: f64,
+        warmup: u64,
+        steps: u64,
+        /// Pairs of a step number, from 0, and the rate of the step.
+        rates: Vec<(u64, f64)>,
+    }
+
+    /// No step has the rate 0, and decay has transformers' rates.
     #[test]
-    fn learning_rates_rise_hold_and_fall() {
-        let rates = |schedule, final_fraction| -> Vec<f64> {
+    fn learning_rates_fall_as_those_of_transformers() {
+        let text = include_str!("../tests/fixtures/schedules/schedules.json");
+        let Schedules { cases } = serde_json::from_str(text).unwrap();
+        assert_eq!(cases.len(), 24);
+        for Case { schedule, final_fraction, warmup: warmup_steps, steps, rates } in cases {
+            let learning_rate = 1.0;
             let optimizer = OptimizerSettings {
-                learning_rate: 1.0,
+                learning_rate,
                 schedule,
-                warmup_steps: 2,
+                warmup_steps,
                 final_fraction,
                 ..OptimizerSettings::default()
             };
-            (1..=7).map(|step| (optimizer.rate(step, 7) * 1e6).round() / 1e6).collect()
+            for (step, theirs) in rates {
+                let ours = optimizer.rate(step + 1, steps);
+                let what = format!("{schedule:?}, step {step} of {steps}, {warmup_steps} warm");
+                assert!(ours > 0.0, "{what}");
+                if step < warmup_steps {
+                    // Theirs of the step after.
+                    assert!((ours - theirs - 1.0 / warmup_steps as f64).abs() < 1e-15, "{what}");
+                } else {
+                    assert!((ours - theirs).abs() < 1e-15, "{what}: {ours} and {theirs}");
+                }
+            }
+        }
+        let linear = OptimizerSettings {
+            learning_rate: 1.0,
+            schedule: Schedule::Linear,
+            ..OptimizerSettings::default()
         };
-        assert_eq!(rates(Schedule::Constant, 0.0), [0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]);
-        assert_eq!(rates(Schedule::Linear, 0.2), [0.5, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2]);
-        assert_eq!(rates(Schedule::Cosine, 0.0), [0.5, 1.0, 1.0, 0.853553, 0.5, 0.146447, 0.0]);
+        let rates = |steps: u64| (1..=steps).map(|step| linear.rate(step, steps)).sum::<f64>();
+        assert!((rates(3) - 2.0).abs() < 1e-15, "1, 2/3 and 1/3");
+        // A run of three steps goes on with a fourth, whose rate is that of four steps.
+        assert_eq!(linear.rate(4, 4), 0.25);
         assert_eq!(OptimizerSettings::default().rate(1, 1), 1e-6);
     }
 }

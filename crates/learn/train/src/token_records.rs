@@ -14,9 +14,13 @@ use isentrope_random::{Draws, Purpose};
 use isentrope_run::tokens::{Advantages, TokenRecord};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+/// At most one in `SCORED_PART` tokens of a rollout is scored again, for less than 2 % of the step:
+/// the step itself takes each token through the model at least once, to sample it.
+const SCORED_PART: usize = 64;
+
 /// How much of each step is recorded, and the random order in which responses are.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget {
+pub(crate) struct RecordBudget {
     /// Most tokens of responses; as many of prompts may come with them, each prompt counted once. A
     /// rollout whose responses have no more tokens is recorded whole, whatever its prompts.
     pub tokens: usize,
@@ -28,10 +32,10 @@ pub(crate) struct Budget {
 
 /// A response's place in the random order: a random number, then step, position and sample, so that
 /// no two are equal.
-type Rank = (u64, u64, u64, usize);
+type RandomPlace = (u64, u64, u64, usize);
 
-impl Budget {
-    fn rank(&self, group: &Group, sample: usize) -> Rank {
+impl RecordBudget {
+    fn place(&self, group: &Group, sample: usize) -> RandomPlace {
         let mut draws = Draws::of(self.seed, Purpose::Records, self.step, group.position);
         (draws.bits(sample as u64), group.step, group.position, sample)
     }
@@ -70,8 +74,8 @@ impl Budget {
 /// Records of responses that the filter has dropped, the first in the random order: as many as
 /// could be recorded if there were no others.
 pub(crate) struct DroppedRecords {
-    budget: Budget,
-    by_rank: BTreeMap<Rank, TokenRecord>,
+    budget: RecordBudget,
+    by_place: BTreeMap<RandomPlace, TokenRecord>,
     /// Response tokens of these records.
     kept_tokens: usize,
     /// Response tokens of all that was dropped.
@@ -79,8 +83,8 @@ pub(crate) struct DroppedRecords {
 }
 
 impl DroppedRecords {
-    pub fn new(budget: Budget) -> Self {
-        Self { budget, by_rank: BTreeMap::new(), kept_tokens: 0, tokens: 0 }
+    pub fn new(budget: RecordBudget) -> Self {
+        Self { budget, by_place: BTreeMap::new(), kept_tokens: 0, tokens: 0 }
     }
 
     /// Takes in a group that is not learnt from.
@@ -91,9 +95,9 @@ impl DroppedRecords {
         for (sample, response) in group.responses.iter().enumerate() {
             self.kept_tokens += response.tokens.len();
             self.tokens += response.tokens.len();
-            let rank = self.budget.rank(group, sample);
-            self.by_rank.insert(rank, self.budget.record(group, sample));
-            while let Some(last) = self.by_rank.last_entry()
+            let place = self.budget.place(group, sample);
+            self.by_place.insert(place, self.budget.record(group, sample));
+            while let Some(last) = self.by_place.last_entry()
                 && self.kept_tokens - last.get().logprobs.len() >= self.budget.tokens
             {
                 self.kept_tokens -= last.remove().logprobs.len();
@@ -109,43 +113,49 @@ pub(crate) struct TokenRecords {
     chosen: Vec<TokenRecord>,
     /// Which of them is a response, by its group among those that are learnt from and its number.
     places: HashMap<(usize, usize), usize>,
+    /// Which of them are scored again if the step makes updates, ascending.
+    scored: Vec<usize>,
 }
 
 impl TokenRecords {
     /// Chooses among the groups that the step learns from, those that it leaves to the next, and
     /// those it has dropped. A response that is learnt from, which `is_trained_on` tells of a group's
-    /// place and a response's number, comes before all others.
+    /// place and a response's number, comes before all others. With `scores_all` all are scored
+    /// again after the step's updates.
     pub fn choose(
         groups: &[Group],
         is_trained_on: impl Fn(usize, usize) -> bool,
         surplus: &[Group],
         dropped: DroppedRecords,
+        scores_all: bool,
     ) -> Self {
-        let DroppedRecords { budget, mut by_rank, mut tokens, .. } = dropped;
+        let DroppedRecords { budget, mut by_place, mut tokens, .. } = dropped;
         if budget.tokens == 0 {
             return Self::default();
         }
         let here = groups.iter().enumerate().map(|(place, group)| (Some(place), group));
         let left =
             surplus.iter().filter(|group| group.step == budget.step).map(|group| (None, group));
-        let mut all: Vec<(bool, Rank, Option<_>)> = Vec::new();
+        let mut all: Vec<(bool, RandomPlace, Option<_>)> = Vec::new();
         for (place, group) in here.chain(left) {
             for (sample, response) in group.responses.iter().enumerate() {
                 tokens += response.tokens.len();
                 let is_idle = !place.is_some_and(|place| is_trained_on(place, sample));
-                all.push((is_idle, budget.rank(group, sample), Some((place, group))));
+                all.push((is_idle, budget.place(group, sample), Some((place, group))));
             }
         }
-        all.extend(by_rank.keys().map(|&rank| (true, rank, None)));
-        all.sort_unstable_by_key(|&(is_idle, rank, _)| (is_idle, rank));
+        all.extend(by_place.keys().map(|&at| (true, at, None)));
+        all.sort_unstable_by_key(|&(is_idle, at, _)| (is_idle, at));
 
         let fits = tokens <= budget.tokens;
         let (mut of_responses, mut of_prompts, mut prompts) = (0, 0, BTreeSet::new());
+        let mut to_score =
+            if scores_all { usize::MAX } else { rollout_tokens(groups) / SCORED_PART };
         let mut chosen = Vec::new();
-        for (_, rank, here) in all {
+        for (_, at, here) in all {
             let (place, record) = match here {
-                Some((place, group)) => (place, budget.record(group, rank.3)),
-                None => match by_rank.remove(&rank) {
+                Some((place, group)) => (place, budget.record(group, at.3)),
+                None => match by_place.remove(&at) {
                     Some(record) => (None, record),
                     None => continue,
                 },
@@ -158,12 +168,15 @@ impl TokenRecords {
             if is_beyond && !fits && !chosen.is_empty() {
                 break;
             }
-            chosen.push((place, record));
+            let is_scored = record.tokens.len() <= to_score;
+            to_score -= if is_scored { record.tokens.len() } else { 0 };
+            chosen.push((place, is_scored, record));
         }
-        chosen.sort_by_key(|(_, record)| (record.sampled_step, record.position, record.sample));
+        chosen.sort_by_key(|(.., record)| (record.sampled_step, record.position, record.sample));
         let mut records = Self::default();
-        for (index, (place, record)) in chosen.into_iter().enumerate() {
+        for (index, (place, is_scored, record)) in chosen.into_iter().enumerate() {
             records.places.extend(place.map(|place| ((place, record.sample), index)));
+            records.scored.extend(is_scored.then_some(index));
             records.chosen.push(record);
         }
         records
@@ -194,24 +207,49 @@ impl TokenRecords {
         }
     }
 
-    /// Scores the recorded responses after the step's last update. Texts are still missing.
-    pub fn finish(mut self, learner: &Learner, temperature: f32) -> Result<Vec<TokenRecord>> {
-        if self.chosen.is_empty() {
-            return Ok(Vec::new());
+    /// Completes the records after the step's last update. Without an update the weights are those
+    /// that have sampled the step's responses, and their log-probs are known. After updates some
+    /// responses are scored again; the others' log-probs are not numbers. Texts are still missing.
+    pub fn finish(
+        mut self,
+        learner: &Learner,
+        temperature: f32,
+        has_updated: bool,
+    ) -> Result<Vec<TokenRecord>> {
+        for record in &mut self.chosen {
+            record.temperature = temperature;
+            record.logprobs_after = if has_updated || record.sampled_step != record.step {
+                vec![f32::NAN; record.logprobs.len()]
+            } else {
+                record.logprobs.clone()
+            };
         }
-        let sequences: Vec<Sequence<'_>> = self
-            .chosen
-            .iter()
-            .map(|r| Sequence { tokens: &r.tokens, score_from: r.prompt_tokens })
-            .collect();
+        if !has_updated || self.scored.is_empty() {
+            return Ok(self.chosen);
+        }
+        let of_record = |&index: &usize| {
+            let TokenRecord { tokens, prompt_tokens, .. } = &self.chosen[index];
+            Sequence { tokens, score_from: *prompt_tokens }
+        };
+        let sequences: Vec<Sequence<'_>> = self.scored.iter().map(of_record).collect();
         let after = learner.score(&sequences, temperature)?.logprobs;
         let mut rest = &after[..];
-        for record in &mut self.chosen {
+        for &index in &self.scored {
+            let record = &mut self.chosen[index];
             let (own, others) = rest.split_at(record.logprobs.len());
-            (record.logprobs_after, record.temperature, rest) = (own.to_vec(), temperature, others);
+            record.logprobs_after = own.to_vec();
+            rest = others;
         }
         Ok(self.chosen)
     }
+}
+
+/// Tokens of groups: each prompt once, and all responses.
+fn rollout_tokens(groups: &[Group]) -> usize {
+    let of_group = |group: &Group| {
+        group.prompt.len() + group.responses.iter().map(|r| r.tokens.len()).sum::<usize>()
+    };
+    groups.iter().map(of_group).sum()
 }
 
 /// Writes records with the texts of their tokens. Apart from [`TokenRecords`], since it may fail:
@@ -243,4 +281,61 @@ fn pieces(tokenizer: &Tokenizer, tokens: &[u32]) -> Result<Vec<String>> {
         last.push_str(&rest);
     }
     Ok(pieces)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ranks::TrainingRanks;
+    use crate::test_support::{group, learner};
+    use isentrope_budget::PassLimits;
+
+    const LIMITS: PassLimits =
+        PassLimits { micro_batch_tokens: 40, tape_bytes: usize::MAX, activation_slots: 0 };
+
+    const BUDGET: RecordBudget = RecordBudget { tokens: 30, seed: 1, step: 1 };
+
+    /// Groups of `count` responses in all, each of one prompt token and three of its own.
+    fn groups(count: usize) -> Vec<Group> {
+        (0..count as u64).map(|position| Group { position, ..group(&[Some(1.0)], None) }).collect()
+    }
+
+    /// Which of the records of a step have log-probs after it, and how many there are.
+    fn scored(count: usize, scores_all: bool, has_updated: bool) -> (usize, usize) {
+        let ranks = TrainingRanks::alone(1);
+        let dropped = DroppedRecords::new(BUDGET);
+        let groups = groups(count);
+        let records = TokenRecords::choose(&groups, |_, _| true, &[], dropped, scores_all);
+        let records = records.finish(&learner(&ranks, LIMITS), 1.0, has_updated).unwrap();
+        let is_known = |record: &&TokenRecord| record.logprobs_after.iter().all(|l| l.is_finite());
+        (records.iter().filter(is_known).count(), records.len())
+    }
+
+    #[test]
+    fn records_are_scored_again_for_a_small_part_of_a_rollout() {
+        for (count, scores_all, has_updated, expected) in [
+            (5, false, true, (0, 5)), // 20 tokens, of which a record has 4
+            (63, false, true, (0, 10)),
+            (64, false, true, (1, 10)),
+            (200, false, true, (3, 10)),
+            (640, false, true, (10, 10)),
+            (5, true, true, (5, 5)),
+            (5, false, false, (5, 5)), // sampled by the weights that are still there
+        ] {
+            let what = format!("{count} responses, {scores_all}, {has_updated}");
+            assert_eq!(scored(count, scores_all, has_updated), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn without_an_update_log_probs_are_those_of_sampling_and_older_ones_are_not_known() {
+        let mut groups = groups(2);
+        groups[1].step = 0;
+        let dropped = DroppedRecords::new(BUDGET);
+        let records = TokenRecords::choose(&groups, |_, _| true, &[], dropped, false);
+        let learner = learner(&TrainingRanks::alone(1), LIMITS);
+        let [older, sampled] = &records.finish(&learner, 1.0, false).unwrap()[..] else { panic!() };
+        assert!(older.logprobs_after.iter().all(|logprob| logprob.is_nan()));
+        assert_eq!(sampled.logprobs_after, sampled.logprobs);
+    }
 }

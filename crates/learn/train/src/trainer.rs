@@ -64,8 +64,8 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
     /// evaluates, held out.
     fn data_places(&self) -> Vec<PathBuf>;
 
-    /// Reads the data files that are on this machine as far as that can be done without a model,
-    /// and returns what the user should know of them.
+    /// Checks the data files that are on this machine, as far as that needs no model. Returns notes
+    /// for the user.
     fn check_data(&self) -> Result<Vec<String>>;
 
     /// Reads everything but the weights, and checks it all together with the resolved recipe, for
@@ -309,6 +309,8 @@ pub struct CollectContext<'a> {
     pub step: u64,
     /// The model in training.
     pub model: &'a Model,
+    /// The checksum of its weights.
+    pub checksum: u64,
     /// Keeps activations from sampling for the update, where there is memory for it.
     pub activation_cache: Option<&'a mut ActivationCache>,
     /// The ranks that train together.

@@ -13,10 +13,11 @@ use crate::settings::{POLICY_OPTIMIZER, PROCESS_OPTIMIZER};
 use crate::trainer::{CollectContext, LearnContext, Prepared, Trainer};
 use isentrope_budget::PassLimits;
 use isentrope_budget::memory::Plan;
-use isentrope_evaluation::{EvaluationSet, Evaluator};
+use isentrope_evaluation::{EvaluationSet, Evaluator, weights_checksum};
 use isentrope_kernels::Backend;
 use isentrope_model::Model;
 use isentrope_ranks::World;
+use isentrope_run::WEIGHTS;
 use isentrope_run::tokens::TokenRecord;
 use isentrope_trace::span;
 use serde::{Deserialize, Serialize};
@@ -44,7 +45,6 @@ pub fn train<T: Trainer>(
 ) -> Result<RunSummary> {
     let Prepared { trainer, model_dir, prompter, judge, sets, eval_stop, demand, .. } = prepared;
     let tables = trainer.tables();
-    world.give_up_after(tables.ranks.patience());
     let ranks = TrainingRanks::new(world, tables.shards)?;
     for set in &sets {
         let problems: Vec<_> =
@@ -230,9 +230,11 @@ impl<T: Trainer> TrainingLoop<'_, T> {
         self.run.begin_step();
         let _span = span("step").with("number", self.run.step as usize);
         let mut record = StepRecord::default();
+        let before = self.learner.checksum();
         let mut context = CollectContext {
             step: self.run.step,
             model: &self.learner.model,
+            checksum: before,
             activation_cache: self.learner.activation_cache.as_mut(),
             ranks: &self.learner.ranks,
             prompter: self.evaluator.prompter,
@@ -266,6 +268,14 @@ impl<T: Trainer> TrainingLoop<'_, T> {
         };
         self.trainer.learn(collected, &mut self.state, &mut context)?;
         record.metrics.set("optimizer/learning_rate", learning_rate);
+        let has_gradient = record.metrics.get("grad/norm").is_some_and(|norm| norm > 0.0);
+        if has_gradient && self.learner.checksum() == before {
+            self.observer.note(&format!(
+                "step {} has changed next to no weight: their norm is what it was, and the learning \
+                 rate, {learning_rate:e}, too small for single precision",
+                self.run.step
+            ));
+        }
         self.record_skipped(skipped_before, &mut record);
         self.end_update();
         self.finish_step(record)
@@ -319,6 +329,8 @@ impl<T: Trainer> TrainingLoop<'_, T> {
             return Ok(());
         }
         self.trainer.evaluate(&self.learner, record)?;
+        let checksum = record.clock.time("eval", || weights_checksum(&self.learner.model))?;
+        record.metrics.set(WEIGHTS, f64::from(checksum));
         self.trim_if_tight();
         if self.sets.is_empty() {
             return Ok(()); // a mean over nothing would pass for a score

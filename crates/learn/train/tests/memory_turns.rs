@@ -42,8 +42,8 @@ impl Observer for Memory {
     fn step(&mut self, _: &StepReport<'_>) {}
 }
 
-/// A model whose activations and gradient are larger than anything else, over the built-in task's
-/// characters.
+/// A model over the built-in task's characters, whose activations and gradient are larger than
+/// anything else.
 fn model(dir: &Path) {
     let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../assets/countdown-base");
     for name in ["tokenizer.json", "tokenizer_config.json", "generation_config.json"] {

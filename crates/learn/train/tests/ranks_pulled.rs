@@ -190,20 +190,14 @@ fn a_run_that_is_broken_off_while_responses_move_goes_on_to_the_same_bytes() {
     let mut known = 0;
     for silent in [0, 1] {
         let dir = dirs.path().join(format!("silent-{silent}"));
-        let mut recipe = recipe.clone();
-        recipe.ranks.timeout_s = 2.0;
+        let watch = Watch { silent: Some(Duration::from_secs(2)), ..patient(1) };
         // Nothing comes any more from a rank that has sampled most of its responses.
-        let ran = run(
-            &recipe,
-            &dir,
-            2,
-            patient(1),
-            &|faults, rank, step, Progress { done, total, .. }| {
+        let ran =
+            run(&recipe, &dir, 2, watch, &|faults, rank, step, Progress { done, total, .. }| {
                 if rank == silent && step == 2 && done > 0 && 4 * done > 3 * total {
                     faults.silence(rank);
                 }
-            },
-        );
+            });
         assert!(ran.errors.iter().all(Option::is_some), "it has come to its end");
         // More ranks go on, and then one alone.
         let mut two_steps = recipe.clone();

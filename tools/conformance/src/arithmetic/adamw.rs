@@ -55,7 +55,7 @@ impl Parameter {
 
     fn updated<'a>(&'a mut self, gradient: &'a Buffer) -> UpdateSlice<'a> {
         let Self { len, weights, first, second } = self;
-        UpdateSlice { weights, gradient, numbers: 0..*len, first, second }
+        UpdateSlice { weights, gradient, elements: 0..*len, first, second }
     }
 
     fn step(&mut self, device: &Device<'_>, settings: AdamW, gradient: &[f32]) {
@@ -72,7 +72,7 @@ impl Parameter {
     }
 }
 
-/// A gradient, and nothing behind it.
+/// A gradient without poison behind it.
 fn tensor(device: &Device<'_>, data: &[f32]) -> Buffer {
     let mut buffer = device.zeros(vector_gradient(data.len()));
     device.pack(Kind::Vector(data.len()), 0, data, &mut buffer);
@@ -103,8 +103,8 @@ fn steps_against_the_reference(trial: &Trial) {
     }
 }
 
-/// `adamw_torch.txt` is what `adamw_torch.py` prints: a line of settings, the weights, then for
-/// each step its gradient and the weights and moments after it, from `torch.optim.AdamW` in f64.
+/// `adamw_torch.txt` is the output of `adamw_torch.py`, by `torch.optim.AdamW` in f64: a line of
+/// settings, the weights, then for each step its gradient and the weights and moments after it.
 fn steps_against_torch(trial: &Trial) {
     let lines: Vec<Vec<f64>> = include_str!("adamw_torch.txt")
         .lines()
@@ -181,11 +181,10 @@ fn parts_have_the_bits_of_the_whole(trial: &Trial) {
         [Kind::Vector(3 * NORM_BLOCK + 5), Kind::Matrix(Linear { inputs: 150, outputs: 133 })]
     {
         let (weights, gradient) = (Role::Weight(kind), Role::Gradient(kind));
-        let numbers = device.element_count(kind);
-        let hold = |role, seed| device.upload(role, &device.noise(role, seed));
-        let (before, gradient) = (device.noise(weights, 1), hold(gradient, 2));
+        let elements = device.element_count(kind);
+        let (before, gradient) = (device.noise(weights, 1), device.upload_noise(gradient, 2));
         let [first, second] =
-            [3, 4].map(|seed| noise(seed, numbers).into_iter().map(f32::abs).collect());
+            [3, 4].map(|seed| noise(seed, elements).into_iter().map(f32::abs).collect());
         let of_parts = |cuts: &[usize], moment_of: fn(usize) -> Role| {
             let mut updated = device.upload(weights, &before);
             let (mut moments, mut sums) = ([Vec::new(), Vec::new()], Vec::new());
@@ -199,7 +198,7 @@ fn parts_have_the_bits_of_the_whole(trial: &Trial) {
                 let one = UpdateSlice {
                     weights,
                     gradient: &gradient,
-                    numbers: part.clone(),
+                    elements: part.clone(),
                     first,
                     second,
                 };
@@ -211,9 +210,9 @@ fn parts_have_the_bits_of_the_whole(trial: &Trial) {
             }
             (device.download(weights, &updated), moments, sums)
         };
-        let whole = of_parts(&[0, numbers], Role::Moment);
-        let cuts = [0, NORM_BLOCK, 3 * NORM_BLOCK, numbers];
-        // Wherever the moments live.
+        let whole = of_parts(&[0, elements], Role::Moment);
+        let cuts = [0, NORM_BLOCK, 3 * NORM_BLOCK, elements];
+        // The moments' home makes no difference.
         for parts in [of_parts(&cuts, Role::Moment), of_parts(&cuts, Role::OffloadedMoment)] {
             assert_bits("weights", &parts.0, &whole.0);
             parts
@@ -223,7 +222,7 @@ fn parts_have_the_bits_of_the_whole(trial: &Trial) {
                 .for_each(|(parts, whole)| assert_bits("moments", parts, whole));
             assert_bits("sums of squares", &parts.2, &whole.2);
         }
-        assert_eq!(whole.2.len(), numbers.div_ceil(NORM_BLOCK));
+        assert_eq!(whole.2.len(), elements.div_ceil(NORM_BLOCK));
     }
 }
 

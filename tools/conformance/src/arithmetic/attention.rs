@@ -61,8 +61,8 @@ fn backward(trial: &Trial) {
         for ((qkv, d_out), got) in sequences.qkv.iter().zip(&d_out).zip(gradients) {
             let want = reference::attention_backward(shape, &wide(qkv), &wide(d_out));
             let what = format!("{shape:?}, {} tokens", want.len() / shape.row());
-            // Queries and keys have gradients far smaller than values: each part is held to its own
-            // size.
+            // Gradients of queries and keys are far smaller than gradients of values, so each part
+            // is compared at its own scale.
             let queries = shape.heads * shape.head_dim;
             for (part, at) in [
                 ("scores", 0..shape.row() - shape.kv_heads * shape.head_dim),
@@ -77,8 +77,8 @@ fn backward(trial: &Trial) {
                         * ((shape.heads / shape.kv_heads) as f64).sqrt();
                     assert_close(&format!("{part} of {what}"), &got, &want, tolerance);
                 } else {
-                    // One visible key: its weight is 1 whatever the score, whose gradient is
-                    // rounding noise.
+                    // A single visible key has weight 1 whatever its score, so the score's gradient
+                    // is rounding noise.
                     let error = got
                         .iter()
                         .zip(&want)
@@ -94,7 +94,7 @@ fn backward(trial: &Trial) {
     }
 }
 
-/// Rows that several sequences begin with get a gradient from all of them.
+/// The rows of a beginning that several sequences share get a gradient from all of them.
 fn backward_of_a_shared_beginning(trial: &Trial) {
     let (device, tolerance) = (&trial.device(), trial.tolerance());
     for shape in shapes() {
@@ -126,7 +126,7 @@ fn backward_of_a_shared_beginning(trial: &Trial) {
         );
         let got = device.download(qkv_role, &d_qkv);
 
-        // The sum over whole sequences, where what comes back to the beginning itself counts once.
+        // The sum over whole sequences; gradients of the beginning by its own rows count once.
         let mut want = vec![0.0; total * row];
         for (i, run) in runs.iter().enumerate() {
             let whole = |x: &[f32], features: usize| {
@@ -153,7 +153,7 @@ fn backward_of_a_shared_beginning(trial: &Trial) {
     }
 }
 
-/// Scores of hundreds: all weight on one key, the others underflow.
+/// With scores in the hundreds, one key has all the weight, and the others underflow.
 fn steep_scores(trial: &Trial) {
     let (device, tolerance) = (&trial.device(), trial.tolerance());
     let shape = Attention { heads: 2, kv_heads: 1, head_dim: 16, window: None, scale: 40.0 };

@@ -94,8 +94,8 @@ fn min_p_near(p: &[f64], share: f64) -> f32 {
     ((ranked[rank - 1] * ranked[rank]).sqrt() / ranked[0]) as f32
 }
 
-/// Chi-square over tokens, those expected fewer than five times taken together, must not exceed
-/// what one seed in ten thousand does (by the approximation of Wilson and Hilferty).
+/// Chi-square over tokens, with those expected fewer than five times in one bin, must not exceed
+/// the value that one seed in ten thousand exceeds (by the approximation of Wilson and Hilferty).
 fn assert_drawn_from(counts: &[usize], p: &[f64], what: &str) {
     let (mut bins, mut rest) = (Vec::new(), (0.0, 0.0));
     for (&count, p) in counts.iter().zip(p) {
@@ -118,7 +118,8 @@ fn assert_drawn_from(counts: &[usize], p: &[f64], what: &str) {
     let limit = freedom * (1.0 - spread + 3.719 * spread.sqrt()).powi(3);
     assert!(
         chi < limit,
-        "{what}: chi-square is {chi:.1} with {freedom} degrees of freedom, at most {limit:.1} expected"
+        "{what}: chi-square is {chi:.1} with {freedom} degrees of freedom, \
+         at most {limit:.1} expected"
     );
 }
 
@@ -142,7 +143,7 @@ fn tokens_are_drawn_from_the_distribution_asked_for(trial: &Trial) {
     let (top_k, top_p, min_p) =
         (top_k_in(&plain, 7..12), top_p_near(&plain, 0.8), min_p_near(&plain, 0.1));
     let (reached, least) = (f64::from(top_p), f64::from(min_p) * likeliest);
-    // One after the other, at a temperature of 1.4.
+    // All truncations in turn, at a temperature of 1.4.
     let hot_top_k = top_k_in(&at(1.4), 20..30);
     let hot = keep(&at(1.4), |rank, _, _| rank < hot_top_k);
     let hot_top_p = top_p_near(&hot, 0.85);

@@ -72,7 +72,7 @@ impl<'a> Rows<'a> {
         Self::new(device, shape, [x, spread(device, shape)], &targets, masks, temperature)
     }
 
-    /// A row for each target, whose logits are these.
+    /// One row for each target; every row has these logits.
     fn of_logits(
         device: &'a Device<'a>,
         logits: &[f32],
@@ -118,13 +118,13 @@ impl<'a> Rows<'a> {
         dw
     }
 
-    /// Logits by mathematics.
+    /// Logits in f64, by the definition.
     fn logits(&self) -> Vec<f64> {
         let Linear { inputs, outputs } = self.shape;
         reference::linear(&wide(&self.x), &wide(&self.weights), &vec![0.0; outputs], inputs)
     }
 
-    /// A row, for people.
+    /// A row's description, for messages.
     fn what(&self, row: usize) -> String {
         let (rows, shape, temperature) = (self.targets.len(), self.shape, self.temperature);
         format!("row {row} of {rows}, {shape:?}, temperature {temperature}")
@@ -266,7 +266,7 @@ fn scores_of_extreme_logits(trial: &Trial) {
     for device in trial.devices() {
         for logits in extreme_logits() {
             let logits = seen(&device, logits);
-            // All tokens, or those at both ends.
+            // All tokens of a small vocabulary, else the tokens at both ends.
             let last = logits.len() as u32;
             let targets: Vec<u32> =
                 (0..last.min(61)).chain(last.saturating_sub(20).max(61)..last).collect();
@@ -297,7 +297,7 @@ fn scores_of_extreme_logits(trial: &Trial) {
     }
 }
 
-/// The log-prob and the entropy of one target, where the logits of its row are these.
+/// The log-prob and the entropy of one target in a row with these logits.
 fn score(device: &Device<'_>, logits: &[f32], target: u32) -> (f32, f32) {
     let rows = Rows::of_logits(device, logits, &[target], SamplingMasks::default(), 1.0);
     let HeadScores { logprobs, entropies, .. } = rows.scores();
@@ -366,7 +366,7 @@ fn masks_of_extreme_logits(trial: &Trial) {
     for device in trial.devices() {
         for logits in extreme_logits() {
             let logits = seen(&device, logits);
-            // If a mask cuts beside a peak, each target is another case. All other targets are
+            // If a mask ends beside a peak, each target is a case of its own. All other targets are
             // alike.
             let is_beside_a_peak = |&target: &u32| {
                 let around =
@@ -376,7 +376,7 @@ fn masks_of_extreme_logits(trial: &Trial) {
             let targets = 1..logits.len().min(61) as u32;
             let (beside, alike): (Vec<u32>, Vec<u32>) = targets.partition(is_beside_a_peak);
             for target in beside.into_iter().chain(trial.some(alike)) {
-                // No token is drawn that has a logit of -inf, so at least one kept token has
+                // A token with a logit of -inf is never drawn, so at least one kept token has
                 // another logit.
                 let mut kept = vec![target - 1, target];
                 if kept.iter().all(|&token| logits[token as usize] == f32::NEG_INFINITY) {
@@ -396,7 +396,7 @@ fn masks_of_extreme_logits(trial: &Trial) {
     }
 }
 
-/// The scores of a pass that goes back, to the last bit, and slopes as in mathematics.
+/// The scores have the bits of a pass with a backward pass, and the slopes follow the definition.
 fn slopes_of_entropies(trial: &Trial) {
     let (device, tolerance) = (&trial.device(), trial.tolerance().scores);
     for case @ (_, _, temperature) in shapes_and_rows() {

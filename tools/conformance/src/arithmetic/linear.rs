@@ -52,7 +52,7 @@ impl<'a> Layer<'a> {
         self.device.upload(weights(self.shape), &self.w)
     }
 
-    /// The outputs; added to these numbers, if there are some.
+    /// The outputs, added to the residual if there is one.
     fn outputs(&self, has_bias: bool, residual: Option<&[f32]>) -> Vec<f32> {
         let (device, shape, tokens) = (self.device, self.shape, self.tokens);
         let (x, packed) = (device.upload(self.x_role(), &self.x), self.weights());
@@ -214,8 +214,8 @@ fn without_inputs_outputs_are_the_bias(trial: &Trial) {
     assert_bits("y", &device.download(Role::Activation(3, 21), &y), &want);
 }
 
-/// Rows may come in any pieces, and a piece comes back alone; nothing is written twice, and what
-/// pads stays zero.
+/// Rows may be packed in any pieces, and unpacked one piece at a time. No row is written twice, and
+/// padding stays zero.
 fn packing_is_undone_by_unpacking(trial: &Trial) {
     let device = trial.device();
     let sizes = (1usize..40, 1usize..200, 0usize..200);
@@ -231,6 +231,7 @@ fn packing_is_undone_by_unpacking(trial: &Trial) {
         device.unpack(Kind::Matrix(shape), cut, &packed, &mut piece);
         assert_bits("piece", &piece, tail);
         let norm = rows.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt();
-        prop_assert!((device.norm_of(&[(Kind::Matrix(shape), &packed)]) - norm).abs() <= trial.tolerance().norm * norm);
+        let got = device.norm_of(&[(Kind::Matrix(shape), &packed)]);
+        prop_assert!((got - norm).abs() <= trial.tolerance().norm * norm);
     });
 }

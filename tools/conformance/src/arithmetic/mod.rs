@@ -5,6 +5,7 @@ mod attention;
 mod derivatives;
 mod draws;
 mod embedding;
+mod groups;
 mod head;
 mod linear;
 mod norm;

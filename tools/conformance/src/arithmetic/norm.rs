@@ -1,7 +1,8 @@
 //! RMSNorm against the reference, on whole rows and on groups inside rows.
 
+use crate::arithmetic::groups::{assert_groups, in_groups, starts};
 use crate::arithmetic::reference;
-use crate::data::{POISON, assert_close, is_poison, wide};
+use crate::data::{assert_close, wide};
 use crate::device::{Device, Trial, vector, vector_gradient};
 use crate::properties;
 use isentrope_kernels::{Grouped, Role};
@@ -22,53 +23,19 @@ fn cases() -> Vec<(Grouped, usize)> {
     layouts.flat_map(|layout| [0, 1, 6, 13, 100, 1000].map(|rows| (layout, rows))).collect()
 }
 
-/// Where the groups of all rows start, in order.
-fn starts(layout: Grouped, rows: usize) -> impl Iterator<Item = usize> {
-    let Grouped { stride, offset, groups, features } = layout;
-    (0..rows).flat_map(move |r| (0..groups).map(move |g| r * stride + offset + g * features))
-}
-
-/// Noise in the groups, poison between them; the first group is all zeros, where eps alone counts.
-fn in_groups(device: &Device<'_>, seed: u64, layout: Grouped, rows: usize) -> Vec<f32> {
-    let data = device.noise(Role::Activation(rows, layout.stride), seed);
-    let mut spread = vec![POISON; data.len()];
-    for (i, at) in starts(layout, rows).enumerate() {
-        let group = at..at + layout.features;
-        spread[group.clone()].copy_from_slice(&data[group.clone()]);
-        if i == 0 && seed == 1 {
-            spread[group].fill(0.0);
-        }
+/// Inputs whose first group is all zeros, where eps alone counts.
+fn inputs(device: &Device<'_>, layout: Grouped, rows: usize) -> Vec<f32> {
+    let mut x = in_groups(device, 1, layout, rows);
+    if let Some(at) = starts(layout, rows).next() {
+        x[at..at + layout.features].fill(0.0);
     }
-    spread
-}
-
-/// Compares the groups with `want`, a group after another, and sees that nothing between them was
-/// written.
-fn assert_groups(
-    what: &str,
-    layout: Grouped,
-    rows: usize,
-    got: &[f32],
-    want: &[f64],
-    tolerance: f64,
-) {
-    let mut between = vec![true; got.len()];
-    let mut groups = Vec::new();
-    for at in starts(layout, rows) {
-        between[at..at + layout.features].fill(false);
-        groups.extend_from_slice(&got[at..at + layout.features]);
-    }
-    assert!(
-        (0..got.len()).all(|i| !between[i] || is_poison(got[i])),
-        "{what}: wrote between groups"
-    );
-    assert_close(what, &groups, want, tolerance);
+    x
 }
 
 fn forward(trial: &Trial) {
     let (device, tolerance) = (&trial.device(), trial.tolerance());
     for (layout, rows) in cases() {
-        let (x, w) = (in_groups(device, 1, layout, rows), device.noise(vector(layout.features), 2));
+        let (x, w) = (inputs(device, layout, rows), device.noise(vector(layout.features), 2));
         let role = Role::Activation(rows, layout.stride);
         let mut y = device.blank(role);
         let (device_x, device_w) =
@@ -80,7 +47,7 @@ fn forward(trial: &Trial) {
             })
             .collect();
         let what = format!("{layout:?}, {rows} rows");
-        assert_groups(&what, layout, rows, &device.download(role, &y), &want, tolerance.rms_norm);
+        assert_groups(&what, layout, rows, device.download(role, &y), &want, tolerance.rms_norm);
     }
 }
 
@@ -88,7 +55,7 @@ fn backward(trial: &Trial) {
     let (device, tolerance) = (&trial.device(), trial.tolerance());
     for (layout, rows) in cases() {
         let (x, dy, dx_before) = (
-            in_groups(device, 1, layout, rows),
+            inputs(device, layout, rows),
             in_groups(device, 3, layout, rows),
             in_groups(device, 4, layout, rows),
         );
@@ -123,7 +90,7 @@ fn backward(trial: &Trial) {
             device.rms_norm_backward(layout, EPS, &device_x, &device_w, dy, &mut dx, &mut dw, rows);
             let (dx, want) = (device.download(role, &dx), if added { &want_sum } else { &want_dx });
             let what_dx = format!("dx of {what}");
-            assert_groups(&what_dx, layout, rows, &dx, want, tolerance.rms_norm_gradient);
+            assert_groups(&what_dx, layout, rows, dx, want, tolerance.rms_norm_gradient);
             let dw = device.download(dw_role, &dw);
             assert_close(
                 &format!("dw of {what}"),

@@ -167,8 +167,7 @@ pub fn entropy(logprobs: &[f64]) -> f64 {
     -logprobs.iter().map(|&l| if l.exp() == 0.0 { 0.0 } else { l.exp() * l }).sum::<f64>()
 }
 
-/// Logarithm of the probability that these tokens have together; none of them stand for the whole
-/// vocabulary.
+/// Logarithm of the probability of these tokens together. No tokens mean the whole vocabulary.
 pub fn log_mass(logprobs: &[f64], kept: &[u32]) -> f64 {
     let of_kept = || kept.iter().map(|&token| logprobs[token as usize]);
     let largest = of_kept().fold(f64::NEG_INFINITY, f64::max);

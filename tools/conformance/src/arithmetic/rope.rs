@@ -1,7 +1,8 @@
 //! Rotary position embedding against the reference.
 
+use crate::arithmetic::groups::{assert_groups, in_groups, starts};
 use crate::arithmetic::reference;
-use crate::data::{POISON, assert_bits, assert_close, indices, wide};
+use crate::data::{indices, wide};
 use crate::device::Trial;
 use crate::properties;
 use isentrope_kernels::{Grouped, Role, Turn};
@@ -38,42 +39,22 @@ fn both_directions(trial: &Trial) {
         for rows in [1, 5, 7, 100, 1000] {
             let mut at_positions = indices(1, rows, POSITIONS);
             at_positions[rows - 1] = POSITIONS as u32 - 1;
-            let mut x = vec![POISON; rows * layout.stride];
             let role = Role::Activation(rows, layout.stride);
-            let data = device.noise(role, 2);
-            let heads: Vec<(usize, u32)> = (0..rows)
-                .flat_map(|r| {
-                    (0..groups)
-                        .map(move |g| r * layout.stride + offset + g * features)
-                        .map(move |at| (at, r))
-                })
-                .map(|(at, r)| (at, at_positions[r]))
-                .collect();
-            for &(at, _) in &heads {
-                x[at..at + features].copy_from_slice(&data[at..at + features]);
-            }
+            let x = in_groups(&device, 2, layout, rows);
             for (turn, sign) in [(Turn::Forward, 1.0), (Turn::Backward, -1.0)] {
                 let mut turned = device.upload(role, &x);
-                device.rope(
-                    layout,
-                    &mut turned,
-                    &cos,
-                    &sin,
-                    &device.positions(&at_positions),
-                    turn,
-                );
-                let mut got = device.download(role, &turned);
-                let what = format!("{layout:?}, {rows} rows, {turn:?}");
-                let (mut heads_got, mut want) = (Vec::new(), Vec::new());
-                for &(at, position) in &heads {
+                let positions = device.positions(&at_positions);
+                device.rope(layout, &mut turned, &cos, &sin, &positions, turn);
+                let mut want = Vec::new();
+                for at in starts(layout, rows) {
+                    let position = at_positions[at / layout.stride];
                     let angles: Vec<f64> =
                         (0..half).map(|i| sign * angle(position, i, half)).collect();
                     want.extend(reference::rope(&wide(&x[at..at + features]), &angles));
-                    heads_got.extend_from_slice(&got[at..at + features]);
-                    got[at..at + features].fill(POISON);
                 }
-                assert_close(&what, &heads_got, &want, trial.tolerance().rope);
-                assert_bits(&format!("between the heads of {what}"), &got, &vec![POISON; x.len()]);
+                let what = format!("{layout:?}, {rows} rows, {turn:?}");
+                let got = device.download(role, &turned);
+                assert_groups(&what, layout, rows, got, &want, trial.tolerance().rope);
             }
         }
     }

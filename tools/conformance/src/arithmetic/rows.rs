@@ -8,7 +8,7 @@ use isentrope_kernels::{Kind, Linear, Role};
 properties!(
     buffers_hold_what_is_written,
     memory_that_there_is_not_is_refused,
-    rows_are_gathered_and_scattered,
+    rows_are_copied_and_scattered,
     rows_are_stored_in_slots,
     rows_scattered_to_one_place_are_added_in_order,
     buffers_are_added_number_by_number,
@@ -50,20 +50,20 @@ fn memory_that_there_is_not_is_refused(trial: &Trial) {
     );
 }
 
-fn rows_are_gathered_and_scattered(trial: &Trial) {
+fn rows_are_copied_and_scattered(trial: &Trial) {
     let device = trial.device();
     for features in [1, 7, 16, 65, 1000] {
         let role = |rows| Role::Activation(rows, features);
         let from = device.noise(role(90), 1);
         let rows: Vec<u32> = (0..90).filter(|r| r % 3 != 1 && !(20..40).contains(r)).collect();
-        let (mut gathered, index) = (device.blank(role(rows.len())), device.upload_index(&rows));
-        device.copy_rows(&device.upload(role(90), &from), &index, &mut gathered);
+        let (mut copied, index) = (device.blank(role(rows.len())), device.upload_index(&rows));
+        device.copy_rows(&device.upload(role(90), &from), &index, &mut copied);
         let mut want: Vec<f32> = Vec::new();
         rows.iter().for_each(|&r| want.extend(&from[r as usize * features..][..features]));
-        assert_bits("gathered", &device.download(role(rows.len()), &gathered), &want);
+        assert_bits("copied", &device.download(role(rows.len()), &copied), &want);
 
         let mut scattered = device.blank(role(90));
-        device.scatter_rows(&gathered, &index, &mut scattered, 90);
+        device.scatter_rows(&copied, &index, &mut scattered, 90);
         let want: Vec<f32> = (0..90 * features)
             .map(|i| if rows.contains(&((i / features) as u32)) { from[i] } else { 0.0 })
             .collect();
@@ -161,7 +161,7 @@ fn buffers_are_added_number_by_number(trial: &Trial) {
         let (mut a, mut b) = (device.noise(role, 1), device.noise(role, 2));
         (a[0], b[0]) = (-0.0, 0.0);
         let sums = device.seen(role, a.iter().zip(&b).map(|(a, b)| a + b).collect());
-        // Without poison behind them, since the whole is added: of two NaNs a backend may make a
+        // Without poison behind them, because the whole buffers are added, and two NaNs may give a
         // third.
         let [from, mut to] = [&b, &a].map(|data| {
             let mut buffer = device.buffer(role);

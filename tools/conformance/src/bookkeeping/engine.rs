@@ -1,4 +1,5 @@
-//! Everything submitted finishes, however little memory there is; what can never finish is refused.
+//! Every submitted request finishes, however little memory there is. One that can never finish is
+//! refused.
 
 use crate::device::Trial;
 use crate::models::nan_model;
@@ -141,8 +142,8 @@ fn stop_tokens_and_end_tokens_end_a_response_and_belong_to_it(trial: &Trial) {
     assert_eq!(exact(&ignored), exact(&whole));
 }
 
-/// If not all responses fit, the ones that started last are given up, and their slots serve the
-/// others.
+/// If not all responses fit, the responses that started last are given up, and their slots serve
+/// the others.
 fn a_full_activation_cache_keeps_whole_responses(trial: &Trial) {
     let model = trial.model("qwen3");
     let sampling = Sampling { max_tokens: 10, ..Sampling::default() };
@@ -194,7 +195,7 @@ fn draws_are_read_behind_a_step_and_no_row_is_fed_beyond_a_known_end(trial: &Tri
     // Draws that the host makes are read at once.
     let of_host = Sampling { top_p: 0.9, ..plain.clone() };
     assert_eq!(token_counts(engine(true), &of(of_host)), [2; 4]);
-    // As many slots as there are rows: one more would push a response out.
+    // Exactly one slot a row: one more row would push a response out.
     let slots = 3 + 2 * 3;
     let mut activation_cache = ActivationCache::new(model, slots).unwrap();
     let mut engine = engine(true).caching_activations(Some(&mut activation_cache));

@@ -30,11 +30,14 @@ fn action() -> impl Strategy<Value = Action> {
 }
 
 fn every_page_is_free_or_held(trial: &Trial) {
-    proptest!(trial.cases(256), |(pages in 0..6_usize, actions in prop::collection::vec(action(), 0..60))| {
+    let actions = prop::collection::vec(action(), 0..60);
+    proptest!(trial.cases(256), |(pages in 0..6_usize, actions in actions)| {
         let mut cache = KvCache::new(trial.model("qwen3"), pages).unwrap();
         let mut holders: BTreeMap<u32, usize> = BTreeMap::new();
         for action in actions {
-            let pick = |index: prop::sample::Index| holders.keys().nth(index.index(holders.len())).copied();
+            let pick = |index: prop::sample::Index| {
+                holders.keys().nth(index.index(holders.len())).copied()
+            };
             match action {
                 Action::Take => match cache.take() {
                     Some(page) => {

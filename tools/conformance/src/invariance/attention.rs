@@ -1,5 +1,4 @@
-//! Attention bit for bit: the output of a position depends on its sequence up to it and on nothing
-//! else.
+//! Attention bit for bit: the output of a position depends only on its sequence up to it.
 
 use crate::data::{assert_bits, pieces};
 use crate::device::{Device, Trial, width};
@@ -96,7 +95,7 @@ fn empty_batches_and_runs(trial: &Trial) {
     assert!(Sequences::new(device, shape, &[], 1).backward(device, &[]).is_empty());
 }
 
-/// A sequence whose pages are copies of another's is answered as that is, in every layer.
+/// A sequence whose pages are copies of another's has the other's outputs, in every layer.
 fn pages_are_copied_in_every_layer(trial: &Trial) {
     let device = &trial.device();
     let shape = shape(2, 1, 10, None);
@@ -121,7 +120,7 @@ fn pages_are_copied_in_every_layer(trial: &Trial) {
         device.store_kv(shape, &qkv, &batch, &mut cache, layer);
     }
     device.copy_pages(shape, &mut cache, &pages);
-    // Queries of the first sequence in both places, and the second's pages now hold the first's
+    // Both places have the first sequence's queries, and the second's pages now hold the first's
     // keys and values.
     let (twice, _) = copied.batch(&[(0, 0..len), (1, 0..len)]);
     let twice = device.upload(Role::Activation(rows, shape.row()), &twice);

@@ -1,4 +1,4 @@
-//! The rest of a batch, and its order, do not matter.
+//! Neither the rest of a batch nor its order matters.
 
 use crate::device::Trial;
 use crate::models::{
@@ -35,8 +35,8 @@ fn company_changes_nothing(trial: &Trial) {
     });
 }
 
-/// The slope of each target's entropy, in a batch and alone. The scores beside it equal the scores
-/// of `Model::score`.
+/// The slope of each target's entropy, in a batch and alone. The scores returned with the slopes
+/// equal the scores of `Model::score`.
 fn company_changes_no_slope(trial: &Trial) {
     proptest!(trial.cases(24), |(
         family in family(),
@@ -46,13 +46,16 @@ fn company_changes_no_slope(trial: &Trial) {
         let model = trial.model(family);
         let (scores, slopes) = model.entropy_slopes(&pack(&texts), temperature);
         prop_assert!(scores.same_bits(&model.score(&pack(&texts), temperature)));
-        let alone = |text: &Text| model.entropy_slopes(&pack(std::slice::from_ref(text)), temperature).1;
+        let alone = |text| {
+            let (_, slopes) = model.entropy_slopes(&pack(std::slice::from_ref(text)), temperature);
+            slopes
+        };
         let alone: Vec<f32> = texts.iter().flat_map(alone).collect();
         prop_assert_eq!(bits(&slopes), bits(&alone));
     });
 }
 
-/// Batches that differ in the order of their sequences alone.
+/// Batches that differ only in the order of their sequences.
 fn order_changes_nothing(trial: &Trial) {
     proptest!(trial.cases(96), |(
         family in family(),

@@ -15,12 +15,14 @@ fn gated_products(trial: &Trial) {
             [(1, 1, 1), (70, 17, 5), (40, 16, 65), (133, 50, 83), (64, 96, 3), (40, 230, 130)]
         {
             for bias in [false, true] {
-                let upload = |role, seed| device.upload(role, &device.noise(role, seed));
                 let shape = Linear { inputs, outputs: 2 * features };
                 let [both, one] =
                     [2 * features, features].map(|features| Role::Activation(rows, features));
-                let (x, w) = (upload(Role::Activation(rows, inputs), 1), upload(weights(shape), 2));
-                let bias = bias.then(|| upload(vector(shape.outputs), 3));
+                let (x, w) = (
+                    device.upload_noise(Role::Activation(rows, inputs), 1),
+                    device.upload_noise(weights(shape), 2),
+                );
+                let bias = bias.then(|| device.upload_noise(vector(shape.outputs), 3));
                 let (mut gate_up, mut want) = (device.blank(both), device.blank(one));
                 device.linear(shape, &x, &w, bias.as_ref(), &mut gate_up, rows);
                 device.swiglu(features, &gate_up, &mut want, rows);
@@ -78,15 +80,17 @@ fn queries_keys_and_values(trial: &Trial) {
             [(1, 1, 2), (4, 2, 10), (3, 1, 64), (6, 3, 34), (1, 1, 130)]
         {
             let shape = Attention { heads, kv_heads, head_dim, window: None, scale: 0.3 };
-            let upload = |role, seed| device.upload(role, &device.noise(role, seed));
             let row = Role::Activation(rows, shape.row());
             let angles = Role::Exact(rows, head_dim / 2);
-            let (cos, sin) = (&upload(angles, 1), &upload(angles, 2));
-            let (queries, keys) = (&upload(vector(head_dim), 3), &upload(vector(head_dim), 4));
-            let (raw, eps) = (&upload(row, 5), 1e-5);
+            let (cos, sin) = (&device.upload_noise(angles, 1), &device.upload_noise(angles, 2));
+            let (queries, keys) = (
+                &device.upload_noise(vector(head_dim), 3),
+                &device.upload_noise(vector(head_dim), 4),
+            );
+            let (raw, eps) = (&device.upload_noise(row, 5), 1e-5);
             for normed in [false, true] {
-                let [qkv, want] =
-                    [(); 2].map(|()| if normed { device.blank(row) } else { upload(row, 5) });
+                let [qkv, want] = [(); 2]
+                    .map(|()| if normed { device.blank(row) } else { device.upload_noise(row, 5) });
                 let want = attended(&device, shape, want, |qkv, batch, cache| {
                     if normed {
                         device.copy_first_rows(raw, qkv, rows);

@@ -30,14 +30,16 @@ fn micro_batches_change_nothing(trial: &Trial) {
     )| {
         let model = trial.model(family);
         let mut whole = Gradient::zeros(model).unwrap();
-        let expected = gradient_bits(model, &mut whole, &[(&texts, TapeKind::Activations)], temperature);
+        let all = [(&texts[..], TapeKind::Activations)];
+        let expected = gradient_bits(model, &mut whole, &all, temperature);
 
         let mut ends = vec![0];
         ends.extend(units(&sequences(&texts)).iter().scan(0, |end, unit| {
             *end += unit.sequences;
             Some(*end)
         }));
-        let mut cuts: Vec<_> = cuts.iter().map(|(at, keep)| (ends[at.index(ends.len())], *keep)).collect();
+        let mut cuts: Vec<_> =
+            cuts.iter().map(|(at, keep)| (ends[at.index(ends.len())], *keep)).collect();
         cuts.sort_by_key(|&(at, _)| at);
         cuts.push((texts.len(), last_keep));
         let mut from = 0;

@@ -16,7 +16,8 @@ properties!(
     tokens_of_draws_are_fed_as_known_ones_are
 );
 
-/// A head, how many rows of it a device holds the logits of, and some more rows than that.
+/// A head, the number of its rows whose logits a device holds at a time, and a slightly larger
+/// number of rows.
 fn blocks(trial: &Trial) -> (Device<'_>, Linear, usize, usize) {
     let (device, logits) = trial.in_small_blocks();
     let shape = Linear { inputs: 2, outputs: 1000 };
@@ -28,10 +29,10 @@ fn blocks(trial: &Trial) -> (Device<'_>, Linear, usize, usize) {
 fn blocks_of_the_head(trial: &Trial) {
     let (device, shape, block, rows) = blocks(trial);
     let x = device.noise(Role::Activation(rows, 2), 1);
-    let packed = device.upload(weights(shape), &device.noise(weights(shape), 2));
+    let packed = device.upload_noise(weights(shape), 2);
     let (targets, a, b, c) =
         (indices(3, rows, 1000), noise(4, rows), noise(5, rows), noise(6, rows));
-    // Some rows only: masks of all of them would take long.
+    // Only some rows have masks: masks of all rows would take long.
     let mut masks = masks(&targets[..40], 1000);
     masks.extend(&SamplingMasks::default(), rows - 2 * masks.len());
     masks.extend(&masks.part(0..40), 40);
@@ -69,9 +70,8 @@ fn draws_have_the_scores_of_targets(trial: &Trial) {
         let uniforms: Vec<f64> =
             noise(3, 5 * rows).iter().map(|&x| f64::from(x) / 3.0 + 0.5).collect();
         for device in trial.devices() {
-            let x_role = Role::Activation(rows, 17);
-            let x = device.upload(x_role, &device.noise(x_role, 1));
-            let packed = device.upload(weights(shape), &device.noise(weights(shape), 2));
+            let x = device.upload_noise(Role::Activation(rows, 17), 1);
+            let packed = device.upload_noise(weights(shape), 2);
             for adjustments in [
                 Adjustments::temperature(1.0),
                 Adjustments::temperature(0.7),
@@ -149,12 +149,12 @@ fn draws_have_the_scores_of_targets(trial: &Trial) {
     }
 }
 
-/// Enough rows for several blocks of logits. A row that is not finite changes no other.
+/// Enough rows for several blocks of logits. A row that is not finite changes no other row.
 fn blocks_of_draws(trial: &Trial) {
     let (device, shape, block, rows) = blocks(trial);
     let role = Role::Activation(rows, 2);
     let mut x = device.noise(role, 1);
-    let packed = device.upload(weights(shape), &device.noise(weights(shape), 2));
+    let packed = device.upload_noise(weights(shape), 2);
     let not_finite = block + 2;
     x[2 * not_finite] = f32::NAN;
     let hidden = device.upload(role, &x);
@@ -184,7 +184,7 @@ fn tokens_of_draws_are_fed_as_known_ones_are(trial: &Trial) {
         let mut x = device.noise(role, 1);
         x[4 * shape.inputs] = f32::NAN;
         let hidden = device.upload(role, &x);
-        let packed = device.upload(weights(shape), &device.noise(weights(shape), 2));
+        let packed = device.upload_noise(weights(shape), 2);
         // Several draws from a row, in no order of rows, and some of the likeliest.
         let draw = |i: usize| {
             let temperature = if i.is_multiple_of(3) { 0.0 } else { 1.3 };

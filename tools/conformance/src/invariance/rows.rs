@@ -31,7 +31,7 @@ impl Results {
     }
 }
 
-/// Every operation that works row by row, on the rows `range` of a batch of `rows`, sums going on
+/// Every operation that works row by row, on the rows `range` of a batch of `rows`. Sums continue
 /// from `before`.
 fn operate(
     device: &Device<'_>,
@@ -51,14 +51,13 @@ fn operate(
     let mut before = before.map(|before| before.sums.into_iter());
     let mut sum = |i: u64, role| match before.as_mut().and_then(Iterator::next) {
         Some((_, _, before)) => before,
-        None => device.upload(role, &device.noise(role, 100 + i)),
+        None => device.upload_noise(role, 100 + i),
     };
-    let upload_noise = |role, seed| device.upload(role, &device.noise(role, seed));
     let (x, dy) = (part(1, inputs), part(2, outputs));
-    let packed = upload_noise(weights(shape), 3);
+    let packed = device.upload_noise(weights(shape), 3);
 
     let (mut y, mut dx) = (device.blank(some(outputs)), device.blank(some(inputs)));
-    let bias = upload_noise(vector(outputs), 4);
+    let bias = device.upload_noise(vector(outputs), 4);
     device.linear(shape, &x, &packed, Some(&bias), &mut y, n);
     device.linear_backward_input(shape, &dy, &packed, &mut dx, n);
     let (dw_role, db_role) = (gradient(shape), vector_gradient(outputs));
@@ -67,7 +66,7 @@ fn operate(
     let mut db = sum(1, db_role);
     device.linear_backward_bias(shape, &dy, &mut db, n);
 
-    let norm_weight = upload_noise(vector(NORM.features), 5);
+    let norm_weight = device.upload_noise(vector(NORM.features), 5);
     let (mut normed, mut d_norm, d_normed) = (part(6, inputs), part(7, inputs), part(8, inputs));
     device.rms_norm(NORM, 1e-6, &x, &norm_weight, &mut normed, n);
     let d_weight_role = vector_gradient(NORM.features);
@@ -76,7 +75,7 @@ fn operate(
     device.rms_norm_backward(NORM, 1e-6, &x, &norm_weight, dy_norm, &mut d_norm, &mut d_weight, n);
 
     let at = device.positions(&indices(9, rows, 50)[range.clone()]);
-    let angles = |seed| upload_noise(Role::Exact(50, ROTATED.features / 2), seed);
+    let angles = |seed| device.upload_noise(Role::Exact(50, ROTATED.features / 2), seed);
     let mut turned = part(10, inputs);
     device.rope(ROTATED, &mut turned, &angles(11), &angles(12), &at, Turn::Forward);
 
@@ -145,7 +144,7 @@ fn operate(
     }
 }
 
-/// `part`, computed from the rows `range` alone, has the bits of those rows of `whole`.
+/// Checks that `part`, computed from the rows `range` only, has the bits of those rows of `whole`.
 fn assert_rows(whole: &Results, part: &Results, range: Range<usize>) {
     for ((name, width, want), (_, _, got)) in whole.outputs.iter().zip(&part.outputs) {
         assert_bits(
@@ -178,7 +177,8 @@ fn a_row_alone_and_in_a_batch(trial: &Trial) {
 fn micro_batches(trial: &Trial) {
     let device = &trial.device();
     assert_pieces(device, 1, &[]);
-    proptest!(trial.cases(25), |(cuts in prop::collection::vec(0usize..300, 0..7), rows in 1usize..300)| {
+    let cuts = prop::collection::vec(0usize..300, 0..7);
+    proptest!(trial.cases(25), |(cuts in cuts, rows in 1usize..300)| {
         assert_pieces(device, rows, &cuts);
     });
 }

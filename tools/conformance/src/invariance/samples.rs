@@ -4,17 +4,16 @@ use crate::device::Trial;
 use crate::models::bits;
 use crate::properties;
 use crate::requests::{
-    ResponseId, alone, exact, least_pages, limits, request, requests, run, run_apart,
+    ResponseId, alone, check_free_pages, exact, request, requests, run, run_apart, setting,
 };
 use isentrope_model::{
-    ActivationCache, Derivatives, Gradient, KvCache, Model, Packed, Scores, Sequence, Tape,
-    TapeKind,
+    ActivationCache, Derivatives, Gradient, Model, Packed, Scores, Sequence, Tape, TapeKind,
 };
 use isentrope_rollout::{Completion, Engine, Key, Request, ResponseMasks, Sampling};
 use proptest::prelude::*;
+use proptest::sample::Index;
 use proptest::test_runner::TestCaseError;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 properties!(
     responses_are_those_of_each_request_alone,
@@ -28,22 +27,13 @@ fn responses_are_those_of_each_request_alone(trial: &Trial) {
     let model = trial.model("qwen3");
     proptest!(trial.cases(96), |(
         requests in requests(trial),
-        spare_pages in prop_oneof![Just(0usize), 0usize..6, 6usize..200],
-        sequences in prop_oneof![Just(1usize), 1usize..5, 5usize..40],
-        prefill_tokens in prop_oneof![Just(1usize), 1usize..20, 20usize..300],
-        order in any::<prop::sample::Index>(),
-        draws_behind in any::<bool>(),
+        setting in setting(),
+        order in any::<Index>(),
     )| {
-        let least = requests.iter().map(|request| least_pages(trial.page(), request)).max().unwrap_or(1);
-        let limits = limits(model, least + spare_pages, sequences, prefill_tokens);
-        let mut engine = Engine::new(model, None, limits).unwrap().drawing_behind(draws_behind);
+        let limits = setting.limits(trial, model, &requests);
+        let mut engine = setting.engine(model, limits);
         let together = run(&mut engine, limits, &requests);
-        for (i, request) in requests.iter().enumerate() {
-            for (sample, expected) in alone(model, request).iter().enumerate() {
-                let got = exact(&together[&(i, sample)]);
-                prop_assert_eq!(got, exact(expected), "request {} sample {}", i, sample);
-            }
-        }
+        check_alone(model, &requests, &together)?;
         // In another order, and on an engine that has been used: nothing of the first round remains
         // in it.
         let mut rotated = requests.clone();
@@ -53,13 +43,23 @@ fn responses_are_those_of_each_request_alone(trial: &Trial) {
             let original = (i + by) % requests.len();
             prop_assert_eq!(exact(&completion), exact(&together[&(original, sample)]));
         }
-        // All pages are free again: a request that needs every one of them is not kept waiting.
-        let positions = (least + spare_pages) * trial.page();
-        let all = request(&[1], 1, 99, Sampling { max_tokens: positions, ..Sampling::default() });
-        if positions < model.context() {
-            run(&mut engine, limits, &[all]);
-        }
+        check_free_pages(trial, model, &mut engine, limits);
     });
+}
+
+/// Checks that each completion is the one of its request alone.
+fn check_alone(
+    model: &Model,
+    requests: &[Request],
+    completions: &BTreeMap<ResponseId, Completion>,
+) -> Result<(), TestCaseError> {
+    for (i, request) in requests.iter().enumerate() {
+        for (sample, expected) in alone(model, request).iter().enumerate() {
+            let got = exact(&completions[&(i, sample)]);
+            prop_assert_eq!(got, exact(expected), "request {} sample {}", i, sample);
+        }
+    }
+    Ok(())
 }
 
 fn a_sample_does_not_depend_on_how_many_there_are(trial: &Trial) {
@@ -75,21 +75,11 @@ fn a_sample_does_not_depend_on_how_many_there_are(trial: &Trial) {
 
 fn keys_decide_what_is_drawn(trial: &Trial) {
     let model = trial.model("qwen3");
-    let sampling = Arc::new(Sampling { max_tokens: 30, ..Sampling::default() });
+    let sampling = Sampling { max_tokens: 30, ..Sampling::default() };
     let of = |seed, step, prompt| {
         let key = Key { seed, step, prompt };
-        alone(
-            model,
-            &Request {
-                key,
-                prompt: vec![3, 4],
-                samples: vec![0],
-                sampling: sampling.clone(),
-                cache_activations: false,
-            },
-        )
-        .remove(0)
-        .tokens
+        let request = Request { key, ..request(&[3, 4], 1, 0, sampling.clone()) };
+        alone(model, &request).remove(0).tokens
     };
     let base = of(1, 2, 3);
     assert_eq!(base, of(1, 2, 3));
@@ -113,37 +103,44 @@ fn gradient(model: &Model, (scores, tape): (Scores, Tape<'_>)) -> Vec<Vec<u32>> 
     all.map(|values| values.iter().map(|v| v.to_bits()).collect()).collect()
 }
 
+/// Enough slots for every activation of a case.
+const ENOUGH: usize = 5000;
+
+/// The slots of an activation cache.
+fn slots() -> impl Strategy<Value = usize> {
+    prop_oneof![Just(0usize), 1usize..400, Just(ENOUGH)]
+}
+
 fn cached_activations_are_what_a_pass_computes(trial: &Trial) {
     let model = trial.model("qwen3");
     proptest!(trial.cases(48), |(
         requests in prop::collection::vec((requests(trial), any::<bool>()), 1..3),
-        slots in prop_oneof![Just(0usize), 1usize..400, Just(5000)],
-        spare_pages in prop_oneof![Just(0usize), 0usize..6, 6usize..200],
-        sequences in prop_oneof![Just(1usize), 1usize..5, 5usize..40],
-        prefill_tokens in prop_oneof![Just(1usize), 1usize..20, 20usize..300],
-        draws_behind in any::<bool>(),
+        slots in slots(),
+        setting in setting(),
     )| {
-        let requests: Vec<Request> = requests
-            .into_iter()
-            .flat_map(|(some, cache_activations)| some.into_iter().map(move |r| Request { cache_activations, ..r }))
-            .collect();
-        let least = requests.iter().map(|request| least_pages(trial.page(), request)).max().unwrap_or(1);
-        let limits = limits(model, least + spare_pages, sequences, prefill_tokens);
+        let mut all = Vec::new();
+        for (requests, cache_activations) in requests {
+            all.extend(requests.into_iter().map(|r| Request { cache_activations, ..r }));
+        }
+        let requests = all;
+        let limits = setting.limits(trial, model, &requests);
         let mut activation_cache = ActivationCache::new(model, slots).unwrap();
-        let engine = Engine::new(model, None, limits).unwrap().drawing_behind(draws_behind);
+        let engine = setting.engine(model, limits);
         let mut engine = engine.caching_activations(Some(&mut activation_cache));
         let together = run(&mut engine, limits, &requests);
-        let without = run(&mut Engine::new(model, None, limits).unwrap().drawing_behind(false), limits, &requests);
+        let mut engine = Engine::new(model, None, limits).unwrap().drawing_behind(false);
+        let without = run(&mut engine, limits, &requests);
         for ((request, sample), completion) in &together {
             prop_assert_eq!(exact(completion), exact(&without[&(*request, *sample)]));
             let is_cached = completion.activation_slots.is_some();
-            prop_assert!(slots < 5000 || is_cached == requests[*request].cache_activations, "there is room");
+            let is_wanted = requests[*request].cache_activations;
+            prop_assert!(slots < ENOUGH || is_cached == is_wanted, "there is room");
         }
         check_slots(model, &activation_cache, &requests, &together)?;
         // If there is room, only completions hold slots.
-        let held = |completion: &Completion| completion.activation_slots.clone().unwrap_or_default();
-        let held: BTreeSet<u32> = together.values().flat_map(held).collect();
-        prop_assert!(slots < 5000 || activation_cache.free_slots() + held.len() == slots);
+        let held = together.values().filter_map(|completion| completion.activation_slots.as_ref());
+        let held: BTreeSet<u32> = held.flatten().copied().collect();
+        prop_assert!(slots < ENOUGH || activation_cache.free_slots() + held.len() == slots);
     });
 }
 
@@ -182,42 +179,23 @@ fn check_slots(
 
 fn responses_that_go_on_elsewhere_are_those_that_stay(trial: &Trial) {
     let model = trial.model("qwen3");
-    let memory = || {
-        (
-            prop_oneof![Just(0usize), 0usize..6, 6usize..200],
-            prop_oneof![Just(1usize), 1usize..5, 5usize..40],
-            prop_oneof![Just(1usize), 1usize..20, 20usize..300],
-        )
-    };
+    let moves = (0usize..20, 0usize..2, 1usize..6, any::<Index>());
     proptest!(trial.cases(96), |(
         requests in requests(trial),
-        memory in [memory(), memory()],
-        slots in prop_oneof![Just(0usize), 1usize..400, Just(5000)],
-        moves in prop::collection::vec((0usize..20, 0usize..2, 1usize..6, any::<prop::sample::Index>()), 1..30),
-        draws_behind in any::<[bool; 2]>(),
+        settings in [setting(), setting()],
+        slots in slots(),
+        moves in prop::collection::vec(moves, 1..30),
     )| {
-        let least = requests.iter().map(|request| least_pages(trial.page(), request)).max().unwrap_or(1);
-        let memory = memory.map(|(spare, sequences, prefill)| limits(model, least + spare, sequences, prefill));
+        let limits = settings.map(|setting| setting.limits(trial, model, &requests));
         let mut activation_cache = ActivationCache::new(model, slots).unwrap();
-        let engine = |i: usize| Engine::new(model, None, memory[i]).unwrap().drawing_behind(draws_behind[i]);
-        let mut engines = [engine(0).caching_activations(Some(&mut activation_cache)), engine(1)];
+        let [first, second] = [0, 1].map(|i| settings[i].engine(model, limits[i]));
+        let mut engines = [first.caching_activations(Some(&mut activation_cache)), second];
         let together = run_apart(&mut engines, &requests, &moves);
-        // All pages are free again, on both.
-        for (engine, (memory, number)) in engines.iter_mut().zip(memory.into_iter().zip(90..)) {
-            let positions = memory.cache_bytes / KvCache::page_bytes(model) * trial.page();
-            if positions < model.context() {
-                let sampling = Sampling { max_tokens: positions, ..Sampling::default() };
-                let all = Request { cache_activations: false, ..request(&[1], 1, number, sampling) };
-                run(engine, memory, &[all]);
-            }
+        for (engine, limits) in engines.iter_mut().zip(limits) {
+            check_free_pages(trial, model, engine, limits);
         }
         drop(engines);
-        for (i, request) in requests.iter().enumerate() {
-            for (sample, expected) in alone(model, request).iter().enumerate() {
-                let got = exact(&together[&(i, sample)]);
-                prop_assert_eq!(got, exact(expected), "request {} sample {}", i, sample);
-            }
-        }
+        check_alone(model, &requests, &together)?;
         check_slots(model, &activation_cache, &requests, &together)?;
     });
 }

@@ -1,6 +1,5 @@
-//! A sequence in the making gets the bits of the training forward pass: whatever the chunks of its
-//! prefill, from the first decoded token to the last, on whatever pages, in whatever company, with
-//! a shared prefix or its own.
+//! A sequence that is sampled step by step gets the bits of the training forward pass. Neither the
+//! chunks of its prefill matter, nor pages, nor company, nor whether it shares its prefix.
 
 use crate::device::Trial;
 use crate::models::{family, nan_model, score_bits_alone, some_pages, temperature, tokens};
@@ -43,13 +42,15 @@ fn a_shared_prefix_changes_nothing(trial: &Trial) {
     )| {
         let model = trial.model(family);
         let mut cache = scrambled_cache(trial, family, &order);
-        let texts: Vec<Vec<u32>> = suffixes.iter().map(|suffix| [&prefix[..], suffix].concat()).collect();
+        let texts: Vec<Vec<u32>> =
+            suffixes.iter().map(|suffix| [&prefix[..], suffix].concat()).collect();
 
-        // The first writes the prefix; the others hold its full pages as well, and a copy of the
-        // partial one.
+        // The first sequence writes the prefix. The others share its full pages, and have a copy of
+        // the partial one.
         let mut first = Writer::new(&texts[0]);
         first.end = prefix.len();
-        write(model, &mut cache, std::slice::from_mut(&mut first), &rhythm, ScoredRows::EveryRow, temperature);
+        let alone = std::slice::from_mut(&mut first);
+        write(model, &mut cache, alone, &rhythm, ScoredRows::EveryRow, temperature);
         first.end = texts[0].len() - 1;
         let mut writers = vec![first];
         for text in &texts[1..] {
@@ -76,7 +77,7 @@ fn a_shared_prefix_changes_nothing(trial: &Trial) {
     });
 }
 
-/// Rows whose next token is asked for: only the last of each chunk, as in sampling, or all.
+/// Rows whose next token is scored: only the last row of each chunk, as in sampling, or every row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum ScoredRows {
     LastRows,
@@ -96,7 +97,7 @@ fn rhythm(page: usize) -> impl Strategy<Value = Vec<usize>> {
     })
 }
 
-/// A sequence on its way into the cache.
+/// A sequence that is being written to the cache.
 struct Writer<'a> {
     tokens: &'a [u32],
     /// Tokens in the cache.
@@ -166,8 +167,8 @@ fn write(
     while writers.iter().any(|writer| writer.fed < writer.end) {
         let mut step = Step::default();
         let mut rows = Vec::new();
-        // A finished writer draws no more, so that every number reaches the other writers sooner or
-        // later.
+        // A finished writer takes no number, so that every number reaches the other writers sooner
+        // or later.
         for (w, writer) in
             writers.iter_mut().enumerate().filter(|(_, writer)| writer.fed < writer.end)
         {

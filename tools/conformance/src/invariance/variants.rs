@@ -30,7 +30,7 @@ fn a_wide_model(trial: &Trial) {
     write_wide(&wide);
     let devices: Vec<_> = trial.devices().collect();
     assert_same(&wide, &texts(&[21, 4], wide_words), &devices);
-    // Beyond the tokens that a weight's gradient takes at a time.
+    // More tokens than a weight's gradient takes at a time.
     let fast: Vec<_> = devices.into_iter().filter(Device::is_fast).collect();
     if fast.len() > 1 {
         assert_same(&wide, &texts(&[90, 3, 180, 41], wide_words), &fast);

@@ -1,5 +1,5 @@
-//! The checkpoints under `crates/compute/model/tests/fixtures/models`, and what transformers computed for
-//! them.
+//! The checkpoints under `crates/compute/model/tests/fixtures/models`, and transformers' results
+//! for them.
 
 use crate::models;
 use safetensors::{Dtype, SafeTensors};
@@ -19,7 +19,7 @@ pub fn names() -> Vec<String> {
     names
 }
 
-/// One of them, with its expected values.
+/// A checkpoint with its expected values.
 pub struct Oracle {
     /// The checkpoint's directory.
     pub directory: PathBuf,

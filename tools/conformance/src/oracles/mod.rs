@@ -94,7 +94,7 @@ fn gradients_of_every_parameter_agree_and_none_is_zero(trial: &Trial) {
     }
 }
 
-/// Where less than that is asked of log-probs, rounding may decide between the best two tokens.
+/// With less exact log-probs, rounding may decide between the best two tokens.
 fn greedy_continuations_are_identical(trial: &Trial) {
     if matches!(trial.tolerance().oracles, OracleTolerance::Rounding { .. }) {
         return;

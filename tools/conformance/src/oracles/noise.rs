@@ -1,4 +1,4 @@
-//! How far results move when weights do: what rounding costs a certain model, found on the CPU.
+//! Measures on the CPU how far results move when weights move: the effect of rounding on one model.
 
 use super::files::Oracle;
 use super::{frobenius, gradient_of, scores_of};

@@ -1,17 +1,17 @@
-//! Changes of kernels' sources, as they stand in files beside the tests.
+//! Changes of kernels' sources, read from files beside the tests.
 
 /// A change: a line `@ of what: what it is`, then lines as in a patch.
 pub struct Change {
     /// The text before the colon.
     pub of: String,
-    /// The text behind the colon.
+    /// The text after the colon.
     pub what: String,
     from: String,
     to: String,
 }
 
 impl Change {
-    /// All that stand in a text. Lines that begin with `#` are comments.
+    /// All changes in a text. Lines that begin with `#` are comments.
     pub fn all(text: &str) -> Vec<Self> {
         let mut changes: Vec<Self> = Vec::new();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -34,7 +34,8 @@ impl Change {
         changes
     }
 
-    /// The text with the change in the first place where it applies, if there is one.
+    /// The text with the change made at the first place where it applies. None if it applies
+    /// nowhere.
     pub fn applied(&self, text: &str) -> Option<String> {
         assert!(!self.from.is_empty() && self.from != self.to, "{} changes something", self.what);
         text.contains(&self.from).then(|| text.replacen(&self.from, &self.to, 1))

@@ -2,7 +2,7 @@
 //! repository.
 
 use crate::messages::counted;
-use crate::standard_output::print_text;
+use crate::standard_output::print;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use isentrope_files::{AtomicFile, check_writable, make_directory, parent};
@@ -62,9 +62,7 @@ impl Examples {
         } else {
             format!("cd {place} && ")
         };
-        print_text(&format!(
-            "{said}\nwhat next:\n  {enter}isentrope train recipes/quickstart.toml\n"
-        ))
+        print(&format!("{said}\nwhat next:\n  {enter}isentrope train recipes/quickstart.toml\n"))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::messages;
 use crate::output::Output;
 use crate::progress::Work;
 use crate::sampling_flags::SamplingFlags;
-use crate::standard_output::print_text;
+use crate::standard_output::print;
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use isentrope_model::KvCache;
@@ -163,7 +163,7 @@ impl Generate {
                         entropy += f64::from(drawn.entropy);
                         if let (Display::Stream { shown }, Some(text)) = (&mut *display, text) {
                             *shown += text.len();
-                            print_text(&text)?;
+                            print(&text)?;
                         }
                     }
                     Event::Finished { request, sample, completion } => {
@@ -171,7 +171,7 @@ impl Generate {
                         match display {
                             Display::Stream { shown } => {
                                 let rest = completion.text.as_deref().and_then(|t| t.get(*shown..));
-                                print_text(&format!("{}\n", rest.unwrap_or_default()))?;
+                                print(&format!("{}\n", rest.unwrap_or_default()))?;
                             }
                             Display::Headed => {
                                 let heading = format!(
@@ -180,7 +180,7 @@ impl Generate {
                                     completion.tokens.len(),
                                     completion.finish_reason.name()
                                 );
-                                print_text(&format!("{heading}\n{}\n", shown_text(&completion)))?;
+                                print(&format!("{heading}\n{}\n", shown_text(&completion)))?;
                             }
                             Display::Lines(output) => {
                                 waiting.insert(request * samples + sample, completion);

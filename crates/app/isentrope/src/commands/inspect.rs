@@ -2,7 +2,7 @@
 
 use crate::messages;
 use crate::output::Output;
-use crate::standard_output::print_text;
+use crate::standard_output::print;
 use anyhow::Result;
 use clap::Args;
 use isentrope_lab::inspect::{Inspection, StepChoice};
@@ -41,7 +41,7 @@ impl Inspect {
         if out == Path::new("-") {
             return Ok(());
         }
-        print_text(&inspection.text())?;
+        print(&inspection.text())?;
         inspection.notes.iter().for_each(|note| messages::note(note));
         messages::say(&format!("all recorded tokens are in {}", out.display()));
         Ok(())

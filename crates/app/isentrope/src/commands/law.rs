@@ -3,7 +3,7 @@
 mod table;
 
 use crate::messages;
-use crate::standard_output::print;
+use crate::standard_output::{draw, print};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use isentrope_lab::law::points::{ROLLOUT, SetPoints, of_metrics, of_rollout};
@@ -103,7 +103,7 @@ impl Law {
         if self.json {
             return print(&format!("{:#}\n", self.report(&studied, &together)));
         }
-        print(&table::text(&studied, &together))
+        draw(&table::text(&studied, &together)) // its texts are escaped, its plot has colours
     }
 
     /// The metrics of a run that the flags select.

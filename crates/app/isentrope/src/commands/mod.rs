@@ -5,6 +5,7 @@ pub mod eval;
 pub mod examples;
 pub mod generate;
 pub mod grade;
+pub mod init;
 pub mod inspect;
 pub mod lab;
 pub mod law;

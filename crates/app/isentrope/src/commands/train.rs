@@ -29,7 +29,7 @@ use isentrope_kernels::Backend;
 use isentrope_model::chat_template::{ChatTemplate, Date};
 use isentrope_model::tokenizer::SpecialTokens;
 use isentrope_model::{Layout, ModelConfig};
-use isentrope_ranks::shards_of_rank;
+use isentrope_ranks::{Watch, shards_of_rank};
 use isentrope_train::observer::ProgressObserver;
 use isentrope_train::run::{Ending, Existing, RunLocation, RunSummary};
 use isentrope_train::trainer::TrainingRecipe;
@@ -61,7 +61,14 @@ impl RunArguments {
     pub fn train<R: TrainingRecipe>(self, command: &str) -> Result<()> {
         match &self.recipe {
             Some(path) if !self.keys => {
-                ranks::together(self.threads, |ranks| self.train_on::<R>(path, ranks, command))
+                // Ranks obey the recipe before they meet. A wrong one is refused when they have
+                // met.
+                let recipe: R = recipe::load(path, &self.set).unwrap_or_default();
+                let settings = recipe.tables().ranks;
+                let known = settings.check().map(|()| settings.patience());
+                let patience = known.unwrap_or(Watch::default().silent);
+                let work = |ranks: &Ranks| self.train_on::<R>(path, ranks, command);
+                ranks::together(self.threads, patience, work)
             }
             _ => print(&recipe::reference::<R>()),
         }
@@ -75,6 +82,7 @@ impl RunArguments {
         let request = self.device(recipe.tables().device.kind)?;
         if ranks.is_first() {
             place.check_name().with_context(|| path.display().to_string())?;
+            self.check_resumable(&place.dir)?;
         }
         if self.dry_run {
             return self.dry_run(recipe, &place, ranks, request, most);
@@ -159,7 +167,7 @@ impl RunArguments {
             None => Target::Device(open(&recipe, request, ranks).map(|device| (device, most))),
         };
         match target {
-            target if ranks.is_first() => dry_run::dry_run(recipe, place, ranks, target),
+            target if ranks.is_first() => dry_run::dry_run(recipe, place, ranks, target, self.all),
             Target::Device(opened) => opened.map(drop),
             Target::Card(_) => Ok(()),
         }

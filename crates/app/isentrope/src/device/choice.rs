@@ -10,7 +10,7 @@ use std::str::FromStr;
 const VARIABLE: &str = "ISENTROPE_DEVICE";
 
 /// The flag of every command that computes.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub struct DeviceFlag {
     /// Computes there: auto (a GPU where one can be used, else the CPU), cpu, cuda, or one of
     /// several GPUs as cuda:1

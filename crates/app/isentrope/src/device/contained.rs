@@ -2,7 +2,7 @@
 //! sentence.
 
 use anyhow::Result;
-use isentrope_cuda::Failure;
+use isentrope_cuda::DeviceFailure;
 use isentrope_model::{PanicReport, contain};
 
 /// Work on a GPU has ended with a sentence: there is too little memory, or the GPU has failed.
@@ -22,7 +22,7 @@ impl Failed {
     /// The sentence of a panic: a device's own is enough, anything else is a mistake of this
     /// program.
     fn new(PanicReport { text, place }: PanicReport) -> Self {
-        match Failure::of_panic(&text) {
+        match DeviceFailure::of_panic(&text) {
             Some(failure) => Self { said: text, lacks_memory: failure.lacks_memory() },
             None => {
                 let place = place.unwrap_or_else(|| "an unknown place".into());
@@ -54,7 +54,10 @@ mod tests {
             });
             error.unwrap_err().to_string()
         };
-        assert_eq!(said(|| Failure::of_device("the GPU has failed").end()), "the GPU has failed");
+        assert_eq!(
+            said(|| DeviceFailure::of_device("the GPU has failed").end()),
+            "the GPU has failed"
+        );
         let mistake = said(|| panic!("rows beyond the batch"));
         assert!(
             mistake.starts_with("rows beyond the batch (at ") && mistake.contains("contained.rs"),

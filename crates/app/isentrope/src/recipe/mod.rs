@@ -22,7 +22,7 @@ mod tree;
 pub use layers::{lay, nested};
 pub use near::key as near_key;
 pub use reference::reference;
-pub use render::render;
+pub use render::{render, render_changes};
 pub use tree::{Node, Value, read};
 
 use anyhow::{Result, anyhow, bail};

@@ -12,16 +12,56 @@ use toml::{Table, Value};
 /// When a value has no TOML form (a whole number above `i64::MAX`, a path that is not UTF-8), so
 /// that no recipe can have given it.
 pub fn render<T: Serialize + JsonSchema>(settings: &T) -> String {
-    let Value::Table(root) = Value::try_from(settings).expect("settings have a TOML form") else {
-        panic!("settings are a table");
-    };
     let mut out = String::new();
-    table(&mut out, &[], &root, &Shape::of::<T>());
+    table(&mut out, &[], &root(settings), &Shape::of::<T>(), Unset::AsComments);
     out
 }
 
+/// The recipe of the settings that differ from their defaults.
+///
+/// # Panics
+/// As [`render`].
+pub fn render_changes<T: Serialize + JsonSchema + Default>(settings: &T) -> String {
+    let shape = Shape::of::<T>();
+    let changed = changed(&root(settings), &root(&T::default()), &shape);
+    let mut out = String::new();
+    table(&mut out, &[], &changed, &shape, Unset::LeftOut);
+    out
+}
+
+/// The treatment of keys without a value.
+#[derive(Clone, Copy, PartialEq)]
+enum Unset {
+    AsComments,
+    LeftOut,
+}
+
+fn root(settings: &impl Serialize) -> Table {
+    match Value::try_from(settings).expect("settings have a TOML form") {
+        Value::Table(root) => root,
+        _ => panic!("settings are a table"),
+    }
+}
+
+/// The entries that differ from their defaults. A table that has several forms is one value.
+fn changed(entries: &Table, defaults: &Table, shape: &Shape) -> Table {
+    let Shape::Table(fields) = shape else { return entries.clone() };
+    let change = |(key, value): (&String, &Value)| {
+        let inner = fields.iter().find(|field| field.name == *key).map(|field| &field.shape);
+        let value = match (value, defaults.get(key), inner) {
+            (value, Some(default), _) if value == default => return None,
+            (Value::Table(own), Some(Value::Table(defaults)), Some(inner)) => {
+                changed(own, defaults, inner).into()
+            }
+            (value, ..) => value.clone(),
+        };
+        Some((key.clone(), value))
+    };
+    entries.iter().filter_map(change).collect()
+}
+
 /// A table's plain keys, then its tables, each under a heading of its own.
-fn table(out: &mut String, path: &[&str], entries: &Table, shape: &Shape) {
+fn table(out: &mut String, path: &[&str], entries: &Table, shape: &Shape, unset: Unset) {
     let keys = keys(entries, shape);
     for (key, value, shape) in &keys {
         match value {
@@ -29,6 +69,7 @@ fn table(out: &mut String, path: &[&str], entries: &Table, shape: &Shape) {
                 out.push_str(&format!("{} = {}\n", bare_or_quoted(key), inline(value, shape)));
             }
             Some(_) => {}
+            None if unset == Unset::LeftOut => {}
             None => out.push_str(&format!("# {} = (unset)\n", bare_or_quoted(key))),
         }
     }
@@ -36,13 +77,13 @@ fn table(out: &mut String, path: &[&str], entries: &Table, shape: &Shape) {
         let path: Vec<_> = path.iter().copied().chain([key]).collect();
         match (value, shape) {
             (Some(value @ Value::Table(entries)), shape) if has_heading(value, shape) => {
-                section(out, &path, false, entries, shape);
+                section(out, &path, false, entries, shape, unset);
             }
             (Some(value @ Value::Array(rows)), Shape::Array { items, .. })
                 if has_heading(value, shape) =>
             {
                 for entries in rows.iter().filter_map(Value::as_table) {
-                    section(out, &path, true, entries, items);
+                    section(out, &path, true, entries, items, unset);
                 }
             }
             _ => {}
@@ -51,17 +92,24 @@ fn table(out: &mut String, path: &[&str], entries: &Table, shape: &Shape) {
 }
 
 /// A table under its heading; `is_row` makes it a row of an array of tables.
-fn section(out: &mut String, path: &[&str], is_row: bool, entries: &Table, shape: &Shape) {
-    let is_implied = keys(entries, shape)
-        .iter()
-        .all(|(_, value, shape)| value.is_some_and(|value| has_heading(value, shape)));
+fn section(
+    out: &mut String,
+    path: &[&str],
+    is_row: bool,
+    entries: &Table,
+    shape: &Shape,
+    unset: Unset,
+) {
+    let is_implied = keys(entries, shape).iter().all(|(_, value, shape)| {
+        value.map_or(unset == Unset::LeftOut, |value| has_heading(value, shape))
+    });
     if is_row || entries.is_empty() || !is_implied {
         let name = path.iter().map(|key| bare_or_quoted(key)).collect::<Vec<_>>().join(".");
         let gap = if out.is_empty() { "" } else { "\n" };
         let heading = if is_row { format!("[[{name}]]") } else { format!("[{name}]") };
         out.push_str(&format!("{gap}{heading}\n"));
     }
-    table(out, path, entries, shape);
+    table(out, path, entries, shape, unset);
 }
 
 /// A table's keys in the order of its type; None for a key that is off.

@@ -113,7 +113,7 @@ fn runs_in_f32_are_the_cpus_wherever_they_are_made() {
         let other = format!("{sets} run.steps=4 device.dtype=bf16");
         let said = succeed(bench.emulated("moved", &other, "--resume"));
         assert!(
-            said.contains("device.dtype") && said.contains("bf16-t16 from step 4 on"),
+            said.contains("arithmetic was f32 until step 3 and is bf16-t16 from there on"),
             "{said}"
         );
     }

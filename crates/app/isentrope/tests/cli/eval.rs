@@ -128,14 +128,14 @@ fn what_could_not_be_judged_is_told_and_judged_again() {
     assert_parts(&said, &[reason, "no dictionary", "error: mine: no response could be judged"]);
     assert_eq!(output.status.code(), Some(1), "{said}");
     let table = String::from_utf8(output.stdout).unwrap();
-    assert_parts(&table, &["n/a", "100.00 %", "24 fault"]);
+    assert_parts(&table, &["n/a", "100.0 %", "24 fault"]);
     fs::remove_file(&gone).unwrap();
 
     // A part that could not be judged is judged again, to the bytes of a run in which all could.
     fs::write(&down, "").unwrap();
     let (table, said) = spoken(run("out"));
     assert_parts(&said, &["6 of 24 responses could not be judged"]);
-    assert_parts(&table, &["25.00 %"]);
+    assert_parts(&table, &["25.0 %"]);
     fs::remove_file(&down).unwrap();
     let again = "mine: 6 responses could not be judged; judging them again\n";
     assert_parts(&spoken(run("out")).1, &[again, "going on after 9 of 12 problems"]);
@@ -158,8 +158,10 @@ fn two_directories_are_compared_by_a_paired_test() {
     let settings = "settings that differ\n    seed 0 -> 1\n";
     let test = "sign-flip permutation";
     assert_parts(&table, &[head, "pass@2", "mean accuracy", "p-value", test, settings]);
+    assert_parts(&table, &["both are of the same weights"]);
     let comparison = json_of(&Path::new(&new).join("comparison.json"));
     assert_eq!(comparison["settings"], json!(["seed 0 -> 1"]));
+    assert_eq!(comparison["same_weights"], true);
     // Nothing is sampled for directories that are complete.
     let again = stdout_of(eval(format!("--against {old} --out {new}")));
     assert!(table.ends_with(&again), "{again}");

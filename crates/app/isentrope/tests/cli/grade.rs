@@ -4,7 +4,7 @@
 use crate::processes::{send, wait_until};
 use crate::program::{
     Scratch, assert_parts, can_judge_programs, failure_saying, isentrope, json_lines, lines_of,
-    parse_lines, spoken, stderr, stdout_of,
+    outcome, parse_lines, spoken, stderr, stdout_of,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -55,7 +55,7 @@ fn ground_truths_and_responses_are_found_under_their_usual_names() {
     assert_eq!(verdicts(&right, ""), ["correct"; 12]);
     let named = [json!({"gold": "8", "target": {"text": "7"}, "response": "8", "mine": "7"})];
     assert_eq!(verdicts(&named, "--gold target.text --response mine"), ["correct"]);
-    assert_eq!(verdicts(&right[11..], "--verifier math"), ["fault"]);
+    assert_eq!(verdicts(&right[10..], "--verifier math"), ["correct", "fault"]);
     let known = [json!({"data_source": "sums", "gold": 3, "response": "3"})];
     let by_source = "--verifier '{by_data_source = {sums = \"math\"}}'";
     assert_eq!(verdicts(&known, by_source), ["correct"]);
@@ -113,14 +113,21 @@ fn totals_say_what_there_was_and_what_was_expected() {
             "judged 4 lines",
             "1 correct (25.0 %), 1 wrong (25.0 %), 1 unparseable (25.0 %), 1 fault (25.0 %)",
             "mean score 0.3333",
-            "as expected: 1 of 2 (50.00 %), 1 more could not be judged; not so: line 2\n",
+            "as expected: 1 of 2 (50.0 %), 1 more could not be judged; not so: line 2\n",
             &unjudged,
         ],
     );
-    let (_, said) = grade(&[line(json!({}), "7", json!(1)), line(json!({}), "7", json!(0))], "");
-    assert_parts(&said, &["as expected: none of 2 could be judged\n"]);
+    // A file without a line that can be judged is a failure; its judgements are printed all the same.
+    let scratch = Scratch::new();
+    let lines = [line(json!({}), "7", json!(1)), line(json!({}), "7", json!(0))];
+    let input = scratch.lines("input.jsonl", &lines);
+    let (output, said) = outcome(isentrope(format!("grade --in {input}")));
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let none = "error: no line could be judged; the first, line 1: ";
+    assert_parts(&said, &["as expected: none of 2 could be judged\n", none]);
+    assert_eq!(parse_lines(&String::from_utf8(output.stdout).unwrap()).len(), 2);
     let (_, said) = grade(&vec![line(json!(7), "8", json!(1)); 23], "");
-    assert_parts(&said, &["0 of 23 (0.00 %); not so: line 1, 2, ", ", 20 and 3 more\n"]);
+    assert_parts(&said, &["0 of 23 (0.0 %); not so: line 1, 2, ", ", 20 and 3 more\n"]);
 }
 
 /// Python writes lone surrogates and numbers of any size, which not every reader has; blank lines

@@ -33,11 +33,12 @@ fn parted(out: &Path) -> (Metrics, Metrics) {
 }
 
 /// Everything that the recipe decides but what tracking adds: the file, the metrics, its hash in
-/// checkpoints.
+/// checkpoints, and token records of all tokens, which the theory is checked on.
 fn others(out: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = results(out);
     files.retain(|name, _| {
         !["metrics.jsonl", FILE].contains(&&name[..])
+            && !name.starts_with("tokens/")
             && !["trainer/state.json", "trainer/files.json"].iter().any(|end| name.ends_with(end))
     });
     assert!(files.keys().any(|name| name.ends_with("model.safetensors")), "{:?}", files.keys());

@@ -13,6 +13,7 @@ mod examples;
 mod generate;
 mod grade;
 mod independence;
+mod init;
 mod initial_states;
 mod metrics;
 #[cfg(target_os = "linux")]

@@ -48,7 +48,7 @@ fn documented_names_are_those_that_are_written() {
                  objective.advantage = 'prime'\n\
                  objective.covariance = { method = 'kl-cov', target_entropy = 1, controller = { steer = 'coefficient' } }\n\
                  reward.verifier.weighted = [{ verifier = 'auto', weight = 1 }]\n";
-    let mut written = BTreeSet::new();
+    let (mut written, mut checksums) = (BTreeSet::new(), Vec::new());
     for (command, own) in [("train", train), ("sft", "sft.batch = 2\n")] {
         let recipe = scratch.file(&format!("{command}.toml"), format!("{shared}{own}"));
         let out = scratch.path(command);
@@ -56,10 +56,14 @@ fn documented_names_are_those_that_are_written() {
         for file in ["metrics.jsonl", "timings.jsonl"] {
             let lines = parse_lines(&fs::read_to_string(Path::new(&out).join(file)).unwrap());
             assert_eq!(lines.len(), 3, "the evaluation before the first step, and two steps");
+            checksums.extend(lines.iter().filter_map(|line| line["weights/crc32c"].as_f64()));
             let names = lines.iter().flat_map(|line| line.as_object().unwrap().keys());
             written.extend(names.filter(|name| *name != "step").map(|name| open(name)));
         }
     }
+    // Both began with the same weights, and supervised fine-tuning changed them.
+    let [trained, _, tuned, after]: [f64; 4] = checksums.try_into().unwrap();
+    assert!(trained == tuned && tuned != after, "{trained} {tuned} {after}");
     // A model that has learnt nothing writes no step that could be counted.
     let item = Item { ground_truth: &problem["answer"], ..Item::default() };
     for name in Countdown.verify(&item, "1+2=3,3+3=6!").metrics.keys() {

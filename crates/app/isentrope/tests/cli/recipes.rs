@@ -35,7 +35,7 @@ pub fn recipe_of(said: &str) -> (String, &str) {
 fn resolved(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap();
     let command = if text.contains("\n[sft]\n") { "sft" } else { "train" };
-    let mut line = format!("{command} {} --dry-run", path.display());
+    let mut line = format!("{command} {} --dry-run --all", path.display());
     if text.contains("\"data/train.parquet\"") {
         line += " --set data.files=examples/own-reward/problems.jsonl";
     }

@@ -30,7 +30,6 @@ impl Place {
             ("empty.jsonl", "\n  \n\t\n"),
             ("a.parquet", "PAR1\x15\x04"),
             ("b.jsonl", "PAR1\x15\x04"),
-            ("e.csv", "gold,response\n1,1\n"),
             ("a.csv", "step,entropy,acc\n0,1.0,0.5\n1,?,0.5\n"),
             ("begun.jsonl", "{\"step\": 1, \"grad/norm\": 1.0}\n"),
             ("broken.toml", "[run\nsteps = 1"),

@@ -180,6 +180,7 @@ fn the_report_is_in_the_run_or_here_or_where_it_is_asked_for() {
     assert_parts(&said, &["a/report.html: ", "open it in a browser"]);
     let page = fs::read_to_string(format!("{a}/report.html")).unwrap();
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    assert_parts(&page, &["went from 1.500 to <b>1.250</b> nats: two measurements do not tell"]);
     assert_eq!(stdout_of(report(format!("{a} --out -"))), page);
     for line in [format!("{a} {b}"), scratch.path("above")] {
         stdout_of(report(line));
@@ -233,7 +234,7 @@ fn records(out: &Path, step: u64) -> Vec<Value> {
 fn token_records_are_those_of_the_rollout_and_score_agrees_to_the_last_bit() {
     let bench = Bench::train();
     let sets = "rollout.temperature=0.7 run.steps=2 rollout.filter=false update.epochs=1 \
-                update.prompts=4";
+                update.prompts=4 lab.track_theory=true";
     let out = bench.run("run", format!("{ALL} {sets}"), "");
     let scored_alike = |model: &str, lines: &[Value]| {
         let input = bench.scratch.lines("records.jsonl", lines);

@@ -31,10 +31,14 @@ fn a_run_finishes_its_step_saves_and_goes_on_later() {
             let said = stderr(&output);
             assert_eq!(output.status.code(), Some(130), "{signal}: {said}");
             let told = match *signal {
-                "INT" => "finishing the current step; Ctrl-C again ends at once".to_owned(),
-                _ => format!("SIG{signal}: finishing the current step; SIGINT or another SIGTERM"),
+                "INT" => "finishing the current step, about ".to_owned(),
+                _ => format!("SIG{signal}: finishing the current step, about "),
             };
-            assert_parts(&said, &[&told, "error: interrupted: step ", "--resume goes on"]);
+            let at_once = match *signal {
+                "INT" => "; Ctrl-C again ends at once and loses all steps\n",
+                _ => "; SIGINT or another SIGTERM ends at once and loses all steps\n",
+            };
+            assert_parts(&said, &[&told, at_once, "error: interrupted: step ", "--resume goes on"]);
             let last = metrics(&out).last().unwrap()["step"].as_u64().unwrap();
             assert_eq!(names(&out.join("checkpoints")), [format!("step-{last:06}")]);
             succeed(bench.command(signal, sets, "--resume"));

@@ -293,12 +293,13 @@ fn plan_all(of_pages: bool) -> usize {
     for (i, block) in shown.enumerate() {
         scratch.file(&format!("experiments/page-{i}.toml"), block);
     }
-    let model = format!("{:?}", text(&text_model(&scratch, "model")));
+    let model = text(&text_model(&scratch, "model"));
+    let (model, worked) = (format!("{model:?}"), format!("{:?}", format!("{model}/")));
     let elsewhere = [
         ("\"HuggingFaceTB/SmolLM2-135M-Instruct\"", &*model),
         ("\"Qwen/Qwen2.5-Coder-1.5B-Instruct\"", &model),
         ("\"runs/smollm2-135m-arithmetic/checkpoints/step-000060\"", &model),
-        ("\"runs/smollm2-135m-worked/checkpoints/step-000020\"", &model),
+        ("\"runs/smollm2-135m-worked/checkpoints/step-000020\"", &worked),
         // Other paths of one model are other models.
         ("\"runs/countdown-direct-base/checkpoints/step-000120\"", "\"assets/countdown-base\""),
         ("\"runs/countdown-brief-base/checkpoints/step-000120\"", "\"./assets/countdown-base\""),

@@ -8,7 +8,7 @@ use crate::text_model::text_model;
 use crate::training::{Bench, assert_same_results, base, checkpoint};
 use serde_json::json;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 
 /// Broken standard errors.
@@ -139,13 +139,18 @@ fn a_very_long_name_is_cut_short() {
 /// Runs a command on a terminal with `columns` columns and returns what it shows there. None
 /// without util-linux's `script`.
 pub fn on_terminal(columns: u16, command: &Command) -> Option<String> {
+    typed_on_terminal(columns, command, "")
+}
+
+/// Does the same, and types `input`.
+fn typed_on_terminal(columns: u16, command: &Command, input: &str) -> Option<String> {
     let quoted =
         |text: &std::ffi::OsStr| format!("'{}'", text.to_str().unwrap().replace('\'', "'\\''"));
     let words: Vec<String> =
         std::iter::once(command.get_program()).chain(command.get_args()).map(quoted).collect();
     let line = format!("stty cols {columns} rows 40; {}", words.join(" "));
     let mut script = Command::new("script");
-    script.args(["-qec", &line, "/dev/null"]).stdin(Stdio::null());
+    script.args(["-qec", &line, "/dev/null"]).stdin(Stdio::piped());
     for (name, value) in command.get_envs() {
         match value {
             Some(value) => script.env(name, value),
@@ -153,6 +158,7 @@ pub fn on_terminal(columns: u16, command: &Command) -> Option<String> {
         };
     }
     let mut child = script.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().ok()?;
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     let mut shown = String::new();
     child.stdout.take().unwrap().read_to_string(&mut shown).unwrap();
     child.wait().unwrap();
@@ -179,6 +185,39 @@ fn messages_are_wrapped_and_rows_keep_their_columns_on_a_terminal() {
     assert!(lines[at + 1..].iter().all(|line| line.starts_with("  ")), "{shown:?}");
     let fits = |line: &&str| line.chars().count() <= 60 || !line.trim().contains(' ');
     assert!(lines.iter().all(fits), "{shown:?}");
+}
+
+#[test]
+fn a_terminal_is_asked_for_a_prompt() {
+    let scratch = Scratch::new();
+    let generate = format!("generate {} --max-tokens 5", text(&text_model(&scratch, "model")));
+    for (input, said) in [("ab\n", "1 response, "), ("\n", "error: the prompt is empty")] {
+        let Some(shown) = typed_on_terminal(80, &isentrope(&generate), input) else {
+            skipped("there is no program `script` here");
+            return;
+        };
+        assert!(shown.contains("prompt (end it with Enter):") && shown.contains(said), "{shown:?}");
+    }
+}
+
+/// Whatever a command prints to a terminal goes through one sanitiser.
+#[test]
+fn text_of_files_cannot_drive_a_terminal() {
+    let scratch = Scratch::new();
+    // JSON itself escapes none of these.
+    let hostile = "a\u{9b}31m\u{85}\u{202e}b\u{200b}";
+    let answers = [json!({"gold": hostile, "response": hostile, hostile: 1})];
+    let answers = scratch.lines("answers.jsonl", &answers);
+    let explain = ["grade", "--explain", "1", &format!("\\boxed{{\\text{{{hostile}}}}}")];
+    let (grade, explain) = (isentrope(format!("grade --in {answers}")), isentrope(&explain));
+    for (command, part) in [(grade, "\\u{9b}"), (explain, "Wrong: ")] {
+        let Some(shown) = on_terminal(80, &command) else {
+            skipped("there is no program `script` here");
+            return;
+        };
+        let is_hidden = |c: char| "\u{9b}\u{85}\u{202e}\u{200b}".contains(c);
+        assert!(shown.contains(part) && !shown.contains(is_hidden), "{shown:?}");
+    }
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn data_that_is_missing_or_useless_is_named() {
     let letter = bench.scratch.lines("all.jsonl", &[json!({"problem": "x", "answer": "1"})]);
     for (sets, parts) in [
         ("data.files=absent.jsonl".to_owned(), &["absent.jsonl", "data.files"][..]),
-        ("data.files=a.csv".into(), &["a.csv", "parquet"]),
+        ("data.files=a.xlsx".into(), &["a.xlsx", "parquet"]),
         (format!("data.files={broken}"), &["x.jsonl", "1"]),
         (of("no-answer.jsonl", &[json!({"problem": "1+1"})]), &["no-answer.jsonl", "answer"]),
         (of("chat.jsonl", &[chat]), &["chat.jsonl line 1", "chat template", "data.template"]),
@@ -141,7 +141,14 @@ fn a_dry_run_prints_a_recipe_that_is_the_same_recipe_and_writes_nothing() {
     for (bench, command) in [(Bench::train(), "train"), (Bench::sft(), "sft")] {
         let before = bench.scratch.names();
         let sets = "run.seed=9 optimizer.beta2=0.95";
-        let shown = stdout_of(bench.command("out", sets, "--dry-run"));
+        // It shows the changes of the recipe, and no default.
+        let changes = stdout_of(bench.command("out", sets, "--dry-run"));
+        assert_parts(
+            &changes,
+            &["seed = 9", "beta2 = 0.95", "--dry-run --all shows every setting"],
+        );
+        assert!(!changes.contains("\neps = ") && !changes.contains("(unset)"), "{changes}");
+        let shown = stdout_of(bench.command("out", sets, "--dry-run --all"));
         let parts = ["seed = 9", "beta2 = 0.95", "eps = 1e-8", "\n# time: about ", "of the data"];
         assert_parts(&shown, &parts);
         assert!(shown.starts_with("# memory: weights "), "{shown}");

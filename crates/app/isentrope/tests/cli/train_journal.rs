@@ -16,6 +16,8 @@ const AT_ONCE: usize = 24;
 /// A run whose worker stops answering until it is let go on.
 struct Stopping {
     bench: Bench,
+    /// The worker's program.
+    script: String,
     sets: String,
 }
 
@@ -32,7 +34,7 @@ impl Stopping {
         let verifier = verifier(&script, ",workers=1");
         let sets = "run.steps=3 eval.every=0 checkpoint.every=0 rollout.filter=false";
         let sets = format!("{sets} {verifier} {more}");
-        Self { bench, sets }
+        Self { bench, script, sets }
     }
 
     fn command(&self, out: &str, flags: &str) -> Command {
@@ -49,6 +51,16 @@ impl Stopping {
 
     fn end(&self, command: Command) -> String {
         spoken(command).1
+    }
+
+    /// A run that is killed once its worker no longer answers; then the worker goes on.
+    fn kill(&self, out: &str) {
+        let mut child = start(self.command(out, ""));
+        until_reached(&mut child, || {
+            self.asked() > AT_ONCE && responses(&self.bench.out(out)) == AT_ONCE
+        });
+        assert!(kill(&mut child), "it ended before it was killed");
+        self.go_on();
     }
 }
 
@@ -127,4 +139,36 @@ fn a_journal_serves_any_number_of_ranks() {
             assert_same_results(&run.bench.out("whole"), &run.bench.out(&out));
         }
     }
+}
+
+#[test]
+fn where_more_is_asked_for_what_was_judged_still_counts() {
+    let run = Stopping::new("");
+    run.kill("killed");
+    let more = "--set rollout.responses=5 --set reward.mask_truncated=true";
+    let said = run.end(run.command("killed", &format!("--resume {more}")));
+    assert!(said.contains("step 1: 16 of its responses were sampled before"), "{said}");
+    // The second step had sampled from weights that are others now.
+    assert!(
+        said.contains("step 2: some responses from before")
+            && said.contains("the weights are others"),
+        "{said}"
+    );
+    assert_eq!(run.asked(), AT_ONCE + 1 + 3 * 20 - 16);
+    run.end(run.command("whole", more));
+    assert_same_results(&run.bench.out("whole"), &run.bench.out("killed"));
+}
+
+#[test]
+fn a_mended_reward_function_judges_everything_again() {
+    let run = Stopping::new("");
+    run.kill("killed");
+    let mended = fs::read_to_string(&run.script).unwrap().replace("+ 1) % 2", "+ 0) % 2");
+    fs::write(&run.script, mended).unwrap();
+    let said = run.end(run.command("killed", "--resume"));
+    assert!(!said.contains("were sampled before"), "{said}");
+    let why = "settings of how responses are drawn or judged have changed";
+    assert!(said.contains(&format!("cannot be used, and are sampled again: {why}")), "{said}");
+    run.end(run.command("whole", ""));
+    assert_same_results(&run.bench.out("whole"), &run.bench.out("killed"));
 }

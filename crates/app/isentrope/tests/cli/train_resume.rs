@@ -77,6 +77,22 @@ fn a_run_that_is_killed_at_any_moment_ends_with_the_same_bytes() {
     }
 }
 
+#[test]
+fn a_run_that_must_be_resumed_and_cannot_is_an_error() {
+    let bench = Bench::sft();
+    let sets = "run.steps=2 eval.every=0 optimizer.schedule=constant";
+    let parts = ["checkpoints: there is no checkpoint", "--resume=must", "--resume begins"];
+    failure_last(bench.command("run", sets, "--resume=must"), &parts);
+    assert!(!bench.out("run").exists());
+    bench.run("run", "run.steps=1 eval.every=0 optimizer.schedule=constant", "--resume=if-any");
+    let said = succeed(bench.command("run", sets, "--resume=must"));
+    assert_parts(&said, &["resuming after step 1"]);
+    fs::remove_dir_all(bench.out("run").join("checkpoints")).unwrap();
+    for flags in ["--resume=must", "--resume=must --dry-run"] {
+        failure_last(bench.command("run", sets, flags), &parts);
+    }
+}
+
 /// Also one that a kill in its first moments has left, or that was never started.
 #[test]
 fn a_run_that_was_hardly_begun_is_resumed_from_the_beginning() {

@@ -2,13 +2,13 @@
 //! `crates/judge/reward` tests what workers are asked and what becomes of their answers.
 
 use crate::processes::{runs, send, send_to, until};
-use crate::program::{Scratch, assert_parts, has_python, isentrope, lines_of, outcome, text};
+use crate::program::{Scratch, assert_parts, has_python, isentrope, outcome, text};
 use crate::training::{Bench, assert_same_results, checkpoint, metrics, rollouts, state, succeed};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -204,14 +204,18 @@ fn the_example_runs_where_there_is_python() {
     }
 }
 
-/// A run whose worker does what `then` says with each line. `count` processes have written their
-/// numbers.
-fn with_worker(bench: &Bench, then: &str, count: usize) -> Child {
+/// A run whose worker, and all that it has started in sessions of their own, one an orphan, are
+/// there and wait. Then the worker does what `then` says with each line.
+fn hanging(bench: &Bench, then: &str) -> Child {
     let pids_file = bench.scratch.path("pids");
     let text = format!(
         r#"
-echo $$ > '{pids_file}'
+sh -c 'echo $$ >> "{pids_file}"; exec setsid sh -c "echo \$\$ >> \"{pids_file}\"; trap \"\" TERM HUP INT; sleep 1000"' &
+(setsid sh -c 'echo $$ >> "{pids_file}"; sleep 1000 & echo $! >> "{pids_file}"; wait' > /dev/null 2>&1 < /dev/null &)
+echo $$ > '{pids_file}.worker'
+echo $$ >> '{pids_file}'
 while read -r line; do id=${{line#*:}}; id=${{id%%,*}}; {then}; done
+sleep 1000
 "#
     );
     let judged = command(&bench.scratch.file("worker.sh", text), ",workers=1,timeout_s=1000");
@@ -219,31 +223,43 @@ while read -r line; do id=${{line#*:}}; id=${{id%%,*}}; {then}; done
     let mut command = bench.command("out", sets, "");
     let child =
         command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    until(PATIENCE, "the worker has not started", || pids(&bench.scratch).len() >= count);
+    until(PATIENCE, "the worker has not started", || pids(&bench.scratch).len() >= 5);
     child
 }
 
-/// A worker reads lines until its standard input ends, which a killed program ends too.
 #[test]
-fn a_worker_ends_when_the_program_is_killed() {
+fn nothing_is_left_when_the_program_ends_or_is_killed() {
+    for then in ["sleep 1000", r#"echo "{\"id\":$id,\"score\":1}""#] {
+        let bench = Bench::train();
+        let mut child = hanging(&bench, then);
+        child.kill().unwrap(); // SIGKILL
+        child.wait().unwrap();
+        assert_nothing_is_left(&bench.scratch);
+    }
+    // A second signal ends it at once, and its workers before.
     let bench = Bench::train();
-    let mut child = with_worker(&bench, r#"echo "{\"id\":$id,\"score\":1}""#, 1);
-    child.kill().unwrap(); // SIGKILL
-    child.wait().unwrap();
-    assert_nothing_is_left(&bench.scratch);
-}
-
-#[test]
-fn nothing_is_left_when_a_second_signal_ends_the_program() {
-    let bench = Bench::train();
-    let then = format!("sleep 1000 & echo $! >> '{}'; wait", bench.scratch.path("pids"));
-    let mut child = with_worker(&bench, &then, 2);
+    let mut child = hanging(&bench, "sleep 1000");
     for _ in 0..2 {
         send("INT", &child);
         thread::sleep(Duration::from_millis(300));
     }
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert_nothing_is_left(&bench.scratch);
+    assert!(!pids(&bench.scratch).iter().any(|pid| runs(pid)));
+    // The kernel ends a worker whose supervisor is killed.
+    let bench = Bench::train();
+    let mut child = hanging(&bench, "sleep 1000");
+    let worker = fs::read_to_string(bench.scratch.path("pids.worker")).unwrap().trim().to_owned();
+    let parent = Command::new("ps").args(["-o", "ppid=", "-p", &worker]).output().unwrap();
+    let supervisor = String::from_utf8(parent.stdout).unwrap().trim().to_owned();
+    assert_ne!(supervisor, child.id().to_string());
+    send_to("KILL", &supervisor);
+    until(PATIENCE, "the worker is left", || !runs(&worker));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // A process that had left the worker's session is out of anybody's reach by then.
+    for pid in pids(&bench.scratch) {
+        let _ = Command::new("kill").args(["-KILL", &pid]).stderr(Stdio::null()).status();
+    }
 }
 
 #[test]
@@ -259,8 +275,9 @@ fn how_a_worker_ended_is_said_as_it_was() {
     ] {
         let script = scratch.file("ends.sh", format!("read -r line; {script}"));
         let verifier = format!("{{command=[\"sh\",{script:?}],workers=1}}");
-        let lines = lines_of(isentrope(format!("grade --in {answers} --verifier {verifier}")));
-        let reason = lines[0]["reason"].as_str().unwrap();
+        let (output, _) = outcome(isentrope(format!("grade --in {answers} --verifier {verifier}")));
+        let line: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let reason = line["reason"].as_str().unwrap();
         assert!(reason.starts_with(said) && !reason.contains("core dumped)("), "{reason}");
     }
 }

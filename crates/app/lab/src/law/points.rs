@@ -126,9 +126,9 @@ pub fn of_metrics(
     }])
 }
 
-/// Pairs accuracies with entropies of the same policies, given the names of both. An evaluation after
-/// a step gets the entropy of the next rollout. Anything else gets the entropy of its own step, or of
-/// the nearest step that has one, which a note says.
+/// Pairs accuracies with entropies of the same policies, given the names of both. An evaluation
+/// after a step gets the entropy of the next rollout. Anything else gets the entropy of its own
+/// step, or of the nearest step that has one, which a note says.
 fn beside(
     [accuracy, entropy]: [&str; 2],
     accuracies: &Series,

@@ -20,7 +20,7 @@ pub(crate) type Row = Map<String, Value>;
 /// # Errors
 /// When the file cannot be read; a line that is malformed or too long, or that `take` refuses, is
 /// named.
-pub(super) fn each_row(
+pub(crate) fn each_row(
     path: &Path,
     take: &mut dyn FnMut(Row) -> Result<(), String>,
 ) -> Result<Option<String>> {

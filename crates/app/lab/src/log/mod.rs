@@ -19,7 +19,7 @@ mod run_directory;
 pub mod run_table;
 mod sets;
 
-pub use isentrope_run::{ENTROPIES, Origin};
+pub use isentrope_run::{ENTROPIES, Origin, WEIGHTS};
 pub use sets::{SetMetric, of_set, part_of};
 
 use crate::{Error, Result};
@@ -161,6 +161,22 @@ impl RunLog {
         let seconds =
             series.iter().zip(before).map(|((step, mean), before)| mean * (step - before) as f64);
         Some((seconds.sum(), false))
+    }
+
+    /// Whether the log shows that the weights after two steps are the same: by their checksums, or
+    /// because every step between made no update or one at rate 0.
+    pub fn has_same_weights(&self, from: u64, to: u64) -> bool {
+        let sums = || self.series(WEIGHTS).into_iter().flat_map(Series::iter);
+        let before = sums().filter(|(step, _)| *step <= from).last();
+        let after = sums().find(|(step, _)| *step >= to);
+        if let (Some((first, old)), Some((last, new))) = (before, after)
+            && (old == new || (first == from && last == to))
+        {
+            return old == new;
+        }
+        let is = |name: &str, step: u64| self.series(name).and_then(|of| of.at(step)) == Some(0.0);
+        let is_idle = |step: u64| is("optimizer/learning_rate", step) || is("update/count", step);
+        from < to && (from + 1..=to).all(is_idle)
     }
 
     /// The names of metrics that begin so, in their order.

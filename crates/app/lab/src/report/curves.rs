@@ -8,7 +8,7 @@ use super::parts;
 use super::run::PageRun;
 use super::text::{listed, seen, short_name, shortened, words};
 use super::thin::thin;
-use crate::log::Series;
+use crate::log::{Series, WEIGHTS};
 use crate::seeds::{range_of, rounded, stretches};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -256,7 +256,9 @@ fn frames<'a>(runs: &'a [PageRun], names: &BTreeSet<&str>) -> Vec<Frame<'a>> {
     }
     let drawn: BTreeSet<&str> =
         frames.iter().flat_map(|f| &f.metrics).map(|m| m.metric.as_str()).collect();
-    rest.retain(|metric| !drawn.contains(metric) && !is_mean_again(metric, names));
+    rest.retain(|metric| {
+        !drawn.contains(metric) && !is_mean_again(metric, names) && *metric != WEIGHTS
+    });
     let others = rest.iter().map(|metric| Metric::of(runs, metric, (*metric).to_owned())).collect();
     frames.push(Frame {
         id: "others".into(),

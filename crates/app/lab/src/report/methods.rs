@@ -30,8 +30,8 @@ impl<'a> Methods<'a> {
         (!self.0.is_empty()).then(|| serde_json::json!({ "names": names, "of": of }))
     }
 
-    /// The mean curves of a metric, with at most `most` points: one line for each method with several
-    /// seeds. `range` bounds the metric's numbers.
+    /// The mean curves of a metric, with at most `most` points: one line for each method with
+    /// several seeds. `range` bounds the metric's numbers.
     pub fn lines(
         &self,
         metric: &Metric<'_>,

@@ -3,6 +3,7 @@
 //! A file here is a part of the page. `charts` declares which metrics are drawn together;
 //! `report.js` draws them with plotly.js.
 
+mod change;
 mod charts;
 mod curves;
 mod law_section;
@@ -158,6 +159,12 @@ impl Report {
             "Entropies, covariances and divergences are in nats. The names of metrics are those of \
              this project, and docs/reference/metrics.md says what each is and what TRL and verl \
              call it."
+                .to_owned(),
+        );
+        items.push(
+            "Intervals of changes are 95\u{a0}%: over problems, by Student\u{2019}s t, where the \
+             run has kept the responses of both evaluations, else by how much neighbouring \
+             measurements differ."
                 .to_owned(),
         );
         items.push("This page is one file, and nothing in it is fetched from anywhere.".to_owned());

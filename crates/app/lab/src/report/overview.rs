@@ -37,7 +37,7 @@ pub(super) fn html(runs: &[PageRun]) -> String {
         let steps = log.last_step().map_or("none".into(), |step| step.to_string());
         let of_metric = |metric: &str, shown: fn(f64) -> String| {
             let ends = log.series(metric).and_then(|series| series.first().zip(series.last()));
-            ends.map_or("–".into(), |(first, last)| from_to(first.1, last.1, shown))
+            ends.map_or("–".into(), |(first, last)| from_to(first, last, shown))
         };
         let length = of_metric("response/length_mean", plain);
         let truncated = of_metric("response/truncated", percent);
@@ -70,10 +70,14 @@ pub(super) fn html(runs: &[PageRun]) -> String {
 /// The cells of a set: its name, entropy, accuracy, best accuracy and ceiling.
 fn cells(run: &PageRun, set: &EvaluatedSet) -> String {
     let name = short_name(place(&set.measured.set));
-    let entropy = set.ends().map(|(first, last)| from_to(first.entropy, last.entropy, plain));
+    let entropy = set.ends().map(|(first, last)| {
+        from_to((first.step, first.entropy), (last.step, last.entropy), plain)
+    });
     let accuracies = run.accuracies(set);
     let accuracy = accuracies.first().zip(accuracies.last());
-    let accuracy = accuracy.map(|(first, last)| from_to(first.accuracy, last.accuracy, percent));
+    let accuracy = accuracy.map(|(first, last)| {
+        from_to((first.step, first.accuracy), (last.step, last.accuracy), percent)
+    });
     let best = best(&accuracies).map(|best| {
         format!("{} <span class=\"quiet\">step {}</span>", percent(best.accuracy), best.step)
     });
@@ -83,6 +87,12 @@ fn cells(run: &PageRun, set: &EvaluatedSet) -> String {
     format!("<td>{name}</td><td>{entropy}</td><td>{accuracy}</td><td>{best}</td><td>{ceiling}</td>")
 }
 
-fn from_to(first: f64, last: f64, shown: fn(f64) -> String) -> String {
-    format!("{} → <b>{}</b>", shown(first), shown(last))
+/// The first and the last of some measurements, each after a step; a single one is no change.
+pub(super) fn from_to(
+    (first, old): (u64, f64),
+    (last, new): (u64, f64),
+    shown: fn(f64) -> String,
+) -> String {
+    let new = format!("<b>{}</b>", shown(new));
+    if first == last { new } else { format!("{} → {new}", shown(old)) }
 }

@@ -5,6 +5,7 @@ use super::MAX_SETS;
 use super::charts::Unit;
 use super::curves::{Frame, Metric};
 use super::number::percent;
+use super::overview::from_to;
 use super::run::PageRun;
 use super::text::{seen, short_name};
 use crate::law::Point;
@@ -88,11 +89,8 @@ pub(super) fn sentence(run: &PageRun, set: &str) -> Option<String> {
         .filter_map(|part| ends(part))
         .take(MAX_NAMED)
         .map(|(name, first, last)| {
-            format!(
-                "<bdi>{name}</bdi> {} → <b>{}</b>",
-                percent(first.accuracy),
-                percent(last.accuracy)
-            )
+            let ends = [first, last].map(|point| (point.step, point.accuracy));
+            format!("<bdi>{name}</bdi> {}", from_to(ends[0], ends[1], percent))
         })
         .collect();
     let more = match parts.len().saturating_sub(MAX_NAMED) {

@@ -117,10 +117,11 @@
     return [faintly, means];
   }
 
+  const ends = (values) => [values.reduce((a, b) => Math.min(a, b), Infinity), values.reduce((a, b) => Math.max(a, b), -Infinity)];
+
   // Of two or three seeds a band may be far wider than all that is measured: the axis then ends before it does.
   function reach(chart, lines) {
     if (chart.share || logarithmic.has(chart.id) || !lines.some((line) => line.as === "mean")) return {};
-    const ends = (values) => [values.reduce((a, b) => Math.min(a, b), Infinity), values.reduce((a, b) => Math.max(a, b), -Infinity)];
     const [low, high] = ends(lines.flatMap((line) => line.y));
     const room = 0.6 * (high - low || Math.abs(high) || 1);
     const [least, most] = ends(lines.flatMap((line) => [...(line.low ?? line.y), ...(line.high ?? line.y)]));
@@ -143,6 +144,9 @@
     const widest = toZero ? chart.lines.flatMap((l) => l.x).reduce((a, b) => Math.max(a, b), 0) : 0;
     const entropies = toZero ? { range: [-0.03 * widest, 1.05 * widest] } : {};
     const isLog = logarithmic.has(chart.id);
+    // Ticks of few steps are whole numbers, each once.
+    const [first, last] = ends(ofSteps ? lines.flatMap((l) => l.x) : [0, 1]);
+    const few = last >= first && last - first < 10 ? { tick0: 0, dtick: 1, range: [first - 0.5, last + 0.5] } : {};
     return {
       autosize: true,
       margin: { l: 50, r: 14, t: menuStays ? 30 : 10, b: 40 },
@@ -158,7 +162,7 @@
         ...axis, ...entropies, zeroline: toZero,
         // "step" is said before the first number, and before the number that is pointed at.
         ...(ofSteps
-          ? { hoverformat: ",d", tickformat: ",~d", tickprefix: "step ", showtickprefix: "first" }
+          ? { hoverformat: ",d", tickformat: ",~f", tickprefix: "step ", showtickprefix: "first", ...few }
           : { hoverformat: ".3f", title: { text: chart.x, standoff: 6 } }),
       },
       yaxis: { ...axis, ...shares, ...reach(chart, lines), title: { text: chart.y, standoff: 6 }, type: isLog ? "log" : "linear", zeroline: true },

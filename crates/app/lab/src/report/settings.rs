@@ -50,7 +50,7 @@ impl Settings {
 /// The section.
 pub(super) fn html(runs: &[PageRun]) -> String {
     let mut html = String::from("<section id=\"settings\">\n<h2>Settings</h2>\n");
-    let (with, without): (Vec<(usize, &PageRun)>, Vec<(usize, &PageRun)>) =
+    let (with, without): (Vec<_>, Vec<_>) =
         runs.iter().enumerate().partition(|(_, run)| run.data.recipe.is_some());
     if !without.is_empty() {
         let names: Vec<String> = without.iter().map(|(_, run)| run.html()).collect();

@@ -2,6 +2,7 @@
 //! were not measured.
 
 use super::MAX_SETS;
+use super::change::{Change, NATS, OfResponses, SHARES};
 use super::curves::swatch;
 use super::law_section::{ceiling, refusals, remarks};
 use super::number::{count, percent, plain};
@@ -9,10 +10,11 @@ use super::overview::best;
 use super::parts;
 use super::run::{PageRun, place};
 use super::text::{short_name, words};
-use crate::collapse::{GAINED, SPENT, growth, half_way, is_more};
+use crate::collapse::{GAINED, SPENT, growth, half_way};
 use crate::law::points::{ROLLOUT, SetPoints};
 use crate::log::{Series, of_set};
 use crate::run::EvaluatedSet;
+use crate::show::duration;
 use serde_json::Value;
 
 /// A share of prompts without a signal from which on it is printed strongly.
@@ -61,10 +63,16 @@ fn sentences(run: &PageRun) -> Vec<String> {
         return vec!["Nothing has been measured yet: its log has no numbers.".into()];
     };
     let mut all = vec![extent(run, last)];
+    if last > 0 && run.data.log.has_same_weights(0, last) {
+        all.push(format!(
+            "<strong>No update has changed the weights</strong>: they are after step {last} what \
+             they were at the start."
+        ));
+    }
     all.extend(divergence(run, last));
     all.extend(alarms(run));
     for set in run.sets().take(MAX_SETS) {
-        all.extend(entropy(set));
+        all.extend(entropy(run, set));
         all.extend(accuracy(run, set));
         all.extend(parts::sentence(run, &set.measured.set));
         all.push(the_law(set));
@@ -136,15 +144,6 @@ fn extent(run: &PageRun, last: u64) -> String {
     }
 }
 
-fn duration(seconds: f64) -> String {
-    match seconds {
-        s if s < 100.0 => format!("{s:.0} seconds"),
-        s if s < 6000.0 => format!("{:.0} minutes", s / 60.0),
-        s if s < 1e9 => format!("{:.1} hours", s / 3600.0),
-        s => format!("{} hours", plain(s / 3600.0)),
-    }
-}
-
 /// Numbers that stop being finite while the log goes on, and updates that were left out.
 fn divergence(run: &PageRun, last: u64) -> Option<String> {
     let log = &run.data.log;
@@ -199,30 +198,28 @@ fn which_entropy(measured: &SetPoints) -> String {
     format!("{place} ({})", code(&measured.entropy))
 }
 
-fn entropy(set: &EvaluatedSet) -> Option<String> {
+fn entropy(run: &PageRun, set: &EvaluatedSet) -> Option<String> {
     let what = which_entropy(&set.measured);
     let points = &set.measured.points;
-    let (first, last) = set.ends()?;
-    let (from, to) = (plain(first.entropy), plain(last.entropy));
-    if points.len() == 1 {
-        let step = first.step;
-        return Some(format!("{what}: {from} nats after step {step}, the only measurement."));
+    let series: Vec<(u64, f64)> = points.iter().map(|point| (point.step, point.entropy)).collect();
+    let change = if set.measured.set == ROLLOUT {
+        Change::of_rollouts(run, &series)
+    } else if set.measured.entropy.starts_with("eval/") {
+        Change::of_set(run, &set.measured.set, OfResponses::Entropy, &series)
+    } else {
+        Change::of(run, &series)
+    }?;
+    let mut text = format!("{what} {}", change.words(&NATS));
+    if let Some(fall) = growth(points, SPENT).filter(|_| change.is_fall()) {
+        let [(_, first), (last, _)] = change.ends;
+        if first > 0.0 {
+            text += &format!(", {}", percent(fall / first)); // of nothing there are no shares
+        }
+        if let Some(step) = half_way(points, SPENT) {
+            text += &format!("; half of the fall was over by step {step:.0} of {last}");
+        }
     }
-    let Some(fall) = growth(points, SPENT) else {
-        let verb = if is_more(points, SPENT) { "hardly fell:" } else { "did not fall:" };
-        let (first, last) = (first.step, last.step);
-        return Some(format!(
-            "{what} {verb} from {from} to <b>{to}</b> nats between steps {first} and {last}."
-        ));
-    };
-    let half = half_way(points, SPENT).map_or(String::new(), |step| {
-        format!("; half of the fall was over by step {step:.0} of {}", last.step)
-    });
-    let share = match first.entropy {
-        h if h > 0.0 => format!(", by {}", percent(fall / h)),
-        _ => String::new(), // of nothing there are no shares
-    };
-    Some(format!("{what} fell from {from} to <b>{to}</b> nats{share}{half}."))
+    Some(text + ".")
 }
 
 fn accuracy(run: &PageRun, set: &EvaluatedSet) -> Option<String> {
@@ -230,29 +227,29 @@ fn accuracy(run: &PageRun, set: &EvaluatedSet) -> Option<String> {
     let place = if name == ROLLOUT { "the training prompts".into() } else { short_name(name) };
     let what = format!("Accuracy on <bdi>{place}</bdi> ({})", code(accuracy));
     let points = run.accuracies(set);
-    let (first, last) = (points.first()?, points.last()?);
-    let (from, to) = (percent(first.accuracy), percent(last.accuracy));
-    if points.len() == 1 {
-        let step = first.step;
-        return Some(format!("{what}: {from} after step {step}, the only measurement."));
-    }
-    let half = growth(&points, GAINED).and_then(|_| half_way(&points, GAINED));
-    let half =
-        half.map_or(String::new(), |step| format!("; half of the gain was made by step {step:.0}"));
-    let verb = match (last.accuracy - first.accuracy, from != to) {
-        (change, true) if change > 0.0 => "rose",
-        (change, false) if change > 0.0 => "hardly rose:",
-        (change, true) if change < 0.0 => "fell",
-        (change, false) if change < 0.0 => "hardly fell:",
-        _ => "stayed",
-    };
-    let best = best(&points)?;
-    let best = if best.step == last.step {
-        "; that is its best".to_owned()
+    let series: Vec<(u64, f64)> = points.iter().map(|point| (point.step, point.accuracy)).collect();
+    let change = if name == ROLLOUT {
+        Change::of_rollouts(run, &series)
+    } else if accuracy.contains("/mean@") {
+        Change::of_set(run, name, OfResponses::Accuracy, &series)
     } else {
-        format!("; its best was {} after step {}", percent(best.accuracy), best.step)
-    };
-    Some(format!("{what} {verb} from {from} to <b>{to}</b>{half}{best}."))
+        Change::of(run, &series)
+    }?;
+    let mut text = format!("{what} {}", change.words(&SHARES));
+    if change.is_rise()
+        && let Some(step) = half_way(&points, GAINED)
+    {
+        text += &format!("; half of the gain was made by step {step:.0}");
+    }
+    let [_, (last, _)] = change.ends;
+    if points.len() > 1 && !change.has_same_weights {
+        let best = best(&points)?;
+        text += &match best.step == last {
+            true => "; that is its best".to_owned(),
+            false => format!("; its best was {} after step {}", percent(best.accuracy), best.step),
+        };
+    }
+    Some(text + ".")
 }
 
 fn the_law(set: &EvaluatedSet) -> String {
@@ -290,10 +287,8 @@ fn the_law(set: &EvaluatedSet) -> String {
 fn sampled_entropy(run: &PageRun) -> Option<String> {
     let (metric, series) =
         ENTROPIES.into_iter().find_map(|metric| Some((metric, values(run, metric)?)))?;
-    let (from, to) = ends(series)?;
-    let verb = if to < from { "fell" } else { "did not fall: it went" };
-    let (metric, from, to) = (code(metric), plain(from), plain(to));
-    Some(format!("Entropy ({metric}) {verb} from {from} to <b>{to}</b> nats."))
+    let change = Change::of_rollouts(run, &series.iter().collect::<Vec<_>>())?;
+    Some(format!("Entropy ({}) {}.", code(metric), change.words(&NATS)))
 }
 
 fn truncation(run: &PageRun) -> Option<String> {

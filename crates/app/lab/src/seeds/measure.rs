@@ -65,7 +65,7 @@ impl Unit {
     /// The unit of a metric's values.
     pub fn of(metric: &str) -> Self {
         if is_of_shares(metric) {
-            return Self { scale: 100, name: ", %", ..Self::plain(2, Range::Share) };
+            return Self { scale: 100, name: ", %", ..Self::plain(1, Range::Share) };
         }
         let name = last_part(metric);
         let is_size = ["entropy", "length", "loss"].iter().any(|of| name.starts_with(of));

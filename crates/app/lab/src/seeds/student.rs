@@ -1,7 +1,7 @@
-//! Means over a few runs: Student's t distribution, intervals of means, and tests of paired
-//! differences.
+//! Means over a few runs: their intervals by Student's t, and tests of paired differences.
 
 use isentrope_run::sign_flip::{SignFlip, difference};
+pub use isentrope_run::student::{quantile, within};
 use serde::Serialize;
 
 /// A mean over runs.
@@ -92,42 +92,4 @@ impl Paired {
 fn error(numbers: &[f64], value: f64) -> f64 {
     let n = numbers.len() as f64;
     (numbers.iter().map(|x| (x - value) * (x - value)).sum::<f64>() / (n - 1.0) / n).sqrt()
-}
-
-/// Probability that Student's t with `degrees` of freedom (from 1) lies within -t and t, for
-/// t from 0 (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4).
-pub fn within(t: f64, degrees: usize) -> f64 {
-    let n = degrees as f64;
-    let angle = libm::atan(t / n.sqrt());
-    let (sine, cosine) = (libm::sin(angle), libm::cos(angle));
-    // Powers of the cosine with coefficients (2 4 .. k-1) / (3 5 .. k) for odd, (1 3 .. k-1) / (2 4
-    // .. k) for even degrees.
-    let (mut term, mut sum) = if degrees % 2 == 1 { (cosine, cosine) } else { (1.0, 1.0) };
-    let mut k = if degrees % 2 == 1 { 3 } else { 2 };
-    while k + 2 <= degrees {
-        term *= cosine * cosine * (k - 1) as f64 / k as f64;
-        sum += term;
-        k += 2;
-    }
-    let share = match degrees {
-        1 => 2.0 / std::f64::consts::PI * angle,
-        _ if degrees % 2 == 1 => 2.0 / std::f64::consts::PI * (angle + sine * sum),
-        _ => sine * sum,
-    };
-    share.clamp(0.0, 1.0)
-}
-
-/// The t that Student's t stays below with probability `p`, from 0.5 to 1 (exclusive).
-pub fn quantile(p: f64, degrees: usize) -> f64 {
-    let inside = 2.0 * p - 1.0;
-    let mut high = 1.0;
-    while within(high, degrees) < inside {
-        high *= 2.0;
-    }
-    let mut low = 0.0;
-    for _ in 0..100 {
-        let middle = 0.5 * (low + high);
-        if within(middle, degrees) < inside { low = middle } else { high = middle }
-    }
-    0.5 * (low + high)
 }

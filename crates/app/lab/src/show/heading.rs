@@ -88,6 +88,10 @@ fn warnings(run: &Run) -> Vec<String> {
         // While it trains, a line may be in the middle of being written.
         warnings.extend(run.log.notes.iter().cloned());
     }
+    let last = run.log.last_step().filter(|last| *last > 0);
+    if last.is_some_and(|last| run.log.has_same_weights(0, last)) {
+        warnings.push("no update has changed the weights: whatever differs is chance".to_owned());
+    }
     warnings.extend(run.skipped_updates().map(|skipped| {
         format!("{} updates were left out because their gradient was not finite", number(skipped))
     }));

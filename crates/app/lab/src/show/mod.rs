@@ -14,7 +14,7 @@ mod trace;
 
 pub use news::news;
 pub use text::Look;
-pub(crate) use text::{fitted, wrapped};
+pub(crate) use text::{duration, fitted, wrapped};
 pub use trace::Trace;
 
 /// Lines of a plot on a page.

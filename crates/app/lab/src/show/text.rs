@@ -191,7 +191,7 @@ pub(super) fn table(look: &Look, names: &[String], rows: &[Vec<String>]) -> Vec<
 }
 
 /// Seconds as people say them.
-pub(super) fn duration(seconds: f64) -> String {
+pub(crate) fn duration(seconds: f64) -> String {
     match seconds {
         s if s < 9.95 => format!("{s:.1} s"),
         s if s < 99.5 => format!("{s:.0} s"),

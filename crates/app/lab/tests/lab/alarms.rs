@@ -187,7 +187,10 @@ fn a_saved_state_goes_on() {
 
 #[test]
 fn other_trainers_runs_have_alarms_by_their_steps_and_no_remedies() {
-    let verl = |step: i32| json!({"data": {"actor/entropy": 0.5f64.powi(step), "response_length/clip_ratio": 0.95}});
+    let verl = |step: i32| {
+        let entropy = 0.5f64.powi(step);
+        json!({"data": {"actor/entropy": entropy, "response_length/clip_ratio": 0.95}})
+    };
     let alarms = alarms_in("run.jsonl", &(0..8).map(verl).collect::<Vec<_>>());
     assert_eq!(alarms.len(), 2, "{alarms:?}");
     assert!(alarms.iter().all(|(.., text)| !text.contains("objective.")), "{alarms:?}");

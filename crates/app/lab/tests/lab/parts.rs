@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A run with a set of two parts, one learnt late, and with a set that has a slash in its name and is
-/// no part.
+/// A run with a set of two parts, one learnt late, and with a set that has a slash in its name and
+/// is no part.
 fn planted(dir: &Path, name: &str, seed: u64) -> PathBuf {
     let row = |i: u64| {
         let mut row = planted::step(i, 10.0, 4, seed);

@@ -176,6 +176,7 @@ fn runs_without_numbers_and_runs_that_were_cut_off_say_so() {
     let first = page_of("first", &rows(0), recipe(100, "none"));
     says(&first, &["the only measurement", "come to step 0 of the 100"]);
     says(&first, &["No law to rely on: too few points: 1"]);
+    assert!(!words(&first).contains('→'), "one measurement is no change: {}", words(&first));
 
     let path = run(dir.path(), "cut", &rows(20), recipe(50, "clip-cov"));
     let mut metrics = fs::read_to_string(path.join("metrics.jsonl")).unwrap();
@@ -240,7 +241,8 @@ fn runs_without_entropies_or_evaluations_have_others() {
     };
     let tuned =
         page_of("sft", &(1..=10).map(row).collect::<Vec<_>>(), json!({"run": {"steps": 10}}));
-    says(&tuned, &["Entropy (sft/entropy) fell from 2.900 to 2.000 nats.", "all 10 steps"]);
+    let fell = "Entropy (sft/entropy) fell from 2.900 to 2.000 nats, by 0.900 nats [0.674, 1.126].";
+    says(&tuned, &[fell, "all 10 steps"]);
     assert!(tuned.contains("id=\"plot-loss\"") && !tuned.contains("id=\"law\""));
 
     let mut rollouts = rows(40);
@@ -271,13 +273,15 @@ fn runs_without_entropies_or_evaluations_have_others() {
 fn small_changes_are_said_to_be_small_and_charts_of_nothing_are_left_out() {
     let row = |s: u64| json!({"step": s, "eval/a/mean@2": 0.5, "eval/a/entropy": 0.368 - 0.0007 * s as f64});
     let html = page_of_rows((0..=10).map(row));
-    says(&html, &["(eval/a/entropy) hardly fell: from 0.368 to 0.361 nats"]);
+    let fell =
+        "(eval/a/entropy) fell from 0.368 to 0.361 nats, by 7.00e−3 nats [5.44e−3, 8.56e−3].";
+    says(&html, &[fell]);
     // No share is spent of an entropy that begins at 0.
     let row =
         |s: u64| json!({"step": s, "eval/set/mean@1": 0.5, "eval/set/entropy": -0.125 * s as f64});
-    let said = summary(&page_of_rows((0..=2).map(row)));
-    assert!(said.contains("nats; half of the fall was over by step 1 of 2"), "{said}");
-    assert!(!said.contains("nats, by"), "{said}");
+    let said = summary(&page_of_rows((0..=20).map(row)));
+    let fell = "nats, by 2.500 nats [2.239, 2.761]; half of the fall was over by step 10 of 20";
+    assert!(said.contains(fell), "{said}");
 
     let row = |s: u64| {
         json!({"step": s, "policy/entropy": 1.5, "cov/selected": 0, "cov/eligible": 0,
@@ -291,6 +295,84 @@ fn small_changes_are_said_to_be_small_and_charts_of_nothing_are_left_out() {
         assert!(!html.contains(&format!("id=\"plot-{id}\"")), "{id}");
     }
     assert!(!words(&html).contains("0000000000"), "{}", words(&html));
+}
+
+/// Three steps of four prompts with four responses, whose weights no update has changed.
+#[test]
+fn samples_of_the_same_weights_are_no_change() {
+    let row = |step: u64| {
+        let mut row = json!({"step": step});
+        if step > 0 {
+            let i = step as usize - 1;
+            row["policy/entropy"] = json!([0.91, 0.84, 0.74][i]);
+            row["reward/score"] = json!([0.0, 0.0625, 0.125][i]);
+            row["grad/norm"] = json!([0.0, 0.0, 0.7][i]);
+        }
+        row
+    };
+    let with = |name: &str, values: [f64; 4]| {
+        let rows = (0..4).map(|step| {
+            let mut row = row(step);
+            row[name] = json!(values[step as usize]);
+            row
+        });
+        summary(&page_of_rows(rows))
+    };
+    // By the checksum of the weights, or in an older log by learning rates of 0.
+    for said in
+        [with("weights/crc32c", [7.0, 7.0, 7.0, 7.0]), with("optimizer/learning_rate", [0.0; 4])]
+    {
+        for part in [
+            "No update has changed the weights",
+            "(policy/entropy) was 0.910 at step 1 and 0.740 nats at step 3, both of the same",
+            "(reward/score) was 0.0 % at step 1 and 12.5 % at step 3, both of the same weights",
+        ] {
+            assert!(said.contains(part), "{part:?} is not in {said}");
+        }
+        assert!(!said.contains("fell") && !said.contains("rose"), "{said}");
+    }
+    // Steps that changed them are so few that they show no change all the same.
+    for said in
+        [with("weights/crc32c", [7.0, 8.0, 9.0, 9.0]), with("optimizer/learning_rate", [1e-6; 4])]
+    {
+        assert!(!said.contains("No update"), "{said}");
+        for part in ["(policy/entropy) shows no change beyond chance", "[", "]"] {
+            assert!(said.contains(part), "{part:?} is not in {said}");
+        }
+    }
+}
+
+/// Two evaluations are compared problem by problem where their responses are there.
+#[test]
+fn two_evaluations_change_as_their_problems_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = |step: u64, accuracy: f64, entropy: f64| {
+        map(json!({"step": step, "eval/set/mean@2": accuracy, "eval/set/entropy": entropy}))
+    };
+    let rows = [row(0, 0.25, 0.5), row(20, 0.75, 0.5)];
+    let path = run(dir.path(), "run", &rows, recipe(20, "none"));
+    let said = || summary(&page(std::slice::from_ref(&path)));
+    let unknown = "(eval/set/mean@2) went from 25.0 % to 75.0 %: two measurements do not tell";
+    assert!(said().contains(unknown), "{}", said());
+    fs::create_dir(path.join("evaluations")).unwrap();
+    let write = |step: u64, right: usize| {
+        let line = |i: usize| {
+            json!({"prompt": format!("{}", i / 2), "sample": i % 2, "tokens": 3, "entropy": 0.5,
+                "verdict": if i / 2 < right { "correct" } else { "wrong" }})
+        };
+        let lines: String = (0..80).map(|i| format!("{}\n", line(i))).collect();
+        fs::write(path.join(format!("evaluations/step-{step:06}-set.jsonl")), lines).unwrap();
+    };
+    write(0, 10);
+    write(20, 30);
+    for part in [
+        "(eval/set/mean@2) rose from 25.0 % to 75.0 %, by 50.0 points [33.8, 66.2]",
+        "(eval/set/entropy) shows no change beyond chance: from 0.500 to 0.500 nats, by 0 nats [",
+    ] {
+        assert!(said().contains(part), "{part:?} is not in {}", said());
+    }
+    write(20, 11);
+    assert!(said().contains("(eval/set/mean@2) shows no change beyond chance"), "{}", said());
 }
 
 /// The page of another trainer's log with these rows.
@@ -335,7 +417,9 @@ fn an_entropy_of_others_that_is_lost_is_told_and_accuracy_goes_on() {
     let said = |steps: u64| summary(&page_of_foreign("ours.jsonl", &lines(steps, &row)));
     assert!(!said(14).contains("diverged"), "{}", said(14));
     assert!(said(17).contains("no finite value of eval/a/entropy after step 10"), "{}", said(17));
-    assert!(said(17).contains("(eval/a/score) rose from 5.0 % to 15.0 %"), "{}", said(17));
+    let unclear =
+        "(eval/a/score) shows no change beyond chance: from 5.0 % to 15.0 %, by 10.0 points [";
+    assert!(said(17).contains(unclear), "{}", said(17));
     // A trainer that logs every tenth step has not diverged at its end.
     let row = |i: u64| {
         json!({"step": 10 * i, "epoch": 0.1, "loss": 0.5, "reward": 0.5, "kl": 0.1,
@@ -346,7 +430,7 @@ fn an_entropy_of_others_that_is_lost_is_told_and_accuracy_goes_on() {
     let state = json!({ "log_history": rows }).to_string();
     let said = summary(&page_of_foreign("trainer_state.json", &state));
     assert!(!said.contains("diverged"), "{said}");
-    assert!(said.contains("goes to step 43, in 2 minutes of training."), "{said}");
+    assert!(said.contains("goes to step 43, in 2 min 00 s of training."), "{said}");
 }
 
 /// A seed of KL-Cov, with its recipe.

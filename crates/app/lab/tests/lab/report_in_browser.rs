@@ -120,8 +120,18 @@ fn runs_are_switched_and_metrics_chosen_in_browser_and_colours_follow_the_system
 fn short_broken_long_and_hostile_runs_are_drawn_in_browser() {
     let dir = tempfile::tempdir().unwrap();
     let narrow = LOOKS[1];
-    let single = run(dir.path(), "single", &[step(0, 9.0, 4, 0), step(1, 9.0, 4, 0)], Value::Null);
-    look_at("single", &written(dir.path(), &[single]), &[narrow]);
+    let few: Vec<_> = (0..=3).map(|s| step(s, 9.0, 4, 0)).collect();
+    let single = run(dir.path(), "single", &few, Value::Null);
+    let page = written(dir.path(), &[single]);
+    look_at("single", &page, &[narrow]);
+    // Steps are whole numbers, each once.
+    let mut browser = Browser::open(&page, LOOKS[2], READY);
+    let ticks = "[...document.querySelectorAll('#plot-eval-entropy .xtick text')].map(t => \
+                 t.textContent)";
+    assert_eq!(browser.value(ticks), json!(["step 0"]));
+    let ticks =
+        "[...document.querySelectorAll('#plot-reward .xtick text')].map(t => t.textContent)";
+    assert_eq!(browser.value(ticks), json!(["step 1", "2", "3"]));
 
     let mut rows: Vec<_> = (0..=30).map(|s| step(s, 9.0, 4, 0)).collect();
     for (_, value) in rows[12..]

@@ -101,13 +101,13 @@ fn equal_numbers_have_neither_interval_nor_t_test() {
     says(
         &text,
         &[
-            "    base                         50.00  no spread  3 seeds",
-            "      against base: +12.50 no spread, exact 0.250, 3 pairs\n",
+            "    base                          50.0  no spread  3 seeds",
+            "      against base: +12.5 no spread, exact 0.250, 3 pairs\n",
             "No spread: all seeds have",
         ],
     );
     assert!(!text.contains("< 0.001"), "{text}");
-    says(&seeds::markdown(&summary), &["+12.50 no spread exact 0.250, 3 pairs"]);
+    says(&seeds::markdown(&summary), &["+12.5 no spread exact 0.250, 3 pairs"]);
 }
 
 /// Two seeds have wide intervals, and numbers have ends.
@@ -119,7 +119,7 @@ fn no_interval_leaves_what_a_number_can_be() {
     assert_eq!(row.means[1].as_ref().unwrap().interval, Some([0.0, 1.0]));
     let difference = &row.against[1].as_ref().unwrap().test.difference;
     assert_eq!(difference.interval, Some([-1.0, 1.0]));
-    let cut = ["+30.00 [-100.00, +100.00], p", "Intervals are cut off at what a number can be"];
+    let cut = ["+30.0 [-100.0, +100.0], p", "Intervals are cut off at what a number can be"];
     says(&seeds::text(&summary), &cut);
 
     let mut runs = Runs::new();
@@ -336,15 +336,15 @@ fn runs_that_differ_in_the_seed_are_a_group() {
     near(&differences, &[0.05, 0.05, 0.1]);
 
     let text = seeds::text(&summary);
-    says(&text, &["    plain                        60.00  [35.16, 84.84]  3 seeds"]);
-    let (_, against) = text.split_once("      against plain: +6.67 [").unwrap();
+    says(&text, &["    plain                         60.0  [35.2, 84.8]  3 seeds"]);
+    let (_, against) = text.split_once("      against plain: +6.7 [").unwrap();
     let line = against.lines().next().unwrap();
     assert!(line.contains("], p 0.") && line.ends_with(", exact 0.250, 3 pairs"), "{text}");
     says(
         &seeds::markdown(&summary),
-        &["| plain | 60.00 [35.16, 84.84] |", "| difference |", "| other against plain | +6.67 ["],
+        &["| plain | 60.0 [35.2, 84.8] |", "| difference |", "| other against plain | +6.7 ["],
     );
-    says(&seeds::section(&summary), &["<h2>Over seeds</h2>", "60.00 [35.16, 84.84]"]);
+    says(&seeds::section(&summary), &["<h2>Over seeds</h2>", "60.0 [35.2, 84.8]"]);
 }
 
 /// A measure that only some seeds have does not set the bound of the others.
@@ -603,12 +603,12 @@ fn groups_are_compared_with_what_they_are_told() {
     let json = serde_json::to_value(&summary).unwrap();
     assert_eq!(json["rows"][0]["against"][2]["group"], "none/0.5");
     assert!(json["rows"][0]["against"][2]["difference"]["value"].is_f64(), "{json}");
-    says(&seeds::text(&summary), &["      against none/0.5: +30.00"]);
+    says(&seeds::text(&summary), &["      against none/0.5: +30.0"]);
     says(
         &seeds::markdown(&summary),
-        &["| kl/0.5 against none/0.5 | +30.00 ", "| none/0.5 against grpo/0.5 | +10.00 "],
+        &["| kl/0.5 against none/0.5 | +30.0 ", "| none/0.5 against grpo/0.5 | +10.0 "],
     );
-    let shown = "+30.00 no spread against none/0.5, exact 0.500, 2 pairs";
+    let shown = "+30.0 no spread against none/0.5, exact 0.500, 2 pairs";
     says(&seeds::section(&summary), &[shown]);
 }
 
@@ -633,7 +633,7 @@ fn accuracies_are_told_as_changes() {
         near(&found.means[0].as_ref().unwrap().runs, &[change; 2]);
         assert_eq!(found.means[1], None);
     }
-    says(&seeds::markdown(&summary), &["| +10.00 no spread |"]);
+    says(&seeds::markdown(&summary), &["| +10.0 no spread |"]);
 }
 
 /// The last evaluation of a run could not be judged, so that the one before it is the last that has

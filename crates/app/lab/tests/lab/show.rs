@@ -162,12 +162,11 @@ fn runs_that_have_hardly_begun_or_have_diverged_say_so() {
         }
         row["optimizer/skipped"] = json!(3);
     }
+    let mut idle = rows(3);
+    idle.iter_mut().for_each(|row| row["optimizer/learning_rate"] = json!(0.0));
     for (steps, rows, parts) in [
-        (
-            1,
-            &rows(0)[..],
-            &["step 0 of 1", "too few points: 1, and at least 6 are", "; 1 point"][..],
-        ),
+        (3, &idle[..], &["- no update has changed the weights"][..]),
+        (1, &rows(0)[..], &["step 0 of 1", "too few points: 1, and at least 6 are", "; 1 point"]),
         (1, &rows(1)[1..], &["finished, step 1 of 1", "law rollout\n"]),
         (2, &rows(10), &["finished, step 10, past run.steps = 2, "]),
         (

@@ -197,7 +197,7 @@ impl<H: Handle> Drop for MpiEngine<H> {
 
 /// Ends this process without the handlers that libraries have left for its end: they may wait for
 /// other ranks.
-fn exit() -> ! {
+pub(super) fn exit() -> ! {
     // SAFETY: it does not return, and nothing in this process is used afterwards.
     unsafe { libc::_exit(1) }
 }

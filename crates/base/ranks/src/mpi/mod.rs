@@ -16,14 +16,23 @@ mod notes;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::launch::{Family, Launch};
-use crate::settings::Library;
+use crate::settings::{Library, Settings};
 use abi::{Calls, Handle};
 use engine::MpiEngine;
 use std::ffi::c_int;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+/// How long ranks may take to begin before one says that it waits, and at least before all end.
+const NOTICE: Duration = Duration::from_secs(10);
+const LEAST_TIME: Duration = Duration::from_secs(20);
 
 /// Brings together the ranks that a launcher has started. Fails with [`Error::Start`] when the
 /// library is missing, not known, or not the launcher's.
-pub(crate) fn begin(launch: &Launch, tell: &dyn Fn(&str)) -> Result<(Box<dyn Engine>, Library)> {
+pub(crate) fn begin(launch: &Launch, settings: &Settings) -> Result<(Box<dyn Engine>, Library)> {
+    let tell = &settings.tell;
     let (path, loaded) = library::load(launch)?;
     let (family, version) = abi::recognise(loaded, &path)?;
     let abi = match family {
@@ -49,8 +58,12 @@ pub(crate) fn begin(launch: &Launch, tell: &dyn Fn(&str)) -> Result<(Box<dyn Eng
         ));
     }
     let engine = match family {
-        Family::Mpich => start_engine(Calls::<c_int>::of_mpich(loaded), &library, launch)?,
-        Family::OpenMpi => start_engine(Calls::<usize>::of_open_mpi(loaded), &library, launch)?,
+        Family::Mpich => {
+            start_engine(Calls::<c_int>::of_mpich(loaded), &library, launch, settings)?
+        }
+        Family::OpenMpi => {
+            start_engine(Calls::<usize>::of_open_mpi(loaded), &library, launch, settings)?
+        }
     };
     Ok((engine, library))
 }
@@ -59,6 +72,7 @@ fn start_engine<H: Handle>(
     calls: Result<Calls<H>, libloading::Error>,
     library: &Library,
     launch: &Launch,
+    settings: &Settings,
 ) -> Result<Box<dyn Engine>> {
     let Library { path, version, launcher, .. } = library;
     let calls = calls.map_err(|error| {
@@ -67,7 +81,7 @@ fn start_engine<H: Handle>(
              ISENTROPE_MPI"
         ))
     })?;
-    let mut engine = MpiEngine::begin(calls)
+    let mut engine = in_time(settings, || MpiEngine::begin(calls))
         .map_err(|why| Error::Start(format!("{path} ({version}) cannot begin: {why}")))?;
     let Some(size) = launch.size.filter(|&size| size != engine.size()) else {
         return Ok(Box::new(engine));
@@ -83,4 +97,42 @@ fn start_engine<H: Handle>(
          rank alone",
         launch.variable
     )))
+}
+
+/// Runs `begin`, in which the library waits until all ranks have begun: for ever, if one of them
+/// has ended before. A thread says that this rank waits, and ends the process after the time that
+/// ranks may be silent, or after [`LEAST_TIME`]: launchers start ranks one after another.
+fn in_time<T>(settings: &Settings, begin: impl FnOnce() -> T) -> T {
+    let (begun, waits) = mpsc::channel::<()>();
+    let limit = settings.watch.silent.map(|limit| limit.max(LEAST_TIME));
+    let tell = Arc::clone(&settings.tell);
+    let wait = move || {
+        let is_late = |time| waits.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
+        if !is_late(NOTICE) {
+            return;
+        }
+        tell(&format!(
+            "this rank has waited {} s for the others to begin: they may still be starting, or one \
+             of them has ended",
+            NOTICE.as_secs()
+        ));
+        if let Some(limit) = limit
+            && is_late(limit - NOTICE)
+        {
+            tell(&format!(
+                "not all ranks have begun within {} s (ranks.timeout_s, and at least {} s): one of \
+                 them has ended, or runs another program; all ranks end",
+                limit.as_secs(),
+                LEAST_TIME.as_secs()
+            ));
+            engine::exit()
+        }
+    };
+    let watch = thread::Builder::new().spawn(wait);
+    let engine = begin();
+    drop(begun);
+    if let Ok(watch) = watch {
+        let _ = watch.join(); // a panic in it has been printed
+    }
+    engine
 }

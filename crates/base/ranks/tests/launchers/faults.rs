@@ -2,6 +2,7 @@
 
 use crate::launcher::{JobResult, Launcher};
 use crate::rank::{DIRECTORY, TIMEOUT};
+use std::io::Write;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{env, fs, process, thread};
@@ -12,6 +13,14 @@ pub fn error(launcher: &Launcher) {
     let causes =
         causes.filter(|cause| cause.ends_with("): metrics.jsonl: no space left on device"));
     ended.check(!ended.success && causes.count() == 3);
+}
+
+/// A rank that ends well before MPI has begun.
+pub fn absent(launcher: &Launcher) {
+    let ended = launcher.run(3, "leave", &[(TIMEOUT, "4")]);
+    ended.check_failed(Duration::from_secs(50));
+    ended.check(ended.stderr.contains("has waited 10 s for the others to begin"));
+    ended.check(ended.stderr.contains("not all ranks have begun within 20 s"));
 }
 
 pub fn panicked(launcher: &Launcher) {
@@ -78,6 +87,18 @@ pub fn stopped(launcher: &Launcher) {
             |line: &str| line.contains("was last heard of ") && line.contains("of 1000000 done");
         ended.check(named.is_some_and(is_told));
     }
+}
+
+/// A copy of this program that does the same, but is another file.
+pub fn other_build(launcher: &Launcher) {
+    let own = env::current_exe().unwrap();
+    let other = env::temp_dir().join(format!("isentrope-ranks-{}-other", process::id()));
+    fs::copy(&own, &other).unwrap();
+    fs::OpenOptions::new().append(true).open(&other).unwrap().write_all(b"\0").unwrap();
+    let ended = launcher.start_programs(&[(1, own), (1, other.clone())], "sum 2", &[]).end();
+    fs::remove_file(&other).unwrap();
+    ended.check(!ended.success && ended.stderr.contains("has another program than rank 0 ("));
+    ended.check(ended.stderr.contains("has a test (build "));
 }
 
 pub fn no_library(launcher: &Launcher) {

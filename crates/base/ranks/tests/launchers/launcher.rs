@@ -66,13 +66,26 @@ impl Launcher {
 
     /// Starts a job of ranks of this program.
     pub fn start(&self, ranks: usize, task: &str, variables: &[(&str, &str)]) -> Job {
+        self.start_programs(&[(ranks, env::current_exe().unwrap())], task, variables)
+    }
+
+    /// Starts a job of several programs, each with its number of ranks.
+    pub fn start_programs(
+        &self,
+        programs: &[(usize, PathBuf)],
+        task: &str,
+        variables: &[(&str, &str)],
+    ) -> Job {
         let mut command = Command::new(&self.program);
         if self.open_mpi {
             // More ranks than processors, which a test may be, and root, which containers are.
             command.args(["--oversubscribe", "--bind-to", "none"]);
             command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         }
-        command.args(["-n", &ranks.to_string()]).arg(env::current_exe().unwrap());
+        for (number, (ranks, program)) in programs.iter().enumerate() {
+            command.args((number > 0).then_some(":"));
+            command.args(["-n", &ranks.to_string()]).arg(program);
+        }
         command.env(super::rank::TASK, task).envs(variables.iter().copied());
         command.env("PATH", path_for(&self.program));
         let child = command

@@ -53,14 +53,16 @@ fn deep(
 
 type Test = fn(&Launcher);
 
-const TESTS: [(&str, Test); 7] = [
+const TESTS: [(&str, Test); 9] = [
     ("the same bits on any number of ranks", results::same_bits),
     ("a launcher of one rank loads nothing", results::one_rank),
+    ("a rank that never begins is not awaited for ever", faults::absent),
     ("an error ends all ranks", faults::error),
     ("a rank that panics ends all", faults::panicked),
     ("a killed rank ends all", faults::killed),
     ("a stopped rank is named and all end", faults::stopped),
     ("a library that is none is refused", faults::no_library),
+    ("another build of the program is refused", faults::other_build),
 ];
 
 /// Pairs of launchers of different families. The library of the second is to be tried.

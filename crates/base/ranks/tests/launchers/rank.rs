@@ -20,6 +20,11 @@ pub const TIMEOUT: &str = "ISENTROPE_RANKS_TEST_TIMEOUT";
 const LENGTHS: [usize; 3] = [150_000, 4097, 70_001];
 
 pub fn run(task: &str) -> ExitCode {
+    // Before MPI begins, only launchers' variables number ranks.
+    let number = ["OMPI_COMM_WORLD_RANK", "PMI_RANK"].iter().find_map(|name| env::var(name).ok());
+    if task == "leave" && number.as_deref() == Some("1") {
+        return ExitCode::SUCCESS;
+    }
     let silent =
         env::var(TIMEOUT).ok().and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
     let settings = Settings {

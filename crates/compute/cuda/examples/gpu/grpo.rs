@@ -21,7 +21,7 @@ pub const STEPS: usize = 4;
 /// Time limit of such a run.
 pub const RUN: Duration = Duration::from_secs(100);
 
-/// Trains the smaller model, which the larger one's moments and checkpoint would be too large for.
+/// Trains the smaller model: the larger one's moments and checkpoint would be too large.
 pub fn grpo(device: &Arc<dyn Device>, tests: &Path, out: &Path, scale: Scale, report: &mut Report) {
     let sizes = Sizes::of(&MODELS[0], scale);
     let work = out.join("grpo");
@@ -30,7 +30,7 @@ pub fn grpo(device: &Arc<dyn Device>, tests: &Path, out: &Path, scale: Scale, re
     let prepared = prepare(device, &sizes, tests, &work);
     let train = || prepared.and_then(|()| train(&sizes, tests, out, &work));
     let (trained, memory) = most_taken(&**device, free, train);
-    // Checkpoints of some gigabytes.
+    // Its checkpoints have some gigabytes.
     let _ = fs::remove_dir_all(&work);
     match trained {
         Ok(Some(seconds)) => report.pace(
@@ -85,8 +85,8 @@ fn prepare(
             .expect("a text takes all");
     }
     fs::write(work.join("prompts.jsonl"), prompts).map_err(failed)?;
-    // Random texts are all wrong, and what cannot teach costs nothing; the entropy bonus has all of
-    // them go backward.
+    // Random texts are all wrong and teach nothing. The entropy bonus makes all of them go
+    // backward.
     let recipe = format!(
         r#"
 [run]

@@ -39,7 +39,7 @@ const PARTS: [&str; 7] = ["tensor core", "memory", "bf16", "f32", "models", "GRP
 /// How large the work is.
 #[derive(Clone, Copy)]
 pub struct Scale {
-    /// Sums that the probe computes, at least.
+    /// Least number of sums that the probe computes.
     pub probed: usize,
     /// Tokens, features and the vocabulary are divided by this.
     pub divisor: usize,
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
         let place = arguments.iter().position(|argument| argument == name)?;
         arguments.get(place + 1)
     };
-    // Programs that are started there have directories of their own.
+    // The programs are started in other directories, so paths must be absolute.
     let path = |name: &str| {
         text(name).map(|path| std::path::absolute(path).unwrap_or_else(|_| path.into()))
     };
@@ -99,7 +99,7 @@ fn main() -> ExitCode {
     if run.write() && is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// One part after the other.
+/// Runs the parts in order.
 struct Run<'a> {
     out: PathBuf,
     tests: Option<PathBuf>,
@@ -128,7 +128,7 @@ impl Run<'_> {
         }
     }
 
-    /// One part, and the report so far. Where it panics, that is a verdict, and the next one
+    /// Runs one part, and writes the report so far. A panic becomes a verdict, and the next part
     /// begins.
     fn part(&mut self, name: &'static str, part: impl FnOnce(&mut Report)) {
         if !self.parts.contains(&name) {

@@ -169,7 +169,8 @@ fn measure(device: &dyn Device, sizes: &Sizes, model: &Model, free: usize, repor
     };
     let (_, memory) = most_taken(device, free, &mut pass);
     let seconds = median((0..REPEATS).map(|_| pass()).collect());
-    // Forward, once more for activations that are not kept, and back by inputs and by weights.
+    // One pass forward, another for activations that are not kept, and the backward pass by inputs
+    // and by weights.
     let pace = pace(seconds, sequences * (prompt + sampled), 4.0, memory);
     let kept = "inputs of blocks are kept, the rest is computed again";
     report.pace("models", &format!("{name}, forward and backward"), pace, kept);
@@ -205,7 +206,7 @@ fn sample(device: &dyn Device, sizes: &Sizes, model: &Model) -> isentrope_model:
             logprobs[row].push(drawn.logprob.to_bits());
         }
     };
-    // As the sampler does: draws are read when the step behind them has been asked for.
+    // Like the sampler, reads draws after the next step has been asked for.
     let mut behind = None;
     for number in 0..sampled {
         let started = Instant::now();

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// With less than this left, none is begun.
+/// With less time left than this, no opponent is started.
 const LEAST: Duration = Duration::from_secs(20);
 /// Modules that the Python must have.
 const MODULES: &str = "torch transformers trl";
@@ -88,7 +88,7 @@ impl Opponents {
                             }
                         }
                     }
-                    // No other model has it either.
+                    // The other models would lack the module too.
                     Ok(ScriptAnswer::Missing(module)) => {
                         report.remark(part, &asked.join(" "), &self.lacks(&module));
                         break;
@@ -157,13 +157,13 @@ impl Opponents {
             .ok_or_else(|| format!("it has ended with {status}: see {}", log.display()))
     }
 
-    /// How a module is got that this Python lacks.
+    /// How to get a module that this Python lacks.
     fn lacks(&self, module: &str) -> String {
         format!(
             "not measured: {} has no module {module}. Where there is a network: `pip install \
-             {MODULES}`; else `pip download -d \
-             wheels {MODULES}` where there is one, and here `pip install --no-index --find-links wheels {MODULES}`. \
-             ISENTROPE_PYTHON names another Python",
+             {MODULES}`; else `pip download -d wheels {MODULES}` where there is one, and here \
+             `pip install --no-index --find-links wheels {MODULES}`. ISENTROPE_PYTHON names \
+             another Python",
             self.python.display()
         )
     }

@@ -1,5 +1,5 @@
-//! How much memory work takes: the same question for programs of ours and for others, put to the
-//! device itself.
+//! How much memory some work takes. The device itself is asked, for our programs and for others
+//! alike.
 
 use isentrope_cuda::Device;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,10 +10,10 @@ use std::time::Duration;
 /// the readings miss hardly any.
 const EVERY: Duration = Duration::from_millis(10);
 
-/// The most bytes of a device that are taken while work is done, by whichever process, beyond those
-/// that were taken when `free` bytes were free.
+/// The most bytes of a device that all processes together take while work is done, beyond those
+/// taken when `free` bytes were free.
 pub fn most_taken<T>(device: &dyn Device, free: usize, work: impl FnOnce() -> T) -> (T, usize) {
-    /// Ends the questions, also where the work panics.
+    /// Ends the readings, also if the work panics.
     struct Over<'a>(&'a AtomicBool);
     impl Drop for Over<'_> {
         fn drop(&mut self) {

@@ -1,4 +1,4 @@
-//! The tensor core, by the kernel that everything rests on, against the model of its bits.
+//! Compares the tensor core with the model of its bits, by the kernel that every product uses.
 
 use crate::Scale;
 use crate::report::Report;
@@ -18,7 +18,7 @@ impl Random {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// The next 64.
+    /// The next 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

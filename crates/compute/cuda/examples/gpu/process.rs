@@ -18,7 +18,7 @@ pub struct ProcessEnd {
     pub seconds: f64,
 }
 
-/// Runs a program, for so long at most.
+/// Runs a program, for at most `limit`.
 ///
 /// # Errors
 /// When it cannot be started, or its log not be written.

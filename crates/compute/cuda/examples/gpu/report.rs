@@ -7,7 +7,7 @@ use std::path::Path;
 #[derive(Default)]
 pub struct Report {
     device: String,
-    /// Bytes a second of a copy, read and written; what memory-bound kernels are held against.
+    /// Bytes a second of a copy, read and written. It bounds memory-bound kernels.
     pub bandwidth: Option<f64>,
     lines: Vec<Line>,
 }
@@ -36,7 +36,7 @@ pub struct Work {
     pub flop: f64,
 }
 
-/// How fast tokens go through a model, and in how much memory.
+/// Time and memory of a model's work on tokens.
 #[derive(Clone, Copy)]
 pub struct Pace {
     pub seconds: f64,
@@ -59,7 +59,7 @@ impl Report {
         device.clone_into(&mut self.device);
     }
 
-    /// Adds how long something took.
+    /// Adds the time of some work.
     pub fn time(&mut self, part: &'static str, what: &str, seconds: f64, work: Work) {
         let Work { bytes, flop } = work;
         self.lines.push(Line {
@@ -72,8 +72,8 @@ impl Report {
         });
     }
 
-    /// Adds how fast a model was. Where another part has done the same before, the line has the
-    /// ratio of their times.
+    /// Adds a model's speed. If another part has measured the same work, the line has the ratio of
+    /// their times.
     pub fn pace(&mut self, part: &'static str, what: &str, pace: Pace, said: &str) {
         let Pace { seconds, tokens, flop, memory } = pace;
         let (what, said) = (what.into(), said.into());
@@ -130,8 +130,8 @@ impl Report {
         Some(by_memory.max(by_tensor_core))
     }
 
-    /// How many times as long something took as the first part that has done the same: above 1 it
-    /// is slower.
+    /// The time as a multiple of the time of the first part that did the same work: above 1 it is
+    /// slower.
     fn ratio(&self, line: &Line) -> Option<f64> {
         let first = self.lines.iter().find(|first| first.tokens > 0 && first.what == line.what)?;
         (first.part != line.part).then_some(line.seconds? / first.seconds?)
@@ -180,14 +180,16 @@ impl Report {
     fn json(&self) -> Value {
         let line = |line: &Line| {
             json!({
-                "part": line.part, "what": line.what, "seconds": line.seconds, "bytes": line.bytes, "flop": line.flop,
+                "part": line.part, "what": line.what, "seconds": line.seconds,
+                "bytes": line.bytes, "flop": line.flop,
                 "bound_seconds": line.seconds.and(self.bound(line)),
                 "tokens": line.tokens, "memory_bytes": line.memory, "ratio": self.ratio(line),
                 "right": line.right, "said": line.said,
             })
         };
         json!({
-            "device": self.device, "bandwidth_bytes_per_s": self.bandwidth, "peak_flop_per_s": self.peak(),
+            "device": self.device, "bandwidth_bytes_per_s": self.bandwidth,
+            "peak_flop_per_s": self.peak(),
             "lines": self.lines.iter().map(line).collect::<Vec<_>>(),
         })
     }

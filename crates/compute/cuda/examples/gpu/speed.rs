@@ -12,7 +12,7 @@ use isentrope_kernels::{
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Seconds of one call, of as many as fill the window, after two to warm up.
+/// Seconds of one call: the mean of the calls that fill the window, after two calls to warm up.
 pub fn seconds(window: Duration, device: &dyn Device, mut call: impl FnMut()) -> f64 {
     call();
     call();
@@ -34,8 +34,8 @@ pub fn seconds(window: Duration, device: &dyn Device, mut call: impl FnMut()) ->
 pub fn copies(device: &dyn Device, scale: Scale, report: &mut Report) {
     let bytes = (2 << 30) / scale.divisor.pow(2);
     let (from, to) = (device.allocate(bytes).unwrap(), device.allocate(bytes).unwrap());
-    // Memory of one repeated number is copied faster than a model's memory, so it gets random
-    // numbers.
+    // Memory that repeats one number is copied faster than a model's memory, so this memory gets
+    // random numbers.
     let mut random = Random::new(5);
     let part: Vec<u8> =
         (0..(1 << 20).min(bytes) / 8).flat_map(|_| random.bits().to_le_bytes()).collect();
@@ -101,7 +101,7 @@ impl Bench<'_> {
             Dtype::F32 => "f32",
             Dtype::Bf16 => "bf16",
         };
-        // The bound of a kernel that computes without the tensor core is not the tensor core's.
+        // The tensor core's speed does not bound a kernel that computes without it.
         let work =
             if self.backend.dtype() == Dtype::F32 { Work { flop: 0.0, ..work } } else { work };
         self.report.time(part, what, seconds, work);
@@ -213,7 +213,7 @@ pub fn operations(backend: &Cuda, scale: Scale, report: &mut Report) {
         let updated = UpdateSlice {
             weights: &mut weights,
             gradient: &gradient,
-            numbers: 0..numbers,
+            elements: 0..numbers,
             first,
             second,
         };
@@ -305,8 +305,8 @@ fn attention(bench: &mut Bench<'_>, tokens: usize, size: f64) {
         backend.attention(shape, &qkv, &batch, &cache, 0, &mut out);
     });
     let mut d_qkv = bench.activations(rows, shape.row());
-    // Nine products, of the forward pass's two: scores and dp three times each, and the gradients
-    // of queries, keys and values.
+    // The forward pass's two products become nine: scores and dp three times each, and the
+    // gradients of queries, keys and values.
     let work = Work { flop: 4.5 * flop, ..moved(2 * rows * (shape.row() + features)) };
     bench.time(&format!("attention backward, 4 x {length} tokens"), work, || {
         backend.attention_backward(shape, &qkv, &batch, &out, &mut d_qkv);

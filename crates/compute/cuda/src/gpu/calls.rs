@@ -56,7 +56,8 @@ functions! {
         cuGraphExecDestroy(CUgraphExec) -> c_int;
         cuGraphDestroy(CUgraph) -> c_int;
         cuLaunchKernel(
-            CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, CUstream, *mut *mut c_void, *mut *mut c_void
+            CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, CUstream,
+            *mut *mut c_void, *mut *mut c_void
         ) -> c_int;
     }
 }
@@ -75,15 +76,15 @@ impl DriverError {
     pub const OUT_OF_MEMORY: c_int = CUresult::CUDA_ERROR_OUT_OF_MEMORY as c_int;
     /// An argument is invalid.
     pub const INVALID_VALUE: c_int = CUresult::CUDA_ERROR_INVALID_VALUE as c_int;
-    /// A launch asks for more than there is of registers or shared memory.
+    /// A launch needs more registers or shared memory than there are.
     pub const OUT_OF_RESOURCES: c_int = CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES as c_int;
     /// There is no GPU.
     pub const NO_DEVICE: c_int = CUresult::CUDA_ERROR_NO_DEVICE as c_int;
     /// The library and the kernel's part of the driver are of different versions.
     pub const DRIVER_MISMATCH: c_int = CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH as c_int;
-    /// A library for forward compatibility, on a GPU for which there is no such thing.
+    /// The library for forward compatibility does not support this GPU.
     pub const COMPATIBILITY: c_int = CUresult::CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE as c_int;
-    /// The library is that which programs are linked with, and does nothing.
+    /// The library is a stub for linking, without code.
     pub const STUB_LIBRARY: c_int = CUresult::CUDA_ERROR_STUB_LIBRARY as c_int;
     /// A service of the system is not running.
     pub const NOT_READY: c_int = CUresult::CUDA_ERROR_SYSTEM_NOT_READY as c_int;
@@ -96,7 +97,7 @@ impl fmt::Display for DriverError {
 }
 
 impl Calls {
-    /// The meaning of a code.
+    /// An error if the code is not 0.
     ///
     /// # Errors
     /// [`DriverError`], for all but 0.
@@ -112,7 +113,7 @@ impl Calls {
         let words = if answer != 0 || text.is_null() {
             format!("error {code}, for which this driver has no words")
         } else {
-            // SAFETY: it ends with a zero byte.
+            // SAFETY: the text ends with a zero byte.
             unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
         };
         DriverError { code, words }
@@ -144,7 +145,7 @@ mod tests {
     #[test]
     fn a_code_that_nobody_knows_is_an_error_like_others() {
         let calls = Calls::load(strange_driver()).unwrap();
-        // SAFETY: these functions take nothing.
+        // SAFETY: the function takes no arguments.
         let code = unsafe { (calls.cuInit)(0) };
         let failed = calls.check(code).unwrap_err();
         assert_eq!(

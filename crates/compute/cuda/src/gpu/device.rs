@@ -11,7 +11,7 @@ use super::{
 };
 use crate::catalog::FUNCTIONS;
 use crate::device::{Device, Fetch, Graph, HostMemory, Limits, Memory, MemoryInfo, Product};
-use crate::failure::Failure;
+use crate::failure::DeviceFailure;
 use crate::kernels::{self, Argument, Function, Grid, HEADERS};
 use crate::operation::Operation;
 use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute};
@@ -109,7 +109,7 @@ impl Gpu {
             blas_search,
             stream,
         };
-        // Every file is compiled at once, each on a thread.
+        // Each file is compiled on its own thread, all at the same time.
         let compiled: Vec<Result<Vec<u8>, Error>> = thread::scope(|scope| {
             let threads: Vec<_> = sources
                 .iter()
@@ -126,16 +126,16 @@ impl Gpu {
         for (source, compiled) in sources.iter().zip(compiled) {
             gpu.load(source, &compiled?)?;
         }
-        // The driver loads a kernel into the GPU's memory when it is looked up, and in the middle
-        // of a run none may be free. cuBLASLt loads its kernels at first use; if that fails, our
-        // own kernel computes the product.
+        // The driver loads a kernel into the GPU's memory when the kernel is looked up. In the
+        // middle of a run there may be no room, so all kernels are looked up here. cuBLASLt loads
+        // its kernels at first use; if that fails, our own kernel computes the product.
         for function in FUNCTIONS.iter().filter(|function| sources.contains(&function.source)) {
             gpu.find(function)?;
         }
         Ok(gpu)
     }
 
-    /// Without the library of products: all are computed by the kernels here.
+    /// Without the library of products: our own kernels compute all products.
     pub fn without_blas(mut self) -> Self {
         self.blas = None;
         self
@@ -156,7 +156,7 @@ impl Gpu {
         self.architecture
     }
 
-    /// Buffers that fetched bytes arrive in.
+    /// Buffers for fetched bytes.
     pub(super) fn fetch_buffers(&self) -> &FetchBuffers {
         &self.fetch_buffers
     }
@@ -166,8 +166,8 @@ impl Gpu {
         &self.stream
     }
 
-    /// Puts a product by the library of products into a stream that captures; false where the
-    /// library has not computed one of such sizes before.
+    /// Puts a product by the library of products into a capturing stream; returns false if the
+    /// library has not computed one of these sizes before.
     pub(super) fn captures_product(&self, stream: sys::CUstream, product: &Product) -> bool {
         self.blas.as_ref().is_some_and(|blas| blas.captured(self, product, stream))
     }
@@ -204,7 +204,7 @@ impl Gpu {
         let known =
             self.loaded.read().unwrap_or_else(PoisonError::into_inner).functions.get(&key).copied();
         known.unwrap_or_else(|| {
-            self.find(function).unwrap_or_else(|error| Failure::of_device(error).end())
+            self.find(function).unwrap_or_else(|error| DeviceFailure::of_device(error).end())
         })
     }
 
@@ -233,7 +233,7 @@ impl Gpu {
             (calls.cuModuleGetFunction)(&raw mut handle, module, name.as_ptr())
         };
         self.stream.call(code).map_err(failed)?;
-        // More than 48 KiB of shared memory must be asked for, once.
+        // The driver wants a request, once, for more than 48 KiB of shared memory.
         let of_its_own = CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES as u32;
         let mut fixed = 0;
         // SAFETY: the function is one of a module that stays loaded; the driver writes one number.
@@ -297,7 +297,7 @@ impl Gpu {
         memory.address() + offset as u64
     }
 
-    /// Copies bytes to locked memory, once the stream has come so far.
+    /// Copies bytes to locked memory, after all earlier work of the stream.
     pub(super) fn copy_to_locked(
         &self,
         from: &Memory,

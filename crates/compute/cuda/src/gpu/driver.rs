@@ -1,4 +1,4 @@
-//! NVIDIA's driver: which GPUs there are, or why none can be used and what to do.
+//! NVIDIA's driver: its GPUs, or why none can be used and what to do.
 
 use super::calls::{Calls, DriverError};
 use super::search::list;
@@ -30,8 +30,8 @@ pub struct Driver {
 pub struct GpuDescription {
     /// Such as NVIDIA H200.
     pub name: String,
-    /// By which it is known everywhere, as `nvidia-smi -L` shows it: other processes may count
-    /// their GPUs otherwise. A part of a GPU (MIG) has its own.
+    /// Its name in every process, also in `nvidia-smi -L`; processes may number GPUs differently. A
+    /// part of a GPU (MIG) has its own.
     pub uuid: String,
     /// All of its memory.
     pub memory_bytes: u64,
@@ -44,7 +44,7 @@ pub struct GpuDescription {
 /// Why there is no driver to work with.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NoDriver {
-    /// Whether there is an NVIDIA GPU at all, as far as the system shows.
+    /// Whether there is an NVIDIA GPU at all, as far as the system tells.
     pub has_device: bool,
     /// The reason, and what to do about it.
     pub why: String,
@@ -115,7 +115,7 @@ fn describe(calls: &Calls, ordinal: c_int) -> Result<GpuDescription, DriverError
     // SAFETY: as above; it writes one number.
     calls.check(unsafe { (calls.cuDeviceTotalMem_v2)(&raw mut memory, device) })?;
     let mut uuid = CUuuid { bytes: [0; 16] };
-    // SAFETY: as above; it writes the 16 bytes of one.
+    // SAFETY: as above; it writes the 16 bytes of a UUID.
     calls.check(unsafe { (calls.cuDeviceGetUuid_v2)(&raw mut uuid, device) })?;
     let number = |attribute: CUdevice_attribute| {
         let mut value = 0;
@@ -149,11 +149,11 @@ fn shown(uuid: [u8; 16], name: &str) -> String {
     groups.into_iter().fold(kind.to_owned(), |said, group| format!("{said}-{}", hexadecimal(group)))
 }
 
-/// Signs of a GPU and its driver that the system shows before the driver is asked.
+/// Signs of a GPU and its driver in the system, before the driver is asked.
 struct Traces {
     /// A device of NVIDIA's on the bus, or its files in `/dev`.
     has_device: bool,
-    /// The kernel's part of the driver, which containers share.
+    /// The version of the driver's kernel module, which containers share.
     release: Option<String>,
 }
 
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(other.release.as_deref(), Some("550.54.15"));
     }
 
-    /// The bytes are in the order in which they are shown.
+    /// The bytes are shown in their order in memory.
     #[test]
     fn a_uuid_is_shown_as_by_nvidia_smi() {
         let uuid: [u8; 16] = std::array::from_fn(|i| 0x11 * i as u8);

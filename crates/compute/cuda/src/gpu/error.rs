@@ -1,6 +1,6 @@
 //! Errors of GPUs.
 
-/// A failure: a sentence with the reason and what to do.
+/// Each variant has a sentence with the reason and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The driver is missing, too old, or has refused something.

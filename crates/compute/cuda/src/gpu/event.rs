@@ -1,4 +1,4 @@
-//! A place in the stream, which the host can wait for alone.
+//! A position in the stream, which the host can wait for alone.
 
 use super::calls::DriverError;
 use super::stream::Stream;
@@ -28,7 +28,7 @@ impl Event {
         Ok(Self { stream: Arc::clone(stream), handle })
     }
 
-    /// Puts it into the stream, behind all that is there. Where it was before is forgotten.
+    /// Puts the event into the stream, behind all earlier work. Its former position is forgotten.
     pub(super) fn record(&self) {
         let stream = &self.stream;
         // SAFETY: event and stream are of one context, and live as long as this.

@@ -4,11 +4,11 @@ use super::device::Gpu;
 use super::event::Event;
 use super::memory::LockedMemory;
 use crate::device::Memory;
-use crate::failure::Failure;
+use crate::failure::DeviceFailure;
 use std::mem;
 use std::sync::{Mutex, PoisonError};
 
-/// The least memory that is locked for a fetch.
+/// Least bytes of a fetch buffer.
 const LEAST: usize = 4 << 10;
 
 /// Bytes that the GPU copies to the host.
@@ -17,13 +17,13 @@ pub(super) struct GpuFetch {
     buffer: FetchBuffer,
 }
 
-/// Where bytes arrive, and the place in the stream behind their copy.
+/// A buffer on the host, and the event behind the copy to it.
 struct FetchBuffer {
     memory: LockedMemory,
     arrived: Event,
 }
 
-/// Places that bytes have arrived in and have been read from: locking memory takes the driver long.
+/// Buffers that were read and are free again: the driver takes long to lock memory.
 #[derive(Default)]
 pub(super) struct FetchBuffers(Mutex<Vec<FetchBuffer>>);
 
@@ -34,12 +34,12 @@ impl FetchBuffers {
         if let Some(at) = free.iter().position(|buffer| buffer.memory.bytes() >= bytes) {
             return free.swap_remove(at);
         }
-        // A buffer that is too small is dropped; giving it back waits for the stream.
+        // Buffers that are too small are dropped. Freeing them waits for the stream.
         let small = mem::take(&mut *free);
         drop(free);
         drop(small);
         let memory = LockedMemory::new(gpu.stream(), bytes.next_power_of_two().max(LEAST));
-        let memory = memory.unwrap_or_else(|refused| Failure::from(refused).end());
+        let memory = memory.unwrap_or_else(|refused| DeviceFailure::from(refused).end());
         FetchBuffer {
             memory,
             arrived: Event::new(gpu.stream()).unwrap_or_else(|failed| gpu.stream().fail(&failed)),

@@ -1,4 +1,4 @@
-//! Launches that the driver has made one.
+//! Launches that the driver runs as one.
 
 use super::calls::{Calls, DriverError};
 use super::device::Gpu;
@@ -31,8 +31,7 @@ struct Capture<'g> {
 }
 
 impl GpuGraph {
-    /// Captures launches. All of them have been made before, so that whatever is loaded with the
-    /// first of its kind is there.
+    /// Captures launches. Each has been made before, so that its kernel is loaded.
     pub(super) fn of(gpu: &Gpu, operations: &[Operation]) -> Result<Self, String> {
         let capture = Capture::begin(gpu).map_err(|failed| failed.to_string())?;
         let mut is_computed = false;
@@ -55,8 +54,8 @@ impl GpuGraph {
 
     /// Launches it, and returns the driver's code.
     pub(super) fn launch(&self, calls: &Calls, stream: CUstream) -> c_int {
-        // SAFETY: the graph was instantiated and is not destroyed before this; that the memory it
-        // uses is there is the caller's word (`Device::replay`).
+        // SAFETY: the graph was instantiated and is not destroyed before this. The caller promises
+        // that the memory it uses is there (`Device::replay`).
         unsafe { (calls.cuGraphLaunch)(self.graph, stream) }
     }
 }
@@ -79,13 +78,13 @@ impl<'g> Capture<'g> {
         // Only this thread's unsafe calls are refused during capture: other threads allocate and
         // free.
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as u32;
-        // SAFETY: the stream is this one's own.
+        // SAFETY: only this value uses the stream.
         gpu.stream().call(|calls| unsafe { (calls.cuStreamBeginCapture_v2)(stream, mode) })?;
         capture.is_open = true;
         Ok(capture)
     }
 
-    /// The end of the capture, and what can be launched of it.
+    /// Ends the capture, and makes its graph ready to be launched.
     fn end(mut self) -> Result<CUgraphExec, DriverError> {
         let graph = self.close()?;
         let mut executable = ptr::null_mut();

@@ -1,4 +1,4 @@
-//! Memory of a GPU, and of the host's that a GPU reaches itself.
+//! Memory of a GPU, and memory of the host that a GPU reaches by itself.
 
 use super::Error;
 use super::calls::{Calls, DriverError};
@@ -25,16 +25,16 @@ pub(super) struct GpuMemory {
 /// Locked memory of the host, which the GPU reaches by itself.
 pub(super) struct LockedMemory {
     stream: Arc<Stream>,
-    /// The lock's holder puts copies from or to the memory into the stream; or it has waited for
-    /// all copies, and reads or writes the memory.
+    /// The holder of the lock puts copies from or to the memory into the stream; or it waits for
+    /// all copies, and then reads or writes the memory.
     address: Mutex<*mut u8>,
     bytes: usize,
 }
 
-// SAFETY: the memory is this one's own, and no thread's in particular.
+// SAFETY: the memory belongs to this value, and to no thread in particular.
 unsafe impl Send for LockedMemory {}
-// SAFETY: the bytes behind the address are used by the lock's holder alone, and by the stream,
-// which the holder waits for.
+// SAFETY: only the lock's holder uses the bytes behind the address, and the stream, which the
+// holder waits for.
 unsafe impl Sync for LockedMemory {}
 
 /// Memory of the host that the GPU reaches by itself, in two halves. Each half is written from
@@ -44,9 +44,9 @@ pub(super) struct Staging {
     pub address: *mut u8,
     /// The half that is being written.
     half: usize,
-    /// Bytes of it that have been.
+    /// Bytes of that half written so far.
     used: usize,
-    /// The place in the stream behind the copies from and to each half.
+    /// The event behind the copies from and to each half.
     passed: [Event; 2],
 }
 
@@ -64,7 +64,7 @@ impl Drop for GpuMemory {
 }
 
 impl LockedMemory {
-    /// Locks memory of the host's, which holds zeros.
+    /// Locks memory of the host, and zeros it.
     pub fn new(stream: &Arc<Stream>, bytes: usize) -> Result<Self, OutOfMemory> {
         let mut address = ptr::null_mut();
         if bytes > 0 {
@@ -85,7 +85,7 @@ impl LockedMemory {
         Ok(Self { stream: Arc::clone(stream), address: Mutex::new(address.cast()), bytes })
     }
 
-    /// How many bytes there are.
+    /// The number of bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -97,7 +97,7 @@ impl LockedMemory {
     pub unsafe fn read(&self, bytes: &mut [u8]) {
         let locked = self.lock();
         let from = self.range(&locked, 0, bytes.len());
-        // SAFETY: the range is within the memory, which by the caller's word nothing writes now.
+        // SAFETY: the range is within the memory. The caller promises that nothing writes it now.
         unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
     }
 
@@ -154,7 +154,7 @@ impl Staging {
     }
 
     /// The next `bytes` bytes, at most [`STAGED`], which nothing in the stream uses any more. The
-    /// caller puts their copy into the stream before the next bytes are asked for.
+    /// caller puts the copy of them into the stream before it asks for the next bytes.
     pub fn next(&mut self, bytes: usize) -> &mut [u8] {
         if self.used + bytes > HALF {
             self.passed[self.half].record();

@@ -6,10 +6,10 @@
 //! - The GPU: `driver` lists the GPUs, or says why none can be used; `device` launches in a
 //!   `stream` on its `memory`; a `graph` is many launches in one; `fetch` copies bytes to the host,
 //!   which waits for them alone by an `event`; `timeline` measures the GPU's work for traces.
-//! - `nvrtc`: CUDA C++ to machine code, and that on disk.
+//! - `nvrtc`: compiles CUDA C++ to machine code, and keeps machine code on disk.
 //! - `cublas`: products by cuBLASLt, with algorithms that a comparison with chains has found right.
-//! - `search`: where NVRTC and cuBLASLt are, and why which copy is taken.
-//! - `install`: fetches them.
+//! - `search`: finds NVRTC and cuBLASLt, and tells why a copy is taken or not.
+//! - `install`: fetches both.
 
 #![allow(
     unsafe_code,

@@ -3,13 +3,13 @@
 use super::Error;
 use super::calls::{Calls, DriverError};
 use super::timeline::Timeline;
-use crate::failure::Failure;
+use crate::failure::DeviceFailure;
 use cudarc::driver::sys::{self, CUdevice_attribute, CUstream_flags};
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Number of last launches that are named when the GPU fails.
+/// The number of recent launches that are named when the GPU fails.
 const REMEMBERED: usize = 6;
 
 /// The context of a GPU and the stream that everything goes into.
@@ -18,7 +18,7 @@ pub(super) struct Stream {
     device: sys::CUdevice,
     context: sys::CUcontext,
     pub handle: sys::CUstream,
-    /// The kernels that were launched last, until the host has waited for them.
+    /// The most recently launched kernels, until the host has waited for them.
     launched: Mutex<Vec<&'static str>>,
     /// Times of the GPU's work, while a trace is recorded.
     pub timeline: Timeline,
@@ -52,7 +52,7 @@ impl Stream {
             check(calls.check((calls.cuDeviceGet)(&raw mut device, as_int(ordinal))))?;
             check(calls.check((calls.cuDevicePrimaryCtxRetain)(&raw mut context, device)))?;
         }
-        // From here on whatever fails releases the context.
+        // From here on, any failure releases the context.
         let mut stream = Self {
             calls,
             device,
@@ -99,31 +99,31 @@ impl Stream {
         self.expect(|_| 0);
     }
 
-    /// Copies bytes from the host, once the stream has come so far.
+    /// Copies bytes from the host, after all earlier work of the stream.
     ///
     /// # Safety
     /// Until then the bytes stay as they are, and there is as much memory at the address.
     pub unsafe fn upload(&self, to: sys::CUdeviceptr, bytes: &[u8]) {
         let _timed = self.timed("upload", Some(bytes.len()));
-        // SAFETY: by the caller's word.
+        // SAFETY: the caller promises it.
         self.expect(|calls| unsafe {
             (calls.cuMemcpyHtoDAsync_v2)(to, bytes.as_ptr().cast(), bytes.len(), self.handle)
         });
     }
 
-    /// Copies bytes to the host, once the stream has come so far.
+    /// Copies bytes to the host, after all earlier work of the stream.
     ///
     /// # Safety
     /// Until then nobody uses the bytes, and there is as much memory at the address.
     pub unsafe fn download(&self, from: sys::CUdeviceptr, bytes: &mut [u8]) {
         let _timed = self.timed("download", Some(bytes.len()));
-        // SAFETY: by the caller's word.
+        // SAFETY: the caller promises it.
         self.expect(|calls| unsafe {
             (calls.cuMemcpyDtoHAsync_v2)(bytes.as_mut_ptr().cast(), from, bytes.len(), self.handle)
         });
     }
 
-    /// Waits for all that is in the stream.
+    /// Waits for everything in the stream.
     pub fn wait(&self) {
         // SAFETY: the stream lives as long as this.
         self.expect(|calls| unsafe { (calls.cuStreamSynchronize)(self.handle) });
@@ -131,7 +131,7 @@ impl Stream {
         self.has_waited();
     }
 
-    /// To be called when the host has waited for something in the stream.
+    /// Call this after the host has waited for something in the stream.
     pub fn has_waited(&self) {
         if isentrope_trace::is_on() {
             self.report_times();
@@ -153,13 +153,13 @@ impl Stream {
         }
     }
 
-    /// Ends with the driver's message. A later call reports most failures of kernels, and so does
-    /// every call after it; lack of memory is reported at once.
+    /// Ends with the driver's message. Most failures of kernels are reported by a later call, and
+    /// by every call after that; lack of memory is reported at once.
     pub fn fail(&self, error: &DriverError) -> ! {
         if error.code == DriverError::OUT_OF_MEMORY {
-            Failure::of_memory(format!("the GPU has no memory left: {error}")).end();
+            DeviceFailure::of_memory(format!("the GPU has no memory left: {error}")).end();
         }
-        Failure::of_device(failure(&error.to_string(), &self.launched())).end()
+        DeviceFailure::of_device(failure(&error.to_string(), &self.launched())).end()
     }
 }
 
@@ -179,8 +179,8 @@ fn failure(what: &str, launched: &[&str]) -> String {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // SAFETY: nothing uses the stream any more, since whatever does keeps this alive; the
-        // context was retained once.
+        // SAFETY: every user of the stream keeps this alive, so nothing uses the stream any more.
+        // The context was retained once.
         unsafe {
             (self.calls.cuCtxSetCurrent)(self.context);
             // A null handle means that the stream was never made. The driver would take it for the

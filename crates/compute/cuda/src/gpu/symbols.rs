@@ -25,13 +25,17 @@ pub(super) fn open(path: &Path) -> Result<&'static Library, String> {
     }
 }
 
-/// Declares a table of functions with C's calling convention, and how it is filled from a library.
+/// Declares a table of functions with C's calling convention, and fills it from a library.
 macro_rules! functions {
-    ($(#[$doc:meta])* $visibility:vis struct $table:ident { $($name:ident($($argument:ty),* $(,)?) -> $result:ty;)* }) => {
+    ($(#[$doc:meta])* $visibility:vis struct $table:ident {
+        $($name:ident($($argument:ty),* $(,)?) -> $result:ty;)*
+    }) => {
         $(#[$doc])*
         #[allow(non_snake_case, reason = "names of the library")]
         #[derive(Clone, Copy)]
-        $visibility struct $table { $($visibility $name: unsafe extern "C" fn($($argument),*) -> $result,)* }
+        $visibility struct $table {
+            $($visibility $name: unsafe extern "C" fn($($argument),*) -> $result,)*
+        }
 
         impl $table {
             /// Their names.
@@ -39,12 +43,14 @@ macro_rules! functions {
             #[allow(dead_code, reason = "not every table's names are of use")]
             const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
 
-            /// Looks all functions up; the error names the first that is missing.
+            /// Looks all functions up; the error names the first missing one.
             pub(super) fn load(library: &'static libloading::Library) -> Result<Self, String> {
                 Ok(Self { $($name: {
                     // SAFETY: NVIDIA's headers since CUDA 12 give the function this type.
                     let symbol = unsafe {
-                        library.get::<unsafe extern "C" fn($($argument),*) -> $result>(stringify!($name))
+                        library.get::<unsafe extern "C" fn($($argument),*) -> $result>(
+                            stringify!($name)
+                        )
                     };
                     *symbol.map_err(|_| format!("it has no function {}", stringify!($name)))?
                 },)* })

@@ -1,8 +1,8 @@
-//! Times of the GPU's work, while a trace is recorded: the driver's events stand around each launch
-//! and copy, and their times are asked for once the host has waited for the stream anyway.
+//! Times of the GPU's work, while a trace is recorded. The driver's events stand around each launch
+//! and copy. Their times are read after the host has waited for the stream for other reasons.
 //!
-//! Nothing here fails: a trace lacks work that the driver has no time of, and counts it. An earlier
-//! kernel's error is reported by the measured call, as without a trace.
+//! Nothing here fails. If the driver has no time for some work, the trace lacks and counts it. An
+//! earlier kernel's error is reported by the measured call, as without a trace.
 
 use super::calls::Calls;
 use super::stream::Stream;
@@ -12,11 +12,10 @@ use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Work that is measured before the host waits. After so much it waits for that alone, by which a
-/// traced step takes longer.
+/// The most measured work before the host waits for its times, which makes a traced step slower.
 const MOST: usize = 1 << 16;
-/// After so long the two clocks are compared again, once nothing waits: no error adds up for longer
-/// than that, or over more than [`MOST`].
+/// After this time the two clocks are compared again, as soon as no work waits for its time. So no
+/// error adds up for longer, or over more than [`MOST`].
 const RENEWED: Duration = Duration::from_secs(1);
 
 /// Times of a stream's work.
@@ -27,13 +26,13 @@ pub(super) struct Timeline(Mutex<State>);
 struct State {
     /// An event whose time is known on the host's clock.
     base: Option<(Event, Instant)>,
-    /// In the order of the stream.
+    /// Measured work whose times are not read yet, in the order of the stream.
     waiting: Vec<Measured>,
-    /// Events to be used again.
+    /// Events for further use.
     free: Vec<Event>,
 }
 
-/// An event of the driver's, which stays as long as the stream.
+/// An event of the driver, which stays as long as the stream.
 #[derive(Clone, Copy)]
 struct Event(CUevent);
 
@@ -52,8 +51,8 @@ struct Measured {
 pub(super) struct Timed<'a>(Option<(&'a Stream, &'static str, Option<usize>, Event)>);
 
 impl Stream {
-    /// Measures the work that is put into the stream until the result is dropped, if a trace is
-    /// recorded: a kernel, or a copy of `bytes` bytes.
+    /// Measures, if a trace is recorded, the work that is put into the stream until the result is
+    /// dropped: a kernel, or a copy of `bytes` bytes.
     pub fn timed(&self, name: &'static str, bytes: Option<usize>) -> Timed<'_> {
         Timed(if is_on() { self.begin(name, bytes) } else { None })
     }
@@ -81,8 +80,8 @@ impl Stream {
             self.report_times();
             state = self.timeline.state();
             if state.waiting.len() >= MOST {
-                // The driver does not tell them: what comes is left out, and does not wait each
-                // time.
+                // The driver gives no times. Later work is not measured, because every try would
+                // wait.
                 return None;
             }
         }
@@ -95,7 +94,7 @@ impl Stream {
         self.record(&mut state)
     }
 
-    /// An event that the stream has passed, and when that was.
+    /// An event that the stream has passed, with the time when it did.
     fn base(&self, state: &mut State) -> Option<(Event, Instant)> {
         let event = self.record(state)?;
         // SAFETY: the event was recorded in this context.
@@ -131,7 +130,7 @@ impl Stream {
         let Some((mut event, mut at)) = *base else { return };
         let mut known = 0;
         for Measured { name, bytes, began, ended } in &*waiting {
-            // Another thread may have put it there after the host has waited.
+            // Another thread may have added this work after the host waited.
             let (Some(until), Some(took)) =
                 (self.between(event, *began), self.between(*began, *ended))
             else {
@@ -139,7 +138,8 @@ impl Stream {
             };
             let bytes = bytes.map(|bytes| ("bytes", Argument::Number(bytes as u64)));
             on_device(name, at + until, took, [bytes, None]);
-            // Times count from its end, because the driver's long times are inexact.
+            // The next times count from the end of this work, because the driver's long times are
+            // inexact.
             free.extend([event, *began]);
             (event, at) = (*ended, at + until + took);
             known += 1;

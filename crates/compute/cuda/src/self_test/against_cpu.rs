@@ -1,14 +1,14 @@
-//! Operations in f32, against the CPU's.
+//! Operations in f32, compared with the CPU's.
 
 use super::{attention, noise, parameter, read, rows};
-use crate::failure::Failure;
+use crate::failure::DeviceFailure;
 use isentrope_kernels::{
     AdamW, Attention, Backend, Buffer, Draw, Grouped, Kind, Linear, Role, SamplingMasks,
     UpdateSlice,
 };
 use std::sync::Arc;
 
-/// Not a multiple of any tile, and more than one in both directions of a small one.
+/// No multiple of any tile, and more than one small tile in both dimensions.
 const SHAPE: Linear = Linear { inputs: 35, outputs: 71 };
 /// Rows of most operations.
 const ROWS: usize = 5;
@@ -28,7 +28,7 @@ pub(super) fn results(backend: &dyn Backend) -> Vec<(&'static str, Vec<f32>)> {
 fn on_rows(b: &dyn Backend) -> Vec<(&'static str, Vec<f32>)> {
     let Linear { inputs, outputs } = SHAPE;
     let kind = Kind::Matrix(SHAPE);
-    let numbers = b.element_count(kind);
+    let elements = b.element_count(kind);
     let x = rows(b, &noise(1, ROWS * inputs), inputs);
     let dy = rows(b, &noise(2, ROWS * outputs), outputs);
     let mut weights = parameter(b, Role::Weight(kind), kind, &noise(3, inputs * outputs));
@@ -42,7 +42,7 @@ fn on_rows(b: &dyn Backend) -> Vec<(&'static str, Vec<f32>)> {
     b.linear_backward_input(SHAPE, &dy, &weights, &mut dx, ROWS);
     results.push(("the gradient of a linear layer's input", read(b, &dx, ROWS * inputs)));
     b.linear_backward_weight(SHAPE, &dy, &x, &mut dw, ROWS);
-    results.push(("the gradient of a linear layer's weights", kept(b, &dw, numbers)));
+    results.push(("the gradient of a linear layer's weights", kept(b, &dw, elements)));
 
     let vector = Kind::Vector(inputs);
     let scale = parameter(b, Role::Weight(vector), vector, &noise(7, inputs));
@@ -69,7 +69,7 @@ fn on_rows(b: &dyn Backend) -> Vec<(&'static str, Vec<f32>)> {
         .map(|row| Draw::at_temperature(0.8, row, (row as f64 + 0.5) / ROWS as f64))
         .collect();
     let drawn = b.draw(SHAPE, &normed, &weights, &draws);
-    // None, for logits that are not finite, is no token.
+    // None, for logits that are not finite, is written as no token.
     let tokens = drawn.iter().map(|drawn| drawn.as_ref().map_or(-1.0, |drawn| drawn.token as f32));
     results.push(("a draw", tokens.collect()));
     let logprobs = drawn.iter().map(|drawn| drawn.as_ref().map_or(f32::NAN, |drawn| drawn.logprob));
@@ -80,9 +80,9 @@ fn on_rows(b: &dyn Backend) -> Vec<(&'static str, Vec<f32>)> {
 
     let mut moments = [9, 10].map(|seed| {
         let mut moment = b
-            .allocate(Role::Moment(numbers))
-            .unwrap_or_else(|refused| Failure::from(refused).end());
-        let positive: Vec<f32> = noise(seed, numbers).into_iter().map(f32::abs).collect();
+            .allocate(Role::Moment(elements))
+            .unwrap_or_else(|refused| DeviceFailure::from(refused).end());
+        let positive: Vec<f32> = noise(seed, elements).into_iter().map(f32::abs).collect();
         b.write_elements(&mut moment, 0, &positive);
         moment
     });
@@ -97,19 +97,19 @@ fn on_rows(b: &dyn Backend) -> Vec<(&'static str, Vec<f32>)> {
     };
     let [first, second] = &mut moments;
     let updated =
-        UpdateSlice { weights: &mut weights, gradient: &dw, numbers: 0..numbers, first, second };
+        UpdateSlice { weights: &mut weights, gradient: &dw, elements: 0..elements, first, second };
     b.adamw(settings, &mut [updated]);
-    results.push(("AdamW", kept(b, &weights, numbers)));
-    results.push(("AdamW's first moment", kept(b, &moments[0], numbers)));
-    results.push(("AdamW's second moment", kept(b, &moments[1], numbers)));
+    results.push(("AdamW", kept(b, &weights, elements)));
+    results.push(("AdamW's first moment", kept(b, &moments[0], elements)));
+    results.push(("AdamW's second moment", kept(b, &moments[1], elements)));
     results
 }
 
 fn on_sequences(b: &dyn Backend) -> Vec<(&'static str, Vec<f32>)> {
     let total: usize = LENS.iter().sum();
     let (row, width) = (HEADS.row(), HEADS.heads * HEADS.head_dim);
-    let numbers = noise(12, total * row);
-    let qkv = rows(b, &numbers, row);
+    let elements = noise(12, total * row);
+    let qkv = rows(b, &elements, row);
     let d_out = rows(b, &noise(13, total * width), width);
     let mut d_qkv = rows(b, &noise(14, total * row), row);
     b.attention_backward(
@@ -120,14 +120,14 @@ fn on_sequences(b: &dyn Backend) -> Vec<(&'static str, Vec<f32>)> {
         &mut d_qkv,
     );
     vec![
-        ("attention", attention(b, HEADS, &LENS, &numbers)),
+        ("attention", attention(b, HEADS, &LENS, &elements)),
         ("the gradient of attention", read(b, &d_qkv, total * row)),
     ]
 }
 
 /// A weight, a gradient or a moment, in the order in which the backend keeps it.
-fn kept(backend: &dyn Backend, buffer: &Buffer, numbers: usize) -> Vec<f32> {
-    let mut read = vec![0.0; numbers];
+fn kept(backend: &dyn Backend, buffer: &Buffer, elements: usize) -> Vec<f32> {
+    let mut read = vec![0.0; elements];
     backend.read_elements(buffer, 0, &mut read);
     read
 }

@@ -1,28 +1,28 @@
 //! Attention in bf16 and its gradient, of numbers for which both are exact in any arithmetic.
 //!
-//! The first half of a head's features are slots. A key has a number in one of them, a query asks
-//! for one, and scores are so far apart that every key counts nothing but those with the largest
-//! number in the slot that is asked for: one, or two with equal scores, whose weights are 1 or a
-//! half. The other features of keys, values and gradients are -1, 0 or 1, and queries have none.
+//! The first half of a head's features are slots. A key has a number in one of them, and a query
+//! asks for one. The scores are so far apart that only the keys with the largest number in the
+//! query's slot count: one key of weight 1, or two keys with equal scores and weights of a half.
+//! The other features are -1, 0 or 1 in keys, values and gradients, and 0 in queries.
 
 use super::{attention, cache, compare, noise, read, rounded, rows, sequences, unsigned_zeros};
 use crate::cuda::Cuda;
 use isentrope_kernels::{Attention, Backend, Cpu, HostBatch, Run};
 use std::ops::Range;
 
-/// The least magnitude of queries and keys in a slot. Half its square is beyond what an exponential
-/// in f32 can tell from 0.
+/// The least magnitude of queries and keys in a slot. An exponential in f32 of minus half its
+/// square is 0.
 const STRENGTH: f32 = 16.0;
-/// Positions: more than a tile of 64 keys, and than a page; and fewer.
+/// More positions than a tile of 64 keys and than a page; and fewer.
 const LENS: [usize; 2] = [75, 20];
 /// Tokens of the sequences that continue the second one, for the gradient.
 const FURTHER: [usize; 2] = [9, 21];
-/// Features of a head that kernels are made for.
+/// Features of heads that kernels exist for.
 const FEATURES: [usize; 4] = [16, 32, 64, 128];
 /// Positions of a sequence with two splits. Its last token is decoded; the second split is short.
 const LONG: usize = SPLIT + 20;
 const SPLIT: usize = crate::splits::SPLIT;
-/// The last rows of that sequence: more than one warp of a block has, over both splits.
+/// The last rows of that sequence: more than a warp of a block has, over both splits.
 const SEVERAL: usize = crate::splits::WARP_ROWS + 1;
 
 fn shape(heads: usize, kv_heads: usize, head_dim: usize) -> Attention {
@@ -54,8 +54,8 @@ fn lines() -> Vec<Line> {
     lens.chain(further).map(line).collect()
 }
 
-/// A row for a position: `strength` is what its key has in its slot, and `asks` which slot a head
-/// asks for, and how strongly.
+/// A row for a position: `strength` is the number that its key has in its slot. `asks` says which
+/// slot a head's query asks for, and with which strength.
 fn row(
     shape: Attention,
     position: usize,
@@ -77,8 +77,9 @@ fn row(
     row
 }
 
-/// Attention over sequences of several tiles, and its gradient, also where sequences begin alike,
-/// for each number of features that kernels are made for. Two heads share one of keys and values.
+/// Attention over sequences of several tiles, and its gradient, also for sequences with a shared
+/// beginning, for each number of features that kernels exist for. Two heads share a head of keys
+/// and values.
 ///
 /// # Errors
 /// As [`self_test`](super::self_test).
@@ -94,7 +95,7 @@ pub(super) fn heads(backend: &Cuda, cpu: &Cpu) -> Result<(), String> {
             signs(19, lines.last().map_or(0, |line| line.own.end) * shape.row()).into_iter();
         let mut qkv = Vec::new();
         for position in positions {
-            // Every two rounds of slots outweigh those before.
+            // Each two rounds of slots outweigh the rounds before.
             let strength = STRENGTH * (1 + position / slots / 2) as f32;
             let asks = |head| {
                 let wanted = (position * 7 + 3 * head) % (position + 1);
@@ -129,8 +130,8 @@ pub(super) fn heads(backend: &Cuda, cpu: &Cpu) -> Result<(), String> {
     Ok(())
 }
 
-/// A decoding step over two splits, by a block each, which are put together, and by one block; and
-/// several rows, by a block whose warps have rows of their own.
+/// A decoding step over two splits, once with a block each whose results are combined, once with
+/// one block. Also several rows, with a block whose warps have rows of their own.
 ///
 /// # Errors
 /// As [`self_test`](super::self_test).
@@ -141,7 +142,7 @@ pub(super) fn splits(apart: &Cuda, together: &Cuda, cpu: &Cpu) -> Result<(), Str
     let mut exact = Vec::new();
     for position in 0..LONG {
         let counts = position < slots || position >= SPLIT;
-        // One head finds a key in either split, the other one in the first alone.
+        // One head finds a key in both splits, the other one in the first split only.
         let asks = |head| (if head == 0 { 5 } else { LONG - SPLIT + 5 }, STRENGTH);
         exact.extend(row(shape, position, if counts { STRENGTH } else { 0.0 }, asks, &mut numbers));
     }

@@ -1,4 +1,4 @@
-//! Launches that have become one.
+//! Launches captured as one graph.
 
 use super::{compare, noise, parameter, read, rows};
 use crate::cuda::Cuda;

@@ -1,4 +1,4 @@
-//! Products in bf16, in three directions, gated, and of the head's.
+//! Products in bf16: in three directions, gated, and the head's.
 
 use super::{compare, noise, parameter, read, rounded, rows};
 use crate::cuda::Cuda;
@@ -23,9 +23,9 @@ fn matrix(backend: &Cuda, role: fn(Kind) -> Role, shape: Linear, numbers: &[f32]
     parameter(backend, role(kind), kind, numbers)
 }
 
-/// Steps of the tensor core, in rounded sums and in exact ones, which show where terms were cut. A
-/// tensor core with unknown arithmetic (compute capability below 9) gets small whole numbers, which
-/// any arithmetic adds exactly.
+/// Steps of the tensor core, in rounded sums and in exact sums, which show where terms were cut. If
+/// the tensor core's arithmetic is unknown (compute capability below 9), operands are small whole
+/// numbers, which every arithmetic adds exactly.
 ///
 /// # Errors
 /// As [`self_test`](super::self_test).
@@ -62,12 +62,13 @@ pub(super) fn steps(backend: &Cuda) -> Result<(), String> {
     compare("the head's logits in bf16", &backend.downloaded(&logits, want.len()), &want)
 }
 
-/// Numbers of bf16. The smallest vanish when a step of the tensor core adds them to the largest.
+/// Numbers that bf16 holds. The smallest ones vanish when a step of the tensor core adds them to
+/// the largest.
 fn of_many_magnitudes(seed: u64, len: usize) -> Vec<f32> {
     rounded(noise(seed, len).into_iter().enumerate().map(|(i, x)| x * 0.5_f32.powi((i % 8) as i32)))
 }
 
-/// Whole numbers from -4 to 4: any sum of their products here is exact, in whatever order and
+/// Whole numbers from -4 to 4: any sum of their products here is exact, in every order and
 /// arithmetic.
 fn whole(seed: u64, len: usize) -> Vec<f32> {
     noise(seed, len).into_iter().map(|x| (x * 4.0).round() + 0.0).collect()
@@ -161,7 +162,8 @@ pub(super) fn gradients(backend: &Cuda, tiles: &str) -> Result<(), String> {
     compare_tiles("the gradient of a linear layer's weights", tiles, &got, &want)
 }
 
-/// A gated layer by one kernel, against its outputs by another, gated by a third, and by the CPU.
+/// A gated layer by one kernel. It is compared with a layer by one kernel and its gate by another,
+/// and with the CPU.
 fn gated(backend: &Cuda, cpu: &Cpu, tiles: &str) -> Result<(), String> {
     let Linear { inputs, outputs } = TILES;
     let (features, vector) = (outputs / 2, Kind::Vector(outputs));

@@ -1,7 +1,7 @@
 //! The self-test: operations of small, odd shapes that a GPU must get right before it is used.
 //!
-//! Kernels are compiled on the machine by whichever compiler and driver it has. A run would not
-//! notice that one of them is wrong.
+//! Kernels are compiled by the compiler and the driver that the machine happens to have. A run
+//! would not notice a wrong kernel.
 
 mod against_cpu;
 mod attention;
@@ -10,14 +10,14 @@ mod linear;
 
 use crate::cuda::Cuda;
 use crate::dtype::Dtype;
-use crate::failure::Failure;
+use crate::failure::DeviceFailure;
 use half::bf16;
 use isentrope_kernels::{Attention, Backend, Buffer, Cpu, HostBatch, Isa, Kind, Role};
 use std::sync::Arc;
 
 /// More processors than any product has tiles, so that tiles are narrow.
 const MANY: usize = 1 << 20;
-/// Processors that small tiles of the products here occupy, and large ones do not.
+/// A number of processors that small tiles of the products here occupy, and large tiles do not.
 const SOME: usize = 5;
 
 /// Computes some operations on the device, and compares every number. In f32 they must have the
@@ -91,12 +91,12 @@ fn noise(seed: u64, len: usize) -> Vec<f32> {
     (0..len).map(|_| next()).collect()
 }
 
-/// As bf16 has them.
+/// Rounds to bf16.
 fn rounded(numbers: impl IntoIterator<Item = f32>) -> Vec<f32> {
     numbers.into_iter().map(|number| bf16::from_f32(number).to_f32()).collect()
 }
 
-/// Zeros without a sign, which no operation promises.
+/// Removes the signs of zeros, which no operation promises.
 fn unsigned_zeros(numbers: Vec<f32>) -> Vec<f32> {
     numbers.into_iter().map(|number| number + 0.0).collect()
 }
@@ -112,7 +112,8 @@ fn rows(backend: &dyn Backend, numbers: &[f32], features: usize) -> Buffer {
 /// # Panics
 /// When there is no memory even for this.
 fn parameter(backend: &dyn Backend, role: Role, kind: Kind, numbers: &[f32]) -> Buffer {
-    let mut buffer = backend.allocate(role).unwrap_or_else(|refused| Failure::from(refused).end());
+    let mut buffer =
+        backend.allocate(role).unwrap_or_else(|refused| DeviceFailure::from(refused).end());
     backend.pack(kind, 0, numbers, &mut buffer);
     buffer
 }
@@ -141,7 +142,7 @@ fn sequences(backend: &dyn Backend, lens: &[usize]) -> (HostBatch, usize) {
 /// When there is no memory even for this.
 fn cache(backend: &dyn Backend, shape: Attention, pages: usize) -> Buffer {
     let role = Role::Cache { shape, layers: 1, pages };
-    backend.allocate(role).unwrap_or_else(|refused| Failure::from(refused).end())
+    backend.allocate(role).unwrap_or_else(|refused| DeviceFailure::from(refused).end())
 }
 
 /// Attention over a cache that has just been filled with the same keys and values,

@@ -8,7 +8,8 @@ use isentrope_cuda::Dtype;
 use isentrope_cuda_emulator::TensorCore;
 use isentrope_kernels::Role;
 
-/// Chains over blocks of products, as many at once as the device's tensor cores add.
+/// Chains over blocks of products. A block has as many products as the device's tensor cores add at
+/// once.
 pub struct Blocks {
     backends: Backends,
     core: TensorCore,
@@ -29,7 +30,7 @@ impl Blocks {
     }
 }
 
-/// To nearest, ties to even: what activations are.
+/// Rounds to the nearest bf16, ties to even, as activations are rounded.
 fn rounded(x: f32) -> f32 {
     bf16::from_f32(x).to_f32()
 }
@@ -82,8 +83,8 @@ impl Subject for Blocks {
             // by up to u times the mean distance of the values from it, which is up to three times
             // what outputs typically are. Then it is rounded.
             attention: 4.0 * ONCE,
-            // A score of 600 is rounded to within 6e-5, and its exponential by as much: nothing
-            // beside u.
+            // A score of 600 is rounded to within 6e-5, and its exponential has the same relative
+            // error, which is nothing beside u.
             steep_attention: ONCE,
             // The gradient of each score is rounded, by up to u / 2 on average. With few visible
             // keys, terms of a sum reach ten times the typical size of a gradient, and cancel; then

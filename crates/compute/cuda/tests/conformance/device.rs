@@ -7,7 +7,8 @@ use isentrope_cuda::{Cuda, Dtype};
 use isentrope_cuda_emulator::{Emulator, Settings};
 use std::sync::Arc;
 
-/// The backend under several schedules of the emulator, or on a GPU where one is asked for.
+/// The backend under several schedules of the emulator, or on a GPU if the environment asks for
+/// one.
 pub struct Backends {
     /// Every one of them.
     pub variants: Vec<Variant>,
@@ -21,7 +22,7 @@ impl Backends {
         let is_gpu = gpu.is_some();
         let all = gpu.unwrap_or_else(|| emulated(dtype));
         let first = all[0].1.clone();
-        // Large work is not for every schedule of the emulator.
+        // Only some variants get large work: it takes the emulator long.
         let variant = |(i, (name, backend)): (usize, (String, Arc<Cuda>))| Variant {
             name,
             fast: is_gpu || i == 0,
@@ -30,7 +31,7 @@ impl Backends {
         Self { variants: all.into_iter().enumerate().map(variant).collect(), first }
     }
 
-    /// A backend on the device of the first, with few logits at a time, and how many.
+    /// A backend on the first variant's device that holds few logits at a time, and their number.
     pub fn in_small_blocks(&self) -> (Variant, usize) {
         const LOGITS: usize = 100_000;
         let backend = Cuda::new(self.first.device().clone(), self.first.dtype());
@@ -49,8 +50,7 @@ fn emulated(dtype: Dtype) -> Vec<(String, Arc<Cuda>)> {
     [(1, 2), (2, 1), (3, 3)].map(backend).into()
 }
 
-/// The number of cases to try, of `all`, which are random or alike: on the emulator every
-/// thirty-second.
+/// The number of cases to try out of `all` similar ones: on the emulator, one in thirty-two.
 pub fn cases(all: u32) -> u32 {
     if on_gpu::asked_for() { all } else { all.div_ceil(32) }
 }

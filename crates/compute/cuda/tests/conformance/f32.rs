@@ -5,7 +5,7 @@ use crate::device::{self, Backends};
 use isentrope_conformance::{Subject, Variant};
 use isentrope_cuda::Dtype;
 
-/// One chain of fused multiply-adds after another.
+/// Every sum is one chain of fused multiply-adds.
 pub struct Chains {
     backends: Backends,
 }

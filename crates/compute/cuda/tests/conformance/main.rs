@@ -11,7 +11,7 @@ mod on_gpu;
 use isentrope_conformance::{run, tests};
 use std::process::ExitCode;
 
-/// Properties that the fast tier tries on the emulator: whole models against transformers.
+/// The properties that the fast tier runs on the emulator: whole models against transformers.
 const FAST: [&str; 1] = ["oracles::"];
 
 fn main() -> ExitCode {

@@ -1,4 +1,5 @@
-//! Which model fits on which GPU: docs/guides/gpus.md has this table, and `UPDATE_DOCS=1` writes it there.
+//! Which model fits on which GPU: docs/guides/gpus.md has this table, and `UPDATE_DOCS=1` writes it
+//! there.
 
 use crate::guide::has_table;
 use crate::qwen2::{ALL, HALF, Qwen2, SEVEN};
@@ -69,7 +70,8 @@ fn passes_read_two_bytes_of_a_weight_in_bf16_and_four_in_f32() {
         Kind::Matrix(shape) => shape.inputs * shape.outputs,
         Kind::Vector(_) => 0,
     });
-    // The embedding is not the head, and a pass reads rows of it alone.
+    // The embedding and the head are two tensors here, and a pass reads only some rows of the
+    // embedding.
     let embedding = 152_064 * 3584;
     let weights = weights.sum::<usize>() - embedding;
     for (dtype, bytes) in [(Dtype::Bf16, 2), (Dtype::F32, 4)] {
@@ -83,14 +85,15 @@ fn passes_read_two_bytes_of_a_weight_in_bf16_and_four_in_f32() {
 /// of keys and values that sampling has room for.
 fn table() -> String {
     let mut table = String::from(
-        "| Qwen2.5 | numbers, moments | needs at least | 24 GB | 80 GB | 141 GB |\n|---|---|---:|---:|---:|---:|\n",
+        "| Qwen2.5 | numbers, moments | needs at least | 24 GB | 80 GB | 141 GB |\n\
+         |---|---|---:|---:|---:|---:|\n",
     );
     for shape in &ALL {
         let layout = layout(shape);
         for dtype in [Dtype::F32, Dtype::Bf16] {
             for offloads in [false, true] {
                 let backend = cuda(0, dtype);
-                // A run takes nine tenths of a card.
+                // A run may take nine tenths of a card.
                 let least =
                     Plan::least(&backend, &layout, demand(offloads)) as f64 / 0.9 / GIB as f64;
                 let page = layout.cache_page_bytes(&backend) / 16;
@@ -142,8 +145,8 @@ fn a_parameter_takes_sixteen_bytes_and_a_matrix_the_tokens_that_wait() {
         );
         let sets: usize = demand(false).sets.bytes(&backend, &layout).into_iter().sum();
         assert_eq!(sets, 16 * numbers + waiting, "{}", shape.name);
-        // A matrix and its tail each begin at a multiple of 16 bytes; a rank of several has whole
-        // blocks.
+        // A matrix and its tail each begin at a multiple of 16 bytes. If there are several ranks, a
+        // rank has whole blocks.
         assert!(waiting < numbers / 15 && parameters > 100, "{}: {waiting} bytes wait", shape.name);
         let of_eight = ParameterSets { ranks: 8, ..demand(false).sets }.bytes(&backend, &layout)[2];
         assert!(

@@ -20,8 +20,8 @@ use std::sync::Arc;
 /// memory.
 const MOMENT: usize = 96 << 10;
 
-/// Keeps notes. If it has a device, it takes the device's memory once a step has been recorded, and
-/// leaves a given number of bytes.
+/// Takes notes. If it has a device, it takes the device's memory once a step has been recorded,
+/// except for a given number of bytes.
 #[derive(Default)]
 struct Watcher {
     takes_from: Option<(Arc<dyn Device>, usize)>,
@@ -120,7 +120,7 @@ fn run<R: TrainingRecipe>(
     let prepared = prepare(Some(budget));
     let plan = prepared.plan(&roomy, 0).unwrap();
     assert!(plan.peak() <= budget && (plan.is_tight() || spare > 0), "{plan}");
-    // Memory of the host's is no part of it.
+    // Memory of the host is not part of it.
     let planned = plan.peak() - OVERHEAD;
     let try_on = |memory, name: &str, prepared| {
         let place = location(out, name);
@@ -204,7 +204,7 @@ fn a_step_whose_gradient_is_refused_is_undone_and_the_one_before_saved() {
     let prepared = recipe(Some(recipe(None).least(&*backend)));
     let plan = prepared.plan(&*backend, 0).unwrap();
     assert!(plan.is_tight(), "{plan}");
-    // Enough to copy any parameter, and not enough for the gradient.
+    // Enough memory to copy any parameter, and not enough for the gradient.
     let takes_from = Some((backend.device().clone(), plan.gradient * 3 / 4));
     let mut greedy = Watcher { takes_from, ..Watcher::default() };
     let out = dir.path().join("out");

@@ -99,7 +99,7 @@ impl Kernel for Family<'_> {
         let mut d_q = vec![0.0f32; TILE * padded];
         let mut p = vec![0.0f32; TILE * keys];
         let mut d_p = vec![0.0f32; TILE * keys];
-        // The beginning's keys and values have their gradients when all runs have added to them.
+        // The beginning's keys and values have their gradients after all runs have added to them.
         let write = |run: &Run, d_k: &[f32], d_v: &[f32]| {
             for i in 0..run.len {
                 let from = (run.position + i) * padded;
@@ -236,8 +236,8 @@ impl Kernel for Family<'_> {
     }
 }
 
-/// `p` holds exponentials and their sum is given: normalises p, and replaces `d_p` by the gradient
-/// of the unscaled scores, `scale * p (d_p - sum_j p_j d_p_j)`.
+/// `p` holds exponentials, and their sum is given. Normalises `p`, and replaces `d_p` by the
+/// gradient of the unscaled scores, `scale * p (d_p - sum_j p_j d_p_j)`.
 #[inline(always)]
 unsafe fn softmax_gradient<S: Simd>(p: &mut [f32], sum: f32, scale: f32, d_p: &mut [f32]) {
     let (x, d) = (p.as_mut_ptr(), d_p.as_mut_ptr());

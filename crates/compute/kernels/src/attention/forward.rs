@@ -5,20 +5,20 @@ use crate::batch::{CheckedBatch, PAGE};
 use crate::math::exp;
 use crate::simd::{Kernel, LANES, Simd, prefetch};
 use crate::threads::{Shared, Workers};
-use crate::tile::TILE_ROWS;
+use crate::tile::{RegisterTile, TILE_ROWS, run_tile};
 
 /// Query rows (tokens times heads of a group) per tile.
 const TILE: usize = 24;
 
-/// Number of pages that are prefetched. When decoding, every job has its own pages, in no order
-/// that the processor could predict; many more would push each other out of its first cache.
+/// Number of prefetched pages. In decoding, every job has its own pages, in an order that the
+/// processor cannot predict; many more would push each other out of its first cache.
 const PAGES_AHEAD: usize = 6;
 
-/// Multiply-adds that are worth a task: some microseconds, beside which taking up a task is little.
+/// Multiply-adds that are worth a task: some microseconds, far more than starting a task takes.
 const WORTH_A_TASK: usize = 1 << 15;
 
 /// `out: [rows, heads * head_dim]` from the queries in `qkv` and the keys and values in one layer
-/// of the cache, where the batch's own are stored already.
+/// of the cache, which holds the batch's own already.
 pub(crate) fn forward(
     workers: &Workers,
     shape: Attention,
@@ -70,8 +70,8 @@ pub(crate) fn forward(
     );
 }
 
-/// How many jobs a task has at the least: as many as are worth it, so that even one response with a
-/// long context is shared by threads.
+/// The number of jobs of a task: enough that a task is worth its start, few enough that threads
+/// share even one response with a long context.
 fn jobs_of_a_task(shape: Attention, tiles: &[Job<'_>]) -> usize {
     let all: usize = tiles.iter().map(|job| job.multiply_adds(shape)).sum();
     let of_job = all / tiles.len().max(1);
@@ -188,87 +188,54 @@ unsafe fn score<S: Simd>(
     rows: usize,
 ) {
     let stride = keys.len() * PAGE;
-    let mut page = 0;
-    while page < keys.len() {
-        let pages = (keys.len() - page).min(S::TILE_VECTORS);
-        let mut row = 0;
-        while row < rows {
-            let count = (rows - row).min(TILE_ROWS);
+    for (first, keys) in (0..).step_by(S::TILE_VECTORS).zip(keys.chunks(S::TILE_VECTORS)) {
+        for row in (0..rows).step_by(TILE_ROWS) {
             // SAFETY: `queries` has `rows` rows, `scores` rows of `stride`, and pages `dim * 16`
             // floats.
             unsafe {
-                let q = queries.as_ptr().add(row * dim);
-                let out = scores.as_mut_ptr().add(row * stride + page * PAGE);
-                let keys = &keys[page..];
-                match pages {
-                    4 if S::TILE_VECTORS >= 4 => {
-                        score_rows::<S, 4>(count, q, dim, keys, out, stride);
-                    }
-                    3 if S::TILE_VECTORS >= 4 => {
-                        score_rows::<S, 3>(count, q, dim, keys, out, stride);
-                    }
-                    2 if S::TILE_VECTORS >= 4 => {
-                        score_rows::<S, 2>(count, q, dim, keys, out, stride);
-                    }
-                    _ => score_rows::<S, 1>(count, q, dim, keys, out, stride),
-                }
+                let queries = queries.as_ptr().add(row * dim);
+                let out = scores.as_mut_ptr().add(row * stride + first * PAGE);
+                let tile = ScoreTile { queries, dim, keys, out, stride };
+                run_tile::<S>(tile, (rows - row).min(TILE_ROWS), keys.len());
             }
-            row += count;
-        }
-        page += pages;
-    }
-}
-
-#[inline(always)]
-unsafe fn score_rows<S: Simd, const PAGES: usize>(
-    rows: usize,
-    q: *const f32,
-    dim: usize,
-    keys: &[*const f32],
-    out: *mut f32,
-    stride: usize,
-) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        match rows {
-            6 => score_tile::<S, 6, PAGES>(q, dim, keys, out, stride),
-            5 => score_tile::<S, 5, PAGES>(q, dim, keys, out, stride),
-            4 => score_tile::<S, 4, PAGES>(q, dim, keys, out, stride),
-            3 => score_tile::<S, 3, PAGES>(q, dim, keys, out, stride),
-            2 => score_tile::<S, 2, PAGES>(q, dim, keys, out, stride),
-            _ => score_tile::<S, 1, PAGES>(q, dim, keys, out, stride),
         }
     }
 }
 
-#[inline(always)]
-unsafe fn score_tile<S: Simd, const ROWS: usize, const PAGES: usize>(
-    q: *const f32,
+/// Scores of some rows over a few pages, one vector a page.
+struct ScoreTile<'a> {
+    queries: *const f32,
     dim: usize,
-    keys: &[*const f32],
+    keys: &'a [*const f32],
     out: *mut f32,
     stride: usize,
-) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let mut acc = [[S::splat(0.0); PAGES]; ROWS];
-        let mut page = [std::ptr::null(); PAGES];
-        page.copy_from_slice(&keys[..PAGES]);
-        for d in 0..dim {
-            let mut k = [S::splat(0.0); PAGES];
-            for (k, page) in k.iter_mut().zip(&page) {
-                *k = S::load(page.add(d * PAGE));
-            }
-            for (r, row) in acc.iter_mut().enumerate() {
-                let x = S::splat(*q.add(r * dim + d));
-                for (acc, &k) in row.iter_mut().zip(&k) {
-                    *acc = S::fma(x, k, *acc);
+}
+
+impl RegisterTile for ScoreTile<'_> {
+    #[inline(always)]
+    unsafe fn compute<S: Simd, const ROWS: usize, const PAGES: usize>(self) {
+        let Self { queries, dim, keys, out, stride } = self;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut acc = [[S::splat(0.0); PAGES]; ROWS];
+            let mut page = [std::ptr::null(); PAGES];
+            page.copy_from_slice(&keys[..PAGES]);
+            for d in 0..dim {
+                let mut k = [S::splat(0.0); PAGES];
+                for (k, page) in k.iter_mut().zip(&page) {
+                    *k = S::load(page.add(d * PAGE));
+                }
+                for (r, row) in acc.iter_mut().enumerate() {
+                    let x = S::splat(*queries.add(r * dim + d));
+                    for (acc, &k) in row.iter_mut().zip(&k) {
+                        *acc = S::fma(x, k, *acc);
+                    }
                 }
             }
-        }
-        for (r, row) in acc.iter().enumerate() {
-            for (p, &v) in row.iter().enumerate() {
-                S::store(out.add(r * stride + p * PAGE), v);
+            for (r, row) in acc.iter().enumerate() {
+                for (p, &v) in row.iter().enumerate() {
+                    S::store(out.add(r * stride + p * PAGE), v);
+                }
             }
         }
     }
@@ -330,96 +297,62 @@ unsafe fn accumulate<S: Simd>(
     rows: usize,
 ) {
     let vectors = padded / LANES;
-    let mut vector = 0;
-    while vector < vectors {
-        let count = (vectors - vector).min(S::TILE_VECTORS);
-        let mut row = 0;
-        while row < rows {
-            let tile = (rows - row).min(TILE_ROWS);
+    for vector in (0..vectors).step_by(S::TILE_VECTORS) {
+        for row in (0..rows).step_by(TILE_ROWS) {
             // SAFETY: `weights` has `rows` rows of `stride`, `result` rows of `padded`, pages 16
             // rows of `padded`.
             unsafe {
-                let w = weights.as_ptr().add(row * stride);
-                let out = result.as_mut_ptr().add(row * padded + vector * LANES);
                 let at = vector * LANES;
-                match count {
-                    4 if S::TILE_VECTORS >= 4 => {
-                        value_rows::<S, 4>(tile, w, stride, keys, values, at, padded, out);
-                    }
-                    3 if S::TILE_VECTORS >= 4 => {
-                        value_rows::<S, 3>(tile, w, stride, keys, values, at, padded, out);
-                    }
-                    2 if S::TILE_VECTORS >= 4 => {
-                        value_rows::<S, 2>(tile, w, stride, keys, values, at, padded, out);
-                    }
-                    _ => value_rows::<S, 1>(tile, w, stride, keys, values, at, padded, out),
-                }
+                let weights = weights.as_ptr().add(row * stride);
+                let out = result.as_mut_ptr().add(row * padded + at);
+                let tile = ValueTile { weights, stride, keys, values, at, padded, out };
+                let count = (vectors - vector).min(S::TILE_VECTORS);
+                run_tile::<S>(tile, (rows - row).min(TILE_ROWS), count);
             }
-            row += tile;
-        }
-        vector += count;
-    }
-}
-
-#[allow(clippy::too_many_arguments, reason = "the operands of one product")]
-#[inline(always)]
-unsafe fn value_rows<S: Simd, const NV: usize>(
-    rows: usize,
-    weights: *const f32,
-    stride: usize,
-    keys: usize,
-    values: &[*const f32],
-    at: usize,
-    padded: usize,
-    out: *mut f32,
-) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        match rows {
-            6 => value_tile::<S, 6, NV>(weights, stride, keys, values, at, padded, out),
-            5 => value_tile::<S, 5, NV>(weights, stride, keys, values, at, padded, out),
-            4 => value_tile::<S, 4, NV>(weights, stride, keys, values, at, padded, out),
-            3 => value_tile::<S, 3, NV>(weights, stride, keys, values, at, padded, out),
-            2 => value_tile::<S, 2, NV>(weights, stride, keys, values, at, padded, out),
-            _ => value_tile::<S, 1, NV>(weights, stride, keys, values, at, padded, out),
         }
     }
 }
 
-#[inline(always)]
-unsafe fn value_tile<S: Simd, const ROWS: usize, const NV: usize>(
+/// Outputs of some rows, a few vectors of features from `at` on.
+struct ValueTile<'a> {
     weights: *const f32,
     stride: usize,
     keys: usize,
-    values: &[*const f32],
+    values: &'a [*const f32],
     at: usize,
     padded: usize,
     out: *mut f32,
-) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let mut acc = [[S::splat(0.0); NV]; ROWS];
-        let mut key = 0;
-        for &page in values {
-            let mut v = page.add(at);
-            for _ in 0..(keys - key).min(PAGE) {
-                let mut lanes = [S::splat(0.0); NV];
-                for (i, lane) in lanes.iter_mut().enumerate() {
-                    *lane = S::load(v.add(i * LANES));
-                }
-                for (r, row) in acc.iter_mut().enumerate() {
-                    let w = S::splat(*weights.add(r * stride + key));
-                    for (acc, &lane) in row.iter_mut().zip(&lanes) {
-                        *acc = S::fma(w, lane, *acc);
+}
+
+impl RegisterTile for ValueTile<'_> {
+    #[inline(always)]
+    unsafe fn compute<S: Simd, const ROWS: usize, const NV: usize>(self) {
+        let Self { weights, stride, keys, values, at, padded, out } = self;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut acc = [[S::splat(0.0); NV]; ROWS];
+            let mut key = 0;
+            for &page in values {
+                let mut v = page.add(at);
+                for _ in 0..(keys - key).min(PAGE) {
+                    let mut lanes = [S::splat(0.0); NV];
+                    for (i, lane) in lanes.iter_mut().enumerate() {
+                        *lane = S::load(v.add(i * LANES));
                     }
+                    for (r, row) in acc.iter_mut().enumerate() {
+                        let w = S::splat(*weights.add(r * stride + key));
+                        for (acc, &lane) in row.iter_mut().zip(&lanes) {
+                            *acc = S::fma(w, lane, *acc);
+                        }
+                    }
+                    v = v.add(padded);
+                    key += 1;
                 }
-                v = v.add(padded);
-                key += 1;
             }
-        }
-        for (r, row) in acc.iter().enumerate() {
-            for (i, &v) in row.iter().enumerate() {
-                S::store(out.add(r * padded + i * LANES), v);
+            for (r, row) in acc.iter().enumerate() {
+                for (i, &v) in row.iter().enumerate() {
+                    S::store(out.add(r * padded + i * LANES), v);
+                }
             }
         }
     }

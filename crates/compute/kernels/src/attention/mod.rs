@@ -35,10 +35,10 @@ pub struct Attention {
     pub scale: f32,
 }
 
-/// How the heads of queries and keys are normed, each by itself.
+/// The norms of the heads of queries and keys; each head is normed by itself.
 #[derive(Debug)]
 pub struct HeadNorms<'a> {
-    /// Rows of queries, keys and values from before; as many as `rows`.
+    /// The rows of queries, keys and values before norms and rotation; as many as `rows`.
     pub raw: &'a Buffer,
     /// Rows.
     pub rows: usize,
@@ -51,7 +51,7 @@ pub struct HeadNorms<'a> {
 }
 
 impl Attention {
-    /// Numbers in a row of queries, keys and values.
+    /// Elements in a row of queries, keys and values.
     pub fn row(self) -> usize {
         (self.heads + 2 * self.kv_heads) * self.head_dim
     }
@@ -66,7 +66,7 @@ impl Attention {
         self.part(self.heads, self.kv_heads)
     }
 
-    /// Both: those that are turned by their position.
+    /// Query and key heads together, which the position turns.
     pub fn turned_heads(self) -> Grouped {
         self.part(0, self.heads + self.kv_heads)
     }
@@ -103,7 +103,7 @@ impl Attention {
     }
 }
 
-/// Copies the keys and values of every row of the batch into its places in one layer of the cache,
+/// Copies the keys and values of every row of the batch to their slots in one layer of the cache,
 /// `[pages, page]`.
 pub(crate) fn store(
     workers: &Workers,

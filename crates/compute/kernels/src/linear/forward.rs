@@ -21,7 +21,7 @@ pub(crate) fn forward(
     forward_columns(workers, shape, 0..shape.panels(), x, weights, bias, y, to, tokens);
 }
 
-/// The outputs of `panels` alone, into `y: [tokens, outputs of those panels]`.
+/// The outputs of these `panels`, into `y: [tokens, outputs of those panels]`.
 #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
 pub(crate) fn forward_columns(
     workers: &Workers,

@@ -38,8 +38,8 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// Rows and floats in each of the packed weights: outputs are padded to whole vectors. A length
-    /// that no memory could hold stays one, however the two are multiplied.
+    /// Rows, and floats of a row, of the packed weights: outputs are padded to whole vectors. A
+    /// length that no memory could hold stays too large, in whatever order the two are multiplied.
     pub(crate) fn packed_extent(self) -> (usize, usize) {
         (self.outputs.checked_next_multiple_of(LANES).unwrap_or(usize::MAX), self.inputs)
     }
@@ -145,8 +145,8 @@ impl Grid {
 /// Whether a result replaces an output or is added to it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Destination {
-    /// It is replaced.
+    /// The result replaces the output.
     Replace,
-    /// The finished chain is added to it.
+    /// The finished chain is added to the output.
     Add,
 }

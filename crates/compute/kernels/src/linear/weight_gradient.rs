@@ -28,7 +28,7 @@ pub(crate) fn backward_weight(
     backward_weight_columns(workers, shape, 0..shape.panels(), dy, x, dw, tokens);
 }
 
-/// The gradients of the weights in `panels` alone, from `dy: [tokens, outputs of those panels]`.
+/// The gradients of the weights in these `panels`, from `dy: [tokens, outputs of those panels]`.
 pub(crate) fn backward_weight_columns(
     workers: &Workers,
     shape: Linear,
@@ -96,7 +96,8 @@ impl Kernel for BackwardWeightBlock<'_> {
                     // Rows may be pages apart, too far for the processor to see the pattern.
                     prefetch(self.dy.as_ptr().wrapping_add(from + 8 * self.dy_stride), PANEL);
                     if columns == PANEL {
-                        row.copy_from_slice(&self.dy[from..from + PANEL]); // a move of fixed length is faster
+                        // A copy of fixed length is faster.
+                        row.copy_from_slice(&self.dy[from..from + PANEL]);
                     } else {
                         row[..columns].copy_from_slice(&self.dy[from..from + columns]);
                         row[columns..].fill(0.0);

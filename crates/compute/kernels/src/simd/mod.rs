@@ -27,8 +27,8 @@ pub(crate) const LANES: usize = 16;
 pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// Sixteen lanes.
     type V: Copy;
-    /// Columns, in vectors, of the register tile of a matrix product: as many as the register file
-    /// holds beside six rows.
+    /// Columns of a matrix product's register tile, in vectors: the register file has room for them
+    /// and for six rows.
     const TILE_VECTORS: usize;
 
     unsafe fn splat(x: f32) -> Self::V;

@@ -1,4 +1,4 @@
-//! How much of the CPU's memory buffers take. Conformance sees to what lies in them.
+//! Bytes of the CPU's buffers. The conformance tests check their content.
 
 use crate::support::cpu;
 use isentrope_kernels::{Attention, Backend, CpuBuffer, Kind, Linear, Role};

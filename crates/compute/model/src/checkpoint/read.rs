@@ -333,9 +333,5 @@ fn explain_absence(dir: &Path) -> Error {
         let what = format!("has pickled weights only ({name}); convert them to safetensors");
         return Error::unsupported(dir, what);
     }
-    if let Some(name) = with_extension(&["gguf"]) {
-        let what = format!("has GGUF weights only ({name}); use the model's safetensors directory");
-        return Error::unsupported(dir, what);
-    }
     Error::invalid(dir, format!("has neither {SINGLE_FILE} nor {INDEX_FILE}"))
 }

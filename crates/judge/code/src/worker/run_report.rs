@@ -15,8 +15,8 @@ pub struct RunReport {
     /// The last line of its standard error.
     #[serde(skip)]
     error: String,
-    /// Why something of it is left in the temporary directory, if so. The next run needs a jail of
-    /// its own then.
+    /// Why something of it is left: files, or counters of the jail that have moved. The next run
+    /// needs a jail of its own then.
     pub left: Option<String>,
 }
 

@@ -18,6 +18,8 @@ pub(crate) enum Form {
     Lines,
     /// A JSON document: an array of rows, or an object that holds it.
     Document,
+    /// A table of texts with this character between values: CSV and TSV.
+    Separated(u8),
     /// Apache Parquet.
     Parquet,
 }
@@ -32,7 +34,7 @@ pub(crate) enum Compression {
 
 /// The endings, for messages.
 pub(crate) const ENDINGS: &str =
-    ".parquet, .jsonl or .json, the last two also with .gz or .zst behind";
+    ".parquet, .jsonl, .json, .csv or .tsv, all but the first also with .gz or .zst behind";
 
 impl Format {
     /// Uncompressed JSON lines.
@@ -69,6 +71,8 @@ impl Format {
         let form = match ending.to_ascii_lowercase().as_str() {
             "jsonl" => Form::Lines,
             "json" => Form::Document,
+            "csv" => Form::Separated(b','),
+            "tsv" => Form::Separated(b'\t'),
             // Parquet compresses by itself.
             "parquet" if compression == Compression::None => Form::Parquet,
             _ => return None,
@@ -100,14 +104,16 @@ mod tests {
             ("b.x.JSONL.GZ", "b.x", Form::Lines, Gzip),
             ("b.json", "b", Form::Document, Plain),
             ("b.json.zst", "b", Form::Document, Zstandard),
+            ("b.CSV", "b", Form::Separated(b','), Plain),
+            ("b.tsv.gz", "b", Form::Separated(b'\t'), Gzip),
             ("b.parquet", "b", Form::Parquet, Plain),
         ] {
             assert_eq!(Format::of(name.as_ref()).unwrap(), Format { form, compression }, "{name}");
             assert_eq!(Format::stem(name.as_ref()), stem);
         }
-        for name in ["a", "a.csv", "a.gz", "a.parquet.gz", "a.jsonl.xz", "jsonl", ".."] {
+        for name in ["a", "a.xlsx", "a.gz", "a.parquet.gz", "a.jsonl.xz", "jsonl", ".."] {
             assert!(Format::of(name.as_ref()).is_err(), "{name}");
         }
-        assert_eq!(Format::stem("c/a.csv".as_ref()), "a");
+        assert_eq!(Format::stem("c/a.xlsx".as_ref()), "a");
     }
 }

@@ -1,13 +1,14 @@
 //! Data files as rows of JSON values, whatever their format.
 //!
-//! [`Rows`] opens a file. `format.rs` has the formats, `jsonl.rs`, `json.rs` and `parquet/` read
-//! them, `limits.rs` bounds their sizes.
+//! [`Rows`] opens a file. `format.rs` has the formats, `jsonl.rs`, `json.rs`, `separated.rs` and
+//! `parquet/` read them, `limits.rs` bounds their sizes.
 
 mod format;
 mod json;
 mod jsonl;
 mod limits;
 mod parquet;
+mod separated;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,14 +21,15 @@ use serde_json::{Map, Value};
 
 use crate::schema::PROMPT;
 use crate::{Error, Result};
-use format::{Compression, Form, disguise};
+use format::{Compression, disguise};
 use json::{Document, Failure, Items};
 use jsonl::Lines;
 use limits::{UnpackedReader, ValueBudget};
 use parquet::ParquetRows;
+use separated::Separated;
 
-pub(crate) use format::ENDINGS;
 pub use format::Format;
+pub(crate) use format::{ENDINGS, Form};
 pub(crate) use limits::text_bytes;
 
 /// A row: its columns by name.
@@ -51,6 +53,7 @@ enum Supply {
     Lines(Lines),
     Items(Items),
     Objects { rows: std::vec::IntoIter<Row>, number: usize },
+    Separated(Box<Separated>),
     Parquet(Box<ParquetRows>),
 }
 
@@ -106,6 +109,14 @@ impl Rows {
                 check_lines(path, reader.fill_buf().map_err(io)?)?;
                 Supply::Lines(Lines::new(reader))
             }
+            Form::Separated(delimiter) => {
+                let mut reader = unpacked(file, format.compression).map_err(io)?;
+                if let Some(what) = disguise(reader.fill_buf().map_err(io)?) {
+                    return Err(Error::file(path, what));
+                }
+                let rows = Separated::open(reader, delimiter);
+                Supply::Separated(Box::new(rows.map_err(|problem| Error::file(path, problem))?))
+            }
             Form::Document => {
                 let mut reader = unpacked(file, format.compression).map_err(io)?;
                 if let Some(what) = disguise(reader.fill_buf().map_err(io)?) {
@@ -118,7 +129,11 @@ impl Rows {
                 }
             }
         };
-        Ok(Self::new(supply, path, values))
+        let columns = match &supply {
+            Supply::Separated(rows) => rows.columns().take(MAX_NAMES).collect(),
+            _ => Vec::new(),
+        };
+        Ok(Self { columns, ..Self::new(supply, path, values) })
     }
 
     /// Raises the limit on rows from 32 MiB to `bytes`, but not in JSON documents.
@@ -134,7 +149,7 @@ impl Rows {
         match self.supply {
             Supply::Lines(_) => "line",
             Supply::Items(_) => "item",
-            Supply::Objects { .. } | Supply::Parquet(_) => "row",
+            Supply::Objects { .. } | Supply::Separated(_) | Supply::Parquet(_) => "row",
         }
     }
 
@@ -147,10 +162,10 @@ impl Rows {
         parquet.into_iter().flatten()
     }
 
-    /// The names of the columns: in a parquet file's order, else of the rows so far, sorted.
+    /// The names of the columns: in the order of a table's file, else of the rows so far, sorted.
     pub(crate) fn columns(&self) -> Vec<&str> {
         let mut columns: Vec<&str> = self.columns.iter().map(String::as_str).collect();
-        if !matches!(self.supply, Supply::Parquet(_)) {
+        if !matches!(self.supply, Supply::Parquet(_) | Supply::Separated(_)) {
             columns.sort_unstable();
         }
         columns
@@ -164,6 +179,7 @@ impl Rows {
                 let row = items.next().map_err(|failure| failed(&self.path, failure))?;
                 row.map(|row| (items.number, row))
             }
+            Supply::Separated(rows) => rows.next().map_err(io)?,
             Supply::Objects { rows, number } => rows.next().map(|row| {
                 *number += 1;
                 (*number, Ok(row))
@@ -231,15 +247,6 @@ fn check_lines(path: &Path, beginning: &[u8]) -> Result<()> {
         return Err(Error::file(path, what));
     }
     let text = jsonl::without_mark(beginning).trim_ascii_start();
-    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    if ["csv", "tsv"].iter().any(|table| ending.eq_ignore_ascii_case(table))
-        && !text.starts_with(b"{")
-    {
-        return Err(Error::file(
-            path,
-            "is a table of separated values; JSON lines are read, an object per line",
-        ));
-    }
     // An array of objects.
     if let Some(rest) = text.strip_prefix(b"[") {
         let rest = rest.trim_ascii_start();

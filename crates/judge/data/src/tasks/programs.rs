@@ -146,8 +146,8 @@ impl Function {
 }
 
 impl Programs {
-    /// A function of a kind with a number of steps. None if the draw belongs to the other split, or its
-    /// results are too large or nearly constant.
+    /// A function of a kind with a number of steps. None if the draw belongs to the other split, or
+    /// its results are too large or nearly constant.
     fn draw(
         &self,
         (kind, steps): (u64, usize),

@@ -253,8 +253,8 @@ pub(super) fn distinct(answers: &[Answer]) -> Vec<Answer> {
     distinct
 }
 
-/// Longer lists are matched by the form of their answers first, since comparing each with each takes
-/// too long.
+/// Longer lists are matched by the form of their answers first, since comparing each with each
+/// takes too long.
 const FEW: usize = 16;
 
 /// Answers of two lists without those that both have in the same form: of long lists, in any order,

@@ -4,6 +4,7 @@
 use super::super::phrases::hedges::{
     ABOUT_ANSWER, CONDITIONS, DENIED_PREDICATES, DOUBTFUL, DOUBTFUL_PAIRS, FALSE_PREDICATES,
     FAULTS, FAULTY, FOUND, IN_DENIALS, MODALS, OPENERS, PARTIAL, REASONS, RETRACTIONS, SUBJECTS,
+    WITHDRAWALS, WITHDRAWN,
 };
 use super::super::phrases::{has, has_pair};
 use super::segments::segments;
@@ -42,13 +43,33 @@ pub fn takes_back(after: &str) -> bool {
     let parts = parts(&next);
     let starts_over =
         matches!(word(&parts, 0), "scratch" | "correction" | "oops" | "sorry" | "strike" | "nope");
-    let hesitates = has(OPENERS, word(&parts, 0));
+    let hesitates = has(OPENERS, word(&parts, 0)) || word(&parts, 0) == "i";
     starts_over
+        || withdraws(&parts)
         || hesitates && owns_mistake(&parts)
         || is_about_answer(&parts)
             && (0..parts.len())
                 .take_while(|&place| !gives_reason(&parts, place))
                 .any(|place| denies(&parts, place))
+}
+
+/// Whether a sentence begins by withdrawing what was said before it: "please ignore that", "I take
+/// it back", "no, 6".
+fn withdraws(parts: &[Part<'_>]) -> bool {
+    let rest = match parts {
+        [Part::Word("please" | "i"), rest @ ..] => rest,
+        parts => parts,
+    };
+    match rest {
+        [Part::Word("take"), Part::Word(object), Part::Word("back"), ..] => {
+            WITHDRAWN.contains(object)
+        }
+        [Part::Word(verb), Part::Word(object), ..] => {
+            WITHDRAWALS.contains(verb) && WITHDRAWN.contains(object)
+        }
+        [Part::Word("no"), Part::Break, Part::Value(_), ..] => true,
+        _ => false,
+    }
 }
 
 /// Length of the sentence that a text begins in.
@@ -193,9 +214,17 @@ fn says_other(parts: &[Part<'_>]) -> bool {
         )
 }
 
-/// Whether a sentence owns to a mistake: "I made an error", "I miscounted".
+/// Whether a sentence owns to a mistake: "I made an error", "I miscounted", "I was wrong".
 fn owns_mistake(parts: &[Part<'_>]) -> bool {
-    parts.windows(2).any(|pair| {
+    let is_denial = |place: usize| {
+        let word = word(parts, place);
+        matches!(word, "not" | "never") || word.ends_with("n't")
+    };
+    if (0..parts.len()).any(is_denial) {
+        return false;
+    }
+    matches!(parts, [Part::Word("i"), Part::Word("was"), Part::Word("wrong" | "mistaken"), ..])
+        || parts.windows(2).any(|pair| {
         matches!(pair, [Part::Word("a" | "an"), Part::Word("mistake" | "error")])
             || matches!(pair, [Part::Word("i"), Part::Word(verb)] if verb.starts_with("mis") || has(FAULTS, verb))
     })
@@ -215,7 +244,12 @@ fn denies(parts: &[Part<'_>], place: usize) -> bool {
             Some(Part::Value(_)) => false,
         };
     }
-    if has(FALSE_PREDICATES, this) {
+    // "a mistake" is one if it ends its clause: "a mistake to forget" is another.
+    let is_mistake = matches!(this, "mistake" | "typo" | "error")
+        && matches!(before(1), Some(Part::Word("a" | "an")))
+        && matches!(parts.get(place + 1), None | Some(Part::Break));
+    let before = |steps: usize| before(steps + usize::from(is_mistake));
+    if is_mistake || has(FALSE_PREDICATES, this) {
         let is_said = match before(1) {
             None | Some(Part::Break) => true,
             Some(Part::Word("is" | "was" | "be" | "seems" | "looks" | "'s")) => match before(2) {

@@ -6,6 +6,8 @@ use super::super::phrases::has;
 use super::super::phrases::hedges::ANOTHER;
 use super::super::phrases::statements::{AND, ENDS_LIST, OR};
 use super::denial::denies_next;
+use super::operand::{ends_in_operator, takes_operand};
+use super::segments::{Segment, segments};
 
 /// A box that is complete.
 #[derive(Clone, Copy, Debug)]
@@ -93,11 +95,39 @@ fn is_blank(content: &str) -> bool {
     matches!(content.trim(), "\\ldots" | "\\dots" | "\\cdots") || content.chars().all(is_mark)
 }
 
-/// The complete boxes in the order in which they open.
+/// The complete boxes in the order in which they open, without those that are only operands of a
+/// formula.
 fn boxes(text: &str) -> Vec<Box> {
     let (mut found, _) = scan(text);
     found.sort_unstable_by_key(|found| found.start);
+    let formulas = if found.is_empty() { Vec::new() } else { segments(text) };
+    found.retain(|found| !is_operand(text, &formulas, found));
     found
+}
+
+/// Whether the formula around a box computes with its content: `\frac{1}{\boxed{5}}`,
+/// `-\boxed{5}`, `10^{\boxed{5}}`, `$\boxed{5}!$`.
+fn is_operand(text: &str, formulas: &[Segment], found: &Box) -> bool {
+    let (before, after) = (&text[..found.start], &text[found.content.1 + 1..]);
+    if let Some(outer) = before.trim_end_matches(' ').strip_suffix('{') {
+        return takes_operand(outer);
+    }
+    // "so-\boxed{5}" and "--\boxed{5}" have no sign.
+    let is_signed = |rest: &str| !rest.ends_with(|c: char| c == '-' || c.is_alphabetic());
+    if before.strip_suffix('-').is_some_and(is_signed) {
+        return true;
+    }
+    let place = formulas.partition_point(|formula| formula.start <= found.start);
+    let Some(formula) = place.checked_sub(1).map(|place| formulas[place]) else { return false };
+    if formula.content.1 <= found.content.1 {
+        return false;
+    }
+    let before = &text[formula.content.0..found.start];
+    let after = after[..formula.content.1 - found.content.1 - 1].trim();
+    let is_raised = after
+        .strip_prefix('^')
+        .is_some_and(|power| !power.trim_start_matches([' ', '{']).starts_with("\\circ"));
+    is_raised || after == "!" || before.trim_end().ends_with('-') || ends_in_operator(before)
 }
 
 /// The complete boxes of a text, and of each brace that is never closed where its content starts,

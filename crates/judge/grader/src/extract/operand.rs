@@ -27,8 +27,21 @@ pub fn formula_around(text: &str, (start, end): (usize, usize)) -> Option<(usize
     })
 }
 
+/// Whether a brace after a text holds an operand: a power, an index, or an argument of a command
+/// that computes.
+pub fn takes_operand(before: &str) -> bool {
+    let before = before.trim_end();
+    // A second argument comes after the first.
+    let command = match before.char_indices().next_back() {
+        Some((end, '}')) => before[..end].rfind('{').map_or("", |start| &before[..start]),
+        Some((end, ']')) => before[..end].rfind('[').map_or("", |start| &before[..start]),
+        _ => before,
+    };
+    before.ends_with(['^', '_']) || ends_in_command(command)
+}
+
 /// Whether what follows a text is an operand of the operator at its end.
-fn ends_in_operator(before: &str) -> bool {
+pub fn ends_in_operator(before: &str) -> bool {
     let left = before.trim_end_matches([' ', '$']);
     let Some(last) = left.chars().next_back() else { return false };
     let rest = &left[..left.len() - last.len_utf8()];

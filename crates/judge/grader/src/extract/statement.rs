@@ -5,7 +5,7 @@ use super::super::equal::same_answer;
 use super::super::options::Options;
 use super::super::phrases::has;
 use super::super::phrases::hedges::{ANOTHER, BEFORE_NAME};
-use super::super::phrases::numbers::changes_number;
+use super::super::phrases::numbers::{base_named, changes_number};
 use super::super::phrases::statements::{ANSWER_NAMES, FINAL, VERBS, WHY};
 use super::aftermath::takes_back;
 use super::boxed::before_open_box;
@@ -224,8 +224,16 @@ pub fn answer_in(sentence: &str) -> Option<String> {
 pub fn with_number_word(value: &str, after: &str) -> String {
     let after = after.trim_start_matches(['$', '*', '}', ' ']);
     let after = after.strip_prefix("\\)").unwrap_or(after).trim_start();
-    let word = after.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
-    if changes_number(word) { format!("{value} {word}") } else { value.into() }
+    let first = |text: &str| {
+        text.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default().to_owned()
+    };
+    let word = first(after);
+    let base = after.strip_prefix("in ").map(first).filter(|word| base_named(word).is_some());
+    match base {
+        Some(base) => format!("{value} in {base}"),
+        None if changes_number(&word) => format!("{value} {word}"),
+        None => value.into(),
+    }
 }
 
 /// The last number after a place, or the tuple or interval that it is the end of.

@@ -9,7 +9,7 @@ use super::super::answer::{Quantity, Unit};
 use super::super::expression::{Decimal, Expression, Function, power_of_ten};
 use super::super::latex::Kind::{Command, Letter, Mark, Number, Upright, Word};
 use super::super::latex::{Commas, Token};
-use super::super::phrases::numbers::number;
+use super::super::phrases::numbers::{base_named, number};
 use super::expression::Parser;
 use super::slices::{closing, text};
 use super::value::{MAX_EXPONENT, Value};
@@ -201,10 +201,9 @@ impl Context {
             _ => tokens.split_at(tokens.iter().take_while(|token| is_digit(token)).count()),
         };
         let base = match base {
-            [Token { kind: Mark('_'), .. }, base @ ..] => base,
-            base => after_word(base)?,
+            [Token { kind: Mark('_'), .. }, base @ ..] => base_of(&text(base))?,
+            words => base_in_words(words)?,
         };
-        let base = base_of(&text(base))?;
         let digits = digits.iter().all(is_digit).then(|| text(digits))?;
         let value = value_of(&digits, base)?;
         let unit = Unit::Base(digits.into(), base);
@@ -222,22 +221,24 @@ fn is_digit(token: &Token<'_>) -> bool {
     }
 }
 
-/// The tokens behind "base", perhaps in brackets.
-fn after_word<'t, 'a>(tokens: &'t [Token<'a>]) -> Option<&'t [Token<'a>]> {
-    let tokens = match tokens {
-        [Token { kind: Mark('('), .. }, inner @ .., Token { kind: Mark(')'), .. }] => inner,
-        tokens => tokens,
+/// The base that words after a number name: "base 2", "in base two", "in binary", "(octal)".
+fn base_in_words(tokens: &[Token<'_>]) -> Option<u32> {
+    let (tokens, in_brackets) = match tokens {
+        [Token { kind: Mark('('), .. }, inner @ .., Token { kind: Mark(')'), .. }] => (inner, true),
+        tokens => (tokens, false),
     };
-    let word = |token: &Token<'a>| match token.kind {
-        Word(word) | Upright(word) => Some(word),
-        Command("in") => Some("in"),
-        _ => None,
+    let word = |token: &Token<'_>| match token.kind {
+        Word(word) | Upright(word) => word.to_owned(),
+        Command("in") => "in".to_owned(),
+        _ => String::new(),
+    };
+    let (tokens, has_in) = match tokens {
+        [first, rest @ ..] if word(first) == "in" => (rest, true),
+        tokens => (tokens, false),
     };
     match tokens {
-        [first, rest @ ..] if word(first) == Some("base") => Some(rest),
-        [first, second, rest @ ..] if word(first) == Some("in") && word(second) == Some("base") => {
-            Some(rest)
-        }
+        [first, rest @ ..] if word(first) == "base" => base_of(&text(rest)),
+        [name] if has_in || in_brackets => base_named(&word(name)),
         _ => None,
     }
 }

@@ -115,6 +115,11 @@ pub const ABOUT_ANSWER: &[&str] =
 pub const RETRACTIONS: &[&str] =
     &["wait", "nope", "oops", "scratch", "correction", "sorry", "hmm", "hm", "strike", "ignore"];
 
+/// Verbs of a sentence that withdraws what was said before it, and what they may be about.
+pub const WITHDRAWALS: &[&str] =
+    &["ignore", "disregard", "forget", "retract", "withdraw", "cancel"];
+pub const WITHDRAWN: &[&str] = &["that", "this", "it", "the", "my"];
+
 /// Words before the subject of a sentence that may take the answer before it back.
 pub const OPENERS: &str = "\
     no wait but however actually hmm oops sorry hold on oh well yet though or";

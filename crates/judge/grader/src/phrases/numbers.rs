@@ -54,6 +54,15 @@ const MEGA: &str = "M";
 const CHANGES: &str = "\
     squared cubed factorial doubled tripled quadrupled halved negated inverted permille";
 
+/// Bases that have a name.
+const BASES: &[(&str, u32)] =
+    &[("binary", 2), ("ternary", 3), ("octal", 8), ("decimal", 10), ("hexadecimal", 16)];
+
+/// The base of this name.
+pub fn base_named(name: &str) -> Option<u32> {
+    BASES.iter().find(|(word, _)| name.eq_ignore_ascii_case(word)).map(|(_, base)| *base)
+}
+
 /// Words before a number that change its sign.
 const SIGNS: &[&str] = &["negative", "minus"];
 

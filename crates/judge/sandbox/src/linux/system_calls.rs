@@ -83,8 +83,8 @@ pub fn restrict() -> Result<(), Problem> {
     Ok(())
 }
 
-/// Three filters: calls that do nothing, arguments that are refused, and calls that are allowed. The
-/// kernel takes the strictest answer. The last filter forbids adding filters, so it comes last.
+/// Three filters: calls that do nothing, arguments that are refused, and calls that are allowed.
+/// The kernel takes the strictest answer. The last filter forbids adding filters, so it comes last.
 fn filters() -> Result<[BpfProgram; 3], BackendError> {
     let mut allowed: Rules =
         ALLOWED.iter().chain(ALLOWED_HERE).map(|call| (*call, Vec::new())).collect();
@@ -95,7 +95,8 @@ fn filters() -> Result<[BpfProgram; 3], BackendError> {
             .try_into()
     };
     // The scheduler gives each session a share of its own (autogroups): with many a jail would take
-    // the shares of all other programs. Programs that start others in new sessions work all the same.
+    // the shares of all other programs. Programs that start others in new sessions work all the
+    // same.
     let undone = Rules::from([(libc::SYS_setsid, Vec::new())]);
     Ok([
         filter(undone, SeccompAction::Allow, errno(0))?,
@@ -104,12 +105,12 @@ fn filters() -> Result<[BpfProgram; 3], BackendError> {
     ])
 }
 
-/// Refused commands of fcntl: they choose who gets a file's signals, or change the size of a pipe.
+/// Commands of fcntl. The others choose who gets a file's signals, change the size of a pipe, or
+/// lock records: also of /dev/null, by which jails could talk.
 #[rustfmt::skip]
 const FCNTL: &[c_int] = &[
     libc::F_DUPFD, libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETFL,
-    libc::F_GETLK, libc::F_SETLK, libc::F_SETLKW, libc::F_OFD_GETLK, libc::F_OFD_SETLK,
-    libc::F_OFD_SETLKW, libc::F_GETPIPE_SZ,
+    libc::F_GETPIPE_SZ,
 ];
 
 /// New libraries ask by this ioctl whether something is a terminal.
@@ -159,7 +160,8 @@ fn allowed_with() -> Result<Rules, BackendError> {
 
 /// Calls that are allowed, but not so.
 fn refused() -> Result<Rules, BackendError> {
-    let first_process = || Ok::<_, BackendError>(vec![rule(condition(0, SeccompCmpOp::Eq, 1)?)?]);
+    let first_as =
+        |argument| Ok::<_, BackendError>(vec![rule(condition(argument, SeccompCmpOp::Eq, 1)?)?]);
     let all_of = |flags| {
         let flags = bits(flags);
         rule(condition(3, SeccompCmpOp::MaskedEq(flags), flags)?)
@@ -168,10 +170,11 @@ fn refused() -> Result<Rules, BackendError> {
     // Nor is any charged for huge pages, which are kept apart.
     let maps = vec![all_of(libc::MAP_SHARED | libc::MAP_ANONYMOUS)?, all_of(libc::MAP_HUGETLB)?];
     Ok(Rules::from([
-        // The first process keeps the others in order: they cannot signal it.
-        (libc::SYS_kill, first_process()?),
-        (libc::SYS_tkill, first_process()?),
-        (libc::SYS_tgkill, first_process()?),
+        // The first process keeps the others in order: they cannot signal it, nor join its group.
+        (libc::SYS_kill, first_as(0)?),
+        (libc::SYS_tkill, first_as(0)?),
+        (libc::SYS_tgkill, first_as(0)?),
+        (libc::SYS_setpgid, first_as(1)?),
         (libc::SYS_mmap, maps),
     ]))
 }

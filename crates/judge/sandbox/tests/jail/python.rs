@@ -100,6 +100,20 @@ fn a_jail_is_one_session() {
     );
 }
 
+/// Locks of /dev/null would be seen in other jails, and signals to a group reach the first process.
+#[test]
+fn records_are_not_locked_and_the_first_group_is_closed() {
+    prints(
+        "import fcntl, os\n\
+         try: fcntl.lockf(open('/dev/null', 'w'), fcntl.LOCK_EX)\n\
+         except OSError: print('no lock', flush=True)\n\
+         if os.fork() == 0:\n    os.setpgid(0, 0)\n    try: os.setpgid(0, 1)\n    \
+         except PermissionError: print('no group', flush=True)\n    os._exit(0)\n\
+         os.wait()\n",
+        "no lock\nno group\n",
+    );
+}
+
 #[test]
 fn extension_modules_with_threads_of_their_own_load() {
     on_every_tier("import numpy; print(numpy.linalg.inv(numpy.eye(64)).sum())", |done| {

@@ -18,7 +18,7 @@ pub(super) struct Updates<'a> {
     layout: &'a Layout,
     /// The bytes of an update that do not depend on its passes.
     pub whole: usize,
-    /// The fewest bytes of a tape for each token.
+    /// Bytes of the smallest kind of tape for each token.
     pub least_tape: usize,
     /// Tokens of an update.
     pub tokens: usize,
@@ -90,7 +90,7 @@ pub(super) struct Least {
     pub one: usize,
     /// Tokens that it works on.
     pub tokens: usize,
-    /// The requirement.
+    /// The phase that needs the most.
     pub phase: Phase,
 }
 

@@ -15,6 +15,8 @@ use std::path::Path;
 /// A new directory's results against an old one's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparisons {
+    /// Whether both are of the same weights.
+    pub has_same_weights: bool,
     /// Differences beside the model: seed, version, day, arithmetic and settings of the compared
     /// benchmarks, such as `math500.max_tokens 4096 -> 8192`.
     pub settings: Vec<String>,
@@ -76,7 +78,8 @@ impl Comparisons {
                 "{old} and {new} have no problem in common that both have finished"
             )));
         }
-        Ok(Self { settings, benchmarks })
+        let has_same_weights = has_same_weights(&old_manifest["model"], &new_manifest["model"]);
+        Ok(Self { has_same_weights, settings, benchmarks })
     }
 
     /// Writes comparison.json into `new`.
@@ -90,8 +93,12 @@ impl Comparisons {
             .map(|(name, compared)| (name.clone(), compared.to_json()))
             .collect();
         let against = old.display().to_string();
-        let value =
-            json!({ "against": against, "settings": self.settings, "benchmarks": benchmarks });
+        let value = json!({
+            "against": against,
+            "same_weights": self.has_same_weights,
+            "settings": self.settings,
+            "benchmarks": benchmarks,
+        });
         Ok(write_json(&new.join("comparison.json"), &value)?)
     }
 }
@@ -144,6 +151,20 @@ impl BenchmarkComparison {
         }
         value
     }
+}
+
+/// Whether two manifests' models have the same weights: by their checksums, or by the hashes of
+/// their files where an older manifest has no checksum.
+fn has_same_weights(old: &Value, new: &Value) -> bool {
+    if let (Some(old), Some(new)) = (old["weights"].as_u64(), new["weights"].as_u64()) {
+        return old == new;
+    }
+    let files = |model: &Value| -> Vec<(String, Value)> {
+        let all = model["sha256"].as_object().into_iter().flatten();
+        let weights = all.filter(|(name, _)| name.ends_with(".safetensors"));
+        weights.map(|(name, hash)| (name.clone(), hash.clone())).collect()
+    };
+    !files(old).is_empty() && files(old) == files(new)
 }
 
 /// The responses to the problems that are in both. Of repeated problems the first is paired with
@@ -287,6 +308,24 @@ mod tests {
         assert_eq!(BenchmarkComparison::of("set", &untold, &untold).unwrap().majority, None);
         let single = [asked("a", &[no])];
         assert_eq!(BenchmarkComparison::of("set", &single, &single).unwrap().pass, []);
+    }
+
+    /// A checkpoint of unchanged weights has other files than the model that it began with.
+    #[test]
+    fn weights_are_the_same_by_their_checksum_or_by_their_files() {
+        let model = |file: &str, weights: Value| {
+            let files = json!({"config.json": "1", "model.safetensors": file});
+            json!({"sha256": files, "weights": weights})
+        };
+        for (old, new, expected) in [
+            (model("a", json!(7)), model("b", json!(7)), true),
+            (model("a", json!(7)), model("b", json!(8)), false),
+            (model("a", Value::Null), model("a", json!(8)), true),
+            (model("a", Value::Null), model("b", json!(8)), false),
+            (json!({"sha256": {}}), json!({"sha256": {}}), false),
+        ] {
+            assert_eq!(has_same_weights(&old, &new), expected, "{old} {new}");
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The parts of a set that have numbers of their own: its problems by source, or a built-in task's by
-//! size.
+//! The parts of a set that have numbers of their own: its problems by source, or a built-in task's
+//! by size.
 
 use super::outcome::Outcome;
 use super::statistic::Statistic;

@@ -45,7 +45,7 @@ impl Default for Limits {
 /// Something that happened in a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// A response has grown by a token.
+    /// A response has one token more.
     Token {
         /// The request.
         request: RequestId,

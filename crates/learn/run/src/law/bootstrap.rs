@@ -364,8 +364,8 @@ fn centred(values: &[f64]) -> Vec<f64> {
     values.iter().map(|value| value - mean).collect()
 }
 
-/// The quotient below which [`LEVEL`] of the finite ones lies, or 0. Residuals without any noise give
-/// 0 / 0.
+/// The quotient below which [`LEVEL`] of the finite ones lies, or 0. Residuals without any noise
+/// give 0 / 0.
 fn quantile(quotients: impl Iterator<Item = f64>) -> f64 {
     let mut quotients: Vec<f64> = quotients.filter(|q| q.is_finite()).collect();
     let rank = libm::ceil(LEVEL * (quotients.len() + 1) as f64) as usize;

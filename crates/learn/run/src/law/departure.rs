@@ -11,8 +11,8 @@ const PREFIXES: usize = 12;
 
 /// Standard errors of a single measurement that are within reach. A run asks after every
 /// evaluation, with many prefixes each time. With this number at most about 5 of 100 runs that obey
-/// the law ever raise a false alarm, as long as neighbouring residuals correlate by no more than 0.6
-/// (docs/concepts/entropy.md).
+/// the law ever raise a false alarm, as long as neighbouring residuals correlate by no more than
+/// 0.6 (docs/concepts/entropy.md).
 const REACH: f64 = 4.4;
 
 /// Measurements beyond reach, to the last one, that it takes.

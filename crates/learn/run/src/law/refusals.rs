@@ -166,7 +166,8 @@ pub(super) fn rivals(points: &[Point], fit: &Fit, r_squared: &[(Form, f64)]) -> 
     said.collect()
 }
 
-/// A remark on several runs that are fitted as one: how far their ceilings differ, each fitted alone.
+/// A remark on several runs that are fitted as one: how far their ceilings differ, each fitted
+/// alone.
 pub(super) fn between(runs: &[&[Point]]) -> String {
     let long = runs.iter().filter(|run| run.len() > 2);
     let ceilings: Vec<f64> =

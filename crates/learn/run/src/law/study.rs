@@ -3,6 +3,8 @@
 use super::prediction::PREFIX;
 use super::refusals::{between, refusals, remarks, rivals};
 use super::{Departure, Fit, Form, Interval, Point, Prediction};
+use crate::number::{fixed, percent};
+use crate::student::interval_of_change;
 use serde::Serialize;
 
 /// A study of points: the law, or why it does not hold.
@@ -93,15 +95,23 @@ impl Study {
     /// ceiling are shares, and whether anything was cut.
     pub fn ceiling(&self) -> Option<(Interval, bool)> {
         let ceiling = self.holds()?.ceiling;
-        let is_share = |value: f64| (0.0..=1.0).contains(&value);
-        let are_shares =
-            is_share(ceiling.value) && self.points.iter().all(|p| is_share(p.accuracy));
-        let cut = if are_shares { ceiling.cut(0.0, 1.0) } else { ceiling };
+        let is_of_shares = self.is_of_shares() && (0.0..=1.0).contains(&ceiling.value);
+        let cut = if is_of_shares { ceiling.cut(0.0, 1.0) } else { ceiling };
         Some((cut, cut != ceiling))
     }
 
-    /// The numbers of docs/reference/metrics.md below `law/<set>/`. The last one is always there, the
-    /// others where the law holds.
+    /// Whether its accuracies can be shares of responses; mean scores need not be.
+    pub fn is_of_shares(&self) -> bool {
+        self.points.iter().all(|p| (0.0..=1.0).contains(&p.accuracy))
+    }
+
+    /// An accuracy as text: a share in percent, a score as a number.
+    pub fn shown(&self, accuracy: f64) -> String {
+        if self.is_of_shares() { percent(accuracy) } else { fixed(accuracy, 3) }
+    }
+
+    /// The numbers of docs/reference/metrics.md below `law/<set>/`. The last one is always there,
+    /// the others where the law holds.
     pub fn metrics(&self) -> Vec<(&'static str, f64)> {
         let mut metrics = Vec::new();
         if let Some(Fit { a, b, ceiling, r_squared, .. }) = self.holds() {
@@ -124,9 +134,8 @@ impl Study {
             self.departure.as_ref().filter(|left| self.refusals.first() == Some(&left.sentence()));
         let law = match (self.holds().zip(self.ceiling()), self.refusals.first()) {
             (Some((Fit { r_squared, .. }, (Interval { value, low, high }, _))), _) => {
-                format!(
-                    "ceiling {value:.3}, 95 % interval {low:.3} to {high:.3}, R^2 {r_squared:.3}"
-                )
+                let [value, low, high] = [value, low, high].map(|end| self.shown(end));
+                format!("ceiling {value}, 95 % interval {low} to {high}, R^2 {r_squared:.3}")
             }
             (None, Some(why)) => left.map_or_else(
                 || format!("none, {why}"),
@@ -135,7 +144,6 @@ impl Study {
             (None, None) => "none".to_owned(),
         };
         match self.entropy_spent() {
-            Some(spent) if spent.abs() < 0.005 => format!("{law}; the entropy is what it was"),
             Some(spent) if spent >= 0.0 => {
                 format!("{law}; {:.0} % of the entropy is spent", 100.0 * spent)
             }
@@ -144,13 +152,15 @@ impl Study {
         }
     }
 
-    /// The share of the entropy at the first point that is gone at the last: 1 - H / H0. None of a
-    /// single point, without entropy, and of several runs together.
+    /// The share of the entropy at the first point that is gone at the last: 1 - H / H0. None where
+    /// the difference may be chance, without entropy, and of several runs together.
     pub fn entropy_spent(&self) -> Option<f64> {
-        self.spent().filter(|_| self.points.len() > 1)
+        let entropies: Vec<f64> = self.points.iter().map(|point| point.entropy).collect();
+        let [low, high] = interval_of_change(&entropies)?;
+        self.spent().filter(|_| low > 0.0 || high < 0.0)
     }
 
-    /// The same, 0 of a single point, with which the course of the metric begins.
+    /// The same, whatever chance may do; 0 of a single point, with which the metric begins.
     fn spent(&self) -> Option<f64> {
         if self.is_of_several {
             return None;

@@ -14,7 +14,7 @@ use crate::group::Group;
 use crate::rl::Recipe;
 use crate::rollout_statistics::RolloutStatistics;
 use crate::run::Journal;
-use crate::token_records::{Budget, DroppedRecords};
+use crate::token_records::{DroppedRecords, RecordBudget};
 use crate::trainer::CollectContext;
 use isentrope_data::Source;
 use isentrope_rollout::Sampling;
@@ -148,7 +148,7 @@ impl Collector<'_, '_> {
         let mut collected = CollectedRollout {
             groups: Vec::new(),
             statistics: RolloutStatistics::default(),
-            dropped: DroppedRecords::new(Budget {
+            dropped: DroppedRecords::new(RecordBudget {
                 tokens: self.recipe.lab.record_tokens,
                 seed: self.recipe.run.seed,
                 step: self.context.step,

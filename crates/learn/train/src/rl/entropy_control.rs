@@ -114,7 +114,7 @@ impl EntropyControl {
                 Some(Steering { target, strength })
             }
             None => {
-                // Its state grows old while it has no target.
+                // Without a target the controller learns nothing, and its state would grow old.
                 (self.controller, self.saturation) = (Controller::default(), Saturation::default());
                 None
             }

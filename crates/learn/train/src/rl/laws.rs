@@ -34,7 +34,7 @@ impl Laws {
         for (Evaluation { name, is_further, .. }, point) in points(step, evaluations) {
             let law = self.of(name);
             if !is_finite(point) {
-                // An earlier fit must not pass for this evaluation's.
+                // No fit is recorded: an earlier one must not pass for this evaluation's.
                 let refusals = Study::of([&law.points[..], &[point]].concat(), SEED).refusals;
                 record
                     .remarks

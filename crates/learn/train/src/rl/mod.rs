@@ -97,7 +97,7 @@ impl Trainer for PolicyGradient {
         // The number of responses, and the choice of those to train on, change no response.
         let RewardSettings { verifier, overlong, mask_truncated: _ } = &self.recipe.reward;
         let drawn_by = (&*sampling, verifier, overlong, self.recipe.run.seed);
-        let heading = Heading::new(context.model, &context.directory.arithmetic, &drawn_by)?;
+        let heading = Heading::new(context.checksum, &context.directory.arithmetic, &drawn_by)?;
         let journal = context.directory.journal(context.step, context.ranks.rank(), &heading)?;
         context.ranks.any(false)?; // all know what there is before anyone writes more
         let (step, known) = (context.step, journal.known());
@@ -155,7 +155,10 @@ impl Trainer for PolicyGradient {
         };
         let learnt = trained_advantages(&groups, &advantages, self.recipe.reward.mask_truncated);
         let is_trained_on = |group: usize, sample: usize| learnt[group][sample].is_some();
-        let mut records = TokenRecords::choose(&groups, is_trained_on, &state.surplus, dropped);
+        // The theory is measured by whole passes over the rollout: records add little then.
+        let scores_all = self.recipe.lab.track_theory;
+        let mut records =
+            TokenRecords::choose(&groups, is_trained_on, &state.surplus, dropped, scores_all);
         let other_terms = self.recipe.has_terms_without_advantage(control.bonus);
         if let Some(why) = nothing_to_learn(&advantages, &learnt, other_terms) {
             context.observer.note(why);
@@ -184,7 +187,9 @@ impl Trainer for PolicyGradient {
             context,
         )?;
         let LearnContext { learner, record, .. } = context;
-        record.tokens = record.clock.time("records", || records.finish(learner, temperature))?;
+        let has_updated = !statistics.is_empty();
+        let finish = || records.finish(learner, temperature, has_updated);
+        record.tokens = record.clock.time("records", finish)?;
         if let Some(before) = before {
             context.observer.progress(measuring(1));
             let StepRecord { metrics, clock, .. } = context.record;

@@ -1,5 +1,5 @@
-//! From a recipe to a run that is ready for its first step: what is read, and what is found wrong
-//! with it.
+//! From a recipe to a run that is ready for its first step: reads and checks everything but the
+//! weights.
 
 use super::{PolicyGradient, Recipe};
 use crate::error::Result;
@@ -29,13 +29,8 @@ impl Recipe {
         // scores it too and learns from it once.
         let prime = count(self.objective.is_prime());
         let measured = if self.lab.track_theory { 2.0 } else { 0.0 };
-        // Token records are whole responses, one at least.
-        let recorded = match self.lab.record_tokens {
-            0 => 0.0,
-            tokens => ((tokens as f64).max(response) / (prompts * responses * response)).min(1.0),
-        };
         let greedy = count(self.objective.needs_greedy_baseline());
-        // A pass has a prompt once for as many responses as stand behind it.
+        // Responses that are in one pass share their prompt's tokens.
         let shared = ((SHARING_TOKENS as f64 - prompt) / response).floor().clamp(1.0, responses);
         let windows = &config.sliding_window[..];
         Workload {
@@ -54,7 +49,7 @@ impl Recipe {
                 prompt,
                 response,
             ),
-            passes: (epochs + reference + measured + recorded + 3.0 * prime, epochs + prime),
+            passes: (epochs + reference + measured + 3.0 * prime, epochs + prime),
             spared: self.prompts_per_update() as f64 / prompts,
             evaluated: EvaluationSet::work(sets, config),
             evaluations: self.eval.evaluations(self.run.steps),
@@ -232,7 +227,6 @@ mod tests {
     fn the_work_of_a_step_is_counted_as_it_is_done() {
         let config = crate::test_support::config();
         let mut recipe = Recipe::default();
-        recipe.lab.record_tokens = 0;
         (recipe.rollout.prompts, recipe.rollout.responses, recipe.rollout.max_tokens) = (4, 8, 20);
         (recipe.update.prompts, recipe.update.epochs) = (Some(2), 3);
         let workload = |recipe: &Recipe, prompt| recipe.workload(prompt, &[], &config);
@@ -257,13 +251,7 @@ mod tests {
         assert_eq!(workload(&recipe, 10.0).passes, (6.0, 3.0));
         // The process model learns from the rollout, and it and the reference score it.
         let mut prime = Recipe { rollout: recipe.rollout.clone(), ..Recipe::default() };
-        prime.lab.record_tokens = 0;
         prime.objective.advantage = serde_json::from_str("\"prime\"").unwrap();
         assert_eq!(workload(&prime, 10.0).passes, (4.0, 2.0));
-        // Half of 640 tokens, all of them, and one response.
-        for (tokens, share) in [(320, 0.5), (4096, 1.0), (1, 20.0 / 640.0)] {
-            recipe.lab.record_tokens = tokens;
-            assert_eq!(workload(&recipe, 10.0).passes, (6.0 + share, 3.0));
-        }
     }
 }

@@ -182,9 +182,10 @@ impl Recipe {
         Ok(())
     }
 
-    /// The expected gradient of log pi is 0 for responses from the whole vocabulary; for truncated
-    /// ones it is the gradient of log pi(K), K being the kept tokens. An estimator whose slope is
-    /// not 0 where the policies agree would lower pi(K).
+    /// Refuses an estimator whose slope is not 0 where the policies agree, if sampling is
+    /// truncated. The expected gradient of log pi is 0 over responses from the whole vocabulary.
+    /// Over truncated ones it is the gradient of log pi(K), K being the kept tokens, which the
+    /// estimator would lower.
     fn check_reference_kl(&self) -> Result<()> {
         let estimator = self.objective.reference_kl.estimator;
         if self.drawing().truncates()

@@ -42,8 +42,7 @@ pub(super) struct PolicyBefore {
 
 /// A response before the updates.
 struct ResponseBefore {
-    /// Whether it is the first of its group, and if so which share of the group's responses is
-    /// correct.
+    /// The share of its group's responses that are correct, if it is the first of its group.
     opens: Option<f64>,
     tokens: usize,
     /// Mean over its tokens, in nats: log of the length-normalised probability.

@@ -28,6 +28,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Largest file of weights, as `huggingface_hub` shards them.
 const MAX_FILE_BYTES: u64 = 5_000_000_000;
@@ -85,6 +86,9 @@ pub struct RunState<S> {
     /// Its token records, likewise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unwritten: Vec<TokenRecord>,
+    /// Whether it was saved only because the last checkpoint was too old: the next takes its place.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_interim: bool,
     /// The SHA-256 of the states from before the first step, where they are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initial_states: Option<String>,
@@ -163,6 +167,11 @@ impl CheckpointStore {
     /// Whether to save after `step` of `steps`.
     pub fn due(&self, step: u64, steps: u64) -> bool {
         step == steps || (self.settings.every > 0 && step.is_multiple_of(self.settings.every))
+    }
+
+    /// Whether to save since the last checkpoint, or the run's start, is so long ago.
+    pub fn is_late(&self, since: Duration) -> bool {
+        self.settings.minutes > 0.0 && since.as_secs_f64() >= 60.0 * self.settings.minutes
     }
 
     /// Saves: all ranks come here, and each writes some of the files. The first one's `state` is
@@ -301,9 +310,11 @@ impl CheckpointStore {
         Ok(steps)
     }
 
-    /// Removes the checkpoints up to a step's, but for the last few of them and the best.
-    pub fn retire(&self, step: u64, best: Option<u64>) -> Result<()> {
-        let steps: Vec<u64> = self.steps()?.into_iter().filter(|&s| s <= step).collect();
+    /// Removes the checkpoints up to a step's, but for the last few of them and the best. The
+    /// interim one does not count and stays.
+    pub fn retire(&self, step: u64, best: Option<u64>, interim: Option<u64>) -> Result<()> {
+        let counts = |&s: &u64| s <= step && interim != Some(s);
+        let steps: Vec<u64> = self.steps()?.into_iter().filter(counts).collect();
         let old = steps.len().saturating_sub(self.settings.keep.max(1));
         for &step in &steps[..old] {
             if best != Some(step) {
@@ -311,6 +322,12 @@ impl CheckpointStore {
             }
         }
         Ok(())
+    }
+
+    /// Removes a step's checkpoint, if it is there.
+    pub fn remove_step(&self, step: u64) -> Result<()> {
+        let dir = self.path(step);
+        if dir.exists() { self.remove(&dir) } else { Ok(()) }
     }
 
     /// Renames it first, so that a checkpoint under its own name is always whole.

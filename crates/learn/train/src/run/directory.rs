@@ -10,7 +10,7 @@ use super::journal::{Heading, Journal, is_journal, remove_journals};
 use super::location::{Existing, RunLocation};
 use super::log::{Log, TENSORBOARD};
 use super::response_file::ResponseFile;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ranks::TrainingRanks;
 use crate::settings::CheckpointSettings;
 use isentrope_files::{
@@ -36,6 +36,8 @@ pub struct RunDirectory {
     pub arithmetic: String,
     /// The lock, on the rank that writes.
     lock: Option<Lock>,
+    /// Files that stay as this process has written them, with their contents.
+    written: Vec<(PathBuf, Vec<u8>)>,
 }
 
 impl RunDirectory {
@@ -57,7 +59,29 @@ impl RunDirectory {
         }
         ranks.require_directory(&dir)?;
         let arithmetic = arithmetic_of(manifest).to_owned();
-        Ok(Self { dir, checkpoints, arithmetic, lock })
+        Ok(Self { dir, checkpoints, arithmetic, lock, written: Vec::new() })
+    }
+
+    /// Writes a file that stays until the run ends.
+    fn write(&mut self, name: &str, content: Vec<u8>) -> Result<()> {
+        let path = self.dir.join(name);
+        write_file(&path, &content)?;
+        self.written.push((path, content));
+        Ok(())
+    }
+
+    /// Writes recipe and manifest again if they were removed or changed since this process has
+    /// written them. Returns their paths then.
+    pub(super) fn restore(&self) -> Result<Vec<PathBuf>> {
+        let mut restored = Vec::new();
+        for (path, content) in &self.written {
+            if fs::read(path).is_ok_and(|found| found == *content) {
+                continue;
+            }
+            write_file(path, content)?;
+            restored.push(path.clone());
+        }
+        Ok(restored)
     }
 
     /// Whether this rank writes it.
@@ -92,7 +116,7 @@ impl RunDirectory {
     /// Makes the directory ready, now that the run can start, and writes the recipe if it
     /// `makes_steps`: a run's recipe is the one that its steps were made by. A run that is
     /// overwritten is removed first.
-    pub(super) fn begin(&self, place: &RunLocation, makes_steps: bool) -> Result<()> {
+    pub(super) fn begin(&mut self, place: &RunLocation, makes_steps: bool) -> Result<()> {
         if !self.is_written() {
             return Ok(());
         }
@@ -101,8 +125,8 @@ impl RunDirectory {
             clear(&self.dir)?;
         }
         if makes_steps {
-            write_file(&self.dir.join(VALUES), values.to_string().as_bytes())?;
-            write_file(&self.dir.join(RECIPE), text.as_bytes())?;
+            self.write(VALUES, values.to_string().into_bytes())?;
+            self.write(RECIPE, text.clone().into_bytes())?;
         }
         for part in RESPONSES {
             make_directory(&self.dir.join(part))?;
@@ -114,7 +138,7 @@ impl RunDirectory {
     /// files of model and data that have changed since the run was last started, and of another
     /// arithmetic.
     pub(super) fn write_manifest(
-        &self,
+        &mut self,
         manifest: &Value,
         after: u64,
         note: &mut dyn FnMut(&str),
@@ -144,7 +168,10 @@ impl RunDirectory {
                  another run of the recipe has these bits only if it changes at the same step"
             ));
         }
-        Ok(write_json(&path, manifest)?)
+        write_json(&path, manifest)?;
+        let content = fs::read(&path).map_err(|e| Error::io(&path, e))?;
+        self.written.push((path, content));
+        Ok(())
     }
 
     /// Removes the responses of steps after this one, or all where there is no checkpoint to go on

@@ -11,7 +11,6 @@ use super::directory::step_of;
 use crate::error::{Error, Result};
 use isentrope_data::Problem;
 use isentrope_files::{Digest, names, remove, sha256_of_file};
-use isentrope_model::Model;
 use isentrope_rollout::Response;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -34,20 +33,19 @@ pub struct Heading {
     arithmetic: String,
     /// The hash of all settings of drawing and judging.
     settings: String,
-    /// Bits of the norm of the weights: equal weights have the same, and others hardly ever.
+    /// The checksum of the weights.
     weights: u64,
 }
 
 impl Heading {
-    /// The heading for a model that samples with an arithmetic under these settings. Files that the
-    /// settings name, such as a reward function's, count as well.
-    pub fn new(model: &Model, arithmetic: &str, settings: &impl Serialize) -> Result<Self> {
+    /// The heading for weights of this checksum that sample with an arithmetic under these settings.
+    /// Files that the settings name, such as a reward function's, count as well.
+    pub fn new(weights: u64, arithmetic: &str, settings: &impl Serialize) -> Result<Self> {
         let settings = serde_json::to_value(settings)
             .map_err(|e| Error::Run(format!("the settings of a rollout cannot be written: {e}")))?;
         let mut digest = Digest::sha256();
         digest.update(settings.to_string().as_bytes());
         add_files(&settings, &mut digest);
-        let weights = model.weights.norm(&*model.backend, &model.layout).to_bits();
         Ok(Self {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             arithmetic: arithmetic.to_owned(),
@@ -316,7 +314,7 @@ mod tests {
 
         let first = Journal::open(dir.path(), 13, 0, &heading(1.0)).unwrap();
         assert_eq!((first.known(), first.unused()), (0, None));
-        // Nothing is lost where nothing was sampled.
+        // A journal without responses has nothing to lose.
         let other = Journal::open(dir.path(), 13, 0, &heading(2.0)).unwrap();
         assert_eq!((other.known(), other.unused()), (0, None));
         // With other weights, this rank's file begins anew and others are left alone.

@@ -41,7 +41,7 @@ impl RunLocation {
         self.check_name()?;
         let shown = self.dir.display();
         if !self.dir.join(VALUES).exists() {
-            // A kill or a file system has left hidden files: no user put them there.
+            // Hidden files come from a killed process or a file system, not from a user.
             if names(&self.dir)?.iter().all(|name| name.to_string_lossy().starts_with('.')) {
                 return Ok(());
             }

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::metrics::Metrics;
 use isentrope_files::sync_directory;
 use isentrope_run::run_files::{METRICS, TIMINGS};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Metrics and timings, for TensorBoard.
 pub(super) const TENSORBOARD: &str = "tensorboard";
@@ -81,6 +81,13 @@ impl Log {
     pub(super) fn sync(&self) -> Result<()> {
         self.metrics.sync()?;
         self.timings.sync()
+    }
+
+    /// Puts files back in their places that were removed or replaced, and returns their paths.
+    pub(super) fn restore(&mut self) -> Result<Vec<PathBuf>> {
+        let Self { metrics, timings, tensorboard } = self;
+        let restored = [metrics.restore()?, timings.restore()?, tensorboard.restore()?];
+        Ok(restored.into_iter().flatten().map(Path::to_owned).collect())
     }
 
     /// Writes the numbers of a step.

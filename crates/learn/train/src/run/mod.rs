@@ -67,6 +67,10 @@ pub struct Run {
     /// The record of the step that the run goes on from, if it is not written yet.
     unrecorded: Option<StepRecord>,
     saved: Option<PathBuf>,
+    /// When the last checkpoint was saved, or the process began.
+    saved_at: Instant,
+    /// The step of the interim checkpoint, if there is one.
+    interim: Option<u64>,
     started: Instant,
     /// Work of this process, over all steps.
     total: Clock,
@@ -112,7 +116,7 @@ impl<S: DeserializeOwned> OpenedRun<S> {
         manifest: &Value,
         observer: &mut dyn Observer,
     ) -> Result<(Run, Option<S>)> {
-        let Self { directory, initial_states, found } = self;
+        let Self { mut directory, initial_states, found } = self;
         ranks.any(false)?; // nor may a run start that cannot start on another rank
         let mut note = |text: &str| observer.note(text);
         let recorded = found.as_ref().map(|found| found.state.recorded());
@@ -140,6 +144,8 @@ impl<S: DeserializeOwned> OpenedRun<S> {
             initial_states,
             unrecorded: None,
             saved: None,
+            saved_at: Instant::now(),
+            interim: None,
             started: Instant::now(),
             total: Clock::default(),
             traffic: Traffic::default(),
@@ -158,6 +164,7 @@ impl<S: DeserializeOwned> OpenedRun<S> {
         };
         observer.note(&format!("resuming after step {} from {}", state.step, dir.display()));
         (run.step, run.standing) = (state.step, state.standing);
+        run.interim = state.is_interim.then_some(state.step);
         run.retire()?; // a kill may have come before it
         if state.step >= steps {
             observer.note(&format!(

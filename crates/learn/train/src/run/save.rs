@@ -8,10 +8,12 @@ use crate::observer::{Observer, Phase, Progress};
 use isentrope_trace::span;
 use serde::Serialize;
 use std::path::Path;
+use std::time::Instant;
 
 impl Run {
-    /// Saves a checkpoint if one is due after this step or the observer asks to stop. Returns
-    /// whether to stop before the last step.
+    /// Saves a checkpoint if one is due after this step, the last one is too old, or the observer
+    /// asks to stop. Returns whether to stop before the last step. No result depends on time: a
+    /// checkpoint that is saved only for its age is not the best, and the next takes its place.
     pub(crate) fn save_if_due<S: Serialize>(
         &mut self,
         learners: &mut Learners<'_>,
@@ -21,7 +23,9 @@ impl Run {
     ) -> Result<bool> {
         let stop = self.ranks.any(observer.stop_requested())?;
         let due = self.directory.checkpoints.due(self.step, self.steps);
-        if !stop && !due {
+        let is_late = self.directory.checkpoints.is_late(self.saved_at.elapsed());
+        let is_late = self.ranks.any(is_late)?; // the ranks' clocks differ
+        if !stop && !due && !is_late {
             return Ok(false);
         }
         // Damaged weights must not replace good ones.
@@ -59,8 +63,13 @@ impl Run {
         {
             self.standing.best = Some((self.step, score));
         }
+        let before = self.interim;
+        self.interim = (!stop && !due).then_some(step);
         self.save(learners, source, trainer, None, observer)?;
         if !is_doubtful {
+            if let Some(before) = before.filter(|&before| before != step && self.log.is_some()) {
+                self.directory.checkpoints.remove_step(before)?;
+            }
             self.retire()?;
         }
         Ok(stop && self.step < self.steps)
@@ -123,14 +132,23 @@ impl Run {
             standing: self.standing.clone(),
             unrecorded,
             unwritten: unwritten.unwrap_or_default(),
+            is_interim: self.interim == Some(self.step),
             initial_states: self.initial_states.sha256().cloned(),
             trainer,
         };
-        if let Some(log) = &self.log {
+        if let Some(log) = &mut self.log {
+            for path in [self.directory.restore()?, log.restore()?].concat() {
+                observer.note(&format!(
+                    "{}: it was removed or changed while the run went on, and is restored from \
+                     what this process has written",
+                    path.display()
+                ));
+            }
             log.sync()?;
         }
         self.directory.checkpoints.save(learners, source, &state)?;
         self.saved = Some(self.directory.checkpoints.path(self.step));
+        self.saved_at = Instant::now();
         Ok(())
     }
 
@@ -140,6 +158,7 @@ impl Run {
             return Ok(());
         }
         self.directory.remove_journals(self.step)?;
-        self.directory.checkpoints.retire(self.step, self.standing.best.map(|(step, _)| step))
+        let best = self.standing.best.map(|(step, _)| step);
+        self.directory.checkpoints.retire(self.step, best, self.interim)
     }
 }

@@ -1,5 +1,5 @@
-//! From a recipe to a run that is ready for its first step: what is read, and what is found wrong
-//! with it.
+//! From a recipe to a run that is ready for its first step: reads and checks everything but the
+//! weights.
 
 use super::{FineTuning, Recipe};
 use crate::error::{Error, Result};
@@ -256,7 +256,7 @@ impl Recipe {
     }
 }
 
-/// The held-out examples that the model can be measured on.
+/// The held-out examples that fit `sft.max_tokens`.
 fn held_out(
     recipe: &Recipe,
     prompter: &Prompter,

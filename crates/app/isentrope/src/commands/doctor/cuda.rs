@@ -5,7 +5,7 @@ use super::Part;
 use crate::device::bf16_arithmetic;
 use crate::memory::human;
 use crate::progress::Download;
-use crate::standard_output::{print_fitted, print_text};
+use crate::standard_output::{print, print_fitted};
 use anyhow::Result;
 use isentrope_cuda::gpu::{
     Blas, Driver, Installation, Installer, LibraryName, NoDriver, Nvrtc, Outcome, Package, Search,
@@ -145,10 +145,7 @@ pub fn install() -> Result<()> {
         let how =
             if was_there { "was there already" } else { "installed, its SHA-256 is the index's" };
         let libraries = libraries.join(", ");
-        print_text(&format!(
-            "{package} {version}: {how}; {libraries} in {}\n",
-            directory.display()
-        ))?;
+        print(&format!("{package} {version}: {how}; {libraries} in {}\n", directory.display()))?;
     }
     let report = CudaReport::find();
     let parts: String = report.parts().iter().map(ToString::to_string).collect();

@@ -11,7 +11,7 @@ use crate::progress::Download;
 use crate::recipe;
 use crate::results_table;
 use crate::sampling_flags::SamplingFlags;
-use crate::standard_output::print_text;
+use crate::standard_output::print;
 use crate::template_flags::TemplateFlags;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -19,7 +19,7 @@ use clap::error::ErrorKind;
 use isentrope_data::DataSettings;
 use isentrope_data::benchmark::Choice;
 use isentrope_evaluation::results::{Comparisons, Results};
-use isentrope_evaluation::{BenchmarkFiles, Evaluator};
+use isentrope_evaluation::{BenchmarkFiles, Evaluator, weights_checksum};
 use isentrope_model::chat_template::Date;
 use isentrope_reward::{Overlong, VerifierSettings};
 use isentrope_rollout::{Judge, Limits, Prompter};
@@ -112,7 +112,7 @@ impl Eval {
             Some(old) => {
                 let comparisons = Comparisons::of(old, &out)?;
                 comparisons.write(old, &out)?;
-                print_text(&results_table::comparison(&comparisons, old, &out))
+                print(&results_table::comparison(&comparisons, old, &out))
             }
             None => Ok(()),
         }
@@ -145,7 +145,11 @@ impl Eval {
         let benchmarks: Vec<String> = settings.keys().cloned().collect();
         let mut manifest = json!({
             "isentrope": env!("CARGO_PKG_VERSION"),
-            "model": { "path": model, "sha256": file_hashes(&loaded.dir)? },
+            "model": {
+                "path": model,
+                "sha256": file_hashes(&loaded.dir)?,
+                "weights": weights_checksum(&loaded.model)?,
+            },
             "seed": self.drawing.seed,
             "benchmarks": settings,
         });
@@ -193,7 +197,7 @@ impl Eval {
             sampling::sample(&evaluator, set, loaded, &results, out)?;
         }
         let report = results.report()?;
-        print_text(&results_table::report(&report, out))?;
+        print(&results_table::report(&report, out))?;
         for (name, summary) in &report.benchmarks {
             if benchmarks.contains(name)
                 && summary.estimates.get("faults").is_some_and(|faults| faults.value == 1.0)

@@ -3,22 +3,24 @@
 
 use crate::lines::{self, Line};
 use crate::loaded_model::{Loaded, warn_of_losses};
+use crate::messages;
 use crate::template_flags::TemplateFlags;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::error::ErrorKind;
 use isentrope_data::{DataSettings, Prompt, Template};
 use isentrope_rollout::Prompter;
 use serde_json::Value;
 use std::cell::OnceCell;
+use std::io::{IsTerminal, stdin};
 use std::path::PathBuf;
 
 /// The prompts, and how they are put to the model.
 #[derive(Args)]
 pub struct PromptArguments {
-    /// The prompt
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    #[arg(conflicts_with = "prompts", required_unless_present = "prompts")]
+    /// The prompt [default: a terminal is asked for one]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, conflicts_with = "prompts")]
     prompt: Option<String>,
     /// Prompts: JSON lines, or whatever a recipe's data.files may name (.parquet, .json, .jsonl.gz,
     /// "data/*.jsonl", a hub id such as openai/gsm8k:main); - is standard input
@@ -81,16 +83,23 @@ pub struct NamedPrompt {
 /// The prompts as read before the model is loaded.
 pub struct PromptSource<'a> {
     arguments: &'a PromptArguments,
-    lines: Option<Vec<Line>>,
+    prompts: Prompts,
+}
+
+enum Prompts {
+    One(String),
+    Lines(Vec<Line>),
 }
 
 impl PromptArguments {
-    /// Reads the prompts.
+    /// Reads the prompts; asks the terminal for one if no flag gives any.
     pub fn read(&self) -> Result<PromptSource<'_>> {
-        Ok(PromptSource {
-            arguments: self,
-            lines: self.prompts.as_deref().map(lines::read_prompts).transpose()?,
-        })
+        let prompts = match (&self.prompts, &self.prompt) {
+            (Some(file), _) => Prompts::Lines(lines::read_prompts(file)?),
+            (None, Some(prompt)) => Prompts::One(prompt.clone()),
+            (None, None) => Prompts::One(ask()?),
+        };
+        Ok(PromptSource { arguments: self, prompts })
     }
 
     fn settings(&self) -> DataSettings {
@@ -102,17 +111,36 @@ impl PromptArguments {
     }
 }
 
+/// A prompt from the terminal.
+fn ask() -> Result<String> {
+    if !stdin().is_terminal() {
+        let missing = "generate needs --prompt TEXT or --prompts FILE; only a terminal is asked\n";
+        clap::Error::raw(ErrorKind::MissingRequiredArgument, missing).exit();
+    }
+    messages::say("prompt (end it with Enter):");
+    let mut line = String::new();
+    stdin().read_line(&mut line).context("standard input")?;
+    let prompt = line.trim_end_matches(['\r', '\n']).to_owned();
+    if prompt.is_empty() {
+        bail!("the prompt is empty");
+    }
+    Ok(prompt)
+}
+
 impl PromptSource<'_> {
     /// How many prompts there are.
     pub fn count(&self) -> usize {
-        self.lines.as_ref().map_or(1, Vec::len)
+        match &self.prompts {
+            Prompts::One(_) => 1,
+            Prompts::Lines(lines) => lines.len(),
+        }
     }
 
     /// The error of the prompt at this place.
     pub fn error(&self, place: usize, what: impl std::fmt::Display) -> anyhow::Error {
-        match &self.lines {
-            Some(lines) => lines[place].error(what),
-            None => anyhow!("--prompt: {what}"),
+        match &self.prompts {
+            Prompts::One(_) => anyhow!("--prompt: {what}"),
+            Prompts::Lines(lines) => lines[place].error(what),
         }
     }
 
@@ -138,12 +166,11 @@ impl PromptSource<'_> {
             Ok(tokens)
         };
         let text = |text: &str| Prompt::Text(text.to_owned());
-        let prompts = match &self.lines {
-            None => {
-                let prompt = self.arguments.prompt.as_deref().context("a prompt is needed")?;
+        let prompts = match &self.prompts {
+            Prompts::One(prompt) => {
                 vec![NamedPrompt { id: 0.into(), tokens: tokens(0, text(prompt))? }]
             }
-            Some(lines) => {
+            Prompts::Lines(lines) => {
                 let understand = |(place, line): (usize, &Line)| {
                     let tokens = match line.prompt()? {
                         lines::Prompt::Text(prompt) => tokens(place, text(prompt))?,

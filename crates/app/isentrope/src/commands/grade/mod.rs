@@ -12,7 +12,6 @@ use crate::output::Output;
 use crate::progress::Work;
 use crate::recipe;
 use crate::standard_output::print;
-use crate::visible::visible;
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use isentrope_kernels::thread_count;
@@ -66,7 +65,7 @@ impl Grade {
     pub fn run(self) -> Result<()> {
         let settings: VerifierSettings = recipe::setting("--verifier", &self.verifier)?;
         if let Some([gold, response]) = self.explain.as_deref() {
-            return print(&visible(&explain::explain(&settings, gold, response)?));
+            return print(&explain::explain(&settings, gold, response)?);
         }
         let flag = if self.threads.is_some() { "--threads: " } else { "" };
         let threads = thread_count(self.threads).map_err(|e| anyhow!("{flag}{e}"))?;
@@ -116,6 +115,6 @@ impl Grade {
         }
         output.finish()?;
         messages::say(totals.report(started.elapsed()).trim_end());
-        Ok(())
+        totals.check_judged()
     }
 }

@@ -3,6 +3,7 @@
 use super::row::Row;
 use crate::messages::counted;
 use crate::visible::visible;
+use anyhow::{Result, bail};
 use isentrope_reward::{Judgement, Verdict};
 use std::fmt::Write;
 use std::time::Duration;
@@ -106,6 +107,16 @@ impl Totals {
         text
     }
 
+    /// Refuses a file if none of its lines could be judged.
+    pub fn check_judged(&self) -> Result<()> {
+        match &self.unjudged {
+            Some((number, reason)) if self.scored == 0 => {
+                bail!("no line could be judged; the first, line {number}: {reason}")
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// How many verdicts are as expected; none where no line says what is.
     fn agreement(&self) -> Option<String> {
         let unjudged = self.expected_unjudged;
@@ -114,7 +125,7 @@ impl Totals {
         }
         let agreements = self.expected - self.disagreements.len();
         let share = percent(agreements, self.expected);
-        let mut text = format!("{agreements} of {} ({share:.2} %)", self.expected);
+        let mut text = format!("{agreements} of {} ({share:.1} %)", self.expected);
         if unjudged > 0 {
             let _ = write!(text, ", {unjudged} more could not be judged");
         }

@@ -4,7 +4,7 @@ mod seeds;
 
 use self::seeds::Seeds;
 use crate::messages;
-use crate::standard_output::{print, print_text};
+use crate::standard_output::print;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use isentrope_lab::log::RunLog;
@@ -59,6 +59,6 @@ impl Theory {
         if self.json {
             return print(&(serde_json::to_string_pretty(&all)? + "\n"));
         }
-        all.iter().try_for_each(|theory| print_text(&theory::of_run(theory)))
+        all.iter().try_for_each(|theory| print(&theory::of_run(theory)))
     }
 }

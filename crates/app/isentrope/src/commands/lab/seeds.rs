@@ -1,6 +1,6 @@
 //! `isentrope lab seeds`: statistics over seeds of a table that was kept of a sweep.
 
-use crate::standard_output::{print, print_text};
+use crate::standard_output::print;
 use anyhow::Result;
 use clap::Args;
 use isentrope_lab::seeds::{GroupCurves, RunTable, Summary, markdown};
@@ -47,6 +47,6 @@ impl Seeds {
                 &(serde_json::to_string(&Everything { summary: &summary, curves })? + "\n"),
             );
         }
-        print_text(&markdown(&summary))
+        print(&markdown(&summary))
     }
 }

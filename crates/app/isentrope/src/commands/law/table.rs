@@ -85,12 +85,17 @@ impl Page {
             Some(fit) => {
                 let _ = writeln!(text, "  {:27}{:>8}  95 % interval", "R = -a exp(H) + b", "");
                 let (ceiling, is_cut) = study.ceiling().unwrap_or((fit.ceiling, false));
-                for (name, Interval { value, low, high }) in
-                    [("a", fit.a), ("b", fit.b), ("ceiling at H = 0, b - a", ceiling)]
-                {
-                    let cut = if is_cut && name.starts_with('c') { ", cut to [0, 1]" } else { "" };
-                    let _ = writeln!(text, "    {name:25}{value:>8.3}  {low:.3} to {high:.3}{cut}");
+                for (name, Interval { value, low, high }) in [("a", fit.a), ("b", fit.b)] {
+                    let _ = writeln!(text, "    {name:25}{value:>8.3}  {low:.3} to {high:.3}");
                 }
+                let Interval { value, low, high } = ceiling;
+                let [value, low, high] = [value, low, high].map(|end| study.shown(end));
+                let cut = if is_cut { ", cut to what a share can be" } else { "" };
+                let _ = writeln!(
+                    text,
+                    "    {:25}{value:>8}  {low} to {high}{cut}",
+                    "ceiling at H = 0, b - a"
+                );
                 let _ = writeln!(text, "    {:25}{:>8.3}", "R^2", fit.r_squared);
             }
             None => {
@@ -176,19 +181,27 @@ fn course(study: &Study) -> String {
     let (Some(first), Some(last)) = (study.points.first(), study.points.last()) else {
         return String::from("  no points yet\n\n");
     };
+    if study.points.len() == 1 {
+        return format!(
+            "  1 point, step {}\n    entropy   {:.3} nats\n    accuracy  {}\n\n",
+            first.step,
+            first.entropy,
+            study.shown(first.accuracy)
+        );
+    }
     let spent = match study.entropy_spent() {
         Some(spent) if spent >= 0.0 => format!(", {:.1} % spent", 100.0 * spent),
         Some(spent) => format!(", risen by {:.1} %", -100.0 * spent),
         None => String::new(),
     };
     format!(
-        "  {}, steps {} to {}\n    entropy   {:.3} -> {:.3} nats{spent}\n    accuracy  {:.3} -> {:.3}\n\n",
+        "  {}, steps {} to {}\n    entropy   {:.3} -> {:.3} nats{spent}\n    accuracy  {} -> {}\n\n",
         counted(study.points.len(), "point"),
         first.step,
         last.step,
         first.entropy,
         last.entropy,
-        first.accuracy,
-        last.accuracy
+        study.shown(first.accuracy),
+        study.shown(last.accuracy)
     )
 }

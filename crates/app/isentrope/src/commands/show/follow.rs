@@ -2,7 +2,7 @@
 
 use super::{check_metrics, look, print_lines};
 use crate::interrupt::{self, Interrupted};
-use crate::standard_output::print;
+use crate::standard_output::draw;
 use crate::visible::visible;
 use anyhow::Result;
 use isentrope_lab::run::{Condition, Run};
@@ -131,7 +131,7 @@ impl View {
             Self::Screen { size, drawn } => {
                 let height = height.unwrap_or(size.1);
                 (*size, *drawn) = ((look.width, height), Instant::now());
-                print(&format!("{CLEAR}{}", screen(runs, options, height, &look).join("\r\n")))
+                draw(&format!("{CLEAR}{}", screen(runs, options, height, &look).join("\r\n")))
             }
             Self::Lines { printed } => {
                 let mut lines = Vec::new();
@@ -167,7 +167,7 @@ impl View {
     fn end(self, runs: &[Run], options: &PageOptions) -> Result<()> {
         let (look, _) = look();
         if matches!(self, Self::Screen { .. }) {
-            print(CLEAR)?;
+            draw(CLEAR)?;
             return print_lines(&page(runs, options, &look));
         }
         print_lines(&heading(runs, &look))?;

@@ -2,7 +2,7 @@
 
 mod follow;
 
-use crate::standard_output::print;
+use crate::standard_output::draw;
 use anyhow::{Result, bail};
 use clap::Args;
 use isentrope_lab::run::Run;
@@ -95,7 +95,7 @@ fn look() -> (Look, Option<usize>) {
 }
 
 fn print_lines(lines: &[String]) -> Result<()> {
-    print(&lines.iter().map(|line| format!("{line}\n")).collect::<String>())
+    draw(&lines.iter().map(|line| format!("{line}\n")).collect::<String>())
 }
 
 /// Refuses a metric that none of the runs has measured, and proposes what was meant.

@@ -28,7 +28,7 @@ use self::state::State;
 use crate::device::{self, DeviceFlag, DeviceRequest};
 use crate::interrupt::{self, Interrupted};
 use crate::messages;
-use crate::standard_output::{print_fitted, print_text};
+use crate::standard_output::{print, print_fitted};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use isentrope_files::{check_writable, is_locked, lock_directory, make_directory, names};
@@ -108,11 +108,7 @@ impl Sweep {
         refuse_taken(&out, &runs)?;
         if self.dry_run {
             let (progress, schedule) = self.look(&runs)?;
-            return print_text(&progress.table(
-                &runs,
-                schedule.jobs,
-                schedule.least_share().threads,
-            ));
+            return print(&progress.table(&runs, schedule.jobs, schedule.least_share().threads));
         }
         make_directory(&out)?;
         let lock = lock_directory(&out, "sweeping")?;

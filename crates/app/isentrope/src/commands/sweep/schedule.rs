@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How often their progress is read.
 const READ: Duration = Duration::from_secs(1);
 /// How often a line shows the progress, without a terminal.
-const PLAIN: Duration = Duration::from_secs(300);
+const PLAIN: Duration = Duration::from_secs(60);
 
 /// How runs are made.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! `--dry-run`: the needs of a run, its recipe with every default, and its first prompts.
+//! `--dry-run`: the needs of a run, its settings, and its first prompts.
 
 use super::card::{self, Card};
 use super::settle_date;
@@ -7,7 +7,7 @@ use crate::memory::Memory;
 use crate::progress::Download;
 use crate::ranks::Ranks;
 use crate::recipe;
-use crate::standard_output::print_text;
+use crate::standard_output::print;
 use anyhow::{Error, Result};
 use isentrope_budget::time::Speeds;
 use isentrope_hub::{self as hub, HubConfig};
@@ -35,6 +35,7 @@ pub fn dry_run<R: TrainingRecipe>(
     place: &RunLocation,
     ranks: &Ranks,
     target: Target,
+    all: bool,
 ) -> Result<()> {
     let path = recipe.tables().model.path.clone();
     let data = describe_data(&recipe.data_places());
@@ -43,10 +44,10 @@ pub fn dry_run<R: TrainingRecipe>(
     let hub = HubConfig { retries: 0, ..HubConfig::from_env()? };
     let model_dir = match hub::describe(&hub, &path, &Download::default()) {
         Ok(dir) => dir,
-        Err(error) => return without_model(&recipe, place, &data, &error, target),
+        Err(error) => return without_model(&recipe, &data, &error, target, all),
     };
     settle_date(&mut recipe, &model_dir, place);
-    let rendered = recipe::render(&recipe);
+    let rendered = rendered(&recipe, all);
     let mut prepared = recipe.prepare(&model_dir, ranks.world.size(), &Download::default())?;
     let config = ModelConfig::read(&model_dir)?;
     let planned = match target {
@@ -63,22 +64,31 @@ pub fn dry_run<R: TrainingRecipe>(
         }),
     };
     let (needs, fits) = planned.unwrap_or_else(|error| (as_comment(&error), Err(error)));
-    print_text(&needs)?;
-    print_text(&rendered)?;
+    print(&needs)?;
+    print(&rendered)?;
     print_notes(&prepared.notes)?;
     for (i, text) in prepared.preview(SHOWN)?.iter().enumerate() {
-        print_text(&format!("\n# ── {} of the data ──\n{text}\n", i + 1))?;
+        print(&format!("\n# ── {} of the data ──\n{text}\n", i + 1))?;
     }
     fits
+}
+
+/// The recipe with every key, or its changes of the defaults.
+fn rendered<R: TrainingRecipe>(recipe: &R, all: bool) -> String {
+    if all {
+        return recipe::render(recipe);
+    }
+    let heading = "# what differs from the defaults; --dry-run --all shows every setting\n";
+    format!("{heading}{}", recipe::render_changes(recipe))
 }
 
 /// Prints the recipe and its notes if the model's configuration cannot be fetched.
 fn without_model<R: TrainingRecipe>(
     recipe: &R,
-    place: &RunLocation,
     data: &str,
     error: &isentrope_hub::Error,
     target: Target,
+    all: bool,
 ) -> Result<()> {
     let notes = recipe.check_data()?;
     // Whether the device can be used does not depend on the model.
@@ -87,9 +97,9 @@ fn without_model<R: TrainingRecipe>(
         Target::Device(Ok(_)) | Target::Card(_) => Ok(()),
     };
     if let Err(error) = &device {
-        print_text(&as_comment(error))?;
+        print(&as_comment(error))?;
     }
-    print_text(&place.recipe.0)?;
+    print(&rendered(recipe, all))?;
     print_notes(&notes)?;
     let path = &recipe.tables().model.path;
     let why = match hub::neighbours(path).filter(|_| path.contains('/')) {
@@ -98,7 +108,7 @@ fn without_model<R: TrainingRecipe>(
         }
         None => error.to_string(),
     };
-    print_text(&format!(
+    print(&format!(
         "\n# The recipe is well-formed. {}What the run needs and its prompts cannot be shown \
          without the model. {}\n",
         commented(data),
@@ -164,9 +174,9 @@ fn as_comment(error: &Error) -> String {
 
 fn print_notes(notes: &[String]) -> Result<()> {
     if !notes.is_empty() {
-        print_text("\n")?;
+        print("\n")?;
     }
-    notes.iter().try_for_each(|note| print_text(&format!("# note: {}\n", commented(note))))
+    notes.iter().try_for_each(|note| print(&format!("# note: {}\n", commented(note))))
 }
 
 /// A text of several lines, all of them in the comment that the first begins.

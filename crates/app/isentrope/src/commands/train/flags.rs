@@ -4,15 +4,25 @@ use super::card::Card;
 use crate::device::{self, DeviceFlag, DeviceRequest};
 use crate::messages::counted;
 use crate::ranks::Ranks;
+use crate::run_directory::latest_checkpoint;
 use crate::trace::TraceRequest;
-use anyhow::{Error, Result, anyhow};
-use clap::Args;
+use anyhow::{Error, Result, anyhow, bail};
+use clap::{Args, ValueEnum};
 use isentrope_train::run::Existing;
 use isentrope_train::settings::DeviceKind;
 use std::path::{Path, PathBuf};
 
+/// When a run is resumed.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Resume {
+    /// If it has a checkpoint.
+    IfAny,
+    /// Always: a missing checkpoint is an error.
+    Must,
+}
+
 /// Flags of every command that trains.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub struct RunArguments {
     /// The recipe, a TOML file; docs/reference/recipe.md has every key
     #[arg(value_name = "RECIPE", required_unless_present = "keys")]
@@ -20,16 +30,22 @@ pub struct RunArguments {
     /// Sets a key of the recipe, as in --set optimizer.learning_rate=1e-5 (repeatable)
     #[arg(long, value_name = "KEY=VALUE")]
     pub(super) set: Vec<String>,
-    /// Continues from the run's latest checkpoint, to the same bits as an uninterrupted run
-    #[arg(long, conflicts_with = "overwrite")]
-    resume: bool,
+    /// Continues from the run's latest checkpoint, to the same bits as an uninterrupted run; begins a
+    /// run that has none. With --resume=must a missing checkpoint is an error
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "if-any", conflicts_with = "overwrite")]
+    resume: Option<Resume>,
     /// Removes the run in the directory and starts a new one
     #[arg(long)]
     overwrite: bool,
-    /// Shows the memory and time that the run needs, the recipe with every default, and the first
-    /// prompts; trains nothing. Of a model on the hub, it fetches only configuration and tokenizer
+    /// Shows the memory and time that the run needs, the settings that the recipe changes, and the
+    /// first prompts; trains nothing. Of a model on the hub, it fetches only configuration and
+    /// tokenizer
     #[arg(long)]
     pub(super) dry_run: bool,
+    /// With --dry-run: shows every setting, as a recipe
+    #[arg(long, requires = "dry_run")]
+    pub(super) all: bool,
     /// With --dry-run: plans for a GPU with this many GB, such as 24, 80 or 141; none need be here
     #[arg(long, value_name = "GB", requires = "dry_run")]
     gpu_memory: Option<f64>,
@@ -63,13 +79,31 @@ pub struct RunArguments {
 }
 
 impl RunArguments {
+    /// A dry run of a recipe.
+    pub fn dry(recipe: PathBuf) -> Self {
+        Self { recipe: Some(recipe), dry_run: true, ..Self::default() }
+    }
+
     /// The treatment of a run that is already in the directory.
     pub(super) fn existing(&self) -> Existing {
         match (self.resume, self.overwrite) {
-            (true, _) => Existing::Resume,
+            (Some(_), _) => Existing::Resume,
             (_, true) => Existing::Overwrite,
             _ => Existing::Refuse,
         }
+    }
+
+    /// Refuses a run without a checkpoint if it must be resumed.
+    pub(super) fn check_resumable(&self, dir: &Path) -> Result<()> {
+        let checkpoints = dir.join("checkpoints");
+        if self.resume == Some(Resume::Must) && latest_checkpoint(&checkpoints).is_none() {
+            bail!(
+                "{}: there is no checkpoint, and --resume=must needs one; --resume begins a run that \
+                 has none",
+                checkpoints.display()
+            );
+        }
+        Ok(())
     }
 
     /// The device to open, by the flag, the environment or the recipe's kind.

@@ -60,7 +60,7 @@ const INTRODUCTION: &str = "\
 What `isentrope train RECIPE` and `isentrope sft RECIPE` read: a TOML file. It must set `model.path` and either `data.task` or
 `data.files`; every other key may be left out. What a key that is *unset* by default then does stands with its meaning.
 Where a key takes an array of strings, a single string stands for an array of one.
-`--set table.key=value` sets a key from the command line, `--dry-run` prints the recipe with every default filled in. Unknown
+`--set table.key=value` sets a key from the command line, `--dry-run --all` prints the recipe with every default filled in. Unknown
 keys and values that are not allowed are errors that name the line.
 
 This page is made from the program's types; `isentrope train --keys` and `isentrope sft --keys` print it for either command.

@@ -4,7 +4,7 @@ use super::settings::{
     Aggregation, Auto, Covariance, Evaluation, Judge, Kl, Limit, Panel, Program, Settings, Size,
 };
 use super::{assert_sound, load_text};
-use crate::recipe::render;
+use crate::recipe::{render, render_changes};
 use proptest::prelude::*;
 
 #[test]
@@ -139,6 +139,21 @@ copies = 2
     );
 }
 
+#[test]
+fn changes_are_what_differs_from_the_defaults() {
+    let text = "seed = 8\nkl = { coefficient = 1 }\n[objective]\nclip_low = 0.1\nis_clipped = true\n\
+                [objective.covariance]\nkind = \"clip-cov\"\nfraction = 1e-3\n\
+                [[evaluation]]\ndata = \"a\"\n";
+    let settings = load_text::<Settings>(text, &[]).unwrap();
+    let changes = render_changes(&settings);
+    let expected = "seed = 8\n\n[objective]\nclip_low = 0.1\n\n[objective.covariance]\n\
+                    kind = \"clip-cov\"\nfraction = 0.001\nlow = 1.0\n\n[[evaluation]]\n\
+                    data = \"a\"\nsamples = 8\nstop = []\n\n[kl]\ncoefficient = 1.0\n";
+    assert_eq!(changes, expected);
+    assert_eq!(load_text::<Settings>(&changes, &[]).unwrap(), settings);
+    assert_eq!(render_changes(&Settings::default()), "");
+}
+
 prop_compose! {
     fn evaluation()(data in ".*", samples: i64, stop in prop::collection::vec(".*", 0..3), rows: Option<u32>)
         -> Evaluation {
@@ -208,7 +223,9 @@ proptest! {
     #[test]
     fn rendered_recipe_loads_as_the_same_settings(settings in settings()) {
         let text = render(&settings);
-        prop_assert_eq!(load_text::<Settings>(&text, &[]).unwrap(), settings, "{}", text);
+        let changes = render_changes(&settings);
+        prop_assert_eq!(&load_text::<Settings>(&text, &[]).unwrap(), &settings, "{}", text);
+        prop_assert_eq!(load_text::<Settings>(&changes, &[]).unwrap(), settings, "{}", changes);
     }
 
     #[test]

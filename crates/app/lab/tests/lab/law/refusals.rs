@@ -150,7 +150,7 @@ fn too_little_and_too_much_is_refused() {
             study.holds().is_none() && study.refusals[0].starts_with("too few points: "),
             "{n}: {study:?}"
         );
-        assert_eq!(study.entropy_spent().is_some(), n > 1, "nothing is spent of a single entropy");
+        assert!(n > 2 || study.entropy_spent().is_none(), "two entropies may differ by chance");
         assert_eq!(study.metrics().len(), usize::from(n > 0));
     }
     let mut run = lawful(1, 12, 3.0, 0.3, 0.01);
@@ -229,7 +229,7 @@ fn a_ceiling_that_says_nothing_is_no_ceiling() {
     assert!(wide.holds().is_some() && says_little(&wide), "{wide:?}");
     let (ceiling, is_cut) = wide.ceiling().unwrap();
     assert!(is_cut && ceiling.high == 1.0 && wide.fit.unwrap().ceiling.high > 1.0, "{ceiling:?}");
-    assert!(wide.sentence().contains("to 1.000, R^2"), "{}", wide.sentence());
+    assert!(wide.sentence().contains("to 100.0 %, R^2"), "{}", wide.sentence());
 }
 
 #[test]

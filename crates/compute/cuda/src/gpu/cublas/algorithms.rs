@@ -11,25 +11,25 @@ use isentrope_kernels::OutOfMemory;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Numbers of tokens whose algorithms are compared when a kind of product is examined: what steps
-/// and passes have, and what lies between the sizes of tiles.
+/// Numbers of tokens that a kind of product is examined for: the usual ones of steps and passes,
+/// and some between the sizes of tiles.
 const EXAMINED: [usize; 9] = [1, 8, 24, 64, 160, 512, 1024, 4096, 8192];
-/// Algorithms of a kind that are compared, at most: should the library tell a new one for every
+/// The most algorithms of a kind that are compared: if the library proposed a new one for every
 /// size, a run would do little else.
 const MOST: usize = 32;
 
 /// The library's opaque key of an algorithm. All of its words count.
 pub(super) type Algorithm = [u64; 8];
 
-/// A request to the library.
+/// The requests to the library.
 pub(super) trait Library {
-    /// The algorithm that the library proposes for a product of such sizes; none if it has none
-    /// that adds in one chain.
+    /// The algorithm that the library proposes for a product of these sizes. None if it has no
+    /// algorithm that adds in one chain.
     ///
     /// # Errors
     /// When it gives no answer, which says nothing of the next time.
     fn propose(&self, shape: &Product) -> Result<Option<Algorithm>, String>;
-    /// Computes a product of such sizes, and compares it with chains.
+    /// Computes a product of these sizes, and compares it with chains.
     ///
     /// # Errors
     /// When there is no memory for it.
@@ -39,11 +39,11 @@ pub(super) trait Library {
 /// Result of comparing a product with chains.
 pub(super) enum Comparison {
     Same,
-    /// The difference and its place, or why there was no comparison.
+    /// The difference and its position, or why there was no comparison.
     Refused(String),
 }
 
-/// All that is known of the library's algorithms.
+/// Everything known about the library's algorithms.
 #[derive(Default)]
 pub(super) struct Algorithms(Mutex<Known>);
 
@@ -53,13 +53,13 @@ struct Known {
     proposals: HashMap<Product, Option<Algorithm>>,
     /// By kind: whether an algorithm's bits are right, and if not, why not.
     verdicts: HashMap<Product, HashMap<Algorithm, Result<(), String>>>,
-    /// By kind: whether any of those that were examined is right.
+    /// By kind: whether any examined algorithm is right.
     kinds: HashMap<Product, Result<(), String>>,
 }
 
-/// Why the kernels here compute a product.
+/// Why our own kernels compute a product.
 enum Refusal {
-    /// Until it is asked for again.
+    /// The library may compute the next product of this kind.
     ForNow(String),
     ForGood(String),
 }
@@ -76,23 +76,23 @@ impl Algorithms {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The algorithm for a product, compared first if that has not been done; none if the kernels
-    /// here must compute it.
+    /// The algorithm for a product, after a comparison if there was none yet. None if our own
+    /// kernels must compute the product.
     pub fn of(&self, library: &impl Library, product: &Product) -> Option<Algorithm> {
         self.lock().settle(library, shape_of(product)).ok()
     }
 
-    /// The algorithm for a product that has been asked for before. Nothing is asked of the library,
-    /// and nothing is remembered: while launches are captured it can neither be compared nor, with
-    /// some versions, answer.
+    /// The algorithm for a product that was requested before. It neither asks the library nor
+    /// remembers anything: nothing can be compared while launches are captured, and some versions
+    /// of the library do not answer then.
     pub fn known(&self, product: &Product) -> Option<Algorithm> {
         let known = self.lock();
         let algorithm = (*known.proposals.get(&shape_of(product))?)?;
         known.verdicts.get(&kind_of(product))?.get(&algorithm)?.is_ok().then_some(algorithm)
     }
 
-    /// Whether the library computes products of a kind at all, which is found out for several
-    /// numbers of tokens.
+    /// Whether the library computes products of a kind at all. Examines several numbers of tokens
+    /// to find out.
     ///
     /// # Errors
     /// Why they are left to the kernels here.
@@ -131,7 +131,7 @@ impl Known {
         Ok(proposed)
     }
 
-    /// The algorithm for a product of such sizes, once it is known to be right.
+    /// The algorithm for a product of these sizes, once it is known to be right.
     fn settle(&mut self, library: &impl Library, shape: Product) -> Result<Algorithm, Refusal> {
         let Some(algorithm) = self.proposed(library, shape).map_err(Refusal::ForNow)? else {
             return Err(Refusal::ForGood(
@@ -145,8 +145,7 @@ impl Known {
                 Err(format!("the library has more than {MOST} algorithms for it"))
             }
             None => {
-                // There may be memory when the next product is asked for, so that a lack of it is
-                // no verdict.
+                // Memory may be free at the next request, so a lack of memory is no verdict.
                 let compared = library.compare(&shape, &algorithm);
                 let verdict = match compared.map_err(|lacks| Refusal::ForNow(lacks.to_string()))? {
                     Comparison::Same => Ok(()),
@@ -164,7 +163,7 @@ fn shape_of(product: &Product) -> Product {
     Product { a: 0, b: 0, d: 0, ..*product }
 }
 
-/// A product without what one of its kind differs in from others.
+/// A product without its addresses and its number of tokens, which vary within a kind.
 fn kind_of(product: &Product) -> Product {
     with_tokens(shape_of(product), 0)
 }
@@ -257,7 +256,7 @@ mod tests {
         let library = fake(|_| Some(1), &[]);
         let algorithms = Algorithms::default();
         assert_eq!(algorithms.known(&product(24)), None);
-        // As a library that does not answer while launches are captured.
+        // Like a library that does not answer while launches are captured.
         assert_eq!((library.proposals.get(), library.compared.borrow().len()), (0, 0));
         let algorithm = algorithms.of(&library, &product(24));
         assert!(algorithm.is_some());
@@ -298,7 +297,7 @@ mod tests {
         let wrong = fake(|_| Some(1), &[1]);
         let algorithms = Algorithms::default();
         assert_eq!(algorithms.examine(&wrong, &product(0)).unwrap_err(), "other bits");
-        // Some right: where those are proposed, they are used.
+        // If some proposed algorithms are right, those are used.
         let some = fake(|rows| Some(u64::from(rows > 100)), &[1]);
         let algorithms = Algorithms::default();
         algorithms.examine(&some, &product(0)).unwrap();

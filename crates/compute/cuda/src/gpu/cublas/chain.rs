@@ -1,16 +1,16 @@
 //! The tensor core's arithmetic on bfloat16, known for Hopper and Blackwell. Libraries are compared
 //! with it.
 //!
-//! A step adds 16 products to a sum: all 17 terms are cut to 25 fraction bits of the largest
-//! exponent among them, zeros left out, and -133; they are added exactly, and the sum is cut to an
-//! f32 (Li et al., MMA-Sim, 2025; what of zeros and -133 is from an H200). A product of matrices is
-//! a chain of such steps.
+//! A step adds 16 products to a sum. All 17 terms are cut to 25 fraction bits below the largest
+//! exponent among them, which is at least -133 and leaves out zeros. They are added exactly, and
+//! the sum is cut to an f32 (Li et al., MMA-Sim, 2025; zeros and -133 from an H200). A product of
+//! matrices is a chain of such steps.
 
 /// Terms of a step.
 const STEP: usize = 16;
-/// Bits behind the point that remain of the term with the largest exponent.
+/// Fraction bits that are kept below the largest exponent.
 const FRACTION: i32 = 25;
-/// The least that the largest exponent is.
+/// The lower limit of the largest exponent.
 const LEAST: i32 = -133;
 
 /// `sum + a . b`, by steps over 16 terms in order. The last step may have fewer: zeros change
@@ -31,7 +31,7 @@ struct Term {
     bits: i32,
 }
 
-/// The number of an f32; a bfloat16 is one with 16 zeros at its end.
+/// The value of an f32. A bfloat16 is an f32 whose last 16 bits are zeros.
 fn number(bits: u32) -> Term {
     let (exponent, fraction) = ((bits >> 23 & 255) as i32, i128::from(bits & 0x7f_ffff));
     let (mantissa, exponent) =
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use isentrope_cuda_emulator::TensorCore;
 
-    /// The emulator's own model, which is held against published measurements of GPUs.
+    /// The emulator's own model has been compared with published measurements of GPUs.
     #[test]
     fn random_chains_are_the_emulators() {
         let mut state = 88_172_645_463_325_252_u64;
@@ -121,19 +121,19 @@ mod tests {
         assert_eq!(chain(3.25, &a, &b), exact + 3.25);
         assert_eq!(chain(1.0, &[], &[]), 1.0);
         assert_eq!(chain(-0.0, &[0], &[bf16(1.0)]).to_bits(), 0.0_f32.to_bits());
-        // 2^-24 is beyond an f32's 24 bits, not beyond 25 fraction bits: two of them count, and one
-        // is cut.
+        // 2^-24 is beyond an f32's 24 bits, but within 25 fraction bits: two such terms count, and
+        // a single one is cut.
         let tiny = bf16(2.0_f32.powi(-12));
         assert_eq!(chain(1.0, &[tiny], &[tiny]), 1.0);
         assert_eq!(chain(1.0, &[tiny; 2], &[tiny; 2]), 1.0 + 2.0_f32.powi(-23));
         assert_eq!(chain(-1.0, &[tiny], &[tiny]), -1.0 + 2.0_f32.powi(-24));
-        // 2^-26 is beyond the fraction, however many there are.
+        // 2^-26 is beyond the fraction, however many such terms there are.
         let small = bf16(2.0_f32.powi(-13));
         assert_eq!(chain(1.0, &[small; 16], &[small; 16]), 1.0);
         // Rounding to nearest would go up here.
         let three = bf16(1.5 * 2.0_f32.powi(-12));
         assert_eq!(chain(1.0, &[three], &[bf16(2.0_f32.powi(-12))]), 1.0);
-        // The smallest numbers.
+        // The smallest subnormal numbers.
         assert_eq!(chain(f32::from_bits(3), &[0], &[0]).to_bits(), 3);
         assert_eq!(chain(0.0, &[bf16(2.0_f32.powi(-70))], &[bf16(2.0_f32.powi(-79))]).to_bits(), 1);
     }

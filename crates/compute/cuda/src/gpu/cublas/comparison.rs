@@ -1,19 +1,21 @@
-//! Comparison of a product with chains: the inputs, and the outputs that are looked at.
+//! Comparison of a product with chains: its operands, and the outputs that are compared.
 
 use super::chain::chain;
 use crate::device::Product;
 use half::bf16;
 use std::collections::BTreeSet;
 
-/// Numbers of the random pattern that compared matrices repeat: a prime, so that no two rows are
-/// alike.
+/// Length of the random pattern that compared matrices repeat. It is a prime, so that no two rows
+/// are alike.
 const PATTERN: usize = 131_071;
-/// Columns that are spread over all: a prime, so that they have different places in their tiles.
+/// The number of compared columns that are spread over all columns. It is a prime, so that they
+/// have different positions in their tiles.
 const SPREAD: usize = 61;
-/// Multiples of it are ends of tiles, up to the largest one's.
+/// Tiles end at multiples of this, up to the largest tile's size.
 const END: usize = 64;
 const LARGEST_TILE: usize = 256;
-/// Columns that are compared before and behind each such end, and twice as many before the last.
+/// The number of columns compared on each side of such an end, and half the number compared at the
+/// last columns.
 const AROUND: usize = 4;
 
 /// Random numbers between -2 and 2 of many magnitudes, as bfloat16; none is zero.
@@ -46,8 +48,8 @@ fn compared_columns(columns: usize) -> BTreeSet<usize> {
     spread.chain(around).chain(last).filter(|&column| column < columns).collect()
 }
 
-/// The first number of a product that a chain does not give, of matrices that repeat the pattern.
-/// `read` gives a row of the result.
+/// The first element of a product that differs from its chain, for matrices that repeat the
+/// pattern. `read` returns a row of the result.
 pub(super) fn difference(
     shape: &Product,
     pattern: &[u16],
@@ -145,10 +147,10 @@ mod tests {
         }
     }
 
-    /// Parts of a result that have other bits: whichever tiles a library has, some of the compared
-    /// numbers are in each.
+    /// A part of a result has other bits. However a library cuts its tiles, some of the compared
+    /// elements are in each.
     #[test]
-    fn parts_with_other_bits_are_told() {
+    fn parts_with_other_bits_are_found() {
         let shape = shape([false, true], true);
         type Part = fn(usize, usize) -> bool;
         let parts: [(&str, Part); 6] = [
@@ -171,7 +173,7 @@ mod tests {
             let compared = compared_columns(columns);
             assert!(compared.contains(&0) && compared.last() == Some(&(columns - 1)), "{columns}");
             assert!(compared.len() <= SPREAD + 40);
-            // Every place in a quarter of a fragment is among them.
+            // The compared columns include every position in a quarter of a fragment.
             if columns >= 256 {
                 assert_eq!(
                     compared.iter().map(|column| column % 8).collect::<BTreeSet<_>>().len(),

@@ -1,4 +1,4 @@
-//! Products by cuBLASLt, where it computes them to the bits of the kernels here.
+//! Products by cuBLASLt, if it computes them to the bits of the kernels here.
 //!
 //! The library promises no bits. But an algorithm that does not split sums adds along the depth in
 //! the tensor core alone: a chain of steps of 16, whatever its tiles are (see [`chain`]). So only
@@ -35,11 +35,11 @@ use std::ptr;
 /// The algorithms whose tiles do not change bits, on Hopper and later ("nvjet"). Others compute
 /// tiny or unaligned products without the tensor core.
 const ALGORITHM: c_int = 66;
-/// Proposals that are looked at.
+/// Most proposals that are considered.
 const PROPOSALS: usize = 16;
 /// Bytes that every address and every row is a multiple of.
 const ALIGNMENT: usize = 16;
-/// Numbers of each of a compared product's matrices that grow with the tokens, at most; and of a
+/// The most elements of each matrix of a compared product that grows with the tokens, and of a
 /// weight's gradient.
 const LARGEST: usize = 1 << 28;
 /// `CUBLAS_STATUS_NOT_SUPPORTED`: there are no proposals.
@@ -57,24 +57,28 @@ functions! {
         cublasLtMatrixLayoutCreate(*mut cublasLtMatrixLayout_t, u32, u64, u64, i64) -> c_int;
         cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t) -> c_int;
         cublasLtMatmulPreferenceCreate(*mut cublasLtMatmulPreference_t) -> c_int;
-        cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, u32, *const c_void, usize) -> c_int;
+        cublasLtMatmulPreferenceSetAttribute(
+            cublasLtMatmulPreference_t, u32, *const c_void, usize
+        ) -> c_int;
         cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t) -> c_int;
         cublasLtMatmulAlgoGetHeuristic(
-            cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-            cublasLtMatrixLayout_t, cublasLtMatmulPreference_t, c_int, *mut Proposal, *mut c_int
+            cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
+            cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+            cublasLtMatmulPreference_t, c_int, *mut Proposal, *mut c_int
         ) -> c_int;
         cublasLtMatmulAlgoConfigGetAttribute(
             *const cublasLtMatmulAlgo_t, u32, *mut c_void, usize, *mut usize
         ) -> c_int;
         cublasLtMatmul(
-            cublasLtHandle_t, cublasLtMatmulDesc_t, *const c_void, *const c_void, cublasLtMatrixLayout_t, *const c_void,
-            cublasLtMatrixLayout_t, *const c_void, *const c_void, cublasLtMatrixLayout_t, *mut c_void, cublasLtMatrixLayout_t,
-            *const cublasLtMatmulAlgo_t, *mut c_void, usize, cudaStream_t
+            cublasLtHandle_t, cublasLtMatmulDesc_t, *const c_void,
+            *const c_void, cublasLtMatrixLayout_t, *const c_void, cublasLtMatrixLayout_t,
+            *const c_void, *const c_void, cublasLtMatrixLayout_t, *mut c_void,
+            cublasLtMatrixLayout_t, *const cublasLtMatmulAlgo_t, *mut c_void, usize, cudaStream_t
         ) -> c_int;
     }
 }
 
-/// `cublasLtMatmulHeuristicResult_t`, whose state may be a number that is not known here.
+/// `cublasLtMatmulHeuristicResult_t`. Its state may be a number that is not known here.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Proposal {
@@ -94,7 +98,7 @@ pub struct Blas {
     algorithms: Algorithms,
 }
 
-/// The library and the GPU that it computes on.
+/// The library together with the GPU that it computes on.
 struct On<'a> {
     blas: &'a Blas,
     gpu: &'a Gpu,
@@ -107,7 +111,7 @@ unsafe impl Send for Blas {}
 unsafe impl Sync for Blas {}
 
 impl Blas {
-    /// Looks for a copy that goes with the driver, for the GPU whose context the calling thread
+    /// Looks for a copy that works with the driver, for the GPU whose context the calling thread
     /// has.
     pub(super) fn search(
         surroundings: &Surroundings,
@@ -127,7 +131,7 @@ impl Blas {
         })
     }
 
-    /// How the search for it goes, without a GPU: nothing is kept.
+    /// Runs the same search without a GPU, and keeps nothing.
     pub fn look(surroundings: &Surroundings, driver: Option<Version>) -> Search {
         Search::run(LibraryName::CublasLt, surroundings, driver, open).1
     }
@@ -137,8 +141,8 @@ impl Blas {
         self.version
     }
 
-    /// Computes a product if the library gives the bits of the kernels here, which is found out
-    /// first if it is not known. Otherwise returns false and does nothing.
+    /// Computes a product if the library gives the bits of the kernels here. If that is not known
+    /// yet, finds out first. Otherwise returns false and does nothing.
     pub(super) fn product(&self, gpu: &Gpu, product: &Product) -> bool {
         if !is_aligned(product) {
             return false;
@@ -148,15 +152,15 @@ impl Blas {
             .is_some_and(|algorithm| self.compute(gpu, product, algorithm, gpu.stream().handle))
     }
 
-    /// Puts a product into a stream that captures, if one of such sizes has been
-    /// [computed](Self::product) already; false where none has.
+    /// Puts a product into a capturing stream, if a product of these sizes was
+    /// [computed](Self::product) before; returns false if none was.
     pub(super) fn captured(&self, gpu: &Gpu, product: &Product, stream: CUstream) -> bool {
         let known = self.algorithms.known(product).filter(|_| is_aligned(product));
         known.is_some_and(|algorithm| self.compute(gpu, product, algorithm, stream))
     }
 
-    /// Whether products of a kind are computed to the right bits with any of the algorithms that
-    /// are proposed for it, which is found out when it is first asked.
+    /// Whether some proposed algorithm computes products of a kind to the right bits. The first
+    /// call finds out.
     ///
     /// # Errors
     /// Why they are left to the kernels here.
@@ -164,7 +168,7 @@ impl Blas {
         self.algorithms.examine(&On { blas: self, gpu }, product)
     }
 
-    /// Computes a product with an algorithm that was proposed for its sizes; false where the
+    /// Computes a product with an algorithm that was proposed for its sizes; returns false if the
     /// library refuses.
     fn compute(
         &self,
@@ -178,7 +182,7 @@ impl Blas {
         let Ok(call) = Call::new(self, product) else { return false };
         let algorithm = cublasLtMatmulAlgo_t { data: algorithm };
         let (one, zero) = (1.0_f32, 0.0_f32);
-        // A call that goes into a graph does not run now.
+        // A call that goes into a graph does not run yet.
         let runs = handle == stream.handle;
         if runs {
             stream.note("cuBLASLt");
@@ -258,7 +262,7 @@ impl Library for On<'_> {
     }
 }
 
-/// Whether all addresses and rows are aligned as the library is asked for, and no size is 0.
+/// Whether addresses and rows have the alignment that the library is asked for, and no size is 0.
 fn is_aligned(product: &Product) -> bool {
     let Product { rows, columns, depth, .. } = *product;
     let row_of = |transposed, lines| if transposed { lines } else { depth };
@@ -271,10 +275,10 @@ fn is_aligned(product: &Product) -> bool {
         && widths.iter().all(|width| (width * size_of::<bf16>()).is_multiple_of(ALIGNMENT))
 }
 
-/// A product with as many tokens, or as many as it may have to be compared.
+/// The product with the largest number of tokens that can be compared, at most its own.
 fn small_enough(shape: &Product) -> Option<Product> {
     let Product { rows, columns, depth, .. } = *shape;
-    // The weights do not count: they are as large as the model has them.
+    // The weights do not count, because the model holds a matrix of that size anyway.
     let (tokens, of_a_token, whatever) = match shape.a_transposed {
         true => (depth, rows.max(columns), rows * columns),
         false => (rows, columns.max(depth), 0),
@@ -316,7 +320,7 @@ impl<'a> Call<'a> {
         if code != 0 {
             return Err(code);
         }
-        // CUBLAS_OP_T and CUBLAS_OP_N, which cudarc does not have here.
+        // CUBLAS_OP_T is 1 and CUBLAS_OP_N is 0; cudarc does not declare them here.
         let operation = i32::from;
         for (attribute, operation) in [
             (Attribute::CUBLASLT_MATMUL_DESC_TRANSA, operation(!product.b_transposed)),
@@ -451,7 +455,7 @@ impl<'a> Call<'a> {
 
     fn config(&self, proposal: &Proposal, attribute: Config) -> Option<c_int> {
         let (mut value, mut written): (c_int, usize) = (0, 0);
-        // SAFETY: the algorithm is the library's; the attributes asked for are ints.
+        // SAFETY: the algorithm is the library's; both attributes are ints.
         let code = unsafe {
             (self.blas.functions.cublasLtMatmulAlgoConfigGetAttribute)(
                 &raw const proposal.algorithm,
@@ -510,7 +514,7 @@ mod tests {
             small_enough(&Product { rows: 64, ..logits }),
             Some(Product { rows: 64, ..logits })
         );
-        // The sums of a gradient are as many whatever the tokens are.
+        // A weight's gradient has as many sums for any number of tokens.
         let weights = Product { a_transposed: true, b_transposed: true, ..logits };
         assert_eq!(small_enough(&Product { rows: 1 << 15, columns: 1 << 14, ..weights }), None);
         let fewer = small_enough(&Product { rows: 4096, columns: 4096, depth: 1 << 17, ..weights })

@@ -17,23 +17,24 @@ pub(super) struct Client<'a> {
     pub progress: &'a dyn Progress,
     /// The index, without a slash at its end.
     pub index: Uri,
+    /// Retries of a request, at most.
+    pub retries: u32,
     agent: Agent,
-    retries: u32,
     pause: Duration,
 }
 
-/// Why a request brought nothing.
-pub(super) enum Failure {
-    /// It may go better the next time.
-    Passing(String),
-    /// It will not.
-    Final(Error),
+/// Why a request failed.
+pub(super) enum RequestError {
+    /// A retry may succeed.
+    Transient(String),
+    /// A retry would fail alike.
+    Permanent(Error),
 }
 
-impl Failure {
-    /// A failure that passes.
-    pub fn passing(what: impl fmt::Display) -> Self {
-        Self::Passing(what.to_string())
+impl RequestError {
+    /// A failure after which a retry may succeed.
+    pub fn transient(what: impl fmt::Display) -> Self {
+        Self::Transient(what.to_string())
     }
 }
 
@@ -81,55 +82,45 @@ impl<'a> Client<'a> {
             .timeout_per_read(Some(TIMEOUT))
             .build()
             .new_agent();
-        Ok(Self { progress, index, agent, retries: installer.retries, pause: installer.pause })
+        Ok(Self { progress, index, retries: installer.retries, agent, pause: installer.pause })
     }
 
     /// Requests a URL once.
-    pub fn get(&self, url: &Uri, accept: &str) -> Result<Response<Body>, Failure> {
+    pub fn get(&self, url: &Uri, accept: &str) -> Result<Response<Body>, RequestError> {
         let place = origin(url);
-        let request = Request::builder()
-            .uri(url)
-            .header(header::ACCEPT, accept)
-            .body(())
-            .map_err(|error| Failure::Final(Error::Install(format!("{place}: {error}"))))?;
+        let request = Request::builder().uri(url).header(header::ACCEPT, accept).body(()).map_err(
+            |error| RequestError::Permanent(Error::Install(format!("{place}: {error}"))),
+        )?;
         let response = self
             .agent
             .run(request)
-            .map_err(|error| Failure::passing(format_args!("{place}: {error}")))?;
+            .map_err(|error| RequestError::transient(format_args!("{place}: {error}")))?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
         }
         let what = format!("{place} answered {status} to {}", url.path());
-        let is_passing = status.is_server_error() || matches!(status.as_u16(), 408 | 429);
-        Err(if is_passing { Failure::Passing(what) } else { Failure::Final(Error::Install(what)) })
+        let is_transient = status.is_server_error() || matches!(status.as_u16(), 408 | 429);
+        Err(if is_transient {
+            RequestError::Transient(what)
+        } else {
+            RequestError::Permanent(Error::Install(what))
+        })
     }
 
-    /// Tries until it goes well or has failed too often.
-    pub fn persist<T>(&self, attempt: impl FnMut() -> Result<T, Failure>) -> Result<T, Error> {
-        self.persist_for(self.retries, attempt)
-    }
-
-    /// As `persist`, for the first request to a server: a server that cannot be reached is rarely
-    /// there a moment later.
-    pub fn persist_first<T>(
-        &self,
-        attempt: impl FnMut() -> Result<T, Failure>,
-    ) -> Result<T, Error> {
-        self.persist_for(self.retries.min(1), attempt)
-    }
-
-    fn persist_for<T>(
+    /// Makes an attempt, and retries it after a pause, up to this many times, while it fails in a
+    /// way that may pass.
+    pub fn persist<T>(
         &self,
         retries: u32,
-        mut attempt: impl FnMut() -> Result<T, Failure>,
+        mut attempt: impl FnMut() -> Result<T, RequestError>,
     ) -> Result<T, Error> {
         let mut retry = 0;
         loop {
             let what = match attempt() {
                 Ok(value) => return Ok(value),
-                Err(Failure::Final(error)) => return Err(error),
-                Err(Failure::Passing(what)) => what,
+                Err(RequestError::Permanent(error)) => return Err(error),
+                Err(RequestError::Transient(what)) => what,
             };
             if retry == retries {
                 let times = if retries == 1 { "retry" } else { "retries" };
@@ -150,7 +141,8 @@ impl<'a> Client<'a> {
     }
 }
 
-/// The URL that a page of the index names: a whole one, or a path from it or on its server.
+/// The URL that a page of the index names: a whole URL, or a path relative to the page or to its
+/// server.
 pub(super) fn join(page: &Uri, location: &str) -> Option<Uri> {
     let location = location.split('#').next()?;
     let server = format!("{}://{}", page.scheme_str()?, page.authority()?);
@@ -174,14 +166,14 @@ fn is_https(url: &Uri) -> bool {
     url.scheme_str() == Some("https")
 }
 
-/// Whether a server is on this machine, where nothing needs to be encrypted.
+/// Whether a server is on this machine, so that nothing needs to be encrypted.
 fn is_here(url: &Uri) -> bool {
     url.scheme_str() == Some("http")
         && matches!(url.host(), Some("127.0.0.1" | "localhost" | "[::1]"))
 }
 
-/// Whom a request talks to. Messages name this much of a URL: an index may be named with a
-/// password.
+/// The server of a request. Messages name only this part of a URL, because an index may be named
+/// with a password.
 fn origin(url: &Uri) -> String {
     let port = url.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
     format!("{}://{}{port}", url.scheme_str().unwrap_or_default(), url.host().unwrap_or_default())

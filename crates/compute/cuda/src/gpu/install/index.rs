@@ -1,7 +1,7 @@
 //! Versions of a package in an index: the JSON form of Python's "simple" interface (PEP 691).
 
 use super::Package;
-use super::client::{Client, Failure, join};
+use super::client::{Client, RequestError, join};
 use crate::gpu::Error;
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -11,15 +11,15 @@ use ureq::http::Uri;
 const JSON: &str = "application/vnd.pypi.simple.v1+json";
 /// Bytes of a page, at most. Real ones have some tens of thousands.
 const PAGE_LIMIT: u64 = 32 << 20;
-/// Bytes of a wheel, at most.
+/// Most bytes of a wheel.
 const WHEEL_LIMIT: u64 = 2 << 30;
 
 /// A wheel to fetch.
 #[derive(Debug)]
 pub(super) struct Wheel {
-    /// Its file's name, which is plain.
+    /// The file's name, without any directory.
     pub file: String,
-    /// The package's name as files spell it.
+    /// The package's name as file names spell it.
     pub package: String,
     /// The name of the directory for its libraries.
     pub directory: String,
@@ -52,7 +52,8 @@ pub(super) fn latest(client: &Client<'_>, package: Package) -> Result<Wheel, Err
     let page: Uri = format!("{}/{}/", client.index.to_string().trim_end_matches('/'), package.name)
         .parse()
         .map_err(|error| Error::Install(format!("{}: {error}", package.name)))?;
-    let text = client.persist_first(|| read(client, &page))?;
+    // A server that cannot be reached for the first request is rarely there a moment later.
+    let text = client.persist(client.retries.min(1), || read(client, &page))?;
     let listed: Page = serde_json::from_slice(&text).map_err(|error| {
         let what = format!(
             "the index does not answer in the form of PEP 691 about {}: {error}",
@@ -70,13 +71,13 @@ pub(super) fn latest(client: &Client<'_>, package: Package) -> Result<Wheel, Err
     })
 }
 
-fn read(client: &Client<'_>, page: &Uri) -> Result<Vec<u8>, Failure> {
+fn read(client: &Client<'_>, page: &Uri) -> Result<Vec<u8>, RequestError> {
     let response = client.get(page, JSON)?;
     let mut text = Vec::new();
     let mut body = response.into_body().into_reader().take(PAGE_LIMIT + 1);
-    body.read_to_end(&mut text).map_err(Failure::passing)?;
+    body.read_to_end(&mut text).map_err(RequestError::transient)?;
     if text.len() as u64 > PAGE_LIMIT {
-        return Err(Failure::Final(Error::Install("the index's page is too long".into())));
+        return Err(RequestError::Permanent(Error::Install("the index's page is too long".into())));
     }
     Ok(text)
 }
@@ -133,6 +134,7 @@ mod tests {
         };
         let named =
             |version: &str| file(format!("nvidia_cuda_nvrtc-{version}-{tag}.whl"), json!(false));
+        let other = "nvidia_cuda_nvrtc-13.13.1-py3-none";
         let listed = json!({ "files": [
             named("13.2.86"),
             named("13.10.7"),
@@ -140,8 +142,8 @@ mod tests {
             named("14.0.1"),
             named("13.9.99"),
             file(format!("nvidia_cuda_nvrtc-13.12.1-{tag}.whl"), json!("broken")),
-            file("nvidia_cuda_nvrtc-13.13.1-py3-none-win_amd64.whl".into(), json!(false)),
-            file("nvidia_cuda_nvrtc-13.13.1-py3-none-manylinux2014_aarch64.whl".into(), json!(false)),
+            file(format!("{other}-win_amd64.whl"), json!(false)),
+            file(format!("{other}-manylinux2014_aarch64.whl"), json!(false)),
             file("nvidia_cuda_nvrtc-0.0.1.tar.gz".into(), json!(false)),
             file(format!("other-13.13.1-{tag}.whl"), json!(false)),
         ]});

@@ -1,4 +1,4 @@
-//! Fetching NVIDIA's libraries from a Python package index: what `pip install` would fetch, without
+//! Fetches NVIDIA's libraries from a Python package index, as `pip install` does, but without
 //! Python.
 //!
 //! ```text
@@ -22,7 +22,7 @@ use isentrope_files::{make_directory, remove};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Python's own index. Another one is named as for pip.
+/// Python's own index. Another index is named as for pip.
 const INDEX: &str = "https://pypi.org/simple";
 const INDEX_VARIABLE: &str = "PIP_INDEX_URL";
 /// Certificate authorities to trust, as for curl and pip.
@@ -87,7 +87,7 @@ pub struct Installer {
     cache: PathBuf,
     proxy: Option<ureq::Proxy>,
     certificates: Option<PathBuf>,
-    /// How often a request is tried again that has brought nothing, and after how long.
+    /// The number of retries of a failed request, and the first pause before one.
     retries: u32,
     pause: Duration,
 }
@@ -118,8 +118,8 @@ impl Installer {
         })
     }
 
-    /// An installer that asks an index, which may be on this machine, and does not wait before it
-    /// asks again.
+    /// An installer that asks this index, which may be on this machine, and hardly waits before a
+    /// retry.
     pub fn new(index: &str, cache: PathBuf) -> Self {
         let pause = Duration::from_millis(1);
         Self { index: index.into(), cache, proxy: None, certificates: None, retries: 4, pause }
@@ -147,7 +147,7 @@ impl Installer {
                 .warn(&format!("waiting for another installation to release {}", lock.display()));
         })
         .map_err(failed)?;
-        // Processes that were killed while they unpacked have left these; the lock excludes others.
+        // Processes that were killed while unpacking left these. The lock excludes running ones.
         for left in list(&libraries).iter().filter(|path| is_hidden(path)) {
             remove(left).map_err(failed)?;
         }
@@ -155,7 +155,7 @@ impl Installer {
         let was_there = directory.is_dir();
         if !was_there {
             let downloads = self.cache.join("downloads");
-            // Parts of wheels that others have left.
+            // Other processes may have left parts of wheels.
             remove(&downloads).map_err(failed)?;
             make_directory(&downloads).map_err(failed)?;
             let archive = download::fetch(&client, &wheel, &downloads)?;
@@ -166,7 +166,7 @@ impl Installer {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
                 name.strip_prefix(&wheel.package).is_some_and(|rest| rest.starts_with('-'))
             };
-            // A process that has an older version loaded keeps it until it ends.
+            // A process that has loaded an older version keeps it until the process ends.
             for other in list(&libraries).iter().filter(|path| is_of_package(path)) {
                 if *other != directory {
                     remove(other).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! A wheel's libraries onto the disk.
+//! Unpacks a wheel's libraries.
 
 use super::Package;
 use crate::gpu::Error;
@@ -11,11 +11,11 @@ use zip::ZipArchive;
 /// Bytes of one unpacked file, and of all together, at most. The largest real one has some 700 MB.
 const FILE_LIMIT: u64 = 2 << 30;
 const ALL_LIMIT: u64 = 4 << 30;
-/// Entries of an archive, at most.
+/// Most entries of an archive.
 const ENTRIES: usize = 10_000;
 
-/// Unpacks the libraries that are needed, and the licence, into a new directory, which appears
-/// whole. Names in the archive decide whether a file is taken; where it goes is decided here.
+/// Unpacks the needed libraries and the licence into a new directory, which appears whole. An
+/// entry's name decides whether it is unpacked, but not where.
 pub(super) fn unpack(archive: &Path, package: Package, directory: &Path) -> Result<(), Error> {
     let failed =
         |what: &dyn std::fmt::Display| Error::Install(format!("{}: {what}", archive.display()));
@@ -68,8 +68,8 @@ pub(super) fn unpack(archive: &Path, package: Package, directory: &Path) -> Resu
 
 const LICENCE: &str = "License.txt";
 
-/// The name that an entry gets on disk, if it is needed: a library of `nvidia/../lib`, or the
-/// licence of the package.
+/// The file name for an entry, if the entry is needed: a library of `nvidia/../lib`, or the licence
+/// of the package.
 fn wanted(entry: &str, package: Package) -> Option<String> {
     let parts: Vec<&str> = entry.split('/').collect();
     let name = *parts.last()?;

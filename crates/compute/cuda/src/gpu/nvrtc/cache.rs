@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Beginning of an entry's first line. Another form of entries gets another number.
+/// The beginning of an entry's first line. Entries of another form get another number.
 const FORM: &str = "isentrope kernel 2";
 /// Most bytes of all entries together.
 const LIMIT: u64 = 256 << 20;
@@ -28,13 +28,13 @@ impl KernelCache {
         Self { directory, limit: LIMIT }
     }
 
-    /// The machine code under a key; `None` if it is absent or damaged. Its file is marked as used
-    /// now.
+    /// The machine code under a key; `None` if the entry is absent or damaged. Marks its file as
+    /// used now.
     pub(super) fn get(&self, key: &str) -> Option<Vec<u8>> {
         let path = self.path(key);
         let bytes = fs::read(&path).ok()?;
         let cubin = parse(&bytes)?.to_vec();
-        // In a directory that cannot be written to, the oldest is as good as any.
+        // If the directory is read-only, the order of removal does not matter.
         let _ = File::options()
             .append(true)
             .open(&path)
@@ -42,7 +42,7 @@ impl KernelCache {
         Some(cubin)
     }
 
-    /// Writes an entry, and removes the oldest ones beyond the bound.
+    /// Writes an entry, and removes the oldest entries beyond the limit.
     ///
     /// # Errors
     /// When the directory cannot be written to.
@@ -60,8 +60,8 @@ impl KernelCache {
         self.directory.join(key).with_extension("kernel")
     }
 
-    /// Removes the entries that were not used for longest until the rest is within the bound. The
-    /// one under `kept` stays.
+    /// Removes the least recently used entries until the rest is within the limit. The entry under
+    /// `kept` stays.
     fn shrink(&self, kept: &str) {
         let mut entries: Vec<(SystemTime, u64, PathBuf)> = fs::read_dir(&self.directory)
             .into_iter()
@@ -111,7 +111,7 @@ pub(super) fn key<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
     digest.hex()
 }
 
-/// Directory of compiled kernels: below the directory of all that is kept for CUDA.
+/// The directory of compiled kernels, below the directory for everything of CUDA.
 pub(in crate::gpu) fn directory(cache: &Path) -> PathBuf {
     cache.join("kernels")
 }
@@ -163,7 +163,7 @@ mod tests {
         cache.put("d", &compiled("d", 800)).unwrap();
         let there = ["a", "b", "c", "d"].map(|key| cache.get(key).is_some());
         assert_eq!(there, [true, false, true, true]);
-        // The newest entry stays, even where it alone is too large.
+        // The newest entry stays, even if it alone is too large.
         cache.put("e", &compiled("e", 9000)).unwrap();
         assert!(
             cache.get("e").is_some()

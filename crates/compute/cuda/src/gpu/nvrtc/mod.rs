@@ -1,7 +1,7 @@
-//! CUDA C++ to machine code, by NVRTC.
+//! Compiles CUDA C++ to machine code, by NVRTC.
 //!
-//! Always to code for the architecture (cubin), never to PTX: a driver refuses the PTX of a later
-//! NVRTC, and runs code of any that has its own major version.
+//! The result is always code for an architecture (cubin), never PTX: a driver refuses the PTX of a
+//! later NVRTC, but runs machine code of every NVRTC with its own major version.
 
 pub(super) mod cache;
 
@@ -14,9 +14,8 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::{Path, PathBuf};
 use std::ptr;
 
-/// Compiler options of every kernel, beside the architecture. Fused multiply-adds are written out
-/// in the sources and everything else is rounded by IEEE 754, so results do not depend on the
-/// compiler.
+/// Options for every kernel, besides the architecture. Sources write out fused multiply-adds, and
+/// everything else is rounded by IEEE 754, so results do not depend on the compiler.
 const OPTIONS: [&str; 6] = [
     "--std=c++17",
     "--fmad=false",
@@ -34,7 +33,8 @@ functions! {
         nvrtcGetSupportedArchs(*mut c_int) -> c_int;
         nvrtcGetErrorString(c_int) -> *const c_char;
         nvrtcCreateProgram(
-            *mut nvrtcProgram, *const c_char, *const c_char, c_int, *const *const c_char, *const *const c_char
+            *mut nvrtcProgram, *const c_char, *const c_char, c_int, *const *const c_char,
+            *const *const c_char
         ) -> c_int;
         nvrtcCompileProgram(nvrtcProgram, c_int, *const *const c_char) -> c_int;
         nvrtcDestroyProgram(*mut nvrtcProgram) -> c_int;
@@ -45,7 +45,7 @@ functions! {
     }
 }
 
-/// A text with the name by which others include it and messages name it.
+/// A text, and the name by which other texts include it and messages name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source<'a> {
     /// Such as `norm.cu`.
@@ -74,13 +74,13 @@ pub struct Nvrtc {
     functions: Functions,
     version: Version,
     path: PathBuf,
-    /// The architectures that it can compile for, such as 90.
+    /// The architectures that it can compile for, as numbers such as 90.
     architectures: Vec<c_int>,
 }
 
 impl Nvrtc {
-    /// Looks for a copy that goes with the driver, if there is one, and knows the architecture, if
-    /// that is known.
+    /// Looks for a copy of NVRTC that works with the driver, if there is one, and knows the
+    /// architecture, if that is known.
     pub fn search(
         surroundings: &Surroundings,
         driver: Option<Version>,
@@ -101,14 +101,14 @@ impl Nvrtc {
     }
 
     fn open(path: &Path) -> Result<Self, String> {
-        // NVRTC opens this one itself when it compiles, by its name; being loaded already, it is
-        // found wherever it lies.
+        // NVRTC opens this library by its name when it compiles. It is found anywhere if it is
+        // loaded already.
         for companion in companions(path) {
             let _ = symbols::open(&companion); // where it is damaged, compiling says so
         }
         let functions = Functions::load(symbols::open(path)?)?;
         let (mut major, mut minor, mut count) = (0, 0, 0);
-        // SAFETY: NVRTC writes the numbers that the pointers lead to.
+        // SAFETY: NVRTC writes numbers through the pointers.
         let codes = unsafe {
             [
                 (functions.nvrtcVersion)(&raw mut major, &raw mut minor),
@@ -143,8 +143,8 @@ impl Nvrtc {
             .any(|&known| known.cast_unsigned() == architecture.major * 10 + architecture.minor)
     }
 
-    /// The machine code of [`compile`](Self::compile), from a cache if it is there. A cache that
-    /// cannot be written to costs time with every start, and nothing else.
+    /// The machine code of [`compile`](Self::compile), from the cache if it has an entry. A cache
+    /// that cannot be written to only costs time at every start.
     ///
     /// # Errors
     /// As [`compile`](Self::compile).
@@ -197,12 +197,12 @@ impl Nvrtc {
                 pointers.as_ptr(),
             )
         };
-        // SAFETY: both functions are NVRTC's own for the size of a text and the text, of a program
+        // SAFETY: both functions are NVRTC's own, for the log's size and for the log of a program
         // that lives.
         let log = unsafe {
             program.bytes(functions.nvrtcGetProgramLogSize, functions.nvrtcGetProgramLog)
         }?;
-        // How long each kernel took is different every time.
+        // The log has the time of each kernel's compilation, which is different every time.
         let log: Vec<String> = String::from_utf8_lossy(&log)
             .trim_end_matches('\0')
             .lines()
@@ -218,7 +218,7 @@ impl Nvrtc {
                 log,
             });
         }
-        // SAFETY: as above, of the machine code.
+        // SAFETY: as above, for the machine code.
         let cubin = unsafe { program.bytes(functions.nvrtcGetCUBINSize, functions.nvrtcGetCUBIN) }?;
         Ok(Compiled { cubin, log })
     }
@@ -236,12 +236,12 @@ impl Nvrtc {
     }
 
     fn told(&self, code: c_int) -> String {
-        // SAFETY: NVRTC returns a constant text for every number, also for those that mean nothing.
+        // SAFETY: NVRTC returns a constant text for every number, even for unknown ones.
         let text = unsafe { (self.functions.nvrtcGetErrorString)(code) };
         if text.is_null() {
             return format!("error {code}");
         }
-        // SAFETY: it ends with a zero byte, as all texts of the library.
+        // SAFETY: the text ends with a zero byte, as all texts of the library.
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
 
@@ -255,7 +255,7 @@ impl Nvrtc {
 struct Program<'a> {
     nvrtc: &'a Nvrtc,
     handle: nvrtcProgram,
-    /// Texts that the program may refer to.
+    /// Texts that the program may refer to while it lives.
     _texts: Vec<CString>,
 }
 
@@ -301,7 +301,7 @@ impl<'a> Program<'a> {
         // SAFETY: the program lives, and the function writes one number.
         self.nvrtc.check(unsafe { size(self.handle, &raw mut length) })?;
         let mut bytes = vec![0_u8; length];
-        // SAFETY: by the caller's word, the bytes are as many as the function writes.
+        // SAFETY: the caller promises that the function writes this number of bytes.
         self.nvrtc.check(unsafe { get(self.handle, bytes.as_mut_ptr().cast()) })?;
         Ok(bytes)
     }

@@ -1,4 +1,4 @@
-//! The search for NVIDIA's libraries: every copy that is found, and why it was taken or not.
+//! The search for NVIDIA's libraries: every copy found, and why it was taken or not.
 
 mod places;
 
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Versions that this program can work with.
 const MAJORS: [u32; 2] = [13, 12];
 
-/// A library of NVIDIA's beside the driver.
+/// A library of NVIDIA's, besides the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum LibraryName {
     /// Compiles CUDA C++ while the program runs.
@@ -24,7 +24,7 @@ pub enum LibraryName {
 }
 
 impl LibraryName {
-    /// The beginning of its files' names.
+    /// The beginning of its file names.
     fn file(self) -> &'static str {
         match self {
             Self::Nvrtc => "libnvrtc.so",
@@ -56,9 +56,9 @@ impl fmt::Display for LibraryName {
 pub enum Outcome {
     /// It is in use.
     Taken,
-    /// It cannot be used, for this reason.
+    /// The copy cannot be used, for this reason.
     Refused(String),
-    /// One before it was taken.
+    /// An earlier copy was taken.
     Unneeded,
 }
 
@@ -67,11 +67,11 @@ pub enum Outcome {
 pub struct Candidate {
     /// The file, without links.
     pub path: PathBuf,
-    /// Why it was looked at.
+    /// Why its directory was searched.
     pub place: LibraryPlace,
     /// The library's own version if it was taken, else the version in its files' names.
     pub version: Option<Version>,
-    /// Its outcome.
+    /// Whether it was taken, and why not.
     pub outcome: Outcome,
 }
 
@@ -92,11 +92,11 @@ impl fmt::Display for Candidate {
 /// How the search for a library went.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Search {
-    /// Names of the library.
+    /// The library that was searched for.
     pub library: LibraryName,
     /// All copies, in the order of the search.
     pub candidates: Vec<Candidate>,
-    /// How many directories were looked at.
+    /// Number of directories that were searched.
     pub directories: usize,
 }
 
@@ -199,7 +199,7 @@ fn copies(library: LibraryName, directory: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The version in the names of files: the library's own, or NVRTC's companion's.
+/// The version in file names: in the library's own, or in its companion's for NVRTC.
 fn version_of(library: LibraryName, path: &Path) -> Option<Version> {
     let name = path.file_name()?.to_str()?;
     let version = Version::parse(name.strip_prefix(library.file())?.strip_prefix('.')?)?;
@@ -213,7 +213,7 @@ fn version_of(library: LibraryName, path: &Path) -> Option<Version> {
     Some(versions.filter(|companion| companion.major == version.major).max().unwrap_or(version))
 }
 
-/// The files of functions that NVRTC looks up by name when it compiles, beside it.
+/// The files that NVRTC loads by name when it compiles, in the same directory.
 pub(super) fn companions(nvrtc: &Path) -> Vec<PathBuf> {
     let mut files = nvrtc.parent().map(list).unwrap_or_default();
     files.retain(|path| {
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn places_come_in_their_order_and_the_first_copy_is_taken() {
-        // Each time the copy that was taken last is missing.
+        // In each round, the copy that was taken in the round before is missing.
         for there in (1..=ALL.len()).rev() {
             let machine = Machine::new(&ALL[..there]);
             let (taken, search) = machine.search(None, &VARIABLES);
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_lead_nowhere_are_told() {
+    fn names_that_lead_nowhere_are_reported() {
         let machine = Machine::new(&["named/libnvrtc.so.13"]);
         let paths = [machine.at("named"), machine.at("nowhere")];
         let variables = [(NAMED.to_owned(), std::env::join_paths(&paths).unwrap())].into();
@@ -379,8 +379,7 @@ mod tests {
     #[test]
     fn nothing_is_looked_for_where_the_process_happens_to_be() {
         let machine = Machine::new(&ALL);
-        // The directories relative to where the tests run, and the empty part that a colon at the
-        // end leaves.
+        // These directories, as relative paths, and the empty part that a final colon leaves.
         let up = std::env::current_dir()
             .unwrap()
             .components()

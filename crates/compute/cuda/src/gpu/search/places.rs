@@ -8,10 +8,10 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Names directories that come first.
+/// The variable with the directories that come first.
 pub(super) const NAMED: &str = "ISENTROPE_CUDA_LIBRARIES";
 
-/// Why a directory is looked at.
+/// Why a directory is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LibraryPlace {
@@ -48,7 +48,7 @@ impl fmt::Display for LibraryPlace {
     }
 }
 
-/// The settings of a process and its machine that decide where to look for libraries.
+/// The settings of a process and its machine that decide where libraries are searched.
 #[derive(Clone, Debug)]
 pub struct Surroundings {
     /// The root of the file system. Tests have one of their own.
@@ -68,7 +68,7 @@ impl Surroundings {
         Self { root: "/".into(), home, variables: variables.collect() }
     }
 
-    /// Whether the driver waits for each launch.
+    /// Whether the driver waits for each launch (`CUDA_LAUNCH_BLOCKING`).
     pub(in crate::gpu) fn launches_block(&self) -> bool {
         self.variable("CUDA_LAUNCH_BLOCKING").is_some_and(|value| value != "0")
     }
@@ -77,14 +77,13 @@ impl Surroundings {
         self.variables.get(name).map(OsString::as_os_str).filter(|value| !value.is_empty())
     }
 
-    /// A variable that names a directory. A relative path is left out: it would have libraries
-    /// loaded from wherever the process happens to be started.
+    /// The directory in a variable. A relative path is left out: it would load libraries from
+    /// wherever the process happens to be started.
     fn directory(&self, name: &str) -> Option<PathBuf> {
         self.variable(name).map(PathBuf::from).filter(|path| path.is_absolute())
     }
 
-    /// The parts of a variable that is like `PATH`. Empty ones, which a colon too many leaves, name
-    /// nothing.
+    /// The parts of a variable like `PATH`. Empty parts, left by a superfluous colon, name nothing.
     fn parts(&self, name: &str) -> Vec<PathBuf> {
         let parts = self.variable(name).map(|paths| std::env::split_paths(paths).collect());
         let parts: Vec<PathBuf> = parts.unwrap_or_default();
@@ -109,7 +108,7 @@ impl Surroundings {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// The directory of all that is kept for CUDA: `$XDG_CACHE_HOME/isentrope/cuda`, else
+    /// The directory for everything that is kept for CUDA: `$XDG_CACHE_HOME/isentrope/cuda`, else
     /// `~/.cache/isentrope/cuda`; none without a home.
     pub fn cache(&self) -> Option<PathBuf> {
         let base = self
@@ -118,7 +117,7 @@ impl Surroundings {
         Some(base.join("isentrope").join("cuda"))
     }
 
-    /// The directories that may hold libraries, without those that are not there, in order.
+    /// The existing directories that may hold libraries, in order.
     pub(super) fn places(&self) -> Vec<(LibraryPlace, PathBuf)> {
         let mut all = Vec::new();
         let mut add = |place, directories: Vec<PathBuf>| {
@@ -128,7 +127,8 @@ impl Surroundings {
                 }
             }
         };
-        // A virtual environment, a directory of packages, a toolkit, or the libraries' own.
+        // The named directory may be a virtual environment, a directory of packages, a toolkit, or
+        // the libraries' own directory.
         let named = self.paths(NAMED).into_iter();
         add(
             LibraryPlace::Named,
@@ -162,7 +162,7 @@ impl Surroundings {
         all
     }
 
-    /// Where the system's loader looks: what its configuration names, then its own directories.
+    /// The directories of the system's loader: the configured ones, then its own.
     fn loader(&self) -> Vec<PathBuf> {
         let mut files: Vec<PathBuf> = list(&self.system("/etc/ld.so.conf.d"));
         files.retain(|file| file.extension().is_some_and(|ending| ending == "conf"));
@@ -179,7 +179,7 @@ impl Surroundings {
     }
 }
 
-/// Libraries of Python packages, and of conda's own, below an environment.
+/// Libraries of Python packages and of conda, below an environment.
 fn of_prefix(prefix: &Path) -> Vec<PathBuf> {
     [of_python(prefix), of_toolkit(prefix)].concat()
 }
@@ -194,8 +194,8 @@ fn of_python(prefix: &Path) -> Vec<PathBuf> {
     pythons.iter().flat_map(|python| of_packages(&python.join("site-packages"))).collect()
 }
 
-/// Libraries of NVIDIA's wheels among Python's packages: `nvidia/cu13/lib` of all for CUDA 13,
-/// `nvidia/cuda_nvrtc/lib` and its like for CUDA 12.
+/// Libraries of NVIDIA's wheels among Python's packages: CUDA 13 has one, `nvidia/cu13/lib`;
+/// CUDA 12 has `nvidia/cuda_nvrtc/lib` and similar directories.
 fn of_packages(packages: &Path) -> Vec<PathBuf> {
     let nvidia = packages.join("nvidia");
     let newest = ["cu13", "cuda_nvrtc", "cublas"].map(|name| nvidia.join(name));

@@ -1,7 +1,8 @@
 //! Programs as scripts.
 
 use super::super::Runner;
-use super::{End, RunLimits, error, limits, shared};
+use super::{End, RunLimits, error, limits, shared, worker};
+use crate::Python;
 
 fn run(program: &str, input: &str) -> (String, End) {
     shared().script(program, input, &limits())
@@ -136,6 +137,28 @@ fn names_of_the_usual_prelude_are_there_and_builtins_stay() {
 fn runs_are_the_same_every_time() {
     let program = "import random\nprint(random.random(), list({'a', 'b', 'c'}), hash('x'))";
     assert_eq!(run(program, ""), run(program, ""));
+}
+
+/// Counters of a jail would tell a run what the runs before it did.
+#[test]
+fn no_run_reads_how_many_processes_and_files_another_made() {
+    for (look, counted) in [
+        (
+            "import os; print(os.getpid())",
+            "for _ in range(137): os.fork() or os._exit(0); os.wait()",
+        ),
+        (
+            "import os; print(os.fstat(os.open('/tmp/x', os.O_CREAT)).st_ino)",
+            "for n in range(137): open(f'/tmp/{n}', 'w')",
+        ),
+    ] {
+        let mut worker = worker(&Python::find(None).unwrap());
+        let mut run = |program: &str| worker.script(program, "", &limits());
+        let first = run(look);
+        assert_eq!(first.1, End::Completed);
+        assert_eq!(run(&format!("import os\n{counted}")), (String::new(), End::Completed));
+        assert_eq!(run(look), first, "{counted}");
+    }
 }
 
 #[test]

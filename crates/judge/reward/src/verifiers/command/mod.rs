@@ -1,19 +1,22 @@
 //! A verifier of the user's own: a command whose processes judge responses, one JSON line in, one
 //! JSON line out.
 //!
-//! `protocol` has the lines, `worker` one process, `processes` how workers begin and end; `printed`
-//! shows what functions print. A worker that does anything but answer is ended and replaced; the
-//! response it was asked about counts as one that could not be judged. `launch` says how a worker is
-//! started: as a command, or as the shim in front of a function (`crate::python`).
+//! `protocol` has the lines, `worker` one process, `processes` how workers begin and end,
+//! `supervisor` what ends with them; `printed` shows what functions print. A worker
+//! that does anything but answer is ended and replaced; the response it was asked about counts as
+//! one that could not be judged. `launch` says how a worker is started: as a command, or as the
+//! shim in front of a function (`crate::python`).
 
 mod launch;
 mod printed;
 mod processes;
 mod protocol;
+mod supervisor;
 mod worker;
 
 pub(crate) use launch::{Launch, Workers, interpreter_failed};
 pub use printed::show_printed;
+pub use supervisor::supervision;
 
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,7 @@
-//! Shows the lines that functions print while they judge.
+//! Shows the lines that functions print while they judge, one call's lines together.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::mem;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Most lines of a program's run that are shown.
 const MOST_LINES: usize = 200;
@@ -13,8 +13,8 @@ type Show = dyn Fn(&str) + Send + Sync;
 
 static SHOW: OnceLock<Box<Show>> = OnceLock::new();
 
-/// Lines that have been shown.
-static SHOWN: AtomicUsize = AtomicUsize::new(0);
+/// Lines that have been shown. Whoever shows some holds it, so that workers take turns.
+static SHOWN: Mutex<usize> = Mutex::new(0);
 
 /// Has lines that functions print, or write to standard error, shown by `show`, as many as are of
 /// use. Only the first call counts; without one they are kept for errors alone.
@@ -22,9 +22,11 @@ pub fn show_printed(show: impl Fn(&str) + Send + Sync + 'static) {
     let _ = SHOW.set(Box::new(show));
 }
 
-/// A stream as lines. Each is shown when it is complete.
+/// The lines of a stream that have not been shown.
 #[derive(Default)]
 pub struct PrintedLines {
+    lines: Vec<String>,
+    /// The beginning of the next line.
     line: Vec<u8>,
 }
 
@@ -36,45 +38,67 @@ impl PrintedLines {
             let room = (4 * MOST_CHARACTERS).saturating_sub(self.line.len());
             self.line.extend(&part[..part.len().min(room)]);
             if part.ends_with(b"\n") {
-                self.end();
+                self.end_line();
             }
         }
     }
 
-    /// Shows what has come of a line.
-    pub fn end(&mut self) {
-        let line = String::from_utf8_lossy(&self.line).replace(char::is_control, " ");
-        let line = line.trim_end();
-        self.line.clear();
-        let Some(show) = SHOW.get().filter(|_| !line.is_empty()) else { return };
-        match SHOWN.fetch_add(1, Ordering::Relaxed) {
-            0..MOST_LINES => show(&line.chars().take(MOST_CHARACTERS).collect::<String>()),
-            MOST_LINES => show("(what else is printed is not shown)"),
-            _ => {}
+    fn end_line(&mut self) {
+        let line =
+            String::from_utf8_lossy(&mem::take(&mut self.line)).replace(char::is_control, " ");
+        let line: String = line.trim_end().chars().take(MOST_CHARACTERS).collect();
+        // One more than is shown says that there are more.
+        if !line.is_empty() && self.lines.len() <= MOST_LINES {
+            self.lines.push(line);
         }
+    }
+
+    /// Shows the lines that have come, one after the other, when a call has ended.
+    pub fn show(&mut self) {
+        let lines = mem::take(&mut self.lines);
+        let Some(show) = SHOW.get().filter(|_| !lines.is_empty()) else { return };
+        let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        for line in lines {
+            match *shown {
+                0..MOST_LINES => show(&line),
+                MOST_LINES => show("(what else is printed is not shown)"),
+                _ => return,
+            }
+            *shown += 1;
+        }
+    }
+
+    /// Shows all, when the stream has ended.
+    pub fn end(&mut self) {
+        self.end_line();
+        self.show();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     use super::*;
 
     #[test]
-    fn lines_are_shown_whole_and_not_without_end() {
+    fn lines_are_shown_whole_by_the_call_and_not_without_end() {
         let shown = Arc::new(Mutex::new(Vec::new()));
         let keep = shown.clone();
         show_printed(move |line| keep.lock().unwrap().push(line.to_owned()));
         let mut printed = PrintedLines::default();
         printed.push(b"  one\n\x1b[2Jtw");
+        assert!(shown.lock().unwrap().is_empty(), "the call has not ended");
         printed.push(b"o\n\n");
+        printed.show();
+        assert_eq!(*shown.lock().unwrap(), ["  one", " [2Jtwo"]);
         printed.push(&[b'x'; 10_000]);
         printed.push(b"y\nlast");
         printed.end();
         let long = "x".repeat(MOST_CHARACTERS);
         assert_eq!(*shown.lock().unwrap(), ["  one", " [2Jtwo", &long, "last"]);
         printed.push(&b"again\n".repeat(2 * MOST_LINES));
+        printed.show();
         let shown = shown.lock().unwrap();
         assert_eq!(
             (shown.len(), shown.last().unwrap().as_str()),

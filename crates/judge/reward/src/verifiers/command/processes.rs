@@ -1,5 +1,5 @@
-//! The processes of all workers of this program. Each is the head of a process group, so that Ctrl-C
-//! in the terminal does not reach it, and what it starts ends with it.
+//! The processes of all workers of this program. Each is the head of a process group, so that
+//! Ctrl-C in the terminal does not reach it, and what it starts ends with it.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,8 +10,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
+use super::supervisor;
+
+/// How long a supervisor may take to end what it supervises before it is killed itself.
+const ENDING: Duration = Duration::from_secs(3);
 /// How often it is looked at whether a process has ended.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -19,21 +24,32 @@ const LOOK: Duration = Duration::from_millis(2);
 static RUNNING: Mutex<Running> = Mutex::new(Running { heads: BTreeSet::new(), closed: false });
 
 struct Running {
-    /// Process numbers of the heads of groups.
-    heads: BTreeSet<u32>,
+    heads: BTreeSet<Head>,
     /// Whether the program is about to end, so that no more may be started.
     closed: bool,
+}
+
+/// The process at the head of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Head {
+    id: u32,
+    /// Whether it is a supervisor, which ends its worker when it is asked to.
+    supervises: bool,
 }
 
 fn running() -> MutexGuard<'static, Running> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A process that ends with this value, and with it its group.
-pub struct Process(Child);
+/// A process that ends with this value, and with it all that it has started.
+pub struct Process {
+    child: Child,
+    head: Head,
+}
 
 impl Process {
-    /// Starts a program.
+    /// Starts a program, behind a supervisor where this program has called
+    /// [`supervision`](super::supervision).
     ///
     /// # Errors
     /// As [`Command::spawn`].
@@ -42,14 +58,7 @@ impl Process {
         arguments: &[String],
         prepare: impl FnOnce(&mut Command),
     ) -> io::Result<Self> {
-        let mut command = Command::new(program);
-        command.args(arguments);
-        // A command that a rank starts is no rank: a worker that uses MPI itself must not take the
-        // rank's place.
-        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-        for name in names.filter(|name| LAUNCHERS.iter().any(|start| name.starts_with(start))) {
-            command.env_remove(name);
-        }
+        let (mut command, supervises) = command(program, arguments)?;
         prepare(&mut command);
         command.process_group(0);
         let mut running = running();
@@ -57,13 +66,14 @@ impl Process {
             return Err(io::Error::new(io::ErrorKind::Interrupted, "the program is ending"));
         }
         let child = command.spawn()?;
-        running.heads.insert(child.id());
-        Ok(Self(child))
+        let head = Head { id: child.id(), supervises };
+        running.heads.insert(head);
+        Ok(Self { child, head })
     }
 
     /// The streams that were asked for and have not been taken.
     pub fn streams(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
-        (self.0.stdin.take(), self.0.stdout.take(), self.0.stderr.take())
+        (self.child.stdin.take(), self.child.stdout.take(), self.child.stderr.take())
     }
 
     /// Waits for it to end by itself, until `deadline` at most.
@@ -77,23 +87,35 @@ impl Process {
         None
     }
 
-    /// How it has ended, if it has. Its group is ended then.
+    /// How it has ended, if it has. What it has started is ended then.
     fn ended(&mut self) -> Option<ExitStatus> {
         let mut running = running();
-        let status = self.0.try_wait().ok()??;
-        if running.heads.remove(&self.0.id()) {
-            kill_group(self.0.id());
+        let status = self.child.try_wait().ok()??;
+        if running.heads.remove(&self.head) && !self.head.supervises {
+            kill_group(self.head);
         }
         Some(status)
     }
 
-    /// Ends it with its group; how it ended, by itself or now.
+    /// Ends it with all that it has started; how it ended, by itself or now.
     pub fn end(&mut self) -> Option<ExitStatus> {
-        if running().heads.remove(&self.0.id()) {
-            kill_group(self.0.id());
+        if self.head.supervises {
+            // While it is known to run and has not been waited for, no other process can have its
+            // number.
+            let running = running();
+            if running.heads.contains(&self.head) {
+                ask(self.head);
+            }
+            drop(running);
+            if let Some(status) = self.wait_until(Instant::now() + ENDING) {
+                return Some(status);
+            }
         }
-        let _ = self.0.kill();
-        self.0.wait().ok()
+        if running().heads.remove(&self.head) {
+            kill_group(self.head);
+        }
+        let _ = self.child.kill();
+        self.child.wait().ok()
     }
 }
 
@@ -107,12 +129,51 @@ impl Drop for Process {
 pub fn kill_all() {
     let mut running = running();
     running.closed = true;
-    running.heads.iter().copied().for_each(kill_group);
+    for &head in &running.heads {
+        if head.supervises { ask(head) } else { kill_group(head) }
+    }
+    let deadline = Instant::now() + ENDING;
+    for &head in running.heads.iter().filter(|head| head.supervises) {
+        while Instant::now() < deadline && !has_ended(head) {
+            thread::sleep(LOOK);
+        }
+    }
 }
 
 /// How the variables begin that launchers of MPI set for their ranks.
 const LAUNCHERS: [&str; 6] = ["OMPI_", "PMI_", "PMI2_", "PMIX_", "MPI_LOCAL", "HYD"];
 
-fn kill_group(head: u32) {
-    let _ = killpg(Pid::from_raw(head.cast_signed()), Signal::SIGKILL); // it may have ended
+/// A command that a rank starts is no rank: a worker that uses MPI itself must not take the rank's
+/// place.
+fn command(program: &str, arguments: &[String]) -> io::Result<(Command, bool)> {
+    let supervised = supervisor::supervised(program, arguments)?;
+    let is_supervised = supervised.is_some();
+    let mut command = supervised.unwrap_or_else(|| {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        command
+    });
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for name in names.filter(|name| LAUNCHERS.iter().any(|start| name.starts_with(start))) {
+        command.env_remove(name);
+    }
+    Ok((command, is_supervised))
+}
+
+fn pid(head: Head) -> Pid {
+    Pid::from_raw(head.id.cast_signed())
+}
+
+/// Asks a supervisor to end.
+fn ask(head: Head) {
+    supervisor::ask(pid(head));
+}
+
+fn kill_group(head: Head) {
+    let _ = killpg(pid(head), Signal::SIGKILL); // it may have ended
+}
+
+/// Whether a child has ended; it is buried then.
+fn has_ended(head: Head) -> bool {
+    !matches!(waitpid(pid(head), Some(WaitPidFlag::WNOHANG)), Ok(WaitStatus::StillAlive))
 }

@@ -141,7 +141,7 @@ pub enum Misconduct {
 /// [`Misconduct::Rubbish`] and [`Misconduct::OutOfTurn`].
 pub fn answer(line: &[u8], id: u64) -> Result<Judgement, Misconduct> {
     let rubbish = |problem: String| rubbish(line, problem);
-    let answer: Answer = serde_json::from_slice(line).map_err(|e| {
+    let answer: Answer = serde_json::from_slice(&without_halves(line)).map_err(|e| {
         let is_object = line.trim_ascii_start().starts_with(b"{");
         rubbish(if is_object { e.to_string() } else { format!("{e}; {STRAY}") })
     })?;
@@ -173,6 +173,32 @@ pub fn answer(line: &[u8], id: u64) -> Result<Judgement, Misconduct> {
         metrics: answer.metrics,
         ..Judgement::new(verdict, answer.extracted, one_line(&reason))
     })
+}
+
+/// JSON whose escaped halves of surrogate pairs (`\\ud83d` alone) are U+FFFD. Python writes a half
+/// that it was given, so that a response could put its judge in the wrong.
+fn without_halves(json: &[u8]) -> Vec<u8> {
+    let unit = |at: usize| {
+        let digits = json.get(at..at + 6)?.strip_prefix(b"\\u")?;
+        u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    };
+    let (mut whole, mut at) = (Vec::with_capacity(json.len()), 0);
+    while at < json.len() {
+        let length = match (unit(at), unit(at + 6)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
+            (Some(0xd800..=0xdfff), _) => {
+                whole.extend(b"\\ufffd");
+                at += 6;
+                continue;
+            }
+            _ if json[at] == b'\\' => 2,
+            _ => 1,
+        };
+        let end = json.len().min(at + length);
+        whole.extend(&json[at..end]);
+        at = end;
+    }
+    whole
 }
 
 fn rubbish(line: &[u8], problem: String) -> Misconduct {
@@ -302,6 +328,20 @@ mod tests {
         for verdict in ["fault", "timed-out"] {
             let judged = judgement(&format!(r#"{{"id":5,"verdict":"{verdict}"}}"#)).unwrap();
             assert!(!judged.verdict.is_scored());
+        }
+    }
+
+    #[test]
+    fn halves_of_characters_are_replaced() {
+        for (written, read) in [
+            (r"a\ud83d", "a\u{fffd}"),
+            (r"\ude00\ud83d!", "\u{fffd}\u{fffd}!"),
+            (r"\ud83d\ude00", "\u{1f600}"),
+            (r"\\ud83d", r"\ud83d"),
+            (r"\ud83d\u0041", "\u{fffd}A"),
+        ] {
+            let line = format!(r#"{{"id":5,"score":0,"extracted":"{written}"}}"#);
+            assert_eq!(judgement(&line).unwrap().extracted.as_deref(), Some(read), "{written}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -82,11 +82,13 @@ impl Worker {
             Ok(()) | Err(TrySendError::Disconnected(_)) => {}
             Err(TrySendError::Full(_)) => return Err(Misconduct::NotReading),
         }
-        match self.answers.recv_timeout(limit) {
+        let answer = match self.answers.recv_timeout(limit) {
             Ok(line) => line,
             Err(RecvTimeoutError::Timeout) => Err(Misconduct::TimedOut(limit)),
             Err(RecvTimeoutError::Disconnected) => Err(Misconduct::Ended),
-        }
+        };
+        self.stderr.show();
+        answer
     }
 
     /// Its misconduct before `deadline` without a question, such as ending.
@@ -159,6 +161,8 @@ fn read_lines(stdout: ChildStdout, lines: &SyncSender<Result<Vec<u8>, Misconduct
 /// The end of a stream that is read to its end as it comes.
 struct Tail {
     kept: Arc<Mutex<VecDeque<u8>>>,
+    /// Its lines, if they are what a function prints.
+    printed: Option<Arc<Mutex<PrintedLines>>>,
     /// Closed when the stream is.
     reading: Receiver<()>,
 }
@@ -168,30 +172,38 @@ impl Tail {
     fn of(mut stream: ChildStderr, is_shown: bool) -> Self {
         let kept = Arc::new(Mutex::new(VecDeque::with_capacity(TAIL)));
         let (open, reading) = mpsc::sync_channel(0);
-        let keep = kept.clone();
+        let printed = is_shown.then(Arc::<Mutex<PrintedLines>>::default);
+        let (keep, lines) = (kept.clone(), printed.clone());
         thread::spawn(move || {
             let _open: SyncSender<()> = open;
             let mut chunk = [0; TAIL];
-            let mut printed = is_shown.then(PrintedLines::default);
             while let Ok(length @ 1..) = stream.read(&mut chunk) {
-                printed.iter_mut().for_each(|printed| printed.push(&chunk[..length]));
-                let mut kept = keep.lock().unwrap_or_else(PoisonError::into_inner);
+                lines.iter().for_each(|lines| locked(lines).push(&chunk[..length]));
+                let mut kept = locked(&keep);
                 kept.extend(&chunk[..length]);
                 let excess = kept.len().saturating_sub(TAIL);
                 kept.drain(..excess);
             }
-            printed.iter_mut().for_each(PrintedLines::end);
+            lines.iter().for_each(|lines| locked(lines).end());
         });
-        Self { kept, reading }
+        Self { kept, printed, reading }
+    }
+
+    /// Shows the lines of a call that has ended.
+    fn show(&self) {
+        self.printed.iter().for_each(|lines| locked(lines).show());
     }
 
     /// The text so far, once the stream is closed or has had its time.
     fn text(&self) -> String {
         let _ = self.reading.recv_timeout(LAST_WORDS); // nothing is ever sent
-        let bytes: Vec<u8> =
-            self.kept.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
+        let bytes: Vec<u8> = locked(&self.kept).iter().copied().collect();
         printable(&String::from_utf8_lossy(&bytes))
     }
+}
+
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A text of lines without what a terminal would obey.

@@ -36,8 +36,9 @@ ABSENT = ("completion_ids", "trainer_state", "environments", "reward_router_addr
 TAKEN = ("mean", "score", "solved_all", "solved_none")
 
 
-# Longest answer, in bytes.
+# Longest answer, in bytes, and longest text in it, in characters, which JSON writes in up to six bytes.
 LONGEST = 1 << 20
+LONGEST_TEXT = 1 << 16
 
 
 class Refused(Exception):
@@ -76,8 +77,11 @@ def main():
 
 
 def encoded(answer, question):
+    """The line of an answer. A response decides what a function says: halves of characters, which UTF-8 lacks, are replaced, and
+    long texts are cut."""
     numbered = {"id": question["id"], **answer} if "id" in question else answer
-    return json.dumps(numbered).encode() + b"\n"
+    short = {key: value[:LONGEST_TEXT] if isinstance(value, str) else value for key, value in numbered.items()}
+    return json.dumps(short, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
 def judge_apart(call, question, file, streams):
@@ -87,6 +91,7 @@ def judge_apart(call, question, file, streams):
     if process == 0:
         status = 1
         try:
+            os.setpgid(0, 0)  # signals to its group do not reach the first process
             for descriptor in (read, *(stream.fileno() for stream in streams)):
                 os.close(descriptor)
             with open(write, "wb") as own:
@@ -168,6 +173,8 @@ def take_streams():
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
+    for stream in (sys.stdout, sys.stderr):  # printing what a response holds must not be an error
+        stream.reconfigure(errors="backslashreplace")
     return questions, answers
 
 
@@ -345,7 +352,7 @@ def answer(function, returned, metrics):
     """The answer that a returned number makes, or a dict with the number as "score" and others beside it."""
     beside = {}
     if isinstance(returned, Mapping):
-        beside = {str(key): value for key, value in returned.items()}
+        beside = {text(key): value for key, value in returned.items()}
         if "score" not in beside:
             raise Unjudged(f'{function.name} returned a dict without "score": its keys are {", ".join(beside) or "none"}')
         returned = beside.pop("score")
@@ -362,8 +369,15 @@ def answer(function, returned, metrics):
     if correct is not None:
         said["verdict"] = "correct" if correct >= 1 else "wrong"
     if pred is not None:  # and takes majority votes by this
-        said["extracted"] = str(pred)
+        said["extracted"] = text(pred)
     return said
+
+
+def text(value):
+    try:
+        return str(value)
+    except Exception:  # as of an integer of too many digits
+        return f"<{type(value).__name__}>"
 
 
 def number(value):
@@ -394,7 +408,17 @@ def judge(call, question, file):
         return {"verdict": "fault", "reason": str(reason)}
     except BaseException as error:  # sys.exit() too
         print(own_traceback(error), file=sys.stderr, flush=True)
-        return {"verdict": "fault", "reason": last_line(error, file)}
+        reason = last_line(error, file)
+        if is_of_response(error):
+            return {"verdict": "unparseable", "score": 0.0, "reason": reason}
+        return {"verdict": "fault", "reason": reason}
+
+
+def is_of_response(error):
+    """Whether the form of a response is what makes such an error: halves of characters, or brackets without end. It scores 0, since
+    a policy learns to write what takes a response out of the loss."""
+    is_half = isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed"
+    return is_half or isinstance(error, RecursionError)
 
 
 def of_sandbox(error):

@@ -17,6 +17,7 @@ fn state<S>(optimizer: UpdateCounts, step: u64, trainer: S) -> RunState<S> {
         standing: Standing::default(),
         unrecorded: None,
         unwritten: Vec::new(),
+        is_interim: false,
         initial_states: None,
         trainer,
     }

@@ -1,10 +1,11 @@
 //! Metrics as JSON lines: `{"step": 3, "policy/entropy": 0.31, ...}`, one object per step.
 
+use super::appended_file::AppendedFile;
 use crate::error::{Error, Result};
 use crate::metrics::Metrics;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 /// Longest line that is read: a hundred thousand metrics.
@@ -13,10 +14,7 @@ const MAX_LINE: u64 = 8 << 20;
 /// A file that gets a line per step. Numbers are the shortest that read back as the same f64, so
 /// that equal metrics are equal bytes; NaN and infinities are null.
 #[derive(Debug)]
-pub struct JsonlSink {
-    path: PathBuf,
-    file: File,
-}
+pub struct JsonlSink(AppendedFile);
 
 #[derive(Serialize)]
 struct Row<'a> {
@@ -33,25 +31,17 @@ struct StepOfRow {
 impl JsonlSink {
     /// Starts a file.
     pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
-        let path = path.into();
-        let file = File::create_new(&path).map_err(|e| Error::io(&path, e))?;
-        Ok(Self { path, file })
+        AppendedFile::create(path.into()).map(Self)
     }
 
     /// Goes on with a file after `last_step`: lines of later steps are removed, and so is a last
     /// line that was cut off. A file that is not there is started.
     pub fn resume(path: impl Into<PathBuf>, last_step: u64) -> Result<Self> {
-        let path = path.into();
-        let mut options = File::options();
-        let file = options
-            .read(true)
-            .append(true)
-            .create(true)
-            .open(&path)
-            .map_err(|e| Error::io(&path, e))?;
-        let (length, _) = kept(&path, &file, last_step)?;
-        file.set_len(length).map_err(|e| Error::io(&path, e))?;
-        Ok(Self { path, file })
+        let appended = AppendedFile::open(path.into())?;
+        let (path, file) = (appended.path(), appended.file());
+        let (length, _) = kept(path, file, last_step)?;
+        file.set_len(length).map_err(|e| Error::io(path, e))?;
+        Ok(Self(appended))
     }
 
     /// The last step that a file has a whole line of, if it has one. A file that is not there has
@@ -69,13 +59,18 @@ impl JsonlSink {
         let mut line =
             serde_json::to_vec(&Row { step, metrics }).expect("names and numbers are JSON");
         line.push(b'\n');
-        self.file.write_all(&line).map_err(|e| Error::io(&self.path, e))
+        self.0.append(&line)
     }
 
     /// Waits until all lines are on the disk, so that they are there whenever a checkpoint made
     /// later is.
     pub fn sync(&self) -> Result<()> {
-        self.file.sync_data().map_err(|e| Error::io(&self.path, e))
+        self.0.sync()
+    }
+
+    /// Puts the file back in its place if it was removed or replaced. Returns its path then.
+    pub fn restore(&mut self) -> Result<Option<&Path>> {
+        self.0.restore()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The files that metrics are written to.
 
+mod appended_file;
 mod jsonl;
 mod tensorboard;
 

@@ -3,12 +3,12 @@
 //! An event file is a sequence of TFRecords (tensorflow/core/lib/io/record_writer.h), each an
 //! `Event` message (tensorflow/core/util/event.proto) in protobuf's wire format.
 
+use super::appended_file::AppendedFile;
 use crate::error::{Error, Result};
 use crate::metrics::Metrics;
 use isentrope_files::masked_crc;
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// The prefix of the names of event files.
@@ -16,10 +16,7 @@ const PREFIX: &str = "events.out.tfevents.";
 
 /// An event file in a run's directory. Values are single precision, as TensorBoard keeps them.
 #[derive(Debug)]
-pub struct TensorBoardSink {
-    path: PathBuf,
-    file: File,
-}
+pub struct TensorBoardSink(AppendedFile);
 
 impl TensorBoardSink {
     /// Starts an event file in a directory, which is made if it is not there.
@@ -29,9 +26,7 @@ impl TensorBoardSink {
         // last.
         let seconds = since_epoch().as_secs().max(latest(dir)?.map_or(0, |latest| latest + 1));
         let name = format!("{PREFIX}{seconds:010}.{}.{}", host(), std::process::id());
-        let path = dir.join(name);
-        let file = File::create_new(&path).map_err(|e| Error::io(&path, e))?;
-        let mut sink = Self { path, file };
+        let mut sink = Self(AppendedFile::create(dir.join(name))?);
         sink.event(0, &bytes_field(3, b"brain.Event:2"))?; // Event.file_version
         Ok(sink)
     }
@@ -57,6 +52,11 @@ impl TensorBoardSink {
         self.event(step, &bytes_field(5, &summary)) // Event.summary
     }
 
+    /// Puts the file back in its place if it was removed or replaced. Returns its path then.
+    pub fn restore(&mut self) -> Result<Option<&Path>> {
+        self.0.restore()
+    }
+
     /// Writes an event of the present time with what it says, as one TFRecord.
     fn event(&mut self, step: u64, what: &[u8]) -> Result<()> {
         let mut event = vec![key(1, FIXED64)]; // Event.wall_time, seconds
@@ -67,7 +67,7 @@ impl TensorBoardSink {
         let record =
             [&len[..], &masked_crc(&len).to_le_bytes(), &event, &masked_crc(&event).to_le_bytes()]
                 .concat();
-        self.file.write_all(&record).map_err(|e| Error::io(&self.path, e))
+        self.0.append(&record)
     }
 }
 

@@ -1,0 +1,128 @@
+//! `isentrope init`: a recipe for a model, data and a reward of one's own.
+
+use super::train::RunArguments;
+use crate::messages;
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use isentrope_reward::VerifierName;
+use isentrope_train::rl;
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// Write a recipe for your model, your data and your reward, and show what it needs
+///
+/// The recipe has some twenty commented lines; every other setting has its default. After writing
+/// it, the command says what `isentrope train RECIPE --dry-run` says: memory, time, rows that cannot
+/// be used, and the first prompts as the model sees them.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  isentrope init --model Qwen/Qwen2.5-0.5B-Instruct --data problems.jsonl
+  isentrope init --model ./my-model --data train.parquet --reward reward.py:compute_score")]
+pub struct Init {
+    /// A Hugging Face model directory, or a hub id such as Qwen/Qwen2.5-0.5B-Instruct
+    #[arg(long)]
+    model: String,
+    /// The problems: a file with a prompt and an answer in each row, or a data set on the hub
+    #[arg(long, value_name = "FILE")]
+    data: String,
+    /// The reward: a Python file, FILE.py or FILE.py:FUNCTION, with a function for verl or TRL; or a
+    /// verifier: auto (by the form of the answer), math, countdown or code
+    #[arg(long, value_name = "REWARD", default_value = "auto")]
+    reward: String,
+    /// The recipe, which must not exist yet
+    #[arg(long, value_name = "RECIPE", default_value = "recipe.toml")]
+    out: PathBuf,
+}
+
+impl Init {
+    pub fn run(self) -> Result<()> {
+        let recipe = self.recipe()?;
+        let out = self.out.display().to_string();
+        let file = OpenOptions::new().write(true).create_new(true).open(&self.out);
+        match file {
+            Ok(mut file) => file.write_all(recipe.as_bytes()).with_context(|| out.clone())?,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                bail!("{out}: exists already, and is left as it is; name another file with --out")
+            }
+            Err(error) => return Err(error).with_context(|| out.clone()),
+        }
+        messages::say(&format!(
+            "{out} is written: edit it, then `isentrope train {out}`; what it needs:\n"
+        ));
+        RunArguments::dry(self.out).train::<rl::Recipe>("train")
+    }
+
+    fn recipe(&self) -> Result<String> {
+        let verifier = verifier(&self.reward)?;
+        let (model, data) = (toml::Value::from(&*self.model), toml::Value::from(&*self.data));
+        Ok(format!(
+            "# isentrope train RECIPE; isentrope train --keys says what every setting means\n\n\
+             run.steps = 100\n\
+             model.path = {model}\n\
+             data.files = [{data}]           # rows with a prompt (or problem) and an answer\n\
+             # data.prompt_suffix = \"...\"    # added to every prompt, such as the form of the answer\n\
+             reward.verifier = {verifier}\n\n\
+             [rollout]\n\
+             prompts = 16                    # problems in each step\n\
+             responses = 8                   # responses to each problem, which are compared\n\
+             max_tokens = 512                # longer responses cost memory and time\n\n\
+             [optimizer]\n\
+             learning_rate = 1e-6\n\n\
+             [eval]\n\
+             every = 10                      # steps\n\
+             files = []                      # held-out problems, such as [\"test.jsonl\"]\n"
+        ))
+    }
+}
+
+/// The value of `reward.verifier`.
+fn verifier(reward: &str) -> Result<String> {
+    let (file, function) = match reward.rsplit_once(':') {
+        Some((file, function)) if is_python(file) => (file, Some(function)),
+        _ => (reward, None),
+    };
+    if !is_python(file) {
+        let name: VerifierName = crate::recipe::setting("--reward", reward)?;
+        return Ok(serde_json::to_string(&name)?);
+    }
+    let text = fs::read_to_string(file).with_context(|| format!("--reward: {file}"))?;
+    let function = match function {
+        Some(function) => function,
+        None => only_function(&text).map_err(|which| anyhow!("--reward {file}: {which}"))?,
+    };
+    Ok(format!("{{ python = {} }}", toml::Value::from(format!("{file}:{function}"))))
+}
+
+fn is_python(file: &str) -> bool {
+    Path::new(file).extension().is_some_and(|extension| extension == "py")
+}
+
+/// The function of a Python file that judges: the only public one, or verl's `compute_score`.
+fn only_function(text: &str) -> Result<&str, String> {
+    let names = text.lines().filter_map(|line| Some(line.strip_prefix("def ")?.split_once('(')?.0));
+    let functions: Vec<&str> = names.filter(|name| !name.starts_with('_')).collect();
+    match functions[..] {
+        [only] => Ok(only),
+        _ if functions.contains(&"compute_score") => Ok("compute_score"),
+        [] => Err("has no function; name one, as in reward.py:compute_score".into()),
+        _ => Err(format!(
+            "has several functions, {}: name one, as FILE.py:NAME",
+            functions.join(", ")
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_function_that_judges_is_found() {
+        assert_eq!(only_function("import re\n\ndef reward(a):\n    def inner():\n"), Ok("reward"));
+        let two = "def _help(x):\ndef compute_score(a):\ndef other(b):\n";
+        assert_eq!(only_function(two), Ok("compute_score"));
+        assert!(only_function("def a():\ndef b():\n").unwrap_err().contains("a, b"));
+        assert!(only_function("x = 1\n").is_err());
+    }
+}

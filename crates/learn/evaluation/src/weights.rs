@@ -1,0 +1,26 @@
+//! A checksum of a model's weights.
+
+use crate::error::{Error, Result};
+use isentrope_model::Model;
+
+/// Numbers that are turned into bytes at a time.
+const CHUNK: usize = 1 << 14;
+
+/// CRC-32C of the weights as `f32`, tensor by tensor in the order of names. Equal weights have
+/// equal checksums, whatever files, number format or device they are in.
+///
+/// # Errors
+/// When a tensor cannot be copied from the device.
+pub fn weights_checksum(model: &Model) -> Result<u32> {
+    let mut tensors = model.weights.tensors(&*model.backend, &model.layout, "");
+    tensors.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut checksum = 0;
+    for tensor in tensors {
+        let values = (tensor.values)().map_err(|e| Error::Refused(e.to_string()))?;
+        for chunk in values.chunks(CHUNK) {
+            let bytes: Vec<u8> = chunk.iter().flat_map(|value| value.to_le_bytes()).collect();
+            checksum = crc32c::crc32c_append(checksum, &bytes);
+        }
+    }
+    Ok(checksum)
+}
