@@ -92,6 +92,11 @@ impl RunFiles {
         self.dir.join(TOKENS).join(of_step(step))
     }
 
+    /// The file of the responses to a set of held-out problems after a step.
+    pub fn evaluation(&self, step: u64, set: &str) -> PathBuf {
+        self.dir.join(EVALUATIONS).join(format!("step-{step:06}-{set}.jsonl"))
+    }
+
     fn json(&self, name: &str) -> Result<Option<Value>> {
         let path = self.dir.join(name);
         match read_regular(&path, MAX_JSON) {

@@ -4,7 +4,6 @@ use super::number::{percent, plain};
 use super::run::PageRun;
 use crate::log::lines::{Row, each_row};
 use crate::number::fixed;
-use crate::run_files::EVALUATIONS;
 use crate::seeds::Paired;
 use isentrope_run::student::interval_of_change;
 use serde_json::Value;
@@ -121,8 +120,8 @@ fn by_problem(run: &PageRun, set: &str, steps: [u64; 2], what: OfResponses) -> O
     if set.contains('/') {
         return None; // no set of this program, and no name of a file
     }
-    let dir = run.data.files()?.dir.join(EVALUATIONS);
-    let file = |step: u64| problems(&dir.join(format!("step-{step:06}-{set}.jsonl")));
+    let files = run.data.files()?;
+    let file = |step: u64| problems(&files.evaluation(step, set));
     let [old, new] = [file(steps[0])?, file(steps[1])?];
     let is_same = old.len() == new.len() && old.iter().zip(&new).all(|(a, b)| a.prompt == b.prompt);
     let both = old.iter().zip(&new).filter_map(|(a, b)| Some((a.number(what)?, b.number(what)?)));

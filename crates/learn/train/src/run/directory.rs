@@ -220,7 +220,7 @@ impl RunDirectory {
 
     /// Starts the file of the responses to a set of held-out problems after a step.
     pub fn evaluation(&self, step: u64, set: &str) -> Result<ResponseFile> {
-        self.file(&self.dir.join(format!("{EVALUATIONS}/step-{step:06}-{set}.jsonl")))
+        self.file(&RunFiles::new(&self.dir).evaluation(step, set))
     }
 
     fn file(&self, path: &Path) -> Result<ResponseFile> {
