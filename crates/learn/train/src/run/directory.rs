@@ -10,12 +10,10 @@ use super::journal::{Heading, Journal, is_journal, remove_journals};
 use super::location::{Existing, RunLocation};
 use super::log::{Log, TENSORBOARD};
 use super::response_file::ResponseFile;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ranks::TrainingRanks;
 use crate::settings::CheckpointSettings;
-use isentrope_files::{
-    Lock, lock_directory, make_directory, names, partial, remove, write_file, write_json,
-};
+use isentrope_files::{Lock, lock_directory, make_directory, names, partial, remove, write_file};
 use isentrope_run::run_files::{
     EVALUATIONS, INITIAL_STATES, MANIFEST, METRICS, RECIPE, ROLLOUTS, RunFiles, TIMINGS, TOKENS,
     VALUES,
@@ -168,10 +166,7 @@ impl RunDirectory {
                  another run of the recipe has these bits only if it changes at the same step"
             ));
         }
-        write_json(&path, manifest)?;
-        let content = fs::read(&path).map_err(|e| Error::io(&path, e))?;
-        self.written.push((path, content));
-        Ok(())
+        self.write(MANIFEST, format!("{manifest:#}\n").into_bytes())
     }
 
     /// Removes the responses of steps after this one, or all where there is no checkpoint to go on
