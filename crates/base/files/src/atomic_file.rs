@@ -117,18 +117,22 @@ impl AtomicFile {
     pub fn commit_as(mut self, target: &Path) -> Result<()> {
         target.clone_into(&mut self.file.path);
         self.file.finish()?;
-        let named = give_name(self.temporary.path(), target).map_err(|error| {
-            let error = io::Error::from(error);
-            let what = format!(
-                "{error}; what was to have this name is {}",
-                self.temporary.keep().display()
-            );
-            Error::at(target)(io::Error::new(error.kind(), what))
-        });
-        if let Temporary::Unique(mut temporary) = self.temporary {
-            temporary.disable_cleanup(true); // if a file of that name is left, it is complete
-        }
-        named
+        self.temporary.become_complete(target)?;
+        // This failure does no harm: contents and name are right. At worst a crash brings back the
+        // older file.
+        let _ = sync_directory(parent(target));
+        Ok(())
+    }
+
+    /// Renames the complete file to its final name without syncing it, so without waiting for the
+    /// disk: until the file and its directory are synced, a power cut may leave it empty.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub fn commit_unsynced(self) -> Result<()> {
+        let target = self.file.path.clone();
+        self.file.finish_unsynced()?;
+        self.temporary.become_complete(&target)
     }
 }
 
@@ -138,6 +142,18 @@ impl Temporary {
             Self::Unique(path) => path,
             Self::Named(path) => path,
         }
+    }
+
+    /// Renames the complete file to `target`.
+    fn become_complete(mut self, target: &Path) -> Result<()> {
+        let named = fs::rename(self.path(), target).map_err(|error| {
+            let what = format!("{error}; what was to have this name is {}", self.keep().display());
+            Error::at(target)(io::Error::new(error.kind(), what))
+        });
+        if let Self::Unique(temporary) = &mut self {
+            temporary.disable_cleanup(true); // if a file of that name is left, it is complete
+        }
+        named
     }
 
     /// Keeps the complete file under a visible name.
@@ -182,13 +198,7 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
 /// [`Error::Io`] naming the target, which is then untouched.
 pub fn put_in_place(file: &File, path: &Path, target: &Path) -> Result<()> {
     file.sync_all().map_err(Error::at(target))?;
-    give_name(path, target)
-}
-
-fn give_name(path: &Path, target: &Path) -> Result<()> {
     fs::rename(path, target).map_err(Error::at(target))?;
-    // This failure does no harm: contents and name are right. At worst a crash brings back the
-    // older file.
-    let _ = sync_directory(parent(target));
+    let _ = sync_directory(parent(target)); // as in `commit_as`
     Ok(())
 }

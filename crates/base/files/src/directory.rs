@@ -49,6 +49,17 @@ pub fn sync_directory(dir: &Path) -> Result<()> {
     as_far_as_supported(file.sync_all()).map_err(Error::at(dir))
 }
 
+/// Syncs a file that other writes have completed; does nothing if it was removed.
+///
+/// # Errors
+/// [`Error::Io`] when it cannot be opened or the disk fails.
+pub fn sync_file(path: &Path) -> Result<()> {
+    match File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        file => file.and_then(|file| file.sync_all()).map_err(Error::at(path)),
+    }
+}
+
 /// Some network and container file systems cannot sync directories and return one of these errors.
 fn as_far_as_supported(synced: io::Result<()>) -> io::Result<()> {
     match synced {

@@ -19,7 +19,7 @@ pub use atomic_directory::AtomicDirectory;
 pub use atomic_file::{AtomicFile, check_writable, partial, put_in_place, write_file, write_json};
 pub use digest::{Digest, sha256, sha256_of_file};
 pub use directory::{
-    dangling, make_directory, names, parent, refuse_dangling, remove, sync_directory,
+    dangling, make_directory, names, parent, refuse_dangling, remove, sync_directory, sync_file,
 };
 pub use error::{Error, Result};
 pub use input::{check_regular, open_regular, read_regular};

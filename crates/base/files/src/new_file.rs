@@ -64,8 +64,13 @@ impl NewFile {
 
     /// Syncs the contents.
     pub fn finish(self) -> Result<()> {
-        let file =
-            self.writer.into_inner().map_err(|error| Error::at(&self.path)(error.into_error()))?;
-        file.sync_all().map_err(Error::at(&self.path))
+        let path = self.path.clone();
+        self.finish_unsynced()?.sync_all().map_err(Error::at(&path))
+    }
+
+    /// Hands the contents to the operating system, which writes them to the disk in its own time.
+    pub(crate) fn finish_unsynced(self) -> Result<File> {
+        let Self { path, writer } = self;
+        writer.into_inner().map_err(|error| Error::at(&path)(error.into_error()))
     }
 }

@@ -9,11 +9,14 @@ use super::checkpoint::{CheckpointStore, FoundCheckpoint};
 use super::journal::{Heading, Journal, is_journal, remove_journals};
 use super::location::{Existing, RunLocation};
 use super::log::{Log, TENSORBOARD};
-use super::response_file::ResponseFile;
+use super::response_file::{Durability, ResponseFile};
 use crate::error::Result;
 use crate::ranks::TrainingRanks;
 use crate::settings::CheckpointSettings;
-use isentrope_files::{Lock, lock_directory, make_directory, names, partial, remove, write_file};
+use isentrope_files::{
+    Lock, lock_directory, make_directory, names, partial, remove, sync_directory, sync_file,
+    write_file,
+};
 use isentrope_run::run_files::{
     EVALUATIONS, INITIAL_STATES, MANIFEST, METRICS, RECIPE, ROLLOUTS, RunFiles, TIMINGS, TOKENS,
     VALUES,
@@ -194,7 +197,7 @@ impl RunDirectory {
 
     /// Starts the file of the responses sampled in a step.
     pub fn rollouts(&self, step: u64) -> Result<ResponseFile> {
-        self.file(&RunFiles::new(&self.dir).rollout(step))
+        self.file(&RunFiles::new(&self.dir).rollout(step), Durability::AtCheckpoint)
     }
 
     /// The journal of the responses sampled in a step, which goes on where there is one. Every rank
@@ -210,16 +213,35 @@ impl RunDirectory {
 
     /// Starts the file of a step's token records.
     pub fn tokens(&self, step: u64) -> Result<ResponseFile> {
-        self.file(&RunFiles::new(&self.dir).tokens(step))
+        self.file(&RunFiles::new(&self.dir).tokens(step), Durability::AtCheckpoint)
     }
 
     /// Starts the file of the responses to a set of held-out problems after a step.
     pub fn evaluation(&self, step: u64, set: &str) -> Result<ResponseFile> {
-        self.file(&RunFiles::new(&self.dir).evaluation(step, set))
+        self.file(&RunFiles::new(&self.dir).evaluation(step, set), Durability::AtOnce)
     }
 
-    fn file(&self, path: &Path) -> Result<ResponseFile> {
-        if self.is_written() { ResponseFile::create(path) } else { Ok(ResponseFile::nowhere()) }
+    fn file(&self, path: &Path, durability: Durability) -> Result<ResponseFile> {
+        if self.is_written() {
+            ResponseFile::create(path, durability)
+        } else {
+            Ok(ResponseFile::nowhere())
+        }
+    }
+
+    /// Syncs the responses of a step and of later ones: a checkpoint is about to have these steps.
+    pub(super) fn sync_responses(&self, from_step: u64) -> Result<()> {
+        for part in [ROLLOUTS, TOKENS].map(|part| self.dir.join(part)) {
+            for name in names(&part)? {
+                if !is_journal(&name) && step_of(&name).is_some_and(|step| step >= from_step) {
+                    sync_file(&part.join(name))?;
+                }
+            }
+            if part.exists() {
+                sync_directory(&part)?;
+            }
+        }
+        Ok(())
     }
 }
 

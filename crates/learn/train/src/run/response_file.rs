@@ -11,11 +11,22 @@ use std::path::Path;
 
 /// JSON lines of responses with their verdicts; the file appears when it is complete. None at all
 /// on ranks that do not write.
-pub struct ResponseFile(Option<AtomicFile>);
+pub struct ResponseFile(Option<(AtomicFile, Durability)>);
+
+/// When a file is certain to outlive a power cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Durability {
+    /// Once it is complete.
+    AtOnce,
+    /// With the next checkpoint, without which its step is made again: a step does not wait for the
+    /// disk.
+    AtCheckpoint,
+}
 
 impl ResponseFile {
-    pub(super) fn create(path: &Path) -> Result<Self> {
-        Ok(Self(Some(AtomicFile::create_as(path, path.with_extension("jsonl.partial"))?)))
+    pub(super) fn create(path: &Path, durability: Durability) -> Result<Self> {
+        let file = AtomicFile::create_as(path, path.with_extension("jsonl.partial"))?;
+        Ok(Self(Some((file, durability))))
     }
 
     /// Takes everything and keeps nothing.
@@ -42,15 +53,19 @@ impl ResponseFile {
 
     /// Writes a response with the numbers of its tokens.
     pub fn record(&mut self, record: &TokenRecord) -> Result<()> {
-        self.0.as_mut().map_or(Ok(()), |file| Ok(file.json_line(record)?))
+        self.0.as_mut().map_or(Ok(()), |(file, _)| Ok(file.json_line(record)?))
     }
 
     fn line(&mut self, line: Map<String, Value>) -> Result<()> {
-        self.0.as_mut().map_or(Ok(()), |file| Ok(file.json_line(&line)?))
+        self.0.as_mut().map_or(Ok(()), |(file, _)| Ok(file.json_line(&line)?))
     }
 
     /// Gives the file its name.
     pub fn finish(self) -> Result<()> {
-        self.0.map_or(Ok(()), |file| Ok(file.commit()?))
+        match self.0 {
+            None => Ok(()),
+            Some((file, Durability::AtOnce)) => Ok(file.commit()?),
+            Some((file, Durability::AtCheckpoint)) => Ok(file.commit_unsynced()?),
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! When a run saves a checkpoint, and which it keeps.
 
 use super::checkpoint::{Learners, RunState};
+use super::directory::step_of;
 use super::{Run, StepRecord};
 use crate::error::{Error, Result};
 use crate::learner::Learner;
@@ -145,6 +146,9 @@ impl Run {
                 ));
             }
             log.sync()?;
+            // From the step of the checkpoint before on, whose record may have come after it.
+            let before = self.saved.as_deref().and_then(Path::file_name).and_then(step_of);
+            self.directory.sync_responses(before.unwrap_or(0))?;
         }
         self.directory.checkpoints.save(learners, source, &state)?;
         self.saved = Some(self.directory.checkpoints.path(self.step));
