@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Among them: tied and untied heads, biases, QK norms, one key head, sliding windows on all and on
-/// some layers, YaRN, and sizes that are no multiple of a vector.
-pub const FAMILIES: [&str; 9] = [
+/// some layers, YaRN, a layer without positions, and sizes that are no multiple of a vector.
+pub const FAMILIES: [&str; 10] = [
     "llama-biases",
     "llama-mqa",
     "llama-yarn",
@@ -25,6 +25,7 @@ pub const FAMILIES: [&str; 9] = [
     "qwen2-untied",
     "qwen3",
     "qwen3-untied",
+    "smollm3",
 ];
 /// Words that every family knows.
 const VOCABULARY: u32 = 61;

@@ -135,7 +135,7 @@ impl Model {
             keys: &w[keys],
             eps: self.config.rms_norm_eps,
         });
-        let angles = (&rows.rope.cos, &rows.rope.sin);
+        let angles = rows.rope.of(block);
         b.prepare_qkv(block.attention, norms, angles, &mut qkv, &rows.batch, cache, layer);
         let mut attended = self.activations(tokens, s.output.inputs);
         b.attention(block.attention, &qkv, &rows.batch, cache, layer, &mut attended);
@@ -212,8 +212,8 @@ impl Model {
         b.linear_backward_input(s.output, dx, &w[block.output], &mut d_attended, tokens);
         let mut d_qkv = self.activations(tokens, s.qkv.outputs);
         b.attention_backward(block.attention, &qkv, &rows.batch, &d_attended, &mut d_qkv);
-        let (turned, Rotations { cos, sin, .. }) = (block.attention.turned_heads(), &*rows.rope);
-        b.rope(turned, &mut d_qkv, cos, sin, &rows.batch, Turn::Backward);
+        let (cos, sin) = rows.rope.of(block);
+        b.rope(block.attention.turned_heads(), &mut d_qkv, cos, sin, &rows.batch, Turn::Backward);
         if let (Some((q_norm, k_norm)), Some(raw)) = (block.qk_norm, raw_qkv) {
             let (queries, keys) = (block.attention.query_heads(), block.attention.key_heads());
             for (heads, id) in [(queries, q_norm), (keys, k_norm)] {

@@ -56,6 +56,8 @@ pub(crate) struct BlockLayout {
     pub down: Id,
     pub down_bias: Option<Id>,
     pub attention: Attention,
+    /// Whether queries and keys are rotated by their positions.
+    pub rotated: bool,
 }
 
 /// All parameters of a model, and the shapes of its products.
@@ -122,14 +124,22 @@ impl Layout {
         let blocks = (0..config.layers)
             .map(|layer| {
                 let name = |part: &str| format!("model.layers.{layer}.{part}");
-                let (q, k, v) = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj");
+                let parts = |whole: &str, parts: &[(&str, usize)], what: &str| -> Vec<_> {
+                    let fused = [(whole, parts.iter().map(|(_, rows)| rows).sum())];
+                    let parts = if config.family.fused { &fused[..] } else { parts };
+                    parts
+                        .iter()
+                        .map(|(part, rows)| (name(&format!("{part}.{what}")), *rows))
+                        .collect()
+                };
                 let qkv_parts = |what: &str| {
-                    [(q, attention_features), (k, kv_features), (v, kv_features)]
-                        .map(|(part, rows)| (name(&format!("{part}.{what}")), rows))
+                    let (q, k, v) = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj");
+                    let split = [(q, attention_features), (k, kv_features), (v, kv_features)];
+                    parts("self_attn.qkv_proj", &split, what)
                 };
                 let mlp_parts = |what: &str| {
-                    ["mlp.gate_proj", "mlp.up_proj"]
-                        .map(|part| (name(&format!("{part}.{what}")), intermediate))
+                    let split = ["mlp.gate_proj", "mlp.up_proj"].map(|part| (part, intermediate));
+                    parts("mlp.gate_up_proj", &split, what)
                 };
                 BlockLayout {
                     input_norm: list.vector(&[(name("input_layernorm.weight"), hidden)]),
@@ -160,6 +170,7 @@ impl Layout {
                         window: config.sliding_window[layer],
                         scale: (1.0 / (dim as f64).sqrt()) as f32,
                     },
+                    rotated: config.rotated[layer],
                 }
             })
             .collect();

@@ -37,7 +37,7 @@ impl Model {
         backend: Arc<dyn Backend>,
     ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let rope = RopeTable::new(config.rope.clone());
+        let rope = RopeTable::new(&config);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         Self { config, layout, weights, backend, rope, number }
     }

@@ -50,7 +50,7 @@ fn both_spellings_are_one_config() {
     assert!(matches!(old.rope.scaling, RopeScaling::Yarn { factor: 4.0, .. }));
 }
 
-/// Defaults of transformers 5.23 for a config.json with only its `model_type`.
+/// Defaults of transformers 5.24 for a config.json with only its `model_type`.
 #[test]
 fn defaults_are_those_of_each_family() {
     let bare = |model_type: &str| read(&json!({"model_type": model_type})).unwrap();
@@ -65,6 +65,13 @@ fn defaults_are_those_of_each_family() {
     assert_eq!(sizes(&mistral), (32_000, 14_336, 8, 128, 131_072));
     assert_eq!(mistral.sliding_window, [Some(4096); 32]);
     assert_eq!(qwen2.sliding_window, [None; 32]);
+    let [phi3, smollm3] = [bare("phi3"), bare("smollm3")];
+    assert_eq!(sizes(&phi3), (32_064, 8192, 32, 96, 4096));
+    assert_eq!((phi3.hidden_size, phi3.layers, phi3.rms_norm_eps), (3072, 32, 1e-5));
+    assert_eq!(sizes(&smollm3), (128_256, 11_008, 4, 128, 32_768));
+    assert_eq!((smollm3.hidden_size, smollm3.layers, smollm3.heads), (2048, 36, 16));
+    assert!(smollm3.tie_word_embeddings && !phi3.tie_word_embeddings);
+    assert_eq!(smollm3.rope, Rope::new(128, 2e6, RopeScaling::Default));
     for config in [qwen2, mistral] {
         assert_eq!((config.hidden_size, config.layers, config.heads), (4096, 32, 32));
         assert!(!config.tie_word_embeddings);
@@ -99,6 +106,30 @@ fn biases_follow_the_family() {
     );
     let llama = json!({"model_type": "llama", "attention_bias": true, "mlp_bias": true});
     assert_eq!(biases(llama).unwrap(), (true, true, true));
+    let phi3 = json!({"model_type": "phi3", "attention_bias": true});
+    assert_eq!(biases(phi3).unwrap(), (false, false, false));
+}
+
+#[test]
+fn layers_that_rotate_are_listed_or_counted() {
+    let smollm3 = |patch: Value| {
+        let base = json!({"model_type": "smollm3", "num_hidden_layers": 5});
+        read(&with(base, &patch)).map(|config| (config.rotated, config.sliding_window))
+    };
+    let (yes, no) = (true, false);
+    let rotated = |patch: Value| smollm3(patch).unwrap().0;
+    assert_eq!(rotated(json!({})), [yes, yes, yes, no, yes]);
+    assert_eq!(rotated(json!({"no_rope_layer_interval": 2})), [yes, no, yes, no, yes]);
+    // A list may be longer than the model has layers, and prevails.
+    let list = json!({"no_rope_layers": [0, 1, 1, 0, 1, 0], "no_rope_layer_interval": 2});
+    assert_eq!(rotated(list.clone()), [no, yes, yes, no, yes]);
+    let windows = with(list, &json!({"use_sliding_window": true, "sliding_window": 9}));
+    assert_eq!(smollm3(windows).unwrap().1, [Some(9), None, None, Some(9), None]);
+    for list in [json!([1, 1]), json!([1, 1, 1, 2, 1]), json!("all"), json!([1, 1, 1, true, 1])] {
+        let error = smollm3(json!({"no_rope_layers": list})).unwrap_err().to_string();
+        assert!(error.contains("no_rope_layers is") && error.contains("5 layers"), "{error}");
+    }
+    assert!(smollm3(json!({"no_rope_layer_interval": 0})).is_err());
 }
 
 #[test]
@@ -146,6 +177,7 @@ fn refusals_name_the_key() {
         (json!({"quantization_config": {"quant_method": "awq"}}), "quantization_config"),
         (json!({"attn_logit_softcapping": 50.0}), "attn_logit_softcapping"),
         (json!({"logits_scaling": 8.0}), "logits_scaling"),
+        (json!({"no_rope_layers": [1, 0]}), "no_rope_layers"),
         (json!({"vocab_size": 0}), "vocab_size is 0"),
         (json!({"vocab_size": u64::MAX}), "vocab_size"),
         (json!({"hidden_size": "1536"}), "hidden_size"),

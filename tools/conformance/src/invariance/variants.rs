@@ -19,6 +19,7 @@ fn models(trial: &Trial) {
         "mistral-sliding",
         "qwen2-layer-types",
         "qwen3-untied",
+        "smollm3",
     ] {
         assert_same(&checkpoint(family), &texts(&[20, 2, 33], words), &devices);
     }

@@ -4,11 +4,20 @@
 
 mod llama;
 mod mistral;
+mod phi3;
 mod qwen2;
 mod qwen3;
+mod smollm3;
 
 /// All supported families.
-static FAMILIES: [&Family; 4] = [&qwen2::FAMILY, &qwen3::FAMILY, &llama::FAMILY, &mistral::FAMILY];
+static FAMILIES: [&Family; 6] = [
+    &qwen2::FAMILY,
+    &qwen3::FAMILY,
+    &llama::FAMILY,
+    &mistral::FAMILY,
+    &smollm3::FAMILY,
+    &phi3::FAMILY,
+];
 
 /// A family of models that share the one decoder block, with its conventions.
 #[derive(Debug, PartialEq)]
@@ -27,20 +36,46 @@ pub struct Family {
     pub(super) qk_norm: bool,
     /// Layers that attend through a sliding window.
     pub(super) windows: Windows,
+    /// Layers that rotate queries and keys by their positions.
+    pub(super) rotated: Rotated,
+    /// Whether the checkpoint has one tensor for query, key and value, and one for gate and up.
+    pub fused: bool,
 }
 
-/// Defaults of the family's configuration class in transformers. Defaults that all families share
-/// are not listed.
+/// Defaults of the family's configuration class in transformers.
 #[derive(Debug, PartialEq)]
 pub(super) struct Defaults {
     pub vocab_size: usize,
+    pub hidden_size: usize,
     pub intermediate_size: usize,
+    pub layers: usize,
+    pub heads: usize,
     /// None: as many as there are heads.
     pub kv_heads: Option<usize>,
     /// None: hidden size over heads.
     pub head_dim: Option<usize>,
+    pub rms_norm_eps: f64,
     pub max_position_embeddings: usize,
+    pub tie_word_embeddings: bool,
+    pub rope_theta: f64,
+    pub sliding_window: Option<usize>,
 }
+
+/// Llama's defaults, most of which the other families share.
+const SHARED: Defaults = Defaults {
+    vocab_size: 32_000,
+    hidden_size: 4096,
+    intermediate_size: 11_008,
+    layers: 32,
+    heads: 32,
+    kv_heads: None,
+    head_dim: None,
+    rms_norm_eps: 1e-6,
+    max_position_embeddings: 2048,
+    tie_word_embeddings: false,
+    rope_theta: 10_000.0,
+    sliding_window: None,
+};
 
 /// Biases of attention's projections.
 #[derive(Debug, PartialEq)]
@@ -49,6 +84,8 @@ pub(super) enum AttentionBias {
     AsConfigured,
     /// On query, key and value, whatever `attention_bias` says; never on the output.
     QkvAlways,
+    /// On none, whatever `attention_bias` says.
+    Never,
 }
 
 /// Layers that attend through the window of `sliding_window`.
@@ -60,6 +97,18 @@ pub(super) enum Windows {
     Always,
     /// Layers from `max_window_layers` on, if `use_sliding_window` is true.
     IfUsed,
+    /// Layers that do not rotate, if `use_sliding_window` is true.
+    NotRotatedIfUsed,
+}
+
+/// Layers that rotate queries and keys by their positions.
+#[derive(Debug, PartialEq)]
+pub(super) enum Rotated {
+    /// All layers.
+    All,
+    /// Layers with a 1 in `no_rope_layers`; without that list, all but every
+    /// `no_rope_layer_interval`-th.
+    AsConfigured,
 }
 
 impl Family {

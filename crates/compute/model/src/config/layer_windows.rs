@@ -5,33 +5,42 @@ use super::fields::Fields;
 use super::{MAX_DIMENSION, MAX_POSITIONS};
 use crate::Result;
 
-/// transformers' default width.
-const DEFAULT_WINDOW: usize = 4096;
 /// transformers' default of Qwen's first sliding layer.
 const DEFAULT_MAX_WINDOW_LAYERS: usize = 28;
 
-/// Reads the width of each layer's window, `[layers]`.
-pub(super) fn read(config: Fields, family: &Family, layers: usize) -> Result<Vec<Option<usize>>> {
+/// Reads the width of each layer's window, `[layers]`. `rotated` says which layers rotate.
+pub(super) fn read(
+    config: Fields,
+    family: &Family,
+    rotated: &[bool],
+) -> Result<Vec<Option<usize>>> {
+    let layers = rotated.len();
     let width = match config.object.get("sliding_window") {
-        None => Some(DEFAULT_WINDOW),
+        None => family.defaults.sliding_window,
         Some(_) => config.integer("sliding_window", 1..=MAX_POSITIONS)?,
     };
     let is_used = match family.windows {
         Windows::Never => false,
         Windows::Always => true,
-        Windows::IfUsed => config.boolean("use_sliding_window")?.unwrap_or(false),
+        Windows::IfUsed | Windows::NotRotatedIfUsed => {
+            config.boolean("use_sliding_window")?.unwrap_or(false)
+        }
     };
     let width = width.filter(|_| is_used);
     if let Some(layer_types) = config.texts("layer_types")? {
         return by_type(config, family, layers, width, &layer_types);
     }
     let first = match family.windows {
-        Windows::Never | Windows::Always => 0,
         Windows::IfUsed => config
             .integer("max_window_layers", 0..=MAX_DIMENSION)?
             .unwrap_or(DEFAULT_MAX_WINDOW_LAYERS),
+        _ => 0,
     };
-    Ok((0..layers).map(|layer| width.filter(|_| layer >= first)).collect())
+    let has_window = |layer: usize| match family.windows {
+        Windows::NotRotatedIfUsed => !rotated[layer],
+        _ => layer >= first,
+    };
+    Ok((0..layers).map(|layer| width.filter(|_| has_window(layer))).collect())
 }
 
 fn by_type(

@@ -5,6 +5,7 @@ mod family;
 pub(crate) mod fields;
 mod layer_windows;
 mod rope_parameters;
+mod rotated_layers;
 pub(crate) mod unsupported;
 
 use std::path::Path;
@@ -61,7 +62,10 @@ pub struct ModelConfig {
     /// Attention window of each layer, `[layers]`, in tokens: with `Some(w)` a token sees itself
     /// and the `w - 1` before it.
     pub sliding_window: Vec<Option<usize>>,
-    /// Rotary embedding of every layer.
+    /// Layers that rotate queries and keys by their positions, `[layers]`; in the others positions
+    /// show in the causal mask alone.
+    pub rotated: Vec<bool>,
+    /// Rotary embedding of every layer that rotates.
     pub rope: Rope,
     /// The whole config.json in its own order, with unused keys.
     pub json: Map<String, Value>,
@@ -86,8 +90,8 @@ impl ModelConfig {
         let dimension = |key: &str, default: usize| -> Result<usize> {
             Ok(config.integer(key, 1..=MAX_DIMENSION)?.unwrap_or(default))
         };
-        let hidden_size = dimension("hidden_size", 4096)?;
-        let heads = dimension("num_attention_heads", 32)?;
+        let hidden_size = dimension("hidden_size", defaults.hidden_size)?;
+        let heads = dimension("num_attention_heads", defaults.heads)?;
         let kv_heads = match config.integer("num_key_value_heads", 1..=MAX_DIMENSION)? {
             Some(kv_heads) => kv_heads,
             None if json.contains_key("num_key_value_heads") => heads,
@@ -103,11 +107,18 @@ impl ModelConfig {
                 format!("{head_dim} times num_attention_heads {heads} is above {MAX_DIMENSION}");
             return Err(config.invalid("head_dim", what));
         }
-        let layers = config.integer("num_hidden_layers", 1..=MAX_LAYERS)?.unwrap_or(32);
+        let layers =
+            config.integer("num_hidden_layers", 1..=MAX_LAYERS)?.unwrap_or(defaults.layers);
+        let rotated = rotated_layers::read(config, family, layers)?;
         let max_position_embeddings = config
             .integer("max_position_embeddings", 1..=MAX_POSITIONS)?
             .unwrap_or(defaults.max_position_embeddings);
         let attention_bias = config.boolean("attention_bias")?.unwrap_or(false);
+        let (qkv_bias, output_bias) = match family.attention_bias {
+            AttentionBias::AsConfigured => (attention_bias, attention_bias),
+            AttentionBias::QkvAlways => (true, false),
+            AttentionBias::Never => (false, false),
+        };
 
         Ok(Self {
             family,
@@ -118,15 +129,25 @@ impl ModelConfig {
             heads,
             kv_heads,
             head_dim,
-            rms_norm_eps: config.number("rms_norm_eps", 1e-30..=1.0)?.unwrap_or(1e-6) as f32,
+            rms_norm_eps: config
+                .number("rms_norm_eps", 1e-30..=1.0)?
+                .unwrap_or(defaults.rms_norm_eps) as f32,
             max_position_embeddings,
-            tie_word_embeddings: config.boolean("tie_word_embeddings")?.unwrap_or(false),
-            qkv_bias: attention_bias || family.attention_bias == AttentionBias::QkvAlways,
-            output_bias: attention_bias && family.attention_bias == AttentionBias::AsConfigured,
+            tie_word_embeddings: config
+                .boolean("tie_word_embeddings")?
+                .unwrap_or(defaults.tie_word_embeddings),
+            qkv_bias,
+            output_bias,
             mlp_bias: config.boolean("mlp_bias")?.unwrap_or(false),
             qk_norm: family.qk_norm,
-            sliding_window: layer_windows::read(config, family, layers)?,
-            rope: rope_parameters::read(config, head_dim, max_position_embeddings)?,
+            sliding_window: layer_windows::read(config, family, &rotated)?,
+            rotated,
+            rope: rope_parameters::read(
+                config,
+                head_dim,
+                max_position_embeddings,
+                defaults.rope_theta,
+            )?,
             json,
         })
     }

@@ -9,17 +9,18 @@ use super::fields::{Fields, shown};
 use crate::rope::{Rope, RopeScaling};
 use crate::{Error, Result};
 
-const DEFAULT_THETA: f64 = 10_000.0;
 /// Below this, logarithms of the base are meaningless; above, f32 powers of it overflow.
 const THETA: std::ops::RangeInclusive<f64> = 1.001..=1e15;
 const FACTOR: std::ops::RangeInclusive<f64> = 1.0..=1e6;
 const POSITIVE: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
 
-/// Reads the rotary embedding of heads of `head_dim` features from the whole config.json.
+/// Reads the rotary embedding of heads of `head_dim` features from the whole config.json. The base
+/// is `default_theta` where none is given.
 pub(super) fn read(
     config: Fields,
     head_dim: usize,
     max_position_embeddings: usize,
+    default_theta: f64,
 ) -> Result<Rope> {
     if !head_dim.is_multiple_of(2) {
         return Err(config
@@ -29,7 +30,7 @@ pub(super) fn read(
 
     let is_given = |key: &&str| config.get(key).is_some_and(|value| !is_empty_object(value));
     let Some(key) = ["rope_scaling", "rope_parameters"].into_iter().find(is_given) else {
-        let theta = config.number("rope_theta", THETA)?.unwrap_or(DEFAULT_THETA);
+        let theta = config.number("rope_theta", THETA)?.unwrap_or(default_theta);
         return Ok(Rope::new(head_dim, theta, RopeScaling::Default));
     };
     let Some(object) = config.get(key).and_then(Value::as_object) else {
@@ -40,7 +41,7 @@ pub(super) fn read(
         return Err(config.unsupported(key, what));
     }
     let fields = Fields { object, prefix: &format!("{key}."), ..config };
-    read_one(config, fields, head_dim, max_position_embeddings)
+    read_one(config, fields, head_dim, max_position_embeddings, default_theta)
 }
 
 fn read_one(
@@ -48,6 +49,7 @@ fn read_one(
     fields: Fields,
     head_dim: usize,
     max_position_embeddings: usize,
+    default_theta: f64,
 ) -> Result<Rope> {
     refuse_partial_rotation(fields)?;
     if fields.get("mrope_section").is_some() {
@@ -55,7 +57,7 @@ fn read_one(
     }
     let theta = match fields.number("rope_theta", THETA)? {
         Some(theta) => theta,
-        None => config.number("rope_theta", THETA)?.unwrap_or(DEFAULT_THETA),
+        None => config.number("rope_theta", THETA)?.unwrap_or(default_theta),
     };
     let required = |key: &str, value: Option<f64>| {
         value.ok_or_else(|| -> Error { fields.invalid(key, "is missing") })

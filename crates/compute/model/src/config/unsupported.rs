@@ -7,7 +7,7 @@ use crate::Result;
 
 /// Keys of neighbouring architectures that change the mathematics, unless null, false, zero or
 /// empty.
-const REFUSED_EXTENSIONS: [&str; 17] = [
+const REFUSED_EXTENSIONS: [&str; 16] = [
     "alibi",
     "attention_chunk_size",
     "attention_sink",
@@ -16,7 +16,6 @@ const REFUSED_EXTENSIONS: [&str; 17] = [
     "clip_qkv",
     "compression_config",
     "final_logit_softcapping",
-    "no_rope_layers",
     "num_experts",
     "num_local_experts",
     "per_layer_config",

@@ -1,19 +1,21 @@
 //! Mistral 7B.
 
-use super::{AttentionBias, Defaults, Family, Windows};
+use super::{AttentionBias, Defaults, Family, Rotated, SHARED, Windows};
 
 pub(super) static FAMILY: Family = Family {
     name: "Mistral",
     model_type: "mistral",
     architecture: "MistralForCausalLM",
     defaults: Defaults {
-        vocab_size: 32_000,
         intermediate_size: 14_336,
         kv_heads: Some(8),
-        head_dim: None,
         max_position_embeddings: 131_072,
+        sliding_window: Some(4096),
+        ..SHARED
     },
     attention_bias: AttentionBias::AsConfigured,
     qk_norm: false,
     windows: Windows::Always,
+    rotated: Rotated::All,
+    fused: false,
 };

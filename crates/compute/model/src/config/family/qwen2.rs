@@ -1,6 +1,6 @@
 //! Qwen 2 and 2.5.
 
-use super::{AttentionBias, Defaults, Family, Windows};
+use super::{AttentionBias, Defaults, Family, Rotated, SHARED, Windows};
 
 pub(super) static FAMILY: Family = Family {
     name: "Qwen 2",
@@ -10,10 +10,13 @@ pub(super) static FAMILY: Family = Family {
         vocab_size: 151_936,
         intermediate_size: 22_016,
         kv_heads: Some(32),
-        head_dim: None,
         max_position_embeddings: 32_768,
+        sliding_window: Some(4096),
+        ..SHARED
     },
     attention_bias: AttentionBias::QkvAlways,
     qk_norm: false,
     windows: Windows::IfUsed,
+    rotated: Rotated::All,
+    fused: false,
 };

@@ -1,6 +1,6 @@
 //! Qwen 3.
 
-use super::{AttentionBias, Defaults, Family, Windows};
+use super::{AttentionBias, Defaults, Family, Rotated, SHARED, Windows};
 
 pub(super) static FAMILY: Family = Family {
     name: "Qwen 3",
@@ -12,8 +12,12 @@ pub(super) static FAMILY: Family = Family {
         kv_heads: Some(32),
         head_dim: Some(128),
         max_position_embeddings: 32_768,
+        sliding_window: Some(4096),
+        ..SHARED
     },
     attention_bias: AttentionBias::AsConfigured,
     qk_norm: true,
     windows: Windows::IfUsed,
+    rotated: Rotated::All,
+    fused: false,
 };
