@@ -118,8 +118,8 @@ mod signals {
     const ECHO: Duration = Duration::from_millis(100);
 
     pub fn listen() {
-        // A file that has reached its limit is an error of the write, as a full disk is, and no end
-        // of the process.
+        // SIGXFSZ (a file has reached its size limit) must not end the process: the write returns
+        // an error, as on a full disk.
         let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
         // A shell without job control has background programs ignore SIGINT. It is handled all the
         // same: somebody who sends one means it.
@@ -187,7 +187,8 @@ mod signals {
             let _ = std::fs::remove_file(path); // it may have got its final name by now
         }
         for child in &*CHILDREN.lock().unwrap_or_else(PoisonError::into_inner) {
-            // It may be gone, and was not waited for, so that its number is nobody else's.
+            // The child may have ended. Nobody has waited for it, so no other process can have its
+            // id.
             let _ = kill(Pid::from_raw((*child).cast_signed()), Signal::SIGKILL);
         }
         isentrope_reward::command::kill_all();

@@ -175,8 +175,8 @@ impl Line {
         anyhow!("{}: {what}", self.at)
     }
 
-    /// Which of `keys` the line has: exactly one, or an error that names them all, and what the
-    /// line has instead.
+    /// Which of `keys` the line has. It must have exactly one; the error names all of them and the
+    /// keys that the line has.
     pub fn one_of(&self, keys: &[&'static str]) -> Result<&'static str> {
         match self.present(keys)[..] {
             [key] => Ok(key),

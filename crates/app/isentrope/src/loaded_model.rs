@@ -1,4 +1,4 @@
-//! From a command's model argument to a model that can run.
+//! Loads the model that a command's argument names.
 
 use crate::device::{self, Device, DeviceFlag, LocalRank};
 use crate::memory::{Memory, human};
@@ -142,7 +142,7 @@ pub fn warn_of_losses(losses: impl IntoIterator<Item = anyhow::Error>) {
 }
 
 impl Loaded {
-    /// Bytes for keys and values: what `--kv-memory` says, in MiB, else half of what is available.
+    /// Bytes for keys and values: `--kv-memory` (MiB), or half of the available memory.
     pub fn cache_bytes(&self, kv_memory: Option<u64>) -> Result<usize> {
         let budget = match kv_memory {
             Some(mib) => usize::try_from(mib.saturating_mul(1 << 20)).unwrap_or(usize::MAX),

@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 
 /// The destination of lines.
 pub enum Output {
-    /// To standard output, as they come.
+    /// Standard output, line by line.
     Stdout,
-    /// To a device or a pipe, which a file must not replace.
+    /// A device or a pipe, which a file must not replace.
     Device { path: PathBuf, writer: BufWriter<File> },
-    /// To a file that is renamed into place at the end.
+    /// A file that is renamed into place at the end.
     File { path: PathBuf, file: AtomicFile },
 }
 
@@ -83,8 +83,8 @@ impl Output {
         self.keep_as(Path::to_owned).map(drop)
     }
 
-    /// Keeps what there is beside the place of the complete file; the error of the interrupted
-    /// command names the place. `what` is what has been written, such as "the lines so far".
+    /// Keeps the partial file beside the place of the complete one, and returns the interrupted
+    /// command's error, which names it. `what` names the content, such as "the lines so far".
     pub fn interrupted(self, what: &str) -> Result<anyhow::Error> {
         let partial = self.keep_as(|path| {
             let mut name = path.as_os_str().to_owned();

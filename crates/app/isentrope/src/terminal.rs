@@ -326,8 +326,7 @@ fn table(summary: &RunSummary) -> String {
     text
 }
 
-/// The commands for what a complete run has left, each on a line of its own, whole, so that it can
-/// be copied.
+/// The next commands for a complete run, each whole on a line of its own, so that it can be copied.
 fn what_next(summary: &RunSummary, command: &str, width: Option<usize>) -> String {
     let (Ending::Complete, Some(checkpoint)) = (summary.ending, &summary.checkpoint) else {
         return String::new();

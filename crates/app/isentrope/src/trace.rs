@@ -35,7 +35,7 @@ impl TraceRequest {
 pub struct StepTrace {
     path: PathBuf,
     device: Device,
-    /// The step to trace; by default the second that is made, when everything has been used once.
+    /// The step to trace; by default this process's second step, when all code has run once.
     step: Option<u64>,
     is_recording: bool,
     is_made: bool,

@@ -1,5 +1,5 @@
-//! Text from elsewhere for the terminal, which would obey what is hidden in it: names in files,
-//! model output, what servers say.
+//! Makes control characters visible in foreign text (file names, model output, servers' messages),
+//! which a terminal would obey.
 
 pub use isentrope_lab::visible::visible;
 

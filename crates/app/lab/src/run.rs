@@ -21,13 +21,13 @@ use std::sync::OnceLock;
 pub struct Run {
     /// Its name beside others.
     pub name: String,
-    /// Its numbers by metric and step.
+    /// The run's numbers by metric and step.
     pub log: RunLog,
     /// The values of its recipe, if it is a run of this program.
     pub recipe: Option<Value>,
     /// How far it is.
     pub state: State,
-    /// Its evaluation sets whose accuracy was measured.
+    /// The evaluation sets whose accuracy the run has measured.
     pub set_names: Vec<SetName>,
     /// Accuracy with entropy on each evaluation set, parts left out; of a run without evaluations,
     /// of its rollouts.
@@ -96,7 +96,7 @@ impl Run {
         }
     }
 
-    /// Its directory, if it is a run of this program.
+    /// The run's directory, if this program made the run.
     pub fn files(&self) -> Option<RunFiles> {
         self.recipe.as_ref()?;
         Some(RunFiles::new(&self.log.path))

@@ -31,7 +31,7 @@ const SIZES: [(u16, u16); 2] = [(20, 1000), (5, 500)];
 /// A curve, or points.
 #[derive(Clone, Debug, Default)]
 pub struct Curve {
-    /// Its name in the legend; a curve without a name is not in the legend.
+    /// The curve's name in the legend; if it is empty, the legend leaves the curve out.
     pub name: String,
     /// x and y; where one is not finite, the curve has a gap.
     pub points: Vec<(f64, f64)>,

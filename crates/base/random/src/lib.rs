@@ -27,7 +27,7 @@ pub enum Purpose {
     Theory = 8,
     /// Which responses of a step are recorded token by token.
     Records = 9,
-    /// Other divisions into micro-batches, to measure what they change.
+    /// Other divisions into micro-batches, to measure their effect.
     MicroBatches = 10,
 }
 

@@ -36,7 +36,7 @@ impl Activity {
         (beat.done, beat.of) = (done, of);
     }
 
-    /// It waits for others in the exchange of this number.
+    /// Marks this rank as waiting for others in exchange `number`, until the guard is dropped.
     pub fn wait(&self, number: u64) -> WaitGuard<'_> {
         self.beat().waits = Some(number);
         WaitGuard(self)

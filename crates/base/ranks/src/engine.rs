@@ -45,8 +45,8 @@ pub(crate) trait Engine: Send {
     /// theirs.
     fn start(&mut self, moves: Vec<Move>) -> Result<Ticket>;
 
-    /// The pieces of the moves of a ticket, in order, once all of them have ended; the ticket is
-    /// used up then. It fails after an abort.
+    /// The pieces of a ticket's moves, in order; None until all moves have ended. A ticket gives
+    /// its pieces once. Fails after an abort.
     fn poll(&mut self, ticket: Ticket) -> Result<Option<Vec<Piece>>>;
 
     /// Sends a note: from rank 0 to another, or from another to rank 0. It is dropped if too many

@@ -117,7 +117,7 @@ impl Exchange {
         self.activity.called() == Some(self.state().number)
     }
 
-    /// Notes what has been computed; the next exchange compares it.
+    /// Notes computed bytes; the next exchange compares them over all ranks.
     pub fn note(&self, what: &str, bytes: &[u8]) {
         let mut state = self.state();
         for part in [what.as_bytes(), bytes] {

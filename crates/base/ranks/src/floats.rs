@@ -78,7 +78,7 @@ impl<P: Parameter> HostFloats<P> {
         numbers
     }
 
-    /// Copies numbers into a piece, to be sent.
+    /// Copies numbers into a piece to send.
     pub(crate) fn read(&self, numbers: Range<usize>, piece: &mut Piece) {
         for part in self.parts(&numbers) {
             let own = self.read_part(&part);
@@ -86,7 +86,7 @@ impl<P: Parameter> HostFloats<P> {
         }
     }
 
-    /// Puts what has come into the place of numbers.
+    /// Overwrites numbers with a received piece.
     pub(crate) fn write(&mut self, numbers: Range<usize>, piece: &Piece) {
         for part in self.parts(&numbers) {
             let came: Vec<f32> = floats(piece, &part.within).collect();
@@ -94,7 +94,7 @@ impl<P: Parameter> HostFloats<P> {
         }
     }
 
-    /// Adds what has come to numbers.
+    /// Adds a received piece to numbers.
     pub(crate) fn add(&mut self, numbers: Range<usize>, piece: &Piece) {
         for part in self.parts(&numbers) {
             let mut sum = self.read_part(&part);

@@ -44,7 +44,7 @@ impl Kind {
 pub(crate) struct Header {
     /// The operation.
     pub kind: Kind,
-    /// Whether it has failed: it does nothing then but say why.
+    /// Whether the rank has failed. A failed rank only reports why.
     pub failed: bool,
     /// An answer of [`Kind::Any`].
     pub flag: bool,

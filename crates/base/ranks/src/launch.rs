@@ -66,7 +66,8 @@ pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Opt
     const MPICH_FIRST: &[Family] = &[Family::Mpich, Family::OpenMpi];
     const HYDRA: &str = "mpirun of MPICH or Intel MPI";
     let slurm = has("SLURM_PROCID");
-    // Inside a job of Slurm, MPI's own launchers set more: what they say is nearer to this process.
+    // Inside a Slurm job, the variables of MPI's own launcher come first: they describe this
+    // process more closely.
     if let size @ Some(_) = size("OMPI_COMM_WORLD_SIZE")? {
         return by("mpirun of Open MPI", "OMPI_COMM_WORLD_SIZE", size, OPEN_MPI, false);
     }

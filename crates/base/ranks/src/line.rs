@@ -94,7 +94,7 @@ impl Line {
         self.engine().start(moves)
     }
 
-    /// The pieces of what was started, once it has ended.
+    /// Waits for the moves of a ticket, and returns their pieces.
     pub fn wait(&self, ticket: Ticket) -> Result<Vec<Piece>> {
         let begun = Instant::now();
         let mut asked = 0;

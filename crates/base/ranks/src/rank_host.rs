@@ -102,12 +102,13 @@ impl Node {
         }
     }
 
-    /// Bytes of memory for each of its ranks.
+    /// Bytes of memory for each rank of the node.
     pub fn memory_of_each(&self) -> u64 {
         self.memory / self.ranks.len() as u64
     }
 
-    /// Notes on its threads: ranks that are bound to few processors, or that crowd them.
+    /// A note to the user, if the node's ranks have more threads than processors, or fewer than
+    /// they could use.
     pub fn note(&self) -> Option<ThreadNote<'_>> {
         let crowded = self.processors.filter(|&processors| self.threads > processors);
         let spare = || self.unbound.filter(|&processors| self.threads < processors);
@@ -150,7 +151,7 @@ fn processors_of(process: &str) -> String {
 /// Numbers of processors beyond this are no machine's.
 const MOST_PROCESSORS: usize = 1 << 16;
 
-/// The numbers in a list such as `0-3,8`; none of what is no such list.
+/// The numbers in a list such as `0-3,8`; none if the text is no such list.
 fn numbers(list: &str) -> BTreeSet<usize> {
     let range = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

@@ -20,7 +20,7 @@ pub struct Settings {
 /// The library that moves bytes between the ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Library {
-    /// Its own name and version, such as `Open MPI v4.1.4`.
+    /// The library's name and version, such as `Open MPI v4.1.4`.
     pub version: String,
     /// The path of the library.
     pub path: String,

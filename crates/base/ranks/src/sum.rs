@@ -155,7 +155,7 @@ impl<'a> Lane<'a> {
         Ok(Batch { comes: comes.collect(), ticket: self.line.start(moves)? })
     }
 
-    /// Waits for what was started, and returns what came.
+    /// Waits for the started moves, and returns the received pieces.
     fn finish(&mut self, batch: Batch) -> Result<Vec<(Part, Piece)>> {
         let mut pieces = self.line.wait(batch.ticket)?.into_iter();
         let mut came = Vec::with_capacity(batch.comes.len());
@@ -189,7 +189,7 @@ impl<'a> Lane<'a> {
         self.exchange(floats, &[part(give)], &[part(get)], put)
     }
 
-    /// Exchanges ranges, and has each piece that came `put` into its place.
+    /// Exchanges ranges of numbers with peers, and calls `put` with each piece received.
     fn exchange<P: Parameter>(
         &mut self,
         floats: &mut HostFloats<P>,
@@ -205,7 +205,8 @@ impl<'a> Lane<'a> {
         })
     }
 
-    /// The ranks with the same place in the other groups: with their own slices, and with ours.
+    /// The parts to exchange with the ranks that have our place in the other groups: their slices
+    /// to send, ours to receive.
     fn over_groups(&self, slices: &Slices) -> (Vec<Part>, Vec<Part>) {
         let rank = self.line.rank();
         let parts = |of: fn(usize, usize) -> usize| {

@@ -41,12 +41,12 @@ impl Faults {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on nothing comes from a rank, as if its process were stopped.
+    /// Drops all later messages of a rank, as if its process were stopped.
     pub fn silence(&self, rank: usize) {
         self.hub().silent.insert(rank);
     }
 
-    /// One bit of what a rank next sends to another alone arrives wrong.
+    /// Flips one bit of the next message that a rank sends to a single other rank.
     pub fn damage(&self, rank: usize) {
         self.hub().damaging.insert(rank);
     }

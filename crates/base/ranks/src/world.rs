@@ -143,7 +143,7 @@ impl World {
         }
     }
 
-    /// Notes what was computed. All ranks must note the same: the next exchange compares.
+    /// Notes computed bytes. All ranks must note the same bytes; the next exchange compares them.
     pub fn note(&self, what: &str, bytes: &[u8]) {
         if let Some(together) = &self.together {
             together.exchange.note(what, bytes);

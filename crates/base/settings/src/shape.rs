@@ -14,7 +14,7 @@ pub enum Shape {
     Number {
         /// Its bounds.
         bounds: Bounds,
-        /// Whether it is stored in single precision.
+        /// Whether the number is stored in single precision.
         single: bool,
     },
     /// Any string.

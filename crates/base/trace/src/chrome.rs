@@ -19,7 +19,7 @@ pub struct Origin<'a> {
 }
 
 impl Trace {
-    /// Sentences about what the trace lacks.
+    /// Sentences about gaps in the trace.
     pub fn gaps(&self) -> impl Iterator<Item = String> {
         self.gaps_by_key().into_iter().map(|(_, _, gap)| gap)
     }

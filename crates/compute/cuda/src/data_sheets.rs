@@ -6,7 +6,7 @@
 /// A GPU model, by its data sheet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DataSheet {
-    /// Its name on a command line.
+    /// The GPU's name on a command line.
     pub key: &'static str,
     /// Its name.
     pub name: &'static str,

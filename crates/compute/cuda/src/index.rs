@@ -89,7 +89,7 @@ impl CudaIndex {
         })
     }
 
-    /// Its positions, grouped by number. They are uploaded once.
+    /// The index's positions, grouped by number. They are uploaded once.
     pub(crate) fn groups(&self, upload: impl FnOnce(&[u32]) -> Uploaded) -> &Groups {
         self.groups.get_or_init(|| {
             let mut order: Vec<u32> = (0..self.host.len() as u32).collect();

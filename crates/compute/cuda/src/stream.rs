@@ -57,7 +57,7 @@ impl Stream {
         Self { device, pool, recording: Mutex::default(), processors: None }
     }
 
-    /// From now on says that the device has `processors` processors.
+    /// Makes all later launches divide their work as on a device with `processors` processors.
     pub(crate) fn divide_for(&mut self, processors: usize) {
         self.processors = Some(processors);
     }
@@ -85,8 +85,8 @@ impl Stream {
         self.lock().as_mut().is_some_and(|recording| recording.is_open())
     }
 
-    /// Records bytes to be uploaded; `allocate` gives memory that no launch of the step has had.
-    /// None if nothing is being recorded, or if memory is lacking.
+    /// Records bytes to be uploaded; `allocate` must return memory that no launch of this step
+    /// uses. None if nothing is being recorded, or if memory is lacking.
     pub(crate) fn place(
         &self,
         bytes: &[u8],

@@ -65,10 +65,11 @@ impl Adjustments {
 pub struct Drawn {
     /// The token.
     pub token: u32,
-    /// Its log-probability under the model at the temperature (at 1 for greedy decoding), in nats.
+    /// The token's log-probability under the model at the temperature (at 1 for greedy decoding),
+    /// in nats.
     pub logprob: f32,
-    /// Its log-probability under the distribution that it was drawn from, if top-k, top-p, min-p or
-    /// a repetition penalty make it another one.
+    /// The token's log-probability under the distribution that it was drawn from, if top-k, top-p,
+    /// min-p or a repetition penalty changed the distribution.
     pub sampling_logprob: Option<f32>,
     /// Entropy of the model's distribution at that temperature, over the whole vocabulary, in nats.
     pub entropy: f32,

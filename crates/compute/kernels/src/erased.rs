@@ -1,4 +1,4 @@
-//! A device's memory, with a type that only its backend knows. So a model holds values of any
+//! A device's memory, whose type only its backend knows, so that a model can hold the memory of any
 //! backend.
 
 use std::any::Any;

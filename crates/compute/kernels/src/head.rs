@@ -318,7 +318,7 @@ impl CpuStatistics {
     }
 }
 
-/// Log-probability, entropy and distribution of each row, and what its mask keeps.
+/// Log-probability, entropy and distribution of each row, and the probability that its mask keeps.
 /// `x: [rows, hidden]` (already normed).
 #[allow(clippy::too_many_arguments, reason = "the operands of one pass")]
 pub(crate) fn forward(

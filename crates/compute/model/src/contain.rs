@@ -24,8 +24,8 @@ pub struct PanicReport {
 /// Runs a call that may panic for reasons outside this program. `panicked` turns a panic into an
 /// error; the user sees no report of it, unless `RUST_BACKTRACE` asks for one.
 ///
-/// A panic may leave values half-changed, so the call must only write to values that are dropped
-/// then.
+/// A panic may leave values half-changed, so the call may write only to values that are dropped
+/// after a panic.
 ///
 /// # Errors
 /// The call's, and `panicked`'s.

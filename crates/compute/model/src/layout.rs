@@ -23,7 +23,7 @@ pub struct Parameter {
 /// A tensor of the checkpoint.
 #[derive(Clone, Debug)]
 pub struct NamedTensor {
-    /// Its name in transformers' state dict.
+    /// The tensor's name in transformers' state dict.
     pub name: String,
     /// First row of the matrix (or element of the vector) that it covers.
     pub first: usize,
@@ -76,7 +76,8 @@ pub struct Layout {
 pub(crate) struct Shapes {
     pub hidden: usize,
     pub intermediate: usize,
-    /// From hidden states to the vocabulary: the head, and the embedding read the other way.
+    /// The map from hidden states to logits: the head, or the transposed embedding if the head is
+    /// tied.
     pub vocabulary: Linear,
     pub qkv: Linear,
     pub output: Linear,

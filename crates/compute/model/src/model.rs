@@ -77,8 +77,8 @@ impl Model {
         Ok(model)
     }
 
-    /// Loaders disagree on a head that is tied and yet saved with values of its own, so there is no
-    /// telling which model was meant.
+    /// A head that is tied and yet saved with its own values is refused: loaders disagree on which
+    /// values count.
     fn expect_copy_of_embedding(&self, dir: &Path, checkpoint: &Checkpoint) -> Result<()> {
         let vocabulary = self.layout.shapes.vocabulary;
         let mut same = true;

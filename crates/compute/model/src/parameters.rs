@@ -54,8 +54,8 @@ impl Parameters {
     /// Reads every tensor of the layout, under its name with `prefix` before it, into these.
     ///
     /// # Errors
-    /// Names the file and the tensor that is missing, has another shape or is not finite; some
-    /// tensors are read then.
+    /// Names the file and the tensor that is missing, has another shape or is not finite. Other
+    /// tensors may have been read.
     pub fn fill(
         &mut self,
         backend: &dyn Backend,

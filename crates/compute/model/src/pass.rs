@@ -45,7 +45,7 @@ pub struct Derivatives<'a> {
     pub logprobs: &'a [f32],
     /// By entropy.
     pub entropies: &'a [f32],
-    /// By log-mass; none at all where they are 0.
+    /// Derivatives by log-mass, `[targets]`; empty if all are 0.
     pub log_masses: &'a [f32],
 }
 
@@ -130,7 +130,7 @@ struct BlockRecord {
 }
 
 impl<'r> BlockSource<'r> {
-    /// From the last block to the first, each fetched when its turn comes.
+    /// The blocks from last to first, each fetched when its turn comes.
     fn backwards(self, model: &'r Model) -> Box<dyn Iterator<Item = BlockRecord> + 'r> {
         match self {
             Self::Records(records) => Box::new(records.into_iter().rev()),
@@ -227,8 +227,8 @@ impl Model {
         }
     }
 
-    /// Runs the blocks. Returns what they keep, and the rows of the last one's output that predict
-    /// a target.
+    /// Runs the blocks. Returns their saved activations, and the rows of the last block's output
+    /// that predict a target.
     fn run(
         &self,
         packed: &Packed,

@@ -86,7 +86,7 @@ impl Rope {
         let (mut cos, mut sin) = (Vec::with_capacity(size), Vec::with_capacity(size));
         for position in positions {
             for &frequency in &self.inv_freq {
-                // The angle is rounded to f32 as in transformers; only what follows is exact.
+                // The angle is rounded to f32, as in transformers; sine and cosine of it are exact.
                 let (s, c) = libm::sincos(f64::from(position as f32 * frequency));
                 cos.push(c as f32 * self.attention_factor);
                 sin.push(s as f32 * self.attention_factor);

@@ -235,7 +235,7 @@ mod tests {
     use isentrope_kernels::{Cpu, Isa};
     use std::path::Path;
 
-    /// A decoding step: the tokens that each sequence has fed before, and what is asked of it.
+    /// A decoding step: each sequence's position, and the sizes that the step is asked for.
     #[derive(Clone)]
     struct Case {
         positions: Vec<usize>,

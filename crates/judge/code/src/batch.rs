@@ -43,8 +43,8 @@ impl From<Unavailable> for JudgeError {
 }
 
 impl Judge {
-    /// Finds what is needed, and has a worker run a program, so that what is missing is known
-    /// before there is a response.
+    /// Finds the interpreter and the sandbox, and has a worker run a program, so that anything
+    /// missing is known before the first response.
     ///
     /// # Errors
     /// [`JudgeError`].
@@ -67,7 +67,7 @@ impl Judge {
         self.settings.worker_count()
     }
 
-    /// By what programs are run, as a sentence without a full stop.
+    /// The interpreter and sandbox that run programs, as a sentence without a full stop.
     pub fn describe(&self) -> String {
         let (version, program) = (self.python.version(), self.python.program().display());
         format!(

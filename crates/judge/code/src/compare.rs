@@ -1,4 +1,4 @@
-//! When a program's output, or what its function returned, is what was expected.
+//! Decides whether a program's output, or a function's return value, equals the expected one.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,7 +14,7 @@ pub enum Numbers {
     /// In an output by their text. Values of functions are compared by value.
     #[default]
     Exact,
-    /// By value, so that 1.50 is 1.5.
+    /// Compares numbers by value, so that 1.50 equals 1.5.
     Value,
     /// Where one of the two is written with a decimal point or an exponent, they may differ by this
     /// much, as a share of the expected number where that is more than 1: |a - b| <= t max(1, |b|).

@@ -5,10 +5,10 @@ use serde_json::Value;
 /// Why a text cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It has more values and keys than it may.
+    /// The text has more values and keys than the limit.
     #[error("more than {0} values")]
     TooMany(usize),
-    /// It has an integer that a [`Value`] would round.
+    /// The text has an integer that a [`Value`] would round.
     #[error("an integer beyond 64 bits")]
     Large,
     /// It is no JSON.

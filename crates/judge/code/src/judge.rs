@@ -15,7 +15,7 @@ use crate::{RunLimits, Runner, TestProgress};
 /// How often a response is tried again whose sandbox has failed.
 const RETRIES: usize = 2;
 
-/// Errors by which a text shows that it is no Python. What is not fenced may be prose.
+/// Errors that show that a text is not Python. A response without a code block may be prose.
 const NO_PYTHON: [&str; 3] = ["SyntaxError", "IndentationError", "TabError"];
 
 /// The settings by which a response is judged.
@@ -147,7 +147,7 @@ fn wrong(difference: compare::Difference) -> Verdict {
     Verdict::WrongAnswer(difference.to_string())
 }
 
-/// Whether one is right; otherwise what the first says.
+/// Ok if any result is Ok; otherwise the first difference.
 fn first_ok(results: impl Iterator<Item = Result<(), compare::Difference>>) -> Result<(), Verdict> {
     let mut first = None;
     for result in results {

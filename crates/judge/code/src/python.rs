@@ -1,5 +1,5 @@
-//! The Python interpreter that runs programs: found once, its version known, and what a jail must
-//! let it read.
+//! The Python interpreter that runs programs: its path, its version, and the files that a jail must
+//! show it.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -116,7 +116,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
-    /// A program that is no Python, but says this.
+    /// A program that is no Python interpreter, but prints this.
     fn pretender(directory: &Path, script: &str) -> PathBuf {
         let program = directory.join("python3");
         fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -134,7 +134,7 @@ mod tests {
         let mut readable = python.readable().iter();
         assert!(readable.any(|path| path.join("json/decoder.py").is_file()), "{python:?}");
         assert!(python.readable().iter().all(|path| path.is_absolute() && path.exists()));
-        // It is found again by its own name.
+        // The path that was found finds the same interpreter.
         assert_eq!(Python::find(Some(python.program())), Ok(python));
     }
 

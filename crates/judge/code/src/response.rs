@@ -17,7 +17,7 @@ const SHORTEST: usize = 3;
 /// belongs to the program.
 const MARGIN: usize = 3;
 
-/// The end of a reasoning model's thoughts. What it has drafted there is no answer.
+/// The end of a reasoning model's thoughts, whose drafts are no answer.
 const END_OF_THOUGHTS: &str = "</think>";
 
 /// A program found in a response.
@@ -25,8 +25,8 @@ const END_OF_THOUGHTS: &str = "</think>";
 pub struct Program {
     /// Its text.
     pub text: String,
-    /// Whether it stood in a code block; else it is the whole response, which may be no program at
-    /// all.
+    /// Whether the program stood in a code block. If not, it is the whole response, which may be
+    /// prose.
     pub fenced: bool,
 }
 
@@ -210,7 +210,7 @@ fn read_line<'a>(
             blocks.push(opening.block(&lines));
             None
         }
-        // With a tag it begins the next block: the one before it was not closed.
+        // A fence with a tag begins the next block: the block before it was not closed.
         Some(next) if next.stands_alone() => {
             blocks.push(opening.block(&lines));
             Some((next, Vec::new()))

@@ -13,22 +13,22 @@ const SENTENCE: usize = 500;
 pub enum Verdict {
     /// It passes all tests.
     Passed,
-    /// It comes to another result: what is wrong with it.
+    /// The program returns or prints a wrong result; the text says which.
     WrongAnswer(String),
-    /// It ends with an error: the last line of the traceback.
+    /// The program ends with an error: the last line of the traceback.
     RuntimeError(String),
-    /// It takes longer than it may.
+    /// The program exceeds its time limit.
     TimeLimit,
-    /// It wants more memory than it may have.
+    /// The program exceeds its memory limit.
     MemoryLimit,
-    /// It prints or returns more than it may.
+    /// The program exceeds its output limit.
     OutputLimit,
     /// There is no program in the response.
     NoCode,
-    /// It could not be judged, for a reason that is not the program's: the sandbox failed.
+    /// The program could not be judged, for a reason that is not its own: the sandbox failed.
     Fault(String),
-    /// It could not be judged, since no program could pass the tests: they are no Python, or import
-    /// what is not there.
+    /// The program could not be judged, because no program can pass the tests: they are not Python,
+    /// or import a module that is not there.
     UnusableTests(String),
 }
 

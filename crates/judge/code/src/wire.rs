@@ -18,7 +18,7 @@ pub struct Frame {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TooLong;
 
-/// Appends a frame to what is to be written.
+/// Appends a frame to the bytes to be written.
 pub fn append(to: &mut Vec<u8>, kind: u8, body: &[u8]) {
     let length = u32::try_from(body.len()).expect("nothing that is said has 4 GiB");
     to.push(kind);

@@ -61,19 +61,20 @@ impl RunLimits {
 pub enum End {
     /// By itself, without an error.
     Completed,
-    /// With an error: the last line of the traceback, or a sentence on how the process ended.
+    /// The program ended with an error: the last line of the traceback, or a sentence on how the
+    /// process ended.
     RuntimeError(String),
-    /// It took longer than it may.
+    /// The program exceeded its time limit.
     TimeLimit,
-    /// It wanted more memory than it may have.
+    /// The program exceeded its memory limit.
     MemoryLimit,
-    /// It printed or returned more than it may.
+    /// The program exceeded its output limit.
     OutputLimit,
-    /// It could not be run, for a reason that is not the program's: a jail failed.
+    /// The program could not be run, for a reason that is not its own: a jail failed.
     Fault(String),
 }
 
-/// Assertion code of a data set, and what it is about.
+/// A data set's assertion code, with the code around it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AssertionTest {
     /// Code that comes before the program and before the test, in both processes: the problem's
@@ -97,8 +98,8 @@ pub enum Failure {
     Assertion(String),
     /// The program ended, or failed in a way that the test does not expect.
     Ended(End),
-    /// The test itself cannot be run: it is no Python, or imports what is not there. No program
-    /// could pass it.
+    /// The test itself cannot be run: it is not Python, or imports a module that is not there. No
+    /// program could pass it.
     Test(String),
 }
 
@@ -125,7 +126,7 @@ pub struct Worker {
 
 /// Runs programs.
 pub trait Runner {
-    /// Runs a program in a fresh process as `__main__`; what it printed, and how it ended.
+    /// Runs a program in a fresh process as `__main__`. Returns its output and how it ended.
     fn script(&mut self, program: &str, input: &str, limits: &RunLimits) -> (String, End);
 
     /// Calls a function of a program (`add`, or `Solution.add` of a class that is constructed

@@ -234,7 +234,7 @@ impl Choice {
     /// [`DataLocation::parse`].
     ///
     /// # Errors
-    /// What is wrong with it, as a sentence.
+    /// The text's defect, as a sentence.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (name, place) = match text.split_once('=') {
             Some((name, place)) => (name, Some(place)),

@@ -395,8 +395,9 @@ fn labels(name: &str) -> impl Iterator<Item = &str> {
     folders.split('/').chain([stem]).filter(|label| !label.is_empty())
 }
 
-/// The names of a split. If no name has it: the only name, or all names if none has another split
-/// or (`is_named`) the user has named them.
+/// The file names of a split. If no name contains the split: the only name; or all names if the
+/// user has named the files (`is_named`), or if the split is train and no name contains another
+/// split.
 fn of_split(names: Vec<&String>, split: Split, is_named: bool) -> Option<Vec<&String>> {
     if names.len() == 1 {
         return Some(names);
@@ -528,7 +529,7 @@ mod tests {
         ]);
         assert_eq!(choose(&["train_sft"], train, &chat).unwrap(), chat[2]);
         assert_eq!(choose(&[], train, &chat).unwrap(), format!("{} {}", chat[1], chat[2]));
-        // The name is no split's, but the user has named the files.
+        // No name contains a split, but the user has named the files.
         assert_eq!(choose(&["test_sft"], train, &chat).unwrap(), chat[0]);
 
         let converted = names(&[

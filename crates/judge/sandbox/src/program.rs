@@ -31,10 +31,10 @@ impl fmt::Display for Tier {
 pub struct Program {
     /// The program's file, an absolute path. It is readable in the jail.
     pub program: PathBuf,
-    /// Its arguments, without its own name.
+    /// The program's arguments, without its name.
     pub arguments: Vec<OsString>,
-    /// Its environment, beside `PATH`, `HOME`, `TMPDIR` and `LANG`, which are always the same;
-    /// nothing comes from this process.
+    /// The program's environment variables, beside `PATH`, `HOME`, `TMPDIR` and `LANG`, which are
+    /// always the same; nothing comes from this process.
     pub environment: Vec<(OsString, OsString)>,
     /// Files and directories that it can read, absolute paths, beside the libraries of the system.
     /// Where symbolic links lead on the way is readable too. What only its owner may read is not,
@@ -88,15 +88,15 @@ pub enum Ending {
     Exited(i32),
     /// The program has died of this signal.
     Signaled(i32),
-    /// Its processes took more memory than all together may.
+    /// The program's processes together exceeded its limit of memory.
     MemoryLimit,
-    /// There were more processes than there may be, on a kernel that does not refuse them.
+    /// The program exceeded its limit of processes, on a kernel that does not refuse them.
     ProcessLimit,
-    /// There were more files in `/tmp` than there may be, where nothing refuses them.
+    /// The program exceeded its limit of files in `/tmp`, where nothing refuses them.
     TemporaryLimit,
     /// This program ended it.
     Ended,
-    /// The process in front of it was killed, and it with that.
+    /// The jail's outer process was killed, and the program with it.
     Lost,
 }
 
@@ -105,9 +105,9 @@ pub enum Ending {
 pub struct Attempt {
     /// The attempt.
     pub name: String,
-    /// Whether it failed, as it should.
+    /// Whether the attempt failed, as it should.
     pub held: bool,
-    /// How: what the system said, or what was found.
+    /// The evidence: the system's error, or what the attempt got.
     pub how: String,
 }
 

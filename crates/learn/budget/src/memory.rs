@@ -84,10 +84,10 @@ pub struct Demand {
 pub struct Plan {
     /// Weights of the model, and of the reference and the process model, where there are such.
     pub weights: usize,
-    /// The gradients of what is trained, and the sums of shards that wait to be added: while there
-    /// are updates.
+    /// Gradients of the trained models, and sums of shards that wait to be added; only during
+    /// updates.
     pub gradient: usize,
-    /// AdamW's moments of what is trained, as far as they are in the device's memory.
+    /// AdamW's moments of the trained models, as far as they are in the device's memory.
     pub moments: usize,
     /// The plan of the host's memory, where the device has its own.
     pub host_moments: usize,
@@ -159,7 +159,7 @@ impl Plan {
         let needed = least.bytes().max(least.fixed.saturating_add(requested));
         let steps = if demand.sampled > 0 { layout.steps_bytes(backend) } else { 0 };
         let steps = steps.min(budget.saturating_sub(needed) / STEPS_PART);
-        // Sampling and scoring have what the gradient leaves when there is no update.
+        // Sampling and scoring may use the gradient's memory, because no update runs meanwhile.
         let free = budget - least.fixed - steps;
         let of_updates = free.saturating_sub(gradient);
         let kv_cache = demand.sampled.saturating_mul(kv_cache_of_one).min(free - logits.min(free));
@@ -377,7 +377,7 @@ fn does_not_fit(
     let needs = |sets: ParameterSets| Plan::least(backend, layout, Demand { sets, ..demand });
     let remedies =
         demand.sets.remedies(backend).into_iter().map(|(what, sets)| (what, needs(sets)));
-    // Ranks share the moments, so those that are offloaded are no matter.
+    // Ranks share the moments, so offloading them does not matter here.
     let of_ranks =
         |&ranks: &usize| (format!("{ranks} ranks"), needs(ParameterSets { ranks, ..demand.sets }));
     let more = RANKS.iter().filter(|&&ranks| ranks > demand.sets.ranks).map(of_ranks);

@@ -69,9 +69,9 @@ pub struct KeptShares {
 /// Speed of a device with the products of a model, in floating-point operations per second.
 #[derive(Clone, Copy, Debug)]
 pub struct Speed {
-    /// With a row for each response that is sampled at a time.
+    /// Seconds of a sampling step with a row for each concurrent response.
     pub sampling: f64,
-    /// With the rows of an update.
+    /// Seconds of a pass with the rows of an update.
     pub updates: f64,
 }
 
@@ -212,8 +212,8 @@ fn products(backend: &dyn Backend, layout: &Layout, rows: usize) -> Result<Vec<P
 /// Floating-point operations per second with `rows` rows: the speed of the fastest pass, since
 /// other work of the machine only slows passes.
 fn speed(products: &mut [Product], backend: &dyn Backend, rows: usize) -> f64 {
-    // The first pass has what is done once, such as a GPU's library that is compared with chains
-    // before it is used.
+    // The first pass includes one-time work, such as comparing a GPU's library with chains before
+    // it is used.
     pass(products, backend, rows);
     let started = Instant::now();
     let mut fastest = f64::INFINITY;

@@ -45,8 +45,8 @@ pub enum Error {
     /// Sampling or judging failed.
     #[error(transparent)]
     Rollout(isentrope_rollout::Error),
-    /// The model's numbers are not finite, and its weights may have been trained here. What
-    /// sampling said of it is part of the message, so that it is no source of its own.
+    /// The model's numbers are not finite, and its weights may have been trained here. Sampling's
+    /// error is part of the message, so it is not also a source.
     #[error(
         "{0}; where training has damaged them, lower optimizer.learning_rate or raise \
          optimizer.eps, and go on from an earlier checkpoint"

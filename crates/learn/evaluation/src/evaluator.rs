@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Everything that an evaluation needs beside the model and the problems.
 pub struct Evaluator<'a> {
-    /// How responses are drawn, but for what a set's decoding says.
+    /// How responses are drawn. A set's decoding overrides its own settings.
     pub sampling: Sampling,
     /// Seed of the random numbers. Every evaluation draws the same ones, so that differences are
     /// the policy's.

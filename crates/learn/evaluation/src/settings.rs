@@ -105,7 +105,7 @@ impl EvaluationSettings {
         }
     }
 
-    /// A decoding with what is set in its place, at the first temperature.
+    /// `otherwise` with the settings that the recipe gives, at the first temperature.
     pub fn decoding(&self, otherwise: Decoding) -> Decoding {
         Decoding {
             samples: self.samples.unwrap_or(otherwise.samples),

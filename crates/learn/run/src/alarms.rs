@@ -102,9 +102,9 @@ impl Watch {
 }
 
 impl Alarms {
-    /// Takes in what a step has measured, by our names, and returns what is to be said after it.
-    /// Alarms of this program's runs (`origin`) name settings to change. A log may have every tenth
-    /// step alone, so steps are named where several are meant.
+    /// Takes a step's metrics, by our names, and returns the messages after it. Alarms of this
+    /// program's runs (`origin`) name settings to change. A log may have every tenth step alone, so
+    /// steps are named where several are meant.
     pub fn after_step(
         &mut self,
         origin: Origin,

@@ -1,6 +1,6 @@
 //! Numbers in text, as terminals show them; none is longer than a few digits, whatever a log holds.
 
-/// From here on digits are counted, not written.
+/// Numbers from here on are shown with an exponent.
 const LARGE: f64 = 1e6;
 
 /// A number in four digits that mean something.

@@ -29,7 +29,7 @@ pub const TOKENS: &str = "tokens";
 /// Largest recipe or manifest that is read, in bytes.
 const MAX_JSON: u64 = 64 << 20;
 
-/// The recipe's values of what a path leads to; none where that is no run of this program.
+/// The values of the recipe of the run at a path; none if it is no run of this program.
 ///
 /// # Errors
 /// As [`RunFiles::recipe`].

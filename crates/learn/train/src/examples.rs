@@ -1,4 +1,4 @@
-//! From an example to tokens, and which of them are learnt.
+//! Encodes an example as tokens, and marks the tokens that are learnt.
 
 use crate::error::{Error, Result};
 use crate::learner::Coefficients;
@@ -121,7 +121,7 @@ impl TokenizedExample {
         self.learnt.iter().skip(1).position(|l| *l).map_or(self.tokens.len(), |i| i + 1)
     }
 
-    /// The text, with what is learnt in brackets.
+    /// The text, with the learnt parts in brackets.
     pub fn marked(&self, tokenizer: &Tokenizer) -> Result<String> {
         let mut text = String::new();
         let mut at = 0;

@@ -27,8 +27,8 @@ pub struct Coefficients {
     pub d_logprobs: Vec<f32>,
     /// By entropy.
     pub d_entropies: Vec<f32>,
-    /// By the log-mass of what truncated sampling has kept; none at all where nothing was
-    /// truncated.
+    /// The loss's derivatives by the log-mass that truncated sampling kept, `[targets]`; empty if
+    /// nothing was truncated.
     pub d_log_masses: Vec<f32>,
 }
 
@@ -251,9 +251,9 @@ impl Learner {
         Ok(self.gradient.finish(&self.model)?.tensors(&**backend, layout, ""))
     }
 
-    /// Gives up the gradient's memory, with what was accumulated since the last
-    /// [`step`](Self::step): sampling takes turns with updates, and may have it until the next
-    /// accumulation begins from zeros.
+    /// Frees the gradient's memory, and drops the sums since the last [`step`](Self::step):
+    /// sampling takes turns with updates, and may have it until the next accumulation begins from
+    /// zeros.
     pub fn free_gradient(&mut self) {
         self.gradient.free();
     }
@@ -271,8 +271,8 @@ impl Learner {
         Ok(())
     }
 
-    /// Updates the weights from what has been accumulated, and begins anew. Returns the norm of the
-    /// gradient.
+    /// Updates the weights from the accumulated gradient, and begins a new one. Returns the norm of
+    /// the gradient.
     pub fn step(&mut self, learning_rate: f64) -> Result<f64> {
         self.checksum = None;
         let gradient = self.gradient.finish(&self.model)?;

@@ -48,7 +48,7 @@ impl Serialize for Metrics {
     }
 }
 
-/// From such a map, in its order; null is NaN.
+/// Reads a map in its order; null is NaN.
 impl<'de> Deserialize<'de> for Metrics {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Entries;

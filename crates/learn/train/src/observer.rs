@@ -18,7 +18,7 @@ pub trait Observer: ProgressObserver {
 /// A completed step.
 #[derive(Clone, Copy, Debug)]
 pub struct StepReport<'a> {
-    /// Its number, from 1; 0 is the evaluation before the first.
+    /// The step's number, from 1; 0 is the evaluation before the first step.
     pub step: u64,
     /// Steps in all.
     pub steps: u64,

@@ -30,7 +30,7 @@ pub struct OnPolicy<'a> {
 pub(crate) struct Pass<'a> {
     pub sequences: &'a [Sequence<'a>],
     pub on_policy: &'a [Option<OnPolicy<'a>>],
-    /// Its targets in the order of the update's targets.
+    /// The micro-batch's targets, as a range of the update's.
     pub targets: Range<usize>,
     /// The shard that its sequences belong to.
     pub shard: usize,

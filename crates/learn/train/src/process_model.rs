@@ -13,7 +13,7 @@ use isentrope_rollout::Response;
 use isentrope_trace::span;
 use std::ops::Range;
 
-/// Responses that a process model scores and learns from, with what the reference says of them.
+/// Responses that a process model scores and learns from, with their log-probs under the reference.
 pub struct ProcessBatch {
     /// Prompt and response of each, `[responses]`.
     texts: Vec<Vec<u32>>,

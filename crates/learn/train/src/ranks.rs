@@ -86,8 +86,8 @@ impl TrainingRanks {
         self.own(&vec![1; first]).chain(first + rest.start..first + rest.end).collect()
     }
 
-    /// While sampling: what each rank has left, in the order of ranks. Who has nothing left comes
-    /// here and waits; the others come when they [are called](Self::is_called).
+    /// While sampling: what each rank has left, in the order of ranks. A rank with nothing left
+    /// comes here and waits; the others come when they [are called](Self::is_called).
     ///
     /// # Errors
     /// When another rank has failed, as all of the methods that gather.
@@ -200,8 +200,8 @@ impl TrainingRanks {
     }
 
     /// After an error that ends the run: tells all ranks of it, unless they know, and then gathers
-    /// what each says about what is still to be done together. Nothing, where nothing can be: where
-    /// a rank is not with the others any more.
+    /// what each says about what is still to be done together. Returns nothing if a rank is lost,
+    /// because then nothing can be done together.
     pub fn vote<T: Serialize + DeserializeOwned>(&self, error: &Error, own: &T) -> Vec<T> {
         self.world.fail(&error.to_string());
         let votes = encoded(own).ok().and_then(|own| self.world.vote(&own)).unwrap_or_default();
@@ -223,7 +223,7 @@ impl TrainingRanks {
         self.stop_again();
     }
 
-    /// Notes what was computed, which must be the same everywhere: the next meeting compares.
+    /// Notes a computed value. All ranks must note the same value; the next meeting compares them.
     pub fn note(&self, what: &str, value: &impl Serialize) -> Result<()> {
         if self.world.size() > 1 {
             self.world.note(what, &encoded(value)?);

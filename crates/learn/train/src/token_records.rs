@@ -111,7 +111,8 @@ impl DroppedRecords {
 pub(crate) struct TokenRecords {
     /// Without texts, in the order of the file: by the step that sampled them, problem and number.
     chosen: Vec<TokenRecord>,
-    /// Which of them is a response, by its group among those that are learnt from and its number.
+    /// The index of each recorded response, by its group among the learnt groups and its number in
+    /// the group.
     places: HashMap<(usize, usize), usize>,
     /// Which of them are scored again if the step makes updates, ascending.
     scored: Vec<usize>,
@@ -252,8 +253,8 @@ fn rollout_tokens(groups: &[Group]) -> usize {
     groups.iter().map(of_group).sum()
 }
 
-/// Writes records with the texts of their tokens. Apart from [`TokenRecords`], since it may fail:
-/// by then the step's updates are made and measured, and what it has come to can be saved.
+/// Writes records with the texts of their tokens. It is not a method of [`TokenRecords`] because it
+/// may fail, when the step's updates are made and can still be saved.
 pub(crate) fn write(
     records: &[TokenRecord],
     tokenizer: &Tokenizer,
@@ -271,7 +272,7 @@ pub(crate) fn write(
     file.finish()
 }
 
-/// The text that each token makes certain; what the last leaves unfinished is its own.
+/// The text that each token completes. The last token also gets any unfinished rest.
 fn pieces(tokenizer: &Tokenizer, tokens: &[u32]) -> Result<Vec<String>> {
     let mut stream = tokenizer.decode_stream(true);
     let mut pieces =

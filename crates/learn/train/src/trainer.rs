@@ -120,8 +120,8 @@ impl Tables<'_> {
         Ok(self.eval.check()?)
     }
 
-    /// The judge of responses of at most `max_tokens` tokens. `notes` gets what the user should
-    /// know of it.
+    /// The judge of responses of at most `max_tokens` tokens. Notes for the user are added to
+    /// `notes`.
     pub(crate) fn judge(&self, max_tokens: usize, notes: &mut Vec<String>) -> Result<Judge> {
         let RewardSettings { verifier, overlong, .. } = self.reward;
         let judge = Judge { verifier: verifier.build()?, overlong: overlong.clone(), max_tokens };

@@ -57,7 +57,7 @@ fn share(text: &str) -> Result<f64> {
     value.ok_or_else(|| anyhow!("must be between 0 and 1, such as 0.15"))
 }
 
-/// One series of points, and what they say.
+/// One series of points, and its study.
 struct RunStudy {
     run: String,
     measured: SetPoints,

@@ -210,7 +210,7 @@ impl Score {
     }
 }
 
-/// Items that go through the model together, at one temperature: at least one.
+/// The number of items, from the first, that one pass scores: all of one temperature, at least one.
 fn batch_len(items: &[Item]) -> usize {
     let (mut tokens, temperature) = (0, items[0].temperature);
     items

@@ -55,7 +55,7 @@ pub fn cpu(threads: Option<usize>) -> Result<Cpu> {
     Cpu::new(isa, threads).map_err(anyhow::Error::msg)
 }
 
-/// With which instructions and threads the host computes, as flag and environment say.
+/// The host's instruction set and number of threads, from the flag and the environment.
 fn host(threads: Option<usize>) -> Result<(Isa, usize)> {
     let isa = Isa::from_env().map_err(anyhow::Error::msg)?;
     let flag = if threads.is_some() { "--threads: " } else { "" };
@@ -373,8 +373,8 @@ impl Device {
     }
 }
 
-/// The name of what a GPU of this compute capability computes with bf16: the sums of its tensor
-/// cores (docs/concepts/numerics.md).
+/// The name of the bf16 arithmetic of GPUs of this compute capability: how their tensor cores add
+/// (docs/concepts/numerics.md).
 pub fn bf16_arithmetic(capability: (u32, u32)) -> &'static str {
     if capability.0 >= 9 { "bf16-t16" } else { "bf16-t8" }
 }

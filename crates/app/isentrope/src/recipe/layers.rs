@@ -4,9 +4,9 @@ use super::overrides;
 use super::tree::{Node, Value};
 use isentrope_settings::Shape;
 
-/// Lays settings over others. Tables are joined key by key; anything else replaces what was there.
-/// So does a table of another kind, which has other keys; the recipe's shape says which tables have
-/// kinds.
+/// Lays settings over others. Tables are joined key by key; anything else replaces the value below.
+/// A table of another kind has other keys, so it replaces the table; the recipe's shape says which
+/// tables have kinds.
 pub fn lay(below: &mut Node, above: &Node, shape: Option<&Shape>) {
     match (&mut below.value, &above.value) {
         (Value::Table(entries), Value::Table(new))

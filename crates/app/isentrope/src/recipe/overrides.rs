@@ -56,7 +56,7 @@ fn value(text: &str, at: &str) -> Result<Value> {
     match parse(&assignment, &|_| at.to_owned()) {
         Ok(Node { value: Value::Table(mut entries), .. }) => {
             match end_of_value(&assignment).unwrap_or(0) {
-                // No setting is a date of TOML.
+                // No setting has TOML's date type, so a date is read as a string.
                 end if end == assignment.len() => Ok(match entries.swap_remove(0).1.value {
                     Value::Scalar(toml::Value::Datetime(_)) => word(),
                     value => value,

@@ -8,11 +8,11 @@ use crate::tokens::TokenRecord;
 pub struct Token<'a> {
     /// The number of its record.
     pub record: usize,
-    /// Its place in the response, from 0, and how many tokens that has.
+    /// The token's place in the response, from 0, and the response's number of tokens.
     pub place: (usize, usize),
     /// Its id.
     pub id: u32,
-    /// Its text, which may be empty.
+    /// The token's text, which may be empty.
     pub piece: &'a str,
     /// Its kind.
     pub kind: Kind,
@@ -20,7 +20,7 @@ pub struct Token<'a> {
     pub logprob: f64,
     /// Entropy of the distribution it was drawn from.
     pub entropy: f64,
-    /// By how much the step has changed its log-prob.
+    /// The change of the token's log-prob by the step.
     pub change: f64,
     /// Advantage.
     pub advantage: f64,

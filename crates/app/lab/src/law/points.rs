@@ -1,4 +1,4 @@
-//! From the log of a run to the points of the law, with the names of entropy and accuracy.
+//! Takes the law's points, and the names of entropy and accuracy, from a run's log.
 
 use super::Point;
 use crate::log::names::{TRL, VERL, counterpart};
@@ -240,7 +240,8 @@ fn nearest(entropies: &Series, step: u64) -> Option<f64> {
     let after = entropies.steps.partition_point(|s| *s < policy);
     let places = [after.checked_sub(1), (after < entropies.steps.len()).then_some(after)];
     let away = |place: &usize| entropies.steps[*place].abs_diff(policy);
-    // If two are as near, the later counts: the policy after the step has lost what it had before.
+    // If two are equally near, the later counts: the policy after the step has replaced the earlier
+    // one.
     let place = places.into_iter().flatten().rev().min_by_key(away)?;
     (away(&place) <= FARTHEST).then(|| entropies.values[place])
 }

@@ -28,10 +28,10 @@ pub(super) fn read(path: &Path, points: &mut Points) -> Result<Option<String>> {
     lines::each_row(path, &mut |row| take(&row, points))
 }
 
-/// Takes in a row's numbers.
+/// Adds a row's numbers.
 ///
 /// # Errors
-/// What is wrong with the row.
+/// The row's defect.
 pub(super) fn take(row: &Row, points: &mut Points) -> Result<(), String> {
     let Some((of_step, step)) = STEPS.iter().find_map(|name| Some((*name, row.get(*name)?))) else {
         return Err("no \"step\"".into());

@@ -129,7 +129,7 @@ impl RunLog {
         open::open_all(path)
     }
 
-    /// Its place below the path that several runs were read from.
+    /// The run's path relative to the directory that several runs were read from.
     fn name_below(&self, path: &Path) -> String {
         self.path.strip_prefix(path).unwrap_or(&self.path).display().to_string()
     }

@@ -150,7 +150,7 @@ pub(super) fn translate(series: Vec<(String, Series)>) -> Translated {
         Origin::Isentrope | Origin::Unknown => None,
         Origin::Verl => {
             let ours = counterpart(VERL, name)?;
-            // It is a share of correct responses only if rewards are 0 and 1.
+            // The mean reward is a share of correct responses only if all rewards are 0 or 1.
             let is_share = values.values.iter().all(|value| (0.0..=1.0).contains(value));
             let is_reward = name.contains("/reward/") || name.starts_with("val/");
             match ours.rsplit_once("/mean@") {

@@ -36,7 +36,7 @@ pub(super) struct Points {
 
 #[derive(Default)]
 struct Track {
-    /// Its place among all names, in the order in which they first came.
+    /// The metric's place among all names, in the order of first appearance.
     place: usize,
     /// How many numbers the log had before the one that was last written here.
     written: usize,

@@ -24,7 +24,7 @@ impl<'a> SetMetric<'a> {
         if k.bytes().all(|byte| byte.is_ascii_digit()) { k.parse().ok() } else { None }
     }
 
-    /// Whether it is one by which a set is known: every trainer measures one of these.
+    /// Whether the metric identifies an evaluation set: every trainer measures one of these.
     pub(super) fn is_usual(&self) -> bool {
         self.samples().is_some() || matches!(self.what, "score" | "entropy")
     }

@@ -74,12 +74,12 @@ impl Change {
         Some(Self { interval: by_problem.or(change.interval), ..change })
     }
 
-    /// Whether it is a fall beyond chance.
+    /// Whether the change is a fall beyond chance.
     pub fn is_fall(&self) -> bool {
         !self.has_same_weights && self.interval.is_some_and(|[_, high]| high < 0.0)
     }
 
-    /// Whether it is a rise beyond chance.
+    /// Whether the change is a rise beyond chance.
     pub fn is_rise(&self) -> bool {
         !self.has_same_weights && self.interval.is_some_and(|[low, _]| low > 0.0)
     }

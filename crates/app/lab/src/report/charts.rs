@@ -3,7 +3,7 @@
 /// The unit of a chart's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
-    /// From 0 to 1, shown as percentages.
+    /// A share from 0 to 1, shown as a percentage.
     Share,
     /// Anything else, by its name.
     Named(&'static str),
@@ -12,7 +12,7 @@ pub(super) enum Unit {
 /// Metrics of one unit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChartSpec {
-    /// Its place in the page's address.
+    /// The chart's anchor in the page's address.
     pub id: &'static str,
     /// Its heading.
     pub title: &'static str,

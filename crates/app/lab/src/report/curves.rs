@@ -118,7 +118,7 @@ struct DrawnChart<'a> {
 
 /// Metrics that share a place on the page.
 pub(super) struct Frame<'a> {
-    /// Its place in the page's address.
+    /// The chart's anchor in the page's address.
     pub id: String,
     /// Its heading.
     pub title: String,

@@ -87,8 +87,8 @@ impl Report {
         self
     }
 
-    /// Whether it is on the one run whose directory this is: not on a file, nor on a directory
-    /// above runs.
+    /// Whether the report is on a single run and `path` is that run's directory, not a file or a
+    /// directory above runs.
     pub fn is_of_directory(&self, path: &Path) -> bool {
         matches!(&self.runs[..], [run] if run.data.log.path == path && path.is_dir())
     }

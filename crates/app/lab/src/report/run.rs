@@ -39,7 +39,8 @@ pub struct RunPlan {
 }
 
 impl PageRun {
-    /// Its name as HTML, isolated, so that its letters turn nothing around it.
+    /// The run's name as HTML, isolated, so that right-to-left letters in it do not reorder the
+    /// text around it.
     pub fn html(&self) -> String {
         format!("<bdi>{}</bdi>", words(&self.data.name))
     }

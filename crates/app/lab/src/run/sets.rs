@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 pub struct EvaluatedSet {
     /// The points, with the names of the set, the accuracy and the entropy.
     pub measured: SetPoints,
-    /// Its bootstrap takes a while, so that it is made only if somebody asks.
+    /// Computed when first asked for, because the bootstrap takes a while.
     study: OnceLock<Study>,
 }
 

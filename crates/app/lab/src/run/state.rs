@@ -18,9 +18,9 @@ const SILENCE: (f64, f64) = (60.0, 10.0);
 pub enum Condition {
     /// A process trains in it.
     Training,
-    /// It has made all its steps.
+    /// The run has made all its steps.
     Complete,
-    /// It has steps to make, and no process trains in it.
+    /// The run has steps left, and no process is training it.
     Stopped,
     /// Nobody can tell: a log of another trainer, or a file system without locks.
     Unknown,

@@ -13,14 +13,14 @@ pub struct Measure {
     pub taken: String,
     /// Its table.
     pub section: Section,
-    /// Its name in tables: `countdown: pass@8 at the end, %`.
+    /// The measure's name in tables: `countdown: pass@8 at the end, %`.
     #[serde(skip)]
     pub title: String,
     #[serde(skip)]
     pub(super) unit: Unit,
 }
 
-/// How numbers are shown, and what they can be.
+/// The format and the range of a measure's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Unit {
     /// The factor of shown numbers: 100 of shares.
@@ -125,7 +125,7 @@ impl Measure {
         self.section == Section::Main && self.taken != "best"
     }
 
-    /// Whether it belongs in a short table: the rest are parts and checks of these.
+    /// Whether the measure belongs in a short table. The others are parts or checks of these.
     pub(super) fn is_main(&self) -> bool {
         let is_part = self.metric.ends_with("_numbers") || self.metric.ends_with("/truncated");
         match &*self.taken {

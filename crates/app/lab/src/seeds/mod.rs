@@ -41,7 +41,7 @@ pub struct Entry<'a> {
     pub name: String,
     /// The name of its group, if known. Runs with different group names are in different groups.
     pub group: Option<String>,
-    /// Its numbers; none of a planned run that has recorded nothing.
+    /// The run's numbers; none if a planned run has recorded nothing.
     pub run: Option<&'a Run>,
     /// The values of its resolved recipe, if they are known, with the day of its prompts as
     /// `data.date`. A run without a recipe has no seed, and is a group of its own.

@@ -15,7 +15,7 @@ const MOST_LAWS: usize = 24;
 
 /// A number that is taken from the course of one metric.
 struct Course {
-    /// Its name in table.json, and in titles.
+    /// The number's name in table.json and in titles.
     key: &'static str,
     title: &'static str,
     of: fn(&RunNumbers<'_>, &Series) -> Option<f64>,
@@ -213,7 +213,7 @@ fn accuracies_of(log: &RunLog, set: &str) -> Vec<(String, bool)> {
     let mut all = Vec::new();
     for prefix in ["mean@", "pass@", "maj@"] {
         let names = log.beginning(&of_set(set, prefix));
-        // With one response, pass@k and maj@k are mean@k again.
+        // With one response, pass@k and maj@k equal mean@k.
         let largest = names.iter().copied().filter(|name| k(name) > Some(1)).max_by_key(|n| k(n));
         let is_listed = |name: &str| prefix == "mean@" || Some(name) == largest;
         all.extend(names.iter().map(|name| ((*name).to_owned(), is_listed(name))));

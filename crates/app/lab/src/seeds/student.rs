@@ -9,8 +9,8 @@ use serde::Serialize;
 pub struct Mean {
     /// The mean.
     pub value: f64,
-    /// Its 95 % interval, by Student's t; none of a single run or of equal numbers, which tell
-    /// nothing of the spread: three seeds with one count do not mean that all would have it.
+    /// The mean's 95 % interval by Student's t. None for a single run or for equal numbers: three
+    /// seeds with the same count do not show that every seed would have it.
     pub interval: Option<[f64; 2]>,
     /// The runs' own numbers.
     pub runs: Vec<f64>,

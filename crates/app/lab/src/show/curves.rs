@@ -10,7 +10,8 @@ use crate::text_plot::{Curve, TextPlot};
 /// there is no room below.
 const NARROW: usize = 48;
 const NARROWEST: usize = 34;
-/// With more points to a column than this a noisy curve is a solid band, and means are drawn.
+/// Most points per column that are drawn one by one. Beyond it a noisy curve would be a solid band,
+/// so means are drawn.
 const DENSEST: usize = 4;
 /// As many stand beside one another at most.
 const MOST_BESIDE: usize = 4;

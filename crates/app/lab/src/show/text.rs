@@ -13,7 +13,7 @@ const NARROWEST: usize = 20;
 pub struct Look {
     /// Columns.
     pub width: usize,
-    /// Whether it shows colours, in ANSI's escapes.
+    /// Whether the terminal shows colours (ANSI escapes).
     pub colors: bool,
 }
 

@@ -1,4 +1,4 @@
-//! From numbers to the bounds of an axis and round ticks on it.
+//! Computes an axis's bounds and round ticks from numbers.
 
 /// Numbers beyond this are drawn there.
 const LARGEST: f64 = 1e300;

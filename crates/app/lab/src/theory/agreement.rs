@@ -67,7 +67,8 @@ pub struct Agreement {
     /// Pearson's correlation; none where either never varies, or with fewer than three steps, since
     /// any two agree.
     pub correlation: Option<f64>,
-    /// Its 95 % interval by Fisher's z, as if steps were independent; none with fewer than four.
+    /// The correlation's 95 % interval by Fisher's z, as if steps were independent; none for fewer
+    /// than four steps.
     pub correlation_interval: Option<[f64; 2]>,
     /// Share of the steps where both have the same sign, among steps where neither is 0; none
     /// without such steps.

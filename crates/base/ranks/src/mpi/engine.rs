@@ -53,8 +53,8 @@ impl<H: Handle> MpiEngine<H> {
         Ok(Self { calls, rank, size, pending: PendingMoves::default(), notes })
     }
 
-    /// Adds to what was started. A piece's bytes stay in their place on the heap when the piece is
-    /// moved.
+    /// Starts a move, and adds it to `started`. A piece's bytes stay in their place on the heap
+    /// when the piece is moved.
     fn begin_move(&self, movement: Move, started: &mut MpiMoves<H>) -> Result<()> {
         let calls = &self.calls;
         match movement {
@@ -170,8 +170,8 @@ impl<H: Handle> Engine for MpiEngine<H> {
     }
 
     fn close(&mut self) -> Result<()> {
-        // Rank 0 answers only when all have taken leave: nobody ends, which a launcher may take for
-        // a reason to end all, before everybody has said what there was to say.
+        // Rank 0 answers only when all ranks have taken leave. A launcher may end all ranks when
+        // one ends, so none may end before the others have sent everything.
         if self.rank == 0 {
             self.until(|engine| Ok(engine.notes.all_are_gone()))?;
             self.notes.say_goodbye(&self.calls)?;

@@ -37,7 +37,7 @@ impl<H: Handle> Notes<H> {
         Self { awaited: Vec::new(), posted: Vec::new() }
     }
 
-    /// From now on a rank's notes are awaited.
+    /// Begins to wait for a rank's notes.
     pub fn hear(&mut self, calls: &Calls<H>, from: usize) -> Result<()> {
         let (note, request) = next(calls, from)?;
         self.awaited.push(AwaitedNote { from, note, request, over: false });

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// With less time left than this, no opponent is started.
+/// Least time left with which an opponent is started.
 const LEAST: Duration = Duration::from_secs(20);
 /// Modules that the Python must have.
 const MODULES: &str = "torch transformers trl";

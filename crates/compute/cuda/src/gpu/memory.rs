@@ -1,4 +1,4 @@
-//! Memory of a GPU, and memory of the host that a GPU reaches by itself.
+//! Memory of a GPU, and locked memory of the host that a GPU accesses directly.
 
 use super::Error;
 use super::calls::{Calls, DriverError};
@@ -22,7 +22,7 @@ pub(super) struct GpuMemory {
     pub bytes: usize,
 }
 
-/// Locked memory of the host, which the GPU reaches by itself.
+/// Locked memory of the host, which the GPU accesses directly.
 pub(super) struct LockedMemory {
     stream: Arc<Stream>,
     /// The holder of the lock puts copies from or to the memory into the stream; or it waits for
@@ -37,7 +37,7 @@ unsafe impl Send for LockedMemory {}
 // holder waits for.
 unsafe impl Sync for LockedMemory {}
 
-/// Memory of the host that the GPU reaches by itself, in two halves. Each half is written from
+/// Memory of the host that the GPU accesses directly, in two halves. Each half is written from
 /// beginning to end, and written again once the stream has passed its last copy. By then the other
 /// half has been written, so there is seldom anything to wait for.
 pub(super) struct Staging {
@@ -93,7 +93,7 @@ impl LockedMemory {
     /// Reads the first bytes, without waiting for the stream.
     ///
     /// # Safety
-    /// What the stream has been given that writes them has been carried out.
+    /// All work of the stream that writes these bytes has been carried out.
     pub unsafe fn read(&self, bytes: &mut [u8]) {
         let locked = self.lock();
         let from = self.range(&locked, 0, bytes.len());

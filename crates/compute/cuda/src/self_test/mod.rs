@@ -41,7 +41,8 @@ pub fn self_test(backend: &Cuda) -> Result<(), String> {
                 .try_for_each(|((name, got), (_, want))| compare(name, got, want))?;
         }
         Dtype::Bf16 => {
-            // With one processor, tiles are large, and a block has all splits of attention.
+            // If the device counts as one processor, tiles are large, and a block computes all
+            // splits of attention.
             let of = |processors| {
                 Cuda::new(Arc::clone(backend.device()), Dtype::Bf16).dividing_for(processors)
             };

@@ -88,7 +88,7 @@ impl Kernel for Family<'_> {
         let keys = longest.next_multiple_of(LANES);
         let k_at = (shape.heads + self.kv_head) * dim;
         let v_at = (shape.heads + shape.kv_heads + self.kv_head) * dim;
-        // By position: first the shared beginning, then one run after the other.
+        // Keys by position: first the shared prefix, then one run after the other.
         let mut k = vec![0.0f32; longest * padded];
         let mut k_t = vec![0.0f32; dim * keys];
         let mut v_t = vec![0.0f32; dim * keys];

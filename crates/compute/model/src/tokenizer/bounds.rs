@@ -153,7 +153,7 @@ fn length(tokens: &[String]) -> usize {
 /// Bytes of `text` after the replacement, or an upper bound if that is within `limit`.
 fn replaced_length(replace: &Replace, text: &str, limit: usize) -> Result<usize> {
     let content = replace.content.len();
-    // It matches at most at each byte and at the end.
+    // The pattern matches at most once per byte, and at the end.
     let at_most = (text.len() + 1).saturating_mul(content).saturating_add(text.len());
     if at_most <= limit {
         return Ok(at_most);

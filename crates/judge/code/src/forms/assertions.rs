@@ -9,7 +9,7 @@ use crate::AssertionTest;
 /// Keys of code and of lists of assertions, the first that is there first.
 pub const KEYS: [&str; 4] = ["functional", "pytest", "test", "test_list"];
 
-/// Whether a text is an assertion by itself.
+/// Whether a text is a single assertion.
 pub fn is_assertion(text: &str) -> bool {
     text.trim_start().starts_with("assert ") || text.trim_start().starts_with("assert(")
 }
@@ -114,7 +114,7 @@ fn tests(parts: Vec<String>, around: &Map<String, Value>) -> Result<Tests, Strin
         .chain(text(around, &["test_setup_code"])?)
         .collect::<Vec<_>>()
         .join("\n");
-    // Elsewhere a prompt is what the model is asked, in words.
+    // In other data sets the prompt is a text for the model, not code.
     let preamble = match (text(around, &["prompt"]), entry_point) {
         (Ok(Some(prompt)), Some(entry_point)) if is_beginning(prompt, entry_point) => {
             prompt.to_owned()

@@ -30,10 +30,11 @@ pub const MOST_INPUT: usize = 48 << 20;
 const MOST_VALUES: usize = 8 << 20;
 const MOST_LISTED: usize = 1 << 20;
 
-/// How often tests may be a text of JSON or stand under a key by themselves, one in the other.
+/// Most layers around tests: a JSON text that holds a JSON text, or an object whose only key is one
+/// of [`WRAPPERS`].
 const DEPTH: usize = 6;
 
-/// Keys under which the tests stand by themselves.
+/// Keys that may wrap the tests: `{"test_cases": TESTS}`.
 const WRAPPERS: [&str; 6] =
     ["input_output", "test_cases", "tests", "verification_info", "official_tests", "examples"];
 
@@ -55,7 +56,7 @@ pub enum Kind {
     Scripts(Vec<Script>),
     /// A function is called.
     Calls {
-        /// Its name: `add`, or that of a method of the class `Solution`.
+        /// The function's name: `add`, or a method of the class `Solution`.
         function: String,
         /// The calls.
         calls: Vec<Call>,
@@ -86,7 +87,7 @@ impl Tests {
     /// Reads tests of any form, as JSON or as a text of JSON.
     ///
     /// # Errors
-    /// What is wrong with them, as part of a sentence.
+    /// The defect of the tests, as part of a sentence.
     pub fn from_value(value: &Value) -> Result<Self, String> {
         if json::is_rounded(value) {
             return Err(large());
@@ -164,7 +165,7 @@ impl Tests {
                 scripts.len(),
                 scripts.iter().map(|script| script.input.len() + script.output.len()).sum(),
             ),
-            // Their values come from texts that were counted.
+            // The values come from texts whose values were counted.
             Kind::Calls { calls, .. } => (calls.len(), 0),
             Kind::Assertions(test) => (
                 test.parts.len(),

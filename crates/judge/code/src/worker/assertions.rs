@@ -14,7 +14,7 @@ use crate::wire::Frame;
 /// Longest question of a test to a program, in bytes: its arguments.
 const QUESTION: usize = 256 << 20;
 
-/// Units of a test for whose time a process may compute. Each is watched by itself.
+/// Most units of a test. The time of each is limited on its own.
 const UNITS: usize = 10_000;
 
 /// A finding about a test while it runs.
@@ -26,8 +26,8 @@ pub enum TestProgress {
     Unit(Result<(), Failure>),
 }
 
-/// Runs the test with a fresh process of the program, and tells `observe` what is found, until all
-/// is done, that breaks off, or one of the processes does not survive.
+/// Runs the test against a fresh process of the program. Passes each finding to `observe`, until
+/// the test ends, `observe` breaks off, or a process dies.
 pub fn run(
     worker: &mut Worker,
     program: &str,

@@ -63,7 +63,7 @@ fn load(server: &mut Server, cpu_s: u64, deadline: Instant) -> Result<Option<End
     }
 }
 
-/// The error with which a program did not load, from what its process says of that.
+/// The error of a program that did not load, from its process's message.
 pub fn loading_error(body: &[u8]) -> Option<End> {
     match read_message(body) {
         Ok(loaded) => loaded["error"].as_str().map(raised),

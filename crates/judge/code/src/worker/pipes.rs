@@ -5,10 +5,10 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
 use std::time::Instant;
 
-/// Most bytes that are read at a time: what a pipe holds.
+/// Most bytes per read: the capacity of a pipe.
 const CHUNK: usize = 1 << 16;
 
-/// The streams, and what is still to be written.
+/// The streams, and the bytes that are still to be written.
 #[derive(Debug)]
 pub struct Pipes {
     stdin: ChildStdin,
@@ -50,8 +50,8 @@ impl Pipes {
         Ok(())
     }
 
-    /// Reads what is on the standard output. It waits until `deadline` at most, writes meanwhile,
-    /// and returns nothing at the deadline.
+    /// Reads the available standard output. Waits until `deadline` at most, writes meanwhile, and
+    /// returns nothing at the deadline.
     ///
     /// # Errors
     /// At the end of the stream, as [`ErrorKind::UnexpectedEof`], and when it cannot be read or
@@ -79,7 +79,7 @@ impl Pipes {
         }
     }
 
-    /// The end of what has come on the standard error.
+    /// The last bytes of the standard error so far.
     pub fn errors(&mut self) -> String {
         let mut bytes = Vec::new();
         // As much as there is without waiting.

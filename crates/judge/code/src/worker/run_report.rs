@@ -15,8 +15,8 @@ pub struct RunReport {
     /// The last line of its standard error.
     #[serde(skip)]
     error: String,
-    /// Why something of it is left: files, or counters of the jail that have moved. The next run
-    /// needs a jail of its own then.
+    /// Remains of the run in its jail: files, or counters that have moved. If anything is left, the
+    /// next run needs a new jail.
     pub left: Option<String>,
 }
 
@@ -24,7 +24,7 @@ pub struct RunReport {
 pub const LONGEST_LINE: usize = 500;
 
 impl RunReport {
-    /// From what the server says: JSON in a line, and behind it the end of the standard error.
+    /// Reads the server's report: a line of JSON, then the end of the standard error.
     pub fn read(body: &[u8]) -> serde_json::Result<Self> {
         let (line, error) =
             body.split_at(body.iter().position(|byte| *byte == b'\n').unwrap_or(body.len()));
@@ -48,7 +48,7 @@ impl RunReport {
             (Some(0), _) => End::Completed,
             (_, Some(XCPU)) => End::TimeLimit,
             (_, Some(KILL)) if time_is_up => End::TimeLimit,
-            // It may have done this itself, which is no better.
+            // The program may have killed itself; that is reported as a memory limit too.
             (_, Some(KILL)) => End::MemoryLimit,
             (_, Some(signal)) => End::RuntimeError(format!("it died of {}", signal_name(signal))),
             _ if is_memory(&self.error) => End::MemoryLimit,

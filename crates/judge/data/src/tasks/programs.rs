@@ -110,7 +110,7 @@ impl Function {
         match self {
             Self::Expression(_) => vec![number().into(), number().into()],
             Self::List(_) => {
-                // From none to eight numbers; long lists tell more.
+                // A list of zero to eight numbers; long lists test more.
                 let length = number().unsigned_abs().min(8);
                 vec![(0..length).map(|_| number()).collect::<Vec<i64>>().into()]
             }
@@ -170,7 +170,7 @@ impl Programs {
     }
 
     fn drawn(&self, split: Split, stream: &mut Stream) -> TestedFunction {
-        // With any settings most draws are for training, and most others are for test.
+        // Whatever the settings, most draws go to training, and most of the rest to the test set.
         loop {
             let kind = stream.below(Function::KINDS);
             let steps =

@@ -28,7 +28,7 @@ use super::resource_limits::counts_by_namespace;
 pub struct Escape {
     pub name: &'static str,
     pub attempt: fn(&EscapeTargets) -> Outcome,
-    /// Whether it does no harm where nothing stops it.
+    /// Whether the attempt does no harm if nothing stops it.
     pub harmless: bool,
 }
 
@@ -85,7 +85,7 @@ fn refused<T>(result: Result<T, impl Display>, got: impl Display) -> Outcome {
     }
 }
 
-/// Held if all were; says what the last one was stopped by, or what got through.
+/// Combines outcomes: held if all were, with the last one's obstacle; otherwise what got through.
 fn all(outcomes: impl IntoIterator<Item = Outcome>) -> Outcome {
     outcomes.into_iter().try_fold(String::new(), |_, outcome| outcome)
 }

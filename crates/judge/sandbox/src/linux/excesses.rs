@@ -14,7 +14,7 @@ use super::attempts::{Outcome, Task, VARIABLE};
 use super::role::{self, Role};
 use crate::Limits;
 
-/// After how long what is counted from outside has been counted.
+/// The time in which the watchdog outside notices an excess.
 const NOTICED: Duration = Duration::from_secs(1);
 
 /// An excess and its name.
@@ -34,8 +34,7 @@ pub const LASTING: [Excess; 3] = [
     ("start too many processes", start_threads),
 ];
 
-/// Takes one after another, up to twice the limit; held if something said before why there is no
-/// more.
+/// Takes one resource after another, up to twice the limit. Held if an error stops it before.
 fn take<T>(limit: u64, mut one: impl FnMut(u64) -> io::Result<T>) -> Outcome {
     let mut taken = Vec::new();
     for number in 0..2 * limit {

@@ -123,7 +123,7 @@ impl Inner {
     /// is left; how it ended.
     pub fn end(&mut self) -> Option<Ending> {
         if let Some((_, first)) = &self.first {
-            // It is dead when the last process of its namespace is.
+            // The first process ends only after the last process of its namespace.
             let _ = pidfd_send_signal(first, SignalByHandle::KILL);
             let mut event = [PollFd::new(first.as_fd(), PollFlags::POLLIN)];
             while poll(&mut event, PollTimeout::NONE) == Err(Errno::EINTR) {}

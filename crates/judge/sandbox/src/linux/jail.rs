@@ -70,7 +70,7 @@ impl Jail {
             ChildStdout::from(OwnedFd::from(from_stdout)),
             ChildStderr::from(OwnedFd::from(from_stderr)),
         );
-        // From here on the jail ends with this value.
+        // The jail ends when this value is dropped.
         let cgroups = plan.cgroups.clone();
         let mut jail =
             Self { outer, control, streams: Some(streams), ending: None, landlock: 0, cgroups };
@@ -92,13 +92,13 @@ impl Jail {
         self.landlock
     }
 
-    /// The program's standard input, output and error, the first time that they are asked for. Who
-    /// writes much to the first must read the others meanwhile.
+    /// The program's standard input, output and error; None after the first call. A caller that
+    /// writes much must read meanwhile, or both sides block.
     pub fn streams(&mut self) -> Option<(ChildStdin, ChildStdout, ChildStderr)> {
         self.streams.take()
     }
 
-    /// Waits until the program has ended by itself, or the jail was ended for what it took.
+    /// Waits until the program ends, or the jail is ended because of a limit.
     pub fn wait(&mut self) -> Ending {
         self.ending.clone().unwrap_or_else(|| self.hear())
     }
@@ -109,7 +109,7 @@ impl Jail {
         ended.then(|| self.wait())
     }
 
-    /// Ends the jail, unless it has ended already, and says how it did. Nothing of it is left then.
+    /// Ends the jail and all its processes, unless it has ended already, and returns how it ended.
     pub fn end(&mut self) -> Ending {
         if self.ending.is_none() {
             let _ = self.control.shutdown(Shutdown::Write);

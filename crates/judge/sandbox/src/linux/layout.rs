@@ -34,7 +34,7 @@ pub fn visible_paths(program: &Program) -> Result<Vec<VisiblePath>, Problem> {
 struct Layout(Vec<VisiblePath>);
 
 impl Layout {
-    /// Shows what is at this path, by the same path.
+    /// Shows the file or directory at this path, under the same path.
     fn show(&mut self, path: &Path) -> Result<(), Problem> {
         let problem = |what: &str| format!("{} cannot be shown in a jail: {what}", path.display());
         if !path.is_absolute() {
@@ -89,7 +89,7 @@ impl Layout {
         if there {
             return;
         }
-        // A directory brings what is below it.
+        // A directory includes everything below it.
         if matches!(shown, VisiblePath::Directory(_)) {
             self.0.retain(|other| !Path::new(other.path()).starts_with(path));
         }

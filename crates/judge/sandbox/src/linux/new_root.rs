@@ -21,8 +21,8 @@ const HOST: &str = "/.host";
 /// others.
 const PLACES: [&str; 4] = ["/tmp", "/usr", "/var", "/etc"];
 
-/// Devices that programs expect. There is no `/dev/zero`: what is mapped from it is memory that
-/// nobody is charged for.
+/// Devices that programs expect. `/dev/zero` is missing, because memory that is mapped from it is
+/// charged to nobody.
 pub const DEVICES: [&str; 3] = ["/dev/null", "/dev/random", "/dev/urandom"];
 
 const NOTHING: Option<&str> = None;
@@ -103,7 +103,7 @@ fn directory(path: &Path) -> Result<(), Problem> {
     attempt(format_args!("{} cannot be made", path.display()), made)
 }
 
-/// Mounts what the host has at a path there.
+/// Mounts the host's file or directory at the same path of the new root.
 fn bind(path: &Path) -> Result<(), Problem> {
     let host = Path::new(HOST).join(path.strip_prefix("/").unwrap_or(path));
     let mounted = mount(Some(&host), path, NOTHING, MsFlags::MS_BIND | MsFlags::MS_REC, NOTHING);

@@ -11,9 +11,9 @@ use crate::{Ending, Program};
 /// How a process that may do nothing becomes one that can build walls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Method {
-    /// It is root, and becomes a user that owns nothing.
+    /// This process is root, and the jail becomes a user that owns nothing.
     Root,
-    /// It is anybody, in a user namespace of its own.
+    /// This process is an ordinary user, and the jail has a user namespace of its own.
     UserNamespace,
     /// This program, `bwrap`, does it.
     Bubblewrap(PathBuf),

@@ -9,8 +9,8 @@ use crate::Limits;
 /// Most signals that may wait to be delivered. Each takes memory of the kernel's.
 const PENDING_SIGNALS: u64 = 256;
 
-/// The first kernel that counts the processes of a user in each user namespace by themselves.
-/// Before, all that the user has on the machine count for the limit.
+/// The first kernel that counts a user's processes per user namespace. Older kernels count all
+/// processes of the user on the machine.
 const COUNTS_BY_NAMESPACE: (u32, u32) = (5, 14);
 
 /// Limits this process and all that come from it.
@@ -41,7 +41,7 @@ pub fn set(limits: &Limits, method: &Method) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Whether this kernel counts the processes of a user namespace by themselves.
+/// Whether this kernel counts a user's processes per user namespace.
 pub fn counts_by_namespace() -> bool {
     version(&rustix::system::uname().release().to_string_lossy())
         .is_some_and(|it| it >= COUNTS_BY_NAMESPACE)

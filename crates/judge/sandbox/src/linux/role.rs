@@ -18,11 +18,11 @@ const VARIABLE: &str = "ISENTROPE_SANDBOX";
 /// The role of a process in front of a jail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It stands outside and ends the jail.
+    /// The outer process, which stands outside the jail and ends it.
     Outer,
-    /// It is the first process inside, until it becomes the program.
+    /// The first process inside the jail, which becomes the program.
     Inner,
-    /// It is a program that tries to leave its jail.
+    /// The self-test's program, which tries to leave its jail.
     Attempts,
 }
 

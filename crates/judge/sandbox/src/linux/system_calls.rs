@@ -20,7 +20,7 @@ type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 /// Calls with any arguments, where they are not refused below.
 #[rustfmt::skip]
 const ALLOWED: &[c_long] = &[
-    // Files. What they may open is for mounts and Landlock to say.
+    // Files. Mounts and Landlock decide which files may be opened.
     libc::SYS_read, libc::SYS_write, libc::SYS_readv, libc::SYS_writev, libc::SYS_pread64, libc::SYS_pwrite64,
     libc::SYS_preadv, libc::SYS_pwritev, libc::SYS_preadv2, libc::SYS_pwritev2, libc::SYS_lseek,
     libc::SYS_openat, libc::SYS_openat2, libc::SYS_close, libc::SYS_close_range,
@@ -153,7 +153,7 @@ fn allowed_with() -> Result<Rules, BackendError> {
         // Limits of the caller alone.
         (libc::SYS_prlimit64, each(0, &[0])?),
         (libc::SYS_socketpair, each(0, &[bits(libc::AF_UNIX)])?),
-        // To the other end of the pair, and to no address.
+        // Sends to the other end of a socket pair, never to an address.
         (libc::SYS_sendto, vec![rule(no_address)?]),
     ]))
 }

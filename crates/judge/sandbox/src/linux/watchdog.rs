@@ -1,7 +1,8 @@
-//! Looks at what the processes of a jail take together, where the kernel does not count it.
+//! Measures what the processes of a jail use together, where the kernel does not count it.
 //!
-//! Counted is the memory that is theirs alone, and that of sockets. Nothing else can grow: there is
-//! no shared memory without a file, and files are counted by the file system that holds them.
+//! The watchdog counts the processes' private memory and that of sockets. Nothing else can grow:
+//! there is no shared memory without a file, and files are counted by the file system that holds
+//! them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -68,7 +69,8 @@ impl Watchdog {
         }
     }
 
-    /// When to look next: before all processors together can have filled what is left.
+    /// The time until the next look: shorter than all processors together need to fill the
+    /// remaining memory.
     pub fn next_look(&self) -> PollTimeout {
         if !self.counts && self.temporary_files.is_none() {
             return PollTimeout::NONE;
@@ -114,7 +116,8 @@ fn sockets(process: Pid) -> u64 {
     used.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Counts what a process and all its descendants take now. One that ends meanwhile takes nothing.
+/// Counts the memory of a process and all its descendants. A process that ends meanwhile counts as
+/// nothing.
 fn usage(first: Pid, page: u64) -> Usage {
     let mut taken = Usage::default();
     let mut processes = vec![first.to_string()];

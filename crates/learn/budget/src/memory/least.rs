@@ -1,4 +1,4 @@
-//! The least that a run can do with, and what its updates take.
+//! The least memory that a run needs, and the memory of its updates.
 
 use super::{Demand, ENOUGH_SEQUENCES, LOSS_BYTES, OVERHEAD, PROCESS_BYTES};
 use isentrope_kernels::Backend;
@@ -81,12 +81,12 @@ pub(super) fn least_scored(demand: Demand) -> usize {
 pub(super) struct Least {
     /// Weights, gradients and moments on the device.
     pub sets: [usize; 3],
-    /// Its part that attention and linear layers take beside their buffers.
+    /// The bytes that attention and linear layers take beside their buffers.
     pub of_blocks: usize,
     /// The bytes that stay in all phases.
     pub fixed: usize,
-    /// The largest of what takes turns, each as small as it can be; the gradient belongs to
-    /// updates.
+    /// The largest of the phases that take turns, each as small as possible. The gradient counts as
+    /// part of updates.
     pub one: usize,
     /// Tokens that it works on.
     pub tokens: usize,
@@ -108,7 +108,7 @@ impl Least {
         let (one, tokens, phase) = (update, updates.least_tokens, Phase::Update)
             .max((sampling, demand.longest_sampled, Phase::Sampling))
             .max((scoring(backend, layout, demand, scored), scored, Phase::Scoring));
-        // Any phase has it, and a device keeps what it has had.
+        // Every phase needs workspace, and a device keeps memory that it once had.
         let longest = demand.longest_sampled.max(demand.longest_trained).max(demand.scored);
         let of_blocks = layout.block_bytes(backend, longest);
         let fixed = [weights, moments, demand.kept_tokens, of_blocks]

@@ -91,8 +91,8 @@ impl ParameterSets {
         if self.offloads_moments { Role::OffloadedMoment(numbers) } else { Role::Moment(numbers) }
     }
 
-    /// Settings by which there would be fewer, in the order of what they save, with what there
-    /// would be then.
+    /// Settings that would make do with fewer parameter sets, largest saving first, each with the
+    /// sets that would remain.
     pub fn remedies(self, backend: &dyn Backend) -> Vec<(String, Self)> {
         let mut remedies = Vec::new();
         let mut add = |what: &str, sets| remedies.push((what.to_owned(), sets));

@@ -31,15 +31,15 @@ pub struct BenchmarkComparison {
     ///
     /// [`Sampling::decoding`]: isentrope_rollout::Sampling::decoding
     pub decoding: [Option<String>; 2],
-    /// By the share of correct responses to each problem.
+    /// The test on each problem's share of correct responses.
     pub accuracy: PairedTest,
-    /// By pass@k of each problem, for every k above 1 that both have responses for, by its name:
-    /// "pass@8".
+    /// The tests on each problem's pass@k, for every k above 1 that both have responses for, with
+    /// its name: "pass@8".
     pub pass: Vec<(String, PairedTest)>,
-    /// By whether the most frequent answer to each problem is correct, by its name: "maj@8". Only
-    /// where both have the same number of responses, more than one, and answers.
+    /// The test on whether each problem's most frequent answer is correct, with its name: "maj@8".
+    /// Only if both have answers and the same number of responses, more than one.
     pub majority: Option<(String, PairedTest)>,
-    /// By the mean score of the responses to each problem; only if some score is neither 0 nor 1.
+    /// The test on each problem's mean score; only if some score is neither 0 nor 1.
     pub score: Option<PairedTest>,
 }
 

@@ -41,7 +41,7 @@ pub struct BenchmarkSummary {
 /// The numbers of all complete benchmarks of a directory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// By name, in the order in which they were first asked for.
+    /// Benchmarks by name, in the order in which they were first asked for.
     pub benchmarks: Vec<(String, BenchmarkSummary)>,
     /// Mean of the benchmarks' mean@k: each weighs the same, whatever its size.
     pub mean_of_benchmarks: Option<Estimate>,

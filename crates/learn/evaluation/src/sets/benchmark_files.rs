@@ -13,7 +13,7 @@ use std::path::PathBuf;
 pub struct BenchmarkFiles {
     /// The benchmark.
     pub benchmark: Benchmark,
-    /// Its files; none of a built-in task.
+    /// The benchmark's files; none for a built-in task.
     pub files: Vec<PathBuf>,
 }
 

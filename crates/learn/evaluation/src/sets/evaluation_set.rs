@@ -21,7 +21,7 @@ pub struct EvaluationSet {
     pub decoding: Decoding,
     /// The set's own judge; without one, the evaluator's judges.
     pub judge: Option<Arc<Judge>>,
-    /// Whether it is another set at a further temperature.
+    /// Whether this is a set again, at a further temperature.
     pub is_further: bool,
 }
 

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 /// The sets named by `eval`: files and benchmarks, or else the built-in task's test problems. There
 /// is one set per temperature, and none if `eval.every` is 0. `max_tokens` is the default limit of
-/// responses. `notes` gets what was found in the files. `progress` hears of downloads.
+/// responses. Notes on the files are added to `notes`; `progress` is notified of downloads.
 ///
 /// # Errors
 /// A missing file, two sets of one name, invalid data, a prompt longer than `context`.

@@ -29,8 +29,8 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// From the number and the values that it takes in sets drawn at random; without any, the
-    /// interval is the number alone.
+    /// An estimate of `value` from its values in resampled sets, `drawn`. If there are none, the
+    /// interval is the value alone.
     pub fn new(value: f64, mut drawn: Vec<f64>) -> Self {
         drawn.retain(|x| !x.is_nan());
         drawn.sort_by(f64::total_cmp);

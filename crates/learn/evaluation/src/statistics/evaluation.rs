@@ -20,7 +20,7 @@ pub const KL_INITIAL: &str = "kl_initial";
 pub struct Evaluation {
     /// The set.
     pub name: String,
-    /// Whether it is another set at a further temperature: it is recorded, and does not count in
+    /// Whether this is a set again, at a further temperature. It is recorded, and does not count in
     /// the mean of sets.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_further: bool,
@@ -113,7 +113,7 @@ impl Evaluation {
     }
 
     /// Every set's numbers under the names of docs/reference/metrics.md, and the mean of the sets'
-    /// accuracies where there are several; what there is no number for is left out.
+    /// accuracies if there are several. A metric without a number is left out.
     pub fn metrics(evaluations: &[Self]) -> Vec<(String, f64)> {
         let mut metrics: Vec<(String, f64)> = evaluations.iter().flat_map(Self::of_set).collect();
         if evaluations.iter().filter(|e| !e.is_further).count() > 1

@@ -70,8 +70,7 @@ impl Outcome {
     }
 }
 
-/// The share of the responses to a problem that are correct, of those that could be judged; none
-/// without any.
+/// The correct share of the responses to a problem that could be judged; none if no response could.
 pub fn accuracy(responses: &[Outcome]) -> Option<f64> {
     let counted = responses.iter().filter(|r| r.is_scored()).count();
     let right = responses.iter().filter(|r| r.is_correct()).count();

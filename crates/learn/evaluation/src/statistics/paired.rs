@@ -76,7 +76,7 @@ fn sign_flip(name: &str, differences: &[f64]) -> (f64, bool) {
             test.is_as_far(|i| signs[i / 64] >> (i % 64) & 1 == 1)
         })
         .count();
-    // The assignment found is one of those that are as likely.
+    // The observed assignment counts as one of the draws.
     ((far + 1) as f64 / (DRAWN + 1) as f64, false)
 }
 

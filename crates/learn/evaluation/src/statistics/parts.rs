@@ -48,7 +48,7 @@ impl Part {
         ]
     }
 
-    /// Its numbers, by the names that follow the set's: `sum/mean@8`.
+    /// The part's numbers, keyed by the names that follow the set's: `sum/mean@8`.
     pub(super) fn numbers(&self, samples: usize) -> Vec<(String, f64)> {
         let Self { name, mean, pass, entropy, length } = self;
         let names = Self::statistics(samples).map(|(what, _)| format!("{name}/{what}"));

@@ -347,7 +347,7 @@ fn noise(tables: &[Expected], residuals: &[f64], lengths: &[usize]) -> Noise {
     }
 }
 
-/// Numbers of runs without what the one before says of each.
+/// The numbers of runs, each less its prediction from the number before it.
 fn whitened(values: &[f64], lengths: &[usize], correlation: f64) -> Vec<f64> {
     let first = (1.0 - correlation * correlation).sqrt();
     let mut white = Vec::with_capacity(values.len());

@@ -1,5 +1,5 @@
-//! Whether accuracy has left the law: a policy that learns something new rises above what its
-//! entropy has bought so far.
+//! Tests whether accuracy has left the law: a policy that learns something new rises above the
+//! accuracy that its entropy predicts.
 
 use super::bootstrap::{Regression, errors};
 use super::{LEAST_POINTS, Point};
@@ -50,7 +50,7 @@ impl Departure {
             .min_by_key(|departure| (departure.since, Reverse(departure.fitted_until)))
     }
 
-    /// Whether accuracy is above what the law had predicted.
+    /// Whether accuracy is above the law's prediction.
     pub fn is_above(&self) -> bool {
         self.accuracy > self.predicted
     }

@@ -79,8 +79,8 @@ impl Form {
         self.fit(points).map(|curve| curve.offset)
     }
 
-    /// Share of the accuracies' variance that it explains, fitted to them all; none of what has no
-    /// coefficients.
+    /// R squared: the share of the accuracies' variance that the form explains when it is fitted to
+    /// all points; none for a form without coefficients.
     pub(super) fn r_squared(self, points: &[Point]) -> Option<f64> {
         if self == Self::Constant {
             return None;
@@ -91,7 +91,7 @@ impl Form {
     }
 }
 
-/// The line through (z, R), where z is what the form makes of a point.
+/// The line through (z, R), where z is the form's transform of a point.
 fn line(form: Form, tau: f64, points: &[Point]) -> Option<Curve> {
     let curve = Curve::flat(form, tau, points);
     let n = points.len() as f64;
@@ -133,7 +133,7 @@ impl Curve {
         }
     }
 
-    /// Its value where H = 0.
+    /// The form's value at H = 0.
     pub(super) fn at_no_entropy(&self) -> f64 {
         self.accuracy(&Point { step: 0, entropy: 0.0, accuracy: 0.0 })
     }

@@ -1,4 +1,4 @@
-//! Why the law must not be relied on: a number is printed only where it means what it says.
+//! Reasons not to rely on the law. Its numbers are printed only if there is none.
 
 use super::{Departure, Fit, Form, Interval, Point};
 use crate::number::fixed;
@@ -15,8 +15,8 @@ const LEAST_SPAN: f64 = 1e-3;
 /// Accuracies are equal if they differ by no more than this share of the largest.
 const ROUNDING: f64 = 1e-11;
 
-/// Entropy has a course if what it changes from one point to the next is at most this share of what
-/// noise would.
+/// Entropy has a course if its changes from point to point are at most this share of the changes of
+/// noise with the same spread.
 const COURSE: f64 = 0.5;
 
 /// Share of the variance from which on the wrong sign is plain, whatever the interval.

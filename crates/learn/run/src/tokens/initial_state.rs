@@ -12,7 +12,7 @@ pub struct InitialState {
     pub set: String,
     /// Place of the problem in the set, from 0.
     pub problem: usize,
-    /// Its number among the responses to the problem, from 0.
+    /// The response's number among those to the problem, from 0.
     pub sample: usize,
     /// Divisor of the logits where it is scored: that of the evaluation, and 1 for a greedy
     /// response.

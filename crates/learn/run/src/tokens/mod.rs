@@ -1,4 +1,4 @@
-//! Token records: what a run keeps of some responses of each step, number by number, in
+//! Token records: the numbers of every token of some responses of each step, in
 //! `tokens/step-N.jsonl`. An [`InitialState`] is a response from before the first step.
 //!
 //! A line is a [`TokenRecord`]; the trainer writes it, [`read()`] reads it, and `isentrope score
@@ -26,7 +26,7 @@ pub struct TokenRecord {
     pub position: u64,
     /// File and row of the problem.
     pub origin: String,
-    /// Its number among the responses to the problem, from 0.
+    /// The response's number among those to the problem, from 0.
     pub sample: usize,
     /// The verifier's verdict.
     pub verdict: String,
@@ -55,8 +55,8 @@ pub struct TokenRecord {
     /// Log-prob of each after the step's last update.
     #[serde(with = "numbers")]
     pub logprobs_after: Vec<f32>,
-    /// The first update of the step that was made from it, from 1; none where it was not trained
-    /// on, and then there is nothing of what follows.
+    /// The step's first update with this response, from 1. None if it was not trained on; then the
+    /// fields below are missing too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<usize>,
     /// The tokens' advantages: one number where they are equal.

@@ -83,7 +83,7 @@ struct Exchange<'a> {
     ranks: &'a TrainingRanks,
     /// Responses that have gone from one rank to another.
     moved: usize,
-    /// Whether no rank meets again: each samples what it has left to the end.
+    /// Whether there are no more meetings: each rank samples its remaining responses to the end.
     is_over: bool,
 }
 
@@ -126,7 +126,7 @@ impl Exchange<'_> {
         self.receive(&moves, given)
     }
 
-    /// Sends what this rank gives away; returns what it takes over.
+    /// Sends the responses that this rank gives away; returns those that it takes over.
     fn receive(
         &self,
         moves: &[Move],

@@ -114,8 +114,8 @@ pub(crate) struct Collector<'a, 'c> {
 
 /// The result of a rollout.
 pub struct CollectedRollout {
-    /// To learn from: what was sampled and passed the filter, in order. May be more than was
-    /// missing.
+    /// The groups that were sampled and passed the filter, in order. May be more than the step
+    /// needs.
     pub groups: Vec<Group>,
     /// All groups sampled in this step, in order, before the filter.
     pub statistics: RolloutStatistics,

@@ -67,9 +67,9 @@ fn burden(tokens: usize) -> usize {
     if tokens == 0 { 1 } else { 2 }
 }
 
-/// Shares out what ranks have left: those without anything take over from those with the most, as
-/// long as the one who takes has no more to do after it than the one who gives. So a single
-/// response stays where it is, and so do two that are under way.
+/// Shares out what ranks have left: an idle rank takes responses from the rank with the most, while
+/// that leaves the taker with no more work than the giver. So a rank keeps its only response, and
+/// two that are under way.
 pub(super) fn share_out(offers: &[Offer]) -> Shares {
     let mut left: Vec<usize> = offers.iter().map(|offer| offer.left).collect();
     let has_not_started =
@@ -78,7 +78,7 @@ pub(super) fn share_out(offers: &[Offer]) -> Shares {
     let mut offered: Vec<_> = offers.iter().map(|offer| offer.offered.iter()).collect();
     let ranks = || 0..offers.len();
     let mut givers: BinaryHeap<_> = ranks().map(|rank| (left[rank], Reverse(rank))).collect();
-    // By how much each has taken over.
+    // The burden that each idle rank has taken over.
     let mut takers: BinaryHeap<_> =
         ranks().filter(|&rank| left[rank] == 0).map(|rank| Reverse((0, rank))).collect();
     let mut moves = Vec::new();

@@ -88,7 +88,7 @@ impl Laws {
 }
 
 impl Law {
-    /// Adds a point, which takes the place of what is known of its step.
+    /// Adds a point; it replaces an earlier point of the same step.
     fn add(&mut self, point: Point) {
         self.points.retain(|known| known.step < point.step);
         self.points.push(point);

@@ -155,7 +155,8 @@ impl Trainer for PolicyGradient {
         };
         let learnt = trained_advantages(&groups, &advantages, self.recipe.reward.mask_truncated);
         let is_trained_on = |group: usize, sample: usize| learnt[group][sample].is_some();
-        // The theory is measured by whole passes over the rollout: records add little then.
+        // With `track_theory` the whole rollout is scored anyway, so scoring all records costs
+        // little more.
         let scores_all = self.recipe.lab.track_theory;
         let mut records =
             TokenRecords::choose(&groups, is_trained_on, &state.surplus, dropped, scores_all);
@@ -348,7 +349,7 @@ fn measuring(done: usize) -> Progress {
     Progress { phase: Phase::Measurement, done, total: 2, tokens: 0 }
 }
 
-/// The entropies of what is trained on, after the filter.
+/// Records the entropies of the groups that passed the filter.
 fn record_filtered(groups: &[Group], metrics: &mut Metrics) {
     let responses = || groups.iter().flat_map(|g| &g.responses);
     let of_tokens = responses().flat_map(|r| &r.entropies).map(|&h| f64::from(h)).sum();

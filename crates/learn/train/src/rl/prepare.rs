@@ -1,5 +1,4 @@
-//! From a recipe to a run that is ready for its first step: reads and checks everything but the
-//! weights.
+//! Prepares a run for its first step from a recipe: reads and checks everything but the weights.
 
 use super::{PolicyGradient, Recipe};
 use crate::error::Result;

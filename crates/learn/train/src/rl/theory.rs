@@ -100,8 +100,8 @@ impl PolicyBefore {
         Ok(before)
     }
 
-    /// Scores it again under the weights that the updates have led to, and records what they have
-    /// changed. Where nothing was trained on, there is nothing to record.
+    /// Scores the rollout again under the updated weights, and records the changes. Records nothing
+    /// if no response was trained on.
     pub fn compare(
         self,
         states: States<'_>,

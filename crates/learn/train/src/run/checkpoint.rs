@@ -76,7 +76,7 @@ pub struct RunState<S> {
     /// The updates of the process model, if one is trained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process_optimizer: Option<UpdateCounts>,
-    /// Its evaluations, best checkpoint and alarms so far.
+    /// The run's evaluations, best checkpoint and alarms so far.
     #[serde(flatten)]
     pub standing: Standing,
     /// The step's metrics, if it failed after its updates: then it is still to be evaluated and
@@ -112,7 +112,7 @@ pub(crate) struct Learners<'a> {
 }
 
 impl Learners<'_> {
-    /// The policy, then what is trained beside it.
+    /// The policy's learner, then those trained beside it.
     pub fn iter(&self) -> impl Iterator<Item = &Learner> {
         std::iter::once(&*self.policy).chain(self.process_model.as_deref())
     }
@@ -145,8 +145,8 @@ impl CheckpointStore {
         Self { dir, settings, max_file_bytes: MAX_FILE_BYTES }
     }
 
-    /// Makes the directory if need be, and removes from it what a kill left half written or half
-    /// removed.
+    /// Makes the directory if need be, and removes files from it that a kill left half written or
+    /// half removed.
     pub fn make(&self) -> Result<()> {
         fs::create_dir_all(&self.dir).map_err(|e| Error::io(&self.dir, e))?;
         for name in names(&self.dir)? {
@@ -243,8 +243,8 @@ impl CheckpointStore {
             self.remove(&target)?; // of a run that went on from an earlier step than this
         }
         let staged = AtomicDirectory::create(&target)?;
-        // By one rank, before the others know of it: else what is removed after an error could come
-        // back.
+        // One rank does this before the others can see the checkpoint: otherwise files that it
+        // removes after an error could come back.
         for name in parts {
             let part = staged.path().join(name);
             fs::create_dir_all(&part).map_err(|e| Error::io(&part, e))?;

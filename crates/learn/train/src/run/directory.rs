@@ -24,13 +24,13 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// An open run directory. The first rank writes it; the others read what is there.
+/// An open run directory. The first rank writes it; the others only read.
 pub struct RunDirectory {
     /// The directory.
     pub dir: PathBuf,
     /// Its checkpoints.
     pub checkpoints: CheckpointStore,
-    /// With which arithmetic this process computes.
+    /// The arithmetic with which this process computes.
     pub arithmetic: String,
     /// The lock, on the rank that writes.
     lock: Option<Lock>,
@@ -68,8 +68,8 @@ impl RunDirectory {
         Ok(())
     }
 
-    /// Writes recipe and manifest again if they were removed or changed since this process has
-    /// written them. Returns their paths then.
+    /// Writes recipe and manifest again if they were removed or changed since this process wrote
+    /// them. Returns the paths of those written.
     pub(super) fn restore(&self) -> Result<Vec<PathBuf>> {
         let mut restored = Vec::new();
         for (path, content) in &self.written {
@@ -169,8 +169,8 @@ impl RunDirectory {
         self.write(MANIFEST, format!("{manifest:#}\n").into_bytes())
     }
 
-    /// Removes the responses of steps after this one, or all where there is no checkpoint to go on
-    /// from; not the journals of these steps, which are made again.
+    /// Removes the responses of steps after this one, or all if there is no checkpoint to go on
+    /// from. Keeps the journals of those steps, from which they are made again.
     pub(super) fn remove_responses(&self, step: Option<u64>) -> Result<()> {
         let parts = if self.is_written() { &RESPONSES[..] } else { &[] };
         parts.iter().try_for_each(|part| remove_later(&self.dir.join(part), step))
@@ -273,8 +273,8 @@ pub(super) fn step_of(name: &OsStr) -> Option<u64> {
     digits.parse().ok()
 }
 
-/// Removes all that a run has written, and nothing that the user has put beside it. [`VALUES`], by
-/// which a run is known, goes last.
+/// Removes all files of a run, and none of the user's. [`VALUES`] marks a directory as a run, so it
+/// goes last.
 fn clear(dir: &Path) -> Result<()> {
     for name in WRITTEN {
         remove(&dir.join(name))?;

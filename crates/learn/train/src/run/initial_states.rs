@@ -75,7 +75,7 @@ impl InitialStates {
         self.sha256.as_ref()
     }
 
-    /// Removes what is there, for a run that begins anew.
+    /// Removes earlier files, for a run that begins anew.
     pub fn remove(&self) -> Result<()> {
         Ok(remove(&self.path)?)
     }
@@ -186,7 +186,7 @@ fn state_of(line: &[u8], config: &ModelConfig) -> Result<InitialState, String> {
     if is_sound { Ok(state) } else { Err("it has a line that is no response of this model".into()) }
 }
 
-/// Scores states of one temperature, and adds what comes out to their sets.
+/// Scores states of one temperature, and adds the scores to their sets.
 fn score(learner: &Learner, chunk: &mut Vec<InitialState>, sets: &mut Vec<SetSums>) -> Result<()> {
     let Some(temperature) = chunk.first().map(|state| state.temperature) else { return Ok(()) };
     let sequences: Vec<Sequence<'_>> = chunk

@@ -29,7 +29,7 @@ const CHECKSUM_BYTES: usize = 9;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Heading {
     program: String,
-    /// With which arithmetic they were computed.
+    /// The arithmetic with which the responses were computed.
     arithmetic: String,
     /// The hash of all settings of drawing and judging.
     settings: String,
@@ -77,7 +77,7 @@ pub struct ResponseKey {
     pub prompt: u64,
     /// Whether it is the most likely response, the baseline of the others.
     pub greedy: bool,
-    /// Its number among the responses to the prompt.
+    /// The response's number among those to the prompt.
     pub sample: usize,
 }
 
@@ -101,8 +101,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Goes on with what there is of a step in a directory of rollouts; this rank's file is made if
-    /// it is not there.
+    /// Opens the journals of a step in a directory of rollouts, and makes this rank's file if it is
+    /// missing.
     pub(super) fn open(dir: &Path, step: u64, rank: usize, heading: &Heading) -> Result<Self> {
         let path = dir.join(format!("step-{step:06}.rank-{rank}{EXTENSION}"));
         let (mut known, mut unused) = (HashMap::new(), None);
@@ -135,7 +135,7 @@ impl Journal {
         self.known.len()
     }
 
-    /// Why what was sampled before, or some of it, is sampled again.
+    /// Why some or all of the earlier responses are sampled again.
     pub fn unused(&self) -> Option<&str> {
         self.unused.as_deref()
     }
@@ -186,8 +186,8 @@ fn journals(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(names(dir)?.iter().filter(|name| is_journal(name)).map(|name| dir.join(name)).collect())
 }
 
-/// Reads the responses of a journal, and returns how many of its bytes are sound: none where it is
-/// of other weights, settings or another arithmetic, which `unused` says then.
+/// Reads the responses of a journal, and returns the number of sound bytes at its start. That is 0
+/// for a journal of other weights, settings or another arithmetic, and `unused` gets the reason.
 fn read(
     path: &Path,
     file: &File,
@@ -235,8 +235,8 @@ fn json_of(line: &[u8]) -> Option<&[u8]> {
     (u32::from_str_radix(checksum, 16).ok()? == crc32c::crc32c(json)).then_some(json)
 }
 
-/// CRC-32C of what a response answers: the tokens of the prompt, and the problem with all that
-/// answers are judged by.
+/// CRC-32C of the prompt's tokens and of the problem with its ground truth: a response in the
+/// journal is used only for the same question.
 pub fn checksum_of(problem: &Problem, prompt: &[u32]) -> Result<u32> {
     let problem = serde_json::to_vec(problem)
         .map_err(|error| Error::Run(format!("a problem cannot be written: {error}")))?;
@@ -328,7 +328,7 @@ mod tests {
             (journal.known(), journal.unused()),
             (0, Some("the arithmetic is bf16-t16, and was f32"))
         );
-        // As would one whose first line has not the form that it has here.
+        // A journal whose first line has another form is ignored too.
         let path = dir.path().join("step-000012.rank-7.journal");
         let file = File::create(&path).unwrap();
         let mut journal = Journal { path, file, known: HashMap::new(), unused: None };

@@ -75,7 +75,7 @@ impl RunLocation {
     /// Checks that the run in the directory still has a checkpoint, if it ever had one. Without it
     /// the run would begin again and remove its records.
     pub fn check_saved(&self) -> Result<()> {
-        // Remains of a checkpoint that a kill has left count too: there was no other, then.
+        // The remains of a checkpoint after a kill count too, because it was the only one.
         if !names(&self.dir.join("checkpoints"))?.is_empty() {
             return Ok(());
         }
@@ -96,7 +96,7 @@ impl RunLocation {
         )))
     }
 
-    /// Adds what is known at the end of a process to what its manifest says of it.
+    /// Adds facts known at the end of a process to its entry in the manifest.
     pub fn add_to_manifest(&self, part: &str, key: &str, value: Value) -> Result<()> {
         let path = self.dir.join(MANIFEST);
         let text = fs::read(&path).map_err(|error| Error::io(&path, error))?;
@@ -197,7 +197,8 @@ fn first_inside<'a>(dir: &Path, key: &str, value: &'a Value) -> Option<(String, 
     }
 }
 
-/// Whether a path leads below the directory: itself, or as a pattern by what is there of it.
+/// Whether a path lies inside the directory. The longest part of the path that exists decides, so
+/// that a pattern may end in wildcards.
 fn is_inside(dir: &Path, path: &str) -> bool {
     let path = Path::new(path);
     let existing = path.ancestors().find(|part| part.exists());

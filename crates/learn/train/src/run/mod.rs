@@ -59,7 +59,7 @@ pub struct Run {
     /// None on ranks that do not write.
     log: Option<Log>,
     ranks: TrainingRanks,
-    /// Its evaluations, best checkpoint and alarms so far.
+    /// The run's evaluations, best checkpoint and alarms so far.
     standing: Standing,
     /// Mean accuracy after this step, if it was evaluated and every set could be judged.
     score: Option<f64>,
@@ -255,8 +255,7 @@ impl Run {
         })
     }
 
-    /// Writes the numbers of this step, and tells the observer of them and of what they give the
-    /// alarm for.
+    /// Writes this step's numbers, and passes them and their alarms to the observer.
     pub(crate) fn record(&mut self, record: StepRecord, observer: &mut dyn Observer) -> Result<()> {
         let StepRecord { metrics, mut clock, moved_responses, remarks, .. } = record;
         let before = std::mem::replace(&mut self.traffic, self.ranks.traffic());

@@ -15,6 +15,7 @@ pub struct StepRecord {
     pub moved_responses: usize,
     /// Sentences on the run so far that follow from its evaluation.
     pub remarks: Vec<String>,
-    /// Its token records that are not written yet, in the order of the file and without texts.
+    /// The step's token records that are not yet written, in the order of the file and without
+    /// texts.
     pub tokens: Vec<TokenRecord>,
 }

@@ -1,4 +1,4 @@
-//! Supervised fine-tuning: what a step is in the loop of `training_loop.rs`.
+//! Supervised fine-tuning: the step that the loop calls in `training_loop.rs`.
 //!
 //! The loss is the mean over the learnt tokens of a batch of their negative log-prob: cross-entropy
 //! on responses only.

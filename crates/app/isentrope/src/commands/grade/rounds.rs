@@ -8,7 +8,7 @@ use std::thread;
 /// Most lines of a round, for each thread of a built-in verifier.
 const LINES_PER_THREAD: usize = 64;
 
-/// How many lines are judged together, and by how many threads.
+/// The number of lines judged together, and the number of threads.
 pub struct Rounds {
     threads: usize,
     /// Lines of the next round: few at first, which may be all that a pipe has for now.

@@ -72,7 +72,7 @@ impl Reader {
             match find_ground_truth(object, &self.gold, &usual, &data_source, &self.verifier)? {
                 GroundTruth::Missing(missing) => return Err(lacking(&missing, "--gold", object)),
                 GroundTruth::NotNeeded => Value::Null,
-                // The verifier says what is wrong with them, as with any ground truth of a line.
+                // The verifier reports the tests' defect, as it does for any ground truth.
                 GroundTruth::Unusable(unusable) => unusable.tests,
                 GroundTruth::Tests(truth) | GroundTruth::Column(_, truth) => truth,
             };
@@ -130,7 +130,7 @@ fn lacking(missing: &str, flag: &str, object: &Map<String, Value>) -> String {
     format!("{missing}; the line has {}: {flag} names a key", keys_of(object))
 }
 
-/// A line that is no JSON, with its number in place of what it says.
+/// A line that is not JSON, identified by its number.
 impl From<Unreadable> for Row {
     fn from(Unreadable { number, what, .. }: Unreadable) -> Self {
         let object = Map::from_iter([("line".to_owned(), number.into())]);

@@ -117,7 +117,7 @@ impl Page {
         text
     }
 
-    /// How every form does on the rest of the run, and on all of it.
+    /// Every form's errors on the rest of the run, and on all of it.
     fn prediction(&self, study: &Study) -> String {
         let Some(prediction) = &study.prediction else { return String::new() };
         let mut text = format!(

@@ -11,7 +11,8 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often this looks at signals and the terminal's size, and how often at the files.
+/// Time between two checks of signals and of the terminal's size; then the time between two looks
+/// at the files.
 const TICK: Duration = Duration::from_millis(50);
 const INTERVAL: Duration = Duration::from_millis(500);
 /// Reading takes at most 1 / IDLE of the time.
@@ -56,7 +57,7 @@ pub fn follow(paths: &[PathBuf], options: &PageOptions) -> Result<()> {
     }
 }
 
-/// A run that has made steps has shown what it measures.
+/// Checks the metrics' names once a run has made steps: only then is it known what it measures.
 fn check_metrics_measured(runs: &[Run], metrics: &[String]) -> Result<()> {
     let have_begun = runs.iter().all(|run| run.log.last_step().is_some_and(|step| step > 0));
     if have_begun { check_metrics(runs, metrics) } else { Ok(()) }
@@ -73,7 +74,7 @@ struct Runs {
 
 impl Runs {
     fn read(paths: &[PathBuf]) -> Result<Self> {
-        // Taken before reading, so that what is written meanwhile is news.
+        // The traces are taken before reading, so that lines written meanwhile count as new.
         let traces = paths.iter().map(|path| Trace::of(path)).collect();
         let shown = Run::read_all(paths)?;
         Ok(Self { shown, traces, looked: Instant::now(), interval: INTERVAL, unreadable: None })
@@ -156,7 +157,7 @@ impl View {
         }
     }
 
-    /// Whether it must be drawn again though the runs have not grown.
+    /// Whether the screen must be drawn again although the runs have not grown.
     fn is_stale(&self) -> bool {
         let Self::Screen { size, drawn } = self else { return false };
         let (look, height) = look();

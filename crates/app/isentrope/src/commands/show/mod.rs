@@ -18,7 +18,7 @@ const USUAL_WIDTH: usize = 100;
 const WIDTHS: [usize; 2] = [20, 1000];
 /// Responses of a run that is shown alone.
 const RESPONSES: usize = 3;
-/// How like a name another must be to be proposed, and how many are.
+/// Least similarity of a name that is proposed, and most names proposed.
 const LIKENESS: f64 = 0.85;
 const PROPOSED: usize = 4;
 

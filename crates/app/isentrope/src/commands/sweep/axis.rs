@@ -9,7 +9,7 @@ pub struct Axis {
     pub name: String,
     /// In the order written.
     pub values: Vec<AxisValue>,
-    /// Whether it is the axis of the seed, over which means are taken.
+    /// Whether the axis is the seed, over which means are taken.
     pub is_seed: bool,
 }
 

@@ -38,13 +38,13 @@ struct Needs {
 pub struct Machine {
     /// The first device of the runs.
     pub device: DeviceRequest,
-    /// How many such devices there are.
+    /// The number of such devices.
     pub devices: usize,
     /// Threads of a run.
     pub threads: usize,
     /// Bytes that all runs on a device together may take.
     pub available: usize,
-    /// How many runs go on at once.
+    /// The number of concurrent runs.
     pub jobs: usize,
 }
 

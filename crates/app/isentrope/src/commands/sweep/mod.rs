@@ -40,7 +40,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How often this process looks whether another one has ended.
+/// Time between two checks whether another process has ended.
 const WAIT: Duration = Duration::from_millis(200);
 
 /// Train many runs that differ in method, seed or any other setting, and compare them

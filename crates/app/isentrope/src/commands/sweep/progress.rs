@@ -1,4 +1,4 @@
-//! How far a sweep is, and how long it will take.
+//! A sweep's progress and remaining time.
 
 use super::runs::PlannedRun;
 use super::state::{Pace, State};
@@ -25,7 +25,7 @@ pub struct RunProgress {
 }
 
 impl RunProgress {
-    /// Whether it makes no more steps.
+    /// Whether the run will make no more steps.
     pub fn has_ended(&self) -> bool {
         self.state == State::Done || self.failed.is_some()
     }

@@ -67,7 +67,7 @@ fn recipe(run: &PlannedRun) -> Result<Value> {
 /// A run that the report shows.
 pub struct ReportRun {
     dir: PathBuf,
-    /// Its group, its control (a number among the shown runs) and its recipe.
+    /// The run's group, its control run (as an index into the shown runs) and its recipe.
     planned: RunPlan,
 }
 

@@ -17,14 +17,14 @@ const MOST: usize = 10_000;
 
 /// A run of a sweep.
 pub struct PlannedRun {
-    /// Its name: the path of its directory in the sweep's.
+    /// The run's name: the path of its directory within the sweep's.
     pub name: String,
-    /// Its name without the seed: runs of one group differ in nothing else.
+    /// The run's name without the seed. Runs of one group differ in the seed alone.
     pub group: String,
     /// The group that its own is compared with; none where the file does not say.
     pub control: Option<String>,
     pub command: Training,
-    /// Its directory and its whole recipe.
+    /// The run's directory and whole recipe.
     pub place: RunLocation,
     pub steps: u64,
     /// The place of its seed among the seeds. Runs of the first seed begin first, so that a sweep
@@ -233,7 +233,7 @@ fn has_rate_by_end(tables: &Value) -> bool {
 pub struct Problems(Vec<(String, String, usize)>);
 
 impl Problems {
-    /// Takes in what is wrong with a run.
+    /// Adds a run's error.
     pub fn add(&mut self, run: &str, error: &anyhow::Error) {
         for line in crate::sentence(error).lines() {
             match self.0.iter_mut().find(|(known, _, _)| known == line) {

@@ -14,7 +14,7 @@ use std::io::{IsTerminal, stderr};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How often runs are looked at.
+/// Time between two looks at the runs.
 const LOOK: Duration = Duration::from_millis(100);
 /// How often their progress is read.
 const READ: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ pub struct Schedule {
     pub jobs: usize,
     /// The threads of all runs together, and the memory of the runs on one device.
     pub machine: Share,
-    /// The devices that runs take in turn. None lets a run find the device by itself.
+    /// The devices that runs take in turn. None lets a run choose the device.
     pub devices: Vec<Option<DeviceRequest>>,
 }
 

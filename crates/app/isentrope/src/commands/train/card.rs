@@ -7,8 +7,8 @@ use isentrope_cuda::{Cuda, DATA_SHEETS, DataSheet, Dtype, PlanningDevice};
 use isentrope_train::trainer::{Prepared, Trainer};
 use std::sync::Arc;
 
-/// The memory of a GPU that is planned for. What is sold as 80 GB has a little less than 80 GiB,
-/// and a run takes nine tenths of it unless `memory.budget_gib` says.
+/// The memory of a GPU that is planned for. A card sold as 80 GB has a little less than 80 GiB; a
+/// run takes nine tenths of it unless `memory.budget_gib` is set.
 #[derive(Clone, Debug)]
 pub struct Card {
     /// Its name.

@@ -307,7 +307,7 @@ struct Call<'a> {
 
 impl<'a> Call<'a> {
     /// # Errors
-    /// The library's code, as of what follows.
+    /// The library's status code.
     fn new(blas: &'a Blas, product: &Product) -> Result<Self, c_int> {
         let functions = &blas.functions;
         let mut call = Self { blas, description: ptr::null_mut(), layouts: [ptr::null_mut(); 3] };

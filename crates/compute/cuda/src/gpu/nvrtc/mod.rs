@@ -136,7 +136,7 @@ impl Nvrtc {
         &self.path
     }
 
-    /// Whether it can compile for an architecture.
+    /// Whether this NVRTC can compile for an architecture.
     pub fn knows(&self, architecture: Architecture) -> bool {
         self.architectures
             .iter()

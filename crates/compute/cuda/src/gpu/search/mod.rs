@@ -71,7 +71,7 @@ pub struct Candidate {
     pub place: LibraryPlace,
     /// The library's own version if it was taken, else the version in its files' names.
     pub version: Option<Version>,
-    /// Whether it was taken, and why not.
+    /// Whether the library was taken, and if not, why.
     pub outcome: Outcome,
 }
 

@@ -47,7 +47,7 @@ impl AppendedFile {
         self.file.sync_data().map_err(|e| Error::io(&self.path, e))
     }
 
-    /// Puts the file back in its place if it was removed or replaced. Returns its path then.
+    /// Puts the file back if it was removed or replaced. Returns its path if so.
     pub fn restore(&mut self) -> Result<Option<&Path>> {
         let io = |e| Error::io(&self.path, e);
         let own = self.file.metadata().map_err(io)?;

@@ -68,7 +68,7 @@ impl JsonlSink {
         self.0.sync()
     }
 
-    /// Puts the file back in its place if it was removed or replaced. Returns its path then.
+    /// Puts the file back if it was removed or replaced. Returns its path if so.
     pub fn restore(&mut self) -> Result<Option<&Path>> {
         self.0.restore()
     }

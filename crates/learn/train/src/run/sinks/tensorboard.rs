@@ -52,12 +52,12 @@ impl TensorBoardSink {
         self.event(step, &bytes_field(5, &summary)) // Event.summary
     }
 
-    /// Puts the file back in its place if it was removed or replaced. Returns its path then.
+    /// Puts the file back if it was removed or replaced. Returns its path if so.
     pub fn restore(&mut self) -> Result<Option<&Path>> {
         self.0.restore()
     }
 
-    /// Writes an event of the present time with what it says, as one TFRecord.
+    /// Writes an event with this content and the present time, as one TFRecord.
     fn event(&mut self, step: u64, what: &[u8]) -> Result<()> {
         let mut event = vec![key(1, FIXED64)]; // Event.wall_time, seconds
         event.extend(since_epoch().as_secs_f64().to_le_bytes());
