@@ -14,7 +14,7 @@ pub struct Frame {
     pub body: Vec<u8>,
 }
 
-/// A frame longer than it may be.
+/// A frame is longer than the limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TooLong;
 
@@ -30,7 +30,7 @@ pub fn append(to: &mut Vec<u8>, kind: u8, body: &[u8]) {
 #[derive(Debug, Default)]
 pub struct Incoming {
     bytes: Vec<u8>,
-    /// How many of them have been taken.
+    /// The number of bytes that have been taken.
     taken: usize,
 }
 

@@ -34,17 +34,16 @@ pub struct RunLimits {
     /// Wall-clock time: of a script from its start to its end, of each call (loading the program is
     /// part of the first), of each unit of an assertion test.
     pub wall: Duration,
-    /// When all that these limits are given for must be over, however much of it there still is.
-    /// Unset: whenever it ends.
+    /// The end of the total time, for all runs with these limits together. Unset: no total limit.
     pub until: Option<Instant>,
-    /// Address space of each of its processes, in bytes.
+    /// Address space of each process of the run, in bytes.
     pub memory_bytes: u64,
-    /// Most bytes that it may print to its standard output, or return from a call.
+    /// Most bytes that the program may print to standard output, or return from a call.
     pub output_bytes: usize,
 }
 
 impl RunLimits {
-    /// The latest end of something that begins now.
+    /// The deadline of a run, call or unit that begins now.
     fn deadline(&self) -> Instant {
         let own = Instant::now() + self.wall;
         self.until.map_or(own, |until| own.min(until))
@@ -78,8 +77,8 @@ pub enum End {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AssertionTest {
     /// Code that comes before the program and before the test, in both processes: the problem's
-    /// imports and helper classes such as `ListNode`. What it defines is used in the test as it
-    /// stands here, not as the program redefines it, but for the entry point.
+    /// imports and helper classes such as `ListNode`. The test uses the names that it defines,
+    /// except the entry point, even if the program redefines them.
     pub preamble: String,
     /// Code that comes before the first part, in the test's process alone (`test_setup_code` of
     /// MBPP).
@@ -94,7 +93,7 @@ pub struct AssertionTest {
 /// Why a unit of a test did not pass.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Failure {
-    /// An assertion does not hold: its text.
+    /// An assertion failed; this is its text.
     Assertion(String),
     /// The program ended, or failed in a way that the test does not expect.
     Ended(End),
@@ -114,7 +113,7 @@ pub struct WorkerLimits {
     pub processes: u64,
 }
 
-/// Runs programs, one at a time. Its processes end with it.
+/// Runs programs, one at a time. Its processes end when it is dropped.
 #[derive(Debug)]
 pub struct Worker {
     sandbox: Sandbox,
@@ -191,8 +190,8 @@ impl Worker {
         }
     }
 
-    /// Ends what still runs. A jail that does not work any more is left, to be replaced when it is
-    /// next needed.
+    /// Ends the runs under way. A jail that no longer works stays until it is next needed, and is
+    /// replaced then.
     fn finish(&mut self) {
         for place in [&mut self.programs, &mut self.tests] {
             if place.as_mut().is_some_and(|server| server.finish().is_err()) {
@@ -236,7 +235,7 @@ impl Runner for Worker {
     ) {
         let mut next = 0;
         while next < arguments.len() {
-            // One process after the other, each for as many calls as it survives.
+            // Each process answers calls until one kills it; the next process goes on.
             let flow = calls::run(self, program, function, arguments, &mut next, limits, observe)
                 .unwrap_or_else(|ServerFailure(end)| {
                     next += 1;
@@ -268,7 +267,7 @@ impl Runner for Worker {
     }
 }
 
-/// The working server in a place. Starts one if the place has none.
+/// The working server in a slot. Starts one if the slot has none.
 fn ensure(
     place: &mut Option<Server>,
     start: impl FnOnce() -> Result<Server, JudgeError>,

@@ -1,8 +1,8 @@
 //! The tests of a problem, in the forms that data sets have them.
 //!
-//! [`Tests::from_value`] reads them all: `pairs` has inputs with what must come out, of standard
-//! streams and of functions, `live_code_bench` the packed ones of that benchmark, `assertions` code
-//! that says what must hold.
+//! [`Tests::from_value`] reads them all: `pairs` reads inputs with expected outputs, of standard
+//! streams and of functions; `live_code_bench` that benchmark's packed tests; `assertions`
+//! assertion code.
 
 mod assertions;
 mod live_code_bench;
@@ -20,12 +20,12 @@ pub const MOST_TESTS: usize = 10_000;
 /// Most bytes of a problem's tests together, unpacked.
 pub const MOST_BYTES: usize = 256 << 20;
 
-/// Longest input of a script, in bytes: it stands in the temporary directory of a jail, which must
-/// have place for more.
+/// Longest input of a script, in bytes. The input is a file in a jail's temporary directory, which
+/// must have room for more.
 pub const MOST_INPUT: usize = 48 << 20;
 
-/// Most values of a problem's tests, and most of a list of inputs and outputs that are texts. In
-/// memory each takes about a hundred bytes, and a byte of a packed text may unpack to a thousand
+/// Most values of a problem's tests, and most items of a list of inputs and outputs that are texts.
+/// In memory each takes about a hundred bytes, and a byte of a packed text may unpack to a thousand
 /// values.
 const MOST_VALUES: usize = 8 << 20;
 const MOST_LISTED: usize = 1 << 20;
@@ -43,9 +43,10 @@ const WRAPPERS: [&str; 6] =
 pub struct Tests {
     /// The tests themselves.
     pub kind: Kind,
-    /// How much numbers may differ, where the data says so.
+    /// The tolerance of numbers, if the data has one.
     pub tolerance: Option<f64>,
-    /// Whether the data's own judge compares numbers by value, so that 1.50 is 1.5 in an output.
+    /// Whether the data's own judge compares numbers of an output by value, so that 1.50 equals
+    /// 1.5.
     pub by_value: bool,
 }
 
@@ -108,7 +109,7 @@ impl Tests {
         }
     }
 
-    /// Whether a ground truth has one of the forms, going by its keys alone.
+    /// Whether a ground truth has the keys of one of the forms.
     pub fn is_form_of(value: &Value) -> bool {
         match value {
             Value::Object(object) => has_form(|key| object.contains_key(key)),
@@ -122,7 +123,7 @@ impl Tests {
         }
     }
 
-    /// Whether a text has one of the forms, going by its keys alone.
+    /// Whether a text has the keys of one of the forms.
     pub fn is_form_of_text(text: &str) -> bool {
         match text.trim_start().as_bytes().first() {
             Some(b'{' | b'[') => {
@@ -197,7 +198,7 @@ fn too_large() -> String {
     format!("the tests are larger than {} MiB", MOST_BYTES >> 20)
 }
 
-/// Reads tests; `around` are the other keys of the object that they stood in.
+/// Reads tests. `around` has the other keys of the object that holds them.
 fn read(value: &Value, around: &Map<String, Value>, depth: usize) -> Result<Tests, String> {
     let Some(depth) = depth.checked_sub(1) else {
         return Err("the tests are wrapped too often".into());
@@ -256,7 +257,7 @@ fn parse(text: &str, most: usize) -> Result<Value, String> {
     })
 }
 
-/// A text under one of several keys, the first that is there.
+/// The text under the first of several keys that an object has.
 fn text<'a>(object: &'a Map<String, Value>, keys: &[&str]) -> Result<Option<&'a str>, String> {
     let Some((key, value)) =
         keys.iter().find_map(|key| Some((key, object.get(*key).filter(|value| !value.is_null())?)))

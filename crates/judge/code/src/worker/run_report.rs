@@ -1,4 +1,4 @@
-//! How the process of a run ended, and what that says of its program.
+//! Decides from the end of a run's process how its program ended.
 
 use serde::Deserialize;
 
@@ -21,7 +21,7 @@ pub struct RunReport {
 }
 
 /// Longest line of an error that is kept, in characters.
-pub const LONGEST_LINE: usize = 500;
+const LONGEST_LINE: usize = 500;
 
 impl RunReport {
     /// Reads the server's report: a line of JSON, then the end of the standard error.
@@ -31,16 +31,11 @@ impl RunReport {
         let error = String::from_utf8_lossy(error);
         let last =
             error.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-        Ok(Self {
-            error: last.chars().take(LONGEST_LINE).collect(),
-            ..serde_json::from_slice(line)?
-        })
+        Ok(Self { error: last.to_owned(), ..serde_json::from_slice(line)? })
     }
 
     /// The end of the program of a run that had `cpu_s` seconds of processor time.
     pub fn end(self, cpu_s: u64) -> End {
-        let is_memory =
-            |line: &str| line.split(':').next().is_some_and(|name| name.ends_with("MemoryError"));
         #[expect(clippy::cast_precision_loss, reason = "a number of seconds")]
         let time_is_up = self.cpu_s >= cpu_s as f64;
         match (self.exit, self.signal) {
@@ -51,16 +46,24 @@ impl RunReport {
             // The program may have killed itself; that is reported as a memory limit too.
             (_, Some(KILL)) => End::MemoryLimit,
             (_, Some(signal)) => End::RuntimeError(format!("it died of {}", signal_name(signal))),
-            _ if is_memory(&self.error) => End::MemoryLimit,
             (exit, _) if self.error.is_empty() => {
                 End::RuntimeError(format!("it ended with exit status {}", exit.unwrap_or(1)))
             }
-            _ => End::RuntimeError(self.error),
+            _ => raised(&self.error),
         }
     }
 }
 
-/// Linux's numbers of the signals that tell something.
+/// An error that a program has raised, by the last line of its traceback.
+pub fn raised(line: &str) -> End {
+    let name = line.split(':').next().unwrap_or_default();
+    if name.ends_with("MemoryError") {
+        return End::MemoryLimit;
+    }
+    End::RuntimeError(line.chars().take(LONGEST_LINE).collect())
+}
+
+/// Linux's numbers of signals that stand for a limit.
 const KILL: i32 = 9;
 const XCPU: i32 = 24;
 

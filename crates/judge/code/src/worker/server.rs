@@ -14,11 +14,11 @@ use super::{End, RunLimits, WorkerLimits};
 use crate::wire::{Frame, Incoming, TooLong, append};
 use crate::{JudgeError, Python};
 
-/// How long an interpreter may take to start. It takes half a second at most when the machine is
-/// idle.
+/// Longest time that an interpreter may take to start. On an idle machine it takes at most half a
+/// second.
 const START: Duration = Duration::from_secs(60);
 
-/// How long a server may take to end all that a run has started.
+/// Longest time that a server may take to end all processes of a run.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Longest frame that a server sends: the report of a run, or a part of its output.
@@ -71,7 +71,7 @@ pub enum Event {
 pub enum Reply {
     /// A message.
     Message(Frame),
-    /// Nothing more: it has ended, and nothing is left of it.
+    /// The process has ended, and all its children with it.
     Ended(RunReport),
     /// Nothing in time.
     Late,
@@ -79,8 +79,8 @@ pub enum Reply {
     TooLong,
 }
 
-/// The server does not work any more, which everything that waits for it may find: how the run
-/// that it was busy with has ended.
+/// The server no longer works. Holds the end of the run that it was busy with. Any call that waits
+/// for the server may return this.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerFailure(pub End);
 
