@@ -187,7 +187,7 @@ pub fn put_in_place(file: &File, path: &Path, target: &Path) -> Result<()> {
 
 fn give_name(path: &Path, target: &Path) -> Result<()> {
     fs::rename(path, target).map_err(Error::at(target))?;
-    // This failure does no harm: contents and name are right. At worst a crash brings back the
+    // A failed sync does no harm: contents and name are right. At worst a crash brings back the
     // older file.
     let _ = sync_directory(parent(target));
     Ok(())

@@ -1,9 +1,9 @@
-//! Numbers that are added or exchanged, wherever they live.
+//! Numbers that are added or exchanged, in the host's memory or a device's.
 
 use crate::piece::Piece;
 use std::ops::Range;
 
-/// The numbers of one parameter, which the host can read and write wherever they are.
+/// The numbers of one parameter, which the host can read and write even if a device holds them.
 pub trait Parameter {
     /// How many numbers it has.
     fn count(&self) -> usize;
@@ -33,13 +33,13 @@ impl Parameter for &mut [f32] {
 /// through host memory.
 #[derive(Debug)]
 pub struct HostFloats<P> {
-    /// Each with the place of its first number among all.
+    /// The parameters, each with the place of its first number among all numbers.
     parameters: Vec<(usize, P)>,
 }
 
 /// The part of a parameter in a range of numbers.
 struct Part {
-    /// Which parameter, and from which of its numbers on.
+    /// The parameter, and the first of its numbers in the range.
     parameter: usize,
     first: usize,
     /// Its place in the range.

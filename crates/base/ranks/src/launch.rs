@@ -22,15 +22,15 @@ pub struct Launch {
     pub launcher: &'static str,
     /// The variable that says so.
     pub variable: &'static str,
-    /// How many ranks it says there are; none where it does not say.
+    /// The launcher's number of ranks; none if it does not say.
     pub size: Option<usize>,
-    /// The libraries that fit, the likeliest first.
+    /// The families of libraries that fit the launcher, the likeliest first.
     pub families: &'static [Family],
-    /// Whether the launcher seems not to say how ranks find each other.
+    /// Whether the launcher seems to give ranks no way to find each other.
     pub is_bare: bool,
 }
 
-/// How several ranks were started; none when this process is alone.
+/// The launch of several ranks; none if this process is alone.
 ///
 /// # Errors
 /// [`Error::Start`] when a variable is no number, or several processes were started in a way in

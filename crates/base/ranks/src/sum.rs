@@ -22,7 +22,7 @@ const PIECE: usize = 1 << 18;
 const PIECES_IN_FLIGHT: usize = 4;
 
 /// Adds the numbers of all ranks, in the tree. Afterwards a rank has the sum in its own slice
-/// ([`Slices::of_rank`]); the rest of its numbers is of no more use.
+/// ([`Slices::of_rank`]); the rest of its numbers has no meaning.
 ///
 /// # Errors
 /// [`Error::Damage`] when other bytes came than were sent; the exchange still goes on to its end,
@@ -87,7 +87,7 @@ struct Part {
 }
 
 impl Part {
-    /// The `index`th piece of it; none if it ends before.
+    /// The part's `index`th piece; none if the part has fewer.
     fn cut(&self, piece: usize, index: usize) -> Option<Self> {
         let start = self.numbers.start + index * piece;
         let end = self.numbers.end.min(start + piece);
@@ -98,11 +98,11 @@ impl Part {
 /// Pieces under way.
 struct Batch {
     ticket: Ticket,
-    /// The receives in the order in which they were started, with the numbers of their seals.
+    /// The parts to receive in the order of their start, with the numbers of their seals.
     comes: Vec<(Part, u32)>,
 }
 
-/// Cuts ranges into pieces, and keeps these to be used again.
+/// Cuts ranges into pieces, and keeps the pieces for later use.
 struct Lane<'a> {
     line: &'a Line,
     /// Numbers of a piece.
@@ -112,7 +112,7 @@ struct Lane<'a> {
 }
 
 impl<'a> Lane<'a> {
-    /// For exchanges between this many groups at a time.
+    /// Makes a lane for exchanges between `groups` groups at a time.
     fn new(line: &'a Line, groups: usize) -> Self {
         let piece = (PIECE / groups).max(BLOCK);
         Self { line, piece, idle: Vec::new(), damage: None }
@@ -176,7 +176,7 @@ impl<'a> Lane<'a> {
         Ok(came)
     }
 
-    /// Exchanges ranges with one rank, and has what came `put` into its place.
+    /// Exchanges ranges with one rank, and calls `put` with each piece received.
     fn swap<P: Parameter>(
         &mut self,
         floats: &mut HostFloats<P>,

@@ -21,7 +21,7 @@ pub enum Shape {
     Text,
     /// One of a few strings.
     Choice(Vec<Choice>),
-    /// An array, of a fixed length or of any.
+    /// An array of a fixed or of any length.
     Array {
         /// Shape of each item.
         items: Box<Shape>,

@@ -22,7 +22,7 @@ pub(super) struct Updates<'a> {
     pub least_tape: usize,
     /// Tokens of an update.
     pub tokens: usize,
-    /// Tokens of a pass, at least: one sequence, or those that share a prompt.
+    /// Least tokens of a pass: one sequence's, or all of several sequences that share a prompt.
     pub least_tokens: usize,
     /// The bytes of the optimizer, after the passes.
     optimizer: usize,
@@ -49,13 +49,13 @@ impl<'a> Updates<'a> {
         }
     }
 
-    /// Bytes beside the tape, in passes of `pass` tokens.
+    /// Bytes besides the tape, in passes of `pass` tokens.
     pub fn working(&self, pass: usize) -> usize {
         let of_passes = self.layout.working_bytes(self.backend, pass).saturating_add(self.whole);
         of_passes.max(self.optimizer)
     }
 
-    /// Bytes with the least tape, in passes of `pass` tokens.
+    /// Bytes with the smallest tape, in passes of `pass` tokens.
     pub fn least_of(&self, pass: usize) -> usize {
         self.working(pass).saturating_add(pass.saturating_mul(self.least_tape))
     }
@@ -71,12 +71,12 @@ pub(super) fn scoring(
     if demand.scored > 0 { layout.working_bytes(backend, tokens) } else { 0 }
 }
 
-/// Tokens of such a pass, at least.
+/// Least tokens of a pass that only scores.
 pub(super) fn least_scored(demand: Demand) -> usize {
     demand.scored.max(SHARING_TOKENS)
 }
 
-/// The least that works: one response sampled at a time, one sequence in a pass.
+/// The least memory that works, with one concurrent response and one sequence per pass.
 #[derive(Clone, Copy)]
 pub(super) struct Least {
     /// Weights, gradients and moments on the device.
