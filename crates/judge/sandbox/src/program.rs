@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Who makes the namespaces. Landlock (where the kernel has it), seccomp and resource limits come
-/// on top in both.
+/// The maker of the namespaces. Both tiers add Landlock (if the kernel has it), seccomp and
+/// resource limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tier {
-    /// The program `bwrap`, which may do what this one may not.
+    /// The program `bwrap`, which may have rights that this one lacks.
     Bubblewrap,
     /// This program.
     Namespaces,
@@ -25,26 +25,26 @@ impl fmt::Display for Tier {
     }
 }
 
-/// A program to run in a jail. It is the first process of the jail: what loses its parent becomes
-/// its child, and when it ends, the jail does.
+/// A program to run in a jail. It is the first process of the jail: orphans become its children,
+/// and the jail ends when it ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
     /// The program's file, an absolute path. It is readable in the jail.
     pub program: PathBuf,
     /// The program's arguments, without its name.
     pub arguments: Vec<OsString>,
-    /// The program's environment variables, beside `PATH`, `HOME`, `TMPDIR` and `LANG`, which are
-    /// always the same; nothing comes from this process.
+    /// The program's environment variables, besides `PATH`, `HOME`, `TMPDIR` and `LANG`, which are
+    /// always the same. None is inherited from this process.
     pub environment: Vec<(OsString, OsString)>,
-    /// Files and directories that it can read, absolute paths, beside the libraries of the system.
-    /// Where symbolic links lead on the way is readable too. What only its owner may read is not,
-    /// where this process is root.
+    /// Files and directories that the program can read besides the system's libraries, as absolute
+    /// paths. Targets of symbolic links on the way are readable too. If this process is root, files
+    /// that only their owner may read are not.
     pub readable: Vec<PathBuf>,
     /// Its limits.
     pub limits: Limits,
 }
 
-/// Limits of all processes of a jail. The starter watches the time on the clock.
+/// Limits of all processes of a jail. The starter limits the wall-clock time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Memory of all processes together, in bytes, `/tmp` not included. Beyond it the jail is
@@ -84,7 +84,7 @@ impl Default for Limits {
 /// How a jail ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ending {
-    /// The program has ended by itself, with this code.
+    /// The program has exited with this code.
     Exited(i32),
     /// The program has died of this signal.
     Signaled(i32),

@@ -1,8 +1,8 @@
-//! The implicit process reward model of PRIME (docs/concepts/entropy.md): it says of each token how
-//! much likelier a right response has become, and learns from the verdicts of whole responses.
+//! The implicit process reward model of PRIME (docs/concepts/entropy.md): it rewards each token by
+//! how much likelier a right response has become, and learns from the verdicts of whole responses.
 //!
-//! It is a [`Learner`] of its own, beside a frozen reference. How its loss follows from log-probs,
-//! [`process_loss`] says.
+//! It is a [`Learner`] of its own, beside a frozen reference. [`process_loss`] computes its loss
+//! from log-probs.
 
 use crate::error::Result;
 use crate::learner::{Coefficients, Learner, UpdateBatch};

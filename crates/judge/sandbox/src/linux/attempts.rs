@@ -11,7 +11,7 @@ use super::escapes::ESCAPES;
 use super::excesses;
 use crate::{Attempt, Limits};
 
-/// Set in the environment of such a process: its [`Task`].
+/// The environment variable of such a process, which holds its [`Task`].
 pub const VARIABLE: &str = "ISENTROPE_SANDBOX_ATTEMPTS";
 
 /// The attempts to make.
@@ -38,13 +38,13 @@ pub struct EscapeTargets {
     pub file: String,
     /// The starter's process.
     pub process: i32,
-    /// A port of this machine on which somebody listens.
+    /// A port of this machine on which a process listens.
     pub port: u16,
-    /// An abstract socket on which somebody listens.
+    /// An abstract socket on which a process listens.
     pub socket: String,
     /// The limits of the jail.
     pub limits: Limits,
-    /// Whether to try only what does no harm where nothing stops it.
+    /// Whether to make only the attempts that do no harm if nothing stops them.
     pub harmless: bool,
 }
 

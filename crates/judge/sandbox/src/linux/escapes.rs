@@ -144,7 +144,7 @@ fn connect_socket(outside: &EscapeTargets) -> Outcome {
 }
 
 fn read_memory(outside: &EscapeTargets) -> Outcome {
-    // The first page belongs to nobody: where nothing stops the call, it fails with EFAULT.
+    // The first page is not mapped, so if nothing stops the call, it fails with EFAULT.
     let mut bytes = [0; 8];
     let place = RemoteIoVec { base: 8, len: 8 };
     match process_vm_readv(
@@ -229,7 +229,8 @@ fn raise_limit(_: &EscapeTargets) -> Outcome {
             Some(more) => {
                 refused(setrlimit(resource, more, more), format_args!("{resource:?} was raised"))
             }
-            // Where the kernel would count processes outside of the jail too, others count them.
+            // If the kernel would count processes outside of the jail too, there is no such limit,
+            // and the watchdog or a control group counts.
             None if resource == Resource::RLIMIT_NPROC && !counts_by_namespace() => {
                 Ok("others count processes".into())
             }

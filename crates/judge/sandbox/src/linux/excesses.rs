@@ -51,7 +51,7 @@ fn take<T>(limit: u64, mut one: impl FnMut(u64) -> io::Result<T>) -> Outcome {
 }
 
 fn long_file(limits: &Limits) -> Outcome {
-    // Without the signal there is an error instead.
+    // With the signal blocked, the call returns an error instead.
     let _ = SigSet::from_iter([Signal::SIGXFSZ]).thread_block();
     let path = Path::new("/tmp/long");
     let set = File::create(path).and_then(|file| file.set_len(2 * limits.file_bytes));
@@ -91,8 +91,8 @@ fn take_space(limits: &Limits) -> Outcome {
     }
 }
 
-/// Takes memory as long as there is any, in this process and a number of others. Each keeps within
-/// its own limit.
+/// Takes memory until none is left, in this process and a number of others. Each stays within its
+/// own limit.
 pub fn fill_memory(others: u32) -> io::Result<()> {
     let mut children = Vec::new();
     for _ in 0..others {
@@ -109,7 +109,7 @@ pub fn fill_memory(others: u32) -> io::Result<()> {
     }
 }
 
-/// Starts a process that has let go of everything, and ends.
+/// Starts a detached process, and ends.
 pub fn outlive_as(name: &str) -> io::Result<()> {
     let mut command = this_with(&Task::Outlive)?;
     command.arg(name).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -1,4 +1,4 @@
-//! The wall that holds where a mount has been forgotten: what may be opened, by path, whatever is
+//! A second wall besides mounts: Landlock allows only the shown paths to be opened, whatever is
 //! mounted.
 
 use std::ffi::OsStr;

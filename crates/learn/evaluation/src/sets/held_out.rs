@@ -105,8 +105,8 @@ fn named_files(
     Ok(named)
 }
 
-/// Reads those files of `eval` that are on this machine as far as that can be done without a model,
-/// and returns what was found in them.
+/// Reads the files of `eval` that are on this machine, as far as possible without a model. Returns
+/// the reports on them.
 ///
 /// # Errors
 /// As [`held_out_sets`], for files.
@@ -146,7 +146,7 @@ fn read_files(
     Ok((problems, report))
 }
 
-/// Adds a set, at all temperatures. `key` is what asks for it.
+/// Adds a set, at all temperatures. `key` is the recipe's key that names it.
 fn add(
     sets: &mut Vec<EvaluationSet>,
     set: EvaluationSet,

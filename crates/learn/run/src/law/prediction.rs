@@ -3,11 +3,10 @@
 use super::{Form, Point};
 use serde::Serialize;
 
-/// Share of a run's points that a prediction is made from unless another is asked for
-/// (arXiv:2505.22617 takes 15 %).
+/// Default share of a run's points from which a prediction is made (arXiv:2505.22617 takes 15 %).
 pub const PREFIX: f64 = 0.15;
 
-/// Fewest points that a prediction is made from, and fewest that it is scored on.
+/// Fewest points to predict from, and fewest to score on.
 const LEAST: [usize; 2] = [3, 2];
 
 /// The errors of forms that are fitted to a prefix, on the rest. The law and the line get the

@@ -36,7 +36,7 @@ pub(super) fn respond_with_ranks(
     Ok((responded, exchange.moved))
 }
 
-/// Samples until no rank has anything left that could move.
+/// Samples until no rank has a response that could move.
 fn sample(
     sampler: Sampler<'_>,
     requests: &[Request],
@@ -76,9 +76,8 @@ fn sample(
     }
 }
 
-/// The meetings in which ranks share out the responses that are left. All ranks meet, once for each
-/// time that one of them does: a rank with nothing left comes and waits, a busy rank comes when one
-/// waits.
+/// The meetings in which ranks share out the responses that are left. Every meeting has all ranks:
+/// a rank with nothing left comes and waits, and a busy rank comes when another waits.
 struct Exchange<'a> {
     ranks: &'a TrainingRanks,
     /// Responses that have gone from one rank to another.

@@ -94,7 +94,8 @@ impl Trainer for PolicyGradient {
     ) -> Result<CollectedRollout> {
         let mut file = context.directory.rollouts(context.step)?;
         let sampling = Arc::new(self.recipe.sampling(context.prompter));
-        // The number of responses, and the choice of those to train on, change no response.
+        // The number of responses and the choice of trained ones do not change any response, so
+        // they are not part of the heading.
         let RewardSettings { verifier, overlong, mask_truncated: _ } = &self.recipe.reward;
         let drawn_by = (&*sampling, verifier, overlong, self.recipe.run.seed);
         let heading = Heading::new(context.checksum, &context.directory.arithmetic, &drawn_by)?;
@@ -215,7 +216,7 @@ impl Trainer for PolicyGradient {
         for alarm in laws.evaluated(step, evaluations, record) {
             observer.note(&alarm);
         }
-        // An evaluation that is due only because the run ends here would not be made by a longer run.
+        // A longer run would not evaluate here if evaluation is due only because the run ends.
         if step.is_multiple_of(self.recipe.eval.every) {
             state.laws = laws;
         }

@@ -1,5 +1,4 @@
-//! The directory of a run: everything that is written while it goes on, but for checkpoints'
-//! contents.
+//! The directory of a run: all files that it writes, except checkpoints' contents.
 //!
 //! `recipe.toml` (resolved), `manifest.json`, `metrics.jsonl` (what depends on the recipe alone:
 //! the same bytes for every run of it), `timings.jsonl`, `tensorboard/`, `rollouts/`, `tokens/`,
@@ -39,8 +38,8 @@ pub struct RunDirectory {
 }
 
 impl RunDirectory {
-    /// Opens or makes the directory, and keeps other processes out of it. A run that is there is
-    /// not touched before [`begin`](Self::begin).
+    /// Opens or makes the directory, and locks it against other processes. An existing run is not
+    /// changed before [`begin`](Self::begin).
     pub(super) fn open(
         place: &RunLocation,
         checkpoints: CheckpointSettings,
@@ -88,7 +87,8 @@ impl RunDirectory {
     }
 
     /// The checkpoint that the run goes on from, if it is to be resumed and has one: the first rank
-    /// chooses it. `note` hears which settings have changed since the run was last started.
+    /// chooses it. Settings that have changed since the run was last started are reported to
+    /// `note`.
     pub(super) fn resumed<S: DeserializeOwned>(
         &self,
         place: &RunLocation,
@@ -111,9 +111,8 @@ impl RunDirectory {
         if ranks.broadcast(goes_on)? { self.checkpoints.latest(ranks, note) } else { Ok(None) }
     }
 
-    /// Makes the directory ready, now that the run can start, and writes the recipe if it
-    /// `makes_steps`: a run's recipe is the one that its steps were made by. A run that is
-    /// overwritten is removed first.
+    /// Prepares the directory once the run can start. Removes a run that is overwritten. Writes the
+    /// recipe only if this process `makes_steps`, so that the file is the recipe of the steps made.
     pub(super) fn begin(&mut self, place: &RunLocation, makes_steps: bool) -> Result<()> {
         if !self.is_written() {
             return Ok(());
@@ -132,9 +131,8 @@ impl RunDirectory {
         self.checkpoints.make()
     }
 
-    /// Writes manifest.json when a process starts or resumes after step `after`. `note` hears of
-    /// files of model and data that have changed since the run was last started, and of another
-    /// arithmetic.
+    /// Writes manifest.json when a process starts or resumes after step `after`. Changed files of
+    /// model and data, and another arithmetic, are reported to `note`.
     pub(super) fn write_manifest(
         &mut self,
         manifest: &Value,
@@ -177,8 +175,8 @@ impl RunDirectory {
     }
 
     /// Opens the metrics for a run that has recorded `step` steps, or that has no checkpoint to go
-    /// on from, and removes the metrics of later steps. `note` hears of missing metrics of earlier
-    /// steps. None on ranks that do not write.
+    /// on from, and removes the metrics of later steps. Missing metrics of earlier steps are
+    /// reported to `note`. None on ranks that do not write.
     pub(super) fn log(&self, step: Option<u64>, note: &mut dyn FnMut(&str)) -> Result<Option<Log>> {
         if !self.is_written() {
             return Ok(None);
@@ -197,8 +195,8 @@ impl RunDirectory {
         self.file(&RunFiles::new(&self.dir).rollout(step))
     }
 
-    /// The journal of the responses sampled in a step, which goes on where there is one. Every rank
-    /// has its own.
+    /// The journal of the responses sampled in a step, with the responses that an earlier process
+    /// has left. Every rank has its own.
     pub fn journal(&self, step: u64, rank: usize, heading: &Heading) -> Result<Journal> {
         Journal::open(&self.dir.join(ROLLOUTS), step, rank, heading)
     }
@@ -226,7 +224,7 @@ impl RunDirectory {
 /// Directories of files of responses, each of a step.
 const RESPONSES: [&str; 3] = [ROLLOUTS, EVALUATIONS, TOKENS];
 
-/// All that a run writes into its directory, but for [`VALUES`].
+/// Names of all files and folders that a run writes, except [`VALUES`].
 const WRITTEN: [&str; 10] = [
     RECIPE,
     MANIFEST,
@@ -240,7 +238,7 @@ const WRITTEN: [&str; 10] = [
     "checkpoints",
 ];
 
-/// The arithmetic with which a process computes, by its manifest.
+/// The arithmetic of a process, from its manifest.
 fn arithmetic_of(manifest: &Value) -> &str {
     manifest["device"]["arithmetic"].as_str().unwrap_or("f32")
 }

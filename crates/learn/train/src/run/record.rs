@@ -11,7 +11,7 @@ pub struct StepRecord {
     pub metrics: Metrics,
     /// How long things take.
     pub clock: Clock,
-    /// How many responses of its rollout have gone from one rank to another.
+    /// The number of the rollout's responses that have gone from one rank to another.
     pub moved_responses: usize,
     /// Sentences on the run so far that follow from its evaluation.
     pub remarks: Vec<String>,

@@ -28,8 +28,8 @@ struct Rollout<'a> {
     batch: ProcessBatch,
 }
 
-/// Has the process model learn from the rollout and score it. The advantages of its responses, as
-/// [`group_advantages`](crate::advantage::group_advantages) has them.
+/// Lets the process model learn from the rollout and score it. Returns advantages in the form of
+/// [`group_advantages`](crate::advantage::group_advantages).
 ///
 /// # Panics
 /// When the context has no process model or no reference.
