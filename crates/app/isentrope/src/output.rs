@@ -1,5 +1,5 @@
-//! Results out, JSON lines and whole texts: a file appears under its name when it is complete, and
-//! not before.
+//! Writes results, JSON lines and whole texts. A file appears under its name only when it is
+//! complete.
 
 use crate::interrupt::{self, Interrupted};
 use crate::standard_output::{failed, print};
@@ -21,8 +21,8 @@ pub enum Output {
 }
 
 impl Output {
-    /// A file; standard output for `-` or without a path. Made before the work starts, so that a
-    /// directory that cannot be written to is found out at once.
+    /// Opens a file, or standard output for `-` or without a path. This happens before the work
+    /// starts, so that an unwritable directory is an error at once.
     pub fn create(path: Option<&Path>) -> Result<Self> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else {
             return Ok(Self::Stdout);

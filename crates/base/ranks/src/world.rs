@@ -103,7 +103,7 @@ impl World {
         self.line().map_or(1, Line::size)
     }
 
-    /// Whether this is rank 0, which speaks for all.
+    /// Whether this is rank 0, which prints messages for all.
     pub fn is_first(&self) -> bool {
         self.rank() == 0
     }

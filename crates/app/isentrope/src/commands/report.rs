@@ -43,7 +43,7 @@ impl Report {
     }
 }
 
-/// Reads runs, with the settings that their program did not have yet.
+/// Reads runs, and adds the defaults of settings that an older program did not have.
 ///
 /// # Errors
 /// When one cannot be read.

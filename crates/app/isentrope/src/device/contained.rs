@@ -1,4 +1,4 @@
-//! A device that fails, as an error. Operations have no way to return one: they panic with a
+//! Turns a device's failure into an error. Operations cannot return errors, so they panic with a
 //! sentence.
 
 use anyhow::Result;

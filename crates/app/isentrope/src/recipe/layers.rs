@@ -1,4 +1,4 @@
-//! Recipes in layers: tables of settings over others, as sweeps have them.
+//! Recipes in layers: tables of settings laid over others, for sweeps.
 
 use super::overrides;
 use super::tree::{Node, Value};
@@ -35,7 +35,7 @@ pub fn nested(key: &str, value: Node) -> Option<Node> {
 
 type Entries = [(String, Node)];
 
-/// Whether both tables are of the same kind, where the shape has several.
+/// Whether both tables are of the same kind, if the shape has several kinds.
 fn are_alike(below: &Entries, above: &Entries, shape: &Shape) -> bool {
     match (kind(below, shape), kind(above, shape)) {
         (Some(below), Some(above)) => below == above,

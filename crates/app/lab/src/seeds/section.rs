@@ -1,4 +1,4 @@
-//! The tables that rows belong to, each with its heading and how it is to be read.
+//! The tables to which rows belong, each with a heading and an explanation.
 
 use serde::Serialize;
 

@@ -59,7 +59,7 @@ impl Totals {
         }
     }
 
-    /// Counts a line that was not judged correct, if its ground truth may be why.
+    /// Counts a line that was not judged correct, if its ground truth may be at fault.
     pub fn doubt(&mut self, row: &Row, concern: Option<String>) {
         let Some(concern) = concern else { return };
         self.doubtful += 1;

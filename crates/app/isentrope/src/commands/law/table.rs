@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::io::{IsTerminal, stdout};
 use terminal_size::{Width, terminal_size_of};
 
-/// Columns where the output is no terminal.
+/// Columns if the output is no terminal.
 const WIDTH: usize = 80;
 /// Columns of the narrowest and the widest plot.
 const PLOT: [usize; 2] = [40, 100];

@@ -1,4 +1,4 @@
-//! Runs that are shown anew whenever they have grown, until they end.
+//! Shows runs again whenever they have grown, until they end.
 
 use super::{check_metrics, look, print_lines};
 use crate::interrupt::{self, Interrupted};
@@ -17,13 +17,13 @@ const TICK: Duration = Duration::from_millis(50);
 const INTERVAL: Duration = Duration::from_millis(500);
 /// Reading takes at most 1 / IDLE of the time.
 const IDLE: u32 = 10;
-/// For how long a run may be unreadable, for instance while another run overwrites it.
+/// Longest time that a run may be unreadable, for instance while another run overwrites it.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The screen is drawn again after this time even without news: a run may have become silent.
 const REDRAWN: Duration = Duration::from_secs(15);
-/// The cursor goes to the top of a terminal that is cleared.
+/// Escapes that move the cursor to the top and clear the terminal.
 const CLEAR: &str = "\x1b[H\x1b[J";
-/// Past steps that are printed at the beginning, without a terminal.
+/// Number of past steps printed at the start, if the output is no terminal.
 const BEFORE: u64 = 10;
 
 /// Follows runs until all of them have ended.
@@ -63,7 +63,7 @@ fn check_metrics_measured(runs: &[Run], metrics: &[String]) -> Result<()> {
     if have_begun { check_metrics(runs, metrics) } else { Ok(()) }
 }
 
-/// Runs as they were when they were last read.
+/// Runs in their state at the last reading.
 struct Runs {
     shown: Vec<Run>,
     traces: Vec<Trace>,
@@ -80,7 +80,7 @@ impl Runs {
         Ok(Self { shown, traces, looked: Instant::now(), interval: INTERVAL, unreadable: None })
     }
 
-    /// Reads them again if it is time and they have changed; whether they have.
+    /// Reads the runs again if it is time and they have changed. Returns whether they have changed.
     fn update(&mut self, paths: &[PathBuf]) -> Result<bool> {
         if self.looked.elapsed() < self.interval {
             return Ok(false);
@@ -114,7 +114,7 @@ impl Runs {
 enum View {
     /// Drawn in place.
     Screen {
-        /// Columns and lines when it was last drawn.
+        /// Columns and lines of the terminal when the screen was last drawn.
         size: (usize, usize),
         drawn: Instant,
     },

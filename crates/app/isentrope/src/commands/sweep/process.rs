@@ -34,7 +34,7 @@ pub enum RunOutcome {
     Failed(String),
 }
 
-/// Bytes at the end of a log in which this looks for the error.
+/// Bytes at the end of a log that are searched for the error.
 const TAIL: u64 = 16 << 10;
 
 impl Process {

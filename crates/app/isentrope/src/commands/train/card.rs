@@ -20,7 +20,7 @@ pub struct Card {
 }
 
 const GIB: f64 = (1u64 << 30) as f64;
-/// Most GiB that are taken for a GPU's.
+/// Most GiB that a GPU may have.
 const MOST: f64 = 1e6;
 
 impl Card {
