@@ -155,9 +155,9 @@ impl World {
         self.records(Kind::Gather, record)
     }
 
-    /// As [`gather`](Self::gather), to share out work anew: a record is its rank's remaining work.
-    /// A rank with nothing left comes here and waits. The others come between two pieces of work,
-    /// when they [are called](Self::is_called).
+    /// Like [`gather`](Self::gather), to share out work anew: a record is its rank's remaining
+    /// work. A rank with nothing left comes here and waits. The others come between two pieces of
+    /// work, when they [are called](Self::is_called).
     pub fn balance(&self, record: &[u8]) -> Result<Vec<Vec<u8>>> {
         self.records(Kind::Balance, record)
     }

@@ -26,7 +26,7 @@ pub struct CudaBuffer {
 pub(crate) struct Tail {
     /// The number of waiting tokens.
     pub rows: usize,
-    /// Which of the two areas for inputs they wait in.
+    /// The area for inputs, of two, in which the tokens wait.
     pub side: usize,
 }
 

@@ -14,7 +14,7 @@ macro_rules! erased {
                 Self(Box::new(own))
             }
 
-            /// The value of the backend that made it.
+            /// The value, as the type of the backend that made it.
             ///
             /// # Panics
             /// When another backend made it.

@@ -1,4 +1,5 @@
-//! A model on a device: configuration, layout, weights; from a checkpoint and back.
+//! A model on a device: configuration, layout and weights, loaded from a checkpoint and saved to
+//! one.
 
 use crate::checkpoint::{Checkpoint, WriteOptions, write_checkpoint};
 use crate::config::ModelConfig;
@@ -139,7 +140,7 @@ impl Model {
         Ok(())
     }
 
-    /// Tokens of context the model was made for.
+    /// The model's context, in tokens.
     pub fn context(&self) -> usize {
         self.config.context()
     }

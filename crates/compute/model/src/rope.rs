@@ -19,7 +19,7 @@ pub enum RopeScaling {
         /// Divides every frequency; at least 1.
         factor: f64,
     },
-    /// Llama 3.1: long wavelengths interpolated, short ones kept, those between blended.
+    /// Llama 3.1: long wavelengths are interpolated, short ones kept, and others blended.
     Llama3 {
         /// Divides the frequencies of the long wavelengths; at least 1.
         factor: f64,
@@ -125,7 +125,8 @@ fn llama3_frequencies(mut inv_freq: Vec<f32>, scaling: &RopeScaling) -> Vec<f32>
     let (factor, low) = (factor as f32, low_freq_factor as f32);
     let band = (high_freq_factor - low_freq_factor) as f32;
     for frequency in &mut inv_freq {
-        // A quotient of a scalar by a tensor is a reciprocal and a product there, two roundings.
+        // In transformers a scalar divided by a tensor is a reciprocal and a product, with two
+        // roundings.
         let wavelength = (1.0 / *frequency) * (2.0 * PI) as f32;
         if wavelength > shortest_scaled as f32 {
             *frequency /= factor;

@@ -66,9 +66,9 @@ fn quoted(text: &str) -> String {
 }
 
 /// Compares what a program printed with what it should have printed, line by line. Space at the end
-/// of lines and empty lines at the end of the text do not count. Where numbers are not compared by
-/// their text, words of a line are compared one by one, so that space between them does not count
-/// either.
+/// of lines and empty lines at the end of the text do not count. Unless numbers are compared by
+/// their text, the words of a line are compared one by one, so that space between them does not
+/// count either.
 pub fn output(expected: &str, printed: &str, numbers: Numbers) -> Result<(), Difference> {
     let (mut expected, mut printed) = (lines(expected), lines(printed));
     for line in 1.. {

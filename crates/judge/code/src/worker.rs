@@ -1,10 +1,10 @@
 //! A worker: a pair of jails, one for programs and one for the data's assertion code, each with a
 //! warm Python in it.
 //!
-//! `server` is one jail, over `pipes`; `launch` has what it is started with, `run_report` how runs
-//! end. A worker asks it about a script (here), about calls of a function (`calls`), or lets the
-//! test in one jail talk with the program in the other (`assertions`). Every run has a fresh
-//! process, and is at its end when nothing is left of it.
+//! `server` is one jail, over `pipes`; `launch` has its start, `run_report` how runs end. A worker
+//! asks it about a script (here), about calls of a function (`calls`), or lets the test in one jail
+//! talk with the program in the other (`assertions`). Every run has a fresh process, and is at its
+//! end when nothing is left of it.
 
 mod assertions;
 mod calls;
@@ -143,9 +143,9 @@ pub trait Runner {
         observe: &mut dyn FnMut(usize, Result<Value, End>) -> ControlFlow<()>,
     );
 
-    /// Runs the assertion code of a data set on a program, and tells `observe` of each unit whether
-    /// it passed, until that breaks off or the program does not survive a unit. A part that defines
-    /// test functions has a unit for each, and `observe` hears how many before the first; any other
+    /// Runs the assertion code of a data set on a program, and passes the result of each unit to
+    /// `observe`, until that breaks off or the program does not survive a unit. A part that defines
+    /// test functions has a unit for each, whose number `observe` gets before the first; any other
     /// part is one. There is at least one.
     fn assertions(
         &mut self,

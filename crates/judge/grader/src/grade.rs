@@ -9,7 +9,7 @@ use super::reading::Reading;
 /// Result of comparing a response with the ground truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The response's answer is the ground truth.
+    /// The response's answer equals the ground truth.
     Same,
     /// The response has another answer.
     Different,

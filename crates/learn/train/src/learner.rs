@@ -124,7 +124,7 @@ impl Learner {
         scores.logprobs.iter().chain(&scores.entropies).all(|number| number.is_finite())
     }
 
-    /// As [`score`](Self::score), under another model and in the same passes.
+    /// Like [`score`](Self::score), under another model and in the same passes.
     pub fn score_with(
         &self,
         model: &Model,

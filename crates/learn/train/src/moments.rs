@@ -112,7 +112,7 @@ impl Moments {
         Ok(written)
     }
 
-    /// As [`write`](Self::write) on a single rank, which has all moments, with memory for the
+    /// Like [`write`](Self::write) on a single rank, which has all moments, with memory for the
     /// moments of one parameter at a time.
     ///
     /// # Errors

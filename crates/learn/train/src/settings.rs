@@ -283,7 +283,7 @@ impl RanksSettings {
         Ok(())
     }
 
-    /// How long a rank may be silent; none where it may be for ever.
+    /// Longest silence of a rank; None if it may be silent for ever.
     pub fn patience(&self) -> Option<Duration> {
         (self.timeout_s > 0.0).then(|| Duration::from_secs_f64(self.timeout_s))
     }

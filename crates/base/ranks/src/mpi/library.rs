@@ -39,8 +39,8 @@ impl Family {
     }
 }
 
-/// Loads the library that fits the launcher; it stays until the process ends. Returns where it was
-/// found, too; [`Error::Start`] says what was tried.
+/// Loads the library that fits the launcher; it stays until the process ends. Also returns its
+/// path; [`Error::Start`] lists the paths tried.
 pub(super) fn load(launch: &Launch) -> Result<(String, &'static Library)> {
     if let Some(named) = std::env::var_os(LIBRARY_VARIABLE) {
         let path = PathBuf::from(named);

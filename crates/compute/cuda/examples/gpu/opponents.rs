@@ -157,7 +157,7 @@ impl Opponents {
             .ok_or_else(|| format!("it has ended with {status}: see {}", log.display()))
     }
 
-    /// How to get a module that this Python lacks.
+    /// A sentence on how to install a module that this Python lacks.
     fn lacks(&self, module: &str) -> String {
         format!(
             "not measured: {} has no module {module}. Where there is a network: `pip install \

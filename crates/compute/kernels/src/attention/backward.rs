@@ -99,7 +99,8 @@ impl Kernel for Family<'_> {
         let mut d_q = vec![0.0f32; TILE * padded];
         let mut p = vec![0.0f32; TILE * keys];
         let mut d_p = vec![0.0f32; TILE * keys];
-        // The beginning's keys and values have their gradients after all runs have added to them.
+        // The gradients of the shared prefix's keys and values are complete after all runs have
+        // added to them.
         let write = |run: &Run, d_k: &[f32], d_v: &[f32]| {
             for i in 0..run.len {
                 let from = (run.position + i) * padded;

@@ -158,7 +158,7 @@ fn replaced_length(replace: &Replace, text: &str, limit: usize) -> Result<usize>
     if at_most <= limit {
         return Ok(at_most);
     }
-    // The pattern is private, but with another content it tells how often it matches.
+    // The pattern is private, but a replacement with other content shows how often it matches.
     let with = |content: &str| -> Result<usize> {
         let mut copy = serde_json::to_value(replace)?;
         copy["content"] = content.into();

@@ -27,7 +27,7 @@ use list_function::ListFunction;
 
 pub use settings::ProgramsSettings;
 
-/// Largest number that a function returns, on the way to it or for a list's element.
+/// Largest number that a function returns, as an intermediate result or as a list's element.
 const LARGEST: i64 = 999_999;
 
 /// One problem in this many is for test, and never for training.
@@ -75,7 +75,7 @@ impl Function {
         }
     }
 
-    /// The problem's source: evaluations tell the kinds apart by it.
+    /// The problem's source, by which evaluations divide problems by kind.
     fn kind(&self) -> &'static str {
         match self {
             Self::Expression(_) => "expressions",

@@ -28,7 +28,7 @@ pub type Rule = &'static str;
 /// Result of comparing a response's answer with a ground truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompareOutcome {
-    /// They are the same, by this rule.
+    /// The two are the same, by this rule.
     Same(Rule),
     /// The answer leaves arithmetic to be done.
     Undone,

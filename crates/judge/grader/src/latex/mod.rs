@@ -1,4 +1,4 @@
-//! From the text of an answer, in LaTeX or plain, to tokens.
+//! Turns the text of an answer, in LaTeX or plain, into tokens.
 
 mod character;
 mod commands;

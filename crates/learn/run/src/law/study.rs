@@ -159,7 +159,8 @@ impl Study {
         self.spent().filter(|_| low > 0.0 || high < 0.0)
     }
 
-    /// The same, whatever chance may do; 0 of a single point, with which the metric begins.
+    /// The spent share without regard to chance; 0 for a single point, with which the metric
+    /// begins.
     fn spent(&self) -> Option<f64> {
         if self.is_of_several {
             return None;

@@ -14,9 +14,9 @@ use std::mem;
 use std::ops::ControlFlow;
 use std::thread;
 
-/// As [`isentrope_rollout::respond`], on all ranks. Each has the same list of questions, and begins
-/// with the samples that its own requests name. A response is judged where it ends. Also returns
-/// how many responses went from one rank to another.
+/// Like [`isentrope_rollout::respond`], on all ranks. Each has the same list of questions, and
+/// begins with the samples that its own requests name. A response is judged where it ends. Also
+/// returns how many responses went from one rank to another.
 pub(super) fn respond_with_ranks(
     ranks: &TrainingRanks,
     sampler: Sampler<'_>,
