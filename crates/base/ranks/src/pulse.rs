@@ -118,7 +118,7 @@ impl Listener {
         }
     }
 
-    /// Takes the beats of others and, if it is time, sends this rank's; none when the engine has
+    /// Receives the beats of others and, if `speaks`, sends this rank's. None if the engine has
     /// failed.
     fn exchange(&self, others: &mut [PeerHeartbeat], speaks: bool) -> Option<()> {
         let limit = self.watch.silent.unwrap_or(Duration::MAX);

@@ -181,7 +181,7 @@ own! {
     /// Memory of the host that the device itself copies from and to. When it is dropped, the device
     /// gets it back.
     HostMemory;
-    /// Bytes on their way to the host.
+    /// Bytes being copied to the host.
     Fetch;
     /// Launches that were captured as one. The graph does not keep the memory alive that they use.
     Graph;

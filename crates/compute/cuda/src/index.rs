@@ -30,7 +30,7 @@ impl Groups {
     pub(crate) fn keys(&self) -> Pointer {
         self.block.at(0)
     }
-    /// Where each group starts in the order, and the last one ends.
+    /// The start of each group in the order, and the end of the last one.
     pub(crate) fn starts(&self) -> Pointer {
         self.block.at(4 * self.len)
     }

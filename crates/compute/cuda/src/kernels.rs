@@ -1,4 +1,4 @@
-//! How kernels are declared in Rust and launched.
+//! Declares kernels in Rust, and launches them.
 //!
 //! The type of a [`Kernel`] is the only list of its parameters in Rust. The compiler compares
 //! launches with it, and a test compares it with the signature in the `.cu` file.

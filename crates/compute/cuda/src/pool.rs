@@ -34,7 +34,7 @@ pub(crate) struct Pool {
     let_go: Condvar,
     /// Bytes of all memory that has not been given back.
     held: Arc<AtomicUsize>,
-    /// Nothing waits while the program holds more bytes than this.
+    /// While the program holds more bytes than this, no dropped memory is kept.
     most: AtomicUsize,
 }
 

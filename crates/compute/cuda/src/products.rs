@@ -39,7 +39,7 @@ pub struct Products {
 pub struct ProductKind {
     /// The product's name, such as `outputs of layers from 896 to 9728`.
     pub what: String,
-    /// Why our own kernel computes it; none if the library does.
+    /// The reason why our own kernel computes the product; none if the library does.
     pub why_not: Option<String>,
 }
 

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Transfers of up to this many bytes go through locked memory, so that the host need not wait for
 /// an upload.
 pub(super) const STAGED: usize = 4 << 20;
-/// Bytes of each half of that memory.
+/// Bytes of each half of the locked memory.
 const HALF: usize = 8 << 20;
 
 /// Memory on a GPU, which is freed when this is dropped.
@@ -44,7 +44,7 @@ pub(super) struct Staging {
     pub address: *mut u8,
     /// The half that is being written.
     half: usize,
-    /// Bytes of that half written so far.
+    /// Bytes of the current half written so far.
     used: usize,
     /// The event behind the copies from and to each half.
     passed: [Event; 2],

@@ -15,7 +15,7 @@ use half::bf16;
 use isentrope_kernels::{Attention, Backend, Buffer, Cpu, HostBatch, Isa, Kind, Role};
 use std::sync::Arc;
 
-/// More processors than any product has tiles, so that tiles are narrow.
+/// A number of processors that exceeds any product's tiles, so that tiles are narrow.
 const MANY: usize = 1 << 20;
 /// A number of processors that small tiles of the products here occupy, and large tiles do not.
 const SOME: usize = 5;

@@ -147,8 +147,8 @@ fn mentions_pi(expression: &Expression) -> bool {
     }
 }
 
-/// Whether a text is a number and, apart from it, a letter: `63 m`. The one in `63m` may be a
-/// variable.
+/// Whether a text is a number and a letter with a space between, as in `63 m`. The letter in `63m`
+/// may be a variable.
 pub(super) fn has_unit_apart(source: &str) -> bool {
     let is_digit = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'-' | b',' | b'.' | b'\\');
     source.trim_matches('$').split_once([' ', '~']).is_some_and(|(number, unit)| {

@@ -169,7 +169,7 @@ impl CheckpointStore {
         step == steps || (self.settings.every > 0 && step.is_multiple_of(self.settings.every))
     }
 
-    /// Whether to save since the last checkpoint, or the run's start, is so long ago.
+    /// Whether to save because the last checkpoint, or the run's start, is too long ago.
     pub fn is_late(&self, since: Duration) -> bool {
         self.settings.minutes > 0.0 && since.as_secs_f64() >= 60.0 * self.settings.minutes
     }

@@ -32,7 +32,7 @@ impl LibraryName {
         }
     }
 
-    /// The Python package that has it, for CUDA 13.
+    /// The Python package that has the library, for CUDA 13.
     pub fn package(self) -> &'static str {
         match self {
             Self::Nvrtc => "nvidia-cuda-nvrtc",
@@ -89,7 +89,7 @@ impl fmt::Display for Candidate {
     }
 }
 
-/// How the search for a library went.
+/// The result of the search for a library.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Search {
     /// The library that was searched for.
