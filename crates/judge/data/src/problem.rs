@@ -81,7 +81,7 @@ impl Prompt {
 pub struct Prompts(HashSet<[u8; 32]>);
 
 impl Prompts {
-    /// Whether this prompt is among them, word for word.
+    /// Whether this prompt is in the set, word for word.
     pub fn contains(&self, prompt: &Prompt) -> bool {
         self.0.contains(&prompt.hash())
     }

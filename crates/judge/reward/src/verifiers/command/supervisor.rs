@@ -53,10 +53,10 @@ const LOOK: Duration = Duration::from_millis(5);
 /// The program that supervises workers: this one, if its `main` begins with [`supervision`].
 static SUPERVISOR: OnceLock<PathBuf> = OnceLock::new();
 
-/// Does the work of a process that this program was started as in front of a worker, and returns
-/// how to end; `None` in any other process, whose workers are supervised from then on. For the
-/// beginning of `main`: without it workers still end with their verifier, but not when the program
-/// is killed, and not what has left their process group.
+/// If this program was started as a supervisor, does the supervisor's work and returns its exit
+/// code. In any other process returns `None`, and workers are supervised from then on. Call it at
+/// the beginning of `main`: without it workers still end with their verifier, but not when the
+/// program is killed, and processes that have left a worker's group go on.
 pub fn supervision() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let role = arguments.next();
