@@ -160,7 +160,7 @@ struct Faults {
     count: usize,
     /// Responses altogether.
     of: usize,
-    /// The first unjudged response in the order of problems: the problem's place, and the reason.
+    /// The first in the order of problems: the problem's place, and why.
     first: Option<(usize, String)>,
 }
 

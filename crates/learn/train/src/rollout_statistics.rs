@@ -112,7 +112,7 @@ impl RolloutStatistics {
             .map(|fault| (self.responses - self.counted + self.greedy_faults, fault))
     }
 
-    /// A note if the verifier has more metrics than are kept.
+    /// A sentence where the verifier has more metrics than are kept.
     pub fn metrics_note(&self) -> Option<String> {
         self.of_verifier.note()
     }

@@ -146,8 +146,8 @@ impl Journal {
         self.known.remove(&(key, of))
     }
 
-    /// Writes a response, unless it could not be judged, which may succeed when the step is made
-    /// again.
+    /// Writes a response down, unless it could not be judged: that may be mended when the step is
+    /// made again.
     pub fn add(&mut self, key: ResponseKey, of: u32, response: &Response) -> Result<()> {
         if !response.is_judged() {
             return Ok(());

@@ -8,10 +8,10 @@ use std::thread;
 /// Most lines of a round, for each thread of a built-in verifier.
 const LINES_PER_THREAD: usize = 64;
 
-/// The number of lines judged together, and the number of threads.
+/// How many lines are judged together, and by how many threads.
 pub struct Rounds {
     threads: usize,
-    /// Lines of the next round: few at first, because a pipe may have no more yet.
+    /// Lines of the next round: few at first, which may be all that a pipe has for now.
     pub size: usize,
     most: usize,
 }
