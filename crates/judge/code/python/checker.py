@@ -141,7 +141,8 @@ class Checker(Side):
                 usual = ", ".join(sorted(about or self.read))
                 raise TestError(f"the tests do not say which of {usual} the program is to define")
         self.space.update({name: undefined(name) for name in about if self.is_usual(name)})
-        found = ({name for name in self.mentioned if not self.is_usual(name)} | about) & set(self.defined)
+        own_mentions = {name for name in self.mentioned if not self.is_usual(name)}
+        found = (own_mentions | about) & set(self.defined)
         self.space.update({name: self.global_value(name) for name in found})
         for name in set(MODULE_NAMES) & self.read - set(self.space):
             try:
