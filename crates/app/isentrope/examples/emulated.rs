@@ -1,8 +1,8 @@
 //! The program with emulated GPUs, for tests alone: their kernels run on the CPU, and slowly.
 //!
-//! `ISENTROPE_EMULATED_GPUS` lists the GPUs that the process sees by what follows `GPU-` in their
-//! UUIDs (`0` without it, which is one); with nothing in it no GPU is there.
-//! `ISENTROPE_EMULATED_MEMORY` is the memory of each in KiB (2 GiB without it).
+//! `ISENTROPE_EMULATED_GPUS` lists the GPUs that the process sees, by the part of their UUIDs
+//! behind `GPU-`. Unset, there is one GPU, `0`; empty, there is none. `ISENTROPE_EMULATED_MEMORY`
+//! is the memory of each in KiB (2 GiB without it).
 
 use isentrope::gpus::{AboutGpu, Gpus, NoGpu, OpenGpu};
 use isentrope_cuda_emulator::{Emulator, Settings};
@@ -40,7 +40,7 @@ impl Gpus for Emulated {
     }
 }
 
-/// Bytes of memory where nothing is said.
+/// Default bytes of memory.
 const MEMORY: usize = 2 << 30;
 
 fn main() -> ExitCode {

@@ -46,7 +46,7 @@ fn main() -> Result<()> {
         .map_err(anyhow::Error::msg)?;
     let model = Model::load(&a.model, Arc::new(cpu))?;
     let vocabulary = model.config.vocab_size as u32;
-    // Token ids that are neither special nor beyond the 50 that the opponent draws prompts from.
+    // Token ids that are not special and below 50, the range from which the opponent draws prompts.
     let prompts: Vec<Vec<u32>> = (0..a.prompts as u32)
         .map(|p| {
             (0..a.prompt_tokens as u32)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// Finds and opens GPUs.
 pub trait Gpus: Send + Sync {
-    /// How many there are, at least one.
+    /// The number of GPUs, at least one.
     ///
     /// # Errors
     /// Why no GPU can be used.
@@ -23,7 +23,7 @@ pub trait Gpus: Send + Sync {
 /// Why there is no GPU to compute on.
 #[derive(Clone, Debug)]
 pub struct NoGpu {
-    /// Whether one seems to be there that cannot be used, which its owner wants to know.
+    /// Whether the machine seems to have a GPU that cannot be used; then the user is warned.
     pub is_amiss: bool,
     /// A sentence.
     pub why: String,
@@ -42,7 +42,7 @@ pub struct OpenGpu {
 pub struct AboutGpu {
     /// Such as NVIDIA H200.
     pub name: String,
-    /// As `nvidia-smi -L` shows it, whatever number this process knows the GPU by.
+    /// The GPU's UUID, as `nvidia-smi -L` shows it.
     pub uuid: String,
     /// The driver's version.
     pub driver: Option<String>,

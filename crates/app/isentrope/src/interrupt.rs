@@ -1,8 +1,8 @@
 //! Signals: the first asks the work to wind up; a SIGINT after it, or a second SIGTERM, ends the
 //! process at once.
 //!
-//! Ctrl-C is SIGINT. SIGTERM and SIGUSR1 are what schedulers such as Slurm send before they end a
-//! job, SIGHUP is what a session leaves to its programs when its terminal goes.
+//! Ctrl-C is SIGINT. Schedulers such as Slurm send SIGTERM and SIGUSR1 before they end a job.
+//! Programs get SIGHUP when their terminal is closed.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,18 +12,18 @@ use std::{io, thread};
 
 /// Exit status of a process that was asked to end.
 pub const EXIT_STATUS: u8 = 130;
-/// The words for how the current work winds up, once there is work that can.
+/// The words for how the current work winds up, once such work has begun.
 static WINDING_UP: OnceLock<&str> = OnceLock::new();
 static REQUESTED: AtomicBool = AtomicBool::new(false);
-/// The file that an end at once would leave behind.
+/// The temporary file to remove when the process ends at once.
 static TEMPORARY: Mutex<Option<PathBuf>> = Mutex::new(None);
-/// Processes that an end at once ends too.
+/// Processes to kill when this process ends at once.
 static CHILDREN: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
 /// The outlook that the first signal's message mentions.
 static OUTLOOK: Mutex<Option<Outlook>> = Mutex::new(None);
 
-/// How long winding up takes, and the cost of an end at once.
+/// The time that winding up takes, and the cost of ending at once.
 pub struct Outlook {
     /// When the current step is likely to end.
     pub ends: Option<Instant>,
@@ -31,7 +31,7 @@ pub struct Outlook {
     pub loss: String,
 }
 
-/// Sets what the first signal's message says of the work under way.
+/// Sets the outlook that the first signal's message mentions.
 pub fn set_outlook(outlook: Outlook) {
     *OUTLOOK.lock().unwrap_or_else(PoisonError::into_inner) = Some(outlook);
 }
@@ -57,7 +57,7 @@ pub fn wind_up_first(told: &'static str) {
     let _ = WINDING_UP.set(told); // a process has one command
 }
 
-/// As [`wind_up_first`], without a message, for work that ends at once.
+/// Like [`wind_up_first`], without a message, for work that ends at once.
 pub fn wind_up_quietly() {
     wind_up_first("");
 }
@@ -77,13 +77,13 @@ pub fn ends_with_this(process: u32) {
     CHILDREN.lock().unwrap_or_else(PoisonError::into_inner).push(process);
 }
 
-/// A process has ended: its number may be another's from now on.
+/// Notes that a process has ended, so that its id may be another's.
 pub fn has_ended(process: u32) {
     CHILDREN.lock().unwrap_or_else(PoisonError::into_inner).retain(|child| *child != process);
 }
 
-/// Has the work wind up, as the first signal does, when standard input ends. The parent process
-/// closes it to ask for that, and a parent that ends closes it too.
+/// Makes the work wind up, as the first signal does, when standard input ends. The parent process
+/// closes it to request that, or by ending itself.
 pub fn end_with_standard_input() {
     let wait = || {
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink()); // an error is an end, too
@@ -93,7 +93,7 @@ pub fn end_with_standard_input() {
             None => std::process::exit(130), // there is nothing to keep yet
         }
     };
-    // Refused only for want of threads; signals still end the process then.
+    // This fails only for want of threads; then signals still end the process.
     let _ = thread::Builder::new().name("standard input".into()).spawn(wait);
 }
 
@@ -113,19 +113,18 @@ mod signals {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    /// For how long a further signal says the same thing once more: `timeout` signals the process
+    /// Time in which a further signal counts as an echo of the first: `timeout` signals the process
     /// and then its group.
     const ECHO: Duration = Duration::from_millis(100);
 
     pub fn listen() {
-        // A file that has reached its limit is an error of the write, as a full disk is, and no end
-        // of the process.
+        // SIGXFSZ (a file has reached its size limit) must not end the process: the write returns
+        // an error, as on a full disk.
         let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
-        // A shell without job control has background programs ignore SIGINT. It is handled all the
-        // same: somebody who sends one means it.
+        // A shell without job control makes background programs ignore SIGINT. It is handled all
+        // the same, because a user who sends one wants the process to end.
         let others = [SIGTERM, SIGHUP, SIGUSR1].into_iter().filter(|signal| !is_ignored(*signal));
-        // Refused only for want of memory or threads; the signals then end the process, as they
-        // would without this.
+        // This fails only for want of memory or threads; then the signals end the process at once.
         if let Ok(signals) = Signals::new(others.chain([SIGINT])) {
             let _ = thread::Builder::new().name("signals".into()).spawn(move || heed(signals));
         }
@@ -162,8 +161,8 @@ mod signals {
                         name(signal)
                     ),
                 };
-                // Where nobody reads, saying it takes for ever, and the second signal must not wait
-                // for that.
+                // If nobody reads standard error, the message blocks, and the second signal must
+                // not wait for it.
                 thread::spawn(move || messages::say(&said));
             }
         }
@@ -187,7 +186,8 @@ mod signals {
             let _ = std::fs::remove_file(path); // it may have got its final name by now
         }
         for child in &*CHILDREN.lock().unwrap_or_else(PoisonError::into_inner) {
-            // It may be gone, and was not waited for, so that its number is nobody else's.
+            // The child may have ended. Nobody has waited for it, so no other process can have its
+            // id.
             let _ = kill(Pid::from_raw((*child).cast_signed()), Signal::SIGKILL);
         }
         isentrope_reward::command::kill_all();

@@ -127,8 +127,7 @@ fn refuse(wrong: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// The error and its causes; a cause that the message before it ends with already is not said
-/// twice.
+/// The error and its causes. A cause that ends the message before it is not repeated.
 fn sentence(error: &anyhow::Error) -> String {
     error.chain().skip(1).map(ToString::to_string).fold(error.to_string(), |said, cause| {
         if said.ends_with(&cause) { said } else { format!("{said}: {cause}") }

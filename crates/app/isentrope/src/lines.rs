@@ -1,4 +1,4 @@
-//! Rows of data files in, as the commands take them: each error names the file and the line.
+//! Reads rows of data files for the commands. Each error names the file and the line.
 
 use crate::progress::Download;
 use anyhow::{Context, Result, anyhow, bail};
@@ -9,7 +9,7 @@ use std::io::{self, BufReader, ErrorKind, Read, Stdin, stdin};
 use std::path::{Path, PathBuf};
 use std::vec::IntoIter;
 
-/// How often a wait for standard input looks for signals, in milliseconds.
+/// Time between two checks for signals while standard input is awaited, in milliseconds.
 #[cfg(unix)]
 const LOOK: u8 = 100;
 
@@ -20,7 +20,7 @@ pub struct Line {
     object: Map<String, Value>,
 }
 
-/// A line that is no JSON object. Later lines can be read all the same.
+/// A line that is no JSON object. Later lines can still be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{at}: {what}")]
 pub struct Unreadable {
@@ -77,7 +77,7 @@ fn all(path: &Path, lines: Lines) -> Result<Vec<Line>> {
 
 impl Lines {
     /// Opens a file, the files that match a pattern, or standard input for `-`. A file whose name
-    /// tells no format is one of JSON lines.
+    /// shows no format is read as JSON lines.
     pub fn open(path: &Path) -> Result<Self> {
         if path == Path::new("-") {
             let file = PathBuf::from("standard input");
@@ -175,8 +175,8 @@ impl Line {
         anyhow!("{}: {what}", self.at)
     }
 
-    /// Which of `keys` the line has: exactly one, or an error that names them all, and what the
-    /// line has instead.
+    /// Which of `keys` the line has. It must have exactly one; the error names all of them and the
+    /// keys that the line has.
     pub fn one_of(&self, keys: &[&'static str]) -> Result<&'static str> {
         match self.present(keys)[..] {
             [key] => Ok(key),
@@ -199,8 +199,8 @@ impl Line {
     }
 
     /// The prompt: `prompt`, `messages` or `tokens`, or else the first column that holds the
-    /// prompts of data sets. Beside a `prompt`, `messages` are the chat that begins with it, as in
-    /// sets for imitation.
+    /// prompts of data sets. If there is a `prompt`, `messages` is the whole chat that begins with
+    /// it, as in SFT data.
     pub fn prompt(&self) -> Result<Prompt<'_>> {
         const OWN: [&str; 3] = ["prompt", "messages", "tokens"];
         let own = self.present(&OWN);
@@ -241,7 +241,8 @@ impl Line {
         self.object
     }
 
-    /// The line's value at a key; None for null, which files of columns have.
+    /// The line's value at a key; None for null, which stands for a missing value in files of
+    /// columns.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.object.get(key).filter(|value| !value.is_null())
     }

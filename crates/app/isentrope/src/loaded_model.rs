@@ -1,4 +1,4 @@
-//! From a command's model argument to a model that can run.
+//! Loads the model that a command's argument names.
 
 use crate::device::{self, Device, DeviceFlag, LocalRank};
 use crate::memory::{Memory, human};
@@ -58,14 +58,14 @@ pub struct Loaded {
 }
 
 impl ModelArguments {
-    /// Finds, checks and loads the model, and does something with it.
+    /// Finds, checks and loads the model, and runs `job` with it.
     pub fn run(&self, job: impl FnOnce(&Loaded) -> Result<()>) -> Result<()> {
         self.computing.run(&self.model, job)
     }
 }
 
 impl Computing {
-    /// Finds, checks and loads a model, and does something with it.
+    /// Finds, checks and loads a model, and runs `job` with it.
     pub fn run(&self, model: &str, job: impl FnOnce(&Loaded) -> Result<()>) -> Result<()> {
         let request = device::request(&self.device, DeviceKind::Auto)?;
         let dtype = self.dtype.unwrap_or_default();
@@ -95,7 +95,7 @@ fn load(model: &str, backend: Arc<dyn Backend>, device: &Device) -> Result<Loade
     isentrope_files::refuse_dangling(Path::new(model))?;
     run_directory::refuse_as_model(Path::new(model))?;
     let hub = HubConfig::from_env()?;
-    // Whether the weights fit is known before they are fetched.
+    // The size is checked before the weights are fetched.
     let dir = hub::describe(&hub, model, &Download::default())?;
     let config = ModelConfig::read(&dir)?;
     device.check_shapes(&dir, &config)?;
@@ -128,8 +128,8 @@ fn fits(dir: &Path, what: &str, needed: usize, available: usize, memory: &str) -
     bail!("{}: {what} {needed} in {memory} and {available} are available", dir.display())
 }
 
-/// Says what texts have lost for want of tokens: the first loss, and how many other texts have
-/// some.
+/// Warns of characters that texts have lost for want of tokens: the first loss, and the number of
+/// other texts with losses.
 pub fn warn_of_losses(losses: impl IntoIterator<Item = anyhow::Error>) {
     let mut losses = losses.into_iter();
     if let Some(first) = losses.next() {
@@ -142,7 +142,7 @@ pub fn warn_of_losses(losses: impl IntoIterator<Item = anyhow::Error>) {
 }
 
 impl Loaded {
-    /// Bytes for keys and values: what `--kv-memory` says, in MiB, else half of what is available.
+    /// Bytes for keys and values: `--kv-memory` (MiB), or half of the available memory.
     pub fn cache_bytes(&self, kv_memory: Option<u64>) -> Result<usize> {
         let budget = match kv_memory {
             Some(mib) => usize::try_from(mib.saturating_mul(1 << 20)).unwrap_or(usize::MAX),

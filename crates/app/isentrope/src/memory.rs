@@ -3,7 +3,7 @@
 pub use isentrope_budget::memory::human;
 use sysinfo::{MemoryRefreshKind, System};
 
-/// Bytes of memory, of the machine or of the container this process is in, whichever is less.
+/// Bytes of memory of the machine or of this process's container, whichever is less.
 pub struct Memory {
     /// In all.
     pub total: u64,
@@ -20,7 +20,7 @@ impl Memory {
         match system.cgroup_limits() {
             Some(limits) if limits.total_memory > 0 => Self {
                 total: machine.total.min(limits.total_memory),
-                // Not what sysinfo calls free, which counts the file cache as in use.
+                // This is not sysinfo's free memory, which counts the file cache as used.
                 available: machine.available.min(limits.total_memory.saturating_sub(limits.rss)),
             },
             _ => machine,

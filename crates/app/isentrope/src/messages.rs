@@ -1,5 +1,5 @@
-//! Messages on standard error. Writing one never fails: the reader may have gone, the disk of a log
-//! may be full, and the work goes on.
+//! Messages on standard error. A failure to write one is ignored, so that the work goes on when the
+//! reader is gone or a log's disk is full.
 
 use crate::visible::capped;
 use std::io::{IsTerminal, Write, stderr};
@@ -68,7 +68,7 @@ fn write(text: &str) {
     let _ = stderr().write_all(text.as_bytes());
 }
 
-/// Lines broken between words where they are wider than a terminal.
+/// The lines of a text, broken between words to fit a terminal.
 pub fn fitted(text: &str, width: Option<usize>) -> String {
     let Some(width) = width else { return text.to_owned() };
     text.split('\n').map(|line| wrapped(line, width)).collect::<Vec<_>>().join("\n")
@@ -106,7 +106,7 @@ pub fn wrapped(line: &str, width: usize) -> String {
 
 /// Words, separated by spaces outside of backquotes.
 fn words(line: &str) -> impl Iterator<Item = &str> {
-    // Backquotes still to come; an odd one at the end encloses nothing.
+    // The number of backquotes still to come. An odd last one encloses nothing.
     let mut backquotes = line.matches('`').count() / 2 * 2;
     line.split(move |c| {
         if c == '`' {

@@ -1,5 +1,5 @@
-//! Results out, JSON lines and whole texts: a file appears under its name when it is complete, and
-//! not before.
+//! Writes results, JSON lines and whole texts. A file appears under its name only when it is
+//! complete.
 
 use crate::interrupt::{self, Interrupted};
 use crate::standard_output::{failed, print};
@@ -12,17 +12,17 @@ use std::path::{Path, PathBuf};
 
 /// The destination of lines.
 pub enum Output {
-    /// To standard output, as they come.
+    /// Standard output, line by line.
     Stdout,
-    /// To a device or a pipe, which a file must not replace.
+    /// A device or a pipe, which a file must not replace.
     Device { path: PathBuf, writer: BufWriter<File> },
-    /// To a file that is renamed into place at the end.
+    /// A file that is renamed into place at the end.
     File { path: PathBuf, file: AtomicFile },
 }
 
 impl Output {
-    /// A file; standard output for `-` or without a path. Made before the work starts, so that a
-    /// directory that cannot be written to is found out at once.
+    /// Opens a file, or standard output for `-` or without a path. This happens before the work
+    /// starts, so that an unwritable directory is an error at once.
     pub fn create(path: Option<&Path>) -> Result<Self> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else {
             return Ok(Self::Stdout);
@@ -83,8 +83,8 @@ impl Output {
         self.keep_as(Path::to_owned).map(drop)
     }
 
-    /// Keeps what there is beside the place of the complete file; the error of the interrupted
-    /// command names the place. `what` is what has been written, such as "the lines so far".
+    /// Keeps the partial file beside the place of the complete one, and returns the interrupted
+    /// command's error, which names it. `what` names the content, such as "the lines so far".
     pub fn interrupted(self, what: &str) -> Result<anyhow::Error> {
         let partial = self.keep_as(|path| {
             let mut name = path.as_os_str().to_owned();

@@ -1,5 +1,4 @@
-//! Progress of long work on stderr: bars on a terminal, nothing elsewhere but the lines that
-//! matter.
+//! Progress of long work on stderr: bars on a terminal, elsewhere only important lines.
 
 use crate::messages;
 use crate::visible::capped;
@@ -9,7 +8,7 @@ use std::cell::RefCell;
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
-/// How often a line is printed where there is no terminal.
+/// Time between two lines if there is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Work that is counted in items and has a speed worth showing.
@@ -21,12 +20,12 @@ pub struct Work {
 }
 
 impl Work {
-    /// `total` items of `what`, none done; `hidden` shows nothing.
+    /// Begins work on `total` items of `what`. With `hidden` nothing is shown.
     pub fn new(what: &'static str, total: u64, hidden: bool) -> Self {
         Self::start(what, Some(total), hidden)
     }
 
-    /// Items of `what`, none done; how many there are is not known.
+    /// Begins work on an unknown number of items of `what`.
     pub fn uncounted(what: &'static str) -> Self {
         Self::start(what, None, false)
     }
@@ -42,7 +41,7 @@ impl Work {
         Self { bar: bar(total, target), what, total, lines }
     }
 
-    /// `done` items are done; `detail` says how it goes.
+    /// Shows that `done` items are done, with a `detail`.
     pub fn advance(&mut self, done: u64, detail: &str) {
         self.bar.set_position(done);
         self.bar.set_message(capped(&format!("{}  {detail}", self.what)));

@@ -1,5 +1,5 @@
-//! Ranks that a launcher has started together: how they begin, which of them speaks, and how all
-//! end alike (docs/guides/several-machines.md).
+//! Ranks that a launcher has started together: they connect, rank 0 prints messages, and all end
+//! with the same status (docs/guides/several-machines.md).
 
 use crate::device::LocalRank;
 use crate::interrupt::{self, Interrupted};
@@ -40,9 +40,9 @@ impl Silent {
     }
 }
 
-/// Connects the ranks that a launcher has started, if any, and runs `work` on each. When it fails
-/// on one, it ends on all, and the first says why. `asked` is what `--threads` says. A rank that is
-/// silent for `patience` is given up; none: never.
+/// Connects the ranks that a launcher has started, if any, and runs `work` on each. If it fails on
+/// one rank, it ends on all, and rank 0 prints the reason. `asked` is the value of `--threads`. A
+/// rank that is silent for `patience` is given up; none: never.
 pub fn together(
     asked: Option<usize>,
     patience: Option<Duration>,
@@ -72,7 +72,7 @@ pub fn together(
     let Ranks { world, is_settled, .. } = ranks;
     let result = match result {
         Err(error) if !error.is::<Interrupted>() => Err(error),
-        // If the first cannot write the last files, the others learn it here.
+        // If rank 0 cannot write the last files, the others learn it here.
         ended => world.any(false).map_err(Error::from).and(ended),
     };
     let result = result.map_err(|error| end(&world, &error, is_settled.get()).into());
@@ -91,8 +91,8 @@ fn fair_threads(world: &World, threads: usize) -> usize {
     }
 }
 
-/// Tells the other ranks of an error, unless it came from them. The first says it before any rank
-/// ends: a launcher ends all when one ends with an error.
+/// Reports an error to the other ranks, unless it came from them. Rank 0 prints it before any rank
+/// ends, because a launcher ends all ranks when one ends with an error.
 fn end(world: &World, error: &Error, is_settled: bool) -> Silent {
     if error.is::<Interrupted>() {
         // So are all.
@@ -112,7 +112,7 @@ fn end(world: &World, error: &Error, is_settled: bool) -> Silent {
         messages::error(&said); // nobody else has heard of it
     }
     let may_help = is_settled || is_of_the_hub(error) || is_of_the_machines(error);
-    // All ranks wait here for the first, which may still be saving the run, and agree on the
+    // All ranks wait here for rank 0, which may still be saving the run, and agree on the exit
     // status; the rank with the error decides.
     let is_heard = error.chain().any(|cause| {
         matches!(cause.downcast_ref(), Some(isentrope_ranks::Error::Rank { rank, .. }) if *rank != world.rank())
@@ -122,20 +122,20 @@ fn end(world: &World, error: &Error, is_settled: bool) -> Silent {
     Silent(if is_setup_error(error) || !may_help { EXIT_SETUP } else { 1 })
 }
 
-/// Whether launcher, library and recipe do not fit together, so that starting again does not help.
+/// Whether launcher, library and recipe do not fit together, so that a restart does not help.
 pub fn is_setup_error(error: &Error) -> bool {
     error
         .chain()
         .any(|cause| matches!(cause.downcast_ref(), Some(isentrope_ranks::Error::Start(_))))
 }
 
-/// Whether a network, a memory or a disk has failed, which may do better the next time.
+/// Whether a network, a memory or a disk has failed, so that a restart may help.
 fn is_of_the_machines(error: &Error) -> bool {
     use isentrope_ranks::Error::{All, Damage, Engine};
     error.chain().any(|cause| matches!(cause.downcast_ref(), Some(All(_) | Damage(_) | Engine(_))))
 }
 
-/// Whether a model hub could not be reached, which it may be the next time.
+/// Whether a model hub could not be reached, so that a restart may help.
 fn is_of_the_hub(error: &Error) -> bool {
     use isentrope_evaluation::Error::Data;
     use isentrope_train::Error::Common;
@@ -146,7 +146,7 @@ fn is_of_the_hub(error: &Error) -> bool {
 }
 
 impl Ranks {
-    /// Whether this is rank 0, which speaks for all.
+    /// Whether this is rank 0, which prints messages for all.
     pub fn is_first(&self) -> bool {
         self.world.is_first()
     }
@@ -158,7 +158,7 @@ impl Ranks {
         LocalRank { number, of: ranks.len(), speaks: self.is_first() }
     }
 
-    /// Prints how many ranks there are, and where.
+    /// Prints the number of ranks, and their machines.
     fn introduce(&self) {
         if !self.is_first() {
             return;

@@ -62,7 +62,8 @@ pub fn report(report: &Report, dir: &Path) -> String {
     text
 }
 
-/// The rows of a benchmark, in order. Scores that are all 0 or 1 say no more than verdicts do.
+/// The rows of a benchmark, in order. Scores have a row only if they are graded, because scores of
+/// 0 and 1 equal verdicts.
 fn rows(samples: usize, is_graded: bool) -> Vec<String> {
     let mut rows = vec![format!("mean@{samples}")];
     if samples > 1 {
@@ -97,7 +98,7 @@ fn plain(estimate: &Estimate) -> String {
     format!("{:8.4}    {}", estimate.value, interval(estimate, |end| format!("{end:.4}")))
 }
 
-/// The interval, if there is anything to be seen by it.
+/// The interval, unless it has no width.
 fn interval(estimate: &Estimate, end: impl Fn(f64) -> String) -> String {
     if estimate.has_no_spread() {
         return "no spread".into();
@@ -145,7 +146,7 @@ pub fn comparison(comparisons: &Comparisons, old: &Path, new: &Path) -> String {
     text
 }
 
-/// A comparison of shares, more shortly than [`compared`].
+/// A comparison of shares, in fewer lines than [`compared`].
 fn in_two_lines(text: &mut String, name: &str, comparison: &PairedTest) {
     let PairedTest { old, new, difference, p, exact, .. } = comparison;
     let [old, new, value] = [*old, *new, difference.value].map(|x| 100.0 * x);

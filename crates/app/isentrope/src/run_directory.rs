@@ -1,4 +1,4 @@
-//! Refusals of a run's directory in the place of its model or its recipe.
+//! Refuses a run's directory where a model or a recipe is expected.
 
 use anyhow::{Result, bail};
 use isentrope_files::names;

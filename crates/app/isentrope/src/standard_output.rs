@@ -7,12 +7,12 @@ use std::fmt;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use terminal_size::terminal_size_of;
 
-/// The reader of the output has seen enough, as `head` does, which is no failure.
+/// The reader has closed the output, as `head` does. That is no failure.
 #[derive(Debug, thiserror::Error)]
 #[error("the reader of the output has gone")]
 pub struct ReaderGone;
 
-/// Names the place of an error of writing, and tells a reader that has gone from a failure.
+/// Adds the place to a write error, and distinguishes a closed reader from a failure.
 pub fn failed(place: impl fmt::Display, error: io::Error) -> anyhow::Error {
     match error.kind() {
         ErrorKind::BrokenPipe => ReaderGone.into(),
@@ -44,8 +44,7 @@ pub fn width() -> Option<usize> {
     if io::stdout().is_terminal() { columns(terminal_size_of(io::stdout())) } else { None }
 }
 
-/// Writes text for people at once, its lines broken between words where they are wider than the
-/// terminal.
+/// Writes text for people at once. Lines wider than the terminal are broken between words.
 pub fn print_fitted(text: &str) -> Result<()> {
     print(&fitted(text, width()))
 }

@@ -24,10 +24,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use unicode_width::UnicodeWidthStr;
 
-/// Steps follow one another at least this far apart, but for those with an evaluation and the last.
+/// Least time between two printed steps, except those with an evaluation and the last.
 const TERMINAL_INTERVAL: Duration = Duration::from_millis(300);
 const PLAIN_INTERVAL: Duration = Duration::from_secs(1);
-/// Steps whose mean length makes the estimate of the time left.
+/// Number of last steps whose mean time estimates the time left.
 const RECENT: usize = 10;
 
 /// Columns of sentences in the summary.
@@ -38,9 +38,9 @@ pub struct Terminal {
     bar: ProgressBar,
     is_terminal: bool,
     phase: Option<(Phase, Instant)>,
-    /// When each of the last steps ended.
+    /// The ends of the last steps.
     ends: VecDeque<Instant>,
-    /// The last step, and the last that a checkpoint holds.
+    /// The last step, and the last step that a checkpoint holds.
     last: u64,
     saved: u64,
     shown: Option<Instant>,
@@ -93,7 +93,8 @@ impl Terminal {
         Some(self.step_time()? * u32::try_from(step.steps - step.step).ok()?)
     }
 
-    /// Has Ctrl-C say how long the next step takes and which steps no checkpoint holds yet.
+    /// Sets the outlook that Ctrl-C prints: the time of the next step, and the steps that no
+    /// checkpoint holds.
     fn set_outlook(&self) {
         let loss = match self.saved {
             0 => "all steps".to_owned(),
@@ -207,7 +208,7 @@ impl Observer for Terminal {
     }
 }
 
-/// Most parts of a set that its line after a step tells of; the table at the end has them all.
+/// Most parts of a set in its line after a step. The table at the end has all.
 const PARTS_TOLD: usize = 8;
 
 /// `eval/SET/NAME` metrics, a line per set, and one per set for the accuracy of its parts,
@@ -259,7 +260,7 @@ fn evaluation_lines(step: &StepReport<'_>) -> Vec<String> {
         .collect()
 }
 
-/// The table at the end of a run, on standard output, and what next.
+/// Prints the table at the end of a run, on standard output, and the next commands.
 pub fn print_summary(summary: &RunSummary, command: &str) -> Result<()> {
     let width = standard_output::width();
     print(&(messages::fitted(&table(summary), width) + &what_next(summary, command, width)))
@@ -326,8 +327,7 @@ fn table(summary: &RunSummary) -> String {
     text
 }
 
-/// The commands for what a complete run has left, each on a line of its own, whole, so that it can
-/// be copied.
+/// The next commands for a complete run, each whole on a line of its own, so that it can be copied.
 fn what_next(summary: &RunSummary, command: &str, width: Option<usize>) -> String {
     let (Ending::Complete, Some(checkpoint)) = (summary.ending, &summary.checkpoint) else {
         return String::new();
@@ -351,7 +351,7 @@ fn what_next(summary: &RunSummary, command: &str, width: Option<usize>) -> Strin
     text
 }
 
-/// A command and what it does: behind it, or below where the terminal is too narrow.
+/// A command with its description behind it, or below it on a narrow terminal.
 fn explained(command: &str, does: &str, width: Option<usize>) -> String {
     let line = format!("    {command}      {does}");
     if width.is_none_or(|width| line.width() <= width) {
@@ -361,7 +361,7 @@ fn explained(command: &str, does: &str, width: Option<usize>) -> String {
     }
 }
 
-/// How well the theory foresaw the run's entropy, where the run has tracked that.
+/// How well the theory predicted the run's entropy, if the run has tracked it.
 fn theory_lines(run: &Path, log: Option<&RunLog>) -> String {
     let tracked = log.and_then(TheoryOfRun::of);
     tracked.map_or_else(String::new, |theory| {

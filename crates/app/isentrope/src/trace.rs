@@ -1,4 +1,4 @@
-//! `--trace FILE`: where the time of one step goes, as a file that Perfetto opens
+//! `--trace FILE`: records where the time of one step goes, in a file for Perfetto
 //! (docs/reference/commands.md).
 
 use crate::device::Device;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use isentrope_trace::{Origin, Trace};
 use std::path::{Path, PathBuf};
 
-/// Most events of a trace, but for phases: some 40 MB of memory, and twice as much on disk.
+/// Most events of a trace, phases not included: some 40 MB of memory, and twice as much on disk.
 const EVENTS: usize = 500_000;
 
 /// The trace that the flags ask for: its file, and the step if one is named.
@@ -35,7 +35,7 @@ impl TraceRequest {
 pub struct StepTrace {
     path: PathBuf,
     device: Device,
-    /// The step to trace; by default the second that is made, when everything has been used once.
+    /// The step to trace; by default this process's second step, when all code has run once.
     step: Option<u64>,
     is_recording: bool,
     is_made: bool,
@@ -50,7 +50,7 @@ impl StepTrace {
 
     /// A step of `steps` begins.
     pub fn begins(&mut self, step: u64, steps: u64) {
-        // A run of one step has no second.
+        // A run of one step has no second step.
         let traced = *self.step.get_or_insert((step + 1).min(steps));
         if traced < step && self.is_first {
             messages::warning(&format!(

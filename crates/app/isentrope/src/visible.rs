@@ -1,15 +1,15 @@
-//! Text from elsewhere for the terminal, which would obey what is hidden in it: names in files,
-//! model output, what servers say.
+//! Makes control characters visible in foreign text (file names, model output, servers' messages),
+//! which a terminal would obey.
 
 pub use isentrope_lab::visible::visible;
 
-/// Characters that a message may have, and how many of a longer message's start and end are shown:
-/// a path has its name at the end.
+/// Most characters of a message, and the number shown of a longer message's start and end, where a
+/// path has its name.
 const LONGEST: usize = 10_000;
 const START: usize = 8_000;
 const END: usize = 1_500;
 
-/// The text as [`visible`], without the middle of a text that is too long for a message.
+/// The text made [`visible`], without its middle if it is too long for a message.
 pub fn capped(text: &str) -> String {
     let text = visible(text);
     let count = text.chars().count();

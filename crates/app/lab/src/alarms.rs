@@ -1,4 +1,4 @@
-//! The alarms of collapse that a log gives ([`isentrope_run::alarms`] says when).
+//! The alarms of collapse in a log ([`isentrope_run::alarms`] defines them).
 
 pub use isentrope_run::alarms::{Alarm, Alarms, Kind, is_watched};
 

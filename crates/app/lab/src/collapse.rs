@@ -1,4 +1,4 @@
-//! When half of a change was over; between evaluations in a straight line.
+//! Finds the step at which half of a change was over, by linear interpolation between evaluations.
 
 use crate::law::Point;
 
@@ -13,7 +13,7 @@ pub(crate) const SPENT: Quantity = |point| -point.entropy;
 /// Accuracy that was gained.
 pub(crate) const GAINED: Quantity = |point| point.accuracy;
 
-/// How much a quantity grew from the first to the last point; none where it did not.
+/// The growth of a quantity from the first to the last point; none if it did not grow.
 pub(crate) fn growth(points: &[Point], quantity: Quantity) -> Option<f64> {
     let (first, last) = (quantity(points.first()?), quantity(points.last()?));
     let grown = last - first;

@@ -16,20 +16,20 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// A run as it was at one moment.
+/// A run's state at one moment.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// Its name beside others.
     pub name: String,
-    /// Its numbers by metric and step.
+    /// The run's numbers by metric and step.
     pub log: RunLog,
     /// The values of its recipe, if it is a run of this program.
     pub recipe: Option<Value>,
     /// How far it is.
     pub state: State,
-    /// Its evaluation sets whose accuracy was measured.
+    /// The evaluation sets whose accuracy the run has measured.
     pub set_names: Vec<SetName>,
-    /// Accuracy with entropy on each evaluation set, parts left out; of a run without evaluations,
+    /// Accuracy with entropy on each evaluation set, without parts; for a run without evaluations,
     /// of its rollouts.
     pub sets: Vec<EvaluatedSet>,
     /// Accuracy with entropy on each part of a set.
@@ -54,8 +54,8 @@ impl Run {
     /// As [`RunLog::open_all`]; if a recipe is not JSON.
     pub fn read(path: &Path) -> Result<Vec<Self>> {
         let recipe = recipe_of(path)?;
-        // A process that trains is looked for before the log is read: a run that has ended by then
-        // is read whole.
+        // Whether a process trains is checked before the log is read, so that the log of an ended
+        // run is read whole.
         let is_training = State::is_training(path, recipe.as_ref());
         let mut runs = Vec::new();
         for log in RunLog::open_all(path)? {
@@ -68,7 +68,7 @@ impl Run {
         Ok(runs)
     }
 
-    /// Reads the runs of several paths. Runs of one name are called by their paths.
+    /// Reads the runs of several paths. Runs with the same name get their paths.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -96,7 +96,7 @@ impl Run {
         }
     }
 
-    /// Its directory, if it is a run of this program.
+    /// The run's directory, if this program made the run.
     pub fn files(&self) -> Option<RunFiles> {
         self.recipe.as_ref()?;
         Some(RunFiles::new(&self.log.path))

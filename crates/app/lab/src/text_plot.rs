@@ -12,7 +12,7 @@ use unicode_width::UnicodeWidthStr;
 const COLORS: [u8; 6] = [36, 33, 35, 32, 31, 34];
 /// The code of the terminal's own colour.
 const DEFAULT: u8 = 39;
-/// Shapes that tell curves apart without colours, in their order; then come letters.
+/// Markers that distinguish curves without colours, in their order; letters follow.
 const MARKERS: [char; 8] = ['●', '■', '▲', '◆', '○', '□', '△', '◇'];
 /// Dots in a cell of Braille, across and down.
 const DOTS: [usize; 2] = [2, 4];
@@ -20,7 +20,7 @@ const DOTS: [usize; 2] = [2, 4];
 const BITS: [[u8; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
 /// Columns from one marker to the next on a curve that has more points than columns.
 const MARKER_DISTANCE: usize = 16;
-/// Columns for a point, so that its marker leaves the curve to be seen.
+/// Columns per point, so that markers do not hide the curve.
 const ROOM_OF_MARKER: usize = 3;
 /// Columns before and between the items of a legend.
 const LEGEND_INDENT: usize = 2;
@@ -31,9 +31,9 @@ const SIZES: [(u16, u16); 2] = [(20, 1000), (5, 500)];
 /// A curve, or points.
 #[derive(Clone, Debug, Default)]
 pub struct Curve {
-    /// Its name in the legend; a curve without a name is not in the legend.
+    /// The curve's name in the legend; if it is empty, the legend leaves the curve out.
     pub name: String,
-    /// x and y; where one is not finite, the curve has a gap.
+    /// x and y of each point. If one is not finite, the curve has a gap.
     pub points: Vec<(f64, f64)>,
     /// Whether points stand alone instead of being joined.
     pub scattered: bool,
@@ -46,7 +46,7 @@ pub struct TextPlot {
     pub x: &'static str,
     /// The title of the y axis.
     pub y: &'static str,
-    /// Drawn in this order, each in its colour and with its marker.
+    /// Curves in the order of drawing, each with its own colour and marker.
     pub curves: Vec<Curve>,
 }
 
@@ -201,8 +201,8 @@ impl Frame {
         }
     }
 
-    /// The points of a curve that get its marker: all if there is room; else points that
-    /// nothing is joined to, and some here and there if the plot has other curves.
+    /// The points of a curve that get its marker: all if there is room; else isolated points, and a
+    /// few others if the plot has other curves.
     fn marked(&self, curve: &Curve, number: usize, of: usize) -> Vec<(f64, f64)> {
         let points = &curve.points;
         let count = points.iter().filter(|p| is_finite(p)).count();
@@ -234,7 +234,7 @@ impl Frame {
     }
 }
 
-/// The cell of a place from 0 to 1, where each cell has this many dots.
+/// The cell and dot at a place from 0 to 1, if each cell has this many dots.
 fn cell(place: f64, cells: usize, dots: usize) -> usize {
     libm::round(place * (cells * dots - 1) as f64) as usize / dots
 }
@@ -259,7 +259,7 @@ fn painted(text: &str, color: u8) -> String {
     if color == DEFAULT { text.to_owned() } else { format!("\x1b[{color}m{text}\x1b[{DEFAULT}m") }
 }
 
-/// Adds the dots of a line between two, both ends included (Bresenham 1965).
+/// Adds the dots of a line between two dots, both ends included (Bresenham 1965).
 fn line(from: (usize, usize), to: (usize, usize), dots: &mut Vec<(usize, usize)>) {
     let is_steep = to.1.abs_diff(from.1) >= to.0.abs_diff(from.0);
     let turned = |(x, y): (usize, usize)| if is_steep { (y, x) } else { (x, y) };

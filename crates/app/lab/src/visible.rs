@@ -1,5 +1,5 @@
-//! Foreign text made visible: hidden characters could make a page or a terminal show something
-//! else.
+//! Makes hidden characters of foreign text visible, because they could make a page or a terminal
+//! show something else.
 
 use std::borrow::Cow;
 
@@ -25,9 +25,9 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Whether nobody would see the character: general categories Cc and Cf, line and paragraph
-/// separators, letters without a shape, and the variation selectors that fonts do not use (The
-/// Unicode Standard 16.0, DerivedCoreProperties.txt, Default_Ignorable_Code_Point).
+/// Whether the character is invisible: general categories Cc and Cf, line and paragraph separators,
+/// letters without a shape, and the variation selectors that fonts do not use (The Unicode Standard
+/// 16.0, DerivedCoreProperties.txt, Default_Ignorable_Code_Point).
 fn is_hidden(c: char) -> bool {
     match c {
         '\n' | '\t' => false,

@@ -65,7 +65,7 @@ impl AtomicFile {
         let (file, temporary) = tempfile::Builder::new()
             .prefix(PREFIX)
             .suffix(&ending)
-            // With the permissions of any other new file.
+            // The file gets the permissions of any other new file.
             .make_in(parent(target), |path| File::create_new(path))
             .map_err(Error::at(target))?
             .into_parts();

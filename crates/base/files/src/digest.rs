@@ -27,7 +27,7 @@ impl Digest {
         Self(Function::Sha256(Sha256::new()))
     }
 
-    /// Starts a SHA-1, for contents that others name by it.
+    /// Starts a SHA-1, for contents that the hub names by their SHA-1.
     pub fn sha1() -> Self {
         Self(Function::Sha1(Sha1::new()))
     }

@@ -20,7 +20,8 @@ pub fn dangling(path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Refuses a path with a dangling link. "No such file" is no help if the name is there to be seen.
+/// Refuses a path with a dangling link, because "no such file" would confuse if the name is
+/// visible.
 ///
 /// # Errors
 /// [`Error::Io`] of kind [`ErrorKind::NotFound`], with the link's target.

@@ -46,7 +46,7 @@ pub fn read_regular(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Refuses what is no regular file.
+/// Refuses anything but a regular file.
 ///
 /// # Errors
 /// Of kind [`ErrorKind::InvalidInput`], naming the kind of file.

@@ -18,7 +18,8 @@ pub enum Lock {
     Unsupported(io::Error),
 }
 
-/// [`is_locked`] locks a directory for a moment. So locking is tried this often, with this pause.
+/// Tries to lock, and the pause between them. [`is_locked`] of another process holds the lock for a
+/// moment.
 const TRIES: usize = 5;
 const MOMENT: Duration = Duration::from_millis(10);
 
@@ -44,7 +45,7 @@ fn try_lock_directory(dir: &Path) -> Result<Option<Lock>> {
     })
 }
 
-/// Locks a directory. `doing` says for messages what the process does in it.
+/// Locks a directory. `doing` describes the process's work in it, for messages.
 ///
 /// # Errors
 /// [`Error::Refused`] while another process holds it; [`Error::Io`] where the directory cannot be

@@ -23,16 +23,16 @@ pub enum Purpose {
     ClipCov = 6,
     /// Resampling of results for their uncertainty.
     Bootstrap = 7,
-    /// Policies to check the theory of covariance on.
+    /// Random policies on which the theory of covariance is checked.
     Theory = 8,
     /// Which responses of a step are recorded token by token.
     Records = 9,
-    /// Other divisions into micro-batches, to measure what they change.
+    /// Other divisions into micro-batches, to measure their effect.
     MicroBatches = 10,
 }
 
 impl Purpose {
-    /// A word of the key. Samples have their step of training in its place, which is never this
+    /// The purpose's word in the key. Samples have their training step there, which is never this
     /// large.
     pub fn word(self) -> u64 {
         u64::MAX - self as u64
@@ -129,7 +129,7 @@ mod tests {
         for i in 0..16_000 {
             bins[(Draws::new([1, 2, 3, i % 100]).uniform(i / 100) * 16.0) as usize] += 1;
         }
-        // Chi-square with 15 degrees of freedom: above 37.7 once in a thousand seeds.
+        // Chi-square with 15 degrees of freedom exceeds 37.7 for one seed in a thousand.
         let chi: f64 = bins.iter().map(|&b| (f64::from(b) - 1000.0).powi(2) / 1000.0).sum();
         assert!(chi < 37.7, "{bins:?}");
     }

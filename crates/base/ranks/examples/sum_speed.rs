@@ -1,5 +1,5 @@
-//! How long ranks take to add a gradient and share what comes of it, for bench/ranks.py: a line of
-//! JSON by rank 0.
+//! Measures how long ranks take to add a gradient and to share the sum, for bench/ranks.py. Rank 0
+//! prints a line of JSON.
 //!
 //! `mpirun -n 4 sum_speed MEBIBYTES ROUNDS`
 

@@ -1,23 +1,23 @@
-//! A rank's activity, and the heartbeat that tells others of it.
+//! A rank's activity, and the heartbeat that reports it to others.
 
 use crate::engine::{NOTE_BYTES, Note};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A rank's activity, as it reports it and as its heartbeat tells it to others.
+/// A rank's activity, as its heartbeat reports it to others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Beat {
     what: String,
     done: u64,
     of: u64,
-    /// The number of the exchange in which it waits for others.
+    /// The number of the exchange in which the rank waits for others.
     pub waits: Option<u64>,
-    /// The number of the exchange to which rank 0 calls all, where somebody waits.
+    /// The number of the exchange to which rank 0 calls all ranks, because one waits there.
     pub calls: Option<u64>,
 }
 
 pub(crate) struct Activity(Mutex<Beat>);
 
-/// The rank waits for others while this lives.
+/// Marks the rank as waiting for others until it is dropped.
 pub(crate) struct WaitGuard<'a>(&'a Activity);
 
 impl Activity {
@@ -36,13 +36,13 @@ impl Activity {
         (beat.done, beat.of) = (done, of);
     }
 
-    /// It waits for others in the exchange of this number.
+    /// Marks this rank as waiting for others in exchange `number`, until the guard is dropped.
     pub fn wait(&self, number: u64) -> WaitGuard<'_> {
         self.beat().waits = Some(number);
         WaitGuard(self)
     }
 
-    /// Rank 0 calls to the exchange of this number, or to none.
+    /// Sets the exchange to which rank 0 calls all ranks; none ends the call.
     pub fn call(&self, number: Option<u64>) {
         self.beat().calls = number;
     }

@@ -1,4 +1,4 @@
-//! A check before ranks are trusted with work: bytes must arrive as they were sent.
+//! Checks, before any work, that bytes between ranks arrive as they were sent.
 
 use crate::error::{Error, Result};
 use crate::exchange::{Contribution, Exchange};
@@ -9,7 +9,8 @@ use crate::rank_host::RankHost;
 use crate::sum::swap;
 use std::time::Instant;
 
-/// Numbers of the block that neighbours exchange as a test: more than one piece, to test a second.
+/// Numbers of the block that neighbours exchange as a test. It fills more than one piece, so that a
+/// second piece is tested too.
 const PROBE_NUMBERS: usize = (1 << 18) + 1000;
 /// Numbers sent to measure bandwidth: 32 MiB.
 const BANDWIDTH_NUMBERS: usize = 8 << 20;
@@ -29,7 +30,7 @@ pub(crate) fn introduce(exchange: &Exchange, own: &RankHost) -> Result<Vec<RankH
     hosts.collect()
 }
 
-/// The neighbours of a rank, one for each bit: none where there is no such rank.
+/// The neighbours of a rank, one for each bit of its number; None if there is no such rank.
 fn neighbours(rank: usize, ranks: usize) -> impl Iterator<Item = Option<usize>> {
     let bits = ranks.next_power_of_two().trailing_zeros();
     (0..bits).map(move |bit| Some(rank ^ (1 << bit)).filter(|&other| other < ranks))
@@ -66,7 +67,7 @@ pub(crate) fn try_neighbours(exchange: &Exchange) -> Result<()> {
     })
 }
 
-/// The first half goes to a rank, and its first half becomes our second.
+/// Sends our first half to a rank, and writes that rank's first half over our second.
 fn swap_halves(line: &Line, peer: usize, numbers: &mut [f32]) -> Result<()> {
     let half = numbers.len() / 2;
     swap(line, &mut HostFloats::new([numbers]), peer, 0..half, half..2 * half)
@@ -78,7 +79,7 @@ pub(crate) fn bandwidth(exchange: &Exchange) -> Result<Vec<Vec<Option<f64>>>> {
     let mut numbers = vec![1.0f32; 2 * BANDWIDTH_NUMBERS];
     let mut own = Vec::new();
     for peer in neighbours(line.rank(), line.size()) {
-        // The headers bring all ranks to the same place; the first swap warms up connections.
+        // The headers make all ranks start together; the first swap warms up connections.
         own.push(exchange.run(Kind::Check, Contribution::default(), |_| {
             let Some(peer) = peer else { return Ok(None) };
             swap_halves(line, peer, &mut numbers[..1 << 16])?;

@@ -48,7 +48,7 @@ impl World {
         let why = String::from_utf8_lossy(why);
         let told =
             format!("{} cannot write to the directory {shown} of {key}: {why}", self.name(rank));
-        // A full disk may have room the next time.
+        // A full disk may have room later, so this refusal is not lasting.
         Err(if is_lasting == b"1" { self.refuse(told) } else { self.conclude(Error::All(told)) })
     }
 }

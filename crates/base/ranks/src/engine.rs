@@ -30,7 +30,7 @@ pub(crate) const NOTE_BYTES: usize = 128;
 /// A short message that may come at any time.
 pub(crate) type Note = [u8; NOTE_BYTES];
 
-/// Moves bytes between ranks. Every method may find that the engine has failed.
+/// Moves bytes between ranks. Every method may return that the engine has failed.
 ///
 /// Pieces from one rank to another arrive in the order in which they were started. Every rank
 /// starts the same all-gathers and broadcasts in the same order.
@@ -45,8 +45,8 @@ pub(crate) trait Engine: Send {
     /// theirs.
     fn start(&mut self, moves: Vec<Move>) -> Result<Ticket>;
 
-    /// The pieces of the moves of a ticket, in order, once all of them have ended; the ticket is
-    /// used up then. It fails after an abort.
+    /// The pieces of a ticket's moves, in order; None until all moves have ended. A ticket gives
+    /// its pieces once. Fails after an abort.
     fn poll(&mut self, ticket: Ticket) -> Result<Option<Vec<Piece>>>;
 
     /// Sends a note: from rank 0 to another, or from another to rank 0. It is dropped if too many
@@ -60,7 +60,7 @@ pub(crate) trait Engine: Send {
     /// [`poll`](Self::poll) fails from now on.
     fn abort(&mut self, why: &str);
 
-    /// After the last exchange, on all ranks: takes leave of the others.
+    /// Takes leave of the other ranks. All ranks call this after the last exchange.
     fn close(&mut self) -> Result<()>;
 }
 
@@ -85,7 +85,7 @@ impl<T> PendingMoves<T> {
         ticket
     }
 
-    /// Takes out the moves of a ticket, unless they have ended before.
+    /// Takes out the moves of a ticket, unless they have already ended.
     pub fn take(&mut self, ticket: Ticket) -> Result<T> {
         let started = self.started.remove(&ticket);
         started.ok_or_else(|| Error::Engine("nothing of this ticket is under way".into()))

@@ -1,4 +1,4 @@
-//! Errors that end the work of all ranks. Every message says who, what and what to do.
+//! Errors that end the work of all ranks. Every message names the rank, the failure and the remedy.
 
 /// Failure of ranks to work together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

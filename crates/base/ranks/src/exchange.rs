@@ -1,6 +1,6 @@
 //! Exchanges of bytes in which all ranks agree: each begins with a header of every rank
-//! ([`Header`]), so all know in the same place that one has failed, differs, or is elsewhere, and
-//! all end alike.
+//! ([`Header`]), so all ranks learn in the same exchange that one has failed, has other data or is
+//! in another exchange, and all end with the same error.
 
 use crate::beat::Activity;
 use crate::engine::Move;
@@ -12,8 +12,7 @@ use crate::pulse::Tell;
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Bytes that come from all ranks together in one piece of an all-gather, and from one in a piece
-/// of a broadcast.
+/// Bytes of one piece: of an all-gather, from all ranks together; of a broadcast, from one rank.
 const GATHER_PIECE_BYTES: usize = 16 << 20;
 const BROADCAST_PIECE_BYTES: usize = 1 << 20;
 /// Most bytes of all records of an exchange: more is a mistake, or a damaged length.
@@ -46,7 +45,7 @@ struct State {
     number: u64,
     digest: Sha256,
     noted: String,
-    /// Why nothing more is exchanged: the same on all ranks.
+    /// Why exchanges have ended; the same on all ranks.
     failure: Option<Error>,
     /// The error that all ranks got before they went on to vote.
     earlier_failure: Option<Error>,
@@ -99,7 +98,7 @@ impl Exchange {
         self.state().earlier_failure.is_some()
     }
 
-    /// Nothing more is exchanged, because of the error before the ranks went on.
+    /// Ends exchanges again, with the error before the ranks went on.
     pub fn stop_again(&self) {
         let mut state = self.state();
         if !matches!(state.failure, Some(Error::Engine(_))) {
@@ -107,17 +106,17 @@ impl Exchange {
         }
     }
 
-    /// Nothing more is exchanged, for a reason that all ranks see alike.
+    /// Ends exchanges for a reason that all ranks know.
     pub fn conclude(&self, error: Error) -> Error {
         self.state().failure.get_or_insert(error).clone()
     }
 
-    /// Whether rank 0 calls to the exchange that this rank makes next.
+    /// Whether rank 0 calls all ranks to this rank's next exchange.
     pub fn is_called(&self) -> bool {
         self.activity.called() == Some(self.state().number)
     }
 
-    /// Notes what has been computed; the next exchange compares it.
+    /// Notes computed bytes; the next exchange compares them over all ranks.
     pub fn note(&self, what: &str, bytes: &[u8]) {
         let mut state = self.state();
         for part in [what.as_bytes(), bytes] {
@@ -127,8 +126,8 @@ impl Exchange {
         what.clone_into(&mut state.noted);
     }
 
-    /// Takes part in the next exchange of all ranks only to say why this one has failed. Returns
-    /// the error that all ranks get.
+    /// Takes part in the next exchange only to report why this rank has failed. Returns the error
+    /// that all ranks get.
     pub fn fail(&self, cause: &str) -> Error {
         let end =
             (0..=cause.len().min(MAX_CAUSE_BYTES)).rev().find(|&end| cause.is_char_boundary(end));
@@ -146,7 +145,7 @@ impl Exchange {
         self.run(kind, own, |headers| self.records(headers, record))
     }
 
-    /// One exchange: headers, then what `exchange` does with them.
+    /// Makes one exchange: all headers, then `exchange` with them.
     pub fn run<T>(
         &self,
         kind: Kind,
@@ -177,7 +176,7 @@ impl Exchange {
             .and_then(|headers| self.judge(&headers, record, &state.noted).map(|()| headers))
             .inspect_err(|error| state.failure = Some(error.clone()))?;
         exchange(&headers).inspect_err(|error| {
-            // Damage is seen by one rank alone: it says so in the next exchange.
+            // Only one rank sees damage, so it reports it in the next exchange.
             if matches!(error, Error::Engine(_)) {
                 state.failure = Some(error.clone());
             }
@@ -188,7 +187,7 @@ impl Exchange {
     fn judge(&self, headers: &[Header], record: &[u8], noted: &str) -> Result<()> {
         let failed: Vec<usize> = (0..headers.len()).filter(|&rank| headers[rank].failed).collect();
         if let Some(&rank) = failed.first() {
-            // The others have brought records for another exchange, which now have no place.
+            // The other ranks' records were for another exchange, and are dropped.
             let words: Vec<Header> = headers
                 .iter()
                 .map(|header| if header.failed { *header } else { Header { length: 0, ..*header } })
@@ -221,7 +220,8 @@ impl Exchange {
     fn headers(&self, own: &Header) -> Result<Vec<Header>> {
         let all = self.gather_piece(&own.encode(), &vec![HEADER_BYTES; self.line.size()])?;
         let headers = all.chunks_exact(HEADER_BYTES).enumerate().map(|(rank, bytes)| {
-            // Other ranks may have received it undamaged and go on: exchanges would not match.
+            // Other ranks may have received the header undamaged and go on, so exchanges would no
+            // longer match.
             Header::decode(bytes).ok_or_else(|| {
                 self.end(format!(
                     "what came from {} is damaged, or from another version",
@@ -232,7 +232,7 @@ impl Exchange {
         headers.collect()
     }
 
-    /// Ends all ranks at once, where they cannot end alike.
+    /// Ends all ranks at once, because they cannot end with the same error.
     fn end(&self, why: String) -> Error {
         (self.tell)(&why);
         self.line.engine().abort(&why);

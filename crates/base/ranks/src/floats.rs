@@ -1,9 +1,9 @@
-//! Numbers that are added or exchanged, wherever they live.
+//! Numbers that are added or exchanged, in the host's memory or a device's.
 
 use crate::piece::Piece;
 use std::ops::Range;
 
-/// The numbers of one parameter, which the host can read and write wherever they are.
+/// The numbers of one parameter, which the host can read and write even if a device holds them.
 pub trait Parameter {
     /// How many numbers it has.
     fn count(&self) -> usize;
@@ -33,13 +33,13 @@ impl Parameter for &mut [f32] {
 /// through host memory.
 #[derive(Debug)]
 pub struct HostFloats<P> {
-    /// Each with the place of its first number among all.
+    /// The parameters, each with the place of its first number among all numbers.
     parameters: Vec<(usize, P)>,
 }
 
 /// The part of a parameter in a range of numbers.
 struct Part {
-    /// Which parameter, and from which of its numbers on.
+    /// The parameter, and the first of its numbers in the range.
     parameter: usize,
     first: usize,
     /// Its place in the range.
@@ -78,7 +78,7 @@ impl<P: Parameter> HostFloats<P> {
         numbers
     }
 
-    /// Copies numbers into a piece, to be sent.
+    /// Copies numbers into a piece to send.
     pub(crate) fn read(&self, numbers: Range<usize>, piece: &mut Piece) {
         for part in self.parts(&numbers) {
             let own = self.read_part(&part);
@@ -86,7 +86,7 @@ impl<P: Parameter> HostFloats<P> {
         }
     }
 
-    /// Puts what has come into the place of numbers.
+    /// Overwrites numbers with a received piece.
     pub(crate) fn write(&mut self, numbers: Range<usize>, piece: &Piece) {
         for part in self.parts(&numbers) {
             let came: Vec<f32> = floats(piece, &part.within).collect();
@@ -94,7 +94,7 @@ impl<P: Parameter> HostFloats<P> {
         }
     }
 
-    /// Adds what has come to numbers.
+    /// Adds a received piece to numbers.
     pub(crate) fn add(&mut self, numbers: Range<usize>, piece: &Piece) {
         for part in self.parts(&numbers) {
             let mut sum = self.read_part(&part);

@@ -44,13 +44,13 @@ impl Kind {
 pub(crate) struct Header {
     /// The operation.
     pub kind: Kind,
-    /// Whether it has failed: it does nothing then but say why.
+    /// Whether the rank has failed. A failed rank only reports why.
     pub failed: bool,
     /// An answer of [`Kind::Any`].
     pub flag: bool,
     /// How many exchanges came before.
     pub number: u64,
-    /// Bytes of its record, or of its last words.
+    /// Bytes of the rank's record, or of its cause if it has failed.
     pub length: u64,
     /// Checksum of that record.
     pub checksum: u32,
@@ -77,7 +77,7 @@ impl Header {
         bytes
     }
 
-    /// None of bytes that are no header, or a damaged one.
+    /// Reads a header; None if the bytes are no header or a damaged one.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; HEADER_BYTES] = bytes.try_into().ok()?;
         let four = |at: usize| bytes[at..].first_chunk().map(|four| u32::from_le_bytes(*four));
@@ -99,10 +99,10 @@ impl Header {
     }
 }
 
-/// Whether ranks that are well mean the same by an exchange. Every rank has the same headers, so
-/// all come to the same answer.
+/// Checks that the ranks that have not failed make the same exchange. Every rank has the same
+/// headers, so all get the same result.
 ///
-/// `noted` says what was last noted; `name` names a rank and its host.
+/// `noted` names the value that was last noted; `name` names a rank and its host.
 pub(crate) fn agreement(
     headers: &[Header],
     noted: &str,
@@ -135,7 +135,7 @@ pub(crate) fn agreement(
         let have = |rank: usize| {
             headers.iter().filter(|header| header.digest == headers[rank].digest).count()
         };
-        // When as many ranks have one digest as the other, neither is known to be right.
+        // If two digests are equally frequent, neither is known to be right.
         let doubted = if have(odd) == have(usual) { "one of the two" } else { "the first" };
         return refused(format!(
             "{} has computed something else than {}{since}: the memory, the processor or the \
@@ -147,7 +147,8 @@ pub(crate) fn agreement(
     Ok(())
 }
 
-/// The first rank that differs from most ranks, and the first of these; none if all have the same.
+/// The first rank that differs from the majority, and the first rank of the majority; none if all
+/// agree.
 fn odd_one<K: PartialEq>(headers: &[Header], key: impl Fn(&Header) -> K) -> Option<(usize, usize)> {
     let keys: Vec<K> = headers.iter().map(key).collect();
     let have = |rank: &usize| keys.iter().filter(|key| **key == keys[*rank]).count();

@@ -22,15 +22,15 @@ pub struct Launch {
     pub launcher: &'static str,
     /// The variable that says so.
     pub variable: &'static str,
-    /// How many ranks it says there are; none where it does not say.
+    /// The launcher's number of ranks; none if it does not say.
     pub size: Option<usize>,
-    /// The libraries that fit, the likeliest first.
+    /// The families of libraries that fit the launcher, the likeliest first.
     pub families: &'static [Family],
-    /// Whether the launcher seems not to say how ranks find each other.
+    /// Whether the launcher seems to give ranks no way to find each other.
     pub is_bare: bool,
 }
 
-/// How several ranks were started; none when this process is alone.
+/// The launch of several ranks; none if this process is alone.
 ///
 /// # Errors
 /// [`Error::Start`] when a variable is no number, or several processes were started in a way in
@@ -66,7 +66,8 @@ pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Opt
     const MPICH_FIRST: &[Family] = &[Family::Mpich, Family::OpenMpi];
     const HYDRA: &str = "mpirun of MPICH or Intel MPI";
     let slurm = has("SLURM_PROCID");
-    // Inside a job of Slurm, MPI's own launchers set more: what they say is nearer to this process.
+    // Inside a Slurm job, the variables of MPI's own launcher come first: they describe this
+    // process more closely.
     if let size @ Some(_) = size("OMPI_COMM_WORLD_SIZE")? {
         return by("mpirun of Open MPI", "OMPI_COMM_WORLD_SIZE", size, OPEN_MPI, false);
     }

@@ -1,4 +1,4 @@
-//! Processes that train together, on one machine or many, with the bits that one alone would have.
+//! Processes that train together, on one machine or many, with the same bits as a single process.
 //!
 //! [`World::begin`] says whether a launcher has started several, and brings them together over
 //! whatever MPI library belongs to it. An engine (`engine.rs`) moves bytes and adds nothing up;

@@ -1,8 +1,8 @@
-//! The engine as a rank and its pulse share it, and how a rank waits: asking, and sleeping in
+//! An engine shared by a rank and its pulse. A rank waits by asking the engine, with sleep in
 //! between.
 //!
-//! Nobody blocks inside the engine. Ranks may share processors, and one that spins takes the time
-//! of the one it waits for.
+//! No thread blocks inside the engine. Ranks may share processors, so a rank that spins would take
+//! time from the rank that it waits for.
 
 use crate::engine::{Engine, Move, Ticket};
 use crate::error::Result;
@@ -12,17 +12,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Pause between two questions whether something has come.
+/// Pause between two polls of the engine.
 const POLL_PAUSE: Duration = Duration::from_micros(50);
-/// The first questions only give way to other threads between them, without a nap.
+/// Number of first polls that only yield to other threads, and do not sleep.
 const YIELDS_BEFORE_SLEEP: u32 = 20;
 
-/// Bytes and time that exchanges have taken.
+/// The bytes and the time of exchanges so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Bytes that this rank has sent to each other one, together.
+    /// Bytes that this rank has sent to all others together.
     pub sent_bytes: u64,
-    /// How long it has waited for others.
+    /// The time that this rank has waited for others.
     pub waited: Duration,
 }
 
@@ -31,7 +31,8 @@ pub(crate) struct Line {
     engine: Mutex<Box<dyn Engine>>,
     rank: usize,
     size: usize,
-    /// Pieces sent to each rank, and received from it, `[ranks]`: their seals have these numbers.
+    /// The number of pieces sent to each rank, and received from it, `[ranks]`. Seals carry these
+    /// numbers.
     numbers: Mutex<Vec<(u32, u32)>>,
     sent_bytes: AtomicU64,
     waited_ns: AtomicU64,
@@ -94,7 +95,7 @@ impl Line {
         self.engine().start(moves)
     }
 
-    /// The pieces of what was started, once it has ended.
+    /// Waits for the moves of a ticket, and returns their pieces.
     pub fn wait(&self, ticket: Ticket) -> Result<Vec<Piece>> {
         let begun = Instant::now();
         let mut asked = 0;

@@ -1,5 +1,5 @@
-//! Pieces of memory that travel, sealed by a checksum: what networks promise, memory and cables do
-//! not always keep.
+//! Pieces of memory to send, sealed by a checksum, because memory and cables sometimes damage
+//! bytes.
 
 /// Bytes of a seal: a mark, a number, a length and a checksum, four bytes each.
 const SEAL: usize = 16;
@@ -45,14 +45,13 @@ impl Piece {
         SEAL + contents
     }
 
-    /// Before `contents` bytes are sent as the `number`th piece to a peer.
+    /// Seals the first `contents` bytes, before they are sent as the `number`th piece to a peer.
     pub fn seal(&mut self, number: u32, contents: usize) {
         let seal = self.seal_of(number, contents);
         self.bytes[..SEAL].copy_from_slice(&seal);
     }
 
-    /// Whether what came is the `number`th piece from a peer, of `contents` bytes, as it was
-    /// sealed.
+    /// Whether a received piece is the peer's `number`th, of `contents` bytes, and undamaged.
     pub fn is_sound(&self, number: u32, contents: usize) -> bool {
         self.bytes[..SEAL] == self.seal_of(number, contents)
     }

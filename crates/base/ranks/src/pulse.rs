@@ -12,18 +12,16 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Shows a message at once, on standard error say: all ranks may be ended next, or a library may
-/// end this process.
+/// Shows a message at once, for example on standard error, because the process may be ended next.
 pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// How often, at least, ranks other than 0 look whether they are called.
+/// Longest time between two looks of ranks other than 0 whether they are called.
 const CALL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// When silent ranks are given up.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {
-    /// A rank that has been silent for this long is given up: its process is stopped, or its
-    /// network cut. None: never.
+    /// Time of silence after which a rank is given up as stopped or cut off. None: never.
     pub silent: Option<Duration>,
     /// Time between two heartbeats.
     pub period: Duration,
@@ -88,8 +86,8 @@ impl Listener {
         let mut spoken = Instant::now();
         loop {
             let begun = Instant::now();
-            // Rank 0 comes to the exchange at once when it calls. The others look often, so that it
-            // need not wait for them.
+            // Rank 0 need not look, because it makes the call. The others look often, so that it
+            // waits little for them.
             let pause = if self.line.rank() == 0 {
                 self.watch.period
             } else {
@@ -103,7 +101,7 @@ impl Listener {
                 return;
             }
             drop(stop);
-            // This process itself was stopped: heartbeats of the others have still to come in.
+            // This process itself was stopped, so the others' heartbeats have yet to be read.
             if begun.elapsed() > 3 * self.watch.period + Duration::from_secs(1) {
                 others.iter_mut().for_each(|other| other.at = Instant::now());
             }
@@ -120,7 +118,7 @@ impl Listener {
         }
     }
 
-    /// Takes the beats of others and, if it is time, sends this rank's; none when the engine has
+    /// Receives the beats of others and, if `speaks`, sends this rank's. None if the engine has
     /// failed.
     fn exchange(&self, others: &mut [PeerHeartbeat], speaks: bool) -> Option<()> {
         let limit = self.watch.silent.unwrap_or(Duration::MAX);
@@ -147,9 +145,9 @@ impl Listener {
         Some(())
     }
 
-    /// The number of the exchange that all are called to. Rank 0 finds it: ranks that wait do so in
-    /// the latest exchange, so heartbeats about an earlier one are old. The others get it from rank
-    /// 0.
+    /// The number of the exchange that all ranks are called to. Rank 0 takes it from heartbeats:
+    /// ranks wait in the latest exchange, so heartbeats about an earlier one are old. The others
+    /// get it from rank 0.
     fn call(&self, others: &[PeerHeartbeat]) -> Option<u64> {
         if self.line.rank() > 0 {
             return others.first()?.beat.calls;
@@ -162,7 +160,7 @@ impl Listener {
     fn loss_of(&self, other: &PeerHeartbeat) -> Option<String> {
         let name = &self.names[other.rank];
         let (beat, silent) = (&other.beat, other.at.elapsed());
-        // When rank 0 is silent, one rank speaks before the others do.
+        // If rank 0 is silent, the ranks report it one after another, so that one message appears.
         let patience = self.watch.period * self.line.rank().min(3) as u32;
         self.watch.silent.is_some_and(|limit| silent > limit + patience).then(|| {
             format!(

@@ -15,14 +15,15 @@ pub struct RankHost {
     pub process: u32,
     /// Threads that it computes with.
     pub threads: usize,
-    /// Processors that it may use, as a list such as `0-3,8`; empty if that cannot be read.
+    /// Processors that the rank may use, as a list such as `0-3,8`; empty if the list cannot be
+    /// read.
     pub processors: String,
-    /// Processors of the process that started it: launchers bind ranks to some of them.
+    /// Processors of the process that started the rank. Launchers bind ranks to some of them.
     pub launcher_processors: String,
-    /// Most of its threads that run at a time, by `processors` and the quota of a control group;
+    /// Most threads of the rank that run at a time, by `processors` and the control group's quota;
     /// none if unknown.
     pub parallelism: Option<usize>,
-    /// Bytes of memory that its machine has available, for all ranks there together.
+    /// Bytes of memory available on the machine, for all its ranks together.
     pub memory: u64,
 }
 
@@ -53,12 +54,12 @@ pub struct Node {
     pub ranks: Vec<usize>,
     /// Threads of all of them.
     pub threads: usize,
-    /// Most threads of all of them that run at a time, if that is known: as many as they have
-    /// processors together, or as a quota allows.
+    /// Most threads of these ranks that run at a time, if known: their processors together, or the
+    /// quota.
     pub processors: Option<usize>,
-    /// `processors` if no launcher bound ranks to some of them.
+    /// The number of processors if no launcher bound ranks to some.
     pub unbound: Option<usize>,
-    /// Bytes of memory available there: the least that a rank saw.
+    /// Bytes of memory available on the machine: the least that a rank saw.
     pub memory: u64,
 }
 
@@ -82,8 +83,8 @@ impl Node {
             hosts().flat_map(|place| numbers(&place.processors)).collect(),
             hosts().flat_map(|place| numbers(&place.launcher_processors)).collect(),
         );
-        // A rank that runs fewer threads at a time than it has processors has a quota, which those
-        // of a machine share.
+        // A rank that can run fewer threads than it has processors has a quota, which the ranks of
+        // a machine share.
         let quota = hosts()
             .filter_map(|place| {
                 place.parallelism.filter(|&most| most < numbers(&place.processors).len())
@@ -102,12 +103,13 @@ impl Node {
         }
     }
 
-    /// Bytes of memory for each of its ranks.
+    /// Bytes of memory for each rank of the node.
     pub fn memory_of_each(&self) -> u64 {
         self.memory / self.ranks.len() as u64
     }
 
-    /// Notes on its threads: ranks that are bound to few processors, or that crowd them.
+    /// A note to the user, if the node's ranks have more threads than processors, or fewer than
+    /// they could use.
     pub fn note(&self) -> Option<ThreadNote<'_>> {
         let crowded = self.processors.filter(|&processors| self.threads > processors);
         let spare = || self.unbound.filter(|&processors| self.threads < processors);
@@ -115,7 +117,7 @@ impl Node {
     }
 }
 
-/// That the ranks of a machine have more or fewer threads than it has processors.
+/// A note that the ranks of a machine have more or fewer threads than it has processors.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadNote<'a> {
     node: &'a Node,
@@ -147,10 +149,10 @@ fn processors_of(process: &str) -> String {
     list.unwrap_or_default().trim().to_owned()
 }
 
-/// Numbers of processors beyond this are no machine's.
+/// Largest processor number that is believed.
 const MOST_PROCESSORS: usize = 1 << 16;
 
-/// The numbers in a list such as `0-3,8`; none of what is no such list.
+/// The numbers in a list such as `0-3,8`; none if the text is no such list.
 fn numbers(list: &str) -> BTreeSet<usize> {
     let range = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

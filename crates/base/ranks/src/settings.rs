@@ -7,7 +7,7 @@ use crate::pulse::{Tell, Watch};
 pub struct Settings {
     /// Threads that it computes with.
     pub threads: usize,
-    /// Bytes of memory that its machine has available.
+    /// Bytes of memory available on the rank's machine.
     pub memory: u64,
     /// The program and its version. All ranks must have the same, from the same build.
     pub program: String,
@@ -20,7 +20,7 @@ pub struct Settings {
 /// The library that moves bytes between the ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Library {
-    /// Its own name and version, such as `Open MPI v4.1.4`.
+    /// The library's name and version, such as `Open MPI v4.1.4`.
     pub version: String,
     /// The path of the library.
     pub path: String,

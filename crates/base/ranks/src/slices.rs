@@ -9,14 +9,14 @@ use std::ops::Range;
 /// Numbers of a block.
 pub const BLOCK: usize = 4096;
 
-/// How the numbers of all parameters are spread over ranks.
+/// The division of all parameters' numbers into one slice per rank.
 ///
-/// With `2^a` times an odd number `m` of ranks, the range of all blocks is halved `a` times, by a
-/// bit of the rank each, the lowest first, and what is left is cut into `m`. So a rank exchanges
-/// most with its nearest neighbour, which it shares a node with.
+/// With `2^a` times an odd number `m` of ranks, the range of all blocks is halved `a` times: the
+/// lowest bit of a rank chooses its half, the next bit the half of that, and so on. The rest is cut
+/// into `m` parts. So a rank exchanges most with the rank next to it, which is on the same node.
 #[derive(Clone, Debug)]
 pub struct Slices {
-    /// The first block and the first number of each parameter, and of the end.
+    /// The first block and the first number of each parameter; the last pair is the end.
     starts: Vec<(usize, usize)>,
     ranks: usize,
 }
@@ -76,12 +76,12 @@ impl Slices {
         })
     }
 
-    /// How often the range is halved.
+    /// The number of times the range of blocks is halved.
     pub(crate) fn halvings(&self) -> u32 {
         self.ranks.trailing_zeros()
     }
 
-    /// Into how many parts it is cut then.
+    /// The number of parts that the range is cut into after the halvings.
     pub(crate) fn groups(&self) -> usize {
         self.ranks >> self.halvings()
     }

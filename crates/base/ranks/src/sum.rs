@@ -22,7 +22,7 @@ const PIECE: usize = 1 << 18;
 const PIECES_IN_FLIGHT: usize = 4;
 
 /// Adds the numbers of all ranks, in the tree. Afterwards a rank has the sum in its own slice
-/// ([`Slices::of_rank`]); the rest of its numbers is of no more use.
+/// ([`Slices::of_rank`]); the rest of its numbers has no meaning.
 ///
 /// # Errors
 /// [`Error::Damage`] when other bytes came than were sent; the exchange still goes on to its end,
@@ -87,7 +87,7 @@ struct Part {
 }
 
 impl Part {
-    /// The `index`th piece of it; none if it ends before.
+    /// The part's `index`th piece; none if the part has fewer.
     fn cut(&self, piece: usize, index: usize) -> Option<Self> {
         let start = self.numbers.start + index * piece;
         let end = self.numbers.end.min(start + piece);
@@ -98,11 +98,11 @@ impl Part {
 /// Pieces under way.
 struct Batch {
     ticket: Ticket,
-    /// The receives in the order in which they were started, with the numbers of their seals.
+    /// The parts to receive in the order of their start, with the numbers of their seals.
     comes: Vec<(Part, u32)>,
 }
 
-/// Cuts ranges into pieces, and keeps these to be used again.
+/// Cuts ranges into pieces, and keeps the pieces for later use.
 struct Lane<'a> {
     line: &'a Line,
     /// Numbers of a piece.
@@ -112,7 +112,7 @@ struct Lane<'a> {
 }
 
 impl<'a> Lane<'a> {
-    /// For exchanges between this many groups at a time.
+    /// Makes a lane for exchanges between `groups` groups at a time.
     fn new(line: &'a Line, groups: usize) -> Self {
         let piece = (PIECE / groups).max(BLOCK);
         Self { line, piece, idle: Vec::new(), damage: None }
@@ -155,7 +155,7 @@ impl<'a> Lane<'a> {
         Ok(Batch { comes: comes.collect(), ticket: self.line.start(moves)? })
     }
 
-    /// Waits for what was started, and returns what came.
+    /// Waits for the started moves, and returns the received pieces.
     fn finish(&mut self, batch: Batch) -> Result<Vec<(Part, Piece)>> {
         let mut pieces = self.line.wait(batch.ticket)?.into_iter();
         let mut came = Vec::with_capacity(batch.comes.len());
@@ -176,7 +176,7 @@ impl<'a> Lane<'a> {
         Ok(came)
     }
 
-    /// Exchanges ranges with one rank, and has what came `put` into its place.
+    /// Exchanges ranges with one rank, and calls `put` with each piece received.
     fn swap<P: Parameter>(
         &mut self,
         floats: &mut HostFloats<P>,
@@ -189,7 +189,7 @@ impl<'a> Lane<'a> {
         self.exchange(floats, &[part(give)], &[part(get)], put)
     }
 
-    /// Exchanges ranges, and has each piece that came `put` into its place.
+    /// Exchanges ranges of numbers with peers, and calls `put` with each piece received.
     fn exchange<P: Parameter>(
         &mut self,
         floats: &mut HostFloats<P>,
@@ -205,7 +205,8 @@ impl<'a> Lane<'a> {
         })
     }
 
-    /// The ranks with the same place in the other groups: with their own slices, and with ours.
+    /// The parts to exchange with the ranks that have our place in the other groups: their slices
+    /// to send, ours to receive.
     fn over_groups(&self, slices: &Slices) -> (Vec<Part>, Vec<Part>) {
         let rank = self.line.rank();
         let parts = |of: fn(usize, usize) -> usize| {

@@ -1,5 +1,4 @@
-//! Ranks that are threads of one process: everything that ranks do, without MPI. For tests, and for
-//! faults made on purpose.
+//! Ranks as threads of one process, without MPI, for tests and deliberate faults.
 
 use crate::engine::{Engine, Move, Note, PendingMoves, Ticket};
 use crate::error::{Error, Result};
@@ -41,12 +40,12 @@ impl Faults {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on nothing comes from a rank, as if its process were stopped.
+    /// Drops all later messages of a rank, as if its process were stopped.
     pub fn silence(&self, rank: usize) {
         self.hub().silent.insert(rank);
     }
 
-    /// One bit of what a rank next sends to another alone arrives wrong.
+    /// Flips one bit of the next message that a rank sends to a single other rank.
     pub fn damage(&self, rank: usize) {
         self.hub().damaging.insert(rank);
     }
@@ -77,7 +76,7 @@ struct ThreadEngine {
 
 struct ThreadMove {
     pieces: Vec<Piece>,
-    /// The messages to come: address, length, and offset in the last piece.
+    /// The messages to receive: address, length, and offset in the last piece.
     awaited: Vec<(Address, usize, usize)>,
 }
 
@@ -215,8 +214,8 @@ impl Engine for ThreadEngine {
 }
 
 impl Drop for ThreadEngine {
-    /// The others must not wait for a rank that has panicked: where ranks are processes, the
-    /// launcher ends them.
+    /// The others must not wait for a rank that has panicked. With processes, the launcher would
+    /// end them.
     fn drop(&mut self) {
         if thread::panicking() {
             self.abort("a rank has panicked");

@@ -6,10 +6,11 @@ use crate::error::{Error, Result};
 
 /// Sums of neighbouring shards that wait for their neighbour, while shards come one after another.
 ///
-/// It holds the digits of a binary counter: for `n` shards as many sums as `n` has ones.
+/// The sums are like the digits of a binary counter: for `n` shards there are as many as `n` has
+/// ones.
 #[derive(Debug)]
 pub struct PartialSums<T> {
-    /// Sums with the shards that each has, fewer from one to the next.
+    /// Sums with their numbers of shards, descending.
     waiting: Vec<(usize, T)>,
 }
 
@@ -30,7 +31,7 @@ impl<T> PartialSums<T> {
         self.waiting.push((shards, sum));
     }
 
-    /// The sum of all; none of no shards.
+    /// The sum of all shards; none if there are no shards.
     pub fn finish(mut self, mut add: impl FnMut(&mut T, T)) -> Option<T> {
         let (_, mut sum) = self.waiting.pop()?;
         while let Some((_, mut left)) = self.waiting.pop() {
@@ -51,8 +52,8 @@ impl<T> PartialSums<T> {
     }
 }
 
-/// The numbers of ranks that `shards` shards can be spread over, ascending: 1, or what halving
-/// gives, so that each rank's shards are a whole subtree.
+/// The numbers of ranks that `shards` shards can be spread over, ascending: 1, or numbers by which
+/// each rank's shards are a whole subtree.
 pub fn allowed_ranks(shards: usize) -> Vec<usize> {
     let shards = shards.max(1);
     let mut allowed: Vec<usize> =

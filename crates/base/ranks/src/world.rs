@@ -26,7 +26,7 @@ pub struct World {
 }
 
 struct Together {
-    // Dropped first: its thread uses the engine.
+    // The pulse is dropped first, because its thread uses the engine.
     pulse: Pulse,
     exchange: Exchange,
     activity: Arc<Activity>,
@@ -40,7 +40,7 @@ impl World {
         Self::default()
     }
 
-    /// The ranks that a launcher has started together, or one alone where none has.
+    /// Joins the ranks that a launcher has started together; without a launcher there is one rank.
     ///
     /// # Errors
     /// [`Error::Start`] when there are several but they cannot work together: the library is
@@ -103,7 +103,7 @@ impl World {
         self.line().map_or(1, Line::size)
     }
 
-    /// Whether this is rank 0, which speaks for all.
+    /// Whether this is rank 0, which prints messages for all.
     pub fn is_first(&self) -> bool {
         self.rank() == 0
     }
@@ -143,7 +143,7 @@ impl World {
         }
     }
 
-    /// Notes what was computed. All ranks must note the same: the next exchange compares.
+    /// Notes computed bytes. All ranks must note the same bytes; the next exchange compares them.
     pub fn note(&self, what: &str, bytes: &[u8]) {
         if let Some(together) = &self.together {
             together.exchange.note(what, bytes);
@@ -155,20 +155,20 @@ impl World {
         self.records(Kind::Gather, record)
     }
 
-    /// As [`gather`](Self::gather), to share out work anew: a record is what its rank has left. A
-    /// rank with nothing left comes here and waits. The others come between two pieces of work,
-    /// when they [are called](Self::is_called).
+    /// Like [`gather`](Self::gather), to share out work anew: a record is its rank's remaining
+    /// work. A rank with nothing left comes here and waits. The others come between two pieces of
+    /// work, when they [are called](Self::is_called).
     pub fn balance(&self, record: &[u8]) -> Result<Vec<Vec<u8>>> {
         self.records(Kind::Balance, record)
     }
 
-    /// Whether a rank waits in the exchange that this one makes next. It is known about one
-    /// heartbeat later; the results of an exchange do not depend on when.
+    /// Whether a rank waits in this rank's next exchange. The answer comes about one heartbeat
+    /// late; the results of an exchange do not depend on when.
     pub fn is_called(&self) -> bool {
         self.together.as_ref().is_some_and(|together| together.exchange.is_called())
     }
 
-    /// The record of rank 0; what others bring is ignored.
+    /// Returns the record of rank 0. The other ranks' records are ignored.
     pub fn broadcast(&self, record: &[u8]) -> Result<Vec<u8>> {
         let Some(together) = &self.together else { return Ok(record.to_vec()) };
         let record = if self.is_first() { record } else { &[] };
@@ -185,8 +185,8 @@ impl World {
         together.exchange.run(Kind::Any, own, any)
     }
 
-    /// Whether all ranks have the same of something, such as `"model.safetensors"`: a version, or a
-    /// digest.
+    /// Whether all ranks have the same value of `what`, such as the digest of
+    /// `"model.safetensors"`.
     ///
     /// # Errors
     /// Names the first rank that has another, on all ranks alike; otherwise as
@@ -204,13 +204,12 @@ impl World {
         )))
     }
 
-    /// Nothing more is exchanged, for a reason that all ranks see alike and that starting again
-    /// does not mend.
+    /// Ends exchanges for a reason that all ranks know and that a restart does not mend.
     pub(crate) fn refuse(&self, why: String) -> Error {
         self.conclude(Error::Start(why))
     }
 
-    /// Nothing more is exchanged, for a reason that all ranks see alike.
+    /// Ends exchanges for a reason that all ranks know.
     pub(crate) fn conclude(&self, error: Error) -> Error {
         match &self.together {
             Some(together) => together.exchange.conclude(error),
@@ -281,7 +280,7 @@ impl World {
         let Some(together) = self.together else { return Ok(()) };
         let met = match together.exchange.failure() {
             Some(Error::Engine(why)) => {
-                // Nobody can take leave of the others any more, who would wait for this one.
+                // This rank can no longer take leave, and the others would wait for it.
                 together.exchange.line().engine().abort(&why);
                 Ok(())
             }
@@ -322,7 +321,7 @@ impl World {
     }
 }
 
-/// The beginning of the SHA-256 of this program's file: builds of one version may differ.
+/// The beginning of the SHA-256 of this program's file, because builds of one version may differ.
 fn build() -> Result<String> {
     let program = isentrope_files::this_program().and_then(|path| Ok(sha256_of_file(&path)?));
     let hash = program

@@ -185,7 +185,7 @@ mod tests {
         }
     }
 
-    /// The error of settings that `change` has made invalid.
+    /// The error for settings that `change` makes invalid.
     fn refusal(change: impl Fn(&mut Outer)) -> String {
         let mut settings = Outer::default();
         change(&mut settings);

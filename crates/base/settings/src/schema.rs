@@ -127,7 +127,7 @@ impl Shape {
     }
 }
 
-/// The strings of all choices; None if a shape is no choice.
+/// The strings of all choices; None if one of the shapes is not a choice.
 fn choices(shapes: &[Shape]) -> Option<Vec<Choice>> {
     let mut all = Vec::new();
     for shape in shapes {

@@ -14,14 +14,14 @@ pub enum Shape {
     Number {
         /// Its bounds.
         bounds: Bounds,
-        /// Whether it is stored in single precision.
+        /// Whether the number is stored in single precision.
         single: bool,
     },
     /// Any string.
     Text,
     /// One of a few strings.
     Choice(Vec<Choice>),
-    /// An array, of a fixed length or of any.
+    /// An array of a fixed or of any length.
     Array {
         /// Shape of each item.
         items: Box<Shape>,

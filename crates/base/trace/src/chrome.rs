@@ -19,12 +19,12 @@ pub struct Origin<'a> {
 }
 
 impl Trace {
-    /// Sentences about what the trace lacks.
+    /// Sentences about gaps in the trace.
     pub fn gaps(&self) -> impl Iterator<Item = String> {
         self.gaps_by_key().into_iter().map(|(_, _, gap)| gap)
     }
 
-    /// The gaps of the trace: a key of the file, since when, and a sentence.
+    /// The gaps of the trace: a key of the file, the time of the first gap, and a sentence.
     fn gaps_by_key(&self) -> Vec<(&'static str, Duration, String)> {
         let mut gaps = Vec::new();
         if self.dropped > 0 {

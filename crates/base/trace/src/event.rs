@@ -44,7 +44,7 @@ impl Kind {
         }
     }
 
-    /// Whether a step may have millions of them.
+    /// Whether a step may have millions of such events.
     pub(crate) fn is_fine(self) -> bool {
         self != Self::Phase
     }

@@ -19,7 +19,8 @@ pub fn span(name: &'static str) -> Span {
     Span::of(Kind::Phase, name)
 }
 
-/// Starts a part of a pass through a model. These are many, so they are left out first.
+/// Starts an operation of a pass through a model. Operations are many, so a full trace drops them
+/// first.
 #[inline]
 pub fn operation(name: &'static str) -> Span {
     Span::of(Kind::Operation, name)

@@ -51,7 +51,7 @@ fn number_blocks(tensors: &mut Vec<Tensor>) -> usize {
     usize::try_from(blocks).expect("elements fit the host's memory")
 }
 
-/// Some elements of one parameter in an update, as [`UpdateSlice`] has them.
+/// Some elements of one parameter in an update, from an [`UpdateSlice`].
 pub(crate) struct Parameter<'a> {
     weights: &'a CudaBuffer,
     gradient: &'a CudaBuffer,

@@ -33,9 +33,9 @@ fn check(shape: Attention) {
     );
 }
 
-/// A window as kernels take it: 0 for none.
+/// The window as a kernel's parameter: 0 for none.
 fn window(shape: Attention) -> usize {
-    // No sequence is longer, and twice this number still fits an i32.
+    // No sequence is longer than this bound, and twice the bound still fits an i32.
     shape.window.map_or(0, |window| window.min(1 << 30))
 }
 
@@ -196,7 +196,7 @@ impl Cuda {
         let (kernel, threads, shared) = if tiles.rows == WARP_ROWS {
             (by_block, 32 * WARPS, if padded > 64 { 3 } else { 4 } * stage)
         } else {
-            // Besides two stages, the results of earlier splits.
+            // Shared memory holds two stages, and the results of earlier splits.
             let threads = 2 * tiles.rows;
             (by_warp, threads, 2 * stage + if tiles.several { 2 * padded * threads } else { 0 })
         };

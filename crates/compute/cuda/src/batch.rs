@@ -1,4 +1,4 @@
-//! Which rows belong to which sequences. A batch is checked on the host and uploaded once; every
+//! The assignment of rows to sequences. A batch is checked on the host and uploaded once; every
 //! kernel of every layer uses it.
 
 use crate::draw::CudaTokens;
@@ -12,9 +12,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Pairs of a token and a head in a block of the attention kernels that do without the tensor core.
+/// Pairs of a token and a head in a block of the attention kernels without the tensor core.
 pub(crate) const ROWS: usize = 8;
-/// Keys of a block of its gradient's kernel.
+/// Keys of a block of attention's gradient kernel without the tensor core.
 pub(crate) const KEYS: usize = 32;
 
 /// An uploaded batch, and tiles of its rows.
@@ -30,7 +30,8 @@ pub struct CudaBatch {
     tiles: Mutex<HashMap<usize, Arc<Tiles>>>,
     /// Tiles of the tensor core's kernels, by heads, key-value heads and window.
     split_tiles: Mutex<HashMap<SplitKey, Arc<SplitTiles>>>,
-    /// Tiles of its gradient, by query heads per key-value head, and rows and keys of a tile.
+    /// Tiles of attention's gradient, by query heads per key-value head, and rows and keys of a
+    /// tile.
     gradient_tiles: Mutex<HashMap<[usize; 3], Arc<GradientTiles>>>,
 }
 

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct CudaBuffer {
     block: Block,
     pub(crate) layout: Layout,
-    /// The elements, if they are in the host's memory. The block is empty then.
+    /// The elements, if they are in the host's memory; then the block is empty.
     pub(crate) host: Option<HostMemory>,
     tail: Mutex<Tail>,
     /// Whether the buffer was zeroed and not touched since. Taking its address clears this flag,
@@ -26,7 +26,7 @@ pub struct CudaBuffer {
 pub(crate) struct Tail {
     /// The number of waiting tokens.
     pub rows: usize,
-    /// Which of the two areas for inputs they wait in.
+    /// The area for inputs, of two, in which the tokens wait.
     pub side: usize,
 }
 

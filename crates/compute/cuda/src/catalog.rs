@@ -139,7 +139,7 @@ macro_rules! catalog {
 }
 
 type P = Pointer;
-/// A number of rows, features, bytes and the like: `unsigned` in the kernel.
+/// A count of rows, features, bytes and the like: `unsigned` in the kernel.
 type N = usize;
 /// qkv, layer, tiles, pages, out, partial sums, partial extents, heads, kv heads, head_dim, window,
 /// scale, stride, out's stride.

@@ -1,4 +1,4 @@
-//! The backend itself: a device, its memory, and the type that elements are kept in.
+//! The backend itself: a device, its memory, and the type of stored elements.
 
 use crate::buffer::CudaBuffer;
 use crate::catalog::{FILL_HALVES, FILL_WORDS, UNPACK_SPLIT};
@@ -33,8 +33,8 @@ pub struct Cuda {
     pub(crate) replays: bool,
 }
 
-/// Sixteen MiB of each moment: large enough for the bus, and small beside the other memory of an
-/// update.
+/// Elements of a piece: 16 MiB of each moment, which is large enough for the bus, and small beside
+/// the other memory of an update.
 const PIECE: usize = 4 << 20;
 
 impl Cuda {
@@ -126,7 +126,7 @@ impl Cuda {
         Ok(CudaBuffer::new(self.ask(|| self.pool.to_keep(layout.bytes()))?, layout))
     }
 
-    /// A buffer whose elements live in the host's memory, zeros.
+    /// Makes a buffer of zeros whose elements live in the host's memory.
     pub(crate) fn kept_on_host(&self, layout: Layout) -> Result<CudaBuffer, OutOfMemory> {
         let host = self.device.allocate_host(layout.bytes())?;
         Ok(CudaBuffer::on_host(self.pool.to_keep(0)?, layout, host))

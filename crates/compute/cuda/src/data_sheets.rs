@@ -6,13 +6,13 @@
 /// A GPU model, by its data sheet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DataSheet {
-    /// Its name on a command line.
+    /// The GPU's name on a command line.
     pub key: &'static str,
     /// Its name.
     pub name: &'static str,
-    /// Words of the driver's name for it.
+    /// Words of the driver's name for the GPU.
     words: &'static [&'static str],
-    /// Memory by the seller's words, in GB.
+    /// Memory as sold, in GB.
     pub memory_gb: f64,
     /// Memory that `nvidia-smi` shows, in MiB: less than the sold memory by the share of firmware
     /// and error correction. These are measurements of GPUs, not of the data sheet

@@ -30,8 +30,8 @@ pub trait Device: Send + Sync + 'static {
     /// How much memory there is.
     fn memory_info(&self) -> MemoryInfo;
     /// Whether dropped memory should be kept and used again, because the device is slow to hand out
-    /// more. If not, each buffer is asked for by itself and to the byte, so that accesses beyond
-    /// its end can be seen.
+    /// more. If not, each buffer is allocated alone and to the byte, so that an access beyond its
+    /// end is noticed.
     fn keeps_memory(&self) -> bool;
 
     /// Allocates `bytes` bytes (0 are allowed), which hold anything. On a GPU the address is a
@@ -107,8 +107,8 @@ pub trait Device: Send + Sync + 'static {
     /// alive: [`Cuda`](crate::Cuda) replays a graph only in place of the same launches.
     ///
     /// # Errors
-    /// Why it cannot be launched now, as where there is too little memory for it; nothing has been
-    /// launched then.
+    /// Why the graph cannot be launched now, for example too little memory. Nothing has been
+    /// launched.
     fn replay(&self, graph: &Graph) -> Result<(), String>;
     /// Waits until all calls have been carried out.
     fn synchronize(&self);
@@ -127,7 +127,7 @@ impl Memory {
         Self { address, bytes, own: Box::new(own) }
     }
 
-    /// Its address, as kernels see it.
+    /// The memory's address, as kernels see it.
     pub fn address(&self) -> u64 {
         self.address
     }
@@ -181,7 +181,7 @@ own! {
     /// Memory of the host that the device itself copies from and to. When it is dropped, the device
     /// gets it back.
     HostMemory;
-    /// Bytes on their way to the host.
+    /// Bytes being copied to the host.
     Fetch;
     /// Launches that were captured as one. The graph does not keep the memory alive that they use.
     Graph;

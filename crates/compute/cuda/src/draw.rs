@@ -23,11 +23,11 @@ const THREADS: u32 = 256;
 
 /// Draws on the device, pending or done.
 pub struct CudaDrawing {
-    /// Answers on their way to the host; none if there are no draws.
+    /// Answers being copied to the host; none if there are no draws.
     fetch: Option<Fetch>,
     /// Draws of the device, with the repetitions of the last one.
     len: usize,
-    /// The index of each draw among them.
+    /// The index of each draw among the device's.
     indices: Arc<[usize]>,
 }
 
@@ -44,7 +44,7 @@ impl Clone for CudaTokens {
 }
 
 impl CudaTokens {
-    /// Each draw's token as the kernel takes it: the draw's index.
+    /// Each draw's token for the kernel: the draw's index.
     pub(crate) fn indices(&self) -> Vec<u32> {
         self.indices.iter().map(|&index| DRAWN | word(index)).collect()
     }
@@ -55,7 +55,7 @@ impl CudaTokens {
     }
 }
 
-/// A draw as the kernel takes it: its uniform number, its temperature and row, and whether it takes
+/// A draw as the kernel's input: its uniform number, its temperature and row, and whether it takes
 /// the likeliest token.
 type DrawRequest = [u64; 3];
 

@@ -1,5 +1,5 @@
-//! How a device reports that it has failed, or has no memory left: operations cannot return an
-//! error.
+//! Panics by which a device reports that it has failed, or has no memory left, because operations
+//! cannot return an error.
 
 use isentrope_kernels::OutOfMemory;
 use std::cell::RefCell;
@@ -83,8 +83,8 @@ mod tests {
         assert_eq!(DeviceFailure::of_panic(&gone), None, "it is told once");
         let refused = OutOfMemory { asked: 1 << 20, why: "no more".into() };
         assert!(DeviceFailure::from(refused).lacks_memory());
-        // A panic by a mistake of the program is no failure of the device, even after a failure
-        // that was caught.
+        // A panic by a mistake in the program does not count as the device's failure, even after a
+        // caught failure.
         text(|| DeviceFailure::of_device("before").end());
         let mistake = text(|| assert!(std::hint::black_box(false), "rows beyond the batch"));
         assert_eq!(DeviceFailure::of_panic(&mistake), None);

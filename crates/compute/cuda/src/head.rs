@@ -37,7 +37,7 @@ struct UploadedMasks {
 }
 
 impl UploadedMasks {
-    /// Where each row's tokens start, and where the last row's tokens end.
+    /// The start of each row's tokens, and the end of the last row's.
     fn starts(of: Option<&Self>) -> Pointer {
         of.map_or(Pointer::NULL, |kept| kept.block.at(0))
     }

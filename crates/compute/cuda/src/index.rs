@@ -30,7 +30,7 @@ impl Groups {
     pub(crate) fn keys(&self) -> Pointer {
         self.block.at(0)
     }
-    /// Where each group starts in the order, and the last one ends.
+    /// The start of each group in the order, and the end of the last one.
     pub(crate) fn starts(&self) -> Pointer {
         self.block.at(4 * self.len)
     }
@@ -89,7 +89,7 @@ impl CudaIndex {
         })
     }
 
-    /// Its positions, grouped by number. They are uploaded once.
+    /// The index's positions, grouped by number. They are uploaded once.
     pub(crate) fn groups(&self, upload: impl FnOnce(&[u32]) -> Uploaded) -> &Groups {
         self.groups.get_or_init(|| {
             let mut order: Vec<u32> = (0..self.host.len() as u32).collect();

@@ -1,4 +1,4 @@
-//! How kernels are declared in Rust and launched.
+//! Declares kernels in Rust, and launches them.
 //!
 //! The type of a [`Kernel`] is the only list of its parameters in Rust. The compiler compares
 //! launches with it, and a test compares it with the signature in the `.cu` file.
@@ -19,7 +19,7 @@ use std::marker::PhantomData;
 /// A file of kernels in `kernels/`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Source {
-    /// Its name there, such as `norm.cu`.
+    /// The file's name in the folder `kernels`, such as `norm.cu`.
     pub file: &'static str,
     /// Its text.
     pub text: &'static str,
@@ -166,7 +166,7 @@ impl Argument {
         }
     }
 
-    /// Its bytes as the device has them, from the low end.
+    /// The argument's bytes as the device reads them, lowest first.
     pub fn bits(self) -> u64 {
         match self {
             Self::Pointer(v) | Self::U64(v) => v,

@@ -1,9 +1,9 @@
-//! How the elements of a buffer lie in memory.
+//! The layout of a buffer's elements in memory.
 
 use crate::dtype::Dtype;
 use isentrope_kernels::{Attention, Kind, Linear, Role};
 
-/// Positions in a page of keys and values, as `attention.cu` has them.
+/// Positions in a page of keys and values, the same as in `attention.cu`.
 pub(crate) const PAGE: usize = 16;
 /// Tokens of a block of the tensor core's sums.
 pub(crate) const BLOCK: usize = 16;
@@ -13,7 +13,7 @@ pub(crate) const BLOCK: usize = 16;
 pub(crate) enum Element {
     F32,
     Bf16,
-    /// A bf16. A 16-bit rest for each, which makes it an exact f32, lies behind them all.
+    /// bf16, with a 16-bit rest for each element behind all of them, which makes it an exact f32.
     Split,
 }
 

@@ -3,10 +3,11 @@
 
 use isentrope_kernels::Linear;
 
-/// The logits of 256 rows over a vocabulary of 152 064, so that a step reads the head's weights
-/// once.
+/// Logits held at a time on the way forward: 256 rows over a vocabulary of 152 064, so that a step
+/// reads the head's weights once.
 const FORWARD: usize = 40 << 20;
-/// Fewer, because the backward pass needs more memory beside them.
+/// Logits held at a time on the way back. They are fewer, because the backward pass needs more
+/// memory beside them.
 const BACK: usize = 16 << 20;
 /// Blocks of the vocabulary are made of panels with this number of outputs.
 const PANEL: usize = 64;

@@ -1,4 +1,4 @@
-//! Launches that are noted down for later.
+//! Launches that are recorded for later.
 
 use crate::device::{Device, Product};
 use crate::kernels::{Argument, Function, Grid};

@@ -12,7 +12,7 @@ use crate::pool::Block;
 
 /// Tokens of a part.
 const PART: usize = 4096;
-/// The number of tokens whose exponentials are summed together: for statistics, and for draws.
+/// Numbers of tokens whose exponentials are summed together: for statistics, then for draws.
 pub(crate) const SUM_BLOCK: usize = 512;
 const DRAW_BLOCK: usize = 256;
 
@@ -57,7 +57,7 @@ pub(crate) struct Parts {
     block: Block,
     purpose: Purpose,
     vocabulary: usize,
-    /// Rows that the block has room for.
+    /// The number of rows for which the block has room.
     rows: usize,
 }
 

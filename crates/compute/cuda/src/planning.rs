@@ -1,4 +1,4 @@
-//! A device that does not exist. It tells plans how much memory it would have.
+//! A device that does not exist, for plans of the memory that it would have.
 
 use crate::device::{Device, Fetch, Graph, HostMemory, Limits, Memory, MemoryInfo};
 use crate::kernels::{Argument, Function, Grid};

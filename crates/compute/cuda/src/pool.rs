@@ -34,7 +34,7 @@ pub(crate) struct Pool {
     let_go: Condvar,
     /// Bytes of all memory that has not been given back.
     held: Arc<AtomicUsize>,
-    /// Nothing waits while the program holds more bytes than this.
+    /// While the program holds more bytes than this, no dropped memory is kept.
     most: AtomicUsize,
 }
 
@@ -62,9 +62,9 @@ enum Home {
     Device,
     /// It waits for any scratch.
     Waiting,
-    /// It waits for the next step.
+    /// The memory is kept for the next step.
     Steps,
-    /// It waits for the uploads of the next step.
+    /// The memory is kept for the uploads of the next step.
     Uploads,
 }
 
@@ -88,8 +88,8 @@ impl Pool {
         Arc::new(Self { device, total, waiting: Mutex::default(), of_steps, let_go, held, most })
     }
 
-    /// From now on nothing waits while the program holds more than `most` bytes. Memory that is
-    /// needed at the same time is not refused.
+    /// From now on no dropped memory is kept while the program holds more than `most` bytes.
+    /// Allocations are not refused.
     pub(crate) fn keep_within(&self, most: usize) {
         self.most.store(most, Ordering::Relaxed);
     }

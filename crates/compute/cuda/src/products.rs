@@ -20,8 +20,8 @@ use std::fmt;
 pub struct Layer {
     /// Its inputs and outputs.
     pub shape: Linear,
-    /// Whether a bias or a residual is added to its outputs before the only rounding. Its product
-    /// is f32 then.
+    /// Whether a bias or a residual is added to the outputs before they are rounded. If so, the
+    /// product is f32.
     pub adds: bool,
 }
 
@@ -37,9 +37,9 @@ pub struct Products {
 /// A kind of product, and whether the library computes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProductKind {
-    /// Its name, such as `outputs of layers from 896 to 9728`.
+    /// The product's name, such as `outputs of layers from 896 to 9728`.
     pub what: String,
-    /// Why our own kernel computes it; none if the library does.
+    /// The reason why our own kernel computes the product; none if the library does.
     pub why_not: Option<String>,
 }
 

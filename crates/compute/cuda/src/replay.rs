@@ -57,7 +57,7 @@ struct Known {
     replays: Replays,
 }
 
-/// Only launches with equal keys can be the same.
+/// The key that launches are compared by: only launches with equal keys can be the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     /// The launches of a step.
@@ -123,7 +123,7 @@ impl Known {
             State::Seen | State::Refused => Ok(()),
         };
         if let Err(why) = replayed {
-            // Another owner has its memory from now on.
+            // The step's memory belongs to another owner from now on.
             step.state = self.refuse(why);
         }
         if let State::Captured(_) = step.state {

@@ -1,5 +1,5 @@
-//! The device as operations call it: at once, or recorded to be called together. Traces show each
-//! request of the host to the device.
+//! Passes operations' calls to the device: at once, or recorded and then made together. Traces show
+//! each request of the host to the device.
 //!
 //! While a thread records a step, its launches are recorded, and its uploads collect in one piece of
 //! memory that keeps its place from step to step. Any other call (a copy, a download) must be made
@@ -36,7 +36,7 @@ struct Recording {
     thread: ThreadId,
     operations: Vec<Operation>,
     regions: Vec<Region>,
-    /// Whether something could not be put down: calls are made at once from then on.
+    /// Whether a call could not be recorded. From then on calls are made at once.
     is_over: bool,
 }
 
@@ -47,8 +47,8 @@ struct Region {
     bytes: Vec<u8>,
 }
 
-/// A step that is being recorded. Dropped before its [end](Self::finish), as in a panic, it is
-/// forgotten.
+/// A step that is being recorded. If it is dropped before its [end](Self::finish), as in a panic,
+/// the recording is discarded.
 pub(crate) struct RecordedStep<'s>(&'s Stream);
 
 impl Stream {
@@ -57,7 +57,7 @@ impl Stream {
         Self { device, pool, recording: Mutex::default(), processors: None }
     }
 
-    /// From now on says that the device has `processors` processors.
+    /// Makes all later launches divide their work as on a device with `processors` processors.
     pub(crate) fn divide_for(&mut self, processors: usize) {
         self.processors = Some(processors);
     }
@@ -80,13 +80,13 @@ impl Stream {
         Some(RecordedStep(self))
     }
 
-    /// Whether calls of this thread are put down.
+    /// Whether calls of this thread are recorded.
     pub(crate) fn is_recording(&self) -> bool {
         self.lock().as_mut().is_some_and(|recording| recording.is_open())
     }
 
-    /// Records bytes to be uploaded; `allocate` gives memory that no launch of the step has had.
-    /// None if nothing is being recorded, or if memory is lacking.
+    /// Records bytes to be uploaded; `allocate` must return memory that no launch of this step
+    /// uses. None if nothing is being recorded, or if memory is lacking.
     pub(crate) fn place(
         &self,
         bytes: &[u8],

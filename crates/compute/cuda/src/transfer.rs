@@ -107,7 +107,7 @@ impl Cuda {
         assert!(to.layout.element == element && to.layout.stride == stride, "rows of another kind");
         let bytes = rows * stride * element.bytes();
         if self.device.is_recording() {
-            // A launch as any other, without the rows of padding.
+            // An ordinary launch, without the rows of padding.
             self.copy_rows(from, None, to, None, rows);
         } else if bytes > 0 {
             self.device.copy(from.memory(), to.memory(), bytes);
@@ -213,7 +213,7 @@ impl Cuda {
     }
 }
 
-/// Whole rows of a parameter, as the kernels take them.
+/// Whole rows of a parameter, as arguments of kernels.
 struct Part {
     inputs: usize,
     outputs: usize,

@@ -4,7 +4,7 @@ use crate::kernels::Pointer;
 use crate::pool::Block;
 use std::sync::Arc;
 
-/// Uploaded numbers, in memory of their own or among others of a step.
+/// Uploaded numbers, in memory of their own or in a step's region.
 pub(crate) struct Uploaded {
     region: Arc<Block>,
     start: usize,

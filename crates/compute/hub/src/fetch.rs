@@ -26,7 +26,7 @@ pub(crate) struct Snapshot {
     pub directory: PathBuf,
     /// Names of the chosen files.
     pub names: Vec<String>,
-    /// Whether they were chosen among all files of the commit.
+    /// Whether the files were chosen among all files of the commit.
     is_whole: bool,
 }
 
@@ -96,7 +96,8 @@ pub(crate) fn fetch(
     Ok(Snapshot { directory: cache.snapshot(commit), names, is_whole: true })
 }
 
-/// The chosen files if the cache has all of them, else the sentence part that says what is missing.
+/// The chosen files if the cache has all of them; otherwise the missing ones, as part of a
+/// sentence.
 fn choose_cached(
     cache: &RepoCache,
     id: &RepoId,

@@ -62,7 +62,7 @@ pub fn resolve(config: &HubConfig, model: &str, progress: &dyn Progress) -> Resu
     fetch_model(config, model, Parts::All, progress)
 }
 
-/// Does what [`resolve`] does for the files besides the weights: configuration, tokenizer and chat
+/// Like [`resolve`], but only for the files besides the weights: configuration, tokenizer and chat
 /// template. The weights may be missing.
 ///
 /// # Errors

@@ -1,5 +1,5 @@
-//! AdamW (Loshchilov and Hutter, arXiv:1711.05101) with global gradient-norm clipping, in one pass,
-//! and that norm.
+//! AdamW (Loshchilov and Hutter, arXiv:1711.05101) in one pass, with clipping by the gradient's
+//! global norm, and that norm.
 
 use crate::erased::Buffer;
 use crate::simd::{Kernel, LANES, Simd, load, store, vectors};
@@ -94,7 +94,7 @@ pub fn norm<'a>(tensors: impl IntoIterator<Item = &'a [f32]>) -> f64 {
 
 /// The sum of squares of each block of each part: f32 chains in 16 lanes.
 pub(crate) fn square_sums(workers: &Workers, parts: &[&[f32]]) -> Vec<f32> {
-    // Where the blocks of each part start, and all of them end.
+    // The first block of each part, and the end of all blocks.
     let mut starts = vec![0];
     starts.extend(parts.iter().scan(0, |end, x| {
         *end += x.len().div_ceil(NORM_BLOCK);

@@ -1,5 +1,5 @@
-//! Which rows belong to which sequences: described once on the host, uploaded once, and then known
-//! to every operation of every layer.
+//! The assignment of rows to sequences: described once on the host, uploaded once, and used by
+//! every operation of every layer.
 
 use crate::simd::LANES;
 use std::ops::Range;
@@ -31,8 +31,7 @@ pub struct Run {
 pub struct HostBatch {
     /// Token of each row, or with [`DRAWN`] the number of a draw.
     pub tokens: Vec<u32>,
-    /// The rows as attention sees them: no two runs share one. A row that is in no run is left
-    /// alone.
+    /// Runs of rows for attention. No two runs share a row, and a row in no run is left unchanged.
     pub runs: Vec<Run>,
     /// Rows that are stored on further pages as well. When sequences part in the middle of a page,
     /// each gets a copy of the shared rows on it.
@@ -61,7 +60,7 @@ impl HostBatch {
         self.tokens.len()
     }
 
-    /// These rows, with the drawn token of each draw that the host did not know.
+    /// This batch with all drawn tokens filled in.
     ///
     /// # Panics
     /// When there is no such draw.
@@ -76,7 +75,7 @@ impl HostBatch {
         batch
     }
 
-    /// Every run that the cache stores: the batch's own, then the copied ones.
+    /// All runs that the cache stores: the batch's own, then the copied ones.
     pub fn stored_runs(&self) -> impl Iterator<Item = &Run> {
         self.runs.iter().chain(&self.copied)
     }

@@ -54,11 +54,11 @@ impl CpuBuffer {
 /// The use of a buffer's memory after it is dropped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// It waits for the next buffer of its size.
+    /// The memory is kept for the next buffer of its size.
     Recycled,
-    /// It waits for the next cache of keys and values.
+    /// The memory is kept for the next cache of keys and values.
     Cache,
-    /// It goes back to the system, and makes room for other memory.
+    /// The memory goes back to the system, to make room for other memory.
     GivenBack,
 }
 

@@ -21,7 +21,7 @@ pub struct Draw {
     pub penalised: Vec<u32>,
     /// Whether to return the tokens that top-k, top-p and min-p have kept.
     pub records_kept: bool,
-    /// A number in [0, 1), whose place in the cumulative distribution the token is.
+    /// A number in [0, 1), which chooses the token by the cumulative distribution.
     pub uniform: f64,
 }
 
@@ -65,10 +65,11 @@ impl Adjustments {
 pub struct Drawn {
     /// The token.
     pub token: u32,
-    /// Its log-probability under the model at the temperature (at 1 for greedy decoding), in nats.
+    /// The token's log-probability under the model at the temperature (at 1 for greedy decoding),
+    /// in nats.
     pub logprob: f32,
-    /// Its log-probability under the distribution that it was drawn from, if top-k, top-p, min-p or
-    /// a repetition penalty make it another one.
+    /// The token's log-probability under the distribution that it was drawn from, if top-k, top-p,
+    /// min-p or a repetition penalty changed the distribution.
     pub sampling_logprob: Option<f32>,
     /// Entropy of the model's distribution at that temperature, over the whole vocabulary, in nats.
     pub entropy: f32,
@@ -82,12 +83,12 @@ pub struct Drawn {
 pub struct SamplingMask {
     /// The tokens, ascending.
     pub tokens: Vec<u32>,
-    /// Logarithm of their probability together, under the model at the temperature, in nats: with
-    /// the bits that [`Backend::head`](crate::Backend::head) computes for them.
+    /// Logarithm of the kept tokens' total probability, under the model at the temperature, in
+    /// nats, with the bits that [`Backend::head`](crate::Backend::head) computes for them.
     pub log_mass: f32,
 }
 
-/// Floats of logits that are held at a time for draws from `rows` rows.
+/// Floats of logits held at a time for draws from `rows` rows.
 pub(crate) fn workspace(shape: Linear, rows: usize) -> usize {
     logits_block_rows(shape, rows) * shape.outputs
 }

@@ -1,4 +1,4 @@
-//! A device's memory, with a type that only its backend knows. So a model holds values of any
+//! A device's memory, whose type only its backend knows, so that a model can hold the memory of any
 //! backend.
 
 use std::any::Any;
@@ -14,7 +14,7 @@ macro_rules! erased {
                 Self(Box::new(own))
             }
 
-            /// The value of the backend that made it.
+            /// The value, as the type of the backend that made it.
             ///
             /// # Panics
             /// When another backend made it.

@@ -64,7 +64,7 @@ impl Distribution {
         let mut weights = vec![0.0; logits.len()];
         softmax_weights(isa, &logits, temperature, largest, &mut weights);
         let log_sum = ln(weights.iter().map(|&weight| f64::from(weight)).sum::<f64>() as f32);
-        // Finite, even if logits are so far apart that their difference is not.
+        // The result is finite even if the difference of logits is not.
         ((largest - self.max).max(f32::MIN) + log_sum) - self.log_sum
     }
 
@@ -274,7 +274,7 @@ pub struct HeadScores {
     /// Entropy over the whole vocabulary, `[rows]`.
     pub entropies: Vec<f32>,
     /// Logarithm of the probability of the tokens that the row's mask keeps, `[rows]`, 0 for the
-    /// whole vocabulary; none at all where no row is masked.
+    /// whole vocabulary; empty if no row is masked.
     pub log_masses: Vec<f32>,
 }
 
@@ -309,8 +309,7 @@ impl CpuStatistics {
         rows.saturating_mul(size_of::<Distribution>())
     }
 
-    /// Log-prob of each target, which this takes out, entropy of each row, and log-mass of each
-    /// mask.
+    /// Log-prob of each target, which is taken out, entropy of each row, and log-mass of each mask.
     pub(crate) fn read(&mut self) -> HeadScores {
         let entropies = self.distributions.iter().map(|d| d.entropy).collect();
         let logprobs = std::mem::take(&mut self.logprobs);
@@ -318,7 +317,7 @@ impl CpuStatistics {
     }
 }
 
-/// Log-probability, entropy and distribution of each row, and what its mask keeps.
+/// Log-probability, entropy and distribution of each row, and the probability that its mask keeps.
 /// `x: [rows, hidden]` (already normed).
 #[allow(clippy::too_many_arguments, reason = "the operands of one pass")]
 pub(crate) fn forward(
@@ -345,7 +344,7 @@ struct HeadRow<'a> {
     truncated: Option<Truncated<'a>>,
 }
 
-/// As [`forward`], and calls `also` with each row, on all threads.
+/// Like [`forward`], and also calls `also` with each row, on all threads.
 #[allow(clippy::too_many_arguments, reason = "the operands of one pass")]
 fn forward_with(
     workers: &Workers,

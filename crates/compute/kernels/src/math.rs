@@ -48,7 +48,7 @@ pub(crate) unsafe fn sigmoid<S: Simd>(x: S::V) -> S::V {
     }
 }
 
-/// Natural logarithm of a positive finite `x`, correctly rounded but for rare ties: computed in f64
+/// Natural logarithm of a positive finite `x`, correctly rounded except rare ties: computed in f64
 /// by the series of `2 artanh((m-1)/(m+1))`, `m` in `[1/sqrt 2, sqrt 2)`. NaN for NaN, zero and
 /// negative numbers.
 pub fn ln(x: f32) -> f32 {

@@ -146,7 +146,7 @@ pub(crate) fn backward(
         }
     };
     let dy = Shared::at(dy.cast_mut());
-    // The weight's gradient first: it reads dy, which the second pass may overwrite.
+    // The weight's gradient comes first, because it reads dy, which the second pass may overwrite.
     let mut scales = vec![0.0f32; rows * layout.groups];
     let shared = Shared::of(&mut scales);
     workers.threads.ranges(rows, 1, layout.least_rows(), |range| {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long an idle worker watches before it sleeps.
+/// Time that an idle worker watches for a loop before it sleeps.
 const WATCH: Duration = Duration::from_micros(200);
 /// Looks at a flag before the processor is offered to other threads between looks.
 const EAGER_LOOKS: u32 = 256;
@@ -36,7 +36,7 @@ struct Shared {
     state: AtomicUsize,
     /// The number of loops so far, so that a worker joins each only once.
     loops: AtomicUsize,
-    /// For each thread, the next of the tasks that are its own.
+    /// For each thread, the next of its own tasks.
     next: Box<[Counter]>,
     /// Written by the caller of a loop while `state` is 0; read by workers that have joined.
     job: UnsafeCell<Job>,
@@ -171,7 +171,7 @@ impl Shared {
         }
     }
 
-    /// The first of the tasks that are a thread's own.
+    /// The first of a thread's own tasks.
     fn first(&self, thread: usize, tasks: usize) -> usize {
         thread * tasks / self.next.len()
     }

@@ -1,8 +1,8 @@
 //! Keys of decoding steps.
 
-/// All that the operations of a decoding step and the shapes of their buffers follow from: steps
-/// with equal keys differ in the numbers that go in, and in how long their sequences are, which a
-/// backend's attention may divide its work by.
+/// Everything that determines the operations of a decoding step and the shapes of their buffers.
+/// Steps with equal keys differ only in their input numbers and in the lengths of their sequences,
+/// by which a backend's attention may divide its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReplayKey {
     /// A number unique among the models of the process. It stands for the shapes of all layers.

@@ -4,8 +4,8 @@ use crate::attention::Attention;
 use crate::linear::Linear;
 use std::fmt;
 
-/// The content of a buffer. A backend chooses the type of its elements, their padding and their
-/// order by it; the CPU has f32 everywhere, and pads nothing but packed weights and pages.
+/// The content of a buffer. By it a backend chooses the elements' type, padding and order. The CPU
+/// has f32 everywhere, and pads only packed weights and pages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Role {
     /// Activations, or the gradient of a loss by them: `[rows, features]`.
@@ -16,8 +16,8 @@ pub enum Role {
     Weight(Kind),
     /// The gradient of one parameter. Its padding stays zero.
     Gradient(Kind),
-    /// A moment of the optimizer, in the order of its gradient's buffer: the number of its
-    /// elements, of one parameter.
+    /// A moment of the optimizer, in the order of its gradient's buffer: the number of elements, of
+    /// one parameter.
     Moment(usize),
     /// A moment in the host's memory, if the device has memory of its own:
     /// [`adamw`](crate::Backend::adamw) copies it to the device in pieces. On the CPU it is no
@@ -38,7 +38,7 @@ pub enum Role {
 /// The shape of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A bias or the weights of a norm: the number of its elements.
+    /// A bias or the weights of a norm: the number of elements.
     Vector(usize),
     /// The weights of a linear layer, `[outputs, inputs]`, in the backend's own order: see
     /// [`pack`](crate::Backend::pack).
@@ -55,7 +55,7 @@ impl Kind {
     }
 }
 
-/// An operation that takes memory beside its operands.
+/// An operation that takes memory besides its operands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Work {
     /// [`head`](crate::Backend::head) and [`head_backward`](crate::Backend::head_backward): the

@@ -9,9 +9,9 @@ use std::ops::Range;
 /// Which way to turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// By the angle: the forward pass.
+    /// Rotates by the angle, as the forward pass does.
     Forward,
-    /// By its negative: the gradient of the forward pass.
+    /// Rotates by the negative angle, as the gradient does.
     Backward,
 }
 

@@ -10,7 +10,7 @@ use std::ops::Range;
 /// one. By default nothing was truncated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SamplingMasks {
-    /// Where the tokens of each draw end, `[draws]`.
+    /// The end of each draw's tokens, `[draws]`.
     ends: Vec<usize>,
     /// The tokens, ascending within a draw.
     tokens: Vec<u32>,

@@ -63,7 +63,8 @@ pub(crate) enum Start {
 pub(crate) enum End {
     /// To `c`.
     Store,
-    /// They are added to the values at this address, whose rows are this many floats apart.
+    /// Adds the sums to the values at this address; the second number is the distance of rows, in
+    /// floats.
     AddTo(*mut f32, usize),
 }
 

@@ -1,6 +1,6 @@
-//! Activations kept while sampling, for the backward pass over the same rows: a token's activations
-//! have the same bits in a step as in a pass over the whole sequence, so an update on the policy
-//! that sampled need not compute them again.
+//! Activations kept from sampling for the backward pass over the same rows. A token's activations
+//! have the same bits in a step as in a pass over the whole sequence, so an on-policy update need
+//! not compute them again.
 
 use crate::Result;
 use crate::internals::Internals;
@@ -17,13 +17,13 @@ pub struct ActivationCache {
     free: Vec<u32>,
 }
 
-/// A block's inputs of its backward pass. Each `[slots, ...]`.
+/// The activations that a block's backward pass needs, each `[slots, ...]`.
 struct Block {
     input: Buffer,
     internals: Internals<Buffer>,
 }
 
-/// Which rows of a step go to which slots, in pairs.
+/// Pairs of a step's row and its slot.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CachedRows<I = Vec<u32>> {
     pub rows: I,
@@ -41,8 +41,8 @@ impl CachedRows {
 }
 
 impl ActivationCache {
-    /// An empty activation cache. A slot has
-    /// [this size](crate::Layout::activation_bytes_per_slot).
+    /// Makes an empty activation cache. A slot has [this
+    /// size](crate::Layout::activation_bytes_per_slot).
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).

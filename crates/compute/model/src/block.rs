@@ -88,8 +88,8 @@ impl Model {
         })
     }
 
-    /// Computes again what [`block_forward`](Self::block_forward) did not keep, from the block's
-    /// input.
+    /// Computes again, from the block's input, the internals that
+    /// [`block_forward`](Self::block_forward) did not keep.
     pub(crate) fn block_internals(
         &self,
         block: &BlockLayout,
@@ -157,8 +157,8 @@ impl Model {
         normed
     }
 
-    /// Turns `dx`, the gradient of the block's output, into that of its `input`, and adds to the
-    /// weights' gradients.
+    /// Turns `dx`, the gradient of the block's output, into the gradient of its `input`, and adds
+    /// to the weights' gradients.
     pub(crate) fn block_backward(
         &self,
         block: &BlockLayout,

@@ -49,7 +49,7 @@ pub struct ChatTemplate {
     special: SpecialTokens,
     /// Day for `strftime_now`, the same for every text.
     day: Date,
-    /// How often rendering has exceeded a limit.
+    /// The number of times that rendering has exceeded a limit.
     exceeded: AtomicUsize,
 }
 
@@ -116,12 +116,12 @@ impl ChatTemplate {
         Ok(Self { path, renderer, has_tool_template, special, day, exceeded })
     }
 
-    /// Whether its text may depend on the date.
+    /// Whether the template's text may depend on the date.
     pub fn asks_for_date(&self) -> bool {
         self.renderer.source().contains("strftime_now")
     }
 
-    /// The date that it gets, if it asks for it.
+    /// The date that the template gets, if it asks for one.
     pub fn date(&self) -> Option<Date> {
         self.asks_for_date().then_some(self.day)
     }
@@ -200,7 +200,7 @@ fn error(path: &Path, failure: Failure) -> Error {
     }
 }
 
-/// The template of this name in a list of `{"name": ..., "template": ...}`.
+/// The template with this name in a list of `{"name": ..., "template": ...}`.
 fn named_template<'a>(list: &'a [Value], name: &str) -> Option<&'a str> {
     list.iter().rfind(|entry| entry["name"] == name)?["template"].as_str()
 }

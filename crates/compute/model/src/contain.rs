@@ -1,5 +1,5 @@
-//! Panics as errors: of the text libraries on odd input, and of devices, whose operations have no
-//! way to return one.
+//! Turns panics into errors: panics of text libraries on odd input, and of devices, whose
+//! operations cannot return errors.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -17,15 +17,15 @@ thread_local! {
 pub struct PanicReport {
     /// Its message.
     pub text: String,
-    /// File, line and column, as far as they are known.
+    /// File, line and column, if known.
     pub place: Option<String>,
 }
 
 /// Runs a call that may panic for reasons outside this program. `panicked` turns a panic into an
 /// error; the user sees no report of it, unless `RUST_BACKTRACE` asks for one.
 ///
-/// A panic may leave values half-changed, so the call must only write to values that are dropped
-/// then.
+/// A panic may leave values half-changed, so the call may write only to values that are dropped
+/// after a panic.
 ///
 /// # Errors
 /// The call's, and `panicked`'s.
@@ -80,7 +80,7 @@ mod tests {
             "{error}"
         );
         assert!(!CONTAINED.get());
-        // One within another leaves the outer one contained.
+        // A contained call within another leaves the outer one contained.
         let error = contained::<()>(|| {
             contained::<()>(|| panic!("inner")).unwrap_err();
             assert!(CONTAINED.get());

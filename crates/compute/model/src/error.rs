@@ -18,7 +18,7 @@ pub enum Error {
         /// The operating system's error.
         source: io::Error,
     },
-    /// A file was read, and what it holds is malformed or contradicts itself.
+    /// A file was read, and its contents are malformed or contradict each other.
     #[error("{}: {what}", path.display())]
     Invalid {
         /// The file concerned.
@@ -31,7 +31,7 @@ pub enum Error {
     Unsupported {
         /// The file concerned.
         path: PathBuf,
-        /// The name of the thing, and what is supported instead.
+        /// The unsupported feature, and the supported ones.
         what: String,
     },
     /// There is no memory for weights, a gradient, a cache or an activation cache.

@@ -1,4 +1,4 @@
-//! How much arithmetic a model takes, known from the layout alone.
+//! Counts a model's arithmetic, from the layout alone.
 
 use crate::layout::Layout;
 use isentrope_kernels::Linear;
@@ -12,8 +12,8 @@ pub struct Tokens {
     pub tokens: f64,
     /// Tokens whose next token is drawn or scored: they also go through the head.
     pub scored: f64,
-    /// Keys that they see, summed over the tokens: the mean of the layers, since some may have a
-    /// window.
+    /// Keys that the tokens see, summed over the tokens: the mean over layers, since some may have
+    /// a window.
     pub visible: f64,
 }
 
@@ -22,7 +22,7 @@ type Windows = [Option<usize>];
 
 /// The keys that the first `tokens` of a sequence see: the mean of the layers.
 fn seen(windows: &Windows, tokens: f64) -> f64 {
-    // Each sees itself and all before it, until there are more than its window has.
+    // Each token sees itself and all before it, up to the width of its window.
     let triangle = |n: f64| n * (n + 1.0) / 2.0;
     let through = |window: &Option<usize>| {
         let window = window.map_or(tokens, |window| tokens.min(window as f64));
@@ -104,7 +104,7 @@ mod tests {
             of,
             Tokens { tokens: 2.0 * 19.0, scored: 30.0, visible: 2.0 * (10.0 + 3.0 * 35.0) }
         );
-        // The prompts, and 5 + 6 + 7 + 8 for each response.
+        // The prompts' keys, and 5 + 6 + 7 + 8 for each response.
         assert_eq!(
             Tokens::of_prefill(&[None], 2.0, 4.0),
             Tokens { tokens: 8.0, scored: 0.0, visible: 20.0 }

@@ -1,4 +1,4 @@
-//! How many bytes things take on a device, known from the layout alone.
+//! Counts the bytes of a model's buffers on a device, from the layout alone.
 
 use crate::gradient::embedded_capacity;
 use crate::internals::Internals;
@@ -14,7 +14,7 @@ const HEAD_ROWS: usize = 3;
 const STREAM_ROWS: usize = 4;
 
 impl Layout {
-    /// Numbers of each parameter on a device, what pads it included.
+    /// The number of elements of each parameter on a device, padding included.
     pub fn numbers(&self, backend: &dyn Backend) -> impl Iterator<Item = usize> {
         self.parameters.iter().map(|parameter| backend.element_count(parameter.kind))
     }
@@ -35,8 +35,8 @@ impl Layout {
         self.tensor_shapes().map(of_rows).max().unwrap_or(0)
     }
 
-    /// Bytes of the host's memory that a tensor takes on its way from such a device to a
-    /// checkpoint, at most.
+    /// Most bytes of the host's memory for a tensor on its way from a device with its own memory to
+    /// a checkpoint.
     pub fn saving_bytes(&self) -> usize {
         let whole = |shape: Vec<usize>| shape.into_iter().fold(4, usize::saturating_mul);
         self.tensor_shapes().map(whole).max().unwrap_or(0)
@@ -46,8 +46,8 @@ impl Layout {
         self.tensors().map(|(_, parameter, tensor)| parameter.shape(tensor))
     }
 
-    /// Bytes of weights that a pass reads at least. Of the embedding it reads only the rows of its
-    /// tokens, unless it is the head as well.
+    /// Least bytes of weights that a pass reads. It reads only its tokens' rows of the embedding,
+    /// unless that is the head as well.
     pub fn read_bytes(&self, backend: &dyn Backend) -> usize {
         let all: usize =
             self.parameters.iter().map(|parameter| backend.bytes_read(parameter.kind)).sum();
@@ -65,14 +65,14 @@ impl Layout {
         self.activation_bytes_per_token(backend, TapeKind::Activations)
     }
 
-    /// Bytes that a forward and a backward pass over `tokens` take beside the tape, at most.
+    /// Most bytes that a forward and a backward pass over `tokens` take besides the tape.
     pub fn working_bytes(&self, backend: &dyn Backend, tokens: usize) -> usize {
         let per_token = self.working_bytes_per_token(backend);
         per_token.saturating_mul(tokens).saturating_add(self.head_bytes(backend, tokens))
     }
 
-    /// The head's part of [`working_bytes`](Self::working_bytes): its logits. Not in proportion to
-    /// the tokens, since the head works on some of them at a time.
+    /// The head's part of [`working_bytes`](Self::working_bytes): its logits. It is not
+    /// proportional to the tokens, because the head works on some at a time.
     pub fn head_bytes(&self, backend: &dyn Backend, tokens: usize) -> usize {
         backend.workspace(Work::Head(self.shapes.vocabulary, tokens))
     }
@@ -89,7 +89,7 @@ impl Layout {
         2 * block + rows + attention + cache_bytes_per_position(backend, self.cache(1, 1))
     }
 
-    /// Bytes that a [gradient](crate::Gradient) of `tokens` takes beside its parameters, at most: a
+    /// Most bytes that a [gradient](crate::Gradient) of `tokens` takes besides its parameters: a
     /// row for each different token, and while these grow, the old rows too.
     pub fn embedded_bytes(&self, backend: &dyn Backend, tokens: usize) -> usize {
         backend
@@ -106,7 +106,7 @@ impl Layout {
         backend.workspace(Work::Draw(self.shapes.vocabulary, rows))
     }
 
-    /// Bytes that attention and linear layers take beside their buffers, in any pass or step over
+    /// Bytes that attention and linear layers take besides their buffers, in any pass or step over
     /// sequences of at most `longest` tokens.
     pub fn block_bytes(&self, backend: &dyn Backend, longest: usize) -> usize {
         let attention = backend.workspace(Work::Attention(self.attention(), longest));
@@ -115,7 +115,7 @@ impl Layout {
         attention.saturating_add(backend.workspace(Work::LinearSums(outputs)))
     }
 
-    /// Bytes of captured decoding steps, which a device keeps where there is room: an estimate.
+    /// Estimated bytes of captured decoding steps, which a device keeps if there is room.
     pub fn steps_bytes(&self, backend: &dyn Backend) -> usize {
         backend.workspace(Work::Steps(self.blocks.len()))
     }
@@ -136,7 +136,8 @@ impl Layout {
         self.blocks.iter().map(block).sum::<usize>() + hidden
     }
 
-    /// Bytes of a block for one token: its backward pass's needs beside its input.
+    /// Bytes of a block for one token: the internals that its backward pass needs besides its
+    /// input.
     fn internals_bytes(&self, backend: &dyn Backend, block: &BlockLayout) -> usize {
         let features = Internals::features(block, &self.shapes).each();
         features.map(|features| backend.bytes(Role::Activation(1, features))).sum()
@@ -147,8 +148,8 @@ fn cache_bytes_per_position(backend: &dyn Backend, page: Role) -> usize {
     backend.bytes(page).div_ceil(backend.page_positions())
 }
 
-/// Rows that are allocated at a time, at most: the new rows, and while they are copied, the old
-/// ones, a smaller power of two.
+/// Most rows that are allocated at a time: the new rows, and while they are copied, the old ones, a
+/// smaller power of two.
 fn embedded_rows(vocabulary: Linear, tokens: usize) -> usize {
     let used = tokens.min(vocabulary.outputs);
     embedded_capacity(vocabulary, used) + used.next_power_of_two() / 2
@@ -158,7 +159,7 @@ fn embedded_rows(vocabulary: Linear, tokens: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// Against the growth itself, one token after the other.
+    /// The bound is compared with the growth itself, one token after the other.
     #[test]
     fn rows_of_an_embedding_are_bounded_while_they_grow() {
         for outputs in (1..70).chain([131_072, 131_073, 151_936]) {

@@ -7,8 +7,8 @@ use crate::parameters::Parameters;
 use isentrope_kernels::{Backend, Buffer, Linear, Role};
 use std::collections::HashMap;
 
-/// A gradient in the making. Every number is one chain of sums over the tokens, in order, wherever
-/// micro-batches end.
+/// A gradient that is being accumulated. Every number is one chain of sums over the tokens, in
+/// order, wherever micro-batches end.
 pub struct Gradient {
     pub(crate) parameters: Parameters,
     embedding: EmbeddingRows,
@@ -51,7 +51,8 @@ impl Gradient {
         self.embedding.clear();
     }
 
-    /// Ends the accumulation: the complete gradient. To be called once, after the last micro-batch.
+    /// Ends the accumulation, and returns the complete gradient. Call it once, after the last
+    /// micro-batch.
     pub fn finish(&mut self, model: &Model) -> &mut Parameters {
         let Layout { embedding, shapes, .. } = &model.layout;
         let EmbeddingRows { tokens, rows, .. } = &self.embedding;
@@ -79,7 +80,7 @@ impl Gradient {
     }
 }
 
-/// Rows that there is memory for when `used` are in use, each of another token of the vocabulary.
+/// The number of allocated rows when `used` are in use, each for a different token.
 pub(crate) fn embedded_capacity(vocabulary: Linear, used: usize) -> usize {
     used.next_power_of_two().min(vocabulary.outputs)
 }

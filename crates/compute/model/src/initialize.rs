@@ -10,11 +10,11 @@ use isentrope_random::{Draws, Purpose};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The range of a config.json without `initializer_range`, as in transformers.
+/// The default of `initializer_range`, as in transformers.
 const DEFAULT_RANGE: f64 = 0.02;
 
 impl Model {
-    /// A model for the config.json in `dir` with all weights 0; the caller sets them.
+    /// Makes a model for the config.json in `dir` with all weights 0, which the caller sets.
     ///
     /// # Errors
     /// As [`ModelConfig::read`], or when there is no memory for the weights.

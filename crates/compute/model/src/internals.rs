@@ -3,8 +3,8 @@
 use crate::layout::{BlockLayout, Shapes};
 use std::convert::Infallible;
 
-/// Internals of a block, beside its input. Each is a buffer, `[tokens, features]`, or its number of
-/// features.
+/// Internals of a block, besides its input. Each is a buffer, `[tokens, features]`, or its number
+/// of features.
 pub(crate) struct Internals<T> {
     pub attention: AttentionInternals<T>,
     /// The residual stream between attention and MLP.
@@ -14,7 +14,7 @@ pub(crate) struct Internals<T> {
 
 /// Internals of the attention half of the block.
 pub(crate) struct AttentionInternals<T> {
-    /// Queries, keys and values before their own norm, where there is one.
+    /// Queries, keys and values before their own norm, if there is one.
     pub raw_qkv: Option<T>,
     /// Queries, keys and values as attention sees them.
     pub qkv: T,
@@ -33,7 +33,7 @@ impl Internals<usize> {
 }
 
 impl<T> Internals<T> {
-    /// Applies `f` to each, and stops at the first error.
+    /// Applies `f` to each internal, and stops at the first error.
     pub fn try_map<U, E>(self, f: impl Fn(T) -> Result<U, E>) -> Result<Internals<U>, E> {
         let AttentionInternals { raw_qkv, qkv, attended } = self.attention;
         let raw_qkv = raw_qkv.map(&f).transpose()?;
@@ -47,7 +47,7 @@ impl<T> Internals<T> {
         mapped
     }
 
-    /// Pairs each with its counterpart in `other`.
+    /// Pairs each internal with its counterpart in `other`.
     pub fn beside<'a>(&'a self, other: &'a mut Self) -> impl Iterator<Item = (&'a T, &'a mut T)> {
         let (own, others) = (&self.attention, &mut other.attention);
         let raw_qkv = own.raw_qkv.as_ref().zip(others.raw_qkv.as_mut());

@@ -24,7 +24,7 @@ pub(crate) fn read_object(path: &Path) -> Result<Map<String, Value>> {
     })
 }
 
-/// Does what [`read_object`] does, or returns `None` if there is no file.
+/// Like [`read_object`], but returns `None` if there is no file.
 pub(crate) fn find_object(path: &Path) -> Result<Option<Map<String, Value>>> {
     let Some(bytes) = find_bytes(path, MAX_BYTES)? else { return Ok(None) };
     match serde_json::from_slice(&bytes) {

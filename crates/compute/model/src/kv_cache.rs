@@ -1,4 +1,4 @@
-//! Keys and values of sequences in the making, in pages that sequences can share.
+//! Keys and values of growing sequences, in pages that sequences can share.
 
 use crate::Result;
 use crate::model::Model;

@@ -16,23 +16,23 @@ pub struct Id(pub(crate) usize);
 pub struct Parameter {
     /// Its shape.
     pub kind: Kind,
-    /// The checkpoint's tensors that it is made of, in the order of its rows.
+    /// The checkpoint's tensors that make up the parameter, in the order of its rows.
     pub tensors: Vec<NamedTensor>,
 }
 
 /// A tensor of the checkpoint.
 #[derive(Clone, Debug)]
 pub struct NamedTensor {
-    /// Its name in transformers' state dict.
+    /// The tensor's name in transformers' state dict.
     pub name: String,
-    /// First row of the matrix (or element of the vector) that it covers.
+    /// First row of the matrix (or element of the vector) that the tensor covers.
     pub first: usize,
     /// Rows (or elements) that it covers.
     pub len: usize,
 }
 
 impl Parameter {
-    /// The shape of one of its tensors.
+    /// The shape of one of the parameter's tensors.
     pub fn shape(&self, tensor: &NamedTensor) -> Vec<usize> {
         match self.kind {
             Kind::Vector(_) => vec![tensor.len],
@@ -63,12 +63,12 @@ pub(crate) struct BlockLayout {
 /// All parameters of a model, and the shapes of its products.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    /// In the order of the forward pass.
+    /// The parameters in the order of the forward pass.
     pub parameters: Vec<Parameter>,
     pub(crate) embedding: Id,
     pub(crate) blocks: Vec<BlockLayout>,
     pub(crate) norm: Id,
-    /// The embedding itself when they are tied.
+    /// The output head; the embedding itself when the two are tied.
     pub(crate) head: Id,
     pub(crate) shapes: Shapes,
 }
@@ -78,7 +78,8 @@ pub struct Layout {
 pub(crate) struct Shapes {
     pub hidden: usize,
     pub intermediate: usize,
-    /// From hidden states to the vocabulary: the head, and the embedding read the other way.
+    /// The map from hidden states to logits: the head, or the transposed embedding if the head is
+    /// tied.
     pub vocabulary: Linear,
     pub qkv: Linear,
     pub output: Linear,
@@ -183,7 +184,7 @@ impl Layout {
         Self { parameters: list.0, embedding, blocks, norm, head, shapes }
     }
 
-    /// The shape of every block's attention, but for its window.
+    /// The shape of every block's attention, except its window.
     pub(crate) fn attention(&self) -> Attention {
         self.blocks[0].attention // a configuration has at least one layer
     }

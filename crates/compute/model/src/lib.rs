@@ -2,7 +2,7 @@
 //! template, forward and backward.
 //!
 //! [`Model::load`] reads a directory; [`Model::score`], [`Model::forward`] and [`Model::backward`]
-//! work on whole sequences, [`Model::step`] on sequences in the making.
+//! work on whole sequences, [`Model::step`] on growing sequences.
 
 mod activation_cache;
 mod block;

@@ -1,4 +1,5 @@
-//! A model on a device: configuration, layout, weights; from a checkpoint and back.
+//! A model on a device: configuration, layout and weights, loaded from a checkpoint and saved to
+//! one.
 
 use crate::checkpoint::{Checkpoint, WriteOptions, write_checkpoint};
 use crate::config::ModelConfig;
@@ -77,8 +78,8 @@ impl Model {
         Ok(model)
     }
 
-    /// Loaders disagree on a head that is tied and yet saved with values of its own, so there is no
-    /// telling which model was meant.
+    /// A head that is tied and yet saved with its own values is refused: loaders disagree on which
+    /// values count.
     fn expect_copy_of_embedding(&self, dir: &Path, checkpoint: &Checkpoint) -> Result<()> {
         let vocabulary = self.layout.shapes.vocabulary;
         let mut same = true;
@@ -139,7 +140,7 @@ impl Model {
         Ok(())
     }
 
-    /// Tokens of context the model was made for.
+    /// The model's context, in tokens.
     pub fn context(&self) -> usize {
         self.config.context()
     }

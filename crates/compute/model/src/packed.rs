@@ -14,7 +14,7 @@ pub struct Sequence<'a> {
 }
 
 impl Sequence<'_> {
-    /// How many of its tokens are scored.
+    /// The number of scored tokens.
     pub fn target_count(&self) -> usize {
         self.tokens.len().saturating_sub(self.first_target())
     }
@@ -25,8 +25,8 @@ impl Sequence<'_> {
 }
 
 /// Most tokens of sequences that share the computation of their prompt. It does not depend on the
-/// micro-batch: sharing decides in which order a gradient is summed, so it must follow from the
-/// sequences alone.
+/// micro-batch: sharing decides the order of a gradient's sums, so it must depend on the sequences
+/// alone.
 pub const SHARING_TOKENS: usize = 1024;
 
 /// Consecutive sequences that go through the model together.
@@ -77,8 +77,8 @@ pub struct Packed {
     /// Inputs: every token of each sequence but its last. A unit's shared prompt stands once,
     /// before the rest of each of its sequences.
     pub(crate) tokens: Vec<u32>,
-    /// How `tokens` divides into sequences. A shared prompt is one stretch, and so is the rest of
-    /// each of its sequences; any other sequence is one stretch.
+    /// The division of `tokens` into stretches. A shared prompt is one stretch, and so is the rest
+    /// of each of its sequences; any other sequence is one stretch.
     stretches: Vec<Stretch>,
     /// Rows that predict a target.
     pub(crate) rows: Vec<u32>,
@@ -95,15 +95,15 @@ struct Stretch {
     len: usize,
     /// Position of the first row.
     position: usize,
-    /// The sequence with these tokens; the first, if several share them as their prompt.
+    /// The sequence with these tokens, or the first of several that share them as their prompt.
     owner: usize,
-    /// The stretch that it continues, if it does not begin a sequence.
+    /// The stretch that this one continues, if it does not begin a sequence.
     prompt: Option<usize>,
 }
 
 impl Packed {
     /// Packs sequences; the sequences of a [unit](units) share their prompt. A sequence without
-    /// targets takes no room.
+    /// targets has no rows.
     pub fn new(sequences: &[Sequence<'_>]) -> Self {
         Self::in_units(sequences, &units(sequences))
     }

@@ -16,7 +16,7 @@ const NUMBERS_PER_CALL: usize = 1 << 20;
 pub struct Parameters(Vec<Buffer>);
 
 impl Parameters {
-    /// All zeros. `role` is what they are: [`Role::Weight`] or [`Role::Gradient`].
+    /// Makes parameters of zeros with this `role`: [`Role::Weight`] or [`Role::Gradient`].
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
@@ -43,8 +43,8 @@ impl Parameters {
         checkpoint: &Checkpoint,
         prefix: &str,
     ) -> Result<Self> {
-        // Before memory is asked for: a config that claims a larger model than the files hold fails
-        // here.
+        // This comes before memory is allocated, so that a config that claims a larger model than
+        // the files hold fails here.
         Self::expect(layout, checkpoint, prefix)?;
         let mut parameters = Self::zeros(backend, layout, role)?;
         parameters.fill(backend, layout, checkpoint, prefix)?;
@@ -54,8 +54,8 @@ impl Parameters {
     /// Reads every tensor of the layout, under its name with `prefix` before it, into these.
     ///
     /// # Errors
-    /// Names the file and the tensor that is missing, has another shape or is not finite; some
-    /// tensors are read then.
+    /// Names the file and the tensor that is missing, has another shape or is not finite. Other
+    /// tensors may have been read.
     pub fn fill(
         &mut self,
         backend: &dyn Backend,
@@ -72,7 +72,7 @@ impl Parameters {
         Ok(())
     }
 
-    /// Looks whether every tensor of the layout is there and has its shape.
+    /// Checks that every tensor of the layout is there and has its shape.
     pub(crate) fn expect(layout: &Layout, checkpoint: &Checkpoint, prefix: &str) -> Result<()> {
         for (_, parameter, tensor) in layout.tensors() {
             checkpoint.expect(&format!("{prefix}{}", tensor.name), &parameter.shape(tensor))?;
@@ -104,7 +104,7 @@ impl Parameters {
         self.0.iter_mut().zip(&other.0).for_each(|(sum, x)| backend.add(x, sum));
     }
 
-    /// The Euclidean norm of all of them.
+    /// The Euclidean norm of all parameters together.
     pub fn norm(&self, backend: &dyn Backend, layout: &Layout) -> f64 {
         let of_parameter = |(buffer, numbers)| backend.square_sums(&[(buffer, 0..numbers)]);
         let sums: Vec<Vec<f32>> =
@@ -141,7 +141,7 @@ impl Parameters {
         tensor: &NamedTensor,
     ) -> Vec<f32> {
         let mut values = vec![0.0; parameter.shape(tensor).iter().product()];
-        // Some rows at a time: a device needs room for them beside all that it holds.
+        // Rows are unpacked some at a time, because a device needs room for them.
         let row = parameter.kind.row();
         let rows = (NUMBERS_PER_CALL / row.max(1)).max(1);
         for (part, values) in values.chunks_mut((rows * row).max(1)).enumerate() {

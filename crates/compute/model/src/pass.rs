@@ -1,5 +1,5 @@
-//! A pass over packed sequences: forward to log-probs and entropies, and back from the derivatives
-//! of a loss by both; by log-masses too, where truncated sampling has left masks.
+//! A pass over packed sequences: forward to log-probs and entropies, and back from a loss's
+//! derivatives by both, and by log-masses if sampling was truncated.
 
 use crate::activation_cache::ActivationCache;
 use crate::block::{CacheLayer, Rows};
@@ -33,8 +33,8 @@ pub struct Scores {
     pub logprobs: Vec<f32>,
     /// Exact entropy of the distribution each target was drawn from, in nats.
     pub entropies: Vec<f32>,
-    /// Logarithm of the probability, in nats, of all tokens that the target's mask keeps; 0 where
-    /// it has none.
+    /// Logarithm of the probability, in nats, of all tokens that the target's mask keeps; 0 if it
+    /// has no mask.
     pub log_masses: Vec<f32>,
 }
 
@@ -45,7 +45,7 @@ pub struct Derivatives<'a> {
     pub logprobs: &'a [f32],
     /// By entropy.
     pub entropies: &'a [f32],
-    /// By log-mass; none at all where they are 0.
+    /// Derivatives by log-mass, `[targets]`; empty if all are 0.
     pub log_masses: &'a [f32],
 }
 
@@ -87,7 +87,7 @@ impl Scores {
         }
     }
 
-    /// Whether both are the same numbers to the last bit.
+    /// Whether both scores are equal to the last bit.
     pub fn same_bits(&self, other: &Self) -> bool {
         let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
         bits(&self.logprobs) == bits(&other.logprobs)
@@ -130,7 +130,7 @@ struct BlockRecord {
 }
 
 impl<'r> BlockSource<'r> {
-    /// From the last block to the first, each fetched when its turn comes.
+    /// The blocks from last to first, each fetched when its turn comes.
     fn backwards(self, model: &'r Model) -> Box<dyn Iterator<Item = BlockRecord> + 'r> {
         match self {
             Self::Records(records) => Box::new(records.into_iter().rev()),
@@ -157,8 +157,8 @@ impl Model {
 
     /// The scores of [`score`](Self::score), and the slope of each target's entropy along the
     /// gradient of the target's log-prob, both by the logits over the temperature
-    /// ([`EntropySlopes`]). Where the target's mask leaves tokens out, of its log-prob among the
-    /// others.
+    /// ([`EntropySlopes`]). If the target's mask leaves tokens out, the log-prob is that among the
+    /// kept ones.
     ///
     /// # Panics
     /// As [`score`](Self::score).
@@ -227,8 +227,8 @@ impl Model {
         }
     }
 
-    /// Runs the blocks. Returns what they keep, and the rows of the last one's output that predict
-    /// a target.
+    /// Runs the blocks. Returns their saved activations, and the rows of the last block's output
+    /// that predict a target.
     fn run(
         &self,
         packed: &Packed,
@@ -246,7 +246,7 @@ impl Model {
                 b.copy_first_rows(&x, &mut input, rows.count);
                 input
             });
-            // One layer's keys and values at a time: the next block's take their place.
+            // The cache holds one layer's keys and values; the next block's replace them.
             let layer = CacheLayer { cache: &mut cache, layer: 0 };
             let internals =
                 self.block_forward(block, &mut x, rows, layer, keep == Some(TapeKind::Activations));
@@ -293,8 +293,8 @@ impl Model {
         (Scores::of_head(b.scores(&mut statistics)), statistics)
     }
 
-    /// Adds to `gradient` that of a loss whose derivatives are given. Micro-batches passed in order
-    /// give the same bits as one batch.
+    /// Adds the gradient of a loss with these derivatives to `gradient`. Micro-batches passed in
+    /// order give the same bits as one batch.
     ///
     /// # Panics
     /// When the derivatives are not one per target.
@@ -327,8 +327,8 @@ impl Model {
         gradient.add_embedded(b, s.vocabulary, &packed.tokens, &dx);
     }
 
-    /// The gradient of `last: [targets, hidden]` through the final norm and the head; adds to
-    /// theirs.
+    /// Computes the gradient of `last: [targets, hidden]` through the final norm and the head, and
+    /// adds to the gradients of both.
     fn head_backward(
         &self,
         last: Buffer,

@@ -19,7 +19,7 @@ pub enum RopeScaling {
         /// Divides every frequency; at least 1.
         factor: f64,
     },
-    /// Llama 3.1: long wavelengths interpolated, short ones kept, those between blended.
+    /// Llama 3.1: long wavelengths are interpolated, short ones kept, and others blended.
     Llama3 {
         /// Divides the frequencies of the long wavelengths; at least 1.
         factor: f64,
@@ -86,7 +86,7 @@ impl Rope {
         let (mut cos, mut sin) = (Vec::with_capacity(size), Vec::with_capacity(size));
         for position in positions {
             for &frequency in &self.inv_freq {
-                // The angle is rounded to f32 as in transformers; only what follows is exact.
+                // The angle is rounded to f32, as in transformers; sine and cosine of it are exact.
                 let (s, c) = libm::sincos(f64::from(position as f32 * frequency));
                 cos.push(c as f32 * self.attention_factor);
                 sin.push(s as f32 * self.attention_factor);
@@ -125,7 +125,8 @@ fn llama3_frequencies(mut inv_freq: Vec<f32>, scaling: &RopeScaling) -> Vec<f32>
     let (factor, low) = (factor as f32, low_freq_factor as f32);
     let band = (high_freq_factor - low_freq_factor) as f32;
     for frequency in &mut inv_freq {
-        // A quotient of a scalar by a tensor is a reciprocal and a product there, two roundings.
+        // In transformers a scalar divided by a tensor is a reciprocal and a product, with two
+        // roundings.
         let wavelength = (1.0 / *frequency) * (2.0 * PI) as f32;
         if wavelength > shortest_scaled as f32 {
             *frequency /= factor;

@@ -1,4 +1,4 @@
-//! Cosines and sines on the device, computed for as many positions as have been needed.
+//! Cosines and sines on the device, computed for the positions needed so far.
 
 use crate::config::ModelConfig;
 use crate::layout::BlockLayout;

@@ -1,5 +1,5 @@
-//! Steps of sequences in the making: prefill and decoding are the same pass, over however many rows
-//! of however many sequences.
+//! Steps of growing sequences: prefill and decoding are the same pass, over any number of rows of
+//! any number of sequences.
 
 use crate::activation_cache::{ActivationCache, CachedRows};
 use crate::block::{CacheLayer, Rows};
@@ -55,7 +55,7 @@ impl Step {
         self.batch.runs.last().map_or(0..0, |run| run.row..run.row + run.len)
     }
 
-    /// Has the activations of the rows pushed last cached in `slots`, one for each.
+    /// Marks the last pushed rows to have their activations cached in `slots`, one for each.
     ///
     /// # Panics
     /// When there are not as many rows.
@@ -99,9 +99,9 @@ impl Step {
 }
 
 impl Model {
-    /// Runs a step and returns the final hidden states (normed) of the wanted rows,
-    /// `[wanted, hidden]`, in a buffer that may have more rows. The keys and values of all rows are
-    /// in the cache afterwards, and what is to be cached is in the activation cache.
+    /// Runs a step and returns the final hidden states (normed) of the wanted rows, `[wanted,
+    /// hidden]`, in a buffer that may have more rows. The keys and values of all rows are in the
+    /// cache afterwards, and marked activations in the activation cache.
     ///
     /// # Panics
     /// When a token is outside the vocabulary (see [`check_tokens`](Self::check_tokens)), a run has
@@ -116,7 +116,7 @@ impl Model {
         self.step_after(None, step, cache, activation_cache)
     }
 
-    /// As [`step`](Self::step), with rows for tokens of `drawn`, which the host may not know yet.
+    /// Like [`step`](Self::step), with rows for tokens of `drawn`, which the host may not know yet.
     ///
     /// # Panics
     /// As [`step`](Self::step), and when a row is for a draw that `drawn` does not have.
@@ -203,7 +203,7 @@ impl Model {
         normed
     }
 
-    /// Draws tokens from rows of final hidden states, `[rows, hidden]`; None where logits are not
+    /// Draws tokens from rows of final hidden states, `[rows, hidden]`; None if logits are not
     /// finite.
     pub fn draw(&self, hidden: &Buffer, draws: &[Draw]) -> Vec<Option<Drawn>> {
         let head = &self.weights[self.layout.head];
@@ -235,7 +235,7 @@ mod tests {
     use isentrope_kernels::{Cpu, Isa};
     use std::path::Path;
 
-    /// A decoding step: the tokens that each sequence has fed before, and what is asked of it.
+    /// A decoding step: each sequence's position, and the sizes that the step is asked for.
     #[derive(Clone)]
     struct Case {
         positions: Vec<usize>,
@@ -270,8 +270,8 @@ mod tests {
         let base =
             Case { positions: vec![3, 20, 9], wanted: 3, cached_rows: 2, slots: 5, pages: 8 };
         let first = key(&model, &base);
-        // A chunk of a prompt may be one row as well, whose next token nobody wants, and some rows
-        // are not cached.
+        // A chunk of a prompt may also be one row, without a next token to draw, and some rows are
+        // not cached.
         for case in [
             Case { positions: vec![3, 20], wanted: 2, ..base.clone() },
             Case { wanted: 2, ..base.clone() },

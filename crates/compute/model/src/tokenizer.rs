@@ -146,7 +146,7 @@ impl Tokenizer {
         if before.is_empty() || marked {
             return self.encode(text, false);
         }
-        // Text after a special token begins as it would in the whole.
+        // Text after a special token begins as it would in the whole text.
         let first = self
             .plain_pieces(text)?
             .first()

@@ -96,14 +96,11 @@ class Part:
         results |= {path(target) for node in self.nodes if isinstance(node, ast.Assign)
                     and is_result(node.value) for target in node.targets} - {""}
         for node in self.nodes:
-            if isinstance(node, (ast.Await, ast.AsyncFunctionDef)):
-                return "it is asynchronous"
             if path(node) in STREAMS:
                 return f"it uses {path(node)}"
-            if isinstance(node, ast.ExceptHandler) and has_program(node.type):
-                return "it catches an exception of the program's own"
-            if isinstance(node, ast.ClassDef) and has_program(*node.bases):
-                return "it derives a class from one of the program's"
+            if isinstance(node, ast.ExceptHandler) and has_program(node.type) \
+                    or isinstance(node, ast.ClassDef) and has_program(*node.bases):
+                return "it uses a class of the program's"
             if isinstance(node, ast.withitem) and is_result(node.context_expr):
                 return "it uses a context manager of the program's"
             if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load) and is_program(node):
@@ -115,9 +112,8 @@ class Part:
                 name = path(node.func)
                 if is_result(node.func):
                     return "it calls what a function returns"
-                if name.endswith("raises") and has_program(*node.args[:1]):
-                    return "it expects an exception of the program's own"
-                if name in ("isinstance", "issubclass") and has_program(*node.args[1:]) \
+                if name.endswith("raises") and has_program(*node.args[:1]) \
+                        or name in ("isinstance", "issubclass") and has_program(*node.args[1:]) \
                         or is_program(node.func) and is_class(node.func):
                     return "it uses a class of the program's"
         return ""

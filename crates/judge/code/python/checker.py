@@ -76,8 +76,10 @@ class Checker(Side):
         self.called = set().union(*(part.called() for part in self.parts))
         self.imported = {name for part in self.parts for name in part.imported.values()}
         defined = set().union(*(part.defined for part in self.parts))
-        read = set().union(*(part.read for part in self.parts))
-        self.read = {name for name in read if not name.startswith("__")} - defined - self.preamble
+        read = set().union(*(part.read for part in (self.entry, *self.parts)))
+        read -= {"candidate"} if self.entry_point else set()
+        self.mentioned = {name for name in read if not name.startswith("__")} - self.preamble
+        self.read = self.mentioned - defined  # those that are not the test's own
 
     def count_assertion(self):
         self.asserted += 1
@@ -139,10 +141,8 @@ class Checker(Side):
                 usual = ", ".join(sorted(about or self.read))
                 raise TestError(f"the tests do not say which of {usual} the program is to define")
         self.space.update({name: undefined(name) for name in about if self.is_usual(name)})
-        used = set().union(self.entry.used, *(part.used for part in self.parts)) - self.preamble
-        used = {name for name in used if not self.is_usual(name)}
-        used -= {"candidate"} if self.entry_point else set()
-        found = (used | about) & set(self.defined)
+        own_mentions = {name for name in self.mentioned if not self.is_usual(name)}
+        found = (own_mentions | about) & set(self.defined)
         self.space.update({name: self.global_value(name) for name in found})
         for name in set(MODULE_NAMES) & self.read - set(self.space):
             try:
@@ -151,7 +151,7 @@ class Checker(Side):
                 pass
         wanted = self.imported | set().union(*(part.attributes() for part in self.parts))
         here = {name: self.global_value(name) for name in wanted & set(self.defined)}
-        starred = sorted(found.difference(*(part.defined for part in self.parts)))
+        starred = sorted((own | about) & found)
         here.update({name: self.space[name] for name in starred}, __all__=starred)
         for name in SOLUTION_NAMES:
             sys.modules[name] = types.ModuleType(name)
@@ -193,8 +193,6 @@ class Checker(Side):
         for name, thing in list(self.space.items()):
             if before.get(name, before) is thing or getattr(thing, "__module__", None) != "__main__":
                 continue
-            if isinstance(thing, type) and any(method.startswith("test") for method in dir(thing)):
-                raise TestError(f"it has a class of tests, {name}; only functions are run")
             if isinstance(thing, types.FunctionType) and name.startswith("test"):
                 required = thing.__code__.co_argcount - len(thing.__defaults__ or ())
                 if required and not part.calls_of(name):

@@ -62,10 +62,8 @@ def run(program):
     except SystemExit as end:
         is_status = end.code is None or isinstance(end.code, int)
         return end.code or 0 if is_status else complain(end.code)
-    except MemoryError:
-        return complain("MemoryError")
     except BaseException as error:
-        error.__traceback__ = None
+        error.__traceback__ = None  # gives back what it holds on to
         return complain(last_line(error))
     return 0
 
@@ -257,7 +255,7 @@ def session(content):
         program = Program(channel, content)
         loaded = {"names": program.names()}
     except BaseException as error:
-        loaded = {"error": "MemoryError" if isinstance(error, MemoryError) else last_line(error)}
+        loaded = {"error": last_line(error)}
     channel.send(b"l", json.dumps(loaded).encode())
     while True:
         kind, data = channel.receive()

@@ -114,23 +114,25 @@ class Server:
         if run.ended_for != "asked":
             run.drain()
         run.close()
-        report = run.report()
-        try:
-            empty("/tmp")
-            if self.has_counted(run):
-                report["left"] = "it started processes or made files, whose numbers the next run could read"
-        except OSError as error:
-            report["left"] = str(error)
+        report = run.report(self.remains(run))
         write_frame(1, b"E", json.dumps(report).encode() + b"\n", TAIL[:run.kept])
         for buffer in (BUFFER, TAIL):
             wipe(buffer)
 
-
-    def has_counted(self, run):
-        """Whether a run has taken more numbers of processes and files than every run does."""
-        (process, file), self.next = self.next, (next_process(), next_file())
+    def remains(self, run):
+        """What the next run could see of this one, which then needs another jail; None for nothing."""
+        try:
+            os.chmod("/tmp", 0o700)
+            if os.listdir("/tmp"):
+                return "it left files"
+            (process, file), self.next = self.next, (next_process(), next_file())
+            os.utime("/tmp", ns=(0, 0))  # times could say something, too
+        except OSError as error:
+            return str(error)
         own_files = self.next[1] - file - 1 - run.is_script
-        return self.next[0] != process + 2 or self.counts_files and own_files != 0
+        if self.next[0] != process + 2 or self.counts_files and own_files != 0:
+            return "it started processes or made files, whose numbers the next run could read"
+        return None
 
 
 def next_process():
@@ -233,14 +235,14 @@ class Run:
         for fd in (self.inward, self.outward, self.errors):
             os.close(fd)
 
-    def report(self):
+    def report(self, left):
         killed = os.WIFSIGNALED(self.status)
         return {
             "exit": None if killed else os.WEXITSTATUS(self.status),
             "signal": os.WTERMSIG(self.status) if killed else None,
             "cpu_s": self.cpu,
             "ended_for": self.ended_for,
-            "left": None,  # why something of it is left for the next run
+            "left": left,
         }
 
 
@@ -248,42 +250,9 @@ def wipe(buffer):
     buffer[:] = bytes(len(buffer))
 
 
-def empty(top):
-    """Empties a directory, however deep and however closed what is in it, without following a link out of it."""
-    os.chmod(top, 0o700)
-    directory = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
-    number, mark = 0, os.urandom(16).hex()
-    try:
-        while True:
-            entries = list(os.scandir(directory))
-            if not entries:
-                os.utime(directory, ns=(0, 0))  # times could say something, too
-                return
-            for entry in entries:
-                if not entry.is_dir(follow_symlinks=False):
-                    os.unlink(entry.name, dir_fd=directory)
-                    continue
-                # Its folders move up beside it, so that no path is ever long.
-                os.chmod(entry.name, 0o700, dir_fd=directory)
-                inside = os.open(entry.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
-                try:
-                    for inner in list(os.scandir(inside)):
-                        if inner.is_dir(follow_symlinks=False):
-                            os.chmod(inner.name, 0o700, dir_fd=inside)
-                            number += 1
-                            os.rename(inner.name, f"{mark}.{number}", src_dir_fd=inside, dst_dir_fd=directory)
-                        else:
-                            os.unlink(inner.name, dir_fd=inside)
-                finally:
-                    os.close(inside)
-                os.rmdir(entry.name, dir_fd=directory)
-    finally:
-        os.close(directory)
-
-
 def start(role, modules):
     """Serves programs or tests until the input ends."""
-    # It kills every process that it sees, and empties /tmp.
+    # It kills every process that it sees.
     if os.getpid() != 1:
         raise SystemExit("not the first process of a jail")
     if role == "programs":

@@ -14,8 +14,8 @@ use crate::test_cache::TestCache;
 use crate::verdict::{Report, Verdict};
 use crate::{End, Python, Runner, Worker};
 
-/// Responses in a row that a failing sandbox may leave without a verdict before there is no use in
-/// going on.
+/// Most responses in a row that a failing sandbox may leave without a verdict; then judging ends
+/// with an error.
 const MOST_FAULTS: usize = 16;
 
 /// Judges programs.
@@ -31,7 +31,7 @@ pub struct Judge {
     faults: AtomicUsize,
 }
 
-/// Why programs cannot be judged, here or any more: a sentence with what to install or to enable.
+/// The reason why programs cannot be judged: a sentence that says what to install or to enable.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{0}")]
 pub struct JudgeError(pub(crate) String);
@@ -43,8 +43,8 @@ impl From<Unavailable> for JudgeError {
 }
 
 impl Judge {
-    /// Finds what is needed, and has a worker run a program, so that what is missing is known
-    /// before there is a response.
+    /// Finds the interpreter and the sandbox, and has a worker run a program, so that anything
+    /// missing is known before the first response.
     ///
     /// # Errors
     /// [`JudgeError`].
@@ -67,7 +67,7 @@ impl Judge {
         self.settings.worker_count()
     }
 
-    /// By what programs are run, as a sentence without a full stop.
+    /// The interpreter and sandbox that run programs, as a sentence without a full stop.
     pub fn describe(&self) -> String {
         let (version, program) = (self.python.version(), self.python.program().display());
         format!(

@@ -1,4 +1,4 @@
-//! When a program's output, or what its function returned, is what was expected.
+//! Decides whether a program's output, or a function's return value, equals the expected one.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,31 +11,31 @@ const SHOWN: usize = 80;
 /// How numbers are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Numbers {
-    /// In an output by their text. Values of functions are compared by value.
+    /// Compares numbers of an output by their text, and numbers in a function's value by value.
     #[default]
     Exact,
-    /// By value, so that 1.50 is 1.5.
+    /// Compares numbers by value, so that 1.50 equals 1.5.
     Value,
-    /// Where one of the two is written with a decimal point or an exponent, they may differ by this
-    /// much, as a share of the expected number where that is more than 1: |a - b| <= t max(1, |b|).
-    /// Other integers must be equal.
+    /// If either number is written with a decimal point or an exponent, the two may differ by this
+    /// much, or by this share of an expected number above 1: |a - b| <= t max(1, |b|). Other
+    /// integers must be equal.
     Within(f64),
 }
 
 /// The first place where an output is not as expected.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// The line, from 1; none where two values differ.
+    /// The line, from 1; none if two values of a function differ.
     pub line: Option<usize>,
-    /// The expected text; none where nothing more is expected.
+    /// The expected text; none if the output should have ended.
     pub expected: Option<String>,
-    /// The text found; none where there is nothing more.
+    /// The text found; none if the output has ended.
     pub found: Option<String>,
 }
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Values are JSON, in which texts have quotation marks of their own.
+        // Values are shown as JSON, which already quotes texts.
         let as_it_is = if self.line.is_some() { quoted } else { shorten };
         let shown = |text: &Option<String>| text.as_deref().map_or("nothing".into(), as_it_is);
         if let Some(line) = self.line {
@@ -66,9 +66,9 @@ fn quoted(text: &str) -> String {
 }
 
 /// Compares what a program printed with what it should have printed, line by line. Space at the end
-/// of lines and empty lines at the end of the text do not count. Where numbers are not compared by
-/// their text, words of a line are compared one by one, so that space between them does not count
-/// either.
+/// of lines and empty lines at the end of the text do not count. Unless numbers are compared by
+/// their text, the words of a line are compared one by one, so that space between them does not
+/// count either.
 pub fn output(expected: &str, printed: &str, numbers: Numbers) -> Result<(), Difference> {
     let (mut expected, mut printed) = (lines(expected), lines(printed));
     for line in 1.. {
@@ -136,7 +136,7 @@ fn close(expected: f64, found: f64, tolerance: f64) -> bool {
 #[derive(PartialEq, Eq)]
 struct Decimal<'a> {
     negative: bool,
-    /// Without zeros at its ends; empty for 0.
+    /// The digits without leading and trailing zeros; empty for 0.
     digits: Cow<'a, str>,
     /// The power of ten of the last digit.
     exponent: i64,
@@ -171,7 +171,7 @@ impl<'a> Decimal<'a> {
 }
 
 /// Compares what a function returned with what it should have returned, as Python's `==` does: 1,
-/// 1.0 and `True` are equal. Tuples have become lists before, and keys of dictionaries texts.
+/// 1.0 and `True` are equal. The values are JSON, so tuples are lists and keys are texts.
 pub fn value(expected: &Value, found: &Value, numbers: Numbers) -> Result<(), Difference> {
     if same_value(expected, found, numbers) {
         return Ok(());
@@ -196,7 +196,7 @@ fn same_value(expected: &Value, found: &Value, numbers: Numbers) -> bool {
     }
 }
 
-/// A number, or a truth value as the number that it is in Python.
+/// A number, or a boolean as Python's number, 0 or 1.
 fn number(value: &Value) -> Option<Cow<'_, Number>> {
     match value {
         Value::Number(number) => Some(Cow::Borrowed(number)),

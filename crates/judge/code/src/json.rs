@@ -1,14 +1,14 @@
-//! Reads JSON of data and of jails: within a bound, and without rounding integers.
+//! Reads JSON from data and from jails, with a bound on its size, and without rounding integers.
 
 use serde_json::Value;
 
 /// Why a text cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It has more values and keys than it may.
+    /// The text has more values and keys than the limit.
     #[error("more than {0} values")]
     TooMany(usize),
-    /// It has an integer that a [`Value`] would round.
+    /// The text has an integer that a [`Value`] would round.
     #[error("an integer beyond 64 bits")]
     Large,
     /// It is no JSON.
@@ -16,7 +16,8 @@ pub enum ReadError {
     Malformed(#[from] serde_json::Error),
 }
 
-/// Reads JSON of `most` values and keys at most; they take far more memory than their text.
+/// Reads JSON with at most `most` values and keys, because these take far more memory than their
+/// text.
 pub fn read(text: &str, most: usize) -> Result<Value, ReadError> {
     let (signs, is_large) = scan(text);
     if signs > most {
@@ -26,13 +27,13 @@ pub fn read(text: &str, most: usize) -> Result<Value, ReadError> {
     if is_large { Err(ReadError::Large) } else { Ok(value) }
 }
 
-/// About how many values and keys a text of JSON has: the signs that stand before one.
+/// About how many values and keys a JSON text has, counted by the characters that precede one.
 pub fn size(text: &str) -> usize {
     scan(text).0
 }
 
-/// The signs in a text of JSON that stand before a value or a key, and whether it has an integer
-/// beyond 64 bits.
+/// The number of characters in a JSON text that precede a value or a key, and whether it has an
+/// integer beyond 64 bits.
 fn scan(text: &str) -> (usize, bool) {
     let bytes = text.as_bytes();
     let (mut signs, mut is_large, mut at) = (0, false, 0);
@@ -87,8 +88,7 @@ pub fn float(number: f64) -> String {
     }
 }
 
-/// Whether there is a number in a value that may have been an integer beyond 64 bits and was
-/// rounded where it was read.
+/// Whether a value has a number that may be a rounded integer beyond 64 bits.
 pub fn is_rounded(value: &Value) -> bool {
     const BELOW: f64 = -9_223_372_036_854_775_808.0;
     const ABOVE: f64 = 18_446_744_073_709_551_616.0;

@@ -12,10 +12,10 @@ use crate::settings::{CodeSettings, Score};
 use crate::verdict::{Report, Verdict};
 use crate::{RunLimits, Runner, TestProgress};
 
-/// How often a response is tried again whose sandbox has failed.
+/// Most further attempts to judge a response after its sandbox failed.
 const RETRIES: usize = 2;
 
-/// Errors by which a text shows that it is no Python. What is not fenced may be prose.
+/// Errors that show that a text is not Python. A response without a code block may be prose.
 const NO_PYTHON: [&str; 3] = ["SyntaxError", "IndentationError", "TabError"];
 
 /// The settings by which a response is judged.
@@ -38,7 +38,7 @@ impl Rules {
         }
     }
 
-    /// Judges a response. A sandbox that fails is tried again before that is the verdict.
+    /// Judges a response. If the sandbox fails, tries again before the verdict is a fault.
     pub fn judge(&self, runner: &mut dyn Runner, tests: &Tests, response: &str) -> Report {
         let Some(Program { text, fenced }) = program(response) else {
             return Report::untested(Verdict::NoCode);
@@ -147,7 +147,7 @@ fn wrong(difference: compare::Difference) -> Verdict {
     Verdict::WrongAnswer(difference.to_string())
 }
 
-/// Whether one is right; otherwise what the first says.
+/// Ok if any result is Ok; otherwise the first difference.
 fn first_ok(results: impl Iterator<Item = Result<(), compare::Difference>>) -> Result<(), Verdict> {
     let mut first = None;
     for result in results {
@@ -159,7 +159,8 @@ fn first_ok(results: impl Iterator<Item = Result<(), compare::Difference>>) -> R
     Err(first.unwrap_or(Verdict::Fault("a call has no expected value".into())))
 }
 
-/// The function's path in the program. Sets name a method of the class `Solution` like a function.
+/// The function's path in the program. Data sets name a method of the class `Solution` without the
+/// class.
 fn name_in(program: &str, function: &str) -> String {
     let has_class = program.lines().any(|line| {
         let rest = line.strip_prefix("class Solution");
@@ -176,7 +177,7 @@ struct Tally {
     all: bool,
     run: usize,
     passed: usize,
-    /// The first that did not pass, from 1.
+    /// The first test that did not pass: its number, from 1, and its verdict.
     first: Option<(usize, Verdict)>,
 }
 
@@ -185,13 +186,13 @@ impl Tally {
         Self { deadline, all, run: 0, passed: 0, first: None }
     }
 
-    /// Takes down a test, and says whether there may be another. One that comes after the time of
-    /// all has not passed.
+    /// Counts a test, and returns whether another may run. A test that ends after the total time
+    /// limit has not passed.
     fn add(&mut self, result: Result<(), Verdict>) -> ControlFlow<()> {
         self.run += 1;
         let is_late = Instant::now() >= self.deadline;
         match result {
-            // These leave nothing to be said of the program.
+            // These verdicts are about the sandbox or the tests, not about the program.
             Err(fault @ (Verdict::Fault(_) | Verdict::UnusableTests(_))) => {
                 self.first = Some((self.run, fault));
                 return ControlFlow::Break(());

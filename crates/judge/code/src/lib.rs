@@ -1,5 +1,5 @@
-//! Programs judged by tests: a response's Python program is run in a jail and its results are held
-//! against what is expected.
+//! Programs judged by tests: a response's Python program is run in a jail, and its results are
+//! compared with the expected ones.
 //!
 //! `response` finds the program, `forms` reads the tests in the forms that data sets have them.
 //! `judge` asks a worker about each test and compares what comes out (`compare`), which makes a

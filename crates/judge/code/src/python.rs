@@ -1,5 +1,5 @@
-//! The Python interpreter that runs programs: found once, its version known, and what a jail must
-//! let it read.
+//! The Python interpreter that runs programs: its path, its version, and the files that a jail must
+//! show it.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::JudgeError;
 
-/// The names that are looked for in the search path.
+/// Names of interpreters that are looked for in the search path.
 const NAMES: [&str; 2] = ["python3", "python"];
 
 /// The oldest version that works.
@@ -26,7 +26,7 @@ pub struct Python {
     readable: Vec<PathBuf>,
 }
 
-/// The end of a message that says why no interpreter can be used.
+/// The remedy at the end of an error about the interpreter.
 const REMEDY: &str = "install Python 3.8 or newer, or say where it is: reward.verifier = \
                       { code = { python = \"...\" } }";
 
@@ -39,8 +39,8 @@ struct Answer {
 }
 
 impl Python {
-    /// Finds the interpreter: the one named, otherwise `python3` or `python` of the search path,
-    /// the first that works.
+    /// Finds the interpreter: the named one, or the first of `python3` and `python` in the search
+    /// path that works.
     pub fn find(named: Option<&Path>) -> Result<Self, JudgeError> {
         if let Some(named) = named {
             return Self::ask(named);
@@ -103,7 +103,7 @@ impl Python {
         &self.version
     }
 
-    /// The files and folders that a jail must show it.
+    /// The files and folders that a jail must show the interpreter.
     pub fn readable(&self) -> &[PathBuf] {
         &self.readable
     }
@@ -116,7 +116,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
-    /// A program that is no Python, but says this.
+    /// A program that is no Python interpreter, but prints this.
     fn pretender(directory: &Path, script: &str) -> PathBuf {
         let program = directory.join("python3");
         fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -134,7 +134,7 @@ mod tests {
         let mut readable = python.readable().iter();
         assert!(readable.any(|path| path.join("json/decoder.py").is_file()), "{python:?}");
         assert!(python.readable().iter().all(|path| path.is_absolute() && path.exists()));
-        // It is found again by its own name.
+        // The path that was found finds the same interpreter.
         assert_eq!(Python::find(Some(python.program())), Ok(python));
     }
 

@@ -1,6 +1,6 @@
 //! The program in a response of a chat model.
 
-/// Tags of fenced blocks of Python: such a word, and perhaps a version.
+/// Tags of fenced blocks of Python, which a version may follow.
 const PYTHON: [&str; 2] = ["python", "py"];
 
 /// Beginnings of a program's first line that are not taken for prose.
@@ -12,12 +12,11 @@ const SESSION: &str = ">>>";
 /// Shortest fence.
 const SHORTEST: usize = 3;
 
-/// Most columns that a fence at the end of a block may be indented further than the one at its
-/// beginning (CommonMark, section 4.5): what stands further to the right, as in a docstring,
-/// belongs to the program.
+/// Most columns by which a closing fence may be indented more than the opening one (CommonMark,
+/// section 4.5). A fence further to the right, as in a docstring, belongs to the program.
 const MARGIN: usize = 3;
 
-/// The end of a reasoning model's thoughts. What it has drafted there is no answer.
+/// The end of a reasoning model's thoughts, whose drafts are no answer.
 const END_OF_THOUGHTS: &str = "</think>";
 
 /// A program found in a response.
@@ -25,12 +24,12 @@ const END_OF_THOUGHTS: &str = "</think>";
 pub struct Program {
     /// Its text.
     pub text: String,
-    /// Whether it stood in a code block; else it is the whole response, which may be no program at
-    /// all.
+    /// Whether the program stood in a code block. If not, it is the whole response, which may be
+    /// prose.
     pub fenced: bool,
 }
 
-/// The program in a response; none where there is nothing but space.
+/// The program in a response; none if the response is blank.
 ///
 /// It is the last fenced code block (of backticks or tildes) that is not empty: the last that is
 /// tagged as Python, else the last without a tag, else the last of any language. A block that is an
@@ -40,7 +39,8 @@ pub struct Program {
 /// first. If there are thoughts that end with `</think>`, only what comes after them is read.
 pub fn program(response: &str) -> Option<Program> {
     let Answer { text: answer, mut blocks, is_open } = answer(response);
-    // A response to a prompt that has opened the block begins with the program, and closes it.
+    // If the prompt has opened the block, the response begins with the program and closes the
+    // block.
     let first: String = answer
         .split_inclusive('\n')
         .take_while(|line| !Fence::of(line).is_some_and(|f| f.opens()))
@@ -62,7 +62,7 @@ pub fn program(response: &str) -> Option<Program> {
     (!first.trim().is_empty()).then_some(Program { text: first, fenced: false })
 }
 
-/// Whether a text begins with a definition or an import, or inside of a block.
+/// Whether a text begins with a definition, an import or an indented line.
 fn begins_as_program(text: &str) -> bool {
     let first = text.lines().find(|line| !line.trim().is_empty());
     first.is_some_and(|line| BEGINNINGS.iter().any(|beginning| line.starts_with(beginning)))
@@ -84,12 +84,12 @@ impl Block {
 
 /// A line that is a fence, or ends in one.
 struct Fence<'a> {
-    /// The text before it in its line.
+    /// The text before the fence in its line.
     before: &'a str,
-    /// The mark that it is made of.
+    /// The fence's character.
     mark: char,
     length: usize,
-    /// The text behind it in its line.
+    /// The text behind the fence in its line.
     info: &'a str,
 }
 
@@ -109,7 +109,8 @@ impl<'a> Fence<'a> {
         self.before.trim().is_empty()
     }
 
-    /// Whether a block may begin here: behind text only with a tag of one word, or with none.
+    /// Whether a block may begin with this fence. Behind text it may have at most one word as its
+    /// tag.
     fn opens(&self) -> bool {
         let is_word = |info: &str| info.chars().all(|c| c.is_alphanumeric() || "+#-_.".contains(c));
         self.stands_alone() || self.mark == '`' && is_word(self.info)
@@ -119,8 +120,8 @@ impl<'a> Fence<'a> {
         if self.stands_alone() { self.before.chars().count() } else { 0 }
     }
 
-    /// Whether this fence can end the block of the fence `open`: it has its characters and its
-    /// level.
+    /// Whether this fence can end the block of the fence `open`: it has the same character, enough
+    /// of them, and a similar indent.
     fn matches(&self, open: &Fence<'_>) -> bool {
         let level = !self.stands_alone() || self.indent() <= open.indent() + MARGIN;
         level && self.mark == open.mark && self.length >= open.length
@@ -139,12 +140,12 @@ impl<'a> Fence<'a> {
     }
 }
 
-/// How often a text begins with a mark.
+/// The number of times that a character stands at the start of a text.
 fn run(text: &str, mark: char) -> usize {
     text.len() - text.trim_start_matches(mark).len() // both marks are single bytes
 }
 
-/// A line without as much space at its beginning as the fence has, as in a list.
+/// A line without the indent of the fence, as in a list.
 fn unindented(line: &str, indent: usize) -> &str {
     let space = line.chars().take(indent).take_while(|c| matches!(c, ' ' | '\t')).count();
     &line[space..]
@@ -154,12 +155,12 @@ fn unindented(line: &str, indent: usize) -> &str {
 struct Answer<'a> {
     text: &'a str,
     blocks: Vec<Block>,
-    /// Whether the last block has no end.
+    /// Whether the last block is not closed.
     is_open: bool,
 }
 
-/// Reads a response line by line. Its thoughts end with a mark that no block holds, or that begins
-/// a line: other marks are of a program's own text.
+/// Reads a response line by line. Thoughts end with a mark outside of blocks, or at the start of a
+/// line; other marks belong to a program's text.
 fn answer(response: &str) -> Answer<'_> {
     let mut answer = Answer { text: response, blocks: Vec::new(), is_open: false };
     let mut open = None;
@@ -193,7 +194,7 @@ fn end_of_thoughts(line: &str, open: Option<&OpenBlock<'_>>) -> Option<usize> {
     ends.then_some(first + END_OF_THOUGHTS.len())
 }
 
-/// Reads the next line; the block that is open after it.
+/// Reads the next line. Returns the block that is open after it.
 fn read_line<'a>(
     line: &'a str,
     open: Option<OpenBlock<'a>>,
@@ -210,7 +211,7 @@ fn read_line<'a>(
             blocks.push(opening.block(&lines));
             None
         }
-        // With a tag it begins the next block: the one before it was not closed.
+        // A fence with a tag begins the next block: the block before it was not closed.
         Some(next) if next.stands_alone() => {
             blocks.push(opening.block(&lines));
             Some((next, Vec::new()))
@@ -257,7 +258,7 @@ mod tests {
                 "```python\ndef f():\n    '''\n    ```python\n    f()\n    ```\n    '''\n```",
                 "def f():\n    '''\n    ```python\n    f()\n    ```\n    '''\n",
             ),
-            // Other languages count where there is nothing else.
+            // Blocks of other languages count if there are no others.
             ("```python\na\n```\nRun it:\n```bash\npython3 a.py\n```", "a\n"),
             ("```\na\n```\n```text\nb\n```", "a\n"),
             ("```python3.11\na\n```\n```text\nb\n```", "a\n"),

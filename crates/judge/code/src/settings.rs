@@ -12,8 +12,8 @@ use crate::{RunLimits, WorkerLimits};
 /// Private temporary directory of a sandbox, in bytes.
 const TEMPORARY: u64 = 64 << 20;
 
-/// Processes and threads of a sandbox: programs start threads for their larger stacks, and
-/// libraries some for each core.
+/// Most processes and threads of a sandbox. Programs start threads to have a larger stack, and
+/// libraries start some for each core.
 const PROCESSES: u64 = 64;
 
 /// Memory that the interpreters take beside the program, in bytes.

@@ -14,7 +14,7 @@ impl<T: Default> Slots<T> {
         Self { free: Mutex::new(slots), given_back: Condvar::new() }
     }
 
-    /// All slots. Nobody can have borrowed one, since the caller has this value for itself.
+    /// All slots. None is borrowed, because the caller has exclusive access.
     pub fn all(&mut self) -> &mut Vec<T> {
         self.free.get_mut().unwrap_or_else(PoisonError::into_inner)
     }

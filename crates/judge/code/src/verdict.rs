@@ -5,7 +5,7 @@ use std::fmt;
 use crate::compare::{in_line, shorten};
 use crate::{End, Failure};
 
-/// Longest sentence that a reason has, in characters: one of a remedy must not lose its end.
+/// Longest sentence of a reason, in characters: long enough to keep the end of a remedy.
 const SENTENCE: usize = 500;
 
 /// The verdict on a program, or on the first test that it did not pass.
@@ -13,22 +13,22 @@ const SENTENCE: usize = 500;
 pub enum Verdict {
     /// It passes all tests.
     Passed,
-    /// It comes to another result: what is wrong with it.
+    /// The program returns or prints a wrong result; the text says which.
     WrongAnswer(String),
-    /// It ends with an error: the last line of the traceback.
+    /// The program ends with an error: the last line of the traceback.
     RuntimeError(String),
-    /// It takes longer than it may.
+    /// The program exceeds its time limit.
     TimeLimit,
-    /// It wants more memory than it may have.
+    /// The program exceeds its memory limit.
     MemoryLimit,
-    /// It prints or returns more than it may.
+    /// The program exceeds its output limit.
     OutputLimit,
     /// There is no program in the response.
     NoCode,
-    /// It could not be judged, for a reason that is not the program's: the sandbox failed.
+    /// The program could not be judged, for a reason that is not its own: the sandbox failed.
     Fault(String),
-    /// It could not be judged, since no program could pass the tests: they are no Python, or import
-    /// what is not there.
+    /// The program could not be judged, because no program can pass the tests: they are not Python,
+    /// or import a module that is not there.
     UnusableTests(String),
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for Verdict {
 }
 
 impl Verdict {
-    /// The verdict on a run that did not end well; about another, nothing is known yet.
+    /// The verdict on a run that failed; none for a run that completed, whose results decide.
     pub(crate) fn of_end(end: End) -> Option<Self> {
         Some(match end {
             End::Completed => return None,
@@ -92,7 +92,7 @@ impl From<Failure> for Verdict {
             Failure::Assertion(text) => {
                 Self::WrongAnswer(format!("{} does not hold", shorten(&text)))
             }
-            // A program that ends without an error before its test does has not come to the result.
+            // A program that ends without an error before its test does has returned no result.
             Failure::Ended(end) => Self::of_end(end)
                 .unwrap_or_else(|| Self::RuntimeError("it ended before the test did".into())),
             Failure::Test(what) => Self::UnusableTests(what),
@@ -109,8 +109,7 @@ pub struct Report {
     pub failed: Option<usize>,
     /// Tests that it passed.
     pub passed: usize,
-    /// Tests that there are, as far as they are known: assertion code that stops early may have
-    /// more.
+    /// The number of tests known. Assertion code that stops early may have more.
     pub tests: usize,
     /// The program, if the response has one.
     pub program: Option<String>,

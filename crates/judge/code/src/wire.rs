@@ -14,11 +14,11 @@ pub struct Frame {
     pub body: Vec<u8>,
 }
 
-/// A frame longer than it may be.
+/// A frame is longer than the limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TooLong;
 
-/// Appends a frame to what is to be written.
+/// Appends a frame to the bytes to be written.
 pub fn append(to: &mut Vec<u8>, kind: u8, body: &[u8]) {
     let length = u32::try_from(body.len()).expect("nothing that is said has 4 GiB");
     to.push(kind);
@@ -30,7 +30,7 @@ pub fn append(to: &mut Vec<u8>, kind: u8, body: &[u8]) {
 #[derive(Debug, Default)]
 pub struct Incoming {
     bytes: Vec<u8>,
-    /// How many of them have been taken.
+    /// The number of bytes that have been taken.
     taken: usize,
 }
 

@@ -1,10 +1,10 @@
 //! A worker: a pair of jails, one for programs and one for the data's assertion code, each with a
 //! warm Python in it.
 //!
-//! `server` is one jail, over `pipes`; `launch` has what it is started with, `run_report` how runs
-//! end. A worker asks it about a script (here), about calls of a function (`calls`), or lets the
-//! test in one jail talk with the program in the other (`assertions`). Every run has a fresh
-//! process, and is at its end when nothing is left of it.
+//! `server` is one jail, over `pipes`; `launch` has its start, `run_report` how runs end. A worker
+//! asks it about a script (here), about calls of a function (`calls`), or lets the test in one jail
+//! talk with the program in the other (`assertions`). Every run has a fresh process, and is at its
+//! end when nothing is left of it.
 
 mod assertions;
 mod calls;
@@ -34,17 +34,16 @@ pub struct RunLimits {
     /// Wall-clock time: of a script from its start to its end, of each call (loading the program is
     /// part of the first), of each unit of an assertion test.
     pub wall: Duration,
-    /// When all that these limits are given for must be over, however much of it there still is.
-    /// Unset: whenever it ends.
+    /// The end of the total time, for all runs with these limits together. Unset: no total limit.
     pub until: Option<Instant>,
-    /// Address space of each of its processes, in bytes.
+    /// Address space of each process of the run, in bytes.
     pub memory_bytes: u64,
-    /// Most bytes that it may print to its standard output, or return from a call.
+    /// Most bytes that the program may print to standard output, or return from a call.
     pub output_bytes: usize,
 }
 
 impl RunLimits {
-    /// The latest end of something that begins now.
+    /// The deadline of a run, call or unit that begins now.
     fn deadline(&self) -> Instant {
         let own = Instant::now() + self.wall;
         self.until.map_or(own, |until| own.min(until))
@@ -61,24 +60,25 @@ impl RunLimits {
 pub enum End {
     /// By itself, without an error.
     Completed,
-    /// With an error: the last line of the traceback, or a sentence on how the process ended.
+    /// The program ended with an error: the last line of the traceback, or a sentence on how the
+    /// process ended.
     RuntimeError(String),
-    /// It took longer than it may.
+    /// The program exceeded its time limit.
     TimeLimit,
-    /// It wanted more memory than it may have.
+    /// The program exceeded its memory limit.
     MemoryLimit,
-    /// It printed or returned more than it may.
+    /// The program exceeded its output limit.
     OutputLimit,
-    /// It could not be run, for a reason that is not the program's: a jail failed.
+    /// The program could not be run, for a reason that is not its own: a jail failed.
     Fault(String),
 }
 
-/// Assertion code of a data set, and what it is about.
+/// A data set's assertion code, with the code around it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AssertionTest {
     /// Code that comes before the program and before the test, in both processes: the problem's
-    /// imports and helper classes such as `ListNode`. What it defines is used in the test as it
-    /// stands here, not as the program redefines it, but for the entry point.
+    /// imports and helper classes such as `ListNode`. The test uses the names that it defines,
+    /// except the entry point, even if the program redefines them.
     pub preamble: String,
     /// Code that comes before the first part, in the test's process alone (`test_setup_code` of
     /// MBPP).
@@ -93,12 +93,12 @@ pub struct AssertionTest {
 /// Why a unit of a test did not pass.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Failure {
-    /// An assertion does not hold: its text.
+    /// An assertion failed; this is its text.
     Assertion(String),
     /// The program ended, or failed in a way that the test does not expect.
     Ended(End),
-    /// The test itself cannot be run: it is no Python, or imports what is not there. No program
-    /// could pass it.
+    /// The test itself cannot be run: it is not Python, or imports a module that is not there. No
+    /// program could pass it.
     Test(String),
 }
 
@@ -113,7 +113,7 @@ pub struct WorkerLimits {
     pub processes: u64,
 }
 
-/// Runs programs, one at a time. Its processes end with it.
+/// Runs programs, one at a time. Its processes end when it is dropped.
 #[derive(Debug)]
 pub struct Worker {
     sandbox: Sandbox,
@@ -125,7 +125,7 @@ pub struct Worker {
 
 /// Runs programs.
 pub trait Runner {
-    /// Runs a program in a fresh process as `__main__`; what it printed, and how it ended.
+    /// Runs a program in a fresh process as `__main__`. Returns its output and how it ended.
     fn script(&mut self, program: &str, input: &str, limits: &RunLimits) -> (String, End);
 
     /// Calls a function of a program (`add`, or `Solution.add` of a class that is constructed
@@ -143,9 +143,9 @@ pub trait Runner {
         observe: &mut dyn FnMut(usize, Result<Value, End>) -> ControlFlow<()>,
     );
 
-    /// Runs the assertion code of a data set on a program, and tells `observe` of each unit whether
-    /// it passed, until that breaks off or the program does not survive a unit. A part that defines
-    /// test functions has a unit for each, and `observe` hears how many before the first; any other
+    /// Runs the assertion code of a data set on a program, and passes the result of each unit to
+    /// `observe`, until that breaks off or the program does not survive a unit. A part that defines
+    /// test functions has a unit for each, whose number `observe` gets before the first; any other
     /// part is one. There is at least one.
     fn assertions(
         &mut self,
@@ -190,8 +190,8 @@ impl Worker {
         }
     }
 
-    /// Ends what still runs. A jail that does not work any more is left, to be replaced when it is
-    /// next needed.
+    /// Ends the runs under way. A jail that no longer works stays until it is next needed, and is
+    /// replaced then.
     fn finish(&mut self) {
         for place in [&mut self.programs, &mut self.tests] {
             if place.as_mut().is_some_and(|server| server.finish().is_err()) {
@@ -235,7 +235,7 @@ impl Runner for Worker {
     ) {
         let mut next = 0;
         while next < arguments.len() {
-            // One process after the other, each for as many calls as it survives.
+            // Each process answers calls until one kills it; the next process goes on.
             let flow = calls::run(self, program, function, arguments, &mut next, limits, observe)
                 .unwrap_or_else(|ServerFailure(end)| {
                     next += 1;
@@ -267,7 +267,7 @@ impl Runner for Worker {
     }
 }
 
-/// The working server in a place. Starts one if the place has none.
+/// The working server in a slot. Starts one if the slot has none.
 fn ensure(
     place: &mut Option<Server>,
     start: impl FnOnce() -> Result<Server, JudgeError>,

@@ -1,5 +1,4 @@
-//! Benchmarks: where they are published, how their problems are asked, and how responses to them
-//! are drawn.
+//! Benchmarks: their published files, prompts and decoding.
 //!
 //! The built-in benchmarks of mathematics are GSM8K and those in table 2 of arXiv:2505.22617, with
 //! that paper's decoding: AIME and AMC as the mean of 32 responses at temperature 0.6, the others
@@ -23,7 +22,7 @@ use crate::{
 
 pub use code_layout::CodeLayout;
 
-/// A benchmark: its problems, how they are asked, and how responses are drawn.
+/// A benchmark: its problems, their prompts, and how responses are drawn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Benchmark {
     /// Name in results and metrics.
@@ -234,7 +233,7 @@ impl Choice {
     /// [`DataLocation::parse`].
     ///
     /// # Errors
-    /// What is wrong with it, as a sentence.
+    /// The text's defect, as a sentence.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (name, place) = match text.split_once('=') {
             Some((name, place)) => (name, Some(place)),

@@ -23,7 +23,7 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
-    /// A file is not what it should be.
+    /// A file is malformed or of the wrong kind.
     #[error("data file {path}: {problem}")]
     File {
         /// The file.
@@ -50,7 +50,7 @@ pub enum Error {
     NoUsableRow {
         /// The file.
         path: PathBuf,
-        /// The columns that it has and those expected, as a sentence without its end.
+        /// The file's columns and the expected ones, as a sentence without its end.
         problem: String,
     },
     /// The model can use none of the rows.

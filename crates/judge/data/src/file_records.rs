@@ -190,7 +190,7 @@ pub(crate) fn read_rows<T: Record>(
                     problem: problem.to_owned(),
                 });
             }
-            // Duplicates of later rows are found too, so these are kept until then.
+            // Later rows may be duplicates of these, so the rows are kept until all are read.
             if settings.deduplicate || rows.len() < most {
                 rows.push(record);
             }

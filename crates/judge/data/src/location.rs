@@ -88,8 +88,8 @@ impl DataLocation {
         if text.contains(['*', '?', '[']) {
             return Self::Pattern(text.to_owned());
         }
-        // A mistyped path must not be asked of the hub, which need not know the names of one's
-        // files.
+        // A mistyped path must not be looked up on the hub, which should not learn the names of
+        // local files.
         let is_path = Format::of(path).is_ok() || is_other_file(path) || has_directory(path);
         if is_path || !is_like_id(text) { Self::File(path.to_owned()) } else { Self::hub(text) }
     }
@@ -271,8 +271,8 @@ impl FileChoice {
         }
     }
 
-    /// Whether the choice is right whatever other files there are: the one file named in full, or,
-    /// of a named split, all shards that the names count.
+    /// Whether the choice is right whatever other files exist: one file named in full, or all
+    /// shards of a named split, by the count in their names.
     fn tells(&self, chosen: &[String]) -> bool {
         let is_exact = |name: &String, part: &String| labels(name).any(|label| label == part);
         let shards =
@@ -346,8 +346,8 @@ fn names_split(parts: &[String]) -> bool {
     parts.iter().any(|part| SPLITS.contains(&part.as_str()))
 }
 
-/// The names of data files, sorted. Beside other formats, .json files are not data, nor tables of
-/// texts beside parquet and JSON lines.
+/// The names of data files, sorted. If there are other formats, .json files are not data; nor are
+/// CSV and TSV files beside parquet or JSON lines.
 fn data_files(names: &[String]) -> Vec<&String> {
     let rank = |name: &str| match Format::of(Path::new(name)).map(|format| format.form) {
         Ok(Form::Document) => 2,
@@ -366,8 +366,8 @@ fn data_files(names: &[String]) -> Vec<&String> {
     data
 }
 
-/// The names that have `part` as a folder or as the whole name of the file; else between
-/// punctuation.
+/// The names that have `part` as a folder or as the whole name of the file; if none has, those with
+/// it between punctuation.
 fn telling<'a>(names: &[&'a String], part: &str) -> Vec<&'a String> {
     let whole = |name: &&&String| labels(name).any(|label| label == part);
     let exact: Vec<&String> = names.iter().filter(whole).copied().collect();
@@ -395,8 +395,9 @@ fn labels(name: &str) -> impl Iterator<Item = &str> {
     folders.split('/').chain([stem]).filter(|label| !label.is_empty())
 }
 
-/// The names of a split. If no name has it: the only name, or all names if none has another split
-/// or (`is_named`) the user has named them.
+/// The file names of a split. If no name contains the split: the only name; or all names if the
+/// user has named the files (`is_named`), or if the split is train and no name contains another
+/// split.
 fn of_split(names: Vec<&String>, split: Split, is_named: bool) -> Option<Vec<&String>> {
     if names.len() == 1 {
         return Some(names);
@@ -409,7 +410,7 @@ fn of_split(names: Vec<&String>, split: Split, is_named: bool) -> Option<Vec<&St
     (is_named || (split == Split::Train && !tells_another())).then_some(names)
 }
 
-/// The names if all are in one folder, in which splits may have folders, else the folders.
+/// The names if all are in one folder, apart from folders of splits; otherwise the folders.
 fn one_folder(names: Vec<&String>) -> Result<Vec<&String>, Vec<&str>> {
     let mut folders: Vec<&str> =
         names.iter().map(|name| name.rsplit_once('/').map_or("", |(folder, _)| folder)).collect();
@@ -528,7 +529,7 @@ mod tests {
         ]);
         assert_eq!(choose(&["train_sft"], train, &chat).unwrap(), chat[2]);
         assert_eq!(choose(&[], train, &chat).unwrap(), format!("{} {}", chat[1], chat[2]));
-        // The name is no split's, but the user has named the files.
+        // No name contains a split, but the user has named the files.
         assert_eq!(choose(&["test_sft"], train, &chat).unwrap(), chat[0]);
 
         let converted = names(&[

@@ -4,8 +4,8 @@ use std::num::NonZeroUsize;
 
 use isentrope_random::{Draws, Purpose};
 
-/// Order of rows: each once per epoch, in an order of the epoch's own. The row at a position
-/// depends on nothing else; positions count on over epochs from 0.
+/// The order of rows: each comes once per epoch, and each epoch has its own order. The row at a
+/// position depends on nothing else; positions count on over epochs from 0.
 #[derive(Clone, Debug)]
 pub struct Order {
     rows: NonZeroUsize,

@@ -81,7 +81,7 @@ impl Prompt {
 pub struct Prompts(HashSet<[u8; 32]>);
 
 impl Prompts {
-    /// Whether this prompt is among them, word for word.
+    /// Whether this prompt is in the set, word for word.
     pub fn contains(&self, prompt: &Prompt) -> bool {
         self.0.contains(&prompt.hash())
     }
@@ -159,7 +159,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// Does what [`Prompt::may_fit`] does, for all texts together.
+    /// Like [`Prompt::may_fit`], for all texts together.
     pub fn may_fit(&self, tokens: usize) -> bool {
         let bytes = match self {
             Self::Response { prompt, response } => prompt.bytes() + response.len(),
@@ -170,7 +170,7 @@ impl Content {
         may_fit(bytes, tokens)
     }
 
-    /// Puts texts before and after the question; of a chat, the last one that the assistant
+    /// Puts texts before and after the question; in a chat, the last message that the assistant
     /// answers.
     pub fn surround(&mut self, before: &str, after: &str) {
         match self {

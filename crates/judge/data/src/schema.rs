@@ -208,9 +208,9 @@ pub enum GroundTruth<'a> {
     Unusable(UnusableTests),
     /// The value of the column of this name.
     Column(&'a str, Value),
-    /// The row has none, and the verifier needs none.
+    /// The row has no ground truth, and the verifier needs none.
     NotNeeded,
-    /// The row has none. A sentence names the missing columns.
+    /// The row has no ground truth. A sentence names the missing columns.
     Missing(String),
 }
 
@@ -427,7 +427,7 @@ fn final_answer<'a>(text: &'a str, column: &str, is_named: bool) -> Result<&'a s
 const BARE_BYTES: usize = 200;
 const BARE_WORDS: usize = 2;
 
-/// Whether a text is only an answer: one line, a formula but for a word or two.
+/// Whether a text is only an answer: one line, with at most a word or two besides a formula.
 fn is_bare(text: &str) -> bool {
     let text = text.trim();
     if text.is_empty() || text.len() > BARE_BYTES || text.contains('\n') {

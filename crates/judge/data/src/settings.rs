@@ -242,8 +242,8 @@ impl DataSettings {
                 expected: expected.into(),
             });
         }
-        // Without the paths, which have no range and need not be UTF-8 (the hub's cache is in a
-        // home directory).
+        // Paths are left out of the check: they have no range and need not be UTF-8 (the hub's
+        // cache is in a home directory).
         isentrope_settings::check("data", &Self { files: Vec::new(), ..self.clone() })?;
         Ok(task)
     }

@@ -52,7 +52,7 @@ impl<T: Record> Records<T> {
         Ok((Self { supply, prefix, suffix }, report))
     }
 
-    /// Number of records; None for a task, which has no end.
+    /// Number of records; None for a task, which is endless.
     #[allow(clippy::len_without_is_empty, reason = "there is always a record")]
     pub fn len(&self) -> Option<usize> {
         match &self.supply {

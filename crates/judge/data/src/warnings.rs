@@ -25,7 +25,7 @@ impl DataSettings {
         let tables = self
             .changed_tables()
             .map(move |table| (table.name(), true, *task == Some(table), others));
-        // Each key, whether it is set, whether it is read, and why not.
+        // Each key, whether it is set, whether it is read, and the reason if not.
         let before = [
             ("limit", self.limit.is_some(), !is_task, of_files),
             ("columns.prompt", prompt.is_some(), reads_rows, of_files),

@@ -9,9 +9,9 @@ use super::relation::Relation;
 /// An answer, as it was written.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// An expression, with what it is measured in.
+    /// An expression with its unit.
     Quantity(Quantity),
-    /// Answers that nothing encloses: `1, 2`, "1 and 2", `\pm 1`.
+    /// Answers without brackets around them: `1, 2`, "1 and 2", `\pm 1`.
     List(Vec<Answer>),
     /// Two or more answers in brackets: a tuple, a point, an interval.
     Sequence(Brackets, Vec<Answer>),
@@ -26,7 +26,7 @@ pub enum Answer {
     Ratio(Vec<Quantity>),
     /// `a < b = c`: sides with the relations between them, one fewer.
     Chain(Vec<Answer>, Vec<Relation>),
-    /// An answer, and for what it holds: `2n, n \ge 1`.
+    /// An answer with the domains for which it holds: `2n, n \ge 1`.
     For(Box<Answer>, Vec<Domain>),
     /// Words, lower-case, without spaces and ornament.
     Text(String),
@@ -52,7 +52,7 @@ pub struct Quantity {
 /// in which unit to answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unit {
-    /// Nothing, or a unit that is not kept.
+    /// No unit, or a unit that is not kept.
     None,
     Percent,
     /// Degrees of an angle or of temperature.
@@ -82,7 +82,7 @@ impl Answer {
         Self::Quantity(Quantity { expression, unit: Unit::None })
     }
 
-    /// The expression, of an answer that is one.
+    /// The expression, if the answer is one.
     pub fn expression(&self) -> Option<&Expression> {
         match self {
             Self::Quantity(quantity) => Some(&quantity.expression),
@@ -109,7 +109,7 @@ impl Answer {
         }
     }
 
-    /// The answers of a list; any other is its only one.
+    /// The answers of a list; any other answer is a list of one.
     pub fn into_list(self) -> Vec<Self> {
         match self {
             Self::List(answers) => answers,

@@ -3,9 +3,8 @@
 use super::phrases::denials::{CHOICE_MAY_SAY, CHOICE_PREDICATES, NO, UNDETERMINED, is_negation};
 use super::phrases::statements::{AND, CHOICE_NAMES, OR};
 
-/// The letter of the one choice that bare text starts with, and what follows it, if anything does.
-/// A text that names a second letter chooses none, nor does one that says of the first that it is
-/// wrong.
+/// The letter of the choice that bare text starts with, and the text after it, if any. A text
+/// chooses nothing if it names a second letter, or says that the first is wrong.
 pub fn choice(bare: &str) -> Option<(char, Option<&str>)> {
     let bare =
         CHOICE_NAMES.iter().find_map(|word| bare.strip_prefix(word)).map_or(bare, str::trim_start);
@@ -18,7 +17,7 @@ pub fn choice(bare: &str) -> Option<(char, Option<&str>)> {
         None if rest.is_empty() && !open => "",
         None => return None,
     };
-    // After a dot or a bracket "No" may be what the choice says.
+    // After a dot or a bracket "No" may be the choice itself.
     let is_no = rest.starts_with(':') && NO.contains(&after.trim_end_matches(['.', '!']));
     if is_no || names_other(after, letter) || denies(after) || continues(after) {
         return None;
@@ -26,7 +25,7 @@ pub fn choice(bare: &str) -> Option<(char, Option<&str>)> {
     Some((letter, (!after.is_empty()).then_some(after)))
 }
 
-/// Whether what follows a label makes it a part of something else: C + 1; E, 17.
+/// Whether the text after a label makes the label a part of something else: C + 1; E, 17.
 fn continues(after: &str) -> bool {
     let listed = after
         .strip_prefix(',')
@@ -70,7 +69,7 @@ fn labels(text: &str) -> impl Iterator<Item = char> {
     )
 }
 
-/// Whether a letter is one of a list, between commas, "and", "or", or the ends of the text.
+/// Whether a letter is an item of a list: between commas, "and", "or", or the ends of the text.
 fn is_listed(before: &str, after: &str) -> bool {
     let (before, after) = (before.trim_end(), after.trim_start());
     let last = before.rsplit(char::is_whitespace).next().unwrap_or("");
@@ -83,9 +82,9 @@ fn is_listed(before: &str, after: &str) -> bool {
     starts && ends
 }
 
-/// Whether what follows a label says that the choice is wrong. What follows may be the choice
-/// itself, such as "False", "Not enough information" or "cannot be determined": only a predicate of
-/// the label denies.
+/// Whether the text after a label says that the choice is wrong. That text may be the choice
+/// itself, such as "False", "Not enough information" or "cannot be determined", so only a predicate
+/// of the label denies.
 fn denies(after: &str) -> bool {
     let lower = after.to_ascii_lowercase().replace('’', "'");
     let mut words = lower

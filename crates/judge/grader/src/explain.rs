@@ -1,4 +1,4 @@
-//! Explains a grade to people: how the grader read both texts.
+//! Explains a grade to people: shows how the grader has read both texts.
 
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ pub struct Explanation {
     /// The readings of the ground truth and of the response: a line for the answer of each and one
     /// for each meaning that it may have, likelier ones first.
     pub seen: String,
-    /// The grade; or why the ground truth cannot be read.
+    /// The grade, or the reason why the ground truth cannot be read.
     pub grade: Result<Grade, String>,
 }
 
@@ -99,7 +99,7 @@ fn quantity_form(quantity: &Quantity) -> String {
     }
 }
 
-/// The number that an expression is, if it is rational; else its parts.
+/// An expression's value, if it is rational; otherwise its parts.
 fn expression_form(expression: &Expression) -> String {
     if let Ok(Some(value)) = rational_value(expression, &mut Fuel::new(DEFAULT_FUEL)) {
         return value.to_string();

@@ -56,7 +56,7 @@ pub enum Constant {
     Degree,
 }
 
-/// A function that the grader knows, of one argument where nothing else is said. Logarithms, roots
+/// A function that the grader knows, of one argument unless documented otherwise. Logarithms, roots
 /// and inverse functions are the principal ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "they are called what they are")]
@@ -112,7 +112,7 @@ impl Expression {
         Self::Product(vec![self, Self::power(denominator, Self::integer(-1))])
     }
 
-    /// n of 1/n, as [`Self::over`] has it.
+    /// The n of 1/n, as [`Self::over`] makes it.
     pub fn divisor(&self) -> Option<&Self> {
         match self {
             Self::Power(power) if power.1 == Self::integer(-1) => Some(&power.0),
@@ -124,7 +124,7 @@ impl Expression {
         Self::power(self, Self::integer(1).over(degree))
     }
 
-    /// The expressions that it is made of.
+    /// The expressions that this one consists of.
     pub fn parts(&self) -> impl Iterator<Item = &Self> {
         let (list, pair): (&[Self], _) = match self {
             Self::Sum(parts)
@@ -137,7 +137,7 @@ impl Expression {
         list.iter().chain(pair.into_iter().flatten())
     }
 
-    /// Whether it is so, or an expression in it.
+    /// Whether `is_so` holds for the expression or for one inside it.
     pub fn any(&self, is_so: &dyn Fn(&Self) -> bool) -> bool {
         is_so(self) || self.parts().any(|part| part.any(is_so))
     }
@@ -151,7 +151,7 @@ impl Expression {
         self.any(&|part| matches!(part, Self::Symbol(symbol) if **symbol == *name))
     }
 
-    /// The complex conjugate, where all variables are real.
+    /// The complex conjugate, if all variables are real.
     #[must_use]
     pub fn conjugated(self) -> Self {
         let all = |parts: Vec<Self>| parts.into_iter().map(Self::conjugated).collect();
@@ -164,8 +164,7 @@ impl Expression {
         }
     }
 
-    /// Gives variables and functions the names that `name` gives for theirs; where it gives none
-    /// they keep them.
+    /// Renames variables and functions by `name`; those for which it returns none keep their names.
     pub fn rename(&mut self, name: &impl Fn(&str) -> Option<Box<str>>) {
         match self {
             Self::Symbol(symbol) => {

@@ -1,8 +1,8 @@
 //! The bound on the work of one comparison.
 
 /// Work that is left for a comparison, in units of roughly a multiplication of small numbers. All
-/// work on untrusted answers is paid for, so that none takes long: the grader's time limit, without
-/// a clock and the same on every machine.
+/// work on untrusted answers uses fuel, so that none takes long. It is the grader's time limit,
+/// without a clock and equal on every machine.
 #[derive(Debug)]
 pub struct Fuel(u64);
 

@@ -9,22 +9,22 @@ use super::reading::Reading;
 /// Result of comparing a response with the ground truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The response's answer is the ground truth.
+    /// The response's answer equals the ground truth.
     Same,
-    /// The response has an answer, which is another.
+    /// The response has another answer.
     Different,
     /// The response has no answer that can be read.
     NoAnswer,
-    /// The answer takes more work to compare than is allowed. Nobody would check it by hand.
+    /// The answer takes more work to compare than is allowed, far more than a person would do.
     OutOfFuel,
 }
 
 /// The grade of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grade {
-    /// How its answer compares with the ground truth.
+    /// The comparison of the response's answer with the ground truth.
     pub outcome: Outcome,
-    /// Its answer; none unless one could be read.
+    /// The response's answer; none if no answer could be read.
     pub extracted: Option<String>,
     /// Why, in one line.
     pub reason: String,
@@ -36,7 +36,7 @@ impl Grade {
     }
 }
 
-/// Finds a response's answer and compares it with each that is accepted.
+/// Finds a response's answer and compares it with each accepted answer.
 pub fn grade(ground_truth: &GroundTruth, response: &str, options: &Options) -> Grade {
     let Some((answer, origin)) = from_response(response, options.extraction) else {
         return Grade::no_answer(match options.extraction {

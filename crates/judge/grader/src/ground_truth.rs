@@ -27,8 +27,8 @@ impl GroundTruth {
         }
     }
 
-    /// The reason why right responses may not be found right, if there is one, as part of a
-    /// sentence: the ground truth is a formula that cannot be read as one.
+    /// The reason why right responses may be judged wrong, as part of a sentence, if there is one:
+    /// the ground truth is a formula that cannot be read as one.
     pub fn concern(&self) -> Option<String> {
         let only_same = "only a response with the same text is right";
         self.0.iter().find_map(|reading| {
@@ -47,8 +47,8 @@ impl GroundTruth {
 /// Most characters of a ground truth that are shown.
 const MAX_SHOWN: usize = 60;
 
-/// Whether a text has what formulas are made of: a command that is not for words, an operator
-/// between operands, or an unmatched bracket.
+/// Whether a text looks like a formula: it has a command that is not for words, an operator between
+/// operands, or an unmatched bracket.
 fn looks_like_formula(source: &str) -> bool {
     let has_command = source.match_indices('\\').any(|(place, _)| {
         let rest = &source[place + 1..];

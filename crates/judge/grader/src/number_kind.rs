@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::phrases::has;
 
-/// A kind of numbers, as words name it: which part of the numbers that a noun stands for.
+/// A kind of numbers, as words name it: a noun, and the part of its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberKind {
     part: &'static str,
@@ -60,7 +60,7 @@ impl NumberKind {
             || other.noun == NATURAL && may_be_natural(self)
     }
 
-    /// The kind that a letter in blackboard bold, with what marks it, is the symbol of: Z and `^+`.
+    /// The kind for which a letter in blackboard bold with its mark stands: Z and `^+`.
     pub fn of_symbol(letter: char, mark: &str) -> Option<Self> {
         let mark = mark.trim_start_matches(['^', '_']);
         let mark = if (letter, mark) == ('N', "0") { "ge0" } else { mark };

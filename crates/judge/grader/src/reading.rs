@@ -15,7 +15,7 @@ use super::phrases::units::{PERCENT, is_no_unit};
 /// Longest text that is read as an answer, in bytes.
 pub const MAX_BYTES: usize = 10_000;
 
-/// An answer as text and as everything that it can be read as.
+/// An answer as text, with all its readings.
 #[derive(Clone, Debug)]
 pub struct Reading {
     /// The text, without white space around it.
@@ -95,7 +95,8 @@ impl Reading {
         matches!(self.answers[..], [Answer::Text(_)])
     }
 
-    /// The predicate of a sentence of words, as [`Self::text`] is: "odd" of "The function is odd."
+    /// The predicate of a sentence of words, in the form of [`Self::text`]: "odd" in "The function
+    /// is odd."
     pub fn predicate(&self) -> Option<String> {
         let bare = without_markup(&self.source);
         let (subject, predicate) = SUBJECT_VERBS.iter().find_map(|verb| bare.split_once(verb))?;
@@ -115,8 +116,8 @@ impl Reading {
     }
 }
 
-/// A text without the quotation marks around it: at its end as many as at its start, as others may
-/// be primes.
+/// A text without the quotation marks around it: as many at its end as at its start, because others
+/// may be primes.
 fn unquoted(source: &str) -> &str {
     let mut inner = source.trim_start_matches(['"', '\'', '`']);
     for _ in inner.len()..source.len() {
@@ -133,8 +134,8 @@ fn small_integer(source: &str) -> Option<Answer> {
     Some(Answer::plain(Expression::integer(value)))
 }
 
-/// The number that bare text is in words, with whatever is counted: "1.5 million", "two thirds of a
-/// mile".
+/// The number in words that bare text is, which a counted thing may follow: "1.5 million", "two
+/// thirds of a mile".
 fn number_in_words(bare: &str) -> Option<Answer> {
     let lower = bare.to_lowercase();
     let (expression, rest) = spoken(&lower)?;
@@ -203,7 +204,7 @@ fn conventions(source: &str) -> &'static [Commas] {
         {
             &[Commas::Point, Commas::Separate]
         }
-        // 080 is no answer by itself, but the rest of a number.
+        // 080 is no answer of its own, but the rest of a number.
         _ if groups
             && places.iter().any(|&place| bytes[place + 1] == b'0' && digits_after(place) == 3) =>
         {
@@ -217,7 +218,7 @@ fn conventions(source: &str) -> &'static [Commas] {
     }
 }
 
-/// Text without the commands, braces and dollars that only give it looks.
+/// Text without the commands, braces and dollars that only change its looks.
 fn without_markup(source: &str) -> String {
     let mut text = String::with_capacity(source.len());
     let mut rest = source;

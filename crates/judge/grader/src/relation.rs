@@ -1,4 +1,4 @@
-//! Relations between two sides, as they are written, with their negations and from either side.
+//! Relations between two sides, with their negations and reverses.
 
 /// A relation between two sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,11 +19,11 @@ pub enum Relation {
 /// A relation that two answers must both have, or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// Its name; one for all spellings and for both directions.
+    /// The relation's name, the same for all spellings and both directions.
     pub name: &'static str,
-    /// Whether it goes from right to left.
+    /// Whether the relation goes from right to left.
     pub turned: bool,
-    /// Whether it is said not to hold.
+    /// Whether the relation is negated.
     pub negated: bool,
 }
 
@@ -81,7 +81,7 @@ impl Relation {
         affirmative(negated.or_else(|| command.strip_prefix('n'))?).map(Self::negated)
     }
 
-    /// That the relation does not hold. Of numbers, not to be less is to be greater or equal.
+    /// The negation of the relation. For numbers, not less means greater or equal.
     pub fn negated(self) -> Self {
         match self {
             Self::Equal => Self::NotEqual,
@@ -115,17 +115,17 @@ impl Relation {
         }
     }
 
-    /// Whether it is one of the four orders.
+    /// Whether the relation is one of the four orders.
     pub fn is_order(self) -> bool {
         matches!(self, Self::Less | Self::LessOrEqual | Self::Greater | Self::GreaterOrEqual)
     }
 
-    /// Whether it holds between lines, and so between rays and segments on them.
+    /// Whether the relation holds between lines, and so between rays and segments on them.
     pub fn is_of_lines(self) -> bool {
         matches!(self, Self::Named(Named { name: "parallel" | "perp", .. }))
     }
 
-    /// Whether it pairs the corners of two figures in order, the first with the first.
+    /// Whether the relation pairs the corners of two figures in order.
     pub fn orders_corners(self) -> bool {
         matches!(self, Self::Named(Named { name: "sim" | "cong", .. }))
     }

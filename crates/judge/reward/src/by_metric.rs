@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-/// Most names that are kept. An answer may have as many, and every answer others: without an end,
-/// numbers by the hundred thousand would be drawn, written and shown.
+/// Most names that are kept. Each answer may have this many new names; without a limit, hundreds of
+/// thousands of metrics would be written and drawn.
 const MOST: usize = 64;
 
-/// Something for each metric of a verifier's own, of the first 64 names that come.
+/// A value for each of the first 64 names of a verifier's own metrics.
 #[derive(Clone, Debug)]
 pub struct ByMetric<T> {
     known: BTreeMap<String, T>,
@@ -20,7 +20,7 @@ impl<T> Default for ByMetric<T> {
 }
 
 impl<T> ByMetric<T> {
-    /// The entry of a name, made by `new` when it first comes; none for a name too many.
+    /// The entry of a name, made by `new` at first; none beyond the limit.
     pub fn entry(&mut self, name: &str, new: impl FnOnce() -> T) -> Option<&mut T> {
         if !self.known.contains_key(name) {
             if self.known.len() == MOST {
@@ -32,12 +32,12 @@ impl<T> ByMetric<T> {
         self.known.get_mut(name)
     }
 
-    /// Names, in their order, with what there is for each.
+    /// The names in order, with their entries.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
         self.known.iter().map(|(name, of)| (name.as_str(), of))
     }
 
-    /// A sentence where names were left out.
+    /// A note if names were left out.
     pub fn note(&self) -> Option<String> {
         self.left_out.as_ref().map(|name| {
             format!(

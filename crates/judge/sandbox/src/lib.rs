@@ -1,4 +1,4 @@
-//! Runs a program that may be hostile in a jail, and leaves nothing behind.
+//! Runs a program, which may be hostile, in a jail, and leaves nothing behind.
 //!
 //! [`Sandbox::find`] says what this machine offers, or what to install or enable; [`Jail::start`]
 //! starts a [`Program`] within [`Limits`]. Two processes of this program run first (`role` starts

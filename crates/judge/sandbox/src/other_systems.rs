@@ -1,4 +1,4 @@
-//! Elsewhere there is no sandbox, and so no value of these types.
+//! Other systems have no sandbox, and so no values of these types.
 #![allow(missing_docs, reason = "as on Linux")]
 
 use std::convert::Infallible;

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Who makes the namespaces. Landlock (where the kernel has it), seccomp and resource limits come
-/// on top in both.
+/// The maker of the namespaces. Both tiers add Landlock (if the kernel has it), seccomp and
+/// resource limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tier {
-    /// The program `bwrap`, which may do what this one may not.
+    /// The program `bwrap`, which may have rights that this one lacks.
     Bubblewrap,
     /// This program.
     Namespaces,
@@ -25,26 +25,26 @@ impl fmt::Display for Tier {
     }
 }
 
-/// A program to run in a jail. It is the first process of the jail: what loses its parent becomes
-/// its child, and when it ends, the jail does.
+/// A program to run in a jail. It is the first process of the jail: orphans become its children,
+/// and the jail ends when it ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
     /// The program's file, an absolute path. It is readable in the jail.
     pub program: PathBuf,
-    /// Its arguments, without its own name.
+    /// The program's arguments, without its name.
     pub arguments: Vec<OsString>,
-    /// Its environment, beside `PATH`, `HOME`, `TMPDIR` and `LANG`, which are always the same;
-    /// nothing comes from this process.
+    /// The program's environment variables, besides `PATH`, `HOME`, `TMPDIR` and `LANG`, which are
+    /// always the same. None is inherited from this process.
     pub environment: Vec<(OsString, OsString)>,
-    /// Files and directories that it can read, absolute paths, beside the libraries of the system.
-    /// Where symbolic links lead on the way is readable too. What only its owner may read is not,
-    /// where this process is root.
+    /// Files and directories that the program can read besides the system's libraries, as absolute
+    /// paths. Targets of symbolic links on the way are readable too. If this process is root, files
+    /// that only their owner may read are not.
     pub readable: Vec<PathBuf>,
     /// Its limits.
     pub limits: Limits,
 }
 
-/// Limits of all processes of a jail. The starter watches the time on the clock.
+/// Limits of all processes of a jail. The starter limits the wall-clock time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Memory of all processes together, in bytes, `/tmp` not included. Beyond it the jail is
@@ -84,19 +84,19 @@ impl Default for Limits {
 /// How a jail ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ending {
-    /// The program has ended by itself, with this code.
+    /// The program has exited with this code.
     Exited(i32),
     /// The program has died of this signal.
     Signaled(i32),
-    /// Its processes took more memory than all together may.
+    /// The program's processes together exceeded its limit of memory.
     MemoryLimit,
-    /// There were more processes than there may be, on a kernel that does not refuse them.
+    /// The program exceeded its limit of processes, on a kernel that does not refuse them.
     ProcessLimit,
-    /// There were more files in `/tmp` than there may be, where nothing refuses them.
+    /// The program exceeded its limit of files in `/tmp`, where nothing refuses them.
     TemporaryLimit,
     /// This program ended it.
     Ended,
-    /// The process in front of it was killed, and it with that.
+    /// The jail's outer process was killed, and the program with it.
     Lost,
 }
 
@@ -105,9 +105,9 @@ pub enum Ending {
 pub struct Attempt {
     /// The attempt.
     pub name: String,
-    /// Whether it failed, as it should.
+    /// Whether the attempt failed, as it should.
     pub held: bool,
-    /// How: what the system said, or what was found.
+    /// The evidence: the system's error, or what the attempt got.
     pub how: String,
 }
 

@@ -11,7 +11,7 @@ pub enum Error {
     Setting {
         /// The recipe's key.
         key: &'static str,
-        /// The rest of a sentence that says what is wrong with it.
+        /// The defect: the rest of a sentence that begins with the setting.
         what: String,
     },
     /// The device has failed.

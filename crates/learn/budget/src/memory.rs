@@ -15,9 +15,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Tokens in one pass beyond which nothing gets faster.
+/// Tokens in one pass beyond which a pass gets no faster per token.
 const ENOUGH_TOKENS: usize = 2048;
-/// Responses decoded at a time beyond which nothing gets faster.
+/// Concurrent responses beyond which decoding gets no faster per token.
 const ENOUGH_SEQUENCES: usize = 1024;
 /// Bytes per token of a loss over a whole minibatch: log-probs, entropies and log-masses from
 /// sampling and from training, in single and in double precision, ratios, covariances, the picked
@@ -54,47 +54,47 @@ pub struct MemorySettings {
 pub struct Demand {
     /// Longest prompt and response that are sampled, together, in tokens.
     pub longest_sampled: usize,
-    /// Responses sampled at a time; 0 where nothing is.
+    /// Concurrent responses; 0 if nothing is sampled.
     pub sampled: usize,
     /// Longest sequence that is trained on, in tokens.
     pub longest_trained: usize,
     /// Sequences of one update.
     pub trained: usize,
-    /// How many of these must have gone forward before the loss can be computed. 0 where that can
-    /// do without: all responses are on-policy, or the loss's derivatives are constants.
+    /// Number of trained sequences that must go forward before the loss. 0 if all responses are
+    /// on-policy, or the loss's derivatives are constants.
     pub forward_first: usize,
-    /// Tokens of one update whose loss is computed together; 0 where its derivatives are constants.
+    /// Tokens of one update whose loss is computed together; 0 if its derivatives are constants.
     pub loss_tokens: usize,
-    /// Tokens whose activations an update could take from sampling, at most: the most that the
-    /// activation cache is of use for.
+    /// Most tokens whose activations an update could take from sampling. A larger activation cache
+    /// would be of no use.
     pub activation_slots: usize,
-    /// Bytes of the tokens that truncated sampling keeps, remembered until they have been learnt
-    /// from, at most; 0 where it keeps all, or nothing bounds them.
+    /// Most bytes for the sets of tokens that truncated sampling keeps, which are stored until the
+    /// update; 0 if sampling is not truncated, or the sets have no bound.
     pub kept_tokens: usize,
-    /// Longest sequence that is scored where nothing is trained, in tokens; 0 where none is.
+    /// Longest sequence that is scored and not trained on, in tokens; 0 if there is none.
     pub scored: usize,
-    /// Weights, gradients and moments that are held all along.
+    /// The sets of weights, gradients and moments that the run holds.
     pub sets: ParameterSets,
-    /// Response tokens of a rollout that a process model scores; 0 where none is trained.
+    /// Response tokens of a rollout that a process model scores; 0 without a process model.
     pub process_tokens: usize,
 }
 
 /// Bytes by purpose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Weights of the model, and of the reference and the process model, where there are such.
+    /// Weights of the model, and of the reference and the process model if the run has them.
     pub weights: usize,
-    /// The gradients of what is trained, and the sums of shards that wait to be added: while there
-    /// are updates.
+    /// Gradients of the trained models, and sums of shards that wait to be added; only during
+    /// updates.
     pub gradient: usize,
-    /// AdamW's moments of what is trained, as far as they are in the device's memory.
+    /// AdamW's moments of the trained models, as far as they are in the device's memory.
     pub moments: usize,
-    /// The plan of the host's memory, where the device has its own.
+    /// Moments in the host's memory, if the device has its own memory.
     pub host_moments: usize,
-    /// Most bytes of the host's memory for the program, the loss, the tokens that truncated
-    /// sampling keeps and a tensor that is saved; 0 if the device's memory is the host's.
+    /// Most bytes of the host's memory for the program, the loss, the sets of tokens that truncated
+    /// sampling keeps, and a tensor that is saved; 0 if the device's memory is the host's.
     pub host_program: usize,
-    /// Most bytes of the tokens that truncated sampling keeps.
+    /// Most bytes for the sets of tokens that truncated sampling keeps.
     pub kept_tokens: usize,
     /// Most bytes that attention and linear layers take beside their buffers, in any phase.
     pub blocks: usize,
@@ -102,12 +102,11 @@ pub struct Plan {
     pub kv_cache: usize,
     /// Logits while sampling.
     pub logits: usize,
-    /// Steps of sampling that the device keeps, to launch them as one: an estimate. They are given
-    /// up where anything else lacks memory.
+    /// Captured decode steps: an estimate. They are freed when anything else lacks memory.
     pub steps: usize,
-    /// Tapes: what forward passes keep for the backward passes, at most.
+    /// Most bytes for tapes, which forward passes keep for backward passes.
     pub tape: usize,
-    /// Activations kept from sampling for the backward passes, at most.
+    /// Most bytes for activations that are kept from sampling for backward passes.
     pub activation_cache: usize,
     /// The other memory of an update: a pass's buffers, the head's logits, the loss, the
     /// embedding's gradient.
@@ -159,7 +158,7 @@ impl Plan {
         let needed = least.bytes().max(least.fixed.saturating_add(requested));
         let steps = if demand.sampled > 0 { layout.steps_bytes(backend) } else { 0 };
         let steps = steps.min(budget.saturating_sub(needed) / STEPS_PART);
-        // Sampling and scoring have what the gradient leaves when there is no update.
+        // Sampling and scoring may use the gradient's memory, because no update runs meanwhile.
         let free = budget - least.fixed - steps;
         let of_updates = free.saturating_sub(gradient);
         let kv_cache = demand.sampled.saturating_mul(kv_cache_of_one).min(free - logits.min(free));
@@ -190,7 +189,8 @@ impl Plan {
         let kept = demand.forward_first.saturating_mul(demand.longest_trained).max(pass);
         let tape = (of_updates.saturating_sub(working))
             .min(kept.saturating_mul(layout.tape_bytes_per_token(backend, TapeKind::Activations)));
-        // The activation cache gets the rest: it saves a forward pass, all else saves more time.
+        // The activation cache gets the rest, because everything else saves more time than its
+        // forward pass.
         let left = free - (kv_cache + logits).max(gradient + tape + working).max(scoring).min(free);
         let slot = layout.activation_bytes_per_slot(backend);
         let activation_slots = demand.activation_slots.min(left / slot);
@@ -220,7 +220,7 @@ impl Plan {
         })
     }
 
-    /// The least budget with which there is a plan, in bytes.
+    /// The least budget for which a plan exists, in bytes.
     pub fn least(backend: &dyn Backend, layout: &Layout, demand: Demand) -> usize {
         Least::of(backend, layout, demand).bytes()
     }
@@ -257,8 +257,7 @@ impl Plan {
         Err(Error::Setting { key: "memory.offload_moments", what })
     }
 
-    /// Whether weights, gradient and moments alone would fit: what can be known of a model before
-    /// there are data.
+    /// Checks that weights, gradient and moments alone fit, before the data are known.
     pub fn check_model(
         backend: &dyn Backend,
         layout: &Layout,
@@ -285,7 +284,7 @@ impl Plan {
         )))
     }
 
-    /// The most that is taken at a time: sampling, updates and scoring take turns.
+    /// The peak use of memory. Sampling, updates and scoring take turns.
     pub fn peak(&self) -> usize {
         let update = self.gradient + self.tape + self.working;
         self.always() + (self.kv_cache + self.logits).max(update).max(self.scoring)
@@ -297,9 +296,8 @@ impl Plan {
         OVERHEAD + self.weights + self.moments + self.blocks + kept
     }
 
-    /// Whether what one phase has freed must go back to the system before the next, the gradient
-    /// with it. Where it need not, the gradient stays, and what two phases have taken waits to be
-    /// used again.
+    /// Whether each phase must return its memory, and the gradient's, to the system before the
+    /// next. If not, the gradient stays allocated, and freed memory is kept for the next use.
     pub fn is_tight(&self) -> bool {
         let mut phases = [self.kv_cache + self.logits, self.tape + self.working, self.scoring];
         phases.sort_unstable();
@@ -326,7 +324,7 @@ impl Plan {
     }
 }
 
-/// Whether the device's memory is another than the host's.
+/// Whether the device has memory of its own.
 fn has_own_memory(backend: &dyn Backend) -> bool {
     backend.host_bytes(Role::OffloadedMoment(1)) > 0
 }
@@ -352,7 +350,7 @@ fn listed([weights, gradient, moments]: [usize; 3]) -> String {
     format!("weights {}, gradient {}, moments {}", human(weights), human(gradient), human(moments))
 }
 
-/// Ranks that are tried, to find how many would do.
+/// Numbers of ranks that a remedy tries.
 const RANKS: [usize; 3] = [2, 4, 8];
 
 /// The error of a run that does not fit, with the remedies.
@@ -369,7 +367,7 @@ fn does_not_fit(
     };
     let states = if least.phase == Phase::Scoring { ", or lab.track_states = false" } else { "" };
     let [weights, gradient, moments] = least.sets;
-    // The gradient is there while there are updates.
+    // The gradient exists only during updates.
     let (sets, one) = match least.phase {
         Phase::Update => (listed(least.sets), least.one.saturating_sub(gradient)),
         _ => (format!("weights {}, moments {}", human(weights), human(moments)), least.one),
@@ -377,7 +375,7 @@ fn does_not_fit(
     let needs = |sets: ParameterSets| Plan::least(backend, layout, Demand { sets, ..demand });
     let remedies =
         demand.sets.remedies(backend).into_iter().map(|(what, sets)| (what, needs(sets)));
-    // Ranks share the moments, so those that are offloaded are no matter.
+    // Ranks share the moments, so offloading them does not matter here.
     let of_ranks =
         |&ranks: &usize| (format!("{ranks} ranks"), needs(ParameterSets { ranks, ..demand.sets }));
     let more = RANKS.iter().filter(|&&ranks| ranks > demand.sets.ranks).map(of_ranks);

@@ -5,9 +5,9 @@ use isentrope_model::{Model, TapeKind};
 /// Limits of a pass. No bit of the gradient depends on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassLimits {
-    /// Most tokens in one pass, more only where a single unit of sequences is larger.
+    /// Most tokens in one pass; a single larger unit of sequences has a pass of its own.
     pub micro_batch_tokens: usize,
-    /// Bytes for the tapes of all passes: what forward passes keep for the backward passes.
+    /// Bytes for the tapes of all passes, which forward passes keep for backward passes.
     pub tape_bytes: usize,
     /// Tokens whose activations can be cached from sampling to the update.
     pub activation_slots: usize,
@@ -23,7 +23,7 @@ impl PassLimits {
     }
 
     /// The kind of tape for a single pass that goes backward right after it went forward. The plan
-    /// has room for the smaller kind.
+    /// has room for at least the smaller kind.
     pub fn tape_kind_of_one(&self, model: &Model, tokens: usize) -> TapeKind {
         self.tape_kind(model, tokens).unwrap_or(TapeKind::BlockInputs)
     }

@@ -1,5 +1,5 @@
-//! How long a run will take, before it starts: counted work over the measured speed of the model's
-//! own products.
+//! Estimates a run's time before it starts: counted work over the measured speed of the model's own
+//! products.
 //!
 //! An estimate, for two reasons. How long responses get is not known: they are counted as long as
 //! they may be. And norms, attention and draws are slower per operation than products, on small
@@ -18,15 +18,15 @@ use std::time::{Duration, Instant};
 /// Bytes of weights that a measurement goes through: more than fits the caches, if the model is
 /// larger than they are.
 const MEASURED_BYTES: usize = 64 << 20;
-/// Rows of a product of an update: enough that loading the weights takes no time to speak of.
+/// Rows of an update's product: enough that loading the weights takes little of its time.
 const UPDATE_ROWS: usize = 256;
-/// How long a measurement takes, unless once takes longer.
+/// Time of a measurement, unless a single pass takes longer.
 const MEASURED_FOR: Duration = Duration::from_millis(40);
 
 /// The amount of computation of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Workload {
-    /// How many compute it together; none is one.
+    /// The number of ranks that share the work; 0 counts as one.
     pub ranks: usize,
     /// Steps of the run.
     pub steps: u64,
@@ -42,10 +42,9 @@ pub struct Workload {
     pub sampled_at_a_time: usize,
     /// Tokens that a step's updates go through, counted once.
     pub trained: Tokens,
-    /// How often updates go forward through it, and how often backward.
+    /// Forward passes of updates over a trained token, and backward passes.
     pub passes: (f64, f64),
-    /// How many of the forward passes are left out where all of the activations have been kept from
-    /// sampling.
+    /// Number of forward passes that are left out if all activations were kept from sampling.
     pub spared: f64,
     /// Tokens that an evaluation samples.
     pub evaluated: Tokens,
@@ -57,21 +56,21 @@ pub struct Workload {
     pub longest: usize,
 }
 
-/// The shares that memory can keep for backward passes.
+/// The shares of activations that memory can keep for backward passes.
 #[derive(Clone, Copy, Debug)]
 pub struct KeptShares {
     /// The part of sampling's activations.
     pub of_sampling: f64,
-    /// Whether the activations of forward passes; they are computed again otherwise.
+    /// Whether memory keeps the activations of forward passes; otherwise they are computed again.
     pub of_passes: bool,
 }
 
 /// Speed of a device with the products of a model, in floating-point operations per second.
 #[derive(Clone, Copy, Debug)]
 pub struct Speed {
-    /// With a row for each response that is sampled at a time.
+    /// Seconds of a sampling step with a row for each concurrent response.
     pub sampling: f64,
-    /// With the rows of an update.
+    /// Seconds of a pass with the rows of an update.
     pub updates: f64,
 }
 
@@ -96,7 +95,7 @@ impl Workload {
         [if memory.of_passes { forward } else { forward + backward }, backward]
     }
 
-    /// How long it will take at this speed.
+    /// Estimates the time of the work at this speed.
     pub fn estimate(self, layout: &Layout, memory: KeptShares, speed: Speed) -> Estimate {
         let seconds = |flops: f64, speed: f64| {
             let each = flops / self.ranks.max(1) as f64;
@@ -105,7 +104,7 @@ impl Workload {
         let sampling = seconds(layout.forward_flops(self.sampled), speed.sampling);
         let [forward, backward] = self.update_passes(memory);
         let once = layout.forward_flops(self.trained);
-        // Also with what sampling has kept, a pass goes through the head.
+        // A pass with kept activations still goes through the head.
         let spared = self.spared
             * memory.of_sampling
             * layout.forward_flops(Tokens { scored: 0.0, ..self.trained });
@@ -136,8 +135,8 @@ impl Speed {
     }
 }
 
-/// Speeds of one device, each measured once: measured again for each of several runs, whatever else
-/// the machine does would make like runs look unlike.
+/// Speeds of one device, each measured once. If several runs measured anew, other load on the
+/// machine would make equal runs look different.
 #[derive(Clone, Debug, Default)]
 pub struct Speeds(Vec<(Vec<Linear>, usize, Speed)>);
 
@@ -170,7 +169,7 @@ fn sampling_rows(sampled_at_a_time: usize) -> usize {
 fn measured(layout: &Layout) -> Vec<Linear> {
     let mut left = MEASURED_BYTES / size_of::<f32>();
     let mut shapes = Vec::new();
-    // Without the first, the embedding: a token reads only one of its rows.
+    // The first, the embedding, is left out: a token reads only one of its rows.
     for parameter in layout.parameters.iter().skip(1) {
         let Kind::Matrix(shape) = parameter.kind else { continue };
         let outputs = shape.outputs.min(left / shape.inputs.max(1));
@@ -192,7 +191,7 @@ struct Product {
 }
 
 fn products(backend: &dyn Backend, layout: &Layout, rows: usize) -> Result<Vec<Product>> {
-    // Pages that were never written to are all one page of zeros, and that is in the cache.
+    // Pages that were never written are all the same page of zeros, which stays in the cache.
     let filled = |mut buffer: Buffer| {
         backend.fill(&mut buffer, 0.5);
         buffer
@@ -212,8 +211,8 @@ fn products(backend: &dyn Backend, layout: &Layout, rows: usize) -> Result<Vec<P
 /// Floating-point operations per second with `rows` rows: the speed of the fastest pass, since
 /// other work of the machine only slows passes.
 fn speed(products: &mut [Product], backend: &dyn Backend, rows: usize) -> f64 {
-    // The first pass has what is done once, such as a GPU's library that is compared with chains
-    // before it is used.
+    // The first pass includes one-time work, such as comparing a GPU's library with chains before
+    // it is used.
     pass(products, backend, rows);
     let started = Instant::now();
     let mut fastest = f64::INFINITY;

@@ -11,7 +11,7 @@ pub enum Error {
     Setting {
         /// The recipe's key.
         key: &'static str,
-        /// The rest of a sentence that says what is wrong with it and what it may be.
+        /// The defect and the allowed values: the rest of a sentence that begins with the setting.
         what: String,
     },
     /// A setting is out of the range that its type states.
@@ -25,7 +25,7 @@ pub enum Error {
         /// The operating system's error.
         source: io::Error,
     },
-    /// A file was read, and what it holds is malformed.
+    /// A file was read, and its contents are malformed.
     #[error("{}: {what}", path.display())]
     Invalid {
         /// The file concerned.
@@ -45,8 +45,8 @@ pub enum Error {
     /// Sampling or judging failed.
     #[error(transparent)]
     Rollout(isentrope_rollout::Error),
-    /// The model's numbers are not finite, and its weights may have been trained here. What
-    /// sampling said of it is part of the message, so that it is no source of its own.
+    /// The model's numbers are not finite, and its weights may have been trained here. Sampling's
+    /// error is part of the message, so it is not also a source.
     #[error(
         "{0}; where training has damaged them, lower optimizer.learning_rate or raise \
          optimizer.eps, and go on from an earlier checkpoint"

@@ -1,4 +1,4 @@
-//! Sampling and judging the responses to sets of held-out problems.
+//! Samples and judges the responses to sets of held-out problems.
 
 use crate::error::Result;
 use crate::sets::EvaluationSet;
@@ -14,12 +14,12 @@ use isentrope_rollout::{
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-/// Everything that an evaluation needs beside the model and the problems.
+/// Everything that an evaluation needs besides the model and the problems.
 pub struct Evaluator<'a> {
-    /// How responses are drawn, but for what a set's decoding says.
+    /// How responses are drawn. A set's decoding overrides its own settings.
     pub sampling: Sampling,
-    /// Seed of the random numbers. Every evaluation draws the same ones, so that differences are
-    /// the policy's.
+    /// Seed of the random numbers. Every evaluation draws the same numbers, so that differences
+    /// come from the policy.
     pub seed: u64,
     /// Turns text into tokens and back.
     pub prompter: &'a Prompter,
@@ -54,8 +54,8 @@ impl Evaluator<'_> {
         Ok(all)
     }
 
-    /// Tells the observer how many of the responses to a set's problems could not be judged, and
-    /// why the first could not.
+    /// Reports to the observer the number of a set's responses that could not be judged, and why
+    /// the first could not.
     pub fn tell_faults(
         &self,
         set: &EvaluationSet,
@@ -68,11 +68,10 @@ impl Evaluator<'_> {
     }
 
     /// Samples and judges the responses to some of a set's problems, given by their places in the
-    /// set. `each` gets a problem's place and its responses as soon as all of them are there. A
-    /// response depends on the weights, its prompt, the seed, the problem's place and its own
-    /// number, and on nothing else. The observer hears how many responses could not be judged, and
-    /// why the first could not. Sampling breaks off if `interrupt` allows it and the observer asks
-    /// for it.
+    /// set. `each` gets a problem's place and its responses as soon as all are complete. A response
+    /// depends on the weights, its prompt, the seed, the problem's place and its own number, and on
+    /// nothing else. The observer hears how many responses could not be judged, and why the first
+    /// could not. Sampling breaks off if `interrupt` allows it and the observer asks for it.
     ///
     /// # Errors
     /// As sampling's and judging's; and what `each` returns.
@@ -95,7 +94,7 @@ impl Evaluator<'_> {
         Ok(ended)
     }
 
-    /// [`respond`](Self::respond) without a word of responses that could not be judged.
+    /// Like [`respond`](Self::respond), but does not report responses that could not be judged.
     fn sample(
         &self,
         model: &Model,
@@ -185,8 +184,7 @@ impl Faults {
     }
 }
 
-/// Stands for a response where the prompt, of `prompt` tokens, leaves no room for one in the
-/// context.
+/// An empty response, for a prompt of `prompt` tokens that leaves no room in the context.
 fn unanswered(prompt: usize, context: usize) -> Response {
     let reason =
         format!("the prompt has {prompt} tokens and does not fit the model's context of {context}");

@@ -77,7 +77,7 @@ impl Default for EvaluationSettings {
     }
 }
 
-/// Problems of a set that is no benchmark, unless the recipe says.
+/// Default number of problems of a set that is no benchmark.
 pub const PROBLEMS: usize = 256;
 
 impl EvaluationSettings {
@@ -86,18 +86,18 @@ impl EvaluationSettings {
         self.every > 0 && (step.is_multiple_of(self.every) || step == steps)
     }
 
-    /// How responses are drawn, but for what each set's decoding says.
+    /// How responses are drawn, before each set's decoding overrides it.
     pub fn sampling(&self) -> Sampling {
         let &Self { top_k, top_p, min_p, .. } = self;
         Sampling { top_k, top_p, min_p, ..Sampling::default() }
     }
 
-    /// The entries of `files`, where there are evaluations.
+    /// The entries of `files`; none if `every` is 0.
     pub fn files_read(&self) -> &[PathBuf] {
         if self.every > 0 { &self.files } else { &[] }
     }
 
-    /// How many evaluations a run of `steps` steps has.
+    /// The number of evaluations in a run of `steps` steps.
     pub fn evaluations(&self, steps: u64) -> u64 {
         match steps.checked_div(self.every) {
             None => 0,
@@ -105,7 +105,7 @@ impl EvaluationSettings {
         }
     }
 
-    /// A decoding with what is set in its place, at the first temperature.
+    /// `otherwise` with the settings that the recipe gives, at the first temperature.
     pub fn decoding(&self, otherwise: Decoding) -> Decoding {
         Decoding {
             samples: self.samples.unwrap_or(otherwise.samples),
@@ -114,7 +114,7 @@ impl EvaluationSettings {
         }
     }
 
-    /// The temperatures at which every set is evaluated once more.
+    /// The temperatures after the first, at which every set is evaluated again.
     pub fn further_temperatures(&self) -> &[f32] {
         self.temperatures().get(1..).unwrap_or_default()
     }

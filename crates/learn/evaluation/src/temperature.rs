@@ -15,7 +15,8 @@ const MOST: usize = 8;
 pub enum Temperature {
     /// One.
     One(f32),
-    /// The first is that of the sets as they are named; each further one makes sets of its own.
+    /// The sets' own names belong to the first temperature; each further temperature makes further
+    /// sets.
     Several(Vec<f32>),
 }
 
@@ -28,7 +29,7 @@ impl Temperature {
         }
     }
 
-    /// Checks each, and that they are different ones.
+    /// Checks each temperature, and that they differ.
     ///
     /// # Errors
     /// [`Error::Setting`] that names the first that is out of range or there already.

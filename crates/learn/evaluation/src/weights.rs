@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use isentrope_model::Model;
 
-/// Numbers that are turned into bytes at a time.
+/// Number of values that are converted to bytes at a time.
 const CHUNK: usize = 1 << 14;
 
 /// CRC-32C of the weights as `f32`, tensor by tensor in the order of names. Equal weights have

@@ -34,16 +34,16 @@ pub enum Estimator {
     Prime,
 }
 
-/// How a response to a prompt came out.
+/// The outcome of a response to a prompt.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
-    /// The prompt: responses of equal group are compared with one another.
+    /// The prompt's number: responses of the same group are compared.
     pub group: usize,
     /// Reward of the whole response.
     pub reward: f64,
     /// Tokens of the response, also of a truncated response that the loss leaves out.
     pub tokens: usize,
-    /// Reward of the prompt's greedily decoded response; read only where it is the [`Baseline`].
+    /// Reward of the prompt's greedily decoded response; read only if it is the [`Baseline`].
     pub greedy_reward: f64,
 }
 
@@ -102,9 +102,9 @@ const STD_EPSILON: f64 = 1e-6;
 const WHITEN_EPSILON: f64 = 1e-8;
 
 /// One advantage per response, `[responses]`. The reward counts once, at the response's last token,
-/// and is not discounted, so the advantage is the same for all tokens of a response. Of
-/// [`Estimator::Prime`] this is the part that comes from the reward, which is RLOO's;
-/// [`prime_advantages`](crate::prime_advantages) has the whole.
+/// and is not discounted, so the advantage is the same for all tokens of a response. For
+/// [`Estimator::Prime`] this is only the reward's part, which is RLOO's;
+/// [`prime_advantages`](crate::prime_advantages) computes the whole.
 ///
 /// A response without others in its group has nothing to be compared with: group baselines are then
 /// 0 and GRPO's divisor 1 + 1e-6, as in the reference.
@@ -190,7 +190,7 @@ impl Group {
     }
 }
 
-/// The value that all have, if there is one.
+/// The value that all entries share, if there is one.
 fn common(values: &[f64]) -> Option<f64> {
     let first = *values.first()?;
     values.iter().all(|&value| value == first).then_some(first)

@@ -1,4 +1,4 @@
-//! From losses of tokens to the loss of a minibatch.
+//! Combines tokens' losses into the loss of a minibatch.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

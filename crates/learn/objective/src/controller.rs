@@ -54,7 +54,7 @@ pub enum Steer {
 }
 
 impl Steer {
-    /// The key of the setting that it starts from.
+    /// The key of the setting that the controller starts from.
     pub(crate) fn key(self) -> &'static str {
         match self {
             Self::Fraction => "fraction",
@@ -70,7 +70,7 @@ impl Default for ControllerSettings {
 }
 
 impl ControllerSettings {
-    /// Least and largest steered value, the defaults where none are set.
+    /// Least and largest steered value, with defaults for unset ones.
     pub fn bounds(&self) -> (f64, f64) {
         let (min, max) = match self.steer {
             Steer::Fraction => (1e-5, 0.5),
@@ -79,7 +79,7 @@ impl ControllerSettings {
         (self.min.unwrap_or(min), self.max.unwrap_or(max))
     }
 
-    /// Checks what a run with this target needs of the controller.
+    /// Checks the controller's settings for a run with this target.
     pub(crate) fn check(&self, covariance: &Covariance) -> Result<()> {
         if self.steer == Steer::Coefficient && covariance.method == Method::ClipCov {
             return refuse(
@@ -127,7 +127,7 @@ pub(crate) fn least_share(updates: &[Statistics]) -> f64 {
 
 /// Share of the newest measurement in the smoothed logarithm of entropy.
 const NEWEST: f64 = 0.5;
-/// Share by which an integral beyond what can act comes back in a step.
+/// Share by which an integral beyond its bounds returns in a step.
 const RETURN: f64 = 0.1;
 
 /// A proportional-integral controller on logarithms. Part of a run's saved state.
@@ -173,7 +173,7 @@ pub struct Controller {
     integral: f64,
     /// The setting that the integral was learnt for.
     learnt_for: Option<SteeredSetting>,
-    /// The value of the last step, which holds where an entropy says nothing.
+    /// The value of the last step, which is kept if an entropy cannot be used.
     value: Option<f64>,
     /// The smoothed logarithm of entropy.
     log_entropy: Option<f64>,
@@ -181,8 +181,8 @@ pub struct Controller {
     reach: Option<Reach>,
 }
 
-/// The quantity that an integral belongs to: with another start I is another value, and another
-/// method's I says nothing.
+/// The setting that an integral belongs to: with another start it stands for another value, and for
+/// another method it means nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct SteeredSetting {
     method: Method,
@@ -222,17 +222,17 @@ impl Controller {
         strength
     }
 
-    /// Takes in what the updates of the step measured.
+    /// Updates the state with the measurements of the step's updates.
     pub fn after_step(&mut self, covariance: &Covariance, updates: &[Statistics]) {
         let eligible: usize = updates.iter().map(|update| update.cov_eligible).sum();
-        // A rollout with nothing to pick from says nothing of the next.
+        // A rollout without tokens to pick from does not predict the next.
         if covariance.controller.steer == Steer::Fraction && eligible > 0 && tokens(updates) > 0 {
             let (least, most) = (least_share(updates), eligible as f64 / tokens(updates) as f64);
             self.reach = Some(Reach { least, most: most.max(least) });
         }
     }
 
-    /// The smoothed entropy that the controller acts on, in nats; nothing before the first.
+    /// The smoothed entropy on which the controller acts, in nats; None before the first step.
     pub fn entropy(&self) -> Option<f64> {
         self.log_entropy.map(libm::exp)
     }
@@ -242,14 +242,14 @@ impl Controller {
         self.descent.has_arrived()
     }
 
-    /// Makes what was learnt of something else fit, as far as it does: settings may change where a
-    /// run goes on.
+    /// Adapts the integral to another setting, as far as possible, because settings may change when
+    /// a run goes on.
     fn relearn(&mut self, now: SteeredSetting) {
         match self.learnt_for {
             Some(then) if (then.method, then.steer) != (now.method, now.steer) => {
                 (self.integral, self.value, self.reach) = (0.0, None, None);
             }
-            // This expresses the value from another start.
+            // This integral gives the same value from another start.
             Some(then) if then.start != now.start => {
                 self.integral += libm::log(then.start / now.start);
             }

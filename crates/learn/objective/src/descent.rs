@@ -1,14 +1,14 @@
-//! Whether entropy is still on its way down to its target.
+//! Tracks whether entropy is still falling towards its target.
 
 use serde::{Deserialize, Serialize};
 
 /// Entropy counts as at the target within this share of the target on either side.
 pub(crate) const TOLERANCE: f64 = 0.1;
-/// Steps without a new lowest entropy after which it is no longer falling.
+/// Number of steps without a new lowest entropy after which entropy counts as no longer falling.
 const PATIENCE: u32 = 10;
 
-/// Follows entropy from where it is to a target below. On that way the distance says how far there
-/// is to go, and nothing of what will hold it there.
+/// Follows entropy down to a lower target. Until entropy arrives, its distance from the target says
+/// nothing about the value that will hold it there.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Descent {
@@ -23,8 +23,8 @@ pub(crate) struct Descent {
 }
 
 impl Descent {
-    /// Takes in a step's entropy and target, both in nats. A target that has moved down, out of
-    /// reach of an entropy that is now above it, begins a new descent.
+    /// Updates the descent with a step's entropy and target, both in nats. If the target moves down
+    /// and entropy is above it by more than the tolerance, a new descent begins.
     pub(crate) fn step(&mut self, entropy: f64, target: f64) {
         let has_fallen = self.target.is_some_and(|last| target < last);
         if has_fallen && entropy > target * (1.0 + TOLERANCE) {

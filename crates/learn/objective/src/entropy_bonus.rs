@@ -86,7 +86,7 @@ impl EntropyBonus {
         )
     }
 
-    /// The rate, or the default where none is set; nothing where the weight moves by `delta`.
+    /// The rate, or its default if unset; None if the weight moves by `delta`.
     pub fn resolved_rate(&self) -> Option<f64> {
         match self.delta {
             Some(_) => None,

@@ -20,7 +20,7 @@ pub enum KlEstimator {
     K3,
 }
 
-/// Log-ratios are kept within this distance of 0 before they are exponentiated, as in the
+/// Log-ratios are clamped to this distance from 0 before they are exponentiated, as in the
 /// reference.
 pub(crate) const MAX_LOG_RATIO: f64 = 20.0;
 /// The largest value of k3, as in the reference.

@@ -1,6 +1,6 @@
-//! PRIME's advantages (arXiv:2502.01456): of each token, from the rewards of responses and from
-//! what an implicit process reward model says of their tokens. docs/concepts/entropy.md has the
-//! equations, and where the published code differs from the paper.
+//! PRIME's advantages (arXiv:2502.01456): for each token, from the rewards of responses and from an
+//! implicit process reward model's rewards of tokens. docs/concepts/entropy.md has the equations,
+//! and where the published code differs from the paper.
 
 use crate::advantage::{Estimator, Outcome, advantages, whiten};
 use schemars::JsonSchema;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Added to the largest return, as in the reference.
 const SCALE_EPSILON: f64 = 1e-6;
 
-/// How the two parts of the advantage are put together.
+/// How the two parts of the advantage are combined.
 #[derive(Clone, Copy, Debug)]
 pub struct Prime {
     /// Factor of the log-ratios in the process rewards.
@@ -106,7 +106,7 @@ fn process_rewards(beta: f64, log_ratios: &[f64]) -> Vec<f64> {
     rewards
 }
 
-/// The sum of what each token and those after it have.
+/// Returns: for each token, the sum of its reward and all later ones.
 fn returns(rewards: &[f64]) -> Vec<f64> {
     let mut returns = rewards.to_vec();
     for t in (1..returns.len()).rev() {
@@ -115,7 +115,7 @@ fn returns(rewards: &[f64]) -> Vec<f64> {
     returns
 }
 
-/// Takes the baseline of each group from its rewards.
+/// Subtracts each group's baseline from its rewards.
 fn leave_one_out(outcomes: &[Outcome], rewards: &mut [Vec<f64>]) {
     // The number of responses of each group, and the sum of their means.
     let mut groups: BTreeMap<usize, (f64, f64)> = BTreeMap::new();

@@ -1,12 +1,12 @@
-//! The loss of an implicit process reward model, and how well it tells right from wrong
+//! The loss of an implicit process reward model, and how well it separates right from wrong
 //! (arXiv:2502.01456, arXiv:2412.01981).
 //!
-//! Its score of a response, or of how a response begins, is s = beta sum_t (log pi_phi - log
-//! pi_ref) over the tokens, and sigmoid(s) the probability that it gives to a correct verdict.
+//! Its score of a response, or of a response's prefix, is s = beta sum_t (log pi_phi - log pi_ref)
+//! over the tokens, and sigmoid(s) the probability that it gives to a correct verdict.
 
 use std::collections::BTreeMap;
 
-/// A minibatch's loss, and what it says to the process model.
+/// A minibatch's loss, and its derivatives for the process model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessLoss {
     /// Mean cross-entropy of the responses, nats.
@@ -18,7 +18,7 @@ pub struct ProcessLoss {
 
 /// Cross-entropy of sigmoid(s) against the verdict, mean over responses. `lengths` are the
 /// responses' tokens, `log_ratios` have log pi_phi - log pi_ref of each, in nats, `[tokens]` end to
-/// end; `correct` says of each response whether it is right.
+/// end; `correct` has for each response whether it is right.
 ///
 /// PyTorch's `binary_cross_entropy`, which the published code takes, bounds each cross-entropy at
 /// 100; here nothing does.
@@ -72,7 +72,7 @@ pub struct ScoredResponse<'a> {
     pub log_ratios: &'a [f64],
 }
 
-/// How well a process model tells right responses from wrong ones.
+/// How well a process model separates right responses from wrong ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Discernment {
     /// Mean cross-entropy of the responses, nats.
@@ -84,12 +84,12 @@ pub struct Discernment {
     /// sigmoid(s) from the share of right responses, weighted by their responses.
     pub calibration_error: f64,
     /// Area under the ROC curve of the scores: how often a right response has a higher score than a
-    /// wrong one, equal ones counting half. None where there is only one kind.
+    /// wrong one, equal ones counting half. None if there is only one kind.
     pub auc: Option<f64>,
-    /// The share among the responses to one prompt, over the pairs of all prompts.
+    /// `auc` over the pairs of responses to one prompt, of all prompts.
     pub auc_within_prompts: Option<f64>,
-    /// `auc` of the scores of how responses begin: of their first 25, 50 and 75 % of tokens,
-    /// rounded up.
+    /// `auc` of the scores of responses' prefixes: their first 25, 50 and 75 % of tokens, rounded
+    /// up.
     pub auc_first: [Option<f64>; 3],
 }
 
@@ -169,12 +169,12 @@ impl Discernment {
 #[derive(Clone, Copy, Default)]
 struct Pairs {
     all: f64,
-    /// Pairs in which the right one has the higher score; a pair of equal scores counts half.
+    /// Pairs in which the right response has the higher score; a pair of equal scores counts half.
     told: f64,
 }
 
 impl Pairs {
-    /// By ranks: the wrong ones below each right one, as scores go up.
+    /// Counts pairs by rank: for each right response, the wrong ones with a lower score.
     fn of(responses: impl Iterator<Item = (f64, bool)>) -> Self {
         let mut sorted: Vec<(f64, bool)> = responses.collect();
         sorted.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -1,4 +1,4 @@
-//! Notices when the autopilot is at its wits' end: what it steers is at a bound, and the entropy is
+//! Notices when the controller can do no more: the steered value is at a bound, and the entropy is
 //! not at the target.
 
 use crate::controller::{Steer, least_share};
@@ -16,7 +16,7 @@ const PATIENCE: u32 = 10;
 pub struct Saturation {
     /// Steps in a row in which the controller could not raise entropy to the target.
     too_low: u32,
-    /// Steps in a row in which it could not lower it.
+    /// Steps in a row in which the controller could not lower entropy to the target.
     too_high: u32,
 }
 
@@ -25,22 +25,20 @@ pub struct Saturation {
 pub struct ControlledStep<'a> {
     /// The strength in its updates.
     pub strength: Strength,
-    /// The entropy that the controller acted on, smoothed, in nats: single rollouts are too noisy
-    /// to count by.
+    /// The smoothed entropy on which the controller acted, in nats; single rollouts are too noisy.
     pub entropy: f64,
     /// The entropy to hold, nats.
     pub target: f64,
-    /// Whether entropy has been at the target: before that, it is on its way down to it.
+    /// Whether entropy has been at the target; before that it is still falling towards it.
     pub has_arrived: bool,
     /// The measurements of its updates.
     pub updates: &'a [Statistics],
 }
 
 impl Saturation {
-    /// Takes in a step, and returns a sentence with cause and remedy when the controller has been
-    /// unable to hold the target for ten steps in a row: once, until it is able again. Of steps
-    /// without a token in Clip-Cov's band
-    /// [`Alarms`](crate::Alarms) speak; they count neither way here.
+    /// Adds a step. Returns a sentence with cause and remedy if the controller could not hold the
+    /// target for ten steps in a row: once, until it can again. Steps without a token in Clip-Cov's
+    /// band do not count here; [`Alarms`](crate::Alarms) reports them.
     pub fn after_step(
         &mut self,
         settings: &Covariance,
@@ -61,7 +59,7 @@ impl Saturation {
         let is_low = entropy < target * (1.0 - TOLERANCE);
         self.too_low = count(self.too_low, is_low && (value >= max || exhausted));
         let is_high = entropy > target * (1.0 + TOLERANCE);
-        // Whatever the fraction is below it, one token of each minibatch is picked.
+        // Below this fraction, one token of each minibatch is picked all the same.
         let least = if steer == Steer::Fraction { least_share(updates) } else { 0.0 };
         self.too_high = count(self.too_high, has_arrived && is_high && value <= min.max(least));
         let begin = format!(

@@ -19,14 +19,14 @@ pub struct DrawKey {
 }
 
 impl DrawKey {
-    /// The update takes the upper half of its coordinate and the part of the minibatch the lower:
-    /// anywhere else, the same recipe would draw other tokens.
+    /// The update's number is the upper half of the coordinate, and the part's the lower half.
+    /// Another layout would change the draws of existing recipes.
     fn draws(self, part: usize) -> Draws {
         Draws::of(self.seed, Purpose::ClipCov, self.step, (self.update << 32) + part as u64)
     }
 }
 
-/// Covariances, and what they are products of, each `[tokens]`.
+/// Covariances, and their two factors, each `[tokens]`.
 pub(crate) struct Covariances {
     pub values: Vec<f64>,
     pub centred_logprobs: Vec<f64>,
@@ -56,13 +56,13 @@ impl Covariances {
 pub(crate) struct Selection {
     /// In ascending order.
     pub tokens: Vec<usize>,
-    /// How many tokens they were picked from.
+    /// The number of tokens that could be picked.
     pub eligible: usize,
 }
 
 impl Selection {
     /// Picks a fraction of the tokens by their covariances, in each part that the scope makes of
-    /// the responses. Silenced tokens have no policy gradient that Clip-Cov could take.
+    /// the responses. Silenced tokens have no policy gradient that Clip-Cov could remove.
     pub fn of(
         settings: &Covariance,
         fraction: f64,
@@ -106,7 +106,8 @@ fn parts(responses: Option<usize>, lengths: &[usize]) -> Vec<Range<usize>> {
     parts.filter(|tokens| !tokens.is_empty()).collect()
 }
 
-/// How many tokens may be picked by these covariances, and those that are, in no particular order.
+/// The number of tokens that may be picked by these covariances, and the picked ones, in no
+/// particular order.
 fn pick(
     settings: &Covariance,
     fraction: f64,
@@ -126,13 +127,12 @@ fn pick(
     }
 }
 
-/// Tokens that a fraction of n amounts to: rounded down, one at least, all at most.
+/// The number of tokens in a fraction of n: rounded down, at least one, at most all.
 pub(crate) fn count(fraction: f64, n: usize) -> usize {
     ((fraction * n as f64) as usize).max(1).min(n)
 }
 
-/// The `count` tokens of largest covariance, in no particular order; among equals those that come
-/// first.
+/// The `count` tokens of largest covariance, in no particular order; of equal ones the earlier.
 fn largest(covariances: &[f64], mut tokens: Vec<usize>, count: usize) -> Vec<usize> {
     if count < tokens.len() {
         tokens.select_nth_unstable_by(count, |&a, &b| {

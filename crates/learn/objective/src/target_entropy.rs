@@ -1,4 +1,4 @@
-//! An entropy to hold, and the three ways to say it.
+//! The key `target_entropy`: an entropy to hold, in three forms.
 
 use crate::error::{Result, refuse};
 use schemars::JsonSchema;
@@ -8,7 +8,8 @@ use std::fmt;
 /// Largest entropy that may be asked for, in nats: a vocabulary of ten million tokens has no more
 /// than ln(10^7) = 16.
 const MOST_NATS: f64 = 20.0;
-/// Smallest: below it a policy draws one token from each prompt for all that can be measured.
+/// Smallest entropy that may be asked for. Below it a policy is deterministic as far as can be
+/// measured.
 const LEAST_NATS: f64 = 1e-6;
 const RANGE: &str = "it must be an entropy that a policy can have, from 1e-6 to 20 nats: that of a \
                      vocabulary is at most the logarithm of its size, 12 for 151936 tokens";
@@ -45,7 +46,7 @@ pub struct Schedule {
 
 impl TargetEntropy {
     /// The entropy to hold in a step, in nats. `initial` is the entropy of the run's first rollout;
-    /// where it is needed and not known, the target is not a number.
+    /// if it is needed and not known, the target is NaN.
     pub fn at(&self, step: u64, initial: Option<f64>) -> f64 {
         match self {
             Self::Nats(nats) => *nats,
@@ -56,7 +57,7 @@ impl TargetEntropy {
         }
     }
 
-    /// Checks what no range of a key says.
+    /// Checks what no key's range can express.
     pub(crate) fn check(&self, key: &str) -> Result<()> {
         let above_0 = |nats: f64| nats.is_finite() && nats > 0.0;
         let is_entropy = |nats: f64| (LEAST_NATS..=MOST_NATS).contains(&nats);
@@ -126,7 +127,7 @@ impl fmt::Display for TargetEntropy {
     }
 }
 
-/// The value of a line through points of ascending x, constant beyond its ends.
+/// The value at x of the polyline through points of ascending x, constant beyond its ends.
 fn interpolated(points: &[[f64; 2]], x: f64) -> f64 {
     match points.iter().position(|[at, _]| *at > x) {
         None => points.last().map_or(f64::NAN, |[_, y]| *y),

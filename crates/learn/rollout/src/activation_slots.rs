@@ -1,4 +1,5 @@
-//! Which rows of a step are cached, and who gives way when an activation cache is full.
+//! Decides which rows of a step are cached, and which samples lose their slots when the activation
+//! cache is full.
 
 use crate::sequence::Sample;
 use isentrope_model::{ActivationCache, Step};
@@ -13,8 +14,8 @@ impl ActivationSlots<'_> {
     }
 
     /// Makes room for one row of each cached running sample that has a row. If there is too little
-    /// room, the samples that started last are cached no more: neighbours go through an update
-    /// together, and a cached sample without its neighbours is of no use.
+    /// room, the samples that started last are no longer cached: neighbours go through an update
+    /// together, so a cached sample without its neighbours saves nothing.
     pub fn make_room(
         &mut self,
         running: &mut [Sample<'_>],
@@ -52,9 +53,9 @@ impl ActivationSlots<'_> {
         slots.drain(len..).for_each(|slot| activation_cache.release(slot));
     }
 
-    /// Has the activations of the step's last run cached, if there is room for all its rows, and
-    /// appends their slots to `slots`, the sequence's. Otherwise the sequence, a prompt, is cached
-    /// no more.
+    /// Caches the activations of the step's last run, if there is room for all its rows, and
+    /// appends their slots to the sequence's `slots`. Otherwise the sequence, a prompt, is no
+    /// longer cached.
     pub fn cache(&mut self, step: &mut Step, slots: &mut Option<Vec<u32>>) {
         let (Some(activation_cache), Some(own)) = (&mut self.0, &mut *slots) else {
             return;

@@ -1,4 +1,4 @@
-//! Errors between a problem and its judged responses.
+//! Errors of prompting, sampling and judging.
 
 use std::path::PathBuf;
 
@@ -12,18 +12,18 @@ pub enum Error {
         name: &'static str,
         /// Its value.
         value: String,
-        /// A sentence that says which values it may have.
+        /// The allowed values, as part of a sentence.
         expected: &'static str,
     },
-    /// A model without a tokenizer is to read text.
+    /// Text was given to a model without a tokenizer.
     #[error("{}: there is no tokenizer.json, and training needs one to read its prompts", .0.display())]
     NoTokenizer(PathBuf),
-    /// A problem cannot be put to the model, or its responses cannot be judged.
+    /// A problem cannot be presented to the model, or its responses cannot be judged.
     #[error("{origin}: {what}")]
     Problem {
         /// The file and row that it was read from.
         origin: String,
-        /// A sentence that says what is wrong with it.
+        /// The defect, as a sentence.
         what: String,
     },
     /// A prompt cannot be sampled from.
@@ -38,7 +38,7 @@ pub enum Error {
          configuration are damaged"
     )]
     NotFinite {
-        /// Tokens of prompt and response that led there.
+        /// Number of tokens of prompt and response before the failure.
         position: usize,
     },
     /// The verifier can judge nothing any more.

@@ -1,16 +1,16 @@
-//! The observer of a long piece of work: it hears of progress, and may ask the work to stop.
+//! The observer of long work: it receives progress, and may ask the work to stop.
 
 /// Watches a piece of work.
 pub trait ProgressObserver {
-    /// Whether the work should be broken off where it can be.
+    /// Whether the work should stop as soon as it can.
     fn stop_requested(&self) -> bool;
-    /// Work is going on. A piece of work begins with nothing done and no tokens.
+    /// Reports progress. Work begins with a report of nothing done and no tokens.
     fn progress(&mut self, progress: Progress);
     /// Something the user should know.
     fn note(&mut self, text: &str);
 }
 
-/// How far a piece of work has come.
+/// The progress of a piece of work.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// The kind of work.
@@ -19,7 +19,7 @@ pub struct Progress {
     pub done: usize,
     /// Units in all.
     pub total: usize,
-    /// Tokens sampled or trained on until now in this piece of work.
+    /// Tokens sampled or trained on so far in this piece of work.
     pub tokens: usize,
 }
 
@@ -32,9 +32,9 @@ pub enum Phase {
     Reference,
     /// Training on them.
     Update,
-    /// Scoring them by a process model, and training that.
+    /// Scoring responses by a process model, and training it.
     ProcessModel,
-    /// Scoring them once more, to measure what training does to the policy.
+    /// Scoring responses again, to measure the effect of training on the policy.
     Measurement,
     /// Sampling responses to held-out problems.
     Evaluation,

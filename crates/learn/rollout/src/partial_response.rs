@@ -11,17 +11,17 @@ use serde::{Deserialize, Serialize};
 pub struct PartialResponse {
     /// Its tokens so far.
     pub tokens: Vec<u32>,
-    /// Log-prob of each under the model, as a [`Completion`](crate::Completion) has them.
+    /// Log-prob of each token under the model, as in a [`Completion`](crate::Completion).
     #[serde(with = "bits")]
     pub logprobs: Vec<f32>,
-    /// Log-prob of each under the distribution that it was drawn from; empty if that is the
+    /// Log-prob of each token under the distribution that it was drawn from; empty if that is the
     /// model's.
     #[serde(with = "bits", default, skip_serializing_if = "Vec::is_empty")]
     pub sampling_logprobs: Vec<f32>,
-    /// Entropy of the model's distribution at each, in nats.
+    /// Entropy of the model's distribution at each token, in nats.
     #[serde(with = "bits")]
     pub entropies: Vec<f32>,
-    /// The tokens that truncated sampling kept at each position, where they are recorded.
+    /// The tokens that truncated sampling kept at each position, if they are recorded.
     #[serde(rename = "kept", default, skip_serializing_if = "Option::is_none")]
     pub masks: Option<ResponseMasks>,
 }
@@ -37,7 +37,8 @@ impl PartialResponse {
         }
     }
 
-    /// Whether an engine can go on with it: its vectors have one length, and it has not ended.
+    /// Whether an engine can continue the response: its vectors have one length, and it has not
+    /// ended.
     pub(crate) fn can_go_on(&self, sampling: &Sampling, max_tokens: usize) -> bool {
         let count = self.tokens.len();
         let masks = self.masks.as_ref().map(|masks| (masks.tokens.len(), masks.log_masses.len()));

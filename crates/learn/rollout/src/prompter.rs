@@ -1,4 +1,4 @@
-//! From a problem to the tokens that the model sees.
+//! Turns a problem into the tokens that the model sees.
 
 use crate::error::{Error, Result};
 use isentrope_data::{DataSettings, Finding, Problem, Prompt, Template};
@@ -98,18 +98,18 @@ impl Prompter {
             Ok(_) => "the prompt comes to no tokens".to_owned(),
             Err(what) => what,
         };
-        // Taken here, lest it pass for a loss of the next prompt.
+        // The dropped characters are taken here, so that they are not reported for the next prompt.
         Err(self.tokenizer.take_dropped().map_or(what.clone(), |lost| format!("{what}: {lost}")))
     }
 
-    /// Which characters the texts encoded since the last call have lost, if any; `origin` is the
-    /// row that they are from.
+    /// The characters that texts encoded since the last call have lost, if any; `origin` is the
+    /// texts' row.
     pub fn loss(&self, origin: &str) -> Option<Finding> {
         let problem = self.tokenizer.take_dropped()?;
         Some(Finding { origin: origin.to_owned(), problem })
     }
 
-    /// Whether prompts go through the chat template, and the system message of those that do.
+    /// Whether prompts go through the chat template, and their system message if so.
     pub fn template(&self) -> (Template, Option<&str>) {
         (self.template_use, self.system.as_deref())
     }
@@ -129,8 +129,7 @@ impl Prompter {
         self.variables.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// The token that ends a response that is learnt by imitation: one of
-    /// [`eos_tokens`](Self::eos_tokens).
+    /// The token that ends a response in SFT: one of [`eos_tokens`](Self::eos_tokens).
     pub fn end_token(&self) -> Option<u32> {
         self.tokenizer.special_id("eos_token").or(self.eos_tokens.first().copied())
     }

@@ -8,23 +8,23 @@ use isentrope_reward::Judgement;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// A response and what became of it. Vectors are `[tokens]`.
+/// A judged response. Vectors are `[tokens]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Response {
     /// Text without special tokens.
     pub text: String,
     /// Tokens, a final end-of-sequence token included.
     pub tokens: Vec<u32>,
-    /// Log-prob of each when it was sampled, in nats.
+    /// Log-prob of each token when it was sampled, in nats.
     #[serde(with = "bits")]
     pub logprobs: Vec<f32>,
-    /// Entropy of the policy at each, in nats.
+    /// Entropy of the policy at each token, in nats.
     #[serde(with = "bits")]
     pub entropies: Vec<f32>,
-    /// The tokens that truncated sampling kept at each position, where sampling was truncated.
+    /// The tokens that truncated sampling kept at each position, if sampling was truncated.
     #[serde(rename = "kept", default, skip_serializing_if = "Option::is_none")]
     pub masks: Option<ResponseMasks>,
-    /// Whether it was cut off at the longest length.
+    /// Whether the response was truncated at the greatest length.
     pub truncated: bool,
     /// The verifier's judgement.
     pub judgement: Judgement,
@@ -41,13 +41,13 @@ pub struct Response {
 }
 
 impl Response {
-    /// Whether it could be judged: a fault of the verifier says nothing about the response.
+    /// Whether the response could be judged. A fault of the verifier says nothing about it.
     pub fn is_judged(&self) -> bool {
         self.judgement.verdict.is_scored()
     }
 
-    /// Whether a model with such a vocabulary can have sampled it so. A file may have been changed
-    /// since.
+    /// Whether a model with this vocabulary can have sampled the response, because a file may have
+    /// been edited.
     pub fn can_be_of(&self, vocabulary: usize, sampling: &Sampling) -> bool {
         let count = self.tokens.len();
         let is_token = |&token: &u32| (token as usize) < vocabulary;
@@ -67,14 +67,14 @@ impl Response {
             })
     }
 
-    /// Mean entropy over its tokens, in nats (arXiv:2505.22617, equation 5, inner mean).
+    /// Mean entropy over the response's tokens, in nats (arXiv:2505.22617, equation 5, inner mean).
     pub fn entropy(&self) -> f64 {
         self.entropies.iter().map(|&h| f64::from(h)).sum::<f64>()
             / self.entropies.len().max(1) as f64
     }
 
-    /// Its line in a file of responses, as an object. `sample` is its number among the
-    /// responses to the problem. Of a long ground truth a line has the hash.
+    /// The response's line in a file, as an object. `sample` is its number among the responses to
+    /// the problem. A long ground truth is replaced by its hash.
     pub fn line(&self, problem: &Problem, sample: usize) -> Map<String, Value> {
         let fields = [
             ("origin", json!(problem.origin)),
@@ -109,7 +109,7 @@ impl Response {
 /// megabytes.
 const REPEATED: usize = 64 << 10;
 
-/// A ground truth as the lines of responses have it.
+/// A ground truth for a response's line.
 fn repeated(ground_truth: &Value) -> Value {
     let text = ground_truth.to_string();
     if text.len() <= REPEATED {

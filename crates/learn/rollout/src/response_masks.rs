@@ -10,15 +10,15 @@ pub struct ResponseMasks {
     /// The kept tokens of each draw.
     #[serde(rename = "masks", with = "lists")]
     pub tokens: SamplingMasks,
-    /// Logarithm of their probability together, under the model at the temperature, in nats; 0 for
-    /// the whole vocabulary. A token's log-prob less this is its log-prob under the distribution
-    /// that it was drawn from.
+    /// Logarithm of the kept tokens' total probability, under the model at the temperature, in
+    /// nats; 0 for the whole vocabulary. A token's log-prob less this is its log-prob under the
+    /// distribution that it was drawn from.
     #[serde(with = "bits")]
     pub log_masses: Vec<f32>,
 }
 
 impl ResponseMasks {
-    /// Appends what was kept in the place of one token; none for the whole vocabulary.
+    /// Appends the mask of one token; none for the whole vocabulary.
     pub(crate) fn push(&mut self, mask: Option<&SamplingMask>) {
         self.tokens.push(mask.map_or(&[], |mask| &mask.tokens));
         self.log_masses.push(mask.map_or(0.0, |mask| mask.log_mass));
@@ -29,7 +29,7 @@ impl ResponseMasks {
         self.log_masses.iter().map(|&log_mass| libm::exp(f64::from(log_mass)))
     }
 
-    /// The mean of [`masses`](Self::masses); 1 where there are no tokens: nothing was cut.
+    /// The mean of [`masses`](Self::masses); 1 if there are no tokens.
     pub fn mean_mass(&self) -> f64 {
         match self.log_masses.len() {
             0 => 1.0,

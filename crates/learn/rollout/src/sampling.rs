@@ -21,7 +21,7 @@ pub struct Sampling {
     pub repetition_penalty: f32,
     /// Longest response, in tokens.
     pub max_tokens: usize,
-    /// Tokens that end a response, which they become part of.
+    /// Tokens that end a response and are part of it.
     pub stop_tokens: Vec<u32>,
     /// The model's own end-of-sequence tokens.
     pub eos_tokens: Vec<u32>,
@@ -29,8 +29,8 @@ pub struct Sampling {
     pub ignore_eos: bool,
     /// Texts that end a response and are cut off its text.
     pub stop_strings: Vec<String>,
-    /// Whether completions tell which tokens top-k, top-p and min-p have kept: training on them
-    /// needs to know.
+    /// Whether completions record which tokens top-k, top-p and min-p kept, which training on them
+    /// needs.
     pub records_kept: bool,
 }
 

@@ -19,7 +19,7 @@ pub struct Sampler<'a> {
     pub tokenizer: &'a Tokenizer,
     /// Memory.
     pub limits: Limits,
-    /// The phase that progress is reported as.
+    /// The phase under which progress is reported.
     pub phase: Phase,
     /// Whether sampling may be broken off.
     pub interrupt: Interrupt,
@@ -31,7 +31,7 @@ pub struct SamplingRun<'a> {
     tokenizer: &'a Tokenizer,
     limits: Limits,
     engine: Engine<'a>,
-    /// The number in the rollout of each of the engine's requests.
+    /// The rollout's number of each of the engine's requests.
     numbers: Vec<usize>,
     progress: Progress,
 }
@@ -41,11 +41,11 @@ pub struct SamplingRun<'a> {
 pub struct Unfinished {
     /// The response.
     pub id: ResponseId,
-    /// Its tokens so far; 0 if it has not started.
+    /// The response's tokens so far; 0 if it has not started.
     pub tokens: usize,
 }
 
-/// A request of the rollout, its number, and what its samples have come to elsewhere.
+/// A request of the rollout: its number, the request, and partial responses from elsewhere.
 type NumberedRequest = (usize, Request, Vec<PartialResponse>);
 
 impl<'a> SamplingRun<'a> {
@@ -98,7 +98,7 @@ impl<'a> SamplingRun<'a> {
             .collect()
     }
 
-    /// Takes a response out, for another process to go on with; none if it is not here.
+    /// Takes a response out, for another process to continue; none if it is not here.
     pub fn withdraw(&mut self, id: ResponseId) -> Option<PartialResponse> {
         let request = self.numbers.iter().position(|&number| number == id.request)?;
         let response = self.engine.withdraw(request, id.sample)?;
@@ -167,7 +167,7 @@ fn submit(engine: &mut Engine<'_>, requests: Vec<NumberedRequest>) -> Result<Vec
     Ok(numbers)
 }
 
-/// Bytes of keys and values if all requests ran at once.
+/// Bytes of keys and values that all requests would need at once.
 fn largest_need(model: &Model, requests: &[NumberedRequest]) -> usize {
     let pages = requests.iter().fold(0usize, |sum, (_, request, _)| {
         let length = request.prompt.len() + request.sampling.max_tokens.min(model.context());

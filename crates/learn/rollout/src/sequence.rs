@@ -18,7 +18,7 @@ pub enum FinishReason {
 }
 
 impl FinishReason {
-    /// As in the completion formats of common inference servers: "stop" or "length".
+    /// The name in common inference servers' formats: "stop" or "length".
     pub fn name(self) -> &'static str {
         match self {
             Self::Stop => "stop",
@@ -32,16 +32,18 @@ impl FinishReason {
 pub struct Completion {
     /// Tokens, a final end-of-sequence or stop token included.
     pub tokens: Vec<u32>,
-    /// Log-prob of each under the model at the temperature (at 1 for greedy decoding), in nats.
+    /// Log-prob of each token under the model at the temperature (at 1 for greedy decoding), in
+    /// nats.
     pub logprobs: Vec<f32>,
-    /// Log-prob of each under the distribution it was drawn from, where that is another one.
+    /// Log-prob of each token under the distribution that it was drawn from, if that is not the
+    /// model's.
     pub sampling_logprobs: Option<Vec<f32>>,
-    /// Entropy of the model's distribution at each, in nats.
+    /// Entropy of the model's distribution at each token, in nats.
     pub entropies: Vec<f32>,
     /// The tokens that truncated sampling kept at each position, if [`Sampling::records_kept`] is
     /// set.
     pub masks: Option<ResponseMasks>,
-    /// Decoded text without special tokens, up to a stop string; where the engine has a tokenizer.
+    /// Decoded text without special tokens, up to a stop string, if the engine has a tokenizer.
     pub text: Option<String>,
     /// Why it ended.
     pub finish_reason: FinishReason,
@@ -60,7 +62,7 @@ pub(crate) struct Group {
     pub sampling: Arc<Sampling>,
     /// The numbers of its samples.
     pub samples: Vec<usize>,
-    /// The first samples go on from these, in order; later ones begin anew.
+    /// Partial responses that the first samples continue, in order; later samples begin anew.
     pub partial: Vec<PartialResponse>,
     /// Samples that have started.
     pub started: usize,
@@ -75,8 +77,8 @@ pub(crate) enum GroupState {
     Waiting,
     /// `done` tokens of the prompt are in the cache.
     Prefilling { done: usize },
-    /// The whole prompt is in the cache; this row of what a step returned is the final hidden state
-    /// of its last token.
+    /// The whole prompt is in the cache. `row` of `hidden` is the final hidden state of its last
+    /// token.
     Ready { hidden: Arc<Buffer>, row: u32 },
 }
 
@@ -90,9 +92,9 @@ pub(crate) struct Sample<'a> {
     /// Longest response that fits the settings and the context.
     pub max_tokens: usize,
     pub pages: Vec<u32>,
-    /// Pages that are reserved for it and not taken yet.
+    /// Pages that are reserved for the sample and not taken yet.
     pub reserved: usize,
-    /// Tokens that are in the cache, or will be after the step that is being made.
+    /// Tokens that are in the cache, or will be after the current step.
     pub fed: usize,
     /// Without what was kept.
     pub drawn: Vec<Drawn>,
@@ -110,8 +112,8 @@ impl Sample<'_> {
         self.prompt.len() + self.drawn.len()
     }
 
-    /// Tokens that are to be fed, where one that has been drawn and not read is among them or not.
-    /// The last of a response never is.
+    /// The number of tokens to feed. `has_drawn` says whether one is drawn and not yet read. A
+    /// response's last token is never fed.
     pub(crate) fn waiting(&self, has_drawn: bool) -> usize {
         if has_drawn {
             usize::from(self.drawn.len() + 1 < self.max_tokens)
@@ -120,13 +122,13 @@ impl Sample<'_> {
         }
     }
 
-    /// The draw of its next token, from the row of hidden states of the last one that has been fed.
+    /// The draw of the next token, from the row of hidden states of the last fed one.
     pub(crate) fn next(&self, row: usize) -> Draw {
         let adjustments = self.sampling.adjustments();
         let context = || self.prompt.iter().copied().chain(self.drawn.iter().map(|d| d.token));
         let penalised =
             if adjustments.repetition_penalty == 1.0 { Vec::new() } else { context().collect() };
-        // The token before it may be drawn and not read yet.
+        // The token before may be drawn and not yet read.
         let uniform = self.key.uniform(self.sample as u64, (self.fed - self.prompt.len()) as u64);
         Draw { row, adjustments, penalised, records_kept: self.sampling.records_kept, uniform }
     }

@@ -1,4 +1,4 @@
-//! The text of a response while it grows, and the stop strings in it.
+//! The growing text of a response, and the search for stop strings in it.
 
 use isentrope_model::Result;
 use isentrope_model::tokenizer::{DecodeStream, Tokenizer};
@@ -7,7 +7,7 @@ use isentrope_model::tokenizer::{DecodeStream, Tokenizer};
 pub(crate) struct Text<'a> {
     stream: DecodeStream<'a>,
     text: String,
-    /// Bytes of `text` that have been handed out.
+    /// Bytes of `text` that have been returned.
     shown: usize,
     stopped: bool,
 }
@@ -22,8 +22,8 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Adds a token. Returns the text that is new and certain: what might be the start of a stop
-    /// string is held back.
+    /// Adds a token. Returns the new text that is final; a possible start of a stop string is held
+    /// back.
     pub(crate) fn push(&mut self, token: u32, stop_strings: &[String]) -> Result<String> {
         let piece = self.stream.push(token)?;
         self.append(&piece, stop_strings);

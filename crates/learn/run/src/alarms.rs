@@ -1,45 +1,44 @@
-//! Alarms of collapse, from one step's numbers after another: each is said once, with what to turn.
+//! Alarms of collapse, raised from each step's numbers: each is shown once, with the setting to
+//! change.
 
 use crate::number::{fixed, whole_percent};
 use crate::{ENTROPIES, Origin};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// The part of the first entropy below which the policy has collapsed.
+/// The policy has collapsed below this share of the first entropy.
 const COLLAPSED: f64 = 0.1;
-/// The part above which it has recovered.
+/// The policy has recovered above this share of the first entropy.
 const RECOVERED: f64 = 0.2;
-/// The part of a target below which the entropy is not held there.
+/// The entropy is not held at a target if it is below this share of the target.
 const HELD: f64 = 0.9;
-/// The share of responses that are cut off above which little but cut off responses is learnt from,
-/// and when that is over.
+/// The alarm is raised above this share of truncated responses, and is over below the next.
 const TRUNCATED: f64 = 0.9;
 const ENDING: f64 = 0.8;
-/// The share of groups without signal that is most of them, and in how many measured steps in a
-/// row.
+/// The share of groups without signal that counts as most, and the number of measured steps in a
+/// row that raises the alarm.
 const MOST: f64 = 0.5;
 const PATIENCE: u32 = 5;
 /// Lengths of this many measured steps are compared with the lengths of as many before them.
 const WINDOW: usize = 5;
-/// How much longer responses are then, as a factor, at how many standard errors, and the share of
-/// them that is cut off.
+/// Responses grow if they are longer by this factor, by this number of standard errors, and with
+/// this share truncated.
 const LONGER: f64 = 1.03;
 const ERRORS: f64 = 4.0;
 const MANY: f64 = 0.25;
-/// Measured steps in a row that must be well before an alarm is said again.
+/// Measured steps in a row that must be well before an alarm may be raised again.
 const WELL: u32 = 10;
 
 /// The subject of an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The entropy is below a tenth of the first that was measured, and not because that was asked
-    /// for.
+    /// The entropy is below a tenth of the first measured one, and no target asks for that.
     Entropy,
     /// Nearly all responses are cut off.
     Truncation,
     /// Most groups have advantages of 0, in several measured steps in a row.
     NoSignal,
-    /// Responses grow, and many of them are cut off.
+    /// Responses grow, and many of them are truncated.
     Length,
 }
 
@@ -48,7 +47,7 @@ pub enum Kind {
 pub struct Alarm {
     /// Its subject.
     pub kind: Kind,
-    /// Sentences that say what was measured and what to change.
+    /// Sentences with the measurement and the remedy.
     pub text: String,
 }
 
@@ -87,7 +86,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// Whether it is to be said now.
+    /// Whether the alarm is to be raised now.
     fn rings(&mut self, is_ill: bool, is_well: bool) -> bool {
         if is_ill {
             self.well = 0;
@@ -102,9 +101,9 @@ impl Watch {
 }
 
 impl Alarms {
-    /// Takes in what a step has measured, by our names, and returns what is to be said after it.
-    /// Alarms of this program's runs (`origin`) name settings to change. A log may have every tenth
-    /// step alone, so steps are named where several are meant.
+    /// Takes a step's metrics, by our names, and returns the messages after it. Alarms of this
+    /// program's runs (`origin`) name settings to change. A log may have only every tenth step, so
+    /// a message about several steps names them.
     pub fn after_step(
         &mut self,
         origin: Origin,
@@ -176,7 +175,7 @@ impl Alarms {
             let error = ((before.variance + now.variance) / WINDOW as f64).sqrt();
             let grows =
                 now.length > LONGER * before.length && now.length - before.length > ERRORS * error;
-            // Nearly all of them cut off is another alarm, which says enough.
+            // If nearly all are truncated, another alarm is raised, and this one is not.
             let is_ill = grows && now.truncated >= MANY;
             if self.length.rings(is_ill && !self.truncation.is_said, !is_ill) {
                 let what = format!(
@@ -204,7 +203,7 @@ impl Alarms {
         self.first_entropy
     }
 
-    /// The last steps and as many before them; none until there are enough.
+    /// The last window of steps and the window before it; none until there are enough steps.
     fn windows(&mut self, lengths: Lengths) -> Option<[Window; 2]> {
         self.lengths.push_back(lengths);
         if self.lengths.len() > 2 * WINDOW {
@@ -216,7 +215,7 @@ impl Alarms {
     }
 }
 
-/// Responses of some steps in a row.
+/// Lengths of responses over consecutive steps.
 struct Window {
     /// The first and the last.
     steps: (u64, u64),
@@ -253,8 +252,8 @@ fn is_of_signal(name: &str) -> bool {
     [WITHOUT_SIGNAL, SOLVED_ALL, SOLVED_NONE].contains(&name)
 }
 
-/// The share of groups without signal. Where it is not measured, groups of equal verdicts have
-/// none, unless a group is one response, which is compared with other groups.
+/// The share of groups without signal. If it is not measured, groups with equal verdicts count as
+/// such, unless a group is a single response, which is compared with other groups.
 fn without_signal(measured: &impl Fn(&str) -> Option<f64>) -> Option<f64> {
     measured(WITHOUT_SIGNAL).or_else(|| {
         let is_single = measured("rollout/responses")
@@ -264,7 +263,7 @@ fn without_signal(measured: &impl Fn(&str) -> Option<f64>) -> Option<f64> {
     })
 }
 
-/// Why groups have no signal, if it is plain.
+/// The reason why groups have no signal, if it is clear.
 fn cause(measured: &impl Fn(&str) -> Option<f64>) -> String {
     match (measured(SOLVED_ALL), measured(SOLVED_NONE)) {
         (Some(all), Some(none)) if all > none => {
@@ -292,7 +291,7 @@ struct Remedies {
 }
 
 impl Remedies {
-    /// Where a run's own target, in nats, is not held.
+    /// The alarm that a run's target, in nats, is not held.
     fn entropy_below(target: f64) -> String {
         format!(
             "Its target of {} nats (objective.covariance.target_entropy or \
@@ -304,7 +303,8 @@ impl Remedies {
         )
     }
 
-    /// Ours; of another trainer's run nobody here knows the settings.
+    /// The alarm's settings in this program; none for another trainer's run, whose settings are not
+    /// known.
     fn of(origin: Origin) -> Option<Self> {
         matches!(origin, Origin::Isentrope | Origin::Unknown).then_some(Self {
             entropy: "Hold an entropy with objective.covariance.target_entropy, which \

@@ -1,10 +1,9 @@
-//! Errors of reading what runs have written. Every message is a sentence for the user that says
-//! what to do.
+//! Errors of reading runs' files. Every message is a sentence for the user with the remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Failure to read what a run has written, or to make something of it.
+/// Failure to read a run's files, or to compute something from them.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The operating system refused to read or write a file.
@@ -15,12 +14,12 @@ pub enum Error {
         /// The operating system's error.
         source: io::Error,
     },
-    /// A file was read, and what it holds is malformed.
+    /// A file was read, and its contents are malformed.
     #[error("{}: {what}", path.display())]
     Invalid {
         /// The file concerned.
         path: PathBuf,
-        /// The defect, with its line where the file has lines.
+        /// The defect, with its line if the file has lines.
         what: String,
     },
     /// The request cannot be met.

@@ -1,9 +1,9 @@
-//! Numbers in text, as terminals show them; none is longer than a few digits, whatever a log holds.
+//! Formats numbers for terminals, in few characters whatever a log holds.
 
-/// From here on digits are counted, not written.
+/// Numbers from here on are shown with an exponent.
 const LARGE: f64 = 1e6;
 
-/// A number in four digits that mean something.
+/// A number with four significant digits.
 pub fn number(value: f64) -> String {
     let size = value.abs();
     if value.fract() == 0.0 && size < 1e9 {
@@ -16,8 +16,8 @@ pub fn number(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// A number with `digits` digits behind the point, in columns of its like; nothing that rounds to 0
-/// has a sign.
+/// A number with `digits` digits behind the point, for columns of numbers. A number that rounds to
+/// 0 has no sign.
 pub fn fixed(value: f64, digits: usize) -> String {
     if value.is_finite() && value.abs() >= LARGE {
         return format!("{value:.2e}");

@@ -16,9 +16,9 @@ pub enum Origin {
     Isentrope,
     /// verl.
     Verl,
-    /// TRL, or Hugging Face's Trainer, which is below it.
+    /// TRL, or Hugging Face's Trainer, on which it is built.
     Trl,
-    /// Somebody whose names tell nothing; they are kept as they are.
+    /// An unknown program, whose names are kept as they are.
     Unknown,
 }
 

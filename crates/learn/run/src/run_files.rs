@@ -21,7 +21,7 @@ pub const MANIFEST: &str = "manifest.json";
 pub const ROLLOUTS: &str = "rollouts";
 /// Directory of responses to held-out problems.
 pub const EVALUATIONS: &str = "evaluations";
-/// The responses from before the first step on whose states the entropy is measured.
+/// The responses from before the first step. Entropy is measured on their states again and again.
 pub const INITIAL_STATES: &str = "initial-states.jsonl";
 /// Directory of token records.
 pub const TOKENS: &str = "tokens";
@@ -29,7 +29,7 @@ pub const TOKENS: &str = "tokens";
 /// Largest recipe or manifest that is read, in bytes.
 const MAX_JSON: u64 = 64 << 20;
 
-/// The recipe's values of what a path leads to; none where that is no run of this program.
+/// The values of the recipe of the run at a path; none if it is no run of this program.
 ///
 /// # Errors
 /// As [`RunFiles::recipe`].
@@ -45,12 +45,12 @@ pub struct RunFiles {
 }
 
 impl RunFiles {
-    /// A directory that is taken for one of a run.
+    /// The files of a directory that is assumed to be a run's.
     pub fn new(dir: &Path) -> Self {
         Self { dir: dir.to_owned() }
     }
 
-    /// The resolved recipe's values; none where the directory has none.
+    /// The resolved recipe's values; none if the directory has no recipe.
     ///
     /// # Errors
     /// When it cannot be read or is not JSON.
@@ -118,8 +118,8 @@ fn of_step(step: u64) -> String {
     format!("step-{step:06}.jsonl")
 }
 
-/// The steps N of the files `step-N.jsonl` in a directory, ascending; none where there is no
-/// directory.
+/// The steps N of the files `step-N.jsonl` in a directory, ascending; none if the directory does
+/// not exist.
 fn steps(dir: &Path) -> Result<Vec<u64>> {
     let step = |name: &str| name.strip_prefix("step-")?.strip_suffix(".jsonl")?.parse::<u64>().ok();
     let mut steps: Vec<u64> = names(dir)?.iter().filter_map(|name| step(name.to_str()?)).collect();

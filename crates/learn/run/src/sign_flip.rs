@@ -4,17 +4,16 @@
 /// Every assignment of signs is tried up to this many differences.
 const EXACT_UP_TO: usize = 20;
 
-/// A difference by a smaller share of its numbers is rounding.
+/// A difference that is a smaller share of its numbers is rounding.
 const ROUNDING: f64 = 1e-12;
 
-/// `new` less `old`; 0 where the two differ by rounding, as where the same numbers are added in
-/// another order.
+/// `new` less `old`; 0 if the two differ by rounding alone, as after additions in another order.
 pub fn difference(old: f64, new: f64) -> f64 {
     let difference = new - old;
     if difference.abs() > ROUNDING * (old.abs() + new.abs()) { difference } else { 0.0 }
 }
 
-/// Differences, and how far from 0 their sum is.
+/// Differences, and the distance of their sum from 0.
 pub struct SignFlip<'a> {
     differences: &'a [f64],
     least: f64,
@@ -24,7 +23,7 @@ impl<'a> SignFlip<'a> {
     /// The test of these differences.
     pub fn of(differences: &'a [f64]) -> Self {
         let found = differences.iter().sum::<f64>().abs();
-        // Sums in another order may differ in their last bits.
+        // Sums in another order may differ in their last bits, so the bound is a little lower.
         let least = found - 1e-9 * differences.iter().map(|d| d.abs()).sum::<f64>();
         Self { differences, least }
     }

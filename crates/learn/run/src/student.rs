@@ -23,7 +23,7 @@ pub fn within(t: f64, degrees: usize) -> f64 {
     share.clamp(0.0, 1.0)
 }
 
-/// The t that Student's t stays below with probability `p`, from 0.5 to 1 (exclusive).
+/// The quantile of Student's t at probability `p`, from 0.5 to 1 (exclusive).
 pub fn quantile(p: f64, degrees: usize) -> f64 {
     let inside = 2.0 * p - 1.0;
     let mut high = 1.0;
@@ -39,8 +39,8 @@ pub fn quantile(p: f64, degrees: usize) -> f64 {
 }
 
 /// The 95 % interval of the last less the first of some measurements, by how much neighbours differ
-/// (von Neumann 1941). A course adds to that, so that it is rather too wide. None of fewer than
-/// three.
+/// (von Neumann 1941). A trend adds to these differences, so the interval is rather too wide. None
+/// for fewer than three measurements.
 pub fn interval_of_change(measurements: &[f64]) -> Option<[f64; 2]> {
     let (first, last) = (measurements.first()?, measurements.last()?);
     let degrees = measurements.len().checked_sub(1).filter(|degrees| *degrees > 1)?;

@@ -5,9 +5,10 @@ use isentrope_objective::{Estimator, Outcome, advantages};
 use isentrope_rollout::Response;
 use isentrope_run::tokens::Advantages;
 
-/// The advantages of each response of each group, where an estimator gives all tokens of a response
-/// the same. A response has none if it could not be judged, or if its group has no
-/// [baseline](Group::has_baseline) to compare it with, since other responses could not be judged.
+/// The advantages of each response of each group, for an estimator that gives all tokens of a
+/// response the same advantage. A response has none if it could not be judged, or if its group has
+/// no [baseline](Group::has_baseline) to compare it with, since other responses could not be
+/// judged.
 pub fn group_advantages(estimator: Estimator, groups: &[Group]) -> Vec<Vec<Option<Advantages>>> {
     let values = advantages(estimator, &outcomes(estimator, groups));
     by_group(estimator, groups, values.into_iter().map(Advantages::Same))
@@ -15,7 +16,7 @@ pub fn group_advantages(estimator: Estimator, groups: &[Group]) -> Vec<Vec<Optio
 
 /// A response that has advantages.
 pub(crate) struct ComparedResponse<'a> {
-    /// The number of its group, and its own in the group.
+    /// The number of the response's group, and the response's number in it.
     pub place: (usize, usize),
     pub group: &'a Group,
     pub response: &'a Response,
@@ -69,8 +70,8 @@ pub(crate) fn by_group(
     all
 }
 
-/// The advantages of the responses that are learnt from, which truncated ones are not if
-/// `mask_truncated`.
+/// The advantages of the responses that are trained on. With `mask_truncated`, truncated responses
+/// are not.
 pub fn trained_advantages<'a>(
     groups: &[Group],
     advantages: &'a [Vec<Option<Advantages>>],
@@ -86,7 +87,7 @@ pub fn trained_advantages<'a>(
     groups.iter().zip(advantages).map(of_group).collect()
 }
 
-/// Whether a response is left out of the loss as one that was cut off.
+/// Whether a response is left out of the loss because it was truncated.
 pub(crate) fn is_masked(response: &Response, mask_truncated: bool) -> bool {
     mask_truncated && response.truncated
 }
@@ -101,8 +102,8 @@ pub fn share_without_signal(learnt: &[Vec<Option<&Advantages>>]) -> Option<f64> 
     (!learnt.is_empty()).then(|| count as f64 / learnt.len() as f64)
 }
 
-/// Says why a step has nothing to learn from, if it has not: no response has an advantage, or all
-/// advantages are 0 and no other term of the loss reaches the responses' tokens.
+/// Returns the reason why a step has nothing to learn from, if so: no response has an advantage, or
+/// all advantages are 0 and no other term of the loss reaches the responses' tokens.
 pub fn nothing_to_learn(
     advantages: &[Vec<Option<Advantages>>],
     learnt: &[Vec<Option<&Advantages>>],
@@ -156,7 +157,7 @@ mod tests {
             assert!(left.iter().chain(none).all(Option::is_none), "{estimator:?}: {left:?}");
             let shape: Vec<bool> = whole.iter().map(Option::is_some).collect();
             assert_eq!(shape, [true, false, true, true], "{estimator:?}");
-            // The others have what they would have without it.
+            // The other responses have the advantages that they would have without it.
             assert_eq!(
                 group_advantages(estimator, std::slice::from_ref(&judged))[0],
                 *whole,
@@ -167,7 +168,7 @@ mod tests {
                 TrainingBatch::minibatches(&groups[..1], &learnt, 1).all(|batch| batch.is_empty())
             );
         }
-        // This one compares with the whole rollout.
+        // This estimator compares with the whole rollout.
         let alone = group_advantages(Estimator::ReinforcePlusPlus, &groups);
         assert!(alone[0][1].as_ref().is_some_and(|advantages| advantages.at(0) > 0.0));
     }
@@ -231,7 +232,7 @@ mod tests {
         for other_terms in [false, true] {
             assert!(why(&groups, true, other_terms).unwrap().contains("reward.mask_truncated"));
         }
-        // The response that is left is as good as the mean that it is compared with.
+        // The remaining response equals the mean that it is compared with.
         let mut groups = [group(&[Some(1.0), Some(0.5), Some(0.0)], None)];
         [0, 2].into_iter().for_each(|cut_off: usize| groups[0].responses[cut_off].truncated = true);
         assert!(why(&groups, true, false).unwrap().contains("reward.mask_truncated"));

@@ -20,7 +20,7 @@ pub enum Error {
     /// The model failed.
     #[error(transparent)]
     Model(#[from] isentrope_model::Error),
-    /// The ranks cannot go on together: another has failed, or could not be heard.
+    /// The ranks cannot go on together, because another has failed or fell silent.
     #[error("{0}")] // with its source, which says whether starting again may help
     Ranks(#[from] isentrope_ranks::Error),
 }
@@ -60,12 +60,12 @@ impl From<isentrope_budget::Error> for Error {
 pub const FREE_SPACE: &str = "free some space";
 
 impl Error {
-    /// Whether weights that training has damaged may be the cause.
+    /// Whether damaged weights may be the cause.
     pub(crate) fn doubts_weights(&self) -> bool {
         matches!(self, Self::Common(CommonError::NotFinite(_)))
     }
 
-    /// Adds what to do about a disk without space.
+    /// Adds the remedy if the disk is full.
     pub fn or_free_space(self) -> Self {
         let mut cause: Option<&dyn std::error::Error> = Some(&self);
         while let Some(error) = cause {

@@ -1,4 +1,4 @@
-//! From an example to tokens, and which of them are learnt.
+//! Encodes an example as tokens, and marks the tokens that are learnt.
 
 use crate::error::{Error, Result};
 use crate::learner::Coefficients;
@@ -81,7 +81,7 @@ fn chat(
 }
 
 impl TokenizedExample {
-    /// For the model: scored from the first learnt token on.
+    /// The sequence for the model, scored from the first learnt token on.
     pub fn sequence(&self) -> Sequence<'_> {
         Sequence { tokens: &self.tokens, score_from: self.first() }
     }
@@ -106,7 +106,7 @@ impl TokenizedExample {
         self.learnt_tokens().all(|token| !tokens.contains(&token))
     }
 
-    /// The last special token that is learnt, if any is.
+    /// The last learnt special token, if there is one.
     pub(crate) fn last_special(&self, tokenizer: &Tokenizer) -> Option<String> {
         self.learnt_tokens().rev().find_map(|token| tokenizer.special_text(token))
     }
@@ -116,12 +116,12 @@ impl TokenizedExample {
         self.learnt_tokens().count()
     }
 
-    /// The first that is learnt; nothing predicts token 0.
+    /// The place of the first learnt token; token 0 is never learnt, because nothing predicts it.
     fn first(&self) -> usize {
         self.learnt.iter().skip(1).position(|l| *l).map_or(self.tokens.len(), |i| i + 1)
     }
 
-    /// The text, with what is learnt in brackets.
+    /// The text, with the learnt parts in brackets.
     pub fn marked(&self, tokenizer: &Tokenizer) -> Result<String> {
         let mut text = String::new();
         let mut at = 0;

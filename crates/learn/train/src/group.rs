@@ -6,14 +6,14 @@ use isentrope_reward::Verdict;
 use isentrope_rollout::Response;
 use serde::{Deserialize, Serialize};
 
-/// A prompt with its responses. Unknown fields are refused, so that a checkpoint of another version
-/// loses nothing unnoticed.
+/// A prompt with its responses. Unknown fields are refused, so that no field of another version's
+/// checkpoint is silently dropped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
     /// Step that sampled it.
     pub step: u64,
-    /// The position of its problem in the sequence of problems.
+    /// The position of the group's problem in the sequence of problems.
     pub position: u64,
     /// The problem.
     pub problem: Problem,
@@ -21,7 +21,7 @@ pub struct Group {
     pub prompt: Vec<u32>,
     /// Its responses.
     pub responses: Vec<Response>,
-    /// The most likely response, where the advantage needs its reward.
+    /// The most likely response, if the advantage needs its reward.
     pub greedy: Option<Response>,
 }
 

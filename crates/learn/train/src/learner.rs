@@ -27,8 +27,8 @@ pub struct Coefficients {
     pub d_logprobs: Vec<f32>,
     /// By entropy.
     pub d_entropies: Vec<f32>,
-    /// By the log-mass of what truncated sampling has kept; none at all where nothing was
-    /// truncated.
+    /// The loss's derivatives by the log-mass that truncated sampling kept, `[targets]`; empty if
+    /// nothing was truncated.
     pub d_log_masses: Vec<f32>,
 }
 
@@ -68,7 +68,7 @@ pub struct ForwardBatch<'a> {
     passes: Vec<(Pass<'a>, Option<Tape<'static>>)>,
 }
 
-/// Tokens of the text that a model is tried on.
+/// Tokens of the text on which a model is tested for finite scores.
 const PROBE: usize = 64;
 
 /// A model in training.
@@ -77,7 +77,7 @@ pub struct Learner {
     pub model: Model,
     /// Its optimizer.
     pub optimizer: Optimizer,
-    /// Keeps activations from sampling for the update, if there is memory for any.
+    /// The cache of activations from sampling; none if memory has no room for it.
     pub activation_cache: Option<ActivationCache>,
     /// The ranks that train together.
     pub ranks: TrainingRanks,
@@ -88,7 +88,7 @@ pub struct Learner {
 }
 
 impl Learner {
-    /// Ready for the first update. The gradient has no memory before that.
+    /// Makes a learner that is ready for the first update. The gradient has no memory before that.
     pub fn new(
         model: Model,
         optimizer: Optimizer,
@@ -102,7 +102,7 @@ impl Learner {
         Ok(Self { model, optimizer, activation_cache, ranks, gradient, limits, checksum: None })
     }
 
-    /// The bits of the norm of the weights: equal weights have the same, and others hardly ever.
+    /// The bits of the norm of the weights: equal for equal weights, and hardly ever for others.
     pub fn checksum(&mut self) -> u64 {
         let Model { weights, backend, layout, .. } = &self.model;
         *self.checksum.get_or_insert_with(|| weights.norm(&**backend, layout).to_bits())
@@ -114,8 +114,8 @@ impl Learner {
         self.score_with(&self.model, sequences, temperature)
     }
 
-    /// Whether the model's scores of a short text of many different tokens are finite. This rank
-    /// finds out alone.
+    /// Whether the model's scores of a short text of many different tokens are finite. Only this
+    /// rank computes it.
     pub fn is_finite(&self) -> bool {
         let length = PROBE.min(self.model.config.vocab_size).min(self.model.config.context());
         let tokens: Vec<u32> = (0..length as u32).collect();
@@ -124,7 +124,7 @@ impl Learner {
         scores.logprobs.iter().chain(&scores.entropies).all(|number| number.is_finite())
     }
 
-    /// As [`score`](Self::score), under another model and in the same passes.
+    /// Like [`score`](Self::score), under another model and in the same passes.
     pub fn score_with(
         &self,
         model: &Model,
@@ -216,8 +216,8 @@ impl Learner {
 
     /// Accumulates the gradient of a weighted sum of the targets' log-probs and entropies, and
     /// returns these. Each pass goes backward right after it went forward, since the weights are
-    /// known beforehand. No sequence shares its prompt with the next: examples to imitate hardly
-    /// ever have the same one.
+    /// known beforehand. Sequences share no prompts here, because examples hardly ever have the
+    /// same one.
     pub fn accumulate_weighted(
         &mut self,
         sequences: &[Sequence<'_>],
@@ -244,16 +244,16 @@ impl Learner {
         ranks.gather_scores(own)
     }
 
-    /// The gradient of what this rank has accumulated, by parameter, to be looked at before
-    /// [`step`](Self::step) takes it.
+    /// The gradient that this rank has accumulated, by parameter, for a look before
+    /// [`step`](Self::step) uses it.
     pub fn gradient(&mut self) -> Result<Vec<Tensor<'_>>> {
         let Model { backend, layout, .. } = &self.model;
         Ok(self.gradient.finish(&self.model)?.tensors(&**backend, layout, ""))
     }
 
-    /// Gives up the gradient's memory, with what was accumulated since the last
-    /// [`step`](Self::step): sampling takes turns with updates, and may have it until the next
-    /// accumulation begins from zeros.
+    /// Frees the gradient's memory, and drops the sums since the last [`step`](Self::step):
+    /// sampling takes turns with updates, and may have it until the next accumulation begins from
+    /// zeros.
     pub fn free_gradient(&mut self) {
         self.gradient.free();
     }
@@ -264,15 +264,15 @@ impl Learner {
         !self.gradient.is_freed()
     }
 
-    /// Asks for the memory of a gradient that was [freed](Self::free_gradient). Accumulation does so
-    /// by itself; this call finds out before anything changes whether there is such memory.
+    /// Allocates the memory of a gradient that was [freed](Self::free_gradient). Accumulation would
+    /// do so too; this call fails for want of memory before anything changes.
     pub fn allocate_gradient(&mut self) -> Result<()> {
         self.gradient.sums(&self.model)?;
         Ok(())
     }
 
-    /// Updates the weights from what has been accumulated, and begins anew. Returns the norm of the
-    /// gradient.
+    /// Updates the weights from the accumulated gradient, and begins a new one. Returns the norm of
+    /// the gradient.
     pub fn step(&mut self, learning_rate: f64) -> Result<f64> {
         self.checksum = None;
         let gradient = self.gradient.finish(&self.model)?;
@@ -281,8 +281,8 @@ impl Learner {
         norm
     }
 
-    /// Reads the moments of a checkpoint, which its `progress` in updates has made. They go through
-    /// the gradient's memory, which is zero then and afterwards.
+    /// Reads the moments of a checkpoint; `progress` is the number of updates behind them. They go
+    /// through the gradient's memory, which is zero then and afterwards.
     pub(crate) fn read_moments(
         &mut self,
         checkpoint: &Checkpoint,

@@ -9,7 +9,7 @@ use std::fmt;
 pub struct Metrics(Vec<(String, f64)>);
 
 impl Metrics {
-    /// Sets a metric; one that is there keeps its place.
+    /// Sets a metric. An existing one keeps its place in the order.
     pub fn set(&mut self, name: impl Into<String>, value: f64) {
         let name = name.into();
         match self.0.iter_mut().find(|(known, _)| *known == name) {
@@ -37,7 +37,7 @@ impl Metrics {
     }
 }
 
-/// As a map. JSON has no NaN and no infinity, so there these are null.
+/// Metrics are written as a map. JSON has no NaN and no infinity, so these become null.
 impl Serialize for Metrics {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
@@ -48,7 +48,7 @@ impl Serialize for Metrics {
     }
 }
 
-/// From such a map, in its order; null is NaN.
+/// Reads a map in its order; null is NaN.
 impl<'de> Deserialize<'de> for Metrics {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Entries;

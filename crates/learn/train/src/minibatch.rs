@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 /// The responses of a minibatch that are trained on.
 pub struct TrainingBatch {
-    /// The number of each response's group in the rollout, and its own in the group, `[responses]`.
+    /// The number of each response's group in the rollout, and the response's number in the group,
+    /// `[responses]`.
     places: Vec<(usize, usize)>,
     /// Prompt and response of each, `[responses]`.
     tokens: Vec<Vec<u32>>,
@@ -49,12 +50,12 @@ pub struct LossInputs<'a> {
     pub terms: LossTerms<'a>,
 }
 
-/// The loss of a minibatch, and what was measured while its gradient was accumulated.
+/// The loss of a minibatch, and measurements from the accumulation of its gradient.
 pub struct BatchLoss {
     /// The loss, its derivatives and statistics.
     pub objective: Objective,
-    /// Entropy of the policy in training, the mean over the responses of the mean over their
-    /// tokens, in nats: what `policy/entropy` is of a rollout.
+    /// Entropy of the policy in training, as `policy/entropy` measures it for a rollout: the mean
+    /// over responses of the mean over their tokens, in nats.
     pub entropy: f64,
     /// Time spent outside the model.
     pub objective_time: Duration,
@@ -62,8 +63,8 @@ pub struct BatchLoss {
 
 impl TrainingBatch {
     /// The minibatches of a rollout, of `prompts` groups each. `learnt` has the advantages of each
-    /// response that is trained on, `[groups][responses]`. A minibatch is made when it is asked for:
-    /// all at once would be a second rollout in memory.
+    /// response that is trained on, `[groups][responses]`. Minibatches are made lazily, because all
+    /// at once would be a second rollout in memory.
     pub fn minibatches<'a>(
         groups: &'a [Group],
         learnt: &'a [Vec<Option<&'a Advantages>>],
@@ -113,8 +114,8 @@ impl TrainingBatch {
         batch
     }
 
-    /// The responses: the number of each one's group and its own in the group, and its tokens'
-    /// places among the minibatch's.
+    /// The responses: the number of each one's group, its number in the group, and the range of its
+    /// tokens in the minibatch.
     pub fn responses(&self) -> impl Iterator<Item = ((usize, usize), Range<usize>)> {
         let mut at = 0;
         self.places.iter().zip(&self.lengths).map(move |(&place, &length)| {
@@ -227,13 +228,13 @@ impl TrainingBatch {
         all
     }
 
-    /// Whether the loss is expected to say nothing about any response.
+    /// Whether the loss is expected to have no gradient for any response.
     pub fn is_idle(&self, inputs: &LossInputs<'_>) -> bool {
         self.idle(inputs).iter().all(|&idle| idle)
     }
 
-    /// Which responses the loss is expected to say nothing about: those whose advantages are 0,
-    /// unless another term (the entropy bonus, the KL to the reference) reaches every token.
+    /// Which responses are expected to have no gradient: their advantages are 0, and no other term
+    /// (the entropy bonus, the KL to the reference) reaches every token.
     fn idle(&self, inputs: &LossInputs<'_>) -> Vec<bool> {
         let LossTerms { entropy_coefficient, reference_logprobs, .. } = inputs.terms;
         let reaches_all = entropy_coefficient != 0.0 || reference_logprobs.is_some();

@@ -1,5 +1,5 @@
-//! Whether two models are of one kind: one can only go on from the other's weights, or be held
-//! against it, if they are.
+//! Compares the kinds of two models. Only a model of the same kind can continue from another's
+//! weights, or be its reference.
 
 use crate::error::{Error, Result};
 use isentrope_model::ModelConfig;
@@ -16,7 +16,7 @@ pub(crate) struct ModelKind {
 impl ModelKind {
     /// Reads them from a model directory.
     pub(crate) fn of(dir: &Path) -> Result<Self> {
-        // But for the keys that mean nothing here.
+        // Keys of config.json that mean nothing to this program are not compared.
         let config = ModelConfig { json: serde_json::Map::new(), ..ModelConfig::read(dir)? };
         let path = dir.join("tokenizer.json");
         let tokenizer = fs::read(&path).map_err(|e| Error::io(&path, e))?;

@@ -80,8 +80,9 @@ impl Moments {
         options: WriteOptions<'_>,
     ) -> Result<Vec<PathBuf>> {
         let Model { backend, layout, .. } = model;
-        // The room, and how many of the two moments it has held. All ranks exchange the moments in
-        // the same order, each before the first tensor that it writes of one.
+        // The gradient's memory, and the number of moments that it has held, of two. All ranks
+        // exchange the moments in the same order, each before the first tensor that it writes of
+        // one.
         let room = RefCell::new((room, 0));
         let room = &room;
         let exchange = |moments: usize| {
@@ -111,7 +112,7 @@ impl Moments {
         Ok(written)
     }
 
-    /// As [`write`](Self::write) on a single rank, which has all moments, with memory for the
+    /// Like [`write`](Self::write) on a single rank, which has all moments, with memory for the
     /// moments of one parameter at a time.
     ///
     /// # Errors
@@ -137,7 +138,7 @@ impl Moments {
                         let mut room = room.borrow_mut();
                         let (_, _, buffer) = match room.take() {
                             Some(held) if (held.0, held.1) == (which, index) => room.insert(held),
-                            // The buffer that was held is given back first.
+                            // The former buffer is freed first.
                             other => {
                                 drop(other);
                                 room.insert((which, index, self.of_parameter(model, which, index)?))

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// After this many gradients in a row that are not finite, the run has failed.
 const HOPELESS: u32 = 5;
 
-/// How many updates an optimizer has made.
+/// The number of updates that an optimizer has made and left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpdateCounts {
     /// Updates made.
@@ -23,7 +23,7 @@ pub struct UpdateCounts {
     pub skipped_in_a_row: u32,
 }
 
-/// The moments of this rank's slice of all weights, and how many updates made them.
+/// The moments of this rank's slice of all weights, and the number of updates behind them.
 pub struct Optimizer {
     settings: OptimizerSettings,
     /// The recipe's table of these settings.
@@ -48,7 +48,7 @@ impl Optimizer {
         Ok(Self { settings, table, moments, progress: UpdateCounts::default() })
     }
 
-    /// A note on the updates left out since there were `before`; `whose` comes after the word
+    /// A note on the updates left out since their number was `before`; `whose` follows the word
     /// update.
     pub(crate) fn skipped_since(&self, before: u32, whose: &str) -> Option<String> {
         let what = match self.progress.skipped - before {

@@ -20,9 +20,10 @@ use std::ops::Range;
 /// The sampler's record of a sequence that these very weights have sampled.
 #[derive(Clone)]
 pub struct OnPolicy<'a> {
-    /// Log-probs, entropies and log-masses of its targets: the model's own, to the last bit.
+    /// Log-probs, entropies and log-masses of the sequence's targets, to the last bit as the
+    /// present weights give them.
     pub scores: Scores,
-    /// The slots of its inputs in the activation cache, if it is there.
+    /// The slots of the sequence's inputs, if it is in the activation cache.
     pub slots: Option<&'a [u32]>,
 }
 
@@ -30,7 +31,7 @@ pub struct OnPolicy<'a> {
 pub(crate) struct Pass<'a> {
     pub sequences: &'a [Sequence<'a>],
     pub on_policy: &'a [Option<OnPolicy<'a>>],
-    /// Its targets in the order of the update's targets.
+    /// The micro-batch's targets, as a range of the update's.
     pub targets: Range<usize>,
     /// The shard that its sequences belong to.
     pub shard: usize,
@@ -39,15 +40,16 @@ pub(crate) struct Pass<'a> {
 
 /// When a pass goes forward.
 pub(crate) enum PassStrategy<'a> {
-    /// Never: it is on-policy, and the activation cache has its activations in these slots.
+    /// No forward pass: the sequences are on-policy, and these slots of the activation cache hold
+    /// their activations.
     Cached { slots: Vec<&'a [u32]> },
-    /// After the loss: it is on-policy, so the loss needs no scores. It goes backward at once,
-    /// while its tape is still in the processor's cache.
+    /// Forward after the loss, which needs no scores because the sequences are on-policy; backward
+    /// at once, while the tape is still in the processor's cache.
     OnPolicy,
-    /// Before the loss. Its tape waits for the backward pass.
+    /// Forward before the loss; the tape waits for the backward pass.
     Forward(TapeKind),
-    /// Before the loss without a tape, since it is idle or memory is short; and again after the
-    /// loss if its derivatives are not zero.
+    /// Forward before the loss without a tape, because the sequences are idle or memory is short;
+    /// and again after the loss if derivatives are not zero.
     ScoreOnly,
 }
 
@@ -108,7 +110,8 @@ impl<'a> PassStrategy<'a> {
 }
 
 impl Pass<'_> {
-    /// The pass before the loss: its scores, and its tape if that waits for the backward pass.
+    /// Makes the pass before the loss. Returns its scores, and its tape if that waits for the
+    /// backward pass.
     pub fn forward(
         &self,
         model: &Model,
@@ -129,8 +132,8 @@ impl Pass<'_> {
         }
     }
 
-    /// The tape of a pass that has kept none, made for the backward pass that follows; and its
-    /// scores once more.
+    /// Makes the tape of a pass that kept none, for the backward pass that follows. Returns it with
+    /// the scores.
     pub fn tape<'c>(
         &self,
         model: &Model,
@@ -153,12 +156,12 @@ impl Pass<'_> {
         }
     }
 
-    /// A part of a trace that this pass is in.
+    /// A span of the trace for a part of this pass.
     pub fn span(&self, name: &'static str) -> Span {
         span(name).with("targets", self.targets.len()).with("sequences", self.sequences.len())
     }
 
-    /// `masks` has the masks of all targets of the update.
+    /// Packs the pass's sequences. `masks` has the masks of all targets of the update.
     fn packed(&self, masks: &SamplingMasks) -> Packed {
         Packed::new(self.sequences).with_masks(masks.part(self.targets.clone()))
     }

@@ -9,7 +9,7 @@ use isentrope_hub as hub;
 use isentrope_reward::VerifierSettings;
 use isentrope_rollout::{Prompter, check_problem};
 
-/// How many problems of the built-in task are looked at to know how long its prompts get.
+/// Number of the built-in task's problems that are read to find its longest prompt.
 const MEASURED: u64 = 1000;
 
 /// Everything read from the data.
@@ -89,8 +89,8 @@ impl Problems {
     }
 }
 
-/// Reads those training problems and evaluation files that are on this machine as far as that can
-/// be done without a model, and returns what the user should know of them.
+/// Reads the training problems and evaluation files that are on this machine, as far as possible
+/// without a model. Returns notes for the user.
 pub(crate) fn check_files(
     data: &isentrope_data::DataSettings,
     eval: &EvaluationSettings,

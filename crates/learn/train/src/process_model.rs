@@ -1,8 +1,8 @@
-//! The implicit process reward model of PRIME (docs/concepts/entropy.md): it says of each token how
-//! much likelier a right response has become, and learns from the verdicts of whole responses.
+//! The implicit process reward model of PRIME (docs/concepts/entropy.md): it rewards each token by
+//! how much likelier a right response has become, and learns from the verdicts of whole responses.
 //!
-//! It is a [`Learner`] of its own, beside a frozen reference. How its loss follows from log-probs,
-//! [`process_loss`] says.
+//! It is a [`Learner`] of its own, beside a frozen reference. [`process_loss`] computes its loss
+//! from log-probs.
 
 use crate::error::Result;
 use crate::learner::{Coefficients, Learner, UpdateBatch};
@@ -13,7 +13,7 @@ use isentrope_rollout::Response;
 use isentrope_trace::span;
 use std::ops::Range;
 
-/// Responses that a process model scores and learns from, with what the reference says of them.
+/// Responses that a process model scores and learns from, with their log-probs under the reference.
 pub struct ProcessBatch {
     /// Prompt and response of each, `[responses]`.
     texts: Vec<Vec<u32>>,

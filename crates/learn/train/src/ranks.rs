@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The ranks that train together, and what of their work is this one's.
+/// The ranks that train together, and this rank's share of the work.
 #[derive(Clone)]
 pub struct TrainingRanks {
     world: Arc<World>,
@@ -48,7 +48,7 @@ impl TrainingRanks {
         self.world.is_first()
     }
 
-    /// Which of them this is, from 0.
+    /// This rank's number, from 0.
     pub fn rank(&self) -> usize {
         self.world.rank()
     }
@@ -68,8 +68,7 @@ impl TrainingRanks {
         self.own_shards.clone()
     }
 
-    /// Which of consecutive items of these weights are this rank's, where it does not matter whose
-    /// they are.
+    /// This rank's range of consecutive items with these weights, for work that any rank may do.
     pub fn own(&self, weights: &[usize]) -> Range<usize> {
         let ranks = shards_of(weights, self.world.size());
         let own = self.world.rank();
@@ -86,8 +85,9 @@ impl TrainingRanks {
         self.own(&vec![1; first]).chain(first + rest.start..first + rest.end).collect()
     }
 
-    /// While sampling: what each rank has left, in the order of ranks. Who has nothing left comes
-    /// here and waits; the others come when they [are called](Self::is_called).
+    /// Exchanges the unfinished work of all ranks while they sample, in the order of ranks. A rank
+    /// with nothing left comes here and waits; the others come when they [are
+    /// called](Self::is_called).
     ///
     /// # Errors
     /// When another rank has failed, as all of the methods that gather.
@@ -95,7 +95,7 @@ impl TrainingRanks {
         self.world.balance(&encoded(own)?)?.iter().map(|record| decoded(record)).collect()
     }
 
-    /// Whether a rank waits for this one in the meeting that comes next.
+    /// Whether a rank waits for this one in the next meeting.
     pub fn is_called(&self) -> bool {
         self.world.is_called()
     }
@@ -111,7 +111,7 @@ impl TrainingRanks {
         Ok(Scores { logprobs, entropies, log_masses })
     }
 
-    /// Concatenates the ranks' arrays in the order of ranks, each of the N by itself. The N arrays
+    /// Concatenates the ranks' arrays in the order of ranks, each of the N separately. The N arrays
     /// of a rank have equal length.
     pub fn gather_floats<const N: usize>(&self, own: [Vec<f32>; N]) -> Result<[Vec<f32>; N]> {
         if self.world.size() == 1 {
@@ -199,9 +199,9 @@ impl TrainingRanks {
         decoded(&self.world.broadcast(&encoded(&value)?)?)
     }
 
-    /// After an error that ends the run: tells all ranks of it, unless they know, and then gathers
-    /// what each says about what is still to be done together. Nothing, where nothing can be: where
-    /// a rank is not with the others any more.
+    /// After an error that ends the run: reports it to all ranks, unless they know, and gathers
+    /// every rank's vote on what is still to be done together. Returns nothing if a rank is lost,
+    /// because then nothing can be done together.
     pub fn vote<T: Serialize + DeserializeOwned>(&self, error: &Error, own: &T) -> Vec<T> {
         self.world.fail(&error.to_string());
         let votes = encoded(own).ok().and_then(|own| self.world.vote(&own)).unwrap_or_default();
@@ -223,7 +223,7 @@ impl TrainingRanks {
         self.stop_again();
     }
 
-    /// Notes what was computed, which must be the same everywhere: the next meeting compares.
+    /// Notes a computed value. All ranks must note the same value; the next meeting compares them.
     pub fn note(&self, what: &str, value: &impl Serialize) -> Result<()> {
         if self.world.size() > 1 {
             self.world.note(what, &encoded(value)?);
@@ -239,9 +239,9 @@ impl TrainingRanks {
         }
     }
 
-    /// Each rank's items, in the order of ranks. Its own are those that it has given. A response
-    /// comes with the bits of its log-probs and entropies, and without its slots in the activation
-    /// cache, which are known only where it was sampled.
+    /// Gathers each rank's items, in the order of ranks. A response comes with the bits of its
+    /// log-probs and entropies, and without its slots in the activation cache, which are known only
+    /// where it was sampled.
     pub fn gather<T: Serialize + DeserializeOwned>(&self, own: Vec<T>) -> Result<Vec<T>> {
         if self.world.size() == 1 {
             return Ok(own);

@@ -19,7 +19,7 @@ pub struct RolloutStatistics {
     counted: usize,
     score: f64,
     reward: f64,
-    /// Sum and number of the values of each metric of the verifier's own.
+    /// Sum and number of values of each metric that the verifier reports.
     of_verifier: ByMetric<(f64, usize)>,
     tokens: usize,
     longest: usize,
@@ -30,7 +30,7 @@ pub struct RolloutStatistics {
     truncation: TruncationStatistics,
     /// Greedy responses that could not be judged. They serve as baselines only.
     greedy_faults: usize,
-    /// Why the first of them all could not be judged.
+    /// Why the first unjudged response could not be judged.
     fault: Option<String>,
 }
 
@@ -104,7 +104,8 @@ impl RolloutStatistics {
         }
     }
 
-    /// How many responses could not be judged, greedy ones too, and why the first could not.
+    /// The number of responses that could not be judged, greedy ones too, and why the first could
+    /// not.
     pub fn faults(&self) -> Option<(usize, &str)> {
         self.fault
             .as_deref()
@@ -116,8 +117,8 @@ impl RolloutStatistics {
         self.of_verifier.note()
     }
 
-    /// Under the names of docs/reference/metrics.md. A mean over nothing is left out: a step may
-    /// sample nothing, if enough was carried over.
+    /// Records the statistics under the names of docs/reference/metrics.md. A mean over nothing is
+    /// left out: a step samples nothing if enough groups were carried over.
     pub fn record(&self, metrics: &mut Metrics) {
         metrics.set_mean("reward/mean", self.reward, self.counted);
         metrics.set_mean("reward/score", self.score, self.counted);
@@ -152,7 +153,7 @@ struct TruncationStatistics {
     mass: f64,
     /// One minus the least mass.
     most_cut: f64,
-    /// Draws from the whole vocabulary, and tokens of the others.
+    /// Number of draws from the whole vocabulary.
     whole: usize,
     kept: usize,
 }

@@ -144,8 +144,8 @@ impl OptimizerSettings {
         self.learning_rate * (self.final_fraction + (1.0 - self.final_fraction) * left)
     }
 
-    /// Checks what the types' ranges do not say: what AdamW makes of the settings, in single
-    /// precision. `table` is the recipe's of these settings.
+    /// Checks what the types' ranges cannot: that AdamW's numbers, in single precision, stay in
+    /// range. `table` is the recipe's of these settings.
     ///
     /// # Errors
     /// [`Range`](isentrope_evaluation::Error::Range) naming the first that is too small or too
@@ -283,7 +283,7 @@ impl RanksSettings {
         Ok(())
     }
 
-    /// How long a rank may be silent; none where it may be for ever.
+    /// Longest silence of a rank; None if it may be silent for ever.
     pub fn patience(&self) -> Option<Duration> {
         (self.timeout_s > 0.0).then(|| Duration::from_secs_f64(self.timeout_s))
     }
@@ -332,7 +332,7 @@ mod tests {
             (eps(1e-39), ["prime.optimizer.eps is 1e-39: ", "1.2e-38"]),
             (eps(1e39), ["prime.optimizer.eps is 1e39: ", "too large"]),
             (rate(1e300), ["prime.optimizer.learning_rate is 1e300: ", "too large"]),
-            // Bias correction makes ten times that of it.
+            // Bias correction multiplies the rate by ten.
             (rate(1e38), ["prime.optimizer.learning_rate is 1e38: ", "too large"]),
             (
                 OptimizerSettings { weight_decay: 1e39, ..OptimizerSettings::default() },
@@ -427,7 +427,7 @@ mod tests {
         };
         let rates = |steps: u64| (1..=steps).map(|step| linear.rate(step, steps)).sum::<f64>();
         assert!((rates(3) - 2.0).abs() < 1e-15, "1, 2/3 and 1/3");
-        // A run of three steps goes on with a fourth, whose rate is that of four steps.
+        // A run of three steps that is extended to four uses the schedule of four steps.
         assert_eq!(linear.rate(4, 4), 0.25);
         assert_eq!(OptimizerSettings::default().rate(1, 1), 1e-6);
     }

@@ -1,8 +1,8 @@
 //! The shards of an update: parts of its sequences whose gradients are computed apart, and added in
-//! an order of their own.
+//! a fixed order.
 //!
-//! How many there are is a number of the recipe, and part of what the weights depend on; who
-//! computes which of them is not (docs/concepts/numerics.md, rule 6).
+//! The weights depend on the number of shards, which the recipe sets, but not on which rank
+//! computes which shard (docs/concepts/numerics.md, rule 6).
 
 use crate::error::{Error, Result};
 use isentrope_budget::memory::waiting_sums;
@@ -10,8 +10,8 @@ use isentrope_kernels::{Backend, Role};
 use isentrope_model::{Error as ModelError, Gradient, Model, Parameters};
 use std::ops::Range;
 
-/// The shard of each unit of sequences, ascending, from what each weighs: the tokens about which
-/// the loss may say something.
+/// The shard of each unit of sequences, ascending. A unit weighs as much as it has tokens that the
+/// loss may reach.
 ///
 /// With c the weight of the units before it and C that of all, a unit belongs to shard `min(floor(c
 /// S / C), S - 1)` of S; to shard 0 if C is 0.
@@ -30,17 +30,16 @@ pub(crate) fn shards_of(weights: &[usize], shards: usize) -> Vec<usize> {
 /// 0 + 1, 2 + 3 and so on, then these sums in the same way; one without a neighbour is carried up
 /// unchanged.
 ///
-/// Its memory is there from the first accumulation on, until it is freed.
+/// Its memory is allocated by the first accumulation, and kept until it is freed.
 pub(crate) struct ShardedGradient {
     sums: Option<Sums>,
     /// This rank's.
     shards: Range<usize>,
 }
 
-/// The sums. A binary counter makes them in order, with one that waits for each of its digits: sum
-/// k is of 2^k shards.
+/// The sums that wait, like the digits of a binary counter: sum k is of 2^k shards.
 pub(crate) struct Sums {
-    /// The gradient of the shard under way; in the end, of all shards.
+    /// The gradient of the current shard; at the end, of all shards.
     gradient: Gradient,
     waiting: Vec<Parameters>,
     /// How many shards have been added.
@@ -54,7 +53,7 @@ impl ShardedGradient {
         Self { sums: None, shards }
     }
 
-    /// The sums, which are zero if their memory was freed until now.
+    /// The sums. If their memory was freed, it is allocated and zero.
     pub fn sums(&mut self, model: &Model) -> Result<&mut Sums> {
         let sums = match self.sums.take() {
             Some(sums) => sums,
@@ -68,8 +67,8 @@ impl ShardedGradient {
         Ok(self.sums(model)?.finish(model))
     }
 
-    /// The gradient's memory, for another use between two updates. It is zero;
-    /// [`reset`](Self::reset) makes it zero again afterwards.
+    /// The gradient's memory, for another use between two updates. It is zero; the caller must
+    /// [`reset`](Self::reset) it afterwards.
     pub fn room(&mut self, model: &Model) -> Result<&mut Parameters> {
         Ok(self.sums(model)?.gradient.parameters_mut())
     }
@@ -94,8 +93,8 @@ impl ShardedGradient {
     }
 }
 
-/// The error if the gradient's memory is not there. The plan counts it, so another process has
-/// taken it.
+/// The error if the gradient's memory cannot be allocated. The plan counts it, so another process
+/// has taken it.
 fn no_room(error: ModelError) -> Error {
     let ModelError::Memory(refused) = error else { return error.into() };
     Error::Run(format!(
@@ -138,7 +137,7 @@ impl Sums {
         self.gradient.parameters_mut()
     }
 
-    /// Counts up by the shard under way, and begins the next.
+    /// Adds the current shard to the binary counter, and begins the next.
     fn end_shard(&mut self, model: &Model) {
         let backend = &*model.backend;
         let carries = self.added.trailing_ones() as usize;

@@ -1,6 +1,6 @@
-//! Token records: some responses of each step, with what was measured of each of their tokens, for
-//! `isentrope inspect` and `isentrope score`. Which ones follows from the seed, so that every run
-//! of a recipe records the same.
+//! Token records: some responses of each step, with measurements of every token, for `isentrope
+//! inspect` and `isentrope score`. The seed chooses them, so that every run of a recipe records the
+//! same.
 
 use crate::error::Result;
 use crate::group::Group;
@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// the step itself takes each token through the model at least once, to sample it.
 const SCORED_PART: usize = 64;
 
-/// How much of each step is recorded, and the random order in which responses are.
+/// The number of tokens that each step records, and the random order of responses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecordBudget {
     /// Most tokens of responses; as many of prompts may come with them, each prompt counted once. A
@@ -78,7 +78,7 @@ pub(crate) struct DroppedRecords {
     by_place: BTreeMap<RandomPlace, TokenRecord>,
     /// Response tokens of these records.
     kept_tokens: usize,
-    /// Response tokens of all that was dropped.
+    /// Response tokens of all dropped groups.
     tokens: usize,
 }
 
@@ -87,7 +87,7 @@ impl DroppedRecords {
         Self { budget, by_place: BTreeMap::new(), kept_tokens: 0, tokens: 0 }
     }
 
-    /// Takes in a group that is not learnt from.
+    /// Adds a group that is not learnt from.
     pub fn add(&mut self, group: &Group) {
         if self.budget.tokens == 0 {
             return;
@@ -109,19 +109,20 @@ impl DroppedRecords {
 /// The responses of a step that are recorded.
 #[derive(Default)]
 pub(crate) struct TokenRecords {
-    /// Without texts, in the order of the file: by the step that sampled them, problem and number.
+    /// The records without texts, in the order of the file: by sampling step, problem and number.
     chosen: Vec<TokenRecord>,
-    /// Which of them is a response, by its group among those that are learnt from and its number.
+    /// The index of each recorded response, by its group among the learnt groups and its number in
+    /// the group.
     places: HashMap<(usize, usize), usize>,
-    /// Which of them are scored again if the step makes updates, ascending.
+    /// Indices of the records that are scored again if the step makes updates, ascending.
     scored: Vec<usize>,
 }
 
 impl TokenRecords {
     /// Chooses among the groups that the step learns from, those that it leaves to the next, and
-    /// those it has dropped. A response that is learnt from, which `is_trained_on` tells of a group's
-    /// place and a response's number, comes before all others. With `scores_all` all are scored
-    /// again after the step's updates.
+    /// those it has dropped. Trained responses come before all others; `is_trained_on` takes a
+    /// group's place and a response's number. With `scores_all` all are scored again after the
+    /// step's updates.
     pub fn choose(
         groups: &[Group],
         is_trained_on: impl Fn(usize, usize) -> bool,
@@ -182,8 +183,8 @@ impl TokenRecords {
         records
     }
 
-    /// Takes in what an update of the step, from 1, says of the responses of its minibatch. Of
-    /// several updates with the same response the first counts.
+    /// Adds an update's (from 1) measurements of its minibatch's responses. If several updates have
+    /// the same response, the first counts.
     pub fn learn(&mut self, update: usize, batch: &TrainingBatch, objective: &Objective) {
         for (place, tokens) in batch.responses() {
             let Some(&index) = self.places.get(&place) else { continue };
@@ -252,8 +253,8 @@ fn rollout_tokens(groups: &[Group]) -> usize {
     groups.iter().map(of_group).sum()
 }
 
-/// Writes records with the texts of their tokens. Apart from [`TokenRecords`], since it may fail:
-/// by then the step's updates are made and measured, and what it has come to can be saved.
+/// Writes records with the texts of their tokens. It is not a method of [`TokenRecords`] because it
+/// may fail, when the step's updates are made and can still be saved.
 pub(crate) fn write(
     records: &[TokenRecord],
     tokenizer: &Tokenizer,
@@ -271,7 +272,7 @@ pub(crate) fn write(
     file.finish()
 }
 
-/// The text that each token makes certain; what the last leaves unfinished is its own.
+/// The text that each token completes. The last token also gets any unfinished rest.
 fn pieces(tokenizer: &Tokenizer, tokens: &[u32]) -> Result<Vec<String>> {
     let mut stream = tokenizer.decode_stream(true);
     let mut pieces =
@@ -300,7 +301,7 @@ mod tests {
         (0..count as u64).map(|position| Group { position, ..group(&[Some(1.0)], None) }).collect()
     }
 
-    /// Which of the records of a step have log-probs after it, and how many there are.
+    /// The records of a step that have log-probs after it, and the number of all records.
     fn scored(count: usize, scores_all: bool, has_updated: bool) -> (usize, usize) {
         let ranks = TrainingRanks::alone(1);
         let dropped = DroppedRecords::new(BUDGET);

@@ -24,12 +24,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
-/// The recipe of one kind of training, and how it is made ready.
+/// The recipe of one kind of training, and its preparation.
 pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
     /// The trainer that it makes.
     type Trainer: Trainer;
 
-    /// Checks every key and what keys say together, then writes out what unset ones come to.
+    /// Checks every key and combinations of keys, then fills in unset keys.
     fn resolve(&mut self) -> Result<()>;
 
     /// The run as a whole, for a command that chooses its directory.
@@ -39,7 +39,7 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
     /// sets them.
     fn shards_mut(&mut self) -> (&'static str, &mut Option<usize>);
 
-    /// How prompts are made, for a command that knows the day.
+    /// The data's settings, for a command that sets the date.
     fn data_mut(&mut self) -> &mut DataSettings;
 
     /// The tables that recipes of every kind have.
@@ -60,16 +60,16 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
         }
     }
 
-    /// The data that the recipe names: files, patterns and hub data sets, to learn from and, if it
-    /// evaluates, held out.
+    /// The data that the recipe names: files, patterns and hub data sets, for training and for
+    /// evaluation.
     fn data_places(&self) -> Vec<PathBuf>;
 
-    /// Checks the data files that are on this machine, as far as that needs no model. Returns notes
-    /// for the user.
+    /// Checks the data files that are on this machine, as far as possible without a model. Returns
+    /// notes for the user.
     fn check_data(&self) -> Result<Vec<String>>;
 
-    /// Reads everything but the weights, and checks it all together with the resolved recipe, for
-    /// one of `ranks` ranks. `progress` hears of downloads.
+    /// Reads everything but the weights, and checks it with the resolved recipe, for one of `ranks`
+    /// ranks. Downloads are reported to `progress`.
     fn prepare(
         self,
         model_dir: &Path,
@@ -78,7 +78,7 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
     ) -> Result<Prepared<Self::Trainer>>;
 }
 
-/// The tables that recipes of every kind have, as far as the loop acts on them.
+/// The tables that all recipes have and the loop uses.
 #[derive(Clone, Copy)]
 pub struct Tables<'a> {
     /// `run`.
@@ -120,8 +120,8 @@ impl Tables<'_> {
         Ok(self.eval.check()?)
     }
 
-    /// The judge of responses of at most `max_tokens` tokens. `notes` gets what the user should
-    /// know of it.
+    /// The judge of responses of at most `max_tokens` tokens. Notes for the user are added to
+    /// `notes`.
     pub(crate) fn judge(&self, max_tokens: usize, notes: &mut Vec<String>) -> Result<Judge> {
         let RewardSettings { verifier, overlong, .. } = self.reward;
         let judge = Judge { verifier: verifier.build()?, overlong: overlong.clone(), max_tokens };
@@ -133,7 +133,7 @@ impl Tables<'_> {
 /// The settings that a process model begins with.
 #[derive(Clone, Copy)]
 pub struct ProcessModelTable<'a> {
-    /// `prime.model`: what it begins as, if not as the policy does.
+    /// `prime.model`: the model that the process model starts from, if it is not the policy's.
     pub model: Option<&'a Path>,
     /// `prime.optimizer`.
     pub optimizer: &'a OptimizerSettings,
@@ -155,7 +155,7 @@ pub trait Trainer {
     /// The files that it learns from.
     fn data_files(&self) -> &[FileHash];
 
-    /// The first texts that it will learn from, as the model will see them.
+    /// The first texts to learn from, as the model will see them.
     fn preview(&mut self, prompter: &Prompter, count: usize) -> Result<Vec<String>>;
 
     /// The state that the run begins with: a new one, or a checkpoint's under the present recipe.
@@ -170,9 +170,8 @@ pub trait Trainer {
         Ok(())
     }
 
-    /// The first half of a step: samples or reads what to learn from. `self` is mutable for the
-    /// data, which are read as they are needed; what they give at a position must depend on nothing
-    /// else.
+    /// The first half of a step: samples or reads what to learn from. `self` is mutable because
+    /// data are read lazily; the data at a position must depend on nothing else.
     ///
     /// # Errors
     /// As sampling's, judging's and reading's. The loop undoes the step, and saves what the steps
@@ -194,12 +193,12 @@ pub trait Trainer {
         context: &mut LearnContext<'_>,
     ) -> Result<()>;
 
-    /// Measures what an evaluation needs beside the responses to the evaluation sets.
+    /// Makes an evaluation's measurements besides the responses to the evaluation sets.
     fn evaluate(&self, _learner: &Learner, _record: &mut StepRecord) -> Result<()> {
         Ok(())
     }
 
-    /// Takes in the evaluations after a step, whose own numbers are in the record already. The same
+    /// Adds the evaluations after a step, whose own numbers are already in the record. The same
     /// evaluations may come once more, if recording the step has failed.
     fn evaluated(
         &self,
@@ -247,17 +246,17 @@ impl<T: Trainer> Prepared<T> {
         Ok(Plan::new(backend, &self.layout, self.demand, memory, available)?)
     }
 
-    /// The least budget with which there is a plan, in bytes.
+    /// The least budget for which a plan exists, in bytes.
     pub fn least(&self, backend: &dyn Backend) -> usize {
         Plan::least(backend, &self.layout, self.demand)
     }
 
-    /// How long the run will take on a device, whose speed is measured for a tenth of a second.
+    /// Estimates the run's time on a device, whose speed is measured for a tenth of a second.
     pub fn estimate(&self, backend: &dyn Backend, plan: &Plan) -> Result<Estimate> {
         self.estimate_with(backend, plan, &mut Speeds::default())
     }
 
-    /// As [`estimate`](Self::estimate), with speeds that were measured on this device before.
+    /// Like [`estimate`](Self::estimate), with speeds that were measured on this device before.
     pub fn estimate_with(
         &self,
         backend: &dyn Backend,
@@ -268,13 +267,13 @@ impl<T: Trainer> Prepared<T> {
         Ok(self.workload.estimate(&self.layout, self.kept(backend, plan), speed))
     }
 
-    /// How long a step takes at least where a device has these peaks.
+    /// The least time of a step on a device with these peaks.
     pub fn limit(&self, backend: &dyn Backend, plan: &Plan, peak: Peak) -> Limit {
         Limit::new(self.workload.cost(backend, &self.layout, self.kept(backend, plan), plan), peak)
     }
 
-    /// As [`limit`](Self::limit), with peaks that are measured for a tenth of a second, unless they
-    /// were before.
+    /// Like [`limit`](Self::limit), with peaks that are measured for a tenth of a second, unless
+    /// they are known.
     pub fn measured_limit(
         &self,
         backend: &dyn Backend,
@@ -311,7 +310,7 @@ pub struct CollectContext<'a> {
     pub model: &'a Model,
     /// The checksum of its weights.
     pub checksum: u64,
-    /// Keeps activations from sampling for the update, where there is memory for it.
+    /// Keeps activations from sampling for the update, if memory allows.
     pub activation_cache: Option<&'a mut ActivationCache>,
     /// The ranks that train together.
     pub ranks: &'a TrainingRanks,
@@ -335,7 +334,7 @@ pub struct LearnContext<'a> {
     pub step: u64,
     /// The model in training, with its gradient and its optimizer.
     pub learner: &'a mut Learner,
-    /// The process model, where the recipe has one.
+    /// The process model, if the recipe has one.
     pub process_model: Option<&'a mut Learner>,
     /// The model that training started from, where the loss or the process model needs it.
     pub reference: Option<&'a Model>,

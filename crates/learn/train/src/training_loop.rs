@@ -1,4 +1,4 @@
-//! The loop of every run, whatever it trains: collect, learn, evaluate, record, save.
+//! The loop of every run, RL or SFT: collect, learn, evaluate, record, save.
 
 use crate::error::{Error, Result};
 use crate::learner::Learner;
@@ -146,7 +146,7 @@ fn check_resumable<T: Trainer>(
     Ok(())
 }
 
-/// Why a run ends before its time, and what may be saved of it.
+/// The error that ends a run early, and the part of the run that may be saved.
 struct Failure {
     error: Error,
     unsaved: Unsaved,
@@ -171,9 +171,9 @@ impl From<Error> for Failure {
 struct Vote {
     /// Whether this rank has steps to save.
     saves: bool,
-    /// Whether weights that training has damaged may be the cause.
+    /// Whether damaged weights may be the cause.
     doubts: bool,
-    /// The updates that its moments have seen.
+    /// The number of updates in each learner's moments.
     progress: Vec<UpdateCounts>,
 }
 
@@ -196,7 +196,7 @@ struct TrainingLoop<'a, T: Trainer> {
 }
 
 impl<T: Trainer> TrainingLoop<'_, T> {
-    /// Every step from where the run is.
+    /// Makes all remaining steps.
     fn all_steps(&mut self) -> Result<Ending, Failure> {
         self.end_update(); // reading moments has used the gradient's memory
         let mut stop = self.begin()?;
@@ -290,7 +290,7 @@ impl<T: Trainer> TrainingLoop<'_, T> {
         Ok(())
     }
 
-    /// Records how many updates were left out so far, and notes those since there were `before`.
+    /// Records the number of updates left out so far, and notes those beyond `before`.
     fn record_skipped(&mut self, before: u32, record: &mut StepRecord) {
         let skipped = self.learner.optimizer.progress.skipped;
         record.metrics.set("optimizer/skipped", f64::from(skipped));
@@ -379,9 +379,9 @@ impl<T: Trainer> TrainingLoop<'_, T> {
         }
     }
 
-    /// Gives an update's memory, the gradient's too, back to the system if the next phase would not
-    /// fit beside it. Otherwise the gradient keeps its memory: asking for it again costs page
-    /// faults on a CPU.
+    /// Returns an update's memory, the gradient's too, to the system if the next phase would not
+    /// fit beside it. Otherwise the gradient keeps its memory, because allocating it again costs
+    /// page faults on a CPU.
     fn end_update(&mut self) {
         if self.plan.is_tight() {
             self.learner.free_gradient();
@@ -390,7 +390,7 @@ impl<T: Trainer> TrainingLoop<'_, T> {
         self.trim_if_tight();
     }
 
-    /// Gives freed memory back to the system if the next phase would not fit beside it.
+    /// Returns freed memory to the system if the next phase would not fit beside it.
     fn trim_if_tight(&self) {
         if self.plan.is_tight() {
             self.learner.model.backend.trim();

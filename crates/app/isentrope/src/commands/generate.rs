@@ -82,7 +82,7 @@ struct Record<'a> {
 
 /// How results reach the user.
 enum Display {
-    /// Text of the only response, as it comes.
+    /// Text of the only response, printed token by token.
     Stream { shown: usize },
     /// Text of each response, under a heading.
     Headed,
@@ -92,8 +92,7 @@ enum Display {
 
 impl Generate {
     pub fn run(self) -> Result<()> {
-        // Everything that can be wrong with the input is found before the model is loaded, or
-        // before it runs.
+        // All defects of the input are found before the model is loaded, or before it runs.
         let source = self.prompts.read()?;
         let single = source.count() == 1 && self.n == 1;
         let display = match (&self.out, stdout().is_terminal()) {
@@ -146,7 +145,8 @@ impl Generate {
         let started = Instant::now();
         let samples = self.n as usize;
         let total = prompts.len() * samples;
-        // A bar and text on one terminal would overwrite each other.
+        // The bar is hidden if text goes to the same terminal, because they would overwrite each
+        // other.
         let mut work = Work::new("responses", total as u64, !matches!(display, Display::Lines(_)));
         // Finished responses that wait for an earlier one, since lines go out in order.
         let mut waiting = BTreeMap::new();
@@ -207,8 +207,8 @@ impl Generate {
         ))
     }
 
-    /// The settings given, else the model's own; and words that say where they are from, if the
-    /// model's own are among them.
+    /// The given settings, or else the model's own; and a note on their origin, if the model's own
+    /// are among them.
     fn sampling(&self, loaded: &Loaded) -> Result<(Sampling, &'static str)> {
         let defaults = GenerationConfig::read(&loaded.dir)?;
         let (vocabulary, tokenizer) = (loaded.model.config.vocab_size, loaded.tokenizer.as_ref());
@@ -286,7 +286,7 @@ impl Generate {
     ) -> Result<Limits> {
         let budget = loaded.cache_bytes(self.drawing.kv_memory)?;
         let page = KvCache::page_bytes(&loaded.model);
-        // No more than everything at once would take.
+        // The cache needs no more than all requests at once would take.
         let most: usize = prompts
             .iter()
             .map(|p| {
@@ -319,7 +319,7 @@ fn write_line(
     })
 }
 
-/// Keeps the finished responses; the error of the interrupted command.
+/// Keeps the finished responses, and returns the interrupted command's error.
 fn interrupted(
     display: &mut Display,
     prompts: &[NamedPrompt],
@@ -335,7 +335,7 @@ fn interrupted(
     output.interrupted("the responses finished so far")
 }
 
-/// The text, or the tokens where there is no tokenizer.
+/// The text, or the tokens if there is no tokenizer.
 fn shown_text(completion: &Completion) -> String {
     completion.text.clone().unwrap_or_else(|| format!("{:?}", completion.tokens))
 }

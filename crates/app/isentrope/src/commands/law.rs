@@ -57,7 +57,7 @@ fn share(text: &str) -> Result<f64> {
     value.ok_or_else(|| anyhow!("must be between 0 and 1, such as 0.15"))
 }
 
-/// One series of points, and what they say.
+/// One series of points, and its study.
 struct RunStudy {
     run: String,
     measured: SetPoints,
@@ -89,7 +89,8 @@ impl Law {
                         .extend(all.into_iter().map(|measured| self.study(name.clone(), measured)));
                 }
                 Err(why) if *is_alone => return Err(why),
-                // A directory may hold a run that has just begun, and nobody can leave it out.
+                // A directory may hold a run that has just begun and has no points; it is skipped
+                // with a note.
                 Err(why) => without_points.push(why),
             }
         }
@@ -129,7 +130,7 @@ impl Law {
             );
         }
         let Some(set) = &self.set else {
-            // A part would have a law of its own beside that of the set which it is of.
+            // By default parts are left out, because a part would have a law besides its set's.
             let is_meant =
                 |measured: &SetPoints| self.accuracy.is_some() || measured.part_of.is_none();
             return Ok(all.into_iter().filter(is_meant).collect());
@@ -205,7 +206,7 @@ impl Law {
     }
 }
 
-/// A study for machines: `law` is null where the law does not hold.
+/// A study as JSON: `law` is null if the law does not hold.
 fn law(study: &Study) -> Value {
     let r_squared: Map<String, Value> =
         study.r_squared.iter().map(|(form, value)| (key(*form), json!(value))).collect();

@@ -43,7 +43,7 @@ impl Report {
     }
 }
 
-/// Reads runs, with the settings that their program did not have yet.
+/// Reads runs, and adds the defaults of settings that an older program did not have.
 ///
 /// # Errors
 /// When one cannot be read.
@@ -69,8 +69,9 @@ pub fn write(report: &report::Report, path: &Path) -> Result<usize> {
     Ok(html.len())
 }
 
-/// In the directory of a single run. Here for several, also where one directory holds them, as that
-/// of a sweep does, whose own report says what it compares with what; and for a log that is a file.
+/// The default path: in the directory of a single run; in the working directory for several runs,
+/// and for a log that is a file. A directory of several runs may be a sweep's, which holds the
+/// sweep's own report.
 fn default_place(runs: &[PathBuf], report: &report::Report) -> PathBuf {
     match runs {
         [run] if report.is_of_directory(run) => run.join("report.html"),

@@ -210,7 +210,7 @@ impl Score {
     }
 }
 
-/// Items that go through the model together, at one temperature: at least one.
+/// The number of items, from the first, that one pass scores: all of one temperature, at least one.
 fn batch_len(items: &[Item]) -> usize {
     let (mut tokens, temperature) = (0, items[0].temperature);
     items
@@ -311,8 +311,8 @@ fn item(
     Ok(Item { id, tokens, from, split, temperature, theirs })
 }
 
-/// Kept responses of runs and evaluations have no tokens, and not the prompt that the model has
-/// seen.
+/// The responses that runs and evaluations keep lack tokens, and the prompt as the model has seen
+/// it.
 fn refuse_responses_of_runs(line: &Line) -> Result<()> {
     let is_count = line.get("tokens").is_some_and(Value::is_u64);
     if is_count && line.get("response").is_some() && line.get("verdict").is_some() {
@@ -326,7 +326,7 @@ fn refuse_responses_of_runs(line: &Line) -> Result<()> {
     Ok(())
 }
 
-/// The temperature that a line is to be scored at.
+/// The temperature at which a line is scored.
 fn temperature_of(line: &Line) -> Result<f32> {
     let Some(value) = line.get("temperature") else { return Ok(1.0) };
     let temperature = value.as_f64().map(|t| t as f32).filter(|t| TEMPERATURES.contains(t));
@@ -339,8 +339,8 @@ fn temperature_of(line: &Line) -> Result<f32> {
 }
 
 fn other_logprobs(line: &Line, value: &Value, expected: usize) -> Result<Vec<f32>> {
-    // As f32, which engines compute in: the few digits that a file has for one stand for that very
-    // number.
+    // Temperatures are read as f32, in which engines compute, so that a file's few digits mean that
+    // exact f32.
     let number = |value: &Value| {
         value.as_f64().map(|number| number as f32).filter(|number| number.is_finite())
     };

@@ -61,8 +61,8 @@ impl RunArguments {
     pub fn train<R: TrainingRecipe>(self, command: &str) -> Result<()> {
         match &self.recipe {
             Some(path) if !self.keys => {
-                // Ranks obey the recipe before they meet. A wrong one is refused when they have
-                // met.
+                // The recipe decides how ranks connect, so it is read before. An error in it is
+                // reported after they have connected.
                 let recipe: R = recipe::load(path, &self.set).unwrap_or_default();
                 let settings = recipe.tables().ranks;
                 let known = settings.check().map(|()| settings.patience());
@@ -288,7 +288,7 @@ fn conclude(summary: &RunSummary, command: &str, ranks: &Ranks) -> Result<()> {
     }
 }
 
-/// The step that an interrupted run has saved.
+/// A phrase with the step that an interrupted run has saved.
 fn kept(summary: &RunSummary) -> String {
     match &summary.checkpoint {
         Some(saved) => {

@@ -31,7 +31,8 @@ pub struct DeviceRequest {
 /// Which GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GpuChoice {
-    /// The first; of several ranks on a machine, each takes the next.
+    /// The first GPU; with several ranks on a machine, rank 0 has the first, rank 1 the next, and
+    /// so on.
     #[default]
     Any,
     /// This one, counted from 0.
@@ -45,7 +46,7 @@ pub struct LocalRank {
     pub number: usize,
     /// How many there are.
     pub of: usize,
-    /// Whether it speaks for the job.
+    /// Whether this process prints the job's messages.
     pub speaks: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A device that fails, as an error. Operations have no way to return one: they panic with a
+//! Turns a device's failure into an error. Operations cannot return errors, so they panic with a
 //! sentence.
 
 use anyhow::Result;
@@ -35,8 +35,8 @@ impl Failed {
     }
 }
 
-/// Calls; a panic becomes an error. What the call has worked with is gone then, and so may be the
-/// GPU.
+/// Calls a function and turns a panic into an error. The values that the call worked with must not
+/// be used after a panic; the GPU may be lost too.
 pub fn contained<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
     contain(call, |panicked| Failed::new(panicked).into())
 }

@@ -1,4 +1,4 @@
-//! The device that commands compute on: the only place that tells devices apart.
+//! The device that commands compute on. Only this module distinguishes devices.
 
 mod choice;
 mod contained;
@@ -30,7 +30,8 @@ static GPUS: OnceLock<Box<dyn Gpus>> = OnceLock::new();
 pub struct Device {
     computes: Computes,
     dtype: NumberType,
-    /// How many ranks share its memory, this one among them; [`settle`] finds a GPU's.
+    /// The number of ranks, this one included, that share the device's memory; [`settle`] sets it
+    /// for a GPU.
     sharers: usize,
 }
 
@@ -49,13 +50,13 @@ fn gpus() -> &'static dyn Gpus {
     &**GPUS.get_or_init(|| Box::new(crate::gpus::NvidiaGpus))
 }
 
-/// The CPU, with as many threads as flag and environment say.
+/// The CPU, with the number of threads from the flag or the environment.
 pub fn cpu(threads: Option<usize>) -> Result<Cpu> {
     let (isa, threads) = host(threads)?;
     Cpu::new(isa, threads).map_err(anyhow::Error::msg)
 }
 
-/// With which instructions and threads the host computes, as flag and environment say.
+/// The host's instruction set and number of threads, from the flag and the environment.
 fn host(threads: Option<usize>) -> Result<(Isa, usize)> {
     let isa = Isa::from_env().map_err(anyhow::Error::msg)?;
     let flag = if threads.is_some() { "--threads: " } else { "" };
@@ -145,8 +146,8 @@ pub fn open(
     }
 }
 
-/// Opens every usable GPU if GPUs are wanted and none is named, for processes that each take
-/// another; else the one device. Notes say why a GPU is left out.
+/// Opens every usable GPU if GPUs are requested and none is named, one for each process; else the
+/// one device. Notes say why a GPU is left out.
 ///
 /// # Errors
 /// As [`open`].
@@ -173,8 +174,8 @@ pub fn open_all(
     Ok(all)
 }
 
-/// Finds with how many ranks this one shares its GPU, by the GPUs' UUIDs: a launcher may show each
-/// rank one GPU alone. All ranks must call it.
+/// Finds by UUID how many ranks share this rank's GPU, because a launcher may show each rank only
+/// one GPU. All ranks must call it.
 ///
 /// # Errors
 /// When ranks cannot be asked.
@@ -190,8 +191,8 @@ pub fn settle(device: &mut Device, world: &World) -> Result<()> {
     Ok(())
 }
 
-/// The GPU that is wanted or that this rank's rank comes to, and its number. A process that is
-/// alone takes the first that can be used.
+/// Opens the requested GPU, or the one for this rank on its machine; also returns its number. A
+/// single process takes the first usable GPU.
 fn open_gpu(request: &DeviceRequest, rank: LocalRank) -> Result<(OpenGpu, usize), NoGpu> {
     let count = gpus().count()?;
     let index = match request.index {
@@ -272,7 +273,7 @@ impl Device {
         self.free_memory().min(most) / self.sharers
     }
 
-    /// Has a GPU's memory pool keep at most `most` bytes, since others may share the memory.
+    /// Limits a GPU's memory pool to `most` bytes, because others may share the memory.
     pub fn keep_within(&self, most: usize) {
         if let Computes::Gpu { backend, .. } = &self.computes {
             backend.keep_within(most);
@@ -315,7 +316,7 @@ impl Device {
         Some(backend.examine_products(&layers, head, rows))
     }
 
-    /// Which bits it computes: whatever has the same name computes the same.
+    /// The name of the device's arithmetic. Devices with the same name compute the same bits.
     pub fn arithmetic(&self) -> &'static str {
         match (&self.computes, self.dtype) {
             (Computes::Gpu { backend, .. }, NumberType::Bf16) => {
@@ -373,8 +374,8 @@ impl Device {
     }
 }
 
-/// The name of what a GPU of this compute capability computes with bf16: the sums of its tensor
-/// cores (docs/concepts/numerics.md).
+/// The name of the bf16 arithmetic of GPUs of this compute capability: how their tensor cores add
+/// (docs/concepts/numerics.md).
 pub fn bf16_arithmetic(capability: (u32, u32)) -> &'static str {
     if capability.0 >= 9 { "bf16-t16" } else { "bf16-t8" }
 }

@@ -40,7 +40,8 @@ mod tests {
     use serde_json::{Value, json};
     use std::fs;
 
-    /// Why a model is refused that has this beside, or in the place of, heads of 256 features.
+    /// The reason to refuse a model with this value of `key`, besides or instead of heads of 256
+    /// features.
     fn refusal(key: &str, value: usize) -> Option<String> {
         let dir = tempfile::tempdir().unwrap();
         let mut config =

@@ -1,4 +1,4 @@
-//! Checks a recipe against its types, and words the faults.
+//! Checks a recipe against its types, and describes the faults.
 
 use super::tree::{Node, Value};
 use super::{foreign, near};
@@ -77,7 +77,7 @@ impl Check<'_> {
         path.pop();
     }
 
-    /// `form` is the form of a tagged table that its tag has chosen, among all.
+    /// Checks a table. `form` is the form that a tagged table's tag has chosen, among all forms.
     fn table(
         &mut self,
         path: &mut Vec<String>,
@@ -143,7 +143,7 @@ impl Check<'_> {
         }
     }
 
-    /// One of several tables, each with a key that the others lack.
+    /// Checks one of several tables, each of which has a key that the others lack.
     fn told_apart(
         &mut self,
         path: &mut Vec<String>,
@@ -189,7 +189,7 @@ impl Check<'_> {
                 );
             }
         }
-        // The table of another trainer's configuration: each of its keys has a name here.
+        // The table is of another trainer's configuration, whose keys have names here.
         let inner = leaves(&full, node);
         let is_foreign =
             inner.iter().any(|(path, node)| foreign::hint(path, node, self.root).is_some());
@@ -219,8 +219,8 @@ impl Check<'_> {
         foreign::hint(path, node, self.root).or_else(|| self.of_the_name(last(path)))
     }
 
-    /// The only key of this name, in whatever table; of tables within tables the outermost's,
-    /// `optimizer.beta1` and not `prime.optimizer.beta1`.
+    /// The only key of this name in any table. The outermost table wins: `optimizer.beta1`, not
+    /// `prime.optimizer.beta1`.
     fn of_the_name(&self, name: &str) -> Option<String> {
         let keys: Vec<&String> = self.keys.iter().filter(|path| last(path) == name).collect();
         let ends_all = |path: &&&String| keys.iter().all(|key| foreign::ends(key, path));

@@ -1,12 +1,12 @@
-//! Recipes in layers: tables of settings over others, as sweeps have them.
+//! Recipes in layers: tables of settings laid over others, for sweeps.
 
 use super::overrides;
 use super::tree::{Node, Value};
 use isentrope_settings::Shape;
 
-/// Lays settings over others. Tables are joined key by key; anything else replaces what was there.
-/// So does a table of another kind, which has other keys; the recipe's shape says which tables have
-/// kinds.
+/// Lays settings over others. Tables are joined key by key; anything else replaces the value below.
+/// A table of another kind has other keys, so it replaces the table; the recipe's shape says which
+/// tables have kinds.
 pub fn lay(below: &mut Node, above: &Node, shape: Option<&Shape>) {
     match (&mut below.value, &above.value) {
         (Value::Table(entries), Value::Table(new))
@@ -35,7 +35,7 @@ pub fn nested(key: &str, value: Node) -> Option<Node> {
 
 type Entries = [(String, Node)];
 
-/// Whether both tables are of the same kind, where the shape has several.
+/// Whether both tables are of the same kind, if the shape has several kinds.
 fn are_alike(below: &Entries, above: &Entries, shape: &Shape) -> bool {
     match (kind(below, shape), kind(above, shape)) {
         (Some(below), Some(above)) => below == above,

@@ -1,12 +1,10 @@
-//! A single text where a recipe may have a list of texts: `files = "a.jsonl"` is `files =
-//! ["a.jsonl"]`.
+//! Allows a single text in place of a list of texts: `files = "a.jsonl"` is `files = ["a.jsonl"]`.
 
 use super::tree::{Node, Value};
 use isentrope_settings::Shape;
 
 /// Makes lists of single texts wherever the shape asks for a list of texts of any length. Tables of
-/// which there are several kinds are left alone: a command in one text would become a program of
-/// that name.
+/// several kinds are left alone, because a command in one text would become a program of that name.
 pub fn wrap_single_texts(node: &mut Node, shape: &Shape) {
     match (&mut node.value, shape) {
         (Value::Scalar(toml::Value::String(_)), Shape::Array { items, len: None })

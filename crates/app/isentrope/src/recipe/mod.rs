@@ -57,7 +57,7 @@ pub fn setting<T: DeserializeOwned + JsonSchema>(name: &str, text: &str) -> Resu
     overrides::put_text(&mut root, "value", text, name)?;
     lists::wrap_single_texts(&mut root, &Shape::of::<Table<T>>());
     if let Value::Table(entries) = &root.value {
-        // Its keys have no table above them.
+        // The recipe's top level: its keys have no table above them.
         let shape = Shape::of::<T>();
         let problems: Vec<String> =
             entries.iter().flat_map(|(_, value)| check::check(value, &shape)).collect();

@@ -7,8 +7,8 @@ use toml::de::DeTable;
 /// Applies one `key.path=value` to a recipe, creating the tables on the way.
 ///
 /// The value is TOML; a bare word that is not, or is a date, is a string, and nothing at all takes
-/// the key out, so that its default holds. A number in the path is an item of an array that is
-/// there.
+/// the key out, so that its default holds. A number in the path is the index of an existing array's
+/// item.
 ///
 /// # Errors
 /// When the argument has another form, or its path goes through something that is no table.
@@ -26,7 +26,8 @@ pub fn apply(root: &mut Node, set: &str) -> Result<()> {
     Ok(())
 }
 
-/// Puts a value, written as in [`apply`], under a key of the root; `at` says where it is from.
+/// Puts a value, written as in [`apply`], under a key of the root. `at` is the place that errors
+/// name.
 ///
 /// # Errors
 /// When it is not TOML.
@@ -56,7 +57,7 @@ fn value(text: &str, at: &str) -> Result<Value> {
     match parse(&assignment, &|_| at.to_owned()) {
         Ok(Node { value: Value::Table(mut entries), .. }) => {
             match end_of_value(&assignment).unwrap_or(0) {
-                // No setting is a date of TOML.
+                // No setting has TOML's date type, so a date is read as a string.
                 end if end == assignment.len() => Ok(match entries.swap_remove(0).1.value {
                     Value::Scalar(toml::Value::Datetime(_)) => word(),
                     value => value,

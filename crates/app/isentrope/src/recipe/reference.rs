@@ -1,4 +1,4 @@
-//! The documentation of a recipe's keys, written by their types.
+//! Writes the documentation of a recipe's keys from their types.
 
 use super::render::inline;
 use isentrope_settings::{Choice, Fallback, Field, Shape, Variant};
@@ -144,7 +144,7 @@ fn default(field: &Field) -> String {
     }
 }
 
-/// TOML writes an optional key that is off by leaving it out.
+/// Removes nulls, because TOML has no null: an optional key that is off is left out.
 fn leave_out_nulls(json: &mut serde_json::Value) {
     match json {
         serde_json::Value::Object(entries) => {

@@ -1,12 +1,12 @@
-//! Settings as the recipe that gives them, with every key.
+//! Writes settings as a recipe with every key.
 
 use isentrope_settings::{Field, Shape};
 use schemars::JsonSchema;
 use serde::Serialize;
 use toml::{Table, Value};
 
-/// The recipe of some settings: every key in the order of the types, those that are not set as
-/// comments. [`load`](super::load) reads the same settings from it.
+/// The recipe for some settings: every key in the order of the types. Unset keys are comments.
+/// [`load`](super::load) reads the same settings from it.
 ///
 /// # Panics
 /// When a value has no TOML form (a whole number above `i64::MAX`, a path that is not UTF-8), so
@@ -186,7 +186,7 @@ pub fn inline(value: &Value, shape: &Shape) -> String {
     }
 }
 
-/// Whether a shape says how a value of this type is written.
+/// Whether a shape is of this value's type.
 fn is_of(value: &Value, shape: &Shape) -> bool {
     matches!(
         (value, shape),
@@ -207,7 +207,7 @@ fn bare_or_quoted(key: &str) -> String {
     if !key.is_empty() && key.chars().all(is_bare) { key.to_owned() } else { quoted(key) }
 }
 
-/// A basic string on one line; JSON's escapes are TOML's but for the delete character.
+/// A basic string on one line. JSON's escapes are TOML's, except that of the delete character.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007F")
 }

@@ -1,4 +1,4 @@
-//! Notes as lines: in which step or after which, each text once.
+//! Labels notes with the step in or after which they came. Each text is shown once.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! The table of steps: its columns are chosen once, at its head, and every row has all of them.
+//! The table of steps. Its columns are chosen once, at its heading.
 
 use super::duration;
 use isentrope_train::metrics::Metrics;
@@ -133,7 +133,7 @@ fn columns(step: &StepReport<'_>) -> Vec<Column> {
     columns
 }
 
-/// The columns that a terminal has room for, the most important ones.
+/// The most important columns for which a terminal has room.
 fn fitting(mut columns: Vec<Column>, terminal: Option<usize>) -> Vec<Column> {
     let Some(terminal) = terminal else { return columns };
     let width = |columns: &[Column]| {
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn a_row_has_every_column_of_its_heading_whatever_the_step_lacks() {
         let mut steps = Steps::default();
-        // The first step lacks what later ones have, and the other way about.
+        // The first step lacks numbers that later steps have, and has others.
         let mut all = lines(&mut steps, 1, &FULL[..2], &[], None);
         all.extend(lines(
             &mut steps,

@@ -27,7 +27,7 @@ const OPERATORS: &str = "+-*/=<>^%|!×·÷−±√≤≥≠≈≡∑∏∞";
 const BESIDE: &str = "()[]{}.,:";
 
 impl Kind {
-    /// All of them, in the order of tables.
+    /// All kinds, in the order of tables.
     pub const ALL: [Self; 3] = [Self::Forking, Self::Arithmetic, Self::Other];
 
     /// Its name in tables.
@@ -39,7 +39,7 @@ impl Kind {
         }
     }
 
-    /// That of a token with this text; blanks around it and capitals make no difference.
+    /// The kind of a token with this text. Surrounding blanks and capitals make no difference.
     pub fn of(piece: &str) -> Self {
         let word = piece.trim().trim_end_matches([',', '.', ':', ';', '!', '?']);
         if word.len() < 20 && is_forking(&word.to_lowercase()) {

@@ -56,10 +56,10 @@ pub struct Inspection {
     pub records: Vec<TokenRecord>,
     /// Notes for the reader, in sentences.
     pub notes: Vec<String>,
-    /// Mean covariance of the top tokens of the whole step, by [`TOP_FRACTIONS`], where the log has
-    /// it, in nats.
+    /// Mean covariance of the whole step's top tokens, by [`TOP_FRACTIONS`], in nats; none if the
+    /// log lacks it.
     pub whole_step: [Option<f64>; TOP_FRACTIONS.len()],
-    /// Responses and tokens that the step has sampled, where the log has it.
+    /// Responses and tokens that the step has sampled; none if the log lacks them.
     pub sampled: Option<(f64, f64)>,
 }
 
@@ -125,7 +125,7 @@ impl Inspection {
         })
     }
 
-    /// All tokens of its responses, in order.
+    /// All tokens of the recorded responses, in order.
     pub fn tokens(&self) -> Vec<Token<'_>> {
         self.records
             .iter()
@@ -155,7 +155,7 @@ impl Inspection {
     }
 }
 
-/// Why a directory has no records, and what to do.
+/// The error for a directory without records, with the remedy.
 fn no_records(files: &RunFiles) -> Result<Error> {
     let shown = files.dir.display();
     if !files.dir.is_dir() {

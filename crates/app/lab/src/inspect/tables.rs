@@ -6,11 +6,11 @@ use crate::number::fixed;
 use crate::visible::visible;
 use std::collections::HashMap;
 
-/// The shares of the tokens whose mean covariance table 1 has.
+/// The shares of top tokens in table 1, which has their mean covariances.
 pub const TOP_FRACTIONS: [f64; 6] = [2e-4, 2e-3, 2e-2, 0.2, 0.5, 1.0];
 /// Table 1 of arXiv:2505.22617: Qwen2.5-7B, first step, in nats.
 pub const PAPER: [f64; 6] = [5.654, 3.112, 1.385, 0.351, 0.152, 0.003];
-/// The metrics that have the same of a whole step.
+/// The metrics with the same numbers of a whole step.
 pub(super) const METRICS: [&str; 6] = [
     "cov/top_0.02_percent",
     "cov/top_0.2_percent",
@@ -33,7 +33,7 @@ const QUOTED: usize = 60;
 pub struct Table {
     /// Its title.
     pub title: String,
-    /// Heads of its columns but the first.
+    /// Headings of the columns after the first.
     pub columns: Vec<String>,
     /// Each row's name and cells.
     pub rows: Vec<(String, Vec<String>)>,
@@ -50,7 +50,7 @@ pub fn tables(inspection: &Inspection) -> Vec<Table> {
     vec![covariances(inspection, &ranked), who(&ranked), positions(&ranked), by_token(&ranked)]
 }
 
-/// Tokens that a fraction of n amounts to: rounded down, one at least, all at most.
+/// The number of tokens in a fraction of n: rounded down, at least one, at most all.
 fn count(fraction: f64, n: usize) -> usize {
     ((fraction * n as f64) as usize).max(1).min(n)
 }
@@ -59,12 +59,12 @@ fn percent(fraction: f64) -> String {
     format!("{} %", (fraction * 1e4).round() / 100.0)
 }
 
-/// A mean in nats; a dash where there is nothing.
+/// A mean in nats; a dash for None.
 fn nats(value: Option<f64>) -> String {
     value.filter(|value| value.is_finite()).map_or_else(|| "-".into(), |value| fixed(value, 3))
 }
 
-/// The share of them for which `is` holds, in percent.
+/// The share of items for which `is` holds, in percent.
 fn share<T>(of: &[T], is: impl Fn(&T) -> bool) -> String {
     match of.len() {
         0 => "-".into(),

@@ -21,7 +21,7 @@ impl Inspection {
 }
 
 impl Table {
-    /// As lines of at most 80 columns.
+    /// The table in lines of at most 80 columns.
     pub fn text(&self) -> String {
         let cells = self.rows.iter().flat_map(|(_, cells)| cells).chain(&self.columns);
         let cell = cells.map(|cell| cell.width()).max().unwrap_or(0) + 2;

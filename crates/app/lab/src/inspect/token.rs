@@ -8,25 +8,25 @@ use crate::tokens::TokenRecord;
 pub struct Token<'a> {
     /// The number of its record.
     pub record: usize,
-    /// Its place in the response, from 0, and how many tokens that has.
+    /// The token's place in the response, from 0, and the response's number of tokens.
     pub place: (usize, usize),
     /// Its id.
     pub id: u32,
-    /// Its text, which may be empty.
+    /// The token's text, which may be empty.
     pub piece: &'a str,
     /// Its kind.
     pub kind: Kind,
     /// Log-prob when it was sampled.
     pub logprob: f64,
-    /// Entropy of the distribution it was drawn from.
+    /// Entropy of the distribution that the token was drawn from.
     pub entropy: f64,
-    /// By how much the step has changed its log-prob.
+    /// The change of the token's log-prob by the step.
     pub change: f64,
     /// Advantage.
     pub advantage: f64,
     /// Covariance of log-prob and advantage.
     pub covariance: f64,
-    /// Where it lies, where it was trained on.
+    /// The token's quadrant, if it was trained on.
     pub quadrant: Option<Quadrant>,
     /// Whether Clip-Cov or KL-Cov picked it.
     pub selected: bool,
@@ -34,7 +34,7 @@ pub struct Token<'a> {
     pub clipped: bool,
 }
 
-/// Log-prob and advantage of a token against their means over the update.
+/// The signs of a token's log-prob and advantage relative to their means over the update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quadrant {
     /// An unlikely token of a worse response: the usual source of large covariances.
@@ -48,7 +48,7 @@ pub enum Quadrant {
 }
 
 impl Quadrant {
-    /// All of them, in the order of tables.
+    /// All quadrants, in the order of tables.
     pub const ALL: [Self; 4] =
         [Self::UnlikelyWorse, Self::UnlikelyBetter, Self::LikelyWorse, Self::LikelyBetter];
 
@@ -91,15 +91,15 @@ impl<'a> Token<'a> {
         })
     }
 
-    /// Which tenth of the response it is in, from 0.
+    /// The tenth of the response that has the token, from 0.
     pub fn tenth(&self) -> usize {
         let (at, length) = self.place;
         at * 10 / length.max(1)
     }
 }
 
-/// The log-prob that counts is that under the policy in training: where it had moved on since it
-/// sampled, the signs of covariance and advantage tell on which side of the mean it was.
+/// The quadrant by the log-prob under the policy in training. If that policy is not the sampler,
+/// the signs of covariance and advantage show on which side of the mean the log-prob was.
 fn quadrant(
     record: &TokenRecord,
     logprob: f64,

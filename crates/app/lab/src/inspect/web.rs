@@ -10,13 +10,13 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use unicode_width::UnicodeWidthStr;
 
-/// Most tokens that a page holds: browsers take about 50 bytes of it for each.
+/// Most tokens on a page, which has about 50 bytes for each.
 const MOST_TOKENS: usize = 250_000;
-/// Most text that it holds, in bytes, and how much of a prompt and of a token at most.
+/// Most bytes of text on a page, of a prompt and of a token.
 const MOST_TEXT: usize = 16 << 20;
 const MOST_PROMPT: usize = 1 << 20;
 const MOST_PIECE: usize = 4 << 10;
-/// Rows' names that are no wider than this are not broken.
+/// Names of rows up to this width are not broken.
 const SHORT: usize = 16;
 /// The quantile of the values at the end of a colour scale: larger values have the colour of the
 /// end.
@@ -112,7 +112,7 @@ fn failed(error: serde_json::Error) -> Error {
     Error::Refused(format!("the data of the page: {error}"))
 }
 
-/// A cell as printed matter has it: a dash where there is nothing, signs as wide as a plus.
+/// A cell in print's typography: a dash for nothing, a minus as wide as a plus.
 fn printed(cell: &str) -> Cow<'_, str> {
     match cell {
         "-" => "–".into(),
@@ -136,8 +136,8 @@ fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     format!("{}… ({} bytes more)", visible(kept), text.len() - kept.len()).into()
 }
 
-/// A response as the page's script takes it. Numbers have four digits, those that are not finite
-/// are null; advantages are one where all are equal.
+/// A response for the page's script. Numbers have four digits, and null if not finite; equal
+/// advantages are a single number.
 fn response(index: usize, record: &TokenRecord) -> Value {
     let tokens: Vec<Token<'_>> = Token::all(index, record).collect();
     let each = |value: fn(&Token<'_>) -> f64| -> Vec<Option<f64>> {
@@ -171,7 +171,7 @@ fn response(index: usize, record: &TokenRecord) -> Value {
     })
 }
 
-/// The place of a token's quadrant in [`Quadrant::ALL`], -1 where it is not known.
+/// The index of a token's quadrant in [`Quadrant::ALL`]; -1 if it is not known.
 fn place_of_quadrant(token: &Token<'_>) -> i8 {
     Quadrant::ALL.iter().position(|&q| Some(q) == token.quadrant).map_or(-1, |place| place as i8)
 }

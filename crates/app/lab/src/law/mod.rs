@@ -1,4 +1,4 @@
-//! The law R = -a exp(H) + b ([`isentrope_run::law`] fits it): where its evaluations come from.
+//! Finds the evaluations for the law R = -a exp(H) + b, which [`isentrope_run::law`] fits.
 
 pub mod points;
 

@@ -1,4 +1,4 @@
-//! From the log of a run to the points of the law, with the names of entropy and accuracy.
+//! Takes the law's points, and the names of entropy and accuracy, from a run's log.
 
 use super::Point;
 use crate::log::names::{TRL, VERL, counterpart};
@@ -12,7 +12,7 @@ pub const ROLLOUT: &str = "rollout";
 /// The rollout's accuracies, in the order in which they are looked for.
 const REWARDS: [&str; 2] = ["reward/score", "reward/mean"];
 
-/// Steps that a rollout's entropy may be away from the evaluation that it is put beside.
+/// Most steps between an evaluation and the rollout whose entropy it gets.
 const FARTHEST: u64 = 10;
 
 /// The points of one evaluation set, or of the rollout.
@@ -27,7 +27,7 @@ pub struct SetPoints {
     pub accuracy: String,
     /// The metric that entropy is.
     pub entropy: String,
-    /// Notes for the reader, in sentences without their full stop.
+    /// Notes for the reader, as sentences without full stops.
     pub notes: Vec<String>,
     /// In the order of steps.
     #[serde(skip)]
@@ -59,8 +59,8 @@ fn with_parts(log: &RunLog) -> Vec<SetPoints> {
     if sets.is_empty() { of_rollout(log).into_iter().collect() } else { sets }
 }
 
-/// The points of metrics that are asked for by name. A named accuracy is paired with the entropy of
-/// its evaluation set, if that has one. Without a named accuracy, all sets and their parts are
+/// The points of metrics that are named. A named accuracy is paired with the entropy of its
+/// evaluation set, if that has one. Without a named accuracy, all sets and their parts are
 /// returned.
 ///
 /// # Errors
@@ -155,7 +155,7 @@ fn beside(
     (points, notes)
 }
 
-/// Evaluations with the entropies of the rollouts after them, and notes on that.
+/// Pairs evaluations with the entropies of the rollouts after them, and adds notes.
 fn borrowed(accuracies: &Series, entropies: &Series) -> (Vec<Point>, Vec<String>) {
     let at = |(step, accuracy)| Some(Point { step, entropy: nearest(entropies, step)?, accuracy });
     let points: Vec<Point> = accuracies.iter().filter_map(at).collect();
@@ -240,7 +240,8 @@ fn nearest(entropies: &Series, step: u64) -> Option<f64> {
     let after = entropies.steps.partition_point(|s| *s < policy);
     let places = [after.checked_sub(1), (after < entropies.steps.len()).then_some(after)];
     let away = |place: &usize| entropies.steps[*place].abs_diff(policy);
-    // If two are as near, the later counts: the policy after the step has lost what it had before.
+    // If two are equally near, the later counts: the policy after the step has replaced the earlier
+    // one.
     let place = places.into_iter().flatten().rev().min_by_key(away)?;
     (away(&place) <= FARTHEST).then(|| entropies.values[place])
 }

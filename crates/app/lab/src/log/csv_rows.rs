@@ -1,4 +1,4 @@
-//! Rows of tables that somebody has written as CSV.
+//! Reads rows of CSV tables.
 
 use super::lines;
 use crate::{Error, Result};
@@ -11,11 +11,11 @@ use std::path::Path;
 /// Largest file that is read, in bytes.
 const MAX_FILE: u64 = 64 << 20;
 
-/// How programs write that something was not measured, in small letters.
+/// Spellings of a missing value, in small letters.
 const MISSING: [&str; 9] = ["", "null", "none", "nan", "n/a", "#n/a", "na", "-", "<na>"];
 
-/// Reads a table. `heads` turns the heads of the columns into a state; `take` adds each row to
-/// it. Cells come without surrounding blanks.
+/// Reads a table. `heads` makes a state from the columns' headings; `take` adds each row to it.
+/// Cells come without surrounding blanks.
 ///
 /// # Errors
 /// When it cannot be read; malformed rows, and those that `take` refuses, are named by file and
@@ -55,7 +55,7 @@ fn unpacked(bytes: Vec<u8>, path: &Path) -> Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Whether a cell says that nothing was measured.
+/// Whether a cell stands for a missing value.
 pub(crate) fn is_missing(cell: &str) -> bool {
     MISSING.iter().any(|missing| cell.eq_ignore_ascii_case(missing))
 }
@@ -83,7 +83,7 @@ pub(crate) fn number(head: &str, cell: &str) -> Result<f64, String> {
     cell.parse().map_err(|_| what())
 }
 
-/// The line on which a row begins: the library's is that of the empty lines before it.
+/// The line on which a row begins. The library counts from the empty lines before it.
 fn first_line(text: &[u8], position: &csv::Position) -> u64 {
     let behind = text.get(position.byte() as usize..).unwrap_or_default();
     let empty = behind

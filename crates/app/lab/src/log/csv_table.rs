@@ -17,7 +17,7 @@ struct Table {
     is_text: Vec<Option<bool>>,
 }
 
-/// Reads a table. Returns a note if columns are left out since they begin with text.
+/// Reads a table. Returns a note if columns are left out because they begin with text.
 ///
 /// # Errors
 /// When it cannot be read, or has no column of steps; malformed rows are named by file and line.
@@ -42,7 +42,7 @@ pub(super) fn read(path: &Path, points: &mut Points) -> Result<Option<String>> {
 
 impl Table {
     fn of(heads: &StringRecord) -> Result<Self, String> {
-        // W&B's own count of calls to `log` is the step only where the trainer has said no other.
+        // W&B's own count of calls to `log` is the step only if the trainer has no other.
         let place = |name: &str| heads.iter().position(|head| head.eq_ignore_ascii_case(name));
         let step = ["train/global_step"].into_iter().chain(STEPS).find_map(place);
         let step = step.ok_or("no column of steps, such as step or _step")?;

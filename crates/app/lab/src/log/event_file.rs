@@ -10,14 +10,14 @@ use std::path::Path;
 /// Largest record that is read, in bytes; larger ones hold pictures or sounds and are passed over.
 const MAX_RECORD: u64 = 16 << 20;
 
-/// Whether bytes begin as an event file does.
+/// Whether bytes are the start of an event file.
 pub(super) fn is_one(start: &[u8]) -> bool {
     matches!(start.split_first_chunk::<8>(), Some((length, rest)) if rest.first_chunk().is_some_and(
         |crc| u32::from_le_bytes(*crc) == masked_crc(length)
     ))
 }
 
-/// Takes in the scalars of a file, and returns a note if the last record was being written.
+/// Adds the scalars of a file, and returns a note if the last record is incomplete.
 ///
 /// # Errors
 /// When it cannot be read; a malformed record is named.
@@ -125,7 +125,7 @@ fn bytes<'a>(message: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// Seven bits a byte, the lowest first; at most ten bytes.
+/// Reads a varint: seven bits per byte, the lowest first; at most ten bytes.
 fn varint(message: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..70).step_by(7) {
@@ -142,7 +142,7 @@ fn varint(message: &mut &[u8]) -> Option<u64> {
 #[derive(Default)]
 struct Event<'a> {
     step: u64,
-    /// Whether the writer begins anew: numbers from this step on were lost.
+    /// Whether the writer restarts: earlier numbers from this step on are void.
     starts: bool,
     scalars: Vec<(&'a str, f64)>,
 }
@@ -172,7 +172,8 @@ impl<'a> Event<'a> {
         Some(event)
     }
 
-    /// Adds its points. Negative steps, which trainers give to hyperparameters, are left out.
+    /// Adds the event's points. Negative steps, which trainers give to hyperparameters, are left
+    /// out.
     fn add_to(&self, points: &mut Points) -> Result<(), String> {
         if i64::try_from(self.step).is_err() {
             return Ok(());
@@ -184,8 +185,8 @@ impl<'a> Event<'a> {
     }
 }
 
-/// The tag and number of a `Summary.Value` that has a `simple_value`. The outer none is a malformed
-/// message, the inner one a tensor, a text, a picture or another thing.
+/// The tag and number of a `Summary.Value` that has a `simple_value`. The outer None means a
+/// malformed message, the inner one another kind of value.
 fn scalar(message: &[u8]) -> Option<Option<(&str, f64)>> {
     let (mut tag, mut value) = (None, None);
     fields(message, |number, field| {

@@ -20,7 +20,7 @@ pub(super) const STEPS: [&str; 7] = [
 /// Deepest objects in objects; their names are joined by a slash.
 const MAX_DEPTH: usize = 8;
 
-/// Reads the lines of a file; returns a note if the last one was being written.
+/// Reads the lines of a file; returns a note if the last one is incomplete.
 ///
 /// # Errors
 /// When it cannot be read; malformed lines are named by file and line.
@@ -28,17 +28,17 @@ pub(super) fn read(path: &Path, points: &mut Points) -> Result<Option<String>> {
     lines::each_row(path, &mut |row| take(&row, points))
 }
 
-/// Takes in a row's numbers.
+/// Adds a row's numbers.
 ///
 /// # Errors
-/// What is wrong with the row.
+/// The row's defect.
 pub(super) fn take(row: &Row, points: &mut Points) -> Result<(), String> {
     let Some((of_step, step)) = STEPS.iter().find_map(|name| Some((*name, row.get(*name)?))) else {
         return Err("no \"step\"".into());
     };
     let step =
         lines::whole(step).ok_or_else(|| format!("\"{of_step}\" must be a whole number from 0"))?;
-    // verl keeps the numbers in an object of their own.
+    // verl has the numbers in an object `data`.
     let numbers = row.get("data").and_then(Value::as_object).unwrap_or(row);
     // "_runtime", "_timestamp" and the like are W&B's.
     let is_metric = |key: &str| key != of_step && !key.starts_with('_');
@@ -48,7 +48,7 @@ pub(super) fn take(row: &Row, points: &mut Points) -> Result<(), String> {
         .try_for_each(|(key, value)| take_value(key, value, step, 1, points))
 }
 
-/// Takes in a number, or the numbers of an object. Texts, lists, truth values and `null` are no
+/// Adds a number, or the numbers of an object. Texts, lists, booleans and `null` are no
 /// measurements: an evaluation's row may share a step with a training row, with `null` for its
 /// metrics.
 fn take_value(

@@ -1,6 +1,6 @@
 //! Files of one JSON value with rows in it: `trainer_state.json` of TRL and of Hugging Face's
-//! Trainer, which each checkpoint has with the log up to its step, and arrays of such rows, as
-//! `json.dump(trainer.state.log_history)` makes them.
+//! Trainer, in which each checkpoint has the log up to its step, and arrays of such rows, as
+//! `json.dump(trainer.state.log_history)` writes.
 
 use super::json_lines;
 use super::lines::{self, Row};
@@ -18,7 +18,7 @@ const HISTORY: &str = "log_history";
 /// Largest file that is read, in bytes: some ten thousand rows.
 const MAX_FILE: u64 = 16 << 20;
 
-/// The rows of a file as text: one at a time becomes values, which take many times its bytes.
+/// The rows of a file as text. Each is parsed alone, because values take many times the bytes.
 type Rows<'a> = Vec<&'a RawValue>;
 
 /// The rows of a Trainer's state.
@@ -28,7 +28,7 @@ struct State<'a> {
     log_history: Rows<'a>,
 }
 
-/// The file of an output directory: its own, else that of the last checkpoint in it.
+/// The file of an output directory: its own, or else its last checkpoint's.
 ///
 /// # Errors
 /// When the directory cannot be read.
@@ -44,7 +44,7 @@ pub(super) fn find(dir: &Path) -> Result<Option<PathBuf>> {
     Ok(files.filter(|(_, path)| path.is_file()).max().map(|(_, path)| path))
 }
 
-/// Whether a file that begins so is a Trainer's state.
+/// Whether these first bytes are a Trainer's state.
 pub(super) fn is_state(start: &[u8]) -> bool {
     start.windows(HISTORY.len()).any(|word| word == HISTORY.as_bytes())
 }

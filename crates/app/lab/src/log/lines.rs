@@ -1,4 +1,4 @@
-//! Lines that somebody has written, of JSON with Python's numbers that JSON has not.
+//! Reads lines of JSON, with Python's words for numbers that JSON lacks.
 
 use super::points::MAX_STEP;
 use crate::{Error, Result};
@@ -14,8 +14,8 @@ pub(super) const MAX_LINE: usize = 8 << 20;
 /// A line's object.
 pub(crate) type Row = Map<String, Value>;
 
-/// Calls `take` with each line that is an object, and returns a note if the last line was being
-/// written.
+/// Calls `take` with each line that is an object, and returns a note if the last line is
+/// incomplete.
 ///
 /// # Errors
 /// When the file cannot be read; a line that is malformed or too long, or that `take` refuses, is
@@ -86,7 +86,7 @@ pub(super) fn without_mark(text: &[u8]) -> &[u8] {
 /// Python's and W&B's words for numbers that are not finite.
 const NOT_FINITE: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
 
-/// A value's number, NaN for Python's words; none of other values, `null` among them.
+/// A value's number, NaN for Python's words; None for other values, also `null`.
 pub(crate) fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Number(number) => number.as_f64(),
@@ -95,8 +95,8 @@ pub(crate) fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// JSON as Python's `json` writes it, with texts for NaN, Infinity and -Infinity, which JSON has
-/// not: `null` says something else, that nothing was measured.
+/// Python's JSON with NaN, Infinity and -Infinity, which JSON lacks, turned into texts. `null`
+/// would mean that nothing was measured.
 pub(super) fn python_numbers(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.windows(3).any(|word| matches!(word, b"NaN" | b"Inf")) {
         return Cow::Borrowed(text);
@@ -126,7 +126,7 @@ pub(super) fn python_numbers(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(clean)
 }
 
-/// A step: a whole number from 0, also as Python writes one that went through a table: 12.0.
+/// A step: a whole number from 0, or a float with a whole value, such as 12.0.
 pub(super) fn whole(value: &Value) -> Option<u64> {
     value.as_u64().filter(|step| *step <= MAX_STEP).or_else(|| value.as_f64().and_then(whole_f64))
 }

@@ -82,7 +82,7 @@ impl Series {
         self.values.iter().sum::<f64>() / self.values.len() as f64
     }
 
-    /// Takes in a point after all others; a value that is not finite is no measurement.
+    /// Adds a point after all others; a value that is not finite is no measurement.
     fn push(&mut self, step: u64, value: f64) {
         if value.is_finite() {
             self.steps.push(step);
@@ -91,7 +91,7 @@ impl Series {
     }
 }
 
-/// The names of runs beside one another. Runs of one name are called by their paths.
+/// Distinct names for several runs. Runs with the same name get their paths.
 pub fn distinct_names<'a>(logs: impl Iterator<Item = &'a RunLog> + Clone) -> Vec<String> {
     let mut count: HashMap<&str, usize> = HashMap::new();
     logs.clone().for_each(|log| *count.entry(&log.name).or_default() += 1);
@@ -129,13 +129,13 @@ impl RunLog {
         open::open_all(path)
     }
 
-    /// Its place below the path that several runs were read from.
+    /// The run's path relative to the directory that several runs were read from.
     fn name_below(&self, path: &Path) -> String {
         self.path.strip_prefix(path).unwrap_or(&self.path).display().to_string()
     }
 
-    /// The policy's entropy while it was sampled, with the metric's name: the mean over responses
-    /// of all that was sampled where that is known, else the nearest that is.
+    /// The policy's entropy during sampling, with the metric's name: the mean over all sampled
+    /// responses if known, else the nearest known metric.
     pub fn entropy(&self) -> Option<(&'static str, &Series)> {
         ENTROPIES.into_iter().find_map(|name| Some((name, self.series(name)?)))
     }
@@ -150,8 +150,8 @@ impl RunLog {
         self.series.iter().map(|(name, series)| (name.as_str(), series))
     }
 
-    /// Seconds of all steps together, and whether evaluations are among them. TRL's are means over
-    /// the steps since it logged before, of training alone.
+    /// Seconds of all steps together, and whether evaluations are among them. TRL's seconds are
+    /// means over the steps since its last log, of training alone.
     pub(crate) fn seconds(&self) -> Option<(f64, bool)> {
         let series = self.series("time/step_s")?;
         if self.origin != Origin::Trl {
@@ -179,13 +179,14 @@ impl RunLog {
         from < to && (from + 1..=to).all(is_idle)
     }
 
-    /// The names of metrics that begin so, in their order.
+    /// The names of metrics with this beginning, in their order.
     pub(crate) fn beginning(&self, with: &str) -> Vec<&str> {
         let from = self.series.range::<str, _>((Bound::Included(with), Bound::Unbounded));
         from.map(|(name, _)| name.as_str()).take_while(|name| name.starts_with(with)).collect()
     }
 
-    /// The last step with any number but its times: a copy that was cut off may have all times.
+    /// The last step with a number other than its times, because an incomplete copy may have all
+    /// times.
     pub fn last_step(&self) -> Option<u64> {
         let is_time = |name: &str| name.starts_with("time/") || name.starts_with("throughput/");
         let measured = self.series.iter().filter(|(name, _)| !is_time(name));
@@ -200,7 +201,7 @@ impl RunLog {
         self.sets_and_parts().into_iter().filter(|set| !parts.contains_key(set)).collect()
     }
 
-    /// The evaluation sets, and their parts, which [`part_of`] tells from them.
+    /// The evaluation sets, and their parts, which [`part_of`] distinguishes.
     pub fn sets_and_parts(&self) -> BTreeSet<&str> {
         let metrics = self.series.keys().filter_map(|name| SetMetric::of(name));
         metrics.filter(SetMetric::is_usual).map(|metric| metric.set).collect()
@@ -213,8 +214,8 @@ impl RunLog {
         all.iter().filter_map(|part| Some((*part, whole(part)?))).collect()
     }
 
-    /// The evaluation sets whose accuracy was measured, by name, with the metric that it is:
-    /// `mean@<k>` of the largest k, else the mean `score`. Parts of sets are among them.
+    /// The evaluation sets whose accuracy was measured, by name, with its metric: `mean@<k>` of the
+    /// largest k, else the mean `score`. Parts of sets are among them.
     pub fn accuracies(&self) -> BTreeMap<&str, SetMetric<'_>> {
         let mut best: BTreeMap<&str, SetMetric<'_>> = BTreeMap::new();
         for metric in self.series.keys().filter_map(|name| SetMetric::of(name)) {

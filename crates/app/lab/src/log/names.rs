@@ -19,7 +19,8 @@ pub const VERL: &[Pair] = &[
     ("response_length/mean", "response/length_mean"),
     ("response_length/max", "response/length_max"),
     ("response_length/clip_ratio", "response/truncated"),
-    // With the default loss_agg_mode = token-mean, with dynamic sampling and without.
+    // verl's entropy under its default loss_agg_mode = token-mean, with dynamic sampling and
+    // without.
     ("actor/entropy", "policy/entropy_token_mean_filtered"),
     ("actor/entropy_loss", "policy/entropy_token_mean_filtered"),
     ("actor/pg_loss", "policy/loss"),
@@ -30,7 +31,7 @@ pub const VERL: &[Pair] = &[
     ("actor/grad_norm", "grad/norm"),
     ("actor/lr", "optimizer/learning_rate"),
     ("val-core/<set>/acc/mean@<k>", "eval/<set>/mean@<k>"),
-    // Where a verifier returns a number alone, and before there were several samples.
+    // Names if a verifier returns only a number, and from versions without several samples.
     ("val-core/<set>/reward/mean@<k>", "eval/<set>/mean@<k>"),
     ("val/test_score/<set>", "eval/<set>/mean@1"),
     ("val-core/<set>/acc/best@<k>/mean", "eval/<set>/pass@<k>"),
@@ -49,8 +50,8 @@ pub const VERL: &[Pair] = &[
     ("timing_s/testing", "time/eval_s"),
 ];
 
-/// Names of TRL's `GRPOTrainer`. Where there is one evaluation set, `<set>_` is left out, and the
-/// set is called [`ONE_SET`].
+/// Names of TRL's `GRPOTrainer`. If there is one evaluation set, `<set>_` is left out, and the set
+/// is called [`ONE_SET`].
 pub const TRL: &[Pair] = &[
     ("reward", "reward/mean"),
     ("rewards/<function>/mean", "reward/score"), // of several functions, reward/part_<i>
@@ -83,8 +84,8 @@ pub const TRL_SFT: &[Pair] = &[
     ("eval_loss", "eval/loss"),
 ];
 
-/// Names of docs/reference/metrics.md whose quantity is too far from ours to go by our name: a sum
-/// from the start, a rate of another time.
+/// Names in docs/reference/metrics.md that are not translated, because the quantity is too far from
+/// ours: a sum from the start, a rate over another time.
 pub const UNTRANSLATED: &[&str] = &["num_tokens", "perf/throughput"];
 
 /// The evaluation set of a trainer that has only one and does not name it.
@@ -117,7 +118,7 @@ const SIGNS_OF_OURS: [&str; 4] =
 /// Beginnings of names of trainers of preferences, whose loss is no cross-entropy.
 const SIGNS_OF_PREFERENCES: [&str; 3] = ["rewards/", "logps/", "logits/"];
 
-/// Names of the Trainer's callbacks that few other scripts use; many use such as `train/reward`.
+/// Names of the Trainer's callbacks that few other scripts use, unlike `train/reward`.
 const SIGNS_OF_CALLBACK: [&str; 7] = [
     "train/epoch",
     "train/num_tokens",
@@ -135,8 +136,8 @@ pub(super) struct Translated {
     pub(super) notes: Vec<String>,
 }
 
-/// Puts series, in the order of their first numbers, under our names; series without a name of ours
-/// keep theirs.
+/// Renames series, in the order of their first numbers, to our names. Series without one keep
+/// theirs.
 pub(super) fn translate(series: Vec<(String, Series)>) -> Translated {
     let origin = origin(&series);
     let functions: Vec<String> =
@@ -150,7 +151,7 @@ pub(super) fn translate(series: Vec<(String, Series)>) -> Translated {
         Origin::Isentrope | Origin::Unknown => None,
         Origin::Verl => {
             let ours = counterpart(VERL, name)?;
-            // It is a share of correct responses only if rewards are 0 and 1.
+            // The mean reward is a share of correct responses only if all rewards are 0 or 1.
             let is_share = values.values.iter().all(|value| (0.0..=1.0).contains(value));
             let is_reward = name.contains("/reward/") || name.starts_with("val/");
             match ours.rsplit_once("/mean@") {
@@ -242,7 +243,7 @@ fn origin(series: &[(String, Series)]) -> Origin {
     Origin::Unknown
 }
 
-/// Whether one of the names is of this program alone.
+/// Whether one of the names is used by this program alone.
 pub(super) fn has_sign_of_ours(names: impl IntoIterator<Item = impl AsRef<str>>) -> bool {
     names.into_iter().any(|name| {
         let name = name.as_ref();
@@ -289,8 +290,8 @@ pub fn counterpart(table: &[Pair], name: &str) -> Option<String> {
     })
 }
 
-/// The texts in a name for the marks of a pattern, if the name matches. `<k>` is a number, other
-/// marks any text.
+/// The texts in a name for the placeholders of a pattern, if the name matches. `<k>` is a number,
+/// other placeholders any text.
 fn filled<'a>(pattern: &'static str, name: &'a str) -> Option<Vec<(&'static str, &'a str)>> {
     let (mut pattern, mut name, mut found) = (pattern, name, Vec::new());
     while let Some((before, rest)) = pattern.split_once('<') {

@@ -8,11 +8,11 @@ use isentrope_files::open_regular;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// As much of a file as tells its form.
+/// Bytes of a file that are read to find its form.
 const START: u64 = 64 << 10;
 /// Most `.jsonl` files of a directory, each a run.
 const MAX_FILES: usize = 1000;
-/// How deep runs of this program are looked for below a directory: a sweep has an axis for each.
+/// Deepest level below a directory at which runs are searched: a sweep has a level for each axis.
 const MAX_DEPTH: usize = 6;
 /// Most directories that are looked into.
 const MAX_DIRECTORIES: usize = 10_000;
@@ -95,8 +95,8 @@ fn is_event_file(path: &Path) -> bool {
     name.contains(EVENTS) && path.is_file()
 }
 
-/// The run of event files: it has one more for each time that it was started, and their names are
-/// in the order of time.
+/// The run of event files. Each start of a run adds a file, and the files' names are in the order
+/// of time.
 fn of_events(path: &Path, files: &[&PathBuf]) -> Result<RunLog> {
     let (mut points, mut notes) = (Points::default(), Vec::new());
     for file in files {
@@ -177,7 +177,7 @@ fn unknown(path: &Path) -> Error {
 
 /// Endings of names of logs.
 const ENDINGS: [&str; 3] = [".jsonl", ".json", ".csv"];
-/// Names that say nothing of the run.
+/// Names of directories that do not describe the run.
 const USUAL: [&str; 8] =
     ["metrics", "timings", "trainer_state", "log_history", "log", "logs", "tensorboard", "runs"];
 

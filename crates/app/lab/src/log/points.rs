@@ -1,5 +1,5 @@
-//! Numbers on their way from a file to series: taken in by name and step, in the order in which
-//! they were written.
+//! Collects a file's numbers into series, by name and step, in the order in which they were
+//! written.
 
 use super::Series;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 const MAX_NUMBERS: usize = 20_000_000;
 /// Most names of one log.
 const MAX_NAMES: usize = 20_000;
-/// Most restarts of one log that drop numbers, since each restart looks at all names.
+/// Most restarts of one log that drop numbers. Each restart visits all names.
 const MAX_RESTARTS: usize = 10_000;
 /// Longest name, in bytes.
 const MAX_NAME: usize = 1000;
 
-/// Latest step: from there on, not every whole number is a float.
+/// Latest step. Beyond it, not every whole number is a float.
 pub(crate) const MAX_STEP: u64 = 9_000_000_000_000_000;
 
 /// The numbers of a log so far.
@@ -21,14 +21,15 @@ pub(crate) const MAX_STEP: u64 = 9_000_000_000_000_000;
 pub(super) struct Points {
     tracks: BTreeMap<String, Track>,
     numbers: usize,
-    /// No name has a step behind this one; none before the first number.
+    /// The largest step of any name; none before the first number.
     latest: Option<u64>,
-    /// The step of the number before, and how many numbers there were when it began to be written.
+    /// The step of the last number, and the count of numbers before that step's first.
     current: Option<(u64, usize)>,
     restarts: usize,
-    /// Whether rows come in any order, as in a table; else they come in the order of the run.
+    /// Whether rows may come in any order, as in a table. If not, they come in the order of the
+    /// run.
     is_table: bool,
-    /// Steps that came a second time and said something else.
+    /// Steps that came a second time with another value.
     again: BTreeSet<u64>,
     /// Numbers of later steps that a restart has made void.
     lost: usize,
@@ -36,9 +37,9 @@ pub(super) struct Points {
 
 #[derive(Default)]
 struct Track {
-    /// Its place among all names, in the order in which they first came.
+    /// The metric's place among all names, in the order of first appearance.
     place: usize,
-    /// How many numbers the log had before the one that was last written here.
+    /// The count of numbers in the log before this metric's last one.
     written: usize,
     values: BTreeMap<u64, f64>,
 }
@@ -49,7 +50,7 @@ impl Points {
         Self { is_table: true, ..Self::default() }
     }
 
-    /// Takes in a number. If a step comes again, the later number holds, unless it alone is not
+    /// Adds a number. If a step comes again, the later number holds, unless only that one is not
     /// finite. If the name had already gone on to later steps, the run restarted and made the step
     /// again: then all names lose their numbers from that step on, since that work was lost.
     ///

@@ -9,18 +9,18 @@ use std::path::Path;
 
 /// Files that a run writes before its first numbers.
 const BEFORE: [&str; 3] = [RECIPE, VALUES, MANIFEST];
-/// Rows whose names tell whether a file is ours: the first may be an evaluation alone.
+/// Number of rows whose names show whether a file is ours. The first may have only an evaluation.
 const ROWS: usize = 8;
 
 /// Whether a path is a run directory, even if nothing is measured in it yet.
 pub(super) fn is_one(path: &Path) -> bool {
     let has_recipe = BEFORE.iter().any(|name| path.join(name).is_file());
-    // Others write files of this name too.
+    // Other programs write files of this name too.
     let rows = [METRICS, TIMINGS].map(|name| lines::first_rows(&path.join(name), ROWS)).concat();
     has_recipe || rows.iter().any(|row| names::has_sign_of_ours(row.keys()))
 }
 
-/// Reads it. A run that has measured nothing yet has an empty log, which a note says.
+/// Reads the log. A run without measurements has an empty log and a note.
 ///
 /// # Errors
 /// When a file cannot be read; malformed lines are named by file and line.
@@ -39,7 +39,7 @@ pub(super) fn read(path: &Path) -> Result<RunLog> {
     Ok(RunLog { name, path: path.to_owned(), origin: Origin::Isentrope, notes, series })
 }
 
-/// Takes in the lines of a file, whose steps ascend: a resumed run first removes the lines of the
+/// Adds the lines of a file. Steps ascend, because a resumed run first removes the lines of the
 /// steps that it makes again.
 fn read_file(path: &Path, points: &mut Points) -> Result<Option<String>> {
     let mut before = None;

@@ -17,7 +17,7 @@ struct Table {
     heads: StringRecord,
     /// Columns of the group, the run and the step.
     keys: [usize; 3],
-    /// By group and run; groups have the order of their first rows.
+    /// Points by group and run, in the order of the groups' first rows.
     runs: Vec<(String, BTreeMap<String, Points>)>,
 }
 

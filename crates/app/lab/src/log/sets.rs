@@ -12,7 +12,7 @@ pub struct SetMetric<'a> {
 }
 
 impl<'a> SetMetric<'a> {
-    /// None if the metric is of no set.
+    /// Splits a metric's name; None if the metric belongs to no set.
     pub fn of(name: &'a str) -> Option<Self> {
         let (set, what) = name.strip_prefix("eval/")?.rsplit_once('/')?;
         (!set.is_empty() && !what.is_empty()).then_some(Self { set, what })
@@ -24,14 +24,14 @@ impl<'a> SetMetric<'a> {
         if k.bytes().all(|byte| byte.is_ascii_digit()) { k.parse().ok() } else { None }
     }
 
-    /// Whether it is one by which a set is known: every trainer measures one of these.
+    /// Whether the metric identifies an evaluation set: every trainer measures one of these.
     pub(super) fn is_usual(&self) -> bool {
         self.samples().is_some() || matches!(self.what, "score" | "entropy")
     }
 }
 
 /// The nearest known set that a set is a part of, and the part's own name: `test` and `sum` of
-/// `test/sum`. None if it is a part of none.
+/// `test/sum`. None if the set is no part.
 pub fn part_of(set: &str, is_known: impl Fn(&str) -> bool) -> Option<(&str, &str)> {
     let splits = set.rmatch_indices('/').map(|(slash, _)| (&set[..slash], &set[slash + 1..]));
     splits.filter(|(_, part)| !part.is_empty()).find(|(whole, _)| is_known(whole))

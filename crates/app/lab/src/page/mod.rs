@@ -52,7 +52,7 @@ impl Page {
     }
 }
 
-/// Text as HTML shows it, in contents and in attributes.
+/// Text escaped for HTML, for contents and attributes.
 pub fn escaped(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for c in text.chars() {
@@ -68,13 +68,13 @@ pub fn escaped(text: &str) -> String {
     html
 }
 
-/// Foreign text as HTML. Hidden characters are written out: a direction mark would turn the text
+/// Foreign text as HTML. Hidden characters are written out: a direction mark would reorder the text
 /// around it, and a terminal would obey control characters.
 pub fn legible(text: &str) -> String {
     escaped(&visible(text))
 }
 
-/// As [`legible`], with code for text between backticks.
+/// Like [`legible`], with text between backticks as code.
 pub fn with_code(text: &str) -> String {
     let mut html = String::new();
     let mut rest = text;

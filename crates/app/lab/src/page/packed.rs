@@ -22,8 +22,8 @@ impl Packed {
         Self { name: "plotly", base64: BASE64_STANDARD.encode(PLOTLY) }
     }
 
-    /// Compresses text, to the same bytes every time. The name is one of an HTML element, and must
-    /// be safe as one.
+    /// Compresses text, to the same bytes every time. The name becomes an HTML element's id, and
+    /// must be safe as one.
     ///
     /// # Errors
     /// When it cannot be compressed.
@@ -35,14 +35,14 @@ impl Packed {
         Ok(Self { name, base64: BASE64_STANDARD.encode(packed) })
     }
 
-    /// The element that holds it. Browsers take its type for data and do not run it.
+    /// The element that holds the text. Its type makes browsers treat it as data and not run it.
     pub(super) fn html(&self) -> String {
         let Self { name, base64 } = self;
         format!("<script type=\"application/gzip\" id=\"packed-{name}\">{base64}</script>\n")
     }
 }
 
-/// The function that scripts get packed text by.
+/// The JavaScript function that returns packed text.
 pub(super) const UNPACKED: &str = r#"async function unpacked(name) {
   if (!globalThis.DecompressionStream) throw new Error("this browser cannot unpack data: it is from before 2023");
   const base64 = document.getElementById("packed-" + name).textContent;

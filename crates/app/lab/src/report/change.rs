@@ -9,7 +9,7 @@ use isentrope_run::student::interval_of_change;
 use serde_json::Value;
 use std::path::Path;
 
-/// How a quantity and its differences are shown.
+/// The format of a quantity and of its differences.
 pub(super) struct Scale {
     value: fn(f64) -> String,
     unit: &'static str,
@@ -54,14 +54,15 @@ impl Change {
         Some(Self { ends, interval, has_same_weights })
     }
 
-    /// As [`of`](Self::of), of rollouts: the weights from before a step sample its responses.
+    /// Like [`of`](Self::of), for rollouts, whose responses the weights before the step have
+    /// sampled.
     pub fn of_rollouts(run: &PageRun, series: &[(u64, f64)]) -> Option<Self> {
         let change = Self::of(run, series)?;
         let [first, last] = change.ends.map(|(step, _)| step.saturating_sub(1));
         Some(Self { has_same_weights: run.data.log.has_same_weights(first, last), ..change })
     }
 
-    /// As [`of`](Self::of), of an evaluation set. Where the run has kept the responses of both
+    /// Like [`of`](Self::of), for an evaluation set. If the run has kept the responses of both
     /// evaluations, the interval is Student's over the differences of single problems.
     pub fn of_set(
         run: &PageRun,
@@ -74,17 +75,17 @@ impl Change {
         Some(Self { interval: by_problem.or(change.interval), ..change })
     }
 
-    /// Whether it is a fall beyond chance.
+    /// Whether the change is a fall beyond chance.
     pub fn is_fall(&self) -> bool {
         !self.has_same_weights && self.interval.is_some_and(|[_, high]| high < 0.0)
     }
 
-    /// Whether it is a rise beyond chance.
+    /// Whether the change is a rise beyond chance.
     pub fn is_rise(&self) -> bool {
         !self.has_same_weights && self.interval.is_some_and(|[low, _]| low > 0.0)
     }
 
-    /// The change in words, as HTML: a verb of change only where the interval carries it.
+    /// The change in words, as HTML. It has a verb of change only if the interval excludes 0.
     pub fn words(&self, scale: &Scale) -> String {
         let Scale { value, unit, difference, unit_of_difference } = scale;
         let [(first, from), (last, to)] = self.ends;
@@ -114,8 +115,8 @@ impl Change {
     }
 }
 
-/// The 95 % interval of the difference between two evaluations of a set, over its problems; none
-/// where the run has not kept their responses.
+/// The 95 % interval of the difference between two evaluations of a set, over its problems; none if
+/// the run has not kept the responses.
 fn by_problem(run: &PageRun, set: &str, steps: [u64; 2], what: OfResponses) -> Option<[f64; 2]> {
     if set.contains('/') {
         return None; // no set of this program, and no name of a file
@@ -127,7 +128,7 @@ fn by_problem(run: &PageRun, set: &str, steps: [u64; 2], what: OfResponses) -> O
     let both = old.iter().zip(&new).filter_map(|(a, b)| Some((a.number(what)?, b.number(what)?)));
     let pairs: Vec<(f64, f64)> = both.collect();
     let difference = Paired::of(&pairs).filter(|_| is_same)?.difference;
-    // Equal on every problem is no change, and nothing wider.
+    // If every problem is equal, the change is exactly 0.
     let is_equal = difference.value == 0.0 && difference.has_no_spread();
     difference.interval.or(is_equal.then_some([0.0; 2]))
 }
@@ -166,7 +167,7 @@ impl Problem {
     }
 }
 
-/// The problems of an evaluation's file, in order; none where it cannot be read.
+/// The problems of an evaluation's file, in order; none if the file cannot be read.
 fn problems(path: &Path) -> Option<Vec<Problem>> {
     let mut all: Vec<Problem> = Vec::new();
     each_row(path, &mut |row: Row| {

@@ -3,7 +3,7 @@
 /// The unit of a chart's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
-    /// From 0 to 1, shown as percentages.
+    /// A share from 0 to 1, shown as a percentage.
     Share,
     /// Anything else, by its name.
     Named(&'static str),
@@ -12,17 +12,17 @@ pub(super) enum Unit {
 /// Metrics of one unit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChartSpec {
-    /// Its place in the page's address.
+    /// The chart's anchor in the page's address.
     pub id: &'static str,
     /// Its heading.
     pub title: &'static str,
     /// The unit of its values.
     pub unit: Unit,
-    /// How to read it, as a sentence.
+    /// How to read the chart, as a sentence.
     pub reading: &'static str,
     /// Metrics and their names in legends. `*` in a metric stands for an evaluation set, `#` for a
-    /// whole number; in the name they stand for the text that was found. Without a name the legend
-    /// has the metric's own.
+    /// whole number; in the name they stand for the matched text. Without a name the legend has the
+    /// metric's own.
     pub lines: &'static [(&'static str, &'static str)],
 }
 
@@ -270,7 +270,7 @@ pub(super) fn named(line: (&str, &str), metric: &str) -> Option<String> {
     Some(if shown.is_empty() { metric.to_owned() } else { shown })
 }
 
-/// The texts in a metric for the signs of a pattern, in order; none if it does not match.
+/// The texts in a metric for the placeholders of a pattern, in order; none if it does not match.
 fn matched<'a>(pattern: &str, metric: &'a str) -> Option<Vec<&'a str>> {
     let Some(at) = pattern.find(['*', '#']) else {
         return (pattern == metric).then(Vec::new);

@@ -18,20 +18,18 @@ use std::fmt::Write;
 const LONGEST_OPTION: usize = 60;
 /// Most metrics of one run in a frame; if there are more, one is drawn at a time.
 const MAX_IN_FRAME: usize = 24;
-/// Most points of all curves. With the digits that they have, they mostly come to less than 2 MB
-/// when packed.
+/// Most points of all curves. With their digits they mostly take less than 2 MB when packed.
 const MAX_POINTS: usize = 240_000;
 /// Most points of one line: more than two for each column of a wide screen.
 const MAX_OF_LINE: usize = 3000;
-/// Fewest points of a line whose means over stretches are drawn too, and into how many stretches it
-/// is cut.
+/// A line with this many points also has means drawn, over the next number of stretches.
 const NOISY: usize = 300;
 const STRETCHES: usize = 100;
 
 /// A chart as the page's script gets it.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Chart {
-    /// The element that it is drawn in.
+    /// The id of the element in which the chart is drawn.
     pub id: String,
     /// Title of the x axis.
     pub x: &'static str,
@@ -39,8 +37,8 @@ pub(super) struct Chart {
     pub y: String,
     /// Whether y is a share.
     pub share: bool,
-    /// Whether lines of one run share the frame: colours tell metrics apart if there is one run;
-    /// with several runs one metric is drawn at a time.
+    /// Whether the metrics of one run share the frame, distinguished by colour. With several runs
+    /// one metric is drawn at a time.
     pub together: bool,
     /// The lines.
     pub lines: Vec<Line>,
@@ -51,7 +49,7 @@ pub(super) struct Chart {
 pub(super) struct Line {
     /// The run's number.
     pub run: usize,
-    /// The metric, as a number among the chart's.
+    /// The metric, as an index into the chart's metrics.
     pub metric: usize,
     /// The metric's name in the legend.
     pub name: String,
@@ -62,19 +60,19 @@ pub(super) struct Line {
     pub x: Vec<f64>,
     /// `[points]`.
     pub y: Vec<f64>,
-    /// The method whose mean over seeds it is, of such a mean.
+    /// The method, if the line is a mean over seeds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<usize>,
-    /// Lower end of each point's interval, of a mean over seeds.
+    /// Lower end of each point's interval, for a mean over seeds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub low: Vec<f64>,
-    /// Upper end of each point's interval, where it has one; `y` is the lower end of a band then.
+    /// Upper end of each point's interval, if it has one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub high: Vec<f64>,
-    /// Means over stretches of steps, where there are many points.
+    /// Means over stretches of steps, if there are many points.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub means: Vec<(f64, f64)>,
-    /// Texts of the points on hovering, beside their numbers.
+    /// Texts shown when the pointer is over a point, besides its numbers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub text: Vec<String>,
 }
@@ -103,7 +101,7 @@ pub(super) enum Style {
 /// All curves of a page.
 pub(super) struct Curves<'a> {
     drawn: Vec<DrawnChart<'a>>,
-    /// Charts and metrics that would show nothing but 0.
+    /// Charts and metrics that are 0 throughout.
     zero: Vec<String>,
     is_thinned: bool,
 }
@@ -118,13 +116,13 @@ struct DrawnChart<'a> {
 
 /// Metrics that share a place on the page.
 pub(super) struct Frame<'a> {
-    /// Its place in the page's address.
+    /// The chart's anchor in the page's address.
     pub id: String,
     /// Its heading.
     pub title: String,
     /// The unit of its values.
     pub unit: Unit,
-    /// How to read it, as a sentence.
+    /// How to read the chart, as a sentence.
     pub reading: &'static str,
     /// Whether all lines of one run may be drawn at once.
     pub together: bool,
@@ -160,7 +158,7 @@ impl<'a> Curves<'a> {
                 zero.extend(frame.metrics.into_iter().map(|metric| metric.name));
             }
         }
-        // A mean has three numbers for each step, and is drawn of every metric.
+        // A mean over seeds has three numbers per step, for every metric.
         let metrics = || kept.iter().flat_map(|(frame, _)| &frame.metrics);
         let lines: usize =
             metrics().map(|m| m.of_runs.iter().flatten().count() + 3 * methods.len()).sum();
@@ -179,7 +177,7 @@ impl<'a> Curves<'a> {
         self.drawn.iter().map(|drawn| &drawn.chart)
     }
 
-    /// The places for it, with a legend of the runs.
+    /// The elements for the charts, with a legend of the runs.
     pub fn html(&self, runs: &[PageRun], methods: &Methods<'_>) -> String {
         if self.drawn.is_empty() && self.zero.is_empty() {
             return String::new();
@@ -296,7 +294,7 @@ impl Frame<'_> {
 }
 
 impl<'a> Metric<'a> {
-    /// A metric by its name in logs, and in legends.
+    /// A metric with its name in logs, and in legends.
     pub fn of(runs: &'a [PageRun], metric: &str, name: String) -> Self {
         let series = |run: &'a PageRun| {
             run.data.log.series(metric).filter(|series| !series.values.is_empty())
@@ -322,7 +320,7 @@ impl<'a> Metric<'a> {
         self.of_runs.iter().flatten().all(|series| series.values.iter().all(|value| *value == 0.0))
     }
 
-    /// The number of its values that are too large to be drawn, and whether it has others.
+    /// The number of the metric's values that are too large to draw, and whether it has others.
     fn too_large(&self) -> (usize, bool) {
         let all = self.of_runs.iter().flatten().flat_map(|series| &series.values);
         let (mut large, mut has_others) = (0, false);
@@ -344,8 +342,8 @@ fn is_mean_again(metric: &str, names: &BTreeSet<&str>) -> bool {
     names.range(means.as_str()..).next().is_some_and(|name| name.starts_with(&means))
 }
 
-/// The metrics that are worth a line, and sentences on the others: metrics that are 0 throughout or
-/// too large, and, in a frame of one run, metrics equal to one before.
+/// The metrics that are drawn, and sentences on the others: metrics that are 0 throughout or too
+/// large, and, in a frame of one run, metrics equal to one before.
 fn worth_drawing(metrics: Vec<Metric<'_>>, in_one_frame: bool) -> (Vec<Metric<'_>>, Vec<String>) {
     let (mut kept, mut remarks): (Vec<Metric<'_>>, Vec<String>) = Default::default();
     let (mut zero, mut large): (Vec<String>, Vec<String>) = Default::default();
@@ -395,7 +393,7 @@ fn line(series: &Series, run: usize, metric: usize, name: String, most: usize) -
     }
 }
 
-/// Buttons that switch runs on and off, of a class of report.css.
+/// Buttons that switch runs on and off, with a class of report.css.
 pub(super) fn legend(runs: &[PageRun], class: &str) -> String {
     let mut html = format!("<div class=\"{class}\" role=\"group\" aria-label=\"runs\">\n");
     for (i, run) in runs.iter().enumerate() {

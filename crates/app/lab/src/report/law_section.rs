@@ -12,12 +12,12 @@ use crate::run::EvaluatedSet;
 use crate::seeds::rounded;
 use std::fmt::Write;
 
-/// Points of a curve that is drawn.
+/// Number of points of a drawn curve.
 const CURVE: usize = 60;
 /// Most evaluations of a run that are drawn.
 const MAX_EVALUATIONS: usize = 400;
 
-/// The sets of runs, each with the number of its run.
+/// The sets of all runs, each with the index of its run.
 fn sets(runs: &[PageRun]) -> impl Iterator<Item = (usize, &EvaluatedSet)> {
     runs.iter().enumerate().flat_map(|(i, run)| run.sets().map(move |set| (i, set)))
 }
@@ -162,7 +162,7 @@ fn table(runs: &[PageRun]) -> String {
     format!("{table}<ul class=\"quiet\">\n{names}</ul>\n")
 }
 
-/// The metrics that accuracy and entropy are, as HTML.
+/// The metrics of accuracy and entropy, as HTML.
 fn names_of(measured: &SetPoints) -> String {
     let (accuracy, entropy) = (short_name(&measured.accuracy), short_name(&measured.entropy));
     let place = short_name(place(&measured.set));
@@ -175,7 +175,7 @@ fn names_of(measured: &SetPoints) -> String {
     text + "."
 }
 
-/// Why the law is not to be relied on, as text.
+/// Reasons not to rely on the law, as text.
 pub(super) fn refusals(study: &Study) -> String {
     if study.refusals.is_empty() {
         return format!("nothing can be fitted to {} evaluations.", study.points.len());
@@ -199,7 +199,7 @@ fn with_interval(interval: &Interval, shown: fn(f64) -> String) -> String {
     format!("{} <span class=\"quiet\">[{}, {}]</span>", shown(value), shown(low), shown(high))
 }
 
-/// The ceiling, if accuracy can be there.
+/// The ceiling, if accuracy can reach it.
 pub(super) fn ceiling(fit: &Fit) -> String {
     match fit.ceiling.value {
         value if value > 1.0 => format!("above {}", percent(1.0)),
@@ -236,7 +236,7 @@ fn of_beginning(study: &Study) -> Option<Fit> {
     Fit::of(&[study.points.get(..prefix)?], SEED)
 }
 
-/// Every how many evaluations one is drawn.
+/// The interval of drawn evaluations: every how many one is drawn.
 fn every(evaluations: usize) -> usize {
     evaluations.div_ceil(MAX_EVALUATIONS).max(1)
 }

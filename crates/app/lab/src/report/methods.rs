@@ -1,5 +1,5 @@
-//! Means over seeds as curves: for each method, whose runs differ in nothing but the seed, one line
-//! with a band.
+//! Means over seeds as curves: for each method, whose runs differ in the seed alone, one line with
+//! a band.
 
 use super::curves::{Chart, Line, Metric, Style, swatch};
 use super::text::{seen, words};
@@ -7,17 +7,17 @@ use crate::log::Series;
 use crate::seeds::{Group, MOST, MeanCurve, Summary};
 use std::fmt::Write;
 
-/// The methods of runs, where one has several seeds.
+/// The methods of runs, if one has several seeds.
 pub(super) struct Methods<'a>(&'a [Group]);
 
 impl<'a> Methods<'a> {
-    /// The groups of a summary. There is nothing to draw unless one has two runs that count.
+    /// The groups of a summary; empty unless a group has two runs that count.
     pub fn of(Summary { groups, .. }: &'a Summary) -> Self {
         let has_seeds = groups.iter().any(|group| group.counted.len() > 1);
         Self(if has_seeds { groups } else { &[] })
     }
 
-    /// How many lines a metric has at most.
+    /// Most lines of a metric.
     pub fn len(&self) -> usize {
         self.0.iter().filter(|group| group.counted.len() > 1).count()
     }

@@ -30,7 +30,7 @@ use isentrope_settings::complete;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Most runs on one page: more curves than this nobody tells apart.
+/// Most runs on one page. More curves could not be distinguished by eye.
 pub const MAX_RUNS: usize = 64;
 
 /// Most evaluation sets that have charts and sentences of their own.
@@ -68,7 +68,7 @@ impl Report {
         Ok(Self { runs: run::open(paths)? })
     }
 
-    /// Adds settings that did not exist yet when a run began, with the defaults `of` its recipe.
+    /// Adds settings that did not exist when a run began; `of` returns the defaults for its recipe.
     /// Without this, runs of an older and a newer program would differ in settings that neither
     /// sets.
     #[must_use]
@@ -80,15 +80,15 @@ impl Report {
         self
     }
 
-    /// Takes over a sweep's plan of each run, in order: it alone decides the groups.
+    /// Sets a sweep's plan for each run, in order, which then decides the groups.
     #[must_use]
     pub fn with_groups(mut self, planned: Vec<RunPlan>) -> Self {
         self.runs.iter_mut().zip(planned).for_each(|(run, planned)| run.plan(planned));
         self
     }
 
-    /// Whether it is on the one run whose directory this is: not on a file, nor on a directory
-    /// above runs.
+    /// Whether the report is on a single run and `path` is that run's directory, not a file or a
+    /// directory above runs.
     pub fn is_of_directory(&self, path: &Path) -> bool {
         matches!(&self.runs[..], [run] if run.data.log.path == path && path.is_dir())
     }

@@ -1,6 +1,6 @@
 //! Numbers as the page shows them.
 
-/// A number of this size or larger has no place in a chart.
+/// Numbers of this size or larger are not drawn.
 pub(super) const DRAWABLE: f64 = 1e30;
 
 /// A share from 0 to 1 as a percentage.
@@ -15,7 +15,7 @@ pub(super) fn percent(share: f64) -> String {
     }
 }
 
-/// A number with three or four digits that say something.
+/// A number with three or four significant digits.
 pub(super) fn plain(value: f64) -> String {
     if !value.is_finite() {
         return "–".into();
@@ -48,7 +48,7 @@ pub(super) fn count(value: f64) -> String {
     if value < 0.0 { format!("−{text}") } else { text }
 }
 
-/// The sign as printed matter has it; none before a zero.
+/// The text with print's minus sign; a zero has none.
 fn minus(text: &str) -> String {
     match text.strip_prefix('-') {
         Some(rest) if rest.bytes().all(|b| matches!(b, b'0' | b'.')) => rest.to_owned(),

@@ -1,4 +1,4 @@
-//! The runs side by side: a row for each run and evaluation set.
+//! The overview table: a row for each run and evaluation set.
 
 use super::curves::swatch;
 use super::law_section::ceiling;
@@ -87,7 +87,7 @@ fn cells(run: &PageRun, set: &EvaluatedSet) -> String {
     format!("<td>{name}</td><td>{entropy}</td><td>{accuracy}</td><td>{best}</td><td>{ceiling}</td>")
 }
 
-/// The first and the last of some measurements, each after a step; a single one is no change.
+/// The first and the last of some measurements, each with its step; only one if there is one.
 pub(super) fn from_to(
     (first, old): (u64, f64),
     (last, new): (u64, f64),

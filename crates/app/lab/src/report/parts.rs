@@ -45,7 +45,7 @@ pub(super) fn frames(runs: &[PageRun]) -> Vec<Frame<'_>> {
         let SetPoints { set, part_of: Some(whole), accuracy, entropy, .. } = measured else {
             continue;
         };
-        // An entropy that is not the evaluations' own is of rollouts, which have no parts.
+        // An entropy that is not the evaluations' own belongs to rollouts, which have no parts.
         let is_own = SetMetric::of(entropy).is_some_and(|metric| metric.set == set);
         let name = set.get(whole.len() + 1..).unwrap_or(set);
         let entropy = is_own.then_some(entropy.as_str());

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// The longest name of a run, in characters.
 const LONGEST_LABEL: usize = 200;
 
-/// A run of a report. Its name has nothing hidden in it, and no two runs share it.
+/// A run of a report. Its name is unique and has no hidden characters.
 #[derive(Clone, Debug)]
 pub(super) struct PageRun {
     /// Its numbers.
@@ -33,13 +33,13 @@ pub struct RunPlan {
     pub group: String,
     /// The group that this one is compared with.
     pub control: Control,
-    /// The recipe's values as they are planned now; an older run may lack settings, or have other
-    /// steps.
+    /// The recipe's planned values. An older run may lack settings, or have other numbers of steps.
     pub recipe: Value,
 }
 
 impl PageRun {
-    /// Its name as HTML, isolated, so that its letters turn nothing around it.
+    /// The run's name as HTML, isolated, so that right-to-left letters in it do not reorder the
+    /// text around it.
     pub fn html(&self) -> String {
         format!("<bdi>{}</bdi>", words(&self.data.name))
     }
@@ -62,7 +62,7 @@ impl PageRun {
     }
 }
 
-/// The runs as tables over seeds take them.
+/// The runs as entries for tables over seeds.
 pub(super) fn entries(runs: &[PageRun]) -> Vec<Entry<'_>> {
     let entries = runs.iter().map(|run| Entry {
         name: run.data.name.clone(),
@@ -101,8 +101,8 @@ pub(super) fn open(paths: &[PathBuf]) -> Result<Vec<PageRun>> {
     Ok(runs.into_iter().map(of).collect())
 }
 
-/// A name for each run: its own, behind as much of its path as tells all runs apart, and a number
-/// if nothing does. All paths are cut at one depth, so that seeds of a sweep are `grpo/1`,
+/// A name for each run: its own, after as much of its path as makes all names distinct, or with a
+/// number if nothing does. All paths are cut at one depth, so that seeds of a sweep are `grpo/1`,
 /// `kl-cov/1` and `kl-cov/2`, not `2`. A number alone is no name.
 fn labels(logs: &[&RunLog]) -> Vec<String> {
     let parts: Vec<Vec<String>> = logs.iter().map(|log| directories(log)).collect();

@@ -1,5 +1,5 @@
-//! The summary, in sentences. Every one has its numbers with it; nothing is said of quantities that
-//! were not measured.
+//! The summary, in sentences. Every sentence has its numbers. Quantities that were not measured are
+//! left out.
 
 use super::MAX_SETS;
 use super::change::{Change, NATS, OfResponses, SHARES};
@@ -17,15 +17,15 @@ use crate::run::EvaluatedSet;
 use crate::show::duration;
 use serde_json::Value;
 
-/// A share of prompts without a signal from which on it is printed strongly.
+/// From this share on, the share of prompts without a signal is in bold.
 const DULL: f64 = 0.5;
 /// The least share of truncated responses whose mean is reported.
 const TRUNCATED: f64 = 0.02;
 /// Most alarms in a summary.
 const MAX_ALARMS: usize = 20;
-/// More runs than these are folded up.
+/// Summaries of more runs than this are folded.
 const MANY: usize = 4;
-/// Metrics beside entropies whose last finite value tells that a run diverged.
+/// Metrics besides entropies whose last finite value shows that a run diverged.
 const FINITE: [&str; 3] = ["policy/loss", "grad/norm", "sft/loss"];
 /// Entropies of runs without any accuracy.
 const ENTROPIES: [&str; 4] = [
@@ -149,7 +149,7 @@ fn divergence(run: &PageRun, last: u64) -> Option<String> {
     let log = &run.data.log;
     let of_steps = FINITE.into_iter().filter_map(|metric| Some((metric, values(run, metric)?)));
     let gone = of_steps.chain(log.entropy()).filter_map(|(metric, series)| {
-        // A Trainer that logs every tenth step ends between two.
+        // A Trainer that logs every tenth step may end between two logs.
         let apart = series.steps.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(1);
         let (step, _) = series.last()?;
         (last - step >= apart).then(|| (metric.to_owned(), step))
@@ -319,7 +319,7 @@ fn signal(run: &PageRun) -> Option<String> {
     ))
 }
 
-/// The effect of the covariance method, if the log says that there was one.
+/// The effect of the covariance method, if the log has one.
 fn covariance(run: &PageRun) -> Option<String> {
     let method = run.data.setting("objective.covariance.method").and_then(Value::as_str);
     let picked = sum_of(run, "cov/selected");

@@ -1,5 +1,5 @@
-//! Texts from logs, recipes and paths as the page shows them: none hides anything, and none takes
-//! up the page.
+//! Foreign texts (logs, recipes, paths) for the page: hidden characters are shown, and long texts
+//! shortened.
 
 use crate::page::legible;
 use crate::visible::visible;
@@ -38,8 +38,8 @@ pub(super) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(begin.chain(['…']).chain(end.into_iter().rev()).collect())
 }
 
-/// Names in quotation marks, and how many more there are where these are too many for a sentence,
-/// as text.
+/// Names in quotation marks. If there are too many for a sentence, the first ones and the number of
+/// the others.
 pub(super) fn listed(names: &[String]) -> String {
     let quoted: Vec<String> =
         names.iter().take(MOST_NAMES).map(|name| format!("“{}”", seen(name))).collect();

@@ -1,4 +1,4 @@
-//! Long series in fewer points, with every spike left in.
+//! Reduces long series to fewer points, and keeps every spike.
 
 /// At most `most` points of a series, in order: the first, the last, and the least and the largest
 /// of each stretch between.

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 pub struct EvaluatedSet {
     /// The points, with the names of the set, the accuracy and the entropy.
     pub measured: SetPoints,
-    /// Its bootstrap takes a while, so that it is made only if somebody asks.
+    /// Computed when first asked for, because the bootstrap takes a while.
     study: OnceLock<Study>,
 }
 
@@ -35,7 +35,7 @@ impl EvaluatedSet {
 pub struct SetName {
     /// The set.
     pub name: String,
-    /// The last part of the metric that is its accuracy: `mean@<k>` of the largest k, else `score`.
+    /// The last part of the accuracy's metric: `mean@<k>` of the largest k, else `score`.
     pub accuracy: String,
 }
 
@@ -62,7 +62,7 @@ impl SetName {
         metrics.filter(|metric| metric.set == self.name).map(|metric| metric.what)
     }
 
-    /// k of its `mean@<k>`; none if its accuracy is a mean score, which is no share.
+    /// k of the set's `mean@<k>`; none if the accuracy is a mean score, which is no share.
     pub fn samples(&self) -> Option<u64> {
         SetMetric { set: &self.name, what: &self.accuracy }.samples()
     }

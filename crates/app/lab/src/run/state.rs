@@ -1,4 +1,4 @@
-//! How far a run is, how fast, and whether a process still trains in it.
+//! A run's progress and pace, and whether a process is training it.
 
 use crate::log::RunLog;
 use crate::run_files::METRICS;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Steps whose mean time makes the estimate of the time left.
+/// Number of last steps whose mean time estimates the time left.
 const RECENT: usize = 20;
 /// A run in training is silent if it wrote nothing for this many seconds and for this many times
 /// the time of a step.
@@ -18,11 +18,11 @@ const SILENCE: (f64, f64) = (60.0, 10.0);
 pub enum Condition {
     /// A process trains in it.
     Training,
-    /// It has made all its steps.
+    /// The run has made all its steps.
     Complete,
-    /// It has steps to make, and no process trains in it.
+    /// The run has steps left, and no process is training it.
     Stopped,
-    /// Nobody can tell: a log of another trainer, or a file system without locks.
+    /// Not known: the log is another trainer's, or the file system has no locks.
     Unknown,
 }
 
@@ -41,12 +41,12 @@ pub struct State {
     pub seconds: f64,
     /// Whether evaluations are among these seconds.
     pub has_evaluation: bool,
-    /// Seconds since it wrote anything, if it trains and that is long.
+    /// Seconds since the run's last write, if it is in training and that is long.
     pub silent: Option<f64>,
 }
 
 impl State {
-    /// Whether a process trains in a run's directory; none if nobody can tell.
+    /// Whether a process trains in a run's directory; none if not known.
     pub(super) fn is_training(dir: &Path, recipe: Option<&Value>) -> Option<bool> {
         recipe.and_then(|_| is_locked(dir))
     }

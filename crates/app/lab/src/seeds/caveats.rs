@@ -7,8 +7,8 @@ use std::collections::HashSet;
 /// Most metrics that a note names.
 const NAMED: usize = 6;
 
-/// Notes on runs without an end value of a metric that their group has: no older value stands for
-/// it.
+/// Notes on runs without an end value of a metric that their group has. An older value is not used
+/// in its place.
 pub(super) fn without_end(named: &Group, group: &[Seeded<'_>], all: &[Measure]) -> Vec<String> {
     let mut known = HashSet::new();
     let is_of_group = |metric: &str| group.iter().any(|(_, run)| run.has(metric));
@@ -37,8 +37,7 @@ pub(super) fn without_end(named: &Group, group: &[Seeded<'_>], all: &[Measure]) 
     named.runs.iter().zip(group).filter_map(note).collect()
 }
 
-/// Cuts intervals off at impossible values, which excludes nothing true; a note if that changed
-/// one.
+/// Clamps intervals to possible values. Returns a note if that changed one.
 pub(super) fn cut_off(rows: &mut [Row]) -> Option<String> {
     let mut changed = false;
     for row in rows {
@@ -108,9 +107,9 @@ pub(super) fn caveats(groups: &[Group], rows: &[Row]) -> Vec<String> {
     notes
 }
 
-/// How small an exact p-value can be. Measures that only some runs have, such as the law's, are
-/// tested over fewer seeds than the others: the sentence is about the most seeds that are tested,
-/// and names the fewest beside them.
+/// A sentence with the least exact p-value possible. Measures that only some runs have, such as the
+/// law's, are tested over fewer seeds than the others: the sentence is about the most seeds that
+/// are tested, and names the fewest beside them.
 fn least_exact(tests: &[&Paired]) -> Option<String> {
     let exact = || tests.iter().filter(|test| test.p_exact.is_some());
     let most = exact().max_by_key(|test| test.difference.runs.len())?;

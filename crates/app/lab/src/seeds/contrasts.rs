@@ -1,9 +1,9 @@
-//! Which group each is compared with, and whether it may be.
+//! Decides which group each group is compared with, and whether the two are comparable.
 
 use super::{Control, Entry, Group, groups};
 
-/// For each group the place of the group it is compared with. None for the first, unless it names
-/// one, and none if two cannot be compared, which a note says.
+/// The index of each group's control. None for the first group, unless it names one, and for two
+/// groups that are not comparable, with a note.
 pub(super) fn controls(
     runs: &[Entry<'_>],
     places: &[Vec<usize>],
@@ -29,8 +29,8 @@ pub(super) fn controls(
     (0..places.len()).map(&mut control).collect()
 }
 
-/// Whether two groups are evaluated alike. Says why not, and where they train for other numbers of
-/// steps.
+/// Whether two groups are evaluated alike. Adds a note if not, and if they train for other numbers
+/// of steps.
 pub(super) fn are_comparable(
     runs: &[Entry<'_>],
     places: &[Vec<usize>],

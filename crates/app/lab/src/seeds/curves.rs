@@ -4,16 +4,16 @@ use super::Mean;
 use crate::log::Series;
 use serde::Serialize;
 
-/// Most points of a curve; of more steps, means over stretches of them are taken first.
+/// Most points of a curve. With more steps, means over stretches are taken first.
 pub(crate) const MOST: usize = 300;
-/// A number of this size or larger has no place in a chart.
+/// Numbers of this size or larger are not drawn.
 const DRAWABLE: f64 = 1e30;
 
-/// The mean of a metric over seeds with its 95 % interval, all `[points]`. Where all seeds have the
-/// same number, the interval is as wide as it can be seen: not at all.
+/// The mean of a metric over seeds with its 95 % interval, all `[points]`. If all seeds have the
+/// same number, the interval has no width.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct MeanCurve {
-    /// Steps; a stretch of steps has its mean step.
+    /// The steps; a stretch of steps is placed at its mean.
     pub steps: Vec<f64>,
     /// Means over seeds.
     pub mean: Vec<f64>,
@@ -24,9 +24,9 @@ pub struct MeanCurve {
 }
 
 impl MeanCurve {
-    /// The curve of two series or more at the steps that all have; none without such steps.
-    /// Intervals are cut to `range`, unless another trainer means something else by a metric's
-    /// name, so that its numbers lie outside.
+    /// The curve of two or more series at their common steps; none if there are none. Intervals are
+    /// clamped to `range`, unless numbers lie outside because another trainer means something else
+    /// by the name.
     pub(crate) fn of(series: &[&Series], range: [f64; 2], most: usize) -> Option<Self> {
         let (first, others) = series.split_first()?;
         if others.is_empty() {
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(low(&two, range_of("eval/a/entropy")), 0.0);
         assert!(low(&two, range_of("policy/loss")) < 0.0);
         assert!(low(&two, range_of("theory/entropy_change")) < 0.0);
-        // Another trainer's loss may have a sign.
+        // Another trainer's loss may be negative.
         assert!(low(&series(&[(0, -0.03), (5, 0.5)]), range_of("loss")) < -0.01);
     }
 

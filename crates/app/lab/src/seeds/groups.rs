@@ -1,4 +1,4 @@
-//! Which runs differ in nothing but their seed, and which groups of runs may be compared.
+//! Finds the runs that differ in the seed alone, and the groups that may be compared.
 
 use super::Entry;
 use crate::recipes::deciding;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Longest name of a group that is made of settings, in characters.
+/// Longest name of a group that is formed from settings, in characters.
 const LONGEST: usize = 60;
 
 /// The recipe without its seed and the keys that change no result.
@@ -19,8 +19,8 @@ pub fn without_seed(recipe: &Value) -> Value {
     recipe
 }
 
-/// As [`without_seed`], also without the day in prompts. If a recipe names no day, a run takes the
-/// one it begins on, so that seeds which are added later have another.
+/// Like [`without_seed`], also without the date in prompts. If a recipe names no date, a run has
+/// the date on which it began, so that seeds added later have another.
 fn deciding_of_all_seeds(recipe: &Value) -> Value {
     let mut recipe = without_seed(recipe);
     if let Some(data) = recipe.get_mut("data").and_then(Value::as_object_mut) {
@@ -29,8 +29,8 @@ fn deciding_of_all_seeds(recipe: &Value) -> Value {
     recipe
 }
 
-/// Places of runs in groups that differ in nothing but the seed, in the order of their first runs.
-/// A run without a recipe is a group of its own.
+/// Indices of runs in groups that differ in the seed alone, in the order of their first runs. A run
+/// without a recipe is a group of its own.
 pub(super) fn grouped(runs: &[Entry<'_>]) -> Vec<Vec<usize>> {
     let recipes: Vec<Option<Value>> =
         runs.iter().map(|run| run.recipe.map(deciding_of_all_seeds)).collect();
@@ -47,7 +47,7 @@ pub(super) fn grouped(runs: &[Entry<'_>]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// A note if the prompts of a group's runs name several days.
+/// A note if the prompts of a group's runs name several dates.
 pub(super) fn days(runs: &[Entry<'_>], places: &[usize], name: &str) -> Option<String> {
     let mut days: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for run in places.iter().map(|i| &runs[*i]) {
@@ -65,9 +65,9 @@ pub(super) fn days(runs: &[Entry<'_>], places: &[usize], name: &str) -> Option<S
     })
 }
 
-/// Names of groups, the first kind that tells all apart: as given; the directories that hold them;
-/// the names of lone runs; the settings in which a group differs from the first, and the first from
-/// the others.
+/// Names of groups, of the first kind that makes all distinct: as given; the directories that hold
+/// them; the names of lone runs; the settings in which a group differs from the first, and the
+/// first from the others.
 pub(super) fn names(runs: &[Entry<'_>], groups: &[Vec<usize>]) -> Vec<String> {
     let is_plain = |names: &[String]| {
         names.iter().all(|name| !name.is_empty())
@@ -134,13 +134,13 @@ fn evaluated(recipe: &Value) -> Value {
     let mut decides = Map::new();
     let mut eval = recipe["eval"].clone();
     if let Some(eval) = eval.as_object_mut() {
-        // The number of evaluations decides the best of them alone; the last one is that of the
-        // last step.
+        // How often runs are evaluated matters only for the best value; the last evaluation is
+        // always the last step's.
         eval.remove("every");
     }
     let is_empty = |key: &str| eval[key].as_array().is_none_or(Vec::is_empty);
     let (has_files, has_benchmarks) = (!is_empty("files"), !is_empty("bench"));
-    // A setting that is absent is as in training; but a benchmark's own definition has its longest
+    // An absent setting is the same as in training, except that a benchmark defines its own longest
     // response.
     let mut or_as_trained = |key: &str, trained: [&Value; 2]| {
         if eval[key].is_null()

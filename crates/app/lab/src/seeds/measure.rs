@@ -6,24 +6,24 @@ use serde::Serialize;
 /// A number that runs have.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Measure {
-    /// The metric that it is taken from (docs/reference/metrics.md); numbers of the law have the
-    /// accuracy of their set.
+    /// The metric that the measure is taken from (docs/reference/metrics.md); for numbers of the
+    /// law, their set's accuracy.
     pub metric: String,
-    /// How it is taken, by its name in table.json: `end`, `law-ceiling`.
+    /// The kind of measure, by its name in table.json: `end`, `law-ceiling`.
     pub taken: String,
     /// Its table.
     pub section: Section,
-    /// Its name in tables: `countdown: pass@8 at the end, %`.
+    /// The measure's name in tables: `countdown: pass@8 at the end, %`.
     #[serde(skip)]
     pub title: String,
     #[serde(skip)]
     pub(super) unit: Unit,
 }
 
-/// How numbers are shown, and what they can be.
+/// The format and the range of a measure's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Unit {
-    /// The factor of shown numbers: 100 of shares.
+    /// The factor of shown numbers: 100 for shares.
     pub scale: u8,
     /// Digits after the point.
     pub digits: usize,
@@ -69,7 +69,7 @@ impl Unit {
         }
         let name = last_part(metric);
         let is_size = ["entropy", "length", "loss"].iter().any(|of| name.starts_with(of));
-        // A policy's loss and the theory's changes have a sign.
+        // A policy's loss and the theory's changes may be negative.
         let has_sign = ["policy/loss", "theory/"].iter().any(|of| metric.starts_with(of));
         let unit = match metric {
             _ if metric.contains("entropy") || metric.ends_with("loss") => ", nats",
@@ -114,18 +114,18 @@ pub(super) fn metric_title(metric: &str) -> String {
 }
 
 impl Measure {
-    /// Whether each run's number is one of a count.
+    /// Whether each run's number is a count.
     pub(super) fn is_count(&self) -> bool {
         self.taken == "law-refused"
     }
 
-    /// Whether groups are compared by it with a test: it is for the main effects, which all runs
-    /// have. It is not for best values, numbers of only some runs, parts, and checks.
+    /// Whether groups are compared by this measure with a test. Main effects, which all runs have,
+    /// are; best values, numbers of only some runs, parts and checks are not.
     pub(super) fn is_compared(&self) -> bool {
         self.section == Section::Main && self.taken != "best"
     }
 
-    /// Whether it belongs in a short table: the rest are parts and checks of these.
+    /// Whether the measure belongs in a short table. The others are parts or checks of these.
     pub(super) fn is_main(&self) -> bool {
         let is_part = self.metric.ends_with("_numbers") || self.metric.ends_with("/truncated");
         match &*self.taken {

@@ -1,6 +1,6 @@
-//! Statistics over seeds: runs that differ in nothing but the seed are one group, whose numbers
-//! have a mean and an interval; groups are compared over the seeds that they share, each with the
-//! first or with the one that it names.
+//! Statistics over seeds: runs that differ in the seed alone are one group, whose numbers have a
+//! mean and an interval. Groups are compared over the seeds that they share, each with the first
+//! group or with the one that it names.
 //!
 //! [`Summary::of`] computes them from numbers and recipes; [`section()`] shows a summary in a web
 //! page, [`text`] on a terminal, [`markdown`] in a file. [`RunTable`] are the runs of
@@ -39,14 +39,15 @@ use std::collections::{BTreeMap, HashSet};
 pub struct Entry<'a> {
     /// Its name in notes.
     pub name: String,
-    /// The name of its group, if known. Runs with different group names are in different groups.
+    /// The name of the run's group, if known. Runs with different group names are in different
+    /// groups.
     pub group: Option<String>,
-    /// Its numbers; none of a planned run that has recorded nothing.
+    /// The run's numbers; none if a planned run has recorded nothing.
     pub run: Option<&'a Run>,
-    /// The values of its resolved recipe, if they are known, with the day of its prompts as
+    /// The values of the run's resolved recipe, if known, with the date of its prompts as
     /// `data.date`. A run without a recipe has no seed, and is a group of its own.
     pub recipe: Option<&'a Value>,
-    /// The group that its group is compared with; that of a group's first run counts.
+    /// The group with which the run's group is compared. The value of a group's first run counts.
     pub control: Control,
 }
 
@@ -56,7 +57,7 @@ pub enum Control {
     /// The first group.
     #[default]
     First,
-    /// The group of the run at this place.
+    /// The group of the run with this index.
     GroupOf(usize),
     /// A group of this name, which has no run.
     Absent(String),
@@ -71,7 +72,7 @@ impl Entry<'_> {
         self.recipe?.pointer("/run/steps")?.as_u64()
     }
 
-    /// The day that its prompts name, where they name one.
+    /// The date that the run's prompts name, if they name one.
     fn day(&self) -> Option<&str> {
         self.recipe?.pointer("/data/date")?.as_str()
     }
@@ -92,7 +93,7 @@ pub struct Summary {
     pub notes: Vec<String>,
 }
 
-/// Runs that differ in nothing but the seed.
+/// Runs that differ in the seed alone.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Group {
     /// Its name.
@@ -103,16 +104,16 @@ pub struct Group {
     pub seeds: Vec<Option<u64>>,
     /// Runs that have not made all of their steps, which are left out.
     pub unfinished: Vec<String>,
-    /// The places of all its runs among the entries.
+    /// The indices of all the group's runs among the entries.
     #[serde(skip)]
     pub all: Vec<usize>,
-    /// The places of the runs that count: finished, and one of each seed.
+    /// The indices of the runs that count: finished, and one for each seed.
     #[serde(skip)]
     pub counted: Vec<usize>,
 }
 
 impl Group {
-    /// `3 seeds`, or `3 of 5 seeds finished` where runs are left out.
+    /// `3 seeds`, or `3 of 5 seeds finished` if runs are left out.
     fn seeds_finished(&self) -> String {
         match (self.runs.len(), self.unfinished.len()) {
             (1, 0) => "1 seed".into(),
@@ -127,14 +128,14 @@ impl Group {
 pub struct Row {
     /// The measure.
     pub measure: Measure,
-    /// `[groups]`; none where no run that counts has measured it.
+    /// Means, `[groups]`; None if no run that counts has the measure.
     pub means: Vec<Option<Mean>>,
-    /// `[groups]`: the difference to the group's control over the seeds that both have; none of
+    /// Differences to each group's control over the seeds that both have, `[groups]`; None for
     /// measures that are not compared.
     pub against: Vec<Option<Against>>,
 }
 
-/// How a group differs from the one that it is compared with.
+/// The difference between a group and its control.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Against {
     /// The latter's name.
@@ -145,7 +146,7 @@ pub struct Against {
 }
 
 impl Summary {
-    /// Computes the statistics; the first run is of the first group.
+    /// Computes the statistics. The first run belongs to the first group.
     pub fn of(runs: &[Entry<'_>]) -> Self {
         let mut notes = Vec::new();
         let places = groups::grouped(runs);
@@ -158,7 +159,7 @@ impl Summary {
     }
 }
 
-/// The groups of runs at these places; says which runs do not count.
+/// The groups of the runs with these indices, with notes on runs that do not count.
 fn counted_runs(runs: &[Entry<'_>], places: &[Vec<usize>], notes: &mut Vec<String>) -> Vec<Group> {
     let names = groups::names(runs, places);
     let mut groups = Vec::new();
@@ -196,8 +197,8 @@ fn counted_runs(runs: &[Entry<'_>], places: &[Vec<usize>], notes: &mut Vec<Strin
     groups
 }
 
-/// Splits a group into runs that have made all of their steps, and others. If the recipe does not
-/// say how many steps, the longest run of the group does.
+/// Splits a group into runs that have made all of their steps, and others. Without a number of
+/// steps in the recipe, the group's longest run defines it.
 fn by_state(runs: &[Entry<'_>], places: &[usize]) -> (Vec<usize>, Vec<usize>) {
     let longest = places.iter().filter_map(|i| runs[*i].last_step()).max();
     places.iter().partition(|i| {
@@ -269,7 +270,7 @@ fn row(
     };
     let mean = |group: &Vec<(Option<u64>, f64)>| {
         let mean = Mean::of(group.iter().map(|(_, x)| *x).collect())?;
-        // A count is exact: it stands for these runs and for no others.
+        // A count has no interval: it describes these runs and no others.
         Some(if measure.is_count() { Mean { interval: None, ..mean } } else { mean })
     };
     let against = |group: usize| {

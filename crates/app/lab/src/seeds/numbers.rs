@@ -13,15 +13,16 @@ use std::collections::HashMap;
 /// At most this many sets of a run have a law: its intervals take long.
 const MOST_LAWS: usize = 24;
 
-/// A number that is taken from the course of one metric.
+/// A number that is computed from one metric's values over the steps.
 struct Course {
-    /// Its name in table.json, and in titles.
+    /// The number's name in table.json and in titles.
     key: &'static str,
     title: &'static str,
     of: fn(&RunNumbers<'_>, &Series) -> Option<f64>,
 }
 
-/// The value at the run's last step; the last value where no recipe tells which step that is.
+/// The value at the run's last step; the last value if there is no recipe to say which step that
+/// is.
 const END: Course = Course {
     key: "end",
     title: "at the end",
@@ -56,18 +57,17 @@ const CHANGE: Course = Course {
 /// A run with its numbers.
 pub(super) struct RunNumbers<'a> {
     log: &'a RunLog,
-    /// The step that it has ended at; none where no recipe tells. Other trainers need not evaluate
-    /// there.
+    /// The run's last step; None without a recipe. Other trainers need not evaluate there.
     pub end: Option<u64>,
-    /// The measures that its tables have, the most important first.
+    /// The measures in the run's tables, the most important first.
     pub listed: Vec<Measure>,
     numbers: HashMap<Measure, f64>,
-    /// The laws of its sets that are evaluated at its end.
+    /// The laws of the sets that are evaluated at the run's end.
     pub laws: Vec<SetLaw>,
 }
 
 impl<'a> RunNumbers<'a> {
-    /// Takes in a run. A run with a recipe has made all of its steps.
+    /// Collects a run's numbers. A run with a recipe has made all of its steps.
     pub fn of(run: &'a Run, recipe: Option<&Value>) -> Self {
         let log = &run.log;
         let end = recipe.and(log.last_step());
@@ -89,8 +89,8 @@ impl<'a> RunNumbers<'a> {
         self.log.series(metric).is_some()
     }
 
-    /// Lists a number of a metric's course, though the metric may lack it; without `is_listed` it
-    /// has only the number.
+    /// Adds a number of a metric, and lists it in tables if `is_listed`, even if the metric lacks
+    /// it.
     fn course(&mut self, section: Section, metric: &str, course: &Course, is_listed: bool) {
         let series = self.log.series(metric).filter(|series| !series.values.is_empty());
         let Some(series) = series else { return };
@@ -113,7 +113,7 @@ impl<'a> RunNumbers<'a> {
         for set in log.evaluation_sets() {
             for (name, is_listed) in accuracies_of(log, set) {
                 self.course(Section::Main, &name, &END, is_listed);
-                // Problems of one size need no best value.
+                // Parts by size have no best value.
                 if name.contains("/mean@") && !name.ends_with("_numbers") {
                     self.course(Section::Main, &name, &BEST, true);
                 }
@@ -195,14 +195,14 @@ impl<'a> RunNumbers<'a> {
         }
     }
 
-    /// The last value and its step; none where the run has gone on after it, since an older value
-    /// is not the end.
+    /// The last value and its step; None if the run has gone on after it, because an older value is
+    /// not the end.
     fn at_end(&self, series: &Series) -> Option<(u64, f64)> {
         series.last().filter(|(step, _)| self.end.is_none_or(|end| *step == end))
     }
 }
 
-/// The accuracies of a run's sets, parts left out, and whether tables have each.
+/// The accuracies of a run's sets, without parts, and whether tables show each.
 fn accuracies(log: &RunLog) -> Vec<(String, bool)> {
     log.evaluation_sets().into_iter().flat_map(|set| accuracies_of(log, set)).collect()
 }
@@ -213,7 +213,7 @@ fn accuracies_of(log: &RunLog, set: &str) -> Vec<(String, bool)> {
     let mut all = Vec::new();
     for prefix in ["mean@", "pass@", "maj@"] {
         let names = log.beginning(&of_set(set, prefix));
-        // With one response, pass@k and maj@k are mean@k again.
+        // With one response, pass@k and maj@k equal mean@k.
         let largest = names.iter().copied().filter(|name| k(name) > Some(1)).max_by_key(|n| k(n));
         let is_listed = |name: &str| prefix == "mean@" || Some(name) == largest;
         all.extend(names.iter().map(|name| ((*name).to_owned(), is_listed(name))));

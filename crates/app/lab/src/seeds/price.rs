@@ -1,5 +1,5 @@
-//! The price of kept entropy: the accuracy that the law of the control's run asks for the entropy
-//! in which a run of the same seed ends, beside the accuracy that it pays.
+//! The price of kept entropy: the loss of accuracy that the law of the control's run predicts for
+//! the higher entropy at which a run of the same seed ends, beside the measured loss.
 
 use super::measure::{Measure, Range, Unit};
 use super::section::Section;
@@ -18,8 +18,9 @@ pub(super) struct SetLaw {
     pub end: Point,
 }
 
-/// Two rows for each set: the price, a (exp(H) - exp(H of the control)), and how much more it is
-/// than the control's accuracy less the run's own, both at the end, over the seeds that both have.
+/// Two rows for each set: the price, a (exp(H) - exp(H of the control)), and the price less the
+/// measured loss (the control's accuracy less the run's, both at the end), over the seeds that both
+/// have.
 pub(super) fn rows(groups: &[Vec<Seeded<'_>>], controls: &[Option<usize>]) -> Vec<Row> {
     let laws = groups.iter().flatten().flat_map(|(_, run)| &run.laws);
     let sets: BTreeSet<(&str, &str)> = laws.map(|law| (&*law.set, &*law.accuracy)).collect();

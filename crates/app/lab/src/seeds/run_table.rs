@@ -1,4 +1,4 @@
-//! Statistics over seeds of a sweep that was saved as a table (docs/paper/results).
+//! Computes statistics over seeds from a sweep's saved table (docs/paper/results).
 
 use super::curves::{MOST, MeanCurve};
 use super::{Control, Entry, Group, Summary, range_of};
@@ -21,14 +21,14 @@ pub struct RunTable {
 /// A group's curves and its law over all its runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct GroupCurves {
-    /// Means over seeds by metric, of groups of several seeds.
+    /// Means over seeds by metric, if the group has several seeds.
     pub curves: BTreeMap<String, MeanCurve>,
     /// The law fitted to all evaluations of all runs, by evaluation set.
     pub laws: BTreeMap<String, Fit>,
 }
 
 impl RunTable {
-    /// Reads a table: the groups of these names in this order, or all.
+    /// Reads a table: the named groups in this order, or all groups.
     ///
     /// # Errors
     /// As [`run_table::read`]; if a group is not there.

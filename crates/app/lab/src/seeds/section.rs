@@ -1,4 +1,4 @@
-//! The tables that rows belong to, each with its heading and how it is to be read.
+//! The tables to which rows belong, each with a heading and an explanation.
 
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ impl Section {
     /// All, in the order of tables.
     pub const ALL: [Self; 5] = [Self::Main, Self::Parts, Self::Change, Self::Law, Self::Price];
 
-    /// Its heading, and how it is to be read; the main one has none.
+    /// The section's heading and an explanation for the reader; none for the main section.
     pub fn heading(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Main => None,

@@ -44,7 +44,7 @@ pub fn markdown(summary: &Summary) -> String {
         if let Some((heading, reading)) = section.heading().filter(|_| !rows.is_empty()) {
             let _ = writeln!(text, "## {heading}\n\n{reading}\n");
         }
-        // Pages are narrow: a table for a few measures at a time.
+        // Pages are narrow, so each table has a few measures.
         rows.chunks(4).for_each(|rows| text += &tables(summary, rows));
     }
     if !summary.rows.is_empty() {
@@ -89,8 +89,7 @@ fn tables(summary: &Summary, rows: &[&Row]) -> String {
     text
 }
 
-/// A group's name, and how it differs from the one that it is compared with; none where no row
-/// compares them.
+/// A group's name, and its differences from its control; none if no row compares them.
 fn differences(summary: &Summary, rows: &[&Row], group: usize) -> Option<Vec<String>> {
     let control = &rows.iter().find_map(|row| row.against[group].as_ref())?.group;
     let of = |row: &&Row| {
@@ -102,8 +101,8 @@ fn differences(summary: &Summary, rows: &[&Row], group: usize) -> Option<Vec<Str
     Some([vec![name], rows.iter().map(of).collect()].concat())
 }
 
-/// A mean with its interval, and of how many seeds where some have no such number; of a count, the
-/// count.
+/// A mean with its interval, and the number of seeds if some lack the number; for a count, the
+/// count alone.
 fn described(measure: &Measure, mean: &Mean, group: &Group) -> String {
     if measure.is_count() {
         return format!("{:.0} of {}", mean.runs.iter().sum::<f64>(), mean.runs.len());
@@ -136,7 +135,7 @@ pub fn section(summary: &Summary) -> String {
         if rows.is_empty() {
             continue;
         }
-        // Above the box that scrolls: no reading is cut off by it.
+        // The explanation stands above the scrolling box, so that the box does not cut it off.
         if let Some((heading, reading)) = part.heading() {
             let (heading, reading) = (legible(heading), with_code(reading));
             let _ = writeln!(html, "<h3>{heading}</h3>\n<p class=\"quiet\">{reading}</p>");
@@ -204,7 +203,7 @@ fn number(measure: &Measure, value: f64) -> String {
 fn signed(measure: &Measure, value: f64) -> String {
     let Unit { scale, digits, .. } = measure.unit;
     let shown = format!("{:+.digits$}", f64::from(scale) * value);
-    // A number that rounds to nothing has no sign.
+    // A number that rounds to 0 has no sign.
     if shown.contains(|c: char| c.is_ascii_digit() && c != '0') {
         shown
     } else {
@@ -212,7 +211,7 @@ fn signed(measure: &Measure, value: f64) -> String {
     }
 }
 
-/// The interval, and how many seeds of the group it comes from.
+/// The interval, and the number of the group's seeds behind it.
 fn spread(measure: &Measure, mean: &Mean, group: &Group) -> String {
     let seeds = match mean.runs.len() {
         all if all == group.runs.len() => group.seeds_finished(),

@@ -9,8 +9,8 @@ use serde::Serialize;
 pub struct Mean {
     /// The mean.
     pub value: f64,
-    /// Its 95 % interval, by Student's t; none of a single run or of equal numbers, which tell
-    /// nothing of the spread: three seeds with one count do not mean that all would have it.
+    /// The mean's 95 % interval by Student's t. None for a single run or for equal numbers: three
+    /// seeds with the same count do not show that every seed would have it.
     pub interval: Option<[f64; 2]>,
     /// The runs' own numbers.
     pub runs: Vec<f64>,
@@ -21,17 +21,17 @@ pub struct Mean {
 pub struct Paired {
     /// The differences, one for each seed that both have.
     pub difference: Mean,
-    /// Two-sided p-value of the paired t test; none of a single pair or of equal differences, whose
+    /// Two-sided p-value of the paired t test; None for a single pair or equal differences, whose
     /// spread is unknown.
     pub p: Option<f64>,
     /// Two-sided p-value of the sign-flip permutation test over all assignments of signs, which
-    /// assumes no distribution; none of more than 20 pairs.
+    /// assumes no distribution. None for more than 20 pairs.
     pub p_exact: Option<f64>,
-    /// The least that `p_exact` can be with n pairs: 2 assignments out of 2^n.
+    /// The least possible `p_exact` with n pairs: 2 assignments out of 2^n.
     pub p_exact_least: f64,
 }
 
-/// A spread by a smaller share of the numbers is rounding.
+/// A spread that is a smaller share of the numbers is rounding.
 const ROUNDING: f64 = 1e-12;
 
 impl Mean {
@@ -41,7 +41,7 @@ impl Mean {
         Self::of_size(runs, size)
     }
 
-    /// The mean of numbers that are differences of others of this size.
+    /// The mean of numbers that are differences of numbers of size `size`.
     fn of_size(runs: Vec<f64>, size: f64) -> Option<Self> {
         let n = runs.len() as f64;
         let degrees = runs.len().checked_sub(1)?;
@@ -62,8 +62,7 @@ impl Mean {
         self.runs.len() > 1 && self.interval.is_none()
     }
 
-    /// Cuts the interval off at the least and the greatest that the number can be; whether that has
-    /// changed it.
+    /// Clamps the interval to the number's possible range. Returns whether that changed it.
     pub(super) fn cut_off(&mut self, [least, most]: [f64; 2]) -> bool {
         let before = self.interval;
         self.interval = before.map(|ends| ends.map(|end| end.clamp(least, most)));
@@ -77,7 +76,7 @@ impl Paired {
         let size = pairs.iter().fold(0.0, |size: f64, (old, new)| size.max(old.abs() + new.abs()));
         let difference =
             Mean::of_size(pairs.iter().map(|(old, new)| difference(*old, *new)).collect(), size)?;
-        // Equal differences have no interval, and t would be infinite: as if chance were ruled out.
+        // Equal differences have no interval, and an infinite t would seem to rule out chance.
         let p = difference.interval.map(|_| {
             let error = error(&difference.runs, difference.value);
             1.0 - within(difference.value.abs() / error, pairs.len() - 1)

@@ -6,13 +6,13 @@ use crate::number::number;
 use crate::run::{Run, SetName};
 use crate::text_plot::{Curve, TextPlot};
 
-/// Columns that a plot should have at least, where several stand beside one another, and where
-/// there is no room below.
+/// Least columns of a plot: if several stand side by side, and if there is no room below.
 const NARROW: usize = 48;
 const NARROWEST: usize = 34;
-/// With more points to a column than this a noisy curve is a solid band, and means are drawn.
+/// Most points per column that are drawn one by one. Beyond it a noisy curve would be a solid band,
+/// so means are drawn.
 const DENSEST: usize = 4;
-/// As many stand beside one another at most.
+/// Most plots side by side.
 const MOST_BESIDE: usize = 4;
 /// Points further apart than this many times the usual distance are not joined.
 const GAP_FACTOR: u64 = 5;
@@ -55,15 +55,14 @@ pub(super) fn lines(panels: &[Panel], beside: usize, height: usize, look: &Look)
     lines
 }
 
-/// How many plots stand beside one another: as many as have room, in rows that are as full as can
-/// be.
+/// The number of plots side by side: as many as fit, with rows as full as possible.
 pub(super) fn beside(panels: usize, width: usize) -> usize {
     let most = ((width + GAP) / (NARROW + GAP)).clamp(1, MOST_BESIDE);
     let rows = panels.div_ceil(most).max(1);
     panels.div_ceil(rows).max(1)
 }
 
-/// As [`beside`], if all plots must fit into `rows` rows, as far as they can.
+/// Like [`beside`], but all plots should fit into `rows` rows.
 pub(super) fn beside_in_rows(panels: usize, rows: usize, width: usize) -> usize {
     let most = ((width + GAP) / (NARROWEST + GAP)).clamp(1, MOST_BESIDE);
     beside(panels, width).max(panels.div_ceil(rows.max(1))).min(most).max(1)
@@ -89,7 +88,8 @@ impl Panel {
         lines
     }
 
-    /// The curves for `width` columns, and a remark. Very many points become a mean per column.
+    /// The curves for `width` columns, and a remark. If there are too many points, each column has
+    /// their mean.
     fn thinned(&self, width: usize) -> (Vec<Curve>, String) {
         let densest = self.curves.iter().map(|curve| curve.points.len()).max().unwrap_or(0);
         if densest <= DENSEST * width {

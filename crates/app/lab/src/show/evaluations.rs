@@ -4,8 +4,8 @@ use super::text::{Look, table};
 use crate::number::{fixed, number, percent};
 use crate::run::{Run, SetName};
 
-/// The tables of all runs beside one another, each with at most `rows` rows: the first evaluation,
-/// then the last ones.
+/// The tables of all runs side by side, each with at most `rows` rows: the first evaluation, then
+/// the last ones.
 pub(super) fn lines(runs: &[Run], rows: usize, look: &Look) -> Vec<String> {
     let tables = runs.iter().flat_map(|run| run.set_names.iter().map(move |set| (run, set)));
     let blocks: Vec<Vec<String>> = tables
@@ -49,7 +49,7 @@ fn of_set(run: &Run, set: &SetName, most: usize, look: &Look) -> Vec<String> {
     fitting(look, &names, &rows)
 }
 
-/// The table with as many columns as there is room for, from the left.
+/// The table with as many columns, from the left, as fit.
 fn fitting(look: &Look, names: &[String], rows: &[Vec<String>]) -> Vec<String> {
     for count in (2..=names.len()).rev() {
         let cut: Vec<Vec<String>> =
@@ -62,7 +62,7 @@ fn fitting(look: &Look, names: &[String], rows: &[Vec<String>]) -> Vec<String> {
     table(look, names, rows)
 }
 
-/// The columns of a set's table: accuracy, entropy, length, then the others that say something.
+/// The columns of a set's table: accuracy, entropy, length, then others that are not always 0.
 fn columns(run: &Run, set: &SetName) -> Vec<String> {
     let measured: Vec<&str> = set.measured(&run.log).collect();
     let samples = set.samples().unwrap_or(1);

@@ -9,7 +9,7 @@ use crate::run::{Condition, Run, State};
 use crate::run_files::{METRICS, RECIPE};
 use serde_json::Value;
 
-/// Names in a list of metrics before the rest is counted.
+/// Most names in a list of metrics; the rest are counted.
 const NAMED: usize = 4;
 
 /// The head of a run, in lines.
@@ -85,7 +85,7 @@ fn settings(recipe: &Value) -> Option<String> {
 fn warnings(run: &Run) -> Vec<String> {
     let mut warnings = Vec::new();
     if run.state.condition != Condition::Training {
-        // While it trains, a line may be in the middle of being written.
+        // During training the last line may be incomplete.
         warnings.extend(run.log.notes.iter().cloned());
     }
     let last = run.log.last_step().filter(|last| *last > 0);

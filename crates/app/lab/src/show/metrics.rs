@@ -5,7 +5,7 @@ use crate::number::number;
 use crate::run::Run;
 use unicode_width::UnicodeWidthStr;
 
-/// A list per run, beside one another: name, first and last value, and at which step that was.
+/// A list per run, side by side: name, first and last value, and the last value's step.
 pub(super) fn lines(runs: &[Run], look: &Look) -> Vec<String> {
     let blocks: Vec<Vec<String>> =
         runs.iter().map(|run| of_run(run, runs.len() > 1, look)).collect();

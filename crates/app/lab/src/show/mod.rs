@@ -21,7 +21,7 @@ pub use trace::Trace;
 const PLOT_HEIGHT: usize = 13;
 /// Least and largest number of lines of a plot on a screen.
 const SCREEN_PLOT: [usize; 2] = [8, 20];
-/// A screen that has fewer left has no plot.
+/// A screen with fewer lines left has no plot.
 const LOWEST_PLOT: usize = 6;
 /// Rows of a table of evaluations on a page, and on a screen.
 const PAGE_ROWS: usize = 12;
@@ -34,7 +34,7 @@ use crate::run::Run;
 /// Additions to the usual.
 #[derive(Clone, Debug, Default)]
 pub struct PageOptions {
-    /// Metrics to plot beside the usual ones.
+    /// Metrics to plot besides the usual ones.
     pub metrics: Vec<String>,
     /// Responses of each run.
     pub responses: usize,
@@ -53,13 +53,13 @@ pub fn page(runs: &[Run], options: &PageOptions, look: &Look) -> Vec<String> {
     joined(blocks)
 }
 
-/// As much as fits a screen of `height` lines: the heads of the runs, plots as large as there is
-/// room for, then whatever else fits.
+/// As much as fits a screen of `height` lines: the heads of the runs, plots as large as possible,
+/// then the other blocks that fit.
 pub fn screen(runs: &[Run], options: &PageOptions, height: usize, look: &Look) -> Vec<String> {
     let mut panels = curves::panels(runs, &options.metrics, look);
     let mut blocks = vec![heading(runs, look)];
-    // Blocks below the plots get the room that the smallest plots leave; the rest makes plots
-    // larger.
+    // Blocks below the plots get the room that the smallest plots leave. Room that they do not need
+    // enlarges the plots.
     let [least, most] = SCREEN_PLOT;
     let free = height.saturating_sub(blocks[0].len() + 1);
     if free < LOWEST_PLOT {

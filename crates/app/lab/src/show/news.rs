@@ -15,8 +15,8 @@ const STEP_METRICS: [(&str, &str); 7] = [
     ("grad/norm", "gradient"),
 ];
 
-/// The lines of a run's steps after one, or of all; with the run's name before each if asked for,
-/// and with more metrics.
+/// The lines of a run's steps after a given step, or of all steps, with further metrics and, if
+/// asked, the run's name before each.
 pub fn news(
     run: &Run,
     after: Option<u64>,

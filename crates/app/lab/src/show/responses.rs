@@ -10,8 +10,8 @@ use isentrope_files::names;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 
-/// Lines of a prompt or response that are kept where its middle is left out: the first ones and the
-/// last ones.
+/// Number of first and of last lines that are kept if the middle of a prompt or response is left
+/// out.
 const TEXT_LINES: [usize; 2] = [8, 6];
 /// As [`TEXT_LINES`], for the verifier's reason.
 const REASON_LINES: [usize; 2] = [3, 1];
@@ -45,8 +45,7 @@ pub(super) fn lines(runs: &[Run], count: usize, look: &Look) -> Vec<String> {
     lines
 }
 
-/// Where the last responses are from, and the responses: of the last rollout, else of the last
-/// evaluation.
+/// The last responses with their origin: the last rollout, or else the last evaluation.
 fn read(files: &RunFiles, count: usize) -> Result<Option<(String, Vec<Row>)>> {
     let Some((place, path)) = last_file(files)? else { return Ok(None) };
     let lines = last_lines(&path, count)?;
@@ -141,7 +140,7 @@ fn shortened(mut lines: Vec<String>, [first, last]: [usize; 2]) -> Vec<String> {
     lines
 }
 
-/// A text within the width behind a mark, without its middle if it is long.
+/// A text behind a mark, wrapped to the width, without its middle if it is long.
 fn text_lines(mark: &str, text: &str, look: &Look) -> Vec<String> {
     let lines = wrapped(&look.clean(text.trim_end()), look.width.max(20) - mark.len());
     let blank = " ".repeat(mark.len());

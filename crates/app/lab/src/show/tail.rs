@@ -7,11 +7,11 @@ use serde_json::{Map, Value};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// How much of a file's end is read, in bytes.
+/// Most bytes that are read of a file's end.
 const MOST: u64 = 4 << 20;
 
-/// The last `count` lines of a file, in order; fewer if it has fewer, or if they are longer than
-/// 4 MiB. A last line without an end is being written and is left out.
+/// The last `count` lines of a file, in order; fewer if it has fewer, or if they are longer than 4
+/// MiB. A last line without a line break is incomplete, and is left out.
 ///
 /// # Errors
 /// When the file cannot be read.

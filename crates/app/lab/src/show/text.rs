@@ -1,4 +1,4 @@
-//! Lines of text: broken, coloured, side by side, in tables.
+//! Formats lines of text: wrapped, coloured, side by side, in tables.
 
 use crate::visible::visible;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -13,7 +13,7 @@ const NARROWEST: usize = 20;
 pub struct Look {
     /// Columns.
     pub width: usize,
-    /// Whether it shows colours, in ANSI's escapes.
+    /// Whether the terminal shows colours (ANSI escapes).
     pub colors: bool,
 }
 
@@ -27,7 +27,7 @@ pub(super) enum Paint {
 }
 
 impl Look {
-    /// Text from elsewhere as this terminal can show it.
+    /// Foreign text, made safe for this terminal.
     pub(super) fn clean(&self, text: &str) -> String {
         visible(text).replace('\t', "    ")
     }
@@ -71,8 +71,7 @@ impl Look {
         lines.collect()
     }
 
-    /// Blocks of lines beside one another as far as the width allows, the rest below, with an empty
-    /// line between.
+    /// Blocks of lines side by side as far as the width allows, the rest below after an empty line.
     pub(super) fn beside(&self, blocks: &[Vec<String>]) -> Vec<String> {
         let mut rows: Vec<(usize, Vec<&Vec<String>>)> = Vec::new();
         for block in blocks.iter().filter(|block| !block.is_empty()) {
@@ -113,7 +112,7 @@ fn width_of_block(block: &[String]) -> usize {
     block.iter().map(|line| shown_width(line)).max().unwrap_or(0)
 }
 
-/// Columns that a line takes, without the escapes of colours.
+/// The columns that a line takes; escapes of colours take none.
 pub(super) fn shown_width(line: &str) -> usize {
     let mut parts = line.split('\x1b');
     let first = parts.next().map_or(0, UnicodeWidthStr::width);
@@ -167,7 +166,7 @@ pub(crate) fn fitted(text: &str, columns: usize) -> String {
     text.chars().take_while(fits).chain((columns > 0).then_some('…')).collect()
 }
 
-/// A table: names of columns, then rows, all to the right.
+/// A table: names of columns, then rows, all right-aligned.
 pub(super) fn table(look: &Look, names: &[String], rows: &[Vec<String>]) -> Vec<String> {
     let widths: Vec<usize> = (0..names.len())
         .map(|i| {

@@ -6,11 +6,11 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// How deep a directory is looked into, and at how many files at most.
+/// Deepest level of a directory that is searched, and most files.
 const DEPTH: usize = 4;
 const MOST: usize = 2000;
-/// Directories of a run of this program whose files are many; that there is a new one shows in the
-/// directory itself.
+/// A run's directories with many files, which are not searched: a new file changes the directory's
+/// own time.
 const PASSED_OVER: [&str; 4] = ["checkpoints", ROLLOUTS, EVALUATIONS, TOKENS];
 
 /// The parts of a log that change as it grows: lengths and times of files, and whether a process
@@ -22,7 +22,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// The trace of a file, or of a directory with what is in it.
+    /// The trace of a file, or of a directory with its contents.
     pub fn of(path: &Path) -> Self {
         let mut trace =
             Self { files: Vec::new(), is_locked: path.is_dir().then(|| is_locked(path)).flatten() };

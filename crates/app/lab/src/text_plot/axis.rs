@@ -1,6 +1,6 @@
-//! From numbers to the bounds of an axis and round ticks on it.
+//! Computes an axis's bounds and round ticks from numbers.
 
-/// Numbers beyond this are drawn there.
+/// Numbers beyond this limit are drawn at it.
 const LARGEST: f64 = 1e300;
 /// A range below this counts as a single number.
 const SMALLEST: f64 = 1e-300;
@@ -43,7 +43,7 @@ impl Axis {
         Some(Self { low, high, ticks })
     }
 
-    /// Where on the axis a number is, from 0 to 1.
+    /// The place of a number on the axis, from 0 to 1.
     pub(super) fn place(&self, value: f64) -> f64 {
         let value = value.clamp(self.low, self.high);
         (value - self.low) / (self.high - self.low)
@@ -56,7 +56,7 @@ fn round_ticks(low: f64, high: f64, most: usize, whole: bool) -> Vec<(f64, Strin
     let exponent = libm::floor(libm::log10(rough)) as i32;
     let steps = (exponent..=exponent + 1).flat_map(|e| [(1, e), (2, e), (5, e)]);
     for (digit, exponent) in steps.filter(|(_, exponent)| !whole || *exponent >= 0) {
-        // Dividing by a power of ten is exact where multiplying by its inverse is not.
+        // Dividing by a power of ten is exact; multiplying by its inverse is not.
         let multiple = |count: f64| match exponent {
             0.. => count * f64::from(digit) * power(exponent),
             _ => count * f64::from(digit) / power(-exponent),
@@ -76,7 +76,7 @@ fn round_ticks(low: f64, high: f64, most: usize, whole: bool) -> Vec<(f64, Strin
     Vec::new()
 }
 
-/// The least and the largest, with as many digits as tell them apart.
+/// Ticks at the least and the largest number, with as many digits as distinguish them.
 fn ends(low: f64, high: f64) -> Vec<(f64, String)> {
     let exponent = libm::floor(libm::log10(high - low)) as i32 - 1;
     let largest = low.abs().max(high.abs());
@@ -95,7 +95,7 @@ fn shown(value: f64, largest: f64, exponent: i32) -> String {
         let digits = (-exponent).max(0) as usize;
         format!("{value:.digits$}")
     };
-    // A number that rounds to nothing has no sign.
+    // A number that rounds to 0 has no sign.
     match text.strip_prefix('-') {
         Some(rest) if rest.chars().all(|c| matches!(c, '0' | '.')) => rest.to_owned(),
         _ => text,

@@ -1,24 +1,24 @@
-//! How well the theory foresees the entropy of a run that has tracked it: from `theory/*` of its
+//! Measures how well the theory predicts the entropy of a run, from the `theory/*` metrics of its
 //! log.
 
 use crate::log::{RunLog, Series};
 use crate::{Error, Result};
 use serde::Serialize;
 
-/// A number that should tell how the entropy changes in a step.
+/// A number that should predict the change of entropy in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Prediction {
     /// Its name.
     pub name: &'static str,
-    /// The metric that it is read from.
+    /// The metric that has the prediction.
     pub metric: &'static str,
-    /// The factor of the metric: a covariance says how fast the entropy falls.
+    /// The factor of the metric: -1 for a covariance, by which the entropy falls.
     pub sign: f64,
-    /// The metric of the change that it should tell, which averages as it does.
+    /// The metric of the predicted change, averaged in the same way.
     pub change: &'static str,
 }
 
-/// Fewest steps that a correlation says something of.
+/// Fewest steps for which a correlation means something.
 const FEWEST: usize = 3;
 
 /// Share of a sum of squares that may be rounding.
@@ -64,16 +64,17 @@ const UNVARYING: [(&str, &str); 2] =
 pub struct Agreement {
     /// Steps where both were measured.
     pub steps: usize,
-    /// Pearson's correlation; none where either never varies, or with fewer than three steps, since
-    /// any two agree.
+    /// Pearson's correlation; none if either never varies, or with fewer than three steps, because
+    /// any two correlate.
     pub correlation: Option<f64>,
-    /// Its 95 % interval by Fisher's z, as if steps were independent; none with fewer than four.
+    /// The correlation's 95 % interval by Fisher's z, as if steps were independent; none for fewer
+    /// than four steps.
     pub correlation_interval: Option<[f64; 2]>,
-    /// Share of the steps where both have the same sign, among steps where neither is 0; none
-    /// without such steps.
+    /// Share of the steps with the same sign of both, among steps with neither 0; none if there are
+    /// no such steps.
     pub same_sign: Option<f64>,
     /// k of the nearest c = k p, without a constant, as the theory has none: sum of p c over sum of
-    /// p p; none where all p are 0.
+    /// p p; none if all p are 0.
     pub slope: Option<f64>,
     /// Share of the sum of c c that k p accounts for. The sum is about 0, not about the mean, so a
     /// constant accounts for much of it too: compare [`TheoryOfRun::unvarying`]. None without a
@@ -81,20 +82,20 @@ pub struct Agreement {
     pub explained: Option<f64>,
 }
 
-/// The theory's predictions on a run, held against its entropy.
+/// The theory's predictions on a run, compared with its entropy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TheoryOfRun {
     /// The run's name.
     pub run: String,
     /// Steps that were tracked.
     pub steps: usize,
-    /// How the entropy has changed over them in all, in nats, mean over responses. Steps look at
-    /// responses of their own, so this need not be the difference between the entropies of the last
-    /// and the first.
+    /// The total change of entropy over the steps, in nats, mean over responses. Each step measures
+    /// its own responses, so this need not be the difference between the last and the first
+    /// entropy.
     pub entropy_change: f64,
     /// In the order of the metrics.
     pub predictions: Vec<(Prediction, Agreement)>,
-    /// The null of every prediction: a change that is the same at each step, of both averages.
+    /// The null hypothesis for both averages: the same change at every step.
     pub unvarying: Vec<(&'static str, Agreement)>,
 }
 
@@ -165,7 +166,7 @@ impl TheoryOfRun {
         })
     }
 
-    /// As [`of`](Self::of), of a log that must have it.
+    /// Like [`of`](Self::of), for a log that must have it.
     ///
     /// # Errors
     /// Says how a run comes to have it.

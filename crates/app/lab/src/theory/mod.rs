@@ -1,4 +1,4 @@
-//! How well the theory of covariance (arXiv:2505.22617, section 3) foresees the entropy of a run
+//! How well the theory of covariance (arXiv:2505.22617, section 3) predicts the entropy of a run
 //! that has tracked it. docs/concepts/entropy.md has the formulas.
 
 mod agreement;

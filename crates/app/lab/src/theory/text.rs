@@ -4,7 +4,7 @@ use super::agreement::{Agreement, TheoryOfRun};
 use crate::number::whole_percent;
 use std::fmt::Write;
 
-/// How well each prediction foresees a run.
+/// The agreement of each prediction with a run.
 pub fn of_predictions(theory: &TheoryOfRun) -> String {
     let TheoryOfRun { steps, entropy_change, predictions, unvarying, .. } = theory;
     let of_steps = if *steps == 1 { "1 step".into() } else { format!("{steps} steps") };

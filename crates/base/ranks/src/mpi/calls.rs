@@ -18,7 +18,7 @@ pub(super) struct AllGatherArguments<'a> {
 }
 
 impl<H: Handle> Calls<H> {
-    /// Initialises the library, once in a process. Returns this rank, and how many there are; the
+    /// Initialises the library, once in a process. Returns this rank and the number of ranks. The
     /// error is a sentence.
     pub fn begin(&self) -> Result<(usize, usize), String> {
         let mut provided = 0;

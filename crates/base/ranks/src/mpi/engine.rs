@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use std::{mem, thread};
 
 const TAG: c_int = 1;
-/// How long the others may take for their goodbye: rank 0 may still write a checkpoint.
+/// Longest wait for the others' goodbye: rank 0 may still write a checkpoint.
 const PATIENCE: Duration = Duration::from_secs(3600);
-/// How long launchers may take to pass on a rank's last output.
+/// Time for launchers to pass on a rank's last output.
 const OUTPUT_DELAY: Duration = Duration::from_millis(500);
-/// How long MPI may take to end everything, before this process ends itself.
+/// Time for MPI to end all ranks, before this process ends itself.
 const LAST_RESORT: Duration = Duration::from_secs(10);
 
 pub(super) struct MpiEngine<H: Handle> {
@@ -53,8 +53,8 @@ impl<H: Handle> MpiEngine<H> {
         Ok(Self { calls, rank, size, pending: PendingMoves::default(), notes })
     }
 
-    /// Adds to what was started. A piece's bytes stay in their place on the heap when the piece is
-    /// moved.
+    /// Starts a move, and adds it to `started`. A piece's bytes stay in their place on the heap
+    /// when the piece is moved.
     fn begin_move(&self, movement: Move, started: &mut MpiMoves<H>) -> Result<()> {
         let calls = &self.calls;
         match movement {
@@ -103,7 +103,7 @@ impl<H: Handle> MpiEngine<H> {
         Ok(())
     }
 
-    /// Waits for the others, but not for ever.
+    /// Waits until `done`, at most for [`PATIENCE`].
     fn until(&mut self, done: impl Fn(&mut Self) -> Result<bool>) -> Result<()> {
         let begun = Instant::now();
         loop {
@@ -132,7 +132,7 @@ impl<H: Handle> Engine for MpiEngine<H> {
         let mut started = MpiMoves { pieces: Vec::new(), requests: Vec::new(), counts: Vec::new() };
         let begun =
             moves.into_iter().try_for_each(|movement| self.begin_move(movement, &mut started));
-        // The moves that did begin are kept even if others have failed.
+        // Started moves are kept even if a later one fails to start.
         let ticket = self.pending.add(started);
         begun.map(|()| ticket)
     }
@@ -170,8 +170,8 @@ impl<H: Handle> Engine for MpiEngine<H> {
     }
 
     fn close(&mut self) -> Result<()> {
-        // Rank 0 answers only when all have taken leave: nobody ends, which a launcher may take for
-        // a reason to end all, before everybody has said what there was to say.
+        // Rank 0 answers only when all ranks have taken leave. A launcher may end all ranks when
+        // one ends, so none may end before the others have sent everything.
         if self.rank == 0 {
             self.until(|engine| Ok(engine.notes.all_are_gone()))?;
             self.notes.say_goodbye(&self.calls)?;
@@ -195,8 +195,7 @@ impl<H: Handle> Drop for MpiEngine<H> {
     }
 }
 
-/// Ends this process without the handlers that libraries have left for its end: they may wait for
-/// other ranks.
+/// Ends this process without libraries' exit handlers, which may wait for other ranks.
 pub(super) fn exit() -> ! {
     // SAFETY: it does not return, and nothing in this process is used afterwards.
     unsafe { libc::_exit(1) }

@@ -1,5 +1,4 @@
-//! Finding the MPI library: the one that is named, the one beside the launcher, or the one that the
-//! system knows.
+//! Finds the MPI library: the named one, the one beside the launcher, or the system's.
 
 use crate::error::{Error, Result};
 use crate::launch::{Family, Launch};
@@ -17,7 +16,7 @@ const LAUNCHERS: [&str; 9] = [
 ];
 
 impl Family {
-    /// The names of its libraries, by the version of their binary interface.
+    /// File names of the family's libraries, with the version of their binary interface.
     fn names(self) -> &'static [&'static str] {
         match self {
             #[cfg(target_vendor = "apple")]
@@ -26,7 +25,7 @@ impl Family {
             Self::Mpich => &["libmpi.12.dylib"],
             #[cfg(not(target_vendor = "apple"))]
             Self::OpenMpi => &["libmpi.so.40"],
-            // Debian has a name of its own.
+            // The second is Debian's name.
             #[cfg(not(target_vendor = "apple"))]
             Self::Mpich => &["libmpi.so.12", "libmpich.so.12"],
         }
@@ -40,8 +39,8 @@ impl Family {
     }
 }
 
-/// Loads the library that fits the launcher; it stays until the process ends. Returns where it was
-/// found, too; [`Error::Start`] says what was tried.
+/// Loads the library that fits the launcher; it stays until the process ends. Also returns its
+/// path; [`Error::Start`] lists the paths tried.
 pub(super) fn load(launch: &Launch) -> Result<(String, &'static Library)> {
     if let Some(named) = std::env::var_os(LIBRARY_VARIABLE) {
         let path = PathBuf::from(named);
@@ -60,7 +59,7 @@ pub(super) fn load(launch: &Launch) -> Result<(String, &'static Library)> {
     for path in candidates(launch.families) {
         match open(&path) {
             Ok(library) => return Ok((path.display().to_string(), library)),
-            // A file that is there but does not load says more than those that are not.
+            // An existing file's error is reported in place of missing files.
             Err(error) if path.is_absolute() => failed = Some(reason(&error)),
             Err(_) => {}
         }

@@ -1,5 +1,5 @@
-//! MPI, found and loaded when ranks begin. Nothing of it is needed to build this program, or to run
-//! it alone.
+//! MPI, found and loaded when ranks begin. MPI is not needed to build this program, or to run a
+//! single process.
 //!
 //! The only code of this crate that is `unsafe`: a library's functions are called by declarations
 //! of our own, since its headers are not there. `abi.rs` has these declarations and tells libraries
@@ -25,7 +25,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-/// How long ranks may take to begin before one says that it waits, and at least before all end.
+/// Time after which a rank says that it waits for others to begin, and least time before it gives
+/// up.
 const NOTICE: Duration = Duration::from_secs(10);
 const LEAST_TIME: Duration = Duration::from_secs(20);
 
@@ -40,8 +41,8 @@ pub(crate) fn begin(launch: &Launch, settings: &Settings) -> Result<(Box<dyn Eng
         Family::Mpich => "MPICH",
     };
     let library = Library { version, path, abi, launcher: launch.launcher.to_owned() };
-    // Some libraries end the process by themselves when a launcher is not theirs. Others find one
-    // rank alone in each process.
+    // With a foreign launcher some libraries end the process, and others find a single rank in each
+    // process.
     if !launch.families.contains(&family) {
         let Library { path, version, launcher, .. } = &library;
         tell(&format!(

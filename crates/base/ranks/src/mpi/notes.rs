@@ -1,4 +1,4 @@
-//! Short messages between rank 0 and each other: they come at any time, beside everything else.
+//! Short messages between rank 0 and each other rank, which may come at any time.
 
 use super::abi::{Calls, Handle};
 use crate::engine::{NOTE_BYTES, Note};
@@ -9,16 +9,17 @@ use std::mem;
 const TAG: c_int = 2;
 /// First byte of a note that is the last.
 const GOODBYE: u8 = 1;
-/// Most notes under way to one rank: more are dropped, since it does not take them.
+/// Most notes under way to one rank. Further notes are dropped, because the rank does not read
+/// them.
 const MOST_UNDER_WAY: usize = 8;
 
 /// A note as it travels, behind a byte for its kind. Its bytes are on the heap, so they stay in
 /// place when this is moved.
 type Envelope = Vec<u8>;
 
-/// The notes that are awaited, and those under way.
+/// The notes to receive, and the notes under way.
 pub(super) struct Notes<H> {
-    /// One for each rank that sends any.
+    /// One for each rank that sends notes.
     awaited: Vec<AwaitedNote<H>>,
     /// Receiver, note and request of each note under way.
     posted: Vec<(usize, Envelope, H)>,
@@ -37,7 +38,7 @@ impl<H: Handle> Notes<H> {
         Self { awaited: Vec::new(), posted: Vec::new() }
     }
 
-    /// From now on a rank's notes are awaited.
+    /// Begins to wait for a rank's notes.
     pub fn hear(&mut self, calls: &Calls<H>, from: usize) -> Result<()> {
         let (note, request) = next(calls, from)?;
         self.awaited.push(AwaitedNote { from, note, request, over: false });
@@ -95,7 +96,7 @@ impl<H: Handle> Notes<H> {
     }
 
     fn forget_posted(&mut self, calls: &Calls<H>) -> Result<()> {
-        // One by one, so that none is dropped when a call fails.
+        // Notes are removed one by one, so that none is lost when a call fails.
         let mut index = 0;
         while index < self.posted.len() {
             if has_ended(calls, &mut self.posted[index].2)? {

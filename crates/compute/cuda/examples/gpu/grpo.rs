@@ -60,7 +60,7 @@ fn prepare(
     work: &Path,
 ) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", work.display());
-    // A tokenizer that names no end: all responses are as long as they may be.
+    // The tokenizer has no end token, so all responses have the greatest length.
     let tokenizer = work.join("tokenizer");
     fs::create_dir_all(&tokenizer).map_err(failed)?;
     fs::copy(tests.join("assets/countdown-base/tokenizer.json"), tokenizer.join("tokenizer.json"))

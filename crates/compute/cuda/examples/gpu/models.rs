@@ -34,7 +34,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// In miniature, one layer and a few short sequences.
+    /// The sizes of a model. In miniature it has one layer and a few short sequences.
     pub fn of((whole, sequences): &(Qwen2, usize), scale: Scale) -> Self {
         let name = format!("Qwen2.5-{}", whole.name);
         let mut config = whole.config();

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// With less time left than this, no opponent is started.
+/// Least time left with which an opponent is started.
 const LEAST: Duration = Duration::from_secs(20);
 /// Modules that the Python must have.
 const MODULES: &str = "torch transformers trl";
@@ -157,7 +157,7 @@ impl Opponents {
             .ok_or_else(|| format!("it has ended with {status}: see {}", log.display()))
     }
 
-    /// How to get a module that this Python lacks.
+    /// A sentence on how to install a module that this Python lacks.
     fn lacks(&self, module: &str) -> String {
         format!(
             "not measured: {} has no module {module}. Where there is a network: `pip install \

@@ -1,5 +1,5 @@
-//! How much memory some work takes. The device itself is asked, for our programs and for others
-//! alike.
+//! Measures the memory that some work takes. The device itself is asked, for our programs and
+//! others.
 
 use isentrope_cuda::Device;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 pub struct ProcessEnd {
     /// How.
     pub status: ExitStatus,
-    /// Whether it was stopped, as its time was over.
+    /// Whether the program was stopped because its time was over.
     pub stopped: bool,
     /// Its output so far.
     pub text: String,

@@ -47,7 +47,7 @@ pub struct Pace {
     pub memory: usize,
 }
 
-/// The time in the middle; of an even number, the later one.
+/// The median time; of an even number, the larger middle one.
 pub fn median(mut seconds: Vec<f64>) -> f64 {
     seconds.sort_by(f64::total_cmp);
     seconds[seconds.len() / 2]

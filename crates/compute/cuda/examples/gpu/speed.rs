@@ -258,7 +258,7 @@ fn linear(bench: &mut Bench<'_>, inputs: usize, outputs: usize, tokens: usize, s
     });
 }
 
-/// Whole sequences, and one further token of many.
+/// Attention over whole sequences, and over one further token of many sequences.
 fn attention(bench: &mut Bench<'_>, tokens: usize, size: f64) {
     let backend = bench.backend;
     let head_dim: usize = if bench.scale.divisor > 1 { 16 } else { 128 };

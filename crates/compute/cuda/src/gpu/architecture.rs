@@ -14,8 +14,8 @@ pub struct Architecture {
 }
 
 impl Architecture {
-    /// The tests compile every kernel for these: Ampere, Hopper, and Blackwell for data centres and
-    /// for desktops.
+    /// Architectures for which tests compile every kernel: Ampere, Hopper, and Blackwell for data
+    /// centres and for desktops.
     pub const TESTED: [Self; 4] =
         [Self::new(8, 0), Self::new(9, 0), Self::new(10, 0), Self::new(12, 0)];
 
@@ -39,9 +39,9 @@ impl Architecture {
     }
 }
 
-/// NVRTC's name for it. On Hopper and data-centre Blackwell the name with an `a` allows further
-/// instructions. Such code runs on no other architecture, but code is compiled for the GPU at hand
-/// anyway.
+/// NVRTC's name for the architecture. On Hopper and data-centre Blackwell the name with an `a`
+/// allows further instructions. Such code runs on no other architecture, but code is compiled for
+/// the GPU at hand anyway.
 impl fmt::Display for Architecture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let specific = if matches!(self.major, 9 | 10) { "a" } else { "" };

@@ -38,7 +38,7 @@ pub struct Gpu {
     blas: Option<Blas>,
     /// How the search for cuBLASLt went.
     blas_search: Search,
-    /// Dropped last: the fields above need its context.
+    /// The stream is dropped last, because the fields above need its context.
     stream: Arc<Stream>,
 }
 
@@ -166,8 +166,8 @@ impl Gpu {
         &self.stream
     }
 
-    /// Puts a product by the library of products into a capturing stream; returns false if the
-    /// library has not computed one of these sizes before.
+    /// Puts a product of the library into a capturing stream; returns false if the library has not
+    /// computed a product of these sizes before.
     pub(super) fn captures_product(&self, stream: sys::CUstream, product: &Product) -> bool {
         self.blas.as_ref().is_some_and(|blas| blas.captured(self, product, stream))
     }

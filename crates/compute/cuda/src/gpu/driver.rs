@@ -17,9 +17,9 @@ const OLDEST: Version = Version { major: 12, minor: Some(0) };
 /// A working driver and its GPUs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Driver {
-    /// The latest CUDA version that it supports: 13.0 for a driver of version 580.
+    /// The latest CUDA version that the driver supports: 13.0 for version 580.
     pub cuda: Version,
-    /// Its version, such as 580.65.06, if known.
+    /// The driver's version, such as 580.65.06, if known.
     pub release: Option<String>,
     /// The GPUs that this process may use, in the driver's order.
     pub gpus: Vec<GpuDescription>,
@@ -30,8 +30,8 @@ pub struct Driver {
 pub struct GpuDescription {
     /// Such as NVIDIA H200.
     pub name: String,
-    /// Its name in every process, also in `nvidia-smi -L`; processes may number GPUs differently. A
-    /// part of a GPU (MIG) has its own.
+    /// The GPU's name in every process, also in `nvidia-smi -L`; processes may number GPUs
+    /// differently. A part of a GPU (MIG) has a UUID of its own.
     pub uuid: String,
     /// All of its memory.
     pub memory_bytes: u64,
@@ -41,12 +41,12 @@ pub struct GpuDescription {
     pub processors: usize,
 }
 
-/// Why there is no driver to work with.
+/// The reason why no driver can be used.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NoDriver {
-    /// Whether there is an NVIDIA GPU at all, as far as the system tells.
+    /// Whether the system shows an NVIDIA GPU at all.
     pub has_device: bool,
-    /// The reason, and what to do about it.
+    /// The reason and the remedy, as a sentence.
     pub why: String,
 }
 

@@ -1,6 +1,6 @@
 //! Errors of GPUs.
 
-/// Each variant has a sentence with the reason and what to do.
+/// Errors of GPUs. Each variant has a sentence with the reason and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The driver is missing, too old, or has refused something.

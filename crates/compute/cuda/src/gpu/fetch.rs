@@ -1,4 +1,4 @@
-//! Bytes on their way from the GPU to the host, which waits for them alone.
+//! A copy from the GPU to the host. The host waits for this copy alone.
 
 use super::device::Gpu;
 use super::event::Event;

@@ -1,4 +1,4 @@
-//! Memory of a GPU, and memory of the host that a GPU reaches by itself.
+//! Memory of a GPU, and locked memory of the host that a GPU accesses directly.
 
 use super::Error;
 use super::calls::{Calls, DriverError};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Transfers of up to this many bytes go through locked memory, so that the host need not wait for
 /// an upload.
 pub(super) const STAGED: usize = 4 << 20;
-/// Bytes of each half of that memory.
+/// Bytes of each half of the locked memory.
 const HALF: usize = 8 << 20;
 
 /// Memory on a GPU, which is freed when this is dropped.
@@ -22,7 +22,7 @@ pub(super) struct GpuMemory {
     pub bytes: usize,
 }
 
-/// Locked memory of the host, which the GPU reaches by itself.
+/// Locked memory of the host, which the GPU accesses directly.
 pub(super) struct LockedMemory {
     stream: Arc<Stream>,
     /// The holder of the lock puts copies from or to the memory into the stream; or it waits for
@@ -37,14 +37,14 @@ unsafe impl Send for LockedMemory {}
 // holder waits for.
 unsafe impl Sync for LockedMemory {}
 
-/// Memory of the host that the GPU reaches by itself, in two halves. Each half is written from
+/// Memory of the host that the GPU accesses directly, in two halves. Each half is written from
 /// beginning to end, and written again once the stream has passed its last copy. By then the other
 /// half has been written, so there is seldom anything to wait for.
 pub(super) struct Staging {
     pub address: *mut u8,
     /// The half that is being written.
     half: usize,
-    /// Bytes of that half written so far.
+    /// Bytes of the current half written so far.
     used: usize,
     /// The event behind the copies from and to each half.
     passed: [Event; 2],
@@ -93,7 +93,7 @@ impl LockedMemory {
     /// Reads the first bytes, without waiting for the stream.
     ///
     /// # Safety
-    /// What the stream has been given that writes them has been carried out.
+    /// All work of the stream that writes these bytes has been carried out.
     pub unsafe fn read(&self, bytes: &mut [u8]) {
         let locked = self.lock();
         let from = self.range(&locked, 0, bytes.len());

@@ -89,7 +89,7 @@ impl Stream {
         self.calls.check(f(&self.calls))
     }
 
-    /// As [`call`](Self::call), for calls that fail only if the GPU cannot be used any more.
+    /// Like [`call`](Self::call), for calls that fail only if the GPU cannot be used any more.
     pub fn expect(&self, f: impl FnOnce(&Calls) -> c_int) {
         self.call(f).unwrap_or_else(|error| self.fail(&error));
     }

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 /// The most measured work before the host waits for its times, which makes a traced step slower.
 const MOST: usize = 1 << 16;
-/// After this time the two clocks are compared again, as soon as no work waits for its time. So no
-/// error adds up for longer, or over more than [`MOST`].
+/// After this time the two clocks are compared again, as soon as no work waits for its time. So
+/// errors add up no longer than this, and over no more work than [`MOST`].
 const RENEWED: Duration = Duration::from_secs(1);
 
 /// Times of a stream's work.

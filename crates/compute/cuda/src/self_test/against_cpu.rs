@@ -8,7 +8,7 @@ use isentrope_kernels::{
 };
 use std::sync::Arc;
 
-/// No multiple of any tile, and more than one small tile in both dimensions.
+/// A shape that is no multiple of any tile, and has more than one small tile in both dimensions.
 const SHAPE: Linear = Linear { inputs: 35, outputs: 71 };
 /// Rows of most operations.
 const ROWS: usize = 5;

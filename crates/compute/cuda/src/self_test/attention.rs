@@ -13,7 +13,7 @@ use std::ops::Range;
 /// The least magnitude of queries and keys in a slot. An exponential in f32 of minus half its
 /// square is 0.
 const STRENGTH: f32 = 16.0;
-/// More positions than a tile of 64 keys and than a page; and fewer.
+/// Lengths of sequences: more positions than a tile of 64 keys and than a page, and fewer.
 const LENS: [usize; 2] = [75, 20];
 /// Tokens of the sequences that continue the second one, for the gradient.
 const FURTHER: [usize; 2] = [9, 21];
@@ -210,7 +210,7 @@ fn last_rows(backend: &dyn Backend, shape: Attention, qkv: &[f32], count: usize)
     read(backend, &out, count * width)
 }
 
-/// Numbers as bf16 has them, zeros without a sign.
+/// Numbers rounded to bf16, with zeros without a sign.
 fn as_bf16(numbers: Vec<f32>) -> Vec<f32> {
     unsigned_zeros(rounded(numbers))
 }

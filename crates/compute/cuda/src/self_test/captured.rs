@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 const SHAPE: Linear = Linear { inputs: 35, outputs: 71 };
 const ROWS: usize = 5;
-/// A step is launched one by one, captured and launched as one, and launched as one again.
+/// Number of steps: one is launched kernel by kernel, the next is captured and launched as one, the
+/// third is launched as one again.
 const STEPS: usize = 3;
 
 /// Two launches, one by one and as a graph; the second launch needs the first one's result. A

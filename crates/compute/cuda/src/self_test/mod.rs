@@ -15,7 +15,7 @@ use half::bf16;
 use isentrope_kernels::{Attention, Backend, Buffer, Cpu, HostBatch, Isa, Kind, Role};
 use std::sync::Arc;
 
-/// More processors than any product has tiles, so that tiles are narrow.
+/// A number of processors that exceeds any product's tiles, so that tiles are narrow.
 const MANY: usize = 1 << 20;
 /// A number of processors that small tiles of the products here occupy, and large tiles do not.
 const SOME: usize = 5;
@@ -41,7 +41,8 @@ pub fn self_test(backend: &Cuda) -> Result<(), String> {
                 .try_for_each(|((name, got), (_, want))| compare(name, got, want))?;
         }
         Dtype::Bf16 => {
-            // With one processor, tiles are large, and a block has all splits of attention.
+            // If the device counts as one processor, tiles are large, and a block computes all
+            // splits of attention.
             let of = |processors| {
                 Cuda::new(Arc::clone(backend.device()), Dtype::Bf16).dividing_for(processors)
             };

@@ -88,7 +88,7 @@ impl Kernel for Family<'_> {
         let keys = longest.next_multiple_of(LANES);
         let k_at = (shape.heads + self.kv_head) * dim;
         let v_at = (shape.heads + shape.kv_heads + self.kv_head) * dim;
-        // By position: first the shared beginning, then one run after the other.
+        // Keys by position: first the shared prefix, then one run after the other.
         let mut k = vec![0.0f32; longest * padded];
         let mut k_t = vec![0.0f32; dim * keys];
         let mut v_t = vec![0.0f32; dim * keys];
@@ -99,7 +99,8 @@ impl Kernel for Family<'_> {
         let mut d_q = vec![0.0f32; TILE * padded];
         let mut p = vec![0.0f32; TILE * keys];
         let mut d_p = vec![0.0f32; TILE * keys];
-        // The beginning's keys and values have their gradients after all runs have added to them.
+        // The gradients of the shared prefix's keys and values are complete after all runs have
+        // added to them.
         let write = |run: &Run, d_k: &[f32], d_v: &[f32]| {
             for i in 0..run.len {
                 let from = (run.position + i) * padded;

@@ -35,7 +35,7 @@ pub struct Attention {
     pub scale: f32,
 }
 
-/// The norms of the heads of queries and keys; each head is normed by itself.
+/// The norms of the heads of queries and keys; each head is normed on its own.
 #[derive(Debug)]
 pub struct HeadNorms<'a> {
     /// The rows of queries, keys and values before norms and rotation; as many as `rows`.

@@ -38,8 +38,8 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// Rows, and floats of a row, of the packed weights: outputs are padded to whole vectors. A
-    /// length that no memory could hold stays too large, in whatever order the two are multiplied.
+    /// Rows, and floats per row, of the packed weights: outputs are padded to whole vectors. A
+    /// length that no memory could hold saturates, so that the product stays too large.
     pub(crate) fn packed_extent(self) -> (usize, usize) {
         (self.outputs.checked_next_multiple_of(LANES).unwrap_or(usize::MAX), self.inputs)
     }
@@ -55,13 +55,14 @@ impl Linear {
         self.outputs.div_ceil(PANEL)
     }
 
-    /// Where panel `p` starts, its outputs, and the floats per input in it.
+    /// The start of panel `p`, its outputs, and its floats per input.
     fn panel(self, p: usize) -> (usize, usize, usize) {
         let outputs = (self.outputs - p * PANEL).min(PANEL);
         (p * PANEL * self.inputs, outputs, outputs.next_multiple_of(LANES))
     }
 
-    /// Where the weight from input 0 to `output` is, and the distance to that from the next input.
+    /// The place of the weight from input 0 to `output`, and the distance to the weight from the
+    /// next input.
     pub(crate) fn row(self, output: usize) -> (usize, usize) {
         let (start, _, width) = self.panel(output / PANEL);
         (start + output % PANEL, width)

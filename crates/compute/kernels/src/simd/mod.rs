@@ -150,7 +150,7 @@ pub(crate) unsafe fn store<S: Simd>(p: *mut f32, v: S::V, n: usize) {
     unsafe { if n == LANES { S::store(p, v) } else { S::store_first(p, v, n) } }
 }
 
-/// Has the processor fetch floats that will be needed soon. Only a hint, for any address.
+/// Asks the processor to fetch floats that will be needed soon. It is only a hint, for any address.
 #[inline(always)]
 pub(crate) fn prefetch(start: *const f32, floats: usize) {
     #[cfg(target_arch = "x86_64")]

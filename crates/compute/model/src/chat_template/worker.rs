@@ -95,13 +95,13 @@ impl Worker {
         Ok(Self { process, input: BufWriter::new(input), output: BufReader::new(output) })
     }
 
-    /// The worker's answer; an error when it died.
+    /// The worker's answer, or an error if the worker died.
     fn ask(&mut self, request: &(impl Serialize + ?Sized)) -> io::Result<Result<String, Failure>> {
         send(&mut self.input, request)?;
         Ok(serde_json::from_slice(&receive(&mut self.output)?)?)
     }
 
-    /// The reason why it did not answer, by its exit status.
+    /// The reason why the worker did not answer, by its exit status.
     fn failure(&mut self, error: &io::Error) -> Failure {
         if error.kind() == io::ErrorKind::FileTooLarge {
             return Failure::Invalid("the conversation is too long for a chat template".to_owned());

@@ -294,7 +294,7 @@ fn append_f32(bytes: &[u8], dtype: Dtype, values: &mut Vec<f32>) {
                 bytes.chunks_exact(2).map(|bytes| f32::from_bits(u32::from(halves(bytes)) << 16)),
             );
         }
-        // The only other type that passes the checks.
+        // f32, the only other type that passes the checks.
         _ => values.extend(
             bytes
                 .chunks_exact(4)

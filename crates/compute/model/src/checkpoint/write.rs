@@ -76,7 +76,7 @@ pub struct WriteOptions<'a> {
 /// One of several writers of the same tensors into one directory, each with its share of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Writer {
-    /// Its number, from 0. The first writes the other files too.
+    /// The writer's number, from 0. Writer 0 writes the other files too.
     pub number: usize,
     /// Number of writers.
     pub of: usize,

@@ -153,12 +153,12 @@ fn length(tokens: &[String]) -> usize {
 /// Bytes of `text` after the replacement, or an upper bound if that is within `limit`.
 fn replaced_length(replace: &Replace, text: &str, limit: usize) -> Result<usize> {
     let content = replace.content.len();
-    // It matches at most at each byte and at the end.
+    // The pattern matches at most once per byte, and at the end.
     let at_most = (text.len() + 1).saturating_mul(content).saturating_add(text.len());
     if at_most <= limit {
         return Ok(at_most);
     }
-    // The pattern is private, but with another content it tells how often it matches.
+    // The pattern is private, but a replacement with other content shows how often it matches.
     let with = |content: &str| -> Result<usize> {
         let mut copy = serde_json::to_value(replace)?;
         copy["content"] = content.into();

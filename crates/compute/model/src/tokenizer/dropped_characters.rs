@@ -17,7 +17,7 @@ pub(super) struct DroppedCharacters(Mutex<Option<Dropped>>);
 struct Dropped {
     /// A sentence about the first.
     first: String,
-    /// How many, as the user wrote them.
+    /// The number of dropped characters, in the user's spelling.
     count: usize,
 }
 
@@ -75,8 +75,8 @@ impl Dropped {
     }
 }
 
-/// Whether tokens cover every byte. A model that leaves something out does not count it, so its
-/// last token ends too early.
+/// Whether tokens cover every byte. Offsets do not count left-out characters, so the last token
+/// ends too early.
 fn cover(tokens: &[Token], text: &str) -> bool {
     tokens.last().map_or(0, |token| token.offsets.1) == text.len()
 }

@@ -1,4 +1,4 @@
-//! The tokens a model gives a role: `bos_token`, `eos_token`, `pad_token` and their kin.
+//! The tokens to which a model gives a role: `bos_token`, `eos_token`, `pad_token` and their kin.
 
 use std::path::Path;
 

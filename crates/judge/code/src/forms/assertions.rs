@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 use super::{Kind, Tests, text};
 use crate::AssertionTest;
 
-/// Keys of code and of lists of assertions, the first that is there first.
+/// Keys of assertion code and of lists of assertions. The first key that an object has counts.
 pub const KEYS: [&str; 4] = ["functional", "pytest", "test", "test_list"];
 
-/// Whether a text is an assertion by itself.
+/// Whether a text is a single assertion.
 pub fn is_assertion(text: &str) -> bool {
     text.trim_start().starts_with("assert ") || text.trim_start().starts_with("assert(")
 }
@@ -64,14 +64,16 @@ pub fn of_list(list: &[Value], around: &Map<String, Value>) -> Result<Tests, Str
     tests(parts, around)
 }
 
-/// Why assertion code cannot be used, going by how its lines begin: it needs more than assertions
-/// and plain test functions.
+/// Why assertion code cannot be used, if a line of it begins like code that needs more than
+/// assertions and plain test functions.
 fn refused(code: &str) -> Option<&'static str> {
-    const REFUSED: [(&str, &str); 8] = [
+    const REFUSED: [(&str, &str); 10] = [
         ("import unittest", "they use unittest"),
         ("from unittest", "they use unittest"),
         ("class Test", "they have classes of tests"),
-        ("async def test", "they are asynchronous"),
+        ("async def", "they are asynchronous"),
+        ("import asyncio", "they are asynchronous"),
+        ("from asyncio", "they are asynchronous"),
         ("@pytest.fixture", "they have fixtures of pytest"),
         ("@pytest.mark.parametrize", "they are parametrised"),
         ("@pytest.", "they have marks of pytest"),
@@ -114,7 +116,7 @@ fn tests(parts: Vec<String>, around: &Map<String, Value>) -> Result<Tests, Strin
         .chain(text(around, &["test_setup_code"])?)
         .collect::<Vec<_>>()
         .join("\n");
-    // Elsewhere a prompt is what the model is asked, in words.
+    // In other data sets the prompt is a text for the model, not code.
     let preamble = match (text(around, &["prompt"]), entry_point) {
         (Ok(Some(prompt)), Some(entry_point)) if is_beginning(prompt, entry_point) => {
             prompt.to_owned()
@@ -154,8 +156,8 @@ pub fn defines(program: &str, function: &str) -> bool {
 
 impl AssertionTest {
     /// The whole program, if the response is only its end: a model that completes HumanEval's
-    /// prompt begins with the function's body. What comes after that is cut off, as base models do
-    /// not end there.
+    /// prompt begins with the function's body. Text after the body is cut off, because base models
+    /// do not stop there.
     pub(crate) fn completed(&self, program: &str) -> Option<String> {
         let name = self.entry_point.as_deref().filter(|entry_point| is_name(entry_point))?;
         let begins_inside =

@@ -1,6 +1,6 @@
 //! The tests of LiveCodeBench's rows: public ones as a text of JSON, private ones the same or
-//! packed, as base64(zlib(pickle(text))). A pickle can run code when it is loaded; this one is read
-//! as the single string that it must be.
+//! packed, as base64(zlib(pickle(text))). A pickle can run code when it is loaded, so it is not
+//! loaded: it must hold a single string, which is read from it.
 
 use std::io::Read;
 
@@ -52,8 +52,8 @@ fn unpack(packed: &str) -> Result<String, String> {
     pickled_text(&pickle).ok_or_else(|| "the tests are no pickled text".into())
 }
 
-/// The text of a pickle (protocols 1 to 5) that holds a text and nothing else. Of the opcodes only
-/// those are known that such a pickle has; see Python's `pickletools`.
+/// The text of a pickle (protocols 1 to 5) that holds a text and nothing else. Only the opcodes of
+/// such a pickle are known; see Python's `pickletools`.
 fn pickled_text(pickle: &[u8]) -> Option<String> {
     let mut rest = pickle;
     let mut text = None;
@@ -73,7 +73,7 @@ fn pickled_text(pickle: &[u8]) -> Option<String> {
     }
 }
 
-/// Reads a string behind its length, a number of this many bytes. Returns it and the rest.
+/// Reads a length of `width` bytes and a string of that length. Returns the string and the rest.
 fn string<'a>(bytes: &'a [u8], width: usize, text: &mut Option<String>) -> Option<&'a [u8]> {
     let mut length = [0; 8];
     length[..width].copy_from_slice(bytes.get(..width)?);

@@ -1,8 +1,8 @@
 //! The tests of a problem, in the forms that data sets have them.
 //!
-//! [`Tests::from_value`] reads them all: `pairs` has inputs with what must come out, of standard
-//! streams and of functions, `live_code_bench` the packed ones of that benchmark, `assertions` code
-//! that says what must hold.
+//! [`Tests::from_value`] reads them all: `pairs` reads inputs with expected outputs, of standard
+//! streams and of functions; `live_code_bench` that benchmark's packed tests; `assertions`
+//! assertion code.
 
 mod assertions;
 mod live_code_bench;
@@ -20,20 +20,21 @@ pub const MOST_TESTS: usize = 10_000;
 /// Most bytes of a problem's tests together, unpacked.
 pub const MOST_BYTES: usize = 256 << 20;
 
-/// Longest input of a script, in bytes: it stands in the temporary directory of a jail, which must
-/// have place for more.
+/// Longest input of a script, in bytes. The input is a file in a jail's temporary directory, which
+/// must have room for more.
 pub const MOST_INPUT: usize = 48 << 20;
 
-/// Most values of a problem's tests, and most of a list of inputs and outputs that are texts. In
-/// memory each takes about a hundred bytes, and a byte of a packed text may unpack to a thousand
+/// Most values of a problem's tests, and most items of a list of inputs and outputs that are texts.
+/// In memory each takes about a hundred bytes, and a byte of a packed text may unpack to a thousand
 /// values.
 const MOST_VALUES: usize = 8 << 20;
 const MOST_LISTED: usize = 1 << 20;
 
-/// How often tests may be a text of JSON or stand under a key by themselves, one in the other.
+/// Most layers around tests: a JSON text that holds a JSON text, or an object whose only key is one
+/// of [`WRAPPERS`].
 const DEPTH: usize = 6;
 
-/// Keys under which the tests stand by themselves.
+/// Keys that may wrap the tests: `{"test_cases": TESTS}`.
 const WRAPPERS: [&str; 6] =
     ["input_output", "test_cases", "tests", "verification_info", "official_tests", "examples"];
 
@@ -42,9 +43,10 @@ const WRAPPERS: [&str; 6] =
 pub struct Tests {
     /// The tests themselves.
     pub kind: Kind,
-    /// How much numbers may differ, where the data says so.
+    /// The tolerance of numbers, if the data has one.
     pub tolerance: Option<f64>,
-    /// Whether the data's own judge compares numbers by value, so that 1.50 is 1.5 in an output.
+    /// Whether the data's own judge compares numbers of an output by value, so that 1.50 equals
+    /// 1.5.
     pub by_value: bool,
 }
 
@@ -55,7 +57,7 @@ pub enum Kind {
     Scripts(Vec<Script>),
     /// A function is called.
     Calls {
-        /// Its name: `add`, or that of a method of the class `Solution`.
+        /// The function's name: `add`, or a method of the class `Solution`.
         function: String,
         /// The calls.
         calls: Vec<Call>,
@@ -86,7 +88,7 @@ impl Tests {
     /// Reads tests of any form, as JSON or as a text of JSON.
     ///
     /// # Errors
-    /// What is wrong with them, as part of a sentence.
+    /// The defect of the tests, as part of a sentence.
     pub fn from_value(value: &Value) -> Result<Self, String> {
         if json::is_rounded(value) {
             return Err(large());
@@ -107,7 +109,7 @@ impl Tests {
         }
     }
 
-    /// Whether a ground truth has one of the forms, going by its keys alone.
+    /// Whether a ground truth has the keys of one of the forms.
     pub fn is_form_of(value: &Value) -> bool {
         match value {
             Value::Object(object) => has_form(|key| object.contains_key(key)),
@@ -121,7 +123,7 @@ impl Tests {
         }
     }
 
-    /// Whether a text has one of the forms, going by its keys alone.
+    /// Whether a text has the keys of one of the forms.
     pub fn is_form_of_text(text: &str) -> bool {
         match text.trim_start().as_bytes().first() {
             Some(b'{' | b'[') => {
@@ -164,7 +166,7 @@ impl Tests {
                 scripts.len(),
                 scripts.iter().map(|script| script.input.len() + script.output.len()).sum(),
             ),
-            // Their values come from texts that were counted.
+            // The values come from texts whose values were counted.
             Kind::Calls { calls, .. } => (calls.len(), 0),
             Kind::Assertions(test) => (
                 test.parts.len(),
@@ -196,7 +198,7 @@ fn too_large() -> String {
     format!("the tests are larger than {} MiB", MOST_BYTES >> 20)
 }
 
-/// Reads tests; `around` are the other keys of the object that they stood in.
+/// Reads tests. `around` has the other keys of the object that holds them.
 fn read(value: &Value, around: &Map<String, Value>, depth: usize) -> Result<Tests, String> {
     let Some(depth) = depth.checked_sub(1) else {
         return Err("the tests are wrapped too often".into());
@@ -255,7 +257,7 @@ fn parse(text: &str, most: usize) -> Result<Value, String> {
     })
 }
 
-/// A text under one of several keys, the first that is there.
+/// The text under the first of several keys that an object has.
 fn text<'a>(object: &'a Map<String, Value>, keys: &[&str]) -> Result<Option<&'a str>, String> {
     let Some((key, value)) =
         keys.iter().find_map(|key| Some((key, object.get(*key).filter(|value| !value.is_null())?)))

@@ -1,6 +1,6 @@
-//! Inputs, each with what must come out: `{"inputs": [...], "outputs": [...]}` as in APPS, TACO and
-//! Eurus-2-RL, and lists of `{"input": ..., "output": ...}` as in LiveCodeBench. With a function's
-//! name inputs are arguments.
+//! Inputs with expected outputs: `{"inputs": [...], "outputs": [...]}` as in APPS, TACO and
+//! Eurus-2-RL, and lists of `{"input": ..., "output": ...}` as in LiveCodeBench. If a function is
+//! named, inputs are its arguments.
 
 use serde_json::{Map, Value};
 
@@ -18,7 +18,7 @@ pub fn of_columns(object: &Map<String, Value>) -> Result<Tests, String> {
     tests(columns(object)?, function(object)?, object)
 }
 
-/// An input and what must come out.
+/// An input and its expected output.
 type Pair<'a> = (&'a Value, &'a Value);
 
 fn columns(object: &Map<String, Value>) -> Result<Vec<Pair<'_>>, String> {
@@ -143,8 +143,9 @@ fn stream(value: &Value, number: usize, key: &str) -> Result<String, String> {
     }
 }
 
-/// Arguments are a list, or a text with a line of JSON for each; then what is returned is a text of
-/// JSON, too. `left` is how many values such texts may still have.
+/// Reads a call. Arguments are a list, or a text with a line of JSON for each; in that case the
+/// expected value is a JSON text too. `left` is the number of values that such texts may still
+/// have.
 fn call(input: &Value, output: &Value, number: usize, left: &mut usize) -> Result<Call, String> {
     let mut value = |text: &str, of: &str| {
         let value = json::read(text, *left).map_err(|error| match error {
@@ -174,8 +175,8 @@ fn call(input: &Value, output: &Value, number: usize, left: &mut usize) -> Resul
     })
 }
 
-/// APPS and TACO have what a function returns in a list of its own, and their judges take it with
-/// that list or without. So does this, where all tests of a problem have such a list.
+/// APPS and TACO wrap each expected value in a list, and their judges accept it with that list or
+/// without. So does this judge, if all tests of a problem have such a list.
 fn unwrap(calls: &mut [Call]) {
     let wrapped = |call: &Call| match call.accepted.as_slice() {
         [Value::Array(list)] if list.len() == 1 => Some(list[0].clone()),

@@ -341,6 +341,7 @@ fn tests_that_need_more_of_pytest_are_refused() {
         ("from unittest.mock import patch\nassert f()", "they use unittest"),
         ("class TestF:\n    def test_f(self): assert f()", "they have classes of tests"),
         ("async def test_f():\n    assert await f()", "they are asynchronous"),
+        ("import asyncio\nassert asyncio.run(f()) == 1", "they are asynchronous"),
         (
             "@pytest.fixture\ndef x(): return 1\ndef test_f(x): assert f(x)",
             "they have fixtures of pytest",

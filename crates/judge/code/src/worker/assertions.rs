@@ -1,4 +1,4 @@
-//! Assertion code in one jail about a program in another. All that the two say to each other passes
+//! Runs assertion code in one jail against a program in another. All messages between the two pass
 //! through here.
 
 use std::ops::ControlFlow;
@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::calls::{ended_early, loading_error, raised};
+use super::calls::{ended_early, loading_error};
+use super::run_report::raised;
 use super::server::{Order, Reply, Server, ServerFailure};
 use super::{AssertionTest, End, Failure, RunLimits, Worker};
 use crate::wire::Frame;
@@ -14,20 +15,20 @@ use crate::wire::Frame;
 /// Longest question of a test to a program, in bytes: its arguments.
 const QUESTION: usize = 256 << 20;
 
-/// Units of a test for whose time a process may compute. Each is watched by itself.
+/// Most units of a test. The time of each is limited on its own.
 const UNITS: usize = 10_000;
 
 /// A finding about a test while it runs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TestProgress {
-    /// The least number of units that it has. Comes before the first unit that it counts.
+    /// The number of units that the test has at least. Comes before the first unit that it adds.
     Units(usize),
     /// How the next unit went.
     Unit(Result<(), Failure>),
 }
 
-/// Runs the test with a fresh process of the program, and tells `observe` what is found, until all
-/// is done, that breaks off, or one of the processes does not survive.
+/// Runs the test against a fresh process of the program. Passes each finding to `observe`, until
+/// the test ends, `observe` breaks off, or a process dies.
 pub fn run(
     worker: &mut Worker,
     program: &str,
@@ -55,7 +56,7 @@ pub fn run(
     Ok(())
 }
 
-/// A program and a test that talk.
+/// The servers of a program and a test that exchange messages.
 struct Talk<'a> {
     programs: &'a mut Server,
     tests: &'a mut Server,
@@ -65,8 +66,8 @@ struct Talk<'a> {
 }
 
 impl Talk<'_> {
-    /// Waits for the program to be loaded and tells the test its names; how it ended, if it was
-    /// not.
+    /// Waits until the program is loaded, and sends its names to the test. Returns how the program
+    /// ended, if it did not load.
     fn load(&mut self) -> Result<Option<End>, ServerFailure> {
         let said = self.programs.message(self.limits.output_bytes, self.deadline)?;
         let message = match self.message(said) {
@@ -81,15 +82,15 @@ impl Talk<'_> {
         Ok(error)
     }
 
-    /// Passes on questions and answers, and tells `observe` how units went. An error is the failure
-    /// of a unit after which there can be no other.
+    /// Passes on questions and answers, and the results of units to `observe`. An error is a unit's
+    /// failure after which no other unit can run.
     fn units(
         &mut self,
         parts: usize,
         observe: &mut dyn FnMut(TestProgress) -> ControlFlow<()>,
     ) -> Result<Result<(), Failure>, ServerFailure> {
         let unclear = |what: &str| Ok(Err(Failure::Test(format!("its process {what}"))));
-        // The part and its test function that runs; a part itself has -1 for a test.
+        // The part and the test function that runs; -1 stands for the part's own code.
         let mut at: (i64, i64) = (-1, -2);
         // A part has one unit unless its process says otherwise.
         let mut counts = vec![1; parts];
@@ -134,8 +135,8 @@ impl Talk<'_> {
         }
     }
 
-    /// Passes a question on to the program and its answer back; how the program ended if it does
-    /// not answer.
+    /// Passes a question on to the program and its answer back. Returns how the program ended if it
+    /// does not answer.
     fn answer(&mut self, question: &[u8]) -> Result<Result<(), End>, ServerFailure> {
         self.programs.tell(b'q', question);
         let said = self.programs.message(self.limits.output_bytes, self.deadline)?;
@@ -159,14 +160,15 @@ impl Talk<'_> {
     }
 }
 
-/// Takes down how many units a part has, as its process says it; the units of all parts.
+/// Notes the number of units of a part, as reported by its process. Returns the number of all
+/// parts.
 fn count(counts: &mut [usize], body: &[u8]) -> Option<usize> {
     let (part, units): (usize, u32) = serde_json::from_slice(body).ok()?;
     *counts.get_mut(part)? = (units as usize).max(1);
     Some(counts.iter().sum())
 }
 
-/// How a unit ends whose test's process has ended before its time.
+/// The end of a unit whose test process has ended early.
 fn end_of_test(end: End) -> End {
     match end {
         End::RuntimeError(how) => {
@@ -177,7 +179,7 @@ fn end_of_test(end: End) -> End {
     }
 }
 
-/// How a unit went, as the test's process says it.
+/// The result of a unit, as reported by the test's process.
 fn result(body: &[u8]) -> Result<(), Failure> {
     let result: Value = serde_json::from_slice(body).unwrap_or_default();
     let text = |key: &str| result[key].as_str().map(str::to_owned);

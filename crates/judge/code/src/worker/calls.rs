@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::run_report::LONGEST_LINE;
+use super::run_report::raised;
 use super::server::{Order, Reply, Server, ServerFailure};
 use super::{End, RunLimits, Worker};
 use crate::json::{self, ReadError};
@@ -18,8 +18,8 @@ const NAMES: usize = 1 << 20;
 /// about a hundred bytes here.
 const MOST_VALUES: usize = 1 << 20;
 
-/// Calls the function from call `next` on in a fresh process of the program, and tells `observe`,
-/// until all is done, that breaks off, or the process does not survive.
+/// Calls the function from call `next` on in a fresh process of the program. Passes each result to
+/// `observe`, until all calls are done, `observe` breaks off, or the process dies.
 pub fn run(
     worker: &mut Worker,
     program: &str,
@@ -53,7 +53,7 @@ pub fn run(
     Ok(ControlFlow::Continue(()))
 }
 
-/// Waits until a program is loaded; how it ended, if it was not.
+/// Waits until a program is loaded. Returns how it ended, if it did not load.
 fn load(server: &mut Server, cpu_s: u64, deadline: Instant) -> Result<Option<End>, ServerFailure> {
     match server.message(NAMES, deadline)? {
         Reply::Message(message) => Ok(loading_error(&message.body)),
@@ -63,7 +63,7 @@ fn load(server: &mut Server, cpu_s: u64, deadline: Instant) -> Result<Option<End
     }
 }
 
-/// The error with which a program did not load, from what its process says of that.
+/// The error of a program that did not load, from its process's message.
 pub fn loading_error(body: &[u8]) -> Option<End> {
     match read_message(body) {
         Ok(loaded) => loaded["error"].as_str().map(raised),
@@ -111,16 +111,7 @@ fn answer(body: &[u8]) -> Result<Value, End> {
     answer.get_mut("v").map(Value::take).ok_or_else(|| unreadable("there is no value"))
 }
 
-/// An error that a program has raised, by the last line of its traceback.
-pub fn raised(line: &str) -> End {
-    let name = line.split(':').next().unwrap_or_default();
-    if name.ends_with("MemoryError") {
-        return End::MemoryLimit;
-    }
-    End::RuntimeError(line.chars().take(LONGEST_LINE).collect())
-}
-
-/// How a process has ended that was to answer.
+/// The end of a process that should have answered.
 pub fn ended_early(end: End) -> End {
     match end {
         End::Completed => End::RuntimeError("it ended itself in the middle of a call".into()),

@@ -9,7 +9,7 @@ use crate::Python;
 /// The interpreter's first code.
 const LOADER: &str = include_str!("../../python/loader.py");
 
-/// Python modules of both jails, each after those that it imports.
+/// The Python modules of both jails. Each stands after the modules that it imports.
 const MODULES: [(&str, &str); 6] = [
     ("frames", include_str!("../../python/frames.py")),
     ("values", include_str!("../../python/values.py")),
@@ -60,7 +60,7 @@ pub fn program(python: &Python, limits: &WorkerLimits) -> Program {
     }
 }
 
-/// The first frame: what the interpreter is to be.
+/// The first frame: the role of the interpreter and its settings.
 pub fn first_frame(role: Role) -> Value {
     let (role, modules) = match role {
         Role::Programs => ("programs", MODULES.to_vec()),

@@ -1,14 +1,13 @@
-//! The standard streams of a jail's server, read and written without waiting for longer than is
-//! wanted.
+//! The standard streams of a jail's server, read and written with a deadline.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
 use std::time::Instant;
 
-/// Most bytes that are read at a time: what a pipe holds.
+/// Most bytes per read: the capacity of a pipe.
 const CHUNK: usize = 1 << 16;
 
-/// The streams, and what is still to be written.
+/// The streams, and the bytes that are still to be written.
 #[derive(Debug)]
 pub struct Pipes {
     stdin: ChildStdin,
@@ -50,8 +49,8 @@ impl Pipes {
         Ok(())
     }
 
-    /// Reads what is on the standard output. It waits until `deadline` at most, writes meanwhile,
-    /// and returns nothing at the deadline.
+    /// Reads the available standard output. Waits until `deadline` at most, writes meanwhile, and
+    /// returns nothing at the deadline.
     ///
     /// # Errors
     /// At the end of the stream, as [`ErrorKind::UnexpectedEof`], and when it cannot be read or
@@ -79,10 +78,10 @@ impl Pipes {
         }
     }
 
-    /// The end of what has come on the standard error.
+    /// The last bytes of the standard error so far.
     pub fn errors(&mut self) -> String {
         let mut bytes = Vec::new();
-        // As much as there is without waiting.
+        // Reads the available bytes without waiting.
         let _ = self.stderr.by_ref().take(CHUNK as u64).read_to_end(&mut bytes);
         let text = String::from_utf8_lossy(&bytes);
         text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned()
@@ -114,7 +113,7 @@ mod system {
     ) -> io::Result<bool> {
         let mut streams = vec![PollFd::new(output.as_fd(), PollFlags::POLLIN)];
         streams.extend(input.map(|input| PollFd::new(input.as_fd(), PollFlags::POLLOUT)));
-        // Rounded up, since with less than a millisecond left it would not wait at all.
+        // The time is rounded up, because poll would not wait at all with less than a millisecond.
         let timeout =
             PollTimeout::try_from(time + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX);
         match poll(&mut streams, timeout) {

@@ -1,4 +1,4 @@
-//! How the process of a run ended, and what that says of its program.
+//! Decides from the end of a run's process how its program ended.
 
 use serde::Deserialize;
 
@@ -15,32 +15,27 @@ pub struct RunReport {
     /// The last line of its standard error.
     #[serde(skip)]
     error: String,
-    /// Why something of it is left: files, or counters of the jail that have moved. The next run
-    /// needs a jail of its own then.
+    /// Remains of the run in its jail: files, or counters that have moved. If anything is left, the
+    /// next run needs a new jail.
     pub left: Option<String>,
 }
 
 /// Longest line of an error that is kept, in characters.
-pub const LONGEST_LINE: usize = 500;
+const LONGEST_LINE: usize = 500;
 
 impl RunReport {
-    /// From what the server says: JSON in a line, and behind it the end of the standard error.
+    /// Reads the server's report: a line of JSON, then the end of the standard error.
     pub fn read(body: &[u8]) -> serde_json::Result<Self> {
         let (line, error) =
             body.split_at(body.iter().position(|byte| *byte == b'\n').unwrap_or(body.len()));
         let error = String::from_utf8_lossy(error);
         let last =
             error.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-        Ok(Self {
-            error: last.chars().take(LONGEST_LINE).collect(),
-            ..serde_json::from_slice(line)?
-        })
+        Ok(Self { error: last.to_owned(), ..serde_json::from_slice(line)? })
     }
 
     /// The end of the program of a run that had `cpu_s` seconds of processor time.
     pub fn end(self, cpu_s: u64) -> End {
-        let is_memory =
-            |line: &str| line.split(':').next().is_some_and(|name| name.ends_with("MemoryError"));
         #[expect(clippy::cast_precision_loss, reason = "a number of seconds")]
         let time_is_up = self.cpu_s >= cpu_s as f64;
         match (self.exit, self.signal) {
@@ -48,19 +43,27 @@ impl RunReport {
             (Some(0), _) => End::Completed,
             (_, Some(XCPU)) => End::TimeLimit,
             (_, Some(KILL)) if time_is_up => End::TimeLimit,
-            // It may have done this itself, which is no better.
+            // The program may have killed itself; that is reported as a memory limit too.
             (_, Some(KILL)) => End::MemoryLimit,
             (_, Some(signal)) => End::RuntimeError(format!("it died of {}", signal_name(signal))),
-            _ if is_memory(&self.error) => End::MemoryLimit,
             (exit, _) if self.error.is_empty() => {
                 End::RuntimeError(format!("it ended with exit status {}", exit.unwrap_or(1)))
             }
-            _ => End::RuntimeError(self.error),
+            _ => raised(&self.error),
         }
     }
 }
 
-/// Linux's numbers of the signals that tell something.
+/// An error that a program has raised, by the last line of its traceback.
+pub fn raised(line: &str) -> End {
+    let name = line.split(':').next().unwrap_or_default();
+    if name.ends_with("MemoryError") {
+        return End::MemoryLimit;
+    }
+    End::RuntimeError(line.chars().take(LONGEST_LINE).collect())
+}
+
+/// Linux's numbers of signals that stand for a limit.
 const KILL: i32 = 9;
 const XCPU: i32 = 24;
 

@@ -14,14 +14,14 @@ use super::{End, RunLimits, WorkerLimits};
 use crate::wire::{Frame, Incoming, TooLong, append};
 use crate::{JudgeError, Python};
 
-/// How long an interpreter may take to start. It takes half a second at most when the machine is
-/// idle.
+/// Longest time that an interpreter may take to start. On an idle machine it takes at most half a
+/// second.
 const START: Duration = Duration::from_secs(60);
 
-/// How long a server may take to end all that a run has started.
+/// Longest time that a server may take to end all processes of a run.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Longest frame that a server sends: the end of a run, or a part of what it says.
+/// Longest frame that a server sends: the report of a run, or a part of its output.
 const LONGEST: usize = 1 << 17;
 
 /// An order for a run, with its limits.
@@ -57,11 +57,12 @@ impl Order {
 /// An event of a run.
 #[derive(Debug)]
 pub enum Event {
-    /// It has written this: standard output of a script, a part of a message otherwise.
+    /// The process has written these bytes: a script's standard output, otherwise a part of a
+    /// message.
     Output(Vec<u8>),
-    /// It has ended, and nothing is left of it.
+    /// The process has ended, and all its children with it.
     Ended(RunReport),
-    /// It does nothing, and the time is over.
+    /// Nothing has come before the deadline.
     Late,
 }
 
@@ -70,7 +71,7 @@ pub enum Event {
 pub enum Reply {
     /// A message.
     Message(Frame),
-    /// Nothing more: it has ended, and nothing is left of it.
+    /// The process has ended, and all its children with it.
     Ended(RunReport),
     /// Nothing in time.
     Late,
@@ -78,8 +79,8 @@ pub enum Reply {
     TooLong,
 }
 
-/// The server does not work any more, which everything that waits for it may find: how the run
-/// that it was busy with has ended.
+/// The server no longer works. Holds the end of the run that it was busy with. Any call that waits
+/// for the server may return this.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerFailure(pub End);
 
@@ -90,7 +91,7 @@ pub struct Server {
     pipes: Pipes,
     /// From the server.
     frames: Incoming,
-    /// From the process of the run.
+    /// Messages from the run's process.
     messages: Incoming,
     /// The order of the run, until it has ended.
     running: Option<Order>,
@@ -130,7 +131,7 @@ impl Server {
         !self.broken && self.running.is_none() && self.jail.wait_for(Duration::ZERO).is_none()
     }
 
-    /// Begins a run. `content` is what its process reads.
+    /// Begins a run. `content` is the input of its process.
     pub fn order(&mut self, order: Order, content: &serde_json::Value) {
         self.messages.clear();
         self.send(b'R', json!(order).to_string().as_bytes());
@@ -183,7 +184,7 @@ impl Server {
         }
     }
 
-    /// Ends the run, if it has not ended by itself, with all that it has started.
+    /// Ends the run and all processes that it has started, if it has not ended already.
     pub fn finish(&mut self) -> Result<(), ServerFailure> {
         if self.broken {
             return Err(ServerFailure(End::Fault(String::new())));

@@ -88,7 +88,7 @@ pub(super) fn tests(row: &Row, columns: &[&str]) -> Value {
     Value::Object(columns.iter().filter_map(there).collect())
 }
 
-/// Source of problems of one difficulty, by which evaluations tell them apart.
+/// The source of problems of one difficulty, by which evaluations divide them.
 pub(super) fn source(benchmark: &str, difficulty: Option<&Value>) -> String {
     match difficulty.and_then(Value::as_str) {
         Some(difficulty) => format!("{benchmark}-{}", difficulty.to_lowercase()),

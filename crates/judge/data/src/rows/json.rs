@@ -87,7 +87,8 @@ fn peek(reader: &mut dyn BufRead) -> io::Result<Option<u8>> {
     }
 }
 
-/// The rows of an object that is read as a whole: the items of the list `data`, else the object.
+/// The rows of an object that is read as a whole: the items of its list `data`, or the object
+/// itself.
 fn rows_of(mut object: Row) -> Vec<Row> {
     match object.get_mut("data") {
         Some(Value::Array(items)) if items.iter().all(Value::is_object) => {

@@ -74,7 +74,8 @@ impl Separated {
     }
 }
 
-/// A reader that fails when a row is too long, as where a quotation mark is never closed.
+/// A reader that fails when a row is too long, for example because a quotation mark is never
+/// closed.
 struct RowLimit {
     reader: Box<dyn BufRead>,
     /// Bytes that the row may still have.

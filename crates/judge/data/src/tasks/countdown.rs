@@ -51,7 +51,7 @@ const TRAIN: u64 = 1;
 const TEST: u64 = 2;
 const SPLIT: u64 = 3;
 
-/// Attempts to find out whether the settings allow problems.
+/// Number of attempts to find whether the settings allow problems.
 const TRIALS: u64 = 4096;
 
 /// Attempts to find a new failing attempt.
@@ -187,7 +187,8 @@ impl Countdown {
                 return attempt;
             }
         }
-        // Nearly every attempt reaches the target, as with addition alone.
+        // If nearly every attempt reaches the target, as with addition alone, the attempt is cut
+        // short.
         solution[..last_step - 1].to_vec()
     }
 

@@ -27,7 +27,7 @@ use list_function::ListFunction;
 
 pub use settings::ProgramsSettings;
 
-/// Largest number that a function returns, on the way to it or for a list's element.
+/// Largest number that a function returns, as an intermediate result or as a list's element.
 const LARGEST: i64 = 999_999;
 
 /// One problem in this many is for test, and never for training.
@@ -75,7 +75,7 @@ impl Function {
         }
     }
 
-    /// The problem's source: evaluations tell the kinds apart by it.
+    /// The problem's source, by which evaluations divide problems by kind.
     fn kind(&self) -> &'static str {
         match self {
             Self::Expression(_) => "expressions",
@@ -110,7 +110,7 @@ impl Function {
         match self {
             Self::Expression(_) => vec![number().into(), number().into()],
             Self::List(_) => {
-                // From none to eight numbers; long lists tell more.
+                // A list of zero to eight numbers; long lists test more.
                 let length = number().unsigned_abs().min(8);
                 vec![(0..length).map(|_| number()).collect::<Vec<i64>>().into()]
             }
@@ -170,7 +170,7 @@ impl Programs {
     }
 
     fn drawn(&self, split: Split, stream: &mut Stream) -> TestedFunction {
-        // With any settings most draws are for training, and most others are for test.
+        // Whatever the settings, most draws go to training, and most of the rest to the test set.
         loop {
             let kind = stream.below(Function::KINDS);
             let steps =

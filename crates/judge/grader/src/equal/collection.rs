@@ -30,7 +30,7 @@ impl Comparison<'_> {
     /// Compares lists in any order; in the order of their names if the ground truth names different
     /// things that the response does not name.
     pub(super) fn lists(&mut self, gold: &[Answer], given: &[Answer]) -> Result<bool, OutOfFuel> {
-        // An answer that is written twice says no more than once.
+        // An answer that is repeated counts once.
         let distinct = if gold.len() < given.len() { distinct(given) } else { given.to_vec() };
         let given = &distinct[..];
         if gold.len() != given.len() {
@@ -44,7 +44,7 @@ impl Comparison<'_> {
         self.matched(gold, given)
     }
 
-    /// Compares sets: the elements count, not how often each is written.
+    /// Compares sets; repeated elements count once.
     pub(super) fn sets(&mut self, gold: &[Answer], given: &[Answer]) -> Result<bool, OutOfFuel> {
         let (gold, given) = (distinct(gold), distinct(given));
         Ok(gold.len() == given.len() && self.matched(&gold, &given)?)
@@ -62,11 +62,11 @@ impl Comparison<'_> {
         same
     }
 
-    /// Whether the answers can be paired with the same number of others, each with an equal one.
+    /// Whether two lists of the same length can be paired so that each pair is equal.
     fn matched(&mut self, gold: &[Answer], given: &[Answer]) -> Result<bool, OutOfFuel> {
         let (gold, mut free) = without_common(gold, given);
         for (place, answer) in gold.iter().enumerate() {
-            // Most often the order is the same.
+            // Equal order is the likeliest, so it is tried first.
             let likely = place + free.len() - gold.len();
             let mut found = None;
             for candidate in
@@ -85,7 +85,7 @@ impl Comparison<'_> {
         Ok(true)
     }
 
-    /// Matrices of the same size with the same entries.
+    /// Compares matrices: they need the same size and the same entries.
     pub(super) fn matrices(&mut self, gold: &Matrix, given: &Matrix) -> Result<bool, OutOfFuel> {
         if gold.rows().len() != given.rows().len() || gold.rows()[0].len() != given.rows()[0].len()
         {
@@ -99,7 +99,7 @@ impl Comparison<'_> {
         Ok(true)
     }
 
-    /// A row or column and a tuple.
+    /// Compares a matrix of one row or column with a tuple.
     pub(super) fn vector(&mut self, matrix: &Matrix, items: &[Answer]) -> Result<bool, OutOfFuel> {
         let Some(entries) = matrix.vector().filter(|entries| entries.len() == items.len()) else {
             return Ok(false);
@@ -113,8 +113,8 @@ impl Comparison<'_> {
         Ok(true)
     }
 
-    /// Ratios that are the same when multiplied out; with a part that is 0 or a time of day (1:05),
-    /// part by part.
+    /// Compares ratios by their quotients; part by part if a part is 0 or the ratio is a time of
+    /// day (1:05).
     pub(super) fn ratios(
         &mut self,
         gold: &[Quantity],
@@ -142,8 +142,8 @@ impl Comparison<'_> {
     }
 }
 
-/// Whether a ratio is in lowest terms, as far as that can be said: decimals and fractions are so to
-/// 1 only. One that is not may be a range, "10 to 20", or a division.
+/// Whether a ratio is in lowest terms, if that is known; with decimals or fractions only a ratio to
+/// 1 is. A ratio that is not may be a range, "10 to 20", or a division.
 pub(super) fn is_reduced(ratio: &[Quantity]) -> bool {
     let [a, b] = ratio else { return true };
     match (&a.expression, &b.expression) {
@@ -154,7 +154,7 @@ pub(super) fn is_reduced(ratio: &[Quantity]) -> bool {
     }
 }
 
-/// a/b of a ratio a:b; of a:1 it is a.
+/// The quotient a/b of a ratio a:b; for a:1 it is a.
 pub(super) fn quotient(ratio: &[Quantity]) -> Option<Expression> {
     let [Quantity { expression: a, .. }, Quantity { expression: b, .. }] = ratio else {
         return None;
@@ -180,7 +180,7 @@ pub(super) fn equations_of_tuple(answer: &Answer) -> Option<Vec<Answer>> {
     })
 }
 
-/// The name and the value of an equation that gives a value to a variable.
+/// The name and the value of an equation that assigns a value to a variable.
 fn named(answer: &Answer) -> Option<(&str, &Answer)> {
     match answer {
         Answer::Chain(sides, relations) if relations.first() == Some(&Relation::Equal) => {
@@ -201,9 +201,8 @@ pub(super) fn has_equation(answers: &[Answer]) -> bool {
     answers.iter().any(is_equation)
 }
 
-/// The values of equations for coordinates: of x, y and z in that order, whatever order they are
-/// written in; of other variables as they are written, if that is their usual order. `None` if an
-/// answer is anything else.
+/// The values of equations for coordinates: x, y and z in that order, however they are written;
+/// other variables as written, if that is their usual order. `None` if an answer is anything else.
 pub(super) fn by_coordinate(equations: &[Answer]) -> Option<Vec<Answer>> {
     let mut named = equations.iter().map(named).collect::<Option<Vec<_>>>()?;
     let coordinates = ["x", "y", "z"].get(..named.len());
@@ -216,15 +215,15 @@ pub(super) fn by_coordinate(equations: &[Answer]) -> Option<Vec<Answer>> {
     are_in_order.then(|| named.into_iter().map(|(_, value)| value.clone()).collect())
 }
 
-/// Where a variable usually comes among others: Latin letters in their order, then others, each
-/// with ascending subscripts.
+/// The usual place of a variable among others: Latin letters in their order, then others, each with
+/// ascending subscripts.
 fn usual_place(name: &str) -> (bool, &str, usize, &str) {
     let (letter, subscript) = name.split_once('_').unwrap_or((name, ""));
     (name.starts_with('\\'), letter, subscript.len(), subscript)
 }
 
-/// Whether answers may be one value in several forms: they name nothing, or the first names what
-/// the others give or name as well.
+/// Whether answers may be one value in several forms: none has a name, or the first has a name that
+/// the others share or omit.
 pub(super) fn are_forms(answers: &[Answer]) -> bool {
     let left = |answer: &Answer| match answer {
         Answer::Chain(sides, _) => sides.first().cloned(),
@@ -234,7 +233,7 @@ pub(super) fn are_forms(answers: &[Answer]) -> bool {
     rest.iter().all(|answer| matches!(answer, Answer::Quantity(_)) || left(answer) == left(first))
 }
 
-/// Answers without those that are written twice.
+/// Answers without repetitions.
 pub(super) fn distinct(answers: &[Answer]) -> Vec<Answer> {
     if answers.len() > FEW {
         let mut seen = HashSet::with_capacity(answers.len());
@@ -257,8 +256,8 @@ pub(super) fn distinct(answers: &[Answer]) -> Vec<Answer> {
 /// takes too long.
 const FEW: usize = 16;
 
-/// Answers of two lists without those that both have in the same form: of long lists, in any order,
-/// few are left.
+/// The answers of two lists without those that both have in the same form. Of long lists, few are
+/// left.
 fn without_common<'a>(
     gold: &'a [Answer],
     given: &'a [Answer],

@@ -1,4 +1,4 @@
-//! The value that equations arrive at, and whether they are false on the way.
+//! Finds the final value of a chain of equations, and whether the chain contradicts itself.
 
 use super::super::answer::{Answer, Quantity};
 use super::super::expression::Expression;
@@ -9,9 +9,8 @@ use super::Comparison;
 use super::quantity::is_name;
 
 impl Comparison<'_> {
-    /// Whether the values that equations give are not equal: 2 + 2 = 5, x = 3 = 4. An equation for
-    /// a name that comes back to where it began, as x = 5 + 6 = 7 = 11 does, has only a slip on its
-    /// way.
+    /// Whether the values in equations are not equal: 2 + 2 = 5, x = 3 = 4. An equation for a name
+    /// that ends at the value it began with, such as x = 5 + 6 = 7 = 11, has only a slip between.
     pub(super) fn contradicts_itself(
         &mut self,
         sides: &[Answer],
@@ -55,8 +54,8 @@ impl Comparison<'_> {
     }
 }
 
-/// The value that an equation or chain of equations arrives at: the last side before any rounding.
-/// Of `5 = x` it is 5.
+/// The final value of an equation or a chain of equations: the last side before any rounding. For
+/// `5 = x` it is 5.
 pub(super) fn concluded_value<'a>(
     sides: &'a [Answer],
     relations: &[Relation],
@@ -72,7 +71,7 @@ pub(super) fn concluded_value<'a>(
         return None;
     }
     let value = match equations {
-        // x ≈ 11 has nothing more exact; in pi ≈ 3.14 what comes first is.
+        // In x ≈ 11 no side is more exact; in pi ≈ 3.14 the first side is.
         0 if names(first) => sides.last().filter(|value| !names(value))?,
         equations => &sides[equations],
     };
@@ -80,7 +79,7 @@ pub(super) fn concluded_value<'a>(
     if names_last {
         return Some(first);
     }
-    // "x^2 - 3x = 0" does not say that something is 0.
+    // The answer of "x^2 - 3x = 0" is not 0.
     let is_zero = value.expression() == Some(&Expression::integer(0));
     let says_value = !is_zero
         || names(first)
@@ -89,7 +88,7 @@ pub(super) fn concluded_value<'a>(
     says_value.then_some(value)
 }
 
-/// The value in an equation that gives a value to a name: 3 of `x = 3`, (3, 2) of `(p, q) = (3,
+/// The value in an equation that assigns a value to a name: 3 in `x = 3`, (3, 2) in `(p, q) = (3,
 /// 2)`.
 pub(super) fn named_value<'a>(sides: &'a [Answer], relations: &[Relation]) -> Option<&'a Answer> {
     let value = concluded_value(sides, relations)?;
@@ -106,8 +105,7 @@ pub(super) fn is_value(answer: &Answer) -> bool {
     }
 }
 
-/// Whether an answer is a number times a variable: -x = 3 and 2x = 3 do not say that what is asked
-/// for is 3.
+/// Whether an answer is a number times a variable: the answer of -x = 3 and 2x = 3 is not 3.
 fn is_multiple_of_name(answer: &Answer) -> bool {
     matches!(
         answer.expression(),

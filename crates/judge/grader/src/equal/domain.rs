@@ -10,7 +10,7 @@ use super::quantity::collect_names_of_answer;
 use super::{Comparison, Rule};
 
 impl Comparison<'_> {
-    /// Two answers. At least one says for what it holds.
+    /// Compares two answers, at least one of which has a domain.
     pub(super) fn restricted(
         &mut self,
         gold: &Answer,
@@ -41,7 +41,7 @@ impl Comparison<'_> {
             !is_any_real(domain) || asked.iter().any(|other| same_name(domain, other))
         }) {
             let is_asked = match domain {
-                // "5 for even n" says that it is 5 in some cases.
+                // "5 for even n" is 5 in some cases only.
                 Domain::Kind(name, kind) => {
                     asked.iter().any(|other| same_name(domain, other))
                         || !is_condition(given)
@@ -75,7 +75,7 @@ fn parts(answer: &Answer) -> (&Answer, &[Domain]) {
     }
 }
 
-/// Whether an answer is itself what is said of a variable, so that its kind of number is a part of
+/// Whether an answer is itself a condition on a variable, so that the kind of number is a part of
 /// the answer.
 fn is_condition(answer: &Answer) -> bool {
     match answer {
@@ -93,7 +93,7 @@ fn names(answer: &Answer) -> BTreeSet<&str> {
     names
 }
 
-/// Whether a domain says no more than that a name is a number.
+/// Whether a domain only says that a name is a number.
 fn is_any_real(domain: &Domain) -> bool {
     matches!(domain, Domain::Kind(_, NumberKind::REAL))
 }

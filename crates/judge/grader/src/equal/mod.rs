@@ -1,7 +1,7 @@
-//! Deciding whether an answer is the one that was asked for.
+//! Decides whether an answer equals the ground truth.
 //!
-//! Comparison is not symmetric: the ground truth says what form is asked for, and an answer that
-//! says more (`x = 3` for 3) or writes it in another form is right.
+//! Comparison is not symmetric: the ground truth determines the form, and an answer that says more
+//! (`x = 3` for 3) or has another form is right.
 
 mod collection;
 mod conclusion;
@@ -28,7 +28,7 @@ pub type Rule = &'static str;
 /// Result of comparing a response's answer with a ground truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompareOutcome {
-    /// They are the same, by this rule.
+    /// The two are the same, by this rule.
     Same(Rule),
     /// The answer leaves arithmetic to be done.
     Undone,
@@ -58,7 +58,7 @@ pub fn same_answer(a: &str, b: &str, options: &Options) -> bool {
     same(&a, &b) || same(&b, &a)
 }
 
-/// One comparison: what is allowed, and the work that it may still do.
+/// The state of one comparison: what is allowed, and the work that it may still do.
 #[derive(Debug)]
 struct Comparison<'f> {
     /// How exact decimals must be.
@@ -67,7 +67,7 @@ struct Comparison<'f> {
     allow_set_relation: bool,
     /// Whether arithmetic that is left to be done may answer for a number.
     allow_undone: bool,
-    /// Whether it has been met where it may not.
+    /// Whether arithmetic was left undone where that is not allowed.
     is_left_undone: bool,
     /// The fuel that is left.
     fuel: &'f mut Fuel,
@@ -77,17 +77,17 @@ struct Comparison<'f> {
     has_money: bool,
     /// Whether capital letters are matrices, whose products have an order.
     has_matrices: bool,
-    /// Whether the response's answer is boxed: a fraction in a box is an answer even where it could
-    /// be reduced.
+    /// Whether the response's answer is boxed: a fraction in a box is an answer even if it could be
+    /// reduced.
     is_boxed: bool,
     /// Whether the ground truth's letters are apart from its number, as a unit's letters are.
     has_unit_apart: bool,
-    /// In how many sets the compared answers are elements.
+    /// The number of sets around the compared answers.
     nesting: usize,
 }
 
 impl<'f> Comparison<'f> {
-    /// A comparison that may do so much work.
+    /// A comparison that may do as much work as `fuel` allows.
     fn new(options: &Options, fuel: &'f mut Fuel) -> Self {
         Self {
             tolerance: Tolerance {
@@ -147,7 +147,7 @@ impl<'f> Comparison<'f> {
         out_of_fuel.map_or(Ok(None), Err)
     }
 
-    /// The rule by which an answer that leaves nothing to be done is the ground truth's, if it is.
+    /// The rule by which an answer without undone arithmetic equals the ground truth, if it does.
     fn answers_done(&mut self, gold: &Answer, given: &Answer) -> Result<Option<Rule>, OutOfFuel> {
         let rule = self.answers(gold, given)?;
         if rule.is_some() && !self.allow_undone && self.is_undone(gold, given)? {
@@ -168,8 +168,8 @@ impl<'f> Comparison<'f> {
             (Answer::Quantity(gold), Answer::Quantity(given)) => {
                 return self.quantities(gold, given);
             }
-            // 3/10 or 0.3, but not 17, 17: that is two of them; and not 28 or 0.28, though 28% is
-            // either.
+            // Forms of one value are allowed, such as 3/10 or 0.3. Not "17, 17", which is two
+            // values, and not "28 or 0.28", although 28% is either.
             (gold @ Answer::Quantity(_), Answer::List(forms))
                 if distinct(forms).len() == forms.len() && are_forms(forms) =>
             {
@@ -181,7 +181,7 @@ impl<'f> Comparison<'f> {
                 }
                 Some("the same value in several forms")
             }
-            // The letter may have lost its double stroke.
+            // The letter R may have lost its double stroke.
             (Answer::Reals, Answer::Quantity(given)) => {
                 (given.expression == Expression::symbol("R")).then_some("the same set")
             }

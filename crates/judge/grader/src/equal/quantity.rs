@@ -12,9 +12,9 @@ use super::super::value::{Tolerance, has_decimal, rational_value, same_value};
 use super::{Comparison, Rule};
 
 impl Comparison<'_> {
-    /// Two expressions. A ground truth without a decimal asks for an exact value: if it has few
-    /// decimals itself, they must all be given, and none else; a rounding of any other needs as
-    /// many digits as decimals must agree to.
+    /// Compares two expressions. A ground truth without a decimal point asks for an exact value: if
+    /// the value has few decimals, all must be given and no others; a rounding of any other value
+    /// needs as many digits as decimals must agree to.
     pub(super) fn expressions(
         &mut self,
         gold: &Expression,
@@ -31,8 +31,8 @@ impl Comparison<'_> {
         same_value(gold, given, tolerance, self.fuel)
     }
 
-    /// Two quantities. A unit may be left out: 28% is 28, and 90° is 90. It may also be taken for
-    /// what it is: 28% is 0.28, and 90° is pi/2.
+    /// Compares two quantities. A unit may be left out: 28% is 28, and 90° is 90. It may also be
+    /// applied: 28% is 0.28, and 90° is pi/2.
     pub(super) fn quantities(
         &mut self,
         gold: &Quantity,
@@ -45,7 +45,7 @@ impl Comparison<'_> {
             _ => b,
         };
         match (&gold.unit, &given.unit) {
-            // To leave out the base is right; to change it is no answer to "in base 8".
+            // Leaving out the base is right; another base does not answer "in base 8".
             (Unit::Base(digits, _), Unit::None) => {
                 let same = super::super::parse::integer(digits);
                 let same = same.is_some_and(|digits| *b == digits);
@@ -55,7 +55,7 @@ impl Comparison<'_> {
             (Unit::Base(..), Unit::Percent | Unit::Degree | Unit::Radian) => return Ok(None),
             // Without a base ten is meant.
             (Unit::None, Unit::Base(_, base)) if *base != 10 => return Ok(None),
-            // An angle is not its own number in another unit.
+            // An angle's number does not stand for another unit: 90° is not 90 radians.
             (Unit::Degree, Unit::Radian) | (Unit::Radian, Unit::Degree) => {
                 let (a, b) = (in_units(gold), in_units(given));
                 return Ok(self.expressions(&a, &b)?.then_some("the same angle"));
@@ -118,7 +118,7 @@ fn is_reduced(dividend: &Expression, modulus: &Expression) -> bool {
     }
 }
 
-/// Whether a text inverts or transposes a capital letter or a product, as is done with matrices.
+/// Whether a text inverts or transposes a capital letter or a product, so that these are matrices.
 pub(super) fn names_matrices(source: &str) -> bool {
     ["^{-1}", "^T", "^{T}", "^\\top", "^{\\top}", "^t", "^{t}"].iter().any(|mark| {
         let is_capital = |c: char| c.is_ascii_uppercase() || c == ')';
@@ -126,8 +126,8 @@ pub(super) fn names_matrices(source: &str) -> bool {
     })
 }
 
-/// Whether an expression is a product of numbers, capital letters and their powers, which has an
-/// order.
+/// Whether an expression is a product of numbers, capital letters and their powers, so that its
+/// order may matter.
 fn is_matrix_product(expression: &Expression) -> bool {
     match expression {
         Expression::Number(_) => true,
@@ -147,8 +147,8 @@ fn mentions_pi(expression: &Expression) -> bool {
     }
 }
 
-/// Whether a text is a number and, apart from it, a letter: `63 m`. The one in `63m` may be a
-/// variable.
+/// Whether a text is a number and a letter with a space between, as in `63 m`. The letter in `63m`
+/// may be a variable.
 pub(super) fn has_unit_apart(source: &str) -> bool {
     let is_digit = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'-' | b',' | b'.' | b'\\');
     source.trim_matches('$').split_once([' ', '~']).is_some_and(|(number, unit)| {
@@ -168,7 +168,7 @@ fn in_units(quantity: &Quantity) -> Expression {
     }
 }
 
-/// A number times letters that may be units, without them: 5 m/s^2 is 5.
+/// A number without letters that may be units: 5 m/s^2 is 5.
 pub(super) fn without_unit_letters(expression: &Expression) -> Option<Expression> {
     let Expression::Product(factors) = expression else { return None };
     if let [sign, of @ Expression::Product(_)] = &factors[..]
@@ -188,7 +188,7 @@ pub(super) fn without_unit_letters(expression: &Expression) -> Option<Expression
     };
     let numbers = factors.iter().take_while(|factor| factor.is_number()).count();
     let rest = &factors[numbers..];
-    // Variables that are multiplied are no units: at most m/s^2.
+    // More letters than in m/s^2 are variables, not units.
     let are_units = numbers > 0 && (1..=2).contains(&rest.len()) && rest.iter().all(is_unit);
     are_units.then(|| match &factors[..numbers] {
         [number] => number.clone(),

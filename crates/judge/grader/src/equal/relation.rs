@@ -12,7 +12,7 @@ use super::conclusion::{concluded_value, is_value, named_value, names};
 use super::{Comparison, Rule, are_conditions, is_set};
 
 impl Comparison<'_> {
-    /// Two answers. At least one has relations.
+    /// Compares two answers, at least one of which has relations.
     pub(super) fn relations(
         &mut self,
         gold: &Answer,
@@ -80,7 +80,8 @@ impl Comparison<'_> {
         {
             return Ok(Some("the same relation up to a constant factor"));
         }
-        // Equal bounds on another variable are no answer, unless only membership is said.
+        // Equal bounds on another variable are no answer, unless the ground truth is only a
+        // membership.
         let asks_for_set = gold.1.contains(&Relation::In);
         let says_member = asks_for_set || given.1.contains(&Relation::In);
         if !says_member && variables_of(gold.0) != variables_of(given.0) {
@@ -89,7 +90,7 @@ impl Comparison<'_> {
         self.member_or_spans(gold_answer, given_answer, self.allow_set_relation || !asks_for_set)
     }
 
-    /// Compares chains: equal sides with equal relations, perhaps from the other end.
+    /// Compares chains: sides and relations must be equal, in this or the reverse order.
     fn same_chain(
         &mut self,
         gold: (&[Answer], &[Relation]),
@@ -153,7 +154,7 @@ impl Comparison<'_> {
         })
     }
 
-    /// Two answers as sets of numbers: x in S is S, a < x < b an interval.
+    /// Compares two answers as sets of numbers: x in S is S, a < x < b an interval.
     fn member_or_spans(
         &mut self,
         gold: &Answer,
@@ -183,7 +184,7 @@ impl Comparison<'_> {
     }
 }
 
-/// The set of a membership: S of "x in S". Any other answer is its own.
+/// The set of a membership: S in "x in S". Any other answer is itself.
 fn set_of_member(answer: &Answer) -> Option<&Answer> {
     match answer {
         Answer::Chain(sides, relations) => match (&sides[..], &relations[..]) {
@@ -215,7 +216,7 @@ fn variables(arguments: &[Expression]) -> Option<Vec<&str>> {
     Some(names)
 }
 
-/// The value with the arguments named as the ground truth names them; `None` if they are named the
+/// The value with the ground truth's names for the arguments; `None` if the names are already the
 /// same.
 fn renamed(gold: &Answer, given: &Answer, value: &Answer) -> Option<Answer> {
     let (Expression::Unknown(_, gold), Expression::Unknown(_, given)) =

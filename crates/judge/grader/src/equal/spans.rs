@@ -1,4 +1,4 @@
-//! Sets of real numbers, whatever they are written as: intervals, unions, inequalities, points.
+//! Sets of real numbers in any form: intervals, unions, inequalities, points.
 //!
 //! The numbers that two sets mention cut the line of real numbers into regions: each of these
 //! numbers, and what lies below, between and above them. The sets are the same if they have the
@@ -16,17 +16,17 @@ use super::Comparison;
 /// Most numbers that two sets may mention.
 const MAX_ENDS: usize = 128;
 
-/// The numbers that two sets mention, in ascending order, each as both write it.
+/// The numbers that two sets mention, ascending, each in the spellings of both.
 type SharedNumbers = Vec<Vec<Expression>>;
 
-/// A set of numbers: whether it has each region. There is a variable or function that is said to be
-/// in it, or none.
+/// A set of numbers: for each region, whether the set has it. May have the name of a variable or
+/// function that is in the set.
 struct NamedSet<'a> {
     name: Option<&'a Expression>,
     regions: Vec<bool>,
 }
 
-/// The name that several things share, where some may be without a name; `None` if two differ.
+/// The name that several things share, if those with a name agree; `None` if two differ.
 fn common_name<'a>(
     a: Option<&'a Expression>,
     b: Option<&'a Expression>,
@@ -53,8 +53,8 @@ impl Comparison<'_> {
         Ok(common_name(a.name, b.name).is_some() && a.regions == b.regions)
     }
 
-    /// Puts a number where it belongs; false if its place is unclear, or there are too many. A
-    /// number of the response may be a rounding of one of the ground truth.
+    /// Inserts a number in order; false if its place is unclear, or there are too many. A number of
+    /// the response may be a rounding of one of the ground truth.
     fn insert(
         &mut self,
         ends: &mut SharedNumbers,
@@ -130,7 +130,8 @@ impl Comparison<'_> {
                 of.regions.iter().zip(without.regions).map(|(of, without)| of & !without).collect()
             }
             Answer::Chain(sides, relations) => return self.condition(sides, relations, ends),
-            // Conditions hold together where they can; where no number meets all, each is a case.
+            // Conditions in a list hold together if a number can meet all; otherwise each is a
+            // case.
             Answer::List(parts) if parts.iter().all(|part| matches!(part, Answer::Chain(..))) => {
                 return match self.combined(parts, ends, |a, b| a & b)? {
                     Some(common) if !common.regions.contains(&true) => {
@@ -221,7 +222,7 @@ impl Comparison<'_> {
         Ok(Some(NamedSet { name, regions }))
     }
 
-    /// The region that a number is; infinities are beyond all regions. `None` of anything else.
+    /// The region of a number; infinities are beyond all regions. `None` for anything else.
     fn region(
         &mut self,
         number: Option<&Expression>,
@@ -243,7 +244,7 @@ fn regions(ends: &SharedNumbers, has: impl Fn(isize) -> bool) -> Vec<bool> {
     (0..=2 * ends.len() as isize).map(has).collect()
 }
 
-/// The finite numbers that an answer mentions, and what is as far from 0 where it has distances.
+/// The finite numbers that an answer mentions, and their negatives if it has distances.
 fn numbers(answer: &Answer) -> Vec<Expression> {
     let (answers, formulas) = answer.parts();
     let mut found: Vec<Expression> = answers.into_iter().flat_map(numbers).collect();

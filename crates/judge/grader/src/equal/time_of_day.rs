@@ -4,7 +4,7 @@ use num_integer::Integer;
 
 use super::super::phrases::units::{AM, PM};
 
-/// A time of day: hour, minute, and whether it is after noon if that is said.
+/// A time of day: hour, minute, and whether it is after noon, if known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clock {
     hour: u32,
@@ -16,7 +16,7 @@ pub(super) struct Clock {
 const MAX_TEXT: usize = 40;
 
 impl Clock {
-    /// The time that a text is, whatever its case, dots and spaces: "3 PM", "3:00 p.m.", "15:30",
+    /// Reads a time from a text, whatever its case, dots and spaces: "3 PM", "3:00 p.m.", "15:30",
     /// "noon".
     pub(super) fn of(source: &str) -> Option<Self> {
         if source.len() > MAX_TEXT || !source.contains([':', 'm', 'M', 'n', 'N']) {
@@ -41,12 +41,13 @@ impl Clock {
         (hour <= 24 && minute < 60).then_some(Self { hour: hour % 12, minute, afternoon })
     }
 
-    /// Whether it can be nothing but a time of day.
+    /// Whether the text can only be a time of day.
     pub(super) fn is_certain(&self, source: &str) -> bool {
         self.afternoon.is_some() && source.contains(['m', 'M', 'n', 'N'])
     }
 
-    /// Whether two times may be the same: 3:30 is in the half of the day that the other says.
+    /// Whether two times may be the same. A time without a half of the day, such as 3:30, may be in
+    /// either.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let halves = self.afternoon.zip(other.afternoon);
         self.hour == other.hour && self.minute == other.minute && halves.is_none_or(|(a, b)| a == b)

@@ -1,6 +1,6 @@
-//! Arithmetic that is left to be done: 73 + 64 where 137 is asked for.
+//! Finds arithmetic that is left undone: 73 + 64 where 137 is asked for.
 //!
-//! Who is asked what 73 + 64 is and says "73 + 64" has said nothing. A policy whose reward says
+//! The answer "73 + 64" to the question what 73 + 64 is says nothing. A policy whose reward says
 //! otherwise finds that out, and answers every such question with itself. So where a ground truth
 //! is numbers in digits or fractions, an answer is a number, a fraction, or one power, root or the
 //! like: 2^10 for 1024, but not 2^10 - 24 for 1000.
@@ -16,11 +16,11 @@ use super::quantity::{congruence, is_name, without_unit_letters};
 use num_rational::BigRational;
 use num_traits::{One, Signed, Zero};
 
-/// Numbers of more digits may be any formula that has fewer of them: 2^100 - 1.
+/// A number with more digits may be given as any shorter formula: 2^100 - 1.
 const MOST_DIGITS: usize = 6;
 
 impl Comparison<'_> {
-    /// Whether an answer that has the ground truth's value leaves some of it to be worked out.
+    /// Whether an answer with the ground truth's value leaves arithmetic undone.
     pub(super) fn is_undone(&mut self, gold: &Answer, given: &Answer) -> Result<bool, OutOfFuel> {
         match (gold, given) {
             (Answer::For(gold, _), given) => self.is_undone(gold, given),
@@ -30,8 +30,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// Whether the quotient that a ratio is leaves some of the ground truth's number to be worked
-    /// out.
+    /// Whether a ratio, as a quotient, leaves arithmetic undone for the ground truth's number.
     pub(super) fn is_division(
         &mut self,
         gold: &Quantity,
@@ -46,7 +45,7 @@ impl Comparison<'_> {
         Ok(is_undone)
     }
 
-    /// Whether this is so where the ground truth is numbers.
+    /// Whether an answer leaves arithmetic undone, for a ground truth of numbers.
     fn leaves_undone(&mut self, gold: &Answer, given: &Answer) -> Result<bool, OutOfFuel> {
         let mut asked = formulas(gold);
         asked.retain(|formula| is_written_out(formula));
@@ -70,8 +69,8 @@ impl Comparison<'_> {
         }
     }
 
-    /// Whether sides of an equation leave something to be done which no other side has done: 73 +
-    /// 64 = 137 does not, 73 + 64 = 64 + 73 and 73 + 64 ≈ 100 do.
+    /// Whether no side of an equation does the arithmetic of the others: false for 73 + 64 = 137,
+    /// true for 73 + 64 = 64 + 73 and 73 + 64 ≈ 100.
     fn does_not_arrive(
         &mut self,
         gold: &Answer,
@@ -89,8 +88,8 @@ impl Comparison<'_> {
         Ok(some_unfinished)
     }
 
-    /// Whether a number in an answer is left to be worked out, where these exact numbers are
-    /// `asked` for, if any. Of equations one side must have done it.
+    /// Whether a number in an answer is left undone; `asked` are the exact numbers asked for, if
+    /// known. In equations, one side must have done the arithmetic.
     fn is_unfinished(&mut self, answer: &Answer, asked: &[&Expression]) -> Result<bool, OutOfFuel> {
         self.fuel.spend(1)?;
         if let Answer::Chain(sides, relations) = answer
@@ -114,8 +113,8 @@ impl Comparison<'_> {
         self.some(answers, |this, answer| this.is_unfinished(answer, asked))
     }
 
-    /// Whether operations are left to be done in a formula for a rational number. A unit's letters
-    /// do not belong to it.
+    /// Whether a formula for a rational number has operations left to do. A unit's letters do not
+    /// count.
     fn has_arithmetic(
         &mut self,
         formula: &Expression,
@@ -133,8 +132,8 @@ impl Comparison<'_> {
         Ok(!is_shorter && !is_fraction_of_powers(formula, &value))
     }
 
-    /// The value of a formula that is rational: the algebra shows it, or it is one of the exact
-    /// numbers that are asked for.
+    /// The value of a rational formula: found exactly, or equal to one of the exact numbers asked
+    /// for.
     fn rational(
         &mut self,
         formula: &Expression,
@@ -145,8 +144,7 @@ impl Comparison<'_> {
             return Ok(value);
         }
         for number in asked {
-            // An irrational number may be what a decimal rounds; a formula with letters that cancel
-            // is not.
+            // A decimal may round an irrational number, but not a formula whose letters cancel.
             let may_be_rounded = has_decimal(number) && formula.is_number();
             if !may_be_rounded && self.expressions(number, formula)? {
                 return rational_value(number, self.fuel);
@@ -155,7 +153,7 @@ impl Comparison<'_> {
         Ok(None)
     }
 
-    /// Whether this is so of one of the answers.
+    /// Whether `is_so` holds for one of the answers.
     fn some<'a>(
         &mut self,
         answers: impl IntoIterator<Item = &'a Answer>,
@@ -170,7 +168,7 @@ impl Comparison<'_> {
     }
 }
 
-/// Whether all that an answer has is numbers, names and infinities.
+/// Whether an answer consists of numbers, names and infinities only.
 fn asks_for_numbers(gold: &Answer) -> bool {
     let formulas = formulas(gold);
     formulas.iter().any(|formula| is_asked(formula))
@@ -202,8 +200,8 @@ fn formulas(answer: &Answer) -> Vec<&Expression> {
     found
 }
 
-/// The parts of an answer, without the entries of matrices: 1/3 before a matrix is a factor of all
-/// of them, and may stay there.
+/// The parts of an answer, without the entries of matrices: a factor 1/3 before a matrix may stay
+/// there.
 fn parts(answer: &Answer) -> (Vec<&Answer>, Vec<&Expression>) {
     if let Answer::Matrix(_) = answer { (Vec::new(), Vec::new()) } else { answer.parts() }
 }
@@ -220,8 +218,8 @@ pub(super) fn is_written_out(formula: &Expression) -> bool {
     }
 }
 
-/// Whether a formula is a decimal or a fraction without a sign. Integers have theirs: -1 times 7
-/// has something to be done.
+/// Whether a formula is a decimal or a fraction without a sign. For integers the sign counts as an
+/// operation: -1 times 7 is undone.
 fn is_unsigned(formula: &Expression) -> bool {
     match formula {
         Expression::Decimal(decimal) => !decimal.value.is_negative(),
@@ -239,8 +237,7 @@ fn is_digits(formula: &Expression) -> bool {
     matches!(formula, Expression::Number(_) | Expression::Decimal(_))
 }
 
-/// Whether this over that is a fraction of two integers, and no integer: 84/4 has something to be
-/// done, 5/1 has not.
+/// Whether a quotient is a fraction of two integers that is done: 84/4 is not done, 5/1 is.
 fn is_fraction(numerator: &Expression, divisor: &Expression) -> bool {
     let (Expression::Number(numerator), Some(Expression::Number(divisor))) =
         (numerator, divisor.divisor())
@@ -290,9 +287,9 @@ fn is_infinity(formula: &Expression) -> bool {
     *without_sign(formula) == Expression::Constant(Constant::Infinity)
 }
 
-/// Whether a formula is one operation on numbers that may be the best way to write what it comes
-/// to: a power, a root, a factorial, a binomial, a logarithm, a sine, a remainder, or a number
-/// times a power of ten; with a sign or without.
+/// Whether a formula is a single operation on numbers that may be the best way to write its value:
+/// a power, a root, a factorial, a binomial, a logarithm, a sine, a remainder, or a number times a
+/// power of ten; with a sign or without.
 fn is_one_operation(formula: &Expression) -> bool {
     use Function::{Abs, Ceiling, Floor, Gcd, Lcm, Max, Min};
     let formula = without_sign(formula);
@@ -340,7 +337,7 @@ fn is_fraction_of_powers(formula: &Expression, value: &BigRational) -> bool {
     is_simple(numerator) && is_simple(divisor) && !are_digits && !value.is_integer()
 }
 
-/// The formula behind its sign, or the formula itself.
+/// The formula without its sign.
 fn without_sign(formula: &Expression) -> &Expression {
     match formula {
         Expression::Product(factors) => match &factors[..] {
@@ -351,7 +348,7 @@ fn without_sign(formula: &Expression) -> &Expression {
     }
 }
 
-/// How many digits a number has, above and below.
+/// The number of digits in a number's numerator and denominator.
 fn digits_of(number: &BigRational) -> usize {
     let below = if number.denom().is_one() { 0 } else { number.denom().to_string().len() };
     number.numer().abs().to_string().len() + below

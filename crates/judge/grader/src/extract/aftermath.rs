@@ -15,14 +15,14 @@ use super::sentence::sentence;
 enum Part<'a> {
     /// In lower case.
     Word(&'a str),
-    /// A number or formula, and whether it says what is greater.
+    /// A number or formula, and whether it is a comparison.
     Value(bool),
     /// A comma, a dash, a bracket, or the end of a sentence.
     Break,
 }
 
-/// Whether a text that follows an answer takes it back, makes it depend on something or doubts it,
-/// in the rest of the answer's sentence; or says in the next one that it is wrong.
+/// Whether the text after an answer withdraws, conditions or doubts it in the rest of its sentence,
+/// or calls it wrong in the next.
 pub fn takes_back(after: &str) -> bool {
     let after = after.trim_start_matches(['$', '*', '}', ' ']);
     let after = after.strip_prefix("\\)").or_else(|| after.strip_prefix("\\]")).unwrap_or(after);
@@ -134,7 +134,7 @@ fn word<'a>(parts: &[Part<'a>], place: usize) -> &'a str {
     }
 }
 
-/// Whether a clause begins that says why: what it denies is something else.
+/// Whether a clause with a reason begins, whose denials are about something else.
 fn gives_reason(parts: &[Part<'_>], place: usize) -> bool {
     let (this, next) = (word(parts, place), word(parts, place + 1));
     let is_or_so = this == "so" && place > 0 && word(parts, place - 1) == "or";
@@ -143,7 +143,7 @@ fn gives_reason(parts: &[Part<'_>], place: usize) -> bool {
     is_unreal || has(REASONS, this) && !is_or_so && !(matches!(this, "as" | "so") && next == "long")
 }
 
-/// Whether the word at a place makes the answer depend on something, or doubts or denies it.
+/// Whether the word at a place conditions, doubts or denies the answer.
 fn qualifies(parts: &[Part<'_>], place: usize) -> bool {
     let (before, this, next) = (
         place.checked_sub(1).map_or("", |place| word(parts, place)),
@@ -184,14 +184,13 @@ fn is_partial(parts: &[Part<'_>], place: usize) -> bool {
     }
 }
 
-/// Whether the word at a place says what is wrong with the answer: "fails", "but it ignores", "but
-/// I forgot".
+/// Whether the word at a place faults the answer: "fails", "but it ignores", "but I forgot".
 fn faults(parts: &[Part<'_>], place: usize) -> bool {
     let before = place.checked_sub(1).map_or("which", |place| word(parts, place));
     has(FAULTS, word(parts, place)) && FAULTY.contains(&before)
 }
 
-/// Whether a clause says what the answer is: "it is 7", "the real answer is 7".
+/// Whether a clause states another answer: "it is 7", "the real answer is 7".
 fn says_other(parts: &[Part<'_>]) -> bool {
     let clause = parts.split(|part| *part == Part::Break).next().unwrap_or_default();
     let names_answer = |parts: &[Part<'_>]| {
@@ -214,7 +213,7 @@ fn says_other(parts: &[Part<'_>]) -> bool {
         )
 }
 
-/// Whether a sentence owns to a mistake: "I made an error", "I miscounted", "I was wrong".
+/// Whether a sentence admits a mistake: "I made an error", "I miscounted", "I was wrong".
 fn owns_mistake(parts: &[Part<'_>]) -> bool {
     let is_denial = |place: usize| {
         let word = word(parts, place);
@@ -300,7 +299,7 @@ fn retracts(parts: &[Part<'_>], place: usize) -> bool {
     }
 }
 
-/// Whether a sentence begins as one about the answer before it does.
+/// Whether a sentence begins like one about the answer before it.
 fn is_about_answer(parts: &[Part<'_>]) -> bool {
     let mut rest = parts;
     while let [Part::Break, more @ ..] = rest {

@@ -23,12 +23,11 @@ pub fn last_boxed(text: &str) -> Option<&str> {
     boxes(text).iter().rev().map(|found| content(text, found)).find(|content| !is_blank(content))
 }
 
-/// The content of the last box, with the boxes that it is listed with, and the place where they
-/// end.
+/// The content of the last box and of the boxes in one list with it, and the place where they end.
 pub fn last_boxes(text: &str) -> Option<(String, usize)> {
     let boxes = boxes(text);
-    // "It is \\boxed{5}, not \\boxed{6}." Where all are denied the last one is no answer, which the
-    // words say.
+    // In "It is \\boxed{5}, not \\boxed{6}." the last box is denied. If all are denied, the answer
+    // is [`DENIED`].
     let is_filled = |found: &Box| !is_blank(content(text, found));
     let place =
         boxes.iter().rposition(|found| is_filled(found) && !denies_next(&text[..found.start]));
@@ -58,7 +57,7 @@ pub fn last_boxes(text: &str) -> Option<(String, usize)> {
     Some((contents.join(", "), last.content.1 + 1))
 }
 
-/// Stands for the answer of a text that denies what it boxes.
+/// Stands for the answer of a text that denies its boxes.
 const DENIED: &str = "denied";
 
 /// The content of a box that is never closed: as much as there is.
@@ -70,7 +69,7 @@ pub fn open_box(text: &str) -> Option<&str> {
         .map(|start| &text[start..])
 }
 
-/// A text as far as the first box that is never closed.
+/// A text up to the first box that is never closed.
 pub fn before_open_box(text: &str) -> &str {
     let (_, open) = scan(text);
     open.into_iter().find_map(|(_, command)| command).map_or(text, |start| &text[..start])
@@ -88,8 +87,7 @@ fn content<'t>(text: &'t str, found: &Box) -> &'t str {
     &text[found.content.0..found.content.1]
 }
 
-/// Whether a box is only the place for an answer, as where the instruction is repeated: `\boxed{}`,
-/// `\boxed{...}`.
+/// Whether a box is only a placeholder, as in a repeated instruction: `\boxed{}`, `\boxed{...}`.
 fn is_blank(content: &str) -> bool {
     let is_mark = |c: char| c == '…' || c.is_ascii() && !c.is_ascii_alphanumeric() && c != '\\';
     matches!(content.trim(), "\\ldots" | "\\dots" | "\\cdots") || content.chars().all(is_mark)
@@ -130,7 +128,7 @@ fn is_operand(text: &str, formulas: &[Segment], found: &Box) -> bool {
     is_raised || after == "!" || before.trim_end().ends_with('-') || ends_in_operator(before)
 }
 
-/// The complete boxes of a text, and of each brace that is never closed where its content starts,
+/// The complete boxes of a text; and for each brace that is never closed, the start of its content,
 /// and its command if it is a box's. Escaped braces are text.
 fn scan(text: &str) -> (Vec<Box>, Vec<(usize, Option<usize>)>) {
     let mut found = Vec::new();
@@ -164,8 +162,8 @@ fn command_start(text: &str) -> Option<usize> {
 /// Longest text between two boxes of one list, in bytes.
 const MAX_GAP: usize = 60;
 
-/// Whether what stands between two boxes makes them one list: "and", a comma, nothing, with perhaps
-/// a few words or a name for the next.
+/// Whether the text between two boxes makes them one list: "and", a comma, nothing, with perhaps a
+/// few words or a name for the next.
 fn joins(gap: &str) -> bool {
     if gap.len() > MAX_GAP {
         return false;
@@ -187,12 +185,12 @@ fn joins(gap: &str) -> bool {
             AND | OR => (joined, names_list) = (true, true),
             "quad" | "qquad" | "text" | "textbf" | "textrm" | "mathrm" | "mbox" => {}
             word if has(ENDS_LIST, word) => return false,
-            // The name of what comes next: x =.
+            // The name before the next box: x =.
             name if name.len() <= 2 => {}
             _ => words += 1,
         }
     }
-    // Next to each other they are a list within one formula.
+    // Adjacent boxes in one formula are a list.
     joined |= gap.contains([',', ';', '&', '+']) || !gap.contains(['$', '(', ')', '[', ']', '\n']);
     joined && words <= if names_list { 4 } else { 0 }
 }

@@ -1,5 +1,5 @@
-//! Sentences that give no one value: "4, maybe 5", "4 or 5, I'm not sure", "at least 4", "4 times
-//! 5".
+//! Finds sentences that do not settle on one value: "4, maybe 5", "4 or 5, I'm not sure", "at least
+//! 4", "4 times 5".
 
 use super::super::equal::same_answer;
 use super::super::options::Options;
@@ -15,8 +15,8 @@ use super::number::leading_number;
 use super::segments::segments;
 use super::sentence::whole_answer;
 
-/// Whether a sentence that is no answer as a whole settles on no value. As a text it is the same as
-/// no single answer.
+/// Whether a sentence, which is no answer as a whole, settles on no value. It then equals no single
+/// answer.
 pub fn is_hedged(sentence: &str) -> bool {
     let lower = sentence.to_ascii_lowercase();
     let words: Vec<&str> =
@@ -33,7 +33,7 @@ pub fn is_hedged(sentence: &str) -> bool {
         || has_alternative(sentence, &lower)
 }
 
-/// Whether a sentence begins with a sign and a number that is its bound: "> 5", "\\geq 5".
+/// Whether a sentence begins with a comparison sign and a bound: "> 5", "\\geq 5".
 fn is_compared(lower: &str) -> bool {
     let rest = match COMPARISONS.iter().find_map(|sign| lower.strip_prefix(sign)) {
         Some(rest) => rest.trim_start(),
@@ -64,8 +64,7 @@ fn is_bound(words: &[&str]) -> bool {
     matches!(words, [first, second, ..] if has_pair(BOUNDS, first, second))
 }
 
-/// Whether a sentence begins with a value that something is yet to be done with: "4 times 5", "4
-/// more than 5".
+/// Whether a sentence begins with a value that is only an operand: "4 times 5", "4 more than 5".
 fn is_computed(lower: &str) -> bool {
     let Some((_, rest)) = leading_value(lower) else { return false };
     let rest = rest.trim_start();
@@ -103,7 +102,7 @@ fn has_alternative(sentence: &str, lower: &str) -> bool {
     leading_value(rest).is_some_and(|(other, _)| !same_answer(&value, other, &Options::default()))
 }
 
-/// The first place at which a word stands by itself.
+/// The first place of a whole word.
 fn word_place(lower: &str, word: &str) -> Option<usize> {
     lower.match_indices(word).map(|(place, _)| place).find(|&place| {
         !lower[..place].ends_with(|c: char| c.is_alphanumeric() || c == '\\')
@@ -116,7 +115,7 @@ pub fn starts_with_word(text: &str, word: &str) -> bool {
     text.strip_prefix(word).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
 }
 
-/// A text without the words that may stand between "or" and a value.
+/// A text without the filler words between "or" and a value.
 fn after_fillers(mut text: &str) -> &str {
     loop {
         text = text.trim_start_matches([' ', ',']);
@@ -127,7 +126,7 @@ fn after_fillers(mut text: &str) -> &str {
     }
 }
 
-/// The formula or number that a text starts with, and what follows it.
+/// The formula or number at the start of a text, and the text after it.
 fn leading_value(text: &str) -> Option<(&str, &str)> {
     if let Some(first) = segments(text).first().filter(|first| first.start == 0) {
         return Some((&text[first.content.0..first.content.1], &text[first.end..]));

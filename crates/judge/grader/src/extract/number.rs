@@ -7,9 +7,9 @@ use super::denial::{COMPARISONS, denies_next};
 use super::operand::{before_unclosed, formula_around};
 
 /// Where the last number of a text starts and ends, with its sign, fraction, and percent sign:
-/// `-1,234.5`, `3/4`, `4 4/9`, `28%`. Numbers right after a letter are parts of names, and those
-/// that are denied, or bounds, do not count. Of an operand it is the formula that it is in: 73 +
-/// 64, √5. What begins with a formula or bracket that is never closed is no number.
+/// `-1,234.5`, `3/4`, `4 4/9`, `28%`. Numbers right after a letter are parts of names; denied
+/// numbers and bounds do not count. For an operand, the whole formula counts: 73 + 64, √5. What
+/// begins with a formula or bracket that is never closed is no number.
 pub fn last_number(text: &str) -> Option<(usize, usize)> {
     let text = before_unclosed(text);
     let bytes = text.as_bytes();
@@ -30,7 +30,7 @@ pub fn last_number(text: &str) -> Option<(usize, usize)> {
         }
         place = end;
     }
-    // For boxes only denials count: "n \\ge \\boxed{5}" says what the least n is.
+    // For boxes only denials count: "n \\ge \\boxed{5}" answers a question for the least n.
     let is_bound = |before: &str| COMPARISONS.iter().any(|sign| before.trim_end().ends_with(sign));
     let last = found
         .into_iter()
@@ -41,8 +41,8 @@ pub fn last_number(text: &str) -> Option<(usize, usize)> {
 /// Characters that stand for a minus, beside `-`.
 const MINUSES: [char; 3] = ['−', '–', '－'];
 
-/// A text with `-` for each other minus that is the sign of a number: right before it, and after
-/// nothing that it could be subtracted from.
+/// A text in which other minus characters that are signs of numbers are `-`. A sign stands right
+/// before the number, and after nothing that it could be subtracted from.
 pub fn with_plain_signs(text: &str) -> Cow<'_, str> {
     if !text.contains(MINUSES) {
         return Cow::Borrowed(text);
@@ -60,8 +60,8 @@ pub fn with_plain_signs(text: &str) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
-/// Where the number ends that a text starts with, if words follow it: 20 of "20 cups for 3 of us".
-/// Before an operator it is only a part of what is meant.
+/// The end of the number at the start of a text, if words follow it: 20 in "20 cups for 3 of us". A
+/// number before an operator is only an operand.
 pub fn first_number(text: &str) -> Option<usize> {
     let end = leading_number(text)?;
     let rest = text[end..].trim_start_matches([',', ';']);
@@ -92,7 +92,7 @@ fn length(text: &str) -> usize {
     let digits =
         |from: usize| bytes.iter().skip(from).take_while(|byte| byte.is_ascii_digit()).count();
     let mut end = number_length(text, Commas::Group);
-    // Whatever else commas do between digits, it is one answer: 2,74 or 1,2,3.
+    // Other commas between digits are kept within the answer: 2,74 or 1,2,3.
     while bytes.get(end) == Some(&b',') && digits(end + 1) > 0 {
         end += 1 + digits(end + 1);
     }

@@ -1,4 +1,4 @@
-//! Numbers in prose that are parts of a formula: 64 of "it is 73 + 64", 5 of "√5", 137 of a
+//! Finds numbers in prose that are parts of a formula: 64 of "it is 73 + 64", 5 of "√5", 137 of a
 //! `\frac{1}{137` that is cut off.
 
 use super::super::phrases::formulas::is_operator;
@@ -7,7 +7,7 @@ use super::segments::segments;
 /// Characters of formulas, beside digits, commands and single letters.
 const MARKS: &str = "+-*/^_×÷·⋅√∛−–.,:%!(){}[]\\$ ";
 
-/// Operators between numbers that are nothing else.
+/// Characters that are always operators between numbers.
 const SIGNS: [char; 5] = ['×', '÷', '·', '⋅', '^'];
 
 /// Start and end of the formula that has a number as an operand; `None` if the number stands alone.
@@ -40,7 +40,7 @@ pub fn takes_operand(before: &str) -> bool {
     before.ends_with(['^', '_']) || ends_in_command(command)
 }
 
-/// Whether what follows a text is an operand of the operator at its end.
+/// Whether a text ends in an operator, so that what follows is its operand.
 pub fn ends_in_operator(before: &str) -> bool {
     let left = before.trim_end_matches([' ', '$']);
     let Some(last) = left.chars().next_back() else { return false };
@@ -54,7 +54,7 @@ pub fn ends_in_operator(before: &str) -> bool {
         '√' | '∛' => true,
         '+' => follows_value || value.ends_with(char::is_alphabetic),
         '-' | '−' | '–' => follows_value && is_alike && is_apart,
-        // Not the one of italics or of an item in a list.
+        // A star is not an operator in italics or before an item of a list.
         '*' => {
             is_alike
                 && (follows_value
@@ -79,8 +79,8 @@ fn ends_in_command(text: &str) -> bool {
     before.ends_with('\\') && is_operator(name)
 }
 
-/// Whether a text after a number begins with an operator for which the number is an operand, or
-/// ends with it.
+/// Whether the text after a number begins with an operator that makes the number an operand, before
+/// it or after it.
 fn starts_with_operator(after: &str) -> bool {
     let right = after.trim_start_matches([' ', '$']);
     let Some(first) = right.chars().next() else { return false };
@@ -98,7 +98,7 @@ fn starts_with_operator(after: &str) -> bool {
         '-' | '−' | '–' => is_apart && (is_cut_off || is_alike && precedes_value),
         '*' => is_cut_off || is_alike && precedes_value,
         '/' => is_cut_off || precedes_value,
-        // A factorial, and no end of a sentence.
+        // A factorial, not the end of a sentence.
         '!' => rest.trim_start().starts_with(|c: char| c.is_lowercase() || "+-*/^".contains(c)),
         '\\' => {
             let letters = rest.bytes().take_while(u8::is_ascii_alphabetic).count();
@@ -108,7 +108,7 @@ fn starts_with_operator(after: &str) -> bool {
     }
 }
 
-/// How much of the end of a text is the start of a formula.
+/// Length of the formula's start at the end of a text.
 fn formula_before(text: &str) -> usize {
     let mut rest = text;
     while let Some(last) = rest.chars().next_back() {
@@ -131,7 +131,7 @@ fn formula_before(text: &str) -> usize {
     text.len() - rest.len()
 }
 
-/// How much of the start of a text is the end of a formula.
+/// Length of the formula's end at the start of a text.
 fn formula_after(text: &str) -> usize {
     let mut rest = text;
     while let Some(first) = rest.chars().next() {

@@ -2,7 +2,7 @@
 
 use super::denial::denies_next;
 
-/// Where a formula starts and ends with its delimiters, and where its content does.
+/// The range of a formula with its delimiters, and the range of its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// First byte of the opening delimiter.
@@ -14,7 +14,7 @@ pub struct Segment {
 
 const DELIMITERS: [(&str, &str); 4] = [("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")];
 
-/// A text without the delimiters of the formula that it is as a whole.
+/// A text without its delimiters, if it is one formula as a whole.
 pub fn bare(text: &str) -> &str {
     match segments(text)[..] {
         [only] if only.start == 0 && only.end == text.len() => {
@@ -27,7 +27,7 @@ pub fn bare(text: &str) -> &str {
 /// The formulas of a text in order, in time linear in its length. A dollar before prose is money.
 pub fn segments(text: &str) -> Vec<Segment> {
     let mut segments = Vec::new();
-    // For each kind of delimiter whether it may still be closed somewhere.
+    // For each kind of delimiter, whether one may still close later.
     let mut closable = [true; DELIMITERS.len()];
     let bytes = text.as_bytes();
     let mut place = 0;
@@ -64,7 +64,7 @@ pub fn segments(text: &str) -> Vec<Segment> {
     segments
 }
 
-/// The last formula of a text's that is not denied.
+/// The last formula of a text that is not denied.
 pub fn last_formula<'s>(text: &str, segments: &'s [Segment]) -> Option<&'s Segment> {
     segments.iter().rfind(|segment| !denies_next(&text[..segment.start]))
 }

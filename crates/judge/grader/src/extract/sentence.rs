@@ -1,4 +1,4 @@
-//! Sentences: where one ends, and the answer that one is.
+//! Finds the ends of sentences, and answers that are whole sentences.
 
 use super::super::reading::Reading;
 use super::segments::{bare, segments};
@@ -6,7 +6,7 @@ use super::segments::{bare, segments};
 /// Longest sentence that is looked at, in bytes.
 const MAX_SENTENCE: usize = 1000;
 
-/// The first sentence of a text that says something; formulas are not cut.
+/// The first sentence of a text that is not empty. Formulas are not cut.
 pub fn sentence(text: &str) -> &str {
     let text = text.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '*' | ':' | '_'));
     let mut limit = text.len().min(MAX_SENTENCE);
@@ -39,7 +39,7 @@ pub fn sentence(text: &str) -> &str {
     text
 }
 
-/// A sentence without what is around it.
+/// A sentence without surrounding marks.
 pub fn bare_sentence(sentence: &str) -> &str {
     let sentence = sentence.trim().trim_matches('*').trim_end_matches(['.', '"']).trim();
     sentence.strip_prefix('"').unwrap_or(sentence)

@@ -1,6 +1,6 @@
-//! Characters beyond ASCII, as the LaTeX that means the same.
+//! LaTeX for characters beyond ASCII.
 
-/// Characters, and the LaTeX that means the same. A command is given with a space after it.
+/// Characters, each with its LaTeX. A command has a space after it.
 const LATEX: &str = r"
 −–—‐‑－﹣ -; ＋ +; ×✕⨯ \times; ·⋅∙•∗ \cdot; ÷ \div; ／∕⁄ /; ＝ =; ≤⩽≦ \leq; ≥⩾≧ \geq; ≠ \neq;
 ≈≃ \approx; ≅ \cong; ≡ \equiv; ≢ \not\equiv; ∼ \sim; ≁ \not\sim; ≮ \nless; ≯ \ngtr; ≰ \nleq;
@@ -19,7 +19,7 @@ const LATEX: &str = r"
 κ \kappa; λ \lambda; μµ \mu; ν \nu; ξ \xi; π \pi; ρ \rho; σ \sigma; Σ \Sigma; τ \tau; φϕ \phi;
 Φ \Phi; χ \chi; ψ \psi; ω \omega; Ω \Omega; ℓ \ell";
 
-/// The LaTeX of a character; `None` where it has no other spelling.
+/// The LaTeX of a character; `None` if it has no other spelling.
 pub fn latex(character: char) -> Option<&'static str> {
     match character {
         '\u{2126}' => return Some("\\Omega "),

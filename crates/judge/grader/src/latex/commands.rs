@@ -8,7 +8,7 @@ const ORNAMENTS: [&str; 39] = [
     "vec", "hfill", "noindent", "nonumber", "hline", "mathop", "mathord",
 ];
 
-/// Whether a command changes nothing but looks.
+/// Whether a command changes only the looks.
 pub fn is_ornament(name: &str) -> bool {
     ORNAMENTS.contains(&name)
         || matches!(
@@ -27,7 +27,7 @@ pub fn is_ornament(name: &str) -> bool {
         )
 }
 
-/// Whether the group after a command is no part of what is said: a colour, a distance.
+/// Whether the group after a command is not content but an attribute: a colour, a distance.
 pub fn takes_group_away(name: &str) -> bool {
     matches!(
         name,

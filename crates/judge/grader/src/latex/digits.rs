@@ -3,16 +3,16 @@
 /// The meaning of a comma between digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commas {
-    /// It separates answers: `1,234` is 1 and 234.
+    /// A comma separates answers: `1,234` is 1 and 234.
     Separate,
-    /// It groups digits where it can: `1,234` is 1234.
+    /// A comma groups digits where it can: `1,234` is 1234.
     Group,
-    /// It is the decimal point: `1,234` is 1.234.
+    /// A comma is the decimal point: `1,234` is 1.234.
     Point,
 }
 
-/// Length of the number that a text starts with, with what groups its digits; a digit or a point
-/// comes first.
+/// Length of the number at the start of a text, with separators between groups of digits. The text
+/// begins with a digit or a point.
 pub fn number_length(text: &str, commas: Commas) -> usize {
     let bytes = text.as_bytes();
     let digits =
@@ -42,7 +42,8 @@ pub fn number_length(text: &str, commas: Commas) -> usize {
     end
 }
 
-/// Length of what may stand between two groups of digits; it does not say that three digits follow.
+/// Length of the separator of groups of digits at the start of a text, if there is one. Whether
+/// three digits follow is not checked.
 fn group_separator(text: &str, commas: Commas) -> Option<usize> {
     for spaced in [",\\!", "{,}\\!", " {,} ", " {, }"] {
         if let Some(rest) = text.strip_prefix(spaced) {

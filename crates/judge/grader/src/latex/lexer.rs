@@ -1,4 +1,4 @@
-//! Cuts text into tokens. What only looks (sizes, fonts, spaces, dollars, boxes) is left out.
+//! Cuts text into tokens. Markup for looks (sizes, fonts, spaces, dollars, boxes) is left out.
 
 use super::Kind::{And, Begin, Command, End, Letter, Mark, Number, Or, Row, Upright, Word};
 use super::commands::{is_ornament, names_points, row_spacing, takes_group_away};
@@ -50,7 +50,7 @@ fn closing_braces(source: &str) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// Deepest nesting of `\text{...}` that is read; what is deeper is left out.
+/// Deepest nesting of `\text{...}` that is read; deeper text is left out.
 const MAX_TEXT_DEPTH: usize = 8;
 
 struct Lexer<'a> {
@@ -64,7 +64,7 @@ struct Lexer<'a> {
     /// For each group that is open in formulas, whether it is an argument: of a command, an
     /// exponent, a subscript.
     arguments: Vec<bool>,
-    /// Whether the last group that was closed is one.
+    /// Whether the last closed group is an argument.
     after_argument: bool,
     spaced: bool,
     tokens: Vec<Token<'a>>,
@@ -161,7 +161,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Whether what comes next is within an argument, where two letters are a product: e^{at}.
+    /// Whether the next token is within an argument, where two letters are a product: e^{at}.
     fn in_argument(&self) -> bool {
         self.arguments.last() == Some(&true)
     }
@@ -300,7 +300,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The place that closes the group which opens next, if one does.
+    /// The place of the brace that closes the next group, if a group opens there.
     fn group_end(&mut self) -> Option<usize> {
         let rest = &self.source[self.place..];
         let open = self.place + (rest.len() - rest.trim_start().len());
@@ -321,7 +321,7 @@ impl<'a> Lexer<'a> {
         if depth == MAX_TEXT_DEPTH {
             self.place = close;
         } else if upright && content.len() == 1 {
-            // An upright e, i, d or variable, but a unit after a number.
+            // An upright e, i, d or variable is a letter; after a number it may be a unit.
             let is_unit = after_number && is_unit_letter(content);
             self.place += 1;
             self.run(close, is_unit || text, depth + 1)?;
@@ -349,8 +349,7 @@ impl<'a> Lexer<'a> {
         };
         match character {
             '\\' => {
-                // Outside a matrix two backslashes mean that the data was escaped twice, in this
-                // place only.
+                // Outside a matrix two backslashes mean that the data was escaped twice here.
                 let after = &rest[2..];
                 let known =
                     after.starts_with(|c: char| c.is_ascii_alphabetic()) && self.environments == 0;
@@ -369,7 +368,7 @@ impl<'a> Lexer<'a> {
                 Ok(())
             }
             _ => {
-                // \, \; \: \$ \( \[ and whatever is no command.
+                // \, \; \: \$ \( \[ and other characters that are no command.
                 self.place += 1 + character.len_utf8();
                 self.spaced = true;
                 Ok(())
@@ -378,7 +377,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// Whether what follows "in" is a set.
+/// Whether the text after "in" begins a set.
 fn opens_set(rest: &str) -> bool {
     rest.trim_start().starts_with(['[', '(', '{', '\\'])
 }

@@ -1,4 +1,4 @@
-//! From the text of an answer, in LaTeX or plain, to tokens.
+//! Turns the text of an answer, in LaTeX or plain, into tokens.
 
 mod character;
 mod commands;
@@ -16,7 +16,7 @@ pub use plain::plain;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Token<'a> {
     pub kind: Kind<'a>,
-    /// Whether it is apart from the token before it.
+    /// Whether space separates the token from the one before it.
     pub spaced: bool,
 }
 
@@ -27,8 +27,8 @@ pub enum Kind<'a> {
     Number(&'a str),
     /// A letter that is a variable or a constant.
     Letter(char),
-    /// A command without its backslash; what plain text and Unicode have a command for is that
-    /// command: `sqrt`, `leq`.
+    /// A command without its backslash: `sqrt`, `leq`. Words and characters with the same meaning
+    /// become commands too.
     Command(&'a str),
     /// A word of plain text, too long to be a product of variables.
     Word(&'a str),

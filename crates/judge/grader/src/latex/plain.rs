@@ -1,4 +1,4 @@
-//! Unicode, out of the way before text is cut into tokens.
+//! Replaces Unicode by ASCII before text is cut into tokens.
 
 use std::borrow::Cow;
 
@@ -32,8 +32,8 @@ fn to_ascii(source: &str) -> String {
             continue;
         }
         match character::latex(character) {
-            // A fraction after a digit is the rest of a mixed number; the digits are not to run
-            // together.
+            // A fraction after a digit is the rest of a mixed number. A space keeps the digits
+            // apart.
             Some(latex) => {
                 text.push_str(latex);
                 if latex.starts_with('\\') && latex.ends_with(|c: char| c.is_ascii_alphabetic()) {

@@ -1,4 +1,5 @@
-//! Lists, sets, intervals and tuples: all that is neither one expression nor a relation.
+//! Parses lists, sets, intervals and tuples: all answers that are neither an expression nor a
+//! relation.
 
 use std::borrow::Cow;
 
@@ -72,7 +73,7 @@ impl Context {
         })
     }
 
-    /// The answers between separators, at least one, and for what they hold.
+    /// Parses the answers between separators, at least one, with their domains.
     fn items(&mut self, tokens: &[Token<'_>]) -> Result<(Vec<Answer>, Vec<Domain>), Unreadable> {
         let tokens = &with_or(tokens)[..];
         // In "p = 5, q = 2; p = 7, q = 2" semicolons separate lists.
@@ -95,7 +96,7 @@ impl Context {
         let mut domains = Vec::new();
         for (index, slice) in slices.iter().enumerate() {
             let before = index.checked_sub(1).map(|index| places[index]);
-            // In "1, 2, and 3" nothing is between two separators.
+            // In "1, 2, and 3" two separators follow each other.
             let follows_comma = before.is_some_and(|place| !is_conjunction(place));
             let next = places.get(index).copied();
             let precedes_word =
@@ -123,7 +124,7 @@ impl Context {
         }
         let (answers, conditions) = split_domains(answers);
         domains.extend(conditions);
-        // "x = 1 or y = 2" gives no values to both.
+        // "x = 1 or y = 2" does not give values to both names.
         let has_or = places.iter().any(|&place| tokens[place].kind == Or);
         // "x < 1 or x > 2" is a union; "x < 1, x > 2" may be one too.
         if has_or && answers.len() > 1 && answers.iter().all(is_bound) {
@@ -135,7 +136,7 @@ impl Context {
         ))
     }
 
-    /// One answer, or with ± one for each choice of signs.
+    /// Parses one answer, or with ± one for each choice of signs.
     fn item(&mut self, tokens: &[Token<'_>], answers: &mut Vec<Answer>) -> Result<(), Unreadable> {
         let tokens = trimmed(without_condition(tokens));
         let signs = signs(tokens);
@@ -156,7 +157,7 @@ impl Context {
         Ok(())
     }
 
-    /// Something that stands on one side of a relation.
+    /// Parses one side of a relation.
     pub(super) fn side(&mut self, tokens: &[Token<'_>]) -> Result<Answer, Unreadable> {
         let tokens = without_noun(trimmed(tokens));
         match tokens {
@@ -243,7 +244,7 @@ impl Context {
                 parts.iter().map(part).collect::<Result<_, _>>()?,
             )));
         }
-        // Brackets around one thing only group it; brackets of a product are the expression's.
+        // Brackets around one thing only group it; brackets in a product belong to the expression.
         self.deeper(|context| context.chain(content)).map(Some)
     }
 
@@ -288,7 +289,7 @@ impl Context {
         Ok(restricted(Answer::Set(items), domains))
     }
 
-    /// An expression with its unit, or a matrix.
+    /// Parses an expression with its unit, or a matrix.
     fn quantity(&mut self, tokens: &[Token<'_>]) -> Result<Answer, Unreadable> {
         let tokens = without_unit_fraction(without_remark(trimmed(without_label(tokens))));
         if let Some(based) = self.based(tokens) {
@@ -326,7 +327,7 @@ impl Context {
     }
 }
 
-/// Whether an environment only arranges answers on a page.
+/// Whether an environment is only layout.
 fn is_layout(name: &str) -> bool {
     matches!(
         name,
@@ -341,12 +342,12 @@ fn is_layout(name: &str) -> bool {
     )
 }
 
-/// An answer, with for what it holds if anything is said.
+/// An answer with its domains, if there are any.
 fn restricted(answer: Answer, domains: Vec<Domain>) -> Answer {
     if domains.is_empty() { answer } else { Answer::For(Box::new(answer), domains) }
 }
 
-/// Whether an answer says between what a number is.
+/// Whether an answer is a chain of comparisons.
 fn is_bound(answer: &Answer) -> bool {
     matches!(answer, Answer::Chain(_, relations) if relations.iter().all(|relation| relation.is_order()))
 }
@@ -366,7 +367,7 @@ fn is_letter_union(tokens: &[Token<'_>], place: usize) -> bool {
         )
 }
 
-/// How many ± an item has outside the braces of sets, whose items have their own.
+/// The number of ± in an item, without those in the braces of sets.
 fn signs(tokens: &[Token<'_>]) -> usize {
     let mut sets = 0usize;
     let mut signs = 0;

@@ -11,7 +11,7 @@ use super::words::{is_name, label_end};
 use super::{Context, Unreadable};
 
 impl Context {
-    /// A side, or several with relations between them.
+    /// Parses a side, or several with relations between them.
     pub(super) fn chain(&mut self, tokens: &[Token<'_>]) -> Result<Answer, Unreadable> {
         // A conclusion from equations counts; an implication between statements is a relation.
         let concluded = split(tokens, |kind| kind == Command("therefore") || is_implication(kind));

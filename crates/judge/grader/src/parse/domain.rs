@@ -1,4 +1,4 @@
-//! For what an answer holds: `k \in \mathbb{Z}`, "where n is odd", `for n \ge 1`.
+//! Parses the domain of an answer: `k \in \mathbb{Z}`, "where n is odd", `for n \ge 1`.
 
 use super::super::answer::{Answer, Domain};
 use super::super::expression::Expression;
@@ -13,8 +13,8 @@ use super::slices::{opening, places, text};
 use super::words::trimmed;
 use super::{Context, Unreadable};
 
-/// The places of words that begin a clause which says for what the answer before it holds: "for" of
-/// `2n for n \ge 1`.
+/// The places of words that begin a clause with the domain of the answer before it: "for" in `2n
+/// for n \ge 1`.
 pub fn clauses(tokens: &[Token<'_>]) -> Vec<usize> {
     let word = |token: &Token<'_>| match token.kind {
         Word(word) | Upright(word) => CLAUSE_WORDS.contains(&word),
@@ -43,7 +43,7 @@ pub fn bracketed_clause<'t, 'a>(
     is_domain(clause).then_some((&tokens[..open], clause))
 }
 
-/// Whether tokens relate something, or say of what kind a name is.
+/// Whether tokens have a relation, or give the kind of a name.
 fn is_domain(tokens: &[Token<'_>]) -> bool {
     !places(tokens, |_, kind| relation(kind).is_some()).is_empty() || kind(tokens).is_some()
 }
@@ -119,8 +119,7 @@ impl Context {
     }
 }
 
-/// Answers, without those that only say for what the others hold: `n \ge 1` of `2n, n \ge 1`; and
-/// these.
+/// Splits answers into answers proper and domains of them: `n \ge 1` in `2n, n \ge 1`.
 pub fn split_domains(answers: Vec<Answer>) -> (Vec<Answer>, Vec<Domain>) {
     if answers.len() < 2 {
         return (answers, Vec::new());

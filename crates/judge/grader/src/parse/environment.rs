@@ -9,7 +9,7 @@ use super::slices::{closing, split};
 use super::value::Value;
 
 impl Parser<'_, '_, '_> {
-    /// The matrix of an environment that opens next.
+    /// Parses the matrix of the environment that opens next.
     pub(super) fn environment(&mut self, name: &str) -> Result<Value, Unreadable> {
         let is_matrix = matches!(
             name,

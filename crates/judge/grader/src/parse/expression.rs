@@ -9,11 +9,12 @@ use super::slices::{closing, split};
 use super::value::{Value, divided, negated, plus, times};
 use super::{Context, Unreadable};
 
-/// A reader of one formula. It stops before what belongs to none; [`Parser::rest`] says what.
+/// A parser of one formula. It stops before tokens that belong to no formula; [`Parser::rest`]
+/// returns them.
 pub struct Parser<'t, 'a, 'c> {
     pub(super) tokens: &'t [Token<'a>],
     pub(super) place: usize,
-    /// The rest of the number at `place`, whose first digits were taken.
+    /// The rest of the number at `place`, if its first digits were taken.
     pub(super) digits: Option<&'a str>,
     pub(super) context: &'c mut Context,
 }
@@ -42,7 +43,7 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
         self.place += 1;
     }
 
-    /// Passes the next token if it is this one.
+    /// Skips the next token if it is this one. Returns whether it was.
     pub(super) fn take(&mut self, kind: Kind<'_>) -> bool {
         let is_next = self.peek() == Some(kind);
         if is_next {
@@ -108,7 +109,7 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
         result
     }
 
-    /// Passes a sign, and says whether it is a minus.
+    /// Skips a sign. Returns whether it was a minus; None without a sign.
     fn sign(&mut self) -> Option<bool> {
         let context = &mut self.context;
         let negative = match self.digits.map_or(self.tokens.get(self.place)?.kind, Number) {
@@ -118,7 +119,7 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
                 context.signs_seen += 1;
                 context.signs >> (context.signs_seen - 1) & 1 == 1
             }
-            // The opposite of the ± before it.
+            // ∓ has the opposite sign of the ± before it.
             Command("mp") => context.signs >> context.signs_seen.saturating_sub(1) & 1 == 0,
             _ => return None,
         };
@@ -190,7 +191,7 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
         self.tokens[self.place + 1..].iter().all(|token| matches!(token.kind, Word(_) | Upright(_)))
     }
 
-    /// A factor that may have a sign, after an operator.
+    /// Parses a factor after an operator, which may have a sign.
     fn signed_factor(&mut self) -> Result<Value, Unreadable> {
         let mut negative = false;
         while let Some(sign) = self.sign() {
@@ -274,7 +275,7 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
         }
         let exponent = self.place_deeper(|parser| {
             let base = parser.primary()?.scalar()?;
-            // 2^3^2, as plain text has it, is 2^(3^2).
+            // 2^3^2 in plain text is 2^(3^2).
             if parser.take(Mark('^')) {
                 return Ok(Expression::power(base, parser.exponent()?));
             }
@@ -315,7 +316,7 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
         })
     }
 
-    /// The formula that tokens are as a whole.
+    /// Parses tokens that are one formula as a whole.
     pub(super) fn content(&mut self, tokens: &'t [Token<'a>]) -> Result<Value, Unreadable> {
         for (command, function) in [("over", None), ("choose", Some(Function::Binomial))] {
             if let [above, below] = split(tokens, |kind| kind == Command(command))[..] {

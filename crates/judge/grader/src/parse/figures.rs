@@ -1,5 +1,5 @@
-//! Figures that are named by their corners: an angle is the same from either side, and a triangle
-//! from every corner.
+//! Figures named by their corners: an angle reads the same from either side, and a triangle from
+//! every corner.
 
 use super::super::answer::Answer;
 use super::super::expression::Expression;
@@ -19,7 +19,7 @@ pub fn figure(command: &str) -> Option<&'static str> {
 const ANGLE: &str = "angle";
 const TRIANGLE: &str = "triangle";
 
-/// How many of the next tokens are capital letters, with their primes, side by side.
+/// The number of next tokens that are adjacent capital letters with their primes.
 pub fn corners(tokens: &[Token<'_>]) -> usize {
     let is_corner = |(place, token): &(usize, &Token<'_>)| match token.kind {
         Letter(letter) => letter.is_ascii_uppercase(),
@@ -45,7 +45,7 @@ pub fn of_corners(figure: &'static str, tokens: &[Token<'_>]) -> Expression {
     Expression::Unknown(figure.into(), names.iter().map(|name| Expression::symbol(name)).collect())
 }
 
-/// An answer in which no triangle's corners have an order.
+/// An answer in which triangles' corners are sorted, because their order does not matter.
 pub fn without_order(mut answer: Answer) -> Answer {
     if let Answer::Quantity(quantity) = &mut answer
         && let Expression::Unknown(figure, corners) = &mut quantity.expression

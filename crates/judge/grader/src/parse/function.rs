@@ -60,7 +60,7 @@ impl<'a> Parser<'_, 'a, '_> {
                 let of = self.argument_text()?;
                 self.decorated(format!("{name} {of}"))
             }
-            // Sums, integrals and limits are not evaluated: they are the same as the same text.
+            // Sums, integrals and limits are not evaluated: they equal the same text only.
             "sum" | "prod" | "int" | "lim" | "oint" | "iint" | "overset" | "underset"
             | "stackrel" | "right" | "left" | "not" | "cup" | "cap" | "setminus" => {
                 Err(Unreadable::NotMath)
@@ -81,7 +81,7 @@ impl<'a> Parser<'_, 'a, '_> {
         Ok(text(&self.tokens[start..self.place]).trim_matches(['{', '}']).to_owned())
     }
 
-    /// Whether numbers and i come next in braces: what a bar over them makes of them is known.
+    /// Whether numbers and i come next in braces, for which a bar means the conjugate.
     fn is_complex_number(&self) -> bool {
         let (Some(Mark('{')), Some(end)) = (self.peek(), closing(self.tokens, self.place)) else {
             return false;
@@ -92,7 +92,7 @@ impl<'a> Parser<'_, 'a, '_> {
         content.iter().all(is_part) && content.iter().any(|token| token.kind == Letter('i'))
     }
 
-    /// The place of the corners that come next, perhaps in braces, and how many tokens they are.
+    /// The place of the next corners, perhaps in braces, and their number of tokens.
     fn corners(&self) -> Option<(usize, usize)> {
         let rest = self.rest();
         let skipped = usize::from(matches!(rest.first(), Some(Token { kind: Mark('{'), .. })));
@@ -317,7 +317,7 @@ fn function(name: &str) -> Option<Function> {
     })
 }
 
-/// Whether tokens are a single name or number, as the argument of a function often is.
+/// Whether tokens are a single name or number.
 pub(super) fn is_simple(tokens: &[Token<'_>]) -> bool {
     match tokens {
         [Token { kind: Number(_) | Letter(_), .. }] => true,

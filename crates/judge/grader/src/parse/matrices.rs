@@ -9,7 +9,7 @@ use super::super::matrix::Matrix;
 use super::Unreadable;
 use super::value::{product, sum};
 
-/// Most that one parse copies, in parts of formulas.
+/// Most parts of formulas that one parse copies.
 pub const MAX_COPIES: u64 = 100_000;
 
 /// The parts of formulas that one parse may still copy.
@@ -37,7 +37,7 @@ impl Copies {
     }
 }
 
-/// a + b; an error if they differ in size.
+/// The sum a + b; an error if the sizes differ.
 pub fn plus(a: Matrix, b: Matrix) -> Result<Matrix, Unreadable> {
     let size = |matrix: &Matrix| (matrix.rows().len(), matrix.rows()[0].len());
     if size(&a) != size(&b) {
@@ -48,7 +48,7 @@ pub fn plus(a: Matrix, b: Matrix) -> Result<Matrix, Unreadable> {
     Matrix::new(rows.collect()).ok_or(Unreadable::NotMath)
 }
 
-/// How many parts an expression has, long numbers and names counted by their length.
+/// The number of an expression's parts; long numbers and names count by their length.
 fn size(expression: &Expression) -> u64 {
     let of_number = |number: &BigRational| 1 + (number.numer().bits() + number.denom().bits()) / 64;
     let of_name = |name: &str| 1 + name.len() as u64 / 8;

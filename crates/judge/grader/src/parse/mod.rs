@@ -1,4 +1,4 @@
-//! From tokens to the tree of an answer.
+//! Parses tokens into the tree of an answer.
 
 mod answer;
 mod chain;
@@ -29,8 +29,8 @@ const VECTORS: [&str; 6] =
 /// Deepest nesting of an answer.
 const MAX_DEPTH: usize = 60;
 
-/// Most symbols that one parse reads for the choices of signs that ± leave. Sets have ± of their
-/// own, which are read again for each choice outside them.
+/// Most symbols that one parse reads for all choices of signs of ±. The ± inside a set are read
+/// again for each choice outside it.
 const MAX_SIGNED: usize = 100_000;
 
 /// Why a text is no mathematics.
@@ -42,20 +42,20 @@ pub enum Unreadable {
     /// Too many brackets within each other.
     #[error("is nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
-    /// A matrix times a formula that is too long to be copied to each entry.
+    /// A matrix is multiplied by a formula that is too long to be copied to each entry.
     #[error("has matrices whose arithmetic is longer than {MAX_COPIES} terms when written out")]
     TooManyCopies,
-    /// Sets with ± within others, which are too long with every choice of signs.
+    /// Sets with ± within others are too long for all choices of signs.
     #[error(
         "has ± within others, which are longer than {MAX_SIGNED} symbols when all are written out"
     )]
     TooManySigns,
-    /// It is words, or its parts do not fit together.
+    /// The text is words, or its parts do not fit together.
     #[error("is not a formula")]
     NotMath,
 }
 
-/// How to take what has more than one meaning.
+/// How ambiguous notation is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Convention {
     /// The meaning of commas between digits.
@@ -70,14 +70,14 @@ struct Context {
     convention: Convention,
     /// For each ± of the item in turn, whether it is a minus.
     signs: u32,
-    /// How many ± there were so far.
+    /// The number of ± so far.
     signs_seen: u32,
-    /// How many symbols may still be read for choices of signs.
+    /// The number of symbols that may still be read for choices of signs.
     signed: usize,
     depth: usize,
     /// Whether there was a logarithm without a base.
     plain_logarithm: bool,
-    /// Whether braces make sets, in plain text; in LaTeX they are not seen.
+    /// Whether braces make sets. They do in plain text; in LaTeX they group.
     braces_enclose_sets: bool,
     /// Whether there are vectors, whose product `\\times` does not commute.
     has_vectors: bool,
@@ -128,7 +128,7 @@ pub fn parse(source: &str, convention: Convention) -> Result<ParsedAnswer, Unrea
     Ok(ParsedAnswer { answer, plain_logarithm: context.plain_logarithm })
 }
 
-/// Whether braces are within braces. They make sets then, even where others only group.
+/// Whether braces are within braces. Such braces make sets, even if others only group.
 fn has_nested_braces(source: &str) -> bool {
     let mut depth = 0u32;
     source.bytes().any(|byte| {

@@ -4,7 +4,7 @@ use super::super::answer::Answer;
 use super::super::expression::Expression;
 use super::super::relation::Relation;
 
-/// Whether answers give values to names that are not all the same.
+/// Whether answers give values to several different names.
 pub fn name_several(answers: &[Answer]) -> bool {
     let name = |answer: &Answer| match answer {
         Answer::Chain(sides, relations) if relations[..] == [Relation::Equal] => {

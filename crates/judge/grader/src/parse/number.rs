@@ -37,7 +37,7 @@ impl<'a> Parser<'_, 'a, '_> {
         expression(written, self.context.convention.commas)
     }
 
-    /// The next digit alone, as commands without braces take it: of `\frac12` first 1, then 2.
+    /// The next digit alone, for commands without braces: in `\frac12` first 1, then 2.
     pub(super) fn digit(&mut self) -> Option<Expression> {
         let Some(Number(digits)) = self.peek() else { return None };
         let (first, rest) = digits.split_at_checked(1)?;
@@ -49,8 +49,8 @@ impl<'a> Parser<'_, 'a, '_> {
         first.parse::<u8>().ok().map(Expression::integer)
     }
 
-    /// The value of a decimal that goes on: of 0.1666... its last digits are repeated, 3.14159...
-    /// is a rounding.
+    /// The value of a decimal that goes on: the last digits of 0.1666... repeat, 3.14159... is a
+    /// rounding.
     fn continued(&mut self, written: &str) -> Option<Expression> {
         let (integer, decimals) = written.split_once('.')?;
         let is_number =
@@ -134,7 +134,7 @@ impl<'a> Parser<'_, 'a, '_> {
         Ok(Some(repeated(integer, decimals, period)))
     }
 
-    /// A mixed number, of whose integer and fraction the integer was read: `3\frac12`, `3 1/2`.
+    /// Parses a mixed number whose integer was read: `3\frac12`, `3 1/2`.
     pub(super) fn mixed(
         &mut self,
         start: usize,
@@ -176,7 +176,7 @@ impl<'a> Parser<'_, 'a, '_> {
     }
 }
 
-/// A function of the problem's; C and P of two arguments are numbers of choices.
+/// A call of the problem's own function; C and P of two arguments are numbers of choices.
 pub(super) fn named_call(name: Box<str>, arguments: Vec<Expression>) -> Expression {
     let is_count =
         |part: &Expression| matches!(part, Expression::Number(value) if value.is_integer());
@@ -260,7 +260,7 @@ fn value_of(digits: &str, base: u32) -> Option<BigInt> {
     BigInt::parse_bytes(digits.as_bytes(), base)
 }
 
-/// The integer that digits are to the base ten.
+/// The integer that digits stand for in base ten.
 pub fn integer(digits: &str) -> Option<Expression> {
     digits
         .bytes()
@@ -278,8 +278,8 @@ fn repeated(integer: &str, decimals: &str, period: &str) -> Expression {
     Expression::Number(BigRational::new(whole - head, denominator))
 }
 
-/// How many digits repeat at the end of decimals: the fewest that are there twice, or at least are
-/// a half of all.
+/// The number of digits that repeat at the end of decimals: the fewest that occur twice in a row
+/// and make up at least half of all.
 fn period(decimals: &[u8]) -> Option<usize> {
     const MAX_PERIOD: usize = 30;
     (1..=MAX_PERIOD.min(decimals.len() / 2)).find(|&period| {
@@ -290,7 +290,7 @@ fn period(decimals: &[u8]) -> Option<usize> {
     })
 }
 
-/// The fraction that an expression is, if it is one between 0 and 1 of integers.
+/// The value of an expression that is a fraction of integers between 0 and 1.
 fn proper(expression: &Expression) -> Option<BigRational> {
     let Expression::Product(factors) = expression else { return None };
     let [Expression::Number(numerator), Expression::Power(power)] = &factors[..] else {
@@ -307,7 +307,7 @@ fn proper(expression: &Expression) -> Option<BigRational> {
     is_proper.then(|| numerator / denominator)
 }
 
-/// The value of a written number, with whatever groups its digits.
+/// The value of a written number, which may have separators between groups of digits.
 fn expression(written: &str, commas: Commas) -> Result<Expression, Unreadable> {
     let (mantissa, exponent) = match written.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()),

@@ -1,4 +1,4 @@
-//! The sets of real numbers that have a symbol: `\mathbb{R}`, `\mathbb{R}^+`, `\mathbb{R}_{\ge 0}`,
+//! Symbols of sets of real numbers: `\mathbb{R}`, `\mathbb{R}^+`, `\mathbb{R}_{\ge 0}`,
 //! `\mathbb{R}^*`.
 
 use super::super::answer::{Answer, Brackets};
@@ -16,7 +16,7 @@ pub fn ends_in_set(tokens: &[Token<'_>]) -> bool {
     matches!(tokens, [.., Token { kind: Command("rbrace"), .. }])
 }
 
-/// The set that tokens are the symbol of.
+/// The set whose symbol the tokens are.
 pub fn number_set(tokens: &[Token<'_>]) -> Option<Answer> {
     let mark: Vec<Kind<'_>> = after_reals(tokens)?
         .iter()

@@ -5,7 +5,7 @@ use super::super::latex::Kind::{
 };
 use super::super::latex::{Kind, Token};
 
-/// A token's change of the depth of brackets.
+/// The change of bracket depth by a token.
 fn step(kind: Kind<'_>) -> isize {
     match kind {
         Mark('(' | '[' | '{')
@@ -48,7 +48,7 @@ pub fn is_enclosed(tokens: &[Token<'_>]) -> bool {
     tokens.len() >= 2 && step(tokens[0].kind) == 1 && closing(tokens, 0) == Some(tokens.len() - 1)
 }
 
-/// The places outside all brackets of tokens that are wanted.
+/// The places of wanted tokens outside all brackets.
 pub fn places(tokens: &[Token<'_>], wanted: impl Fn(usize, Kind<'_>) -> bool) -> Vec<usize> {
     let mut depth = 0;
     let mut places = Vec::new();
@@ -73,7 +73,7 @@ pub fn between<'t, 'a>(tokens: &'t [Token<'a>], places: &[usize]) -> Vec<&'t [To
     slices
 }
 
-/// The slices between the tokens that are wanted and outside all brackets.
+/// The slices between wanted tokens outside all brackets.
 pub fn split<'t, 'a>(
     tokens: &'t [Token<'a>],
     wanted: impl Fn(Kind<'_>) -> bool,

@@ -10,7 +10,7 @@ use super::number::named_call;
 use super::slices::{closing, split, text};
 
 impl Parser<'_, '_, '_> {
-    /// A letter: e, i, a variable, or a function with its arguments.
+    /// Parses a letter: e, i, a variable, or a function with its arguments.
     pub(super) fn letter(&mut self, letter: char) -> Result<Expression, Unreadable> {
         if let Some(length) = self.joined_capitals() {
             let name = text(&self.tokens[self.place..self.place + length]);
@@ -30,7 +30,7 @@ impl Parser<'_, '_, '_> {
         }
     }
 
-    /// A name with whatever subscripts, primes and arguments follow.
+    /// Parses the subscripts, primes and arguments of a name.
     pub(super) fn decorated(&mut self, mut name: String) -> Result<Expression, Unreadable> {
         loop {
             match self.peek() {
@@ -60,7 +60,7 @@ impl Parser<'_, '_, '_> {
         Ok(Expression::Symbol(name.into()))
     }
 
-    /// How many capital letters without space between come next, if they name something: ABCD is no
+    /// The number of adjacent capital letters that come next, if they are a name: ABCD is no
     /// product. A letter with a number, an exponent or an argument is a factor.
     fn joined_capitals(&self) -> Option<usize> {
         const FEWEST: usize = 3;

@@ -8,7 +8,7 @@ use super::super::matrix::Matrix;
 use super::Unreadable;
 use super::matrices::{self, Copies};
 
-/// Largest power of ten that a number is multiplied out with.
+/// Largest power of ten by which a number is multiplied out.
 pub const MAX_EXPONENT: i32 = 2000;
 
 /// The value of a formula.
@@ -38,7 +38,7 @@ pub fn negated(value: Value, copies: &mut Copies) -> Result<Value, Unreadable> {
     }
 }
 
-/// a + b; a matrix and a number are an error.
+/// The sum a + b; an error for a matrix and a number.
 pub fn plus(a: Value, b: Value) -> Result<Value, Unreadable> {
     match (a, b) {
         (Value::Scalar(a), Value::Scalar(b)) => Ok(Value::Scalar(sum(a, b))),
@@ -47,7 +47,7 @@ pub fn plus(a: Value, b: Value) -> Result<Value, Unreadable> {
     }
 }
 
-/// a b; the product of matrices is an error.
+/// The product a b; an error for two matrices.
 pub fn times(a: Value, b: Value, copies: &mut Copies) -> Result<Value, Unreadable> {
     match (a, b) {
         (Value::Scalar(a), Value::Scalar(b)) => Ok(Value::Scalar(product(a, b))),

@@ -1,4 +1,4 @@
-//! Text around a formula that is no part of it: punctuation, labels, conditions, units.
+//! Removes text around a formula: punctuation, labels, conditions, units.
 
 use super::super::latex::Kind::{Command, Letter, Mark, Number, Row, Upright, Word};
 use super::super::latex::{Kind, Token};
@@ -22,7 +22,7 @@ pub fn trimmed<'t, 'a>(mut tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
     tokens
 }
 
-/// Tokens without a clause at their end that says for what the answer holds: all x.
+/// Tokens without a clause at their end with a domain such as "all x".
 pub fn without_condition<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
     let word = |place: usize| match tokens.get(place).map(|token| token.kind) {
         Some(Word(word) | Upright(word)) => word,
@@ -67,8 +67,8 @@ fn computes<'w>(words: impl Iterator<Item = &'w str>) -> bool {
     is_operation || answer.is_some_and(|answer| words[..answer].iter().any(|word| word == OF))
 }
 
-/// Whether tokens that are no formula may be what has a value: `P(A \mid B)`, `P(\text{red})`, but
-/// no prose.
+/// Whether tokens that are no formula may be a name for a value: `P(A \mid B)`, `P(\text{red})`,
+/// but no prose.
 pub fn is_name(tokens: &[Token<'_>]) -> bool {
     let is_prose = |token: &Token<'_>| match token.kind {
         Word(_) => true,
@@ -78,8 +78,8 @@ pub fn is_name(tokens: &[Token<'_>]) -> bool {
     !tokens.is_empty() && !tokens.iter().any(is_prose)
 }
 
-/// A sequence without upright words before it that say what it is, of those that say no more:
-/// `\text{the point } (3, 4)`, but not `\text{outside } (3, 4)`.
+/// A sequence without upright words before it that only name its kind: `\text{the point } (3, 4)`,
+/// but not `\text{outside } (3, 4)`.
 pub fn without_noun<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
     let is_noun = |token: &&Token<'_>| match token.kind {
         Upright(word) => has(SEQUENCE_NAMES, word.to_ascii_lowercase().as_str()),
@@ -90,7 +90,7 @@ pub fn without_noun<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
     if has_comma && is_enclosed(rest) { rest } else { tokens }
 }
 
-/// Tokens without a word before the number that says no more than what follows, such as a currency.
+/// Tokens without a word before the number that adds nothing, such as a currency.
 pub fn without_label<'t, 'a>(mut tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
     while let [Token { kind: Word(word) | Upright(word), .. }, rest @ ..] = tokens
         && has(LABELS, &word.to_ascii_lowercase())
@@ -101,7 +101,7 @@ pub fn without_label<'t, 'a>(mut tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
     tokens
 }
 
-/// Tokens without the sign of degrees at their end, if they have it there and nowhere else.
+/// Tokens without a degree sign at their end, if there is no other.
 pub fn without_degree<'t, 'a>(tokens: &'t [Token<'a>]) -> (&'t [Token<'a>], bool) {
     let is_sign = |kind: Kind<'_>| matches!(kind, Command("circ" | "degree"));
     let mut signs = (0..tokens.len()).filter(|&place| is_sign(tokens[place].kind));
@@ -203,8 +203,7 @@ pub fn is_radian(tokens: &[Token<'_>]) -> bool {
 pub fn is_unit(tokens: &[Token<'_>]) -> bool {
     let kind = |place: usize| tokens.get(place).map(|token| token.kind);
     let allowed = |place: usize| match tokens[place].kind {
-        // "5 is wrong" is no amount of anything, nor are "5 at least", "5 million" and "5 times as
-        // many".
+        // In "5 is wrong", "5 at least", "5 million" and "5 times as many" the words are no unit.
         Word(word) | Upright(word) => {
             let (written, word) = (word, word.to_ascii_lowercase());
             let next = match kind(place + 1) {
@@ -225,7 +224,7 @@ pub fn is_unit(tokens: &[Token<'_>]) -> bool {
                     Some(Mark('/' | '*' | '(') | Command("cdot"))
                 )
         }
-        // Only as the power of a unit.
+        // A number may only be the power of a unit.
         Number(_) => {
             let before =
                 tokens[..place].iter().rev().find(|token| !matches!(token.kind, Mark('{' | '-')));

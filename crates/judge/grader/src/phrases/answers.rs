@@ -1,5 +1,5 @@
-//! Texts that are answers by themselves. They are looked up as `reading.rs` makes them: without
-//! spaces, articles and punctuation.
+//! Words that are whole answers, in the form of `reading.rs`: without spaces, articles and
+//! punctuation.
 
 use super::has;
 const NONE: &str = "\
@@ -14,7 +14,7 @@ const INFINITE: &str = "infinitelymany infinitelymanysolutions infinite infinity
 const REALS: &str = "\
     allrealnumbers allreals allrealx anyrealnumber everyrealnumber thesetofallrealnumbers";
 
-/// That there is no value, in whichever words.
+/// Ways to say that there is no value.
 const UNDEFINED: &str = "undefined doesnotexist dne thelimitdoesnotexist notdefined notexist";
 
 /// Whether a text says that there is no answer.

@@ -1,7 +1,7 @@
 //! Words within formulas.
 
 use super::has;
-/// Words of plain text that are the commands of the same name.
+/// Words of plain text that stand for the commands of the same name.
 const COMMANDS: &str = "\
     sqrt cbrt pi sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh ln log lg exp \
     abs floor ceil gcd lcm min max binom alpha beta gamma delta theta lambda mu phi omega infty \

@@ -1,6 +1,6 @@
 //! Words that state an answer, join answers, or describe one.
 
-/// Between two answers that are both given.
+/// The word between two answers that are both given.
 pub const AND: &str = "and";
 
 /// Between two answers that both count.
@@ -12,7 +12,7 @@ pub const TO: &str = "to";
 /// Names of an answer in a statement.
 pub const ANSWER_NAMES: &[&str] = &["answers", "answer", "correct option", "correct choice"];
 
-/// Before such a name: the answer is final, and counts even after a box.
+/// The word before a name by which the answer is final, and counts even after a box.
 pub const FINAL: &str = "final ";
 
 /// Words between the name and the answer; longer ones first.
@@ -24,7 +24,7 @@ pub const CONCLUSIONS: &[&str] = &["Therefore", "therefore", "Thus", "thus", "He
 /// Names of a choice before its letter, in these cases.
 pub const CHOICE_NAMES: &[&str] = &["Option ", "option ", "Choice ", "choice "];
 
-/// Between an answer in words and why it is right.
+/// Words between an answer in words and its reason.
 pub const WHY: &[&str] = &[" because ", " since "];
 
 /// Words between two boxes that end a list of answers: only the boxes after them count.
@@ -32,21 +32,21 @@ pub const ENDS_LIST: &str = "\
     no not so then thus therefore hence but is are gives get which wait answer because since we \
     instead rather boxed";
 
-/// Between a subject and what a sentence of words says of it: odd, of "The function is odd." In
-/// this order.
+/// Verbs between the subject and the predicate of a sentence of words: "odd" in "The function is
+/// odd." They are tried in this order.
 pub const SUBJECT_VERBS: &[&str] = &[" is ", " are "];
 
-/// At the start of words they make no difference.
+/// Articles, which make no difference at the start of words.
 pub const ARTICLES: &[&str] = &["a ", "an ", "the "];
 
-/// After words within `\text{...}` they make a label of them: `\text{The minimum is } 3`.
+/// Verbs that make a label of the words before them in `\text{...}`: `\text{The minimum is } 3`.
 pub const LABEL_VERBS: &[&str] = &["is", "are", "equals"];
 
-/// After a name they say its value: "$x$ is 5".
+/// Verbs between a name and its value: "$x$ is 5".
 pub const NAME_VERBS: &[&str] =
     &["is ", "are ", "equals ", "must be ", "should be ", "must equal "];
 
-/// Words of a label by which it names what is only computed with the answer: "twice the answer".
+/// Words by which a label names something computed from the answer: "twice the answer".
 pub const LABEL_COMPUTES: &str = "\
     minus plus twice thrice double triple half more less fewer increased decreased reduced \
     multiplied divided squared cubed doubled tripled halved";
@@ -58,23 +58,23 @@ pub const RESULTS: &[&str] = &["answer", "result", "solution"];
 /// See [`RESULTS`].
 pub const OF: &str = "of";
 
-/// Words before a number that say no more than what follows, currencies among them.
+/// Words before a number that add nothing, such as currencies.
 pub const LABELS: &str = "\
     about approximately only rs usd eur gbp rmb is exactly answer";
 
-/// Words before a tuple or an interval that say no more than what kind of thing it is.
+/// Words before a tuple or an interval that only name its kind.
 pub const SEQUENCE_NAMES: &str = "\
     the a an is are at point points ordered pair pairs triple tuple vector coordinates vertex \
     center centre focus midpoint origin intersection position interval open closed domain range \
     set solution answer";
 
-/// How a clause begins that says for what the answer holds, and is left out: "for all x".
+/// The beginnings of clauses with a domain that are left out: "for all x".
 pub const CONDITIONS: &str = "for all|for any|for every|for each";
 
-/// Words that begin a clause which says for what an answer holds: "2n for n > 0".
+/// Words that begin a clause with the domain of an answer: "2n for n > 0".
 pub const CLAUSE_WORDS: &[&str] = &["for", "where", "with", "when", "if"];
 
-/// Before such a word: the answer holds for nothing else.
+/// The word before a clause by which the answer holds for nothing else.
 pub const ONLY: &str = "only";
 
 /// Words of such a clause that add nothing to the kind of number that it names: "k is any positive

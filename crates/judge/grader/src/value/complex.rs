@@ -53,7 +53,7 @@ fn fraction(scaled: &BigInt) -> Real {
     value.with_noise(value.exponent() - 256)
 }
 
-/// A number with a larger binary exponent is no argument of the exponential function.
+/// Largest binary exponent of an argument of the exponential function.
 const LARGEST_EXPONENT: i64 = 40;
 
 impl Complex {
@@ -139,9 +139,9 @@ impl Complex {
         (self.re * self.re + self.im * self.im).square_root()
     }
 
-    /// e^self; `None` if it is too large to be of use.
+    /// e^self; `None` if it is too large.
     pub fn exp(self) -> Option<Self> {
-        // Twelve bits are worth a Taylor series a third as long.
+        // Halving the argument twelve times makes the Taylor series a third as long.
         const HALVINGS: i64 = 12;
         if self.exponent() > LARGEST_EXPONENT {
             return None;
@@ -259,8 +259,8 @@ impl Complex {
     /// Inverse tangent of a real number.
     pub fn arctan(self) -> Option<Self> {
         let mut arc = Self::real(Real::guess(libm::atan(self.re.to_f64())));
-        // The tangent of what is missing, and that is the tangent less a third of its cube: each
-        // step triples the right bits.
+        // The correction's tangent is computed, and the correction is that less a third of its
+        // cube, so each step triples the right bits.
         for _ in 0..2 {
             arc = arc.exact();
             let (sine, cosine) = (arc.sin()?, arc.cos()?);

@@ -31,13 +31,13 @@ pub const POINTS: [(u64, u64, Signs); 13] = [
     (768, 1280, Signs::Negative),
 ];
 
-/// Magnitudes from here on, in 1024ths, are whole numbers.
+/// From this magnitude on, in 1024ths, points are whole numbers.
 const WHOLE: u64 = 4096;
 
-/// Bits after the point that must be zero in what is taken for an integer.
+/// Bits after the point that must be zero for a value to count as an integer.
 const WHOLE_BITS: i64 = 96;
 
-/// Largest binary exponent of a value that is used further.
+/// Largest binary exponent of a value that is still used.
 const MAX_EXPONENT: i64 = 1 << 48;
 
 /// The cost of an elementary function.
@@ -55,14 +55,13 @@ pub enum Signs {
 #[derive(Clone, Copy)]
 pub struct Value {
     pub number: Complex,
-    /// Binary exponent of the largest number on the way to it. After cancellation it is larger than
-    /// the number's.
+    /// Binary exponent of the largest intermediate number. After cancellation it exceeds the
+    /// number's own.
     pub scale: i64,
 }
 
 impl Value {
-    /// The number after `bits` leading bits were cancelled. For zero, `scale` says how large it was
-    /// before.
+    /// The number after `bits` leading bits were cancelled. For zero, `scale` is the size before.
     fn cancelled(number: Complex, bits: i64, scale: i64) -> Self {
         let is_zero = number.re.is_zero() && number.im.is_zero();
         Self { number, scale: if is_zero { scale } else { number.exponent().saturating_add(bits) } }
@@ -133,7 +132,7 @@ impl<'a> Evaluator<'a> {
                 let mut sum = Value { number: Complex::ZERO, scale: Complex::ZERO.exponent() };
                 for term in terms {
                     let Some(term) = self.value(term, fuel)? else { return Ok(None) };
-                    // Sums that differ by a lost term must not pass for equal.
+                    // Sums that differ by a lost term must not count as equal.
                     if sum.number.re.loses(term.number.re) || sum.number.im.loses(term.number.im) {
                         return Ok(None);
                     }
@@ -200,7 +199,7 @@ impl<'a> Evaluator<'a> {
             rational(exponent, fuel)?.and_then(|exponent| as_exponent(&exponent))
         {
             let Some(value) = self.value(base, fuel)? else { return Ok(None) };
-            // The root of what varies is real.
+            // The root of an expression with variables is taken as real.
             let is_real =
                 exponent.is_integer() || base.is_number() || has_real_root(value.number, exponent);
             return if is_real { raised(value, exponent, fuel) } else { Ok(None) };
@@ -306,7 +305,7 @@ fn quotient(a: Option<Complex>, b: Option<Complex>) -> Option<Complex> {
     Some(a? * b?.reciprocal()?)
 }
 
-/// Whether the principal power of the number is a real one, or taken to be.
+/// Whether the principal power of the number is real, or is assumed to be.
 fn has_real_root(value: Complex, exponent: Exponent) -> bool {
     value.is_real() && (exponent.denom() % 2 == 1 || value.re.sign().is_some_and(Ordering::is_ge))
 }
@@ -357,7 +356,7 @@ fn extreme(values: &[Real], greatest: bool) -> Option<Real> {
     })
 }
 
-/// Values of an unknown function. No identity holds for it.
+/// Pseudo-random values of an unknown function, which obey no identity.
 fn unknown(name: &str, arguments: &[Value]) -> Option<Complex> {
     let coefficient = |index: u64| {
         Complex::real(Real::integer((hash(name, index) % 1024) as i64 + 512).scaled(-10))

@@ -1,4 +1,4 @@
-//! Exact values of expressions that are made of rational numbers only.
+//! Computes exact values of expressions of rational numbers.
 
 use num_bigint::BigInt;
 use num_integer::Integer;
@@ -8,7 +8,7 @@ use num_traits::{One, Signed, ToPrimitive, Zero};
 use crate::expression::{Expression, Function};
 use crate::fuel::{Fuel, OutOfFuel};
 
-/// A rational number in machine words, as the exponents of most powers are.
+/// A rational number in machine words, enough for most exponents.
 pub type Exponent = Ratio<i64>;
 
 /// Bits of the largest numerator or denominator that is computed exactly.
@@ -25,8 +25,8 @@ pub fn bits(value: &BigRational) -> u64 {
     value.numer().bits().max(value.denom().bits())
 }
 
-/// The rational number that an expression is. `None` if a part of it is not rational, has no value
-/// or is too large.
+/// The exact value of an expression. `None` if a part of it is not rational, has no value or is too
+/// large.
 pub fn rational(
     expression: &Expression,
     fuel: &mut Fuel,
@@ -197,7 +197,7 @@ fn binomial(n: &BigInt, k: &BigInt, fuel: &mut Fuel) -> Result<Option<BigInt>, O
     if k.is_negative() || !n.is_negative() && k > n {
         return Ok(Some(BigInt::zero()));
     }
-    // The symmetric one may have fewer factors.
+    // The symmetric binomial may have fewer factors.
     let k = if n.is_negative() { k.clone() } else { k.min(&(n - k)).clone() };
     let Some(count) = k.to_u64().filter(|&count| count <= MAX_FACTORS) else { return Ok(None) };
     let mut value = BigInt::one();

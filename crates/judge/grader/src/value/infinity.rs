@@ -1,6 +1,6 @@
-//! Infinite values: plus and minus infinity, alone, with a real number added, or times one that is
-//! not zero. Anything else that is made of infinity is undefined: infinity - infinity, 0 times
-//! infinity, powers and functions of it.
+//! Infinite values: plus and minus infinity, alone, plus a real number, or times a number that is
+//! not zero. Any other expression with infinity is undefined: infinity - infinity, 0 times
+//! infinity, powers and functions.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! The value of expressions: whether two are equal, and which of two is greater.
+//! Compares the values of expressions: for equality, and for order.
 //!
 //! Expressions of rational numbers have exact values (`exact.rs`). Everything else is evaluated in
 //! 256 bits with an error bound (`evaluator.rs`, `complex.rs`, `real.rs`): constants once, formulas
@@ -33,8 +33,8 @@ use self::infinity::extent;
 use super::expression::Expression;
 use super::fuel::{Fuel, OutOfFuel};
 
-/// Fuel for one comparison, several times what the longest honest answers take, and used up in some
-/// tens of milliseconds.
+/// Fuel for one comparison: several times the need of the longest honest answers, and some tens of
+/// milliseconds of work.
 pub const DEFAULT_FUEL: u64 = 600_000;
 
 /// The sign of a factor by which expressions differ.
@@ -46,8 +46,7 @@ pub enum FactorSign {
 }
 
 /// Whether two expressions have the same value for all values of their variables. Identical
-/// expressions have, even if they are undefined. Decimals count as everything within the tolerance
-/// of them.
+/// expressions are equal even if undefined. Decimals equal everything within their tolerance.
 pub fn same_value(
     a: &Expression,
     b: &Expression,
@@ -81,8 +80,8 @@ pub fn same_value(
     if exact_a.is_some() && exact_b.is_some() { Ok(false) } else { probe::are_equal(a, b, fuel) }
 }
 
-/// Which of two constant expressions is greater; `None` unless both are real numbers, or infinite,
-/// and it is clear.
+/// The order of two constant expressions; `None` unless both are real or infinite and their order
+/// is clear.
 pub fn compare(
     a: &Expression,
     b: &Expression,
@@ -158,8 +157,8 @@ fn is_rounding(
     Ok(value.is_some_and(|value| !is_exact(&value) && tolerance.rounds(&decimal, &value)))
 }
 
-/// Whether two values agree when rounded, wherever both expressions have one. A varying number is
-/// no rounding of a constant, however little it varies.
+/// Whether two expressions' values agree when rounded, wherever both have one. An expression that
+/// varies is no rounding of a constant.
 fn agree(
     (a, exact_a): (&Expression, Option<&BigRational>),
     (b, exact_b): (&Expression, Option<&BigRational>),

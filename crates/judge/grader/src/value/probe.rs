@@ -1,4 +1,4 @@
-//! Decisions by evaluation: of constants, and of everything else at fixed pseudo-random points.
+//! Decides by evaluation: constants once, other expressions at fixed pseudo-random points.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -15,10 +15,11 @@ use crate::fuel::{Fuel, OutOfFuel};
 /// Points with a zero difference that are enough.
 const ENOUGH_ZEROS: u32 = 6;
 
-/// Points per point that must have a value.
+/// At least one in this many points must have a value.
 const FEWEST_DEFINED: u32 = 7;
 
-/// How many times more points a step function takes: two that differ may agree nearly everywhere.
+/// Factor on the number of points for step functions, because two that differ may agree nearly
+/// everywhere.
 const STEP_ROUNDS: u32 = 10;
 
 /// Bits that must be right beyond the leading one before a difference without any is taken for
@@ -28,11 +29,11 @@ const CONVINCING_BITS: i64 = 96;
 /// Knowledge of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Finding {
-    /// It is zero as far as some thirty digits can tell.
+    /// The difference is zero to some thirty digits.
     Zero,
     /// It is certainly not zero.
     Nonzero,
-    /// It is undefined, or lost in rounding errors.
+    /// The difference is undefined, or lost in rounding errors.
     Unclear,
 }
 
@@ -140,7 +141,7 @@ pub fn are_equal(a: &Expression, b: &Expression, fuel: &mut Fuel) -> Result<bool
             break;
         }
     }
-    // C(n, k) and C(k, n) agree where both have a value, which is where n is k.
+    // C(n, k) and C(k, n) agree wherever both have a value, but that is only where n is k.
     Ok(zeros * FEWEST_DEFINED >= tried || zeros >= ENOUGH_ZEROS)
 }
 
@@ -186,8 +187,8 @@ pub fn pairs(
     Ok(pairs)
 }
 
-/// The c of a = c b that is the same at all points. At least two points must be defined unless
-/// both are constants.
+/// The constant c with a = c b at all points. At least two points must be defined unless both are
+/// constants.
 pub fn ratio(
     a: &Expression,
     b: &Expression,

@@ -1,4 +1,4 @@
-//! Real numbers of 256 bits that know how much of them is rounding error.
+//! Real numbers of 256 bits with a bound on their rounding error.
 
 use std::cmp::Ordering;
 
@@ -12,8 +12,8 @@ const BITS: i64 = 256;
 /// The error bound of a number without error, and the exponent of zero.
 const NONE: i64 = i64::MIN / 4;
 
-/// Doublings of the error bound that allow for the number of operations: the bounds of two operands
-/// are not added, the larger is taken, so after n operations the error may be n times the bound.
+/// Doublings of the error bound that cover the number of operations: an operation takes the larger
+/// bound of its operands, not their sum, so after n operations the error may be n times the bound.
 const SLACK: i64 = 32;
 
 /// A floating-point number: sign * mantissa / 2^256 * 2^exponent, where the mantissa's first bit is
@@ -49,7 +49,7 @@ impl Real {
     /// The nearest number, or almost.
     pub fn rational(value: &BigRational) -> Self {
         let (numerator, denominator) = (value.numer().magnitude(), value.denom().magnitude());
-        // So far that the quotient has all bits, if it does not end before.
+        // The shift is large enough for all bits of the quotient.
         let shift = (BITS + 2 - numerator.bits() as i64 + denominator.bits() as i64).max(0);
         let shifted = numerator << shift;
         let quotient = &shifted / denominator;
@@ -103,7 +103,7 @@ impl Real {
         if self.negative { -magnitude } else { magnitude }
     }
 
-    /// The number is below 2^exponent in magnitude, and not below half of that.
+    /// The exponent e for which the magnitude is below 2^e, and not below half of that.
     pub fn exponent(self) -> i64 {
         self.exponent
     }
@@ -113,7 +113,7 @@ impl Real {
         if self.noise == NONE { NONE } else { self.noise.saturating_add(SLACK) }
     }
 
-    /// Whether the number as it stands is zero, exactly or not.
+    /// Whether the stored number is zero, exactly or not.
     pub fn is_zero(self) -> bool {
         self.mantissa == [0; 4]
     }
@@ -123,8 +123,7 @@ impl Real {
         self.is_zero() && self.noise == NONE
     }
 
-    /// Which sign the number has for certain: none if the error covers it, unless it is zero
-    /// exactly.
+    /// The certain sign of the number; None if the error covers it, unless it is exactly zero.
     pub fn sign(self) -> Option<Ordering> {
         if self.is_exact_zero() {
             Some(Ordering::Equal)
@@ -226,12 +225,12 @@ impl Real {
     }
 }
 
-/// An error bound, which may have been computed from no error.
+/// An error bound, or [`NONE`] if it was computed from no error.
 fn bound(noise: i64) -> i64 {
     if noise < NONE / 2 { NONE } else { noise }
 }
 
-/// Bits at a mantissa's end that are not set.
+/// Number of zero bits at a mantissa's end.
 fn trailing_zeros(mantissa: [u64; 4]) -> i64 {
     let zero_words = mantissa.iter().take_while(|&&word| word == 0).count();
     mantissa

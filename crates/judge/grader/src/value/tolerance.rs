@@ -1,4 +1,4 @@
-//! When a number written with a decimal point stands for another number.
+//! Decides when a number written with a decimal point stands for another number.
 //!
 //! Two numbers without a decimal point in either are compared exactly, always. With one, they are
 //! the same if they are equal, if they agree when rounded, or if one is a correct rounding of the
@@ -13,14 +13,14 @@ use super::complex::Complex;
 use super::exact;
 use crate::expression::{Decimal, Expression};
 
-/// How far decimals may be from what they stand for.
+/// The tolerance of decimals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tolerance {
     /// Numbers agree when they are the same after rounding to this many decimals; numbers below 1,
     /// to this many significant digits. Values above 1000 are taken as 1000.
     pub decimals: u32,
-    /// A decimal that is written with fewer significant digits is no rounding of
-    /// another number: 0.333 is one of 1/3, 0.3 is not.
+    /// A decimal with fewer significant digits is no rounding of another number: 0.333 rounds 1/3,
+    /// 0.3 does not.
     pub significant_digits: u32,
 }
 
@@ -31,7 +31,7 @@ impl Default for Tolerance {
 }
 
 impl Tolerance {
-    /// Only what is equal to a thousand digits agrees.
+    /// Numbers agree only if they are equal to a thousand digits.
     pub const EXACT: Self = Self { decimals: 1000, significant_digits: 1000 };
 
     /// Whether two numbers agree when rounded. A decimal is part of at least one.
@@ -92,7 +92,7 @@ impl Tolerance {
     }
 }
 
-/// The k for which a number that is not zero is below 10^k in magnitude, and not below 10^(k-1).
+/// The k for which the magnitude of a nonzero number is below 10^k, and not below 10^(k-1).
 fn magnitude(value: &BigRational) -> i64 {
     let value = value.abs();
     let bits = value.numer().bits() as f64 - value.denom().bits() as f64;
@@ -123,7 +123,8 @@ pub fn has_decimal(expression: &Expression) -> bool {
     expression.any(&|part| matches!(part, Expression::Decimal(_)))
 }
 
-/// The decimal that an expression is, perhaps with a minus, or as hundredths: -2.5, 33.3/100.
+/// The decimal that an expression consists of, perhaps with a minus, or in hundredths: -2.5,
+/// 33.3/100.
 pub fn literal(expression: &Expression) -> Option<Decimal> {
     let factors = match expression {
         Expression::Decimal(decimal) => return Some(decimal.clone()),

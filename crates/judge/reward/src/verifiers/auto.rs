@@ -31,7 +31,7 @@ impl Spec for AutoSpec {
     }
 }
 
-/// The verifier `auto`. The one of programs is started when the first of them comes.
+/// The verifier `auto`. The verifier of programs is started when the first program comes.
 struct Auto {
     code: OnceLock<Result<Code, VerifierError>>,
     key: String,

@@ -42,7 +42,7 @@ impl Spec for CodeVerifierSettings {
     }
 }
 
-/// The verifier of programs. Its sandboxes end with it.
+/// The verifier of programs. Its sandboxes end when it is dropped.
 ///
 /// A ground truth is whatever [`isentrope_code::Tests::from_value`] reads.
 pub(crate) struct Code {
@@ -53,8 +53,7 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    /// Finds what is needed to run programs; `key` is the recipe's key, and `value` what it has
-    /// there, for messages.
+    /// Finds the interpreter and the sandbox; `key` and `value` are the recipe's, for messages.
     ///
     /// # Errors
     /// When there is no sandbox or no Python, with what to install or to enable.
@@ -89,7 +88,7 @@ impl Code {
         judgement
     }
 
-    /// Which settings a program has met that went over a limit.
+    /// The settings of the limit that a program exceeded.
     fn limit(&self, verdict: &Found) -> String {
         let CodeSettings { timeout_s, total_timeout_s, memory_mib, output_mib, .. } =
             &self.settings;

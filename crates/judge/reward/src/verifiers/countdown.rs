@@ -57,7 +57,7 @@ impl Operation {
         }
     }
 
-    /// The exact result, where it is a non-negative integer of 64 bits.
+    /// The exact result, if it is a non-negative integer of 64 bits.
     pub fn apply(self, a: u64, b: u64) -> Option<u64> {
         match self {
             Self::Add => a.checked_add(b),
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(judge(&[u64::MAX, 1], 0, "1+1=2!").0, Verdict::Wrong);
     }
 
-    /// Attempts, giving up, and the share of false steps, where they are measured.
+    /// The measured attempts, giving up, and share of false steps.
     fn measured(numbers: &[u64], response: &str) -> Option<[f64; 3]> {
         let metrics = verify(&json!({"numbers": numbers, "target": 22}), response).metrics;
         let values = ["attempts", "gave_up", "false_steps"].map(|name| metrics.get(name).copied());
@@ -321,17 +321,17 @@ mod tests {
         for (response, want) in [
             ("3*5=15,15-7=8;3*5=15,15+7=22!", [2.0, 0.0, 0.0]),
             ("3*5=15,15+7=22?", [1.0, 1.0, 0.0]),
-            // A false result makes what it says: the step that goes on from it is true.
+            // A false result still yields its number, so the next step with it is true.
             ("3*5=16,16+7=23!", [1.0, 0.0, 0.5]),
-            // Not there: never given, given once and used, used in an earlier attempt and so there
-            // again.
+            // Numbers that are not available: never given, or given once and already used. A new
+            // attempt has them again.
             ("3*4=12!", [1.0, 0.0, 1.0]),
             ("3+3=6!", [1.0, 0.0, 1.0]),
             ("3+5=8,3+7=10?", [1.0, 1.0, 0.5]),
             ("3+5=8;3+7=10?", [2.0, 1.0, 0.0]),
             ("3+5=8,8+7=15,8+7=15!", [1.0, 0.0, 1.0 / 3.0]),
             ("3-5=2,7/5=1,7/0=0,5-3=2!", [1.0, 0.0, 1.0]),
-            // Broken off, or off the form: what stands before counts.
+            // Truncated or malformed responses: the steps before count.
             ("3*5=15", [1.0, 0.0, 0.0]),
             ("3*5=15;3+9=12;7-", [2.0, 0.0, 0.5]),
             ("3*5=15;", [1.0, 0.0, 0.0]),

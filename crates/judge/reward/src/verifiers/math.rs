@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::Spec;
 use crate::{Item, Judgement, Verdict, Verifier, VerifierError, in_threads};
 
-/// Where a problem may have options of its own, in its `extra_info`.
+/// The key of a problem's own options in its `extra_info`.
 pub const OF_PROBLEM: &str = "math_options";
 
 /// The verifier of mathematical answers.
@@ -40,8 +40,8 @@ impl Spec for MathSettings {
         GroundTruth::from_value(ground_truth).map(drop)
     }
 
-    /// Options of the problem's own that cannot be read, or a ground truth that can be read, but
-    /// not as the formula that it is.
+    /// A note on options of the problem that cannot be read, or on a ground truth that is a formula
+    /// and cannot be read as one.
     fn concern(&self, item: &Item<'_>) -> Option<String> {
         match self.of_problem(item) {
             Ok(_) => GroundTruth::from_value(item.ground_truth).ok()?.concern(),
@@ -72,15 +72,15 @@ impl Verifier for MathSettings {
 }
 
 impl MathSettings {
-    /// Says, for people, what is seen in a ground truth and in a response, and then the verdict
-    /// with its reason.
+    /// Explains to people how a ground truth and a response are read, and the verdict with its
+    /// reason.
     pub fn explain(&self, ground_truth: &str, response: &str) -> String {
         let Explanation { seen, grade } = explain(ground_truth, response, &self.math);
         let Judgement { verdict, reason, .. } = judgement(grade);
         format!("{seen}{verdict:?}: {reason}")
     }
 
-    /// The options, with those that the problem sets in their place.
+    /// The options; the problem's own override them.
     fn of_problem(&self, item: &Item<'_>) -> Result<Options, String> {
         let Some(own) = item.extra_info.get(OF_PROBLEM) else { return Ok(self.math) };
         let wrong = |what: String| format!("extra_info.{OF_PROBLEM}: {what}");
@@ -93,14 +93,13 @@ impl MathSettings {
     }
 }
 
-/// A grade as a judgement; an error, which says why nothing can be said of the response, is a
-/// fault.
+/// A grade as a judgement. An error, with the reason why the response cannot be judged, is a fault.
 fn judgement(grade: Result<Grade, String>) -> Judgement {
     match grade {
         Ok(Grade { outcome, extracted, reason }) => {
             let verdict = match outcome {
                 Outcome::Same => Verdict::Correct,
-                // A response that could put itself beyond its verdict would escape its score.
+                // A response must not escape a low score by being too expensive to compare.
                 Outcome::Different | Outcome::OutOfFuel => Verdict::Wrong,
                 Outcome::NoAnswer => Verdict::Unparseable,
             };

@@ -1,8 +1,7 @@
-//! A program that tries to leave the jail in which it runs, and says how that went.
+//! A program that tries to leave the jail in which it runs, and reports the outcome.
 //!
 //! It is this program once more, so that the self-test needs no other. What it tries is in
-//! `escapes`; what it takes is in `excesses`. It knows from its starter what there is to reach
-//! outside.
+//! `escapes`; what it takes is in `excesses`. Its starter passes it the targets outside.
 
 use std::io::{self, Write};
 
@@ -12,21 +11,21 @@ use super::escapes::ESCAPES;
 use super::excesses;
 use crate::{Attempt, Limits};
 
-/// Set in the environment of such a process: its [`Task`].
+/// The environment variable of such a process, which holds its [`Task`].
 pub const VARIABLE: &str = "ISENTROPE_SANDBOX_ATTEMPTS";
 
 /// The attempts to make.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Task {
-    /// To leave, and to take more of everything whose end can be survived.
+    /// Try to leave, and exceed every limit whose excess the process survives.
     Escape(EscapeTargets),
-    /// To commit this one of the [`excesses::LASTING`].
+    /// Commit the excess with this index in [`excesses::LASTING`].
     Exceed(usize, Limits),
-    /// To take more memory than there is, with a number of other processes.
+    /// Take more memory than the limit, with this number of other processes.
     FillMemory(u32),
-    /// To take more processor time than there is.
+    /// Take more processor time than the limit.
     BurnTime,
-    /// To leave behind a process that has let go of everything, and has this among its arguments.
+    /// Leave behind a detached process that has this text among its arguments.
     OutliveAs(String),
     /// To be that process.
     Outlive,
@@ -39,17 +38,17 @@ pub struct EscapeTargets {
     pub file: String,
     /// The starter's process.
     pub process: i32,
-    /// A port of this machine on which somebody listens.
+    /// A port of this machine on which a process listens.
     pub port: u16,
-    /// An abstract socket on which somebody listens.
+    /// An abstract socket on which a process listens.
     pub socket: String,
     /// The limits of the jail.
     pub limits: Limits,
-    /// Whether to try only what does no harm where nothing stops it.
+    /// Whether to make only the attempts that do no harm if nothing stops them.
     pub harmless: bool,
 }
 
-/// How one attempt went: what stopped it, or what it got.
+/// An attempt's outcome: what stopped it, or what it got.
 pub type Outcome = Result<String, String>;
 
 /// Does the work of this process.

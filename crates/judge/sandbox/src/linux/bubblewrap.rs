@@ -1,5 +1,5 @@
-//! Lets the program `bwrap` make the namespaces and the new root, on systems where it may do what
-//! this program may not.
+//! Lets the program `bwrap` make the namespaces and the new root, on systems that allow it to and
+//! not this program.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -13,7 +13,8 @@ use super::role::{self, Role};
 use super::{Problem, attempt, identity, new_root};
 use crate::Limits;
 
-/// This program's path in the jail until it becomes the other. Landlock hides it from that one.
+/// This program's path in the jail until it becomes the jailed program. Landlock hides the path
+/// from that one.
 const THIS_PROGRAM: &str = "/.isentrope";
 
 /// The program, if it is installed.
@@ -49,7 +50,7 @@ pub fn command(bwrap: &Path, plan: &Plan) -> Result<Command, Problem> {
     command.args(["--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"]);
     let size = plan.program.limits.temporary_bytes.max(4096).to_string();
     command.args(["--perms", "0700", "--size", &size, "--tmpfs", "/tmp"]);
-    // Only the owner may enter the folders that bwrap makes by itself.
+    // Folders that bwrap makes on its own can be entered by their owner only.
     let mut above = BTreeSet::from([Path::new("/dev")]);
     above.extend(plan.shown.iter().flat_map(|shown| Path::new(shown.path()).ancestors().skip(1)));
     for directory in

@@ -1,5 +1,5 @@
-//! Control groups (version 2), where a part of their tree has been delegated: the kernel then
-//! counts memory and processes of a jail itself.
+//! Control groups (version 2), if a part of their tree is delegated to this process. Then the
+//! kernel counts memory and processes of a jail itself.
 
 use std::fs;
 use std::io;
@@ -14,14 +14,15 @@ use nix::unistd::{Pid, geteuid};
 use super::{Problem, attempt};
 use crate::Limits;
 
-/// Begins the names of jails' groups; the number of the outer process follows.
+/// The prefix of the names of jails' groups; the id of the outer process follows.
 const JAIL: &str = "isentrope-jail-";
 
-/// The group that this program moves to: a group that has groups below it may not have processes.
+/// The group that this program moves to, because a group with groups below it may not have
+/// processes.
 const OWN: &str = "isentrope";
 
-/// The group in which this process may make others, if there is one. It makes itself room for them,
-/// and removes those that killed processes have left.
+/// The group in which this process may make others, if there is one. Moves this process out of the
+/// way if needed, and removes groups that killed processes have left.
 pub fn place() -> Option<PathBuf> {
     static PLACE: OnceLock<Option<PathBuf>> = OnceLock::new();
     PLACE.get_or_init(find_place).clone()
@@ -62,8 +63,8 @@ fn has_controllers(group: &Path, file: &str) -> bool {
         .all(|wanted| listed.split_whitespace().any(|controller| controller == *wanted))
 }
 
-/// Whether a group is for its processes to divide: the manager of the system has said so, or given
-/// it to their user.
+/// Whether a group's processes may divide it: the system's manager has marked it so, or given it to
+/// their user.
 fn is_delegated(group: &Path) -> bool {
     let said = |name| {
         let mut value = [0; 8];
@@ -102,18 +103,18 @@ fn make(group: &Path) -> io::Result<()> {
     }
 }
 
-/// The group of a jail, which goes with this value.
+/// The group of a jail. It is removed when this value is dropped.
 pub struct Cgroup {
     path: PathBuf,
 }
 
 impl Cgroup {
-    /// Makes the group of the jail that this process stands in front of.
+    /// Makes the group of the jail whose outer process this is.
     pub fn make(place: &Path, limits: &Limits) -> Result<Self, Problem> {
         let path = path(place, std::process::id());
         attempt(format_args!("the control group {} cannot be made", path.display()), make(&path))?;
         let group = Self { path };
-        // Files in /tmp are memory of the group, too.
+        // Files in /tmp count as the group's memory, too.
         let memory = limits.memory_bytes.saturating_add(limits.temporary_bytes);
         group.write("memory.max", &memory.to_string())?;
         let _ = group.write("memory.swap.max", "0"); // not there without swap
@@ -122,12 +123,12 @@ impl Cgroup {
         Ok(group)
     }
 
-    /// Puts a process into it, from which others will come.
+    /// Puts a process into the group; its children follow.
     pub fn add(&self, process: Pid) -> Result<(), Problem> {
         self.write("cgroup.procs", &process.to_string())
     }
 
-    /// Whether the kernel has killed for want of memory.
+    /// Whether the kernel has killed a process of the group for want of memory.
     pub fn was_short_of_memory(&self) -> bool {
         let events = fs::read_to_string(self.path.join("memory.events")).unwrap_or_default();
         let killed = events.lines().find_map(|line| line.strip_prefix("oom_kill "));
@@ -146,7 +147,7 @@ impl Drop for Cgroup {
     }
 }
 
-/// Removes the group of a jail whose outer process, of this number, could not.
+/// Removes the group of a jail whose outer process, with this id, could not remove it.
 pub fn remove_after(place: &Path, outer: u32) {
     remove(&path(place, outer));
 }
@@ -155,7 +156,7 @@ fn path(place: &Path, outer: u32) -> PathBuf {
     place.join(format!("{JAIL}{outer}"))
 }
 
-/// Removes a group once its last process has gone, for which the kernel may take a moment.
+/// Removes a group once its last process is gone, which may take the kernel a moment.
 fn remove(group: &Path) {
     for _ in 0..200 {
         match fs::remove_dir(group) {

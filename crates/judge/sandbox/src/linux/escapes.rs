@@ -28,7 +28,7 @@ use super::resource_limits::counts_by_namespace;
 pub struct Escape {
     pub name: &'static str,
     pub attempt: fn(&EscapeTargets) -> Outcome,
-    /// Whether it does no harm where nothing stops it.
+    /// Whether the attempt does no harm if nothing stops it.
     pub harmless: bool,
 }
 
@@ -85,7 +85,7 @@ fn refused<T>(result: Result<T, impl Display>, got: impl Display) -> Outcome {
     }
 }
 
-/// Held if all were; says what the last one was stopped by, or what got through.
+/// Combines outcomes: held if all were, with the last one's obstacle; otherwise what got through.
 fn all(outcomes: impl IntoIterator<Item = Outcome>) -> Outcome {
     outcomes.into_iter().try_fold(String::new(), |_, outcome| outcome)
 }
@@ -144,7 +144,7 @@ fn connect_socket(outside: &EscapeTargets) -> Outcome {
 }
 
 fn read_memory(outside: &EscapeTargets) -> Outcome {
-    // The first page belongs to nobody: where nothing stops the call, it fails with EFAULT.
+    // The first page is not mapped, so if nothing stops the call, it fails with EFAULT.
     let mut bytes = [0; 8];
     let place = RemoteIoVec { base: 8, len: 8 };
     match process_vm_readv(
@@ -229,7 +229,8 @@ fn raise_limit(_: &EscapeTargets) -> Outcome {
             Some(more) => {
                 refused(setrlimit(resource, more, more), format_args!("{resource:?} was raised"))
             }
-            // Where the kernel would count processes outside of the jail too, others count them.
+            // If the kernel would count processes outside of the jail too, there is no such limit,
+            // and the watchdog or a control group counts.
             None if resource == Resource::RLIMIT_NPROC && !counts_by_namespace() => {
                 Ok("others count processes".into())
             }

@@ -14,7 +14,7 @@ use super::attempts::{Outcome, Task, VARIABLE};
 use super::role::{self, Role};
 use crate::Limits;
 
-/// After how long what is counted from outside has been counted.
+/// The time in which the watchdog outside notices an excess.
 const NOTICED: Duration = Duration::from_secs(1);
 
 /// An excess and its name.
@@ -34,8 +34,7 @@ pub const LASTING: [Excess; 3] = [
     ("start too many processes", start_threads),
 ];
 
-/// Takes one after another, up to twice the limit; held if something said before why there is no
-/// more.
+/// Takes one resource after another, up to twice the limit. Held if an error stops it before.
 fn take<T>(limit: u64, mut one: impl FnMut(u64) -> io::Result<T>) -> Outcome {
     let mut taken = Vec::new();
     for number in 0..2 * limit {
@@ -52,7 +51,7 @@ fn take<T>(limit: u64, mut one: impl FnMut(u64) -> io::Result<T>) -> Outcome {
 }
 
 fn long_file(limits: &Limits) -> Outcome {
-    // Without the signal there is an error instead.
+    // With the signal blocked, the call returns an error instead.
     let _ = SigSet::from_iter([Signal::SIGXFSZ]).thread_block();
     let path = Path::new("/tmp/long");
     let set = File::create(path).and_then(|file| file.set_len(2 * limits.file_bytes));
@@ -92,8 +91,8 @@ fn take_space(limits: &Limits) -> Outcome {
     }
 }
 
-/// Takes memory as long as there is any, in this process and a number of others. Each keeps within
-/// its own limit.
+/// Takes memory until none is left, in this process and a number of others. Each stays within its
+/// own limit.
 pub fn fill_memory(others: u32) -> io::Result<()> {
     let mut children = Vec::new();
     for _ in 0..others {
@@ -110,7 +109,7 @@ pub fn fill_memory(others: u32) -> io::Result<()> {
     }
 }
 
-/// Starts a process that has let go of everything, and ends.
+/// Starts a detached process, and ends.
 pub fn outlive_as(name: &str) -> io::Result<()> {
     let mut command = this_with(&Task::Outlive)?;
     command.arg(name).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -1,4 +1,4 @@
-//! Who a jail's processes are: users that own nothing and may do nothing.
+//! The users of a jail's processes, which own nothing and may do nothing.
 
 use std::fs;
 
@@ -11,13 +11,13 @@ use rustix::thread::{
 
 use super::{Problem, attempt};
 
-/// Who one is in a jail that has a user namespace.
+/// The user and group in a jail with a user namespace.
 pub const USER: u32 = 1000;
 
 /// Capabilities to build the walls: mounting, naming the host, and giving up the rest.
 const BUILDER: [CapabilitySet; 2] = [CapabilitySet::SYS_ADMIN, CapabilitySet::SETPCAP];
 
-/// Whether this process is root and may do what root may.
+/// Whether this process is root with root's capabilities.
 pub fn is_root() -> bool {
     let needed =
         BUILDER.into_iter().chain([CapabilitySet::SETUID, CapabilitySet::SETGID]).collect();
@@ -25,9 +25,9 @@ pub fn is_root() -> bool {
     geteuid().is_root() && may
 }
 
-/// The number of a user that nobody else is: in the upper half of the longest range that this
-/// process may use, as far into it as this process's number says. The limit on processes is one on
-/// processes of a user, so every jail has its own.
+/// An unused user id: in the upper half of the longest range that this process may use, at an
+/// offset given by this process's id. The limit on processes counts all processes of a user, so
+/// every jail needs its own user.
 pub fn unused_user() -> Result<u32, Problem> {
     let map = attempt(
         "the users of this system are not known",
@@ -47,7 +47,7 @@ fn user_in(map: &str, process: u32) -> Option<u32> {
 }
 
 /// Sets up a user namespace that this process has just made, in which it is this user and group of
-/// the old one, and keeps what it takes to build walls for the next program that it starts.
+/// the old one. Keeps the capabilities to build walls for the next program that it starts.
 pub fn enter_user_namespace(user: Uid, group: Gid) -> Result<(), Problem> {
     for (file, text) in [
         ("setgroups", "deny".to_owned()),
@@ -66,9 +66,9 @@ pub fn enter_user_namespace(user: Uid, group: Gid) -> Result<(), Problem> {
         .try_for_each(|one| attempt(problem, configure_capability_in_ambient_set(*one, true)))
 }
 
-/// Becomes this user, if one is named, and gives up every capability for good. `may_keep_bounds`:
-/// another program has taken most already, with them perhaps the one to give up bounds, which say
-/// nothing more once no process can gain privileges.
+/// Becomes this user, if one is named, and gives up every capability for good. With
+/// `may_keep_bounds` a failure to drop the bounding set is no error: bubblewrap may have taken the
+/// capability for it, and bounds mean nothing once no process can gain privileges.
 pub fn give_up(user: Option<u32>, may_keep_bounds: bool) -> Result<(), Problem> {
     let problem = "capabilities cannot be given up";
     for bit in 0..64 {
@@ -101,7 +101,7 @@ mod tests {
         let host = "         0          0 4294967295\n";
         assert_eq!(user_in(host, 7), Some(2_147_483_654));
         assert_ne!(user_in(host, 4_194_303), user_in(host, 1));
-        // As in a container that has ranges of its own.
+        // These are ranges as in a container.
         let container = "         0       1000          1\n         1     100000      65536\n";
         assert_eq!(user_in(container, 32_770), Some(1 + 32_768 + 2));
         assert_eq!(user_in("0 1000 1\n", 7), None);

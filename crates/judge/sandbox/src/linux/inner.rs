@@ -25,7 +25,8 @@ const ENVIRONMENT: [(&str, &str); 4] =
 /// Does the work of this process.
 pub fn run() -> io::Result<()> {
     SigSet::empty().thread_set_mask()?; // the outer process blocks some for itself
-    // Closed when this process becomes the program, as all that it opens.
+    // This socket, like all that this process opens, is closed when the process becomes the
+    // program.
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let (plan, mut streams): (Plan, _) = receive(&control)?;
     let answers = UnixStream::from(streams.pop().ok_or(io::ErrorKind::InvalidInput)?);
@@ -34,8 +35,8 @@ pub fn run() -> io::Result<()> {
         Err(problem) => return send(&answers, &Answer::Failed(problem), &[]),
     };
     send(&answers, &Answer::Ready(landlock), &[])?;
-    // The outer process looks for this one before it can have ended. If it has gone itself, nobody
-    // will.
+    // Waits until the outer process has found this one. If the outer process is gone, this one ends
+    // too.
     let mut go = [0];
     (&control).read_exact(&mut go)?;
     match plan.task {
@@ -44,7 +45,7 @@ pub fn run() -> io::Result<()> {
     }
 }
 
-/// Builds the walls, from which this process cannot come back; the version of Landlock among them.
+/// Builds the walls around this process for good. Returns the version of Landlock.
 fn enter(plan: &Plan, streams: &[OwnedFd]) -> Result<u8, Problem> {
     umask(Mode::from_bits_truncate(0o022));
     let limits = &plan.program.limits;
@@ -75,7 +76,7 @@ fn enter(plan: &Plan, streams: &[OwnedFd]) -> Result<u8, Problem> {
     Ok(landlock)
 }
 
-/// Becomes the program; why not, if it returns.
+/// Becomes the program. Returns only if that fails, with the reason.
 fn become_program(plan: &Plan) -> Problem {
     let program = &plan.program;
     let environment = program.environment.iter().map(|(name, value)| (name, value));

@@ -21,22 +21,22 @@ use super::role::{self, Role};
 use super::{Problem, attempt, bubblewrap, identity};
 use crate::Ending;
 
-/// The inner process and all that comes from it, which ends with this value.
+/// The inner process and its descendants. They end when this value is dropped.
 pub struct Inner {
     /// The child of this process: the inner process itself, or `bwrap` in front of it.
     child: Pid,
     /// The complaints of `bwrap`.
     complaints: Option<io::PipeReader>,
-    /// Over which it hears that this process has gone.
+    /// The socket whose end shows the inner process that this one is gone.
     control: UnixStream,
     /// The first process of the jail, once it is known.
     first: Option<(Pid, OwnedFd)>,
-    /// How the child ended, once it is known; then its number can be another's.
+    /// How the child ended, once known. From then on another process may have its id.
     status: Option<nix::Result<WaitStatus>>,
 }
 
 impl Inner {
-    /// Starts it. It waits for its plan.
+    /// Starts the inner process, which waits for its plan.
     pub fn start(plan: &Plan) -> Result<Self, Problem> {
         let (control, theirs) = attempt("a socket cannot be made", UnixStream::pair())?;
         let (mut command, complaints) = match &plan.method {
@@ -59,14 +59,14 @@ impl Inner {
         self.child
     }
 
-    /// The first process of the jail and a descriptor that is readable once it has ended, when it
-    /// has started.
+    /// The jail's first process, once started, with a descriptor that is readable when the process
+    /// has ended.
     pub fn first(&self) -> Option<&(Pid, OwnedFd)> {
         self.first.as_ref()
     }
 
-    /// Gives it its plan, and returns once it has become the program; the version of Landlock that
-    /// it found.
+    /// Sends the plan, and waits until the inner process has become the program. Returns the
+    /// version of Landlock that it found.
     pub fn become_program(&mut self, plan: &Plan, streams: Vec<OwnedFd>) -> Result<u8, Problem> {
         let (answers, theirs) = attempt("a socket cannot be made", UnixStream::pair())?;
         let beside: Vec<_> = streams.iter().map(AsFd::as_fd).chain([theirs.as_fd()]).collect();
@@ -114,16 +114,16 @@ impl Inner {
         }
         let pid = rustix::process::Pid::from_raw(first).ok_or("there is no inner process")?;
         let handle = attempt("a process cannot be watched", pidfd_open(pid, PidfdFlags::empty()))?;
-        // When the machine has no memory left, the jail goes before others.
+        // When the machine runs out of memory, the kernel kills the jail first.
         let _ = fs::write(format!("/proc/{first}/oom_score_adj"), "1000");
         Ok((Pid::from_raw(first), handle))
     }
 
-    /// Kills all of the jail, unless it has ended, and waits until nothing of its process namespace
-    /// is left; how it ended.
+    /// Kills the whole jail, unless it has ended, and waits until its process namespace is empty.
+    /// Returns how the jail ended.
     pub fn end(&mut self) -> Option<Ending> {
         if let Some((_, first)) = &self.first {
-            // It is dead when the last process of its namespace is.
+            // The first process ends only after the last process of its namespace.
             let _ = pidfd_send_signal(first, SignalByHandle::KILL);
             let mut event = [PollFd::new(first.as_fd(), PollFlags::POLLIN)];
             while poll(&mut event, PollTimeout::NONE) == Err(Errno::EINTR) {}
@@ -153,7 +153,7 @@ impl Drop for Inner {
     }
 }
 
-/// Leaves for a new process namespace, in which the next process is the first.
+/// Enters a new process namespace, whose first process will be the next child.
 fn own_namespaces(method: &Method) -> Result<Command, Problem> {
     let mut command = attempt("this program's file is not known", role::command(Role::Inner))?;
     command.stderr(Stdio::null());

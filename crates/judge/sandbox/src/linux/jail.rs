@@ -18,16 +18,16 @@ use super::role::{self, Role};
 use super::{Problem, Sandbox, attempt, cgroup};
 use crate::{Ending, Error, Program};
 
-/// How long the outer process may take to end a jail before it is killed itself.
+/// Time for the outer process to end a jail, before it is killed itself.
 const ENDING: Duration = Duration::from_secs(5);
 
 /// The jails of this process that have not been ended.
 static RUNNING: Mutex<Running> = Mutex::new(Running { jails: BTreeMap::new(), closed: false });
 
 struct Running {
-    /// The sockets to the outer processes, by the numbers of these.
+    /// The sockets to the outer processes, by process id.
     jails: BTreeMap<u32, UnixStream>,
-    /// Whether the program is about to end, so that no more may be started.
+    /// Whether this program is about to end, so that no jail may be started.
     closed: bool,
 }
 
@@ -35,7 +35,7 @@ fn running() -> MutexGuard<'static, Running> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A program in a jail. It ends with this value, and all that it has started.
+/// A program in a jail. The program and its descendants end when this value is dropped.
 #[derive(Debug)]
 pub struct Jail {
     outer: Child,
@@ -44,7 +44,7 @@ pub struct Jail {
     ending: Option<Ending>,
     /// The version of Landlock that it has, 0 for none.
     landlock: u8,
-    /// Where its control group is, if it has one.
+    /// The directory of the jail's control group, if it has one.
     cgroups: Option<PathBuf>,
 }
 
@@ -70,7 +70,7 @@ impl Jail {
             ChildStdout::from(OwnedFd::from(from_stdout)),
             ChildStderr::from(OwnedFd::from(from_stderr)),
         );
-        // From here on the jail ends with this value.
+        // The jail ends when this value is dropped.
         let cgroups = plan.cgroups.clone();
         let mut jail =
             Self { outer, control, streams: Some(streams), ending: None, landlock: 0, cgroups };
@@ -92,24 +92,24 @@ impl Jail {
         self.landlock
     }
 
-    /// The program's standard input, output and error, the first time that they are asked for. Who
-    /// writes much to the first must read the others meanwhile.
+    /// The program's standard input, output and error; None after the first call. A caller that
+    /// writes much must read meanwhile, or both sides block.
     pub fn streams(&mut self) -> Option<(ChildStdin, ChildStdout, ChildStderr)> {
         self.streams.take()
     }
 
-    /// Waits until the program has ended by itself, or the jail was ended for what it took.
+    /// Waits until the program ends, or the jail is ended because of a limit.
     pub fn wait(&mut self) -> Ending {
         self.ending.clone().unwrap_or_else(|| self.hear())
     }
 
-    /// Waits as [`wait`](Self::wait) does, so long at most.
+    /// Like [`wait`](Self::wait), but waits at most this time.
     pub fn wait_for(&mut self, time: Duration) -> Option<Ending> {
         let ended = self.ending.is_some() || is_readable(&self.control, time);
         ended.then(|| self.wait())
     }
 
-    /// Ends the jail, unless it has ended already, and says how it did. Nothing of it is left then.
+    /// Ends the jail and all its processes, unless it has ended already, and returns how it ended.
     pub fn end(&mut self) -> Ending {
         if self.ending.is_none() {
             let _ = self.control.shutdown(Shutdown::Write);
@@ -120,7 +120,7 @@ impl Jail {
         self.wait()
     }
 
-    /// Hears from the outer process how the jail ended, and buries it.
+    /// Reads from the outer process how the jail ended, and waits for that process.
     fn hear(&mut self) -> Ending {
         let ending = match receive(&self.control) {
             Ok((Report::Ended(ending), _)) => ending,
@@ -156,12 +156,12 @@ fn start_outer(theirs: UnixStream, ours: &UnixStream) -> io::Result<Child> {
     Ok(outer)
 }
 
-/// Whether there is something to read, or the end, within this time.
+/// Whether bytes, or the end of the stream, can be read within this time.
 fn is_readable(socket: &UnixStream, time: Duration) -> bool {
     let deadline = Instant::now() + time;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        // Rounded up, since with less than a millisecond left it would not wait at all.
+        // The time is rounded up, because poll would not wait at all with less than a millisecond.
         let timeout =
             PollTimeout::try_from(left + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX);
         match poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], timeout) {
@@ -172,8 +172,7 @@ fn is_readable(socket: &UnixStream, time: Duration) -> bool {
     }
 }
 
-/// Ends all jails of this process and lets none be started any more: for a program that ends
-/// without unwinding.
+/// Ends all jails of this process and forbids new ones, for a program that ends without unwinding.
 pub fn kill_all() {
     let mut running = running();
     running.closed = true;

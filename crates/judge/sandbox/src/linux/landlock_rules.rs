@@ -1,4 +1,4 @@
-//! The wall that holds where a mount has been forgotten: what may be opened, by path, whatever is
+//! A second wall besides mounts: Landlock allows only the shown paths to be opened, whatever is
 //! mounted.
 
 use std::ffi::OsStr;
@@ -11,11 +11,12 @@ use landlock::{
 use super::plan::VisiblePath;
 use super::{Problem, attempt};
 
-/// The newest version whose rights are asked for; of these an older kernel takes what it knows.
+/// The newest Landlock version whose rights are asked for; an older kernel takes those that it
+/// knows.
 const NEWEST: ABI = ABI::V7;
 
-/// Restricts this process and all that come from it, as far as the kernel can; the version of what
-/// it has, 0 if it has nothing.
+/// Restricts this process and its children as far as the kernel can. Returns the kernel's Landlock
+/// version, 0 if it has none.
 pub fn restrict(shown: &[VisiblePath]) -> Result<u8, Problem> {
     Ok(match attempt("Landlock refuses its rules", rules(shown))?.landlock {
         LandlockStatus::Available { effective_abi, .. } => effective_abi as u8,

@@ -1,5 +1,5 @@
-//! Which parts of the host's file system a jail shows: what the program needs, and the symbolic
-//! links on the way there.
+//! The parts of the host's file system that a jail shows: the files that the program needs, and the
+//! symbolic links on the way there.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -13,10 +13,10 @@ use crate::Program;
 const LIBRARIES: [&str; 6] =
     ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/usr/local/lib"];
 
-/// Folders that tell something of the host, or reach into the kernel.
+/// Folders that reveal the host, or reach into the kernel.
 const NEVER: [&str; 5] = ["/dev", "/proc", "/run", "/sys", "/var/run"];
 
-/// Symbolic links that may lead from one to the next: as many as the kernel follows.
+/// Longest chain of symbolic links: as many as the kernel follows.
 const MAX_LINKS: usize = 40;
 
 /// The paths that a program's jail shows, parents before their children.
@@ -34,7 +34,7 @@ pub fn visible_paths(program: &Program) -> Result<Vec<VisiblePath>, Problem> {
 struct Layout(Vec<VisiblePath>);
 
 impl Layout {
-    /// Shows what is at this path, by the same path.
+    /// Shows the file or directory at this path, under the same path.
     fn show(&mut self, path: &Path) -> Result<(), Problem> {
         let problem = |what: &str| format!("{} cannot be shown in a jail: {what}", path.display());
         if !path.is_absolute() {
@@ -80,7 +80,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Adds something unless it is there already, by itself or within a directory.
+    /// Adds a path unless it, or a directory above it, is there already.
     fn add(&mut self, path: &Path, shown: VisiblePath) {
         let there = self.0.iter().any(|other| match other {
             VisiblePath::Directory(directory) => path.starts_with(directory),
@@ -89,7 +89,7 @@ impl Layout {
         if there {
             return;
         }
-        // A directory brings what is below it.
+        // A directory includes everything below it.
         if matches!(shown, VisiblePath::Directory(_)) {
             self.0.retain(|other| !Path::new(other.path()).starts_with(path));
         }
@@ -147,7 +147,7 @@ mod tests {
                 VisiblePath::File(os("store/python/bin/python3.11")),
             ]
         );
-        // A directory brings what is below it, whichever comes first.
+        // A directory includes everything below it, in whichever order they are added.
         let store = VisiblePath::Directory(os("store"));
         let both = [root.join("store/python/bin/python3"), root.join("store")];
         assert_eq!(layout(&both).unwrap(), std::slice::from_ref(&store));

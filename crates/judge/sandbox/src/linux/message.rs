@@ -1,5 +1,5 @@
-//! How the processes in front of a jail talk: frames of JSON over a socket, with descriptors beside
-//! them.
+//! Messages between this program and a jail's processes: frames of JSON over a socket, with
+//! descriptors.
 
 use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::mem::MaybeUninit;
@@ -14,10 +14,10 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The longest frame, in bytes: more than arguments and environment of a process may be.
+/// The longest frame, in bytes: longer than a process's arguments and environment can be.
 const MAX_LENGTH: usize = 16 << 20;
 
-/// Descriptors that can go with a frame.
+/// Most descriptors that go with a frame.
 const MAX_DESCRIPTORS: usize = 4;
 
 /// Sends a message.
@@ -30,10 +30,10 @@ pub fn send<T: Serialize>(
     let length = u32::try_from(json.len()).map_err(io::Error::other)?;
     let mut frame = length.to_le_bytes().to_vec();
     frame.extend(json);
-    // Where nobody listens any more, an error is wanted, not a signal.
+    // If nobody listens any more, the call returns an error in place of a signal.
     let flags = SendFlags::NOSIGNAL;
     let mut sent = 0;
-    // In a jail only the plainer call is allowed, which takes none.
+    // In a jail only `send` is allowed, which takes no descriptors.
     if !descriptors.is_empty() {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut control = SendAncillaryBuffer::new(&mut space);

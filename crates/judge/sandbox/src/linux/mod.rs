@@ -34,7 +34,7 @@ pub use sandbox::Sandbox;
 /// A problem, as a sentence without its end.
 type Problem = String;
 
-/// Says what was attempted when it fails.
+/// Adds to a failure the description of the attempt.
 fn attempt<T, E: std::fmt::Display>(
     what: impl std::fmt::Display,
     result: Result<T, E>,

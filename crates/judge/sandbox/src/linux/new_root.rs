@@ -1,4 +1,4 @@
-//! A file system of the jail's own: what it is shown of the host, read-only, an empty `/tmp`, three
+//! The jail's own file system: the shown parts of the host, read-only, an empty `/tmp`, three
 //! devices, and nothing else.
 
 use std::ffi::OsString;
@@ -17,12 +17,12 @@ use crate::Limits;
 /// The host's file system while the new one is made.
 const HOST: &str = "/.host";
 
-/// Every system has one of these directories, to make the new root on. Nothing in them changes for
-/// others.
+/// Directories to mount the new root on, one of which every system has. Other processes see no
+/// change in them.
 const PLACES: [&str; 4] = ["/tmp", "/usr", "/var", "/etc"];
 
-/// Devices that programs expect. There is no `/dev/zero`: what is mapped from it is memory that
-/// nobody is charged for.
+/// Devices that programs expect. `/dev/zero` is missing, because memory that is mapped from it is
+/// charged to nobody.
 pub const DEVICES: [&str; 3] = ["/dev/null", "/dev/random", "/dev/urandom"];
 
 const NOTHING: Option<&str> = None;
@@ -64,7 +64,7 @@ pub fn enter(shown: &[VisiblePath], limits: &Limits, owner: (u32, u32)) -> Resul
 
 /// The options of the file system at `/tmp`.
 pub fn temporary(limits: &Limits, (user, group): (u32, u32)) -> String {
-    // The root directory is a file of it too, and no limit at all is written as 0.
+    // The root directory counts as a file too, and 0 would mean no limit.
     let (bytes, files) =
         (limits.temporary_bytes.max(4096), limits.temporary_files.saturating_add(1));
     format!("size={bytes},nr_inodes={files},mode=700,uid={user},gid={group}")
@@ -103,15 +103,15 @@ fn directory(path: &Path) -> Result<(), Problem> {
     attempt(format_args!("{} cannot be made", path.display()), made)
 }
 
-/// Mounts what the host has at a path there.
+/// Mounts the host's file or directory at the same path of the new root.
 fn bind(path: &Path) -> Result<(), Problem> {
     let host = Path::new(HOST).join(path.strip_prefix("/").unwrap_or(path));
     let mounted = mount(Some(&host), path, NOTHING, MsFlags::MS_BIND | MsFlags::MS_REC, NOTHING);
     attempt(format_args!("{} cannot be mounted", path.display()), mounted)
 }
 
-/// Makes a mount of this process, a line of its table, read-only; what a directory brought with it
-/// is mounts of their own.
+/// Makes a mount read-only, given as a line of this process's table. Mounts below a directory have
+/// lines of their own.
 fn protect(line: &[u8]) -> Result<(), Problem> {
     let mut fields = line.split(|byte| *byte == b' ').skip(4);
     let (Some(at), Some(options)) = (fields.next(), fields.next()) else { return Ok(()) };

@@ -1,5 +1,5 @@
-//! The process that stands outside of a jail: it starts the inner one, ends it when nobody wants it
-//! any more or it has taken too much, and says how it ended.
+//! The process that stands outside of a jail: it starts the inner one, ends it when its owner is
+//! gone or a limit is exceeded, and reports how it ended.
 //!
 //! When it is killed itself, the kernel kills the inner process, with which the kernel kills all
 //! others of its process namespace, and with the last of them go the mounts.
@@ -27,7 +27,8 @@ pub fn run() -> io::Result<()> {
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     close_inherited(&control)?;
     let _ = setsid(); // away from the terminal, whose Ctrl-C is for the program
-    // Schedulers send these to every process of a job; they are meant for the program.
+    // Schedulers send these signals to every process of a job, but the main program should handle
+    // them.
     [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGUSR2]
         .into_iter()
         .collect::<SigSet>()
@@ -40,7 +41,7 @@ pub fn run() -> io::Result<()> {
     send(&control, &report, &[])
 }
 
-/// Closes what this process was not meant to have, so that nothing behind it has it.
+/// Closes inherited descriptors, so that the jail does not have them.
 fn close_inherited(control: &UnixStream) -> io::Result<()> {
     let own = control.as_raw_fd();
     let open: Vec<i32> = fs::read_dir("/proc/self/fd")?
@@ -76,7 +77,7 @@ fn supervise(
     let ending = inner.end();
     Ok(match (excess, ending) {
         (Some(excess), _) => excess,
-        // The kernel, where it counts the memory itself.
+        // The kernel ended it, if a control group counts the memory.
         (None, _) if cgroup.as_ref().is_some_and(Cgroup::was_short_of_memory) => {
             Ending::MemoryLimit
         }
@@ -84,7 +85,7 @@ fn supervise(
     })
 }
 
-/// Waits until the program ends, or must; how it must.
+/// Waits until the program ends, or must be ended. Returns the reason if it must.
 fn watch(
     control: &UnixStream,
     inner: &Inner,

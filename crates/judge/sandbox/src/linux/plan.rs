@@ -8,29 +8,30 @@ use serde::{Deserialize, Serialize};
 use super::Problem;
 use crate::{Ending, Program};
 
-/// How a process that may do nothing becomes one that can build walls.
+/// How the inner process gets the capabilities to build walls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Method {
-    /// It is root, and becomes a user that owns nothing.
+    /// This process is root, and the jail becomes a user that owns nothing.
     Root,
-    /// It is anybody, in a user namespace of its own.
+    /// This process is an ordinary user, and the jail has a user namespace of its own.
     UserNamespace,
     /// This program, `bwrap`, does it.
     Bubblewrap(PathBuf),
 }
 
-/// The starter's message to the outer process, and that one's to the inner one. The program's three
-/// standard streams come beside it, and for the inner process a socket for its [`Answer`].
+/// The starter's message to the outer process, and the outer process's to the inner one. The
+/// program's three standard streams come with it, and for the inner process a socket for its
+/// [`Answer`].
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Plan {
     pub method: Method,
     pub task: Task,
     pub program: Program,
-    /// Where control groups can be made, if anywhere.
+    /// The directory in which control groups can be made, if there is one.
     pub cgroups: Option<PathBuf>,
     /// The paths that can be seen; the outer process finds them, and the next field.
     pub shown: Vec<VisiblePath>,
-    /// The user and the group that the inner process must become, if another.
+    /// The user and group that the inner process must become, if it must change.
     pub user: Option<u32>,
 }
 
@@ -50,15 +51,15 @@ pub enum VisiblePath {
 pub enum Task {
     /// Become the program.
     Run,
-    /// Nothing: it is to be seen whether they can be built.
+    /// No program: only test whether the walls can be built.
     Probe,
 }
 
-/// The inner process's message to the outer one. The end of the stream after `Ready` says that it
+/// The inner process's message to the outer one. The end of the stream after `Ready` means that it
 /// has become the program.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
-    /// The walls stand; the version of Landlock among them, 0 for none.
+    /// The walls are built; this is the version of Landlock, 0 for none.
     Ready(u8),
     /// It cannot go on.
     Failed(Problem),

@@ -6,14 +6,14 @@ use super::plan::Method;
 use super::{Problem, attempt};
 use crate::Limits;
 
-/// Most signals that may wait to be delivered. Each takes memory of the kernel's.
+/// Most signals that may wait to be delivered. Each takes kernel memory.
 const PENDING_SIGNALS: u64 = 256;
 
-/// The first kernel that counts the processes of a user in each user namespace by themselves.
-/// Before, all that the user has on the machine count for the limit.
+/// The first kernel that counts a user's processes per user namespace. Older kernels count all
+/// processes of the user on the machine.
 const COUNTS_BY_NAMESPACE: (u32, u32) = (5, 14);
 
-/// Limits this process and all that come from it.
+/// Limits this process and its descendants.
 pub fn set(limits: &Limits, method: &Method) -> Result<(), Problem> {
     let mut all = vec![
         (Resource::RLIMIT_CORE, 0),
@@ -41,14 +41,14 @@ pub fn set(limits: &Limits, method: &Method) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Whether this kernel counts the processes of a user namespace by themselves.
+/// Whether this kernel counts a user's processes per user namespace.
 pub fn counts_by_namespace() -> bool {
     version(&rustix::system::uname().release().to_string_lossy())
         .is_some_and(|it| it >= COUNTS_BY_NAMESPACE)
 }
 
-/// How many processes the jail's user may have; none where that would count processes outside of
-/// the jail, which are then for the watchdog or a control group to count.
+/// The limit on processes of the jail's user. None if the kernel would count processes outside of
+/// the jail too; then the watchdog or a control group counts.
 fn most_processes(limits: &Limits, method: &Method, counts_by_namespace: bool) -> Option<u64> {
     match method {
         Method::Root => Some(limits.processes),

@@ -11,26 +11,26 @@ use nix::unistd::getppid;
 
 use super::{attempts, inner, outer};
 
-/// Set in the environment of such a process, to its role and its starter's process number (0 in a
-/// new process namespace). In any other process it means nothing.
+/// The environment variable that holds a process's role and its starter's process id (0 in a new
+/// process namespace). A process that does not match ignores it.
 const VARIABLE: &str = "ISENTROPE_SANDBOX";
 
 /// The role of a process in front of a jail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It stands outside and ends the jail.
+    /// The outer process, which stands outside the jail and ends it.
     Outer,
-    /// It is the first process inside, until it becomes the program.
+    /// The first process inside the jail, which becomes the program.
     Inner,
-    /// It is a program that tries to leave its jail.
+    /// The self-test's program, which tries to leave its jail.
     Attempts,
 }
 
 const ROLES: [(Role, &str); 3] =
     [(Role::Outer, "outer"), (Role::Inner, "inner"), (Role::Attempts, "attempts")];
 
-/// The loader calls what is listed in this section before `main`. A program need do nothing for it,
-/// which a test's `main` cannot.
+/// The loader calls the functions in this section before `main`, so that a program need not call
+/// anything; a test's `main` could not.
 // As in crates/compute/model/src/chat_template/worker_process.rs, where the reasons stand.
 #[allow(unsafe_code)]
 #[used]
@@ -39,7 +39,7 @@ static START: extern "C" fn() = start;
 
 extern "C" fn start() {
     if let Some(role) = role() {
-        // Nobody would see a panic's message; the other end sees that this process has gone.
+        // No one would see a panic's message. The other end notices that this process is gone.
         std::panic::set_hook(Box::new(|_| {}));
         let run = match role {
             Role::Outer => outer::run,
@@ -59,8 +59,8 @@ fn role() -> Option<Role> {
     (parent == getppid().to_string()).then_some(role)
 }
 
-/// The variable that gives a process its role: of an outer process, whose parent this one is, or of
-/// the first one in a jail, which has none.
+/// The variable that gives a process its role: for an outer process with this one's id as its
+/// parent, for the first process in a jail with 0.
 pub fn variable(role: Role) -> (OsString, OsString) {
     let parent = if role == Role::Outer { std::process::id() } else { 0 };
     named(role, parent)
@@ -80,9 +80,9 @@ fn named(role: Role, parent: u32) -> (OsString, OsString) {
 pub fn command(role: Role) -> io::Result<Command> {
     let mut command = Command::new(this_program()?);
     let (name, value) = variable(role);
-    // Name and argument are for people who look at the list of processes.
+    // The name and the argument explain the process in a list of processes.
     command.arg0("isentrope").arg("__sandbox").env_clear().env(name, value);
-    // The system finds libraries there that the program was linked with.
+    // The program's libraries may lie there.
     command.envs(std::env::var_os("LD_LIBRARY_PATH").map(|path| ("LD_LIBRARY_PATH", path)));
     Ok(command)
 }

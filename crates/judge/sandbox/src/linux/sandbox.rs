@@ -13,7 +13,7 @@ pub struct Sandbox {
     method: Method,
     /// The version of Landlock that jails have, 0 for none.
     landlock: u8,
-    /// Where control groups can be made, if anywhere.
+    /// The directory in which control groups can be made, if there is one.
     cgroups: Option<PathBuf>,
 }
 
@@ -71,7 +71,7 @@ impl Sandbox {
         Plan { method, task, program: program.clone(), cgroups, shown: Vec::new(), user: None }
     }
 
-    /// Builds all walls, to see whether they can be; the version of Landlock among them.
+    /// Builds all walls as a test. Returns the version of Landlock.
     fn probe(&self) -> Result<u8, Problem> {
         let mut jail = Jail::with(self.plan(&Program::default(), Task::Probe))?;
         match jail.wait() {
@@ -98,9 +98,8 @@ impl Method {
     }
 }
 
-/// The ways to make jails, the best first. What bubblewrap may do, root may too; and a jail that it
-/// has made for root could not be ended by the kernel, since no process of it may signal another
-/// user's.
+/// The ways to make jails, the best first. Root needs no bubblewrap. The kernel could not end a
+/// jail that bubblewrap made for root, because no process of it may signal another user's.
 fn methods() -> Vec<Method> {
     let first = if identity::is_root() {
         Some(Method::Root)
@@ -110,8 +109,8 @@ fn methods() -> Vec<Method> {
     first.into_iter().chain([Method::UserNamespace]).collect()
 }
 
-/// Switches that turn user namespaces off: the file below /proc/sys, its value then, and the
-/// remedy.
+/// Switches that turn user namespaces off: the file below /proc/sys, the value that does so, and
+/// the remedy.
 const SWITCHES: [(&str, &str, &str); 3] = [
     (
         "user/max_user_namespaces",

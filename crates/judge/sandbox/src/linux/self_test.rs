@@ -29,12 +29,12 @@ fn limits() -> Limits {
     }
 }
 
-/// How long anything in it may take.
+/// Longest time of a step of the self-test.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Sandbox {
-    /// Tries to leave a jail, to take more than it gives, and to leave something behind; how each
-    /// attempt went. Takes about two seconds.
+    /// Tries to leave a jail, to exceed its limits, and to leave a process behind. Returns each
+    /// attempt's outcome. Takes about two seconds.
     pub fn self_test(&self) -> Vec<Attempt> {
         let mut attempts =
             self.escapes().unwrap_or_else(|problem| vec![failed("leave a jail", problem)]);
@@ -119,7 +119,7 @@ impl Sandbox {
     }
 }
 
-/// Things outside of a jail that are there to be reached.
+/// Targets outside of a jail that attempts try to reach.
 struct Bait {
     outside: EscapeTargets,
     _listeners: (TcpListener, UnixListener),
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
     use std::process::Stdio;
 
-    /// The attempts are worth something: without a jail they succeed.
+    /// Without a jail the attempts succeed, so their failure in a jail proves something.
     #[test]
     fn nothing_holds_where_there_is_no_jail() {
         let bait = Bait::lay(true).unwrap();
@@ -195,8 +195,8 @@ mod tests {
         let output = command.output().unwrap();
         let attempts: Vec<Attempt> = serde_json::from_slice(&output.stdout).unwrap();
         let mut held: Vec<_> = attempts.iter().filter(|attempt| attempt.held).collect();
-        // A user who is not root has no privileges anyway, and some systems let nobody trace or
-        // read others.
+        // A user who is not root has no privileges anyway, and some systems forbid tracing and
+        // reading others.
         let depends = [
             "have privileges",
             "raise a limit",

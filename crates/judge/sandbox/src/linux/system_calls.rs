@@ -1,4 +1,4 @@
-//! Which system calls the processes of a jail may make: those on a list, and no others.
+//! The system calls that a jail's processes may make: those on a list, and no others.
 //!
 //! A call that is not listed answers as on a kernel that does not have it (ENOSYS), so that
 //! libraries fall back to an older one: `clone` for `clone3`, whose flags a filter cannot see. What
@@ -17,10 +17,10 @@ use super::{Problem, attempt};
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Calls with any arguments, where they are not refused below.
+/// Calls that are allowed with any arguments, except those refused below.
 #[rustfmt::skip]
 const ALLOWED: &[c_long] = &[
-    // Files. What they may open is for mounts and Landlock to say.
+    // Files. Mounts and Landlock decide which files may be opened.
     libc::SYS_read, libc::SYS_write, libc::SYS_readv, libc::SYS_writev, libc::SYS_pread64, libc::SYS_pwrite64,
     libc::SYS_preadv, libc::SYS_pwritev, libc::SYS_preadv2, libc::SYS_pwritev2, libc::SYS_lseek,
     libc::SYS_openat, libc::SYS_openat2, libc::SYS_close, libc::SYS_close_range,
@@ -55,11 +55,11 @@ const ALLOWED: &[c_long] = &[
     // Waiting.
     libc::SYS_ppoll, libc::SYS_pselect6, libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait,
     libc::SYS_epoll_pwait2, libc::SYS_eventfd2,
-    // These tell about the system, or serve pairs of sockets, which lead nowhere else.
+    // These calls describe the system, or serve socket pairs, which lead nowhere else.
     libc::SYS_uname, libc::SYS_sysinfo, libc::SYS_recvfrom, libc::SYS_shutdown,
 ];
 
-/// Older forms of these, which only this architecture has.
+/// Older forms of allowed calls, which only this architecture has.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
 const ALLOWED_HERE: &[c_long] = &[
@@ -74,7 +74,7 @@ const ALLOWED_HERE: &[c_long] = &[
 #[cfg(target_arch = "aarch64")]
 const ALLOWED_HERE: &[c_long] = &[libc::SYS_renameat];
 
-/// Restricts this process and all that come from it.
+/// Restricts this process and its descendants.
 pub fn restrict() -> Result<(), Problem> {
     let problem = "the system calls cannot be restricted (seccomp)";
     for filter in attempt(problem, filters())? {
@@ -94,9 +94,8 @@ fn filters() -> Result<[BpfProgram; 3], BackendError> {
         SeccompFilter::new(rules, otherwise, matched, std::env::consts::ARCH.try_into()?)?
             .try_into()
     };
-    // The scheduler gives each session a share of its own (autogroups): with many a jail would take
-    // the shares of all other programs. Programs that start others in new sessions work all the
-    // same.
+    // The scheduler gives each session a share of its own (autogroups): with many sessions a jail
+    // would take other programs' shares. Programs that start others in new sessions still work.
     let undone = Rules::from([(libc::SYS_setsid, Vec::new())]);
     Ok([
         filter(undone, SeccompAction::Allow, errno(0))?,
@@ -106,7 +105,7 @@ fn filters() -> Result<[BpfProgram; 3], BackendError> {
 }
 
 /// Commands of fcntl. The others choose who gets a file's signals, change the size of a pipe, or
-/// lock records: also of /dev/null, by which jails could talk.
+/// lock records, even of /dev/null, by which jails could communicate.
 #[rustfmt::skip]
 const FCNTL: &[c_int] = &[
     libc::F_DUPFD, libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETFL,
@@ -136,7 +135,7 @@ const NAMESPACES: c_int = libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET;
 
-/// Calls that do many things. Some of these are allowed.
+/// Calls with many functions, of which some are allowed.
 fn allowed_with() -> Result<Rules, BackendError> {
     let each = |argument, values: &[u64]| {
         let rule = |value: &u64| rule(condition(argument, SeccompCmpOp::Eq, *value)?);
@@ -153,12 +152,12 @@ fn allowed_with() -> Result<Rules, BackendError> {
         // Limits of the caller alone.
         (libc::SYS_prlimit64, each(0, &[0])?),
         (libc::SYS_socketpair, each(0, &[bits(libc::AF_UNIX)])?),
-        // To the other end of the pair, and to no address.
+        // Sends to the other end of a socket pair, never to an address.
         (libc::SYS_sendto, vec![rule(no_address)?]),
     ]))
 }
 
-/// Calls that are allowed, but not so.
+/// Arguments with which allowed calls are refused.
 fn refused() -> Result<Rules, BackendError> {
     let first_as =
         |argument| Ok::<_, BackendError>(vec![rule(condition(argument, SeccompCmpOp::Eq, 1)?)?]);
@@ -166,8 +165,8 @@ fn refused() -> Result<Rules, BackendError> {
         let flags = bits(flags);
         rule(condition(3, SeccompCmpOp::MaskedEq(flags), flags)?)
     };
-    // Shared memory without a file outlives its mappings, and then no process is charged for it.
-    // Nor is any charged for huge pages, which are kept apart.
+    // Shared memory without a file outlives its mappings, and then no process is charged for it. No
+    // process is charged for reserved huge pages either.
     let maps = vec![all_of(libc::MAP_SHARED | libc::MAP_ANONYMOUS)?, all_of(libc::MAP_HUGETLB)?];
     Ok(Rules::from([
         // The first process keeps the others in order: they cannot signal it, nor join its group.

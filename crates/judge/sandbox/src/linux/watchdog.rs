@@ -1,7 +1,8 @@
-//! Looks at what the processes of a jail take together, where the kernel does not count it.
+//! Measures what the processes of a jail use together, where the kernel does not count it.
 //!
-//! Counted is the memory that is theirs alone, and that of sockets. Nothing else can grow: there is
-//! no shared memory without a file, and files are counted by the file system that holds them.
+//! The watchdog counts the processes' private memory and that of sockets. Nothing else can grow:
+//! there is no shared memory without a file, and files are counted by the file system that holds
+//! them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,27 +18,27 @@ use crate::Ending;
 /// Memory that one processor can fill in a second, in bytes: the kernel clears each page.
 const FILLED_PER_SECOND: f64 = 8e9;
 
-/// How many processors can do so at a time before they wait for the memory.
+/// Number of processors that can fill memory at full speed together.
 const FILLING: usize = 4;
 
-/// Most bytes that wait in a socket, by the usual settings: twice, since half is for the
-/// bookkeeping.
+/// Most bytes that wait in a socket, by the usual settings. Doubled, because the kernel counts its
+/// bookkeeping too.
 const SOCKET_BYTES: u64 = 2 * 212_992;
 
 /// The shortest and the longest time between two looks.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
 
-/// How far the processes of a jail are from its limits.
+/// Measures the distance of a jail's processes from its limits.
 pub struct Watchdog {
     first: Pid,
-    /// Whether memory and processes are for this to count, since no control group does.
+    /// Whether the watchdog counts memory and processes, because no control group does.
     counts: bool,
     memory_bytes: u64,
     processes: u64,
     page: u64,
     processors: f64,
     next: Duration,
-    /// Files that `/tmp` may have, where the file system may not limit them.
+    /// Most files in `/tmp`, if the file system cannot limit them.
     temporary_files: Option<u64>,
 }
 
@@ -49,7 +50,7 @@ struct Usage {
 }
 
 impl Watchdog {
-    /// Watches this process and all that come from it.
+    /// Watches a process and its descendants.
     pub fn new(first: Pid, plan: &Plan) -> Self {
         let limits = &plan.program.limits;
         let page =
@@ -68,7 +69,8 @@ impl Watchdog {
         }
     }
 
-    /// When to look next: before all processors together can have filled what is left.
+    /// The time until the next look: shorter than all processors together need to fill the
+    /// remaining memory.
     pub fn next_look(&self) -> PollTimeout {
         if !self.counts && self.temporary_files.is_none() {
             return PollTimeout::NONE;
@@ -76,7 +78,7 @@ impl Watchdog {
         PollTimeout::try_from(self.next).unwrap_or(PollTimeout::MAX)
     }
 
-    /// Looks; why the jail must end, if it must.
+    /// Measures once. Returns the reason if the jail must end.
     pub fn look(&mut self) -> Option<Ending> {
         self.next = LOOKS.1;
         if let Some(files) = self.temporary_files {
@@ -114,7 +116,8 @@ fn sockets(process: Pid) -> u64 {
     used.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Counts what a process and all its descendants take now. One that ends meanwhile takes nothing.
+/// Counts the memory of a process and all its descendants. A process that ends meanwhile counts as
+/// nothing.
 fn usage(first: Pid, page: u64) -> Usage {
     let mut taken = Usage::default();
     let mut processes = vec![first.to_string()];

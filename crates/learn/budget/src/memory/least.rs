@@ -1,4 +1,4 @@
-//! The least that a run can do with, and what its updates take.
+//! The least memory that a run needs, and the memory of its updates.
 
 use super::{Demand, ENOUGH_SEQUENCES, LOSS_BYTES, OVERHEAD, PROCESS_BYTES};
 use isentrope_kernels::Backend;
@@ -22,7 +22,7 @@ pub(super) struct Updates<'a> {
     pub least_tape: usize,
     /// Tokens of an update.
     pub tokens: usize,
-    /// Tokens of a pass, at least: one sequence, or those that share a prompt.
+    /// Least tokens of a pass: one sequence's, or all of several sequences that share a prompt.
     pub least_tokens: usize,
     /// The bytes of the optimizer, after the passes.
     optimizer: usize,
@@ -49,13 +49,13 @@ impl<'a> Updates<'a> {
         }
     }
 
-    /// Bytes beside the tape, in passes of `pass` tokens.
+    /// Bytes besides the tape, in passes of `pass` tokens.
     pub fn working(&self, pass: usize) -> usize {
         let of_passes = self.layout.working_bytes(self.backend, pass).saturating_add(self.whole);
         of_passes.max(self.optimizer)
     }
 
-    /// Bytes with the least tape, in passes of `pass` tokens.
+    /// Bytes with the smallest tape, in passes of `pass` tokens.
     pub fn least_of(&self, pass: usize) -> usize {
         self.working(pass).saturating_add(pass.saturating_mul(self.least_tape))
     }
@@ -71,22 +71,22 @@ pub(super) fn scoring(
     if demand.scored > 0 { layout.working_bytes(backend, tokens) } else { 0 }
 }
 
-/// Tokens of such a pass, at least.
+/// Least tokens of a pass that only scores.
 pub(super) fn least_scored(demand: Demand) -> usize {
     demand.scored.max(SHARING_TOKENS)
 }
 
-/// The least that works: one response sampled at a time, one sequence in a pass.
+/// The least memory that works, with one concurrent response and one sequence per pass.
 #[derive(Clone, Copy)]
 pub(super) struct Least {
     /// Weights, gradients and moments on the device.
     pub sets: [usize; 3],
-    /// Its part that attention and linear layers take beside their buffers.
+    /// The bytes that attention and linear layers take beside their buffers.
     pub of_blocks: usize,
     /// The bytes that stay in all phases.
     pub fixed: usize,
-    /// The largest of what takes turns, each as small as it can be; the gradient belongs to
-    /// updates.
+    /// The largest of the phases that take turns, each as small as possible. The gradient counts as
+    /// part of updates.
     pub one: usize,
     /// Tokens that it works on.
     pub tokens: usize,
@@ -108,7 +108,7 @@ impl Least {
         let (one, tokens, phase) = (update, updates.least_tokens, Phase::Update)
             .max((sampling, demand.longest_sampled, Phase::Sampling))
             .max((scoring(backend, layout, demand, scored), scored, Phase::Scoring));
-        // Any phase has it, and a device keeps what it has had.
+        // Every phase needs workspace, and a device keeps memory that it once had.
         let longest = demand.longest_sampled.max(demand.longest_trained).max(demand.scored);
         let of_blocks = layout.block_bytes(backend, longest);
         let fixed = [weights, moments, demand.kept_tokens, of_blocks]

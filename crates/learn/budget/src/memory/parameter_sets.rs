@@ -1,5 +1,4 @@
-//! The sets of parameters that a run holds: weights and moments all along, gradients while there
-//! are updates.
+//! The sets of parameters that a run holds: weights and moments always, gradients during updates.
 
 use isentrope_kernels::{Backend, NORM_BLOCK, Role, Work};
 use isentrope_model::Layout;
@@ -7,7 +6,7 @@ use isentrope_model::Layout;
 /// AdamW's moments of an element.
 pub const MOMENTS: usize = 2;
 
-/// The most elements whose moments one of `ranks` ranks has.
+/// The most elements whose moments a rank holds, of `ranks` ranks.
 pub fn moments_of_rank(backend: &dyn Backend, layout: &Layout, ranks: usize) -> usize {
     let (mut blocks, mut elements) = (0usize, 0usize);
     for of_parameter in layout.numbers(backend) {
@@ -30,15 +29,15 @@ pub struct ParameterSets {
     pub reference: bool,
     /// Whether a process model is trained: weights, gradient and moments.
     pub process_model: bool,
-    /// Shards of an update: beside the gradient of one of them, sums of others wait.
+    /// Shards of an update. Besides one shard's gradient, sums of others wait to be added.
     pub shards: usize,
     /// Ranks that share the moments.
     pub ranks: usize,
-    /// Whether moments live in the host's memory, where that is another than the device's.
+    /// Whether moments live in the host's memory, although the device has its own.
     pub offloads_moments: bool,
 }
 
-/// A policy and nothing beside it, on one rank.
+/// The default is a policy alone, on one rank.
 impl Default for ParameterSets {
     fn default() -> Self {
         Self {
@@ -73,14 +72,13 @@ impl ParameterSets {
         .map(|(count, bytes)| bytes.saturating_mul(count))
     }
 
-    /// Bytes of all moments of a rank in the host's memory, where that is another than the
-    /// device's.
+    /// Bytes of a rank's moments in the host's memory, if the device has its own.
     pub fn host_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
         let moments = self.moment(moments_of_rank(backend, layout, self.ranks));
         backend.host_bytes(moments).saturating_mul(self.trained() * MOMENTS)
     }
 
-    /// Bytes that an update of the weights takes on the device beside all of these.
+    /// Bytes that an update of the weights takes on the device besides these sets.
     pub fn update_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
         let numbers = moments_of_rank(backend, layout, self.ranks);
         if self.offloads_moments { backend.workspace(Work::OffloadedMoments(numbers)) } else { 0 }
@@ -91,8 +89,8 @@ impl ParameterSets {
         if self.offloads_moments { Role::OffloadedMoment(numbers) } else { Role::Moment(numbers) }
     }
 
-    /// Settings by which there would be fewer, in the order of what they save, with what there
-    /// would be then.
+    /// Settings that would make do with fewer parameter sets, largest saving first, each with the
+    /// sets that would remain.
     pub fn remedies(self, backend: &dyn Backend) -> Vec<(String, Self)> {
         let mut remedies = Vec::new();
         let mut add = |what: &str, sets| remedies.push((what.to_owned(), sets));

@@ -1,5 +1,5 @@
-//! How long a step takes at least: counted work over the peaks of a device, by the roofline model
-//! (Williams et al. 2009).
+//! Computes the least time of a step: counted work over the peaks of a device, by the roofline
+//! model (Williams et al. 2009).
 //!
 //! A phase takes as long as its arithmetic does at the peak of products, or as its bytes do at the
 //! peak of the memory, whichever is longer. Counted are weights, keys and values, gradients and
@@ -14,7 +14,7 @@ use isentrope_model::{Layout, Tokens};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Numbers that are copied to measure a memory's bandwidth: far more than caches hold.
+/// Numbers to copy when memory bandwidth is measured: far more than caches hold.
 const COPIED: usize = 16 << 20;
 
 /// The peak rates of a device.
@@ -48,7 +48,7 @@ pub struct StepCost {
     pub optimizer: Cost,
 }
 
-/// How long a step takes at least.
+/// The least time of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
     cost: StepCost,
@@ -61,7 +61,7 @@ impl Peak {
         let role = Role::Exact(1, COPIED);
         let allocate = || backend.allocate(role).map_err(isentrope_model::Error::from);
         let (mut from, mut to) = (allocate()?, allocate()?);
-        // Pages that were never written to are all one page of zeros, and that is in the cache.
+        // Pages that were never written are all the same page of zeros, which stays in the cache.
         backend.fill(&mut from, 0.5);
         backend.fill(&mut to, 0.5);
         let (begun, mut fastest) = (Instant::now(), f64::INFINITY);
@@ -104,7 +104,7 @@ impl Workload {
             (|of: Tokens| layout.forward_flops(of) / ranks, layout.read_bytes(backend) as f64);
         let position = layout.cache_page_bytes(backend) as f64 / backend.page_positions() as f64;
         let visible = |of: Tokens| of.visible * position / ranks;
-        // Each pass reads the weights once, whatever it goes through.
+        // Each pass reads the weights once, however many tokens it has.
         let limits = plan.sampling();
         let prefills = (self.prefilled.tokens / ranks / limits.prefill_tokens as f64).ceil();
         let prefill = Cost { flops: flops(self.prefilled), bytes: prefills * weights };
@@ -169,7 +169,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// A time for people: where seconds count, a digit more than an estimate has.
+/// A time for people, with one digit more than an estimate if it is in seconds.
 fn shown(time: Duration) -> String {
     match time.as_secs_f64() {
         s if s < 0.001 => format!("{:.0} us", 1e6 * s),

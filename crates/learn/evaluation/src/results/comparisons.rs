@@ -1,4 +1,4 @@
-//! Two directories of evaluations side by side.
+//! Compares two directories of evaluations.
 
 use super::manifest::{decoding_of, read_manifest};
 use super::response_log::{AnsweredProblem, problems, responses};
@@ -15,9 +15,9 @@ use std::path::Path;
 /// A new directory's results against an old one's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparisons {
-    /// Whether both are of the same weights.
+    /// Whether both evaluated the same weights.
     pub has_same_weights: bool,
-    /// Differences beside the model: seed, version, day, arithmetic and settings of the compared
+    /// Differences besides the model: seed, version, day, arithmetic and settings of the compared
     /// benchmarks, such as `math500.max_tokens 4096 -> 8192`.
     pub settings: Vec<String>,
     /// The benchmarks by name, in the order of the new directory.
@@ -27,19 +27,19 @@ pub struct Comparisons {
 /// A benchmark that both directories have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BenchmarkComparison {
-    /// How the responses were drawn, old and new, where the manifests tell: [`Sampling::decoding`].
+    /// How the responses were drawn, old and new, if the manifests say so: [`Sampling::decoding`].
     ///
     /// [`Sampling::decoding`]: isentrope_rollout::Sampling::decoding
     pub decoding: [Option<String>; 2],
-    /// By the share of correct responses to each problem.
+    /// The test on each problem's share of correct responses.
     pub accuracy: PairedTest,
-    /// By pass@k of each problem, for every k above 1 that both have responses for, by its name:
-    /// "pass@8".
+    /// The tests on each problem's pass@k, for every k above 1 that both have responses for, with
+    /// its name: "pass@8".
     pub pass: Vec<(String, PairedTest)>,
-    /// By whether the most frequent answer to each problem is correct, by its name: "maj@8". Only
-    /// where both have the same number of responses, more than one, and answers.
+    /// The test on whether each problem's most frequent answer is correct, with its name: "maj@8".
+    /// Only if both have answers and the same number of responses, more than one.
     pub majority: Option<(String, PairedTest)>,
-    /// By the mean score of the responses to each problem; only if some score is neither 0 nor 1.
+    /// The test on each problem's mean score; only if some score is neither 0 nor 1.
     pub score: Option<PairedTest>,
 }
 
@@ -137,7 +137,8 @@ impl BenchmarkComparison {
         })
     }
 
-    /// As comparison.json has it: the test of accuracies, and in it each other test by its name.
+    /// The comparison for comparison.json: the test of accuracies, and in it each other test by its
+    /// name.
     fn to_json(&self) -> Value {
         let mut value = json!(self.accuracy);
         for (name, test) in self.pass.iter().chain(&self.majority) {
@@ -154,7 +155,7 @@ impl BenchmarkComparison {
 }
 
 /// Whether two manifests' models have the same weights: by their checksums, or by the hashes of
-/// their files where an older manifest has no checksum.
+/// their files if an older manifest has no checksum.
 fn has_same_weights(old: &Value, new: &Value) -> bool {
     if let (Some(old), Some(new)) = (old["weights"].as_u64(), new["weights"].as_u64()) {
         return old == new;
@@ -167,8 +168,7 @@ fn has_same_weights(old: &Value, new: &Value) -> bool {
     !files(old).is_empty() && files(old) == files(new)
 }
 
-/// The responses to the problems that are in both. Of repeated problems the first is paired with
-/// the first, the second with the second.
+/// The responses to the problems that are in both. Repeated problems are paired in their order.
 fn paired<'a>(
     old: &'a [AnsweredProblem],
     new: &'a [AnsweredProblem],
@@ -247,7 +247,7 @@ mod tests {
         }
     }
 
-    /// Each is compared by its number in results.json.
+    /// Each number is compared as results.json has it.
     #[test]
     fn pass_and_majority_are_compared_problem_by_problem() {
         let (no, yes) = (Some(0.0), Some(1.0));
@@ -303,7 +303,7 @@ mod tests {
             (compared.pass.len(), &compared.pass[0].0[..], compared.majority),
             (1, "pass@2", None)
         );
-        // There is none either where the verifier extracts no answers.
+        // There is no majority either if the verifier extracts no answers.
         let untold = [asked("a", &[no, yes]), asked("b", &[yes, yes])];
         assert_eq!(BenchmarkComparison::of("set", &untold, &untold).unwrap().majority, None);
         let single = [asked("a", &[no])];

@@ -27,8 +27,8 @@ pub struct Results {
 }
 
 impl Results {
-    /// The day in the prompts of the results in a directory, which later evaluations there keep.
-    /// None without results, and where the chat template asks for no day.
+    /// The date in the prompts of a directory's results, which later evaluations there keep. None
+    /// without results, or if the chat template asks for no date.
     ///
     /// # Errors
     /// When its manifest cannot be read.
@@ -37,8 +37,8 @@ impl Results {
     }
 
     /// Opens a directory to continue in it, or makes it. `manifest` has `model`, `seed` and
-    /// `benchmarks` by name, and may have `date` and `arithmetic`, which is else f32; a benchmark
-    /// that the directory has beside these is kept.
+    /// `benchmarks` by name, and may have `date` and `arithmetic` (f32 by default). Other
+    /// benchmarks in the directory are kept.
     ///
     /// # Errors
     /// [`Error::Refused`] when it holds something else, or results of another model, seed or
@@ -262,7 +262,7 @@ pub(super) mod tests {
         for part in ["seed 0 -> 1", "a.samples 2 -> 4", "model.w \"1\" -> \"2\"", "--out"] {
             assert!(error.contains(part), "{error}");
         }
-        // A key of the older manifest alone is a difference too.
+        // A key that only the older manifest has is a difference too.
         let begun = tempfile::tempdir().unwrap();
         let mut special = manifest(&["a"], 0);
         special["arithmetic"] = json!("bf16");

@@ -1,5 +1,4 @@
-//! `manifest.json`: which model, seed, day, arithmetic and settings a directory's results were made
-//! with.
+//! `manifest.json`: the model, seed, date, arithmetic and settings of a directory's results.
 
 use super::setting_changes::{of_all_benchmarks, of_benchmark};
 use crate::error::{Error, Result};
@@ -33,15 +32,15 @@ pub(super) fn read_manifest(dir: &Path) -> Result<Option<Value>> {
     }
 }
 
-/// The day in the prompts, if a directory holds results of a chat template that asks for one.
+/// The date in the prompts, if a directory holds results of a chat template that asks for one.
 pub(super) fn date_of(dir: &Path) -> Result<Option<Date>> {
     let manifest = read_manifest(dir)?.unwrap_or_default();
     let date = manifest.get("date").map(|date| date.as_str().unwrap_or_default().parse());
     date.transpose().map_err(|what| Error::invalid(&dir.join(MANIFEST), format!("date: {what}")))
 }
 
-/// How the responses to a benchmark with these settings are drawn, in words; none where they do not
-/// tell.
+/// How the responses to a benchmark with these settings are drawn, in words; none if the settings
+/// do not say.
 pub(super) fn decoding_of(settings: &Value) -> Option<String> {
     let number = |key: &str| settings[key].as_f64().map(|number| number as f32);
     let off = Sampling::default();
@@ -61,7 +60,7 @@ pub(super) fn decoding_of(settings: &Value) -> Option<String> {
 /// [`Error::Refused`] with every difference, when the two do not agree.
 pub(super) fn merged(dir: &Path, mut before: Value, now: &Value) -> Result<Value> {
     let mut changes = Vec::new();
-    // The path may be another if the files' contents are the same.
+    // Models with the same files are the same, whatever their paths.
     differences("model", &before["model"]["sha256"], &now["model"]["sha256"], &mut changes);
     of_all_benchmarks(&before, now, &mut changes);
     for (name, settings) in now["benchmarks"].as_object().into_iter().flatten() {

@@ -1,8 +1,8 @@
 //! The directory of an evaluation, and the comparison of two.
 //!
 //! [`Results`] is the directory: a manifest, a [`ResponseLog`] for each benchmark, a [`Report`] of
-//! their numbers. [`Comparisons`] sets two directories side by side; `setting_changes.rs` says what
-//! differs in how they were made.
+//! their numbers. [`Comparisons`] compares two directories; `setting_changes.rs` finds the
+//! differences of their settings.
 
 mod comparisons;
 mod directory;

@@ -20,8 +20,8 @@ pub struct BenchmarkSummary {
     pub problems: usize,
     /// Responses to each.
     pub samples: usize,
-    /// How they were drawn, such as "temperature 0.6, top-p 0.95"; none where the manifest does not
-    /// tell.
+    /// How the responses were drawn, such as "temperature 0.6, top-p 0.95"; none if the manifest
+    /// does not say.
     pub decoding: Option<String>,
     /// Names as in docs/guides/evaluate.md, with 95 % intervals.
     pub estimates: BTreeMap<String, Estimate>,
@@ -33,7 +33,7 @@ pub struct BenchmarkSummary {
     /// 95 % intervals.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<String, Estimate>,
-    /// A sentence where the verifier has more metrics than that.
+    /// A note if the verifier has more metrics.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -41,9 +41,9 @@ pub struct BenchmarkSummary {
 /// The numbers of all complete benchmarks of a directory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// By name, in the order in which they were first asked for.
+    /// Benchmarks by name, in the order in which they were first asked for.
     pub benchmarks: Vec<(String, BenchmarkSummary)>,
-    /// Mean of the benchmarks' mean@k: each weighs the same, whatever its size.
+    /// Mean of the benchmarks' mean@k: every benchmark has the same weight.
     pub mean_of_benchmarks: Option<Estimate>,
 }
 
@@ -84,7 +84,7 @@ impl Report {
     }
 }
 
-/// A benchmark's numbers, and its mean@k with the values that it takes in the resampled sets.
+/// A benchmark's numbers, and its mean@k with its values in the resampled sets.
 fn summarize(
     name: &str,
     problems: Vec<AnsweredProblem>,

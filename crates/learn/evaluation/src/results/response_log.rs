@@ -1,5 +1,5 @@
-//! The files of responses to benchmarks. They are written problem by problem, taken up again after
-//! an interruption or when responses could not be judged, and read for the numbers.
+//! The files of responses to benchmarks. They are written problem by problem, continued after an
+//! interruption or when responses could not be judged, and read for the numbers.
 
 use crate::error::{Error, Result};
 use crate::statistics::Outcome;
@@ -19,7 +19,7 @@ pub(super) fn responses(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("responses/{name}.jsonl"))
 }
 
-/// The part of a line that says where it belongs, and whether it is final.
+/// The part of a line that has its problem and sample, and whether it is final.
 #[derive(Deserialize)]
 struct Position {
     problem: usize,
@@ -38,7 +38,7 @@ pub(super) fn reopen(complete: &Path, partial: &Path) -> Result<bool> {
     Ok(!is_final)
 }
 
-/// The responses to a benchmark, on their way to completeness.
+/// The responses to a benchmark that is not complete.
 pub struct ResponseLog {
     complete: PathBuf,
     partial: PathBuf,
@@ -47,14 +47,14 @@ pub struct ResponseLog {
     problems: usize,
     /// Offset and length of each finished problem's lines.
     places: BTreeMap<usize, (u64, u64)>,
-    /// How many responses could not be judged, by problem, when the file was taken up.
+    /// The number of responses that could not be judged, by problem, when the file was opened.
     unjudged: BTreeMap<usize, usize>,
 }
 
 impl ResponseLog {
-    /// Takes up what an earlier process left. A torn last line and an incomplete last problem are
-    /// removed. A problem with responses that could not be judged counts as missing: its new lines
-    /// come after its old ones, and replace them.
+    /// Opens the file that an earlier process left. A torn last line and an incomplete last problem
+    /// are removed. A problem with responses that could not be judged counts as missing: its new
+    /// lines come after its old ones, and replace them.
     pub(super) fn open(
         complete: PathBuf,
         partial: PathBuf,
@@ -98,8 +98,8 @@ impl ResponseLog {
         Ok(log)
     }
 
-    /// How many responses could not be judged when the file was taken up. Their problems are
-    /// missing.
+    /// The number of responses that could not be judged when the file was opened. Their problems
+    /// count as missing.
     pub fn unjudged(&self) -> usize {
         self.unjudged.values().sum()
     }
@@ -130,7 +130,7 @@ impl ResponseLog {
         Ok(())
     }
 
-    /// Puts the lines in the order of problems, under the final name.
+    /// Writes the lines in the order of problems, under the final name.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -182,7 +182,7 @@ pub(super) struct AnsweredProblem {
     pub prompt: Option<String>,
     /// The ground truth that the verifier compared with.
     pub ground_truth: Value,
-    /// The problem's source, empty where it has none.
+    /// The problem's source; empty if it has none.
     pub data_source: String,
     pub outcomes: Vec<Outcome>,
 }

@@ -3,19 +3,19 @@
 use isentrope_settings::differences;
 use serde_json::{Map, Value, json};
 
-/// Adds the differences between what two manifests say of all their benchmarks, beside the model.
+/// Adds the differences of two manifests in the settings of all benchmarks, besides the model.
 pub(super) fn of_all_benchmarks(before: &Value, now: &Value, changes: &mut Vec<String>) {
     for key in ["isentrope", "seed", "date"] {
         differences(key, &before[key], &now[key], changes);
     }
-    // A manifest that does not say is of f32.
+    // A manifest without an arithmetic means f32.
     let arithmetic =
         |manifest: &Value| manifest.get("arithmetic").cloned().unwrap_or_else(|| json!("f32"));
     differences("arithmetic", &arithmetic(before), &arithmetic(now), changes);
 }
 
 /// Adds the differences between a benchmark's settings in two manifests, such as `mine.limit 2 ->
-/// 3`. Of files it says only that they differ, not their hashes.
+/// 3`. For files it says only that they differ, not their hashes.
 pub(super) fn of_benchmark(name: &str, before: &Value, now: &Value, changes: &mut Vec<String>) {
     for (key, whose) in [("files_sha256", "its"), ("verifier_files_sha256", "its verifier's")] {
         if before[key] != now[key] {

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 pub struct BenchmarkFiles {
     /// The benchmark.
     pub benchmark: Benchmark,
-    /// Its files; none of a built-in task.
+    /// The benchmark's files; none for a built-in task.
     pub files: Vec<PathBuf>,
 }
 
@@ -37,7 +37,7 @@ impl BenchmarkFiles {
         Ok(Self { benchmark, files })
     }
 
-    /// The first `n` problems, and what was found in the files.
+    /// The first `n` problems, and the report on the files.
     ///
     /// # Errors
     /// When a file cannot be read or has no usable row.
@@ -68,7 +68,7 @@ impl BenchmarkFiles {
     }
 }
 
-/// A failure to read data, without the recipe's keys: these name the training data.
+/// The message of a failure to read data, without the recipe's keys, which name the training data.
 pub(super) fn plainly(error: &isentrope_data::Error) -> String {
     match error {
         isentrope_data::Error::Io { path, source } => {

@@ -19,9 +19,9 @@ pub struct EvaluationSet {
     pub problems: Arc<Vec<(Problem, Vec<u32>)>>,
     /// How responses are drawn.
     pub decoding: Decoding,
-    /// The set's own judge; without one, the evaluator's judges.
+    /// The set's own judge; None for the evaluator's judge.
     pub judge: Option<Arc<Judge>>,
-    /// Whether it is another set at a further temperature.
+    /// Whether this is a set again, at a further temperature.
     pub is_further: bool,
 }
 
@@ -83,8 +83,8 @@ impl EvaluationSet {
         }
     }
 
-    /// Findings in the set's files, a paragraph each. Characters that the tokenizer lacks were
-    /// looked for only in the problems that are asked, which may be fewer than the usable rows.
+    /// Findings in the set's files, a paragraph each. Characters that the tokenizer lacks are
+    /// looked for only in the problems in use, which may be fewer than the usable rows.
     pub fn findings(&self, report: &Report) -> Vec<String> {
         let asked = self.problems.len();
         match report.lossy.first().first() {
@@ -124,8 +124,8 @@ impl EvaluationSet {
         })
     }
 
-    /// A note on problems that are among those which are trained on. A set at a further temperature
-    /// has the problems of another one, which says it.
+    /// A note on problems that are trained on too. A set at a further temperature has no note,
+    /// because it has another set's problems.
     pub fn trained_on_note(&self, trained: &Prompts) -> Option<String> {
         let problems =
             self.problems.iter().map(|(problem, _)| problem).filter(|_| !self.is_further);
@@ -141,7 +141,7 @@ impl EvaluationSet {
         ))
     }
 
-    /// The work of sampling the responses to all of some sets, if they were as long as they may be.
+    /// The work of sampling all responses to some sets, if all had the greatest length.
     pub fn work(sets: &[Self], config: &ModelConfig) -> Tokens {
         let of_problem = |decoding: Decoding, prompt: usize| {
             let response = decoding.max_tokens.min(config.context().saturating_sub(prompt));

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 /// The sets named by `eval`: files and benchmarks, or else the built-in task's test problems. There
 /// is one set per temperature, and none if `eval.every` is 0. `max_tokens` is the default limit of
-/// responses. `notes` gets what was found in the files. `progress` hears of downloads.
+/// responses. Notes on the files are added to `notes`; `progress` is notified of downloads.
 ///
 /// # Errors
 /// A missing file, two sets of one name, invalid data, a prompt longer than `context`.
@@ -105,8 +105,8 @@ fn named_files(
     Ok(named)
 }
 
-/// Reads those files of `eval` that are on this machine as far as that can be done without a model,
-/// and returns what was found in them.
+/// Reads the files of `eval` that are on this machine, as far as possible without a model. Returns
+/// the reports on them.
 ///
 /// # Errors
 /// As [`held_out_sets`], for files.
@@ -146,7 +146,7 @@ fn read_files(
     Ok((problems, report))
 }
 
-/// Adds a set, at all temperatures. `key` is what asks for it.
+/// Adds a set, at all temperatures. `key` is the recipe's key that names it.
 fn add(
     sets: &mut Vec<EvaluationSet>,
     set: EvaluationSet,

@@ -1,5 +1,5 @@
-//! Sets of problems to measure on: [`EvaluationSet`], from a benchmark's files or as a recipe's
-//! `[eval]` says.
+//! Sets of problems to measure on: [`EvaluationSet`], from a benchmark's files or from a recipe's
+//! `[eval]`.
 
 mod benchmark_files;
 mod evaluation_set;

@@ -8,7 +8,7 @@
 use isentrope_random::{Draws, Purpose};
 use serde::{Deserialize, Serialize};
 
-/// How many sets of problems are drawn.
+/// The number of resampled sets of problems.
 pub const RESAMPLES: usize = 2000;
 
 /// The share of the values that lies in an interval.
@@ -29,8 +29,8 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// From the number and the values that it takes in sets drawn at random; without any, the
-    /// interval is the number alone.
+    /// An estimate of `value` from its values in resampled sets, `drawn`. If there are none, the
+    /// interval is the value alone.
     pub fn new(value: f64, mut drawn: Vec<f64>) -> Self {
         drawn.retain(|x| !x.is_nan());
         drawn.sort_by(f64::total_cmp);
@@ -39,8 +39,8 @@ impl Estimate {
         Self { value, low: end(tail), high: end(1.0 - tail) }
     }
 
-    /// Whether the number was the same in all drawn sets, as where every problem has come out
-    /// alike. The interval then says nothing: other problems need not come out so.
+    /// Whether the number was the same in all resampled sets, for example because every problem had
+    /// the same outcome. Then the interval says nothing about other problems.
     pub fn has_no_spread(&self) -> bool {
         self.high - self.low <= ROUNDING * self.value.abs()
     }
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(quantile(&[], 0.5), None);
     }
 
-    /// As when the places of all sets are drawn at once, one set after the other.
+    /// The expected values draw the places of all sets at once, one set after the other.
     #[test]
     fn every_number_sees_the_same_sets_which_follow_from_the_name() {
         let powers: Vec<(f64, f64)> = (0..10).map(|i| (f64::from(1 << i), 1.0)).collect();
@@ -146,7 +146,7 @@ mod tests {
         for right in [0.0, 0.1, 1.0] {
             assert!(drawn(vec![(right, 1.0); 30]).has_no_spread());
         }
-        // Shares of other weights, whose quotients differ by rounding.
+        // These shares have other weights, so their quotients differ by rounding.
         assert!(
             drawn((1..30).map(|n| (0.1 * f64::from(n), f64::from(n))).collect()).has_no_spread()
         );
@@ -155,7 +155,7 @@ mod tests {
         );
     }
 
-    /// Intervals that are made so hold the true mean in about 95 of 100 cases.
+    /// The intervals hold the true mean in about 95 of 100 cases.
     #[test]
     fn intervals_hold_the_true_mean_as_often_as_they_say() {
         let mut draws = Draws::of(3, Purpose::Bootstrap, 1, 1);

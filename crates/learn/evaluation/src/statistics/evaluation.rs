@@ -1,4 +1,4 @@
-//! How a policy did on a set of problems, as a run records it.
+//! A policy's results on a set of problems, as a run records them.
 
 use super::of_verifier::{self, name_of_metric};
 use super::outcome::{Outcome, is_graded};
@@ -15,21 +15,20 @@ pub const ENTROPY_INITIAL_STATES: &str = "entropy_initial_states";
 /// See [`ENTROPY_INITIAL_STATES`].
 pub const KL_INITIAL: &str = "kl_initial";
 
-/// How a policy did on a set.
+/// A policy's results on a set of problems.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
     /// The set.
     pub name: String,
-    /// Whether it is another set at a further temperature: it is recorded, and does not count in
+    /// Whether this is a set again, at a further temperature. It is recorded, and does not count in
     /// the mean of sets.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_further: bool,
     /// Responses to each problem.
     pub samples: usize,
-    /// Mean over problems of the share of correct responses; none where no response could be
-    /// judged.
+    /// Mean over problems of the share of correct responses; none if no response could be judged.
     pub mean: Option<f64>,
-    /// The set's parts, where it has several.
+    /// The set's parts, if it has several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Part>,
     /// Mean score of the responses, likewise.
@@ -39,11 +38,11 @@ pub struct Evaluation {
     pub is_graded: bool,
     /// (k, pass@k) for every power of two up to the number of responses, and that number.
     pub pass: Vec<(usize, f64)>,
-    /// Share of problems whose most frequent answer is correct; none where no response could be
-    /// judged, or the verifier tells no answers.
+    /// Share of problems whose most frequent answer is correct; none if no response could be
+    /// judged, or the verifier extracts no answers.
     pub majority: Option<f64>,
-    /// Mean over responses of the mean entropy of their tokens, in nats; none where no response has
-    /// a token.
+    /// Mean over responses of the mean entropy of their tokens, in nats; none if no response has a
+    /// token.
     pub entropy: Option<f64>,
     /// Mean length, in tokens.
     pub length: f64,
@@ -55,7 +54,7 @@ pub struct Evaluation {
     /// The mean of each of the verifier's own metrics over the judged responses that have it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub of_verifier: BTreeMap<String, f64>,
-    /// A sentence where the verifier has more metrics than that.
+    /// A note if the verifier has more metrics.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -77,7 +76,7 @@ impl Evaluation {
         Self { is_further: set.is_further, parts, ..Self::of(&set.name, samples, &outcomes) }
     }
 
-    /// Sums up what counts of the responses to each problem.
+    /// Sums up the outcomes of the responses to each problem.
     pub(crate) fn of(name: &str, samples: usize, problems: &[Vec<Outcome>]) -> Self {
         let of = |statistic: Statistic| statistic.value(problems);
         let of_verifier = of_verifier::sums(problems);
@@ -105,7 +104,8 @@ impl Evaluation {
         }
     }
 
-    /// The mean of the sets' accuracies, at the first temperature alone; none where a set has none.
+    /// The mean of the sets' accuracies, at the first temperature alone; none if a set has no
+    /// accuracy.
     pub fn mean_of_sets(evaluations: &[Self]) -> Option<f64> {
         let means: Vec<f64> =
             evaluations.iter().filter(|e| !e.is_further).map(|e| e.mean).collect::<Option<_>>()?;
@@ -113,7 +113,7 @@ impl Evaluation {
     }
 
     /// Every set's numbers under the names of docs/reference/metrics.md, and the mean of the sets'
-    /// accuracies where there are several; what there is no number for is left out.
+    /// accuracies if there are several. A metric without a number is left out.
     pub fn metrics(evaluations: &[Self]) -> Vec<(String, f64)> {
         let mut metrics: Vec<(String, f64)> = evaluations.iter().flat_map(Self::of_set).collect();
         if evaluations.iter().filter(|e| !e.is_further).count() > 1
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(Evaluation::of("none", 2, &[]).pass, []);
     }
 
-    /// As where a prompt does not fit the context.
+    /// The responses are empty, as for a prompt that does not fit the context.
     #[test]
     fn a_response_without_tokens_has_no_entropy() {
         let unanswered = Outcome { tokens: 0, entropy: 0.0, ..outcome(None, Unparseable) };
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(last, ("eval/mean_of_sets".to_owned(), 0.5));
     }
 
-    /// Whatever is added to a set's numbers, a verifier's metric of that name gets another.
+    /// A verifier's metric gets another name if a set has a number of that name.
     #[test]
     fn parts_have_names_of_their_own_and_every_name_is_taken() {
         let parts = vec![
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(of("product"), others);
     }
 
-    /// Runs that began when parts were sizes alone go on.
+    /// Checkpoints from the time when parts were only sizes can be resumed.
     #[test]
     fn evaluations_of_older_checkpoints_are_read() {
         let none = Evaluation::of("countdown", 4, &[]);

@@ -1,10 +1,9 @@
 //! Statistics of the responses to a set of problems.
 //!
-//! An `Outcome` is what counts of a response; a `Statistic` is a number about a set of them,
-//! [`Evaluation`] all that a run records, a [`Part`] what it records of some of the problems;
-//! `of_verifier.rs` has what verifiers measure beside. An [`Estimate`] is a number with its
-//! interval, a [`PairedTest`] compares two policies, and votes find the answers that are equal, for
-//! maj@k.
+//! An `Outcome` is the result of a response; a `Statistic` is a number about a set of them,
+//! [`Evaluation`] all numbers that a run records, a [`Part`] the numbers of some of the problems;
+//! `of_verifier.rs` has verifiers' own metrics. An [`Estimate`] is a number with its interval, a
+//! [`PairedTest`] compares two policies, and votes find the answers that are equal, for maj@k.
 
 mod bootstrap;
 mod evaluation;

@@ -1,14 +1,14 @@
-//! The metrics of verifiers beside the verdict, summed up for a set.
+//! Verifiers' metrics besides the verdict, summed up for a set.
 
 use super::evaluation::KL_INITIAL;
 use super::outcome::Outcome;
 use isentrope_reward::ByMetric;
 
-/// The names of a set's numbers, or their beginnings, with those that a run adds.
+/// The names, or their beginnings, of a set's numbers and of those that a run adds.
 const OWN_NAMES: [&str; 6] = ["score", "entropy", "length_mean", "truncated", "faults", KL_INITIAL];
 const OWN_BEGINNINGS: [&str; 4] = ["mean@", "pass@", "maj@", "entropy_"];
 
-/// The prefix of the last part of a name that is taken.
+/// The prefix of the last part of a name, if the name is taken.
 const MARK: &str = "reward_";
 
 /// A metric's sum and number of values, for each problem.
@@ -38,8 +38,8 @@ pub(crate) fn mean(sums: &Sums) -> f64 {
 }
 
 /// The name of a verifier's metric among the numbers about a set. A name whose last part could be
-/// one of theirs gets `reward_` in front of that part. So does one that looks as if it had got it,
-/// so that no two names become one.
+/// one of a set's numbers gets `reward_` before that part. So does a name that already has it, so
+/// that no two names become equal.
 pub(crate) fn name_of_metric(name: &str) -> String {
     let (above, last) = name.split_at(name.rfind('/').map_or(0, |slash| slash + 1));
     let plain = last.trim_start_matches(MARK);

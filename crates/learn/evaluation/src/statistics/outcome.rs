@@ -10,20 +10,20 @@ use std::collections::BTreeMap;
 pub struct Outcome {
     /// The verdict.
     pub verdict: Verdict,
-    /// The verifier's score. In files it is called the reward; the command has no penalties, so
-    /// there the two are the same.
+    /// The verifier's score. Files call it the reward. The command `eval` has no penalties, so the
+    /// two are the same there.
     #[serde(rename = "reward")]
     pub score: f64,
     /// The answer found.
     pub extracted: Option<String>,
-    /// The spelling under which the answer is counted, if that is another.
+    /// The spelling under which the answer is counted, if it differs from the answer's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vote: Option<String>,
     /// Length, in tokens.
     pub tokens: usize,
     /// Whether it was cut off.
     pub truncated: bool,
-    /// Mean entropy over its tokens, in nats.
+    /// Mean entropy over the response's tokens, in nats.
     pub entropy: f64,
     /// The verifier's other metrics, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -70,21 +70,20 @@ impl Outcome {
     }
 }
 
-/// The share of the responses to a problem that are correct, of those that could be judged; none
-/// without any.
+/// The correct share of the responses to a problem that could be judged; none if no response could.
 pub fn accuracy(responses: &[Outcome]) -> Option<f64> {
     let counted = responses.iter().filter(|r| r.is_scored()).count();
     let right = responses.iter().filter(|r| r.is_correct()).count();
     (counted > 0).then(|| right as f64 / counted as f64)
 }
 
-/// The mean score of the responses to a problem that could be judged; none without any.
+/// The mean score of the responses to a problem that could be judged; none if no response could.
 pub fn mean_score(responses: &[Outcome]) -> Option<f64> {
     let scores: Vec<f64> = responses.iter().filter(|r| r.is_scored()).map(|r| r.score).collect();
     (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64)
 }
 
-/// Whether some score is neither 0 nor 1: only then does their mean say more than the share of
+/// Whether some score is neither 0 nor 1: only then does their mean differ from the share of
 /// correct responses.
 pub fn is_graded<'a>(responses: impl IntoIterator<Item = &'a Outcome>) -> bool {
     responses.into_iter().any(|r| r.is_scored() && r.score != 0.0 && r.score != 1.0)

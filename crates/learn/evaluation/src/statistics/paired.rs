@@ -1,11 +1,11 @@
-//! Whether one policy does better than another on the same problems.
+//! Tests whether one policy does better than another on the same problems.
 
 use super::bootstrap::{Estimate, resampled, stream};
 use isentrope_random::{Draws, Purpose};
 use isentrope_run::sign_flip::{SignFlip, difference};
 use serde::{Deserialize, Serialize};
 
-/// Assignments of signs that are drawn where there are too many to try.
+/// Number of assignments of signs that are drawn if there are too many to try all.
 const DRAWN: u64 = 100_000;
 
 /// Two policies' accuracies, mean scores, pass@k or maj@k on the problems that both were asked.
@@ -13,16 +13,16 @@ const DRAWN: u64 = 100_000;
 pub struct PairedTest {
     /// Problems that both were asked and both have a judged response to.
     pub problems: usize,
-    /// Mean of that number over the problems, of the policy that the other is compared with.
+    /// The baseline policy's mean over the problems.
     pub old: f64,
     /// The name of the other.
     pub new: f64,
     /// `new` - `old`, with the interval of the paired bootstrap, which draws a problem with both
     /// its numbers.
     pub difference: Estimate,
-    /// Problems on which the new one is better.
+    /// Problems on which the new policy is better.
     pub better: usize,
-    /// Problems on which the new one is worse.
+    /// Problems on which the new policy is worse.
     pub worse: usize,
     /// The p-value of the two-sided sign-flip permutation test. If the two policies were alike,
     /// each problem's difference could as well have the other sign. This is the share of all
@@ -76,7 +76,7 @@ fn sign_flip(name: &str, differences: &[f64]) -> (f64, bool) {
             test.is_as_far(|i| signs[i / 64] >> (i % 64) & 1 == 1)
         })
         .count();
-    // The assignment found is one of those that are as likely.
+    // The observed assignment counts as one of the draws.
     ((far + 1) as f64 / (DRAWN + 1) as f64, false)
 }
 

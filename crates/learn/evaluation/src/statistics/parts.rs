@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// divides nothing.
 const MOST: usize = 32;
 
-/// Longest name of a part, in characters, but for what tells it from another.
+/// Longest name of a part, in characters, without the suffix that makes it unique.
 const LONGEST: usize = 40;
 
-/// How a policy did on a part of a set.
+/// A policy's results on a part of a set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Part {
     /// As in the metrics' names.
@@ -31,7 +31,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Sums up what counts of the responses to each of its problems.
+    /// Sums up the outcomes of the responses to each of the part's problems.
     pub(super) fn of(name: String, samples: usize, problems: &[Vec<Outcome>]) -> Self {
         let [mean, pass, entropy, length] =
             Self::statistics(samples).map(|(_, of)| of.value(problems));
@@ -48,7 +48,7 @@ impl Part {
         ]
     }
 
-    /// Its numbers, by the names that follow the set's: `sum/mean@8`.
+    /// The part's numbers, keyed by the names that follow the set's: `sum/mean@8`.
     pub(super) fn numbers(&self, samples: usize) -> Vec<(String, f64)> {
         let Self { name, mean, pass, entropy, length } = self;
         let names = Self::statistics(samples).map(|(what, _)| format!("{name}/{what}"));
@@ -69,8 +69,8 @@ enum Division<'a> {
 }
 
 /// The parts of a set, given by the source and the ground truth of each problem: their names, and
-/// the places of their problems. None unless there are 2 to 32. Problems without a source are in no
-/// part of those that have one.
+/// the places of their problems. None unless there are 2 to 32. Problems without a source belong to
+/// no part if others have a source.
 pub(crate) fn parts<'a>(
     problems: impl Iterator<Item = (&'a str, &'a Value)> + Clone,
 ) -> Vec<(String, Vec<usize>)> {
@@ -85,7 +85,7 @@ pub(crate) fn parts<'a>(
     }
 }
 
-/// Why a set has no parts although its problems differ, if that is so.
+/// The reason why a set has no parts although its problems differ, if so.
 pub(crate) fn undivided<'a>(
     problems: impl Iterator<Item = (&'a str, &'a Value)> + Clone,
 ) -> Option<String> {
@@ -128,7 +128,7 @@ fn safe_names<'a>(sources: impl Iterator<Item = &'a str> + Clone) -> Vec<String>
     let safe = |source: &str| -> String {
         source.chars().take(LONGEST).map(|c| if is_safe(c) { c } else { '_' }).collect()
     };
-    // Sources that are good names keep them, whatever else there is.
+    // Sources that are valid names are kept, whatever the others are.
     let mut taken: BTreeSet<String> =
         sources.clone().filter(|source| safe(source) == *source).map(str::to_owned).collect();
     let name = |source: &str| {

@@ -67,7 +67,7 @@ impl Statistic {
         }
     }
 
-    /// The number; none where there is nothing to divide by.
+    /// The number; none if the divisor is 0.
     pub fn value(self, problems: &[Vec<Outcome>]) -> Option<f64> {
         if self == Self::Majority && !votes::has_answers(problems.iter().flatten()) {
             return None;

@@ -46,7 +46,8 @@ pub fn has_answers<'a>(responses: impl Iterator<Item = &'a Outcome>) -> bool {
 /// The first response with the most frequent answer; of equally frequent answers, the one given
 /// first.
 pub(super) fn winner<'a>(responses: &[&'a Outcome]) -> Option<&'a Outcome> {
-    // By answer: how many gave it, and the place of the first that did, the earlier the greater.
+    // For each answer: its votes, and the place of its first vote, reversed so that the earlier is
+    // the greater.
     let mut votes: BTreeMap<&String, (usize, Reverse<usize>)> = BTreeMap::new();
     for (place, answer) in
         responses.iter().enumerate().filter_map(|(place, r)| Some((place, vote(r)?)))

@@ -1,5 +1,5 @@
-//! Which prompts and samples are let into the batch, the pages that are promised to them, and what
-//! a step feeds of each.
+//! Admits prompts and samples into the batch, reserves their pages, and feeds their tokens to
+//! steps.
 
 use super::Engine;
 use super::drawing::DueRow;
@@ -14,7 +14,7 @@ use std::mem;
 use std::sync::Arc;
 
 impl Engine<'_> {
-    /// Pages that a prompt and a response of `max_tokens` take together, at most.
+    /// Most pages that a prompt and a response of `max_tokens` take together.
     pub(super) fn pages_for(&self, prompt: usize, sampling: &Sampling) -> usize {
         // The last token is never fed.
         KvCache::pages_for(self.model, prompt + self.max_tokens(prompt, sampling) - 1)
@@ -24,8 +24,8 @@ impl Engine<'_> {
         sampling.max_tokens.min(self.model.context() - prompt)
     }
 
-    /// Starts samples of prompts that were ready before and had to wait for memory; returns them
-    /// with the hidden states to draw their first tokens from.
+    /// Starts samples of ready prompts that had to wait for memory. Returns them with the hidden
+    /// states to draw their first tokens from.
     pub(super) fn start_waiting_samples(&mut self) -> Result<(Buffer, Vec<DueRow>)> {
         let (mut sources, mut due) = (Vec::new(), Vec::new());
         for group in 0..self.groups.len() {
@@ -58,8 +58,8 @@ impl Engine<'_> {
         Ok((rows, due))
     }
 
-    /// Starts as many samples of a ready prompt as there is room for. The first tokens of those
-    /// that begin anew are then due from that row of hidden states; whether there are any.
+    /// Starts as many samples of a ready prompt as there is room for. The first tokens of new
+    /// samples are then due from that row of hidden states. Returns whether there are any.
     pub(super) fn start_samples(
         &mut self,
         group: usize,
@@ -76,8 +76,8 @@ impl Engine<'_> {
         Ok(due.len() > before)
     }
 
-    /// Copies the pages that samples have been promised copies of. They hold what they should until
-    /// a sequence is fed or gives its pages back, so this comes before both.
+    /// Copies the pages that started samples need copies of. Their contents are right until a
+    /// sequence is fed or frees its pages, so this comes before both.
     pub(super) fn copy_pages(&mut self) {
         if !self.copies.is_empty() {
             self.cache.copy(self.model, &self.copies);
@@ -89,8 +89,8 @@ impl Engine<'_> {
         self.cache.free_pages() - self.reserved
     }
 
-    /// Pages that the next sample of a prompt needs beside those it shares. The last sample takes
-    /// over the prompt's own.
+    /// Pages that the next sample of a prompt needs besides those that it shares. The last sample
+    /// takes over the prompt's own.
     pub(super) fn pages_for_next(&self, group: &Group) -> usize {
         let kept = if group.started + 1 == group.samples.len() {
             KvCache::pages_for(self.model, group.prompt.len())
@@ -101,7 +101,7 @@ impl Engine<'_> {
     }
 
     /// Starts the next sample of a ready prompt if there is room for it. The first sample's room
-    /// has been reserved since the prompt was let in.
+    /// was reserved when the prompt was admitted.
     fn start_sample(&mut self, group: usize) -> Result<bool> {
         let g = &self.groups[group];
         if g.started == g.samples.len() || self.running.len() >= self.limits.sequences {
@@ -141,7 +141,8 @@ impl Engine<'_> {
         };
         let partial = g.partial.get_mut(g.started).map(mem::take).unwrap_or_default();
         let drawn = partial.drawn();
-        // The rank that takes over a response seldom trains on it.
+        // Activations of a resumed response are not cached, because the rank that takes it over
+        // seldom trains on it.
         let slots = if drawn.is_empty() { g.slots.clone() } else { None };
         let masks = partial.masks.or_else(|| g.sampling.records_kept.then(ResponseMasks::default));
         let mut text = self.tokenizer.filter(|_| watched).map(Text::new);
@@ -169,9 +170,9 @@ impl Engine<'_> {
         Ok(true)
     }
 
-    /// Adds rows for the tokens of running samples that have not been fed: the last one, which may
-    /// be drawn and not read yet, and of those that have come from elsewhere also the others, as
-    /// far as there is room in the step for tokens of prompts. Returns the draws that are due then.
+    /// Adds rows for the unfed tokens of running samples: the last token, which may be drawn and
+    /// not yet read, and for resumed samples the earlier tokens too, as far as the step has room
+    /// for prompt tokens. Returns the draws that are due after the step.
     pub(super) fn feed_running(&mut self, room: &mut usize) -> Vec<DueRow> {
         let running = self.running.len();
         let draws = self

@@ -1,4 +1,4 @@
-//! From hidden states to tokens, and from a last token to a completion.
+//! Draws tokens from hidden states, and completes responses that have ended.
 
 use super::{Engine, Event};
 use crate::sequence::{Completion, FinishReason, Sample};
@@ -10,11 +10,11 @@ use isentrope_trace::span;
 /// A token to be drawn from a row of hidden states.
 pub(super) struct DueRow {
     pub row: usize,
-    /// Index in `running` of the sample that it is for.
+    /// Index in `running` of the token's sample.
     pub sample: usize,
 }
 
-/// One more than the largest row that is due.
+/// One more than the largest due row.
 pub(super) fn rows(due: &[DueRow]) -> usize {
     due.iter().map(|due| due.row + 1).max().unwrap_or(0)
 }
@@ -28,7 +28,7 @@ impl<'a> Engine<'a> {
             .unzip()
     }
 
-    /// Draws tokens from rows of hidden states, appends them, and retires what has ended.
+    /// Draws tokens from rows of hidden states, appends them, and retires samples that have ended.
     pub(super) fn draw(&mut self, hidden: &Buffer, due: Vec<DueRow>) -> Result<Vec<Event>> {
         let (draws, samples) = self.draws(due);
         if draws.is_empty() {
@@ -40,8 +40,8 @@ impl<'a> Engine<'a> {
         self.append(samples.into_iter().zip(drawn))
     }
 
-    /// Appends what was drawn to the samples with these indices in `running`, and retires what has
-    /// ended.
+    /// Appends drawn tokens to the samples with these indices in `running`, and retires samples
+    /// that have ended.
     pub(super) fn append(
         &mut self,
         all: impl Iterator<Item = (usize, Option<Drawn>)>,
@@ -53,7 +53,7 @@ impl<'a> Engine<'a> {
             let Some(mut drawn) = drawn else {
                 return Err(Error::NotFinite { position: sample.positions() });
             };
-            // The kept tokens may be many: they are moved to their place before the draw is copied.
+            // The mask may be large, so it is moved out before the draw is copied.
             let mask = drawn.mask.take();
             sample.masks.iter_mut().for_each(|all| all.push(mask.as_deref()));
             sample.drawn.push(drawn.clone());
@@ -77,7 +77,7 @@ impl<'a> Engine<'a> {
         Ok(events)
     }
 
-    /// Gives back pages, and what was promised of others.
+    /// Frees pages, and the reservation of others.
     pub(super) fn release(&mut self, pages: Vec<u32>, reserved: usize) {
         self.reserved -= reserved;
         for page in pages {
@@ -85,7 +85,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Takes a sample out of those that run.
+    /// Removes a sample from `running`.
     pub(super) fn leave(&mut self, at: usize) -> Sample<'a> {
         if let Some(pending) = &mut self.pending {
             pending.leaves(at);

@@ -34,18 +34,18 @@ pub struct Engine<'a> {
     cache: KvCache,
     pages: usize,
     submitted: usize,
-    /// In the order of submission; all before the first that waits are in the cache.
+    /// Prompts in the order of submission. All before the first waiting one are in the cache.
     groups: VecDeque<Group>,
     running: Vec<Sample<'a>>,
-    /// Pages promised to running samples and not taken yet.
+    /// Pages that are reserved for running samples and not taken yet.
     reserved: usize,
-    /// Pages that samples which have just started want copies of, and where.
+    /// Pages to copy for samples that have just started: from, to.
     copies: Vec<(u32, u32)>,
     activation_slots: ActivationSlots<'a>,
     step: Step,
     /// Draws of the last step that have not been read.
     pending: Option<PendingDraws>,
-    /// Whether draws are read when the step after them has been asked for.
+    /// Whether draws are read only after the next step has been launched.
     draws_behind: bool,
 }
 
@@ -86,17 +86,18 @@ impl<'a> Engine<'a> {
         self
     }
 
-    /// Decodes a response when it has ended, unless it has stop strings to watch for: cheaper than
-    /// token by token, for the same completions. [`Event::Token`] then has no text.
+    /// Decodes a response's text when it has ended, unless stop strings must be watched for. This
+    /// is cheaper than token by token, and gives the same completions. [`Event::Token`] then has no
+    /// text.
     #[must_use]
     pub fn decoding_at_the_end(mut self) -> Self {
         self.streams_text = false;
         self
     }
 
-    /// Whether the draws of a step are read after the next step has been asked for, where all of
-    /// them are the device's; where this is not called, the backend says so. No bit of a response
-    /// depends on it.
+    /// Sets whether a step's draws are read only after the next step has been launched, if the
+    /// device makes all of them. By default the backend decides. No bit of a response depends on
+    /// it.
     #[must_use]
     pub fn drawing_behind(mut self, draws_behind: bool) -> Self {
         self.draws_behind = draws_behind;
@@ -199,8 +200,8 @@ impl<'a> Engine<'a> {
         self.running.len()
     }
 
-    /// Advances every running response by one token, and prompts by as many as are due. When draws
-    /// are read one step late, so are the events.
+    /// Advances every running response by one token, and prompts by as many tokens as fit. When
+    /// draws are read one step late, so are the events.
     ///
     /// # Errors
     /// [`Error::NotFinite`] when the model fails numerically, [`Error::Model`] when a token cannot
@@ -221,8 +222,8 @@ impl<'a> Engine<'a> {
         Ok(events)
     }
 
-    /// A step whose draws are read after the next step has been asked for. It returns the events of
-    /// the step before.
+    /// A step whose draws are read after the next step has been launched. Returns the events of the
+    /// step before.
     fn step_behind(&mut self) -> Result<Vec<Event>> {
         let started = self.start_waiting_samples()?;
         let advanced = self.advance()?;
@@ -230,8 +231,8 @@ impl<'a> Engine<'a> {
     }
 
     /// Feeds running samples and prompts, runs the model, and starts the samples of completed
-    /// prompts. Returns the hidden states and the draws due from them: draws of running samples,
-    /// then first ones. None where nothing is to be fed.
+    /// prompts. Returns the hidden states and the draws due from them: those for running samples,
+    /// then first draws. None if there is nothing to feed.
     fn advance(&mut self) -> Result<Drawable<Arc<Buffer>>> {
         self.step.clear();
         let mut room = self.limits.prefill_tokens.max(1);

@@ -1,4 +1,4 @@
-//! Draws that the device makes while the host asks for the next step.
+//! Draws that the device makes while the host prepares the next step.
 //!
 //! The device feeds that step with tokens that the host has not read. A response that turns out to
 //! have ended with its token has a row too many there, which is dropped; a response that ends by
@@ -39,7 +39,7 @@ impl PendingDraws {
         draws
     }
 
-    /// A sample leaves `running`, in which those behind it move up.
+    /// Notes that a sample leaves `running`, so that later indices move up.
     pub fn leaves(&mut self, left: usize) {
         for sample in &mut self.samples {
             *sample = sample.filter(|&at| at != left).map(|at| if at > left { at - 1 } else { at });
@@ -47,12 +47,12 @@ impl PendingDraws {
     }
 }
 
-/// Rows of hidden states, and what is to be drawn from them.
+/// Rows of hidden states, and the draws due from them.
 pub(super) type Drawable<H> = Option<(H, Vec<DueRow>)>;
 
 impl Engine<'_> {
-    /// Whether the draws of the next step may stay unread until the step after it has been asked
-    /// for: the device can make all of them.
+    /// Whether the next step's draws may stay unread until the step after it has been launched,
+    /// because the device can make all of them.
     pub(super) fn may_draw_behind(&self) -> bool {
         let running = self.running.iter().map(|sample| &sample.sampling);
         let waiting = self.groups.iter().map(|group| &group.sampling);

@@ -13,11 +13,11 @@ pub struct Request {
     pub key: Key,
     /// Tokens, at least one.
     pub prompt: Vec<u32>,
-    /// Numbers of the responses wanted, each with random numbers of its own.
+    /// Numbers of the requested responses, each with random numbers of its own.
     pub samples: Vec<usize>,
     /// How to draw them.
     pub sampling: Arc<Sampling>,
-    /// Whether to cache their activations, where the engine has an activation cache.
+    /// Whether to cache the responses' activations, if the engine has an activation cache.
     pub cache_activations: bool,
 }
 
@@ -36,7 +36,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 4 GiB of keys and values, 512 sequences, 1024 prompt tokens.
+    /// The defaults: 4 GiB of keys and values, 512 sequences, 1024 prompt tokens.
     fn default() -> Self {
         Self { cache_bytes: 4 << 30, sequences: 512, prefill_tokens: 1024 }
     }
@@ -51,10 +51,10 @@ pub enum Event {
         request: RequestId,
         /// The response, from 0.
         sample: usize,
-        /// The token, without what was kept: the [`Completion`] has that.
+        /// The token, without its mask, which the [`Completion`] has.
         drawn: Drawn,
-        /// Text that the token made certain, where there is a tokenizer and text is decoded token
-        /// by token; may lag behind, never retracts.
+        /// Text that the token completed, if there is a tokenizer and text is decoded token by
+        /// token. It may lag behind, but is never retracted.
         text: Option<String>,
     },
     /// A response has ended.

@@ -1,5 +1,4 @@
-//! Responses that leave the engine before they have ended, so that another engine goes on with
-//! them.
+//! Takes unfinished responses out of the engine, so that another engine can go on with them.
 
 use super::Engine;
 use crate::engine::RequestId;
@@ -7,7 +6,7 @@ use crate::partial_response::PartialResponse;
 use crate::sequence::{GroupState, Sample};
 
 impl Engine<'_> {
-    /// The responses that have not ended, with how many tokens each has.
+    /// The responses that have not ended, with their numbers of tokens.
     pub fn unfinished(&self) -> impl Iterator<Item = (RequestId, usize, usize)> + '_ {
         let running =
             self.running.iter().map(|sample| (sample.id, sample.sample, sample.drawn.len()));
@@ -20,8 +19,8 @@ impl Engine<'_> {
         running.chain(waiting)
     }
 
-    /// Takes a response that has not ended out of the engine; none where there is no such response.
-    /// No later event names it. Its pages are free again, and so are its slots of the activation
+    /// Takes a response that has not ended out of the engine; none if there is no such response. No
+    /// later event names it. Its pages are free again, and so are its slots of the activation
     /// cache, with the prompt's if none of the prompt's responses has started.
     pub fn withdraw(&mut self, request: RequestId, sample: usize) -> Option<PartialResponse> {
         let is_it = |running: &Sample<'_>| running.id == request && running.sample == sample;
@@ -35,7 +34,7 @@ impl Engine<'_> {
         let group = &self.groups[at];
         let index =
             (group.started..group.samples.len()).find(|&index| group.samples[index] == sample)?;
-        // Room for the first response is reserved since the prompt was let in, for the others when
+        // Room for the first response is reserved when the prompt is admitted, for the others when
         // they start.
         let has_reserved = group.started == 0 && !matches!(group.state, GroupState::Waiting);
         let reserved = if has_reserved { self.pages_for_next(group) } else { 0 };
@@ -48,8 +47,8 @@ impl Engine<'_> {
         };
         if group.started < group.samples.len() {
             if has_reserved {
-                // The last response takes over the prompt's own pages: what is the last now needs
-                // less.
+                // The last response takes over the prompt's own pages, so the response that is now
+                // the last needs less.
                 self.reserved -= reserved - self.pages_for_next(&self.groups[at]);
             }
         } else if let Some(group) = self.groups.remove(at) {

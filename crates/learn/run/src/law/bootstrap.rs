@@ -19,16 +19,16 @@
 use super::Point;
 use isentrope_random::{Draws, Purpose};
 
-/// How often the residuals are drawn anew.
+/// The number of resamples of the residuals.
 const RESAMPLES: usize = 599;
 
-/// The share of resamples whose quotient is smaller than the one an interval is made with.
+/// The share of resamples whose quotient is smaller than the one that makes an interval.
 const LEVEL: f64 = 0.95;
 
 /// Standard errors that are added to the estimated correlation of neighbours.
 const CAUTION: f64 = 1.75;
 
-/// Largest correlation that is allowed for: above it, nothing differs from a drift.
+/// Largest correlation that is assumed: beyond it, a trend looks like drift.
 const LARGEST: f64 = 0.9;
 
 /// Correlations at which expectations are tabulated, from 0 to [`LARGEST`].
@@ -61,8 +61,8 @@ pub(super) struct Regression {
 }
 
 impl Regression {
-    /// The line through points (exp(H), R) of runs. None where it is not determined or nothing is
-    /// to be explained.
+    /// The line through points (exp(H), R) of runs. None if the points do not determine it, or the
+    /// accuracies are equal.
     pub(super) fn of(runs: &[&[Point]]) -> Option<Self> {
         let points = || runs.iter().copied().flatten();
         let n = points().count();
@@ -82,7 +82,7 @@ impl Regression {
         let root = (n as f64).sqrt();
         let basis = [vec![1.0 / root; n], centred.iter().map(|x| x / spread_x).collect()];
         let coefficients = [mean_y * root, dot(&basis[1], &ys)];
-        // Accuracies that are equal but for rounding are equal.
+        // Accuracies that differ by rounding alone count as equal.
         if total <= 1e-24 * coefficients[0] * coefficients[0] {
             return None;
         }
@@ -131,11 +131,12 @@ impl Regression {
 /// Expected sums of residuals at a correlation of neighbours.
 #[derive(Clone, Copy, Default)]
 struct Expected {
-    /// Sum of their squares, of noise of variance 1.
+    /// Sum of the residuals' squares, for noise of variance 1.
     squares: f64,
     /// Sum of products of neighbours over sum of squares.
     neighbours: f64,
-    /// Covariance of the coefficients in the basis: of the first, of both, of the second.
+    /// Covariances of the coefficients in the basis: variance of the first, covariance, variance of
+    /// the second.
     covariance: [f64; 3],
 }
 
@@ -212,7 +213,7 @@ fn runs_mut<'a>(
     })
 }
 
-/// Sum of products, as far as both go.
+/// Sum of products, up to the shorter length.
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
@@ -221,7 +222,7 @@ fn residuals(ys: &[f64], [constant, slope]: &[Vec<f64>; 2], [c, d]: [f64; 2]) ->
     ys.iter().zip(constant.iter().zip(slope)).map(|(y, (p, q))| y - c * p - d * q).collect()
 }
 
-/// How noise looks in the residuals of one set of accuracies.
+/// The noise estimated from the residuals of one set of accuracies.
 #[derive(Clone, Copy)]
 struct Noise {
     correlation: f64,
@@ -230,8 +231,8 @@ struct Noise {
 }
 
 impl Noise {
-    /// The standard error of a combination of the coefficients; `apart` of one new measurement from
-    /// it.
+    /// The standard error of a combination of the coefficients; with `apart`, of the distance of a
+    /// new measurement from it.
     fn error(&self, [u, v]: [f64; 2], apart: bool) -> f64 {
         let [first, both, second] = self.covariance;
         let own = if apart { 1.0 } else { 0.0 };
@@ -246,7 +247,7 @@ pub(super) struct Bootstrap<'a> {
     regression: &'a Regression,
     /// That of the points themselves.
     noise: Noise,
-    /// The coefficients of each resample around the true ones, and the noise as it seems.
+    /// Each resample's coefficients relative to the true ones, and its estimated noise.
     resamples: Vec<([f64; 2], Noise)>,
 }
 
@@ -289,7 +290,7 @@ impl<'a> Bootstrap<'a> {
         Self { regression, noise, resamples }
     }
 
-    /// The correlation of neighbours that is allowed for.
+    /// The correlation of neighbours that intervals assume.
     pub(super) fn autocorrelation(&self) -> f64 {
         self.noise.correlation
     }
@@ -321,7 +322,7 @@ fn tables(regression: &Regression) -> Vec<Expected> {
     tables
 }
 
-/// The noise that residuals suggest, with the correlation of neighbours that is allowed for.
+/// The noise that residuals suggest, with the assumed correlation of neighbours.
 fn noise(tables: &[Expected], residuals: &[f64], lengths: &[usize]) -> Noise {
     let squares = dot(residuals, residuals);
     let seen =
@@ -347,7 +348,7 @@ fn noise(tables: &[Expected], residuals: &[f64], lengths: &[usize]) -> Noise {
     }
 }
 
-/// Numbers of runs without what the one before says of each.
+/// The numbers of runs, each less its prediction from the number before it.
 fn whitened(values: &[f64], lengths: &[usize], correlation: f64) -> Vec<f64> {
     let first = (1.0 - correlation * correlation).sqrt();
     let mut white = Vec::with_capacity(values.len());

@@ -1,5 +1,5 @@
-//! Whether accuracy has left the law: a policy that learns something new rises above what its
-//! entropy has bought so far.
+//! Tests whether accuracy has left the law: a policy that learns something new rises above the
+//! accuracy that its entropy predicts.
 
 use super::bootstrap::{Regression, errors};
 use super::{LEAST_POINTS, Point};
@@ -9,19 +9,19 @@ use std::cmp::Reverse;
 /// Prefixes that are tried, at most.
 const PREFIXES: usize = 12;
 
-/// Standard errors of a single measurement that are within reach. A run asks after every
-/// evaluation, with many prefixes each time. With this number at most about 5 of 100 runs that obey
-/// the law ever raise a false alarm, as long as neighbouring residuals correlate by no more than
-/// 0.6 (docs/concepts/entropy.md).
+/// The number of standard errors of a single measurement that are within reach. The test runs after
+/// every evaluation, with many prefixes each time. With this number at most about 5 of 100 runs
+/// that obey the law ever raise a false alarm, as long as neighbouring residuals correlate by no
+/// more than 0.6 (docs/concepts/entropy.md).
 const REACH: f64 = 4.4;
 
-/// Measurements beyond reach, to the last one, that it takes.
+/// Number of last measurements that must all be beyond reach.
 const IN_A_ROW: usize = 2;
 
 /// A departure counts from this share of the range that the prefix's accuracies span.
 const SHARE: f64 = 0.1;
 
-/// Where accuracy has left the law, for good as far as is known.
+/// The step from which accuracy has left the law, up to the last evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Departure {
     /// The last step of the points that the law was fitted to.
@@ -32,15 +32,16 @@ pub struct Departure {
     pub accuracy: f64,
     /// The law's prediction for it.
     pub predicted: f64,
-    /// How far a single accuracy may lie from that: 4.4 standard errors, which allow for likeness
-    /// of neighbours.
+    /// The distance from the prediction that a single accuracy may have: 4.4 standard errors, which
+    /// account for correlated neighbours.
     pub reach: f64,
 }
 
 impl Departure {
-    /// Looks for it in the finite points of one run, in the order of steps: fits prefixes of
-    /// different lengths, and sees whether the last two or more accuracies are all beyond reach, on
-    /// one side. Of several departures, the earliest; of these, the one that knows most points.
+    /// Looks for a departure in the finite points of one run, in the order of steps: fits prefixes
+    /// of different lengths, and tests whether the last two or more accuracies are all beyond
+    /// reach, on one side. Of several departures it returns the earliest; of equally early ones,
+    /// the one with the longest prefix.
     pub fn of(points: &[Point]) -> Option<Self> {
         let prefixes = points.len().checked_sub(LEAST_POINTS + IN_A_ROW)?;
         let tried = prefixes.min(PREFIXES - 1);
@@ -50,7 +51,7 @@ impl Departure {
             .min_by_key(|departure| (departure.since, Reverse(departure.fitted_until)))
     }
 
-    /// Whether accuracy is above what the law had predicted.
+    /// Whether accuracy is above the law's prediction.
     pub fn is_above(&self) -> bool {
         self.accuracy > self.predicted
     }
@@ -64,7 +65,7 @@ fn after(points: &[Point], length: usize) -> Option<Departure> {
     });
     let excess: Vec<f64> = rest.iter().map(|p| p.accuracy - regression.at(p.x())).collect();
     let last = *excess.last()?;
-    // No standard error is less than the residuals' root mean square, which is quickly known.
+    // A standard error is at least the residuals' root mean square, which is cheaper to compute.
     if last.abs() <= SHARE * (high - low) || last.abs() <= REACH * regression.rms() {
         return None;
     }

@@ -13,23 +13,23 @@ pub struct Fit {
     pub b: Interval,
     /// b - a: accuracy where the entropy is spent, H = 0.
     pub ceiling: Interval,
-    /// Share of the accuracies' variance that it explains.
+    /// Share of the accuracies' variance that the law explains.
     pub r_squared: f64,
     /// Correlation of neighbouring residuals that the intervals allow for.
     pub autocorrelation: f64,
     /// Mean of exp(H), where the line is best known.
     #[serde(skip)]
     center: f64,
-    /// Half the width of the line's interval there and of the slope's, and their covariance in the
-    /// same units.
+    /// Half the width of the line's interval at the center and of the slope's interval, and their
+    /// covariance in the same units.
     #[serde(skip)]
     band: [f64; 3],
 }
 
 impl Fit {
-    /// Fits points of one or several runs, each in the order of its steps. None where the
-    /// coefficients cannot be computed: with fewer than three points, one entropy, one accuracy, or
-    /// numbers that are not finite.
+    /// Fits points of one or several runs, each in the order of its steps. None if the coefficients
+    /// cannot be computed: with fewer than three points, one entropy, one accuracy, or numbers that
+    /// are not finite.
     pub fn of(runs: &[&[Point]], seed: u64) -> Option<Self> {
         let regression = Regression::of(runs)?;
         let bootstrap = Bootstrap::of(&regression, seed);

@@ -1,5 +1,5 @@
-//! The law and the forms that it is held against: two series that fall and rise together fit many
-//! curves.
+//! The law and the forms that it is compared with, because two series that fall and rise together
+//! fit many curves.
 
 use super::Point;
 use serde::Serialize;
@@ -14,8 +14,8 @@ pub enum Form {
     Linear,
     /// The last value stays.
     Constant,
-    /// R = c - d exp(-step / tau), which does not look at the entropy. Steps count from the first
-    /// point: a run that goes on from step 100 000 bends as one from 0 does.
+    /// R = c - d exp(-step / tau), which does not use the entropy. Steps count from the first
+    /// point, so that a run that goes on from step 100 000 has the same curve as one from 0.
     Saturating,
 }
 
@@ -25,7 +25,8 @@ pub(super) struct Curve {
     form: Form,
     offset: f64,
     slope: f64,
-    /// In steps, as is where they count from; of [`Form::Saturating`] alone.
+    /// The time constant in steps, and the step that they count from; only for
+    /// [`Form::Saturating`].
     tau: f64,
     first: u64,
 }
@@ -51,8 +52,8 @@ impl Form {
         }
     }
 
-    /// Fits it to finite points of one run in the order of steps; none where they do not determine
-    /// it.
+    /// Fits the form to finite points of one run in the order of steps; None if they do not
+    /// determine it.
     pub(super) fn fit(self, points: &[Point]) -> Option<Curve> {
         let last = points.last()?;
         match self {
@@ -73,14 +74,14 @@ impl Form {
         }
     }
 
-    /// Where accuracy ends by it, fitted to all points: where no entropy is left, or after all
-    /// steps.
+    /// The final accuracy that the form predicts, fitted to all points: without entropy, or after
+    /// all steps.
     pub(super) fn end(self, points: &[Point]) -> Option<f64> {
         self.fit(points).map(|curve| curve.offset)
     }
 
-    /// Share of the accuracies' variance that it explains, fitted to them all; none of what has no
-    /// coefficients.
+    /// R squared: the share of the accuracies' variance that the form explains when it is fitted to
+    /// all points; none for a form without coefficients.
     pub(super) fn r_squared(self, points: &[Point]) -> Option<f64> {
         if self == Self::Constant {
             return None;
@@ -91,7 +92,7 @@ impl Form {
     }
 }
 
-/// The line through (z, R), where z is what the form makes of a point.
+/// The line through (z, R), where z is the form's transform of a point.
 fn line(form: Form, tau: f64, points: &[Point]) -> Option<Curve> {
     let curve = Curve::flat(form, tau, points);
     let n = points.len() as f64;
@@ -133,7 +134,7 @@ impl Curve {
         }
     }
 
-    /// Its value where H = 0.
+    /// The form's value at H = 0.
     pub(super) fn at_no_entropy(&self) -> f64 {
         self.accuracy(&Point { step: 0, entropy: 0.0, accuracy: 0.0 })
     }

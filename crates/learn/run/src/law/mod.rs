@@ -24,14 +24,14 @@ pub use study::Study;
 
 use serde::{Deserialize, Serialize};
 
-/// Seed of the bootstrap wherever nobody asks for another: the same points have the same intervals
-/// in every command, and while a run trains.
+/// Default seed of the bootstrap, so that the same points have the same intervals in every command
+/// and during training.
 pub const SEED: u64 = 0;
 
 /// The numbers of one evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// The step after which it was made.
+    /// The step after which the evaluation was made.
     pub step: u64,
     /// H: entropy in nats.
     pub entropy: f64,
@@ -63,7 +63,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The interval with its ends cut to these.
+    /// The interval with its ends clamped to `low` and `high`.
     #[must_use]
     pub fn cut(self, low: f64, high: f64) -> Self {
         Self { low: self.low.clamp(low, high), high: self.high.clamp(low, high), ..self }

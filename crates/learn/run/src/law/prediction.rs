@@ -1,17 +1,16 @@
-//! Out of sample: what the beginning of a run predicts of its rest.
+//! Prediction out of sample: a fit to the beginning of a run predicts its rest.
 
 use super::{Form, Point};
 use serde::Serialize;
 
-/// Share of a run's points that a prediction is made from unless another is asked for
-/// (arXiv:2505.22617 takes 15 %).
+/// Default share of a run's points from which a prediction is made (arXiv:2505.22617 takes 15 %).
 pub const PREFIX: f64 = 0.15;
 
-/// Fewest points that a prediction is made from, and fewest that it is scored on.
+/// Fewest points to predict from, and fewest to score on.
 const LEAST: [usize; 2] = [3, 2];
 
-/// How forms that are fitted to a prefix do on the rest. The law and the line get the entropies of
-/// the rest, the others its steps.
+/// The errors of forms that are fitted to a prefix, on the rest. The law and the line get the
+/// entropies of the rest, the others its steps.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prediction {
     /// Points that the forms were fitted to.
@@ -54,8 +53,8 @@ impl Prediction {
         Some(Self { prefix, until: known.last()?.step, rest: rest.len(), scored: scored.collect() })
     }
 
-    /// The share of these points' steps that is over with the prefix. Of few points it is larger
-    /// than what was asked for.
+    /// The share of the points' steps that lie in the prefix. With few points it is larger than the
+    /// share that was asked for.
     pub fn share_of_steps(&self, points: &[Point]) -> Option<f64> {
         let (first, last) = (points.first()?.step, points.last()?.step);
         let over = |step: u64| step.saturating_sub(first) as f64;

@@ -1,4 +1,4 @@
-//! Why the law must not be relied on: a number is printed only where it means what it says.
+//! Reasons not to rely on the law. Its numbers are printed only if there is none.
 
 use super::{Departure, Fit, Form, Interval, Point};
 use crate::number::fixed;
@@ -9,24 +9,26 @@ pub const LEAST_POINTS: usize = 6;
 /// Entropy moves if it spans at least this share of its largest value.
 const SPAN: f64 = 0.05;
 
-/// And if exp(H), which the law is a line in, spans more than this: less is noise, or rounding.
+/// And entropy moves only if exp(H), in which the law is a line, spans more than this. Less is
+/// noise or rounding.
 const LEAST_SPAN: f64 = 1e-3;
 
 /// Accuracies are equal if they differ by no more than this share of the largest.
 const ROUNDING: f64 = 1e-11;
 
-/// Entropy has a course if what it changes from one point to the next is at most this share of what
-/// noise would.
+/// Entropy has a course if its changes from point to point are at most this share of the changes of
+/// noise with the same spread.
 const COURSE: f64 = 0.5;
 
-/// Share of the variance from which on the wrong sign is plain, whatever the interval.
+/// If the law explains at least this share of the variance with the wrong sign, the sign counts as
+/// wrong whatever the interval.
 const TOGETHER: f64 = 0.25;
 
-/// A form whose R^2 is at most so much less does as well.
+/// A form whose R^2 is lower by at most this fits about as well.
 const AS_WELL: f64 = 0.01;
 
 /// Reasons, each a sentence without its full stop, the most telling first. `points` are the finite
-/// ones of one run, or of several where `lost` of them are not finite.
+/// points of one or several runs; `lost` is the number of points that are not finite.
 pub(super) fn refusals(
     runs: &[&[Point]],
     lost: usize,

@@ -1,4 +1,4 @@
-//! All that points say of the law.
+//! All that is computed of the law from points.
 
 use super::prediction::PREFIX;
 use super::refusals::{between, refusals, remarks, rivals};
@@ -12,21 +12,20 @@ use serde::Serialize;
 pub struct Study {
     /// The finite points in the order of steps, one run after the other.
     pub points: Vec<Point>,
-    /// The law, wherever its coefficients can be computed.
+    /// The law, if its coefficients can be computed.
     pub fit: Option<Fit>,
-    /// Why the law must not be relied on here, in sentences without their full stop; empty where it
-    /// holds.
+    /// Reasons not to rely on the law here, as sentences without full stops; empty if it holds.
     pub refusals: Vec<String>,
-    /// Remarks for the reader of a law that holds, likewise.
+    /// Remarks on a law that holds, as sentences without full stops.
     pub remarks: Vec<String>,
-    /// Share of the accuracies' variance that every form explains, where it can be fitted to all
-    /// points of one run.
+    /// Share of the accuracies' variance that each form explains, if it can be fitted to all points
+    /// of one run.
     pub r_squared: Vec<(Form, f64)>,
     /// The prediction of a run's rest from its beginning.
     pub prediction: Option<Prediction>,
-    /// Where accuracy has left the law, of one run.
+    /// The departure of accuracy from the law, for one run.
     pub departure: Option<Departure>,
-    /// Whether the points are of several runs.
+    /// Whether the points come from several runs.
     #[serde(skip)]
     is_of_several: bool,
 }
@@ -54,8 +53,8 @@ impl Study {
         Self { r_squared, prediction: Prediction::of(&points, prefix), ..study }
     }
 
-    /// Studies the points of several runs as one law, each in the order of its steps; neighbours
-    /// are those within a run.
+    /// Studies the points of several runs as one law, each in the order of its steps; only points
+    /// within a run are neighbours.
     pub fn together(runs: &[&[Point]], seed: u64) -> Self {
         let finite: Vec<Vec<Point>> =
             runs.iter().map(|run| run.iter().copied().filter(Point::is_finite).collect()).collect();
@@ -91,8 +90,8 @@ impl Study {
         self.fit.as_ref().filter(|_| self.refusals.is_empty())
     }
 
-    /// The predicted ceiling, its interval cut to what a share can be (0 to 1) where accuracies and
-    /// ceiling are shares, and whether anything was cut.
+    /// The predicted ceiling, with its interval clamped to 0 to 1 if accuracies and ceiling are
+    /// shares, and whether anything was clamped.
     pub fn ceiling(&self) -> Option<(Interval, bool)> {
         let ceiling = self.holds()?.ceiling;
         let is_of_shares = self.is_of_shares() && (0.0..=1.0).contains(&ceiling.value);
@@ -100,7 +99,7 @@ impl Study {
         Some((cut, cut != ceiling))
     }
 
-    /// Whether its accuracies can be shares of responses; mean scores need not be.
+    /// Whether all accuracies can be shares of responses; mean scores may not be.
     pub fn is_of_shares(&self) -> bool {
         self.points.iter().all(|p| (0.0..=1.0).contains(&p.accuracy))
     }
@@ -110,8 +109,8 @@ impl Study {
         if self.is_of_shares() { percent(accuracy) } else { fixed(accuracy, 3) }
     }
 
-    /// The numbers of docs/reference/metrics.md below `law/<set>/`. The last one is always there,
-    /// the others where the law holds.
+    /// The numbers of docs/reference/metrics.md below `law/<set>/`. The last number always exists,
+    /// the others if the law holds.
     pub fn metrics(&self) -> Vec<(&'static str, f64)> {
         let mut metrics = Vec::new();
         if let Some(Fit { a, b, ceiling, r_squared, .. }) = self.holds() {
@@ -128,7 +127,7 @@ impl Study {
         metrics
     }
 
-    /// The law in a line, or why it is refused, and what became of the entropy.
+    /// The law in a line, or why it is refused, and the entropy spent.
     pub fn sentence(&self) -> String {
         let left =
             self.departure.as_ref().filter(|left| self.refusals.first() == Some(&left.sentence()));
@@ -152,15 +151,16 @@ impl Study {
         }
     }
 
-    /// The share of the entropy at the first point that is gone at the last: 1 - H / H0. None where
-    /// the difference may be chance, without entropy, and of several runs together.
+    /// The share of the first point's entropy that is spent at the last: 1 - H / H0. None if the
+    /// difference may be chance, if there was no entropy, and for several runs together.
     pub fn entropy_spent(&self) -> Option<f64> {
         let entropies: Vec<f64> = self.points.iter().map(|point| point.entropy).collect();
         let [low, high] = interval_of_change(&entropies)?;
         self.spent().filter(|_| low > 0.0 || high < 0.0)
     }
 
-    /// The same, whatever chance may do; 0 of a single point, with which the metric begins.
+    /// The spent share without regard to chance; 0 for a single point, with which the metric
+    /// begins.
     fn spent(&self) -> Option<f64> {
         if self.is_of_several {
             return None;

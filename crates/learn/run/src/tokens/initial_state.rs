@@ -3,8 +3,8 @@
 use super::numbers;
 use serde::{Deserialize, Serialize};
 
-/// A response that a run's policy has given before the first step. Its states are where the run
-/// measures its entropy again and again; `isentrope score --in` reads the file.
+/// A response that a run's policy has given before the first step. The run measures its entropy on
+/// these states again and again; `isentrope score --in` reads the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InitialState {
@@ -12,12 +12,11 @@ pub struct InitialState {
     pub set: String,
     /// Place of the problem in the set, from 0.
     pub problem: usize,
-    /// Its number among the responses to the problem, from 0.
+    /// The response's number among those to the problem, from 0.
     pub sample: usize,
-    /// Divisor of the logits where it is scored: that of the evaluation, and 1 for a greedy
-    /// response.
+    /// Divisor of the logits for scoring: the evaluation's temperature, or 1 for a greedy response.
     pub temperature: f32,
-    /// How many of `tokens` are the prompt's.
+    /// The number of prompt tokens at the start of `tokens`.
     pub prompt_tokens: usize,
     /// Token ids of the prompt and of the response.
     pub tokens: Vec<u32>,

@@ -1,4 +1,4 @@
-//! Token records: what a run keeps of some responses of each step, number by number, in
+//! Token records: the numbers of every token of some responses of each step, in
 //! `tokens/step-N.jsonl`. An [`InitialState`] is a response from before the first step.
 //!
 //! A line is a [`TokenRecord`]; the trainer writes it, [`read()`] reads it, and `isentrope score
@@ -18,48 +18,48 @@ use serde::{Deserialize, Serialize};
 /// is not finite is null in the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TokenRecord {
-    /// The step that the file is of.
+    /// The step whose file has this record.
     pub step: u64,
-    /// The step that sampled it; an earlier one if the filter carried the response over.
+    /// The step that sampled the response; an earlier one if the filter carried it over.
     pub sampled_step: u64,
     /// The problem's position in the sequence of problems.
     pub position: u64,
     /// File and row of the problem.
     pub origin: String,
-    /// Its number among the responses to the problem, from 0.
+    /// The response's number among those to the problem, from 0.
     pub sample: usize,
     /// The verifier's verdict.
     pub verdict: String,
     /// Score with penalties.
     pub reward: f64,
-    /// Whether it was cut off at the longest length.
+    /// Whether the response was truncated at the greatest length.
     pub truncated: bool,
     /// Divisor of the logits, in sampling and in training.
     pub temperature: f32,
     /// The prompt as the model has seen it, special tokens included.
     pub prompt_text: String,
-    /// How many of `tokens` are the prompt's.
+    /// The number of prompt tokens at the start of `tokens`.
     pub prompt_tokens: usize,
     /// Token ids of the prompt and of the response.
     pub tokens: Vec<u32>,
-    /// Text that each token has made certain: empty for special tokens and for parts of a character
-    /// that a later token completes. One after the other they are the text of the response.
+    /// Text that each token completes: empty for special tokens and for parts of a character that a
+    /// later token completes. Joined, they are the response's text.
     pub pieces: Vec<String>,
     /// Log-prob of each token when it was sampled.
     #[serde(with = "numbers")]
     pub logprobs: Vec<f32>,
-    /// Entropy of the whole policy at the place of each when it was sampled, also where sampling
-    /// was truncated.
+    /// Entropy of the whole policy at each token when it was sampled, even if sampling was
+    /// truncated.
     #[serde(with = "numbers")]
     pub entropies: Vec<f32>,
-    /// Log-prob of each after the step's last update.
+    /// Log-prob of each token after the step's last update.
     #[serde(with = "numbers")]
     pub logprobs_after: Vec<f32>,
-    /// The first update of the step that was made from it, from 1; none where it was not trained
-    /// on, and then there is nothing of what follows.
+    /// The step's first update with this response, from 1. None if it was not trained on; then the
+    /// fields below are missing too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<usize>,
-    /// The tokens' advantages: one number where they are equal.
+    /// The tokens' advantages: one number if all are equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advantages: Option<Advantages>,
     /// Mean advantage of the update's tokens.
@@ -74,7 +74,7 @@ pub struct TokenRecord {
     /// Places in the response of the tokens that Clip-Cov or KL-Cov picked, from 0, ascending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub selected: Vec<usize>,
-    /// Places of the tokens whose ratio was clipped, likewise.
+    /// Places in the response of the tokens whose ratio was clipped, from 0, ascending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clipped: Vec<usize>,
 }
@@ -140,12 +140,12 @@ impl TokenRecord {
         self.len() == 0
     }
 
-    /// Whether it was trained on, so that its tokens have advantages and covariances.
+    /// Whether the response was trained on, so that its tokens have advantages and covariances.
     pub fn is_trained_on(&self) -> bool {
         self.advantages.is_some()
     }
 
-    /// Checks it: arrays have the response's length, places lie inside it.
+    /// Checks that arrays have the response's length, and places lie inside it.
     ///
     /// # Errors
     /// Names the key.

@@ -1,4 +1,4 @@
-//! Reading a file of token records, which may come from anybody.
+//! Reads a file of token records, which is not trusted.
 
 use super::TokenRecord;
 use crate::{Error, Result};
@@ -18,12 +18,12 @@ const MAX_BYTES: usize = 256 << 20;
 pub struct TokenFile {
     /// In the order of the file.
     pub records: Vec<TokenRecord>,
-    /// Where the file has more than is read: how much is read, in words.
+    /// The part of the file that was read, in words, if it has more.
     pub cut_at: Option<String>,
 }
 
-/// Reads a file of records. Of a very long one the records at its beginning, up to four million
-/// tokens and 256 MiB.
+/// Reads a file of records. Only the first four million tokens, or 256 MiB, of a longer file are
+/// read.
 ///
 /// # Errors
 /// When it cannot be read; malformed lines are named by file and line.
@@ -31,7 +31,7 @@ pub fn read(path: &Path) -> Result<TokenFile> {
     read_from(BufReader::new(open_regular(path)?), path)
 }
 
-/// As [`read`], from a reader; errors name `path`.
+/// Like [`read`], from a reader; errors name `path`.
 ///
 /// # Errors
 /// As [`read`].

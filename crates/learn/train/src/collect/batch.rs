@@ -18,12 +18,12 @@ use isentrope_rollout::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Responses that a verifier without workers judges at a time. It computes where sampling does, and
-/// a single response would leave cores idle; but a response is in the journal only once it is
+/// Responses that a verifier without workers judges at a time. It uses the cores of sampling, and a
+/// single response would leave cores idle. But a response enters the journal only once it is
 /// judged.
 const JUDGED_AT_A_TIME: usize = 64;
 
-/// The groups of a batch, and how it went.
+/// The groups of a batch, and measurements of its sampling.
 pub(super) struct Batch {
     pub groups: Vec<Group>,
     /// This rank's [`RespondOutcome::waited`](isentrope_rollout::RespondOutcome::waited).
@@ -34,7 +34,7 @@ pub(super) struct Batch {
     pub moved: usize,
 }
 
-/// One prompt's responses, as far as they are there.
+/// One prompt's responses; empty slots have none yet.
 struct Slots {
     /// The index of the problem in the batch.
     place: usize,

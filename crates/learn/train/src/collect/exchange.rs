@@ -14,9 +14,9 @@ use std::mem;
 use std::ops::ControlFlow;
 use std::thread;
 
-/// As [`isentrope_rollout::respond`], on all ranks. Each has the same list of questions, and begins
-/// with the samples that its own requests name. A response is judged where it ends. Also returns
-/// how many responses went from one rank to another.
+/// Like [`isentrope_rollout::respond`], on all ranks. Each has the same list of questions, and
+/// begins with the samples that its own requests name. A response is judged where it ends. Also
+/// returns how many responses went from one rank to another.
 pub(super) fn respond_with_ranks(
     ranks: &TrainingRanks,
     sampler: Sampler<'_>,
@@ -36,7 +36,7 @@ pub(super) fn respond_with_ranks(
     Ok((responded, exchange.moved))
 }
 
-/// Samples until no rank has anything left that could move.
+/// Samples until no rank has a response that could move.
 fn sample(
     sampler: Sampler<'_>,
     requests: &[Request],
@@ -76,14 +76,13 @@ fn sample(
     }
 }
 
-/// The meetings in which ranks share out the responses that are left. All ranks meet, once for each
-/// time that one of them does: a rank with nothing left comes and waits, a busy rank comes when one
-/// waits.
+/// The meetings in which ranks share out the responses that are left. Every meeting has all ranks:
+/// a rank with nothing left comes and waits, and a busy rank comes when another waits.
 struct Exchange<'a> {
     ranks: &'a TrainingRanks,
     /// Responses that have gone from one rank to another.
     moved: usize,
-    /// Whether no rank meets again: each samples what it has left to the end.
+    /// Whether there are no more meetings: each rank samples its remaining responses to the end.
     is_over: bool,
 }
 
@@ -126,7 +125,7 @@ impl Exchange<'_> {
         self.receive(&moves, given)
     }
 
-    /// Sends what this rank gives away; returns what it takes over.
+    /// Sends the responses that this rank gives away; returns those that it takes over.
     fn receive(
         &self,
         moves: &[Move],

@@ -114,20 +114,20 @@ pub(crate) struct Collector<'a, 'c> {
 
 /// The result of a rollout.
 pub struct CollectedRollout {
-    /// To learn from: what was sampled and passed the filter, in order. May be more than was
-    /// missing.
+    /// The groups that were sampled and passed the filter, in order. May be more than the step
+    /// needs.
     pub groups: Vec<Group>,
     /// All groups sampled in this step, in order, before the filter.
     pub statistics: RolloutStatistics,
-    /// Responses of groups that the filter has dropped, as far as they may be recorded.
+    /// Responses of groups that the filter has dropped, for token records.
     pub(crate) dropped: DroppedRecords,
-    /// How many problems were taken from the source.
+    /// The number of problems taken from the source.
     pub taken: u64,
     /// Time for which the step only waited for verdicts.
     pub waited: Duration,
-    /// Time that all verdicts took, added up over the verifier's workers.
+    /// Time of all verdicts, summed over the verifier's workers.
     pub verdicts: Duration,
-    /// How many responses have gone from one rank to another.
+    /// The number of responses that have gone from one rank to another.
     pub moved: usize,
 }
 
@@ -165,8 +165,8 @@ impl Collector<'_, '_> {
                 self.fell_short(&collected, there, batches)?;
                 break;
             }
-            // As many as are missing at the rate at which groups have passed the filter in this
-            // step.
+            // Samples as many problems as will probably yield the missing groups, at this step's
+            // pass rate.
             let missing = wanted - there;
             let sampled = collected.taken as usize;
             let count = if sampled == 0 {
@@ -204,7 +204,7 @@ impl Collector<'_, '_> {
     /// Whether the group passes the filter.
     fn teaches(&self, group: &Group) -> bool {
         let teaches = match self.recipe.rollout.accuracy_band {
-            // One response that is left of several has nothing to be compared with.
+            // A single judged response of several has nothing to be compared with.
             Some([low, high]) => {
                 group.judged().nth(1).is_some()
                     && group.accuracy().is_some_and(|share| low <= share && share <= high)

@@ -1,22 +1,23 @@
-//! Who samples what of the responses that are left of a rollout, when ranks have run out of work.
+//! Decides which rank samples which unfinished responses of a rollout, when a rank has run out of
+//! work.
 //!
-//! A pure function of what every rank has left, which all ranks compute alike. No bit of a response
-//! depends on it.
+//! It is a pure function of every rank's unfinished responses, which all ranks compute alike. No
+//! bit of a response depends on it.
 
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Responses that a rank offers to others at a time. What more it has, it may offer the next time.
+/// Most responses that a rank offers to others in one meeting. It may offer more in the next.
 pub(super) const MOST_OFFERED: usize = 1024;
-/// Most tokens of these responses, more only where one alone has more: they are sent to all ranks,
+/// Most tokens of the offered responses, unless a single one has more. They are sent to all ranks,
 /// with their sampling masks.
 pub(super) const MOST_TOKENS: usize = 1 << 18;
 
 /// A rank's unfinished responses: their number, and the ones that it offers to other ranks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Offer {
-    /// How many responses, whether they are offered or not.
+    /// The number of unfinished responses, offered or not.
     pub left: usize,
     /// Responses that others may take over, in this order: request, sample, and tokens so far.
     pub offered: Vec<(usize, usize, usize)>,
@@ -67,9 +68,9 @@ fn burden(tokens: usize) -> usize {
     if tokens == 0 { 1 } else { 2 }
 }
 
-/// Shares out what ranks have left: those without anything take over from those with the most, as
-/// long as the one who takes has no more to do after it than the one who gives. So a single
-/// response stays where it is, and so do two that are under way.
+/// Shares out the unfinished responses: an idle rank takes responses from the rank with the most,
+/// while that leaves the taker with no more work than the giver. So a rank keeps its only response,
+/// and two that are under way.
 pub(super) fn share_out(offers: &[Offer]) -> Shares {
     let mut left: Vec<usize> = offers.iter().map(|offer| offer.left).collect();
     let has_not_started =
@@ -78,7 +79,7 @@ pub(super) fn share_out(offers: &[Offer]) -> Shares {
     let mut offered: Vec<_> = offers.iter().map(|offer| offer.offered.iter()).collect();
     let ranks = || 0..offers.len();
     let mut givers: BinaryHeap<_> = ranks().map(|rank| (left[rank], Reverse(rank))).collect();
-    // By how much each has taken over.
+    // The burden that each idle rank has taken over.
     let mut takers: BinaryHeap<_> =
         ranks().filter(|&rank| left[rank] == 0).map(|rank| Reverse((0, rank))).collect();
     let mut moves = Vec::new();
@@ -173,8 +174,7 @@ mod tests {
                 }
             }
             prop_assert_eq!(after.iter().sum::<usize>(), tokens.iter().map(Vec::len).sum::<usize>());
-            // Nobody takes over more than the slowest had to do before, and what could still go
-            // does not.
+            // No rank takes over more than the slowest had before, and no further move would help.
             let mut burdens = vec![0; tokens.len()];
             moves.iter().for_each(|m| burdens[m.to] += burden(m.tokens));
             let most = tokens.iter().map(Vec::len).max().unwrap_or(0);
@@ -190,7 +190,7 @@ mod tests {
                     prop_assert!(least + burden(next) >= after[rank], "{:?}", after);
                 }
             }
-            // No later meeting moves anything, however much has been sampled until then.
+            // No later meeting moves anything, however much is sampled before it.
             let later = |rank: usize| {
                 let here = tokens.iter().enumerate().flat_map(|(of, all)| all.iter().enumerate().map(move |(s, t)| (of, s, *t)));
                 here.filter(|(of, sample, _)| at.get(&(*of, *sample)).copied().unwrap_or(*of) == rank).collect::<Vec<_>>()

@@ -43,14 +43,14 @@ struct Steering {
 }
 
 impl StepControl {
-    /// How strongly the covariance method acts, where a controller steers it.
+    /// The strength of the covariance method, if a controller steers it.
     pub fn steered(&self) -> Option<Strength> {
         self.held.map(|held| held.strength)
     }
 }
 
 impl EntropyControl {
-    /// As the settings have it where a run begins or goes on.
+    /// Sets the bonus's weight from the settings when a run begins or goes on.
     pub fn begin(&mut self, bonus: &EntropyBonus) {
         if bonus.target.is_none() {
             self.bonus_coefficient = None; // it may have been changed since the checkpoint
@@ -95,7 +95,7 @@ impl EntropyControl {
             self.initial = entropy.filter(|nats| nats.is_finite() && *nats > 0.0);
         }
         self.check(settings)?;
-        // Nothing moves by an entropy that is not a number.
+        // An entropy that is not a number moves nothing.
         let entropy = entropy.unwrap_or(f64::NAN);
         let at = |target: &TargetEntropy| target.at(step, self.initial);
         let ObjectiveSettings { covariance, entropy_bonus, .. } = settings;
@@ -114,7 +114,8 @@ impl EntropyControl {
                 Some(Steering { target, strength })
             }
             None => {
-                // Without a target the controller learns nothing, and its state would grow old.
+                // Without a target the controller is reset, because its state would be out of date
+                // later.
                 (self.controller, self.saturation) = (Controller::default(), Saturation::default());
                 None
             }
@@ -124,7 +125,7 @@ impl EntropyControl {
         Ok(StepControl { held, bonus_target, bonus })
     }
 
-    /// Takes in the entropy that an update saw: the weight of the bonus may move with it.
+    /// Updates the bonus's weight from the entropy that an update saw.
     pub fn after_update(
         &mut self,
         settings: &ObjectiveSettings,
@@ -140,7 +141,7 @@ impl EntropyControl {
         }
     }
 
-    /// A sentence where the controller can no longer hold the target.
+    /// A sentence if the controller can no longer hold the target.
     pub fn after_step(
         &mut self,
         settings: &ObjectiveSettings,
@@ -189,7 +190,7 @@ mod tests {
         ] {
             let error = unknown.check(&settings).unwrap_err().to_string();
             assert!(error.starts_with(&format!("{key}.fraction_of_initial is a share")), "{error}");
-            // Nor does a later rollout take the first one's place.
+            // A later rollout does not replace the first one's entropy.
             let mut metrics = Metrics::default();
             assert!(unknown.clone().begin_step(&settings, 7, Some(0.4), &mut metrics).is_err());
             let mut new = EntropyControl::default();

@@ -15,14 +15,14 @@ pub struct Laws(Vec<Law>);
 struct Law {
     set: String,
     points: Vec<Point>,
-    /// Whether it was said that accuracy has left the law.
+    /// Whether the alarm that accuracy has left the law was raised.
     has_left: bool,
 }
 
 impl Laws {
-    /// Takes in the evaluations after a step, records the law's fit, and returns alarms. Each set's
-    /// alarm is raised once in a run; a set at a further temperature has none, since another set has
-    /// the same problems. Taking in the same evaluations again, after a failed step, changes
+    /// Adds the evaluations after a step, records the law's fit, and returns alarms. Each set's
+    /// alarm is raised once in a run; a set at a further temperature has none, since another set
+    /// has the same problems. Adding the same evaluations again, after a failed step, changes
     /// nothing.
     pub fn evaluated(
         &mut self,
@@ -34,7 +34,7 @@ impl Laws {
         for (Evaluation { name, is_further, .. }, point) in points(step, evaluations) {
             let law = self.of(name);
             if !is_finite(point) {
-                // No fit is recorded: an earlier one must not pass for this evaluation's.
+                // No fit is recorded, so that an earlier fit is not taken for this evaluation's.
                 let refusals = Study::of([&law.points[..], &[point]].concat(), SEED).refusals;
                 record
                     .remarks
@@ -67,8 +67,8 @@ impl Laws {
         alarms
     }
 
-    /// A sentence on each set that has several points, the latest evaluations included, whether or
-    /// not they have been taken in.
+    /// A sentence on each set that has several points, with the latest evaluations, even if they
+    /// were not added yet.
     pub fn sentences(&self, step: u64, latest: &[Evaluation]) -> Vec<String> {
         let mut laws = self.clone();
         for (set, point) in points(step, latest).filter(|(_, point)| is_finite(*point)) {
@@ -88,7 +88,7 @@ impl Laws {
 }
 
 impl Law {
-    /// Adds a point, which takes the place of what is known of its step.
+    /// Adds a point; it replaces an earlier point of the same step.
     fn add(&mut self, point: Point) {
         self.points.retain(|known| known.step < point.step);
         self.points.push(point);
@@ -99,7 +99,7 @@ impl Law {
     }
 }
 
-/// The points of the sets that could be answered and judged.
+/// The points of the sets whose responses could be sampled and judged.
 fn points(step: u64, evaluations: &[Evaluation]) -> impl Iterator<Item = (&Evaluation, Point)> {
     let point =
         move |set: &Evaluation| Some(Point { step, entropy: set.entropy?, accuracy: set.mean? });

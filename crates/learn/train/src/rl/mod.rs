@@ -94,7 +94,8 @@ impl Trainer for PolicyGradient {
     ) -> Result<CollectedRollout> {
         let mut file = context.directory.rollouts(context.step)?;
         let sampling = Arc::new(self.recipe.sampling(context.prompter));
-        // The number of responses, and the choice of those to train on, change no response.
+        // The number of responses and the choice of trained ones do not change any response, so
+        // they are not part of the heading.
         let RewardSettings { verifier, overlong, mask_truncated: _ } = &self.recipe.reward;
         let drawn_by = (&*sampling, verifier, overlong, self.recipe.run.seed);
         let heading = Heading::new(context.checksum, &context.directory.arithmetic, &drawn_by)?;
@@ -155,7 +156,8 @@ impl Trainer for PolicyGradient {
         };
         let learnt = trained_advantages(&groups, &advantages, self.recipe.reward.mask_truncated);
         let is_trained_on = |group: usize, sample: usize| learnt[group][sample].is_some();
-        // The theory is measured by whole passes over the rollout: records add little then.
+        // With `track_theory` the whole rollout is scored anyway, so scoring all records costs
+        // little more.
         let scores_all = self.recipe.lab.track_theory;
         let mut records =
             TokenRecords::choose(&groups, is_trained_on, &state.surplus, dropped, scores_all);
@@ -214,7 +216,7 @@ impl Trainer for PolicyGradient {
         for alarm in laws.evaluated(step, evaluations, record) {
             observer.note(&alarm);
         }
-        // An evaluation that is due only because the run ends here would not be made by a longer run.
+        // A longer run would not evaluate here if evaluation is due only because the run ends.
         if step.is_multiple_of(self.recipe.eval.every) {
             state.laws = laws;
         }
@@ -348,7 +350,7 @@ fn measuring(done: usize) -> Progress {
     Progress { phase: Phase::Measurement, done, total: 2, tokens: 0 }
 }
 
-/// The entropies of what is trained on, after the filter.
+/// Records the entropies of the groups that passed the filter.
 fn record_filtered(groups: &[Group], metrics: &mut Metrics) {
     let responses = || groups.iter().flat_map(|g| &g.responses);
     let of_tokens = responses().flat_map(|r| &r.entropies).map(|&h| f64::from(h)).sum();

@@ -1,5 +1,4 @@
-//! From a recipe to a run that is ready for its first step: reads and checks everything but the
-//! weights.
+//! Prepares a run for its first step from a recipe: reads and checks everything but the weights.
 
 use super::{PolicyGradient, Recipe};
 use crate::error::Result;
@@ -25,8 +24,8 @@ impl Recipe {
         let count = |is: bool| f64::from(u8::from(is));
         let (epochs, reference) =
             (self.update.epochs as f64, count(self.objective.needs_reference()));
-        // The reference scores the rollout once for the loss, and once for the process model, which
-        // scores it too and learns from it once.
+        // The reference scores the rollout once for the loss, and once for the process model. The
+        // process model scores the rollout and learns from it once.
         let prime = count(self.objective.is_prime());
         let measured = if self.lab.track_theory { 2.0 } else { 0.0 };
         let greedy = count(self.objective.needs_greedy_baseline());
@@ -63,7 +62,7 @@ impl Recipe {
     }
 }
 
-/// The work of scoring the initial states again, if responses were as long as they may be.
+/// The work of scoring the initial states again, if all responses had the greatest length.
 fn work_of_states(sets: &[EvaluationSet], config: &ModelConfig) -> Tokens {
     let kept = sets.iter().filter(|set| !set.is_further);
     kept.map(|set| EvaluationSet::work(slice::from_ref(set), config)).sum()
@@ -192,7 +191,7 @@ impl TrainingRecipe for Recipe {
             trained,
             forward_first: if recipe.on_policy() && !prime { 0 } else { trained },
             loss_tokens: trained.saturating_mul(longest_response),
-            // For the responses that this rank samples for the first update.
+            // Slots for the responses that this rank samples for the first update.
             activation_slots: recipe.prompts_per_update().div_ceil(ranks).saturating_mul(
                 data.longest_prompt
                     .saturating_add(rollout.responses.saturating_mul(rollout.max_tokens)),
@@ -233,7 +232,7 @@ mod tests {
         let plain = workload(&recipe, 10.0);
         assert_eq!((plain.sampled.tokens, plain.trained.tokens), (4.0 * 170.0, 4.0 * 170.0));
         assert_eq!((plain.passes, plain.spared, plain.longest), ((3.0, 3.0), 0.5, 20));
-        // A response ends with the context, and is there however long the prompt is.
+        // The context limits a response, which has at least one token however long the prompt is.
         assert_eq!(workload(&recipe, config.context() as f64).longest, 1);
         // A prompt of 1000 tokens is shared by the one response that a pass of 1024 has beside it.
         recipe.rollout.max_tokens = 24;

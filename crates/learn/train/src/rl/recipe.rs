@@ -97,10 +97,10 @@ impl Recipe {
         self.prime.prompts.unwrap_or(self.prompts_per_update())
     }
 
-    /// Writes out what unset keys come to when they follow from other keys. Not the covariance
-    /// method's fraction, the controller's bounds and the bonus's rate, whose defaults are
-    /// constants: written out, they would be taken by another `method`, or contradict another
-    /// `steer` or a `delta`, when the resolved recipe is used again.
+    /// Fills in unset keys that follow from other keys. Not the covariance method's fraction, the
+    /// controller's bounds and the bonus's rate, whose defaults are constants: written out, they
+    /// would be taken by another `method`, or contradict another `steer` or a `delta`, when the
+    /// resolved recipe is used again.
     pub(super) fn fill_in(&mut self) {
         self.update.prompts.get_or_insert(self.rollout.prompts);
         self.update.shards.get_or_insert(1);
@@ -109,7 +109,7 @@ impl Recipe {
         }
     }
 
-    /// Checks every key and what keys say together.
+    /// Checks every key and combinations of keys.
     pub fn check(&self) -> Result<()> {
         self.model.check()?;
         isentrope_settings::check("", self)?;
@@ -167,8 +167,8 @@ impl Recipe {
         Err(Error::setting("rollout.accuracy_band", format!("is [{low}, {high}]: {what}")))
     }
 
-    /// KL-Cov's penalty has no gradient while the policy is the one that sampled: there is nothing
-    /// that entropy could be held by, but for the few groups that the filter may have carried over.
+    /// Refuses to hold entropy by KL-Cov if all updates are on-policy: its penalty has no gradient
+    /// there, except for groups carried over by the filter.
     fn check_actuator(&self) -> Result<()> {
         let covariance = &self.objective.covariance;
         let has_target = covariance.target_entropy.is_some() && covariance.method == Method::KlCov;
@@ -220,7 +220,7 @@ impl Recipe {
         bonus != 0.0 || self.objective.needs_reference() || bonus_moves || is_penalised
     }
 
-    /// Sentences about settings that are allowed but hardly meant.
+    /// Warnings on settings that are allowed but hardly meant.
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut warnings = self.objective.warnings(self.updates_per_rollout(), self.rollout.filter);
         warnings.extend(self.optimizer.warnings(settings::POLICY_OPTIMIZER, self.run.steps));
@@ -250,7 +250,7 @@ impl Recipe {
         })
     }
 
-    /// Each shard costs an addition of whole gradients, also one that has no sequences.
+    /// Each shard, even without sequences, costs an addition of whole gradients.
     fn warning_of_shards(&self) -> Option<String> {
         let shards = self.update.shards.unwrap_or(1);
         let responses = self.prompts_per_update().saturating_mul(self.rollout.responses);
@@ -325,7 +325,7 @@ impl Recipe {
         ))
     }
 
-    /// Most bytes that remembering what top-k keeps of the vocabulary takes; 0 where it is off.
+    /// Most bytes for the sets of tokens that top-k keeps; 0 if it is off.
     pub(super) fn most_kept_bytes(&self, vocabulary: usize) -> usize {
         match self.rollout.top_k {
             0 => 0,
@@ -333,8 +333,8 @@ impl Recipe {
         }
     }
 
-    /// Most bytes of remembering `tokens` tokens of each distribution: once for the rollout's
-    /// responses, and twice for an update's, in its minibatch and in its passes.
+    /// Most bytes for sets of `tokens` tokens per draw: once for the rollout's responses, and twice
+    /// for an update's, in its minibatch and in its passes.
     fn kept_bytes(&self, tokens: usize) -> usize {
         let Self { rollout, .. } = self;
         let of_token =

@@ -42,10 +42,11 @@ pub(super) struct PolicyBefore {
 
 /// A response before the updates.
 struct ResponseBefore {
-    /// The share of its group's responses that are correct, if it is the first of its group.
+    /// The correct share of the group's responses, on the first response of a group.
     opens: Option<f64>,
     tokens: usize,
-    /// Mean over its tokens, in nats: log of the length-normalised probability.
+    /// Mean log-prob of the response's tokens, in nats: the log of its length-normalised
+    /// probability.
     logprob: f64,
     /// Mean over its tokens, in nats.
     entropy: f64,
@@ -71,7 +72,7 @@ impl PolicyBefore {
         for batch in states.each() {
             let (scores, slopes) = batch.entropy_slopes(learner, states.temperature)?;
             let [now, sampled] = [&scores, batch.sampled()].map(|scores| {
-                // Under the distribution that the token was drawn from.
+                // The log-prob under the distribution that the token was drawn from.
                 move |token: usize| {
                     f64::from(scores.logprobs[token]) - f64::from(scores.log_masses[token])
                 }
@@ -100,8 +101,8 @@ impl PolicyBefore {
         Ok(before)
     }
 
-    /// Scores it again under the weights that the updates have led to, and records what they have
-    /// changed. Where nothing was trained on, there is nothing to record.
+    /// Scores the rollout again under the updated weights, and records the changes. Records nothing
+    /// if no response was trained on.
     pub fn compare(
         self,
         states: States<'_>,
@@ -117,7 +118,7 @@ impl PolicyBefore {
         Ok(())
     }
 
-    /// `after` has the mean entropy of each response.
+    /// Records the changes; `after` has the mean entropy of each response.
     fn record(&self, after: &[f64], metrics: &mut Metrics) {
         let Self { responses, tokens: TokenSums { advantage, weighted_advantage, exact } } = self;
         if responses.is_empty() {
@@ -171,13 +172,13 @@ impl PolicyBefore {
 /// The responses to a prompt.
 struct GroupChange<'a> {
     accuracy: f64,
-    /// How the mean entropy of each response has changed.
+    /// The change of each response's mean entropy.
     changes: &'a [f64],
     /// The covariance of log pi(y) and pi(y) A(y) over the responses y, if there are several.
     covariance: Option<f64>,
 }
 
-/// The buckets of prompts, from those that no response solves to those that every response does.
+/// The buckets of prompts by their share of correct responses, from none to all.
 const BUCKETS: [&str; 6] = [
     "accuracy_0",
     "accuracy_0_25",
@@ -187,7 +188,7 @@ const BUCKETS: [&str; 6] = [
     "accuracy_100",
 ];
 
-/// The bucket of a prompt of whose responses this share is correct.
+/// The bucket of a prompt with this correct share of responses.
 fn bucket(accuracy: f64) -> &'static str {
     BUCKETS[match accuracy {
         a if a <= 0.0 => 0,
@@ -199,7 +200,7 @@ fn bucket(accuracy: f64) -> &'static str {
     }]
 }
 
-/// The covariance of pairs, dividing by their number, as they come (Welford 1962).
+/// The running covariance of pairs, divided by their number (Welford 1962).
 #[derive(Clone, Copy, Default)]
 struct Covariance {
     count: f64,

@@ -1,10 +1,10 @@
 //! Checkpoints of a run: Hugging Face model directories that a run can go on from.
 //!
-//! `step-N/` is a model directory; `step-N/trainer/` has what else the run is made of:
-//! `state.json`, the optimizer's moments in `moments/`, the exact weights in `weights/` if the
-//! model's files are in 16 bits, a process model in `process_model/`, which is a model directory
-//! with its own `moments/`, and `files.json`, the SHA-256 of every file. A checkpoint appears whole
-//! or not at all; the hashes show whether it was damaged afterwards.
+//! `step-N/` is a model directory; `step-N/trainer/` has the rest of the run's state: `state.json`,
+//! the optimizer's moments in `moments/`, the exact weights in `weights/` if the model's files are
+//! in 16 bits, a process model in `process_model/`, which is a model directory with its own
+//! `moments/`, and `files.json`, the SHA-256 of every file. A checkpoint appears whole or not at
+//! all; the hashes show whether it was damaged afterwards.
 
 use crate::error::{Error, Result};
 use crate::learner::Learner;
@@ -59,14 +59,14 @@ pub struct Standing {
     pub first: Vec<Evaluation>,
     /// The latest evaluations.
     pub last: Vec<Evaluation>,
-    /// The step after which they were made.
+    /// The step after which the latest evaluations were made.
     pub last_step: u64,
     /// The state of the alarms.
     #[serde(default)]
     pub alarms: Alarms,
 }
 
-/// The state that a run goes on from, beside weights and moments. `S` is the trainer's part.
+/// The state that a run goes on from, besides weights and moments. `S` is the trainer's part.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RunState<S> {
     /// Steps made.
@@ -76,20 +76,20 @@ pub struct RunState<S> {
     /// The updates of the process model, if one is trained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process_optimizer: Option<UpdateCounts>,
-    /// Its evaluations, best checkpoint and alarms so far.
+    /// The run's evaluations, best checkpoint and alarms so far.
     #[serde(flatten)]
     pub standing: Standing,
-    /// The step's metrics, if it failed after its updates: then it is still to be evaluated and
-    /// recorded.
+    /// The step's metrics, if it failed after its updates and has yet to be evaluated and recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unrecorded: Option<Metrics>,
     /// Its token records, likewise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unwritten: Vec<TokenRecord>,
-    /// Whether it was saved only because the last checkpoint was too old: the next takes its place.
+    /// Whether the checkpoint was saved only because the last one was too old. The next one
+    /// replaces it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_interim: bool,
-    /// The SHA-256 of the states from before the first step, where they are kept.
+    /// The SHA-256 of the states from before the first step, if they are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initial_states: Option<String>,
     /// The trainer's own.
@@ -112,7 +112,7 @@ pub(crate) struct Learners<'a> {
 }
 
 impl Learners<'_> {
-    /// The policy, then what is trained beside it.
+    /// The policy's learner, then those trained beside it.
     pub fn iter(&self) -> impl Iterator<Item = &Learner> {
         std::iter::once(&*self.policy).chain(self.process_model.as_deref())
     }
@@ -145,8 +145,8 @@ impl CheckpointStore {
         Self { dir, settings, max_file_bytes: MAX_FILE_BYTES }
     }
 
-    /// Makes the directory if need be, and removes from it what a kill left half written or half
-    /// removed.
+    /// Makes the directory if need be, and removes files from it that a kill left half written or
+    /// half removed.
     pub fn make(&self) -> Result<()> {
         fs::create_dir_all(&self.dir).map_err(|e| Error::io(&self.dir, e))?;
         for name in names(&self.dir)? {
@@ -169,13 +169,13 @@ impl CheckpointStore {
         step == steps || (self.settings.every > 0 && step.is_multiple_of(self.settings.every))
     }
 
-    /// Whether to save since the last checkpoint, or the run's start, is so long ago.
+    /// Whether to save because the last checkpoint, or the run's start, is too long ago.
     pub fn is_late(&self, since: Duration) -> bool {
         self.settings.minutes > 0.0 && since.as_secs_f64() >= 60.0 * self.settings.minutes
     }
 
-    /// Saves: all ranks come here, and each writes some of the files. The first one's `state` is
-    /// saved, and tokenizer and chat template are copied from its `source`.
+    /// Saves a checkpoint. All ranks call this, and each writes some of the files. Rank 0's `state`
+    /// is saved; tokenizer and chat template are copied from its `source`.
     ///
     /// # Errors
     /// Names the file that could not be written; nothing is left of the checkpoint then, and all
@@ -194,7 +194,7 @@ impl CheckpointStore {
         let staged = ranks.is_first().then(|| self.stage(state.step, &parts)).transpose()?;
         let name = staged.as_ref().and_then(|staged| staged.path().file_name()?.to_str());
         let dir = self.dir.join(ranks.broadcast(name.unwrap_or_default().to_owned())?);
-        // Small models have one file in each set: another rank begins with each.
+        // Small models have one file in each set, so each set begins with another rank.
         let writer = |set: usize| Writer {
             number: (ranks.rank() + set * (ranks.count() - 1)) % ranks.count(),
             of: ranks.count(),
@@ -243,8 +243,8 @@ impl CheckpointStore {
             self.remove(&target)?; // of a run that went on from an earlier step than this
         }
         let staged = AtomicDirectory::create(&target)?;
-        // By one rank, before the others know of it: else what is removed after an error could come
-        // back.
+        // One rank does this before the others can see the checkpoint: otherwise files that it
+        // removes after an error could come back.
         for name in parts {
             let part = staged.path().join(name);
             fs::create_dir_all(&part).map_err(|e| Error::io(&part, e))?;
@@ -252,8 +252,8 @@ impl CheckpointStore {
         Ok(staged)
     }
 
-    /// The latest whole checkpoint, for all ranks; each rank checks some of the files. `note` hears
-    /// of damaged checkpoints that were passed over.
+    /// Finds the latest whole checkpoint, for all ranks; each rank checks some of the files.
+    /// Damaged checkpoints are passed over, and reported to `note`.
     ///
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io) when the directory cannot be read; [`Error::Run`]
@@ -283,7 +283,7 @@ impl CheckpointStore {
         )))
     }
 
-    /// Looks at this rank's part of the files.
+    /// Checks this rank's part of the files.
     fn verify(dir: &Path, ranks: &TrainingRanks) -> Result<()> {
         let Files(expected) = read_json(&dir.join(FILES))?;
         let sizes: Vec<usize> = expected
@@ -310,8 +310,8 @@ impl CheckpointStore {
         Ok(steps)
     }
 
-    /// Removes the checkpoints up to a step's, but for the last few of them and the best. The
-    /// interim one does not count and stays.
+    /// Removes the checkpoints up to a step's, except the last few and the best. The interim one
+    /// does not count and stays.
     pub fn retire(&self, step: u64, best: Option<u64>, interim: Option<u64>) -> Result<()> {
         let counts = |&s: &u64| s <= step && interim != Some(s);
         let steps: Vec<u64> = self.steps()?.into_iter().filter(counts).collect();
@@ -330,7 +330,7 @@ impl CheckpointStore {
         if dir.exists() { self.remove(&dir) } else { Ok(()) }
     }
 
-    /// Renames it first, so that a checkpoint under its own name is always whole.
+    /// The directory is renamed first, so that a checkpoint under its own name is always whole.
     fn remove(&self, dir: &Path) -> Result<()> {
         let name = dir.file_name().unwrap_or_default().to_string_lossy();
         let hidden = self.dir.join(format!("{REMOVED_PREFIX}{name}"));
@@ -362,7 +362,7 @@ impl<S> FoundCheckpoint<S> {
         Err(Error::setting("model.path", what))
     }
 
-    /// The policy as it was, and its optimizer's state.
+    /// Loads the policy and its optimizer's state.
     pub fn policy(&self, backend: Arc<dyn Backend>) -> Result<(Model, SavedMoments)> {
         let mut model = Model::load(&self.dir, backend)?;
         let exact = self.dir.join(WEIGHTS);
@@ -374,7 +374,7 @@ impl<S> FoundCheckpoint<S> {
         Ok((model, (Checkpoint::open(&self.dir.join(MOMENTS))?, self.state.optimizer)))
     }
 
-    /// The process model as it was, likewise.
+    /// Loads the process model and its optimizer's state.
     ///
     /// # Errors
     /// [`Setting`](isentrope_evaluation::Error::Setting) when the run had none.

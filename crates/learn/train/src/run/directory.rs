@@ -1,5 +1,4 @@
-//! The directory of a run: everything that is written while it goes on, but for checkpoints'
-//! contents.
+//! The directory of a run: all files that it writes, except checkpoints' contents.
 //!
 //! `recipe.toml` (resolved), `manifest.json`, `metrics.jsonl` (what depends on the recipe alone:
 //! the same bytes for every run of it), `timings.jsonl`, `tensorboard/`, `rollouts/`, `tokens/`,
@@ -27,13 +26,13 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// An open run directory. The first rank writes it; the others read what is there.
+/// An open run directory. The first rank writes it; the others only read.
 pub struct RunDirectory {
     /// The directory.
     pub dir: PathBuf,
     /// Its checkpoints.
     pub checkpoints: CheckpointStore,
-    /// With which arithmetic this process computes.
+    /// The arithmetic with which this process computes.
     pub arithmetic: String,
     /// The lock, on the rank that writes.
     lock: Option<Lock>,
@@ -42,8 +41,8 @@ pub struct RunDirectory {
 }
 
 impl RunDirectory {
-    /// Opens or makes the directory, and keeps other processes out of it. A run that is there is
-    /// not touched before [`begin`](Self::begin).
+    /// Opens or makes the directory, and locks it against other processes. An existing run is not
+    /// changed before [`begin`](Self::begin).
     pub(super) fn open(
         place: &RunLocation,
         checkpoints: CheckpointSettings,
@@ -71,8 +70,8 @@ impl RunDirectory {
         Ok(())
     }
 
-    /// Writes recipe and manifest again if they were removed or changed since this process has
-    /// written them. Returns their paths then.
+    /// Writes recipe and manifest again if they were removed or changed since this process wrote
+    /// them. Returns the paths of those written.
     pub(super) fn restore(&self) -> Result<Vec<PathBuf>> {
         let mut restored = Vec::new();
         for (path, content) in &self.written {
@@ -91,7 +90,8 @@ impl RunDirectory {
     }
 
     /// The checkpoint that the run goes on from, if it is to be resumed and has one: the first rank
-    /// chooses it. `note` hears which settings have changed since the run was last started.
+    /// chooses it. Settings that have changed since the run was last started are reported to
+    /// `note`.
     pub(super) fn resumed<S: DeserializeOwned>(
         &self,
         place: &RunLocation,
@@ -114,9 +114,8 @@ impl RunDirectory {
         if ranks.broadcast(goes_on)? { self.checkpoints.latest(ranks, note) } else { Ok(None) }
     }
 
-    /// Makes the directory ready, now that the run can start, and writes the recipe if it
-    /// `makes_steps`: a run's recipe is the one that its steps were made by. A run that is
-    /// overwritten is removed first.
+    /// Prepares the directory once the run can start. Removes a run that is overwritten. Writes the
+    /// recipe only if this process `makes_steps`, so that the file is the recipe of the steps made.
     pub(super) fn begin(&mut self, place: &RunLocation, makes_steps: bool) -> Result<()> {
         if !self.is_written() {
             return Ok(());
@@ -135,9 +134,8 @@ impl RunDirectory {
         self.checkpoints.make()
     }
 
-    /// Writes manifest.json when a process starts or resumes after step `after`. `note` hears of
-    /// files of model and data that have changed since the run was last started, and of another
-    /// arithmetic.
+    /// Writes manifest.json when a process starts or resumes after step `after`. Changed files of
+    /// model and data, and another arithmetic, are reported to `note`.
     pub(super) fn write_manifest(
         &mut self,
         manifest: &Value,
@@ -172,16 +170,16 @@ impl RunDirectory {
         self.write(MANIFEST, format!("{manifest:#}\n").into_bytes())
     }
 
-    /// Removes the responses of steps after this one, or all where there is no checkpoint to go on
-    /// from; not the journals of these steps, which are made again.
+    /// Removes the responses of steps after this one, or all if there is no checkpoint to go on
+    /// from. Keeps the journals of those steps, from which they are made again.
     pub(super) fn remove_responses(&self, step: Option<u64>) -> Result<()> {
         let parts = if self.is_written() { &RESPONSES[..] } else { &[] };
         parts.iter().try_for_each(|part| remove_later(&self.dir.join(part), step))
     }
 
     /// Opens the metrics for a run that has recorded `step` steps, or that has no checkpoint to go
-    /// on from, and removes the metrics of later steps. `note` hears of missing metrics of earlier
-    /// steps. None on ranks that do not write.
+    /// on from, and removes the metrics of later steps. Missing metrics of earlier steps are
+    /// reported to `note`. None on ranks that do not write.
     pub(super) fn log(&self, step: Option<u64>, note: &mut dyn FnMut(&str)) -> Result<Option<Log>> {
         if !self.is_written() {
             return Ok(None);
@@ -200,8 +198,8 @@ impl RunDirectory {
         self.file(&RunFiles::new(&self.dir).rollout(step), Durability::AtCheckpoint)
     }
 
-    /// The journal of the responses sampled in a step, which goes on where there is one. Every rank
-    /// has its own.
+    /// The journal of the responses sampled in a step, with the responses that an earlier process
+    /// has left. Every rank has its own.
     pub fn journal(&self, step: u64, rank: usize, heading: &Heading) -> Result<Journal> {
         Journal::open(&self.dir.join(ROLLOUTS), step, rank, heading)
     }
@@ -248,7 +246,7 @@ impl RunDirectory {
 /// Directories of files of responses, each of a step.
 const RESPONSES: [&str; 3] = [ROLLOUTS, EVALUATIONS, TOKENS];
 
-/// All that a run writes into its directory, but for [`VALUES`].
+/// Names of all files and folders that a run writes, except [`VALUES`].
 const WRITTEN: [&str; 10] = [
     RECIPE,
     MANIFEST,
@@ -262,7 +260,7 @@ const WRITTEN: [&str; 10] = [
     "checkpoints",
 ];
 
-/// The arithmetic with which a process computes, by its manifest.
+/// The arithmetic of a process, from its manifest.
 fn arithmetic_of(manifest: &Value) -> &str {
     manifest["device"]["arithmetic"].as_str().unwrap_or("f32")
 }
@@ -295,8 +293,8 @@ pub(super) fn step_of(name: &OsStr) -> Option<u64> {
     digits.parse().ok()
 }
 
-/// Removes all that a run has written, and nothing that the user has put beside it. [`VALUES`], by
-/// which a run is known, goes last.
+/// Removes all files of a run, and none of the user's. [`VALUES`] marks a directory as a run, so it
+/// goes last.
 fn clear(dir: &Path) -> Result<()> {
     for name in WRITTEN {
         remove(&dir.join(name))?;

@@ -19,8 +19,8 @@ use isentrope_run::tokens::InitialState;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// Tokens that are read and scored at a time, more only where a single response has more. No result
-/// depends on it.
+/// Tokens that are read and scored at a time, unless a single response has more. No result depends
+/// on it.
 const CHUNK_TOKENS: usize = 1 << 16;
 /// Longest line that is read, in bytes: a response of a million tokens.
 const MAX_LINE: u64 = 64 << 20;
@@ -30,8 +30,8 @@ pub(crate) struct InitialStates {
     path: PathBuf,
     /// Whether the recipe asks for them.
     is_tracked: bool,
-    /// The file's hash, once it is complete. It is kept while the recipe does not ask, so that it
-    /// may ask again.
+    /// The file's hash, once the file is complete. The hash is kept while `track_states` is off, so
+    /// that it can be turned on again.
     sha256: Option<String>,
     /// The file while it is made.
     unfinished: Option<AtomicFile>,
@@ -39,7 +39,7 @@ pub(crate) struct InitialStates {
 
 impl InitialStates {
     /// Opens the initial states of a run in `dir`. `kept` is their hash in the checkpoint, if the
-    /// run goes on from one. `note` hears if they were never kept.
+    /// run goes on from one. If the states were never kept, `note` gets a message.
     ///
     /// # Errors
     /// [`Invalid`](isentrope_evaluation::Error::Invalid) when the file is not the one that the run
@@ -75,13 +75,13 @@ impl InitialStates {
         self.sha256.as_ref()
     }
 
-    /// Removes what is there, for a run that begins anew.
+    /// Removes earlier files, for a run that begins anew.
     pub fn remove(&self) -> Result<()> {
         Ok(remove(&self.path)?)
     }
 
-    /// Keeps the responses to a set's problems, if they are from before the first step: on the
-    /// first rank, for all. After the last set follows [`complete`](Self::complete).
+    /// Keeps the responses to a set's problems, if they are from before the first step. Only rank 0
+    /// writes. [`complete`](Self::complete) follows the last set.
     pub fn keep(
         &mut self,
         step: u64,
@@ -116,7 +116,7 @@ impl InitialStates {
         Ok(())
     }
 
-    /// Completes the file, if one was begun, and lets all ranks know of it.
+    /// Completes the file, if one was begun, and passes its hash to all ranks.
     pub fn complete(&mut self, ranks: &TrainingRanks) -> Result<()> {
         if let Some(file) = self.unfinished.take() {
             file.commit()?;
@@ -126,7 +126,7 @@ impl InitialStates {
         Ok(())
     }
 
-    /// Whether there is something to measure on.
+    /// Whether there are states to measure on.
     pub fn are_measured(&self) -> bool {
         self.is_tracked && self.sha256.is_some()
     }
@@ -172,13 +172,14 @@ impl InitialStates {
     }
 }
 
-/// The state of a line. The file's hash is the run's; still, no state may reach beyond the model.
+/// Reads the state in a line. The hash shows that the file is the run's; still, each state is
+/// checked to fit the model.
 fn state_of(line: &[u8], config: &ModelConfig) -> Result<InitialState, String> {
     let state: InitialState = serde_json::from_slice(line).map_err(|e| e.to_string())?;
     let InitialState { prompt_tokens, tokens, logprobs, temperature, .. } = &state;
     let is_sound = *prompt_tokens > 0
         && tokens.len().checked_sub(*prompt_tokens) == Some(logprobs.len())
-        // A prompt that has left no room for a response is only counted.
+        // A response without tokens, for want of room, is only counted.
         && (logprobs.is_empty() || tokens.len() <= config.context())
         && tokens.iter().all(|&token| (token as usize) < config.vocab_size)
         && *temperature > 0.0
@@ -186,7 +187,7 @@ fn state_of(line: &[u8], config: &ModelConfig) -> Result<InitialState, String> {
     if is_sound { Ok(state) } else { Err("it has a line that is no response of this model".into()) }
 }
 
-/// Scores states of one temperature, and adds what comes out to their sets.
+/// Scores states of one temperature, and adds the scores to their sets.
 fn score(learner: &Learner, chunk: &mut Vec<InitialState>, sets: &mut Vec<SetSums>) -> Result<()> {
     let Some(temperature) = chunk.first().map(|state| state.temperature) else { return Ok(()) };
     let sequences: Vec<Sequence<'_>> = chunk
@@ -225,7 +226,7 @@ struct SetSums {
 }
 
 impl SetSums {
-    /// Takes in a response, added up as an evaluation does, to the same bits.
+    /// Adds a response, in an evaluation's order of additions, so that the bits are the same.
     fn add(&mut self, entropies: &[f32], initial: &[f32], now: &[f32]) {
         if entropies.is_empty() {
             return;

@@ -2,10 +2,10 @@
 //! need not sample it again.
 //!
 //! Each rank appends to a file of its own, `rollouts/step-N.rank-R.journal`. A process that makes
-//! the step again reads the journals of all ranks. The first line says what the responses follow
-//! from; a journal of other weights or other settings is not used. A line is the CRC-32C of its
-//! JSON, a space, and the JSON; lines after a damaged one are not used. The journals of a step are
-//! removed when a checkpoint has it.
+//! the step again reads the journals of all ranks. The first line has everything that the responses
+//! depend on; a journal of other weights or other settings is not used. A line is the CRC-32C of
+//! its JSON, a space, and the JSON; lines after a damaged one are not used. The journals of a step
+//! are removed when a checkpoint has it.
 
 use super::directory::step_of;
 use crate::error::{Error, Result};
@@ -29,7 +29,7 @@ const CHECKSUM_BYTES: usize = 9;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Heading {
     program: String,
-    /// With which arithmetic they were computed.
+    /// The arithmetic with which the responses were computed.
     arithmetic: String,
     /// The hash of all settings of drawing and judging.
     settings: String,
@@ -54,7 +54,7 @@ impl Heading {
         })
     }
 
-    /// Why responses under another heading are of no use under this one.
+    /// Why responses under another heading cannot be used under this one.
     fn refuses(&self, other: &Self) -> String {
         let Self { program, arithmetic, settings, weights } = self;
         let why = [
@@ -77,7 +77,7 @@ pub struct ResponseKey {
     pub prompt: u64,
     /// Whether it is the most likely response, the baseline of the others.
     pub greedy: bool,
-    /// Its number among the responses to the prompt.
+    /// The response's number among those to the prompt.
     pub sample: usize,
 }
 
@@ -96,13 +96,13 @@ pub struct Journal {
     file: File,
     /// Keyed by question and problem checksum, so an edited problem gets fresh entries.
     known: HashMap<(ResponseKey, u32), Response>,
-    /// Why there are responses from before that are of no use.
+    /// Why some earlier responses cannot be used.
     unused: Option<String>,
 }
 
 impl Journal {
-    /// Goes on with what there is of a step in a directory of rollouts; this rank's file is made if
-    /// it is not there.
+    /// Opens the journals of a step in a directory of rollouts, and makes this rank's file if it is
+    /// missing.
     pub(super) fn open(dir: &Path, step: u64, rank: usize, heading: &Heading) -> Result<Self> {
         let path = dir.join(format!("step-{step:06}.rank-{rank}{EXTENSION}"));
         let (mut known, mut unused) = (HashMap::new(), None);
@@ -110,7 +110,7 @@ impl Journal {
         others.retain(|other| other.file_name().and_then(step_of) == Some(step) && *other != path);
         others.sort();
         for other in others {
-            // One that another rank has opened may be without its heading yet.
+            // Another rank may have opened its journal and not yet written the heading.
             let file = File::open(&other).map_err(|e| Error::io(&other, e))?;
             read(&other, &file, heading, &mut known, &mut unused)?;
         }
@@ -130,18 +130,18 @@ impl Journal {
         Ok(journal)
     }
 
-    /// How many responses are known from before.
+    /// The number of responses known from an earlier process.
     pub fn known(&self) -> usize {
         self.known.len()
     }
 
-    /// Why what was sampled before, or some of it, is sampled again.
+    /// Why some or all of the earlier responses are sampled again.
     pub fn unused(&self) -> Option<&str> {
         self.unused.as_deref()
     }
 
-    /// The response to a problem of this [checksum](checksum_of), if it is known from before. It is
-    /// given once.
+    /// The response to a problem of this [checksum](checksum_of), if an earlier process has left
+    /// it. Each response is returned once.
     pub fn take(&mut self, key: ResponseKey, of: u32) -> Option<Response> {
         self.known.remove(&(key, of))
     }
@@ -155,7 +155,7 @@ impl Journal {
         self.line(&Entry { key, of, response })
     }
 
-    /// Writes a line, whole: it is with the operating system when this returns.
+    /// Writes a whole line. The operating system has it when this returns.
     fn line(&mut self, value: &impl Serialize) -> Result<()> {
         let mut line = vec![b' '; CHECKSUM_BYTES];
         serde_json::to_writer(&mut line, value)
@@ -186,8 +186,8 @@ fn journals(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(names(dir)?.iter().filter(|name| is_journal(name)).map(|name| dir.join(name)).collect())
 }
 
-/// Reads the responses of a journal, and returns how many of its bytes are sound: none where it is
-/// of other weights, settings or another arithmetic, which `unused` says then.
+/// Reads the responses of a journal, and returns the number of sound bytes at its start. That is 0
+/// for a journal of other weights, settings or another arithmetic, and `unused` gets the reason.
 fn read(
     path: &Path,
     file: &File,
@@ -228,15 +228,15 @@ fn read(
     }
 }
 
-/// The JSON of a line that is whole and sound.
+/// The JSON of a line that is complete and has the right checksum.
 fn json_of(line: &[u8]) -> Option<&[u8]> {
     let (checksum, json) = line.strip_suffix(b"\n")?.split_at_checked(CHECKSUM_BYTES)?;
     let checksum = std::str::from_utf8(checksum).ok()?.strip_suffix(' ')?;
     (u32::from_str_radix(checksum, 16).ok()? == crc32c::crc32c(json)).then_some(json)
 }
 
-/// CRC-32C of what a response answers: the tokens of the prompt, and the problem with all that
-/// answers are judged by.
+/// CRC-32C of the prompt's tokens and of the problem with its ground truth: a response in the
+/// journal is used only for the same question.
 pub fn checksum_of(problem: &Problem, prompt: &[u32]) -> Result<u32> {
     let problem = serde_json::to_vec(problem)
         .map_err(|error| Error::Run(format!("a problem cannot be written: {error}")))?;
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(found.logprobs, response("", Some(0.1 + 0.2)).logprobs);
         assert!(found.text == "a\nb" && found.reward == 0.1 + 0.2 && found.entropies[1].is_nan());
         assert!(journal.take(key(2, 5), OF).is_none(), "it is given once");
-        // A mended problem has another checksum, and an entry of its own beside the one before.
+        // An edited problem has another checksum, and an entry of its own.
         assert!(journal.take(key(1, 5), OF + 1).is_none());
         journal.add(key(1, 5), OF + 1, &response("after", Some(0.3))).unwrap();
         let mut again = open(1, 1.0);
@@ -321,14 +321,14 @@ mod tests {
         let anew = open(1, 2.0);
         assert_eq!((anew.known(), anew.unused()), (0, Some("the weights are others")));
         assert_eq!(open(5, 1.0).known(), 2);
-        // The sampler's log-probs would not be the trainer's under another arithmetic.
+        // Under another arithmetic the sampler's log-probs would differ from the trainer's.
         let other = Heading { arithmetic: "bf16-t16".into(), ..heading(1.0) };
         let journal = Journal::open(dir.path(), 12, 6, &other).unwrap();
         assert_eq!(
             (journal.known(), journal.unused()),
             (0, Some("the arithmetic is bf16-t16, and was f32"))
         );
-        // As would one whose first line has not the form that it has here.
+        // A journal whose first line has another form is ignored too.
         let path = dir.path().join("step-000012.rank-7.journal");
         let file = File::create(&path).unwrap();
         let mut journal = Journal { path, file, known: HashMap::new(), unused: None };

@@ -1,4 +1,4 @@
-//! The directory of a run, and the policy for a run that is there already.
+//! The directory of a run, and the policy for an existing run there.
 
 use super::sinks::JsonlSink;
 use crate::error::{Error, Result};
@@ -14,17 +14,17 @@ use std::path::{Path, PathBuf};
 pub struct RunLocation {
     /// The directory.
     pub dir: PathBuf,
-    /// The policy if there is a run in it.
+    /// The policy for an existing run in it.
     pub existing: Existing,
     /// The file that the recipe was read from.
     pub source: PathBuf,
     /// The resolved recipe, as text and as values.
     pub recipe: (String, Value),
-    /// The values of a recipe that sets nothing: an older run, which lacks some keys, had these.
+    /// The values of a recipe that sets nothing. An older run's missing keys had these values.
     pub defaults: Value,
 }
 
-/// The policy for a run that is there already.
+/// The policy for an existing run in the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     /// Leave it alone: an error.
@@ -36,7 +36,7 @@ pub enum Existing {
 }
 
 impl RunLocation {
-    /// Checks that a run can be kept there.
+    /// Checks that a run can be written there.
     pub fn check(&self) -> Result<()> {
         self.check_name()?;
         let shown = self.dir.display();
@@ -67,7 +67,7 @@ impl RunLocation {
         }
     }
 
-    /// The last step whose numbers are there; 0 where no step's are.
+    /// The last step with metrics; 0 if there is none.
     pub fn recorded(&self) -> Result<u64> {
         Ok(JsonlSink::last_step(&self.dir.join(METRICS))?.unwrap_or(0))
     }
@@ -75,7 +75,7 @@ impl RunLocation {
     /// Checks that the run in the directory still has a checkpoint, if it ever had one. Without it
     /// the run would begin again and remove its records.
     pub fn check_saved(&self) -> Result<()> {
-        // Remains of a checkpoint that a kill has left count too: there was no other, then.
+        // The remains of a checkpoint after a kill count too, because it was the only one.
         if !names(&self.dir.join("checkpoints"))?.is_empty() {
             return Ok(());
         }
@@ -96,7 +96,7 @@ impl RunLocation {
         )))
     }
 
-    /// Adds what is known at the end of a process to what its manifest says of it.
+    /// Adds facts known at the end of a process to its entry in the manifest.
     pub fn add_to_manifest(&self, part: &str, key: &str, value: Value) -> Result<()> {
         let path = self.dir.join(MANIFEST);
         let text = fs::read(&path).map_err(|error| Error::io(&path, error))?;
@@ -110,8 +110,7 @@ impl RunLocation {
         Ok(write_json(&path, &manifest)?)
     }
 
-    /// Checks that the directory's name is that of a directory, or may become one, and that one can
-    /// write there.
+    /// Checks that the path is a writable directory, or can become one.
     pub fn check_name(&self) -> Result<()> {
         let shown = self.dir.display();
         let existing = self.dir.ancestors().find(|dir| dir.exists());
@@ -132,7 +131,7 @@ impl RunLocation {
         Err(Error::setting("run.out", what))
     }
 
-    /// Whether there is a run to be removed when the new one can start.
+    /// Whether an existing run will be removed when the new one can start.
     pub(super) fn overwrites(&self) -> bool {
         self.existing == Existing::Overwrite && self.dir.join(VALUES).exists()
     }
@@ -163,7 +162,7 @@ impl RunLocation {
     /// The run that is removed must not hold the recipe, or anything that the recipe reads.
     fn check_inputs(&self) -> Result<()> {
         let dir = fs::canonicalize(&self.dir).map_err(|e| Error::io(&self.dir, e))?;
-        // The run's own recipe may go: it has been read, and is written again.
+        // The run's own recipe may be removed, because it has been read and will be written again.
         let is_own = fs::canonicalize(&self.source).is_ok_and(|source| source == dir.join(RECIPE));
         let source = self.source.display().to_string();
         let (what, input) = match first_inside(&dir, "", &self.recipe.1) {
@@ -197,7 +196,8 @@ fn first_inside<'a>(dir: &Path, key: &str, value: &'a Value) -> Option<(String, 
     }
 }
 
-/// Whether a path leads below the directory: itself, or as a pattern by what is there of it.
+/// Whether a path lies inside the directory. The longest part of the path that exists decides, so
+/// that a pattern may end in wildcards.
 fn is_inside(dir: &Path, path: &str) -> bool {
     let path = Path::new(path);
     let existing = path.ancestors().find(|part| part.exists());
@@ -298,8 +298,7 @@ mod tests {
             let message = format!("the numbers of {recorded} steps");
             place.check_saved().is_err_and(|error| error.to_string().contains(&message))
         };
-        // A kill before the first checkpoint is there leaves as many steps, but not all with
-        // nothing beside them.
+        // A kill before the first checkpoint leaves as many steps, with other files beside them.
         assert_eq!(
             [0, 2, 3, 4, 8].map(|recorded| is_lost(3, 8, recorded)),
             [false, false, false, true, true]

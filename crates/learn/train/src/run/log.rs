@@ -18,7 +18,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Starts the files in a run's directory, which has none of them.
+    /// Creates the files in a run's directory, which must have none of them.
     pub(super) fn create(dir: &Path) -> Result<Self> {
         Self {
             metrics: JsonlSink::create(dir.join(METRICS))?,
@@ -28,8 +28,8 @@ impl Log {
         .with_names_on_the_disk(dir)
     }
 
-    /// Goes on with the files after `last_step`, and removes what they have of later steps. `note`
-    /// hears of missing earlier steps.
+    /// Opens the files of a run that goes on after `last_step`, and removes later steps from them.
+    /// Missing earlier steps are reported to `note`.
     ///
     /// # Errors
     /// [`Error::Run`] when the metrics are not there, which a run that was resumed would never have
@@ -46,8 +46,7 @@ impl Log {
         }
         for name in [METRICS, TIMINGS] {
             let path = dir.join(name);
-            // Steps are recorded one after the other: the last one there tells whether one is
-            // missing at the end.
+            // Steps are recorded in order, so the last recorded step shows whether any is missing.
             let last = if path.exists() { JsonlSink::last_step(&path)? } else { None };
             if last.is_none_or(|last| last < last_step) {
                 let first = last.map_or(0, |last| last + 1);
@@ -69,7 +68,7 @@ impl Log {
         .with_names_on_the_disk(dir)
     }
 
-    /// Waits until the files' own names are on the disk: their lines are nothing without.
+    /// Waits until the files' names are on the disk, without which their lines would be lost.
     fn with_names_on_the_disk(self, dir: &Path) -> Result<Self> {
         sync_directory(&dir.join(TENSORBOARD))?;
         sync_directory(dir)?;
@@ -83,7 +82,7 @@ impl Log {
         self.timings.sync()
     }
 
-    /// Puts files back in their places that were removed or replaced, and returns their paths.
+    /// Puts files back that were removed or replaced, and returns their paths.
     pub(super) fn restore(&mut self) -> Result<Vec<PathBuf>> {
         let Self { metrics, timings, tensorboard } = self;
         let restored = [metrics.restore()?, timings.restore()?, tensorboard.restore()?];

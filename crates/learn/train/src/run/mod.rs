@@ -1,11 +1,10 @@
-//! A run's storage, whatever it trains: a directory, a log, evaluations, checkpoints and a summary.
+//! A run's storage, for RL and SFT: a directory, a log, evaluations, checkpoints and a summary.
 //!
-//! [`RunLocation`] says where a run is to be kept, [`RunDirectory`] is the directory once it is
-//! open. The directory has the metrics (`log.rs`, which writes to the [`sinks`]),
-//! [`ResponseFile`]s, and the checkpoints that a run goes on from (`checkpoint.rs`; `save.rs`
-//! decides when they are made). A rollout under way has a [`Journal`]. `initial_states.rs` measures
-//! the policy on states that stay the same. A step's measurements are in a [`StepRecord`], the end
-//! of a run in a [`RunSummary`].
+//! [`RunLocation`] names the directory, [`RunDirectory`] is the open directory. The directory has
+//! the metrics (`log.rs`, which writes to the [`sinks`]), [`ResponseFile`]s, and the checkpoints
+//! that a run goes on from (`checkpoint.rs`; `save.rs` decides when they are made). A rollout under
+//! way has a [`Journal`]. `initial_states.rs` measures the policy on states that stay the same. A
+//! step's measurements are in a [`StepRecord`], the end of a run in a [`RunSummary`].
 
 mod checkpoint;
 mod directory;
@@ -59,12 +58,12 @@ pub struct Run {
     /// None on ranks that do not write.
     log: Option<Log>,
     ranks: TrainingRanks,
-    /// Its evaluations, best checkpoint and alarms so far.
+    /// The run's evaluations, best checkpoint and alarms so far.
     standing: Standing,
     /// Mean accuracy after this step, if it was evaluated and every set could be judged.
     score: Option<f64>,
     initial_states: InitialStates,
-    /// The record of the step that the run goes on from, if it is not written yet.
+    /// The record of the step that the run goes on from, if it has not been written.
     unrecorded: Option<StepRecord>,
     saved: Option<PathBuf>,
     /// When the last checkpoint was saved, or the process began.
@@ -78,12 +77,11 @@ pub struct Run {
     traffic: Traffic,
 }
 
-/// A run's directory, open, before anything is written into it: a run that cannot start changes
-/// nothing.
+/// A run's open directory, before anything is written: a run that cannot start changes nothing.
 pub(crate) struct OpenedRun<S> {
     directory: RunDirectory,
     initial_states: InitialStates,
-    /// The checkpoint to go on from; none where the run starts at the beginning.
+    /// The checkpoint to go on from; none if the run starts at the beginning.
     pub found: Option<FoundCheckpoint<S>>,
 }
 
@@ -105,9 +103,9 @@ impl<S: DeserializeOwned> OpenedRun<S> {
         Ok(Self { directory, initial_states, found })
     }
 
-    /// Begins the run, now that its learners are there: writes the recipe and the manifest, and
-    /// removes what later steps have left. Returns the run, and the trainer's state of the
-    /// checkpoint, if there is one.
+    /// Begins the run once its learners exist: writes the recipe and the manifest, and removes
+    /// files of later steps. Returns the run, and the trainer's state of the checkpoint, if there
+    /// is one.
     pub fn begin(
         self,
         location: &RunLocation,
@@ -121,7 +119,7 @@ impl<S: DeserializeOwned> OpenedRun<S> {
         let mut note = |text: &str| observer.note(text);
         let recorded = found.as_ref().map(|found| found.state.recorded());
         let resumed_log = recorded.map(|step| directory.log(Some(step), &mut note)).transpose()?;
-        // A process that makes no step leaves the recipe and the manifest by which steps were made.
+        // A process that makes no step keeps the recipe and the manifest of the steps made.
         let makes_steps = recorded.is_none_or(|step| step < steps);
         directory.begin(location, makes_steps)?;
         let saved = found.as_ref().map(|found| found.state.step);
@@ -255,8 +253,7 @@ impl Run {
         })
     }
 
-    /// Writes the numbers of this step, and tells the observer of them and of what they give the
-    /// alarm for.
+    /// Writes this step's numbers, and passes them and their alarms to the observer.
     pub(crate) fn record(&mut self, record: StepRecord, observer: &mut dyn Observer) -> Result<()> {
         let StepRecord { metrics, mut clock, moved_responses, remarks, .. } = record;
         let before = std::mem::replace(&mut self.traffic, self.ranks.traffic());
@@ -289,7 +286,7 @@ impl Run {
         Ok(())
     }
 
-    /// Takes the record of the step that the run goes on from, if it is not written yet.
+    /// Takes the record of the step that the run goes on from, if it has not been written.
     pub(crate) fn take_unrecorded(&mut self) -> Option<StepRecord> {
         self.unrecorded.take()
     }
@@ -321,8 +318,7 @@ impl Run {
             first,
             last,
             last_step,
-            // A run that went on from an earlier checkpoint may have a best one that was removed
-            // since.
+            // After resuming from an earlier checkpoint, the best one may have been removed.
             best: best.filter(|&(step, _)| self.directory.checkpoints.path(step).exists()),
             checkpoint: self.saved,
             directory: self.directory.dir,

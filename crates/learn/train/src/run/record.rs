@@ -11,10 +11,11 @@ pub struct StepRecord {
     pub metrics: Metrics,
     /// How long things take.
     pub clock: Clock,
-    /// How many responses of its rollout have gone from one rank to another.
+    /// The number of the rollout's responses that have gone from one rank to another.
     pub moved_responses: usize,
     /// Sentences on the run so far that follow from its evaluation.
     pub remarks: Vec<String>,
-    /// Its token records that are not written yet, in the order of the file and without texts.
+    /// The step's token records that are not yet written, in the order of the file and without
+    /// texts.
     pub tokens: Vec<TokenRecord>,
 }

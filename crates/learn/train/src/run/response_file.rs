@@ -9,8 +9,8 @@ use isentrope_run::tokens::TokenRecord;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// JSON lines of responses with their verdicts; the file appears when it is complete. None at all
-/// on ranks that do not write.
+/// JSON lines of responses with their verdicts; the file appears when it is complete. None on ranks
+/// that do not write.
 pub struct ResponseFile(Option<(AtomicFile, Durability)>);
 
 /// When a file is certain to outlive a power cut.

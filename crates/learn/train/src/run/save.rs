@@ -1,4 +1,4 @@
-//! When a run saves a checkpoint, and which it keeps.
+//! Decides when a run saves a checkpoint, and which it keeps.
 
 use super::checkpoint::{Learners, RunState};
 use super::directory::step_of;
@@ -38,14 +38,14 @@ impl Run {
                 damaged.optimizer.table
             );
             if stop || step == self.steps {
-                // The last checkpoint must not pass for the end of the run.
+                // The run ends with an error, so that its last checkpoint is not taken for the end.
                 return Err(Error::Run(why));
             }
             observer.note(&why);
             return Ok(false);
         }
-        // Nor weights whose last gradient was not finite, which may be damaged soon; but a stop
-        // must not lose the step.
+        // If the last gradient was not finite, the weights may be damaged soon, so they are not
+        // saved either, unless the run is asked to stop.
         let left_out = |learner: &Learner| learner.optimizer.progress.skipped_in_a_row > 0;
         let is_doubtful = step < self.steps && learners.iter().any(left_out);
         if is_doubtful && !stop {
@@ -76,14 +76,14 @@ impl Run {
         Ok(stop && self.step < self.steps)
     }
 
-    /// Whether the last step that was made is in no checkpoint.
+    /// Whether no checkpoint has the last step.
     pub(crate) fn has_unsaved(&self) -> bool {
         self.step > 0 && self.saved.as_ref() != Some(&self.directory.checkpoints.path(self.step))
     }
 
     /// Saves a checkpoint of the last step because the run is about to end with an error. If the
-    /// step failed after its updates, `unrecorded` has its measurements. No earlier
-    /// checkpoint is removed. The observer hears of the checkpoint, or of a failure to save.
+    /// step failed after its updates, `unrecorded` has its measurements. No earlier checkpoint is
+    /// removed. The checkpoint, or a failure to save, is reported to the observer.
     pub(crate) fn save_before_failing<S: Serialize>(
         &mut self,
         learners: &mut Learners<'_>,
@@ -113,8 +113,7 @@ impl Run {
     ) -> Result<()> {
         let _span = span("checkpoint");
         observer.progress(Progress { phase: Phase::Checkpoint, done: 0, total: 1, tokens: 0 });
-        // If the base model is gone by now, the last checkpoint has the files that are copied from
-        // it.
+        // If the base model has been removed, its files are copied from the last checkpoint.
         let has_model = |dir: &&Path| dir.join("config.json").is_file();
         let source = [Some(source), self.saved.as_deref()]
             .into_iter()

@@ -29,7 +29,7 @@ pub struct RunSummary {
     pub last: Vec<Evaluation>,
     /// The last evaluated step.
     pub last_step: u64,
-    /// The best evaluated checkpoint, if it is still there: step and mean accuracy.
+    /// The step and mean accuracy of the best evaluated checkpoint, if it still exists.
     pub best: Option<(u64, f64)>,
     /// The run's last checkpoint, if it has one: saved by this process, or the one that it went on
     /// from.
@@ -42,15 +42,14 @@ pub struct RunSummary {
     pub example: Option<Example>,
     /// Time of this process.
     pub elapsed: Duration,
-    /// The phases that it was spent on, and speeds.
+    /// Seconds by phase, and speeds.
     pub timings: Metrics,
 }
 
 /// Longest prompt, in bytes, that is worth typing.
 const LONGEST: usize = 120;
 
-/// A prompt, and what else decides how `isentrope generate` puts it to the model, so that it is as
-/// the run did.
+/// A prompt with the flags by which `isentrope generate` presents it to the model as the run did.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Example {
     prompt: String,
@@ -111,7 +110,7 @@ impl Example {
 /// The default of `isentrope generate --max-tokens`.
 const GENERATED: usize = 256;
 
-/// The question of a prompt and its system message; none where it has other messages beside these.
+/// The question of a prompt and its system message; none if it has other messages.
 fn parts(prompt: &Prompt) -> Option<(&str, Option<&str>)> {
     let is = |message: &serde_json::Value, role: &str| message["role"] == role;
     match prompt {
@@ -126,7 +125,7 @@ fn parts(prompt: &Prompt) -> Option<(&str, Option<&str>)> {
     }
 }
 
-/// A text as one word of a shell; with control characters as bash and zsh write them.
+/// A text as one word of a shell, with control characters escaped as in bash and zsh.
 fn quoted(text: &str) -> String {
     if !text.contains(char::is_control) {
         return format!("'{}'", text.replace('\'', r"'\''"));

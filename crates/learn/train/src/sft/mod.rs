@@ -1,4 +1,4 @@
-//! Supervised fine-tuning: what a step is in the loop of `training_loop.rs`.
+//! Supervised fine-tuning: the step that the loop calls in `training_loop.rs`.
 //!
 //! The loss is the mean over the learnt tokens of a batch of their negative log-prob: cross-entropy
 //! on responses only.
@@ -36,13 +36,13 @@ pub struct FineTuning {
 /// The examples of an update.
 pub struct Batch {
     examples: Vec<TokenizedExample>,
-    /// How many were passed over on the way to these, since they are longer than `sft.max_tokens`.
+    /// The number of examples passed over because they are longer than `sft.max_tokens`.
     too_long: usize,
     /// The first example after them.
     position: u64,
 }
 
-/// Examples that are too long, for one batch, before the run gives up.
+/// Most examples in a row that are too long, before the run gives up.
 const HOPELESS: usize = 100_000;
 
 impl Trainer for FineTuning {
@@ -139,7 +139,7 @@ impl FineTuning {
     }
 }
 
-/// Mean over the learnt tokens of values that are one per scored token.
+/// Mean over the learnt tokens of `values`, which has one per scored token.
 fn mean_of_learnt(examples: &[TokenizedExample], values: &[f32]) -> f64 {
     let learns = examples.iter().flat_map(TokenizedExample::learns);
     let (mut sum, mut count) = (0.0, 0usize);

@@ -1,5 +1,4 @@
-//! From a recipe to a run that is ready for its first step: reads and checks everything but the
-//! weights.
+//! Prepares a run for its first step from a recipe: reads and checks everything but the weights.
 
 use super::{FineTuning, Recipe};
 use crate::error::{Error, Result};
@@ -105,8 +104,8 @@ impl TrainingRecipe for Recipe {
         let (data, verifier) = (&recipe.data, &recipe.reward.verifier);
         let eval = (&recipe.eval, recipe.sft.max_tokens);
         let sets = held_out_sets(data, eval, verifier, &prompter, context, &mut notes, progress)?;
-        // After the held-out problems: where the task has too few, that is said before worked
-        // examples of them are made.
+        // This comes after the held-out problems, so that the error about too few problems comes
+        // before their worked examples are made.
         let held_out = held_out(&recipe, &prompter, &mut notes, progress)?;
         notes.extend(problems::trained_on(&examples, &sets));
         let first = first_examples(&mut examples, &prompter);
@@ -150,7 +149,7 @@ impl TrainingRecipe for Recipe {
     }
 }
 
-/// The examples that the model can learn from; what is wrong with others is noted.
+/// Opens the examples that the model can learn from. Defects of the others are noted.
 fn open(
     data: &DataSettings,
     (what, split): (&str, Split),
@@ -178,7 +177,7 @@ fn open(
     Ok(examples)
 }
 
-/// An error of examples by the key that names their files: errors of data speak of `data.files`.
+/// Renames an error of examples, which speaks of `data.files`, to the key that names their files.
 fn named(error: isentrope_data::Error, split: Split) -> Error {
     let key = "sft.eval_files";
     match (split, error) {
@@ -192,7 +191,7 @@ fn named(error: isentrope_data::Error, split: Split) -> Error {
     }
 }
 
-/// Examples by which the time of the run is estimated, and which are looked at for how they end.
+/// Number of examples from which the run's time is estimated, and whose ends are checked.
 const MEASURED: u64 = 64;
 
 /// The first [`MEASURED`] examples.

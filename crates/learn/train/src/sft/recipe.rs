@@ -68,7 +68,7 @@ impl Default for SftSettings {
 }
 
 impl Recipe {
-    /// Checks every key and what keys say together.
+    /// Checks every key and combinations of keys.
     pub fn check(&self) -> Result<()> {
         self.model.check()?;
         isentrope_settings::check("", self)?;

@@ -35,7 +35,7 @@ impl CudaReport {
             Err(none) => (None, Some(none)),
         };
         let cuda = driver.as_ref().map(|driver| driver.cuda);
-        // NVRTC must know the GPUs that are of use.
+        // NVRTC must know the GPUs that commands can use.
         let mut architectures =
             driver.iter().flat_map(|driver| &driver.gpus).map(|gpu| gpu.architecture);
         let architecture = architectures.find(|architecture| architecture.check().is_ok());
@@ -113,7 +113,7 @@ impl CudaReport {
     }
 }
 
-/// Settings that may be wrong, and copies of libraries that were found and not taken.
+/// Shows settings that may be wrong, and copies of libraries that were found and not taken.
 impl fmt::Display for CudaReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for path in &self.misnamed {

@@ -82,7 +82,7 @@ fn machine(device: &Cpu) -> Result<String> {
     Ok(text)
 }
 
-/// Median of as many runs as fill about half a second, after one to warm up; of one run where that
+/// Median of as many runs as fill about half a second, after one to warm up; of one run if that
 /// takes longer.
 fn median_seconds(mut run: impl FnMut()) -> f64 {
     let started = Instant::now();
@@ -122,14 +122,15 @@ fn linear_speed(device: &Cpu, rows: usize, size: usize) -> Result<f64> {
 fn bandwidth(device: &Cpu, memory: &Memory) -> f64 {
     let role = Role::Exact(1, (128 << 20).min(memory.available as usize / 32));
     let (mut from, mut to) = (device.buffer(role), device.buffer(role));
-    // Pages that were never written to are all one page of zeros, and that is in the cache.
+    // Pages that were never written are all the same page of zeros, which stays in the cache.
     device.fill(&mut from, 1.0);
     device.fill(&mut to, 1.0);
     let seconds = median_seconds(|| device.copy_first_rows(&from, &mut to, 1));
     (2 * device.bytes(role)) as f64 / seconds / 1e9
 }
 
-/// The sandbox, from which this tries to escape for some seconds, and a line for each escape.
+/// The sandbox's line, and a line for each attempt to escape from it. The attempts take some
+/// seconds.
 fn sandbox() -> (Part, String) {
     let name = "code sandbox";
     let sandbox = match Sandbox::find() {

@@ -1,4 +1,4 @@
-//! Sampling flags in the place of a benchmark's own decoding.
+//! Sampling flags that override a benchmark's own decoding.
 
 use crate::sampling_flags::SamplingFlags;
 use anyhow::{Result, anyhow};

@@ -14,13 +14,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-/// A benchmark that is about to be measured.
+/// A benchmark to be measured.
 pub struct BenchmarkPlan {
     /// Its problems.
     pub set: EvaluationSet,
-    /// How its responses are drawn, in words.
+    /// How the benchmark's responses are drawn, in words.
     pub decoding: String,
-    /// Everything that its results depend on, but for model and seed.
+    /// Everything that the results depend on, except model and seed.
     pub settings: Value,
 }
 
@@ -101,8 +101,8 @@ impl BenchmarkPlan {
     }
 }
 
-/// Hashes of the files that commands and functions of the user's are in, such as scripts, as the
-/// verifier names them; none without any.
+/// Hashes of the files of the user's commands and functions, such as scripts, by the verifier's
+/// names; None if there are no such files.
 fn verifier_files(settings: &VerifierSettings) -> Result<Option<BTreeMap<String, String>>> {
     let files = settings.files().into_iter().filter(|file| Path::new(file).is_file());
     let hashed = |file: String| {

@@ -119,7 +119,7 @@ impl Eval {
     }
 
     fn measure(&self, model: &str, out: &Path) -> Result<()> {
-        // Faults of the benchmarks are found before the model is loaded.
+        // Defects of the benchmarks are found before the model is loaded.
         let found = self.find()?;
         self.computing.run(model, |loaded| self.measure_on(loaded, model, out, &found))
     }
@@ -157,7 +157,8 @@ impl Eval {
         if loaded.device.arithmetic() != "f32" {
             manifest["arithmetic"] = loaded.device.arithmetic().into();
         }
-        // Only where prompts depend on it: other results compare alike on any day.
+        // The date is recorded only if prompts depend on it, so that other results are equal on any
+        // day.
         if let Some(date) = prompter.date() {
             manifest["date"] = date.to_string().into();
         }

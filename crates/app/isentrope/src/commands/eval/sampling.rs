@@ -1,4 +1,4 @@
-//! The sampling of a benchmark: judged responses stay, and finished problems are kept at once.
+//! Samples a benchmark. Judged responses are kept, and each finished problem is written at once.
 
 use crate::interrupt::{self, Interrupted};
 use crate::loaded_model::Loaded;

@@ -1,5 +1,4 @@
-//! The prompts of `isentrope generate`: made of texts and messages as training makes them, by the
-//! same code.
+//! The prompts of `isentrope generate`, made of texts and messages by the same code as in training.
 
 use crate::lines::{self, Line};
 use crate::loaded_model::{Loaded, warn_of_losses};
@@ -16,7 +15,7 @@ use std::cell::OnceCell;
 use std::io::{IsTerminal, stdin};
 use std::path::PathBuf;
 
-/// The prompts, and how they are put to the model.
+/// The prompts, and how they are presented to the model.
 #[derive(Args)]
 pub struct PromptArguments {
     /// The prompt [default: a terminal is asked for one]
@@ -146,7 +145,7 @@ impl PromptSource<'_> {
 
     /// The tokens of every prompt.
     pub fn tokens(&self, loaded: &Loaded) -> Result<Vec<NamedPrompt>> {
-        // Read when first needed: lines of tokens need none.
+        // The prompter is made when first needed, because lines of tokens need none.
         let prompter: OnceCell<Prompter> = OnceCell::new();
         let mut losses = Vec::new();
         let mut tokens = |place: usize, mut prompt: Prompt| -> Result<Vec<u32>> {

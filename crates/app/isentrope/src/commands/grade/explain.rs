@@ -1,4 +1,4 @@
-//! How one response is judged, for people.
+//! Explains the verdict of one response to a person.
 
 use anyhow::{Result, bail};
 use isentrope_reward::{

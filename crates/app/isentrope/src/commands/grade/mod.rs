@@ -85,7 +85,7 @@ impl Grade {
             let read =
                 |line: Result<Line>| match line.map_err(anyhow::Error::downcast::<Unreadable>) {
                     Ok(line) => reader.read(line),
-                    // The first line shows whether the file is what it should be at all.
+                    // An unreadable first line means that the file is of another kind.
                     Err(Ok(unreadable)) if unreadable.number > 1 => Ok(unreadable.into()),
                     Err(Ok(unreadable)) => Err(unreadable.into()),
                     Err(Err(error)) => Err(error),

@@ -1,4 +1,4 @@
-//! Judging lines in rounds, between which Ctrl-C is heeded.
+//! Judges lines in rounds. Between two rounds Ctrl-C takes effect.
 
 use super::row::Row;
 use isentrope_reward::{Item, Judgement, Verdict, Verifier, VerifierError, VerifierSettings};
@@ -26,7 +26,7 @@ impl Rounds {
         }
     }
 
-    /// The judgements of all rows of a round, which are at least one, in their order.
+    /// Judges all rows of a round, at least one, and returns the judgements in their order.
     pub fn judge(
         &mut self,
         verifier: &dyn Verifier,

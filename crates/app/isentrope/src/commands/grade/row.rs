@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 const RESPONSE: &[&str] = &["response", "pred", "prediction", "completion", "output"];
 
-/// Options of one line as Math-Verify calls them, and as we do.
+/// Names of a line's options in Math-Verify, and ours.
 const MATH_VERIFYS: [(&str, &str); 2] =
     [("precision", "decimals"), ("allow_set_relation_comp", "allow_set_relation")];
 
@@ -30,7 +30,7 @@ pub struct Row {
     pub number: usize,
     question: Question,
     object: Map<String, Value>,
-    /// Why nothing can be asked about it, if so.
+    /// The reason why the line cannot be judged, if it cannot.
     pub unreadable: Option<String>,
 }
 
@@ -72,7 +72,7 @@ impl Reader {
             match find_ground_truth(object, &self.gold, &usual, &data_source, &self.verifier)? {
                 GroundTruth::Missing(missing) => return Err(lacking(&missing, "--gold", object)),
                 GroundTruth::NotNeeded => Value::Null,
-                // The verifier says what is wrong with them, as with any ground truth of a line.
+                // The verifier reports the tests' defect, as it does for any ground truth.
                 GroundTruth::Unusable(unusable) => unusable.tests,
                 GroundTruth::Tests(truth) | GroundTruth::Column(_, truth) => truth,
             };
@@ -125,12 +125,13 @@ impl Reader {
     }
 }
 
-/// The error of a line without a key: the flag that names it, and the keys that the line has.
+/// The error for a line without a key. It names the flag for the key, and the keys that the line
+/// has.
 fn lacking(missing: &str, flag: &str, object: &Map<String, Value>) -> String {
     format!("{missing}; the line has {}: {flag} names a key", keys_of(object))
 }
 
-/// A line that is no JSON, with its number in place of what it says.
+/// A line that is not JSON, identified by its number.
 impl From<Unreadable> for Row {
     fn from(Unreadable { number, what, .. }: Unreadable) -> Self {
         let object = Map::from_iter([("line".to_owned(), number.into())]);
@@ -162,7 +163,7 @@ impl Row {
         self.question.expected
     }
 
-    /// The line with its judgement, which takes the place of an older one.
+    /// The line with its judgement, which replaces an older one.
     pub fn with(self, judgement: Judgement) -> Result<Map<String, Value>> {
         let mut object = self.object;
         if let Value::Object(judgement) = serde_json::to_value(judgement)? {

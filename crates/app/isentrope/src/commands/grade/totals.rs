@@ -18,15 +18,15 @@ pub struct Totals {
     counts: [usize; Verdict::ALL.len()],
     score: f64,
     scored: usize,
-    /// Lines that say what is expected and could be judged, and that say so and could not.
+    /// Lines with an expectation that could be judged, and that could not.
     expected: usize,
     expected_unjudged: usize,
     /// Numbers of the lines whose verdict is not the expected one.
     disagreements: Vec<usize>,
     /// The first line that could not be judged: its number and why.
     unjudged: Option<(usize, String)>,
-    /// Lines not judged correct whose ground truth may be why, and the first of them: its number
-    /// and what is wrong.
+    /// Lines not judged correct whose ground truth may be at fault, and the first of them: its
+    /// number and the fault.
     doubtful: usize,
     first_doubtful: Option<(usize, String)>,
 }
@@ -59,7 +59,7 @@ impl Totals {
         }
     }
 
-    /// Counts a line that was not judged correct, if its ground truth may be why.
+    /// Counts a line that was not judged correct, if its ground truth may be at fault.
     pub fn doubt(&mut self, row: &Row, concern: Option<String>) {
         let Some(concern) = concern else { return };
         self.doubtful += 1;
@@ -117,7 +117,7 @@ impl Totals {
         }
     }
 
-    /// How many verdicts are as expected; none where no line says what is.
+    /// The share of verdicts that are as expected; none if no line has an expectation.
     fn agreement(&self) -> Option<String> {
         let unjudged = self.expected_unjudged;
         if self.expected == 0 {

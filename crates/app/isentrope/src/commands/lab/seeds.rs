@@ -7,7 +7,7 @@ use isentrope_lab::seeds::{GroupCurves, RunTable, Summary, markdown};
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Means over seeds with intervals and tests, of a table that was kept of a sweep
+/// Compute means over seeds with intervals and tests, from a sweep's stored table
 ///
 /// A sweep writes the same tables of its runs to table.md and table.json. This command makes them
 /// of a table of `experiments/figures.py --keep`, such as those in docs/paper/results: ends, changes

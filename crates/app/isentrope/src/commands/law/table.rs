@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::io::{IsTerminal, stdout};
 use terminal_size::{Width, terminal_size_of};
 
-/// Columns where the output is no terminal.
+/// Columns if the output is no terminal.
 const WIDTH: usize = 80;
 /// Columns of the narrowest and the widest plot.
 const PLOT: [usize; 2] = [40, 100];
@@ -117,7 +117,7 @@ impl Page {
         text
     }
 
-    /// How every form does on the rest of the run, and on all of it.
+    /// Every form's errors on the rest of the run, and on all of it.
     fn prediction(&self, study: &Study) -> String {
         let Some(prediction) = &study.prediction else { return String::new() };
         let mut text = format!(

@@ -1,4 +1,4 @@
-//! Runs that are shown anew whenever they have grown, until they end.
+//! Shows runs again whenever they have grown, until they end.
 
 use super::{check_metrics, look, print_lines};
 use crate::interrupt::{self, Interrupted};
@@ -11,18 +11,19 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often this looks at signals and the terminal's size, and how often at the files.
+/// Time between two checks of signals and of the terminal's size; then the time between two looks
+/// at the files.
 const TICK: Duration = Duration::from_millis(50);
 const INTERVAL: Duration = Duration::from_millis(500);
 /// Reading takes at most 1 / IDLE of the time.
 const IDLE: u32 = 10;
-/// For how long a run may be unreadable, for instance while another run overwrites it.
+/// Longest time that a run may be unreadable, for instance while another run overwrites it.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The screen is drawn again after this time even without news: a run may have become silent.
 const REDRAWN: Duration = Duration::from_secs(15);
-/// The cursor goes to the top of a terminal that is cleared.
+/// Escapes that move the cursor to the top and clear the terminal.
 const CLEAR: &str = "\x1b[H\x1b[J";
-/// Past steps that are printed at the beginning, without a terminal.
+/// Number of past steps printed at the start, if the output is no terminal.
 const BEFORE: u64 = 10;
 
 /// Follows runs until all of them have ended.
@@ -56,13 +57,13 @@ pub fn follow(paths: &[PathBuf], options: &PageOptions) -> Result<()> {
     }
 }
 
-/// A run that has made steps has shown what it measures.
+/// Checks the metrics' names once a run has made steps: only then is it known what it measures.
 fn check_metrics_measured(runs: &[Run], metrics: &[String]) -> Result<()> {
     let have_begun = runs.iter().all(|run| run.log.last_step().is_some_and(|step| step > 0));
     if have_begun { check_metrics(runs, metrics) } else { Ok(()) }
 }
 
-/// Runs as they were when they were last read.
+/// Runs in their state at the last reading.
 struct Runs {
     shown: Vec<Run>,
     traces: Vec<Trace>,
@@ -73,13 +74,13 @@ struct Runs {
 
 impl Runs {
     fn read(paths: &[PathBuf]) -> Result<Self> {
-        // Taken before reading, so that what is written meanwhile is news.
+        // The traces are taken before reading, so that lines written meanwhile count as new.
         let traces = paths.iter().map(|path| Trace::of(path)).collect();
         let shown = Run::read_all(paths)?;
         Ok(Self { shown, traces, looked: Instant::now(), interval: INTERVAL, unreadable: None })
     }
 
-    /// Reads them again if it is time and they have changed; whether they have.
+    /// Reads the runs again if it is time and they have changed. Returns whether they have changed.
     fn update(&mut self, paths: &[PathBuf]) -> Result<bool> {
         if self.looked.elapsed() < self.interval {
             return Ok(false);
@@ -113,7 +114,7 @@ impl Runs {
 enum View {
     /// Drawn in place.
     Screen {
-        /// Columns and lines when it was last drawn.
+        /// Columns and lines of the terminal when the screen was last drawn.
         size: (usize, usize),
         drawn: Instant,
     },
@@ -156,7 +157,7 @@ impl View {
         }
     }
 
-    /// Whether it must be drawn again though the runs have not grown.
+    /// Whether the screen must be drawn again although the runs have not grown.
     fn is_stale(&self) -> bool {
         let Self::Screen { size, drawn } = self else { return false };
         let (look, height) = look();

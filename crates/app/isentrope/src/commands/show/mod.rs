@@ -12,13 +12,13 @@ use std::io::{IsTerminal, stdout};
 use std::path::PathBuf;
 use terminal_size::{Height, Width, terminal_size_of};
 
-/// Columns where nobody says how many there are.
+/// Default columns, if the terminal's width is not known.
 const USUAL_WIDTH: usize = 100;
-/// Columns that text is made for at least and at most.
+/// Least and most columns of the text.
 const WIDTHS: [usize; 2] = [20, 1000];
-/// Responses of a run that is shown alone.
+/// Default number of responses for a single run.
 const RESPONSES: usize = 3;
-/// How like a name another must be to be proposed, and how many are.
+/// Least similarity of a name that is proposed, and most names proposed.
 const LIKENESS: f64 = 0.85;
 const PROPOSED: usize = 4;
 
@@ -98,7 +98,7 @@ fn print_lines(lines: &[String]) -> Result<()> {
     draw(&lines.iter().map(|line| format!("{line}\n")).collect::<String>())
 }
 
-/// Refuses a metric that none of the runs has measured, and proposes what was meant.
+/// Refuses a metric that none of the runs has measured, and proposes similar names.
 fn check_metrics(runs: &[Run], metrics: &[String]) -> Result<()> {
     let Some(unknown) =
         metrics.iter().find(|metric| runs.iter().all(|run| run.log.series(metric).is_none()))

@@ -1,4 +1,4 @@
-//! An axis of a sweep: named values, each some settings.
+//! An axis of a sweep: named values, each with some settings.
 
 use super::file::{hint, only_keys, table, text};
 use crate::recipe::{self, Node, Value};
@@ -9,7 +9,7 @@ pub struct Axis {
     pub name: String,
     /// In the order written.
     pub values: Vec<AxisValue>,
-    /// Whether it is the axis of the seed, over which means are taken.
+    /// Whether the axis is the seed, over which means are taken.
     pub is_seed: bool,
 }
 
@@ -24,7 +24,7 @@ pub struct AxisValue {
 /// Longest name of a value, in bytes.
 const LONGEST: usize = 64;
 
-/// Names in a sweep's directory that are no runs.
+/// Names of a sweep's own files in its directory.
 const RESERVED: [&str; 3] = ["report.html", "table.json", "table.md"];
 
 impl Axis {
@@ -59,7 +59,7 @@ impl Axis {
         Ok(Self { name: name.to_owned(), values, is_seed })
     }
 
-    /// The place of the value of this name, which the file has at `at`.
+    /// The index of the value with this name; `at` is the name's place in the file.
     ///
     /// # Errors
     /// When there is no such value.
@@ -118,7 +118,7 @@ fn listed(at: &str, node: &Node, entries: &[(String, Node)]) -> Result<(Vec<Axis
     Ok((items.iter().map(value).collect::<Result<_>>()?, path == "run.seed"))
 }
 
-/// A number, a text or a truth value as text; None for anything else.
+/// A number, a text or a boolean as text; None for anything else.
 pub fn plain(node: &Node) -> Option<String> {
     match &node.value {
         Value::Scalar(toml::Value::String(text)) => Some(text.clone()),

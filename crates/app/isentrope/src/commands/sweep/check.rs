@@ -22,7 +22,7 @@ use std::path::Path;
 
 /// The findings of the checks.
 pub struct Checked {
-    /// `[runs]`: seconds that each will take from its first step to its last.
+    /// Seconds that each run will take from its first step to its last, `[runs]`.
     pub seconds: Vec<f64>,
     /// Notes for the user, each once.
     pub notes: BTreeSet<String>,
@@ -38,18 +38,18 @@ struct Needs {
 pub struct Machine {
     /// The first device of the runs.
     pub device: DeviceRequest,
-    /// How many such devices there are.
+    /// The number of such devices.
     pub devices: usize,
     /// Threads of a run.
     pub threads: usize,
     /// Bytes that all runs on a device together may take.
     pub available: usize,
-    /// How many runs go on at once.
+    /// The number of concurrent runs.
     pub jobs: usize,
 }
 
 /// Reads the models' descriptions and the data of all runs, as `train --dry-run` does. Runs that
-/// differ in nothing but the seed are checked once, those that are done not at all.
+/// differ in the seed alone are checked once; finished runs are not checked.
 ///
 /// # Errors
 /// The faults of all runs.
@@ -95,7 +95,7 @@ fn needs<R: TrainingRecipe>(
     let recipe: R = serde_json::from_value(run.recipe().clone())?;
     let path = recipe.tables().model.path.clone();
     refuse_misplaced(Path::new(&path), &run.place.source)?;
-    // Nobody waits here for a hub that cannot be reached.
+    // There are no retries, so that a check does not wait for an unreachable hub.
     let hub = HubConfig { retries: 0, ..HubConfig::from_env()? };
     let dir = hub::describe(&hub, &path, &Download::default())?;
     let prepared = recipe.prepare(&dir, 1, &Download::default())?;
@@ -104,7 +104,7 @@ fn needs<R: TrainingRecipe>(
     device.run(|backend| needs_on(prepared, machine, speeds, &*backend, device))
 }
 
-/// The device of the runs, by the types of numbers that they keep, and its speeds so far.
+/// The device of the runs, opened once per type of numbers, and its measured speeds.
 #[derive(Default)]
 struct Devices(Vec<(NumberType, Device, Speeds)>);
 

@@ -1,12 +1,12 @@
-//! `[compare]`: which value of an axis is compared with another than the first.
+//! `[compare]`: values of an axis that are compared with another value than the first.
 
 use super::axis::{Axis, plain};
 use super::file::{hint, table};
 use crate::recipe::Node;
 use anyhow::{Result, anyhow, bail};
 
-/// The file's table `[compare]`. A group with the value of a contrast is compared with the group
-/// that has the control in its place.
+/// The file's table `[compare]`. A group with a contrast's value is compared with the group that
+/// has the control's value instead.
 #[derive(Default)]
 pub struct Compare(Vec<Contrast>);
 

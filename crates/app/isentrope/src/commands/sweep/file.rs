@@ -1,4 +1,4 @@
-//! SWEEP.toml: what runs have in common, and the axes along which they differ.
+//! SWEEP.toml: the settings that runs share, and the axes along which they differ.
 
 use super::axis::Axis;
 use super::compare::Compare;
@@ -21,7 +21,7 @@ pub struct SweepFile {
     pub set: Option<Node>,
     /// The axes in the order written; the last one changes fastest.
     pub axes: Vec<Axis>,
-    /// Values that are compared with another than the first.
+    /// Values that are compared with another value than the first.
     pub compare: Compare,
 }
 

@@ -1,4 +1,4 @@
-//! `isentrope sweep`: many runs that differ along axes, and what they say together.
+//! `isentrope sweep`: many runs that differ along axes, and their results together.
 //!
 //! `file.rs` reads SWEEP.toml, with `axis.rs` and `compare.rs` for its tables;
 //! `runs.rs` makes each combination's recipe; `check.rs` checks all recipes before the first run
@@ -40,7 +40,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How often this process looks whether another one has ended.
+/// Time between two checks whether another process has ended.
 const WAIT: Duration = Duration::from_millis(200);
 
 /// Train many runs that differ in method, seed or any other setting, and compare them
@@ -162,7 +162,7 @@ impl Sweep {
             messages::note(note);
         }
         let machine = Share { threads, memory: available };
-        // Each run finds a single device as the sweep has found it.
+        // If there is a single device, each run finds it as the sweep did.
         let devices = match &on[..] {
             [] | [_] => vec![self.device.device],
             several => several.iter().copied().map(Some).collect(),
@@ -179,7 +179,7 @@ impl Sweep {
         let Some(first) = runs.first() else {
             return device::request(&self.device, DeviceKind::Auto);
         };
-        // A flag or the environment decides for all.
+        // A flag or the environment variable decides for all runs.
         if let Some(said) = device::requested(&self.device)? {
             return Ok(said);
         }
@@ -216,8 +216,8 @@ fn refuse_taken(out: &Path, runs: &[PlannedRun]) -> Result<()> {
     Ok(())
 }
 
-/// Waits for runs of this sweep that another process still makes: the runs of a killed sweep finish
-/// their steps.
+/// Waits for runs of this sweep that another process is still making: the runs of a killed sweep
+/// finish their steps.
 fn wait_for_others(runs: &[PlannedRun]) {
     let mut told = false;
     while let Some(run) = runs.iter().find(|run| is_locked(run.dir()) == Some(true)) {
@@ -230,7 +230,7 @@ fn wait_for_others(runs: &[PlannedRun]) {
     }
 }
 
-/// Writes and shows the results; an error if some runs have failed.
+/// Writes and shows the results. Returns an error if some runs have failed.
 fn finish(runs: &[PlannedRun], progress: &Progress, out: &Path, name: &str) -> Result<()> {
     let (summary, shown) = results::summary(runs)?;
     if !shown.is_empty() {

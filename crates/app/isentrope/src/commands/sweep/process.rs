@@ -18,7 +18,7 @@ pub struct Share {
     pub memory: usize,
 }
 
-/// A run under way. The process ends when this does: its standard input ends then.
+/// A run under way. Its process ends when this one does, because its standard input is closed.
 pub struct Process {
     child: Child,
     /// Ends the run after its current step when it is dropped.
@@ -28,13 +28,13 @@ pub struct Process {
 /// How a run has ended.
 pub enum RunOutcome {
     Done,
-    /// It was asked to end, and has saved what it had.
+    /// The run was asked to end, and has saved a checkpoint.
     Interrupted,
     /// It failed, for this reason.
     Failed(String),
 }
 
-/// Bytes at the end of a log in which this looks for the error.
+/// Bytes at the end of a log that are searched for the error.
 const TAIL: u64 = 16 << 10;
 
 impl Process {
@@ -82,7 +82,7 @@ impl Process {
         self.stdin = None;
     }
 
-    /// How it has ended, if it has.
+    /// The run's outcome, once its process has ended.
     ///
     /// # Errors
     /// The operating system's error.

@@ -1,4 +1,4 @@
-//! How far a sweep is, and how long it will take.
+//! A sweep's progress and remaining time.
 
 use super::runs::PlannedRun;
 use super::state::{Pace, State};
@@ -17,7 +17,7 @@ pub struct RunProgress {
     pub pace: Pace,
     /// Whether a process is making it.
     pub runs: bool,
-    /// Why it has failed or was not begun, if so.
+    /// The reason why the run failed or was not begun, if so.
     pub failed: Option<String>,
     /// Seconds that a step was expected to take before the sweep began.
     expected: f64,
@@ -25,13 +25,13 @@ pub struct RunProgress {
 }
 
 impl RunProgress {
-    /// Whether it makes no more steps.
+    /// Whether the run will make no more steps.
     pub fn has_ended(&self) -> bool {
         self.state == State::Done || self.failed.is_some()
     }
 
-    /// Seconds that it still takes: at its own pace, else as expected times `ratio`, the mean ratio
-    /// of measured to expected times.
+    /// Seconds that the run still takes: at its own pace, or the expected time multiplied by
+    /// `ratio`, the mean ratio of measured to expected times.
     fn left(&self, ratio: f64) -> f64 {
         if self.has_ended() {
             return 0.0;

@@ -67,12 +67,12 @@ fn recipe(run: &PlannedRun) -> Result<Value> {
 /// A run that the report shows.
 pub struct ReportRun {
     dir: PathBuf,
-    /// Its group, its control (a number among the shown runs) and its recipe.
+    /// The run's group, its control run (as an index into the shown runs) and its recipe.
     planned: RunPlan,
 }
 
-/// The control of a run's group, by its number among these runs: the file's choice, else the
-/// sweep's first group.
+/// The control of a run's group, as an index into these runs: the file's choice, else the sweep's
+/// first group.
 fn control(run: &PlannedRun, first: &str, among: &[&PlannedRun]) -> Control {
     let group = run.control.as_deref().unwrap_or(first);
     match among.iter().position(|other| other.group == group) {
@@ -81,7 +81,7 @@ fn control(run: &PlannedRun, first: &str, among: &[&PlannedRun]) -> Control {
     }
 }
 
-/// The table that a sweep's directory has at its end.
+/// The file of a sweep's final table.
 pub fn table_file(out: &Path) -> PathBuf {
     out.join("table.json")
 }

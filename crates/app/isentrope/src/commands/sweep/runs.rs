@@ -17,18 +17,18 @@ const MOST: usize = 10_000;
 
 /// A run of a sweep.
 pub struct PlannedRun {
-    /// Its name: the path of its directory in the sweep's.
+    /// The run's name: the path of its directory within the sweep's.
     pub name: String,
-    /// Its name without the seed: runs of one group differ in nothing else.
+    /// The run's name without the seed. Runs of one group differ in the seed alone.
     pub group: String,
-    /// The group that its own is compared with; none where the file does not say.
+    /// The group with which the run's group is compared; none if the file does not say.
     pub control: Option<String>,
     pub command: Training,
-    /// Its directory and its whole recipe.
+    /// The run's directory and whole recipe.
     pub place: RunLocation,
     pub steps: u64,
-    /// The place of its seed among the seeds. Runs of the first seed begin first, so that a sweep
-    /// that ends early can compare.
+    /// The index of the run's seed. Runs of the first seed begin first, so that a sweep that ends
+    /// early can still compare groups.
     pub round: usize,
 }
 
@@ -38,7 +38,7 @@ impl PlannedRun {
         &self.place.dir
     }
 
-    /// The file beside its directory that has its recipe.
+    /// The file of the run's recipe, beside its directory.
     pub fn recipe_file(&self) -> PathBuf {
         self.beside("toml")
     }
@@ -48,7 +48,7 @@ impl PlannedRun {
         self.beside("log")
     }
 
-    /// Names may have dots, so that an ending cannot be set.
+    /// The ending is appended, because names may have dots.
     fn beside(&self, ending: &str) -> PathBuf {
         let mut name = self.dir().as_os_str().to_owned();
         name.push(".");
@@ -120,7 +120,7 @@ pub fn planned(file: &SweepFile, out: &Path, sets: &[String]) -> Result<Vec<Plan
     Ok(runs)
 }
 
-/// A recipe without the directory that it names for a run of its own.
+/// A base recipe without its own `run.out`.
 fn bare(path: &Path) -> Result<Node> {
     let mut recipe = recipe::read(path)?;
     recipe::apply(&mut recipe, &["run.out=".to_owned()])?;
@@ -208,7 +208,7 @@ pub fn changes(before: &Value, made: u64, run: &PlannedRun) -> Vec<String> {
     if let Some(steps) = before.pointer_mut("/run/steps").filter(|_| may_differ) {
         *steps = run.steps.into();
     }
-    // If the recipe names no day, the run has the day on which it began.
+    // If the recipe names no date, the run has the date on which it began.
     if now.pointer("/data/date").is_some_and(Value::is_null)
         && let Some(date) = before.pointer_mut("/data/date")
     {
@@ -233,7 +233,7 @@ fn has_rate_by_end(tables: &Value) -> bool {
 pub struct Problems(Vec<(String, String, usize)>);
 
 impl Problems {
-    /// Takes in what is wrong with a run.
+    /// Adds a run's error.
     pub fn add(&mut self, run: &str, error: &anyhow::Error) {
         for line in crate::sentence(error).lines() {
             match self.0.iter_mut().find(|(known, _, _)| known == line) {

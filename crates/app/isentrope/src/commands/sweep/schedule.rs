@@ -14,11 +14,11 @@ use std::io::{IsTerminal, stderr};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How often runs are looked at.
+/// Time between two looks at the runs.
 const LOOK: Duration = Duration::from_millis(100);
 /// How often their progress is read.
 const READ: Duration = Duration::from_secs(1);
-/// How often a line shows the progress, without a terminal.
+/// Time between two lines of progress, if the output is no terminal.
 const PLAIN: Duration = Duration::from_secs(60);
 
 /// How runs are made.
@@ -28,7 +28,7 @@ pub struct Schedule {
     pub jobs: usize,
     /// The threads of all runs together, and the memory of the runs on one device.
     pub machine: Share,
-    /// The devices that runs take in turn. None lets a run find the device by itself.
+    /// The devices that runs take in turn. None lets a run choose the device.
     pub devices: Vec<Option<DeviceRequest>>,
 }
 
@@ -40,7 +40,7 @@ impl Schedule {
         Share { threads: (threads / self.jobs).max(1), memory: memory / on_one }
     }
 
-    /// The number of the device on which fewest runs are under way.
+    /// The index of the device with the fewest runs under way.
     fn free_device(&self, under_way: &[Running]) -> usize {
         let runs = |device: &usize| under_way.iter().filter(|run| run.device == *device).count();
         (0..self.devices.len()).min_by_key(runs).unwrap_or(0)
@@ -162,7 +162,7 @@ fn take_in(
         RunOutcome::Interrupted => {
             let step = progress.pace.step;
             progress.state = if step == 0 { State::ToDo } else { State::Begun(step) };
-            // Somebody has ended this run alone; it is not started again.
+            // The user has ended this run alone, so it is not started again.
             if !asked && !interrupt::requested() {
                 progress.failed = Some("was asked to end".into());
             }

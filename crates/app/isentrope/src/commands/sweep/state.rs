@@ -1,4 +1,4 @@
-//! How far a run is, from its directory.
+//! Reads a run's progress from its directory.
 
 use super::runs::{PlannedRun, Problems, changes};
 use anyhow::{Context, Result, bail};
@@ -66,7 +66,7 @@ fn state(run: &PlannedRun) -> Result<State> {
     Ok(State::Begun(recorded))
 }
 
-/// How fast a run goes, from its timings.
+/// The pace of a run, from its timings.
 #[derive(Clone, Copy, Default)]
 pub struct Pace {
     /// The last step that is there.
@@ -76,7 +76,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Reads a run directory. What cannot be read is as nothing: this is for people to look at.
+    /// Reads a run directory. An unreadable file counts as empty, because the pace is only shown.
     pub fn read(dir: &Path) -> Self {
         let mut text = String::new();
         let mut pace = Self::default();
@@ -89,7 +89,7 @@ impl Pace {
         pace
     }
 
-    /// Seconds that a step takes, once one was made.
+    /// Seconds per step; None before the first step.
     pub fn of_step(&self) -> Option<f64> {
         (self.step > 0 && self.seconds > 0.0).then(|| self.seconds / self.step as f64)
     }

@@ -7,8 +7,8 @@ use isentrope_cuda::{Cuda, DATA_SHEETS, DataSheet, Dtype, PlanningDevice};
 use isentrope_train::trainer::{Prepared, Trainer};
 use std::sync::Arc;
 
-/// The memory of a GPU that is planned for. What is sold as 80 GB has a little less than 80 GiB,
-/// and a run takes nine tenths of it unless `memory.budget_gib` says.
+/// The memory of a GPU that is planned for. A card sold as 80 GB has a little less than 80 GiB; a
+/// run takes nine tenths of it unless `memory.budget_gib` is set.
 #[derive(Clone, Debug)]
 pub struct Card {
     /// Its name.
@@ -20,7 +20,7 @@ pub struct Card {
 }
 
 const GIB: f64 = (1u64 << 30) as f64;
-/// Most GiB that are taken for a GPU's.
+/// Most GiB that a GPU may have.
 const MOST: f64 = 1e6;
 
 impl Card {

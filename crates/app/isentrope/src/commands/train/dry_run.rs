@@ -17,7 +17,7 @@ use isentrope_train::run::RunLocation;
 use isentrope_train::trainer::{Prepared, Trainer, TrainingRecipe};
 use std::path::PathBuf;
 
-/// How many prompts or examples are shown.
+/// Number of prompts or examples that are shown.
 const SHOWN: usize = 3;
 
 /// The device or GPU for which the run is planned.
@@ -40,7 +40,7 @@ pub fn dry_run<R: TrainingRecipe>(
     let path = recipe.tables().model.path.clone();
     let data = describe_data(&recipe.data_places());
     hub::check_name(&path)?;
-    // Nobody waits here for a hub that cannot be reached.
+    // There are no retries, so that a dry run does not wait for an unreachable hub.
     let hub = HubConfig { retries: 0, ..HubConfig::from_env()? };
     let model_dir = match hub::describe(&hub, &path, &Download::default()) {
         Ok(dir) => dir,
@@ -117,7 +117,7 @@ fn without_model<R: TrainingRecipe>(
     device
 }
 
-/// Sentences that tell the data on this machine from the data on the hub.
+/// Sentences that list the data on this machine and the data on the hub.
 fn describe_data(places: &[PathBuf]) -> String {
     let (here, hub): (Vec<_>, Vec<_>) =
         places.iter().partition(|place| isentrope_data::DataLocation::of(place).is_local());
@@ -167,7 +167,7 @@ fn needs<T: Trainer>(
     Ok(format!("# {plan}\n{heading}# {estimate}\n# {limit}\n"))
 }
 
-/// An error in the place of the plan, above the recipe.
+/// An error as comments above the recipe, in place of the plan.
 fn as_comment(error: &Error) -> String {
     format!("# {}\n\n", commented(&crate::sentence(error)))
 }

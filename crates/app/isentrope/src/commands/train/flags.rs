@@ -46,7 +46,8 @@ pub struct RunArguments {
     /// With --dry-run: shows every setting, as a recipe
     #[arg(long, requires = "dry_run")]
     pub(super) all: bool,
-    /// With --dry-run: plans for a GPU with this many GB, such as 24, 80 or 141; none need be here
+    /// With --dry-run: plans for a GPU with this many GB, such as 24, 80 or 141; this machine needs
+    /// no GPU
     #[arg(long, value_name = "GB", requires = "dry_run")]
     gpu_memory: Option<f64>,
     /// With --dry-run: plans for such a GPU (a100, a100-40gb, a100-pcie, l40s, rtx4090, h100-pcie,
@@ -65,7 +66,7 @@ pub struct RunArguments {
     /// https://ui.perfetto.dev opens (docs/reference/commands.md). No result depends on it
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     trace: Option<PathBuf>,
-    /// With --trace: the step to trace [default: the second that is made]
+    /// With --trace: the step to trace [default: the second step of this process]
     #[arg(long, value_name = "N", requires = "trace", value_parser = clap::value_parser!(u64).range(1..))]
     trace_step: Option<u64>,
     /// Counts at most this many GiB of the device's memory as free; the run takes nine tenths of

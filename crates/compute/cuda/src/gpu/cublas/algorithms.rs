@@ -51,9 +51,9 @@ pub(super) struct Algorithms(Mutex<Known>);
 struct Known {
     /// The library's proposal, by the product without its addresses.
     proposals: HashMap<Product, Option<Algorithm>>,
-    /// By kind: whether an algorithm's bits are right, and if not, why not.
+    /// Verdicts by kind of product: whether an algorithm's bits are right, and if not, why.
     verdicts: HashMap<Product, HashMap<Algorithm, Result<(), String>>>,
-    /// By kind: whether any examined algorithm is right.
+    /// Verdicts by kind of product: whether any examined algorithm is right.
     kinds: HashMap<Product, Result<(), String>>,
 }
 

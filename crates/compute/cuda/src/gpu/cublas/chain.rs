@@ -43,7 +43,7 @@ fn step(sum: f32, a: &[u16], b: &[u16]) -> f32 {
     let wide = |half: u16| number(u32::from(half) << 16);
     let products = a.iter().zip(b).map(|(&a, &b)| {
         let (a, b) = (wide(a), wide(b));
-        // Not normalised: its mantissa may be 2 or more.
+        // The product is not normalised: its mantissa may be 2 or more.
         Term {
             mantissa: a.mantissa * b.mantissa,
             exponent: a.exponent + b.exponent,
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(chain(1.0, &[tiny], &[tiny]), 1.0);
         assert_eq!(chain(1.0, &[tiny; 2], &[tiny; 2]), 1.0 + 2.0_f32.powi(-23));
         assert_eq!(chain(-1.0, &[tiny], &[tiny]), -1.0 + 2.0_f32.powi(-24));
-        // 2^-26 is beyond the fraction, however many such terms there are.
+        // 2^-26 is beyond the fraction bits, even in many terms.
         let small = bf16(2.0_f32.powi(-13));
         assert_eq!(chain(1.0, &[small; 16], &[small; 16]), 1.0);
         // Rounding to nearest would go up here.

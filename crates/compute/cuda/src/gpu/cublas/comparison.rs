@@ -14,8 +14,8 @@ const SPREAD: usize = 61;
 /// Tiles end at multiples of this, up to the largest tile's size.
 const END: usize = 64;
 const LARGEST_TILE: usize = 256;
-/// The number of columns compared on each side of such an end, and half the number compared at the
-/// last columns.
+/// The number of columns compared on each side of a tile's end, and half the number of last columns
+/// compared.
 const AROUND: usize = 4;
 
 /// Random numbers between -2 and 2 of many magnitudes, as bfloat16; none is zero.
@@ -40,7 +40,7 @@ fn compared_rows(rows: usize) -> BTreeSet<usize> {
     BTreeSet::from([0, rows / 2, rows - 1])
 }
 
-/// Columns all over a row, on both sides of where tiles end, and the last ones.
+/// Columns spread over a row, columns on both sides of tiles' ends, and the last ones.
 fn compared_columns(columns: usize) -> BTreeSet<usize> {
     let spread = (0..SPREAD).map(|i| i * columns / SPREAD);
     let around = (END..=LARGEST_TILE).step_by(END).flat_map(|end| end - AROUND..end + AROUND);

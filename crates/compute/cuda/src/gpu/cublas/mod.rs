@@ -37,7 +37,7 @@ use std::ptr;
 const ALGORITHM: c_int = 66;
 /// Most proposals that are considered.
 const PROPOSALS: usize = 16;
-/// Bytes that every address and every row is a multiple of.
+/// Required alignment of addresses and rows, in bytes.
 const ALIGNMENT: usize = 16;
 /// The most elements of each matrix of a compared product that grows with the tokens, and of a
 /// weight's gradient.
@@ -307,7 +307,7 @@ struct Call<'a> {
 
 impl<'a> Call<'a> {
     /// # Errors
-    /// The library's code, as of what follows.
+    /// The library's status code.
     fn new(blas: &'a Blas, product: &Product) -> Result<Self, c_int> {
         let functions = &blas.functions;
         let mut call = Self { blas, description: ptr::null_mut(), layouts: [ptr::null_mut(); 3] };

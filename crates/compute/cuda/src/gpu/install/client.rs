@@ -9,7 +9,7 @@ use ureq::http::{Request, Response, Uri, header};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Body};
 
-/// How long a connection may take to open, or stay silent.
+/// Longest time for a connection to open, and of its silence.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The HTTP client.

@@ -9,7 +9,7 @@ use std::io::Read;
 use ureq::http::Uri;
 
 const JSON: &str = "application/vnd.pypi.simple.v1+json";
-/// Bytes of a page, at most. Real ones have some tens of thousands.
+/// Most bytes of a page. Real ones have some tens of thousands.
 const PAGE_LIMIT: u64 = 32 << 20;
 /// Most bytes of a wheel.
 const WHEEL_LIMIT: u64 = 2 << 30;

@@ -53,7 +53,7 @@ pub struct Package {
 }
 
 impl Package {
-    /// The packages that go with a driver of CUDA's major version 12, or with later ones.
+    /// The packages for a driver of CUDA's major version 12, or of a later one.
     pub fn of(driver_major: u32) -> [Self; 2] {
         let (nvrtc, cublas, major) = match driver_major {
             12 => ("nvidia-cuda-nvrtc-cu12", "nvidia-cublas-cu12", 12),

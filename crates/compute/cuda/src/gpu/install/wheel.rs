@@ -8,7 +8,7 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 use zip::ZipArchive;
 
-/// Bytes of one unpacked file, and of all together, at most. The largest real one has some 700 MB.
+/// Most bytes of one unpacked file, and of all together. The largest real one has some 700 MB.
 const FILE_LIMIT: u64 = 2 << 30;
 const ALL_LIMIT: u64 = 4 << 30;
 /// Most entries of an archive.

@@ -74,7 +74,7 @@ pub struct Nvrtc {
     functions: Functions,
     version: Version,
     path: PathBuf,
-    /// The architectures that it can compile for, as numbers such as 90.
+    /// The architectures that this NVRTC can compile for, as numbers such as 90.
     architectures: Vec<c_int>,
 }
 
@@ -136,7 +136,7 @@ impl Nvrtc {
         &self.path
     }
 
-    /// Whether it can compile for an architecture.
+    /// Whether this NVRTC can compile for an architecture.
     pub fn knows(&self, architecture: Architecture) -> bool {
         self.architectures
             .iter()

@@ -32,7 +32,7 @@ impl LibraryName {
         }
     }
 
-    /// The Python package that has it, for CUDA 13.
+    /// The Python package that has the library, for CUDA 13.
     pub fn package(self) -> &'static str {
         match self {
             Self::Nvrtc => "nvidia-cuda-nvrtc",
@@ -71,7 +71,7 @@ pub struct Candidate {
     pub place: LibraryPlace,
     /// The library's own version if it was taken, else the version in its files' names.
     pub version: Option<Version>,
-    /// Whether it was taken, and why not.
+    /// Whether the library was taken, and if not, why.
     pub outcome: Outcome,
 }
 
@@ -89,7 +89,7 @@ impl fmt::Display for Candidate {
     }
 }
 
-/// How the search for a library went.
+/// The result of the search for a library.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Search {
     /// The library that was searched for.

@@ -150,8 +150,8 @@ impl ParquetRows {
     }
 }
 
-/// Refuses lists whose texts are too large together: the crate makes a whole row at once, however
-/// often it repeats a long text.
+/// Refuses lists whose texts are too large together, because the crate makes a whole row at once,
+/// even if it repeats a long text many times.
 fn check_lists(
     reader: &SerializedFileReader<File>,
     leaves: &[usize],

@@ -1,5 +1,5 @@
-//! How a worker is started and ends: a command, or an interpreter with the shim in front of a
-//! function, in a jail or not.
+//! Starts and ends a worker: a command, or an interpreter with the shim in front of a function, in
+//! a jail or not.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -13,13 +13,13 @@ use super::{VerifierError, WorkerSettings};
 
 /// The workers of a verifier.
 pub struct Workers {
-    /// The recipe's key that names them, for messages.
+    /// The recipe's key that names the workers, for messages.
     pub key: String,
     /// The recipe's text for that key.
     pub value: String,
     /// How each is started.
     pub launch: Launch,
-    /// How many there are, and what they may take.
+    /// The number of workers, and their limits.
     pub settings: WorkerSettings,
 }
 
@@ -32,11 +32,11 @@ impl Workers {
 
 /// How a worker is started.
 pub enum Launch {
-    /// As a program of the user's with its arguments.
+    /// The user's program with its arguments.
     Command(Vec<String>),
-    /// As a Python interpreter, with arguments by which it runs the shim in front of a function.
+    /// A Python interpreter, with arguments by which it runs the shim in front of a function.
     Shim(Vec<String>),
-    /// As such an interpreter in a jail.
+    /// A Python interpreter with the shim, in a jail.
     JailedShim(Sandbox, Box<Program>),
 }
 
@@ -59,7 +59,7 @@ impl Launch {
         }
     }
 
-    /// Whether a fresh worker is asked to say that it can work, and how.
+    /// Whether a fresh worker is asked whether it can work, and how.
     pub fn greets(&self) -> bool {
         !matches!(self, Self::Command(_))
     }
@@ -74,7 +74,7 @@ impl Launch {
         }
     }
 
-    /// That a worker could not be started, and what to do.
+    /// The error that a worker could not be started, with the remedy.
     pub fn failed(&self, error: &io::Error) -> String {
         match self {
             Self::Command(command) => {
@@ -101,7 +101,7 @@ fn start_process(command: &[String]) -> io::Result<StartedWorker> {
         .ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "it is empty"))?;
     let mut process = Process::start(program, arguments, |command| {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // Else Python keeps an answer back until it has many.
+        // Without this variable, Python would buffer answers.
         command.env("PYTHONUNBUFFERED", "1");
     })?;
     let (Some(stdin), Some(stdout), Some(stderr)) = process.streams() else {
@@ -114,7 +114,7 @@ fn unstreamed() -> io::Error {
     io::Error::other("its streams are not there")
 }
 
-/// That an interpreter could not be started, and what to do.
+/// The error that an interpreter could not be started, with the remedy.
 pub fn interpreter_failed(interpreter: &str, error: &io::Error) -> String {
     let missing = error.kind() == ErrorKind::NotFound;
     let hint = if missing { "; install Python 3, or name it in `interpreter`" } else { "" };
@@ -123,13 +123,13 @@ pub fn interpreter_failed(interpreter: &str, error: &io::Error) -> String {
 
 /// The process or jail of a worker.
 pub enum WorkerProcess {
-    /// A process with all that the user may do.
+    /// A process with all rights of the user.
     Process(Process),
     Jail(Jail),
 }
 
 impl WorkerProcess {
-    /// Waits for it to end by itself, until `deadline` at most.
+    /// Waits until the worker ends, at most until `deadline`.
     pub fn wait_until(&mut self, deadline: Instant) -> Option<Status> {
         match self {
             Self::Process(process) => process.wait_until(deadline).map(Status::Process),
@@ -139,7 +139,7 @@ impl WorkerProcess {
         }
     }
 
-    /// Ends it, and everything that it has started.
+    /// Ends the worker, and everything that it has started.
     pub fn end(&mut self) {
         match self {
             Self::Process(process) => drop(process.end()),
@@ -158,7 +158,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// The exit code of one that ended by itself.
+    /// The exit code, if the worker ended by itself.
     pub fn code(&self) -> Option<i32> {
         match self {
             Self::Process(status) => status.code(),

@@ -13,11 +13,11 @@ type Show = dyn Fn(&str) + Send + Sync;
 
 static SHOW: OnceLock<Box<Show>> = OnceLock::new();
 
-/// Lines that have been shown. Whoever shows some holds it, so that workers take turns.
+/// Number of lines shown. A worker that shows lines holds the lock, so that workers take turns.
 static SHOWN: Mutex<usize> = Mutex::new(0);
 
-/// Has lines that functions print, or write to standard error, shown by `show`, as many as are of
-/// use. Only the first call counts; without one they are kept for errors alone.
+/// Sets `show` to show lines that functions print or write to standard error, up to a limit. Only
+/// the first call counts; without one, lines are kept for errors alone.
 pub fn show_printed(show: impl Fn(&str) + Send + Sync + 'static) {
     let _ = SHOW.set(Box::new(show));
 }
@@ -34,7 +34,7 @@ impl PrintedLines {
     /// Takes what has come.
     pub fn push(&mut self, bytes: &[u8]) {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
-            // Only as much of a line is kept as is shown.
+            // Only the part of a line that is shown is kept.
             let room = (4 * MOST_CHARACTERS).saturating_sub(self.line.len());
             self.line.extend(&part[..part.len().min(room)]);
             if part.ends_with(b"\n") {
@@ -47,7 +47,7 @@ impl PrintedLines {
         let line =
             String::from_utf8_lossy(&mem::take(&mut self.line)).replace(char::is_control, " ");
         let line: String = line.trim_end().chars().take(MOST_CHARACTERS).collect();
-        // One more than is shown says that there are more.
+        // One line more than is shown is kept, to know that there are more.
         if !line.is_empty() && self.lines.len() <= MOST_LINES {
             self.lines.push(line);
         }

@@ -15,9 +15,9 @@ use nix::unistd::Pid;
 
 use super::supervisor;
 
-/// How long a supervisor may take to end what it supervises before it is killed itself.
+/// Time for a supervisor to end its worker, before it is killed itself.
 const ENDING: Duration = Duration::from_secs(3);
-/// How often it is looked at whether a process has ended.
+/// Time between two checks whether a process has ended.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Processes that have not been ended.
@@ -25,7 +25,7 @@ static RUNNING: Mutex<Running> = Mutex::new(Running { heads: BTreeSet::new(), cl
 
 struct Running {
     heads: BTreeSet<Head>,
-    /// Whether the program is about to end, so that no more may be started.
+    /// Whether this program is about to end, so that no process may be started.
     closed: bool,
 }
 
@@ -33,7 +33,7 @@ struct Running {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Head {
     id: u32,
-    /// Whether it is a supervisor, which ends its worker when it is asked to.
+    /// Whether the process is a supervisor, which ends its worker on request.
     supervises: bool,
 }
 
@@ -41,14 +41,14 @@ fn running() -> MutexGuard<'static, Running> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A process that ends with this value, and with it all that it has started.
+/// A process. It ends, with all that it has started, when this is dropped.
 pub struct Process {
     child: Child,
     head: Head,
 }
 
 impl Process {
-    /// Starts a program, behind a supervisor where this program has called
+    /// Starts a program, behind a supervisor if this program has called
     /// [`supervision`](super::supervision).
     ///
     /// # Errors
@@ -71,12 +71,12 @@ impl Process {
         Ok(Self { child, head })
     }
 
-    /// The streams that were asked for and have not been taken.
+    /// The piped streams that have not been taken.
     pub fn streams(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
         (self.child.stdin.take(), self.child.stdout.take(), self.child.stderr.take())
     }
 
-    /// Waits for it to end by itself, until `deadline` at most.
+    /// Waits until the process ends, at most until `deadline`.
     pub fn wait_until(&mut self, deadline: Instant) -> Option<ExitStatus> {
         while Instant::now() < deadline {
             if let Some(status) = self.ended() {
@@ -87,7 +87,7 @@ impl Process {
         None
     }
 
-    /// How it has ended, if it has. What it has started is ended then.
+    /// The process's status, if it has ended; everything that it has started is ended too.
     fn ended(&mut self) -> Option<ExitStatus> {
         let mut running = running();
         let status = self.child.try_wait().ok()??;
@@ -97,11 +97,10 @@ impl Process {
         Some(status)
     }
 
-    /// Ends it with all that it has started; how it ended, by itself or now.
+    /// Ends the process with all that it has started. Returns its status.
     pub fn end(&mut self) -> Option<ExitStatus> {
         if self.head.supervises {
-            // While it is known to run and has not been waited for, no other process can have its
-            // number.
+            // Until the process has been waited for, no other process can have its id.
             let running = running();
             if running.heads.contains(&self.head) {
                 ask(self.head);
@@ -125,7 +124,7 @@ impl Drop for Process {
     }
 }
 
-/// Ends all of them and lets none be started any more: for a program that ends without unwinding.
+/// Ends all processes and forbids new ones, for a program that ends without unwinding.
 pub fn kill_all() {
     let mut running = running();
     running.closed = true;
@@ -140,11 +139,11 @@ pub fn kill_all() {
     }
 }
 
-/// How the variables begin that launchers of MPI set for their ranks.
+/// Prefixes of the variables that MPI launchers set for their ranks.
 const LAUNCHERS: [&str; 6] = ["OMPI_", "PMI_", "PMI2_", "PMIX_", "MPI_LOCAL", "HYD"];
 
-/// A command that a rank starts is no rank: a worker that uses MPI itself must not take the rank's
-/// place.
+/// The command without the launcher's variables: a worker that uses MPI must not take itself for
+/// this rank.
 fn command(program: &str, arguments: &[String]) -> io::Result<(Command, bool)> {
     let supervised = supervisor::supervised(program, arguments)?;
     let is_supervised = supervised.is_some();
@@ -173,7 +172,7 @@ fn kill_group(head: Head) {
     let _ = killpg(pid(head), Signal::SIGKILL); // it may have ended
 }
 
-/// Whether a child has ended; it is buried then.
+/// Whether a child has ended. If so, it has been waited for.
 fn has_ended(head: Head) -> bool {
     !matches!(waitpid(pid(head), Some(WaitPidFlag::WNOHANG)), Ok(WaitStatus::StillAlive))
 }

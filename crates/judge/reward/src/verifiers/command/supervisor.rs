@@ -1,4 +1,4 @@
-//! The process between this program and a worker: it ends with either of them, and ends everything
+//! The process between this program and a worker. It ends when either ends, and ends everything
 //! that the worker has started.
 //!
 //! A program cannot do this for itself: when it is killed it does nothing any more, and a process
@@ -31,7 +31,7 @@ use signal_hook::iterator::Signals;
 
 /// The argument by which the program supervises the command that follows.
 const SUPERVISE: &str = "__worker";
-/// The argument by which it becomes the command, which follows the number of its supervisor's
+/// The argument by which the program becomes the command, which follows the id of its supervisor's
 /// process.
 const BECOME: &str = "__worker-command";
 
@@ -39,13 +39,13 @@ const BECOME: &str = "__worker-command";
 const ENDED: i32 = SIGCHLD;
 /// The program asks the supervisor to end its worker, by [`ask`].
 const ASKED: i32 = SIGUSR2;
-/// Signals that schedulers send to every process of a job. The program heeds them: it may still
+/// Signals that schedulers send to every process of a job. The program handles them, and may still
 /// need the worker.
 const PASSED_OVER: [i32; 4] = [SIGHUP, SIGINT, SIGTERM, SIGUSR1];
 
-/// How long a worker may go on once nobody is there to ask it.
+/// Time that a worker may go on when nobody can ask it any more.
 const ABANDONED: Duration = Duration::from_secs(3);
-/// How long what a worker has started may take to die.
+/// Time for a worker's descendants to die.
 const DYING: Duration = Duration::from_secs(2);
 /// How often that is looked at.
 const LOOK: Duration = Duration::from_millis(5);
@@ -53,10 +53,10 @@ const LOOK: Duration = Duration::from_millis(5);
 /// The program that supervises workers: this one, if its `main` begins with [`supervision`].
 static SUPERVISOR: OnceLock<PathBuf> = OnceLock::new();
 
-/// Does the work of a process that this program was started as in front of a worker, and returns
-/// how to end; `None` in any other process, whose workers are supervised from then on. For the
-/// beginning of `main`: without it workers still end with their verifier, but not when the program
-/// is killed, and not what has left their process group.
+/// If this program was started as a supervisor, does the supervisor's work and returns its exit
+/// code. In any other process returns `None`, and workers are supervised from then on. Call it at
+/// the beginning of `main`: without it workers still end with their verifier, but not when the
+/// program is killed, and processes that have left a worker's group go on.
 pub fn supervision() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let role = arguments.next();
@@ -121,15 +121,15 @@ enum Event {
     Ended,
     /// The program wants the worker to end now.
     Asked,
-    /// Nobody writes to the worker's standard input any more.
+    /// The worker's standard input is closed.
     Closed,
 }
 
 fn supervise(command: &[OsString]) -> ExitCode {
     let program = getppid();
     adopt_orphans();
-    // Before the worker is there, so that its end is not missed.
-    // An ignored signal stays ignored, and the worker inherits that.
+    // Handlers are set before the worker starts, so that its end is not missed. An ignored signal
+    // stays ignored, and the worker inherits that.
     let heeded = PASSED_OVER.into_iter().filter(|signal| !is_ignored(*signal));
     let Ok(signals) = Signals::new([ENDED, ASKED].into_iter().chain(heeded)) else {
         return ExitCode::FAILURE;
@@ -151,7 +151,7 @@ fn supervise(command: &[OsString]) -> ExitCode {
     let status = loop {
         match happened.recv_timeout(if deadline.is_some() { LOOK } else { Duration::MAX }) {
             Ok(Event::Ended) => {}
-            // The program's files are closed a moment before it is gone.
+            // The program's files are closed a moment before the program is gone.
             Ok(Event::Closed) => deadline = Some(Instant::now() + ABANDONED),
             Err(RecvTimeoutError::Timeout)
                 if getppid() == program
@@ -173,15 +173,15 @@ fn start(command: &[OsString]) -> io::Result<Child> {
     worker.arg(BECOME).arg(std::process::id().to_string()).args(command).process_group(0).spawn()
 }
 
-/// Closes standard output and standard error, so that they are closed for their reader when the
-/// worker has closed them.
+/// Closes standard output and standard error, so that their reader sees the end when the worker
+/// closes them.
 fn let_go_of_output() -> io::Result<()> {
     let nothing = File::options().write(true).open("/dev/null")?;
     dup2_stdout(&nothing)?;
     Ok(dup2_stderr(&nothing)?)
 }
 
-/// Becomes the command, having seen to it that the kernel kills it when its supervisor is killed.
+/// Becomes the command, after asking the kernel to kill it when its supervisor is killed.
 fn become_command(supervisor: &OsStr, program: &OsStr, arguments: &[OsString]) -> ExitCode {
     #[cfg(target_os = "linux")]
     let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL); // never refused for a signal that there is
@@ -204,7 +204,7 @@ fn listen(mut signals: Signals, events: &Sender<Event>) {
     }
 }
 
-/// Waits until nobody has the other end of standard input, without reading what is the worker's.
+/// Waits until the other end of standard input is closed, without reading the worker's input.
 fn watch_input(events: &Sender<Event>) {
     let stdin = io::stdin();
     let mut input = [PollFd::new(stdin.as_fd(), PollFlags::empty())];
@@ -212,7 +212,7 @@ fn watch_input(events: &Sender<Event>) {
     let _ = events.send(Event::Closed);
 }
 
-/// Buries the children that have ended; how the worker ended, if it is one of them.
+/// Waits for the children that have ended. Returns the worker's status, if it is one of them.
 fn reap(worker: Pid) -> Option<ExitStatus> {
     loop {
         match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
@@ -232,8 +232,8 @@ fn kill_group(worker: Pid) {
     let _ = killpg(worker, Signal::SIGKILL); // it may have ended
 }
 
-/// Kills all that the worker has left. A process that loses its parent by this becomes a child of
-/// this one, and is killed in the next round.
+/// Kills the worker's descendants. An orphan becomes a child of this process, and is killed in the
+/// next round.
 fn kill_adopted() {
     let started = Instant::now();
     while started.elapsed() < DYING {
@@ -254,11 +254,12 @@ fn adopt_orphans() {
     let _ = nix::sys::prctl::set_child_subreaper(true); // since Linux 3.4
 }
 
-/// Elsewhere orphans go to the first process: what has left the worker's group cannot be found.
+/// On other systems orphans go to the first process, so those that have left the worker's group
+/// cannot be found.
 #[cfg(not(target_os = "linux"))]
 fn adopt_orphans() {}
 
-/// The processes whose parent this one is.
+/// The children of this process.
 #[cfg(target_os = "linux")]
 fn children() -> Vec<Pid> {
     let this = std::process::id().to_string();
@@ -283,8 +284,7 @@ fn children() -> Vec<Pid> {
 /// ended.
 fn end_like(status: ExitStatus) -> ExitCode {
     if let Some(signal) = status.signal().and_then(|signal| Signal::try_from(signal).ok()) {
-        // The worker has left a core file if it may: another one, of this process, would take its
-        // place.
+        // The worker has left its core file; one of this process must not replace it.
         if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_CORE) {
             let _ = setrlimit(Resource::RLIMIT_CORE, 0, hard);
         }

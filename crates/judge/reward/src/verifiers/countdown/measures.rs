@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 /// Counts the steps of a response as they are read. The time for a step is logarithmic in what came
 /// before, however many numbers the problem gives.
 pub(super) struct Measures {
-    /// How often the problem gives each number.
+    /// The number of times that the problem gives each number.
     given: BTreeMap<u64, i64>,
-    /// How often the attempt's steps so far have added each number, less how often they have used
-    /// it.
+    /// For each number, the times that the attempt's steps have made it, less the times that they
+    /// have used it.
     made: BTreeMap<u64, i64>,
     attempts: usize,
     steps: usize,
@@ -26,10 +26,9 @@ impl Measures {
         Self { given, made: BTreeMap::new(), attempts: 0, steps: 0, false_steps: 0 }
     }
 
-    /// Takes in the next step. It is false where its result is, or where it uses a number that is
-    /// not there: given, or made by a step before it in its attempt, and not used by one. A step
-    /// that is false makes what it says all the same, so that the steps that go on from it are not
-    /// false for its sake.
+    /// Adds the next step. It is false if its result is, or if it uses a number that is not
+    /// available: given or made by an earlier step of the attempt, and not used. A false step still
+    /// makes its number, so that later steps with it are not false too.
     pub fn add(&mut self, step: Step, opens_attempt: bool) {
         if opens_attempt {
             self.attempts += 1;
@@ -41,7 +40,7 @@ impl Measures {
         self.false_steps += usize::from(!step.is_true() || are_there.contains(&false));
     }
 
-    /// Uses a number, if it is there.
+    /// Uses a number, if it is available.
     fn take(&mut self, number: u64) -> bool {
         let given = self.given.get(&number).copied().unwrap_or_default();
         let made = self.made.entry(number).or_default();
@@ -50,7 +49,7 @@ impl Measures {
         is_there
     }
 
-    /// Under the names of docs/reference/metrics.md; nothing where no step could be read.
+    /// The metrics by the names of docs/reference/metrics.md; empty if no step could be read.
     pub fn metrics(&self, gives_up: bool) -> BTreeMap<String, f64> {
         let metrics = [
             ("attempts", self.attempts as f64),

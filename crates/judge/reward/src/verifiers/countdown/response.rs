@@ -17,8 +17,8 @@ pub(super) struct Response<'a> {
 }
 
 impl<'a> Response<'a> {
-    /// Reads a response. Every step that could be read is counted in `measures`, also where an
-    /// error follows.
+    /// Reads a response. Every step that could be read is counted in `measures`, even if an error
+    /// follows.
     ///
     /// # Errors
     /// Where the text is not of the form, as a sentence.
@@ -100,7 +100,7 @@ impl Reader<'_> {
         Ok(rest[..digits].iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0')))
     }
 
-    /// Describes what is wrong with the byte taken last. Everything before it is ASCII.
+    /// Describes the error at the byte taken last. Everything before it is ASCII.
     fn error(&self, expected: &str) -> String {
         match self.text[self.position - 1..].chars().next() {
             Some(found) => {

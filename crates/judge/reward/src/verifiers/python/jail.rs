@@ -1,5 +1,4 @@
-//! The shim in a jail, which shows it the directory of the function's file and what Python itself
-//! needs.
+//! Runs the shim in a jail that shows the directory of the function's file and Python's own files.
 
 use std::env::join_paths;
 use std::ffi::OsString;
@@ -11,7 +10,7 @@ use serde::Deserialize;
 
 use super::super::command::{Launch, interpreter_failed};
 
-/// Code by which an interpreter outside of the jail says where it is.
+/// Code by which an interpreter outside of the jail prints its paths.
 const WHERE: &str = "
 import json, os, sys
 modules = [os.path.abspath(place) for place in sys.path if place and os.path.exists(place)]
@@ -26,11 +25,11 @@ struct Interpreter {
     program: PathBuf,
     /// Its `sys.prefix` and `sys.base_prefix`.
     prefixes: [PathBuf; 2],
-    /// The folders in which it finds modules.
+    /// The folders in which the interpreter finds modules.
     modules: Vec<PathBuf>,
 }
 
-/// Prefixes that hold more than an interpreter. Of these a jail shows the libraries anyway.
+/// Prefixes that hold more than an interpreter. A jail shows their libraries anyway.
 const SHARED: [&str; 3] = ["/", "/usr", "/usr/local"];
 
 /// A function's limits: enough for NumPy or PyTorch, which reserve far more addresses than memory.
@@ -45,8 +44,8 @@ const LIMITS: Limits = Limits {
     cpu_s: None,
 };
 
-/// How an interpreter is started in a jail with these arguments, for a function in `file`, an
-/// absolute path, or of a module.
+/// The launch of an interpreter in a jail with these arguments, for a function in `file`, an
+/// absolute path, or in a module.
 ///
 /// # Errors
 /// When there is no sandbox or no such interpreter, as a sentence without a full stop.
@@ -62,7 +61,7 @@ pub fn launch(
         .filter(|prefix| SHARED.iter().all(|shared| prefix != Path::new(shared)));
     let beside = file.and_then(Path::parent).map(Path::to_owned);
     let readable = own.chain(modules.iter().cloned()).chain(beside).collect();
-    // A jail has no environment and no home, by which it would find these.
+    // A jail has no environment and no home by which the interpreter would find these folders.
     let modules =
         join_paths(&modules).map_err(|e| format!("the interpreter {interpreter:?} has {e}"))?;
     let environment = vec![("PYTHONPATH".into(), modules), ("PYTHONUNBUFFERED".into(), "1".into())];

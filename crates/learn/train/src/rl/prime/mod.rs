@@ -28,8 +28,8 @@ struct Rollout<'a> {
     batch: ProcessBatch,
 }
 
-/// Has the process model learn from the rollout and score it. The advantages of its responses, as
-/// [`group_advantages`](crate::advantage::group_advantages) has them.
+/// Lets the process model learn from the rollout and score it. Returns advantages in the form of
+/// [`group_advantages`](crate::advantage::group_advantages).
 ///
 /// # Panics
 /// When the context has no process model or no reference.
@@ -97,15 +97,15 @@ fn is_correct(response: &Response) -> bool {
 
 /// The results of the process model's updates.
 struct ProcessUpdates {
-    /// The places of the responses that it has learnt from, and their log-ratios before it had:
-    /// what it says of what it has not seen.
+    /// The places of the responses that phi has learnt from, and their log-ratios before it did:
+    /// its verdicts on unseen responses.
     seen: Vec<(usize, Vec<f64>)>,
     /// The norm of each update's gradient.
     norms: Vec<f64>,
 }
 
 impl<'a> Rollout<'a> {
-    /// The responses that are compared, with what the reference says of them.
+    /// The responses that are compared, with their log-probs under the reference.
     fn new(
         groups: &'a [Group],
         reference: &Model,
@@ -144,7 +144,7 @@ impl<'a> Rollout<'a> {
         Ok(learnt)
     }
 
-    /// How well phi tells what it has learnt from before it had, and its updates.
+    /// Records how well phi's rewards on unseen responses agree with the verdicts, and its updates.
     fn measure(&self, beta: f64, learnt: &ProcessUpdates, metrics: &mut Metrics) {
         let seen: Vec<ScoredResponse<'_>> = learnt
             .seen

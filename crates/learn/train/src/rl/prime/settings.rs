@@ -90,7 +90,8 @@ impl PrimeSettings {
         self.optimizer.check(PROCESS_OPTIMIZER)
     }
 
-    /// Checks that the model that phi begins as is one like the policy's, in `policy`.
+    /// Checks that phi's starting model is of the same kind as the policy's, whose directory is
+    /// `policy`.
     ///
     /// # Errors
     /// [`Setting`](isentrope_evaluation::Error::Setting) when it cannot be read or is another

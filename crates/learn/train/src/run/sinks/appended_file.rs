@@ -1,4 +1,4 @@
-//! A file that a run appends to for as long as it lives.
+//! A file that a run appends to until it ends.
 
 use crate::error::{Error, Result};
 use isentrope_files::remove;
@@ -6,8 +6,8 @@ use std::fs::{self, File, Metadata};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// An open file and its path. Someone else may remove or replace the file at the path; what was
-/// written is still in the open one.
+/// An open file and its path. If someone removes or replaces the file at the path, the open file
+/// still has all bytes.
 #[derive(Debug)]
 pub(super) struct AppendedFile {
     path: PathBuf,
@@ -15,14 +15,14 @@ pub(super) struct AppendedFile {
 }
 
 impl AppendedFile {
-    /// Starts a file that must not be there.
+    /// Creates a file, which must not exist.
     pub fn create(path: PathBuf) -> Result<Self> {
         let created = File::options().read(true).append(true).create_new(true).open(&path);
         let file = created.map_err(|e| Error::io(&path, e))?;
         Ok(Self { path, file })
     }
 
-    /// Goes on with a file; one that is not there is started.
+    /// Opens a file for appending, or creates it.
     pub fn open(path: PathBuf) -> Result<Self> {
         let opened = File::options().read(true).append(true).create(true).open(&path);
         let file = opened.map_err(|e| Error::io(&path, e))?;
@@ -47,7 +47,7 @@ impl AppendedFile {
         self.file.sync_data().map_err(|e| Error::io(&self.path, e))
     }
 
-    /// Puts the file back in its place if it was removed or replaced. Returns its path then.
+    /// Puts the file back if it was removed or replaced. Returns its path if so.
     pub fn restore(&mut self) -> Result<Option<&Path>> {
         let io = |e| Error::io(&self.path, e);
         let own = self.file.metadata().map_err(io)?;
@@ -73,7 +73,7 @@ fn is_same(a: &Metadata, b: &Metadata) -> bool {
     (a.dev(), a.ino()) == (b.dev(), b.ino())
 }
 
-/// Elsewhere an open file cannot be removed or replaced.
+/// On other systems an open file cannot be removed or replaced.
 #[cfg(not(unix))]
 fn is_same(_: &Metadata, found: &Metadata) -> bool {
     found.is_file()

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 /// Longest line that is read: a hundred thousand metrics.
 const MAX_LINE: u64 = 8 << 20;
 
-/// A file that gets a line per step. Numbers are the shortest that read back as the same f64, so
-/// that equal metrics are equal bytes; NaN and infinities are null.
+/// A file with a line per step. Numbers are the shortest decimals that read back as the same f64,
+/// so that equal metrics are equal bytes; NaN and infinities are null.
 #[derive(Debug)]
 pub struct JsonlSink(AppendedFile);
 
@@ -34,8 +34,8 @@ impl JsonlSink {
         AppendedFile::create(path.into()).map(Self)
     }
 
-    /// Goes on with a file after `last_step`: lines of later steps are removed, and so is a last
-    /// line that was cut off. A file that is not there is started.
+    /// Opens a file for a run that goes on after `last_step`: lines of later steps are removed, and
+    /// so is a last line that was cut off. A missing file is created.
     pub fn resume(path: impl Into<PathBuf>, last_step: u64) -> Result<Self> {
         let appended = AppendedFile::open(path.into())?;
         let (path, file) = (appended.path(), appended.file());
@@ -44,8 +44,7 @@ impl JsonlSink {
         Ok(Self(appended))
     }
 
-    /// The last step that a file has a whole line of, if it has one. A file that is not there has
-    /// none.
+    /// The last step with a whole line in the file, if there is one. A missing file has none.
     pub fn last_step(path: &Path) -> Result<Option<u64>> {
         match File::open(path) {
             Ok(file) => Ok(kept(path, &file, u64::MAX)?.1),
@@ -68,7 +67,7 @@ impl JsonlSink {
         self.0.sync()
     }
 
-    /// Puts the file back in its place if it was removed or replaced. Returns its path then.
+    /// Puts the file back if it was removed or replaced. Returns its path if so.
     pub fn restore(&mut self) -> Result<Option<&Path>> {
         self.0.restore()
     }

@@ -19,7 +19,7 @@ const PREFIX: &str = "events.out.tfevents.";
 pub struct TensorBoardSink(AppendedFile);
 
 impl TensorBoardSink {
-    /// Starts an event file in a directory, which is made if it is not there.
+    /// Creates an event file in a directory, which is made if missing.
     pub fn create(dir: &Path) -> Result<Self> {
         fs::create_dir_all(dir).map_err(|e| Error::io(dir, e))?;
         // TensorBoard reads a directory's files in the order of their names: a new one must come
@@ -31,8 +31,8 @@ impl TensorBoardSink {
         Ok(sink)
     }
 
-    /// Starts another event file after a checkpoint of `last_step`; it begins with an event that
-    /// makes TensorBoard forget what earlier files say of later steps.
+    /// Starts another event file for a run that goes on after `last_step`. Its first event makes
+    /// TensorBoard drop later steps of earlier files.
     pub fn resume(dir: &Path, last_step: u64) -> Result<Self> {
         let mut sink = Self::create(dir)?;
         let start = varint_field(1, 1); // SessionLog.status = START
@@ -52,12 +52,12 @@ impl TensorBoardSink {
         self.event(step, &bytes_field(5, &summary)) // Event.summary
     }
 
-    /// Puts the file back in its place if it was removed or replaced. Returns its path then.
+    /// Puts the file back if it was removed or replaced. Returns its path if so.
     pub fn restore(&mut self) -> Result<Option<&Path>> {
         self.0.restore()
     }
 
-    /// Writes an event of the present time with what it says, as one TFRecord.
+    /// Writes an event with this content and the present time, as one TFRecord.
     fn event(&mut self, step: u64, what: &[u8]) -> Result<()> {
         let mut event = vec![key(1, FIXED64)]; // Event.wall_time, seconds
         event.extend(since_epoch().as_secs_f64().to_le_bytes());
@@ -89,7 +89,7 @@ fn latest(dir: &Path) -> Result<Option<u64>> {
     Ok(latest)
 }
 
-/// The machine's name, as far as it fits between the dots of a file's name.
+/// The machine's name, with the characters that may stand between the dots of the file's name.
 fn host() -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
     isentrope_ranks::host().chars().map(|c| if is_plain(c) { c } else { '-' }).collect()
@@ -118,7 +118,7 @@ fn bytes_field(number: u8, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Seven bits a byte, the lowest first.
+/// Appends a varint: seven bits per byte, the lowest first.
 fn varint(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);
