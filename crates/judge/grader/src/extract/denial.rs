@@ -26,7 +26,7 @@ pub fn denies_next(before: &str) -> bool {
         let altering = if *last == "of" { rest.first() } else { Some(last) };
         if altering.is_some_and(|word| has(ALTERS, word))
             || rest.first().is_some_and(|first| has_pair(EXCLUDES, first, last))
-            || ends_in_relation(&words)
+            || ends_in_relation(clause, &words)
         {
             return true;
         }

@@ -4,7 +4,8 @@
 use super::super::phrases::formulas::command;
 use super::super::phrases::has;
 use super::super::phrases::hedges::{RANGE_TO, RELATIONS};
-use super::super::phrases::numbers::{base_named, changes_number};
+use super::super::phrases::numbers::{base_named, changes_number, is_group, spoken};
+use super::super::phrases::statements::AND;
 use super::super::phrases::units::is_short_unit;
 
 /// Most words between two numbers and the second one: a unit, "short", "of", "a", "dozen".
@@ -26,10 +27,14 @@ pub fn with_number_words(value: &str, after: &str) -> String {
         .filter(|word| !word.is_empty())
         .take(MAX_WORDS + 1)
         .collect();
+    // 413_5 has its base.
+    let is_bare = value.chars().all(|c| c.is_ascii_alphanumeric());
     let used = match words[..] {
-        ["in", "base", _, ..] => 3,
-        ["in", base, ..] if base_named(base).is_some() => 2,
+        ["in", "base", _, ..] if is_bare => 3,
+        ["in", base, ..] if is_bare && base_named(base).is_some() => 2,
         [word, ..] if changes_number(word) => 1,
+        // "a potential $V$ of 150 volts"
+        _ if !value.contains(|c: char| c.is_ascii_digit()) => return value.into(),
         _ => match words.iter().position(|word| is_number(word)) {
             Some(number) if relates(&words[..number]) && !is_range(&words[number - 1..]) => {
                 number + 1
@@ -40,17 +45,25 @@ pub fn with_number_words(value: &str, after: &str) -> String {
     format!("{value} {}", words[..used].join(" "))
 }
 
-/// Whether words in reverse order relate a number to the one that comes next: "it is 5 short of".
-pub fn ends_in_relation(words: &[&str]) -> bool {
-    let between = words.iter().take(MAX_WORDS).position(|word| is_number(word));
-    between.is_some_and(|count| {
-        let between: Vec<&str> = words[..count].iter().rev().copied().collect();
-        relates(&between)
-    })
+/// Whether a clause, whose words are these in reverse order, relates a number to the one that comes
+/// next: "it is 5 short of", "a dozen and".
+pub fn ends_in_relation(clause: &str, words: &[&str]) -> bool {
+    if let [AND, group, ..] = words {
+        return is_group(group);
+    }
+    let Some(count) = words.iter().take(MAX_WORDS).position(|word| is_number(word)) else {
+        return false;
+    };
+    // The 4 of a_{4} is none.
+    let number = words[count].as_ptr() as usize - clause.as_ptr() as usize;
+    let is_index = clause[..number].ends_with(['_', '^', '{'])
+        || clause[number + words[count].len()..].starts_with('}');
+    let between: Vec<&str> = words[..count].iter().rev().copied().collect();
+    !is_index && relates(&between)
 }
 
 fn is_number(word: &str) -> bool {
-    word.starts_with(|c: char| c.is_ascii_digit()) || changes_number(word)
+    word.starts_with(|c: char| c.is_ascii_digit()) || spoken(&word.to_ascii_lowercase()).is_some()
 }
 
 /// Whether all words between two numbers make one of both. "25 primes below 100" does not: a plural

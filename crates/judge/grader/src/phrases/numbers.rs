@@ -93,6 +93,11 @@ pub fn changes_number(word: &str) -> bool {
         || part(word).is_some()
 }
 
+/// Whether a word is a group or a power of ten that "and" adds to: "a score and 2".
+pub fn is_group(word: &str) -> bool {
+    [SCALES, GROUPS].iter().any(|table| table.iter().any(|(name, _)| *name == word))
+}
+
 /// The number that a text in lower case begins with in words, and what follows it; `None` where it
 /// is in digits alone.
 pub fn spoken(text: &str) -> Option<(Expression, Vec<&str>)> {
