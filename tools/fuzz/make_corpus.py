@@ -118,6 +118,10 @@ put("json", "columns", json.dumps({"prompt": ["1+1?", "1+2?"], "answer": ["2", 3
 put("json", "columns-of-pandas", json.dumps({"prompt": {"0": "1+1?", "1": "1+2?"}, "answer": {"0": "2", "1": None}}))
 put("json", "lines", "".join(json.dumps(row) + "\n" for row in rows))
 put("jsonl", "odd", "\ufeff" + json.dumps(rows[0]) + "\r\n\n" + json.dumps({"problem": None, "answer": [1, 2.5, True]}))
+put("separated", "comma", '\ufeffquestion,answer\r\n"1, ""2""\n3?",7\r\nx,\r\n')
+put("separated", "tab", "problem\tsolution\tlevel\n1+1?\tso \\boxed{2}\t1\nA sum\t#### 42\t2\n")
+put("separated", "json", 'prompt,reward_model\n"[{""role"": ""user"", ""content"": ""2x3?""}]","{""ground_truth"": ""6""}"\n')
+put("separated", "uneven", 'a,b,a\n1\n1,2,3\n"open')
 
 fixtures = CRATES / "judge/data/tests/fixtures"
 for path in [fixtures / "verl.parquet", fixtures / "benchmarks/dapo.parquet", fixtures / "benchmarks/eurus.parquet"]:
@@ -125,7 +129,7 @@ for path in [fixtures / "verl.parquet", fixtures / "benchmarks/dapo.parquet", fi
     shutil.copyfile(path, HERE / "corpus/parquet" / path.stem)
 
 for name in ["quickstart", "countdown-clip-cov", "qwen2.5-7b-grpo", "qwen2.5-0.5b-own-data"]:
-    put("recipe", name, (HERE.parent / "recipes" / f"{name}.toml").read_text())
+    put("recipe", name, (CRATES.parent / "recipes" / f"{name}.toml").read_text())
 put("recipe", "verifiers", '[model]\npath = "m"\n[data]\nfiles = ["a.jsonl"]\n[reward]\nverifier = [{ kind = "math", weight = 1 }]\n')
 put("recipe", "names-of-others", "lora_r = 8\nnum_generations = 8\n[trainer]\nnnodes = 1\n")
 

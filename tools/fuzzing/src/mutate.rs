@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use crate::Target;
-
 /// Longest input, in bytes.
 const MAX_BYTES: usize = 64 << 10;
 /// Numbers that often break readers.
@@ -30,19 +28,13 @@ impl Mutator {
     }
 
     /// Mutates one input of the corpus.
-    pub fn input(&mut self, target: &Target) -> Vec<u8> {
+    pub fn input(&mut self) -> Vec<u8> {
         let start = self.below(self.corpus.len());
         let mut data = self.corpus[start].clone();
         for _ in 0..1 + self.below(6) {
             self.change(&mut data);
         }
         data.truncate(MAX_BYTES);
-        // Wrong framing must be refused too.
-        if let Some(repair) = target.repair
-            && self.below(4) > 0
-        {
-            repair(&mut data);
-        }
         data
     }
 

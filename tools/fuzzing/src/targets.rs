@@ -27,6 +27,7 @@ pub(crate) const ALL: &[Target] = &[
     plain("template", template, 400),
     plain("jsonl", |data| rows(data, "rows.jsonl"), 1000),
     plain("json", |data| rows(data, "rows.json"), 1000),
+    plain("separated", separated, 1000),
     framed("parquet", |data| rows(data, "rows.parquet"), repair_parquet_end, 600),
     plain("recipe", recipe, 600),
     plain("grader", grader, 600),
@@ -65,7 +66,12 @@ fn check_message(error: &impl ToString) {
 }
 
 fn safetensors(data: &[u8]) {
-    with_file("model.safetensors", data, |dir| match Checkpoint::open(dir) {
+    with_file("model.safetensors", data, tensors);
+}
+
+/// Reads every tensor of a checkpoint.
+fn tensors(dir: &Path) {
+    match Checkpoint::open(dir) {
         Ok(checkpoint) => {
             for name in checkpoint.names() {
                 let shape = checkpoint.shape(name).unwrap_or_default();
@@ -75,7 +81,7 @@ fn safetensors(data: &[u8]) {
             }
         }
         Err(error) => check_message(&error),
-    });
+    }
 }
 
 /// The JSON files of a model, each read from the same bytes.
@@ -92,7 +98,7 @@ fn config(data: &[u8]) {
         let header = br#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
         let shard = [&(header.len() as u64).to_le_bytes()[..], header, &[0; 4]].concat();
         fs::write(dir.join("1.safetensors"), shard).expect("a temporary file");
-        Checkpoint::open(dir).map_or_else(|error| check_message(&error), drop);
+        tensors(dir);
     });
     with_file("tokenizer_config.json", data, |dir| {
         SpecialTokens::read(dir).map_or_else(|error| check_message(&error), drop);
@@ -153,6 +159,12 @@ fn rows(data: &[u8], name: &str) {
             Err(error) => check_message(&error),
         }
     });
+}
+
+/// Rows with commas and with tabs between their values.
+fn separated(data: &[u8]) {
+    rows(data, "rows.csv");
+    rows(data, "rows.tsv");
 }
 
 fn recipe(data: &[u8]) {

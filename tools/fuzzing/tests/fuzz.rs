@@ -38,7 +38,7 @@ fn fuzz(name: &str, is_deep: bool) {
     let run = |data: &[u8]| {
         fs::write(&kept, data).unwrap();
         let start = Instant::now();
-        let result = catch_unwind(AssertUnwindSafe(|| (target.run)(data)));
+        let result = catch_unwind(AssertUnwindSafe(|| target.read(data)));
         assert!(result.is_ok(), "{name} panics on {}", kept.display());
         assert!(
             start.elapsed() < LONGEST,
@@ -51,7 +51,7 @@ fn fuzz(name: &str, is_deep: bool) {
     let inputs = corpus.len();
     let mut mutator = Mutator::new(number("ISENTROPE_FUZZ_SEED").unwrap_or(1), corpus);
     for _ in 0..executions {
-        run(&mutator.input(target));
+        run(&mutator.input());
     }
     let _ = fs::remove_file(&kept); // something may clean up there
     println!("{name}: {inputs} and {executions} inputs in {:.1?}", start.elapsed());
@@ -100,6 +100,7 @@ targets!(
     template,
     jsonl,
     json,
+    separated,
     parquet,
     recipe,
     grader,

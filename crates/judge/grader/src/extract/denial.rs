@@ -8,6 +8,7 @@ use super::super::phrases::denials::{
 use super::super::phrases::hedges::{FALSE_PREDICATES, MODALS, POSSIBLE};
 use super::super::phrases::statements::ANSWER_NAMES;
 use super::super::phrases::{has, has_pair};
+use super::related::ends_in_relation;
 
 /// Whether the end of a text denies what comes next, or makes something else of it.
 pub fn denies_next(before: &str) -> bool {
@@ -25,6 +26,7 @@ pub fn denies_next(before: &str) -> bool {
         let altering = if *last == "of" { rest.first() } else { Some(last) };
         if altering.is_some_and(|word| has(ALTERS, word))
             || rest.first().is_some_and(|first| has_pair(EXCLUDES, first, last))
+            || ends_in_relation(clause, &words)
         {
             return true;
         }

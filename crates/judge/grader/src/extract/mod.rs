@@ -6,6 +6,7 @@ mod denial;
 mod hedge;
 mod number;
 mod operand;
+mod related;
 mod segments;
 mod sentence;
 mod statement;
@@ -20,11 +21,10 @@ use aftermath::takes_back;
 use denial::denies_next;
 use hedge::is_hedged;
 use number::with_plain_signs;
+use related::with_number_words;
 use segments::{is_prose, last_formula, segments};
 use sentence::sentence;
-use statement::{
-    TAKEN_BACK, answer_in, last_number_outside, stated, stated_as_final, with_number_word,
-};
+use statement::{TAKEN_BACK, answer_in, last_number_outside, stated, stated_as_final};
 
 /// The place in which an answer was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +103,7 @@ fn announced(text: &str, extraction: Extraction) -> Option<(String, Origin)> {
         let answer = if takes_back(after) {
             format!("{answer}{TAKEN_BACK}")
         } else {
-            with_number_word(&answer, after)
+            with_number_words(&answer, after)
         };
         (answer, end)
     });
@@ -150,10 +150,10 @@ fn guessed(text: &str) -> Option<(String, Origin)> {
         if let Some(answer) = value_of(formula, rest) {
             return Some((answer, Origin::Number));
         }
-        return Some((with_number_word(formula, rest), Origin::Formula));
+        return Some((with_number_words(formula, rest), Origin::Formula));
     }
     let (start, end) = last_number_outside(text, 0)?;
-    Some((with_number_word(&text[start..end], &text[end..]), Origin::Number))
+    Some((with_number_words(&text[start..end], &text[end..]), Origin::Number))
 }
 
 /// The number that the words after a name say that it is.

@@ -5,13 +5,13 @@ use super::super::equal::same_answer;
 use super::super::options::Options;
 use super::super::phrases::has;
 use super::super::phrases::hedges::{ANOTHER, BEFORE_NAME};
-use super::super::phrases::numbers::{base_named, changes_number};
 use super::super::phrases::statements::{ANSWER_NAMES, FINAL, VERBS, WHY};
 use super::aftermath::takes_back;
 use super::boxed::before_open_box;
 use super::denial::{denies_claim, denies_next, end_of, makes_operand};
 use super::hedge::{is_hedged, starts_with_word};
 use super::number::{first_number, last_number, leading_number};
+use super::related::with_number_words;
 use super::segments::{last_formula, segments};
 use super::sentence::{bare_sentence, sentence, whole_answer};
 
@@ -216,24 +216,8 @@ pub fn answer_in(sentence: &str) -> Option<String> {
     Some(if takes_back(&sentence[after..]) {
         sentence.into()
     } else {
-        with_number_word(&sentence[start..end], &sentence[after..])
+        with_number_words(&sentence[start..end], &sentence[after..])
     })
-}
-
-/// A value with the word after it, where that makes another number of it: "$5$ million".
-pub fn with_number_word(value: &str, after: &str) -> String {
-    let after = after.trim_start_matches(['$', '*', '}', ' ']);
-    let after = after.strip_prefix("\\)").unwrap_or(after).trim_start();
-    let first = |text: &str| {
-        text.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default().to_owned()
-    };
-    let word = first(after);
-    let base = after.strip_prefix("in ").map(first).filter(|word| base_named(word).is_some());
-    match base {
-        Some(base) => format!("{value} in {base}"),
-        None if changes_number(&word) => format!("{value} {word}"),
-        None => value.into(),
-    }
 }
 
 /// The last number after a place, or the tuple or interval that it is the end of.

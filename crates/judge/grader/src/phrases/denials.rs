@@ -46,9 +46,9 @@ pub const UNREAL: &[&str] = &["if", "had", "were", "without", "otherwise"];
 /// 5".
 pub const ALTERS: &str = "\
     root square cube reciprocal factorial logarithm log digits factor factors divisor divisors \
-    multiple multiples inverse opposite conjugate near exceeds twice thrice double triple half \
-    third quarter over under above below nearly almost negative minus beyond than maybe perhaps \
-    possibly probably presumably except besides excluding without";
+    multiple multiples inverse opposite negation conjugate near exceeds twice thrice double triple \
+    half third quarter over under above below nearly almost negative minus beyond than maybe \
+    perhaps possibly probably presumably except besides excluding without";
 
 /// Words before "to" and a value that say that it is the same.
 pub const EQUAL: &[&str] =

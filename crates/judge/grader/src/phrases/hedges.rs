@@ -35,6 +35,13 @@ pub const OPERATIONS: &str = "\
 /// The one that needs a value after it, as in "4 times 5": what is done four times is counted.
 pub const TIMES: &str = "times ";
 
+/// Words between two numbers that make one of both: "5 below 12", "5 short of 12", "5 times 12".
+pub const RELATIONS: &str = "\
+    above below under over beyond past off from of by times per";
+
+/// After "from" and a number it names the end of a range: "from 1 to 10".
+pub const RANGE_TO: &[&str] = &["to", "through"];
+
 /// Words that add another value to the one before them.
 pub const ALSO: &[&str] = &["and also", "as well as", "along with", "alternatively"];
 

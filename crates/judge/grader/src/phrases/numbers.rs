@@ -1,6 +1,7 @@
 //! Numbers in words: "twenty-one", "1.5 million", "two thirds", "5 factorial".
 
 use super::has;
+use super::units::ORDINALS;
 use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{One, Pow, Zero};
@@ -90,6 +91,11 @@ pub fn changes_number(word: &str) -> bool {
             table.iter().any(|(name, _)| *name == single && (word == single || *name != "score"))
         })
         || part(word).is_some()
+}
+
+/// Whether a word is a group or a power of ten that "and" adds to: "a score and 2".
+pub fn is_group(word: &str) -> bool {
+    [SCALES, GROUPS].iter().any(|table| table.iter().any(|(name, _)| *name == word))
 }
 
 /// The number that a text in lower case begins with in words, and what follows it; `None` where it
@@ -236,11 +242,15 @@ fn scale(word: &str) -> Option<u32> {
     SCALES.iter().find_map(|(name, power)| (*name == word).then_some(*power))
 }
 
-/// The number of parts that a word cuts one into: 3 for "thirds".
+/// The number of parts that a word cuts one into: 3 for "thirds", 5 for "5ths".
 fn part(word: &str) -> Option<BigInt> {
     let single = word.strip_suffix('s').unwrap_or(word);
     if let Some((_, count)) = PARTS.iter().find(|(name, _)| *name == single) {
         return Some((*count).into());
+    }
+    let digits = ORDINALS.iter().find_map(|ending| single.strip_suffix(ending));
+    if let Some(count) = digits.and_then(|digits| digits.parse::<u32>().ok()) {
+        return (count > 0).then(|| count.into());
     }
     let whole = single.strip_suffix("th")?;
     if let Some(power) = scale(whole) {

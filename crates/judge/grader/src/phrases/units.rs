@@ -33,9 +33,10 @@ const NO_UNITS: &str = "\
     sure tentatively than though too uncertain unless unlikely unsure until upward upwards wait \
     was were whenever whereas while will without would mille";
 
-/// Words after "times" with which it multiplies: "5 times as many".
-const MULTIPLIED: &[&str] =
-    &["as", "more", "less", "the", "that", "larger", "greater", "bigger", "smaller", "of"];
+/// Words after "times" with which it multiplies: "5 times as many", "5 times itself".
+const MULTIPLIED: &[&str] = &[
+    "as", "more", "less", "the", "that", "larger", "greater", "bigger", "smaller", "of", "itself",
+];
 
 /// Whether a word right after a number, or after its unit, is no part of what the number counts.
 pub fn is_no_unit(word: &str) -> bool {
