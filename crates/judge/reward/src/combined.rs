@@ -23,6 +23,10 @@ impl Verifier for WeightedVerifier {
         self.0.iter().flat_map(|(_, verifier)| verifier.notes()).collect()
     }
 
+    fn judges_groups(&self) -> bool {
+        self.0.iter().any(|(_, verifier)| verifier.judges_groups())
+    }
+
     /// The sum over the parts. A response is with one part at a time, so this many responses keep
     /// the workers of all parts busy.
     fn workers(&self) -> usize {
@@ -34,18 +38,23 @@ impl Verifier for WeightedVerifier {
     }
 }
 
-/// Adds what part `number` found, unless the response could not be judged by that part or one
-/// before, or the part does not apply.
+/// Adds what part `number` found, unless that part or one before could not judge the response or
+/// failed at it, or the part does not apply. What could not be judged goes before a failure.
 fn add(sum: &mut Option<Judgement>, number: usize, weight: f64, part: Judgement) {
     if !part.applies {
         return;
     }
     let name = format!("part_{number}");
-    if !part.verdict.is_scored() {
-        if sum.as_ref().is_none_or(|sum| sum.verdict.is_scored()) {
+    let is_sum = |sum: &Judgement| sum.verdict.is_scored() && !sum.failed;
+    if !is_sum(&part) {
+        let goes_before = |sum: &Judgement| is_sum(sum) || sum.failed && !part.failed;
+        if sum.as_ref().is_none_or(goes_before) {
             // Recipes count from 0.
             let reason = format!("{name} (weighted.{}): {}", number - 1, part.reason);
-            *sum = Some(Judgement::new(part.verdict, None, reason));
+            *sum = Some(Judgement {
+                failed: part.failed,
+                ..Judgement::new(part.verdict, None, reason)
+            });
         }
         return;
     }
@@ -54,7 +63,7 @@ fn add(sum: &mut Option<Judgement>, number: usize, weight: f64, part: Judgement)
         score: 0.0,
         ..Judgement::new(verdict, extracted, reason)
     });
-    if sum.verdict.is_scored() {
+    if is_sum(sum) {
         sum.score += weight * score;
         sum.metrics
             .extend(metrics.into_iter().map(|(metric, value)| (format!("{name}/{metric}"), value)));
@@ -103,6 +112,10 @@ impl Verifier for ByDataSourceVerifier {
 
     fn workers(&self) -> usize {
         self.by_data_source.values().chain(&self.otherwise).map(|verifier| verifier.workers()).sum()
+    }
+
+    fn judges_groups(&self) -> bool {
+        self.by_data_source.values().chain(&self.otherwise).any(|v| v.judges_groups())
     }
 
     fn same_answer(&self, item: &Item<'_>, a: &str, b: &str) -> bool {

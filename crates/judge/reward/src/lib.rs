@@ -7,7 +7,9 @@
 //! answers of mathematics are the same.
 //!
 //! A verifier that cannot do its work says so ([`Verdict::Fault`], [`Verdict::TimedOut`]); such a
-//! response is left out of the loss and counted, never scored 0 in silence.
+//! response is left out of the loss and counted, never scored 0 in silence. A response at which a
+//! verifier fails that works otherwise ([`Judgement::failed`]) is not left out, or a policy would
+//! learn to write what does that. It has the score of the worst, and the run says so.
 
 mod by_metric;
 mod combined;
@@ -23,6 +25,6 @@ pub use verdict::{Item, Judgement, Verdict, Verifier, in_threads};
 pub use verifier_settings::{ByDataSource, Combined, Part, VerifierSettings, Weighted};
 pub use verifiers::command::VerifierError;
 pub use verifiers::{
-    Argument, CodeVerifierSettings, CommandSettings, MathSettings, PythonSettings, Single,
-    VerifierName, WorkerSettings, command, countdown, math,
+    Argument, CodeVerifierSettings, CommandSettings, MathSettings, PythonSettings, QuestionBatch,
+    Single, VerifierName, WorkerSettings, command, countdown, math,
 };

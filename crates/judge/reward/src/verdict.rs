@@ -66,6 +66,10 @@ pub struct Judgement {
     /// cannot judge.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub applies: bool,
+    /// Whether the verifier fails at this response, also when it is asked again, and works beside.
+    /// The response is the cause: its score is 0, or the lowest of its group if that is less.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub failed: bool,
 }
 
 fn yes() -> bool {
@@ -75,6 +79,11 @@ fn yes() -> bool {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 fn is_yes(yes: &bool) -> bool {
     *yes
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_no(yes: &bool) -> bool {
+    !yes
 }
 
 impl Judgement {
@@ -88,7 +97,13 @@ impl Judgement {
             reason: reason.into(),
             metrics: BTreeMap::new(),
             applies: true,
+            failed: false,
         }
+    }
+
+    /// That the verifier fails at the response, and why.
+    pub fn failed(reason: impl Into<String>) -> Self {
+        Self { failed: true, ..Self::new(Verdict::Unparseable, None, reason) }
     }
 
     /// That the verifier is not one for such problems.
@@ -130,7 +145,8 @@ impl Default for Item<'_> {
 }
 
 /// A judge of responses. Any number of threads may ask it at the same time. A judgement depends on
-/// the problem and the response alone, not on what else is asked or when.
+/// the problem and the response alone, or on the response's group if it
+/// [judges groups](Self::judges_groups), not on what else is asked or when.
 pub trait Verifier: Send + Sync {
     /// Judges the text of each response by its problem. The judgements are in the order of the
     /// batch.
@@ -145,6 +161,11 @@ pub trait Verifier: Send + Sync {
     /// that computes in the threads that ask: it gains nothing from being asked early.
     fn workers(&self) -> usize {
         0
+    }
+
+    /// Whether each batch must be a group: all responses to one problem, in their order.
+    fn judges_groups(&self) -> bool {
+        false
     }
 
     /// Notes for users before it judges, as sentences without a full stop.

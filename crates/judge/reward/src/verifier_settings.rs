@@ -163,6 +163,11 @@ impl VerifierSettings {
         self.specs().any(|spec| spec.takes_columns())
     }
 
+    /// Whether a verifier judges all responses to a problem together.
+    pub fn judges_groups(&self) -> bool {
+        self.specs().any(|spec| spec.judges_groups())
+    }
+
     /// The choices, each with its key below the key of all.
     fn choices(&self, key: &str) -> Vec<(String, &Combined)> {
         match self {
@@ -264,10 +269,13 @@ mod tests {
                 "extraction": "boxed", "decimals": 4, "significant_digits": 5, "allow_set_relation": false,
                 "allow_undone": true
             }}),
-            json!({"command": ["a"], "workers": 3, "timeout_s": 1.5, "startup_s": 0.0}),
+            json!({
+                "command": ["a"], "workers": 3, "timeout_s": 1.5, "startup_s": 0.0,
+                "batch": "response"
+            }),
             json!({
                 "python": "a/b.py:f", "arguments": {"x": 1, "y": 0.5, "z": ["t"]}, "interpreter": "p", "sandbox": true,
-                "workers": 3, "timeout_s": 1.5, "startup_s": 0.0
+                "workers": 3, "timeout_s": 1.5, "startup_s": 0.0, "batch": "group"
             }),
             json!("code"),
             json!({"code": {

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use isentrope_reward::Verdict::{Correct, Fault, TimedOut, Wrong};
+use isentrope_reward::Verdict::{Correct, Fault, TimedOut, Unparseable, Wrong};
 use isentrope_reward::{Item, Judgement, Verdict, Verifier, VerifierError, VerifierSettings};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -67,9 +67,8 @@ fn judge(verifier: &dyn Verifier, responses: &[&str]) -> Result<Vec<Judgement>, 
     verifier.verify_batch(&responses.iter().map(|&response| (item, response)).collect::<Vec<_>>())
 }
 
-/// The verdict and the reason of what a fresh verifier says of a response after one that is right,
-/// and that it goes on.
-fn misconduct(response: &str) -> (Verdict, String) {
+/// Judges a response after one that is right, and checks that the verifier goes on.
+fn misconduct(response: &str) -> Judgement {
     let directory = TempDir::new().unwrap();
     let verifier = start(&directory, WORKER, 1);
     let started = Instant::now();
@@ -77,7 +76,7 @@ fn misconduct(response: &str) -> (Verdict, String) {
     assert!(started.elapsed() < Duration::from_secs(20), "{response}");
     let verdicts: Vec<Verdict> = judged.iter().map(|judgement| judgement.verdict).collect();
     assert_eq!([verdicts[0], verdicts[2], verdicts[3]], [Correct, Correct, Wrong], "{response}");
-    (verdicts[1], judged[1].reason.clone())
+    judged[1].clone()
 }
 
 #[test]
@@ -92,33 +91,73 @@ fn answers_become_judgements() {
 }
 
 #[test]
-fn a_worker_that_does_not_answer_is_replaced_and_its_response_not_judged() {
-    for (response, verdict, reason) in [
-        ("dies", Fault, "the worker ended (exit status: 3): it was too much"),
-        ("killed", Fault, "the worker ended (signal: 9 (SIGKILL))"),
-        ("hangs", TimedOut, "the worker gave no answer within 0.5 s"),
-        ("turn", Fault, "the worker answered question "),
-        ("text", Fault, "the worker printed \"correct!\", which is no answer: expected value"),
-        ("bytes", Fault, "the worker printed \"\u{fffd}\\0\", which is no answer"),
-        ("nan", Fault, "which is no answer: expected"),
-        ("verdict", Fault, "unknown variant `excellent`, expected one of `correct`"),
-        ("half-line", Fault, "the worker ended (exit status: 0)"),
-        ("flood", Fault, "the worker answered question 0 when asked question "),
-        ("long", Fault, "the worker printed a line of more than 1048576 bytes"),
+fn a_response_at_which_fresh_workers_fail_has_the_lowest_score() {
+    for (response, reason) in [
+        ("dies", "the worker ended (exit status: 3): it was too much"),
+        ("killed", "the worker ended (signal: 9 (SIGKILL))"),
+        ("hangs", "the worker gave no answer within 1 s"), // of which half is to start
+        ("turn", "the worker answered question "),
+        ("text", "the worker printed \"correct!\", which is no answer: expected value"),
+        ("bytes", "the worker printed \"\u{fffd}\\0\", which is no answer"),
+        ("nan", "which is no answer: expected"),
+        ("verdict", "unknown variant `excellent`, expected one of `correct`"),
+        ("half-line", "the worker ended (exit status: 0)"),
+        ("flood", "the worker answered question 0 when asked question "),
+        ("long", "the worker printed a line of more than 1048576 bytes"),
     ] {
-        let (found, said) = misconduct(response);
-        assert_eq!(found, verdict, "{response}: {said}");
+        let Judgement { verdict, score, reason: said, failed, .. } = misconduct(response);
+        assert_eq!((verdict, score, failed), (Unparseable, 0.0, true), "{response}: {said}");
         assert!(said.contains(reason), "{response}: {said}");
         assert!(!said.contains('\n'), "{said}");
     }
 }
 
+/// A worker that fails for another reason than the response's is replaced, and nothing is lost.
 #[test]
-fn a_second_answer_is_the_fault_of_the_next_response() {
+fn a_response_is_judged_again_by_a_fresh_worker() {
     let directory = TempDir::new().unwrap();
     let judged = judge(&*start(&directory, WORKER, 1), &["twice", "right", "right"]).unwrap();
-    let verdicts: Vec<Verdict> = judged.iter().map(|judgement| judgement.verdict).collect();
-    assert_eq!(verdicts, [Correct, Fault, Correct]);
+    assert!(judged.iter().all(|judgement| judgement.verdict == Correct), "{judged:?}");
+}
+
+/// While nothing can be judged, no response is the cause.
+#[test]
+fn a_command_that_stops_working_for_a_while_leaves_responses_unjudged() {
+    let directory = TempDir::new().unwrap();
+    let down = directory.path().join("down");
+    let worker = WORKER.replacen("; do\n", "; do\n[ -e '{0}' ] && sleep 9\n", 1);
+    let worker = worker.replace("{0}", down.to_str().unwrap());
+    let verifier = start(&directory, &worker, 1);
+    let verdict = |response| judge(&*verifier, &[response]).unwrap().remove(0).verdict;
+    assert_eq!(verdict("half"), Wrong);
+    fs::write(&down, "").unwrap();
+    assert_eq!(verdict("right"), TimedOut);
+    fs::remove_file(&down).unwrap();
+    assert_eq!(verdict("right"), Correct);
+}
+
+#[test]
+fn a_command_may_judge_groups() {
+    let directory = TempDir::new().unwrap();
+    let worker = r#"
+while read -r line; do
+    id=${line#*:}; id=${id%%,*}
+    case $line in
+        *'"responses":["a","b"]'*) echo "{\"id\":$id,\"answers\":[{\"score\":1},{\"score\":0.5}]}";;
+        *'"responses":["a","dies","b"]'*) exit 1;;
+        *'"responses":["'[ab]'"]'*) echo "{\"id\":$id,\"answers\":[{\"score\":9}]}";;
+        *) echo no >&2; exit 2;;
+    esac
+done"#;
+    let script = script(&directory, worker);
+    let settings = json!({"command": ["sh", script], "workers": 1, "batch": "group"});
+    let verifier = serde_json::from_value::<VerifierSettings>(settings).unwrap().build().unwrap();
+    assert!(verifier.judges_groups());
+    let judged = judge(&*verifier, &["a", "dies", "b"]).unwrap();
+    let scores: Vec<f64> = judged.iter().map(|judgement| judgement.score).collect();
+    assert_eq!(scores, [1.0, 0.0, 0.5]);
+    assert_eq!(judged[1].reason, "the worker ended (exit status: 2): no");
+    assert!(judge(&*verifier, &[]).unwrap().is_empty());
 }
 
 #[test]
@@ -135,18 +174,14 @@ fn a_worker_that_does_not_read_blocks_nobody() {
     let long = "x".repeat(4 << 20);
     let silent = start(&directory, "sleep 1000", 2);
     let judged = judge(&*silent, &[&long, &long, &long]).unwrap();
-    assert!(judged.iter().all(|judgement| judgement.verdict == TimedOut), "{judged:?}");
+    let is_late = |j: &Judgement| j.failed && j.reason.contains("gave no answer within");
+    assert!(judged.iter().all(is_late), "{judged:?}");
 
     // One that answers all the same: equal questions have equal numbers.
     let eager = r#"line=$(head -n 1 | cut -c 1-30); id=${line#*:}; id=${id%%,*}
         i=0; while [ $i -lt 9 ]; do echo "{\"id\":$id,\"score\":1}"; i=$((i + 1)); done; sleep 1000"#;
     let judged = judge(&*start(&directory, eager, 1), &[&long, &long, &long, &long]).unwrap();
-    assert!(
-        judged
-            .iter()
-            .any(|judgement| judgement.reason == "the worker does not read its standard input"),
-        "{judged:?}"
-    );
+    assert!(judged.iter().all(|judgement| judgement.verdict == Correct), "{judged:?}");
 }
 
 #[test]
@@ -263,7 +298,7 @@ fn a_worker_that_ends_at_once_is_told_that_it_must_read_lines() {
     check_parts(&unheard, &[&format!("the last ended (exit status: 0){ADVICE}")]);
     let one = r#"read -r line; id=${line#*:}; echo "{\"id\":${id%%,*},\"score\":1}""#;
     let judged = judge(&*start(&directory, one, 1), &["right", "right", "right"]).unwrap();
-    assert_eq!(judged[1].reason, format!("the worker ended (exit status: 0){ADVICE}"));
+    assert!(judged.iter().all(|judgement| judgement.verdict == Correct), "{judged:?}");
     check_parts(&surrender(&directory, one, 200), &["32 of the last 64 questions", ADVICE]);
 }
 
@@ -297,8 +332,8 @@ fn a_command_that_fails_half_the_time_stops_and_one_that_fails_less_goes_on() {
         let judged = judge(&*start(&directory, tells, workers), &["right"; 200]).unwrap();
         assert!(judged.iter().all(|judgement| judgement.verdict == Fault));
     }
-    let judged = judge(&*start(&directory, &ends_after(2), 1), &["right"; 200]).unwrap();
-    assert_eq!(judged.iter().filter(|judgement| judgement.verdict == Fault).count(), 66);
+    let judged = judge(&*start(&directory, &ends_after(3), 1), &["right"; 200]).unwrap();
+    assert!(judged.iter().all(|judgement| judgement.verdict == Correct), "each is asked again");
 }
 
 /// Whether a process is there and is no zombie.
@@ -349,7 +384,7 @@ fn workers_are_asked_to_end_before_they_are_made_to() {
 }
 
 #[test]
-fn sums_have_the_first_parts_verdict_and_every_parts_faults() {
+fn sums_have_the_first_parts_verdict_and_every_parts_faults_and_failures() {
     let directory = TempDir::new().unwrap();
     let script = script(&directory, WORKER);
     let command = json!({"command": ["sh", script], "workers": 2, "timeout_s": 0.5});
@@ -375,11 +410,12 @@ fn sums_have_the_first_parts_verdict_and_every_parts_faults() {
     let metrics: Vec<(&str, f64)> =
         judged[1].metrics.iter().map(|(name, value)| (&name[..], *value)).collect();
     assert_eq!(metrics, [("part_1", 0.0), ("part_2", 0.5), ("part_2/steps", 3.0), ("part_3", 0.0)]);
-    for (judgement, part) in [
-        (&judged[2], "part_1 (weighted.0): the ground truth"),
-        (&judged[3], "part_2 (weighted.1): the worker ended"),
+    for (judgement, verdict, part) in [
+        (&judged[2], Fault, "part_1 (weighted.0): the ground truth"),
+        (&judged[3], Unparseable, "part_2 (weighted.1): the worker ended"),
     ] {
-        assert_eq!(judgement.verdict, Fault);
+        assert_eq!((judgement.verdict, judgement.score), (verdict, 0.0));
+        assert_eq!(judgement.failed, verdict == Unparseable);
         assert!(
             judgement.reason.starts_with(part) && judgement.metrics.is_empty(),
             "{judgement:?}"

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use isentrope_reward::Verdict::{Correct, Fault, TimedOut, Unparseable, Wrong};
+use isentrope_reward::Verdict::{Correct, Fault, Unparseable, Wrong};
 use isentrope_reward::{Item, Judgement, Verdict, Verifier, VerifierError, VerifierSettings};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -189,11 +189,7 @@ def closed(completions, answer):
     let in_chat = Item { messages: Some(&messages), ..item };
     assert_eq!(judge(&*start(&directory, "chat"), in_chat, &["6"])[0].score, 1.0);
     let text = judge(&*start(&directory, "chat"), item, &["6"]).remove(0);
-    assert_eq!(
-        (text.verdict, text.reason.contains("AssertionError: ['p']")),
-        (Fault, true),
-        "{text:?}"
-    );
+    assert!(text.failed && text.reason.contains("AssertionError: ['p']"), "{text:?}");
 
     let verifier = start(&directory, "later");
     let none = judge(&*verifier, item, &["abc"]).remove(0);
@@ -244,7 +240,7 @@ def words(completions, kind, **kwargs): return [0.5 if k == "word" else None for
 }
 
 #[test]
-fn what_a_function_does_instead_of_judging_is_a_fault_with_its_reason() {
+fn what_a_function_does_instead_of_judging_is_a_failure_with_its_reason() {
     let (verl, trl) = ("solution_str", "completions, **kwargs");
     let literal = "ValueError: invalid literal for int() with base 10: 'x' (reward.py, line 2)";
     for (parameters, body, reason) in [
@@ -268,13 +264,155 @@ fn what_a_function_does_instead_of_judging_is_a_fault_with_its_reason() {
         (trl, "return ['a']", "f returned 'a', and no number"),
     ] {
         let found = judged(&format!("def f({parameters}):\n    {body}\n"), "f");
-        assert_eq!((found.verdict, found.score), (Fault, 0.0), "{body}: {found:?}");
-        assert!(found.reason.contains(reason) && found.applies, "{body}: {}", found.reason);
+        assert_eq!((found.verdict, found.score), (Unparseable, 0.0), "{body}: {found:?}");
+        assert!(found.reason.contains(reason) && found.failed, "{body}: {}", found.reason);
     }
 }
 
-/// Halves of characters, brackets without end and texts without end come from responses, which
-/// could take themselves out of the loss by them.
+/// A policy learns what takes a response out of the loss, so nothing in its text may do that.
+#[test]
+fn a_response_at_which_a_function_fails_has_the_lowest_score() {
+    let directory = directory(
+        r#"
+import ctypes, os
+
+def f(solution_str):
+    if "<raise>" in solution_str: raise KeyError(solution_str)
+    if "<nan>" in solution_str: return float("nan")
+    if "<exit>" in solution_str: os._exit(3)
+    if "<crash>" in solution_str: ctypes.string_at(0)
+    while "<loop>" in solution_str: pass
+    return 1
+"#,
+    );
+    let cases = [
+        ("<raise>", "KeyError: '<raise>' (reward.py, line 5)"),
+        ("<nan>", "f returned nan: a score is a number"),
+        ("<exit>", "3)"),
+        ("<crash>", "11"),
+        ("<loop>", "the worker gave no answer within 1 s"),
+    ];
+    let texts: Vec<&str> = cases.iter().flat_map(|(text, _)| ["a", text]).chain(["b"]).collect();
+    let hasty = json!({"timeout_s": 1});
+    let jailed = in_sandbox(&directory, "f", hasty.clone());
+    for settings in [settings(&directory, "f", hasty)].into_iter().chain(jailed) {
+        let judged = judge(&*settings.build().unwrap(), Item::default(), &texts);
+        let others: Vec<f64> = judged.iter().step_by(2).map(|found| found.score).collect();
+        assert_eq!(others, [1.0; 6], "{judged:?}");
+        for ((text, reason), found) in cases.iter().zip(judged.iter().skip(1).step_by(2)) {
+            let Judgement { verdict, score, failed, .. } = found;
+            assert_eq!((*verdict, *score, *failed), (Unparseable, 0.0, true), "{text}: {found:?}");
+            assert!(found.reason.contains(reason), "{text}: {}", found.reason);
+        }
+    }
+}
+
+/// A function may fail because of earlier responses.
+#[test]
+fn a_function_that_fails_for_what_it_keeps_is_asked_again_in_a_fresh_worker() {
+    let directory = directory(
+        r#"
+calls = 0
+def f(solution_str):
+    global calls
+    calls += 1
+    if calls == 3: raise MemoryError
+    return 1
+"#,
+    );
+    let judged = judge(&*start(&directory, "f"), Item::default(), &["a", "b", "c", "d"]);
+    assert!(judged.iter().all(|judgement| judgement.verdict == Correct), "{judged:?}");
+}
+
+#[test]
+fn a_function_that_fails_at_half_of_all_responses_stops_the_verifier() {
+    let broken = directory("def f(solution_str): return answer");
+    let half = directory("def f(solution_str): return 1 if solution_str == '0' else answer");
+    for (directory, even) in [(broken, "0"), (half, "1")] {
+        let batch: Vec<_> =
+            (0..64).map(|i| (Item::default(), if i % 2 == 0 { even } else { "0" })).collect();
+        let error = start(&directory, "f").verify_batch(&batch).unwrap_err().to_string();
+        let why = "workers failed at 32 of the last 64 questions; the last said NameError: name \
+                   'answer' is not defined (reward.py, line 1)";
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+/// A reward that is wrong unless it is given whole groups, and nothing beside.
+const PLACES: &str = r#"
+import os
+
+def places(prompts, completions, size, seen, **kwargs):
+    count = len(completions)
+    assert len(prompts) == len(size) == count and size[0] in (0, count), completions
+    seen[0].append(1)
+    assert seen[1:] == [[]] * (len(seen) - 1), "each response has its own"
+    for text in completions:
+        if "<raise>" in text: raise ValueError(text)
+        if "<exit>" in text: os._exit(3)
+    if len(completions) == 3 and len(set(completions)) == 1: raise ZeroDivisionError
+    return [sorted(completions).index(text) / 8 for text in completions]
+
+def of_verl(data_sources, solution_strs, ground_truths, extra_infos):
+    assert data_sources == ["s"] * 3 and ground_truths == ["g"] * 3 and len(extra_infos) == 3
+    score = len(set(solution_strs))
+    return [{"score": score, "acc": text == "a", "pred": text} for text in solution_strs]
+
+def chat(prompts, completions, **kwargs):
+    assert prompts == [[{"role": "user", "content": "p"}]] * 2, prompts
+    return [None if completion[0]["content"] == "a" else 0.5 for completion in completions]
+
+def single(solution_str): return 1
+"#;
+
+#[test]
+fn a_function_may_judge_whole_groups() {
+    let directory = directory(PLACES);
+    let group = json!({"batch": "group", "timeout_s": 2});
+    let gold = json!("g");
+    let (whole, any) = (json!({"size": 3, "seen": []}), json!({"size": 0, "seen": []}));
+    let jailed = in_sandbox(&directory, "places", group.clone());
+    for settings in [settings(&directory, "places", group.clone())].into_iter().chain(jailed) {
+        let verifier = settings.build().unwrap();
+        assert!(verifier.judges_groups());
+        assert!(
+            verifier.notes()[0].contains("is called as by TRL with whole groups, with prompts")
+        );
+        let judge_by = |columns: &Value, texts: &[&str]| {
+            judge(&*verifier, Item { columns: columns.as_object(), ..Item::default() }, texts)
+        };
+        let scores = |columns: &Value, texts: &[&str]| {
+            judge_by(columns, texts).iter().map(|j| (j.score, j.failed)).collect::<Vec<_>>()
+        };
+        let places = [(0.25, false), (0.0, false), (0.125, false)];
+        assert_eq!(scores(&whole, &["c", "a", "b"]), places);
+        // One at which it fails alone fails, and the others are a group without it.
+        for culprit in ["<raise>", "<exit>"] {
+            let found = scores(&any, &["b", culprit, "a"]);
+            assert_eq!(found, [(0.125, false), (0.0, true), (0.0, false)], "{culprit}");
+        }
+        // No member is the cause.
+        let equal = judge_by(&any, &["a", "a", "a"]);
+        assert!(equal.iter().all(|j| j.verdict == Fault && !j.failed), "{equal:?}");
+        assert!(equal[0].reason.starts_with("ZeroDivisionError"), "{equal:?}");
+    }
+    let verl = settings(&directory, "of_verl", group.clone()).build().unwrap();
+    let of_verl = Item { ground_truth: &gold, data_source: "s", ..Item::default() };
+    let judged = judge(&*verl, of_verl, &["a", "b", "a"]);
+    let found: Vec<_> =
+        judged.iter().map(|j| (j.verdict, j.score, j.extracted.as_deref())).collect();
+    let of = |verdict, text| (verdict, 2.0, Some(text));
+    assert_eq!(found, [of(Correct, "a"), of(Wrong, "b"), of(Correct, "a")]);
+    let messages = [json!({"role": "user", "content": "p"})];
+    let in_chat = Item { messages: Some(&messages), ..Item::default() };
+    let chat = settings(&directory, "chat", group.clone()).build().unwrap();
+    let judged = judge(&*chat, in_chat, &["a", "b"]);
+    assert_eq!((judged[0].applies, judged[1].score), (false, 0.5));
+    let error = refusal(PLACES, "single", group);
+    assert!(error.contains("takes one response, solution_str, and batch is \"group\""), "{error}");
+}
+
+/// Halves of characters, brackets without end and texts without end come from responses.
 #[test]
 fn the_form_of_a_response_makes_no_fault() {
     let directory = directory(
@@ -296,8 +434,8 @@ def f(solution_str):
         (&long, Wrong, "f returned 0"),
         (r#"{"hash": "\ud83d"}"#, Unparseable, "UnicodeEncodeError: "),
         (&"[".repeat(100_000), Unparseable, "RecursionError: "),
-        (r#"{"error": "\ud83d"}"#, Fault, "ValueError: ?"),
-        (r#"{"key": "\ud83d"}"#, Fault, "its keys are ?"),
+        (r#"{"error": "\ud83d"}"#, Unparseable, "ValueError: ?"),
+        (r#"{"key": "\ud83d"}"#, Unparseable, "its keys are ?"),
     ];
     let texts = responses.map(|(response, ..)| response);
     let jailed = in_sandbox(&directory, "f", json!({}));
@@ -520,7 +658,7 @@ def hungry(solution_str):
     let verifier = settings.build().unwrap();
     let judged = judge(&*verifier, Item::default(), &["a", "hungry", "b"]);
     let verdicts: Vec<Verdict> = judged.iter().map(|judgement| judgement.verdict).collect();
-    assert_eq!(verdicts, [Correct, Fault, Correct], "{judged:?}");
+    assert_eq!(verdicts, [Correct, Unparseable, Correct], "{judged:?}");
     let memory = "the worker ended (it took more memory than its sandbox gives)";
     assert!(judged[1].reason.starts_with(memory), "{judged:?}");
 }
@@ -579,7 +717,7 @@ def host(solution_str):
     for looked in [0, 2, 4] {
         assert_eq!(of(looked), (Correct, 1.0), "{judged:?}");
     }
-    assert_eq!(judged[3].verdict, Fault);
+    assert_eq!(judged[3].verdict, Unparseable);
     assert_eq!(judged[3].reason, "the function has ended its process (exit status 7)");
     let verifier = in_sandbox(&directory, "host", json!({})).unwrap().build().unwrap();
     let judged = judge(&*verifier, Item::default(), &[""]);
@@ -605,7 +743,7 @@ def f(solution_str):
     assert!(started.elapsed() < Duration::from_secs(20));
     let verdicts: Vec<Verdict> = judged.iter().map(|judgement| judgement.verdict).collect();
     let correct = Correct;
-    assert_eq!(verdicts, [correct, Fault, correct, TimedOut, correct]);
+    assert_eq!(verdicts, [correct, Unparseable, correct, Unparseable, correct]);
     assert_eq!(judged[1].reason, "the worker ended (exit status: 7)");
     assert_eq!(judged[3].reason, "the worker gave no answer within 0.3 s");
 }

@@ -9,7 +9,7 @@ use isentrope_random::Purpose;
 use isentrope_reward::{Judgement, Verdict};
 use isentrope_rollout::{
     Groups, Interrupt, Judge, Key, Limits, Phase, ProgressObserver, Prompter, Request, Response,
-    ResponseId, Sampler, Sampling, respond, verifier_item,
+    ResponseId, Sampler, Sampling, respond, settle_failures, verifier_item,
 };
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -132,6 +132,7 @@ impl Evaluator<'_> {
         let judge = set.judge.as_deref().unwrap_or(self.judge);
         let keep = &mut |id: ResponseId, response: Response| {
             let Some(mut responses) = groups.add(id, response) else { return Ok(()) };
+            settle_failures(&mut responses.iter_mut().collect::<Vec<_>>());
             // A greedy one stands for all.
             if let [one] = &responses[..] {
                 responses = vec![one.clone(); samples];
@@ -154,33 +155,56 @@ impl Evaluator<'_> {
     }
 }
 
-/// Responses that could not be judged.
+/// Responses that could not be judged, and those at which the verifier failed.
 #[derive(Default)]
 struct Faults {
-    count: usize,
     /// Responses altogether.
     of: usize,
+    unjudged: Count,
+    failed: Count,
+}
+
+/// Responses of a kind.
+#[derive(Default)]
+struct Count {
+    count: usize,
     /// The first in the order of problems: the problem's place, and why.
     first: Option<(usize, String)>,
+}
+
+impl Count {
+    fn add(&mut self, problem: usize, response: &Response) {
+        self.count += 1;
+        if self.first.as_ref().is_none_or(|(known, _)| problem < *known) {
+            self.first = Some((problem, response.judgement.reason.clone()));
+        }
+    }
 }
 
 impl Faults {
     fn add(&mut self, problem: usize, responses: &[Response]) {
         self.of += responses.len();
-        let mut faults = responses.iter().filter(|response| !response.is_judged());
-        let Some(first) = faults.next() else { return };
-        self.count += 1 + faults.count();
-        if self.first.as_ref().is_none_or(|(known, _)| problem < *known) {
-            self.first = Some((problem, first.judgement.reason.clone()));
+        for response in responses {
+            if !response.is_judged() {
+                self.unjudged.add(problem, response);
+            } else if response.judgement.failed {
+                self.failed.add(problem, response);
+            }
         }
     }
 
     fn tell(&self, set: &EvaluationSet, observer: &mut dyn ProgressObserver) {
-        let Self { count, of, first: Some((problem, reason)) } = self else { return };
-        let (name, origin) = (&set.name, &set.problems[*problem].0.origin);
-        observer.note(&format!(
-            "{name}: {count} of {of} responses could not be judged; the first ({origin}): {reason}"
-        ));
+        let Self { of, unjudged, failed } = self;
+        for (Count { count, first }, what) in [
+            (unjudged, "could not be judged"),
+            (failed, "made the verifier fail, also when it was asked again, and count as wrong"),
+        ] {
+            let Some((problem, reason)) = first else { continue };
+            let (name, origin) = (&set.name, &set.problems[*problem].0.origin);
+            observer.note(&format!(
+                "{name}: {count} of {of} responses {what}; the first ({origin}): {reason}"
+            ));
+        }
     }
 }
 

@@ -88,6 +88,29 @@ pub fn check_problem(problem: &Problem, verifier: &VerifierSettings) -> Result<(
         .map_err(|what| wrong(format!("{what}; choose another reward.verifier")))
 }
 
+/// Settles what responses to a problem are worth at which the verifier
+/// [failed](Judgement::failed), or to which alone it does not apply: no more than the worst of the
+/// others, so that none gains by it. Where it failed at all of several, the problem may be the
+/// cause, and they are not judged.
+pub fn settle_failures(responses: &mut [&mut Response]) {
+    let are_several = responses.len() > 1;
+    let judged = responses.iter().filter(|r| r.is_judged() && !r.judgement.failed);
+    let least = judged.map(|response| response.judgement.score.min(0.0)).reduce(f64::min);
+    let is_left_out = |judgement: &Judgement| judgement.failed || !judgement.applies;
+    for response in responses.iter_mut().filter(|response| is_left_out(&response.judgement)) {
+        let judgement = &mut response.judgement;
+        match least {
+            Some(least) => {
+                response.reward += least; // which was the penalty alone
+                (judgement.verdict, judgement.score) = (Verdict::Unparseable, least);
+                (judgement.failed, judgement.applies) = (true, true);
+            }
+            None if are_several => (judgement.verdict, judgement.failed) = (Verdict::Fault, false),
+            None => {}
+        }
+    }
+}
+
 /// A score that is not finite is a fault of the verifier.
 fn unjudged(judgement: Judgement) -> Judgement {
     let reason = format!("the verifier's score is {}: it must be a finite number", judgement.score);
@@ -99,24 +122,55 @@ mod tests {
     use super::*;
     use isentrope_reward::VerifierName;
 
+    fn judge() -> Judge {
+        let overlong = Overlong { buffer: 4, factor: 1.0 };
+        Judge { verifier: Box::new(VerifierName::Math), overlong, max_tokens: 100 }
+    }
+
+    fn judged(tokens: usize, room: usize, judgement: Judgement) -> Response {
+        let completion = Completion {
+            tokens: vec![1; tokens],
+            logprobs: vec![-1.0; tokens],
+            sampling_logprobs: None,
+            entropies: vec![1.0; tokens],
+            masks: None,
+            text: None,
+            finish_reason: FinishReason::Length,
+            room,
+            activation_slots: None,
+        };
+        judge().rewarded(completion, judgement)
+    }
+
+    /// Scores of a group's responses, what they are worth in the end, and their verdicts.
+    #[test]
+    fn who_makes_the_verifier_fail_gains_nothing_by_it() {
+        let settled = |judgements: &[Judgement]| {
+            // Half of the longest penalty.
+            let mut responses: Vec<Response> =
+                judgements.iter().map(|judgement| judged(8, 10, judgement.clone())).collect();
+            settle_failures(&mut responses.iter_mut().collect::<Vec<_>>());
+            let of = |r: Response| (r.reward + 0.5, r.judgement.verdict, r.judgement.failed);
+            responses.into_iter().map(of).collect::<Vec<_>>()
+        };
+        let scored = |score| Judgement { score, ..Judgement::new(Verdict::Wrong, None, "") };
+        let (failed, fault) =
+            (Judgement::failed("it ends"), Judgement::new(Verdict::Fault, None, ""));
+        let (worst, masked) = (Verdict::Unparseable, (0.0, Verdict::Fault, false));
+        assert_eq!(settled(&[scored(0.5), failed.clone()])[1], (0.0, worst, true));
+        let below = settled(&[failed.clone(), scored(-2.0), scored(1.0), failed.clone()]);
+        assert_eq!([below[0], below[3]], [(-2.0, worst, true); 2]);
+        assert_eq!([below[1].0, below[2].0], [-2.0, 1.0]);
+        let none = || Judgement::inapplicable("it returned None");
+        assert_eq!(settled(&[none(), scored(0.5)])[0], (0.0, worst, true));
+        assert_eq!(settled(&[none(), none()]), [masked; 2]);
+        assert_eq!(settled(&[failed.clone(), failed.clone()]), [masked; 2]);
+        assert_eq!(settled(&[failed.clone(), fault]), [masked; 2]);
+        assert_eq!(settled(&[failed]), [(0.0, worst, true)], "nothing to compare it with");
+    }
+
     #[test]
     fn penalties_are_measured_from_the_context_and_scores_are_finite() {
-        let overlong = Overlong { buffer: 4, factor: 1.0 };
-        let judge = Judge { verifier: Box::new(VerifierName::Math), overlong, max_tokens: 100 };
-        let judged = |tokens: usize, room: usize, judgement| {
-            let completion = Completion {
-                tokens: vec![1; tokens],
-                logprobs: vec![-1.0; tokens],
-                sampling_logprobs: None,
-                entropies: vec![1.0; tokens],
-                masks: None,
-                text: None,
-                finish_reason: FinishReason::Length,
-                room,
-                activation_slots: None,
-            };
-            judge.rewarded(completion, judgement)
-        };
         let wrong = || Judgement::new(Verdict::Wrong, None, "");
         let reward = |tokens, room| judged(tokens, room, wrong()).reward;
         assert_eq!([reward(10, 10), reward(8, 10), reward(6, 10)], [-1.0, -0.5, 0.0]);

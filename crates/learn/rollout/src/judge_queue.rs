@@ -1,9 +1,11 @@
 //! Judging while sampling goes on.
 //!
 //! A verifier with workers has one thread per worker, which asks about each sampled response at
-//! once. A verifier without workers computes on the cores that sampling needs: it is asked about a
-//! batch of responses at a time. A verdict does not depend on when it is asked for.
+//! once, or about a group when its last response has ended. A verifier without workers computes on
+//! the cores that sampling needs: it is asked about a batch of responses at a time. A verdict does
+//! not depend on when it is asked for.
 
+use crate::engine::Request;
 use crate::error::{Error, Result};
 use crate::judge::Judge;
 use crate::observer::ProgressObserver;
@@ -29,10 +31,12 @@ pub struct JudgeQueue<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     shared: CloseOnDrop<'env>,
     threads: Vec<ScopedJoinHandle<'scope, ()>>,
-    questions: Sender<(ResponseId, Completion)>,
+    questions: Sender<Asked>,
     answers: Receiver<Answer>,
     /// Cloned for each thread.
     answer: Sender<Answer>,
+    /// The group of each request, where a verifier judges groups.
+    groups: Option<Vec<OpenGroup>>,
     /// Responses for the next batch of a verifier without workers.
     pending: Vec<(ResponseId, Completion)>,
     batch: usize,
@@ -47,7 +51,7 @@ struct Shared<'env> {
     judge: &'env Judge,
     /// The problem of each request.
     problems: &'env [&'env Problem],
-    questions: Mutex<Receiver<(ResponseId, Completion)>>,
+    questions: Mutex<Receiver<Asked>>,
     /// Set when no more verdicts are wanted: threads drop the questions that are left.
     closed: AtomicBool,
 }
@@ -61,6 +65,16 @@ impl Drop for CloseOnDrop<'_> {
     }
 }
 
+/// Responses that are judged together: one, or all to a request.
+type Asked = Vec<(ResponseId, Completion)>;
+
+/// The responses to a request that have ended.
+struct OpenGroup {
+    /// How many there will be.
+    size: usize,
+    ended: Asked,
+}
+
 struct Answer {
     id: ResponseId,
     response: Result<Response>,
@@ -69,13 +83,18 @@ struct Answer {
 
 impl<'scope, 'env> JudgeQueue<'scope, 'env> {
     /// An empty queue. `problems` has the problem of each request; `batch` is how many responses a
-    /// verifier without workers judges at a time.
+    /// verifier without workers judges at a time. A verifier that judges groups takes all samples
+    /// that a request names for one.
     pub fn new(
         scope: &'scope Scope<'scope, 'env>,
         judge: &'env Judge,
         problems: &'env [&'env Problem],
+        requests: &[Request],
         batch: usize,
     ) -> Self {
+        let open = |request: &Request| OpenGroup { size: request.samples.len(), ended: Vec::new() };
+        let groups =
+            judge.verifier.judges_groups().then(|| requests.iter().map(open).collect::<Vec<_>>());
         let (questions, incoming) = mpsc::channel();
         let (answer, answers) = mpsc::channel();
         let closed = AtomicBool::new(false);
@@ -87,6 +106,7 @@ impl<'scope, 'env> JudgeQueue<'scope, 'env> {
             questions,
             answers,
             answer,
+            groups,
             pending: Vec::new(),
             batch,
             sent: 0,
@@ -99,22 +119,33 @@ impl<'scope, 'env> JudgeQueue<'scope, 'env> {
     /// Asks for verdicts on responses that have just been sampled.
     pub fn ask(&mut self, sampled: Vec<(ResponseId, Completion)>) -> Result<()> {
         let workers = self.shared.0.judge.verifier.workers();
-        for (id, completion) in sampled {
+        for sampled in sampled {
             self.sent += 1;
             if workers > 0 {
+                let Some(asked) = self.complete(sampled) else { continue };
                 if self.threads.len() < workers {
                     let (shared, answer) = (self.shared.0.clone(), self.answer.clone());
                     self.threads.push(self.scope.spawn(move || shared.judge_all(answer)));
                 }
-                let _ = self.questions.send((id, completion)); // its receiver is in `shared`
+                let _ = self.questions.send(asked); // its receiver is in `shared`
             } else {
-                self.pending.push((id, completion));
+                self.pending.push(sampled);
                 if self.pending.len() >= self.batch {
                     self.judge_pending()?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Adds a response to its group, and returns the group if it is complete. Without groups the
+    /// response is returned alone.
+    fn complete(&mut self, sampled: (ResponseId, Completion)) -> Option<Asked> {
+        let Some(groups) = &mut self.groups else { return Some(vec![sampled]) };
+        let OpenGroup { size, ended } = &mut groups[sampled.0.request];
+        ended.push(sampled);
+        ended.sort_by_key(|(id, _)| *id);
+        (ended.len() == *size).then(|| mem::take(ended))
     }
 
     /// The next response that has been judged, if there is one now.
@@ -212,23 +243,31 @@ impl Shared<'_> {
         self.closed.store(true, Ordering::Relaxed);
     }
 
-    /// The work of a thread: judges one response after another until there are no more questions.
+    /// The work of a thread: answers one question after another until there are no more.
     fn judge_all(&self, answer: Sender<Answer>) {
         name_thread("verification");
         loop {
             let next = self.questions.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            let Ok((id, completion)) = next else { return };
+            let Ok(asked) = next else { return };
             if self.closed.load(Ordering::Relaxed) {
                 continue;
             }
             let begun = Instant::now();
-            let judged = self.judge.responses(vec![(self.problems[id.request], completion)]);
-            let response = judged.map(|mut all| all.swap_remove(0));
-            if response.is_err() {
-                self.close();
-            }
-            if answer.send(Answer { id, response, took: begun.elapsed() }).is_err() {
-                return;
+            let (ids, completions): (Vec<ResponseId>, Vec<_>) = asked.into_iter().unzip();
+            let problems = ids.iter().map(|id| self.problems[id.request]);
+            let judged = self.judge.responses(problems.zip(completions).collect());
+            let mut took = begun.elapsed();
+            let responses: Vec<Result<Response>> = match judged {
+                Ok(responses) => responses.into_iter().map(Ok).collect(),
+                Err(error) => {
+                    self.close();
+                    vec![Err(error)]
+                }
+            };
+            for (id, response) in ids.into_iter().zip(responses) {
+                if answer.send(Answer { id, response, took: mem::take(&mut took) }).is_err() {
+                    return;
+                }
             }
         }
     }

@@ -30,7 +30,7 @@ pub use isentrope_kernels::Drawn;
 
 pub use engine::{Engine, Event, Limits, Request, RequestId};
 pub use error::{Error, Result};
-pub use judge::{Judge, check_problem, verifier_item};
+pub use judge::{Judge, check_problem, settle_failures, verifier_item};
 pub use judge_queue::JudgeQueue;
 pub use observer::{Phase, Progress, ProgressObserver};
 pub use partial_response::PartialResponse;

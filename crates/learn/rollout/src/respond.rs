@@ -60,7 +60,7 @@ pub fn respond<E: From<Error>>(
     let (problems, requests): (Vec<&Problem>, Vec<Request>) = questions.into_iter().unzip();
     let interrupt = sampler.interrupt;
     thread::scope(|scope| {
-        let mut queue = JudgeQueue::new(scope, judge, &problems, batch);
+        let mut queue = JudgeQueue::new(scope, judge, &problems, &requests, batch);
         let sampled = sample(sampler, requests, &mut queue, keep, observer);
         queue.finish(sampled, interrupt, keep, observer)
     })

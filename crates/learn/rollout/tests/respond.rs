@@ -62,13 +62,17 @@ type Act = Box<dyn Fn(usize, &str) -> Result<(), VerifierError> + Send + Sync>;
 
 struct Acting {
     workers: usize,
+    /// Whether it judges groups: the answer that it finds is then all texts of the group.
+    groups: bool,
     signs: Signs,
     act: Act,
 }
 
 impl Verifier for Acting {
     fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
+        let texts: Vec<&str> = batch.iter().map(|(_, text)| *text).collect();
         let judge = |(item, response): &(Item<'_>, &str)| {
+            assert!(!self.groups || item.data_source == batch[0].0.data_source, "a mixed group");
             let mut number = 0;
             self.signs.change(|state| {
                 state.asked += 1;
@@ -77,9 +81,14 @@ impl Verifier for Acting {
             });
             (self.act)(number, response)?;
             let verdict = if response.len() % 2 == 0 { Verdict::Correct } else { Verdict::Wrong };
-            Ok(Judgement::new(verdict, Some((*response).to_owned()), item.data_source))
+            let found = if self.groups { texts.join("|") } else { (*response).to_owned() };
+            Ok(Judgement::new(verdict, Some(found), item.data_source))
         };
         batch.iter().map(judge).collect()
+    }
+
+    fn judges_groups(&self) -> bool {
+        self.groups
     }
 
     fn workers(&self) -> usize {
@@ -111,6 +120,7 @@ impl ProgressObserver for Watching<'_> {
 struct Trial {
     signs: Signs,
     workers: usize,
+    groups: bool,
     act: Act,
     batch: usize,
     interrupt: Interrupt,
@@ -119,7 +129,8 @@ struct Trial {
 impl Trial {
     fn new(workers: usize) -> Self {
         let act: Act = Box::new(|_, _| Ok(()));
-        Self { signs: Signs::default(), workers, act, batch: 1, interrupt: Interrupt::Never }
+        let (signs, interrupt) = (Signs::default(), Interrupt::Never);
+        Self { signs, workers, groups: false, act, batch: 1, interrupt }
     }
 
     /// The responses to each request that is complete, by its number.
@@ -163,7 +174,8 @@ impl Trial {
             let samples = (0..SAMPLES).collect();
             (problem, Request { key, prompt, samples, sampling, cache_activations: false })
         };
-        let verifier = Acting { workers: self.workers, signs: self.signs.clone(), act: self.act };
+        let Self { workers, groups: judges_groups, act, .. } = self;
+        let verifier = Acting { workers, groups: judges_groups, signs: self.signs.clone(), act };
         let judge =
             Judge { verifier: Box::new(verifier), overlong: Overlong::default(), max_tokens: 24 };
         let sampler = Sampler {
@@ -221,6 +233,29 @@ fn responses_do_not_depend_on_when_they_are_judged() {
                 expected,
                 "{workers} workers"
             );
+        }
+    }
+}
+
+/// Responses of a group end at different times, and groups end in any order.
+#[test]
+fn groups_are_judged_whole_and_alone() {
+    let expected = Trial::new(0).complete();
+    for workers in [1, 2, 7] {
+        let act: Act = Box::new(|number, response| {
+            thread::sleep(Duration::from_millis((number * response.len() % 3) as u64));
+            Ok(())
+        });
+        let judged = Trial { groups: true, act, ..Trial::new(workers) }.complete();
+        for (request, responses) in judged {
+            let of = |responses: &[Response]| -> Vec<String> {
+                responses.iter().map(|response| response.text.clone()).collect()
+            };
+            assert_eq!(of(&responses), of(&expected[&request]), "request {request}");
+            for response in &responses {
+                let whole = of(&responses).join("|");
+                assert_eq!(response.judgement.extracted, Some(whole), "request {request}");
+            }
         }
     }
 }

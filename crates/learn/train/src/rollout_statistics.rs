@@ -32,6 +32,14 @@ pub struct RolloutStatistics {
     greedy_faults: usize,
     /// Why the first unjudged response could not be judged.
     fault: Option<String>,
+    /// Responses at which the verifier failed, counted with the others, and why at the first.
+    failures: usize,
+    failure: Option<String>,
+}
+
+/// A response's reason, for people.
+fn reason_of(group: &Group, response: &Response) -> String {
+    format!("{}: {}", group.problem.origin, response.judgement.reason)
 }
 
 impl RolloutStatistics {
@@ -47,6 +55,10 @@ impl RolloutStatistics {
                 self.counted += 1;
                 self.score += response.judgement.score;
                 self.reward += response.reward;
+                if response.judgement.failed {
+                    self.failures += 1;
+                    self.failure.get_or_insert_with(|| reason_of(group, response));
+                }
                 for (name, value) in &response.judgement.metrics {
                     if let Some((sum, count)) = self.of_verifier.entry(name, Default::default) {
                         *sum += value;
@@ -77,9 +89,7 @@ impl RolloutStatistics {
     }
 
     fn keep_first_fault(&mut self, group: &Group, response: &Response) {
-        self.fault.get_or_insert_with(|| {
-            format!("{}: {}", group.problem.origin, response.judgement.reason)
-        });
+        self.fault.get_or_insert_with(|| reason_of(group, response));
     }
 
     /// Tokens sampled.
@@ -93,9 +103,10 @@ impl RolloutStatistics {
         (self.responses > 0).then(|| self.entropy_of_responses / self.responses as f64)
     }
 
+    /// Refuses a rollout of which the verifier has judged no response.
     pub fn check_faults(&self) -> Result<()> {
-        match &self.fault {
-            Some(fault) if self.counted == 0 => Err(Error::Run(format!(
+        match self.fault.as_ref().or(self.failure.as_ref()) {
+            Some(fault) if self.counted == self.failures => Err(Error::Run(format!(
                 "the verifier could not judge any of {} responses ({fault}): look at \
                  reward.verifier and the ground truths of the data",
                 self.responses
@@ -110,6 +121,15 @@ impl RolloutStatistics {
         self.fault
             .as_deref()
             .map(|fault| (self.responses - self.counted + self.greedy_faults, fault))
+    }
+
+    /// A sentence about responses at which the verifier failed.
+    pub fn failures_note(&self) -> Option<String> {
+        let (count, all, why) = (self.failures, self.responses, self.failure.as_ref()?);
+        Some(format!(
+            "the verifier failed at {count} of {all} responses, also when asked again: each scores \
+             0, or as little as the worst of its group; the first: {why}"
+        ))
     }
 
     /// A sentence where the verifier has more metrics than are kept.
@@ -185,6 +205,7 @@ impl TruncationStatistics {
 mod tests {
     use super::*;
     use crate::test_support::group;
+    use isentrope_reward::Judgement;
 
     fn recorded(statistics: &RolloutStatistics) -> Metrics {
         let mut metrics = Metrics::default();
@@ -219,6 +240,27 @@ mod tests {
         let metrics = recorded(&statistics);
         assert_eq!(metrics.get("reward/mean"), Some(1.0), "over what could be judged");
         assert_eq!(metrics.get("verdict/timed_out"), Some(0.5));
+    }
+
+    #[test]
+    fn failures_count_and_are_told_and_end_the_run_only_if_there_is_nothing_else() {
+        let mut failed = group(&[Some(0.0); 2], None);
+        for response in &mut failed.responses {
+            response.judgement = Judgement::failed("ValueError: 3");
+        }
+        let mut statistics = RolloutStatistics::default();
+        statistics.add(&failed);
+        let error = statistics.check_faults().unwrap_err().to_string();
+        assert!(error.contains("any of 2 responses (made up: ValueError: 3)"), "{error}");
+        statistics.add(&group(&[Some(1.0)], None));
+        statistics.check_faults().unwrap();
+        let note = statistics.failures_note().unwrap();
+        assert!(note.contains("failed at 2 of 3 responses"), "{note}");
+        assert!(note.ends_with("the first: made up: ValueError: 3"), "{note}");
+        let metrics = recorded(&statistics);
+        assert_eq!(metrics.get("reward/mean"), Some(1.0 / 3.0), "they are not left out");
+        assert_eq!(metrics.get("verdict/unparseable"), Some(2.0 / 3.0));
+        assert_eq!(statistics.faults(), None);
     }
 
     #[test]

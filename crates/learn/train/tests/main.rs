@@ -9,6 +9,7 @@ mod parity;
 mod process_model;
 mod ranks;
 mod ranks_pulled;
+mod rewards;
 mod runs;
 mod shards;
 mod support;

@@ -67,19 +67,19 @@ impl Observer for Watcher<'_> {
 }
 
 /// The results of a run.
-struct Ran {
+pub struct Ran {
     /// Why each rank has ended before its time, if it has.
-    errors: Vec<Option<String>>,
+    pub errors: Vec<Option<String>>,
     // These are the first rank's.
-    moved: f64,
-    notes: Vec<String>,
+    pub moved: f64,
+    pub notes: Vec<String>,
 }
 
 /// Called with a rank, a step and its rollout's progress.
-type Act<'a> = &'a (dyn Fn(&Faults, usize, u64, Progress) + Sync);
+pub type Act<'a> = &'a (dyn Fn(&Faults, usize, u64, Progress) + Sync);
 
 /// Trains on several ranks.
-fn run(recipe: &Recipe, dir: &Path, ranks: usize, watch: Watch, act: Act<'_>) -> Ran {
+pub fn run(recipe: &Recipe, dir: &Path, ranks: usize, watch: Watch, act: Act<'_>) -> Ran {
     let mut ended: Vec<(Option<String>, f64, Vec<String>)> =
         on_ranks(ranks, watch, |world, faults| {
             let mut recipe = recipe.clone();
@@ -100,7 +100,7 @@ fn run(recipe: &Recipe, dir: &Path, ranks: usize, watch: Watch, act: Act<'_>) ->
     Ran { errors, moved, notes }
 }
 
-fn patient(period: u64) -> Watch {
+pub fn patient(period: u64) -> Watch {
     Watch { silent: None, period: Duration::from_millis(period) }
 }
 
@@ -121,7 +121,7 @@ fn results(dir: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// The names of files that two runs do not have alike.
-fn differences(a: &Path, b: &Path) -> Vec<String> {
+pub fn differences(a: &Path, b: &Path) -> Vec<String> {
     let (a, b) = (results(a), results(b));
     assert!(a.keys().any(|name| name.ends_with("model.safetensors")), "{:?}", a.keys());
     let mut names: Vec<String> = a.keys().chain(b.keys()).cloned().collect();
@@ -131,7 +131,7 @@ fn differences(a: &Path, b: &Path) -> Vec<String> {
 }
 
 /// The recipes that are tried, by what is in them.
-fn cases() -> Vec<(&'static str, Recipe)> {
+pub fn cases() -> Vec<(&'static str, Recipe)> {
     let mut filtered = recipe();
     (filtered.rollout.filter, filtered.rollout.top_p, filtered.run.steps) = (true, 0.9, 3);
     filtered.objective.covariance.method = Method::KlCov;

@@ -180,6 +180,25 @@ fn a_command_judges_without_a_ground_truth() {
     );
 }
 
+#[cfg(unix)]
+#[test]
+fn lines_of_a_problem_are_judged_as_a_group() {
+    // The score is the number of responses in the group.
+    let reply = r#"while read -r line; do id=${line#*"\"id\":"}
+        of=${line#*'"responses":['}; of=${of%%']'*}; n=$(echo "$of" | tr ',' '\n' | wc -l); all=
+        for i in $(seq $n); do all="$all,{\"score\":$n}"; done
+        echo "{\"id\":${id%%,*},\"answers\":[${all#,}]}"; done"#;
+    let scratch = Scratch::new();
+    let script = scratch.file("reply.sh", reply);
+    let verifier = format!("--verifier {{command=[\"sh\",{script:?}],batch=\"group\"}}");
+    let row = |prompt: &str, gold: &str| json!({"prompt": prompt, "gold": gold, "response": "r"});
+    let rows = [("p", "1"), ("p", "1"), ("p", "1"), ("q", "1"), ("q", "2"), ("q", "2"), ("p", "1")];
+    let (lines, said) = grade(&rows.map(|(prompt, gold)| row(prompt, gold)), &verifier);
+    let scores: Vec<f64> = lines.iter().map(|line| line["score"].as_f64().unwrap()).collect();
+    assert_eq!(scores, [3.0, 3.0, 3.0, 1.0, 2.0, 2.0, 1.0]);
+    assert_parts(&said, &["judged 7 lines"]);
+}
+
 #[test]
 fn one_response_is_explained() {
     let explained =

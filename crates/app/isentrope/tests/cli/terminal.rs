@@ -174,7 +174,7 @@ fn messages_are_wrapped_and_rows_keep_their_columns_on_a_terminal() {
             skipped("there is no program `script` here");
             return;
         };
-        let heads: Vec<&str> = shown.lines().filter(|line| line.contains("reward")).collect();
+        let heads: Vec<&str> = shown.lines().filter(|line| line.contains("reward ")).collect();
         assert!(shown.lines().any(|line| line.contains("/2 ")) && heads.len() == 1, "{shown:?}");
         assert_eq!(heads[0].contains("update tok/s"), columns == 100, "{shown:?}");
     }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use code::CodeVerifierSettings;
-pub use command::{CommandSettings, WorkerSettings};
+pub use command::{CommandSettings, QuestionBatch, WorkerSettings};
 pub use math::MathSettings;
 pub use python::{Argument, PythonSettings};
 
@@ -64,6 +64,11 @@ pub(crate) trait Spec {
 
     /// Whether it is given all columns of a problem's row.
     fn takes_columns(&self) -> bool {
+        false
+    }
+
+    /// Whether it judges all responses to a problem together.
+    fn judges_groups(&self) -> bool {
         false
     }
 

@@ -13,7 +13,7 @@ use crate::run::{ResponseKey, checksum_of};
 use crate::trainer::CollectContext;
 use isentrope_data::Problem;
 use isentrope_rollout::{
-    Interrupt, Key, Request, Response, ResponseId, Sampler, Sampling, respond,
+    Interrupt, Key, Request, Response, ResponseId, Sampler, Sampling, respond, settle_failures,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -138,7 +138,11 @@ impl Collector<'_, '_> {
         let greedy = all.map(|mut greedy| greedy.next());
         let parts = problems.into_iter().zip(prompts).zip(responses.into_iter().zip(greedy));
         let groups = parts.enumerate().map(|(place, ((problem, prompt), (responses, greedy)))| {
-            Group { step, position: position(place), problem, prompt, responses, greedy }
+            let mut group =
+                Group { step, position: position(place), problem, prompt, responses, greedy };
+            let Group { responses, greedy, .. } = &mut group;
+            settle_failures(&mut responses.iter_mut().chain(greedy).collect::<Vec<_>>());
+            group
         });
         Ok(Batch {
             groups: groups.collect(),
@@ -165,6 +169,7 @@ impl Collector<'_, '_> {
             .into_iter()
             .for_each(|place| is_own[place] = true);
         let vocabulary = self.context.model.config.vocab_size;
+        let judges_groups = self.context.judge.verifier.judges_groups();
         let mut slots = Vec::new();
         let greedy = usize::from(self.recipe.objective.needs_greedy_baseline());
         for (greedy, samples) in [(false, self.recipe.rollout.responses), (true, greedy)] {
@@ -176,7 +181,11 @@ impl Collector<'_, '_> {
                         is_own.then(|| self.journal.take(key(sample), checksums[place]))??;
                     known.can_be_of(vocabulary, drawn_as).then_some(known)
                 };
-                let responses = (0..samples).map(known).collect();
+                let mut responses: Vec<Option<Response>> = (0..samples).map(known).collect();
+                // A group that is judged whole is sampled again whole.
+                if judges_groups && responses.iter().any(Option::is_none) {
+                    responses.fill(None);
+                }
                 slots.push(Slots { place, key: key(0), is_own, responses });
             }
         }

@@ -27,9 +27,11 @@ pub(super) fn respond_with_ranks(
     observer: &mut dyn ProgressObserver,
 ) -> Result<(RespondOutcome, usize)> {
     let (problems, requests): (Vec<&Problem>, Vec<Request>) = questions.into_iter().unzip();
-    let mut exchange = Exchange { ranks, moved: 0, is_over: false };
+    // A group is judged by one rank, so none of its responses goes to another.
+    let is_over = judge.verifier.judges_groups();
+    let mut exchange = Exchange { ranks, moved: 0, is_over };
     let responded = thread::scope(|scope| {
-        let mut queue = JudgeQueue::new(scope, judge, &problems, batch);
+        let mut queue = JudgeQueue::new(scope, judge, &problems, &requests, batch);
         let sampled = sample(sampler, &requests, &mut exchange, &mut queue, keep, observer);
         queue.finish(sampled, Interrupt::Never, keep, observer)
     })?;

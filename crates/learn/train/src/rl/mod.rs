@@ -298,6 +298,9 @@ impl PolicyGradient {
             );
             context.observer.note(&what);
         }
+        if let Some(note) = collected.statistics.failures_note() {
+            context.observer.note(&note);
+        }
         if let Some(note) = collected.statistics.metrics_note() {
             context.observer.note(&note);
         }

@@ -140,6 +140,12 @@ impl Recipe {
                         would be dropped";
             return Err(Error::setting("rollout.filter", what));
         }
+        if self.objective.needs_greedy_baseline() && self.reward.verifier.judges_groups() {
+            let what = "has batch = \"group\", and objective.advantage compares with one greedy \
+                        response, which has no group: take another objective.advantage, or leave \
+                        batch out";
+            return Err(Error::setting("reward.verifier", what));
+        }
         self.check_accuracy_band()?;
         self.tables().check(self.rollout.max_tokens)?;
         self.objective.check()?;

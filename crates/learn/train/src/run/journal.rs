@@ -146,10 +146,10 @@ impl Journal {
         self.known.remove(&(key, of))
     }
 
-    /// Writes a response down, unless it could not be judged: that may be mended when the step is
-    /// made again.
+    /// Writes a response down, unless it could not be judged or the verifier failed at it: that may
+    /// be mended when the step is made again.
     pub fn add(&mut self, key: ResponseKey, of: u32, response: &Response) -> Result<()> {
-        if !response.is_judged() {
+        if !response.is_judged() || response.judgement.failed {
             return Ok(());
         }
         self.line(&Entry { key, of, response })

@@ -17,7 +17,7 @@ use clap::Args;
 use isentrope_kernels::thread_count;
 use isentrope_reward::{Verdict, VerifierSettings};
 use rounds::Rounds;
-use row::{Reader, Row};
+use row::Reader;
 use std::path::PathBuf;
 use std::time::Instant;
 use totals::Totals;
@@ -31,7 +31,8 @@ use totals::Totals;
 /// (response, pred, prediction, completion or output). Each output line is the input line with
 /// "verdict", "score", "extracted" (the answer found in the response, or null) and "reason". Totals
 /// follow at the end; where lines say what is "expected" (0, 1, false or true), so does the
-/// agreement with it.
+/// agreement with it. For a verifier with batch = "group", lines that follow each other are a group
+/// if they have the same prompt, ground truth, data_source and extra_info.
 #[derive(Args)]
 #[allow(rustdoc::broken_intra_doc_links, reason = "this is the help on the terminal, not Markdown")]
 pub struct Grade {
@@ -90,7 +91,7 @@ impl Grade {
                     Err(Ok(unreadable)) => Err(unreadable.into()),
                     Err(Err(error)) => Err(error),
                 };
-            let round: Result<Vec<Row>> = lines.by_ref().take(rounds.size).map(read).collect();
+            let round = rounds.read(&mut lines.by_ref().map(read));
             if round.as_ref().is_ok_and(Vec::is_empty) {
                 break;
             }

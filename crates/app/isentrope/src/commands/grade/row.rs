@@ -154,6 +154,18 @@ impl Row {
         }
     }
 
+    /// Whether another line's response is one to the same problem.
+    pub fn has_problem_of(&self, other: &Self) -> bool {
+        let (own, its) = (self.item(), other.item());
+        self.unreadable.is_none()
+            && other.unreadable.is_none()
+            && own.prompt == its.prompt
+            && own.messages == its.messages
+            && own.ground_truth == its.ground_truth
+            && own.data_source == its.data_source
+            && own.extra_info == its.extra_info
+    }
+
     pub fn response(&self) -> &str {
         &self.question.response
     }

@@ -41,14 +41,15 @@ impl Totals {
         for (count, verdict) in self.counts.iter_mut().zip(Verdict::ALL) {
             *count += usize::from(judgement.verdict == verdict);
         }
-        if judgement.verdict.is_scored() {
+        let is_judged = judgement.verdict.is_scored() && !judgement.failed;
+        if is_judged {
             self.scored += 1;
             self.score += judgement.score;
         } else if self.unjudged.is_none() {
             self.unjudged = Some((row.number, judgement.reason.clone()));
         }
         match row.expected() {
-            Some(_) if !judgement.verdict.is_scored() => self.expected_unjudged += 1,
+            Some(_) if !is_judged => self.expected_unjudged += 1,
             Some(expected) => {
                 self.expected += 1;
                 if (judgement.verdict == Verdict::Correct) != expected {

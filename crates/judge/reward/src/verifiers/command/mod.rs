@@ -3,9 +3,9 @@
 //!
 //! `protocol` has the lines, `worker` one process, `processes` how workers begin and end,
 //! `supervisor` what ends with them; `printed` shows what functions print. A worker
-//! that does anything but answer is ended and replaced; the response it was asked about counts as
-//! one that could not be judged. `launch` says how a worker is started: as a command, or as the
-//! shim in front of a function (`crate::python`).
+//! that does anything but answer is ended and replaced, and the next is asked again: a response at
+//! which the second fails too scores 0. `launch` says how a worker is started: as a command, or as
+//! the shim in front of a function (`crate::python`).
 
 mod launch;
 mod printed;
@@ -18,6 +18,7 @@ pub(crate) use launch::{Launch, Workers, interpreter_failed};
 pub use printed::show_printed;
 pub use supervisor::supervision;
 
+use std::fmt;
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -29,7 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Spec;
 use crate::{Error, Item, Judgement, Verdict, Verifier};
-use protocol::{Greeting, Misconduct};
+use protocol::{Greeting, Misconduct, Question};
 use worker::{EndedWorker, Worker};
 
 /// How long a fresh worker is watched before the run begins. A program that cannot work, such as
@@ -72,17 +73,33 @@ pub struct WorkerSettings {
     /// Processes that judge at the same time.
     #[schemars(range(min = 1, max = 1024))]
     pub workers: usize,
-    /// Longest time for an answer, in seconds; a worker that takes longer is replaced.
+    /// Longest time for an answer, in seconds; a worker that takes longer is replaced, and the next
+    /// is asked again.
     #[schemars(range(min = 0.001, max = 86400.0))]
     pub timeout_s: f64,
     /// Time that a fresh worker may take beyond that for what it loads, in seconds.
     #[schemars(range(min = 0.0, max = 86400.0))]
     pub startup_s: f64,
+    /// Whether a call judges one response or a whole group; `timeout_s` is the time of a call. A
+    /// group stays with the rank that begins it.
+    pub batch: QuestionBatch,
+}
+
+/// The responses that one call judges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum QuestionBatch {
+    /// One response, as soon as it has ended.
+    #[default]
+    Response,
+    /// All responses to one prompt, in the order of their numbers, once the last has ended: for
+    /// rewards that compare responses with each other.
+    Group,
 }
 
 impl Default for WorkerSettings {
     fn default() -> Self {
-        Self { workers: 2, timeout_s: 10.0, startup_s: 20.0 }
+        Self { workers: 2, timeout_s: 10.0, startup_s: 20.0, batch: QuestionBatch::default() }
     }
 }
 
@@ -117,6 +134,10 @@ impl Spec for CommandSettings {
     fn files(&self) -> Vec<String> {
         self.command.clone()
     }
+
+    fn judges_groups(&self) -> bool {
+        self.processes.batch == QuestionBatch::Group
+    }
 }
 
 /// A verifier cannot judge any more, or never could.
@@ -147,6 +168,8 @@ struct WorkerSlot {
     worker: Option<Worker>,
     /// Workers in a row that failed before they had answered anything.
     failures: u32,
+    /// The last question of which all responses were judged.
+    answered: Option<Question>,
 }
 
 /// The verifier. Its processes end with it.
@@ -171,7 +194,7 @@ impl CommandVerifier {
         let mut verifier = Self { workers, notes, slots, recent: AtomicU64::new(0) };
         for _ in 0..verifier.workers.settings.workers {
             let worker = verifier.worker()?;
-            verifier.slots.all().push(WorkerSlot { worker: Some(worker), failures: 0 });
+            verifier.slots.all().push(WorkerSlot { worker: Some(worker), ..WorkerSlot::default() });
         }
         if verifier.workers.launch.greets() {
             verifier.notes = verifier.greet()?.into_iter().collect();
@@ -235,7 +258,8 @@ impl CommandVerifier {
     }
 
     fn worker(&self) -> Result<Worker, VerifierError> {
-        Worker::start(&self.workers.launch)
+        let longest = protocol::longest_line(self.workers.settings.batch);
+        Worker::start(&self.workers.launch, longest)
             .map_err(|e| self.error(self.workers.launch.failed(&e), None))
     }
 
@@ -252,13 +276,90 @@ impl CommandVerifier {
         add(before).count_ones()
     }
 
-    /// Asks the worker of a slot, a fresh one if need be.
+    /// Judges a response, or a group, by the worker of a slot.
+    ///
+    /// A worker that fails at it (its function raises an error; it ends, is silent or prints no
+    /// answer) is replaced, and the fresh one is asked again. If that fails too, the last question
+    /// that had an answer is asked once more. If it has one again, or there is none yet, the
+    /// verifier works, and [the response fails](Judgement::failed); else it is not judged.
     fn judge(
         &self,
         slot: &mut WorkerSlot,
         item: &Item<'_>,
-        response: &str,
-    ) -> Result<Judgement, VerifierError> {
+        responses: &[&str],
+    ) -> Result<Vec<Judgement>, VerifierError> {
+        let question = self.question(item, responses);
+        let first = match self.ask(slot, &question)? {
+            Ok(judgements) => {
+                self.recent_failures(false);
+                return Ok(judgements);
+            }
+            Err(failure) => failure,
+        };
+        let recent = self.recent_failures(true);
+        if recent >= MAX_RECENT_FAILURES {
+            let problem =
+                format!("workers failed at {recent} of the last 64 questions; the last {first}");
+            return Err(self.error(problem, first.stderr));
+        }
+        if let Some(worker) = slot.worker.take() {
+            worker.dismiss(Instant::now());
+        }
+        let failure = match self.ask(slot, &question)? {
+            Ok(judgements) => return Ok(judgements),
+            Err(failure) => failure,
+        };
+        if let Some(answered) = slot.answered.clone()
+            && self.ask(slot, &answered)?.is_err()
+        {
+            return Ok(vec![failure.of_verifier(); responses.len()]);
+        }
+        match responses {
+            [_] => Ok(vec![failure.of_response()]),
+            _ => self.judge_members(slot, item, responses, &failure),
+        }
+    }
+
+    /// Judges a group at which a worker fails. The responses at which it fails alone fail; the
+    /// others are judged as a group without them. Where there are none such, or the others have no
+    /// answer either, these are not judged.
+    fn judge_members(
+        &self,
+        slot: &mut WorkerSlot,
+        item: &Item<'_>,
+        responses: &[&str],
+        failure: &Failure,
+    ) -> Result<Vec<Judgement>, VerifierError> {
+        let mut failed = Vec::with_capacity(responses.len());
+        for response in responses {
+            let alone = self.ask(slot, &self.question(item, &[response]))?;
+            failed.push(alone.err().map(|failure| failure.of_response()));
+        }
+        let others: Vec<&str> =
+            responses.iter().zip(&failed).filter(|(_, f)| f.is_none()).map(|(r, _)| *r).collect();
+        let judged = match others.len() {
+            0 => Vec::new(),
+            all if all == responses.len() => vec![failure.of_verifier(); all],
+            some => self
+                .ask(slot, &self.question(item, &others))?
+                .unwrap_or_else(|failure| vec![failure.of_verifier(); some]),
+        };
+        let mut judged = judged.into_iter();
+        Ok(failed.into_iter().filter_map(|failed| failed.or_else(|| judged.next())).collect())
+    }
+
+    fn question(&self, item: &Item<'_>, responses: &[&str]) -> Question {
+        let Workers { launch, settings, .. } = &self.workers;
+        Question::new(item, responses, settings.batch, launch.greets())
+    }
+
+    /// Asks the worker of a slot, a fresh one if need be. A worker that does anything but answer is
+    /// ended.
+    fn ask(
+        &self,
+        slot: &mut WorkerSlot,
+        question: &Question,
+    ) -> Result<Result<Vec<Judgement>, Failure>, VerifierError> {
         let greets = self.workers.launch.greets();
         let (mut worker, loaded) = match slot.worker.take() {
             Some(worker) => (worker, Ok(())),
@@ -273,45 +374,85 @@ impl CommandVerifier {
         let startup =
             if greets || worker.has_answered { 0.0 } else { self.workers.settings.startup_s };
         let limit = Duration::from_secs_f64(self.workers.settings.timeout_s + startup);
-        let (id, line) = protocol::question(item, response, greets);
-        let asked = loaded.and_then(|()| worker.ask(line, limit));
-        let misconduct = match asked.and_then(|line| protocol::answer(&line, id)) {
-            Ok(judgement) => {
+        let asked = loaded.and_then(|()| worker.ask(question.line.clone(), limit));
+        let misconduct = match asked.and_then(|line| protocol::answer(&line, question)) {
+            Err(misconduct) if !matches!(misconduct, Misconduct::Failed(_)) => misconduct,
+            answered => {
                 worker.has_answered = true;
-                self.recent_failures(false);
-                *slot = WorkerSlot { worker: Some(worker), failures: 0 };
-                return Ok(judgement);
+                (slot.worker, slot.failures) = (Some(worker), 0);
+                return Ok(match answered {
+                    Ok(judgements) => {
+                        if judgements.iter().all(|judgement| judgement.verdict.is_scored()) {
+                            slot.answered = Some(question.clone());
+                        }
+                        Ok(judgements)
+                    }
+                    Err(failed) => Err(Failure::of_function(&failed)),
+                });
             }
-            Err(misconduct) => misconduct,
         };
         slot.failures = if worker.has_answered { 0 } else { slot.failures + 1 };
         let remains = worker.end(&misconduct);
-        let did = with_status(&misconduct, &remains);
-        let advice = advice(&misconduct, &remains, &self.workers.launch);
+        let failure = Failure::of_worker(&misconduct, remains, &self.workers.launch);
         if slot.failures == MAX_FAILURES {
             let problem = format!(
                 "{MAX_FAILURES} fresh workers in a row failed at their first question; the last \
-                 {did}{advice}"
+                 {failure}"
             );
-            return Err(self.error(problem, Some(remains.stderr)));
+            return Err(self.error(problem, failure.stderr));
         }
-        let recent = self.recent_failures(true);
-        if recent >= MAX_RECENT_FAILURES {
-            let problem = format!(
-                "workers failed at {recent} of the last 64 questions; the last {did}{advice}"
-            );
-            return Err(self.error(problem, Some(remains.stderr)));
-        }
-        let verdict = if matches!(misconduct, Misconduct::TimedOut(_)) {
-            Verdict::TimedOut
-        } else {
-            Verdict::Fault
+        Ok(Err(failure))
+    }
+}
+
+/// How a worker failed at a question. `Display` follows "the last", of workers.
+struct Failure {
+    what: String,
+    /// As the reason of a judgement.
+    reason: String,
+    /// That of a question that is not judged.
+    verdict: Verdict,
+    /// The end of the standard error of a worker that has ended.
+    stderr: Option<String>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl Failure {
+    /// That of a function whose worker goes on.
+    fn of_function(failed: &Misconduct) -> Self {
+        let what = failed.to_string();
+        let reason = match failed {
+            Misconduct::Failed(reason) => reason.clone(),
+            _ => what.clone(),
         };
-        Ok(Judgement::new(
-            verdict,
-            None,
-            format!("the worker {}{advice}", with_last_words(&misconduct, &remains)),
-        ))
+        Self { what, reason, verdict: Verdict::Fault, stderr: None }
+    }
+
+    /// That of a worker that has been ended.
+    fn of_worker(misconduct: &Misconduct, remains: EndedWorker, launch: &Launch) -> Self {
+        let advice = advice(misconduct, &remains, launch);
+        let is_late = matches!(misconduct, Misconduct::TimedOut(_));
+        Self {
+            what: format!("{}{advice}", with_status(misconduct, &remains)),
+            reason: format!("the worker {}{advice}", with_last_words(misconduct, &remains)),
+            verdict: if is_late { Verdict::TimedOut } else { Verdict::Fault },
+            stderr: Some(remains.stderr),
+        }
+    }
+
+    /// The judgement where the response is the cause.
+    fn of_response(&self) -> Judgement {
+        Judgement::failed(&*self.reason)
+    }
+
+    /// The judgement where the verifier is.
+    fn of_verifier(&self) -> Judgement {
+        Judgement::new(self.verdict, None, &*self.reason)
     }
 }
 
@@ -346,9 +487,19 @@ fn advice(misconduct: &Misconduct, remains: &EndedWorker, launch: &Launch) -> &'
 
 impl Verifier for CommandVerifier {
     fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
-        in_order(batch, self.workers(), |(item, response)| {
-            self.judge(&mut self.slots.take().slot, item, response)
-        })
+        if self.judges_groups() {
+            let Some((item, _)) = batch.first() else { return Ok(Vec::new()) };
+            let responses: Vec<&str> = batch.iter().map(|(_, response)| *response).collect();
+            return self.judge(&mut self.slots.take().slot, item, &responses);
+        }
+        let judged = in_order(batch, self.workers(), |(item, response)| {
+            self.judge(&mut self.slots.take().slot, item, &[response])
+        })?;
+        Ok(judged.into_iter().flatten().collect())
+    }
+
+    fn judges_groups(&self) -> bool {
+        self.workers.settings.batch == QuestionBatch::Group
     }
 
     fn workers(&self) -> usize {

@@ -7,11 +7,15 @@ use isentrope_files::sha256;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::QuestionBatch;
 use super::worker::printable;
 use crate::{Item, Judgement, Verdict};
 
-/// Longest line that a worker may print, in bytes.
-pub const MAX_LINE: usize = 1 << 20;
+/// Longest line that a worker may print about a response, in bytes.
+const MAX_LINE: usize = 1 << 20;
+
+/// Longest line that a worker may print about a group, in bytes.
+const MAX_GROUP_LINE: usize = 1 << 24;
 
 /// Largest score, in magnitude. Sums and squares of such scores over any batch are far from the end
 /// of what floating-point numbers hold.
@@ -33,11 +37,22 @@ const SHOWN: usize = 120;
 pub const STRAY: &str =
     "what is no answer must go to standard error (in Python: print(..., file=sys.stderr))";
 
-/// A response to judge, without its number.
+/// Longest line that a worker may print, in bytes.
+pub fn longest_line(batch: QuestionBatch) -> usize {
+    match batch {
+        QuestionBatch::Response => MAX_LINE,
+        QuestionBatch::Group => MAX_GROUP_LINE,
+    }
+}
+
+/// A response or a group to judge, without its number.
 #[derive(Serialize)]
-struct Question<'a> {
+struct Unnumbered<'a> {
     prompt: &'a str,
-    response: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    responses: Option<&'a [&'a str]>,
     ground_truth: &'a Value,
     data_source: &'a str,
     extra_info: &'a Value,
@@ -47,22 +62,49 @@ struct Question<'a> {
     columns: Option<&'a Map<String, Value>>,
 }
 
-/// A question's number and its line: to the shim of a function with all that is known, to a command
-/// with what docs/guides/data-and-rewards.md promises. The number follows from the rest of the
-/// question, not from when it is asked or how many were asked before: an answer that depends on it
-/// depends on the question alone.
-pub fn question(item: &Item<'_>, response: &str, to_shim: bool) -> (u64, Vec<u8>) {
-    let Item { ground_truth, prompt, data_source, extra_info, messages, columns } = *item;
-    let (messages, columns) = (messages.filter(|_| to_shim), columns.filter(|_| to_shim));
-    let question =
-        Question { prompt, response, ground_truth, data_source, extra_info, messages, columns };
-    let json = serde_json::to_vec(&question).expect("texts and JSON values have a JSON form");
-    let [a, b, c, d, ..] = sha256(&json);
-    let id = u32::from_be_bytes([a, b, c, d]) >> 1; // 31 bits: every language has integers for them
-    let mut line = format!("{{\"id\":{id},").into_bytes();
-    line.extend_from_slice(&json[1..]); // what follows the opening brace
-    line.push(b'\n');
-    (u64::from(id), line)
+/// A question to a worker.
+#[derive(Clone)]
+pub struct Question {
+    /// Its number. It follows from the rest of the question, not from when it is asked or how many
+    /// were asked before: an answer that depends on it depends on the question alone.
+    id: u64,
+    /// Its line.
+    pub line: Vec<u8>,
+    /// How many responses it is about, if about a group.
+    group: Option<usize>,
+    /// Whether the shim of a function is asked.
+    to_shim: bool,
+}
+
+impl Question {
+    /// The question about a response, or about a group: to the shim of a function with all that is
+    /// known, to a command with what docs/guides/data-and-rewards.md promises.
+    pub fn new(item: &Item<'_>, responses: &[&str], batch: QuestionBatch, to_shim: bool) -> Self {
+        let Item { ground_truth, prompt, data_source, extra_info, messages, columns } = *item;
+        let (messages, columns) = (messages.filter(|_| to_shim), columns.filter(|_| to_shim));
+        let group = (batch == QuestionBatch::Group).then_some(responses.len());
+        let (response, responses) = match batch {
+            QuestionBatch::Response => (responses.first().copied(), None),
+            QuestionBatch::Group => (None, Some(responses)),
+        };
+        let question = Unnumbered {
+            prompt,
+            response,
+            responses,
+            ground_truth,
+            data_source,
+            extra_info,
+            messages,
+            columns,
+        };
+        let json = serde_json::to_vec(&question).expect("texts and JSON values have a JSON form");
+        let [a, b, c, d, ..] = sha256(&json);
+        let id = u32::from_be_bytes([a, b, c, d]) >> 1; // 31 bits: all languages have such integers
+        let mut line = format!("{{\"id\":{id},").into_bytes();
+        line.extend_from_slice(&json[1..]); // what follows the opening brace
+        line.push(b'\n');
+        Self { id: u64::from(id), line, group, to_shim }
+    }
 }
 
 /// The line by which the shim of a function is asked whether it can use it.
@@ -87,6 +129,23 @@ pub fn greeting(line: &[u8]) -> Result<Greeting, Misconduct> {
         Greeting::Hello(text) => Greeting::Hello(one_line(&printable(&text))),
         Greeting::Refused(text) => Greeting::Refused(printable(&text)),
     })
+}
+
+/// The answer of a function's shim where the function did not judge.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Failed {
+    id: u64,
+    /// Why.
+    failed: String,
+}
+
+/// The answer about a group: an answer without its number for each response.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GroupAnswer {
+    id: u64,
+    answers: Vec<Map<String, Value>>,
 }
 
 #[derive(Deserialize)]
@@ -114,9 +173,12 @@ pub enum Misconduct {
     /// It answers without having read what it was asked.
     #[error("does not read its standard input")]
     NotReading,
-    /// It printed a line longer than [`MAX_LINE`].
-    #[error("printed a line of more than {MAX_LINE} bytes")]
-    TooLong,
+    /// It printed a line longer than [`longest_line`].
+    #[error("printed a line of more than {0} bytes")]
+    TooLong(usize),
+    /// Its function raised an error, or returned what is no score. Such a worker goes on.
+    #[error("said {0}")]
+    Failed(String),
     /// It answered another question.
     #[error("answered question {answered} when asked question {asked}")]
     OutOfTurn {
@@ -135,19 +197,50 @@ pub enum Misconduct {
     },
 }
 
-/// Reads the answer to question `id`.
+/// Reads the answer to a question: the judgement of each of its responses, in their order.
 ///
 /// # Errors
-/// [`Misconduct::Rubbish`] and [`Misconduct::OutOfTurn`].
-pub fn answer(line: &[u8], id: u64) -> Result<Judgement, Misconduct> {
+/// [`Misconduct::Rubbish`], [`Misconduct::OutOfTurn`] and [`Misconduct::Failed`].
+pub fn answer(line: &[u8], question: &Question) -> Result<Vec<Judgement>, Misconduct> {
+    let whole = without_halves(line);
     let rubbish = |problem: String| rubbish(line, problem);
-    let answer: Answer = serde_json::from_slice(&without_halves(line)).map_err(|e| {
+    let unreadable = |e: serde_json::Error| {
         let is_object = line.trim_ascii_start().starts_with(b"{");
         rubbish(if is_object { e.to_string() } else { format!("{e}; {STRAY}") })
-    })?;
-    if answer.id != id {
-        return Err(Misconduct::OutOfTurn { asked: id, answered: answer.id });
+    };
+    let check = |answered: u64| match answered == question.id {
+        true => Ok(()),
+        false => Err(Misconduct::OutOfTurn { asked: question.id, answered }),
+    };
+    if let Ok(Failed { id, failed }) = serde_json::from_slice(&whole)
+        && question.to_shim
+    {
+        check(id)?;
+        return Err(Misconduct::Failed(one_line(&failed)));
     }
+    let Some(count) = question.group else {
+        let answer: Answer = serde_json::from_slice(&whole).map_err(unreadable)?;
+        check(answer.id)?;
+        return Ok(vec![judgement(answer, &rubbish)?]);
+    };
+    let GroupAnswer { id, answers } = serde_json::from_slice(&whole).map_err(unreadable)?;
+    check(id)?;
+    if answers.len() != count {
+        let found = answers.len();
+        return Err(rubbish(format!("it has {found} answers for a group of {count} responses")));
+    }
+    let judgements = answers.into_iter().map(|mut answer| {
+        answer.insert("id".into(), id.into());
+        judgement(serde_json::from_value(answer.into()).map_err(unreadable)?, &rubbish)
+    });
+    judgements.collect()
+}
+
+/// The judgement that an answer makes; `rubbish` is the error of one that makes none.
+fn judgement(
+    answer: Answer,
+    rubbish: &dyn Fn(String) -> Misconduct,
+) -> Result<Judgement, Misconduct> {
     check_names(&answer.metrics).map_err(rubbish)?;
     if answer.applies == Some(false) {
         let reason = answer
@@ -240,8 +333,13 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
+    /// A question of the number 5, about one response or a group.
+    fn asked(group: Option<usize>, to_shim: bool) -> Question {
+        Question { id: 5, line: Vec::new(), group, to_shim }
+    }
+
     fn judgement(line: &str) -> Result<Judgement, Misconduct> {
-        answer(line.as_bytes(), 5)
+        answer(line.as_bytes(), &asked(None, false)).map(|mut all| all.remove(0))
     }
 
     #[test]
@@ -261,7 +359,9 @@ mod tests {
             "extra_info": null
         });
         for to_shim in [false, true] {
-            let (id, line) = question(&item, "r\u{2028}\n\"", to_shim);
+            let responses = ["r\u{2028}\n\""];
+            let Question { id, line, .. } =
+                Question::new(&item, &responses, QuestionBatch::Response, to_shim);
             let line = String::from_utf8(line).unwrap();
             assert!(line.ends_with('\n') && line.lines().count() == 1);
             assert!(
@@ -273,13 +373,45 @@ mod tests {
             expected["messages"] = json!(messages);
             expected["columns"] = columns.clone();
         }
+        let group = Question::new(&item, &["r", "s"], QuestionBatch::Group, false);
+        let line: Value = serde_json::from_slice(&group.line).unwrap();
+        assert_eq!((&line["responses"], line.get("response")), (&json!(["r", "s"]), None));
+    }
+
+    #[test]
+    fn a_group_has_an_answer_for_each_response() {
+        let read = |line: &str| answer(line.as_bytes(), &asked(Some(2), false));
+        let two = r#"{"id":5,"answers":[{"score":1},{"verdict":"fault"}]}"#;
+        let verdicts: Vec<Verdict> = read(two).unwrap().iter().map(|j| j.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Correct, Verdict::Fault]);
+        for (line, why) in [
+            (r#"{"id":5,"answers":[{"score":1}]}"#, "it has 1 answers for a group of 2 responses"),
+            (r#"{"id":5,"score":1}"#, "unknown field `score`"),
+            (r#"{"id":5,"answers":[{"score":1},{}]}"#, "it has no score"),
+            (r#"{"id":5,"answers":[{"score":1},{"scores":1}]}"#, "unknown field `scores`"),
+            (r#"{"id":4,"answers":[{"score":1},{"score":1}]}"#, "answered question 4 when asked"),
+        ] {
+            let error = read(line).unwrap_err().to_string();
+            assert!(error.contains(why), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn only_a_shim_may_say_that_its_function_failed() {
+        let line = br#"{"id":5,"failed":"ValueError:\n 3"}"#;
+        let failed = Misconduct::Failed("ValueError: 3".into());
+        assert_eq!(answer(line, &asked(None, true)), Err(failed));
+        let command = answer(line, &asked(None, false)).unwrap_err().to_string();
+        assert!(command.contains("unknown field `failed`"), "{command}");
     }
 
     /// The first four bytes of `sha256sum` of the line without its number, halved.
     #[test]
     fn a_question_has_the_same_number_whenever_it_is_asked() {
-        let number =
-            |prompt, response| question(&Item { prompt, ..Item::default() }, response, false).0;
+        let number = |prompt, response| {
+            let item = Item { prompt, ..Item::default() };
+            Question::new(&item, &[response], QuestionBatch::Response, false).id
+        };
         assert_eq!(number("p", "r"), 737_890_388);
         assert_ne!(number("p", "s"), number("p", "r"));
         assert_ne!(number("q", "r"), number("p", "r"));
@@ -384,8 +516,8 @@ mod tests {
         #[test]
         fn any_bytes_are_read_or_told_in_one_line(bytes: Vec<u8>, near in NEAR) {
             for line in [&bytes, near.as_bytes()] {
-                match answer(line, 5) {
-                    Ok(judgement) => prop_assert!(judgement.score.abs() <= MAX_SCORE),
+                match answer(line, &asked(None, true)) {
+                    Ok(judged) => prop_assert!(judged[0].score.abs() <= MAX_SCORE),
                     Err(misconduct) => {
                         let told = misconduct.to_string();
                         prop_assert!(!told.contains('\n') && told.chars().count() < 1500, "{}", told);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::launch::{Launch, Status, WorkerProcess};
 use super::printed::PrintedLines;
-use super::protocol::{MAX_LINE, Misconduct, STRAY};
+use super::protocol::{Misconduct, STRAY};
 
 /// How much of the end of a worker's standard error is kept, in bytes.
 const TAIL: usize = 8 << 10;
@@ -52,16 +52,16 @@ impl EndedWorker {
 }
 
 impl Worker {
-    /// Starts a worker.
+    /// Starts a worker whose lines have at most `longest` bytes.
     ///
     /// # Errors
     /// As [`Launch::start`].
-    pub fn start(launch: &Launch) -> io::Result<Self> {
+    pub fn start(launch: &Launch, longest: usize) -> io::Result<Self> {
         let (process, stdin, stdout, stderr) = launch.start()?;
         let (questions, to_write) = mpsc::sync_channel(1);
         thread::spawn(move || write(stdin, &to_write));
         let (read, answers) = mpsc::sync_channel(1);
-        thread::spawn(move || read_lines(stdout, &read));
+        thread::spawn(move || read_lines(stdout, longest, &read));
         Ok(Self {
             process,
             questions,
@@ -140,15 +140,19 @@ fn write(mut stdin: ChildStdin, lines: &Receiver<Vec<u8>>) {
 }
 
 /// Passes lines on, one at a time: what nobody asked for stays in the pipe.
-fn read_lines(stdout: ChildStdout, lines: &SyncSender<Result<Vec<u8>, Misconduct>>) {
+fn read_lines(
+    stdout: ChildStdout,
+    longest: usize,
+    lines: &SyncSender<Result<Vec<u8>, Misconduct>>,
+) {
     let mut stdout = BufReader::new(stdout);
     loop {
         let mut line = Vec::new();
-        let read = (&mut stdout).take(MAX_LINE as u64 + 1).read_until(b'\n', &mut line);
+        let read = (&mut stdout).take(longest as u64 + 1).read_until(b'\n', &mut line);
         let line = match read {
             Err(_) | Ok(0) => return,
             Ok(_) if line.ends_with(b"\n") => Ok(line),
-            Ok(length) if length > MAX_LINE => Err(Misconduct::TooLong),
+            Ok(length) if length > longest => Err(Misconduct::TooLong(longest)),
             Ok(_) => return, // it ended in the middle of a line
         };
         let is_last = line.is_err();

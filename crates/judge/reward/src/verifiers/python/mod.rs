@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Spec;
-use super::command::{CommandVerifier, Launch, WorkerSettings, Workers};
+use super::command::{CommandVerifier, Launch, QuestionBatch, WorkerSettings, Workers};
 use crate::{Error, Verifier, VerifierError};
 
 /// The workers' program.
@@ -100,11 +100,15 @@ impl PythonSettings {
         let (place, function) = self.parts().unwrap_or((&self.python, ""));
         let arguments =
             serde_json::to_string(&self.arguments).expect("texts and numbers have a JSON form");
+        let batch = match self.processes.batch {
+            QuestionBatch::Response => "response",
+            QuestionBatch::Group => "group",
+        };
         let mut workers = Workers {
             key: format!("{key}.python"),
             value: format!("{:?}", self.python),
             launch: Launch::Shim(
-                [&self.interpreter, "-c", SHIM, place, function, &arguments]
+                [&self.interpreter, "-c", SHIM, place, function, &arguments, batch]
                     .map(str::to_owned)
                     .to_vec(),
             ),
@@ -121,7 +125,7 @@ impl PythonSettings {
             let file =
                 file.map(|file| std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
             let place = file.as_deref().map_or(place.into(), Path::to_string_lossy);
-            let arguments = ["-c", SHIM, &*place, function, &arguments, "apart"];
+            let arguments = ["-c", SHIM, &*place, function, &arguments, batch, "apart"];
             workers.launch = jail::launch(&self.interpreter, &arguments, file.as_deref())
                 .map_err(|problem| workers.error(problem, None))?;
         }
@@ -152,6 +156,10 @@ impl Spec for PythonSettings {
 
     fn workers(&self) -> Option<usize> {
         Some(self.processes.workers)
+    }
+
+    fn judges_groups(&self) -> bool {
+        self.processes.batch == QuestionBatch::Group
     }
 
     fn files(&self) -> Vec<String> {

@@ -1,9 +1,11 @@
 """Judges responses by a reward function that was written for verl or for TRL.
 
-Started with `-c`, this text, the place of the function (a file, or a module), its name, and further arguments of it as JSON. With
-the word `apart` behind them, each question has a process of its own, of which nothing is left for the next: it is then the first
-process of a jail, which has nothing but this in it. Reads a question per line from standard input and writes an answer per line to standard output, as docs/guides/data-and-rewards.md has them. The
-question {"hello": true} is answered with how the function is called, {"hello": "..."}, or with why it cannot be, {"refused": "..."}.
+Started with `-c`, this text, the place of the function (a file, or a module), its name, further arguments of it as JSON, and
+`response` or `group`: what a question is about. With the word `apart` behind them, each question has a process of its own, of which
+nothing is left for the next: it is then the first process of a jail, which has nothing but this in it. Reads a question per line from
+standard input and writes an answer per line to standard output, as docs/guides/data-and-rewards.md has them. The question
+{"hello": true} is answered with how the function is called, {"hello": "..."}, or with why it cannot be, {"refused": "..."}. A question
+at which the function fails is answered with why, {"failed": "..."}.
 """
 
 import sys
@@ -11,6 +13,7 @@ import sys
 if sys.path[:1] == [""]:
     del sys.path[0]  # nothing in the current directory may stand for a module of the standard library
 
+import copy
 import difflib
 import functools
 import importlib
@@ -36,8 +39,8 @@ ABSENT = ("completion_ids", "trainer_state", "environments", "reward_router_addr
 TAKEN = ("mean", "score", "solved_all", "solved_none")
 
 
-# Longest answer, in bytes, and longest text in it, in characters, which JSON writes in up to six bytes.
-LONGEST = 1 << 20
+# Longest answer about a group, in bytes, and longest texts in it together, in characters, which JSON writes in up to six bytes.
+LONGEST = 1 << 24
 LONGEST_TEXT = 1 << 16
 
 
@@ -45,18 +48,22 @@ class Refused(Exception):
     """The function cannot be used at all."""
 
 
+class Unasked(Exception):
+    """The data lacks what the function asks for."""
+
+
 class Unjudged(Exception):
     """The function did not judge a response."""
 
 
 def main():
-    place, name, arguments, apart = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), sys.argv[4:] == ["apart"]
+    place, name, arguments, batch, apart = *sys.argv[1:3], json.loads(sys.argv[3]), sys.argv[4], sys.argv[5:] == ["apart"]
     questions, answers = take_streams()
     directories, given = given_in("/tmp") if apart else ([], set())
     file = os.path.abspath(place)
     call, says, refused = None, None, None
     try:
-        call, says = adapt(Function(load(place, name), name, place), arguments)
+        call, says = adapt(Function(load(place, name), name, place), arguments, batch == "group")
     except Refused as reason:
         refused = str(reason)
     for line in questions:
@@ -80,8 +87,14 @@ def encoded(answer, question):
     """The line of an answer. A response decides what a function says: halves of characters, which UTF-8 lacks, are replaced, and
     long texts are cut."""
     numbered = {"id": question["id"], **answer} if "id" in question else answer
-    short = {key: value[:LONGEST_TEXT] if isinstance(value, str) else value for key, value in numbered.items()}
-    return json.dumps(short, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+    if "answers" in numbered:
+        answers = numbered["answers"]
+        numbered["answers"] = [short(each, LONGEST_TEXT // len(answers)) for each in answers]
+    return json.dumps(short(numbered, LONGEST_TEXT), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+def short(answer, most):
+    return {key: value[:most] if isinstance(value, str) else value for key, value in answer.items()}
 
 
 def judge_apart(call, question, file, streams):
@@ -108,7 +121,7 @@ def judge_apart(call, question, file, streams):
     if said.endswith(b"\n"):
         return said
     how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit status {os.WEXITSTATUS(status)}"
-    return {"verdict": "fault", "reason": f"the function has ended its process ({how})"}
+    return {"failed": f"the function has ended its process ({how})"}
 
 
 def clear(process):
@@ -263,7 +276,7 @@ def event_loop():
     return asyncio.new_event_loop()
 
 
-def adapt(function, arguments):
+def adapt(function, arguments, is_group):
     """How questions are put to the function, and that in words."""
     for name in arguments:
         if not function.taken({name: None}):
@@ -282,27 +295,45 @@ def adapt(function, arguments):
             f"{function.title} has the parameters ({function.parameters}), by which it is neither a function for verl, "
             "which has solution_str, nor one for TRL, which has completions"
         )
+    if is_group and call is ask_verl:
+        raise Refused(
+            f"{function.title} takes one response, solution_str, and batch is \"group\": leave batch out, or take all responses of "
+            "a group, as completions (TRL) or solution_strs (verl)"
+        )
     given = [name for name in (*names, *arguments) if function.taken({name: None})]
     missing = [name for name in function.required if name not in given]
     if call is ask_trl:
         given.append(f"the data's columns ({', '.join(missing)})" if missing else "the data's columns")
     elif missing:
         raise Refused(f"{function.title} asks for {', '.join(missing)}, which neither {style} nor `arguments` gives")
-    says = f"{function.title} is called as by {style}, with {', '.join(given)}"
+    whole = " with whole groups" if is_group else ""
+    says = f"{function.title} is called as by {style}{whole}, with {', '.join(given)}"
     return functools.partial(call, function, arguments), says
 
 
+def responses_of(question):
+    return question["responses"] if "responses" in question else [question["response"]]
+
+
+def each(value, responses):
+    """The value for each response; none shares anything with another."""
+    return [value, *(copy.deepcopy(value) for _ in responses[1:])]
+
+
 def ask_verl(function, arguments, question):
-    given = dict(zip(VERL, of_verl(question)), **arguments)
-    return answer(function, function(given), {})
+    (response,) = responses_of(question)
+    given = dict(zip(VERL, of_verl(question, response)), **arguments)
+    return [answer(function, function(given), {})]
 
 
 def ask_verl_batch(function, arguments, question):
-    given = dict(zip(VERL_BATCH, ([value] for value in of_verl(question))), **arguments)
-    return answer(function, only(function, function(given)), {})
+    responses = responses_of(question)
+    data_source, _, ground_truth, extra_info = (each(value, responses) for value in of_verl(question, None))
+    given = dict(zip(VERL_BATCH, (data_source, responses, ground_truth, extra_info)), **arguments)
+    return [answer(function, value, {}) for value in values_of(function, function(given), responses)]
 
 
-def of_verl(question):
+def of_verl(question, response):
     """The values of verl's four parameters."""
     # The ground truth as the data has it, where it was shortened to what follows its ####.
     row = (question.get("columns") or {}).get("reward_model")
@@ -310,42 +341,42 @@ def of_verl(question):
     extra_info = question["extra_info"] if isinstance(question["extra_info"], dict) else {}
     return (
         question["data_source"],
-        question["response"],
+        response,
         question["ground_truth"] if ground_truth is None else ground_truth,
         {"num_turns": None, "rollout_reward_scores": {}, **extra_info},  # verl sets these two
     )
 
 
 def ask_trl(function, arguments, question):
-    metrics, messages, response = {}, question.get("messages"), question["response"]
+    metrics, messages, responses = {}, question.get("messages"), responses_of(question)
     columns = question.get("columns") or {}
-    given = {name: [question["ground_truth"]] for name in ANSWERS if name in ("ground_truth", *function.names)}
-    given.update((name, [question[name]]) for name in ("data_source", "extra_info") if question[name])
-    given.update((name, [value]) for name, value in columns.items())
+    given = {name: question["ground_truth"] for name in ANSWERS if name in ("ground_truth", *function.names)}
+    given.update((name, question[name]) for name in ("data_source", "extra_info") if question[name])
+    given.update(columns, prompts=messages or question["prompt"])
+    given = {name: each(value, responses) for name, value in given.items()}
     given.update(arguments, log_extra=lambda column, values: None, log_metric=metrics.__setitem__)
-    given["prompts"] = [messages or question["prompt"]]
-    given["completions"] = [[{"role": "assistant", "content": response}] if messages else response]
+    given["completions"] = [[{"role": "assistant", "content": text}] if messages else text for text in responses]
     missing = [name for name in function.required if name not in given]
     if missing:
         has = ", ".join(name for name in given if not name.startswith("log_"))
-        raise Unjudged(f"{function.name} asks for {', '.join(missing)}; what there is for it: {has}")
-    reward = only(function, function(given))
-    if reward is None:
-        return {"applies": False, "reason": f"{function.name} returned None: it does not apply to this problem"}
-    return answer(function, reward, metrics)
+        raise Unasked(f"{function.name} asks for {', '.join(missing)}; what there is for it: {has}")
+    none = {"applies": False, "reason": f"{function.name} returned None: it does not apply to this problem"}
+    rewards = values_of(function, function(given), responses)
+    return [none if reward is None else answer(function, reward, metrics) for reward in rewards]
 
 
-def only(function, returned):
-    """The result for a batch of one of a function that judges batches."""
+def values_of(function, returned, responses):
+    """The results of a function that judges batches, one for each response."""
     try:
         values = None if isinstance(returned, (str, bytes, Mapping)) else list(returned)
     except TypeError:
         values = None
     if values is None:
         raise Unjudged(f"{function.name} returned {reprlib.repr(returned)}, and no list with a number for each response")
-    if len(values) != 1:
-        raise Unjudged(f"{function.name} returned {len(values)} values for one response: {reprlib.repr(values)}")
-    return values[0]
+    if len(values) != len(responses):
+        count = "one response" if len(responses) == 1 else f"{len(responses)} responses"
+        raise Unjudged(f"{function.name} returned {len(values)} values for {count}: {reprlib.repr(values)}")
+    return values
 
 
 def answer(function, returned, metrics):
@@ -403,27 +434,20 @@ REFUSALS = (ImportError, OSError)
 def judge(call, question, file):
     """The answer to a question, whatever the function does."""
     try:
-        return call(question)
+        answers = call(question)
+    except Unasked as reason:
+        answers = [{"verdict": "fault", "reason": str(reason)} for _ in responses_of(question)]
     except Unjudged as reason:
-        return {"verdict": "fault", "reason": str(reason)}
+        return {"failed": str(reason)}
     except BaseException as error:  # sys.exit() too
         print(own_traceback(error), file=sys.stderr, flush=True)
-        reason = last_line(error, file)
-        if is_of_response(error):
-            return {"verdict": "unparseable", "score": 0.0, "reason": reason}
-        return {"verdict": "fault", "reason": reason}
-
-
-def is_of_response(error):
-    """Whether the form of a response is what makes such an error: halves of characters, or brackets without end. It scores 0, since
-    a policy learns to write what takes a response out of the loss."""
-    is_half = isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed"
-    return is_half or isinstance(error, RecursionError)
+        return {"failed": last_line(error, file)}
+    return {"answers": answers} if "responses" in question else answers[0]
 
 
 def of_sandbox(error):
     """That there is a sandbox, where that may be why."""
-    if sys.argv[4:] != ["apart"] or not isinstance(error, REFUSALS):
+    if sys.argv[5:] != ["apart"] or not isinstance(error, REFUSALS):
         return ""
     return " (in the sandbox, which sees only the directory of the function's file and Python's own)"
 

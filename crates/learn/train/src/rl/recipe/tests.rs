@@ -73,10 +73,16 @@ fn settings_that_do_not_go_together_are_refused_by_key() {
         });
         (recipe, "objective.reference_kl.estimator is \"k1\"", "take \"k2\" or \"k3\"")
     });
+    let no_group = recipe(|r| {
+        r.objective.advantage = Estimator::Remax;
+        let verifier = serde_json::json!({"python": "a.py:f", "batch": "group"});
+        r.reward.verifier = serde_json::from_value(verifier).unwrap();
+    });
     let no_prime = |change: fn(&mut PrimeSettings)| prime(|r| change(&mut r.prime));
     let empty_stop = recipe(|r| r.rollout.stop = vec!["\n".into(), String::new()]);
     let others = [
         (empty_stop, "rollout.stop holds an empty text", ""),
+        (no_group, "reward.verifier has batch = \"group\"", "another objective.advantage"),
         (no_prime(|p| p.process_weight = 0.0), "prime.process_weight is 0", "\"rloo\""),
         (no_prime(|p| p.process_weight = -1.0), "prime.process_weight is -1", "at least 0"),
         (no_prime(|p| p.beta = 0.0), "prime.beta is 0", "above 0"),
