@@ -1,7 +1,7 @@
 //! A recipe with the settings of a script for TRL or verl.
 //!
-//! `names.toml` says what most names are called here. `trl` and `verl` have the settings that differ
-//! in their units or that decide together.
+//! `names.toml` says what most names are called here. `trl` and `verl` have settings that differ in
+//! their units or that decide together.
 
 #[cfg(test)]
 mod tests;
@@ -55,8 +55,8 @@ where
     let draft = Draft::new(script, &name, &shape, own);
     for (key, flag) in [("model.path", "--model"), ("data.files", "--data")] {
         if draft.value(key).is_none() {
-            let unread =
-                draft.remarks.iter().map(Remark::line).filter(|line| line.contains("line "));
+            let here = format!("here it is {key}");
+            let unread = draft.remarks.iter().map(Remark::line).filter(|line| line.contains(&here));
             let why: String = unread.map(|line| format!("; {line}")).collect();
             bail!("{name}: {key} cannot be read from it; give {flag}{why}");
         }
@@ -263,11 +263,18 @@ impl<'a> Draft<'a> {
         self.settings.iter().position(|setting| ends(&setting.name, name))
     }
 
-    /// Whether one of these settings is there, but its value could not be read.
-    fn is_unread(&self, names: &[&str]) -> bool {
-        let unread =
-            |name: &&str| self.find(name).is_some_and(|i| self.settings[i].unread.is_some());
-        names.iter().any(unread)
+    /// Whether one of these counts is there, but is no whole number that could be read.
+    fn is_unread(&mut self, names: &[&str]) -> bool {
+        let mut is_unread = false;
+        for name in names {
+            let Some(i) = self.find(name) else { continue };
+            if let (Some(value), None) = (self.get(name), self.whole(name)) {
+                self.settings[i].unread = Some(format!("{value} is no whole number"));
+                self.settings[i].value = None;
+            }
+            is_unread |= self.settings[i].unread.is_some();
+        }
+        is_unread
     }
 
     /// The value of a setting.

@@ -10,6 +10,7 @@ impl Draft<'_> {
         self.put_data(if is_sft { "sft.eval_files" } else { "eval.files" });
         let batch = ["per_device_train_batch_size", "num_processes", "gradient_accumulation_steps"];
         let sampled = ["steps_per_generation", "generation_batch_size", "num_generations"];
+        let is_unread = self.is_unread(&batch) | self.is_unread(&sampled);
         let [per_device, processes, accumulation] =
             batch.map(|name| self.whole(name).unwrap_or(1).max(1));
         let update = per_device.saturating_mul(processes).saturating_mul(accumulation);
@@ -24,8 +25,8 @@ impl Draft<'_> {
             self.remark("num_processes", reason);
         }
         let (mut updates, mut per_step) = (1, update);
-        if self.is_unread(&batch) || !is_sft && self.is_unread(&sampled) {
-            self.done(&batch); // and those that are unread are named
+        if is_unread {
+            per_step = 0; // not known; what is unread is named
         } else if is_sft {
             self.put("sft.batch", update, batch[0], &factors);
         } else {
@@ -38,11 +39,11 @@ impl Draft<'_> {
             per_step = whole_groups(responses);
             let is_whole = responses == update;
             let made = if is_whole { factors.clone() } else { responses.to_string() };
-            let comment = format!("{made} responses / {group}");
+            let rounded = |made: i64| if made % group == 0 { "" } else { ", as whole groups" };
+            let comment = format!("{made} responses / {group}{}", rounded(responses));
             self.put("rollout.prompts", per_step, batch[0], &comment);
             if !is_whole {
-                let rounded = if update % group == 0 { "" } else { ", as whole groups" };
-                let comment = format!("{factors} responses / {group}{rounded}");
+                let comment = format!("{factors} responses / {group}{}", rounded(update));
                 self.put("update.prompts", whole_groups(update), batch[0], &comment);
             }
             let iterations = self.whole("num_iterations").unwrap_or(1).max(1);
@@ -101,6 +102,7 @@ impl Draft<'_> {
         if is_sft {
             self.put_now("max_length", "sft.max_tokens", LONGER);
         } else {
+            self.put_now("max_prompt_length", "data.max_prompt_tokens", LONGER);
             self.put_grpo();
         }
     }

@@ -172,18 +172,18 @@ fn trl(python: &Python, path: &Path) -> Result<Script> {
         Some(_) => None,
         None => last(["GRPOConfig", "SFTConfig"]),
     };
-    let Some(named) = trainer.or(config) else {
+    // Settings that come from elsewhere would silently be the defaults.
+    let Some(named) = trainer.or(config).filter(|_| args.is_none() || config.is_some()) else {
+        let name = path.display();
+        let place = args.map_or(name.to_string(), |args| format!("{name}:{}", args.line));
         bail!(
-            "{}: has no call of GRPOTrainer, SFTTrainer, GRPOConfig or SFTConfig; of a script that \
-             takes its settings from the command line, give the command line instead",
-            path.display()
+            "{place}: has no GRPOConfig(...) or SFTConfig(...) with the settings; of a script that \
+             takes them from its command line, give the command line: --from - reads it from \
+             standard input"
         );
     };
     let is_sft = own_name(&named.name).starts_with("SFT");
     let mut script = Script::new(if is_sft { Trainer::TrlSft } else { Trainer::TrlGrpo });
-    if let (Some(args), None) = (args, config) {
-        script.remarks.push(format!("line {}: args is not a GRPOConfig(...) here", args.line));
-    }
     for argument in config.iter().flat_map(|call| &call.arguments) {
         match &argument.name {
             Some(name) => script.take_argument(name, python, argument),

@@ -49,7 +49,8 @@ fn python_is_read_as_far_as_it_is_literal() {
     for (script, part) in [
         ("x = (1,\n", "a.py:1: a text or a bracket does not end"),
         ("\nx = '''", "a.py:2: a text"),
-        ("print(1)", "a.py: has no call of GRPOTrainer"),
+        ("print(1)", "a.py: has no GRPOConfig(...)"),
+        ("\nt = GRPOTrainer(model='m', args=parse())", "a.py:2: has no GRPOConfig(...)"),
     ] {
         let error = read(script, Path::new("a.py")).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
