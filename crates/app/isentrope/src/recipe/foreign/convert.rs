@@ -359,11 +359,11 @@ impl<'a> Draft<'a> {
         self.value("run.steps").and_then(|steps| steps.as_integer()).unwrap_or(100)
     }
 
-    /// Sets the warm-up from a share of all steps.
-    fn put_warmup_share(&mut self, name: &str, share: f64) {
+    /// Sets the warm-up from a share of all steps, which `round` makes whole.
+    fn put_warmup_share(&mut self, name: &str, share: f64, round: fn(f64) -> f64) {
         let steps = self.steps();
         let comment = format!("{share} of {steps} steps");
-        self.put("optimizer.warmup_steps", (share * steps as f64).ceil() as i64, name, &comment);
+        self.put("optimizer.warmup_steps", round(share * steps as f64) as i64, name, &comment);
     }
 
     /// Sets a key before others that depend on it, or whose meaning differs a little.

@@ -66,7 +66,7 @@ impl Draft<'_> {
         self.done(&["max_steps"]);
         let warmup = self.number("warmup_steps").filter(|steps| *steps > 0.0);
         match warmup.or_else(|| self.number("warmup_ratio")) {
-            Some(share) if share < 1.0 => self.put_warmup_share("warmup_ratio", share),
+            Some(share) if share < 1.0 => self.put_warmup_share("warmup_ratio", share, f64::ceil),
             Some(steps) => {
                 self.put(
                     "optimizer.warmup_steps",

@@ -125,7 +125,7 @@ impl Draft<'_> {
             Some(steps) => self.put("optimizer.warmup_steps", steps as i64, "lr_warmup_steps", ""),
             None => {
                 if let Some(share) = self.number("actor.optim.lr_warmup_steps_ratio") {
-                    self.put_warmup_share("lr_warmup_steps_ratio", share);
+                    self.put_warmup_share("lr_warmup_steps_ratio", share, f64::floor);
                 }
             }
         }
