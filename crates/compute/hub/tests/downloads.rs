@@ -27,7 +27,8 @@ fn a_directory_is_itself_and_other_names_are_explained() {
         let message = failure(&config, model.to_str().unwrap());
         let expected = format!("{}: is a GGUF file; make a model directory", file.display());
         assert!(message.starts_with(&expected), "{message}");
-        assert!(message.contains("gguf_file=\"tiny.Q4_1.gguf\", dtype="), "{message}");
+        let source = format!("= {:?}, \"tiny.Q4_1.gguf\", \"OUT\"; model = ", gguf.path());
+        assert!(message.contains(&source), "{message}");
         assert_eq!(check_name(model.to_str().unwrap()).unwrap_err().to_string(), message);
     }
     fs::write(gguf.path().join("model.safetensors"), "").unwrap();

@@ -2,34 +2,48 @@
 
 use super::train::RunArguments;
 use crate::messages;
+use crate::recipe;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use isentrope_files::open_regular;
 use isentrope_reward::VerifierName;
-use isentrope_train::rl;
+use isentrope_train::{rl, sft};
 use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
+
+/// Largest script that is read, in bytes.
+const MAX_BYTES: u64 = 256 << 10;
 
 /// Write a recipe for your model, your data and your reward, and show what it needs
 ///
-/// The recipe has some twenty commented lines; every other setting has its default. After writing
-/// it, the command says what `isentrope train RECIPE --dry-run` says: memory, time, rows that cannot
-/// be used, and the first prompts as the model sees them.
+/// The recipe has some twenty commented lines; every other setting has its default. With `--from`,
+/// it has the settings of a script for TRL or verl, which is read and not run, and says of each
+/// other setting why it has no line. After writing it, the command says what `isentrope train
+/// RECIPE --dry-run` says: memory, time, rows that cannot be used, and the first prompts as the
+/// model sees them.
 #[derive(Args)]
 #[command(after_help = "Examples:
   isentrope init --model Qwen/Qwen2.5-0.5B-Instruct --data problems.jsonl
-  isentrope init --model ./my-model --data train.parquet --reward reward.py:compute_score")]
+  isentrope init --model ./my-model --data train.parquet --reward reward.py:compute_score
+  isentrope init --from grpo.py
+  isentrope init --from run.sh --data train.parquet")]
 pub struct Init {
     /// A Hugging Face model directory, or a hub id such as Qwen/Qwen2.5-0.5B-Instruct
-    #[arg(long)]
-    model: String,
+    #[arg(long, required_unless_present = "from")]
+    model: Option<String>,
     /// The problems: a file with a prompt and an answer in each row, or a data set on the hub
-    #[arg(long, value_name = "FILE")]
-    data: String,
+    #[arg(long, value_name = "FILE", required_unless_present = "from")]
+    data: Option<String>,
     /// The reward: a Python file, FILE.py or FILE.py:FUNCTION, with a function for verl or TRL; or a
-    /// verifier: auto (by the form of the answer), math, countdown or code
-    #[arg(long, value_name = "REWARD", default_value = "auto")]
-    reward: String,
+    /// verifier: auto (by the form of the answer; the default), math, countdown or code
+    #[arg(long, value_name = "REWARD")]
+    reward: Option<String>,
+    /// A script to take the settings from: Python that calls TRL's GRPOTrainer or SFTTrainer, or a
+    /// shell script that runs verl.trainer.main_ppo or `trl grpo`; - reads a command line from
+    /// standard input. `--model`, `--data` and `--reward` win
+    #[arg(long, value_name = "SCRIPT")]
+    from: Option<PathBuf>,
     /// The recipe, which must not exist yet
     #[arg(long, value_name = "RECIPE", default_value = "recipe.toml")]
     out: PathBuf,
@@ -37,7 +51,15 @@ pub struct Init {
 
 impl Init {
     pub fn run(self) -> Result<()> {
-        let recipe = self.recipe()?;
+        let (recipe, is_sft) = match &self.from {
+            Some(script) => {
+                let is_input = script == Path::new("-");
+                let name = if is_input { Path::new("standard input") } else { script };
+                let converted = recipe::convert(&text(script)?, name, &self.own()?)?;
+                (converted.recipe, converted.is_sft)
+            }
+            None => (self.recipe()?, false),
+        };
         let out = self.out.display().to_string();
         let file = OpenOptions::new().write(true).create_new(true).open(&self.out);
         match file {
@@ -47,15 +69,32 @@ impl Init {
             }
             Err(error) => return Err(error).with_context(|| out.clone()),
         }
+        let command = if is_sft { "sft" } else { "train" };
         messages::say(&format!(
-            "{out} is written: edit it, then `isentrope train {out}`; what it needs:\n"
+            "{out} is written: edit it, then `isentrope {command} {out}`; what it needs:\n"
         ));
-        RunArguments::dry(self.out).train::<rl::Recipe>("train")
+        match is_sft {
+            true => RunArguments::dry(self.out).train::<sft::Recipe>(command),
+            false => RunArguments::dry(self.out).train::<rl::Recipe>(command),
+        }
+    }
+
+    /// The keys that flags set, with their values as TOML.
+    fn own(&self) -> Result<Vec<(&'static str, String)>> {
+        let quoted = |text: &String| toml::Value::from(&**text).to_string();
+        let reward = self.reward.as_deref().map(verifier).transpose()?;
+        let flags = [
+            ("model.path", self.model.as_ref().map(quoted)),
+            ("data.files", self.data.as_ref().map(quoted)),
+            ("reward.verifier", reward),
+        ];
+        Ok(flags.into_iter().filter_map(|(key, value)| Some((key, value?))).collect())
     }
 
     fn recipe(&self) -> Result<String> {
-        let verifier = verifier(&self.reward)?;
-        let (model, data) = (toml::Value::from(&*self.model), toml::Value::from(&*self.data));
+        let verifier = verifier(self.reward.as_deref().unwrap_or("auto"))?;
+        let quoted = |text: &Option<String>| toml::Value::from(text.as_deref().unwrap_or_default());
+        let (model, data) = (quoted(&self.model), quoted(&self.data));
         Ok(format!(
             "# isentrope train RECIPE; isentrope train --keys says what every setting means\n\n\
              run.steps = 100\n\
@@ -76,6 +115,21 @@ impl Init {
     }
 }
 
+/// The text of a script, or of standard input.
+fn text(script: &Path) -> Result<String> {
+    let name = || format!("--from {}", script.display());
+    let input: Box<dyn Read> = match script.to_str() {
+        Some("-") => Box::new(io::stdin()),
+        _ => Box::new(open_regular(script).map_err(io::Error::from).with_context(name)?),
+    };
+    let mut text = String::new();
+    input.take(MAX_BYTES + 1).read_to_string(&mut text).with_context(name)?;
+    if text.len() as u64 > MAX_BYTES {
+        bail!("{}: is larger than {} KiB, which no script is", name(), MAX_BYTES >> 10);
+    }
+    Ok(text)
+}
+
 /// The value of `reward.verifier`.
 fn verifier(reward: &str) -> Result<String> {
     let (file, function) = match reward.rsplit_once(':') {
@@ -83,7 +137,7 @@ fn verifier(reward: &str) -> Result<String> {
         _ => (reward, None),
     };
     if !is_python(file) {
-        let name: VerifierName = crate::recipe::setting("--reward", reward)?;
+        let name: VerifierName = recipe::setting("--reward", reward)?;
         return Ok(serde_json::to_string(&name)?);
     }
     let text = fs::read_to_string(file).with_context(|| format!("--reward: {file}"))?;

@@ -19,6 +19,7 @@ mod render;
 mod tests;
 mod tree;
 
+pub use foreign::convert;
 pub use layers::{lay, nested};
 pub use near::key as near_key;
 pub use reference::reference;

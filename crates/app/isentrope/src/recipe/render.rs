@@ -22,8 +22,13 @@ pub fn render<T: Serialize + JsonSchema>(settings: &T) -> String {
 /// # Panics
 /// As [`render`].
 pub fn render_changes<T: Serialize + JsonSchema + Default>(settings: &T) -> String {
+    render_given::<T>(&root(settings))
+}
+
+/// The recipe of some keys, without those whose value is the default.
+pub fn render_given<T: Serialize + JsonSchema + Default>(given: &Table) -> String {
     let shape = Shape::of::<T>();
-    let changed = changed(&root(settings), &root(&T::default()), &shape);
+    let changed = changed(given, &root(&T::default()), &shape);
     let mut out = String::new();
     table(&mut out, &[], &changed, &shape, Unset::LeftOut);
     out
@@ -49,15 +54,28 @@ fn changed(entries: &Table, defaults: &Table, shape: &Shape) -> Table {
     let change = |(key, value): (&String, &Value)| {
         let inner = fields.iter().find(|field| field.name == *key).map(|field| &field.shape);
         let value = match (value, defaults.get(key), inner) {
-            (value, Some(default), _) if value == default => return None,
+            (value, Some(default), _) if is_same(value, default) => return None,
             (Value::Table(own), Some(Value::Table(defaults)), Some(inner)) => {
-                changed(own, defaults, inner).into()
+                match changed(own, defaults, inner) {
+                    none if none.is_empty() => return None,
+                    some => some.into(),
+                }
             }
             (value, ..) => value.clone(),
         };
         Some((key.clone(), value))
     };
     entries.iter().filter_map(change).collect()
+}
+
+/// Whether two values are the same setting: 1 is 1.0, and single precision is enough.
+fn is_same(a: &Value, b: &Value) -> bool {
+    let number = |value: &Value| match value {
+        Value::Integer(x) => Some(*x as f32),
+        Value::Float(x) => Some(*x as f32),
+        _ => None,
+    };
+    a == b || number(a).is_some() && number(a) == number(b)
 }
 
 /// A table's plain keys, then its tables, each under a heading of its own.

@@ -56,3 +56,40 @@ fn rewards_are_files_functions_or_names() {
     let recipe = fs::read_to_string(scratch.path("recipe.toml")).unwrap();
     assert_parts(&recipe, &["reward.verifier = { python = ", "reward.py:two\" }"]);
 }
+
+#[test]
+fn a_script_for_trl_becomes_a_recipe_that_trains() {
+    let scratch = Scratch::new();
+    let row =
+        |n: i32| json!({"problem": format!("1 2 {n}>{}:", n + 3), "answer": (n + 3).to_string()});
+    let data = scratch.lines("mine.jsonl", &(1..9).map(row).collect::<Vec<_>>());
+    let script = format!(
+        "from trl.rewards import accuracy_reward\n\
+         args = GRPOConfig(per_device_train_batch_size=4, num_generations=2, max_completion_length=8,\n    \
+         num_train_epochs=1, bf16=False)\n\
+         GRPOTrainer({:?}, args=args, reward_funcs=accuracy_reward,\n    \
+         train_dataset=load_dataset('json', data_files={data:?})['train']).train()\n",
+        base()
+    );
+    let (script, out) = (scratch.file("grpo.py", script), scratch.path("recipe.toml"));
+    let (printed, said) = spoken(isentrope(format!("init --from {script} --out {out}")));
+    assert_parts(&said, &["recipe.toml is written", "isentrope train "]);
+    assert_parts(&printed, &["# memory: weights ", "1 of the data"]);
+    let recipe = fs::read_to_string(&out).unwrap();
+    assert_parts(
+        &recipe,
+        &["steps = 4  # 1 passes over 8 rows, 2 a step", "prompts = 2  # 4 responses / 2"],
+    );
+    let run = scratch.path("run");
+    let sets = format!("--set run.steps=1 --set run.out={run}");
+    succeed(isentrope(format!("train {out} {sets}")).env("ISENTROPE_THREADS", "1"));
+    assert_eq!(metrics(Path::new(&run)).last().unwrap()["step"], 1);
+    // A command line from standard input, with flags that win; and one without data.
+    let line = scratch.file("line", "trl sft --model_name_or_path m --max_length 64");
+    let flags = format!("--model {} --data {data} --out {}", base(), scratch.path("sft.toml"));
+    let input = || fs::File::open(&line).unwrap();
+    let (_, said) = spoken(isentrope(format!("init --from - {flags}")).stdin(input()));
+    assert_parts(&said, &["isentrope sft "]);
+    let said = failure(isentrope("init --from - --out x.toml").stdin(input()));
+    assert_parts(&said, &["standard input: data.files cannot be read from it; give --data"]);
+}

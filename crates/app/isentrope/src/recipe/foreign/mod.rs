@@ -1,8 +1,12 @@
 //! Hints for keys and values that recipes do not have: names of TRL's and verl's settings and
-//! values, keys of the other command, and keys that were removed.
+//! values, keys of the other command, and keys that were removed; and recipes made of scripts.
 
+mod convert;
+mod script;
 #[cfg(test)]
 mod tests;
+
+pub use convert::convert;
 
 use super::tree::{Node, Value};
 use isentrope_settings::{Shape, has_key};
@@ -27,6 +31,7 @@ struct Names {
     absent: Vec<Absent>,
     values: Vec<ForeignValue>,
     groups: BTreeMap<String, Words>,
+    defaults: BTreeMap<String, toml::Table>,
 }
 
 /// A list that the file writes as one text, with spaces between the words.

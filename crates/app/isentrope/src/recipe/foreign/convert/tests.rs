@@ -1,0 +1,108 @@
+use super::*;
+use std::fs;
+
+const SCRIPTS: [(&str, &str, &str); 3] = [
+    ("clip_cov.sh", include_str!("scripts/clip_cov.sh"), include_str!("scripts/clip_cov.toml")),
+    ("minimal.py", include_str!("scripts/minimal.py"), include_str!("scripts/minimal.toml")),
+    ("full.py", include_str!("scripts/full.py"), include_str!("scripts/full.toml")),
+];
+
+fn converted(script: &str, name: &str, own: &[(&str, &str)]) -> String {
+    let own: Vec<_> = own.iter().map(|(key, toml)| (*key, (*toml).to_owned())).collect();
+    convert(script, Path::new(name), &own).unwrap().recipe
+}
+
+#[test]
+fn scripts_become_the_recipes_that_a_person_wrote() {
+    for (name, script, expected) in SCRIPTS {
+        let recipe = converted(script, name, &[]);
+        let read = tree::parse(&recipe, &|_| name.to_owned()).unwrap();
+        settings::<rl::Recipe>(read, name).unwrap();
+        assert_eq!(recipe, expected, "{name}:\n{recipe}");
+    }
+}
+
+#[test]
+fn units_and_what_decides_together_are_converted() {
+    let cases: toml::Table = toml::from_str(include_str!("cases.toml")).unwrap();
+    let rows: Vec<[String; 3]> = cases["cases"].clone().try_into().unwrap();
+    for [begin, rest, parts] in rows {
+        let script = format!("{}{rest}", cases[&begin].as_str().unwrap());
+        let recipe = converted(&script, "run.sh", &[]);
+        for part in parts.split('|') {
+            assert!(recipe.contains(part), "{script}: {part}\n{recipe}");
+        }
+    }
+}
+
+/// A script's recipe has the settings of the recipe that the guide shows beside it.
+#[test]
+fn scripts_of_the_guide_become_its_recipes() {
+    fn same<R: DeserializeOwned + JsonSchema + PartialEq + std::fmt::Debug>(got: &str, want: &str) {
+        let parse = |text: &str| tree::parse(text, &|_| "guide".to_owned()).unwrap();
+        let (mut both, shape) = (parse(got), Shape::of::<R>());
+        let got: R = settings(both.clone(), "guide").unwrap();
+        layers::lay(&mut both, &parse(want), Some(&shape));
+        assert_eq!(got, settings(both, "guide").unwrap());
+    }
+    let page = include_str!("../../../../../../../docs/guides/coming-from-trl-or-verl.md");
+    let blocks: Vec<&str> = page.split("```").skip(1).step_by(2).collect();
+    for call in ["main_ppo", "reward_funcs=accuracy_reward", "SFTTrainer("] {
+        let place = blocks.iter().position(|block| block.contains(call)).unwrap();
+        let (language, script) = blocks[place].split_once('\n').unwrap();
+        let name = if language == "python" { "a.py" } else { "a.sh" };
+        let Converted { recipe, is_sft } = convert(script, Path::new(name), &[]).unwrap();
+        let want = blocks[place + 1].strip_prefix("toml").unwrap();
+        if is_sft { same::<sft::Recipe>(&recipe, want) } else { same::<rl::Recipe>(&recipe, want) }
+    }
+}
+
+#[test]
+fn flags_win_and_rows_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("d.jsonl");
+    fs::write(&data, "{\"prompt\": \"a\", \"answer\": \"b\"}\n".repeat(50)).unwrap();
+    let own = [
+        ("model.path", "\"mine\""),
+        ("data.files", &*format!("{data:?}")),
+        ("reward.verifier", "\"code\""),
+    ];
+    // 50 rows, of which TRL leaves out the last that fill no rollout of 8 prompts: 3 x 6 steps.
+    let script = "a = GRPOConfig(gradient_accumulation_steps=8)\n\
+                  GRPOTrainer('theirs', args=a, train_dataset=f(), reward_funcs=[g(x)])";
+    let recipe = converted(script, "a.py", &own);
+    for part in
+        ["path = \"mine\"", "d.jsonl\"]", "\"code\"", "steps = 18  # 3 passes over 50 rows, 8"]
+    {
+        assert!(recipe.contains(part), "{part}\n{recipe}");
+    }
+    let error = convert(script, Path::new("a.py"), &[]).err().unwrap().to_string();
+    for part in
+        ["a.py: data.files cannot be read from it; give --data", "dataset_name: line 2: it is not"]
+    {
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn defaults_have_names_that_are_known() {
+    for (trainer, defaults) in &NAMES.defaults {
+        let names = match trainer.as_str() {
+            "verl" => include_str!("../names/verl_ppo.txt"),
+            "sft" => include_str!("../names/trl_sft.txt"),
+            _ => include_str!("../names/trl_grpo.txt"),
+        };
+        for name in defaults.keys() {
+            assert!(names.lines().any(|line| line == name), "{name}");
+        }
+    }
+}
+
+#[test]
+fn scripts_that_end_anywhere_do_not_panic() {
+    for (name, script, _) in SCRIPTS {
+        for end in (0..script.len()).step_by(67) {
+            let _ = convert(&script[..end], Path::new(name), &[]);
+        }
+    }
+}

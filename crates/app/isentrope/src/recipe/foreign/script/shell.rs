@@ -1,0 +1,347 @@
+//! Commands of a shell script as words, as far as they can be known without running anything:
+//! quotes, continued lines, variables, arrays, `${NAME:-default}` and whole-number arithmetic.
+
+use super::literal;
+use std::collections::BTreeMap;
+use std::env;
+
+/// Bytes of the longest word, words of the longest command or array, and depth of nesting.
+const WORD: usize = 1 << 16;
+const WORDS: usize = 1 << 12;
+const DEPTH: usize = 16;
+
+/// A word of a command.
+#[derive(Clone, Debug, Default)]
+pub struct Word {
+    pub text: String,
+    pub line: usize,
+    /// Why the text is not what a shell would make of the word.
+    pub unread: Option<String>,
+}
+
+/// The commands of a script, in order.
+pub fn commands(text: &str) -> Vec<Vec<Word>> {
+    let mut shell = Shell { chars: text.chars().collect(), line: 1, ..Shell::default() };
+    shell.read();
+    shell.commands
+}
+
+/// A value of a command line, as Hydra and `argparse` read it; none for `null`.
+pub fn value(text: &str) -> Option<toml::Value> {
+    let text = text.trim();
+    let inner = |open, close| text.strip_prefix(open)?.strip_suffix(close);
+    if let Some(items) = inner('[', ']') {
+        let items = items.split(',').map(str::trim).filter(|item| !item.is_empty());
+        let items = items.filter(|item| !item.starts_with(['[', '{']));
+        return Some(toml::Value::Array(items.filter_map(value).collect()));
+    }
+    match inner('"', '"').or_else(|| inner('\'', '\'')) {
+        Some(quoted) => Some(quoted.into()),
+        None if matches!(text, "" | "null" | "None") => None,
+        None => Some(literal(text).unwrap_or_else(|| text.into())),
+    }
+}
+
+#[derive(Default)]
+struct Shell {
+    chars: Vec<char>,
+    at: usize,
+    line: usize,
+    variables: BTreeMap<String, Vec<Word>>,
+    word: Option<Word>,
+    words: Vec<Word>,
+    /// The array that is being written, and the words of the command before it.
+    array: Option<(String, Vec<Word>)>,
+    commands: Vec<Vec<Word>>,
+}
+
+impl Shell {
+    fn peek(&self) -> Option<char> {
+        self.chars.get(self.at).copied()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let c = self.peek()?;
+        self.at += 1;
+        self.line += usize::from(c == '\n');
+        Some(c)
+    }
+
+    fn read(&mut self) {
+        while let Some(c) = self.next() {
+            match c {
+                '\\' => match self.next() {
+                    Some('\n') | None => {}
+                    Some(c) => self.push(c),
+                },
+                '\'' => {
+                    self.word();
+                    while let Some(c) = self.next().filter(|c| *c != '\'') {
+                        self.push(c);
+                    }
+                }
+                '"' => self.quoted(),
+                '$' => self.expand(false),
+                '`' => {
+                    self.until('`');
+                    self.unread("the output of a command is not known");
+                }
+                '#' if self.word.is_none() => {
+                    while self.peek().is_some_and(|c| c != '\n') {
+                        self.at += 1;
+                    }
+                }
+                '(' => match self.word.take() {
+                    Some(word) if self.array.is_none() && word.text.ends_with('=') => {
+                        let name = word.text.trim_end_matches(['=', '+']).to_owned();
+                        self.array = Some((name, std::mem::take(&mut self.words)));
+                    }
+                    _ => self.end_command(),
+                },
+                ')' => {
+                    self.end_word();
+                    match self.array.take() {
+                        Some((name, before)) => {
+                            let items = std::mem::replace(&mut self.words, before);
+                            self.variables.insert(name, items);
+                        }
+                        None => self.end_command(),
+                    }
+                }
+                '\n' if self.array.is_some() => self.end_word(),
+                '\n' | ';' | '|' | '&' => self.end_command(),
+                '<' | '>' => {
+                    self.word = None; // the number of a stream
+                    while self.peek().is_some_and(|c| !matches!(c, '\n' | ';' | '|')) {
+                        self.at += 1;
+                    }
+                }
+                c if c.is_whitespace() => self.end_word(),
+                c => self.push(c),
+            }
+        }
+        self.end_command();
+    }
+
+    fn quoted(&mut self) {
+        self.word();
+        while let Some(c) = self.next() {
+            match c {
+                '"' => return,
+                '\\' => match self.next() {
+                    Some('\n') | None => {}
+                    Some(c @ ('"' | '\\' | '$' | '`')) => self.push(c),
+                    Some(c) => {
+                        self.push('\\');
+                        self.push(c);
+                    }
+                },
+                '$' => self.expand(true),
+                c => self.push(c),
+            }
+        }
+    }
+
+    /// Reads a variable, a sum or a command behind a dollar sign.
+    fn expand(&mut self, is_quoted: bool) {
+        let rest: String = self.chars[self.at..].iter().take(2).collect();
+        let words = if rest == "((" {
+            self.at += 2;
+            let text = self.until(')');
+            self.at += usize::from(self.peek() == Some(')'));
+            vec![self.sum(&text)]
+        } else if rest.starts_with('(') {
+            self.at += 1;
+            self.until(')');
+            return self.unread("the output of a command is not known");
+        } else if rest.starts_with('{') {
+            self.at += 1;
+            let text = self.until('}');
+            self.parameter(&text)
+        } else if rest.starts_with(['@', '*']) {
+            self.at += 1;
+            Vec::new()
+        } else {
+            let start = self.at;
+            while self.peek().is_some_and(is_name) {
+                self.at += 1;
+            }
+            match self.chars[start..self.at].iter().collect::<String>() {
+                name if name.is_empty() => return self.push('$'),
+                name => self.variable(&name),
+            }
+        };
+        for (index, word) in words.into_iter().enumerate() {
+            if index > 0 {
+                self.end_word();
+            }
+            for c in word.text.chars() {
+                match c.is_whitespace() && !is_quoted {
+                    true => self.end_word(),
+                    false => self.push(c),
+                }
+            }
+            if let Some(reason) = word.unread {
+                self.unread(&reason);
+            }
+        }
+    }
+
+    /// The words of `${...}`.
+    fn parameter(&self, text: &str) -> Vec<Word> {
+        let text = text.trim_end_matches("[@]").trim_end_matches("[*]");
+        match text.split_once(":-").or_else(|| text.split_once('-')) {
+            Some((name, default)) if name.chars().all(is_name) => {
+                let set = self.variable(name);
+                let is_set = set.iter().all(|word| word.unread.is_none() && !word.text.is_empty());
+                let unread = default.contains('$').then(|| format!("${{{text}}} is not known"));
+                let default = Word { text: default.trim_matches('"').into(), line: 0, unread };
+                if is_set { set } else { vec![default] }
+            }
+            _ => self.variable(text),
+        }
+    }
+
+    /// The words of a variable of the script, or of the environment.
+    fn variable(&self, name: &str) -> Vec<Word> {
+        if let Some(words) = self.variables.get(name) {
+            return words.clone();
+        }
+        let text = env::var(name).ok();
+        let unread = text.is_none().then(|| format!("${name} is not set"));
+        vec![Word { text: text.unwrap_or_default(), line: 0, unread }]
+    }
+
+    fn sum(&self, text: &str) -> Word {
+        let chars: Vec<char> = text.chars().filter(|c| !c.is_whitespace()).collect();
+        let mut sum = Sum { shell: self, chars: &chars, at: 0 };
+        match sum.terms(0).filter(|_| sum.at == chars.len()) {
+            Some(number) => Word { text: number.to_string(), ..Word::default() },
+            None => Word { unread: Some(format!("$(({text})) is not known")), ..Word::default() },
+        }
+    }
+
+    /// The text up to the bracket or quote that closes it, which is passed over.
+    fn until(&mut self, close: char) -> String {
+        let open = match close {
+            ')' => '(',
+            '}' => '{',
+            close => close,
+        };
+        let (mut text, mut depth) = (String::new(), 0);
+        while let Some(c) = self.next() {
+            match c {
+                c if c == close && depth == 0 => break,
+                c if c == close => depth -= 1,
+                c if c == open => depth += 1,
+                _ => {}
+            }
+            text.push(c);
+        }
+        text
+    }
+
+    /// The word that is being written.
+    fn word(&mut self) -> &mut Word {
+        let line = self.line;
+        self.word.get_or_insert_with(|| Word { line, ..Word::default() })
+    }
+
+    fn push(&mut self, c: char) {
+        let word = self.word();
+        match word.text.len() < WORD {
+            true => word.text.push(c),
+            false => word.unread = Some("it is too long".into()),
+        }
+    }
+
+    fn unread(&mut self, reason: &str) {
+        self.word().unread = Some(reason.to_owned());
+    }
+
+    fn end_word(&mut self) {
+        if let Some(word) = self.word.take().filter(|_| self.words.len() < WORDS) {
+            self.words.push(word);
+        }
+    }
+
+    /// Ends a command: sets the variables that it begins with, and keeps what is left.
+    fn end_command(&mut self) {
+        self.end_word();
+        let mut words = std::mem::take(&mut self.words);
+        let is_prefix = |word: &Word| matches!(&*word.text, "export" | "local" | "readonly");
+        while let Some(first) = words.first() {
+            match first.text.split_once('=') {
+                Some((name, text)) if !name.is_empty() && name.chars().all(is_name) => {
+                    let value = Word { text: text.to_owned(), ..first.clone() };
+                    self.variables.insert(name.to_owned(), vec![value]);
+                }
+                _ if is_prefix(first) => {}
+                _ => break,
+            }
+            words.remove(0);
+        }
+        if !words.is_empty() {
+            self.commands.push(words);
+        }
+    }
+}
+
+fn is_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+/// `$((...))`: whole numbers, variables, brackets and + - * / %.
+struct Sum<'a> {
+    shell: &'a Shell,
+    chars: &'a [char],
+    at: usize,
+}
+
+impl Sum<'_> {
+    fn take(&mut self, wanted: &[char]) -> Option<char> {
+        let c = *self.chars.get(self.at).filter(|c| wanted.contains(c))?;
+        self.at += 1;
+        Some(c)
+    }
+
+    fn terms(&mut self, depth: usize) -> Option<i64> {
+        let mut sum = self.factors(depth)?;
+        while let Some(sign) = self.take(&['+', '-']) {
+            let term = self.factors(depth)?;
+            sum = if sign == '+' { sum.checked_add(term)? } else { sum.checked_sub(term)? };
+        }
+        Some(sum)
+    }
+
+    fn factors(&mut self, depth: usize) -> Option<i64> {
+        let mut product = self.number(depth)?;
+        while let Some(sign) = self.take(&['*', '/', '%']) {
+            let factor = self.number(depth)?;
+            product = match sign {
+                '*' => product.checked_mul(factor)?,
+                '/' => product.checked_div(factor)?,
+                _ => product.checked_rem(factor)?,
+            };
+        }
+        Some(product)
+    }
+
+    fn number(&mut self, depth: usize) -> Option<i64> {
+        if self.take(&['(']).is_some() {
+            let inner = if depth < DEPTH { self.terms(depth + 1)? } else { return None };
+            return self.take(&[')']).map(|_| inner);
+        }
+        let rest = &self.chars[self.at..];
+        let len = rest.iter().take_while(|c| is_name(**c) || "${}".contains(**c)).count();
+        let text: String = rest[..len].iter().filter(|c| is_name(**c)).collect();
+        self.at += len;
+        match text.parse() {
+            Ok(number) => Some(number),
+            Err(_) => match &self.shell.variable(&text)[..] {
+                [Word { text, unread: None, .. }] => text.trim().parse().ok(),
+                _ => None,
+            },
+        }
+    }
+}
