@@ -10,7 +10,7 @@ use super::super::phrases::statements::ANSWER_NAMES;
 use super::super::phrases::{has, has_pair};
 use super::related::ends_in_relation;
 
-/// Whether the end of a text denies what comes next, or makes something else of it.
+/// Whether the end of a text denies the answer that comes next, or makes another value of it.
 pub fn denies_next(before: &str) -> bool {
     let before = end_of(before, MAX_BEFORE).to_lowercase().replace('’', "'");
     if ends_in_comparison(&before) {
@@ -61,15 +61,14 @@ pub fn denies_next(before: &str) -> bool {
     })
 }
 
-/// Whether a clause in lower case says of what it says next that it is not so: "it is wrong to say
-/// that the answer is 5".
+/// Whether a clause in lower case denies the claim that follows it: "it is wrong to say that the
+/// answer is 5".
 pub fn denies_claim(clause: &str) -> bool {
     FALSE.iter().any(|word| CLAIMS.iter().any(|verb| clause.contains(&format!("{word} {verb}"))))
 }
 
-/// Whether the words before a value make something else of it than what the sentence is about: "the
-/// square of 5", "congruent to 5", "bounded by 5", but not "a total of 5", "equal to 5", "given by
-/// 5".
+/// Whether the value is only an operand of the words before it: "the square of 5", "congruent to
+/// 5", "bounded by 5", but not "a total of 5", "equal to 5", "given by 5".
 pub fn makes_operand(before: &str) -> bool {
     let lower = before.to_lowercase();
     let mut words =
@@ -84,7 +83,7 @@ pub fn makes_operand(before: &str) -> bool {
     }
 }
 
-/// Whether a text ends in a sign by which what comes next is a bound, or not so: `>= 5`. A line
+/// Whether a text ends in a sign that makes a bound of the next value, or denies it: `>= 5`. A line
 /// that begins with > is quoted; arrows and tags are no comparisons.
 fn ends_in_comparison(before: &str) -> bool {
     let before = before.trim_end_matches(' ');
@@ -102,11 +101,11 @@ fn ends_in_comparison(before: &str) -> bool {
     }
 }
 
-/// Commands by which the number after them is a bound, or not so; longer ones first.
+/// Commands that make a bound of the number after them, or deny it; longer ones first.
 pub const COMPARISONS: [&str; 10] =
     ["\\geqslant", "\\leqslant", "\\geq", "\\leq", "\\neq", "\\ge", "\\le", "\\ne", "\\gt", "\\lt"];
 
-/// As much of the end of a text as may be looked at, in bytes.
+/// The part of a text's end that is read, in bytes.
 pub fn end_of(text: &str, most: usize) -> &str {
     let mut start = text.len().saturating_sub(most);
     while !text.is_char_boundary(start) {
@@ -115,5 +114,5 @@ pub fn end_of(text: &str, most: usize) -> &str {
     &text[start..]
 }
 
-/// How far back a denial may begin, in bytes.
+/// The longest distance from a denial to what it denies, in bytes.
 const MAX_BEFORE: usize = 100;

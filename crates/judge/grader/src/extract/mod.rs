@@ -166,19 +166,19 @@ fn value_of(name: &str, after: &str) -> Option<String> {
         .filter(|answer| answer.contains(|c: char| c.is_ascii_digit()))
 }
 
-/// A text of no more words than an answer may have that is words only.
+/// A text that is words only, and no more of them than an answer may have.
 fn few_words(text: &str) -> Option<(String, Origin)> {
     let text = text.trim();
     (text.split_whitespace().count() <= 3 && whole(text).is_some())
         .then(|| (text.into(), Origin::Whole))
 }
 
-/// A text that may be an answer as a whole, as one.
+/// The whole text, if it may be an answer.
 fn whole(text: &str) -> Option<Reading> {
     if text.len() <= MAX_WHOLE { Reading::of(text).ok() } else { None }
 }
 
-/// The text behind the last letter that no formula has, if it is an answer: √2 of "Ответ: √2".
+/// The text after the last letter that no formula uses, if it is an answer: √2 of "Ответ: √2".
 fn after_foreign_prose(text: &str) -> Option<&str> {
     let (place, letter) = text.char_indices().rfind(|(_, letter)| is_prose_letter(*letter))?;
     let (prose, tail) = text.split_at(place + letter.len_utf8());

@@ -15,17 +15,17 @@ use super::related::with_number_words;
 use super::segments::{last_formula, segments};
 use super::sentence::{bare_sentence, sentence, whole_answer};
 
-/// After an answer that is taken back: the words are no answer.
+/// Text that replaces an answer which is taken back, and that is no answer.
 pub const TAKEN_BACK: &str = ", taken back";
 
 /// At the start of a line it states an answer. A line that is more than an answer, with text after
 /// it, is a heading.
 const MARK: &str = "####";
 
-/// How far a line may be set in, in bytes.
+/// The largest indent of a line, in bytes.
 const MAX_INDENT: usize = 8;
 
-/// How many statements from the end are looked at when the last ones say nothing.
+/// The number of statements, from the last, that are read when the last ones say nothing.
 const MAX_TRIES: usize = 8;
 
 /// The last answer that a text states.
@@ -85,7 +85,7 @@ fn last_of(
             return None;
         }
         let end = sentence.as_ptr() as usize - text.as_ptr() as usize + sentence.len();
-        // Who is glad says "The answer is 5!", and of a factorial "5!.".
+        // "The answer is 5!" is an exclamation; a factorial is "5!.".
         let is_prose = !text[place..].starts_with(MARK) && !lower[..place].ends_with('<');
         let said = match said.trim_end_matches(['*', ' ']).strip_suffix('!') {
             Some(number) if is_prose && !text[end..].starts_with('.') && is_number(number) => {
@@ -111,8 +111,8 @@ fn last_of(
     }
 }
 
-/// Whether a statement is one more than the one before it: "... or the answer is 5", "the answer is
-/// also 5".
+/// Whether a statement adds an answer to the one before it: "... or the answer is 5", "the answer
+/// is also 5".
 fn gives_another(before: &str, sentence: &str) -> bool {
     let is_word = |word: &&str| !word.is_empty();
     let before = end_of(before, MAX_CLAUSE).rsplit(['.', '?', '!']).next().unwrap_or_default();
@@ -165,7 +165,7 @@ fn line_and_rest(text: &str) -> (&str, &str) {
     text.split_once('\n').unwrap_or((text, ""))
 }
 
-/// How far back a clause is looked for that denies a statement, in bytes.
+/// The longest distance from a clause to the statement that it denies, in bytes.
 const MAX_CLAUSE: usize = 200;
 
 /// Whether a line that starts with no more than marks of a heading ends here.

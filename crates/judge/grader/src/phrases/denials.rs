@@ -4,7 +4,7 @@
 /// wrong", "5 is wrong".
 const NEGATIONS: &[&str] = &["not", "wrong", "incorrect", "false", "cannot", "never"];
 
-/// How negations end that are made of verbs.
+/// Endings of negated verbs: "isn't".
 const NOT: &str = "n't";
 
 /// Whether a word says that something is not so.
@@ -18,14 +18,14 @@ pub const DENIALS: &[&str] = &[
     "tempted", "не",
 ];
 
-/// How words end that do the same: "isn't 5".
+/// Endings of words that do the same: "isn't 5".
 pub const DENIAL_ENDINGS: &[&str] = &[NOT, "不是"];
 
 /// Words that may stand between such a word and what it denies: "it cannot be equal to 5".
 pub const BEFORE_DENIED: &str = "\
     be equal to the choice simply just is are answer answers that final textbf boxed";
 
-/// Verbs of what somebody holds for true, between a denial or [`MODALS`](super::hedges::MODALS) and
+/// Verbs of opinion, between a denial or [`MODALS`](super::hedges::MODALS) and
 /// what is denied: "one might think that it is 5".
 pub const OPINIONS: &[&str] = &[
     "think", "say", "believe", "claim", "guess", "expect", "suppose", "assume", "argue", "mean",
@@ -39,7 +39,8 @@ pub const OTHERS: &[&str] = &["people", "students", "some", "many", "most", "oth
 pub const SUPPOSES: &[&str] =
     &["suppose", "supposing", "assume", "assuming", "if", "whether", "unless"];
 
-/// Words of a clause by which what "would be" is not: "had we counted zero, it would be 5".
+/// Words of a clause that make an answer with "would be" unreal: "had we counted zero, it would be
+/// 5".
 pub const UNREAL: &[&str] = &["if", "had", "were", "without", "otherwise"];
 
 /// Words right before a number that make another of it, or doubt it: "twice 5", "almost 5", "maybe
@@ -70,12 +71,12 @@ pub const FALSE: &[&str] =
 /// Words that introduce the claim that is denied.
 pub const CLAIMS: &[&str] = &["to say", "to think", "to claim", "to assume", "that"];
 
-/// Words that, beside negations, leave nothing of what a sentence says of its subject: "No function
-/// is odd."
+/// Words that, besides negations, deny a whole sentence: "No function is odd."
 pub const DENYING_WORDS: &str = "\
     no none neither nor nothing nobody nowhere hardly scarcely few unless if";
 
-/// The whole text after a choice that is denied: "C: no". In these cases.
+/// Words that deny a choice if they are all of the text after it: "C: no". Upper and lower case
+/// count.
 pub const NO: &[&str] = &["no", "No", "NO"];
 
 /// Words after the letter of a choice that begin a sentence about it, which may deny it: "C is not
@@ -86,9 +87,9 @@ pub const CHOICE_PREDICATES: &[&str] =
 /// Negations that may begin what a choice says: "C) Not enough information", "C) False".
 pub const CHOICE_MAY_SAY: &[&str] = &["not", "false"];
 
-/// In what a choice says, this makes a negation a part of it: "cannot be determined".
+/// A word of a choice's text that makes its negation a part of it: "cannot be determined".
 pub const UNDETERMINED: &str = "determined";
 
-/// Remarks on a value, in brackets, that it is not an answer: "2 (extraneous)".
+/// Remarks in brackets that a value is not an answer: "2 (extraneous)".
 pub const DISCARDED: &[&str] =
     &["extraneous", "rejected", "discarded", "invalid", "inadmissible", "impossible"];

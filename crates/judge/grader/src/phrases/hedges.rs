@@ -1,9 +1,9 @@
 //! Words that keep a sentence from settling on its value.
 
-/// The first word of a sentence that, with an "or" in it, leaves open which of two it is.
+/// First words of a sentence that leaves two values open if it has an "or".
 pub const EITHER: &str = "either";
 
-/// How a range begins that has two ends.
+/// Words that begin a range with two ends.
 pub const BETWEEN: &str = "between";
 
 /// Words that take back the value before them by offering another: "4, maybe 5". After "or" they do
@@ -18,7 +18,7 @@ pub const AFTER_OR: &str = "\
 /// Words after "or" that make a bound of the value before it: "4 or more".
 pub const MORE_OR_LESS: &[&str] = &["more", "less", "fewer", "greater", "above", "below"];
 
-/// How a bound begins: "at least 4".
+/// Words that begin a bound: "at least 4".
 pub const BOUNDS: &str = "\
     at least|at most|less than|more than|fewer than|greater than|smaller than|larger than|\
     lower than|higher than|bigger than";
@@ -32,14 +32,14 @@ pub const OPERATIONS: &str = "\
     plus |minus |multiplied by |divided by |modulo |mod |over |point |raised to |to the power |\
     above |below |per mille|before ";
 
-/// The one that needs a value after it, as in "4 times 5": what is done four times is counted.
+/// The operation that needs a value after it, as in "4 times 5": "4 times" alone is a count.
 pub const TIMES: &str = "times ";
 
 /// Words between two numbers that make one of both: "5 below 12", "5 short of 12", "5 times 12".
 pub const RELATIONS: &str = "\
     above below under over beyond past off from of by times per";
 
-/// After "from" and a number it names the end of a range: "from 1 to 10".
+/// Words that name the end of a range after "from" and a number: "from 1 to 10".
 pub const RANGE_TO: &[&str] = &["to", "through"];
 
 /// Words that add another value to the one before them.
@@ -50,22 +50,22 @@ pub const ALSO: &[&str] = &["and also", "as well as", "along with", "alternative
 pub const ANOTHER: &str = "\
     or else also alternative alternatively another perhaps maybe possibly";
 
-/// Words between these and what an answer is called.
+/// Words between [`ANOTHER`] and a name of the answer.
 pub const BEFORE_NAME: &[&str] = &["the", "my", "final", "correct"];
 
 /// The beginning of a sentence that names several values and means one: "one of 1, 2, 3".
 pub const ONE_OF: &[&str] = &["one of", "either of", "any of", "among"];
 
-/// Stands before a set whose element is meant: "in {1, 2}".
+/// The word before a set whose element is meant: "in {1, 2}".
 pub const IN: &str = "in";
 
-/// Before [`THAN`] it only denies what comes after.
+/// The word that, before [`THAN`], only denies the next value.
 pub const RATHER: &str = "rather";
 
-/// After a comparison, which makes a value a difference to another one: "4 more than 5".
+/// The word after a comparison, which makes a value a difference: "4 more than 5".
 pub const THAN: &str = "than";
 
-/// Words after an answer by which it holds in some cases only: "5 if n is even".
+/// Words after an answer that restrict it to some cases: "5 if n is even".
 pub const CONDITIONS: &str = "\
     if unless provided providing assuming except excepting depending otherwise else suppose \
     supposing whenever until long";
@@ -79,15 +79,15 @@ pub const DOUBTFUL: &str = "\
     maybe perhaps possibly probably presumably hopefully tentatively guess guessing unsure \
     uncertain doubt doubtful unclear apparently supposedly";
 
-/// Two words that do the same.
+/// Pairs of words after an answer that doubt it.
 pub const DOUBTFUL_PAIRS: &str = "\
     i think|i believe|i suppose|i suspect|at least|at most|or more|or less|second thought|\
     with probability|leaves out";
 
-/// Verbs of what is only possible.
+/// Modal verbs, which say that something is only possible.
 pub const MODALS: &[&str] = &["might", "could", "may", "would"];
 
-/// Words with which "be" leaves a value open: "it may be 5".
+/// Words that leave a value open before "be": "it may be 5".
 pub const POSSIBLE: &[&str] = &["might", "could", "may"];
 
 /// Words between a negation and what is denied.
@@ -108,17 +108,17 @@ pub const FAULTS: &str = "\
     fails contradicts violates ignores neglects misses omits overcounts undercounts overlooks \
     forgets forget forgot overlooked missed neglected ignored miscounted";
 
-/// Words before these by which they are about the answer.
+/// Words before these verbs that make them about the answer.
 pub const FAULTY: &[&str] = &["which", "that", "this", "it", "they", "i"];
 
-/// Verbs of what was found of an answer: "which I later realized is wrong".
+/// Verbs of finding an answer wrong: "which I later realized is wrong".
 pub const FOUND: &[&str] = &["realized", "realised", "noticed", "think", "believe", "know"];
 
 /// Subjects that stand for the answer before them.
 pub const ABOUT_ANSWER: &[&str] =
     &["which", "that", "this", "it", "answer", "result", "value", "must", "cannot"];
 
-/// Words with which another answer begins.
+/// Words that begin another answer.
 pub const RETRACTIONS: &[&str] =
     &["wait", "nope", "oops", "scratch", "correction", "sorry", "hmm", "hm", "strike", "ignore"];
 
@@ -135,6 +135,6 @@ pub const OPENERS: &str = "\
 pub const SUBJECTS: &[&str] =
     &["that", "this", "it", "answer", "result", "that's", "it's", "which"];
 
-/// Words that begin a clause which says why.
+/// Words that begin a reason.
 pub const REASONS: &str = "\
     because since as where whose so thus hence therefore while whereas";

@@ -45,13 +45,13 @@ const PARTS: &[(&str, u32)] = &[
     ("twelfth", 12),
 ];
 
-/// Short for powers of ten, right after a number.
+/// Abbreviations of powers of ten, right after a number.
 const ABBREVIATIONS: &[&str] = &["k", "bn", "mn", "mln", "mio", "bln", "trn"];
 
-/// The one among them that is not what it is in lower case: 5 m is a length.
+/// The abbreviation that means something else in lower case: 5 m is a length.
 const MEGA: &str = "M";
 
-/// Words after a number that make another of it, without saying which.
+/// Words after a number that make another number of it and do not say which.
 const CHANGES: &str = "\
     squared cubed factorial doubled tripled quadrupled halved negated inverted permille";
 
@@ -202,7 +202,7 @@ fn cardinal<'w, 't>(words: &'w [&'t str]) -> Option<(BigRational, &'w [&'t str])
     (place > 0).then(|| (total + group.unwrap_or_else(BigRational::zero), &words[place..]))
 }
 
-/// A number with what is done with it: squared, factorial, choose 2, to the power of 3.
+/// A number with the operations after it: squared, factorial, choose 2, to the power of 3.
 fn changed<'w, 't>(value: Expression, words: &'w [&'t str]) -> (Expression, &'w [&'t str]) {
     let power = |exponent| Expression::power(value.clone(), exponent);
     let operand = |words: &'w [&'t str]| {

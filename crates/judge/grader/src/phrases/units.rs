@@ -1,13 +1,13 @@
 //! Words right behind a number.
 
 use super::has;
-/// Units of two or three letters. In these cases.
+/// Units of two or three letters. Upper and lower case count.
 const SHORT_UNITS: &str = "\
     AM AU Bq GB GHz GPa Hz KB MB MHz MJ MPa MW Mpc Nm PM Pa TB USD am amu atm bps cal cc cm cms \
     day deg dm eV fm ft gal hr hrs in kHz kJ kN kPa kW keV kg kgs km kms lb lbs mA mL mg mi min \
     ml mm mol mph ms nm oz pc pm rad rpm sec sr yd yr";
 
-/// Letters that may be units of length, mass, time and so on. In these cases.
+/// Letters that may be units of length, mass, time and so on. Upper and lower case count.
 const UNIT_LETTERS: &str = "\
     m g s h L l N J W V A K C F T Omega";
 

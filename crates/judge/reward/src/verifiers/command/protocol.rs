@@ -65,14 +65,14 @@ struct Unnumbered<'a> {
 /// A question to a worker.
 #[derive(Clone)]
 pub struct Question {
-    /// Its number. It follows from the rest of the question, not from when it is asked or how many
-    /// were asked before: an answer that depends on it depends on the question alone.
+    /// The question's number. It follows from the rest of the question, not from when it is asked or
+    /// how many were asked before: an answer that depends on it depends on the question alone.
     id: u64,
-    /// Its line.
+    /// The question's line.
     pub line: Vec<u8>,
-    /// How many responses it is about, if about a group.
+    /// The number of responses, if the question is about a group.
     group: Option<usize>,
-    /// Whether the shim of a function is asked.
+    /// Whether the question is to the shim of a function.
     to_shim: bool,
 }
 
@@ -136,7 +136,7 @@ pub fn greeting(line: &[u8]) -> Result<Greeting, Misconduct> {
 #[serde(deny_unknown_fields)]
 struct Failed {
     id: u64,
-    /// Why.
+    /// The reason.
     failed: String,
 }
 
@@ -164,22 +164,23 @@ struct Answer {
 /// A worker's misconduct in the place of an answer. `Display` follows "the worker".
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Misconduct {
-    /// It ended, or closed its standard output.
+    /// The worker ended, or closed its standard output.
     #[error("ended")]
     Ended,
-    /// It was silent for too long.
+    /// The worker was silent for too long.
     #[error("gave no answer within {} s", .0.as_secs_f64())]
     TimedOut(Duration),
-    /// It answers without having read what it was asked.
+    /// The worker answered without having read its question.
     #[error("does not read its standard input")]
     NotReading,
-    /// It printed a line longer than [`longest_line`].
+    /// The worker printed a line longer than [`longest_line`].
     #[error("printed a line of more than {0} bytes")]
     TooLong(usize),
-    /// Its function raised an error, or returned what is no score. Such a worker goes on.
+    /// The worker's function raised an error, or returned something that is no score. Such a worker
+    /// goes on.
     #[error("said {0}")]
     Failed(String),
-    /// It answered another question.
+    /// The worker answered another question.
     #[error("answered question {answered} when asked question {asked}")]
     OutOfTurn {
         /// The question it was asked.
@@ -187,7 +188,7 @@ pub enum Misconduct {
         /// The question it answered.
         answered: u64,
     },
-    /// It printed something that is no answer.
+    /// The worker printed something that is no answer.
     #[error("printed {line:?}, which is no answer: {problem}")]
     Rubbish {
         /// The beginning of the line.

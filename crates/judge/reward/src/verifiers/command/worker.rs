@@ -12,22 +12,22 @@ use super::launch::{Launch, Status, WorkerProcess};
 use super::printed::PrintedLines;
 use super::protocol::{Misconduct, STRAY};
 
-/// How much of the end of a worker's standard error is kept, in bytes.
+/// Bytes of the end of a worker's standard error that are kept.
 const TAIL: usize = 8 << 10;
 
-/// How long the last words of a worker that has ended may take to arrive.
+/// The longest wait for the last output of a worker that has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// How long a worker may take to end that has closed its standard output: gigabytes of memory are
-/// given back before that.
+/// The longest time from closing standard output to a worker's end, in which it may give back
+/// gigabytes of memory.
 const ENDING: Duration = Duration::from_secs(5);
 
 /// A worker process.
 pub struct Worker {
     process: WorkerProcess,
-    /// To the thread that writes. One question may wait there, no more: a worker that answers is
-    /// one that has read.
+    /// Sends to the writing thread, where at most one question waits: a worker that answers has
+    /// read its question.
     questions: SyncSender<Vec<u8>>,
-    /// From the thread that reads; closed when standard output is.
+    /// Receives from the reading thread; closed when standard output is.
     answers: Receiver<Result<Vec<u8>, Misconduct>>,
     stderr: Tail,
     /// Whether it has answered, so that it is past what it does once at its start.
@@ -36,9 +36,9 @@ pub struct Worker {
 
 /// The remains of a worker.
 pub struct EndedWorker {
-    /// How it ended, if by itself.
+    /// The worker's exit status, if it ended by itself.
     pub status: Option<Status>,
-    /// The end of its standard error.
+    /// The end of the worker's standard error.
     pub stderr: String,
 }
 
@@ -91,7 +91,7 @@ impl Worker {
         answer
     }
 
-    /// Its misconduct before `deadline` without a question, such as ending.
+    /// The worker's misconduct before `deadline` without a question, such as ending.
     pub fn unasked(&self, deadline: Instant) -> Option<Misconduct> {
         match self.answers.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(Ok(line)) => {
@@ -118,7 +118,7 @@ impl Worker {
         EndedWorker { status, stderr: self.stderr.text() }
     }
 
-    /// Closes its standard input, which asks it to end, and ends it at `deadline` if it has not.
+    /// Closes the worker's standard input, which asks it to end, and kills it at `deadline`.
     pub fn dismiss(self, deadline: Instant) {
         let Self { mut process, questions, answers, .. } = self;
         drop(questions);
@@ -165,14 +165,14 @@ fn read_lines(
 /// The end of a stream that is read to its end as it comes.
 struct Tail {
     kept: Arc<Mutex<VecDeque<u8>>>,
-    /// Its lines, if they are what a function prints.
+    /// The stream's lines, if a function prints them.
     printed: Option<Arc<Mutex<PrintedLines>>>,
     /// Closed when the stream is.
     reading: Receiver<()>,
 }
 
 impl Tail {
-    /// Reads a stream, and shows its lines if they are what a function prints.
+    /// Reads a stream, and shows its lines if a function prints them.
     fn of(mut stream: ChildStderr, is_shown: bool) -> Self {
         let kept = Arc::new(Mutex::new(VecDeque::with_capacity(TAIL)));
         let (open, reading) = mpsc::sync_channel(0);
@@ -210,7 +210,7 @@ fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A text of lines without what a terminal would obey.
+/// Lines without control characters that a terminal would obey.
 pub fn printable(text: &str) -> String {
     text.replace(|c: char| c.is_control() && c != '\n', " ").trim().to_owned()
 }
