@@ -22,7 +22,7 @@
 //! weight m_t, the clip range, the weight of its KL term to the reference, and a term to add. So a
 //! method is a function of the whole minibatch in one file, `methods/NAME.rs`, and combines with
 //! every loss. Ratio clipping, covariance terms, the entropy bonus, the KL term, the entropy mask
-//! and methods are independent of one another and combine freely. [`catalogue`] lists them all.
+//! and methods are independent of one another and combine freely. [`catalogue()`] lists them all.
 //!
 //! If sampling was truncated by top-k, top-p or min-p, the policy and the covariance term are of
 //! the truncated policy, see [`Truncation`]; the entropy, the KL to the reference and the

@@ -104,7 +104,7 @@ const NEUTRAL: &str = r#"
 "#;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(16))]
+    #![proptest_config(ProptestConfig::with_cases(8))]
 
     /// Not to the last bit: one minus the lower bound of a ratio is rounded, and so is a weight.
     #[test]
