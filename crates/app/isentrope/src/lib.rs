@@ -56,6 +56,7 @@ enum Command {
     Inspect(commands::inspect::Inspect),
     Report(commands::report::Report),
     Law(commands::law::Law),
+    Objectives(commands::objectives::Objectives),
     Doctor(commands::doctor::Doctor),
     Examples(commands::examples::Examples),
 }
@@ -109,6 +110,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Inspect(command) => command.run(),
         Command::Report(command) => command.run(),
         Command::Law(command) => command.run(),
+        Command::Objectives(command) => command.run(),
         Command::Doctor(command) => command.run(),
         Command::Examples(command) => command.run(),
     }

@@ -1,6 +1,6 @@
-//! Notices when a covariance setting does nothing for steps on end.
+//! Notices when a covariance setting or a method does nothing for steps on end.
 
-use crate::{Covariance, Method, Statistics};
+use crate::{Covariance, Method, Methods, Statistics};
 use serde::{Deserialize, Serialize};
 
 /// Rollout steps in a row without effect before an alarm.
@@ -19,15 +19,56 @@ pub struct Alarms {
     moved: bool,
     /// The largest covariance in those steps, nats.
     largest: Option<f64>,
+    /// Rollout steps in a row in which no method changed the gradient.
+    #[serde(default)]
+    idle_methods_steps: u32,
 }
 
 impl Alarms {
+    /// As [`after_step`](Self::after_step), of the methods that are on, all together.
+    pub fn after_step_of_methods(
+        &mut self,
+        methods: &Methods,
+        updates: &[Statistics],
+    ) -> Option<String> {
+        let active = methods.active();
+        let acts = |update: &Statistics| update.method_gradient_share > Some(0.0);
+        if active.is_empty() || updates.iter().any(acts) {
+            self.idle_methods_steps = 0;
+            return None;
+        }
+        self.idle_methods_steps = self.idle_methods_steps.saturating_add(1);
+        if self.idle_methods_steps != PATIENCE {
+            return None;
+        }
+        let names: Vec<String> =
+            active.iter().map(|active| format!("objective.methods.{}", active.key)).collect();
+        let moved = updates.iter().any(|update| update.log_ratio_abs > 0.0);
+        let touched =
+            updates.iter().flat_map(|update| &update.methods).any(|(_, share)| *share > 0.0);
+        let cause = if !moved && active.iter().all(|active| active.is_idle_on_policy) {
+            "the policy was exactly the one that sampled in every update. Use more than one update \
+             per rollout."
+        } else if touched {
+            "no token that it changes had a gradient that depends on it. Check that rewards differ \
+             within groups (cov/max), and that ratios leave the clip range (policy/ratio_max)."
+        } else {
+            "it has changed no token: every advantage, weight and clip range stayed. Make it \
+             stronger, or check that rewards differ within groups (cov/max)."
+        };
+        Some(format!(
+            "{} has had no effect for {PATIENCE} rollout steps in a row: {cause}",
+            names.join(" with ")
+        ))
+    }
+
     /// Takes in the statistics of all updates of a rollout step, and returns a sentence with cause
     /// and remedy when the covariance method has been without effect for five such steps in a row:
     /// once, until it has an effect again.
     pub fn after_step(&mut self, settings: &Covariance, updates: &[Statistics]) -> Option<String> {
         if settings.method == Method::None || updates.iter().any(|s| s.cov_gradient_share > 0.0) {
-            *self = Self::default();
+            let idle_methods_steps = self.idle_methods_steps;
+            *self = Self { idle_methods_steps, ..Self::default() };
             return None;
         }
         for statistics in updates.iter().filter(|s| s.tokens > 0) {
@@ -111,6 +152,40 @@ mod tests {
             assert!(parts.iter().all(|part| told.contains(part)), "{told}");
         }
         assert!(steps(Method::None, &[idle(0.0)]).is_empty());
+    }
+
+    #[test]
+    fn methods_without_effect_are_told_of_once_with_the_likely_cause() {
+        let erc = || Methods { erc: Some(crate::Erc::default()), ..Methods::default() };
+        let bapo = Methods { bapo: Some(crate::Bapo::default()), ..erc() };
+        let w_reinforce =
+            Methods { w_reinforce: Some(crate::WReinforce::default()), ..Methods::default() };
+        let update = |touched, moved| Statistics {
+            methods: vec![("method/erc", touched)],
+            method_gradient_share: Some(0.0),
+            log_ratio_abs: moved,
+            ..idle(1.0)
+        };
+        for (methods, update, parts) in [
+            (erc(), update(0.0, 0.0), ["methods.erc has", "exactly the one that sampled"]),
+            (bapo, update(1.0, 0.1), ["methods.erc with objective.methods.bapo has", "leave the"]),
+            (w_reinforce, update(0.0, 0.0), ["methods.w_reinforce has", "has changed no token"]),
+        ] {
+            let mut alarms = Alarms::default();
+            let mut step = |updates: &[Statistics]| alarms.after_step_of_methods(&methods, updates);
+            let effect = Statistics { method_gradient_share: Some(0.1), ..update.clone() };
+            for round in 0..2 {
+                for number in 1..9 {
+                    let said = step(std::slice::from_ref(&update));
+                    assert_eq!(said.is_some(), number == 5, "{round}: {said:?}");
+                    let has = |part: &&str| said.as_ref().is_none_or(|said| said.contains(part));
+                    assert!(parts.iter().all(has), "{said:?}");
+                }
+                assert_eq!(step(&[update.clone(), effect.clone()]), None);
+            }
+        }
+        let none = |_| Alarms::default().after_step_of_methods(&Methods::default(), &[idle(0.0)]);
+        assert!((0..9).all(|step| none(step).is_none()));
     }
 
     #[test]

@@ -1,9 +1,15 @@
 //! The tokens of highest entropy (arXiv:2506.01939).
 
+/// The weights of tokens in the policy loss, `[tokens]`: 1 for the given fraction of highest
+/// entropy, 0 for the others.
+pub(crate) fn weights(entropies: &[f64], fraction: f64) -> Vec<f64> {
+    highest(entropies, fraction).into_iter().map(|kept| if kept { 1.0 } else { 0.0 }).collect()
+}
+
 /// Whether each token is among the given fraction of highest entropy, `[tokens]`: at or above the
 /// (1 - fraction) quantile, so ties at the threshold are all kept, as by TRL's
 /// `top_entropy_quantile`.
-pub(crate) fn highest(entropies: &[f64], fraction: f64) -> Vec<bool> {
+fn highest(entropies: &[f64], fraction: f64) -> Vec<bool> {
     if entropies.is_empty() {
         return Vec::new();
     }

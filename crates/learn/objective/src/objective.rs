@@ -3,7 +3,8 @@
 use crate::policy_loss;
 use crate::selection::{Covariances, Selection};
 use crate::statistics::share;
-use crate::{DrawKey, Method, ObjectiveSettings, Statistics, Strength, entropy_mask};
+use crate::treatment::{Tokens, Treatment};
+use crate::{DrawKey, Method, ObjectiveSettings, Statistics, Strength};
 use std::borrow::Cow;
 
 /// One optimizer minibatch: responses end to end, only tokens that count. Log-probs and entropies
@@ -20,6 +21,8 @@ pub struct Minibatch<'a> {
     pub truncation: Option<Truncation<'a>>,
     /// Entropy of the whole policy in training in each token's place, `[tokens]`.
     pub entropies: &'a [f64],
+    /// Entropy of the whole policy that sampled in each token's place, `[tokens]`.
+    pub old_entropies: &'a [f64],
     /// Advantage of each token, `[tokens]`.
     pub advantages: &'a [f64],
     /// The inputs besides the responses.
@@ -39,6 +42,9 @@ pub struct LossTerms<'a> {
     pub steered: Option<Strength>,
     /// Coordinates of Clip-Cov's random draws.
     pub key: DrawKey,
+    /// Sum over the run's updates before this one of [`Entropic::error`](crate::Entropic::error),
+    /// in nats; read by that method only.
+    pub entropy_error: f64,
 }
 
 /// The set K of tokens that top-k, top-p and min-p kept of the distribution that each token was
@@ -76,6 +82,8 @@ pub struct Objective {
     pub mean_logprob: f64,
     /// Mean advantage of the tokens, likewise.
     pub mean_advantage: f64,
+    /// Mean entropy of the tokens, in nats, likewise.
+    pub mean_entropy: f64,
     /// The tokens that the covariance method picked, ascending.
     pub selected: Vec<usize>,
     /// The tokens whose ratio was clipped, ascending.
@@ -85,8 +93,8 @@ pub struct Objective {
 }
 
 /// The loss of a minibatch, its derivatives and statistics. Which tokens are picked by covariance
-/// or entropy, and what a loss holds constant (CISPO's weight), does not contribute to the
-/// derivatives.
+/// or entropy, what methods make of tokens, and what a loss holds constant (CISPO's weight), does
+/// not contribute to the derivatives.
 ///
 /// # Panics
 /// When the arrays' lengths disagree, or the reference model's log-probs are needed and missing.
@@ -95,7 +103,13 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
     let reference = settings.needs_reference().then(|| {
         batch.terms.reference_logprobs.expect("the KL term needs the reference model's log-probs")
     });
-    let arrays = [batch.logprobs, batch.old_logprobs, batch.entropies, batch.advantages];
+    let arrays = [
+        batch.logprobs,
+        batch.old_logprobs,
+        batch.entropies,
+        batch.old_entropies,
+        batch.advantages,
+    ];
     let masses =
         batch.truncation.map(|truncation| [truncation.log_masses, truncation.old_log_masses]);
     for array in arrays.into_iter().chain(reference).chain(masses.into_iter().flatten()) {
@@ -110,14 +124,30 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
         }
     };
     let log_ratios = difference(&truncated, &old);
-    let terms =
-        policy_loss::terms(settings, batch.lengths, &truncated, &log_ratios, batch.advantages);
-    let kept = match settings.entropy_mask_fraction {
-        Some(fraction) => entropy_mask::highest(batch.entropies, fraction),
-        None => vec![true; tokens],
+    let view = Tokens {
+        lengths: batch.lengths,
+        logprobs: batch.logprobs,
+        acting_logprobs: &truncated,
+        log_ratios: &log_ratios,
+        entropies: batch.entropies,
+        old_entropies: batch.old_entropies,
+        entropy_error: batch.terms.entropy_error,
     };
-    let silenced: Vec<bool> =
-        terms.iter().zip(&kept).map(|(term, kept)| !kept || term.is_silenced()).collect();
+    let mut treatment = Treatment::plain(settings, &view, batch.advantages);
+    let plain_terms = policy_loss::terms(settings, &view, &treatment);
+    let mut measured = settings.methods.apply(&view, &mut treatment);
+    let has_methods = !measured.is_empty();
+    measured.append(&mut treatment.measured);
+    let terms = if has_methods {
+        policy_loss::terms(settings, &view, &treatment)
+    } else {
+        plain_terms.clone()
+    };
+    let silenced: Vec<bool> = terms
+        .iter()
+        .zip(&treatment.weights)
+        .map(|(term, &weight)| weight == 0.0 || term.is_silenced())
+        .collect();
 
     let scores = Covariances::of(batch.logprobs, batch.advantages);
     let Strength { fraction, coefficient } =
@@ -125,13 +155,16 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
     let selection = Selection::of(&settings.covariance, fraction, batch, &scores, &silenced);
 
     let entropy_coefficient = batch.terms.entropy_coefficient;
-    let mut statistics = Statistics { tokens, entropy_coefficient, ..Default::default() };
+    let mut statistics =
+        Statistics { tokens, entropy_coefficient, methods: measured, ..Default::default() };
     statistics.measure_ratios(&log_ratios, &terms);
     statistics.measure_covariances(&scores, &selection);
 
     let mut reference_sum = 0.0;
     // The covariance method's part of the gradient, and the part of all other terms.
     let (mut moved, mut rest) = (0.0, 0.0);
+    // The gradient without methods, and their change of it.
+    let (mut plain, mut changed) = (0.0, 0.0);
     let mut is_selected = vec![false; tokens];
     for &t in &selection.tokens {
         is_selected[t] = true;
@@ -144,15 +177,19 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
         let (weight, term) = (weights[t], terms[t]);
         let is_detached = is_selected[t] && settings.covariance.method == Method::ClipCov;
         let (mut value, mut slope) =
-            if kept[t] && !is_detached { (term.value, term.slope) } else { (0.0, 0.0) };
+            if is_detached { (0.0, 0.0) } else { (term.value, term.slope) };
+        plain += weight * plain_terms[t].slope.abs();
+        changed += weight * (term.slope - plain_terms[t].slope).abs();
         // The part by the truncated policy's log-prob.
         let mut acting_slope = slope;
         if let Some(reference) = reference {
             let kl = &settings.reference_kl;
             let (estimate, derivative) =
                 kl.estimator.value_and_slope(batch.logprobs[t] - reference[t]);
-            value += kl.coefficient * estimate;
-            slope += kl.coefficient * derivative;
+            let coefficient = kl.coefficient * treatment.reference_weights[t];
+            value += coefficient * estimate;
+            slope += coefficient * derivative;
+            changed += weight * ((coefficient - kl.coefficient) * derivative).abs();
             reference_sum += estimate;
         }
         rest += weight * slope.abs();
@@ -173,6 +210,7 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
     }
     statistics.loss = loss;
     statistics.cov_gradient_share = share(moved, rest);
+    statistics.method_gradient_share = has_methods.then(|| share(changed, plain));
     statistics.kl_reference = reference.map(|_| reference_sum / tokens.max(1) as f64);
     let d_entropies = weights.iter().map(|weight| -entropy_coefficient * weight).collect();
     let Covariances { values: covariances, mean_logprob, mean_advantage, .. } = scores;
@@ -184,6 +222,7 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
         covariances,
         mean_logprob,
         mean_advantage,
+        mean_entropy: batch.entropies.iter().sum::<f64>() / tokens as f64,
         selected: selection.tokens,
         clipped: (0..tokens).filter(|&t| terms[t].clipped.is_some()).collect(),
         statistics,

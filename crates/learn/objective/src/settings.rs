@@ -1,7 +1,10 @@
 //! The recipe's `[objective]` table.
 
 use crate::error::{Result, refuse, require};
-use crate::{Aggregation, Baseline, Covariance, EntropyBonus, Estimator, Loss, ReferenceKl};
+use crate::{
+    Aggregation, Baseline, CeGppo, Covariance, Dppo, EntropyBonus, Estimator, Loss, Methods,
+    ReferenceKl, Sapo,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +29,12 @@ pub struct ObjectiveSettings {
     /// Bounds the loss of a token with negative advantage A by -A times this number, above 1
     /// (arXiv:1912.09729; 3 is usual). Unset: off. Only the loss `clip` uses it.
     pub dual_clip: Option<f64>,
+    /// Settings of the loss "sapo".
+    pub sapo: Sapo,
+    /// Settings of the loss "dppo".
+    pub dppo: Dppo,
+    /// Settings of the loss "ce-gppo".
+    pub ce_gppo: CeGppo,
     /// How the losses of tokens become the loss of a minibatch.
     pub aggregation: Aggregation,
     /// Keeps entropy by restraining tokens whose log-prob and advantage covary most
@@ -40,6 +49,9 @@ pub struct ObjectiveSettings {
     /// first; 0.2 in arXiv:2506.01939; above 0, at most 1. Averages still divide by all tokens, and
     /// KL and entropy terms act on all. Unset: all tokens keep it.
     pub entropy_mask_fraction: Option<f64>,
+    /// Entropy methods that change the advantages, weights or clip ranges of tokens; `isentrope
+    /// objectives` lists them.
+    pub methods: Methods,
 }
 
 impl Default for ObjectiveSettings {
@@ -50,11 +62,15 @@ impl Default for ObjectiveSettings {
             clip_low: 0.2,
             clip_high: 0.2,
             dual_clip: None,
+            sapo: Sapo::default(),
+            dppo: Dppo::default(),
+            ce_gppo: CeGppo::default(),
             aggregation: Aggregation::default(),
             covariance: Covariance::default(),
             entropy_bonus: EntropyBonus::default(),
             reference_kl: ReferenceKl::default(),
             entropy_mask_fraction: None,
+            methods: Methods::default(),
         }
     }
 }
@@ -80,6 +96,7 @@ impl ObjectiveSettings {
                  keep all tokens",
             )?;
         }
+        self.methods.check()?;
         self.covariance.check()?;
         self.entropy_bonus.check()?;
         if let (Some(target), Some(_)) =
@@ -91,6 +108,20 @@ impl ObjectiveSettings {
                 "objective.entropy_bonus.target is set too, and two controllers would work against \
                  each other; leave one of them out",
             );
+        }
+        let targets = [
+            ("objective.covariance.target_entropy", &self.covariance.target_entropy),
+            ("objective.entropy_bonus.target", &self.entropy_bonus.target),
+        ];
+        for (key, target) in targets {
+            if let (Some(target), Some(_)) = (target, &self.methods.entropic) {
+                return refuse(
+                    key,
+                    target,
+                    "objective.methods.entropic holds an entropy too, and two controllers would \
+                     work against each other; leave one of them out",
+                );
+            }
         }
         Ok(())
     }

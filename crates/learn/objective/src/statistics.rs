@@ -12,11 +12,10 @@ pub struct Statistics {
     pub tokens: usize,
     /// The whole loss, all terms included.
     pub loss: f64,
-    /// Share of tokens whose ratio was clipped from below (clip, gspo: with a negative advantage;
-    /// cispo: any).
+    /// Share of tokens whose ratio was clipped from below, and silenced or bounded: with a negative
+    /// advantage, but for the loss cispo, with any.
     pub clip_fraction_low: f64,
-    /// Share of tokens whose ratio was clipped from above (clip, gspo: with a positive advantage;
-    /// cispo: any).
+    /// Share of tokens whose ratio was clipped from above, likewise, with a positive advantage.
     pub clip_fraction_high: f64,
     /// Share of tokens that the dual clip bounded.
     pub dual_clip_fraction: f64,
@@ -51,6 +50,12 @@ pub struct Statistics {
     pub kl_reference: Option<f64>,
     /// Weight of the entropy bonus.
     pub entropy_coefficient: f64,
+    /// The metric of each method that is on, the share of tokens that it touched, then the metrics
+    /// of their own that methods have.
+    pub methods: Vec<(&'static str, f64)>,
+    /// How much the methods changed the gradient by log-prob: sum |change| / (sum |change| + sum
+    /// |gradient without them|); absent without methods.
+    pub method_gradient_share: Option<f64>,
 }
 
 /// Names in metrics of the quadrants. Unlikely tokens of worse responses are the usual source of
@@ -132,6 +137,8 @@ impl Statistics {
             ("entropy/bonus_coefficient", Mean, self.entropy_coefficient),
         ]);
         all.extend(self.kl_reference.map(|kl| ("kl/reference", Mean, kl)));
+        all.extend(self.methods.iter().map(|&(name, share)| (name, Mean, share)));
+        all.extend(self.method_gradient_share.map(|share| ("method/gradient_share", Mean, share)));
         all
     }
 

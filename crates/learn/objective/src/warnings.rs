@@ -20,12 +20,13 @@ impl ObjectiveSettings {
         let on_policy = updates_per_rollout == 1 && !carries_over;
         warnings.extend(self.unread());
         self.warn_of_covariance(updates_per_rollout, carries_over, &mut warnings);
-        if self.loss == Loss::Gspo && self.aggregation != Aggregation::SeqMeanTokenMean {
-            warnings.push(
-                "objective.loss = \"gspo\" is defined with objective.aggregation = \
-                 \"seq-mean-token-mean\": other aggregations weigh responses by their length."
-                    .into(),
-            );
+        warnings.extend(self.methods.warnings(self.loss.clips(), on_policy));
+        if self.loss.weighs_responses_alike() && self.aggregation != Aggregation::SeqMeanTokenMean {
+            warnings.push(format!(
+                "{} is defined with objective.aggregation = \"seq-mean-token-mean\": other \
+                 aggregations weigh responses by their length.",
+                self.loss.about().setting
+            ));
         }
         if self.loss == Loss::Gspo && self.clip_low.max(self.clip_high) >= SUSPICIOUS_GSPO_RANGE {
             warnings.push(format!(
@@ -35,7 +36,7 @@ impl ObjectiveSettings {
                 self.clip_low, self.clip_high
             ));
         }
-        if matches!(self.loss, Loss::Clip | Loss::Gspo)
+        if matches!(self.loss, Loss::Clip | Loss::Gspo | Loss::Gmpo)
             && self.clip_low.max(self.clip_high) == 0.0
             && updates_per_rollout > 1
         {
@@ -139,7 +140,7 @@ impl ObjectiveSettings {
 
     /// Sentences about keys that are set to something, and that nothing reads.
     fn unread(&self) -> impl Iterator<Item = String> {
-        let Self { covariance, entropy_bonus, reference_kl, loss, .. } = self;
+        let Self { covariance, entropy_bonus, reference_kl, loss, methods, .. } = self;
         let its = Self::default();
         let method = covariance.method;
         let low = changed("covariance.low", covariance.low, its.covariance.low);
@@ -150,15 +151,32 @@ impl ObjectiveSettings {
         let kl = other("covariance.kl", covariance.kl != its.covariance.kl);
         let controller = covariance.controller != its.covariance.controller;
         let estimator = reference_kl.estimator != its.reference_kl.estimator;
+        let clip = vec![
+            changed("clip_low", self.clip_low, its.clip_low),
+            changed("clip_high", self.clip_high, its.clip_high),
+        ];
         // Whether settings are read, why not, and which of them are set.
         [
+            (loss.clips(), "objective.loss is one without clipping", clip.clone()),
             (
-                loss.clips(),
-                "objective.loss is one without clipping",
-                vec![
-                    changed("clip_low", self.clip_low, its.clip_low),
-                    changed("clip_high", self.clip_high, its.clip_high),
-                ],
+                !loss.clips() || methods.bapo.is_none(),
+                "objective.methods.bapo sets the bounds",
+                clip,
+            ),
+            (
+                *loss == Loss::Sapo,
+                "only objective.loss = \"sapo\" uses it",
+                vec![other("sapo", self.sapo != its.sapo)],
+            ),
+            (
+                *loss == Loss::Dppo,
+                "only objective.loss = \"dppo\" uses it",
+                vec![other("dppo", self.dppo != its.dppo)],
+            ),
+            (
+                *loss == Loss::CeGppo,
+                "only objective.loss = \"ce-gppo\" uses it",
+                vec![other("ce_gppo", self.ce_gppo != its.ce_gppo)],
             ),
             (
                 *loss == Loss::Clip,

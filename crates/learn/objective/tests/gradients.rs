@@ -2,8 +2,8 @@
 
 use crate::common::{Arrays, arrays};
 use isentrope_objective::{
-    Aggregation, Covariance, KlEstimator, Loss, Method, Objective, ObjectiveSettings, ReferenceKl,
-    objective,
+    Aggregation, Archer, Covariance, Divergence, Dppo, EntropyAdvantage, Erc, KlEstimator, Loss,
+    Method, Methods, Objective, ObjectiveSettings, ReferenceKl, WReinforce, objective,
 };
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -13,10 +13,21 @@ fn kl_estimator() -> impl Strategy<Value = KlEstimator> {
     prop::sample::select(&KlEstimator::ALL)
 }
 
-/// Settings of every kind. CISPO has a test of its own: it holds its weight constant, which
-/// differences cannot see.
+/// Settings of every kind. CISPO and CE-GPPO have tests of their own: they hold weights constant,
+/// which differences cannot see. The same is true of methods that read log-probs; methods.rs has
+/// their gradients.
 fn settings() -> impl Strategy<Value = ObjectiveSettings> {
-    let losses: Vec<Loss> = Loss::ALL.into_iter().filter(|&loss| loss != Loss::Cispo).collect();
+    let holds = |loss: &Loss| matches!(loss, Loss::Cispo | Loss::CeGppo);
+    let losses: Vec<Loss> = Loss::ALL.into_iter().filter(|loss| !holds(loss)).collect();
+    let methods = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(weighs, gains, drops, widens)| Methods {
+            w_reinforce: weighs.then(WReinforce::default),
+            entropy_advantage: gains.then_some(EntropyAdvantage { alpha: 0.4, kappa: 2.0 }),
+            erc: drops.then(Erc::default),
+            archer: widens.then(Archer::default),
+            ..Methods::default()
+        },
+    );
     let covariance =
         (prop::sample::select(&Method::ALL), 0.01f64..0.6, kl_estimator(), 0.1f64..3.0).prop_map(
             |(method, fraction, kl, coefficient)| Covariance {
@@ -35,10 +46,12 @@ fn settings() -> impl Strategy<Value = ObjectiveSettings> {
         (0.05f64..1.0, 0.05f64..1.0, prop::option::of(1.1f64..2.0)),
         covariance,
         (kl_estimator(), prop::sample::select(vec![0.0, 0.7])),
-        prop::option::of(0.1f64..1.0),
+        (prop::option::of(0.1f64..1.0), prop::option::of(methods), any::<bool>()),
     )
         .prop_map(
-            |(loss, aggregation, (clip_low, clip_high, dual_clip), covariance, kl, mask)| {
+            |(loss, aggregation, (clip_low, clip_high, dual_clip), covariance, kl, rest)| {
+                let (mask, methods, by_kl) = rest;
+                let divergence = if by_kl { Divergence::BinaryKl } else { Divergence::BinaryTv };
                 ObjectiveSettings {
                     loss,
                     aggregation,
@@ -48,6 +61,8 @@ fn settings() -> impl Strategy<Value = ObjectiveSettings> {
                     covariance,
                     reference_kl: ReferenceKl { estimator: kl.0, coefficient: kl.1 },
                     entropy_mask_fraction: mask,
+                    dppo: Dppo { divergence, delta_low: 0.05, delta_high: 0.03 },
+                    methods: methods.unwrap_or_default(),
                     ..Default::default()
                 }
             },
@@ -135,9 +150,10 @@ fn derivatives_are_differences(
     arrays: &Arrays,
     compared: &Compared,
 ) -> Result<(), TestCaseError> {
-    // GSPO's derivative counts on the response's tokens being treated alike.
-    if settings.loss == Loss::Gspo {
+    // The derivatives of GSPO and GMPO count on the response's tokens being treated alike.
+    if matches!(settings.loss, Loss::Gspo | Loss::Gmpo) {
         settings.entropy_mask_fraction = None;
+        settings.methods = Methods::default();
         if settings.covariance.method == Method::ClipCov {
             settings.covariance.method = Method::None;
         }
@@ -161,9 +177,9 @@ fn derivatives_are_differences(
             let by_mass = difference(&settings, arrays, |a| &mut a.masses.as_mut().unwrap()[0][t]);
             compared.check(of_mass, by_mass, &format!("log-mass {t}"))?;
         }
-        // Moving an entropy may change which tokens are masked, which is not part of the
-        // derivative.
-        if settings.entropy_mask_fraction.is_none() {
+        // Moving an entropy may change which tokens are masked, and what methods make of them.
+        // That is not part of the derivative.
+        if settings.entropy_mask_fraction.is_none() && settings.methods == Methods::default() {
             let by_entropy = difference(&settings, arrays, |a| &mut a.entropies[t]);
             compared.check(objective.d_entropies[t], by_entropy, &format!("entropy {t}"))?;
         }
@@ -173,6 +189,25 @@ fn derivatives_are_differences(
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Within its range CE-GPPO is the policy gradient, and outside the gradient is constant.
+    #[test]
+    fn ce_gppo_keeps_a_bounded_gradient(mut arrays in arrays(0.9)) {
+        arrays.masses = None;
+        let settings = ObjectiveSettings { loss: Loss::CeGppo, ..Default::default() };
+        let objective = objective(&settings, &arrays.minibatch());
+        for t in 0..arrays.logprobs.len() {
+            let ratio = (arrays.logprobs[t] - arrays.old_logprobs[t]).exp();
+            let a = arrays.advantages[t];
+            let factor = match () {
+                () if ratio < 0.8 && a < 0.0 => 0.75 * 0.8,
+                () if ratio > 1.2 && a > 0.0 => 1.2,
+                () => ratio,
+            };
+            let expected = -factor * a / arrays.logprobs.len() as f64;
+            check(objective.d_logprobs[t], Some(expected), "slope")?;
+        }
+    }
 
     /// Out of its range CISPO's weight is constant, and inside the ratio carries it.
     #[test]

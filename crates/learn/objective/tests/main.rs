@@ -5,6 +5,7 @@
 mod common;
 mod controller;
 mod gradients;
+mod methods;
 mod micro_batches;
 mod oracle;
 mod prime;

@@ -31,12 +31,13 @@ fn by_part(
         let lengths = &arrays.lengths[response..response + responses];
         let tokens = token..token + lengths.iter().sum::<usize>();
         (response, token) = (response + responses, tokens.end);
-        let part = |values: &[f64]| values[tokens.clone()].to_vec();
+        let part = |values: &[f64]| values.get(tokens.clone()).unwrap_or_default().to_vec();
         let part = Arrays {
             lengths: lengths.to_vec(),
             logprobs: part(&arrays.logprobs),
             old_logprobs: part(&arrays.old_logprobs),
             entropies: part(&arrays.entropies),
+            old_entropies: part(&arrays.old_entropies),
             advantages: part(&arrays.advantages),
             masses: arrays.masses.as_ref().map(|masses| masses.each_ref().map(|of| part(of))),
             key: DrawKey { update: arrays.key.update + number as u64, ..arrays.key },

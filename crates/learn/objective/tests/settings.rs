@@ -1,7 +1,7 @@
 //! Settings: defaults, spelling, limits and warnings.
 
 use isentrope_objective::{
-    Aggregation, Covariance, Estimator, KlEstimator, Loss, Method, ObjectiveSettings,
+    Aggregation, Covariance, Divergence, Estimator, KlEstimator, Loss, Method, ObjectiveSettings,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -42,6 +42,9 @@ fn every_key_is_spelled_as_documented_and_comes_back() {
         "clip_low": 0.1,
         "clip_high": 0.28,
         "dual_clip": 3.0,
+        "sapo": { "tau_pos": 1.0, "tau_neg": 1.05 },
+        "dppo": { "divergence": "binary-kl", "delta_low": 0.05, "delta_high": 0.06 },
+        "ce_gppo": { "beta1": 0.5, "beta2": 1.0 },
         "aggregation": "seq-mean-token-sum",
         "covariance": {
             "method": "kl-cov", "fraction": 0.0002, "low": 0.5, "high": 4.0, "kl": "k2", "coefficient": 2.0,
@@ -51,11 +54,28 @@ fn every_key_is_spelled_as_documented_and_comes_back() {
         },
         "entropy_bonus": { "coefficient": 0.005, "target": null, "rate": null, "delta": null, "max": 0.1 },
         "reference_kl": { "coefficient": 0.04, "estimator": "k3" },
-        "entropy_mask_fraction": 0.2
+        "entropy_mask_fraction": 0.2,
+        "methods": {
+            "w_reinforce": { "lambda": 0.1 },
+            "repo_r": { "zeta": 0.01 },
+            "entropy_advantage": { "alpha": 0.4, "kappa": 2.0 },
+            "steer": { "weight_min": 0.8 },
+            "erc": { "low": 0.95, "high": 1.05 },
+            "bapo": {
+                "target": 1.0, "lower_start": 0.6, "lower_max": 0.8, "lower_step": 0.05,
+                "upper_start": 1.2, "upper_max": 2.0, "upper_step": 0.05
+            },
+            "archer": {
+                "quantile": 0.8, "high_entropy_clip_low": 0.5, "high_entropy_clip_high": 0.5,
+                "high_entropy_kl": 0.0
+            },
+            "entropic": { "target": 0.1, "k_p": 1.0, "k_i": 0.01, "high_prob": 0.95 }
+        }
     });
     let mut settings = parse(full.clone()).unwrap();
     assert_eq!(serde_json::to_value(&settings).unwrap(), full);
-    settings.covariance.scope_responses = None; // not with a target
+    // Not with a target.
+    (settings.covariance.scope_responses, settings.methods.entropic) = (None, None);
     settings.check().unwrap();
     assert!(settings.needs_reference());
     for table in [
@@ -91,7 +111,19 @@ fn each_list_has_every_value_under_its_name() {
     let names =
         ["grpo", "dr-grpo", "rloo", "reinforce++", "reinforce++-baseline", "remax", "opo", "prime"];
     check_list(&Estimator::ALL, &names);
-    check_list(&Loss::ALL, &["clip", "importance", "gspo", "cispo", "policy-gradient"]);
+    let names = [
+        "clip",
+        "importance",
+        "gspo",
+        "cispo",
+        "policy-gradient",
+        "sapo",
+        "gmpo",
+        "dppo",
+        "ce-gppo",
+    ];
+    check_list(&Loss::ALL, &names);
+    check_list(&[Divergence::BinaryTv, Divergence::BinaryKl], &["binary-tv", "binary-kl"]);
     check_list(&Aggregation::ALL, &["token-mean", "seq-mean-token-sum", "seq-mean-token-mean"]);
     check_list(&Method::ALL, &["none", "clip-cov", "kl-cov"]);
     check_list(&KlEstimator::ALL, &["abs", "k1", "k2", "k3"]);
@@ -113,6 +145,18 @@ const REFUSED: &str = r#"
 {"entropy_bonus": {"target": 1, "rate": 0}} | objective.entropy_bonus.rate is 0: it must be
 {"entropy_bonus": {"target": 1, "coefficient": 1}} | objective.entropy_bonus.max is 0.02: it must be
 {"reference_kl": {"coefficient": -1}} | objective.reference_kl.coefficient is -1: it must be
+{"sapo": {"tau_pos": 0}} | objective.sapo.tau_pos is 0: it must be
+{"dppo": {"delta_low": -1}} | objective.dppo.delta_low is -1: it must be
+{"ce_gppo": {"beta1": -1}} | objective.ce_gppo.beta1 is -1: it must be
+{"methods": {"w_reinforce": {"lambda": -1}}} | objective.methods.w_reinforce.lambda is -1: it
+{"methods": {"entropy_advantage": {"alpha": 1, "kappa": 1}}} | objective.methods.entropy_adv
+{"methods": {"steer": {"weight_min": 1}}} | objective.methods.steer.weight_min is 1: it must be
+{"methods": {"erc": {"low": 1}}} | objective.methods.erc.low is 1: it must be
+{"methods": {"bapo": {"lower_start": 0.9}}} | objective.methods.bapo.lower_start is 0.9: it must n
+{"methods": {"bapo": {"upper_step": 0}}} | objective.methods.bapo.upper_step is 0: it must be
+{"methods": {"entropic": {"target": -1}}} | objective.methods.entropic.target is -1: it must be
+{"methods": {"entropic": {}}, "entropy_bonus": {"target": 1}} | objective.entropy_bonus.target is 1
+{"methods": {"archer": {"quantile": 80}}} | objective.methods.archer.quantile is 80: it must
 {"covariance": {"method": "clip-cov", "target_entropy": 0.5, "scope_responses": 16}} | objective.covariance.target_entropy is 0.5: the controller
 {"covariance": {"method": "kl-cov", "kl": "k1", "target_entropy": 0.5}} | objective.covariance.kl is "k1": objective.covariance.target_entropy
 "#;
@@ -156,11 +200,16 @@ const WARNED: &str = r#"
 {"loss": "policy-gradient"} | policy-gradient
 {"loss": "gspo", "aggregation": "seq-mean-token-mean"} | 0.0003 and 0.0004
 {"loss": "gspo", "clip_low": 3e-4, "clip_high": 4e-4} | seq-mean-token-mean
+{"loss": "gmpo"} | objective.loss = "gmpo" is defined with objective.aggregation = "seq-mean
+{"sapo": {"tau_neg": 2}} | objective.sapo has no effect: only objective.loss = "sapo" uses it
+{"loss": "importance", "methods": {"bapo": {}}} | objective.methods.bapo moves clip bounds that
+{"clip_high": 0.28, "methods": {"bapo": {}}} | has no effect: objective.methods.bapo sets the bo
 "#;
 /// With one update per rollout, and no responses carried over.
 const WARNED_ON_POLICY: &str = r#"
 {"covariance": {"method": "kl-cov"}} | with one update per rollout: its
 {"covariance": {"method": "kl-cov", "kl": "k1"}} | does not hold the picked tokens
+{"methods": {"erc": {}}} | objective.methods.erc has no effect with one update per rollout
 "#;
 /// With one update per rollout, and responses carried over.
 const WARNED_OF_CARRIED: &str = r#"
@@ -175,6 +224,12 @@ const SOUND: &str = r#"
 {"loss": "gspo", "clip_low": 3e-4, "clip_high": 4e-4, "aggregation": "seq-mean-token-mean"} | 8
 {"loss": "policy-gradient"} | 1
 {"clip_low": 0, "clip_high": 0} | 1
+{"loss": "sapo", "aggregation": "seq-mean-token-mean"} | 8
+{"loss": "gmpo", "clip_low": 0.4, "clip_high": 0.4, "aggregation": "seq-mean-token-mean"} | 8
+{"loss": "dppo", "dppo": {"divergence": "binary-kl"}} | 8
+{"loss": "ce-gppo", "clip_high": 0.28} | 8
+{"methods": {"repo_r": {}, "w_reinforce": {}, "steer": {}}} | 1
+{"methods": {"erc": {}, "bapo": {}, "archer": {}}} | 8
 "#;
 
 #[test]

@@ -206,6 +206,7 @@ impl TrainingBatch {
                 .as_ref()
                 .map(|[log_masses, old_log_masses]| Truncation { log_masses, old_log_masses }),
             entropies: &entropies,
+            old_entropies: &widen(&self.sampled.entropies),
             advantages: &self.advantages,
             terms: inputs.terms,
         };

@@ -4,7 +4,7 @@
 use crate::support::{location, on_ranks};
 use isentrope_data::TaskName;
 use isentrope_kernels::{Cpu, Isa};
-use isentrope_objective::{Estimator, Method};
+use isentrope_objective::{Bapo, Entropic, Estimator, Method, Methods, SteerWeights};
 use isentrope_ranks::Watch;
 use isentrope_ranks::threads::Faults;
 use isentrope_train::observer::{Observer, Phase, Progress, ProgressObserver, StepReport};
@@ -136,6 +136,13 @@ pub fn cases() -> Vec<(&'static str, Recipe)> {
     (filtered.rollout.filter, filtered.rollout.top_p, filtered.run.steps) = (true, 0.9, 3);
     filtered.objective.covariance.method = Method::KlCov;
     filtered.objective.covariance.fraction = Some(0.02);
+    // These read all of a minibatch, and one keeps a sum from update to update.
+    filtered.objective.methods = Methods {
+        steer: Some(SteerWeights::default()),
+        bapo: Some(Bapo::default()),
+        entropic: Some(Entropic { high_prob: 0.1, ..Entropic::default() }),
+        ..Methods::default()
+    };
     // Fewer prompts than ranks: some begin with nothing.
     let mut greedy = recipe();
     greedy.objective.advantage = Estimator::Remax;
@@ -144,7 +151,7 @@ pub fn cases() -> Vec<(&'static str, Recipe)> {
     stopped.rollout.stop = vec![",".into(), "!".into()];
     vec![
         ("plain", recipe()),
-        ("filter, kl-cov and top-p", filtered),
+        ("filter, kl-cov, methods and top-p", filtered),
         ("remax", greedy),
         ("stop strings", stopped),
     ]

@@ -106,6 +106,7 @@ const FILES: &[(&str, &[u8])] = files![
     "examples/word-problems/train.jsonl"
     "examples/word-problems/worked.jsonl"
     "experiments/countdown-autopilot.toml"
+    "experiments/countdown-entropy-methods.toml"
     "experiments/countdown-kl-cov-dose.toml"
     "experiments/countdown-law.toml"
     "experiments/countdown-methods.toml"

@@ -21,6 +21,7 @@ fn open(name: &str) -> String {
             format!("theory/<bucket>/{what}")
         }
         ["law", _, what] => format!("law/<set>/{what}"),
+        ["method", name] if name != "gradient_share" => "method/<method>".to_owned(),
         ["reward", part] if part.starts_with("part_") => "reward/part_<i>".to_owned(),
         _ => name.to_owned(),
     }
@@ -45,7 +46,7 @@ fn documented_names_are_those_that_are_written() {
     );
     let train = "rollout.prompts = 2\nupdate.prompts = 1\nrollout.responses = 2\nrollout.max_tokens = 4\nrollout.top_p = 0.9\n\
                  objective.reference_kl.coefficient = 0.01\nlab.track_theory = true\nlab.track_states = true\n\
-                 objective.advantage = 'prime'\n\
+                 objective.advantage = 'prime'\nobjective.methods = { bapo = {}, steer = {} }\n\
                  objective.covariance = { method = 'kl-cov', target_entropy = 1, controller = { steer = 'coefficient' } }\n\
                  reward.verifier.weighted = [{ verifier = 'auto', weight = 1 }]\n";
     let (mut written, mut checksums) = (BTreeSet::new(), Vec::new());
@@ -69,6 +70,8 @@ fn documented_names_are_those_that_are_written() {
     for name in Countdown.verify(&item, "1+2=3,3+3=6!").metrics.keys() {
         written.extend([format!("reward/{name}"), format!("eval/<set>/{name}")]);
     }
+    // A run has one controller.
+    written.insert("method/entropic/alpha".to_owned());
     // Without a right response there is nothing to discern.
     written.extend(Discernment::METRICS.map(str::to_owned));
     for name in CodeVerdict::FAILURES {

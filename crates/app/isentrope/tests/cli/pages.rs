@@ -131,15 +131,32 @@ fn the_commands_of_the_page_are_those_of_the_program() {
     }
     rows.retain(|row| !row.starts_with("| `help`"));
     let table = format!("| command | |\n|---|---|\n{}\n", rows.join("\n"));
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/reference/commands.md");
-    let page = fs::read_to_string(&file).unwrap();
-    let (before, rest) = page.split_once("<!-- commands -->\n").unwrap();
-    let (written, after) = rest.split_once("<!-- end of commands -->").unwrap();
+    assert_written("commands", &table);
+}
+
+/// docs/reference/objectives.md has the table of `isentrope objectives`, whose list has the same.
+#[test]
+fn the_objectives_of_the_page_are_those_of_the_program() {
+    assert_written("objectives", &stdout_of(isentrope("objectives --markdown")));
+    let list = stdout_of(isentrope("objectives"));
+    for about in isentrope_objective::catalogue() {
+        assert!(list.contains(&format!("{}\n  changes   {}\n", about.name, about.kind)));
+        assert!(list.contains(&format!("  setting   {}\n", about.setting)), "{}", about.name);
+    }
+}
+
+/// Asserts that docs/reference/NAME.md has this text between its marks. UPDATE_DOCS=1 writes it.
+fn assert_written(name: &str, text: &str) {
+    let page = format!("docs/reference/{name}.md");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").join(&page);
+    let (start, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
+    let found = fs::read_to_string(&file).unwrap();
+    let (before, rest) = found.split_once(&start).unwrap();
+    let (written, after) = rest.split_once(&end).unwrap();
     if std::env::var("UPDATE_DOCS").is_ok_and(|value| value == "1") {
-        let page = format!("{before}<!-- commands -->\n{table}<!-- end of commands -->{after}");
-        fs::write(&file, page).unwrap();
+        fs::write(&file, format!("{before}{start}{text}{end}{after}")).unwrap();
         return;
     }
     let command = "UPDATE_DOCS=1 cargo test -p isentrope --test cli pages";
-    assert_eq!(written, table, "docs/reference/commands.md has other commands; run: {command}");
+    assert_eq!(written, text, "{page} says something else; run: {command}");
 }

@@ -26,7 +26,9 @@ fn every_advantage_and_every_loss_trains() {
         advantages.map(|name| format!("objective.advantage={name}")).collect();
     // The recipe's own loss is among them.
     let losses = losses.filter(|name| name != "importance");
-    all.extend(losses.map(|name| format!("objective.loss={name} objective.clip_high=0.01")));
+    // DPPO without room is not the importance-weighted gradient.
+    let bounds = "objective.clip_high=0.01 objective.dppo={delta_low=0.0,delta_high=0.0}";
+    all.extend(losses.map(|name| format!("objective.loss={name} {bounds}")));
     let terms = [
         "covariance={method=\"clip-cov\",fraction=0.1,low=0.0,high=100.0}",
         "covariance={method=\"kl-cov\",fraction=0.1,kl=\"k1\"}",
@@ -36,6 +38,15 @@ fn every_advantage_and_every_loss_trains() {
         "entropy_mask_fraction=0.2",
         "entropy_bonus={coefficient=0.01}",
         "reference_kl={coefficient=10.0,estimator=\"k2\"}",
+        "methods.w_reinforce={}",
+        "methods.repo_r={zeta=0.5}",
+        "methods.entropy_advantage={alpha=0.4,kappa=2.0}",
+        "methods.steer={weight_min=0.1}",
+        "methods.erc={low=0.9999,high=1.0001}",
+        "loss=clip objective.methods.bapo={lower_start=0.7,upper_start=1.001,upper_max=1.01}",
+        "loss=clip objective.methods.archer={high_entropy_clip_high=0.0}",
+        "methods.entropic={high_prob=0.1} objective.entropy_bonus.target= \
+         objective.entropy_bonus.rate=",
     ];
     all.extend(terms.map(|term| format!("objective.{term}")));
     let mut made: Vec<(&String, Vec<u8>)> = Vec::new();

@@ -12,13 +12,41 @@ pub struct Arrays {
     /// Log-masses of what truncated sampling has kept, now and when it was sampled.
     pub masses: Option<[Vec<f64>; 2]>,
     pub entropies: Vec<f64>,
+    /// Empty for the same as `entropies`.
+    pub old_entropies: Vec<f64>,
     pub advantages: Vec<f64>,
     pub reference_logprobs: Vec<f64>,
     pub entropy_coefficient: f64,
+    pub entropy_error: f64,
     pub key: DrawKey,
 }
 
 impl Arrays {
+    /// These responses in the opposite order.
+    pub fn reversed(&self) -> Self {
+        Self {
+            lengths: self.lengths.iter().rev().copied().collect(),
+            logprobs: self.reverse(&self.logprobs),
+            old_logprobs: self.reverse(&self.old_logprobs),
+            entropies: self.reverse(&self.entropies),
+            old_entropies: self.reverse(&self.old_entropies),
+            advantages: self.reverse(&self.advantages),
+            reference_logprobs: self.reverse(&self.reference_logprobs),
+            masses: self.masses.as_ref().map(|masses| masses.each_ref().map(|of| self.reverse(of))),
+            ..self.clone()
+        }
+    }
+
+    /// Numbers of tokens in the order of [`reversed`](Self::reversed).
+    pub fn reverse(&self, values: &[f64]) -> Vec<f64> {
+        let mut end = values.len();
+        let of_response = |&length: &usize| {
+            end -= length;
+            values[end..end + length].to_vec()
+        };
+        self.lengths.iter().rev().flat_map(of_response).collect()
+    }
+
     pub fn minibatch(&self) -> Minibatch<'_> {
         Minibatch {
             lengths: &self.lengths,
@@ -29,12 +57,17 @@ impl Arrays {
                 .as_ref()
                 .map(|[log_masses, old_log_masses]| Truncation { log_masses, old_log_masses }),
             entropies: &self.entropies,
+            old_entropies: match &self.old_entropies {
+                same if same.is_empty() => &self.entropies,
+                old => old,
+            },
             advantages: &self.advantages,
             terms: LossTerms {
                 reference_logprobs: Some(&self.reference_logprobs),
                 entropy_coefficient: self.entropy_coefficient,
                 steered: None,
                 key: self.key,
+                entropy_error: self.entropy_error,
             },
         }
     }
@@ -63,6 +96,7 @@ pub fn arrays(spread: f64) -> impl Strategy<Value = Arrays> {
                     arrays.logprobs.push(logprob);
                     arrays.old_logprobs.push(logprob - log_ratio);
                     arrays.entropies.push(entropy);
+                    arrays.old_entropies.push(entropy * (1.0 + 0.1 * log_ratio));
                     arrays.reference_logprobs.push(logprob - distance);
                     arrays.advantages.push(advantage);
                 }

@@ -3,6 +3,7 @@
 
 use crate::error::{Error, Result};
 use crate::metrics::Metrics;
+use crate::minibatch::BatchLoss;
 use isentrope_objective::{
     ControlledStep, Controller, EntropyBonus, ObjectiveSettings, Saturation, Statistics, Steer,
     Strength, TargetEntropy,
@@ -20,6 +21,8 @@ pub(super) struct EntropyControl {
     bonus_coefficient: Option<f64>,
     controller: Controller,
     saturation: Saturation,
+    /// Sum of EntroPIC's errors over the updates so far, nats.
+    entropy_error: f64,
 }
 
 /// The settings in force in a step.
@@ -120,22 +123,34 @@ impl EntropyControl {
                 None
             }
         };
+        if settings.methods.entropic.is_none() {
+            self.entropy_error = 0.0; // without the method it would grow old, too
+        }
         let coefficient = self.bonus_coefficient.get_or_insert(entropy_bonus.coefficient);
         let bonus = entropy_bonus.begin_step(coefficient, entropy, bonus_target);
         Ok(StepControl { held, bonus_target, bonus })
     }
 
-    /// Updates the bonus's weight from the entropy that an update saw.
+    /// Sum of EntroPIC's errors over the updates so far, nats; 0 without the method.
+    pub fn error(&self) -> f64 {
+        self.entropy_error
+    }
+
+    /// Updates the bonus's weight, and the sum of EntroPIC's errors, from the entropy that an update
+    /// saw.
     pub fn after_update(
         &mut self,
         settings: &ObjectiveSettings,
         control: &mut StepControl,
-        entropy: f64,
+        loss: &BatchLoss,
     ) {
+        if let Some(entropic) = &settings.methods.entropic {
+            self.entropy_error += entropic.error(loss.objective.mean_entropy);
+        }
         let EntropyBonus { coefficient, .. } = settings.entropy_bonus;
         let coefficient = self.bonus_coefficient.get_or_insert(coefficient);
         if let Some(moved) =
-            settings.entropy_bonus.after_update(*coefficient, entropy, control.bonus_target)
+            settings.entropy_bonus.after_update(*coefficient, loss.entropy, control.bonus_target)
         {
             (*coefficient, control.bonus) = (moved, moved);
         }
@@ -161,7 +176,10 @@ impl EntropyControl {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isentrope_objective::{Covariance, FractionOfInitial, Method};
+    use isentrope_objective::{
+        Covariance, Entropic, FractionOfInitial, LossTerms, Method, Methods, Minibatch, objective,
+    };
+    use std::time::Duration;
 
     fn half_of_initial() -> TargetEntropy {
         TargetEntropy::OfInitial(FractionOfInitial { fraction_of_initial: 0.5 })
@@ -218,6 +236,45 @@ mod tests {
         };
         let weights = [Some(0.2), None, Some(0.2)].map(|entropy| weight(&mut control, entropy));
         assert_eq!(weights, [0.0, 0.0, 0.01]);
+    }
+
+    #[test]
+    fn entropics_errors_are_added_up_across_a_checkpoint_while_the_method_is_on() {
+        let entropic = Entropic { target: 0.5, ..Entropic::default() };
+        let methods = Methods { entropic: Some(entropic), ..Methods::default() };
+        let on = ObjectiveSettings { methods, ..ObjectiveSettings::default() };
+        let seen = |entropy: f64| {
+            let terms = LossTerms::default();
+            let array = &[entropy][..];
+            let batch = Minibatch {
+                lengths: &[1],
+                logprobs: array,
+                old_logprobs: array,
+                truncation: None,
+                entropies: array,
+                old_entropies: array,
+                advantages: array,
+                terms,
+            };
+            let objective = objective(&on, &batch);
+            BatchLoss { objective, entropy, objective_time: Duration::ZERO }
+        };
+        let mut control = EntropyControl::default();
+        let begin = |control: &mut EntropyControl, settings: &ObjectiveSettings| {
+            control.begin_step(settings, 2, Some(0.4), &mut Metrics::default()).unwrap()
+        };
+        let mut step = begin(&mut control, &on);
+        for (entropy, sum) in [(0.75, 0.25), (1.0, 0.75), (0.25, 0.5)] {
+            control.after_update(&on, &mut step, &seen(entropy));
+            assert_eq!(control.error(), sum);
+        }
+        let saved = serde_json::to_string(&control).unwrap();
+        let mut control: EntropyControl = serde_json::from_str(&saved).unwrap();
+        begin(&mut control, &on);
+        assert_eq!(control.error(), 0.5);
+        let mut step = begin(&mut control, &ObjectiveSettings::default());
+        control.after_update(&ObjectiveSettings::default(), &mut step, &seen(1.0));
+        assert_eq!(control.error(), 0.0, "without the method nothing is added up");
     }
 
     #[test]

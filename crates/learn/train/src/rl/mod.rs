@@ -199,8 +199,12 @@ impl Trainer for PolicyGradient {
             context.observer.progress(measuring(2));
         }
         let idle = state.alarms.after_step(&objective.covariance, &statistics);
+        let idle_methods = state.alarms.after_step_of_methods(&objective.methods, &statistics);
         let saturated = state.entropy_control.after_step(objective, &control, &statistics);
-        idle.iter().chain(&saturated).for_each(|alarm| context.observer.note(alarm));
+        idle.iter()
+            .chain(&idle_methods)
+            .chain(&saturated)
+            .for_each(|alarm| context.observer.note(alarm));
         Ok(())
     }
 
@@ -258,10 +262,11 @@ impl PolicyGradient {
                         entropy_coefficient: control.bonus,
                         steered: control.steered(),
                         key: DrawKey { seed, step, update: number as u64 },
+                        entropy_error: entropy_control.error(),
                     },
                 };
                 let (loss, norm) = update(&batch, &inputs, context)?;
-                entropy_control.after_update(objective, control, loss.entropy);
+                entropy_control.after_update(objective, control, &loss);
                 records.learn(number + 1, &batch, &loss.objective);
                 norms.push(norm);
                 statistics.push(loss.objective.statistics);

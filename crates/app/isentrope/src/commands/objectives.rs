@@ -1,0 +1,56 @@
+//! `isentrope objectives`: what a recipe's `[objective]` can be made of.
+
+use crate::standard_output::print;
+use anyhow::Result;
+use clap::Args;
+use isentrope_objective::{About, catalogue};
+use std::fmt::Write;
+
+/// List the losses and entropy methods: formula, source, setting, cost
+///
+/// rho = pi / pi_old is a token's probability ratio, clip(rho) the ratio within 1 - clip_low and
+/// 1 + clip_high, A its advantage, H the entropy of the policy in its place, and sg holds constant.
+/// docs/reference/objectives.md has the same table; docs/reference/recipe.md has every setting.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  isentrope objectives
+  isentrope objectives --markdown > objectives.md")]
+pub struct Objectives {
+    /// Prints a table in Markdown
+    #[arg(long)]
+    markdown: bool,
+}
+
+impl Objectives {
+    pub fn run(&self) -> Result<()> {
+        let all = catalogue();
+        print(&if self.markdown { table(&all) } else { list(&all) })
+    }
+}
+
+/// A row for each.
+fn table(all: &[About]) -> String {
+    let mut text =
+        "| method | changes | equation | source | setting | cost |\n|---|---|---|---|---|---|\n"
+            .to_owned();
+    for About { name, kind, equation, source, setting, cost } in all {
+        let equation = equation.replace('|', "\\|");
+        let _ =
+            writeln!(text, "| {name} | {kind} | {equation} | {source} | `{setting}` | {cost} |");
+    }
+    text
+}
+
+/// A few lines for each.
+fn list(all: &[About]) -> String {
+    let mut text = String::new();
+    for About { name, kind, equation, source, setting, cost } in all {
+        let _ = write!(
+            text,
+            "{name}\n  changes   {kind}\n  equation  {equation}\n  source    {source}\n  setting   \
+             {setting}\n  cost      {cost}\n\n"
+        );
+    }
+    text.truncate(text.trim_end().len());
+    text + "\n"
+}

@@ -1,0 +1,125 @@
+//! The parts of the objective, as `isentrope objectives` and docs/reference/objectives.md list
+//! them.
+
+use crate::{Loss, Methods};
+use std::fmt;
+
+/// A part of the objective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct About {
+    /// Its name in the field.
+    pub name: &'static str,
+    /// Its effect.
+    pub kind: Kind,
+    /// Its formula. rho = pi / pi_old; clip(rho) is within 1 - clip_low and 1 + clip_high; A is the
+    /// advantage, H the entropy of the policy in the token's place.
+    pub equation: &'static str,
+    /// Where the formula stands: an arXiv number, with the place in the paper or its code where it
+    /// is known.
+    pub source: &'static str,
+    /// The setting that switches it on.
+    pub setting: &'static str,
+    /// Time and memory that it takes beside the loss `clip`.
+    pub cost: &'static str,
+}
+
+/// The thing that a part of the objective changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The policy loss itself.
+    Loss,
+    /// The advantages of tokens.
+    Advantage,
+    /// The weights of tokens in the policy loss, 0 included.
+    Weight,
+    /// The range within which a token's ratio is not clipped.
+    ClipRange,
+    /// A term is added to the loss.
+    Term,
+    /// The strength of another part, from step to step.
+    Controller,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Loss => "loss",
+            Self::Advantage => "advantage",
+            Self::Weight => "weight",
+            Self::ClipRange => "clip range",
+            Self::Term => "term",
+            Self::Controller => "controller",
+        })
+    }
+}
+
+/// No cost that could be measured: a few operations per token.
+pub(crate) const FREE: &str = "none";
+
+/// The parts that have tables of their own.
+const OTHERS: [About; 7] = [
+    About {
+        name: "Clip-Cov",
+        kind: Kind::Weight,
+        equation: "no policy term for a fraction of the tokens with low < Cov < high, drawn at \
+                   random; Cov = (log pi - mean log pi) (A - mean A)",
+        source: "arXiv:2505.22617, section 4",
+        setting: "objective.covariance.method = \"clip-cov\"",
+        cost: FREE,
+    },
+    About {
+        name: "KL-Cov",
+        kind: Kind::Term,
+        equation: "+ coefficient kl(log rho) for the fraction of the tokens with the largest Cov",
+        source: "arXiv:2505.22617, section 4",
+        setting: "objective.covariance.method = \"kl-cov\"",
+        cost: FREE,
+    },
+    About {
+        name: "Autopilot",
+        kind: Kind::Controller,
+        equation: "fraction of Clip-Cov or KL-Cov = start exp(gain e + I), e = ln H* - ln H \
+                   (smoothed), I = sum of gain e / integral_steps",
+        source: "docs/concepts/entropy.md",
+        setting: "objective.covariance.target_entropy",
+        cost: FREE,
+    },
+    About {
+        name: "Top-entropy mask",
+        kind: Kind::Weight,
+        equation: "no policy term below the (1 - fraction) quantile of H in the minibatch",
+        source: "arXiv:2506.01939",
+        setting: "objective.entropy_mask_fraction",
+        cost: FREE,
+    },
+    About {
+        name: "Entropy bonus",
+        kind: Kind::Term,
+        equation: "- coefficient H",
+        source: "arXiv:1602.01783",
+        setting: "objective.entropy_bonus.coefficient",
+        cost: "no response is skipped in the update",
+    },
+    About {
+        name: "Adaptive entropy bonus",
+        kind: Kind::Controller,
+        equation: "coefficient += rate (H* - H) after each update, or +- delta after each step",
+        source: "arXiv:2505.22312, section 3.2.5 (delta)",
+        setting: "objective.entropy_bonus.target",
+        cost: "no response is skipped in the update",
+    },
+    About {
+        name: "KL to the reference",
+        kind: Kind::Term,
+        equation: "+ coefficient kl(log pi - log pi_ref)",
+        source: "arXiv:2402.03300",
+        setting: "objective.reference_kl.coefficient",
+        cost: "a second model in memory, one forward pass a step",
+    },
+];
+
+/// Every loss, method, term and controller: losses first.
+pub fn catalogue() -> Vec<About> {
+    let losses = Loss::ALL.map(Loss::about);
+    losses.into_iter().chain(Methods::abouts()).chain(OTHERS).collect()
+}

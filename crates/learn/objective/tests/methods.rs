@@ -1,0 +1,241 @@
+//! Losses and entropy methods against an independent derivation, and the properties that each
+//! method must have.
+
+use crate::common::{Arrays, arrays};
+use isentrope_objective::{
+    Entropic, Loss, Methods, ObjectiveSettings, Statistics, catalogue, objective,
+};
+use proptest::prelude::*;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+type Metric = (&'static str, f64);
+
+#[derive(Deserialize)]
+struct Case {
+    lengths: Vec<usize>,
+    logprobs: Vec<f64>,
+    old_logprobs: Vec<f64>,
+    entropies: Vec<f64>,
+    old_entropies: Vec<f64>,
+    advantages: Vec<f64>,
+    entropy_error: f64,
+    results: Vec<Expected>,
+}
+
+#[derive(Deserialize)]
+struct Expected {
+    objective: Value,
+    loss: f64,
+    gradient: Vec<f64>,
+}
+
+/// Every method with published settings. `entropy_advantage` has no defaults.
+fn published() -> Vec<(String, Value)> {
+    let all = serde_json::to_value(ObjectiveSettings::default()).unwrap();
+    let keys = all["methods"].as_object().unwrap().keys().cloned();
+    let settings = |key: &str| match key {
+        "entropy_advantage" => json!({ "alpha": 0.4, "kappa": 2.0 }),
+        _ => json!({}),
+    };
+    keys.map(|key| (key.clone(), settings(&key))).collect()
+}
+
+fn with(loss: Loss, methods: &[(String, Value)]) -> ObjectiveSettings {
+    let methods: serde_json::Map<String, Value> = methods.iter().cloned().collect();
+    let settings: ObjectiveSettings =
+        serde_json::from_value(json!({ "loss": loss, "methods": methods })).unwrap();
+    settings.check().unwrap();
+    settings
+}
+
+/// Each method alone, and all of them together.
+fn sets() -> Vec<Vec<(String, Value)>> {
+    let all = published();
+    all.iter().map(|one| vec![one.clone()]).chain([all.clone()]).collect()
+}
+
+#[test]
+fn values_and_gradients_are_those_of_the_formulas() {
+    let cases: Vec<Case> =
+        serde_json::from_str(include_str!("fixtures/methods/methods.json")).unwrap();
+    let mut methods: BTreeSet<String> = published().into_iter().map(|(key, _)| key).collect();
+    let mut losses: BTreeSet<&str> = ["sapo", "gmpo", "dppo", "ce-gppo"].into();
+    for case in &cases {
+        let arrays = Arrays {
+            lengths: case.lengths.clone(),
+            logprobs: case.logprobs.clone(),
+            old_logprobs: case.old_logprobs.clone(),
+            entropies: case.entropies.clone(),
+            old_entropies: case.old_entropies.clone(),
+            advantages: case.advantages.clone(),
+            entropy_error: case.entropy_error,
+            ..Default::default()
+        };
+        for Expected { objective: table, loss, gradient } in &case.results {
+            let settings: ObjectiveSettings = serde_json::from_value(table.clone()).unwrap();
+            settings.check().unwrap();
+            losses.remove(table["loss"].as_str().unwrap());
+            for key in table["methods"].as_object().into_iter().flat_map(|methods| methods.keys()) {
+                methods.remove(key);
+            }
+            let ours = objective(&settings, &arrays.minibatch());
+            assert!((ours.loss - loss).abs() < 1e-12, "{table}: {} instead of {loss}", ours.loss);
+            assert_eq!(ours.d_logprobs.len(), gradient.len());
+            for (t, (ours, theirs)) in ours.d_logprobs.iter().zip(gradient).enumerate() {
+                assert!((ours - theirs).abs() < 1e-12, "{table}, token {t}: {ours}, not {theirs}");
+            }
+        }
+    }
+    assert!(methods.is_empty() && losses.is_empty(), "without a value: {methods:?} {losses:?}");
+}
+
+/// Settings at which each method leaves every token as it is.
+const NEUTRAL: &str = r#"
+{"w_reinforce": {"lambda": 1}}
+{"repo_r": {"zeta": 0}}
+{"entropy_advantage": {"alpha": 1e-300, "kappa": 2}}
+{"steer": {"weight_min": 0.9999999999999999}}
+{"erc": {"low": 0, "high": 1e9}}
+{"bapo": {"lower_start": 0.8, "upper_start": 1.2, "upper_max": 1.2}}
+{"entropic": {"k_p": 0, "k_i": 0}}
+{"archer": {"high_entropy_clip_low": 0.2, "high_entropy_clip_high": 0.2, "high_entropy_kl": 1}}
+"#;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+
+    /// Not to the last bit: one minus the lower bound of a ratio is rounded, and so is a weight.
+    #[test]
+    fn at_its_neutral_setting_a_method_changes_nothing(arrays in arrays(0.9)) {
+        let plain = objective(&ObjectiveSettings::default(), &arrays.minibatch());
+        prop_assert_eq!(plain.statistics.method_gradient_share, None);
+        let mut keys: BTreeSet<String> = published().into_iter().map(|(key, _)| key).collect();
+        for line in NEUTRAL.trim().lines() {
+            let methods: serde_json::Map<String, Value> = serde_json::from_str(line).unwrap();
+            let methods: Vec<_> = methods.into_iter().collect();
+            keys.remove(&methods[0].0);
+            let neutral = objective(&with(Loss::Clip, &methods), &arrays.minibatch());
+            prop_assert!(neutral.statistics.method_gradient_share.unwrap() < 1e-12, "{line}");
+            for (a, b) in neutral.d_logprobs.iter().zip(&plain.d_logprobs) {
+                prop_assert!((a - b).abs() < 1e-12, "{}", line);
+            }
+        }
+        prop_assert!(keys.is_empty(), "{:?}", keys);
+    }
+
+    /// Responses without advantage may be skipped in the update, so methods must leave them so.
+    #[test]
+    fn tokens_without_advantage_stay_without_gradient(mut arrays in arrays(0.9)) {
+        let first = arrays.lengths[0];
+        arrays.advantages[..first].fill(0.0);
+        arrays.entropy_coefficient = 0.0;
+        for methods in sets() {
+            for loss in Loss::ALL {
+                let objective = objective(&with(loss, &methods), &arrays.minibatch());
+                let stays = objective.d_logprobs[..first].iter().all(|&d| d == 0.0);
+                prop_assert!(stays, "{:?} {:?}", loss, methods);
+            }
+        }
+    }
+
+    #[test]
+    fn the_order_of_responses_does_not_matter_to_any_loss_or_method(arrays in arrays(0.9)) {
+        let backwards = arrays.reversed();
+        for methods in sets() {
+            for loss in Loss::ALL {
+                let settings = with(loss, &methods);
+                let [a, b] = [&arrays, &backwards].map(|a| objective(&settings, &a.minibatch()));
+                prop_assert!((a.loss - b.loss).abs() < 1e-9 * (1.0 + a.loss.abs()));
+                for (x, y) in arrays.reverse(&a.d_logprobs).iter().zip(&b.d_logprobs) {
+                    let is_same = (x - y).abs() < 1e-9 * (1.0 + x.abs());
+                    prop_assert!(is_same, "{:?} {:?}", loss, methods);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn each_method_has_its_metric_and_says_how_many_tokens_it_touched() {
+    let arrays = Arrays {
+        lengths: vec![2, 2],
+        logprobs: vec![-1.0, -0.5, -2.0, -0.1],
+        old_logprobs: vec![-1.2, -0.5, -1.7, -0.1],
+        entropies: vec![1.0, 0.5, 2.0, 0.2],
+        old_entropies: vec![1.0, 0.4, 2.0, 0.2],
+        advantages: vec![1.0, 1.0, -1.0, -1.0],
+        ..Default::default()
+    };
+    let measured = |methods: &[(String, Value)]| {
+        let statistics = objective(&with(Loss::Clip, methods), &arrays.minibatch()).statistics;
+        let metrics = Statistics::metrics(&[statistics]).into_iter();
+        metrics.filter(|(name, _)| name.starts_with("method/")).collect::<Vec<_>>()
+    };
+    // STEER's Omega is 0 where log pi = -H, which is so but for the last token. EntroPIC's alpha is
+    // k_p times the distance of the mean entropy, 0.925, from the target.
+    let expected: [(&str, f64, &[Metric]); 8] = [
+        ("w_reinforce", 0.5, &[]),
+        ("repo_r", 1.0, &[]),
+        ("entropy_advantage", 1.0, &[]),
+        ("steer", 0.25, &[]),
+        ("erc", 0.25, &[]),
+        ("bapo", 1.0, &[("method/bapo/lower", 0.6), ("method/bapo/upper", 1.2)]),
+        ("archer", 0.5, &[]),
+        ("entropic", 0.25, &[("method/entropic/alpha", 0.925 - 0.1)]),
+    ];
+    for (key, mut settings) in published() {
+        let (_, share, own) = expected.iter().find(|(name, ..)| *name == key).unwrap();
+        if key == "entropic" {
+            settings["high_prob"] = json!(0.8);
+        }
+        let its = measured(&[(key.clone(), settings)]);
+        assert_eq!(its[0], (&*format!("method/{key}"), *share));
+        assert_eq!(its[1..its.len() - 1], **own);
+        let (name, share) = its[its.len() - 1];
+        assert!(name == "method/gradient_share" && share > 0.0, "{key}: {its:?}");
+    }
+    assert_eq!(measured(&[]), []);
+}
+
+/// The integral is the caller's, who adds up the errors of the updates.
+#[test]
+fn entropic_adds_the_errors_of_the_updates_before() {
+    let method = Entropic { target: 0.5, k_p: 0.5, k_i: 0.25, high_prob: 0.0 };
+    assert_eq!([method.error(0.75), method.error(f64::NAN)], [0.25, 0.0]);
+    let arrays = |entropy_error| Arrays {
+        lengths: vec![2],
+        logprobs: vec![-1.0, -0.5],
+        old_logprobs: vec![-1.0, -0.5],
+        entropies: vec![1.0, 0.5],
+        advantages: vec![1.0, -1.0],
+        entropy_error,
+        ..Default::default()
+    };
+    let methods = Methods { entropic: Some(method.clone()), ..Methods::default() };
+    let settings = ObjectiveSettings { methods, ..Default::default() };
+    for (error, alpha) in [(0.0, 0.125), (1.5, 0.5), (-3.0, -0.625), (9.0, 1.0), (-9.0, -1.0)] {
+        let objective = objective(&settings, &arrays(error).minibatch());
+        assert_eq!(objective.mean_entropy, 0.75);
+        assert_eq!(objective.statistics.methods[1], ("method/entropic/alpha", alpha));
+        assert_eq!(objective.d_logprobs, [-(1.0 + alpha) / 2.0, (1.0 - alpha) / 2.0]);
+    }
+}
+
+#[test]
+fn the_catalogue_has_every_loss_and_method_under_its_setting() {
+    let settings: Vec<&str> = catalogue().iter().map(|about| about.setting).collect();
+    for loss in Loss::ALL {
+        let setting = format!("objective.loss = {}", json!(loss));
+        assert!(settings.contains(&&*setting), "{setting}");
+    }
+    for (key, _) in published() {
+        assert!(settings.contains(&&*format!("objective.methods.{key}")), "{key}");
+    }
+    let unique: BTreeSet<_> = settings.iter().collect();
+    assert_eq!(unique.len(), settings.len());
+    let unsourced: Vec<_> =
+        catalogue().into_iter().filter(|about| !about.source.starts_with("arXiv:")).collect();
+    assert_eq!(unsourced.len(), 1, "the autopilot alone is our own: {unsourced:?}");
+}
