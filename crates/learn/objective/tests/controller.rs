@@ -398,7 +398,8 @@ proptest! {
         }
     }
 
-    /// After the same steps, a lower entropy never means a weaker hand.
+    /// After the same steps, a lower entropy never means a weaker hand; but next to a bound, where
+    /// the integral stands, the hand may be weaker by what the integral has not learnt.
     #[test]
     fn less_entropy_is_answered_by_more(
         history in prop::collection::vec(0.2f64..2.0, 0..50),
@@ -408,8 +409,19 @@ proptest! {
         for entropy in history {
             controller.step(&kl_cov(), entropy, 1.0);
         }
-        let fraction = |entropy| controller.clone().step(&kl_cov(), entropy, 1.0).fraction;
-        prop_assert!(fraction(one.min(other)) >= fraction(one.max(other)));
+        let settings = kl_cov().controller;
+        let answer = |entropy| {
+            let mut controller = controller.clone();
+            let fraction = controller.step(&kl_cov(), entropy, 1.0).fraction;
+            let error = -controller.entropy().unwrap().ln();
+            (fraction, (settings.gain * error / settings.integral_steps).abs())
+        };
+        let ((low, unlearnt), (high, also_unlearnt)) =
+            (answer(one.min(other)), answer(one.max(other)));
+        let slack = unlearnt.max(also_unlearnt).exp();
+        let (min, max) = settings.bounds();
+        let is_at_bound = high * slack >= max || low <= min * slack;
+        prop_assert!(low >= high || is_at_bound && low * slack >= high, "{} {}", low, high);
     }
 
     /// A controller's strength does what the same settings without one do.
