@@ -8,7 +8,6 @@ use super::super::phrases::denials::{
 use super::super::phrases::hedges::{FALSE_PREDICATES, MODALS, POSSIBLE};
 use super::super::phrases::statements::ANSWER_NAMES;
 use super::super::phrases::{has, has_pair};
-use super::related::ends_in_relation;
 
 /// Whether the end of a text denies the answer that comes next, or makes another value of it.
 pub fn denies_next(before: &str) -> bool {
@@ -26,7 +25,6 @@ pub fn denies_next(before: &str) -> bool {
         let altering = if *last == "of" { rest.first() } else { Some(last) };
         if altering.is_some_and(|word| has(ALTERS, word))
             || rest.first().is_some_and(|first| has_pair(EXCLUDES, first, last))
-            || ends_in_relation(clause, &words)
         {
             return true;
         }
@@ -115,4 +113,4 @@ pub fn end_of(text: &str, most: usize) -> &str {
 }
 
 /// The longest distance from a denial to what it denies, in bytes.
-const MAX_BEFORE: usize = 100;
+pub const MAX_BEFORE: usize = 100;

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use super::super::latex::{Commas, number_length};
 use super::denial::{COMPARISONS, denies_next};
 use super::operand::{before_unclosed, formula_around};
+use super::related::relates_next;
 
 /// Where the last number of a text starts and ends, with its sign, fraction, and percent sign:
 /// `-1,234.5`, `3/4`, `4 4/9`, `28%`. Numbers right after a letter are parts of names; denied
@@ -32,9 +33,10 @@ pub fn last_number(text: &str) -> Option<(usize, usize)> {
     }
     // For boxes only denials count: "n \\ge \\boxed{5}" answers a question for the least n.
     let is_bound = |before: &str| COMPARISONS.iter().any(|sign| before.trim_end().ends_with(sign));
-    let last = found
-        .into_iter()
-        .rfind(|&(start, _)| !denies_next(&text[..start]) && !is_bound(&text[..start]))?;
+    let last = found.into_iter().rfind(|&(start, _)| {
+        let before = &text[..start];
+        !denies_next(before) && !relates_next(before) && !is_bound(before)
+    })?;
     Some(formula_around(text, last).unwrap_or(last))
 }
 

@@ -1,6 +1,7 @@
 //! Formulas in a text: `$...$`, `$$...$$`, `\(...\)`, `\[...\]`.
 
 use super::denial::denies_next;
+use super::related::relates_next;
 
 /// The range of a formula with its delimiters, and the range of its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +67,8 @@ pub fn segments(text: &str) -> Vec<Segment> {
 
 /// The last formula of a text that is not denied.
 pub fn last_formula<'s>(text: &str, segments: &'s [Segment]) -> Option<&'s Segment> {
-    segments.iter().rfind(|segment| !denies_next(&text[..segment.start]))
+    let is_whole = |before: &str| !denies_next(before) && !relates_next(before);
+    segments.iter().rfind(|segment| is_whole(&text[..segment.start]))
 }
 
 /// The next delimiter that is not escaped.

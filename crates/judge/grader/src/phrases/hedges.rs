@@ -35,9 +35,14 @@ pub const OPERATIONS: &str = "\
 /// The operation that needs a value after it, as in "4 times 5": "4 times" alone is a count.
 pub const TIMES: &str = "times ";
 
-/// Words between two numbers that make one of both: "5 below 12", "5 short of 12", "5 times 12".
-pub const RELATIONS: &str = "\
-    above below under over beyond past off from of by times per";
+/// Words between two numbers that make one of both: "5 past 12", "5 times 12".
+pub const RELATIONS: &str = "times past off per";
+
+/// Words before a preposition that relate two numbers, as participles do: "5 short of 12".
+pub const SHORT: &str = "short shy taken fold";
+
+/// Prepositions after a participle or [`SHORT`].
+pub const PREPOSITIONS: &str = "of by from to over under above below beyond";
 
 /// Words that name the end of a range after "from" and a number: "from 1 to 10".
 pub const RANGE_TO: &[&str] = &["to", "through"];
