@@ -16,7 +16,7 @@ use isentrope_reward::{VerifierName, VerifierSettings};
 use serde::Serialize;
 
 use crate::{
-    DataLocation, DataSettings, FileChoice, Format, Problem, Report, Result, TaskName,
+    Columns, DataLocation, DataSettings, FileChoice, Format, Problem, Report, Result, TaskName,
     evaluation_set,
 };
 
@@ -39,6 +39,8 @@ pub struct Benchmark {
     pub decoding: Decoding,
     /// Judge of responses. Unset: the user chooses it.
     pub verifier: Option<VerifierName>,
+    /// Columns of prompts and answers in files with the layout of training data.
+    pub columns: Columns,
 }
 
 /// Files of a data set on the hub.
@@ -180,6 +182,7 @@ impl Benchmark {
             suffix: "",
             decoding: GREEDY,
             verifier: None,
+            columns: Columns::default(),
         }
     }
 
@@ -207,8 +210,14 @@ impl Benchmark {
         if let Some(layout) = self.code {
             return layout.read(files, n, verifier);
         }
-        let settings =
-            DataSettings { files, deduplicate: false, shuffle: false, ..DataSettings::default() };
+        let columns = self.columns.clone();
+        let settings = DataSettings {
+            files,
+            columns,
+            deduplicate: false,
+            shuffle: false,
+            ..DataSettings::default()
+        };
         let (mut problems, report) = evaluation_set(&settings, n, verifier)?;
         for Problem { prompt, .. } in &mut problems {
             if prompt.question().is_some_and(|question| !question.contains("\\boxed{}")) {

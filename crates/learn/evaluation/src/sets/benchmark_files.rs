@@ -75,7 +75,12 @@ pub(super) fn plainly(error: &isentrope_data::Error) -> String {
             format!("{} cannot be read: {source}", path.display())
         }
         isentrope_data::Error::NoUsableRow { path, problem } => {
-            format!("{}: {problem}", path.display())
+            format!(
+                "{}: {problem}; columns of other names are named by --prompt-column and \
+                 --answer-column of `isentrope eval`, and in a recipe by data.columns for files in \
+                 eval.files",
+                path.display()
+            )
         }
         other => other.to_string(),
     }
@@ -100,6 +105,13 @@ mod tests {
             problems[0].prompt.question().unwrap().starts_with("1+1?\nPlease reason step by step")
         );
         assert_eq!(here.hashes().unwrap()[0].sha256.len(), 64);
+        let table = dir.path().join("m.csv");
+        std::fs::write(&table, "question,result\n1+1?,2\n").unwrap();
+        let mut other = found(table.to_str().unwrap());
+        let error = other.problems(9, &VerifierSettings::default()).unwrap_err().to_string();
+        assert!(error.contains("result") && error.contains("--answer-column"), "{error}");
+        other.benchmark.columns.answer = Some("result".into());
+        assert_eq!(other.problems(9, &VerifierSettings::default()).unwrap().1.usable, 1);
         let error = found("absent.jsonl")
             .problems(9, &VerifierSettings::default())
             .unwrap_err()

@@ -4,6 +4,7 @@ use super::Eval;
 use crate::loaded_model::Loaded;
 use crate::messages;
 use anyhow::{Context, Result, anyhow};
+use isentrope_data::Columns;
 use isentrope_data::benchmark::{Benchmark, Decoding};
 use isentrope_evaluation::{BenchmarkFiles, EvaluationSet};
 use isentrope_files::sha256_of_file;
@@ -93,6 +94,9 @@ impl BenchmarkPlan {
         let variables = template_variables(&eval.template_flags.settings());
         if !variables.is_empty() {
             settings["template_variables"] = variables.into();
+        }
+        if eval.columns() != Columns::default() {
+            settings["columns"] = serde_json::to_value(eval.columns())?;
         }
         for (key, value) in eval.drawing.settings() {
             settings[key] = value;

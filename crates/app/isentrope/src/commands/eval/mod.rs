@@ -16,8 +16,8 @@ use crate::template_flags::TemplateFlags;
 use anyhow::{Result, bail};
 use clap::Args;
 use clap::error::ErrorKind;
-use isentrope_data::DataSettings;
 use isentrope_data::benchmark::Choice;
+use isentrope_data::{Columns, DataSettings};
 use isentrope_evaluation::results::{Comparisons, Results};
 use isentrope_evaluation::{BenchmarkFiles, Evaluator, weights_checksum};
 use isentrope_model::chat_template::Date;
@@ -46,11 +46,17 @@ pub struct Eval {
     /// A Hugging Face model directory, or a hub id such as Qwen/Qwen2.5-0.5B
     #[arg(value_name = "MODEL", required_unless_present = "against", requires = "bench")]
     model: Option<String>,
-    /// A benchmark: NAME is fetched from the hub; NAME=PLACE is a data file (.jsonl, .json,
-    /// .parquet), or a data set on the hub (org/name:CONFIG:SPLIT, hf://datasets/org/name/FILE). A
+    /// A benchmark: NAME is fetched from the hub; NAME=PLACE is a data file (.jsonl, .json, .csv,
+    /// .tsv, .parquet), or a data set on the hub (org/name:CONFIG:SPLIT, hf://datasets/org/name/FILE). A
     /// NAME of your own takes any file of problems (repeatable)
     #[arg(long, value_name = "NAME[=PLACE]", requires = "model", value_parser = Choice::parse)]
     bench: Vec<Choice>,
+    /// Column of the prompts in files of your own, as a recipe's data.columns.prompt
+    #[arg(long, value_name = "COLUMN")]
+    prompt_column: Option<String>,
+    /// Column of the answers in files of your own, as a recipe's data.columns.answer
+    #[arg(long, value_name = "COLUMN")]
+    answer_column: Option<String>,
     #[command(flatten)]
     template_flags: TemplateFlags,
     /// Responses to each problem [default: the benchmark's]
@@ -218,6 +224,10 @@ impl Eval {
         }
     }
 
+    fn columns(&self) -> Columns {
+        Columns { prompt: self.prompt_column.clone(), answer: self.answer_column.clone() }
+    }
+
     /// The files of the benchmarks. No benchmark may be asked for twice.
     fn find(&self) -> Result<Vec<BenchmarkFiles>> {
         let mut found: Vec<BenchmarkFiles> = Vec::new();
@@ -226,7 +236,9 @@ impl Eval {
             if found.iter().any(|other| other.benchmark.name == *name) {
                 bail!("--bench: {name} is asked for twice");
             }
-            found.push(BenchmarkFiles::find(choice.clone(), &Download::default())?);
+            let mut choice = choice.clone();
+            choice.benchmark.columns = self.columns();
+            found.push(BenchmarkFiles::find(choice, &Download::default())?);
         }
         Ok(found)
     }
