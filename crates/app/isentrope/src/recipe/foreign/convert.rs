@@ -63,8 +63,10 @@ where
     }
     settings::<R>(draft.root.clone(), &name)?;
     let given = toml::Table::try_from(toml::Value::from(draft.root))?;
-    let mut text =
-        format!("# From {name}; `isentrope train --keys` says what every setting means.\n\n");
+    let mut text = format!(
+        "# From {}; `isentrope train --keys` says what every setting means.\n\n",
+        line(&name)
+    );
     let mut table = String::new();
     for line in render::render_given::<R>(&given).lines() {
         text.push_str(line);
@@ -93,8 +95,13 @@ struct Remark {
 impl Remark {
     fn line(&self) -> String {
         let gap = if self.names.is_empty() { "" } else { ": " };
-        format!("{}{gap}{}", self.names.join(", "), self.reason).replace('\n', " ")
+        line(&format!("{}{gap}{}", self.names.join(", "), self.reason))
     }
+}
+
+/// A text as a line of a comment, where TOML allows no control characters.
+fn line(text: &str) -> String {
+    text.replace(char::is_control, " ")
 }
 
 /// A recipe in the making.

@@ -29,6 +29,7 @@ fn units_and_what_decides_together_are_converted() {
     for [begin, rest, parts] in rows {
         let script = format!("{}{rest}", cases[&begin].as_str().unwrap());
         let recipe = converted(&script, "run.sh", &[]);
+        tree::parse(&recipe, &|_| "run.sh".to_owned()).unwrap();
         for part in parts.split('|') {
             assert!(recipe.contains(part), "{script}: {part}\n{recipe}");
         }

@@ -8,7 +8,9 @@ mod tests;
 use anyhow::{Result, anyhow, bail};
 use python::{Argument, Call, Python, Value};
 use shell::Word;
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::rc::Rc;
 
 /// The trainer that a script is for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,7 +37,14 @@ pub struct Script {
     pub settings: Vec<Setting>,
     /// Parts that could not be read and are no settings, each with its line.
     pub remarks: Vec<String>,
+    /// Bytes of the values so far.
+    copied: usize,
 }
+
+/// Bytes that the values of names may take in all where they are used, many times what scripts
+/// need, and what else is said.
+const COPIED: usize = 1 << 20;
+const COPIES: &str = "uses the values of its variables so often that they take more than 1 MiB";
 
 /// Names under which TRL's scripts give what is no field of a config.
 const MODEL: &str = "model_name_or_path";
@@ -47,19 +56,32 @@ const REWARDS: &str = "reward_funcs";
 /// A text without such a call or command, and one that is no Python, with the line.
 pub fn read(text: &str, path: &Path) -> Result<Script> {
     let name = path.display();
+    let text = &*text.replace("\r\n", "\n");
     if path.extension().is_some_and(|extension| extension == "py") {
         let python = python::read(text).map_err(|line| {
             anyhow!("{name}:{line}: a text or a bracket does not end, or nests too deeply")
         })?;
         return trl(&python, path);
     }
-    shell::commands(text).iter().find_map(|command| command_line(command)).ok_or_else(|| {
-        anyhow!(
-            "{name}: has no command that trains with TRL or verl: `python3 -m \
+    let commands = shell::commands(text).ok_or_else(|| anyhow!("{name}: {COPIES}"))?;
+    let mut found: Vec<_> = commands
+        .iter()
+        .filter_map(|words| Some((words[0].line, command_line(words)?)))
+        .filter(|(_, script)| !script.settings.is_empty() || !script.remarks.is_empty())
+        .collect();
+    // A script may run `trl sft` before `trl grpo`: the command with most settings counts.
+    let Some(most) = (0..found.len()).rev().max_by_key(|i| found[*i].1.settings.len()) else {
+        bail!(
+            "{name}: has no command with settings that trains with TRL or verl: `python3 -m \
              verl.trainer.main_ppo KEY=VALUE ...` or `trl grpo --NAME VALUE ...`; a Python script \
              for TRL ends in .py"
         )
-    })
+    };
+    let (_, mut script) = found.remove(most);
+    for (line, _) in found {
+        script.remarks.push(format!("line {line}: another command that trains is not read"));
+    }
+    Ok(script)
 }
 
 /// A number or a truth value of Python or YAML.
@@ -75,21 +97,31 @@ fn literal(word: &str) -> Option<toml::Value> {
     digits.parse().ok().map(toml::Value::Integer).or_else(float)
 }
 
-/// The settings of a command that trains.
+/// The settings of a command that trains: `trl NAME`, `-m MODULE.NAME` or `DIR/NAME.py`.
 fn command_line(words: &[Word]) -> Option<Script> {
-    let is_verl =
-        |word: &Word| word.text.rsplit('.').next().is_some_and(|m| m.starts_with("main_"));
-    if let Some(start) = words.iter().position(is_verl) {
-        let mut script = Script::new(Trainer::Verl);
+    let trainer = |i: usize| {
+        let word = Path::new(&words[i].text);
+        let before = i.checked_sub(1).map(|i| Path::new(&words[i].text).file_name());
+        let name = match before.flatten().and_then(|name| name.to_str()) {
+            Some("-m") => own_name(&words[i].text),
+            Some("trl") => &words[i].text,
+            _ if word.extension().is_some_and(|extension| extension == "py") => {
+                word.file_stem()?.to_str()?
+            }
+            _ => return None,
+        };
+        match name {
+            "grpo" => Some(Trainer::TrlGrpo),
+            "sft" => Some(Trainer::TrlSft),
+            _ => name.starts_with("main_").then_some(Trainer::Verl),
+        }
+    };
+    let (start, trainer) = (0..words.len()).find_map(|i| Some((i, trainer(i)?)))?;
+    if trainer == Trainer::Verl {
+        let mut script = Script::new(trainer);
         words[start + 1..].iter().for_each(|word| script.take_override(word));
         return Some(script);
     }
-    let trainer = |word: &Word| match Path::new(&word.text).file_stem()?.to_str()? {
-        "grpo" => Some(Trainer::TrlGrpo),
-        "sft" => Some(Trainer::TrlSft),
-        _ => None,
-    };
-    let (start, trainer) = words.iter().enumerate().find_map(|(i, w)| Some((i, trainer(w)?)))?;
     let mut script = Script::new(trainer);
     // `accelerate launch --num_processes 8` stands before the script.
     script.take_flags(&words[..start], |name| name == "num_processes");
@@ -99,7 +131,7 @@ fn command_line(words: &[Word]) -> Option<Script> {
 
 impl Script {
     fn new(trainer: Trainer) -> Self {
-        Self { trainer, settings: Vec::new(), remarks: Vec::new() }
+        Self { trainer, settings: Vec::new(), remarks: Vec::new(), copied: 0 }
     }
 
     fn set(&mut self, name: &str, value: Option<toml::Value>, unread: Option<String>) {
@@ -161,16 +193,20 @@ impl Script {
 
 /// The settings of a Python script for TRL.
 fn trl(python: &Python, path: &Path) -> Result<Script> {
-    let last = |names: [&str; 2]| {
-        let is_one = |call: &&std::rc::Rc<Call>| names.contains(&own_name(&call.name));
-        python.calls.iter().rev().find(is_one)
+    let last = |calls: &[Rc<Call>], names: [&str; 2]| {
+        calls.iter().rposition(|call| names.contains(&own_name(&call.name)))
     };
-    let trainer = last(["GRPOTrainer", "SFTTrainer"]);
+    let calls = &python.calls;
+    let place = last(calls, ["GRPOTrainer", "SFTTrainer"]);
+    let trainer = place.map(|place| &calls[place]);
     let args = trainer.and_then(|call| call.argument(usize::MAX, "args"));
-    let config = match args.map(|args| python.resolve(&args.value)) {
+    let mut script = Script::new(Trainer::TrlGrpo);
+    let config = match args.map(|args| script.resolve(python, &args.value)) {
         Some(Value::Call(call)) if own_name(&call.name).ends_with("Config") => Some(call),
         Some(_) => None,
-        None => last(["GRPOConfig", "SFTConfig"]),
+        // Inner calls, and those before it.
+        None => last(&calls[..place.unwrap_or(calls.len())], ["GRPOConfig", "SFTConfig"])
+            .map(|place| &calls[place]),
     };
     // Settings that come from elsewhere would silently be the defaults.
     let Some(named) = trainer.or(config).filter(|_| args.is_none() || config.is_some()) else {
@@ -182,9 +218,11 @@ fn trl(python: &Python, path: &Path) -> Result<Script> {
              standard input"
         );
     };
-    let is_sft = own_name(&named.name).starts_with("SFT");
-    let mut script = Script::new(if is_sft { Trainer::TrlSft } else { Trainer::TrlGrpo });
-    for argument in config.iter().flat_map(|call| &call.arguments) {
+    if own_name(&named.name).starts_with("SFT") {
+        script.trainer = Trainer::TrlSft;
+    }
+    let attributes = args.into_iter().flat_map(|args| python.attributes(&args.value));
+    for argument in config.iter().flat_map(|call| &call.arguments).chain(attributes) {
         match &argument.name {
             Some(name) => script.take_argument(name, python, argument),
             None => {
@@ -192,8 +230,12 @@ fn trl(python: &Python, path: &Path) -> Result<Script> {
             }
         }
     }
-    let Some(trainer) = trainer else { return Ok(script) };
-    for (place, argument) in trainer.arguments.iter().enumerate() {
+    let mut names = BTreeSet::new();
+    let arguments = trainer.iter().flat_map(|trainer| &trainer.arguments).enumerate();
+    for (place, argument) in arguments {
+        if argument.name.as_ref().is_some_and(|name| !names.insert(name)) {
+            continue; // Python takes each name once
+        }
         match argument.name.as_deref() {
             Some("args" | "processing_class" | "tokenizer" | ".train") => {}
             Some("train_dataset") => script.take_data("dataset_name", python, argument),
@@ -208,6 +250,9 @@ fn trl(python: &Python, path: &Path) -> Result<Script> {
             Some(name) => script.take_argument(name, python, argument),
         }
     }
+    if script.copied > COPIED {
+        bail!("{}: {COPIES}", path.display());
+    }
     Ok(script)
 }
 
@@ -216,26 +261,52 @@ fn own_name(name: &str) -> &str {
     name.rsplit('.').next().unwrap_or(name)
 }
 
-/// A value without calls and names, of at most one level.
-fn plain(value: &Value) -> Option<toml::Value> {
-    let scalar = |value: &Value| match value {
-        Value::Literal(value) => Some(value.clone()),
-        _ => None,
-    };
-    match value {
-        Value::List(items) => items.iter().map(scalar).collect::<Option<Vec<_>>>().map(Into::into),
-        Value::Dict(entries) => {
-            let entry = |(key, value): &(String, Value)| Some((key.clone(), scalar(value)?));
-            entries.iter().map(entry).collect::<Option<toml::Table>>().map(Into::into)
-        }
-        value => scalar(value),
-    }
-}
-
 impl Script {
+    /// The value behind a name. Says so if several assignments could have given it.
+    fn resolve<'a>(&mut self, python: &'a Python, value: &'a Value) -> &'a Value {
+        python.resolve(value, |name, lines| self.note(name, &lines))
+    }
+
+    fn note(&mut self, name: &str, lines: &[usize]) {
+        let [last, others @ ..] = lines else { return };
+        if others.is_empty() {
+            return;
+        }
+        let others: Vec<String> = others.iter().map(usize::to_string).collect();
+        let others = others.join(", ");
+        let remark = format!("line {last}: {name} is taken from here, not from line {others}");
+        if !self.remarks.contains(&remark) {
+            self.remarks.push(remark);
+        }
+    }
+
+    /// A value without calls, of at most one level.
+    fn plain(&mut self, python: &Python, value: &Value) -> Option<toml::Value> {
+        match self.resolve(python, value) {
+            Value::List(items) => {
+                let items = items.iter().map(|item| self.scalar(python, "", item));
+                items.collect::<Option<Vec<_>>>().map(Into::into)
+            }
+            Value::Dict(entries) => {
+                let entries = entries
+                    .iter()
+                    .map(|(key, value)| Some((key.clone(), self.scalar(python, key, value)?)));
+                entries.collect::<Option<toml::Table>>().map(Into::into)
+            }
+            value => self.scalar(python, "", value),
+        }
+    }
+
+    /// A text, a number or a truth value, which stands behind a key of a dictionary.
+    fn scalar(&mut self, python: &Python, key: &str, value: &Value) -> Option<toml::Value> {
+        let Value::Literal(value) = self.resolve(python, value) else { return None };
+        self.copied += size_of::<toml::Value>() + key.len() + value.as_str().map_or(0, str::len);
+        (self.copied <= COPIED).then(|| value.clone())
+    }
+
     fn take_argument(&mut self, name: &str, python: &Python, argument: &Argument) {
-        let value = python.resolve(&argument.value);
-        let plain = plain(value);
+        let value = self.resolve(python, &argument.value);
+        let plain = self.plain(python, value);
         let unread = (plain.is_none() && !matches!(value, Value::None))
             .then(|| format!("line {}: its value is computed by the script", argument.line));
         self.set(name, plain, unread);
@@ -243,7 +314,7 @@ impl Script {
 
     /// Takes a model: a name, or the first argument of `from_pretrained`.
     fn take_model(&mut self, python: &Python, argument: &Argument) {
-        let value = match python.resolve(&argument.value) {
+        let value = match self.resolve(python, &argument.value) {
             Value::Call(call) if call.name.ends_with(".from_pretrained") => {
                 call.arguments.first().unwrap_or(argument)
             }
@@ -255,16 +326,20 @@ impl Script {
     /// Takes a data set of `load_dataset`, as `data.files` names it.
     fn take_data(&mut self, name: &str, python: &Python, argument: &Argument) {
         let line = argument.line;
-        let call = match python.resolve(&argument.value) {
-            Value::Call(call) if own_name(&call.name) == "load_dataset" => call,
-            _ => {
-                let reason = format!("line {line}: it is not the result of load_dataset(...) here");
-                return self.set(name, None, Some(reason));
-            }
+        let Some((call, changes)) = self.loaded(python, &argument.value) else {
+            let reason = format!("line {line}: it is not the result of load_dataset(...) here");
+            return self.set(name, None, Some(reason));
         };
-        let value = |place, name| plain(python.resolve(&call.argument(place, name)?.value));
-        let text = |place, name| Some(value(place, name)?.as_str()?.to_owned());
-        let split = text(usize::MAX, "split").or_else(|| text(usize::MAX, "[]"));
+        let mut value = |place, name| {
+            let argument = call.argument(place, name)?;
+            self.plain(python, &argument.value)
+        };
+        let mut text = |place, name| Some(value(place, name)?.as_str()?.to_owned());
+        let index = changes.iter().find(|change| change.name.as_deref() == Some("[]"));
+        let split = text(usize::MAX, "split");
+        let (id, config) = (text(0, "path"), text(1, "name"));
+        let files = value(usize::MAX, "data_files");
+        let split = split.or_else(|| Some(self.plain(python, &index?.value)?.as_str()?.to_owned()));
         let split = split.map(|split| match split.split_once('[') {
             Some((split, part)) => {
                 self.remarks
@@ -273,15 +348,15 @@ impl Script {
             }
             None => split,
         });
-        let files = match value(usize::MAX, "data_files") {
+        let files = match files {
             Some(toml::Value::Table(files)) => {
-                files.get(&split.clone().unwrap_or_default()).cloned()
+                files.get(split.as_deref().unwrap_or_default()).cloned()
             }
             files => files,
         };
         let location = || {
-            let (id, config) = (text(0, "path")?, text(1, "name"));
-            let parts = [Some(id.clone()), config, split.clone()];
+            let id = id?;
+            let parts = [Some(id.clone()), config, split];
             let place = parts.into_iter().flatten().collect::<Vec<_>>().join(":");
             // A name without an owner could be a file's.
             Some(toml::Value::String(if id.contains('/') { place } else { format!("hf:{place}") }))
@@ -289,7 +364,7 @@ impl Script {
         let found = files.or_else(location);
         let unread = found.is_none().then(|| format!("line {line}: it is computed by the script"));
         self.set(name, found, unread);
-        for change in &call.arguments {
+        for change in changes {
             let method = change.name.as_deref().and_then(|name| name.strip_prefix('.'));
             if let Some(method) = method.filter(|method| *method != "shuffle") {
                 self.remarks.push(format!(
@@ -301,17 +376,46 @@ impl Script {
         }
     }
 
+    /// The call of `load_dataset` that a data set comes from, and what is done to its result.
+    fn loaded<'a>(
+        &mut self,
+        python: &'a Python,
+        value: &'a Value,
+    ) -> Option<(&'a Call, Vec<Argument>)> {
+        let (mut value, mut changes) = (self.resolve(python, value), Vec::new());
+        for _ in 0..python::NAMES {
+            let Value::Call(call) = value else { break };
+            let is_change = |name: &String| name.starts_with('.') || name == "[]";
+            let own = call.arguments.iter().filter(|one| one.name.as_ref().is_some_and(is_change));
+            changes.splice(..0, own.cloned());
+            if own_name(&call.name) == "load_dataset" {
+                return Some((call, changes));
+            }
+            // A method or an index of a name.
+            let name = call.name.split('.').next().unwrap_or_default();
+            let method = &call.name[name.len()..];
+            if !method.is_empty() {
+                let (name, line) = (Some(method.to_owned()), call.line);
+                changes.insert(0, Argument { name, value: Value::Unread, line });
+            }
+            let (assigned, lines) = python.assigned(name, call.at)?;
+            self.note(name, &lines);
+            value = self.resolve(python, assigned);
+        }
+        None
+    }
+
     /// Takes reward functions: TRL's own by name, others as `FILE.py:NAME` or `MODULE:NAME`.
     fn take_rewards(&mut self, python: &Python, argument: &Argument, path: &Path) {
         let line = argument.line;
-        let functions = match python.resolve(&argument.value) {
-            Value::List(items) => items.to_vec(),
-            one => vec![one.clone()],
+        let functions = match self.resolve(python, &argument.value) {
+            Value::List(items) => items,
+            one => std::slice::from_ref(one),
         };
         let dir = path.parent().unwrap_or(Path::new(""));
         let mut places = Vec::new();
-        for function in &functions {
-            let Value::Name(name) = function else {
+        for function in functions {
+            let Value::Name(name, _) = self.resolve(python, function) else {
                 let reason = format!("line {line}: not all of them are functions' names");
                 return self.set(REWARDS, None, Some(reason));
             };

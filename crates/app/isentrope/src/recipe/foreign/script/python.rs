@@ -1,33 +1,40 @@
-//! A Python script's calls, imports and functions, as far as they can be known without running it:
-//! literals, lists and dictionaries of them, and names that were assigned such values before.
-//! Whatever else stands in the place of a value is unread, and known by its line.
+//! A Python script's calls, imports, functions and assignments, as far as they can be known without
+//! running it: literals, lists and dictionaries of them, and names. Whatever else stands in the
+//! place of a value is unread, and known by its line.
 
 use super::literal;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Deepest nesting of brackets, and most arguments of a call that methods are added to.
+/// Deepest nesting of brackets, most arguments of a call that methods are added to, longest chain of
+/// names up to a value, and most assignments of a name whose lines are listed.
 const DEPTH: usize = 32;
 const ARGUMENTS: usize = 256;
+pub const NAMES: usize = 64;
+const LINES: usize = 8;
 
 /// The value of an expression.
 #[derive(Clone, Debug)]
 pub enum Value {
     None,
     Literal(toml::Value),
-    /// A name that no assignment explains, perhaps with dots.
-    Name(String),
+    /// A name, perhaps with dots, and its place among the tokens.
+    Name(String, usize),
     List(Rc<[Value]>),
     Dict(Rc<[(String, Value)]>),
     Call(Rc<Call>),
     Unread,
 }
 
-/// A call by name. A method or an index of its result is an argument called `.NAME` or `[]`.
+/// A call by name, or an index of a name. A method or an index of its result is an argument called
+/// `.NAME` or `[]`.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub name: String,
     pub arguments: Vec<Argument>,
+    pub line: usize,
+    /// The place of its name.
+    pub at: usize,
 }
 
 /// An argument, with its name if it has one.
@@ -47,6 +54,16 @@ impl Call {
     }
 }
 
+/// A value that a name, or an attribute of it, is given.
+struct Assignment {
+    /// The place behind it.
+    end: usize,
+    /// With the attribute's name.
+    value: Argument,
+    /// Whether the value is made of the name's value before.
+    is_change: bool,
+}
+
 /// A script that was read.
 #[derive(Default)]
 pub struct Python {
@@ -58,16 +75,48 @@ pub struct Python {
     pub imports: BTreeMap<String, String>,
     /// Whether importing the file would run more than definitions.
     pub runs_on_import: bool,
-    variables: BTreeMap<String, Value>,
+    variables: BTreeMap<String, Vec<Assignment>>,
 }
 
 impl Python {
-    /// A value, or the one that was last assigned to it if it is a name.
-    pub fn resolve<'a>(&'a self, value: &'a Value) -> &'a Value {
-        match value {
-            Value::Name(name) => self.variables.get(name).unwrap_or(value),
-            value => value,
+    /// The assignments of a name that stand before a place.
+    fn before(&self, name: &str, at: usize) -> &[Assignment] {
+        let all = self.variables.get(name).map_or(&[][..], |all| all);
+        &all[..all.partition_point(|assignment| assignment.end <= at)]
+    }
+
+    /// The value that a name has at a place, if the script assigned one, and the lines of the
+    /// assignments that could have given it, last first.
+    pub fn assigned(&self, name: &str, at: usize) -> Option<(&Value, Vec<usize>)> {
+        let own = || self.before(name, at).iter().filter(|one| one.value.name.is_none());
+        let value = &own().next_back()?.value.value;
+        let lines = own().rev().filter(|one| !one.is_change).map(|one| one.value.line);
+        Some((value, lines.take(LINES).collect()))
+    }
+
+    /// The attributes that are set on what a value names, since the name was assigned.
+    pub fn attributes(&self, value: &Value) -> impl Iterator<Item = &Argument> {
+        let before = match value {
+            Value::Name(name, at) => self.before(name, *at),
+            _ => &[],
+        };
+        let start = before.iter().rposition(|one| one.value.name.is_none()).unwrap_or(before.len());
+        before[start..].iter().skip(1).map(|one| &one.value)
+    }
+
+    /// The value of a name, through other names. `met` takes each name and the lines that assign it.
+    pub fn resolve<'a>(
+        &'a self,
+        mut value: &'a Value,
+        mut met: impl FnMut(&str, Vec<usize>),
+    ) -> &'a Value {
+        for _ in 0..NAMES {
+            let Value::Name(name, at) = value else { break };
+            let Some((assigned, lines)) = self.assigned(name, *at) else { break };
+            met(name, lines);
+            value = assigned;
         }
+        value
     }
 }
 
@@ -249,28 +298,28 @@ impl Reader<'_> {
             Some(
                 "if" | "for" | "while" | "with" | "class" | "import" | "elif" | "else" | "try",
             ) => {}
-            Some(name) if is_assigned(self, 1) => {
-                self.at += 2;
-                let value = self.expression(0)?;
-                self.python.variables.insert(name.to_owned(), value);
-            }
+            Some(name) if is_assigned(self, 1) => self.assign(name, None, 2, line)?,
             Some(name) if *self.kind(1) == Kind::Sign('.') && is_assigned(self, 3) => {
                 let attribute = self.word(2).map(str::to_owned);
-                self.at += 4;
-                let value = self.expression(0)?;
-                let argument = Argument { name: attribute, value, line };
-                if let Some(value) = self.python.variables.get_mut(name)
-                    && let Value::Call(call) = value
-                {
-                    *value = more(Rc::clone(call), argument);
-                }
+                self.assign(name, attribute, 4, line)?;
+            }
+            // `name += ...`
+            Some(name)
+                if matches!(self.kind(1), Kind::Sign('+' | '-' | '*' | '/' | '%' | '|'))
+                    && (is_assigned(self, 2) || self.kind(1) == self.kind(2)) =>
+            {
+                let value = Argument { name: None, value: Value::Unread, line };
+                let assignment = Assignment { end: self.at, value, is_change: true };
+                self.python.variables.entry(name.to_owned()).or_default().push(assignment);
             }
             Some(_) => {
                 let value = self.expression(0)?;
                 let is_own = |name: &String| self.python.functions.contains_key(name);
                 let runs = match &value {
                     Value::Call(call) => {
-                        is_own(&call.name) || call.argument(usize::MAX, ".train").is_some()
+                        is_own(&call.name)
+                            || call.name.ends_with(".train")
+                            || call.argument(usize::MAX, ".train").is_some()
                     }
                     _ => false,
                 };
@@ -282,6 +331,22 @@ impl Reader<'_> {
             self.at += 1;
         }
         self.at += 1;
+        Ok(())
+    }
+
+    /// Reads the value of a name or its attribute, which stands some tokens ahead.
+    fn assign(
+        &mut self,
+        name: &str,
+        attribute: Option<String>,
+        ahead: usize,
+        line: usize,
+    ) -> Result<(), usize> {
+        self.at += ahead;
+        let is_change = self.word(0) == Some(name);
+        let value = Argument { name: attribute, value: self.expression(0)?, line };
+        let assignment = Assignment { end: self.at, value, is_change };
+        self.python.variables.entry(name.to_owned()).or_default().push(assignment);
         Ok(())
     }
 
@@ -339,12 +404,13 @@ impl Reader<'_> {
         self.at += sign.len();
         let mut value = match self.kind(0).clone() {
             Kind::Word(word) => {
+                let at = self.at;
                 self.at += 1;
                 match (&*word, literal(&format!("{sign}{word}"))) {
                     ("None", _) => Value::None,
                     (_, Some(literal)) => Value::Literal(literal),
                     _ if !sign.is_empty() => Value::Unread,
-                    _ => self.known(&word, depth),
+                    _ => Value::Name(word, at),
                 }
             }
             Kind::Text(mut text) => {
@@ -377,7 +443,11 @@ impl Reader<'_> {
                     let name = self.word(1).unwrap_or_default().to_owned();
                     self.at += 2;
                     match value {
-                        Value::Name(of) => Value::Name(format!("{of}.{name}")),
+                        Value::Name(mut of, at) => {
+                            of.push('.');
+                            of.push_str(&name);
+                            Value::Name(of, at)
+                        }
                         Value::Call(call) => {
                             let name = Some(format!(".{name}"));
                             more(call, Argument { name, value: Value::Unread, line })
@@ -385,9 +455,9 @@ impl Reader<'_> {
                         _ => Value::Unread,
                     }
                 }
-                (Kind::Sign('('), Value::Name(name)) => {
+                (Kind::Sign('('), Value::Name(name, at)) => {
                     let arguments = self.items(depth, ')')?;
-                    let call = Rc::new(Call { name, arguments });
+                    let call = Rc::new(Call { name, arguments, line, at });
                     self.python.calls.push(Rc::clone(&call));
                     Value::Call(call)
                 }
@@ -397,25 +467,17 @@ impl Reader<'_> {
                 }
                 (Kind::Sign('['), value) => {
                     let index = self.items(depth, ']')?.into_iter().next();
+                    let index = index.map(|index| Argument { name: Some("[]".into()), ..index });
                     match (value, index) {
-                        (Value::Call(call), Some(index)) => {
-                            more(call, Argument { name: Some("[]".into()), ..index })
+                        (Value::Call(call), Some(index)) => more(call, index),
+                        (Value::Name(name, at), Some(index)) => {
+                            Value::Call(Rc::new(Call { name, arguments: vec![index], line, at }))
                         }
                         _ => Value::Unread,
                     }
                 }
                 (_, value) => return Ok(value),
             };
-        }
-    }
-
-    /// The value of a name. Inside brackets only texts and numbers take a name's place, so that no
-    /// value grows with each assignment; [`Python::resolve`] finds the others.
-    fn known(&self, name: &str, depth: usize) -> Value {
-        match self.python.variables.get(name) {
-            Some(value @ (Value::None | Value::Literal(_))) => value.clone(),
-            Some(value) if depth == 0 => value.clone(),
-            _ => Value::Name(name.to_owned()),
         }
     }
 

@@ -1,9 +1,8 @@
 //! Commands of a shell script as words, as far as they can be known without running anything:
 //! quotes, continued lines, variables, arrays, `${NAME:-default}` and whole-number arithmetic.
 
-use super::literal;
+use super::{COPIED, literal};
 use std::collections::BTreeMap;
-use std::env;
 
 /// Bytes of the longest word, words of the longest command or array, and depth of nesting.
 const WORD: usize = 1 << 16;
@@ -19,11 +18,12 @@ pub struct Word {
     pub unread: Option<String>,
 }
 
-/// The commands of a script, in order.
-pub fn commands(text: &str) -> Vec<Vec<Word>> {
+/// The commands of a script, in order, none of them empty. None if its variables are used for more
+/// than [`COPIED`] bytes.
+pub fn commands(text: &str) -> Option<Vec<Vec<Word>>> {
     let mut shell = Shell { chars: text.chars().collect(), line: 1, ..Shell::default() };
     shell.read();
-    shell.commands
+    (shell.copied <= COPIED).then_some(shell.commands)
 }
 
 /// A value of a command line, as Hydra and `argparse` read it; none for `null`.
@@ -53,6 +53,8 @@ struct Shell {
     /// The array that is being written, and the words of the command before it.
     array: Option<(String, Vec<Word>)>,
     commands: Vec<Vec<Word>>,
+    /// Bytes of variables where they are used.
+    copied: usize,
 }
 
 impl Shell {
@@ -188,7 +190,7 @@ impl Shell {
     }
 
     /// The words of `${...}`.
-    fn parameter(&self, text: &str) -> Vec<Word> {
+    fn parameter(&mut self, text: &str) -> Vec<Word> {
         let text = text.trim_end_matches("[@]").trim_end_matches("[*]");
         match text.split_once(":-").or_else(|| text.split_once('-')) {
             Some((name, default)) if name.chars().all(is_name) => {
@@ -202,17 +204,22 @@ impl Shell {
         }
     }
 
-    /// The words of a variable of the script, or of the environment.
-    fn variable(&self, name: &str) -> Vec<Word> {
+    /// The words of a variable of the script. One of the environment is not read: it may be secret,
+    /// and another machine has another one.
+    fn variable(&mut self, name: &str) -> Vec<Word> {
+        let size = |word: &Word| {
+            size_of::<Word>() + word.text.len() + word.unread.as_ref().map_or(0, String::len)
+        };
         if let Some(words) = self.variables.get(name) {
-            return words.clone();
+            self.copied += words.iter().map(size).sum::<usize>();
+            if self.copied <= COPIED {
+                return words.clone();
+            }
         }
-        let text = env::var(name).ok();
-        let unread = text.is_none().then(|| format!("${name} is not set"));
-        vec![Word { text: text.unwrap_or_default(), line: 0, unread }]
+        vec![Word { unread: Some(format!("the script does not set ${name}")), ..Word::default() }]
     }
 
-    fn sum(&self, text: &str) -> Word {
+    fn sum(&mut self, text: &str) -> Word {
         let chars: Vec<char> = text.chars().filter(|c| !c.is_whitespace()).collect();
         let mut sum = Sum { shell: self, chars: &chars, at: 0 };
         match sum.terms(0).filter(|_| sum.at == chars.len()) {
@@ -293,7 +300,7 @@ fn is_name(c: char) -> bool {
 
 /// `$((...))`: whole numbers, variables, brackets and + - * / %.
 struct Sum<'a> {
-    shell: &'a Shell,
+    shell: &'a mut Shell,
     chars: &'a [char],
     at: usize,
 }

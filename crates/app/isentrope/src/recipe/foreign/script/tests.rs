@@ -8,7 +8,7 @@ fn cases(name: &str) -> Vec<[String; 2]> {
 #[test]
 fn words_are_what_a_shell_makes_of_them() {
     for [script, expected] in cases("words") {
-        let commands = shell::commands(&script);
+        let commands = shell::commands(&script).unwrap();
         let shown = |word: &Word| match &word.unread {
             Some(reason) => format!("{} ({reason})", word.text),
             None => word.text.clone(),
@@ -20,7 +20,7 @@ fn words_are_what_a_shell_makes_of_them() {
 
 /// The settings of a script, then the remarks.
 fn shown(script: &str, name: &str) -> String {
-    let Script { trainer, settings, remarks } = read(script, Path::new(name)).unwrap();
+    let Script { trainer, settings, remarks, .. } = read(script, Path::new(name)).unwrap();
     let setting = |Setting { name, value, unread }: &Setting| match (value, unread) {
         (_, Some(reason)) => format!("{name}: {reason}"),
         (Some(value), _) => format!("{name} = {value}"),
@@ -36,8 +36,10 @@ fn commands_have_settings() {
     for [script, expected] in cases("commands") {
         assert_eq!(shown(&script, "run.sh"), expected, "{script}");
     }
-    let error = read("ls", Path::new("run.sh")).unwrap_err().to_string();
-    assert!(error.contains("run.sh: has no command that trains"), "{error}");
+    for script in ["ls", "conda activate grpo\ncd main_repo", "cat grpo.py"] {
+        let error = read(script, Path::new("run.sh")).unwrap_err().to_string();
+        assert!(error.contains("run.sh: has no command with settings"), "{error}");
+    }
 }
 
 #[test]
@@ -67,10 +69,23 @@ fn hostile_scripts_end_soon() {
     let growing = "a = f(a)\n".repeat(9000) + "b = [b, b]\n" + &"b = [b, b]\n".repeat(99);
     let growing = growing + &"a = a.m(1)\n".repeat(9000) + "SFTConfig()";
     assert_eq!(shown(&growing, "a.py"), "TrlSft");
-    let doubling = format!("A=xx\n{}trl sft --a $A", "A=\"$A$A\"\n".repeat(100));
-    assert!(shown(&doubling, "run.sh").ends_with("it is too long"));
-    let array = "A=(\"${A[@]}\" \"${A[@]}\")\n".repeat(50);
-    assert_eq!(shown(&format!("A=(x)\n{array}trl sft \"${{A[@]}}\""), "run.sh"), "TrlSft");
+    // Values that grow where they are used.
+    let text = "x".repeat(60_000);
+    let copies = "A=(\"${A[@]}\" \"${A[@]}\")\n".repeat(50);
+    let listed = format!("T = '{text}'\nL = [{}]\nSFTConfig(a=L)", "T,".repeat(60_000));
+    let many: String = (0..9000).map(|i| format!("a{i}=T,")).collect();
+    for (script, name) in [
+        (format!("A=xx\n{}trl sft --a $A", "A=\"$A$A\"\n".repeat(100)), "run.sh"),
+        (format!("A=({text})\n{copies}trl sft --a \"${{A[@]}}\""), "run.sh"),
+        (format!("A=(x)\n{copies}trl sft --a \"${{A[@]}}\""), "run.sh"),
+        (format!("A={text}\ntrl sft --a {}", "$((A))".repeat(20_000)), "run.sh"),
+        (listed, "a.py"),
+        (format!("T = '{text}'\nSFTConfig({many})"), "a.py"),
+        (format!("T = {{'{text}': 1}}\nSFTConfig({many})"), "a.py"),
+    ] {
+        let error = read(&script, Path::new(name)).unwrap_err().to_string();
+        assert!(error.ends_with("so often that they take more than 1 MiB"), "{error}");
+    }
     let sum = format!("trl sft --a $(({}1", "(".repeat(100_000));
     assert!(shown(&sum, "run.sh").contains("is not known"));
 }
