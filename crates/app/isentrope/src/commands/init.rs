@@ -97,11 +97,17 @@ impl Init {
         let (model, data) = (quoted(&self.model), quoted(&self.data));
         Ok(format!(
             "# isentrope train RECIPE; isentrope train --keys says what every setting means\n\n\
-             run.steps = 100\n\
-             model.path = {model}\n\
-             data.files = [{data}]           # rows with a prompt (or problem) and an answer\n\
-             # data.prompt_suffix = \"...\"    # added to every prompt, such as the form of the answer\n\
-             reward.verifier = {verifier}\n\n\
+             [run]\n\
+             steps = 100\n\n\
+             [model]\n\
+             path = {model}\n\n\
+             [data]\n\
+             files = [{data}]                # rows with a prompt (or problem) and an answer\n\
+             # columns.prompt = \"question\"   # where the columns have other names\n\
+             # columns.answer = \"result\"\n\
+             # prompt_suffix = \"...\"         # added to every prompt, such as the form of the answer\n\n\
+             [reward]\n\
+             verifier = {verifier}           # a Python one that compares responses: batch = \"group\"\n\n\
              [rollout]\n\
              prompts = 16                    # problems in each step\n\
              responses = 8                   # responses to each problem, which are compared\n\

@@ -16,7 +16,7 @@ fn a_recipe_is_written_shown_and_trains() {
     assert_parts(&said, &["recipe.toml is written", "isentrope train "]);
     assert_parts(&printed, &["# memory: weights ", "# time: about ", "1 of the data"]);
     let recipe = fs::read_to_string(&out).unwrap();
-    assert_parts(&recipe, &["run.steps = 100", "mine.jsonl", "reward.verifier = \"auto\""]);
+    assert_parts(&recipe, &["steps = 100", "mine.jsonl", "verifier = \"auto\""]);
     assert!(recipe.lines().count() <= 20, "{recipe}");
     // It is never overwritten.
     let said = failure(isentrope(&line));

@@ -64,7 +64,8 @@ where
     settings::<R>(draft.root.clone(), &name)?;
     let given = toml::Table::try_from(toml::Value::from(draft.root))?;
     let mut text = format!(
-        "# From {}; `isentrope train --keys` says what every setting means.\n\n",
+        "# From {}; `isentrope train --keys` says what every setting means.\n\
+         # A setting that is the default here has no line.\n\n",
         line(&name)
     );
     let mut table = String::new();
