@@ -66,8 +66,8 @@ pub struct Judgement {
     /// cannot judge.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub applies: bool,
-    /// Whether the verifier fails at this response, also when it is asked again, and works beside.
-    /// The response is the cause: its score is 0, or the lowest of its group if that is less.
+    /// Whether the verifier fails at this response, whatever it was asked before. The response's
+    /// score is 0, or the lowest of its group if that is less.
     #[serde(default, skip_serializing_if = "is_no")]
     pub failed: bool,
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use isentrope_reward::Verdict::{Correct, Fault, TimedOut, Unparseable, Wrong};
+use isentrope_reward::Verdict::{Correct, Fault, Unparseable, Wrong};
 use isentrope_reward::{Item, Judgement, Verdict, Verifier, VerifierError, VerifierSettings};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -120,20 +120,20 @@ fn a_response_is_judged_again_by_a_fresh_worker() {
     assert!(judged.iter().all(|judgement| judgement.verdict == Correct), "{judged:?}");
 }
 
-/// While nothing can be judged, no response is the cause.
+/// Before it gives up, the verifier asks again what had an answer before.
 #[test]
-fn a_command_that_stops_working_for_a_while_leaves_responses_unjudged() {
+fn responses_that_end_workers_in_a_row_do_not_end_the_run_and_a_command_that_is_down_does() {
     let directory = TempDir::new().unwrap();
     let down = directory.path().join("down");
-    let worker = WORKER.replacen("; do\n", "; do\n[ -e '{0}' ] && sleep 9\n", 1);
+    let worker = WORKER.replacen("; do\n", "; do\n[ -e '{0}' ] && exit 4\n", 1);
     let worker = worker.replace("{0}", down.to_str().unwrap());
     let verifier = start(&directory, &worker, 1);
-    let verdict = |response| judge(&*verifier, &[response]).unwrap().remove(0).verdict;
-    assert_eq!(verdict("half"), Wrong);
+    let judged = judge(&*verifier, &[&["half"][..], &["dies"; 20], &["right"]].concat()).unwrap();
+    assert_eq!((judged[0].score, judged[21].verdict), (0.5, Correct));
+    assert!(judged[1..21].iter().all(|judgement| judgement.failed), "{judged:?}");
     fs::write(&down, "").unwrap();
-    assert_eq!(verdict("right"), TimedOut);
-    fs::remove_file(&down).unwrap();
-    assert_eq!(verdict("right"), Correct);
+    let error = judge(&*verifier, &["right"; 20]).unwrap_err().to_string();
+    check_parts(&error, &["8 fresh workers in a row failed", "the last ended (exit status: 4)"]);
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn a_worker_that_ends_at_once_is_told_that_it_must_read_lines() {
     let one = r#"read -r line; id=${line#*:}; echo "{\"id\":${id%%,*},\"score\":1}""#;
     let judged = judge(&*start(&directory, one, 1), &["right", "right", "right"]).unwrap();
     assert!(judged.iter().all(|judgement| judgement.verdict == Correct), "{judged:?}");
-    check_parts(&surrender(&directory, one, 200), &["32 of the last 64 questions", ADVICE]);
+    check_parts(&surrender(&directory, one, 200), &["32 of the last 64 responses", ADVICE]);
 }
 
 #[test]
@@ -322,7 +322,7 @@ fn a_command_that_fails_half_the_time_stops_and_one_that_fails_less_goes_on() {
         let counts = 32..32 + workers;
         let said = |n| {
             format!(
-                "worker.sh\"]: workers failed at {n} of the last 64 questions; the last ended (exit"
+                "worker.sh\"]: workers failed at {n} of the last 64 responses; the last ended (exit"
             )
         };
         assert!(counts.into_iter().any(|n| error.contains(&said(n))), "{error}");

@@ -307,21 +307,115 @@ def f(solution_str):
     }
 }
 
-/// A function may fail because of earlier responses.
+/// A function that fails at some texts, each in its own way, and counts how often it is loaded.
+const MARKERS: &str = r#"
+import os, time
+here = os.path.dirname(os.path.abspath(__file__))
+try:
+    with open(f"{here}/loads", "a") as file: file.write("x")
+except OSError: pass  # in a sandbox
+broken = False
+
+def f(completions, **kwargs):
+    global broken
+    if broken: raise RuntimeError("broken before")
+    for text in completions:
+        if "<raise>" in text: raise ValueError(text)
+        if "<exit>" in text: os._exit(3)
+        if "<hang>" in text: time.sleep(1000)
+        if "<poison>" in text:
+            broken = True
+            raise ValueError(text)
+    return [len(text) for text in completions]
+"#;
+
+/// Each text of letters scores its length, alone and in groups.
 #[test]
-fn a_function_that_fails_for_what_it_keeps_is_asked_again_in_a_fresh_worker() {
+fn a_judgement_does_not_depend_on_what_else_makes_the_function_fail() {
+    let directory = directory(MARKERS);
+    let cases: [&[&str]; 3] = [
+        &["a", "<raise>", "bb", "<raise>", "<raise>", "ccc"],
+        &["<hang>", "a", "<exit>", "<exit>", "bb"],
+        &["a", "<poison>", "bb", "<raise>", "<poison>", "<poison>", "ccc", "<exit>", "e"],
+    ];
+    for batch in ["response", "group"] {
+        let others = json!({"timeout_s": 0.3, "batch": batch});
+        let jailed = in_sandbox(&directory, "f", others.clone());
+        for settings in [settings(&directory, "f", others)].into_iter().chain(jailed) {
+            for texts in cases {
+                let verifier = settings.build().unwrap();
+                let backwards: Vec<&str> = texts.iter().rev().copied().collect();
+                for texts in [texts, &backwards] {
+                    let judged = judge(&*verifier, Item::default(), texts);
+                    for (text, found) in texts.iter().zip(&judged) {
+                        let fails = text.starts_with('<');
+                        let score = if fails { 0.0 } else { text.len() as f64 };
+                        assert_eq!((found.score, found.failed), (score, fails), "{texts:?}");
+                        assert!(!found.reason.contains("before"), "{texts:?}: {found:?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_error_costs_no_fresh_worker() {
+    let directory = directory(MARKERS);
+    let verifier = start(&directory, "f");
+    let judged = judge(&*verifier, Item::default(), &["<raise>", "a", "a"].repeat(10));
+    assert_eq!(judged.iter().filter(|judgement| judgement.failed).count(), 10);
+    assert_eq!(fs::read_to_string(directory.path().join("loads")).unwrap(), "x");
+}
+
+/// Failures are counted by responses, of groups too.
+#[test]
+fn a_few_responses_of_each_group_do_not_end_a_run_and_most_do() {
+    let directory = directory(MARKERS);
+    for (culprit, failing, groups) in [("<raise>", 1, 33), ("<exit>", 1, 2), ("<exit>", 9, 3)] {
+        let verifier = settings(&directory, "f", json!({"batch": "group"})).build().unwrap();
+        let texts = [vec![culprit; failing], vec!["aa"; 16 - failing]].concat();
+        for _ in 0..groups {
+            let judged = judge(&*verifier, Item::default(), &texts);
+            let failed = judged.iter().map(|judgement| judgement.failed);
+            assert!(failed.eq((0..16).map(|i| i < failing)), "{culprit}: {judged:?}");
+            assert_eq!(judged[15].score, 2.0);
+        }
+        if failing > 1 {
+            let batch: Vec<_> = texts.iter().map(|text| (Item::default(), *text)).collect();
+            let error = verifier.verify_batch(&batch).unwrap_err().to_string();
+            assert!(error.contains("workers failed at 32 of the last 64 responses"), "{error}");
+        }
+    }
+}
+
+/// The time of a call is that of all its responses, and a group has a few times that.
+#[test]
+fn a_slow_group_is_judged_and_one_without_end_has_its_time() {
     let directory = directory(
         r#"
-calls = 0
-def f(solution_str):
-    global calls
-    calls += 1
-    if calls == 3: raise MemoryError
-    return 1
+import time
+def f(completions, **kwargs):
+    if "<hang>" in completions: time.sleep(1000)
+    time.sleep(0.2 * len(completions))
+    if completions[0] == "slow": time.sleep(len(completions) ** 2 / 10)
+    return [1] * len(completions)
 "#,
     );
-    let judged = judge(&*start(&directory, "f"), Item::default(), &["a", "b", "c", "d"]);
-    assert!(judged.iter().all(|judgement| judgement.verdict == Correct), "{judged:?}");
+    let others = json!({"timeout_s": 0.5, "batch": "group"});
+    let verifier = settings(&directory, "f", others).build().unwrap();
+    let judge = |texts: &[&str]| judge(&*verifier, Item::default(), texts);
+    assert!(judge(&["a"; 4]).iter().all(|judgement| judgement.score == 1.0));
+    let started = Instant::now();
+    let hang = judge(&["<hang>", "a", "<hang>"]);
+    assert_eq!([0, 1, 2].map(|i| hang[i].failed), [true, false, true], "{hang:?}");
+    let all = judge(&["<hang>"; 3]);
+    assert!(all.iter().all(|judgement| judgement.failed), "{all:?}");
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    // Together they take too long, and alone they do not: the group is as one that fails at all.
+    let slow = judge(&["slow"; 4]);
+    let is_late = |j: &Judgement| j.failed && j.reason.contains("gave no answer within 2 s");
+    assert!(slow.iter().all(is_late), "{slow:?}");
 }
 
 #[test]
@@ -332,7 +426,7 @@ fn a_function_that_fails_at_half_of_all_responses_stops_the_verifier() {
         let batch: Vec<_> =
             (0..64).map(|i| (Item::default(), if i % 2 == 0 { even } else { "0" })).collect();
         let error = start(&directory, "f").verify_batch(&batch).unwrap_err().to_string();
-        let why = "workers failed at 32 of the last 64 questions; the last said NameError: name \
+        let why = "workers failed at 32 of the last 64 responses; the last said NameError: name \
                    'answer' is not defined (reward.py, line 1)";
         assert!(error.contains(why), "{error}");
     }
@@ -391,9 +485,9 @@ fn a_function_may_judge_whole_groups() {
             let found = scores(&any, &["b", culprit, "a"]);
             assert_eq!(found, [(0.125, false), (0.0, true), (0.0, false)], "{culprit}");
         }
-        // No member is the cause.
+        // It fails at no member alone.
         let equal = judge_by(&any, &["a", "a", "a"]);
-        assert!(equal.iter().all(|j| j.verdict == Fault && !j.failed), "{equal:?}");
+        assert!(equal.iter().all(|j| j.failed), "{equal:?}");
         assert!(equal[0].reason.starts_with("ZeroDivisionError"), "{equal:?}");
     }
     let verl = settings(&directory, "of_verl", group.clone()).build().unwrap();

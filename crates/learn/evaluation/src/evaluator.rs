@@ -197,7 +197,7 @@ impl Faults {
         let Self { of, unjudged, failed } = self;
         for (Count { count, first }, what) in [
             (unjudged, "could not be judged"),
-            (failed, "made the verifier fail, also when it was asked again, and count as wrong"),
+            (failed, "made the verifier fail, and count as wrong"),
         ] {
             let Some((problem, reason)) = first else { continue };
             let (name, origin) = (&set.name, &set.problems[*problem].0.origin);

@@ -127,8 +127,8 @@ impl RolloutStatistics {
     pub fn failures_note(&self) -> Option<String> {
         let (count, all, why) = (self.failures, self.responses, self.failure.as_ref()?);
         Some(format!(
-            "the verifier failed at {count} of {all} responses, also when asked again: each scores \
-             0, or as little as the worst of its group; the first: {why}"
+            "the verifier failed at {count} of {all} responses: each scores 0, or as little as the \
+             worst of its group; the first: {why}"
         ))
     }
 

@@ -180,6 +180,22 @@ fn a_command_judges_without_a_ground_truth() {
     );
 }
 
+/// As in training, where nothing is worse.
+#[cfg(unix)]
+#[test]
+fn a_line_at_which_the_verifier_fails_scores_0() {
+    let reply = r#"while read -r line; do id=${line#*"\"id\":"}
+        case $line in *"bad"*) exit 3;; esac; echo "{\"id\":${id%%,*},\"score\":1}"; done"#;
+    let scratch = Scratch::new();
+    let script = scratch.file("reply.sh", reply);
+    let verifier = format!("--verifier {{command=[\"sh\",{script:?}]}}");
+    let row = |response: &str| json!({"prompt": "p", "gold": "1", "response": response});
+    let (lines, said) = grade(&["good", "bad", "good", "good"].map(row), &verifier);
+    assert_eq!((&lines[1]["verdict"], &lines[1]["score"]), (&json!("unparseable"), &json!(0.0)));
+    let failed = "1 made the verifier fail, and score 0; the first, line 2: the worker ended";
+    assert_parts(&said, &["mean score 0.7500", failed]);
+}
+
 #[cfg(unix)]
 #[test]
 fn lines_of_a_problem_are_judged_as_a_group() {

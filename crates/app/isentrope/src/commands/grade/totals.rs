@@ -25,6 +25,9 @@ pub struct Totals {
     disagreements: Vec<usize>,
     /// The first line that could not be judged: its number and why.
     unjudged: Option<(usize, String)>,
+    /// Lines at which the verifier failed, which score 0, and the first: its number and why.
+    failed: usize,
+    first_failed: Option<(usize, String)>,
     /// Lines not judged correct whose ground truth may be at fault, and the first of them: its
     /// number and the fault.
     doubtful: usize,
@@ -41,10 +44,14 @@ impl Totals {
         for (count, verdict) in self.counts.iter_mut().zip(Verdict::ALL) {
             *count += usize::from(judgement.verdict == verdict);
         }
-        let is_judged = judgement.verdict.is_scored() && !judgement.failed;
+        let is_judged = judgement.verdict.is_scored();
         if is_judged {
             self.scored += 1;
             self.score += judgement.score;
+            if judgement.failed {
+                self.failed += 1;
+                self.first_failed.get_or_insert_with(|| (row.number, judgement.reason.clone()));
+            }
         } else if self.unjudged.is_none() {
             self.unjudged = Some((row.number, judgement.reason.clone()));
         }
@@ -95,6 +102,13 @@ impl Totals {
                 reason
             );
         }
+        if let Some((number, reason)) = &self.first_failed {
+            let _ = writeln!(
+                text,
+                "{} made the verifier fail, and score 0; the first, line {number}: {reason}",
+                self.failed
+            );
+        }
         if let Some((number, concern)) = &self.first_doubtful {
             let (count, concern) = (self.doubtful, visible(concern));
             let _ = writeln!(
@@ -110,8 +124,8 @@ impl Totals {
 
     /// Refuses a file if none of its lines could be judged.
     pub fn check_judged(&self) -> Result<()> {
-        match &self.unjudged {
-            Some((number, reason)) if self.scored == 0 => {
+        match self.unjudged.as_ref().or(self.first_failed.as_ref()) {
+            Some((number, reason)) if self.scored == self.failed => {
                 bail!("no line could be judged; the first, line {number}: {reason}")
             }
             _ => Ok(()),

@@ -64,6 +64,11 @@ impl Launch {
         !matches!(self, Self::Command(_))
     }
 
+    /// Whether each question has a process of its own, of which nothing is left for the next.
+    pub fn judges_apart(&self) -> bool {
+        matches!(self, Self::JailedShim(..))
+    }
+
     /// Describes the sandbox around a worker, as it follows a sentence about it.
     pub fn walls(&self) -> String {
         match self {

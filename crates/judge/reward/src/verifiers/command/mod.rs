@@ -3,8 +3,9 @@
 //!
 //! `protocol` has the lines, `worker` one process, `processes` how workers begin and end,
 //! `supervisor` what ends with them; `printed` shows what functions print. A worker
-//! that does anything but answer is ended and replaced, and the next is asked again: a response at
-//! which the second fails too scores 0. `launch` says how a worker is started: as a command, or as
+//! that does anything but answer is ended and replaced. A response at which a fresh worker fails
+//! scores 0; one at which another fails is put to a fresh one, so that a judgement depends on its
+//! question alone. `launch` says how a worker is started: as a command, or as
 //! the shim in front of a function (`crate::python`).
 
 mod launch;
@@ -19,6 +20,7 @@ pub use printed::show_printed;
 pub use supervisor::supervision;
 
 use std::fmt;
+use std::iter;
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -29,9 +31,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Spec;
-use crate::{Error, Item, Judgement, Verdict, Verifier};
+use crate::{Error, Item, Judgement, Verifier};
 use protocol::{Greeting, Misconduct, Question};
-use worker::{EndedWorker, Worker};
+use worker::{EndedWorker, Past, Worker};
 
 /// How long a fresh worker is watched before the run begins. A program that cannot work, such as
 /// one whose script is not there, mostly ends within it.
@@ -40,11 +42,11 @@ const WATCHED: Duration = Duration::from_millis(200);
 /// How long workers may take to end by themselves when the run is over.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Workers that may fail at their first question, one after the other in the same slot, before the
-/// run is stopped.
+/// Questions in a row at which fresh workers of a slot may end or be silent, before a question that
+/// had an answer is asked again, and the run is stopped if it has none.
 const MAX_FAILURES: u32 = 8;
 
-/// Failures among the last 64 questions at which the run is stopped: workers that answer and then
+/// Failures at the last 64 responses at which the run is stopped: workers that answer and then
 /// fail are no better than workers that never answer.
 const MAX_RECENT_FAILURES: u32 = 32;
 
@@ -73,15 +75,15 @@ pub struct WorkerSettings {
     /// Processes that judge at the same time.
     #[schemars(range(min = 1, max = 1024))]
     pub workers: usize,
-    /// Longest time for an answer, in seconds; a worker that takes longer is replaced, and the next
-    /// is asked again.
+    /// Longest time for an answer, in seconds for each response that is asked about; a worker that
+    /// takes longer is replaced.
     #[schemars(range(min = 0.001, max = 86400.0))]
     pub timeout_s: f64,
     /// Time that a fresh worker may take beyond that for what it loads, in seconds.
     #[schemars(range(min = 0.0, max = 86400.0))]
     pub startup_s: f64,
-    /// Whether a call judges one response or a whole group; `timeout_s` is the time of a call. A
-    /// group stays with the rank that begins it.
+    /// Whether a call judges one response or a whole group. A group stays with the rank that begins
+    /// it.
     pub batch: QuestionBatch,
 }
 
@@ -166,9 +168,10 @@ fn tail(stderr: Option<&str>) -> String {
 #[derive(Default)]
 struct WorkerSlot {
     worker: Option<Worker>,
-    /// Workers in a row that failed before they had answered anything.
+    /// Questions in a row at which fresh workers ended or were silent.
     failures: u32,
-    /// The last question of which all responses were judged.
+    /// The last question of which all responses were judged, to find out whether the verifier still
+    /// works. No judgement depends on it.
     answered: Option<Question>,
 }
 
@@ -178,7 +181,7 @@ pub(crate) struct CommandVerifier {
     /// The workers' notes before they are asked anything.
     notes: Vec<String>,
     slots: Slots<WorkerSlot>,
-    /// The last 64 questions, a bit each, in the order in which they were done with: 1 where the
+    /// The last 64 responses, a bit each, in the order in which they were done with: 1 where a
     /// worker failed.
     recent: AtomicU64,
 }
@@ -267,85 +270,131 @@ impl CommandVerifier {
         self.workers.error(problem, stderr)
     }
 
-    /// Takes down whether a worker failed at its question; how many of the last 64 that makes.
-    fn recent_failures(&self, failed: bool) -> u32 {
-        let add = |recent: u64| recent << 1 | u64::from(failed);
+    /// Takes down how a worker failed at a response, if it did.
+    ///
+    /// # Errors
+    /// When workers failed at too many of the last 64.
+    fn count(&self, failure: Option<&Failure>) -> Result<(), VerifierError> {
+        let add = |recent: u64| recent << 1 | u64::from(failure.is_some());
         let (Ok(before) | Err(before)) =
             self.recent
                 .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |recent| Some(add(recent)));
-        add(before).count_ones()
+        match (failure, add(before).count_ones()) {
+            (Some(last), recent @ MAX_RECENT_FAILURES..) => {
+                let problem =
+                    format!("workers failed at {recent} of the last 64 responses; the last {last}");
+                Err(self.error(problem, last.stderr.clone()))
+            }
+            _ => Ok(()),
+        }
     }
 
-    /// Judges a response, or a group, by the worker of a slot.
-    ///
-    /// A worker that fails at it (its function raises an error; it ends, is silent or prints no
-    /// answer) is replaced, and the fresh one is asked again. If that fails too, the last question
-    /// that had an answer is asked once more. If it has one again, or there is none yet, the
-    /// verifier works, and [the response fails](Judgement::failed); else it is not judged.
+    /// Judges a response, or a group, by the worker of a slot. Responses at which it fails
+    /// [fail](Judgement::failed).
     fn judge(
         &self,
         slot: &mut WorkerSlot,
         item: &Item<'_>,
         responses: &[&str],
     ) -> Result<Vec<Judgement>, VerifierError> {
-        let question = self.question(item, responses);
-        let first = match self.ask(slot, &question)? {
-            Ok(judgements) => {
-                self.recent_failures(false);
-                return Ok(judgements);
+        let judged = match responses {
+            [response] => vec![self.judge_alone(slot, item, response)?],
+            _ => self.judge_group(slot, item, responses)?,
+        };
+        match judged.iter().map(|judged| judged.as_ref().err()).collect::<Option<Vec<_>>>() {
+            Some(failed) if failed.iter().all(|failure| failure.stderr.is_some()) => {
+                slot.failures += 1;
+                if let Some(last) = failed.last() {
+                    self.check_slot(slot, last)?;
+                }
             }
-            Err(failure) => failure,
+            _ => slot.failures = 0,
+        }
+        let judgement = |judged: Result<Judgement, Failure>| {
+            judged.unwrap_or_else(|failure| Judgement::failed(failure.reason))
         };
-        let recent = self.recent_failures(true);
-        if recent >= MAX_RECENT_FAILURES {
-            let problem =
-                format!("workers failed at {recent} of the last 64 questions; the last {first}");
-            return Err(self.error(problem, first.stderr));
-        }
-        if let Some(worker) = slot.worker.take() {
-            worker.dismiss(Instant::now());
-        }
-        let failure = match self.ask(slot, &question)? {
-            Ok(judgements) => return Ok(judgements),
-            Err(failure) => failure,
-        };
-        if let Some(answered) = slot.answered.clone()
-            && self.ask(slot, &answered)?.is_err()
-        {
-            return Ok(vec![failure.of_verifier(); responses.len()]);
-        }
-        match responses {
-            [_] => Ok(vec![failure.of_response()]),
-            _ => self.judge_members(slot, item, responses, &failure),
-        }
+        Ok(judged.into_iter().map(judgement).collect())
     }
 
-    /// Judges a group at which a worker fails. The responses at which it fails alone fail; the
-    /// others are judged as a group without them. Where there are none such, or the others have no
-    /// answer either, these are not judged.
-    fn judge_members(
+    /// Checks that the verifier still works if its fresh workers have failed too often in a row.
+    fn check_slot(&self, slot: &mut WorkerSlot, last: &Failure) -> Result<(), VerifierError> {
+        if slot.failures < MAX_FAILURES {
+            return Ok(());
+        }
+        slot.failures = 0;
+        if let Some(answered) = slot.answered.clone()
+            && self.ask(slot, &answered)?.is_ok()
+        {
+            return Ok(());
+        }
+        let problem = format!(
+            "{MAX_FAILURES} fresh workers in a row failed at their first question; the last {last}"
+        );
+        Err(self.error(problem, last.stderr.clone()))
+    }
+
+    fn judge_alone(
+        &self,
+        slot: &mut WorkerSlot,
+        item: &Item<'_>,
+        response: &str,
+    ) -> Result<Result<Judgement, Failure>, VerifierError> {
+        let question = self.question(item, &[response]);
+        let asked = self.ask(slot, &question)?;
+        self.count(asked.as_ref().err())?;
+        let judged = self.settle(slot, &question, asked)?;
+        Ok(judged.map(|mut judgements| judgements.remove(0)))
+    }
+
+    /// Judges a group. Where a worker fails at it, each response is put alone; the others than those
+    /// at which the verifier fails are then a group without them. If it fails at that too, it fails
+    /// at all. That takes at most four times the time of a group, and what workers take to start.
+    fn judge_group(
         &self,
         slot: &mut WorkerSlot,
         item: &Item<'_>,
         responses: &[&str],
-        failure: &Failure,
-    ) -> Result<Vec<Judgement>, VerifierError> {
-        let mut failed = Vec::with_capacity(responses.len());
-        for response in responses {
-            let alone = self.ask(slot, &self.question(item, &[response]))?;
-            failed.push(alone.err().map(|failure| failure.of_response()));
+    ) -> Result<Vec<Result<Judgement, Failure>>, VerifierError> {
+        if let Ok(judgements) = self.ask(slot, &self.question(item, responses))? {
+            responses.iter().try_for_each(|_| self.count(None))?;
+            return Ok(judgements.into_iter().map(Ok).collect());
         }
+        let alone = responses.iter().map(|response| self.judge_alone(slot, item, response));
+        let mut judged = alone.collect::<Result<Vec<_>, VerifierError>>()?;
         let others: Vec<&str> =
-            responses.iter().zip(&failed).filter(|(_, f)| f.is_none()).map(|(r, _)| *r).collect();
-        let judged = match others.len() {
-            0 => Vec::new(),
-            all if all == responses.len() => vec![failure.of_verifier(); all],
-            some => self
-                .ask(slot, &self.question(item, &others))?
-                .unwrap_or_else(|failure| vec![failure.of_verifier(); some]),
+            responses.iter().zip(&judged).filter(|(_, j)| j.is_ok()).map(|(r, _)| *r).collect();
+        if others.is_empty() {
+            return Ok(judged);
+        }
+        let question = self.question(item, &others);
+        let asked = self.ask(slot, &question)?;
+        let together: Vec<_> = match self.settle(slot, &question, asked)? {
+            Ok(judgements) => judgements.into_iter().map(Ok).collect(),
+            Err(failure) => {
+                others.iter().try_for_each(|_| self.count(Some(&failure)))?;
+                iter::repeat_n(failure, others.len()).map(Err).collect()
+            }
         };
-        let mut judged = judged.into_iter();
-        Ok(failed.into_iter().filter_map(|failed| failed.or_else(|| judged.next())).collect())
+        let places = judged.iter_mut().filter(|judged| judged.is_ok());
+        places.zip(together).for_each(|(place, judgement)| *place = judgement);
+        Ok(judged)
+    }
+
+    /// The answer to a question, by a fresh worker if the one that was asked failed and another
+    /// question may be the cause.
+    fn settle(
+        &self,
+        slot: &mut WorkerSlot,
+        question: &Question,
+        asked: Result<Vec<Judgement>, Failure>,
+    ) -> Result<Result<Vec<Judgement>, Failure>, VerifierError> {
+        if asked.as_ref().err().is_none_or(|failure| failure.is_of_question) {
+            return Ok(asked);
+        }
+        if let Some(worker) = slot.worker.take() {
+            worker.dismiss(Instant::now());
+        }
+        self.ask(slot, question)
     }
 
     fn question(&self, item: &Item<'_>, responses: &[&str]) -> Question {
@@ -371,47 +420,45 @@ impl CommandVerifier {
                 (worker, loaded)
             }
         };
-        let startup =
-            if greets || worker.has_answered { 0.0 } else { self.workers.settings.startup_s };
-        let limit = Duration::from_secs_f64(self.workers.settings.timeout_s + startup);
+        let past = mem::replace(&mut worker.past, Past::Failed);
+        let WorkerSettings { timeout_s, startup_s, .. } = self.workers.settings;
+        let startup = if greets || past != Past::Unasked { 0.0 } else { startup_s };
+        let limit = Duration::from_secs_f64(timeout_s * question.responses() as f64 + startup);
         let asked = loaded.and_then(|()| worker.ask(question.line.clone(), limit));
-        let misconduct = match asked.and_then(|line| protocol::answer(&line, question)) {
-            Err(misconduct) if !matches!(misconduct, Misconduct::Failed(_)) => misconduct,
-            answered => {
-                worker.has_answered = true;
-                (slot.worker, slot.failures) = (Some(worker), 0);
-                return Ok(match answered {
-                    Ok(judgements) => {
-                        if judgements.iter().all(|judgement| judgement.verdict.is_scored()) {
-                            slot.answered = Some(question.clone());
-                        }
-                        Ok(judgements)
-                    }
-                    Err(failed) => Err(Failure::of_function(&failed)),
-                });
+        match asked.and_then(|line| protocol::answer(&line, question)) {
+            Ok(judgements) => {
+                worker.past = Past::Answered;
+                if judgements.iter().all(|judgement| judgement.verdict.is_scored()) {
+                    slot.answered = Some(question.clone());
+                }
+                slot.worker = Some(worker);
+                Ok(Ok(judgements))
             }
-        };
-        slot.failures = if worker.has_answered { 0 } else { slot.failures + 1 };
-        let remains = worker.end(&misconduct);
-        let failure = Failure::of_worker(&misconduct, remains, &self.workers.launch);
-        if slot.failures == MAX_FAILURES {
-            let problem = format!(
-                "{MAX_FAILURES} fresh workers in a row failed at their first question; the last \
-                 {failure}"
-            );
-            return Err(self.error(problem, failure.stderr));
+            Err(Misconduct::Failed(reason)) => {
+                slot.worker = Some(worker);
+                let is_of_question = past != Past::Failed || self.workers.launch.judges_apart();
+                Ok(Err(Failure::of_function(reason, is_of_question)))
+            }
+            Err(misconduct) => {
+                let remains = worker.end(&misconduct);
+                let is_of_question = past == Past::Unasked;
+                let launch = &self.workers.launch;
+                Ok(Err(Failure::of_worker(&misconduct, remains, launch, is_of_question)))
+            }
         }
-        Ok(Err(failure))
     }
 }
 
 /// How a worker failed at a question. `Display` follows "the last", of workers.
+#[derive(Clone)]
 struct Failure {
     what: String,
     /// As the reason of a judgement.
     reason: String,
-    /// That of a question that is not judged.
-    verdict: Verdict,
+    /// Whether the question is the cause: the worker was fresh, or it raised an error at this
+    /// question after it had answered the one before. What ends a worker may be left of any
+    /// question before, and an error may be left of one at which there was an error.
+    is_of_question: bool,
     /// The end of the standard error of a worker that has ended.
     stderr: Option<String>,
 }
@@ -424,35 +471,25 @@ impl fmt::Display for Failure {
 
 impl Failure {
     /// That of a function whose worker goes on.
-    fn of_function(failed: &Misconduct) -> Self {
-        let what = failed.to_string();
-        let reason = match failed {
-            Misconduct::Failed(reason) => reason.clone(),
-            _ => what.clone(),
-        };
-        Self { what, reason, verdict: Verdict::Fault, stderr: None }
+    fn of_function(reason: String, is_of_question: bool) -> Self {
+        let what = Misconduct::Failed(reason.clone()).to_string();
+        Self { what, reason, is_of_question, stderr: None }
     }
 
     /// That of a worker that has been ended.
-    fn of_worker(misconduct: &Misconduct, remains: EndedWorker, launch: &Launch) -> Self {
+    fn of_worker(
+        misconduct: &Misconduct,
+        remains: EndedWorker,
+        launch: &Launch,
+        is_of_question: bool,
+    ) -> Self {
         let advice = advice(misconduct, &remains, launch);
-        let is_late = matches!(misconduct, Misconduct::TimedOut(_));
         Self {
             what: format!("{}{advice}", with_status(misconduct, &remains)),
             reason: format!("the worker {}{advice}", with_last_words(misconduct, &remains)),
-            verdict: if is_late { Verdict::TimedOut } else { Verdict::Fault },
+            is_of_question,
             stderr: Some(remains.stderr),
         }
-    }
-
-    /// The judgement where the response is the cause.
-    fn of_response(&self) -> Judgement {
-        Judgement::failed(&*self.reason)
-    }
-
-    /// The judgement where the verifier is.
-    fn of_verifier(&self) -> Judgement {
-        Judgement::new(self.verdict, None, &*self.reason)
     }
 }
 

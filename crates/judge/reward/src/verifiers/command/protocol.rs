@@ -105,6 +105,11 @@ impl Question {
         line.push(b'\n');
         Self { id: u64::from(id), line, group, to_shim }
     }
+
+    /// The number of responses that it is about.
+    pub fn responses(&self) -> usize {
+        self.group.unwrap_or(1)
+    }
 }
 
 /// The line by which the shim of a function is asked whether it can use it.

@@ -30,8 +30,19 @@ pub struct Worker {
     /// Receives from the reading thread; closed when standard output is.
     answers: Receiver<Result<Vec<u8>, Misconduct>>,
     stderr: Tail,
-    /// Whether it has answered, so that it is past what it does once at its start.
-    pub has_answered: bool,
+    /// The end of its last question.
+    pub past: Past,
+}
+
+/// The end of the last question to a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Past {
+    /// There was none: it may still be at what it does once at its start.
+    Unasked,
+    /// It was judged.
+    Answered,
+    /// The worker failed at it, and may have kept something of that.
+    Failed,
 }
 
 /// The remains of a worker.
@@ -67,7 +78,7 @@ impl Worker {
             questions,
             answers,
             stderr: Tail::of(stderr, launch.greets()),
-            has_answered: false,
+            past: Past::Unasked,
         })
     }
 
