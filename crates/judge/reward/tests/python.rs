@@ -205,8 +205,9 @@ def closed(completions, answer):
     let closed = start(&directory, "closed");
     assert_eq!(judge(&*closed, item, &["six"])[0].score, 1.0);
     assert!(
-        closed.notes()[0]
-            .ends_with("is called as by TRL, with completions, the data's columns (answer)"),
+        closed.notes()[0].contains(
+            "by TRL with one response at a time, with completions, the data's columns (answer); "
+        ),
         "{:?}",
         closed.notes()
     );

@@ -287,7 +287,7 @@ fn long_runs_and_very_many_sets_are_shown_at_once() {
     fs::write(dir.path().join("metrics.jsonl"), metrics).unwrap();
     let begin = Instant::now();
     let text = page_of(&dir);
-    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed()); // without optimisation
+    assert!(begin.elapsed() < Duration::from_secs(12), "{:?}", begin.elapsed()); // without optimisation
     has(&text, &["step 10000 of 10000", "mean reward (means over 125 steps)", "   ⋮\n 9955"]);
     // Each set once looked at all others.
     let begin = Instant::now();

@@ -47,8 +47,8 @@ pub struct Eval {
     #[arg(value_name = "MODEL", required_unless_present = "against", requires = "bench")]
     model: Option<String>,
     /// A benchmark: NAME is fetched from the hub; NAME=PLACE is a data file (.jsonl, .json, .csv,
-    /// .tsv, .parquet), or a data set on the hub (org/name:CONFIG:SPLIT, hf://datasets/org/name/FILE). A
-    /// NAME of your own takes any file of problems (repeatable)
+    /// .tsv, .parquet), or a data set on the hub (org/name:CONFIG:SPLIT,
+    /// hf://datasets/org/name/FILE). A NAME of your own takes any file of problems (repeatable)
     #[arg(long, value_name = "NAME[=PLACE]", requires = "model", value_parser = Choice::parse)]
     bench: Vec<Choice>,
     /// Column of the prompts in files of your own, as a recipe's data.columns.prompt

@@ -306,8 +306,10 @@ def adapt(function, arguments, is_group):
         given.append(f"the data's columns ({', '.join(missing)})" if missing else "the data's columns")
     elif missing:
         raise Refused(f"{function.title} asks for {', '.join(missing)}, which neither {style} nor `arguments` gives")
-    whole = " with whole groups" if is_group else ""
+    whole = " with whole groups" if is_group else " with one response at a time" if call is ask_trl else ""
     says = f"{function.title} is called as by {style}{whole}, with {', '.join(given)}"
+    if call is ask_trl and not is_group:
+        says += "; a reward that compares responses needs batch = \"group\""
     return functools.partial(call, function, arguments), says
 
 
