@@ -17,7 +17,7 @@ const MAX_BYTES: u64 = 256 << 10;
 
 /// Write a recipe for your model, your data and your reward, and show what it needs
 ///
-/// The recipe has some twenty commented lines; every other setting has its default. With `--from`,
+/// The recipe has some thirty commented lines; every other setting has its default. With `--from`,
 /// it has the settings of a script for TRL or verl, which is read and not run, and says of each
 /// other setting why it has no line. After writing it, the command says what `isentrope train
 /// RECIPE --dry-run` says: memory, time, rows that cannot be used, and the first prompts as the
