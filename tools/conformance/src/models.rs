@@ -138,7 +138,7 @@ pub fn gradient_bits(
         model.backward(tape, Derivatives::of(&a[range.clone()], &b[range]), gradient);
     }
     let sum = gradient.finish(model);
-    let tensors = model.layout.tensors();
+    let tensors = model.layout.parameters.tensors();
     tensors.map(|(id, p, t)| bits(&sum.tensor(&*model.backend, id, p, t))).collect()
 }
 
@@ -188,7 +188,7 @@ pub fn write_wide(dir: &Path) {
         Tensor { name, shape, values: Box::new(move || Ok(values.into())) }
     };
     let tensors = (0..)
-        .zip(layout.tensors())
+        .zip(layout.parameters.tensors())
         .map(|(seed, (_, p, t))| tensor((seed, p.shape(t), t.name.clone())));
     let options = WriteOptions {
         dtype: WeightDtype::F32,
@@ -202,7 +202,7 @@ pub fn write_wide(dir: &Path) {
 /// A model of the family whose every weight is NaN.
 pub fn nan_model(trial: &Trial, family: &str) -> Model {
     let mut model = load(&checkpoint(family), &trial.model(family).backend);
-    for buffer in model.weights.buffers_mut() {
+    for buffer in model.trained_mut().buffers_mut() {
         model.backend.fill(buffer, f32::NAN);
     }
     model

@@ -29,6 +29,8 @@ pub enum Purpose {
     Records = 9,
     /// Other divisions into micro-batches, to measure their effect.
     MicroBatches = 10,
+    /// An adapter before any training.
+    Adapter = 11,
 }
 
 impl Purpose {

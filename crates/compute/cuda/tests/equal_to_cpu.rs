@@ -379,7 +379,7 @@ fn on_model(backend: impl Backend, family: &str) -> Results {
         model.backward(tape, Derivatives::of(&a, &b), &mut gradient);
     }
     let sum = gradient.finish(&model);
-    for (id, p, t) in model.layout.tensors() {
+    for (id, p, t) in model.layout.parameters.tensors() {
         results.push((t.name.clone(), bits(&sum.tensor(&*model.backend, id, p, t))));
     }
     results

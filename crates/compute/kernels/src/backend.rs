@@ -230,8 +230,8 @@ pub trait Backend: Send + Sync + 'static {
         y: &mut Buffer,
         rows: usize,
     );
-    /// Adds the gradients of [`rms_norm`](Self::rms_norm) to `dx` and `dw`. Without `dy`, `dx`
-    /// holds it on entry and is replaced.
+    /// Adds the gradients of [`rms_norm`](Self::rms_norm) to `dx` and, if it is wanted, `dw`.
+    /// Without `dy`, `dx` holds it on entry and is replaced.
     #[allow(clippy::too_many_arguments, reason = "the operands of one gradient")]
     fn rms_norm_backward(
         &self,
@@ -241,7 +241,7 @@ pub trait Backend: Send + Sync + 'static {
         weight: &Buffer,
         dy: Option<&Buffer>,
         dx: &mut Buffer,
-        dw: &mut Buffer,
+        dw: Option<&mut Buffer>,
         rows: usize,
     );
 
@@ -327,6 +327,12 @@ pub trait Backend: Send + Sync + 'static {
         tokens: usize,
     );
 
+    /// `x *= factors`, row by row. `x: [rows, features]`, activations;
+    /// `factors: [1, features]`, exact.
+    fn scale_rows(&self, factors: &Buffer, x: &mut Buffer, rows: usize);
+    /// `to += from` over the first rows of activations with as many features.
+    fn add_rows(&self, from: &Buffer, to: &mut Buffer, rows: usize);
+
     /// `to[i] = from[rows[i]]`.
     fn copy_rows(&self, from: &Buffer, rows: &DeviceIndex, to: &mut Buffer);
     /// `to[slots[i]] = from[rows[i]]`, in order.
@@ -351,7 +357,8 @@ pub trait Backend: Send + Sync + 'static {
     fn scores(&self, statistics: &mut HeadStatistics) -> HeadScores;
     /// Computes the gradient of a loss from its derivatives by each row's log-prob, entropy and
     /// log-mass, `[targets]`; `d_log_masses` may be empty, for 0. `dx` is replaced, `dw` is added
-    /// to. `x` and `weights` are the ones that [`head`](Self::head) computed the statistics from.
+    /// to, if it is wanted. `x` and `weights` are the ones that [`head`](Self::head) computed the
+    /// statistics from.
     #[allow(clippy::too_many_arguments, reason = "the operands of one gradient")]
     fn head_backward(
         &self,
@@ -363,7 +370,7 @@ pub trait Backend: Send + Sync + 'static {
         d_entropies: &[f32],
         d_log_masses: &[f32],
         dx: &mut Buffer,
-        dw: &mut Buffer,
+        dw: Option<&mut Buffer>,
     );
     /// Returns each row's [`scores`](Self::scores), with the same bits, and how its entropy changes
     /// along the gradient of its target's log-prob. It has no backward pass.
@@ -419,6 +426,8 @@ pub trait Backend: Send + Sync + 'static {
     fn write_elements(&self, to: &mut Buffer, first: usize, elements: &[f32]);
     /// `to += from`, element by element, over two whole buffers of one role: sums two gradients.
     fn add(&self, from: &Buffer, to: &mut Buffer);
+    /// `to *= factors`, element by element, over two whole gradients of one parameter.
+    fn multiply(&self, factors: &Buffer, to: &mut Buffer);
     /// Sums the squares of each block of [`NORM_BLOCK`](crate::NORM_BLOCK) elements in these parts
     /// of weights or gradients, for [`norm`](crate::norm). A part begins with a block.
     fn square_sums(&self, parts: &[(&Buffer, Range<usize>)]) -> Vec<f32>;

@@ -59,7 +59,7 @@ impl Cpu {
 fn extent(role: Role) -> (usize, usize) {
     match role {
         Role::Activation(rows, features) | Role::Exact(rows, features) => (rows, features),
-        Role::Weight(kind) | Role::Gradient(kind) => match kind {
+        Role::Weight(kind) | Role::Frozen(kind) | Role::Gradient(kind) => match kind {
             Kind::Vector(len) => (1, len),
             Kind::Matrix(shape) => shape.packed_extent(),
         },
@@ -287,13 +287,14 @@ impl Backend for Cpu {
         weight: &Buffer,
         dy: Option<&Buffer>,
         dx: &mut Buffer,
-        dw: &mut Buffer,
+        dw: Option<&mut Buffer>,
         rows: usize,
     ) {
         let (x, dy) =
             (x.cpu().rows(rows, layout.stride), dy.map(|dy| dy.cpu().rows(rows, layout.stride)));
         let dx = dx.cpu_mut().rows_mut(rows, layout.stride);
-        norm::backward(&self.workers, layout, eps, x, weight.cpu(), dy, dx, dw.cpu_mut(), rows);
+        let dw = dw.map(|dw| &mut **dw.cpu_mut());
+        norm::backward(&self.workers, layout, eps, x, weight.cpu(), dy, dx, dw, rows);
     }
 
     fn rope(
@@ -383,6 +384,16 @@ impl Backend for Cpu {
         swiglu::backward(&self.workers, features, dy, gate_up, tokens);
     }
 
+    fn scale_rows(&self, factors: &Buffer, x: &mut Buffer, rows: usize) {
+        let factors = factors.cpu();
+        rows::scale(&self.workers, factors, x.cpu_mut().rows_mut(rows, factors.len()));
+    }
+    fn add_rows(&self, from: &Buffer, to: &mut Buffer, rows: usize) {
+        let from = from.cpu();
+        let features = from.features();
+        rows::add(&self.workers, from.rows(rows, features), to.cpu_mut().rows_mut(rows, features));
+    }
+
     fn copy_rows(&self, from: &Buffer, rows: &DeviceIndex, to: &mut Buffer) {
         let (from, rows) = (from.cpu(), rows.cpu());
         let features = from.features();
@@ -441,11 +452,12 @@ impl Backend for Cpu {
         d_entropies: &[f32],
         d_log_masses: &[f32],
         dx: &mut Buffer,
-        dw: &mut Buffer,
+        dw: Option<&mut Buffer>,
     ) {
         let rows = d_logprobs.len();
         let (x, dx) = (x.cpu().rows(rows, shape.inputs), dx.cpu_mut().rows_mut(rows, shape.inputs));
-        let (weights, dw, statistics) = (weights.cpu(), dw.cpu_mut(), statistics.of());
+        let (weights, statistics) = (weights.cpu(), statistics.of());
+        let dw = dw.map(|dw| &mut **dw.cpu_mut());
         let gradient = HeadGradient { statistics, d_logprobs, d_entropies, d_log_masses };
         self.logits.with(head::backward_workspace(shape, rows), |logits| {
             head::backward(&self.workers, shape, x, weights, gradient, dx, dw, logits);
@@ -511,6 +523,9 @@ impl Backend for Cpu {
     }
     fn add(&self, from: &Buffer, to: &mut Buffer) {
         rows::add(&self.workers, from.cpu(), to.cpu_mut());
+    }
+    fn multiply(&self, factors: &Buffer, to: &mut Buffer) {
+        rows::scale(&self.workers, factors.cpu(), to.cpu_mut());
     }
     fn square_sums(&self, parts: &[(&Buffer, Range<usize>)]) -> Vec<f32> {
         let parts: Vec<&[f32]> =

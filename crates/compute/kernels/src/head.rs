@@ -521,7 +521,7 @@ impl HeadGradient<'_> {
     }
 }
 
-/// `dx` is replaced, `dw` continues its chains. Works through the vocabulary in blocks of columns,
+/// `dx` is replaced; `dw`, if it is wanted, continues its chains. Works through the vocabulary in blocks of columns,
 /// so that every weight's chain runs over all rows at once. Logits are recomputed, and their
 /// gradient lives for one block.
 #[allow(clippy::too_many_arguments, reason = "the operands of one gradient")]
@@ -532,7 +532,7 @@ pub(crate) fn backward(
     weights: &[f32],
     gradient: HeadGradient<'_>,
     dx: &mut [f32],
-    dw: &mut [f32],
+    mut dw: Option<&mut [f32]>,
     logits: &mut [f32],
 ) {
     let HeadGradient { statistics, d_logprobs, d_entropies, d_log_masses } = gradient;
@@ -587,7 +587,9 @@ pub(crate) fn backward(
             rows,
             first > 0,
         );
-        linear::backward_weight_columns(workers, shape, panels, logits, x, dw, rows);
+        if let Some(dw) = &mut dw {
+            linear::backward_weight_columns(workers, shape, panels, logits, x, dw, rows);
+        }
     }
 }
 

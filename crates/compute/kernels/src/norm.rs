@@ -121,8 +121,9 @@ impl Kernel for Forward {
     }
 }
 
-/// `dx += d(norm)/dx dy`; without `dy`, `dx` holds it on entry and is replaced. `dw` continues over
-/// rows, and over groups within a row, in order. `x`, `dy` and `dx` have `layout`.
+/// `dx += d(norm)/dx dy`; without `dy`, `dx` holds it on entry and is replaced. `dw`, if
+/// it is wanted, continues over rows, and over groups within a row, in order. `x`, `dy` and `dx`
+/// have `layout`.
 #[allow(clippy::too_many_arguments, reason = "the operands of one gradient")]
 pub(crate) fn backward(
     workers: &Workers,
@@ -132,11 +133,12 @@ pub(crate) fn backward(
     weight: &[f32],
     dy: Option<&[f32]>,
     dx: &mut [f32],
-    dw: &mut [f32],
+    dw: Option<&mut [f32]>,
     rows: usize,
 ) {
     assert!(x.len() >= layout.extent(rows) && dx.len() >= layout.extent(rows));
-    assert!(weight.len() >= layout.features && dw.len() >= layout.features);
+    assert!(weight.len() >= layout.features);
+    assert!(dw.as_ref().is_none_or(|dw| dw.len() >= layout.features));
     let dx = Shared::of(dx);
     let (dy, accumulate) = match dy {
         None => (dx.start().cast_const(), false),
@@ -155,21 +157,23 @@ pub(crate) fn backward(
             workers.isa.run(Scales { layout, eps, x: x.as_ptr(), scales: shared.start(), range });
         }
     });
-    let dw = Shared::of(dw);
-    workers.threads.ranges(layout.features, LANES, 64, |features| {
-        // SAFETY: feature ranges are disjoint; extents were checked above.
-        unsafe {
-            workers.isa.run(WeightGradient {
-                layout,
-                x: x.as_ptr(),
-                dy: dy.start(),
-                scales: scales.as_ptr(),
-                dw: dw.start(),
-                features,
-                rows,
-            });
-        }
-    });
+    if let Some(dw) = dw {
+        let dw = Shared::of(dw);
+        workers.threads.ranges(layout.features, LANES, 64, |features| {
+            // SAFETY: feature ranges are disjoint; extents were checked above.
+            unsafe {
+                workers.isa.run(WeightGradient {
+                    layout,
+                    x: x.as_ptr(),
+                    dy: dy.start(),
+                    scales: scales.as_ptr(),
+                    dw: dw.start(),
+                    features,
+                    rows,
+                });
+            }
+        });
+    }
     workers.threads.ranges(rows, 1, layout.least_rows(), |range| {
         // SAFETY: rows are disjoint; extents were checked above.
         unsafe {

@@ -12,8 +12,11 @@ pub enum Role {
     Activation(usize, usize),
     /// Tables and sums, which every backend keeps as f32: `[rows, features]`.
     Exact(usize, usize),
-    /// The weights of one parameter.
+    /// The weights of one parameter, to be trained.
     Weight(Kind),
+    /// The weights of one parameter that never change, in the precision of a pass. A pass computes
+    /// the bits that it would with [`Weight`](Self::Weight).
+    Frozen(Kind),
     /// The gradient of one parameter. Its padding stays zero.
     Gradient(Kind),
     /// A moment of the optimizer, in the order of its gradient's buffer: the number of elements, of

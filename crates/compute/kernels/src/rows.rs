@@ -27,6 +27,21 @@ pub(crate) fn add(workers: &Workers, from: &[f32], to: &mut [f32]) {
     });
 }
 
+/// Multiplies each row of `x` by `factors`, element by element.
+pub(crate) fn scale(workers: &Workers, factors: &[f32], x: &mut [f32]) {
+    let features = factors.len().max(1);
+    assert!(x.len().is_multiple_of(features), "part of a row");
+    let count = x.len() / features;
+    let x = Shared::of(x);
+    workers.threads.ranges(count, 1, LEAST / features + 1, |range| {
+        // SAFETY: rows are disjoint.
+        let rows = unsafe { x.slice(range.start * features..range.end * features) };
+        for row in rows.chunks_exact_mut(features) {
+            row.iter_mut().zip(factors).for_each(|(x, factor)| *x *= factor);
+        }
+    });
+}
+
 /// `to[i] = from[rows[i]]`, rows of `features` floats.
 pub(crate) fn copy_rows(
     workers: &Workers,

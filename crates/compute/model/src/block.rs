@@ -48,7 +48,7 @@ impl Model {
         cache: CacheLayer<'_>,
         keep: bool,
     ) -> Option<Internals<Buffer>> {
-        let (b, w, s) = (&*self.backend, &self.weights, &self.layout.shapes);
+        let (b, s) = (&*self.backend, &self.layout.shapes);
         let tokens = rows.count;
         let attention = self.attention_branch(block, x, rows, cache);
         // Buffers that are not kept are freed here, before the MLP takes its memory.
@@ -61,26 +61,9 @@ impl Model {
         let normed = self.mlp_input(block, x, tokens);
         let mut gate_up = keep.then(|| self.activations(tokens, s.gate_up.outputs));
         let mut activated = self.activations(tokens, s.intermediate);
-        let bias = block.gate_up_bias.map(|id| &w[id]);
-        let kept_outputs = gate_up.as_mut();
-        b.linear_swiglu(
-            s.gate_up,
-            &normed,
-            &w[block.gate_up],
-            bias,
-            kept_outputs,
-            &mut activated,
-            tokens,
-        );
+        self.project_swiglu(&block.gate_up, &normed, gate_up.as_mut(), &mut activated, tokens);
         drop(normed);
-        b.linear_add(
-            s.down,
-            &activated,
-            &w[block.down],
-            block.down_bias.map(|id| &w[id]),
-            x,
-            tokens,
-        );
+        self.project_add(&block.down, &activated, x, tokens);
         kept.zip(gate_up).map(|((attention, middle), gate_up)| Internals {
             attention,
             middle,
@@ -102,10 +85,8 @@ impl Model {
         self.backend.copy_first_rows(input, &mut middle, tokens);
         let attention = self.attention_branch(block, &mut middle, rows, cache);
         let normed = self.mlp_input(block, &middle, tokens);
-        let (b, w, shape) = (&*self.backend, &self.weights, self.layout.shapes.gate_up);
-        let mut gate_up = self.activations(tokens, shape.outputs);
-        let bias = block.gate_up_bias.map(|id| &w[id]);
-        b.linear(shape, &normed, &w[block.gate_up], bias, &mut gate_up, tokens);
+        let mut gate_up = self.activations(tokens, block.gate_up.shape.outputs);
+        self.project(&block.gate_up, &normed, &mut gate_up, tokens);
         Internals { attention, middle, gate_up }
     }
 
@@ -123,7 +104,7 @@ impl Model {
         let mut normed = self.activations(tokens, s.hidden);
         self.norm(x, block.input_norm, &mut normed, tokens);
         let mut qkv = self.activations(tokens, s.qkv.outputs);
-        b.linear(s.qkv, &normed, &w[block.qkv], block.qkv_bias.map(|id| &w[id]), &mut qkv, tokens);
+        self.project(&block.qkv, &normed, &mut qkv, tokens);
         let raw_qkv = block.qk_norm.map(|_| {
             let turned = self.activations(tokens, s.qkv.outputs);
             mem::replace(&mut qkv, turned)
@@ -139,14 +120,7 @@ impl Model {
         b.prepare_qkv(block.attention, norms, angles, &mut qkv, &rows.batch, cache, layer);
         let mut attended = self.activations(tokens, s.output.inputs);
         b.attention(block.attention, &qkv, &rows.batch, cache, layer, &mut attended);
-        b.linear_add(
-            s.output,
-            &attended,
-            &w[block.output],
-            block.output_bias.map(|id| &w[id]),
-            x,
-            tokens,
-        );
+        self.project_add(&block.output, &attended, x, tokens);
         AttentionInternals { raw_qkv, qkv, attended }
     }
 
@@ -158,7 +132,7 @@ impl Model {
     }
 
     /// Turns `dx`, the gradient of the block's output, into the gradient of its `input`, and adds
-    /// to the weights' gradients.
+    /// to the gradients of the trained weights.
     pub(crate) fn block_backward(
         &self,
         block: &BlockLayout,
@@ -169,7 +143,6 @@ impl Model {
         gradient: &mut Gradient,
     ) {
         let (b, w, s) = (&*self.backend, &self.weights, &self.layout.shapes);
-        let g = &mut gradient.parameters;
         let tokens = rows.count;
         let eps = self.config.rms_norm_eps;
         let Internals {
@@ -181,21 +154,19 @@ impl Model {
         // MLP.
         let mlp = operation("MLP backward");
         let mut activated = self.activations(tokens, s.intermediate);
-        b.linear_backward_input(s.down, dx, &w[block.down], &mut activated, tokens);
+        let reduced = self.reduced_gradient(&block.down, dx, tokens);
+        let reduced = reduced.as_ref();
+        self.project_backward_input(&block.down, dx, reduced, &mut activated, tokens);
         b.swiglu_backward(s.intermediate, &mut activated, &mut gate_up, tokens);
-        b.linear_backward_weight(s.down, dx, &activated, &mut g[block.down], tokens);
-        if let Some(id) = block.down_bias {
-            b.linear_backward_bias(s.down, dx, &mut g[id], tokens);
-        }
+        self.project_backward_weight(&block.down, &activated, dx, reduced, gradient, tokens);
         drop(activated);
         let mut normed = self.activations(tokens, s.hidden);
         self.norm(&middle, block.mlp_norm, &mut normed, tokens);
-        b.linear_backward_weight(s.gate_up, &gate_up, &normed, &mut g[block.gate_up], tokens);
-        if let Some(id) = block.gate_up_bias {
-            b.linear_backward_bias(s.gate_up, &gate_up, &mut g[id], tokens);
-        }
+        let reduced = self.reduced_gradient(&block.gate_up, &gate_up, tokens);
+        let reduced = reduced.as_ref();
+        self.project_backward_weight(&block.gate_up, &normed, &gate_up, reduced, gradient, tokens);
         let mut d_normed = normed;
-        b.linear_backward_input(s.gate_up, &gate_up, &w[block.gate_up], &mut d_normed, tokens);
+        self.project_backward_input(&block.gate_up, &gate_up, reduced, &mut d_normed, tokens);
         drop(gate_up);
         self.norm_backward(&middle, block.mlp_norm, &d_normed, dx, gradient, tokens);
         drop(middle);
@@ -203,13 +174,11 @@ impl Model {
 
         // Attention.
         let _span = operation("attention backward");
-        let g = &mut gradient.parameters;
-        b.linear_backward_weight(s.output, dx, &attended, &mut g[block.output], tokens);
-        if let Some(id) = block.output_bias {
-            b.linear_backward_bias(s.output, dx, &mut g[id], tokens);
-        }
+        let reduced = self.reduced_gradient(&block.output, dx, tokens);
+        let reduced = reduced.as_ref();
+        self.project_backward_weight(&block.output, &attended, dx, reduced, gradient, tokens);
         let mut d_attended = attended;
-        b.linear_backward_input(s.output, dx, &w[block.output], &mut d_attended, tokens);
+        self.project_backward_input(&block.output, dx, reduced, &mut d_attended, tokens);
         let mut d_qkv = self.activations(tokens, s.qkv.outputs);
         b.attention_backward(block.attention, &qkv, &rows.batch, &d_attended, &mut d_qkv);
         let (cos, sin) = rows.rope.of(block);
@@ -217,17 +186,17 @@ impl Model {
         if let (Some((q_norm, k_norm)), Some(raw)) = (block.qk_norm, raw_qkv) {
             let (queries, keys) = (block.attention.query_heads(), block.attention.key_heads());
             for (heads, id) in [(queries, q_norm), (keys, k_norm)] {
-                b.rms_norm_backward(heads, eps, &raw, &w[id], None, &mut d_qkv, &mut g[id], tokens);
+                let dw = gradient.of_model(id);
+                b.rms_norm_backward(heads, eps, &raw, &w[id], None, &mut d_qkv, dw, tokens);
             }
         }
         let mut normed = d_normed;
         self.norm(input, block.input_norm, &mut normed, tokens);
-        b.linear_backward_weight(s.qkv, &d_qkv, &normed, &mut g[block.qkv], tokens);
-        if let Some(id) = block.qkv_bias {
-            b.linear_backward_bias(s.qkv, &d_qkv, &mut g[id], tokens);
-        }
+        let reduced = self.reduced_gradient(&block.qkv, &d_qkv, tokens);
+        let reduced = reduced.as_ref();
+        self.project_backward_weight(&block.qkv, &normed, &d_qkv, reduced, gradient, tokens);
         let mut d_normed = normed;
-        b.linear_backward_input(s.qkv, &d_qkv, &w[block.qkv], &mut d_normed, tokens);
+        self.project_backward_input(&block.qkv, &d_qkv, reduced, &mut d_normed, tokens);
         self.norm_backward(input, block.input_norm, &d_normed, dx, gradient, tokens);
     }
 }

@@ -1,5 +1,6 @@
 //! Counts a model's arithmetic, from the layout alone.
 
+use crate::adapter::AdapterLayout;
 use crate::layout::Layout;
 use isentrope_kernels::Linear;
 use std::iter::Sum;
@@ -86,8 +87,9 @@ impl Layout {
             .iter()
             .sum::<f64>();
         let layers = self.blocks.len() as f64;
+        let adapters = self.adapter.as_ref().map_or(0.0, AdapterLayout::product_weights);
         let attention = 4.0 * shapes.output.inputs as f64 * of.visible;
-        2.0 * (layers * block * of.tokens + weights(shapes.vocabulary) * of.scored)
+        2.0 * ((layers * block + adapters) * of.tokens + weights(shapes.vocabulary) * of.scored)
             + layers * attention
     }
 }

@@ -5,7 +5,7 @@ use crate::internals::Internals;
 use crate::layout::{BlockLayout, Layout};
 use crate::parameters::ROWS_PER_CALL;
 use crate::pass::TapeKind;
-use isentrope_kernels::{Backend, Kind, Linear, Role, Work};
+use isentrope_kernels::{Backend, Linear, Role, Work};
 
 /// Rows of the head's work for one token: the normed row, its gradient and that of the last block's
 /// output.
@@ -14,15 +14,11 @@ const HEAD_ROWS: usize = 3;
 const STREAM_ROWS: usize = 4;
 
 impl Layout {
-    /// The number of elements of each parameter on a device, padding included.
-    pub fn numbers(&self, backend: &dyn Backend) -> impl Iterator<Item = usize> {
-        self.parameters.iter().map(|parameter| backend.element_count(parameter.kind))
-    }
-
-    /// Bytes of one set of parameters: [`Role::Weight`] or [`Role::Gradient`].
-    pub fn parameter_bytes(&self, backend: &dyn Backend, role: impl Fn(Kind) -> Role) -> usize {
-        let bytes = |sum: usize, kind| sum.saturating_add(backend.bytes(role(kind)));
-        self.parameters.iter().map(|parameter| parameter.kind).fold(0, bytes)
+    /// Bytes of all weights, the adapter's included.
+    pub fn weight_bytes(&self, backend: &dyn Backend) -> usize {
+        let own = self.parameters.bytes(backend, self.weight_role());
+        let adapter = self.adapter.as_ref();
+        own.saturating_add(adapter.map_or(0, |of| of.parameters.bytes(backend, Role::Weight)))
     }
 
     /// Most bytes of the host while weights are loaded to a device with its own memory: some rows
@@ -43,7 +39,7 @@ impl Layout {
     }
 
     fn tensor_shapes(&self) -> impl Iterator<Item = Vec<usize>> {
-        self.tensors().map(|(_, parameter, tensor)| parameter.shape(tensor))
+        self.parameters.tensors().map(|(_, parameter, tensor)| parameter.shape(tensor))
     }
 
     /// Least bytes of weights that a pass reads. It reads only its tokens' rows of the embedding,
@@ -85,8 +81,12 @@ impl Layout {
         let rows =
             (HEAD_ROWS + STREAM_ROWS) * row(self.shapes.hidden) + row(self.shapes.intermediate);
         let attention = backend.workspace(Work::AttentionGradient(self.attention(), 1));
+        // An adapter's branch on the way back: the gradient of its input, A x and its gradient.
+        let adapter =
+            self.adapter.as_ref().map_or(0, |of| row(of.widest_input()) + 2 * row(of.most_ranks()));
         // A block's internals, their gradients, and the keys and values of one layer.
-        2 * block + rows + attention + cache_bytes_per_position(backend, self.cache(1, 1))
+        let cache = cache_bytes_per_position(backend, self.cache(1, 1));
+        2 * block + rows + attention + cache + adapter
     }
 
     /// Most bytes that a [gradient](crate::Gradient) of `tokens` takes besides its parameters: a

@@ -1,17 +1,28 @@
 //! The gradient of a loss, accumulated over micro-batches.
 
 use crate::Result;
-use crate::layout::Layout;
+use crate::layout::{Id, Layout, ParameterList};
 use crate::model::Model;
-use crate::parameters::Parameters;
+use crate::parameters::{Parameters, set_rows};
 use isentrope_kernels::{Backend, Buffer, Linear, Role};
 use std::collections::HashMap;
 
 /// A gradient that is being accumulated. Every number is one chain of sums over the tokens, in
 /// order, wherever micro-batches end.
 pub struct Gradient {
-    pub(crate) parameters: Parameters,
-    embedding: EmbeddingRows,
+    /// The gradient of each trained parameter.
+    parameters: Parameters,
+    of: Trained,
+}
+
+/// The parameters that a gradient is of.
+enum Trained {
+    Model(EmbeddingRows),
+    /// The adapter's. The gradient of a parameter is multiplied by its mask, which has ones where
+    /// its tensors are, and zeros elsewhere.
+    Adapter {
+        masks: Vec<(Id, Buffer)>,
+    },
 }
 
 /// The embedding's gradient, for the tokens that occurred. With tied weights the same matrix has a
@@ -31,16 +42,18 @@ impl Gradient {
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
     pub fn zeros(model: &Model) -> Result<Self> {
-        let backend = &*model.backend;
-        Ok(Self {
-            parameters: Parameters::zeros(backend, &model.layout, Role::Gradient)?,
-            embedding: EmbeddingRows {
+        let (backend, trained) = (&*model.backend, model.layout.trained());
+        let of = if model.layout.adapter.is_some() {
+            Trained::Adapter { masks: masks(backend, trained)? }
+        } else {
+            Trained::Model(EmbeddingRows {
                 slots: HashMap::new(),
                 tokens: Vec::new(),
                 rows: backend.buffer(Role::Exact(0, model.layout.shapes.hidden)),
                 capacity: 0,
-            },
-        })
+            })
+        };
+        Ok(Self { parameters: Parameters::zeros(backend, trained, Role::Gradient)?, of })
     }
 
     /// Back to zero, keeping the memory.
@@ -48,17 +61,26 @@ impl Gradient {
         for buffer in self.parameters.buffers_mut() {
             backend.fill(buffer, 0.0);
         }
-        self.embedding.clear();
+        if let Trained::Model(embedding) = &mut self.of {
+            embedding.clear();
+        }
     }
 
     /// Ends the accumulation, and returns the complete gradient. Call it once, after the last
     /// micro-batch.
     pub fn finish(&mut self, model: &Model) -> &mut Parameters {
-        let Layout { embedding, shapes, .. } = &model.layout;
-        let EmbeddingRows { tokens, rows, .. } = &self.embedding;
-        let (b, packed) = (&*model.backend, &mut self.parameters[*embedding]);
-        b.add_embedding_rows(shapes.vocabulary, rows, &b.upload_index(tokens), packed);
-        self.embedding.clear();
+        let b = &*model.backend;
+        match &mut self.of {
+            Trained::Model(embedding) => {
+                let Layout { embedding: id, shapes, .. } = &model.layout;
+                let (rows, tokens) = (&embedding.rows, b.upload_index(&embedding.tokens));
+                b.add_embedding_rows(shapes.vocabulary, rows, &tokens, &mut self.parameters[*id]);
+                embedding.clear();
+            }
+            Trained::Adapter { masks } => {
+                masks.iter().for_each(|(id, mask)| b.multiply(mask, &mut self.parameters[*id]));
+            }
+        }
         &mut self.parameters
     }
 
@@ -67,7 +89,16 @@ impl Gradient {
         &mut self.parameters
     }
 
-    /// Adds `dx: [tokens, hidden]`, the gradient of the embedded `tokens`.
+    /// The gradient of one of the model's own parameters; none if they are frozen.
+    pub(crate) fn of_model(&mut self, id: Id) -> Option<&mut Buffer> {
+        match self.of {
+            Trained::Model(_) => Some(&mut self.parameters[id]),
+            Trained::Adapter { .. } => None,
+        }
+    }
+
+    /// Adds `dx: [tokens, hidden]`, the gradient of the embedded `tokens`, if the embedding is
+    /// trained.
     pub(crate) fn add_embedded(
         &mut self,
         backend: &dyn Backend,
@@ -75,9 +106,26 @@ impl Gradient {
         tokens: &[u32],
         dx: &Buffer,
     ) {
-        let slots = self.embedding.slots_of(backend, vocabulary, tokens);
-        backend.embed_backward(&backend.upload_index(&slots), dx, &mut self.embedding.rows);
+        if let Trained::Model(embedding) = &mut self.of {
+            let slots = embedding.slots_of(backend, vocabulary, tokens);
+            backend.embed_backward(&backend.upload_index(&slots), dx, &mut embedding.rows);
+        }
     }
+}
+
+/// The masks of parameters that are zero outside their tensors.
+fn masks(backend: &dyn Backend, list: &ParameterList) -> Result<Vec<(Id, Buffer)>> {
+    let mut masks: Vec<(Id, Buffer)> = Vec::new();
+    for (id, parameter, tensor) in list.tensors().filter(|(_, of, _)| !of.is_covered()) {
+        if masks.last().is_none_or(|(last, _)| *last != id) {
+            masks.push((id, backend.allocate(Role::Gradient(parameter.kind))?));
+        }
+        if let Some((_, mask)) = masks.last_mut() {
+            let ones = vec![1.0; parameter.shape(tensor).iter().product()];
+            set_rows(backend, mask, parameter, tensor, 0, &ones);
+        }
+    }
+    Ok(masks)
 }
 
 /// The number of allocated rows when `used` are in use, each for a different token.

@@ -21,7 +21,7 @@ impl Model {
     pub fn zeros(dir: &Path, backend: Arc<dyn Backend>) -> Result<Self> {
         let config = ModelConfig::read(dir)?;
         let layout = Layout::new(&config);
-        let weights = Parameters::zeros(&*backend, &layout, Role::Weight)?;
+        let weights = Parameters::zeros(&*backend, &layout.parameters, Role::Weight)?;
         Ok(Self::new(config, layout, weights, backend))
     }
 
@@ -41,8 +41,8 @@ impl Model {
             })?,
         };
         let layout = Layout::new(&config);
-        let mut weights = Parameters::zeros(&*backend, &layout, Role::Weight)?;
-        for (number, (id, parameter, tensor)) in layout.tensors().enumerate() {
+        let mut weights = Parameters::zeros(&*backend, &layout.parameters, Role::Weight)?;
+        for (number, (id, parameter, tensor)) in layout.parameters.tensors().enumerate() {
             let len: usize = parameter.shape(tensor).iter().product();
             let values = match parameter.kind {
                 Kind::Vector(_) if tensor.name.ends_with("bias") => vec![0.0; len],

@@ -4,10 +4,12 @@
 //! up), so that they are one product. A [`Layout`] gives each named tensor its rows of a parameter;
 //! weights, gradients and optimizer moments all follow it.
 
+use crate::adapter::AdapterLayout;
 use crate::config::ModelConfig;
-use isentrope_kernels::{Attention, Kind, Linear};
+use isentrope_kernels::{Attention, Backend, Kind, Linear, Role};
+use std::ops::{Deref, Range};
 
-/// Number of a parameter in [`Layout::parameters`].
+/// Number of a parameter in its [`ParameterList`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Id(pub(crate) usize);
 
@@ -29,6 +31,8 @@ pub struct NamedTensor {
     pub first: usize,
     /// Rows (or elements) that it covers.
     pub len: usize,
+    /// Columns of the matrix that it covers. The others hold zeros in its rows.
+    pub columns: Range<usize>,
 }
 
 impl Parameter {
@@ -36,8 +40,104 @@ impl Parameter {
     pub fn shape(&self, tensor: &NamedTensor) -> Vec<usize> {
         match self.kind {
             Kind::Vector(_) => vec![tensor.len],
-            Kind::Matrix(shape) => vec![tensor.len, shape.inputs],
+            Kind::Matrix(_) => vec![tensor.len, tensor.columns.len()],
         }
+    }
+
+    /// Whether its tensors cover it whole.
+    pub(crate) fn is_covered(&self) -> bool {
+        let covered = |tensor: &NamedTensor| tensor.len * tensor.columns.len();
+        let rows = match self.kind {
+            Kind::Vector(len) => len,
+            Kind::Matrix(shape) => shape.outputs,
+        };
+        self.tensors.iter().map(covered).sum::<usize>() == rows * self.kind.row()
+    }
+}
+
+/// Parameters in the order of the forward pass. Weights, gradients and moments follow it.
+#[derive(Clone, Debug, Default)]
+pub struct ParameterList(Vec<Parameter>);
+
+impl ParameterList {
+    /// Every tensor of the checkpoint with the parameter that holds it.
+    pub fn tensors(&self) -> impl Iterator<Item = (Id, &Parameter, &NamedTensor)> {
+        self.0.iter().enumerate().flat_map(|(i, p)| p.tensors.iter().map(move |t| (Id(i), p, t)))
+    }
+
+    /// The number of elements of each parameter on a device, padding included.
+    pub fn numbers(&self, backend: &dyn Backend) -> impl Iterator<Item = usize> {
+        self.0.iter().map(|parameter| backend.element_count(parameter.kind))
+    }
+
+    /// Bytes of one set of parameters of this role.
+    pub fn bytes(&self, backend: &dyn Backend, role: impl Fn(Kind) -> Role) -> usize {
+        let bytes = |sum: usize, kind| sum.saturating_add(backend.bytes(role(kind)));
+        self.0.iter().map(|parameter| parameter.kind).fold(0, bytes)
+    }
+
+    fn vector<N: AsRef<str>>(&mut self, parts: &[(N, usize)]) -> Id {
+        let part = |(name, len): &(N, usize)| (name.as_ref().to_owned(), *len, 0..1);
+        self.push(Kind::Vector(parts.iter().map(|&(_, len)| len).sum()), parts.iter().map(part))
+    }
+
+    /// A matrix of tensors with all of its columns, each a name and a number of rows.
+    pub(crate) fn matrix<N: AsRef<str>>(&mut self, shape: Linear, parts: &[(N, usize)]) -> Id {
+        let part = |(name, len): &(N, usize)| (name.as_ref().to_owned(), *len, 0..shape.inputs);
+        self.push(Kind::Matrix(shape), parts.iter().map(part))
+    }
+
+    /// A parameter of tensors below each other: each a name, a number of rows, and its columns. A
+    /// tensor without a name leaves its rows to zeros.
+    pub(crate) fn push(
+        &mut self,
+        kind: Kind,
+        parts: impl IntoIterator<Item = (String, usize, Range<usize>)>,
+    ) -> Id {
+        let mut first = 0;
+        let mut tensors = Vec::new();
+        for (name, len, columns) in parts {
+            if !name.is_empty() {
+                tensors.push(NamedTensor { name, first, len, columns });
+            }
+            first += len;
+        }
+        self.0.push(Parameter { kind, tensors });
+        Id(self.0.len() - 1)
+    }
+}
+
+impl Deref for ParameterList {
+    type Target = [Parameter];
+    fn deref(&self) -> &[Parameter] {
+        &self.0
+    }
+}
+
+/// A linear layer of a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Projection {
+    /// Its number among the model's, in the order of the forward pass.
+    pub number: usize,
+    pub shape: Linear,
+    pub weight: Id,
+    pub bias: Option<Id>,
+}
+
+impl Projection {
+    /// Appends the parameters of a layer of these modules, each a name and its number of outputs.
+    fn new(
+        number: usize,
+        list: &mut ParameterList,
+        shape: Linear,
+        modules: &[(String, usize)],
+        biased: bool,
+    ) -> Self {
+        let tensors = |what: &str| -> Vec<_> {
+            modules.iter().map(|(module, rows)| (format!("{module}.{what}"), *rows)).collect()
+        };
+        let weight = list.matrix(shape, &tensors("weight"));
+        Self { number, shape, weight, bias: biased.then(|| list.vector(&tensors("bias"))) }
     }
 }
 
@@ -45,16 +145,12 @@ impl Parameter {
 #[derive(Clone, Debug)]
 pub(crate) struct BlockLayout {
     pub input_norm: Id,
-    pub qkv: Id,
-    pub qkv_bias: Option<Id>,
+    pub qkv: Projection,
     pub qk_norm: Option<(Id, Id)>,
-    pub output: Id,
-    pub output_bias: Option<Id>,
+    pub output: Projection,
     pub mlp_norm: Id,
-    pub gate_up: Id,
-    pub gate_up_bias: Option<Id>,
-    pub down: Id,
-    pub down_bias: Option<Id>,
+    pub gate_up: Projection,
+    pub down: Projection,
     pub attention: Attention,
     /// Whether queries and keys are rotated by their positions.
     pub rotated: bool,
@@ -63,8 +159,10 @@ pub(crate) struct BlockLayout {
 /// All parameters of a model, and the shapes of its products.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    /// The parameters in the order of the forward pass.
-    pub parameters: Vec<Parameter>,
+    /// The parameters of the model, without those of an adapter.
+    pub parameters: ParameterList,
+    /// The parameters of an adapter; the model's are frozen then.
+    pub adapter: Option<AdapterLayout>,
     pub(crate) embedding: Id,
     pub(crate) blocks: Vec<BlockLayout>,
     pub(crate) norm: Id,
@@ -88,17 +186,32 @@ pub(crate) struct Shapes {
 }
 
 impl Layout {
+    /// The parameters that training changes.
+    pub fn trained(&self) -> &ParameterList {
+        self.adapter.as_ref().map_or(&self.parameters, |adapter| &adapter.parameters)
+    }
+
+    /// The role of the model's own weights: frozen beside an adapter.
+    pub fn weight_role(&self) -> fn(Kind) -> Role {
+        if self.adapter.is_some() { Role::Frozen } else { Role::Weight }
+    }
+
+    /// The linear layers of all blocks, by their numbers.
+    pub(crate) fn projections(&self) -> impl Iterator<Item = &Projection> {
+        self.blocks.iter().flat_map(|b| [&b.qkv, &b.output, &b.gate_up, &b.down])
+    }
+
     /// The linear layers of a block, each with whether a bias or a residual is added to its
     /// outputs.
     pub fn linear_layers(&self) -> Vec<(Linear, bool)> {
         let Shapes { qkv, output, gate_up, down, .. } = self.shapes;
-        let has = |bias: fn(&BlockLayout) -> Option<Id>| {
-            self.blocks.iter().any(|block| bias(block).is_some())
+        let has = |of: fn(&BlockLayout) -> Projection| {
+            self.blocks.iter().any(|block| of(block).bias.is_some())
         };
         vec![
-            (qkv, has(|block| block.qkv_bias)),
+            (qkv, has(|block| block.qkv)),
             (output, true),
-            (gate_up, has(|block| block.gate_up_bias)),
+            (gate_up, has(|block| block.gate_up)),
             (down, true),
         ]
     }
@@ -119,51 +232,49 @@ impl Layout {
             gate_up: Linear { inputs: hidden, outputs: 2 * intermediate },
             down: Linear { inputs: intermediate, outputs: hidden },
         };
-        let mut list = List::default();
+        let mut list = ParameterList::default();
         let embedding =
             list.matrix(shapes.vocabulary, &[("model.embed_tokens.weight", config.vocab_size)]);
         let blocks = (0..config.layers)
             .map(|layer| {
                 let name = |part: &str| format!("model.layers.{layer}.{part}");
-                let parts = |whole: &str, parts: &[(&str, usize)], what: &str| -> Vec<_> {
+                let modules = |whole: &str, parts: &[(&str, usize)]| -> Vec<_> {
                     let fused = [(whole, parts.iter().map(|(_, rows)| rows).sum())];
                     let parts = if config.family.fused { &fused[..] } else { parts };
-                    parts
-                        .iter()
-                        .map(|(part, rows)| (name(&format!("{part}.{what}")), *rows))
-                        .collect()
+                    parts.iter().map(|(part, rows)| (name(part), *rows)).collect()
                 };
-                let qkv_parts = |what: &str| {
-                    let (q, k, v) = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj");
-                    let split = [(q, attention_features), (k, kv_features), (v, kv_features)];
-                    parts("self_attn.qkv_proj", &split, what)
-                };
-                let mlp_parts = |what: &str| {
-                    let split = ["mlp.gate_proj", "mlp.up_proj"].map(|part| (part, intermediate));
-                    parts("mlp.gate_up_proj", &split, what)
+                let qkv = modules(
+                    "self_attn.qkv_proj",
+                    &[
+                        ("self_attn.q_proj", attention_features),
+                        ("self_attn.k_proj", kv_features),
+                        ("self_attn.v_proj", kv_features),
+                    ],
+                );
+                let gate_up = modules(
+                    "mlp.gate_up_proj",
+                    &[("mlp.gate_proj", intermediate), ("mlp.up_proj", intermediate)],
+                );
+                let output = [(name("self_attn.o_proj"), hidden)];
+                let down = [(name("mlp.down_proj"), hidden)];
+                let mut numbers = 4 * layer..;
+                let mut projection = |list: &mut ParameterList, shape, modules: &[_], biased| {
+                    let number = numbers.next().expect("numbers without an end");
+                    Projection::new(number, list, shape, modules, biased)
                 };
                 BlockLayout {
                     input_norm: list.vector(&[(name("input_layernorm.weight"), hidden)]),
-                    qkv: list.matrix(shapes.qkv, &qkv_parts("weight")),
-                    qkv_bias: config.qkv_bias.then(|| list.vector(&qkv_parts("bias"))),
+                    qkv: projection(&mut list, shapes.qkv, &qkv, config.qkv_bias),
                     qk_norm: config.qk_norm.then(|| {
                         let mut norm = |part: &str| {
                             list.vector(&[(name(&format!("self_attn.{part}.weight")), dim)])
                         };
                         (norm("q_norm"), norm("k_norm"))
                     }),
-                    output: list
-                        .matrix(shapes.output, &[(name("self_attn.o_proj.weight"), hidden)]),
-                    output_bias: config
-                        .output_bias
-                        .then(|| list.vector(&[(name("self_attn.o_proj.bias"), hidden)])),
+                    output: projection(&mut list, shapes.output, &output, config.output_bias),
                     mlp_norm: list.vector(&[(name("post_attention_layernorm.weight"), hidden)]),
-                    gate_up: list.matrix(shapes.gate_up, &mlp_parts("weight")),
-                    gate_up_bias: config.mlp_bias.then(|| list.vector(&mlp_parts("bias"))),
-                    down: list.matrix(shapes.down, &[(name("mlp.down_proj.weight"), hidden)]),
-                    down_bias: config
-                        .mlp_bias
-                        .then(|| list.vector(&[(name("mlp.down_proj.bias"), hidden)])),
+                    gate_up: projection(&mut list, shapes.gate_up, &gate_up, config.mlp_bias),
+                    down: projection(&mut list, shapes.down, &down, config.mlp_bias),
                     attention: Attention {
                         heads: config.heads,
                         kv_heads: config.kv_heads,
@@ -181,46 +292,11 @@ impl Layout {
         } else {
             list.matrix(shapes.vocabulary, &[("lm_head.weight", config.vocab_size)])
         };
-        Self { parameters: list.0, embedding, blocks, norm, head, shapes }
+        Self { parameters: list, adapter: None, embedding, blocks, norm, head, shapes }
     }
 
     /// The shape of every block's attention, except its window.
     pub(crate) fn attention(&self) -> Attention {
         self.blocks[0].attention // a configuration has at least one layer
-    }
-
-    /// Every tensor of the checkpoint with the parameter that holds it.
-    pub fn tensors(&self) -> impl Iterator<Item = (Id, &Parameter, &NamedTensor)> {
-        self.parameters
-            .iter()
-            .enumerate()
-            .flat_map(|(i, p)| p.tensors.iter().map(move |t| (Id(i), p, t)))
-    }
-}
-
-#[derive(Default)]
-struct List(Vec<Parameter>);
-
-impl List {
-    fn vector<N: AsRef<str>>(&mut self, parts: &[(N, usize)]) -> Id {
-        self.push(Kind::Vector(parts.iter().map(|&(_, len)| len).sum()), parts)
-    }
-
-    fn matrix<N: AsRef<str>>(&mut self, shape: Linear, parts: &[(N, usize)]) -> Id {
-        self.push(Kind::Matrix(shape), parts)
-    }
-
-    fn push<N: AsRef<str>>(&mut self, kind: Kind, parts: &[(N, usize)]) -> Id {
-        let mut first = 0;
-        let tensors = parts
-            .iter()
-            .map(|(name, len)| {
-                let tensor = NamedTensor { name: name.as_ref().to_owned(), first, len: *len };
-                first += len;
-                tensor
-            })
-            .collect();
-        self.0.push(Parameter { kind, tensors });
-        Id(self.0.len() - 1)
     }
 }

@@ -5,6 +5,7 @@
 //! work on whole sequences, [`Model::step`] on growing sequences.
 
 mod activation_cache;
+pub mod adapter;
 mod block;
 pub mod chat_template;
 pub mod checkpoint;
@@ -24,12 +25,14 @@ mod model;
 mod packed;
 mod parameters;
 mod pass;
+mod projection;
 pub mod rope;
 mod rope_table;
 mod step;
 pub mod tokenizer;
 
 pub use activation_cache::ActivationCache;
+pub use adapter::AdapterLayout;
 pub use checkpoint::Checkpoint;
 pub use config::ModelConfig;
 pub use contain::{PanicReport, contain};
@@ -37,7 +40,7 @@ pub use error::{Error, Result};
 pub use flops::Tokens;
 pub use gradient::Gradient;
 pub use kv_cache::KvCache;
-pub use layout::{Id, Layout, NamedTensor, Parameter};
+pub use layout::{Id, Layout, NamedTensor, Parameter, ParameterList};
 pub use model::Model;
 pub use packed::{Packed, SHARING_TOKENS, Sequence, Unit, apart, units};
 pub use parameters::Parameters;

@@ -1,6 +1,7 @@
 //! A model on a device: configuration, layout and weights, loaded from a checkpoint and saved to
 //! one.
 
+use crate::adapter::Adapter;
 use crate::checkpoint::{Checkpoint, WriteOptions, write_checkpoint};
 use crate::config::ModelConfig;
 use crate::layout::Layout;
@@ -21,8 +22,10 @@ pub struct Model {
     pub config: ModelConfig,
     /// The place of each tensor.
     pub layout: Layout,
-    /// The weights, in `layout`.
-    pub weights: Parameters,
+    /// The weights, in `layout`. Models that train adapters beside the same weights share them.
+    pub weights: Arc<Parameters>,
+    /// The weights of the adapter in `layout`.
+    pub adapter: Option<Adapter>,
     /// The device.
     pub backend: Arc<dyn Backend>,
     pub(crate) rope: RopeTable,
@@ -37,10 +40,43 @@ impl Model {
         weights: Parameters,
         backend: Arc<dyn Backend>,
     ) -> Self {
+        Self::sharing(config, layout, Arc::new(weights), backend)
+    }
+
+    fn sharing(
+        config: ModelConfig,
+        layout: Layout,
+        weights: Arc<Parameters>,
+        backend: Arc<dyn Backend>,
+    ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let rope = RopeTable::new(&config);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self { config, layout, weights, backend, rope, number }
+        Self { config, layout, weights, adapter: None, backend, rope, number }
+    }
+
+    /// The model without its adapter. It shares the weights.
+    #[must_use]
+    pub fn base(&self) -> Self {
+        let Self { config, layout, weights, backend, .. } = self;
+        let layout = Layout { adapter: None, ..layout.clone() };
+        Self::sharing(config.clone(), layout, weights.clone(), backend.clone())
+    }
+
+    /// The weights that training changes.
+    pub fn trained(&self) -> &Parameters {
+        self.adapter.as_ref().map_or(&*self.weights, |adapter| &adapter.weights)
+    }
+
+    /// The weights that training changes.
+    ///
+    /// # Panics
+    /// When they are the model's own and shared.
+    pub fn trained_mut(&mut self) -> &mut Parameters {
+        match &mut self.adapter {
+            Some(adapter) => &mut adapter.weights,
+            None => Arc::get_mut(&mut self.weights).expect("trained weights are not shared"),
+        }
     }
 
     /// Loads a Hugging Face model directory.
@@ -48,11 +84,25 @@ impl Model {
     /// # Errors
     /// A sentence that names the file and what is wrong with it, or what in it is not supported.
     pub fn load(dir: &Path, backend: Arc<dyn Backend>) -> Result<Self> {
+        Self::load_as(dir, backend, Role::Weight)
+    }
+
+    /// Loads a Hugging Face model directory whose weights never change: a device may keep them in
+    /// less memory.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_frozen(dir: &Path, backend: Arc<dyn Backend>) -> Result<Self> {
+        Self::load_as(dir, backend, Role::Frozen)
+    }
+
+    fn load_as(dir: &Path, backend: Arc<dyn Backend>, role: fn(Kind) -> Role) -> Result<Self> {
         let config = ModelConfig::read(dir)?;
         let checkpoint = Checkpoint::open(dir)?;
         let layout = Layout::new(&config);
-        Parameters::expect(&layout, &checkpoint, "")?;
-        let mut taken: Vec<&str> = layout.tensors().map(|(_, _, t)| t.name.as_str()).collect();
+        Parameters::expect(&layout.parameters, &checkpoint, "")?;
+        let mut taken: Vec<&str> =
+            layout.parameters.tensors().map(|(_, _, t)| t.name.as_str()).collect();
         if config.tie_word_embeddings {
             taken.push(HEAD); // a copy of the embedding that some exports keep
         }
@@ -70,7 +120,7 @@ impl Model {
                 ),
             ));
         }
-        let weights = Parameters::read(&*backend, &layout, Role::Weight, &checkpoint, "")?;
+        let weights = Parameters::read(&*backend, &layout.parameters, role, &checkpoint, "")?;
         let model = Self::new(config, layout, weights, backend);
         if model.config.tie_word_embeddings && checkpoint.shape(HEAD).is_some() {
             model.expect_copy_of_embedding(dir, &checkpoint)?;
@@ -108,12 +158,12 @@ impl Model {
         Err(Error::invalid(dir, what))
     }
 
-    /// Writes a Hugging Face model directory that transformers and vLLM load.
+    /// Writes a Hugging Face model directory that transformers and vLLM load, without the adapter.
     ///
     /// # Errors
     /// As [`write_checkpoint`].
     pub fn save(&self, dir: &Path, options: WriteOptions<'_>) -> Result<()> {
-        let tensors = self.weights.tensors(&*self.backend, &self.layout, "");
+        let tensors = self.weights.tensors(&*self.backend, &self.layout.parameters, "");
         write_checkpoint(dir, &self.config.json, tensors, options)
     }
 

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::checkpoint::{Checkpoint, Tensor};
-use crate::layout::{Id, Layout, NamedTensor, Parameter};
+use crate::layout::{Id, NamedTensor, Parameter, ParameterList};
 use isentrope_kernels::{Backend, Buffer, Kind, Role, norm};
 use std::borrow::Cow;
 use std::ops::{Index, IndexMut};
@@ -12,7 +12,7 @@ pub(crate) const ROWS_PER_CALL: usize = 256;
 /// Numbers that are unpacked at a time while saving.
 const NUMBERS_PER_CALL: usize = 1 << 20;
 
-/// One buffer per parameter of a [`Layout`].
+/// One buffer per parameter of a [`ParameterList`].
 pub struct Parameters(Vec<Buffer>);
 
 impl Parameters {
@@ -22,15 +22,14 @@ impl Parameters {
     /// [`Error::Memory`](crate::Error::Memory).
     pub fn zeros(
         backend: &dyn Backend,
-        layout: &Layout,
+        list: &ParameterList,
         role: impl Fn(Kind) -> Role,
     ) -> Result<Self> {
-        let buffers =
-            layout.parameters.iter().map(|parameter| backend.allocate(role(parameter.kind)));
+        let buffers = list.iter().map(|parameter| backend.allocate(role(parameter.kind)));
         Ok(Self(buffers.collect::<Result<_, _>>()?))
     }
 
-    /// Reads every tensor of the layout, under its name with `prefix` before it. `role` is as in
+    /// Reads every tensor of the list, under its name with `prefix` before it. `role` is as in
     /// [`zeros`](Self::zeros).
     ///
     /// # Errors
@@ -38,20 +37,20 @@ impl Parameters {
     /// [`Error::Memory`](crate::Error::Memory).
     pub fn read(
         backend: &dyn Backend,
-        layout: &Layout,
+        list: &ParameterList,
         role: impl Fn(Kind) -> Role,
         checkpoint: &Checkpoint,
         prefix: &str,
     ) -> Result<Self> {
         // This comes before memory is allocated, so that a config that claims a larger model than
         // the files hold fails here.
-        Self::expect(layout, checkpoint, prefix)?;
-        let mut parameters = Self::zeros(backend, layout, role)?;
-        parameters.fill(backend, layout, checkpoint, prefix)?;
+        Self::expect(list, checkpoint, prefix)?;
+        let mut parameters = Self::zeros(backend, list, role)?;
+        parameters.fill(backend, list, checkpoint, prefix)?;
         Ok(parameters)
     }
 
-    /// Reads every tensor of the layout, under its name with `prefix` before it, into these.
+    /// Reads every tensor of the list, under its name with `prefix` before it, into these.
     ///
     /// # Errors
     /// Names the file and the tensor that is missing, has another shape or is not finite. Other
@@ -59,11 +58,11 @@ impl Parameters {
     pub fn fill(
         &mut self,
         backend: &dyn Backend,
-        layout: &Layout,
+        list: &ParameterList,
         checkpoint: &Checkpoint,
         prefix: &str,
     ) -> Result<()> {
-        for (id, parameter, tensor) in layout.tensors() {
+        for (id, parameter, tensor) in list.tensors() {
             let (name, shape) = (format!("{prefix}{}", tensor.name), parameter.shape(tensor));
             checkpoint.read_rows(&name, &shape, ROWS_PER_CALL, |first, rows| {
                 self.set_rows(backend, id, parameter, tensor, first, rows);
@@ -72,23 +71,26 @@ impl Parameters {
         Ok(())
     }
 
-    /// Checks that every tensor of the layout is there and has its shape.
-    pub(crate) fn expect(layout: &Layout, checkpoint: &Checkpoint, prefix: &str) -> Result<()> {
-        for (_, parameter, tensor) in layout.tensors() {
+    /// Checks that every tensor of the list is there and has its shape.
+    pub(crate) fn expect(
+        list: &ParameterList,
+        checkpoint: &Checkpoint,
+        prefix: &str,
+    ) -> Result<()> {
+        for (_, parameter, tensor) in list.tensors() {
             checkpoint.expect(&format!("{prefix}{}", tensor.name), &parameter.shape(tensor))?;
         }
         Ok(())
     }
 
-    /// Every tensor of the layout, to be written under its name with `prefix` before it.
+    /// Every tensor of the list, to be written under its name with `prefix` before it.
     pub fn tensors<'a>(
         &'a self,
         backend: &'a dyn Backend,
-        layout: &'a Layout,
+        list: &'a ParameterList,
         prefix: &str,
     ) -> Vec<Tensor<'a>> {
-        layout
-            .tensors()
+        list.tensors()
             .map(|(id, parameter, tensor)| Tensor {
                 name: format!("{prefix}{}", tensor.name),
                 shape: parameter.shape(tensor),
@@ -99,25 +101,25 @@ impl Parameters {
             .collect()
     }
 
-    /// Adds parameters of the same layout and role to these, number by number.
+    /// Adds parameters of the same list and role to these, number by number.
     pub fn add(&mut self, backend: &dyn Backend, other: &Self) {
         self.0.iter_mut().zip(&other.0).for_each(|(sum, x)| backend.add(x, sum));
     }
 
     /// The Euclidean norm of all parameters together.
-    pub fn norm(&self, backend: &dyn Backend, layout: &Layout) -> f64 {
+    pub fn norm(&self, backend: &dyn Backend, list: &ParameterList) -> f64 {
         let of_parameter = |(buffer, numbers)| backend.square_sums(&[(buffer, 0..numbers)]);
         let sums: Vec<Vec<f32>> =
-            self.0.iter().zip(layout.numbers(backend)).map(of_parameter).collect();
+            self.0.iter().zip(list.numbers(backend)).map(of_parameter).collect();
         norm(sums.iter().map(Vec::as_slice))
     }
 
-    /// The buffers, in the layout's order.
+    /// The buffers, in the list's order.
     pub fn buffers(&self) -> &[Buffer] {
         &self.0
     }
 
-    /// The buffers, in the layout's order.
+    /// The buffers, in the list's order.
     pub fn buffers_mut(&mut self) -> &mut [Buffer] {
         &mut self.0
     }
@@ -142,10 +144,19 @@ impl Parameters {
     ) -> Vec<f32> {
         let mut values = vec![0.0; parameter.shape(tensor).iter().product()];
         // Rows are unpacked some at a time, because a device needs room for them.
-        let row = parameter.kind.row();
+        let (row, columns) = (parameter.kind.row(), tensor.columns.clone());
         let rows = (NUMBERS_PER_CALL / row.max(1)).max(1);
-        for (part, values) in values.chunks_mut((rows * row).max(1)).enumerate() {
-            backend.unpack(parameter.kind, tensor.first + part * rows, buffer, values);
+        for (part, values) in values.chunks_mut((rows * columns.len()).max(1)).enumerate() {
+            let first = tensor.first + part * rows;
+            if columns.len() == row {
+                backend.unpack(parameter.kind, first, buffer, values);
+                continue;
+            }
+            let mut whole = vec![0.0; values.len() / columns.len() * row];
+            backend.unpack(parameter.kind, first, buffer, &mut whole);
+            for (own, row) in values.chunks_mut(columns.len()).zip(whole.chunks(row)) {
+                own.copy_from_slice(&row[columns.clone()]);
+            }
         }
         values
     }
@@ -160,8 +171,30 @@ impl Parameters {
         first: usize,
         rows: &[f32],
     ) {
-        backend.pack(parameter.kind, tensor.first + first, rows, &mut self[id]);
+        set_rows(backend, &mut self[id], parameter, tensor, first, rows);
     }
+}
+
+/// Sets `rows` (row-major) of a tensor from its row `first` on, in the buffer of its parameter. The
+/// rows' other columns become zero.
+pub(crate) fn set_rows(
+    backend: &dyn Backend,
+    buffer: &mut Buffer,
+    parameter: &Parameter,
+    tensor: &NamedTensor,
+    first: usize,
+    rows: &[f32],
+) {
+    let (row, columns) = (parameter.kind.row(), tensor.columns.clone());
+    let first = tensor.first + first;
+    if columns.len() == row {
+        return backend.pack(parameter.kind, first, rows, buffer);
+    }
+    let mut whole = vec![0.0; rows.len() / columns.len() * row];
+    for (own, row) in rows.chunks(columns.len()).zip(whole.chunks_mut(row)) {
+        row[columns.clone()].copy_from_slice(own);
+    }
+    backend.pack(parameter.kind, first, &whole, buffer);
 }
 
 impl Index<Id> for Parameters {

@@ -328,7 +328,7 @@ impl Model {
     }
 
     /// Computes the gradient of `last: [targets, hidden]` through the final norm and the head, and
-    /// adds to the gradients of both.
+    /// adds to the gradients of both if they are trained.
     fn head_backward(
         &self,
         last: Buffer,
@@ -342,7 +342,7 @@ impl Model {
         let targets = logprobs.len();
         let normed = self.normed(&last, targets);
         let mut d_normed = self.activations(targets, s.hidden);
-        let (w, dw) = (&self.weights[self.layout.head], &mut gradient.parameters[self.layout.head]);
+        let (w, dw) = (&self.weights[self.layout.head], gradient.of_model(self.layout.head));
         b.head_backward(
             s.vocabulary,
             &normed,
@@ -365,7 +365,7 @@ impl Model {
         self.backend.rms_norm(layout, self.config.rms_norm_eps, x, &self.weights[weight], y, rows);
     }
 
-    /// `dx += d norm(x)/dx dy`, and the weight's gradient.
+    /// `dx += d norm(x)/dx dy`, and the weight's gradient if it is trained.
     pub(crate) fn norm_backward(
         &self,
         x: &Buffer,
@@ -376,7 +376,7 @@ impl Model {
         rows: usize,
     ) {
         let layout = Grouped::rows(self.layout.shapes.hidden);
-        let (w, dw) = (&self.weights[weight], &mut gradient.parameters[weight]);
+        let (w, dw) = (&self.weights[weight], gradient.of_model(weight));
         self.backend.rms_norm_backward(
             layout,
             self.config.rms_norm_eps,

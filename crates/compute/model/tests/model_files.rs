@@ -27,7 +27,7 @@ fn scores(model: &Model) -> Scores {
 
 /// Bits of every tensor, by name.
 fn weights(model: &Model) -> Vec<(String, Vec<u32>)> {
-    let tensors = model.layout.tensors();
+    let tensors = model.layout.parameters.tensors();
     tensors
         .map(|(id, p, t)| (t.name.clone(), bits(&model.weights.tensor(&*model.backend, id, p, t))))
         .collect()

@@ -12,7 +12,7 @@ const CHUNK: usize = 1 << 14;
 /// # Errors
 /// When a tensor cannot be copied from the device.
 pub fn weights_checksum(model: &Model) -> Result<u32> {
-    let mut tensors = model.weights.tensors(&*model.backend, &model.layout, "");
+    let mut tensors = model.trained().tensors(&*model.backend, model.layout.trained(), "");
     tensors.sort_by(|a, b| a.name.cmp(&b.name));
     let mut checksum = 0;
     for tensor in tensors {

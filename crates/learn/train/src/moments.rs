@@ -98,7 +98,7 @@ impl Moments {
             Ok::<_, Error>(())
         };
         let tensors = NAMES.iter().enumerate().flat_map(|(which, prefix)| {
-            layout.tensors().map(move |(id, parameter, tensor)| Tensor {
+            layout.trained().tensors().map(move |(id, parameter, tensor)| Tensor {
                 name: format!("{prefix}{}", tensor.name),
                 shape: parameter.shape(tensor),
                 values: Box::new(move || {
@@ -160,7 +160,7 @@ impl Moments {
         index: usize,
     ) -> Result<Buffer, ModelError> {
         let backend = &*model.backend;
-        let mut buffer = backend.allocate(Role::Gradient(model.layout.parameters[index].kind))?;
+        let mut buffer = backend.allocate(Role::Gradient(model.layout.trained()[index].kind))?;
         for Part { elements, moments, .. } in
             self.parts.iter().filter(|part| part.parameter == index)
         {

@@ -109,8 +109,8 @@ impl Optimizer {
             gradient_scale: (clip_norm / norm).min(1.0) as f32,
         };
         let _span = span("AdamW");
-        b.adamw(step, &mut self.moments.updated(&mut model.weights, gradient));
-        ranks.share(b, &mut model.weights, &self.moments.slices)?;
+        b.adamw(step, &mut self.moments.updated(model.trained_mut(), gradient));
+        ranks.share(b, model.trained_mut(), &self.moments.slices)?;
         Ok(norm)
     }
 }

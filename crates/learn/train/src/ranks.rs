@@ -136,7 +136,7 @@ impl TrainingRanks {
 
     /// The elements of all parameters that each rank updates.
     pub fn slices(&self, model: &Model) -> Slices {
-        Slices::new(model.layout.numbers(&*model.backend), self.world.size())
+        Slices::new(model.layout.trained().numbers(&*model.backend), self.world.size())
     }
 
     /// Before the optimizer: adds the ranks' gradients. Each rank then has its slice of the

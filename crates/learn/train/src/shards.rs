@@ -106,7 +106,7 @@ fn no_room(error: ModelError) -> Error {
 
 impl Sums {
     fn zeros(model: &Model, shards: Range<usize>) -> Result<Self, ModelError> {
-        let zeros = |_| Parameters::zeros(&*model.backend, &model.layout, Role::Gradient);
+        let zeros = |_| Parameters::zeros(&*model.backend, model.layout.trained(), Role::Gradient);
         let waiting = (0..waiting_sums(shards.len())).map(zeros).collect::<Result<_, _>>()?;
         Ok(Self { gradient: Gradient::zeros(model)?, waiting, added: 0, shards })
     }

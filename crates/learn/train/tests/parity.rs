@@ -220,8 +220,8 @@ impl Fixture {
 
     pub fn parameters(&self, model: &Model, prefix: &str) -> Parameters {
         let mut parameters =
-            Parameters::zeros(&*model.backend, &model.layout, Role::Gradient).unwrap();
-        for (id, parameter, tensor) in model.layout.tensors() {
+            Parameters::zeros(&*model.backend, model.layout.trained(), Role::Gradient).unwrap();
+        for (id, parameter, tensor) in model.layout.trained().tensors() {
             let values = self.floats(&format!("{prefix}{}", tensor.name));
             parameters.set_rows(&*model.backend, id, parameter, tensor, 0, &values);
         }
@@ -266,7 +266,7 @@ fn tests() -> PathBuf {
 }
 
 fn weights(model: &Model) -> BTreeMap<String, Vec<f32>> {
-    values(model.weights.tensors(&*model.backend, &model.layout, ""))
+    values(model.trained().tensors(&*model.backend, model.layout.trained(), ""))
 }
 
 fn values(tensors: Vec<Tensor>) -> BTreeMap<String, Vec<f32>> {

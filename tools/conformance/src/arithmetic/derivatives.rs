@@ -39,7 +39,7 @@ fn directional_derivatives(trial: &Trial) {
         let gradient = gradient.finish(&model);
 
         let layout = model.layout.clone();
-        for (seed, (id, parameter, tensor)) in (0..).zip(layout.tensors()) {
+        for (seed, (id, parameter, tensor)) in (0..).zip(layout.parameters.tensors()) {
             let weights = model.weights.tensor(&*model.backend, id, parameter, tensor);
             let slope = gradient.tensor(&*model.backend, id, parameter, tensor);
             for direction in
@@ -52,7 +52,7 @@ fn directional_derivatives(trial: &Trial) {
                         .map(|(&w, &d)| (f64::from(w) + steps * step * f64::from(d)) as f32)
                         .collect();
                     let backend = model.backend.clone();
-                    model.weights.set_rows(&*backend, id, parameter, tensor, 0, &moved);
+                    model.trained_mut().set_rows(&*backend, id, parameter, tensor, 0, &moved);
                     loss(&model, &packed, [&a, &b, &c])
                 };
                 let near = loss_at(1.0) - loss_at(-1.0);

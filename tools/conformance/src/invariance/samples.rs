@@ -98,7 +98,7 @@ fn gradient(model: &Model, (scores, tape): (Scores, Tape<'_>)) -> Vec<Vec<u32>> 
     model.backward(tape, derivatives, &mut gradient);
     let sum = gradient.finish(model);
     let of = |(id, p, t)| sum.tensor(&*model.backend, id, p, t);
-    let tensors = model.layout.tensors().map(of);
+    let tensors = model.layout.parameters.tensors().map(of);
     let all = [scores.logprobs, scores.entropies, scores.log_masses].into_iter().chain(tensors);
     all.map(|values| values.iter().map(|v| v.to_bits()).collect()).collect()
 }

@@ -70,7 +70,7 @@ fn gradients_of_every_parameter_agree_and_none_is_zero(trial: &Trial) {
             let gradients = gradient_of(&model, &oracle, keep);
             let allowed: Vec<f64> = match trial.tolerance().oracles {
                 OracleTolerance::Within(relative) => {
-                    let tensors = model.layout.tensors();
+                    let tensors = model.layout.parameters.tensors();
                     let norm =
                         |name: &str| frobenius(oracle.floats(&format!("grad.{name}")).into_iter());
                     tensors.map(|(_, _, tensor)| relative * norm(&tensor.name)).collect()
@@ -81,7 +81,7 @@ fn gradients_of_every_parameter_agree_and_none_is_zero(trial: &Trial) {
                 }
             };
             for ((ours, allowed), (_, _, tensor)) in
-                gradients.iter().zip(allowed).zip(model.layout.tensors())
+                gradients.iter().zip(allowed).zip(model.layout.parameters.tensors())
             {
                 let tensor = &tensor.name;
                 let theirs = oracle.floats(&format!("grad.{tensor}"));
@@ -141,7 +141,7 @@ fn gradient_of(model: &Model, oracle: &Oracle, keep: TapeKind) -> Vec<Vec<f32>> 
     let (_, tape) = model.forward(Packed::new(&sequences), 1.0, keep);
     model.backward(tape, Derivatives::of(&a, &b), &mut gradient);
     let gradient = gradient.finish(model);
-    let tensors = model.layout.tensors();
+    let tensors = model.layout.parameters.tensors();
     tensors
         .map(|(id, parameter, tensor)| gradient.tensor(&*model.backend, id, parameter, tensor))
         .collect()

@@ -34,9 +34,9 @@ impl Noise {
             Self { scores: vec![[0.0; 2]; scores.len()], gradients: vec![0.0; gradients.len()] };
         for seed in 0..MOVED {
             let mut model = load();
-            let lens = model.layout.numbers(&*backend);
+            let lens = model.layout.parameters.numbers(&*backend);
             for (number, (buffer, len)) in
-                (0..).zip(model.weights.buffers_mut().iter_mut().zip(lens))
+                (0..).zip(model.trained_mut().buffers_mut().iter_mut().zip(lens))
             {
                 let mut numbers = vec![0.0; len];
                 backend.read_elements(buffer, 0, &mut numbers);

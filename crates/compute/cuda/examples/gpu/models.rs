@@ -101,7 +101,9 @@ pub fn build(
 
 fn draw_weights(model: &mut Model, cuda: &Cuda) {
     let kinds: Vec<_> = model.layout.parameters.iter().map(|parameter| parameter.kind).collect();
-    for (seed, (kind, buffer)) in (1..).zip(kinds.into_iter().zip(model.weights.buffers_mut())) {
+    for (seed, (kind, buffer)) in
+        (1..).zip(kinds.into_iter().zip(model.trained_mut().buffers_mut()))
+    {
         match kind {
             Kind::Matrix(shape) => {
                 cuda.draw_weight(buffer, seed << 40, (3.0 / shape.inputs as f32).sqrt());
@@ -114,7 +116,7 @@ fn draw_weights(model: &mut Model, cuda: &Cuda) {
 fn measure(device: &dyn Device, sizes: &Sizes, model: &Model, free: usize, report: &mut Report) {
     let Sizes { name, sequences, prompt, sampled, .. } = sizes;
     let (sequences, prompt, sampled) = (*sequences, *prompt, *sampled);
-    let numbers: usize = model.layout.numbers(&*model.backend).sum();
+    let numbers: usize = model.layout.parameters.numbers(&*model.backend).sum();
     let pace = |seconds, tokens, passes: f64, memory| {
         let flop = passes * 2.0 * numbers as f64 * tokens as f64;
         Pace { seconds, tokens, flop, memory }

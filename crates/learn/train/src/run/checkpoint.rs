@@ -368,8 +368,13 @@ impl<S> FoundCheckpoint<S> {
         let exact = self.dir.join(WEIGHTS);
         if exact.exists() {
             let exact = Checkpoint::open(&exact)?;
-            model.weights =
-                Parameters::read(&*model.backend, &model.layout, Role::Weight, &exact, "")?;
+            model.weights = Parameters::read(
+                &*model.backend,
+                model.layout.trained(),
+                Role::Weight,
+                &exact,
+                "",
+            )?;
         }
         Ok((model, (Checkpoint::open(&self.dir.join(MOMENTS))?, self.state.optimizer)))
     }
@@ -402,7 +407,7 @@ fn write_model(dir: &Path, model: &Model, options: WriteOptions<'_>) -> Result<V
 }
 
 fn weights(model: &Model) -> Vec<Tensor<'_>> {
-    model.weights.tensors(&*model.backend, &model.layout, "")
+    model.trained().tensors(&*model.backend, model.layout.trained(), "")
 }
 
 fn hash_file(path: &Path) -> Result<FileDigest> {

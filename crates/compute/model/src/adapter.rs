@@ -1,0 +1,293 @@
+//! Low-rank adapters beside a model's linear layers (LoRA, arXiv:2106.09685).
+//!
+//! A layer `y = W x + b` with an adapter is `y = W x + b + B (s * (A x))`, where A has `rank` rows
+//! and `s = alpha / rank`, or `alpha / sqrt(rank)` (rsLoRA, arXiv:2312.03732). W and b are frozen.
+//!
+//! Tensors that are one matrix of the model (queries, keys and values; gate and up) are one
+//! adapter of its layer: their As lie below each other, and their Bs along the diagonal of one
+//! matrix, whose other numbers are 0 and stay 0.
+
+use crate::Result;
+use crate::checkpoint::Checkpoint;
+use crate::layout::{Id, Layout, ParameterList, Projection};
+use crate::model::Model;
+use crate::parameters::Parameters;
+use isentrope_kernels::{Backend, Buffer, Kind, Linear, Role};
+use isentrope_random::{Draws, Purpose};
+
+/// A module with an adapter: its own rank and scale.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rank {
+    /// Rows of A.
+    pub rank: usize,
+    /// The factor s of the adapter's branch.
+    pub scale: f32,
+}
+
+/// The parameters of an adapter.
+#[derive(Clone, Debug)]
+pub struct AdapterLayout {
+    /// A and B of each adapted layer, in the order of the forward pass.
+    pub parameters: ParameterList,
+    /// The adapter of each of the model's linear layers, by [`Projection::number`].
+    pairs: Vec<Option<Pair>>,
+}
+
+/// The adapter of one linear layer.
+#[derive(Clone, Debug)]
+struct Pair {
+    /// A: from the layer's inputs to all ranks.
+    down: Linear,
+    a: Id,
+    /// B: from all ranks to the layer's outputs.
+    up: Linear,
+    b: Id,
+    /// The scale of each of the ranks, `[ranks]`.
+    scales: Vec<f32>,
+}
+
+impl AdapterLayout {
+    /// An adapter for those modules of a model that have a rank. `rank` is asked for each module
+    /// that may have one, by its name in transformers, such as
+    /// `model.layers.0.self_attn.q_proj`. None if no module has a rank.
+    pub fn new(layout: &Layout, rank: impl Fn(&str) -> Option<Rank>) -> Option<Self> {
+        let mut parameters = ParameterList::default();
+        let pairs: Vec<_> = layout
+            .projections()
+            .map(|projection| Pair::new(layout, projection, &rank, &mut parameters))
+            .collect();
+        pairs.iter().any(Option::is_some).then_some(Self { parameters, pairs })
+    }
+
+    /// Most ranks of a layer's adapter.
+    pub(crate) fn most_ranks(&self) -> usize {
+        self.pairs.iter().flatten().map(|pair| pair.down.outputs).max().unwrap_or(0)
+    }
+
+    /// Inputs of the widest adapted layer.
+    pub(crate) fn widest_input(&self) -> usize {
+        self.pairs.iter().flatten().map(|pair| pair.down.inputs).max().unwrap_or(0)
+    }
+
+    /// Weights of the adapters' products, which each token goes through.
+    pub(crate) fn product_weights(&self) -> f64 {
+        let weights = |shape: Linear| shape.inputs as f64 * shape.outputs as f64;
+        self.pairs.iter().flatten().map(|pair| weights(pair.down) + weights(pair.up)).sum()
+    }
+}
+
+/// The names of a model's modules that can have an adapter.
+pub fn adaptable_modules(layout: &Layout) -> impl Iterator<Item = &str> {
+    layout.projections().flat_map(|projection| {
+        layout.parameters[projection.weight.0].tensors.iter().map(|t| module_of(&t.name))
+    })
+}
+
+fn module_of(tensor: &str) -> &str {
+    tensor.strip_suffix(".weight").unwrap_or(tensor)
+}
+
+impl Pair {
+    fn new(
+        layout: &Layout,
+        projection: &Projection,
+        rank: &impl Fn(&str) -> Option<Rank>,
+        list: &mut ParameterList,
+    ) -> Option<Self> {
+        let modules: Vec<(&str, usize, Option<Rank>)> = layout.parameters[projection.weight.0]
+            .tensors
+            .iter()
+            .map(|tensor| {
+                let module = module_of(&tensor.name);
+                (module, tensor.len, rank(module))
+            })
+            .collect();
+        let ranked = || modules.iter().filter_map(|&(module, _, rank)| Some((module, rank?)));
+        let ranks: usize = ranked().map(|(_, of)| of.rank).sum();
+        if ranks == 0 {
+            return None;
+        }
+        let Linear { inputs, outputs } = projection.shape;
+        let (down, up) = (Linear { inputs, outputs: ranks }, Linear { inputs: ranks, outputs });
+        let parts: Vec<_> =
+            ranked().map(|(module, of)| (format!("{module}.lora_A.weight"), of.rank)).collect();
+        let a = list.matrix(down, &parts);
+        let mut column = 0;
+        let rows = modules.iter().map(|&(module, rows, rank)| {
+            let Some(Rank { rank, .. }) = rank else { return (String::new(), rows, 0..0) };
+            column += rank;
+            (format!("{module}.lora_B.weight"), rows, column - rank..column)
+        });
+        let b = list.push(Kind::Matrix(up), rows);
+        let scales = ranked().flat_map(|(_, of)| vec![of.scale; of.rank]).collect();
+        Some(Self { down, a, up, b, scales })
+    }
+}
+
+/// The weights of an adapter on a device. Their places are in [`Layout::adapter`].
+pub struct Adapter {
+    /// The weights.
+    pub weights: Parameters,
+    /// The scale of each of a pair's ranks, by [`Projection::number`].
+    scales: Vec<Option<Buffer>>,
+}
+
+impl Adapter {
+    /// An adapter of zeros.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    fn zeros(
+        backend: &dyn Backend,
+        layout: &AdapterLayout,
+        role: fn(Kind) -> Role,
+    ) -> Result<Self> {
+        let weights = Parameters::zeros(backend, &layout.parameters, role)?;
+        let scales = layout.pairs.iter().map(|pair| {
+            pair.as_ref().map(|pair| {
+                let mut scales = backend.buffer(Role::Exact(1, pair.scales.len()));
+                backend.write(&mut scales, 0, &pair.scales);
+                scales
+            })
+        });
+        Ok(Self { weights, scales: scales.collect() })
+    }
+}
+
+impl Model {
+    /// The model with a new adapter, which changes nothing yet: B is 0. A is uniform within +- 1 /
+    /// sqrt(inputs), as in peft.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn with_new_adapter(self, adapter: AdapterLayout, seed: u64) -> Result<Self> {
+        let backend = self.backend.clone();
+        let mut weights = Adapter::zeros(&*backend, &adapter, Role::Weight)?;
+        for (number, (id, parameter, tensor)) in adapter.parameters.tensors().enumerate() {
+            if tensor.name.ends_with(".lora_A.weight") {
+                let len = parameter.shape(tensor).iter().product::<usize>() as u64;
+                let bound = 1.0 / (parameter.kind.row() as f64).sqrt();
+                let mut draws = Draws::of(seed, Purpose::Adapter, number as u64, 0);
+                let mut draw = |place| ((2.0 * draws.uniform(place) - 1.0) * bound) as f32;
+                let values: Vec<f32> = (0..len).map(&mut draw).collect();
+                weights.weights.set_rows(&*backend, id, parameter, tensor, 0, &values);
+            }
+        }
+        Ok(self.adapted(adapter, weights))
+    }
+
+    /// The model with an adapter from a file, whose tensors have `prefix` before their names.
+    /// `role` is [`Role::Weight`] if the adapter is to be trained.
+    ///
+    /// # Errors
+    /// Names the file and the tensor that is missing, has another shape or is not finite;
+    /// [`Error::Memory`].
+    pub fn with_adapter(
+        self,
+        adapter: AdapterLayout,
+        checkpoint: &Checkpoint,
+        prefix: &str,
+        role: fn(Kind) -> Role,
+    ) -> Result<Self> {
+        let backend = self.backend.clone();
+        Parameters::expect(&adapter.parameters, checkpoint, prefix)?;
+        let mut weights = Adapter::zeros(&*backend, &adapter, role)?;
+        weights.weights.fill(&*backend, &adapter.parameters, checkpoint, prefix)?;
+        Ok(self.adapted(adapter, weights))
+    }
+
+    fn adapted(mut self, layout: AdapterLayout, adapter: Adapter) -> Self {
+        self.layout.adapter = Some(layout);
+        self.adapter = Some(adapter);
+        self
+    }
+
+    fn pair(&self, projection: &Projection) -> Option<(&Pair, &Parameters, &Buffer)> {
+        let (layout, adapter) = (self.layout.adapter.as_ref()?, self.adapter.as_ref()?);
+        let pair = layout.pairs[projection.number].as_ref()?;
+        Some((pair, &adapter.weights, adapter.scales[projection.number].as_ref()?))
+    }
+
+    /// Whether a linear layer has an adapter.
+    pub(crate) fn is_adapted(&self, projection: &Projection) -> bool {
+        self.pair(projection).is_some()
+    }
+
+    /// `y += B (s * (A x))`, if the layer has an adapter.
+    pub(crate) fn add_adapter(&self, of: &Projection, x: &Buffer, y: &mut Buffer, tokens: usize) {
+        if let Some((pair, weights, scales)) = self.pair(of) {
+            let reduced = self.reduced(pair, weights, scales, x, tokens);
+            self.backend.linear_add(pair.up, &reduced, &weights[pair.b], None, y, tokens);
+        }
+    }
+
+    /// `s * (A x)`, `[tokens, ranks]`.
+    fn reduced(
+        &self,
+        pair: &Pair,
+        weights: &Parameters,
+        scales: &Buffer,
+        x: &Buffer,
+        tokens: usize,
+    ) -> Buffer {
+        let mut reduced = self.activations(tokens, pair.down.outputs);
+        self.backend.linear(pair.down, x, &weights[pair.a], None, &mut reduced, tokens);
+        self.backend.scale_rows(scales, &mut reduced, tokens);
+        reduced
+    }
+
+    /// `s * (dy B)`, the gradient of A x, `[tokens, ranks]`; none without an adapter.
+    pub(crate) fn reduced_gradient(
+        &self,
+        of: &Projection,
+        dy: &Buffer,
+        tokens: usize,
+    ) -> Option<Buffer> {
+        let (pair, weights, scales) = self.pair(of)?;
+        let mut reduced = self.activations(tokens, pair.up.inputs);
+        self.backend.linear_backward_input(pair.up, dy, &weights[pair.b], &mut reduced, tokens);
+        self.backend.scale_rows(scales, &mut reduced, tokens);
+        Some(reduced)
+    }
+
+    /// Adds to the gradients of A and B, from the layer's input `x`, the gradient `dy` of its
+    /// output and [`reduced_gradient`](Self::reduced_gradient).
+    pub(crate) fn adapter_backward_weight(
+        &self,
+        of: &Projection,
+        x: &Buffer,
+        dy: &Buffer,
+        reduced_gradient: &Buffer,
+        gradient: &mut Parameters,
+        tokens: usize,
+    ) {
+        if let Some((pair, weights, scales)) = self.pair(of) {
+            let b = &*self.backend;
+            let reduced = self.reduced(pair, weights, scales, x, tokens);
+            b.linear_backward_weight(pair.up, dy, &reduced, &mut gradient[pair.b], tokens);
+            b.linear_backward_weight(pair.down, reduced_gradient, x, &mut gradient[pair.a], tokens);
+        }
+    }
+
+    /// `dx += d A`, where d is [`reduced_gradient`](Self::reduced_gradient).
+    pub(crate) fn adapter_backward_input(
+        &self,
+        of: &Projection,
+        reduced_gradient: &Buffer,
+        dx: &mut Buffer,
+        tokens: usize,
+    ) {
+        if let Some((pair, weights, _)) = self.pair(of) {
+            let b = &*self.backend;
+            let mut more = self.activations(tokens, pair.down.inputs);
+            b.linear_backward_input(
+                pair.down,
+                reduced_gradient,
+                &weights[pair.a],
+                &mut more,
+                tokens,
+            );
+            b.add_rows(&more, dx, tokens);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! A block's linear layers, with their adapters: forward and backward.
+
+use crate::gradient::Gradient;
+use crate::layout::Projection;
+use crate::model::Model;
+use isentrope_kernels::Buffer;
+
+impl Model {
+    /// `y = W x + b`, and the layer's adapter. `x: [tokens, inputs]`, `y: [tokens, outputs]`.
+    pub(crate) fn project(&self, of: &Projection, x: &Buffer, y: &mut Buffer, tokens: usize) {
+        let (weight, bias) = self.weight_and_bias(of);
+        self.backend.linear(of.shape, x, weight, bias, y, tokens);
+        self.add_adapter(of, x, y, tokens);
+    }
+
+    /// `y += W x + b`, and the layer's adapter: the residual connection.
+    pub(crate) fn project_add(&self, of: &Projection, x: &Buffer, y: &mut Buffer, tokens: usize) {
+        let (weight, bias) = self.weight_and_bias(of);
+        self.backend.linear_add(of.shape, x, weight, bias, y, tokens);
+        self.add_adapter(of, x, y, tokens);
+    }
+
+    /// `y = silu(gate) * up` of the layer's outputs, which are kept in `gate_up` if it is given.
+    pub(crate) fn project_swiglu(
+        &self,
+        of: &Projection,
+        x: &Buffer,
+        gate_up: Option<&mut Buffer>,
+        y: &mut Buffer,
+        tokens: usize,
+    ) {
+        if self.is_adapted(of) {
+            let mut for_a_moment = None;
+            let gate_up = gate_up
+                .unwrap_or_else(|| for_a_moment.insert(self.activations(tokens, of.shape.outputs)));
+            self.project(of, x, gate_up, tokens);
+            self.backend.swiglu(of.shape.outputs / 2, gate_up, y, tokens);
+        } else {
+            let (weight, bias) = self.weight_and_bias(of);
+            self.backend.linear_swiglu(of.shape, x, weight, bias, gate_up, y, tokens);
+        }
+    }
+
+    /// Adds to the gradients of the layer's trained weights. `dy` is the gradient of its output, and
+    /// `reduced` its [`reduced_gradient`](Self::reduced_gradient).
+    pub(crate) fn project_backward_weight(
+        &self,
+        of: &Projection,
+        x: &Buffer,
+        dy: &Buffer,
+        reduced: Option<&Buffer>,
+        gradient: &mut Gradient,
+        tokens: usize,
+    ) {
+        let b = &*self.backend;
+        if let Some(dw) = gradient.of_model(of.weight) {
+            b.linear_backward_weight(of.shape, dy, x, dw, tokens);
+        }
+        if let Some(db) = of.bias.and_then(|id| gradient.of_model(id)) {
+            b.linear_backward_bias(of.shape, dy, db, tokens);
+        }
+        if let Some(reduced) = reduced {
+            self.adapter_backward_weight(of, x, dy, reduced, gradient.parameters_mut(), tokens);
+        }
+    }
+
+    /// Replaces `dx` by the gradient of the layer's input.
+    pub(crate) fn project_backward_input(
+        &self,
+        of: &Projection,
+        dy: &Buffer,
+        reduced: Option<&Buffer>,
+        dx: &mut Buffer,
+        tokens: usize,
+    ) {
+        self.backend.linear_backward_input(of.shape, dy, &self.weights[of.weight], dx, tokens);
+        if let Some(reduced) = reduced {
+            self.adapter_backward_input(of, reduced, dx, tokens);
+        }
+    }
+
+    fn weight_and_bias(&self, of: &Projection) -> (&Buffer, Option<&Buffer>) {
+        (&self.weights[of.weight], of.bias.map(|id| &self.weights[id]))
+    }
+}
