@@ -78,7 +78,7 @@ impl Mul<f64> for Tokens {
 
 impl Layout {
     /// Floating-point operations of a forward pass: two per weight of a product, and four per key
-    /// and query feature. A backward pass takes twice as many.
+    /// and query feature.
     pub fn forward_flops(&self, of: Tokens) -> f64 {
         let weights = |shape: Linear| shape.inputs as f64 * shape.outputs as f64;
         let shapes = &self.shapes;
@@ -91,6 +91,12 @@ impl Layout {
         let attention = 4.0 * shapes.output.inputs as f64 * of.visible;
         2.0 * ((layers * block + adapters) * of.tokens + weights(shapes.vocabulary) * of.scored)
             + layers * attention
+    }
+
+    /// The arithmetic of a backward pass, in forward passes: the gradient by activations and the
+    /// gradient by weights take one each, and frozen weights have none of their own.
+    pub fn backward_cost(&self) -> f64 {
+        if self.adapter.is_some() { 1.0 } else { 2.0 }
     }
 }
 

@@ -76,6 +76,13 @@ impl ParameterList {
         self.0.iter().map(|parameter| parameter.kind).fold(0, bytes)
     }
 
+    /// Bytes of the masks that a [gradient](crate::Gradient) keeps: of parameters that are zero
+    /// outside their tensors.
+    pub fn mask_bytes(&self, backend: &dyn Backend) -> usize {
+        let masked = self.0.iter().filter(|parameter| !parameter.is_covered());
+        masked.map(|parameter| backend.bytes(Role::Gradient(parameter.kind))).sum()
+    }
+
     fn vector<N: AsRef<str>>(&mut self, parts: &[(N, usize)]) -> Id {
         let part = |(name, len): &(N, usize)| (name.as_ref().to_owned(), *len, 0..1);
         self.push(Kind::Vector(parts.iter().map(|&(_, len)| len).sum()), parts.iter().map(part))

@@ -102,10 +102,11 @@ impl Learner {
         Ok(Self { model, optimizer, activation_cache, ranks, gradient, limits, checksum: None })
     }
 
-    /// The bits of the norm of the weights: equal for equal weights, and hardly ever for others.
+    /// The bits of the norm of the trained weights: equal for equal weights, and hardly ever for others.
     pub fn checksum(&mut self) -> u64 {
-        let Model { weights, backend, layout, .. } = &self.model;
-        *self.checksum.get_or_insert_with(|| weights.norm(&**backend, layout).to_bits())
+        let model = &self.model;
+        let norm = || model.trained().norm(&*model.backend, model.layout.trained()).to_bits();
+        *self.checksum.get_or_insert_with(norm)
     }
 
     /// Log-probs and entropies of all targets under the present weights. Each rank scores a part of
@@ -248,7 +249,7 @@ impl Learner {
     /// [`step`](Self::step) uses it.
     pub fn gradient(&mut self) -> Result<Vec<Tensor<'_>>> {
         let Model { backend, layout, .. } = &self.model;
-        Ok(self.gradient.finish(&self.model)?.tensors(&**backend, layout, ""))
+        Ok(self.gradient.finish(&self.model)?.tensors(&**backend, layout.trained(), ""))
     }
 
     /// Frees the gradient's memory, and drops the sums since the last [`step`](Self::step):

@@ -60,7 +60,7 @@ impl Moments {
         room: &mut Parameters,
     ) -> Result<()> {
         for (which, prefix) in NAMES.iter().enumerate() {
-            room.fill(&*model.backend, &model.layout, checkpoint, prefix)?;
+            room.fill(&*model.backend, model.layout.trained(), checkpoint, prefix)?;
             for Part { parameter, elements, moments } in &mut self.parts {
                 let from = &room.buffers()[*parameter];
                 copy(&*model.backend, from, elements.start, &mut moments[which], 0, elements.len());
@@ -129,7 +129,7 @@ impl Moments {
         let room: RefCell<Option<(usize, usize, Buffer)>> = RefCell::new(None);
         let room = &room;
         let tensors = NAMES.iter().enumerate().flat_map(|(which, prefix)| {
-            let parameters = layout.parameters.iter().enumerate();
+            let parameters = layout.trained().iter().enumerate();
             parameters.flat_map(move |(index, parameter)| {
                 parameter.tensors.iter().map(move |tensor| Tensor {
                     name: format!("{prefix}{}", tensor.name),

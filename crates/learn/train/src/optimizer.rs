@@ -76,7 +76,8 @@ impl Optimizer {
         ranks: &TrainingRanks,
         learning_rate: f64,
     ) -> Result<f64> {
-        let b = &*model.backend;
+        let backend = model.backend.clone();
+        let b = &*backend;
         let slices = &self.moments.slices;
         let summing = span("norm of the gradient");
         ranks.sum_gradients(b, gradient, slices)?;

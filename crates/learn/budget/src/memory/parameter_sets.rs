@@ -9,7 +9,7 @@ pub const MOMENTS: usize = 2;
 /// The most elements whose moments a rank holds, of `ranks` ranks.
 pub fn moments_of_rank(backend: &dyn Backend, layout: &Layout, ranks: usize) -> usize {
     let (mut blocks, mut elements) = (0usize, 0usize);
-    for of_parameter in layout.numbers(backend) {
+    for of_parameter in layout.trained().numbers(backend) {
         blocks = blocks.saturating_add(of_parameter.div_ceil(NORM_BLOCK));
         elements = elements.saturating_add(of_parameter);
     }
@@ -56,20 +56,22 @@ impl ParameterSets {
         1 + usize::from(self.process_model)
     }
 
-    /// Bytes of all weights, gradients and moments of a rank, in the device's memory.
+    /// Bytes of all weights, gradients and moments of a rank, in the device's memory. Adapters and
+    /// the reference share one set of frozen weights.
     pub fn bytes(self, backend: &dyn Backend, layout: &Layout) -> [usize; 3] {
-        let trained = self.trained();
-        let models = trained + usize::from(self.reference);
-        let moments = self.moment(moments_of_rank(backend, layout, self.ranks));
+        let (trained, list) = (self.trained(), layout.trained());
+        let frozen = usize::from(self.reference || layout.adapter.is_some());
+        let frozen = layout.parameters.bytes(backend, Role::Frozen).saturating_mul(frozen);
+        let weights = list.bytes(backend, Role::Weight).saturating_mul(trained);
+        let gradients = (1 + waiting_sums(self.shards))
+            .saturating_mul(list.bytes(backend, Role::Gradient))
+            .saturating_add(list.mask_bytes(backend));
+        let moments = backend.bytes(self.moment(moments_of_rank(backend, layout, self.ranks)));
         [
-            (models, layout.parameter_bytes(backend, Role::Weight)),
-            (
-                trained * (1 + waiting_sums(self.shards)),
-                layout.parameter_bytes(backend, Role::Gradient),
-            ),
-            (trained * MOMENTS, backend.bytes(moments)),
+            frozen.saturating_add(weights),
+            gradients.saturating_mul(trained),
+            moments.saturating_mul(trained * MOMENTS),
         ]
-        .map(|(count, bytes)| bytes.saturating_mul(count))
     }
 
     /// Bytes of a rank's moments in the host's memory, if the device has its own.

@@ -115,21 +115,21 @@ impl Workload {
 
         let passes = self.trained.tokens / ranks / plan.micro_batch_tokens.max(1) as f64;
         let [forward, backward] = self.update_passes(memory);
-        let gradient = layout.parameter_bytes(backend, Role::Gradient) as f64;
+        let gradient = layout.trained().bytes(backend, Role::Gradient) as f64;
         let blocks = Tokens { scored: 0.0, ..self.trained };
         let updates = Cost {
-            flops: (forward + 2.0 * backward) * flops(self.trained)
+            flops: (forward + backward * layout.backward_cost()) * flops(self.trained)
                 - self.spared * memory.of_sampling * flops(blocks),
             bytes: passes * ((forward + backward) * weights + 2.0 * backward * gradient),
         };
         // Each rank updates a part. Moments in the host's memory are not this memory's bytes.
         let moment = |kind| Role::Moment(backend.element_count(kind));
         let moments = if plan.moments > 0 {
-            2.0 * layout.parameter_bytes(backend, moment) as f64
+            2.0 * layout.trained().bytes(backend, moment) as f64
         } else {
             0.0
         };
-        let of_weights = layout.parameter_bytes(backend, Role::Weight) as f64;
+        let of_weights = layout.trained().bytes(backend, Role::Weight) as f64;
         let each = 2.0 * of_weights + gradient + 2.0 * moments;
         let optimizer = Cost { flops: 0.0, bytes: self.updates * each / ranks };
         StepCost { prefill, decode, updates, optimizer }

@@ -368,13 +368,8 @@ impl<S> FoundCheckpoint<S> {
         let exact = self.dir.join(WEIGHTS);
         if exact.exists() {
             let exact = Checkpoint::open(&exact)?;
-            model.weights = Parameters::read(
-                &*model.backend,
-                model.layout.trained(),
-                Role::Weight,
-                &exact,
-                "",
-            )?;
+            let (list, backend) = (model.layout.trained(), &*model.backend);
+            *model.trained_mut() = Parameters::read(backend, list, Role::Weight, &exact, "")?;
         }
         Ok((model, (Checkpoint::open(&self.dir.join(MOMENTS))?, self.state.optimizer)))
     }
