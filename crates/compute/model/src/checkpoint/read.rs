@@ -132,6 +132,23 @@ impl Checkpoint {
         })
     }
 
+    /// Whether two tensors of this shape hold the same numbers.
+    ///
+    /// # Errors
+    /// As [`Self::read_f32`].
+    pub(crate) fn same_values(&self, a: &str, b: &str, shape: &[usize]) -> Result<bool> {
+        let other = self.find(b, shape)?;
+        let (bytes, size) = (self.shards[other.shard].file.bytes(), other.element_bytes());
+        let (mut same, mut others) = (true, Vec::new());
+        self.read_blocks(a, self.find(a, shape)?, READ_BLOCK, |start, block| {
+            let first = other.bytes.start + start * size;
+            others.clear();
+            append_f32(&bytes[first..first + block.len() * size], other.dtype, &mut others);
+            same &= others == block;
+        })?;
+        Ok(same)
+    }
+
     /// The tensors outside of `taken`, without constants that old exports contain.
     pub fn unused<'a>(&self, taken: impl IntoIterator<Item = &'a str>) -> Vec<&str> {
         let taken: HashSet<&str> = taken.into_iter().collect();
