@@ -34,7 +34,7 @@ impl Noise {
             Self { scores: vec![[0.0; 2]; scores.len()], gradients: vec![0.0; gradients.len()] };
         for seed in 0..MOVED {
             let mut model = load();
-            let lens = model.layout.parameters.numbers(&*backend);
+            let lens: Vec<usize> = model.layout.parameters.numbers(&*backend).collect();
             for (number, (buffer, len)) in
                 (0..).zip(model.trained_mut().buffers_mut().iter_mut().zip(lens))
             {
