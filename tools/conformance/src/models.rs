@@ -84,7 +84,7 @@ pub fn adapted(model: Model) -> Model {
 /// Other ranks for modules that share a product, and none for some of them.
 fn rank(module: &str) -> Option<Rank> {
     let (rank, scale) = match module.strip_prefix("model.layers.")?.split_once('.')? {
-        (_, "self_attn.q_proj") => (17, 0.5),
+        (_, "self_attn.q_proj") => (13, 0.5),
         (_, "self_attn.v_proj") => (3, 2.0),
         ("0", "self_attn.o_proj") => (1, 1.5),
         (_, "mlp.up_proj") => (2, 1.0),

@@ -2,6 +2,7 @@
 
 use crate::support::{bits, load};
 use crate::watched::{Watch, Watched};
+use isentrope_conformance::adapted;
 use isentrope_cuda::{Argument, Cuda, Device, Dtype, FUNCTIONS, Grid, Layer, Product};
 use isentrope_cuda_emulator::Emulator;
 use isentrope_kernels::{Backend, Kind};
@@ -84,16 +85,25 @@ impl Watch for Able {
     }
 }
 
+/// Models whose sizes are multiples of 8, because the library takes no others, and whether each has
+/// an adapter.
+const MODELS: [(&str, bool); 3] = [("llama3", false), ("qwen2-untied", false), ("llama3", true)];
+
 /// Additions to unrounded sums, and gradients that begin and then continue, have the bits of the
 /// kernels alone.
 #[test]
 fn with_a_library_bits_are_the_same() {
     struct Without;
     impl Watch for Without {}
-    fn passes<W: Watch>(name: &str, watch: W) -> (Vec<Vec<u32>>, Arc<Watched<W>>) {
+    fn passes<W: Watch>(
+        name: &str,
+        is_adapted: bool,
+        watch: W,
+    ) -> (Vec<Vec<u32>>, Arc<Watched<W>>) {
         let device = Watched::new(watch);
         let backend = Arc::new(Cuda::new(device.clone(), Dtype::Bf16));
         let model = load(backend.clone(), name);
+        let model = if is_adapted { adapted(model) } else { model };
         let mut gradient = Gradient::zeros(&model).unwrap();
         let mut all = Vec::new();
         // Twice over, as updates are; lengths that end within a block of 16 tokens and at the end
@@ -101,7 +111,7 @@ fn with_a_library_bits_are_the_same() {
         for lengths in [&[21, 40, 9][..], &[33, 5]] {
             all.extend(lengths.iter().map(|&length| pass(&model, length, &mut gradient)));
             for (parameter, buffer) in
-                model.layout.parameters.iter().zip(gradient.finish(&model).buffers())
+                model.layout.trained().iter().zip(gradient.finish(&model).buffers())
             {
                 let rows = match parameter.kind {
                     Kind::Vector(numbers) => numbers,
@@ -115,9 +125,9 @@ fn with_a_library_bits_are_the_same() {
         }
         (all, device)
     }
-    for name in ["llama3", "qwen2-untied"] {
-        let (expected, _) = passes(name, Without);
-        let (bits, device) = passes(name, Able::default());
+    for (name, is_adapted) in MODELS {
+        let (expected, _) = passes(name, is_adapted, Without);
+        let (bits, device) = passes(name, is_adapted, Able::default());
         assert!(bits == expected, "{name}");
         let watch = &device.watch;
         let [exact, begun] =
@@ -128,11 +138,11 @@ fn with_a_library_bits_are_the_same() {
 
 #[test]
 fn passes_ask_for_nothing_that_was_not_examined() {
-    // Models without biases, whose sizes are multiples of 8: the library takes no others.
-    for name in ["llama3", "qwen2-untied"] {
+    for (name, is_adapted) in MODELS {
         let device = Watched::new(Library::default());
         let backend = Arc::new(Cuda::new(device.clone(), Dtype::Bf16));
         let model = load(backend.clone(), name);
+        let model = if is_adapted { adapted(model) } else { model };
         let layers: Vec<Layer> = model
             .layout
             .linear_layers()

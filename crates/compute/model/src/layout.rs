@@ -208,19 +208,25 @@ impl Layout {
         self.blocks.iter().flat_map(|b| [&b.qkv, &b.output, &b.gate_up, &b.down])
     }
 
-    /// The linear layers of a block, each with whether a bias or a residual is added to its
-    /// outputs.
+    /// The linear layers of a block and of its adapters, each with whether a bias or a residual is
+    /// added to its outputs.
     pub fn linear_layers(&self) -> Vec<(Linear, bool)> {
         let Shapes { qkv, output, gate_up, down, .. } = self.shapes;
         let has = |of: fn(&BlockLayout) -> Projection| {
             self.blocks.iter().any(|block| of(block).bias.is_some())
         };
-        vec![
+        let mut all = vec![
             (qkv, has(|block| block.qkv)),
             (output, true),
             (gate_up, has(|block| block.gate_up)),
             (down, true),
-        ]
+        ];
+        for layer in self.adapter.iter().flat_map(AdapterLayout::linear_layers) {
+            if !all.contains(&layer) {
+                all.push(layer);
+            }
+        }
+        all
     }
 
     /// The parameters of a model of this configuration.

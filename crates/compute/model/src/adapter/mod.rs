@@ -67,6 +67,11 @@ impl AdapterLayout {
         pairs.iter().any(Option::is_some).then_some(Self { parameters, pairs })
     }
 
+    /// The linear layers of the branches, each with whether a residual is added to its outputs.
+    pub(crate) fn linear_layers(&self) -> impl Iterator<Item = (Linear, bool)> {
+        self.pairs.iter().flatten().flat_map(|pair| [(pair.down, false), (pair.up, true)])
+    }
+
     /// Most ranks of a layer's adapter.
     pub(crate) fn most_ranks(&self) -> usize {
         self.pairs.iter().flatten().map(|pair| pair.down.outputs).max().unwrap_or(0)
