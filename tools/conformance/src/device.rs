@@ -115,7 +115,7 @@ pub(crate) fn gradient(shape: Linear) -> Role {
 fn elements(role: Role) -> usize {
     match role {
         Role::Activation(rows, features) | Role::Exact(rows, features) => rows * features,
-        Role::Weight(kind) | Role::Gradient(kind) => match kind {
+        Role::Weight(kind) | Role::Frozen(kind) | Role::Gradient(kind) => match kind {
             Kind::Vector(len) => len,
             Kind::Matrix(shape) => shape.inputs * shape.outputs,
         },
@@ -131,12 +131,14 @@ fn with_tail(role: Role) -> Role {
         Role::Activation(rows, features) => Role::Activation(longer(rows, features), features),
         Role::Exact(rows, features) => Role::Exact(longer(rows, features), features),
         Role::Weight(Kind::Vector(len)) => Role::Weight(Kind::Vector(len + TAIL)),
+        Role::Frozen(Kind::Vector(len)) => Role::Frozen(Kind::Vector(len + TAIL)),
         Role::Gradient(Kind::Vector(len)) => Role::Gradient(Kind::Vector(len + TAIL)),
         Role::Moment(elements) => Role::Moment(elements + TAIL),
         Role::OffloadedMoment(elements) => Role::OffloadedMoment(elements + TAIL),
-        Role::Weight(Kind::Matrix(_)) | Role::Gradient(Kind::Matrix(_)) | Role::Cache { .. } => {
-            role
-        }
+        Role::Weight(Kind::Matrix(_))
+        | Role::Frozen(Kind::Matrix(_))
+        | Role::Gradient(Kind::Matrix(_))
+        | Role::Cache { .. } => role,
     }
 }
 
@@ -190,7 +192,9 @@ impl Device<'_> {
             _ => self.blank(role),
         };
         match role {
-            Role::Weight(kind) | Role::Gradient(kind) => self.pack(kind, 0, data, &mut buffer),
+            Role::Weight(kind) | Role::Frozen(kind) | Role::Gradient(kind) => {
+                self.pack(kind, 0, data, &mut buffer);
+            }
             Role::Moment(_) | Role::OffloadedMoment(_) => self.write_elements(&mut buffer, 0, data),
             _ => self.write(&mut buffer, 0, data),
         }
@@ -203,7 +207,9 @@ impl Device<'_> {
         let whole = with_tail(role);
         let mut data = vec![POISON; elements(whole)];
         match whole {
-            Role::Weight(kind) | Role::Gradient(kind) => self.unpack(kind, 0, buffer, &mut data),
+            Role::Weight(kind) | Role::Frozen(kind) | Role::Gradient(kind) => {
+                self.unpack(kind, 0, buffer, &mut data);
+            }
             Role::Moment(_) | Role::OffloadedMoment(_) => self.read_elements(buffer, 0, &mut data),
             _ => self.read(buffer, 0, &mut data),
         }

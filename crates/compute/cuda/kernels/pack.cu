@@ -22,14 +22,14 @@ KERNEL(unpack_exact, THREADS)(const float* packed, float* rows, u32 first, u32 c
 }
 EXPORT(unpack_exact)
 
-// Packs a bf16 and the rest of each number, row by row. Grid: 256 numbers a block.
+// Packs a bf16 and, unless it is null, the rest of each number, row by row. Grid: 256 numbers a block.
 KERNEL(pack_split, THREADS)(const float* rows, bf16* upper, u16* rest, u64 first, u32 count, u32 inputs, u32 stride) {
   const u64 i = (u64)block_x() * THREADS + thread_index();
   if (i >= (u64)count * inputs) return;
   const u64 at = (first + i / inputs) * stride + i % inputs;
   const u32 image = settled_image(bits_of(rows[i]));
   upper[at].bits = upper_half(image);
-  rest[at] = rest_of(image);
+  if (rest) rest[at] = rest_of(image);
 }
 EXPORT(pack_split)
 
@@ -38,6 +38,6 @@ KERNEL(unpack_split, THREADS)(const bf16* upper, const u16* rest, float* rows, u
   const u64 i = (u64)block_x() * THREADS + thread_index();
   if (i >= (u64)count * inputs) return;
   const u64 at = (first + i / inputs) * stride + i % inputs;
-  rows[i] = joined(upper[at], rest[at]);
+  rows[i] = joined(upper[at], rest ? rest[at] : 0);
 }
 EXPORT(unpack_split)

@@ -96,6 +96,24 @@ KERNEL(add_bf16, THREADS)(const bf16* from, bf16* to, u64 count) { add_numbers(f
 EXPORT(add_f32)
 EXPORT(add_bf16)
 
+// x *= factors, row by row. Grid: 1024 numbers of x a block. Reads and writes a number of x; a factor comes from the cache.
+template <typename T>
+DEVICE void scale_rows(const float* factors, T* x, u32 rows, u32 features, u32 stride) {
+  EACH(i, (u64)rows * features) {
+    const Cell cell = cell_of(i, features);
+    T* const at = x + (u64)cell.row * stride + cell.column;
+    store(at, load(at) * factors[cell.column]);
+  }
+}
+KERNEL(scale_rows_f32, THREADS)(const float* factors, float* x, u32 rows, u32 features, u32 stride) {
+  scale_rows(factors, x, rows, features, stride);
+}
+KERNEL(scale_rows_bf16, THREADS)(const float* factors, bf16* x, u32 rows, u32 features, u32 stride) {
+  scale_rows(factors, x, rows, features, stride);
+}
+EXPORT(scale_rows_f32)
+EXPORT(scale_rows_bf16)
+
 // For each group of rows of `from`, which are added to one row of `to`: one chain in their order, in f32, which continues from
 // `to`. Group g is order[starts[g] .. starts[g + 1]]. Grid: 1024 numbers of `to` a block. Reads each number of `from` once, and
 // reads and writes one of `to` for each group.

@@ -35,8 +35,12 @@ pub(crate) fn workspace(piece: usize) -> usize {
 }
 
 fn is_split(buffer: &CudaBuffer) -> bool {
-    assert_ne!(buffer.layout.element, Element::Bf16, "activations are no parameter");
-    buffer.layout.element == Element::Split
+    match buffer.layout.element {
+        Element::F32 => false,
+        Element::Split => true,
+        Element::Bf16 => panic!("activations are no parameter"),
+        Element::Frozen => panic!("frozen weights are neither trained nor measured"),
+    }
 }
 
 /// Removes tensors without elements, notes the number of blocks before each of the others, and

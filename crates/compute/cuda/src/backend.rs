@@ -216,7 +216,7 @@ impl Backend for Cuda {
         weight: &Buffer,
         dy: Option<&Buffer>,
         dx: &mut Buffer,
-        dw: &mut Buffer,
+        dw: Option<&mut Buffer>,
         rows: usize,
     ) {
         self.norm_gradient(
@@ -226,7 +226,7 @@ impl Backend for Cuda {
             weight.of(),
             dy.map(Buffer::of),
             dx.of_mut(),
-            dw.of_mut(),
+            dw.as_deref().map(Buffer::of),
             rows,
         );
     }
@@ -311,6 +311,13 @@ impl Backend for Cuda {
         self.gate_gradient(features, dy.of_mut(), gate_up.of_mut(), tokens);
     }
 
+    fn scale_rows(&self, factors: &Buffer, x: &mut Buffer, rows: usize) {
+        self.scale(factors.of(), x.of_mut(), rows);
+    }
+    fn add_rows(&self, from: &Buffer, to: &mut Buffer, rows: usize) {
+        self.add_first(from.of(), to.of_mut(), rows);
+    }
+
     fn copy_rows(&self, from: &Buffer, rows: &DeviceIndex, to: &mut Buffer) {
         let rows: &CudaIndex = rows.of();
         self.copy_rows(from.of(), Some(rows), to.of_mut(), None, rows.len());
@@ -353,7 +360,7 @@ impl Backend for Cuda {
         d_entropies: &[f32],
         d_log_masses: &[f32],
         dx: &mut Buffer,
-        dw: &mut Buffer,
+        dw: Option<&mut Buffer>,
     ) {
         self.head_gradient(
             shape,
@@ -362,7 +369,7 @@ impl Backend for Cuda {
             statistics.of(),
             [d_logprobs, d_entropies, d_log_masses],
             dx.of_mut(),
-            dw.of_mut(),
+            dw.as_deref().map(Buffer::of),
         );
     }
     fn entropy_slopes(
@@ -415,6 +422,9 @@ impl Backend for Cuda {
     }
     fn add(&self, from: &Buffer, to: &mut Buffer) {
         self.add_whole(from.of(), to.of_mut());
+    }
+    fn multiply(&self, factors: &Buffer, to: &mut Buffer) {
+        self.multiply_whole(factors.of(), to.of_mut());
     }
     fn square_sums(&self, parts: &[(&Buffer, Range<usize>)]) -> Vec<f32> {
         let parts: Vec<_> =

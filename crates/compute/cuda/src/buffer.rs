@@ -2,7 +2,7 @@
 
 use crate::device::{HostMemory, Memory};
 use crate::kernels::Pointer;
-use crate::layout::{BLOCK, Layout};
+use crate::layout::{BLOCK, Element, Layout};
 use crate::pool::Block;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -125,9 +125,12 @@ impl CudaBuffer {
         self.start()
     }
 
-    /// The address of the rests of split elements.
+    /// The address of the rests of split elements; null without them.
     pub(crate) fn rest(&self) -> Pointer {
-        self.at(self.layout.rest_at())
+        match self.layout.element {
+            Element::Split => self.at(self.layout.rest_at()),
+            _ => Pointer::NULL,
+        }
     }
 
     /// The address where gradients by outputs wait, from this output on.

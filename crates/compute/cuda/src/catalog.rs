@@ -168,6 +168,8 @@ catalog! {
         pair COPY_ROWS "copy_rows" (P, P, P, P, N, N, N, N);
         // from, to, count.
         pair ADD "add" (P, P, u64);
+        // factors, x, rows, features, stride.
+        pair SCALE_ROWS "scale_rows" (P, P, N, N, N);
         // from, keys, starts, order, to, groups, features, from's stride, to's stride.
         pair SCATTER_ROWS "scatter_rows" (P, P, P, P, P, N, N, N, N);
         // packed, tokens, drawn tokens, y, count, inputs, outputs, stride, y's stride.

@@ -177,7 +177,7 @@ impl Cuda {
             Element::F32 => {
                 self.device.download(from.memory(), 4 * first, bytemuck::cast_slice_mut(elements));
             }
-            Element::Bf16 => {
+            Element::Bf16 | Element::Frozen => {
                 let mut halves = vec![0u16; elements.len()];
                 self.device.download(
                     from.memory(),

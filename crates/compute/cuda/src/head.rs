@@ -215,7 +215,7 @@ impl Cuda {
         statistics: &CudaStatistics,
         [d_logprobs, d_entropies, d_log_masses]: [&[f32]; 3],
         dx: &CudaBuffer,
-        dw: &CudaBuffer,
+        dw: Option<&CudaBuffer>,
     ) {
         let rows = statistics.targets.len();
         assert!(
@@ -245,7 +245,9 @@ impl Cuda {
             .as_ref()
             .map_or(dx_rows, |sums| Matrix { start: sums.at(0), stride: shape.inputs });
         let kept = statistics.kept.as_ref();
-        let (mut tail, mut after, goes_on) = (dw.tail(), None, !dw.is_zero());
+        // Every block of columns continues from the same tail.
+        let mut dw = dw.map(|dw| (dw, dw.tail(), !dw.is_zero()));
+        let mut after = None;
         for first in (0..shape.outputs).step_by(block) {
             let columns = first..(first + block).min(shape.outputs);
             self.logits(shape, columns.clone(), x, weights, logits.at(0), rows);
@@ -276,11 +278,13 @@ impl Cuda {
             let direction = Direction::HeadInput(first > 0);
             let part = columns.clone();
             self.input_gradient_part(shape, part, gradient, weights, into, rows, direction);
-            after = Some(
-                self.weight_gradient_part(shape, columns, gradient, x, dw, rows, *tail, goes_on),
-            );
+            after = dw.as_ref().map(|(dw, tail, goes_on)| {
+                self.weight_gradient_part(shape, columns, gradient, x, dw, rows, **tail, *goes_on)
+            });
         }
-        *tail = after.unwrap_or(*tail);
+        if let (Some((_, tail, _)), Some(after)) = (&mut dw, after) {
+            **tail = after;
+        }
         if let Some(sums) = &sums {
             ROUND_ROWS.launch(
                 &*self.device,

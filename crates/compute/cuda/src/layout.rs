@@ -15,6 +15,8 @@ pub(crate) enum Element {
     Bf16,
     /// bf16, with a 16-bit rest for each element behind all of them, which makes it an exact f32.
     Split,
+    /// The bf16 of a split element, without its rest: a weight that never changes.
+    Frozen,
 }
 
 impl Element {
@@ -22,7 +24,7 @@ impl Element {
     pub(crate) fn bytes(self) -> usize {
         match self {
             Self::F32 => 4,
-            Self::Bf16 | Self::Split => 2,
+            Self::Bf16 | Self::Split | Self::Frozen => 2,
         }
     }
 }
@@ -67,6 +69,11 @@ impl Layout {
                 dtype,
                 kind,
                 if dtype == Dtype::F32 { Element::F32 } else { Element::Split },
+            ),
+            Role::Frozen(kind) => Self::parameter(
+                dtype,
+                kind,
+                if dtype == Dtype::F32 { Element::F32 } else { Element::Frozen },
             ),
             Role::Gradient(kind) => {
                 let layout = Self::parameter(dtype, kind, Element::F32);

@@ -62,7 +62,7 @@ impl Cuda {
         weight: &CudaBuffer,
         dy: Option<&CudaBuffer>,
         dx: &CudaBuffer,
-        dw: &CudaBuffer,
+        dw: Option<&CudaBuffer>,
         rows: usize,
     ) {
         check(layout);
@@ -79,22 +79,24 @@ impl Cuda {
             (x_at, scales.at(0), rows, x_stride, offset, groups, features, eps),
         );
         // The weight's gradient comes first: it reads dy, which the input's gradient may overwrite.
-        RMS_NORM_WEIGHT_GRADIENT.of(self.dtype).launch(
-            device,
-            chains(features),
-            (
-                x_at,
-                dy_at,
-                scales.at(0),
-                dw.vector(features),
-                rows,
-                x_stride,
-                dy_stride,
-                offset,
-                groups,
-                features,
-            ),
-        );
+        if let Some(dw) = dw {
+            RMS_NORM_WEIGHT_GRADIENT.of(self.dtype).launch(
+                device,
+                chains(features),
+                (
+                    x_at,
+                    dy_at,
+                    scales.at(0),
+                    dw.vector(features),
+                    rows,
+                    x_stride,
+                    dy_stride,
+                    offset,
+                    groups,
+                    features,
+                ),
+            );
+        }
         RMS_NORM_INPUT_GRADIENT.of(self.dtype).launch(
             device,
             grid,

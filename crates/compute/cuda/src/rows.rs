@@ -3,13 +3,13 @@
 use crate::batch::CudaBatch;
 use crate::buffer::CudaBuffer;
 use crate::catalog::{
-    ADD, ADD_EMBEDDING_ROWS, COPY_ROWS, EMBED, EMBED_BACKWARD_BF16, SCATTER_ROWS,
+    ADD, ADD_EMBEDDING_ROWS, COPY_ROWS, EMBED, EMBED_BACKWARD_BF16, SCALE_ROWS, SCATTER_ROWS,
 };
 use crate::cuda::{Cuda, lines};
 use crate::dtype::Dtype;
 use crate::index::CudaIndex;
 use crate::kernels::Pointer;
-use crate::layout::Element;
+use crate::layout::{Element, Layout};
 use isentrope_kernels::Linear;
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ pub(crate) fn dtype_of(buffer: &CudaBuffer) -> Dtype {
     match buffer.layout.element {
         Element::F32 => Dtype::F32,
         Element::Bf16 => Dtype::Bf16,
-        Element::Split => panic!("an operation on rows of weights"),
+        Element::Split | Element::Frozen => panic!("an operation on rows of weights"),
     }
 }
 
@@ -117,11 +117,48 @@ impl Cuda {
         assert_eq!(from.layout, to.layout, "two buffers of different roles");
         self.settle(from);
         self.settle(to);
-        let count = from.layout.elements();
+        self.add_elements(from, to, from.layout.elements());
+    }
+
+    /// `to += from` over the first rows. What pads them is added too.
+    pub(crate) fn add_first(&self, from: &CudaBuffer, to: &CudaBuffer, rows: usize) {
+        let Layout { element, features, stride, .. } = from.layout;
+        from.rows(rows, features);
+        to.rows(rows, features);
+        assert!(to.layout.element == element && to.layout.stride == stride, "rows of another kind");
+        self.add_elements(from, to, rows * stride);
+    }
+
+    fn add_elements(&self, from: &CudaBuffer, to: &CudaBuffer, count: usize) {
         ADD.of(dtype_of(from)).launch(
             &*self.device,
             lines(count),
             (from.start(), to.start(), count as u64),
+        );
+    }
+
+    /// `x *= factors`, row by row.
+    pub(crate) fn scale(&self, factors: &CudaBuffer, x: &CudaBuffer, rows: usize) {
+        let features = factors.layout.features;
+        assert_eq!(factors.layout.element, Element::F32, "factors are exact");
+        SCALE_ROWS.of(dtype_of(x)).launch(
+            &*self.device,
+            lines(rows * features),
+            (factors.rows(1, features), x.rows(rows, features), rows, features, x.layout.stride),
+        );
+    }
+
+    /// `to *= factors` over the whole of two gradients of one parameter.
+    pub(crate) fn multiply_whole(&self, factors: &CudaBuffer, to: &CudaBuffer) {
+        assert_eq!(factors.layout, to.layout, "gradients of different parameters");
+        assert_eq!(to.layout.element, Element::F32, "gradients are exact");
+        self.settle(factors);
+        self.settle(to);
+        let count = to.layout.elements();
+        SCALE_ROWS.of(Dtype::F32).launch(
+            &*self.device,
+            lines(count),
+            (factors.start(), to.start(), 1, count, count),
         );
     }
 

@@ -29,6 +29,7 @@ impl Cuda {
             Element::Bf16 => {
                 self.fill_halves(buffer.start(), elements, bf16::from_f32(value).to_bits());
             }
+            Element::Frozen => self.fill_halves(buffer.start(), elements, split(value).0),
             Element::Split => {
                 let (upper, rest) = split(value);
                 self.fill_halves(buffer.start(), elements, upper);
@@ -47,8 +48,9 @@ impl Cuda {
     /// When the buffer is no weight, or elements are kept as f32.
     pub fn draw_weight(&self, weight: &mut Buffer, seed: u64, range: f32) {
         let weight: &CudaBuffer = weight.of();
+        let element = weight.layout.element;
         assert!(
-            weight.layout.element == Element::Split,
+            matches!(element, Element::Split | Element::Frozen),
             "only weights that are kept as bf16 are drawn"
         );
         let halves = weight.layout.elements();
@@ -57,7 +59,9 @@ impl Cuda {
             lines(halves),
             (weight.start(), halves as u64, seed, range),
         );
-        self.fill_halves(weight.rest(), halves, 0);
+        if element == Element::Split {
+            self.fill_halves(weight.rest(), halves, 0);
+        }
     }
 
     pub(crate) fn write_rows(&self, buffer: &CudaBuffer, first: usize, rows: &[f32]) {
@@ -80,7 +84,7 @@ impl Cuda {
                 }
                 self.device.upload(bytemuck::cast_slice(&halves), buffer.memory(), at);
             }
-            Element::Split => panic!("weights are packed, not written"),
+            Element::Split | Element::Frozen => panic!("weights are packed, not written"),
         }
     }
 
@@ -128,7 +132,7 @@ impl Cuda {
                 grid,
                 (uploaded.at(0), packed.start(), first, count, inputs, outputs, stride),
             ),
-            Element::Split => PACK_SPLIT.launch(
+            Element::Split | Element::Frozen => PACK_SPLIT.launch(
                 &*self.device,
                 grid,
                 (
@@ -165,7 +169,7 @@ impl Cuda {
                 grid,
                 (packed.start(), unpacked.at(0), first, count, inputs, outputs, stride),
             ),
-            Element::Split => UNPACK_SPLIT.launch(
+            Element::Split | Element::Frozen => UNPACK_SPLIT.launch(
                 &*self.device,
                 grid,
                 (
@@ -196,6 +200,10 @@ impl Cuda {
         match to.layout.element {
             Element::F32 => {
                 self.device.upload(bytemuck::cast_slice(elements), to.memory(), 4 * first);
+            }
+            Element::Frozen => {
+                let upper: Vec<u16> = elements.iter().map(|&x| split(x).0).collect();
+                self.device.upload(bytemuck::cast_slice(&upper), to.memory(), 2 * first);
             }
             Element::Split => {
                 let (upper, rest): (Vec<u16>, Vec<u16>) =

@@ -47,7 +47,16 @@ impl Case {
         backend.linear_backward_bias(shape, &dy, &mut db, rows);
         let weight = t.parameter_of(Role::Weight, some, &before[..layout.features]);
         let mut dw = t.parameter_of(Role::Gradient, some, &before[..layout.features]);
-        backend.rms_norm_backward(layout, 1e-5, &x, &weight, Some(&dy), &mut dx, &mut dw, rows);
+        backend.rms_norm_backward(
+            layout,
+            1e-5,
+            &x,
+            &weight,
+            Some(&dy),
+            &mut dx,
+            Some(&mut dw),
+            rows,
+        );
         t.push_numbers("db", all, &db);
         t.push_numbers("dw", some, &dw);
         t.results

@@ -88,6 +88,12 @@ pub fn selection(t: &mut Trial<'_>, shape: Linear, rows: usize) {
     t.push_rows("store_rows", &scattered, rows, inputs);
     backend.add(&x, &mut scattered);
     t.push_rows("add", &scattered, rows, inputs);
+    backend.add_rows(&x, &mut scattered, rows / 2);
+    t.push_rows("add_rows", &scattered, rows, inputs);
+    backend.scale_rows(&t.exact(32, 1, inputs), &mut scattered, rows);
+    t.push_rows("scale_rows", &scattered, rows, inputs);
+    backend.multiply(&t.parameter(Role::Gradient, matrix, 33), &mut dw);
+    t.push_numbers("multiply", matrix, &dw);
     let mut copy = t.rows(14, rows, inputs);
     backend.copy_first_rows(&x, &mut copy, rows / 2);
     t.push_rows("copy", &copy, rows, inputs);
@@ -105,7 +111,7 @@ pub fn norms(t: &mut Trial<'_>, layout: Grouped, rows: usize) {
         let (d, mut dx) = (t.rows(17, rows, width), t.rows(18, rows, width));
         let mut dw = t.parameter(Role::Gradient, of_group, 19);
         let d = adds.then_some(&d);
-        backend.rms_norm_backward(layout, 1e-5, &x, &weight, d, &mut dx, &mut dw, rows);
+        backend.rms_norm_backward(layout, 1e-5, &x, &weight, d, &mut dx, Some(&mut dw), rows);
         t.push_rows("rms_norm_backward", &dx, rows, width);
         t.push_numbers("rms_norm_backward's dw", of_group, &dw);
     }
@@ -163,7 +169,8 @@ pub fn head(t: &mut Trial<'_>, shape: Linear, rows: usize) {
     let [a, b, c] = [25, 26, 27].map(|seed| noise(seed, rows));
     let mut d_hidden = t.rows(28, rows, inputs);
     let mut dw = t.parameter(Role::Gradient, matrix, 7);
-    backend.head_backward(shape, &x, &weights, &statistics, &a, &b, &c, &mut d_hidden, &mut dw);
+    let (hidden, d_weights) = (&mut d_hidden, Some(&mut dw));
+    backend.head_backward(shape, &x, &weights, &statistics, &a, &b, &c, hidden, d_weights);
     t.push_rows("head_backward", &d_hidden, rows, inputs);
     t.push_numbers("head_backward's dw", matrix, &dw);
 }

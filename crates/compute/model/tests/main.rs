@@ -2,6 +2,7 @@
 //! One binary: each would link the whole crate anew.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
+mod adapter;
 mod checkpoint_read;
 mod checkpoint_write;
 mod common;

@@ -107,7 +107,7 @@ impl<'a> Rows<'a> {
         let role = Role::Activation(self.targets.len(), shape.inputs);
         let (mut dx, mut dw) = (device.blank(role), device.upload(gradient(shape), before));
         let statistics = self.statistics();
-        device.head_backward(shape, x, packed, &statistics, a, b, c, &mut dx, &mut dw);
+        device.head_backward(shape, x, packed, &statistics, a, b, c, &mut dx, Some(&mut dw));
         [device.download(role, &dx), device.download(gradient(shape), &dw)]
     }
 

@@ -47,7 +47,7 @@ fn blocks_of_the_head(trial: &Trial) {
         let HeadScores { logprobs, entropies, log_masses } = device.scores(&mut statistics);
         let mut dx = device.blank(role);
         let [a, b, c] = [&a, &b, &c].map(|of| &of[range.clone()]);
-        device.head_backward(shape, &device_x, &packed, &statistics, a, b, c, &mut dx, dw);
+        device.head_backward(shape, &device_x, &packed, &statistics, a, b, c, &mut dx, Some(dw));
         [logprobs, entropies, log_masses, slopes, device.download(role, &dx)]
     };
     let (mut whole, mut halves) = (device.zeros(gradient(shape)), device.zeros(gradient(shape)));

@@ -71,8 +71,8 @@ fn operate(
     device.rms_norm(NORM, 1e-6, &x, &norm_weight, &mut normed, n);
     let d_weight_role = vector_gradient(NORM.features);
     let mut d_weight = sum(2, d_weight_role);
-    let dy_norm = Some(&d_normed);
-    device.rms_norm_backward(NORM, 1e-6, &x, &norm_weight, dy_norm, &mut d_norm, &mut d_weight, n);
+    let (dy_norm, d_weight_of) = (Some(&d_normed), Some(&mut d_weight));
+    device.rms_norm_backward(NORM, 1e-6, &x, &norm_weight, dy_norm, &mut d_norm, d_weight_of, n);
 
     let at = device.positions(&indices(9, rows, 50)[range.clone()]);
     let angles = |seed| device.upload_noise(Role::Exact(50, ROTATED.features / 2), seed);
@@ -99,7 +99,8 @@ fn operate(
     let mut d_hidden = device.blank(some(inputs));
     let mut d_head = sum(4, dw_role);
     let (a, b, c) = (&host(15), &host(16), &host(18));
-    device.head_backward(shape, &x, &packed, &statistics, a, b, c, &mut d_hidden, &mut d_head);
+    let d_head_of = Some(&mut d_head);
+    device.head_backward(shape, &x, &packed, &statistics, a, b, c, &mut d_hidden, d_head_of);
     let uniforms = host(17);
     let draw = |row: usize| Draw {
         row,

@@ -136,7 +136,7 @@ pub fn operations(backend: &Cuda, scale: Scale, report: &mut Report) {
             &norm_weight,
             Some(&y),
             &mut dx,
-            &mut norm_gradient,
+            Some(&mut norm_gradient),
             tokens,
         );
     });
