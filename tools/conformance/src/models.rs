@@ -202,8 +202,9 @@ pub fn write_wide(dir: &Path) {
 /// A model of the family whose every weight is NaN.
 pub fn nan_model(trial: &Trial, family: &str) -> Model {
     let mut model = load(&checkpoint(family), &trial.model(family).backend);
+    let backend = model.backend.clone();
     for buffer in model.trained_mut().buffers_mut() {
-        model.backend.fill(buffer, f32::NAN);
+        backend.fill(buffer, f32::NAN);
     }
     model
 }

@@ -127,7 +127,7 @@ fn a_parameter_takes_sixteen_bytes_and_a_matrix_the_tokens_that_wait() {
     for shape in &ALL {
         let (layout, backend) = (layout(shape), cuda(141, Dtype::Bf16));
         let (mut numbers, mut waiting, mut parameters) = (0, 0, 0);
-        for parameter in &layout.parameters {
+        for parameter in layout.parameters.iter() {
             numbers += match parameter.kind {
                 Kind::Vector(len) => len,
                 Kind::Matrix(matrix) => {
