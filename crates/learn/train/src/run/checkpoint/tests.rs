@@ -110,7 +110,8 @@ fn write_and_read(lora: Option<LoraSettings>) {
     let save = |store: &CheckpointStore, learner: &mut Learner, step| {
         let state = state(learner.optimizer.progress, step, ());
         let models = models();
-        let mut learners = Learners { policy: learner, process_model: None, adapter: models.adapter() };
+        let mut learners =
+            Learners { policy: learner, process_model: None, adapter: models.adapter() };
         store.save(&mut learners, &source, &state).unwrap();
     };
     let tokens: Vec<Vec<u32>> = (0..16).map(|i| (i..i + 9).collect()).collect();
@@ -143,8 +144,7 @@ fn write_and_read(lora: Option<LoraSettings>) {
     let alone = contents(&store("1".into()).path(1));
     let of_kind = |part: &str| alone.keys().filter(|name| name.starts_with(part)).count();
     assert!(
-        !is_whole
-            || of_kind("model-000") > 3 && of_kind(MOMENTS) > 3 && of_kind(WEIGHTS) > 3,
+        !is_whole || of_kind("model-000") > 3 && of_kind(MOMENTS) > 3 && of_kind(WEIGHTS) > 3,
         "{:?}",
         alone.keys()
     );
