@@ -1,28 +1,46 @@
-//! The checkpoints under `crates/compute/model/tests/fixtures/models`, and transformers' results
-//! for them.
+//! The checkpoints under `crates/compute/model/tests/fixtures/models` and the adapters beside them,
+//! and the results of transformers and peft for them.
 
 use crate::models;
+use isentrope_kernels::{Backend, Role};
+use isentrope_model::{AdapterConfig, Model};
 use safetensors::{Dtype, SafeTensors};
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The folder of the adapters.
+const ADAPTERS: &str = "adapters";
 
 /// The names of all checkpoints.
+pub fn checkpoints() -> Vec<String> {
+    let names = names_in("");
+    assert!(names.len() >= 18, "fixtures are missing");
+    names
+}
+
+/// The names of all checkpoints and adapters.
 pub fn names() -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(models::checkpoints())
+    let adapters = names_in(ADAPTERS).into_iter().map(|name| format!("{ADAPTERS}/{name}"));
+    let names: Vec<String> = checkpoints().into_iter().chain(adapters).collect();
+    assert!(names.len() >= 24, "fixtures are missing");
+    names
+}
+
+fn names_in(folder: &str) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(models::checkpoint(folder))
         .unwrap()
         .map(|entry| entry.unwrap())
         .filter(|entry| entry.path().join("expected.safetensors").exists())
         .map(|entry| entry.file_name().into_string().unwrap())
         .collect();
     names.sort();
-    assert!(names.len() >= 18, "fixtures are missing");
     names
 }
 
-/// A checkpoint with its expected values.
+/// A checkpoint or an adapter with its expected values.
 pub struct Oracle {
-    /// The checkpoint's directory.
-    pub directory: PathBuf,
+    directory: PathBuf,
     expected: Vec<u8>,
 }
 
@@ -31,6 +49,16 @@ impl Oracle {
         let directory = models::checkpoint(name);
         let expected = fs::read(directory.join("expected.safetensors")).unwrap();
         Self { directory, expected }
+    }
+
+    /// The model, or the base with its adapter.
+    pub fn load(&self, backend: &Arc<dyn Backend>) -> Model {
+        if !AdapterConfig::is_in(&self.directory) {
+            return models::load(&self.directory, backend);
+        }
+        let config = AdapterConfig::read(&self.directory).unwrap();
+        let base = config.find_base(&self.directory).unwrap();
+        Model::load_adapter(&self.directory, &base, backend.clone(), Role::Weight).unwrap()
     }
 
     /// The texts: tokens of each.

@@ -1,20 +1,20 @@
 //! Log-probs, entropies, gradients and greedy continuations of tiny checkpoints of every family
-//! against the values that transformers computes in float32.
+//! against the values that transformers computes in float32; and of adapters, with peft.
 
 mod files;
 mod noise;
 
 use crate::device::Trial;
+use crate::properties;
 use crate::subject::OracleTolerance;
-use crate::{models, properties};
-use files::{Oracle, names};
+use files::{Oracle, checkpoints, names};
 use isentrope_kernels::Draw;
 use isentrope_model::{Derivatives, Gradient, KvCache, Model, Packed, Sequence, Step, TapeKind};
 use noise::{Noise, root_mean_square};
 
 properties!(
     logprobs_and_entropies_agree_at_both_temperatures,
-    gradients_of_every_parameter_agree_and_none_is_zero,
+    gradients_of_every_trained_parameter_agree_and_none_is_zero,
     greedy_continuations_are_identical,
 );
 
@@ -24,7 +24,7 @@ const TEMPERATURES: [(&str, f32); 2] = [("", 1.0), ("_t0.8", 0.8)];
 fn logprobs_and_entropies_agree_at_both_temperatures(trial: &Trial) {
     for name in names() {
         let oracle = Oracle::read(&name);
-        let model = models::load(&oracle.directory, trial.device().backend());
+        let model = oracle.load(trial.device().backend());
         let noise = match trial.tolerance().oracles {
             OracleTolerance::Within(_) => None,
             OracleTolerance::Rounding { unit, scores, .. } => {
@@ -55,7 +55,7 @@ fn logprobs_and_entropies_agree_at_both_temperatures(trial: &Trial) {
     }
 }
 
-fn gradients_of_every_parameter_agree_and_none_is_zero(trial: &Trial) {
+fn gradients_of_every_trained_parameter_agree_and_none_is_zero(trial: &Trial) {
     // That keeping and recomputing give the same bits is shown elsewhere as well.
     let is_fast = trial.subject().cases(12) == 12;
     let keeps: &[TapeKind] = if is_fast {
@@ -65,12 +65,12 @@ fn gradients_of_every_parameter_agree_and_none_is_zero(trial: &Trial) {
     };
     for name in names() {
         let oracle = Oracle::read(&name);
-        let model = models::load(&oracle.directory, trial.device().backend());
+        let model = oracle.load(trial.device().backend());
         for &keep in keeps {
             let gradients = gradient_of(&model, &oracle, keep);
             let allowed: Vec<f64> = match trial.tolerance().oracles {
                 OracleTolerance::Within(relative) => {
-                    let tensors = model.layout.parameters.tensors();
+                    let tensors = model.layout.trained().tensors();
                     let norm =
                         |name: &str| frobenius(oracle.floats(&format!("grad.{name}")).into_iter());
                     tensors.map(|(_, _, tensor)| relative * norm(&tensor.name)).collect()
@@ -81,7 +81,7 @@ fn gradients_of_every_parameter_agree_and_none_is_zero(trial: &Trial) {
                 }
             };
             for ((ours, allowed), (_, _, tensor)) in
-                gradients.iter().zip(allowed).zip(model.layout.parameters.tensors())
+                gradients.iter().zip(allowed).zip(model.layout.trained().tensors())
             {
                 let tensor = &tensor.name;
                 let theirs = oracle.floats(&format!("grad.{tensor}"));
@@ -99,9 +99,9 @@ fn greedy_continuations_are_identical(trial: &Trial) {
     if matches!(trial.tolerance().oracles, OracleTolerance::Rounding { .. }) {
         return;
     }
-    for name in names() {
+    for name in checkpoints() {
         let oracle = Oracle::read(&name);
-        let model = models::load(&oracle.directory, trial.device().backend());
+        let model = oracle.load(trial.device().backend());
         let (prompt, expected) = oracle.greedy();
         let positions = prompt.len() + expected.len();
         let mut cache = KvCache::new(&model, KvCache::pages_for(&model, positions)).unwrap();
@@ -141,7 +141,7 @@ fn gradient_of(model: &Model, oracle: &Oracle, keep: TapeKind) -> Vec<Vec<f32>> 
     let (_, tape) = model.forward(Packed::new(&sequences), 1.0, keep);
     model.backward(tape, Derivatives::of(&a, &b), &mut gradient);
     let gradient = gradient.finish(model);
-    let tensors = model.layout.parameters.tensors();
+    let tensors = model.layout.trained().tensors();
     tensors
         .map(|(id, parameter, tensor)| gradient.tensor(&*model.backend, id, parameter, tensor))
         .collect()

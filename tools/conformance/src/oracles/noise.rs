@@ -23,7 +23,7 @@ impl Noise {
     /// By numbers between `-unit` and `unit`.
     pub fn of(oracle: &Oracle, temperatures: &[f32], unit: f32) -> Self {
         let backend: Arc<dyn Backend> = Arc::new(Cpu::new(Isa::available()[0], 1).unwrap());
-        let load = || models::load(&oracle.directory, &backend);
+        let load = || oracle.load(&backend);
         let all = |model: &Model| {
             let scores: Vec<_> =
                 temperatures.iter().map(|&t| scores_of(model, oracle, t)).collect();
@@ -34,10 +34,15 @@ impl Noise {
             Self { scores: vec![[0.0; 2]; scores.len()], gradients: vec![0.0; gradients.len()] };
         for seed in 0..MOVED {
             let mut model = load();
-            let lens: Vec<usize> = model.layout.parameters.numbers(&*backend).collect();
-            for (number, (buffer, len)) in
-                (0..).zip(model.trained_mut().buffers_mut().iter_mut().zip(lens))
-            {
+            let own = Arc::get_mut(&mut model.weights).expect("the model shares no weights");
+            let lens = model.layout.parameters.numbers(&*backend);
+            let own = own.buffers_mut().iter_mut().zip(lens);
+            let adapted = model.layout.adapter.iter().zip(&mut model.adapter);
+            let adapted = adapted.flat_map(|(layout, adapter)| {
+                let lens = layout.parameters.numbers(&*backend);
+                adapter.weights.buffers_mut().iter_mut().zip(lens)
+            });
+            for (number, (buffer, len)) in (0..).zip(own.chain(adapted)) {
                 let mut numbers = vec![0.0; len];
                 backend.read_elements(buffer, 0, &mut numbers);
                 let random = models::noise(1000 * seed + number, numbers.len());
