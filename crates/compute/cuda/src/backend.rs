@@ -47,7 +47,7 @@ impl Backend for Cuda {
                 attention::gradient_workspace(self.dtype, shape, positions)
             }
             Work::Draw(shape, rows) => draw::workspace(self.logits_blocks, shape, rows),
-            Work::Steps(layers) => self.steps_bytes(layers),
+            Work::Steps(layers, adapters) => self.steps_bytes(layers, adapters),
             Work::LinearSums(outputs) => match self.device.product_library() {
                 Some(_) => linear::workspace(self.dtype, outputs),
                 None => 0,

@@ -21,10 +21,11 @@ const MOST: usize = 128;
 /// Bytes of device memory that a driver takes for each kernel of a graph. No driver reports it:
 /// this is the order of magnitude that others have measured.
 const KERNEL_BYTES: usize = 64 << 10;
-/// Most kernels of a layer in a step, then of the draws and everything around the layers
-/// (`tests/launches.rs` counts them). A layer has nine, and four more with a library of products:
-/// one for the gate and one for each of three products that something is added to.
-const KERNELS: [usize; 2] = [13, 7];
+/// Most kernels of a layer in a step, of a linear layer's adapter, and of the draws and everything
+/// around the layers (`tests/launches.rs` counts them). A layer has nine, and four more with a
+/// library of products: one for the gate and one for each of three products that something is added
+/// to. An adapter has two products and a factor, and one more with a library.
+const KERNELS: [usize; 3] = [13, 4, 7];
 
 /// Counts of decoding steps by how they were launched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -162,10 +163,13 @@ impl Cuda {
     }
 
     /// Estimates the bytes of the device's memory that the graphs of a model of `layers` layers
-    /// take.
-    pub(crate) fn steps_bytes(&self, layers: usize) -> usize {
-        let [of_layer, around] = KERNELS;
-        let kernels = layers.saturating_mul(of_layer).saturating_add(around);
+    /// take, with adapters of so many linear layers.
+    pub(crate) fn steps_bytes(&self, layers: usize, adapters: usize) -> usize {
+        let [of_layer, of_adapter, around] = KERNELS;
+        let kernels = layers
+            .saturating_mul(of_layer)
+            .saturating_add(adapters.saturating_mul(of_adapter))
+            .saturating_add(around);
         // A step and its draws have a graph each.
         if self.replays { kernels.saturating_mul(MOST / 2 * KERNEL_BYTES) } else { 0 }
     }

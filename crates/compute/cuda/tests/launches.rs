@@ -5,6 +5,7 @@ use crate::counting::Counts;
 use crate::guide::has_table;
 use isentrope_cuda::{Cuda, Dtype};
 use isentrope_kernels::{Backend, Draw, Work};
+use isentrope_model::adapter::{AdapterLayout, Rank};
 use isentrope_model::{KvCache, Model, Step};
 use std::fs;
 use std::sync::Arc;
@@ -25,14 +26,21 @@ const STRATEGIES: [StepStrategy; 3] = [
     StepStrategy { name: "as one, draws read behind", replays: true, draws_behind: true },
 ];
 
+/// Ends the name of a shape whose linear layers all have an adapter.
+const ADAPTED: &str = " with adapters";
+
 /// Counts of the last of a hundred steps, and the number of steps launched one by one. The model
 /// has 24 layers, and sequences begin with `position` positions.
 fn counted(
-    family: &str,
+    shape: &str,
     sequences: usize,
     position: usize,
     strategy: StepStrategy,
 ) -> ([usize; 5], usize) {
+    let (family, is_adapted) = match shape.strip_suffix(ADAPTED) {
+        Some(family) => (family, true),
+        None => (shape, false),
+    };
     let config = serde_json::json!({
         "model_type": family, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 24,
         "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 1000,
@@ -43,7 +51,11 @@ fn counted(
     let device = Arc::new(Counts::default());
     let cuda = Cuda::new(device.clone(), Dtype::Bf16);
     let cuda = Arc::new(if strategy.replays { cuda } else { cuda.without_replay() });
-    let model = Model::zeros(directory.path(), cuda.clone()).unwrap();
+    let mut model = Model::zeros(directory.path(), cuda.clone()).unwrap();
+    if is_adapted {
+        let layout = AdapterLayout::new(&model.layout, |_| Some(Rank { rank: 16, scale: 2.0 }));
+        model = model.with_new_adapter(layout.unwrap(), 1).unwrap();
+    }
     let mut cache = KvCache::new(&model, sequences * (position / 16 + 8)).unwrap();
     let mut pages: Vec<Vec<u32>> = vec![Vec::new(); sequences];
     let draws: Vec<Draw> = (0..sequences).map(|row| Draw::at_temperature(1.0, row, 0.5)).collect();
@@ -88,6 +100,7 @@ fn table() -> String {
         ("qwen2", 64, 500),
         ("qwen2", 256, 500),
         ("qwen3", 64, 500),
+        ("qwen3 with adapters", 64, 500),
     ] {
         for strategy in STRATEGIES {
             let (last, one_by_one) = counted(family, sequences, position, strategy);
@@ -105,15 +118,18 @@ fn table() -> String {
 #[test]
 fn plans_keep_room_for_graphs_of_as_many_kernels_as_steps_have() {
     let cuda = Cuda::new(Arc::new(Counts::default()), Dtype::Bf16);
-    let kernels_planned = cuda.workspace(Work::Steps(24)) / (64 * (64 << 10));
-    for (family, sequences, position) in
-        [("qwen2", 64, 500), ("qwen3", 64, 500), ("qwen3", 1, 5000)]
-    {
+    for (family, adapters, sequences, position) in [
+        ("qwen2", 0, 64, 500),
+        ("qwen3", 0, 64, 500),
+        ("qwen3", 0, 1, 5000),
+        ("qwen3 with adapters", 4 * 24, 1, 5000),
+    ] {
+        let kernels_planned = cuda.workspace(Work::Steps(24, adapters)) / (64 * (64 << 10));
         let ([kernels, ..], _) = counted(family, sequences, position, STRATEGIES[0]);
         assert!(kernels <= kernels_planned, "{family}: {kernels} and {kernels_planned}");
         assert!(kernels_planned < 2 * kernels, "{family}: {kernels} and {kernels_planned}");
     }
-    assert_eq!(cuda.without_replay().workspace(Work::Steps(24)), 0);
+    assert_eq!(cuda.without_replay().workspace(Work::Steps(24, 96)), 0);
 }
 
 #[test]

@@ -112,7 +112,7 @@ impl Backend for Cpu {
             }
             Work::Draw(shape, rows) => bytes_of(draw::most_workspace(shape, rows)),
             Work::Attention(..)
-            | Work::Steps(_)
+            | Work::Steps(..)
             | Work::LinearSums(_)
             | Work::OffloadedMoments(_) => 0,
         }

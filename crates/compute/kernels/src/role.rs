@@ -75,9 +75,9 @@ pub enum Work {
     /// [`draw`](crate::Backend::draw): the head's shape, and rows.
     Draw(Linear, usize),
     /// Steps that the device keeps captured, to [replay](crate::Backend::run_step) them: the
-    /// model's layers. An estimate of the most memory; the device gives it up when anything else
-    /// needs it.
-    Steps(usize),
+    /// model's layers, and the linear layers that have an adapter. An estimate of the most memory;
+    /// the device gives it up when anything else needs it.
+    Steps(usize, usize),
     /// Sums of linear layers before a bias or a residual is added, whatever the batch: the most
     /// outputs of a layer.
     LinearSums(usize),

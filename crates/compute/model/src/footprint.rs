@@ -1,5 +1,6 @@
 //! Counts the bytes of a model's buffers on a device, from the layout alone.
 
+use crate::adapter::AdapterLayout;
 use crate::gradient::embedded_capacity;
 use crate::internals::Internals;
 use crate::layout::{BlockLayout, Layout};
@@ -117,7 +118,8 @@ impl Layout {
 
     /// Estimated bytes of captured decoding steps, which a device keeps if there is room.
     pub fn steps_bytes(&self, backend: &dyn Backend) -> usize {
-        backend.workspace(Work::Steps(self.blocks.len()))
+        let adapters = self.adapter.as_ref().map_or(0, AdapterLayout::layers);
+        backend.workspace(Work::Steps(self.blocks.len(), adapters))
     }
 
     /// The role of a cache.

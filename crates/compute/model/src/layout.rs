@@ -166,7 +166,7 @@ pub(crate) struct BlockLayout {
 /// All parameters of a model, and the shapes of its products.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    /// The parameters of the model, without those of an adapter.
+    /// The model's own parameters. An adapter has its own list.
     pub parameters: ParameterList,
     /// The parameters of an adapter; the model's are frozen then.
     pub adapter: Option<AdapterLayout>,

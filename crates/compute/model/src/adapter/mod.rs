@@ -72,6 +72,11 @@ impl AdapterLayout {
         self.pairs.iter().flatten().flat_map(|pair| [(pair.down, false), (pair.up, true)])
     }
 
+    /// The number of linear layers that have an adapter.
+    pub(crate) fn layers(&self) -> usize {
+        self.pairs.iter().flatten().count()
+    }
+
     /// Most ranks of a layer's adapter.
     pub(crate) fn most_ranks(&self) -> usize {
         self.pairs.iter().flatten().map(|pair| pair.down.outputs).max().unwrap_or(0)
