@@ -162,8 +162,8 @@ impl Cuda {
         self.graphs.lock().replays.clone()
     }
 
-    /// Estimates the bytes of the device's memory that the graphs of a model of `layers` layers
-    /// take, with adapters of so many linear layers.
+    /// Estimates the bytes of the device's memory that the graphs of a model take, by its layers and
+    /// by its linear layers that have an adapter.
     pub(crate) fn steps_bytes(&self, layers: usize, adapters: usize) -> usize {
         let [of_layer, of_adapter, around] = KERNELS;
         let kernels = layers
