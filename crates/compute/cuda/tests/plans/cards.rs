@@ -96,7 +96,8 @@ fn table() -> String {
     );
     for shape in &ALL {
         let whole = layout(shape);
-        let adapted = Layout { adapter: Some(adapters(&whole)), ..whole.clone() };
+        let mut adapted = whole.clone();
+        adapted.adapter = Some(adapters(&whole));
         for (layout, dtype, demand, name) in [
             (&whole, Dtype::F32, demand(false), "f32, on the GPU"),
             (&whole, Dtype::F32, demand(true), "f32, on the host"),
@@ -162,7 +163,8 @@ fn a_parameter_takes_sixteen_bytes_and_a_matrix_the_tokens_that_wait() {
             "{of_eight} of {numbers}"
         );
         // Beside adapters, a frozen weight takes 2 bytes, and so do all that share it.
-        let adapted = Layout { adapter: Some(adapters(&layout)), ..layout.clone() };
+        let mut adapted = layout.clone();
+        adapted.adapter = Some(adapters(&layout));
         let sets = ParameterSets { reference: true, process_model: true, ..demand(false).sets };
         let [weights, gradients, moments] = sets.bytes(&backend, &adapted);
         let list = adapted.trained();
