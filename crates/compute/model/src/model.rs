@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The tensor of an output head.
-const HEAD: &str = "lm_head.weight";
+pub(crate) const HEAD: &str = "lm_head.weight";
 
 /// A decoder that can run: forward, backward, step by step.
 pub struct Model {
@@ -100,26 +100,7 @@ impl Model {
         let config = ModelConfig::read(dir)?;
         let checkpoint = Checkpoint::open(dir)?;
         let layout = Layout::new(&config);
-        Parameters::expect(&layout.parameters, &checkpoint, "")?;
-        let mut taken: Vec<&str> =
-            layout.parameters.tensors().map(|(_, _, t)| t.name.as_str()).collect();
-        if config.tie_word_embeddings {
-            taken.push(HEAD); // a copy of the embedding that some exports keep
-        }
-        if let [first, rest @ ..] = checkpoint.unused(taken).as_slice() {
-            let others = if rest.is_empty() {
-                String::new()
-            } else {
-                format!(" and {} other tensors", rest.len())
-            };
-            return Err(Error::unsupported(
-                dir,
-                format!(
-                    "tensor {first}{others}: a {} of this configuration has no such weights",
-                    config.family.architecture
-                ),
-            ));
-        }
+        expect_tensors(dir, &config, &layout, &checkpoint)?;
         let weights = Parameters::read(&*backend, &layout.parameters, role, &checkpoint, "")?;
         let model = Self::new(config, layout, weights, backend);
         if model.config.tie_word_embeddings && checkpoint.shape(HEAD).is_some() {
@@ -151,11 +132,7 @@ impl Model {
         if same {
             return Ok(());
         }
-        let what = format!(
-            "tensor {HEAD} differs from model.embed_tokens.weight, though tie_word_embeddings is \
-             true; set it to false in config.json, or remove the tensor"
-        );
-        Err(Error::invalid(dir, what))
+        Err(Error::invalid(dir, other_head()))
     }
 
     /// Writes a Hugging Face model directory that transformers and vLLM load, without the adapter.
@@ -194,4 +171,42 @@ impl Model {
     pub fn context(&self) -> usize {
         self.config.context()
     }
+}
+
+/// Checks that a checkpoint has the tensors of a model and no others.
+pub(crate) fn expect_tensors(
+    dir: &Path,
+    config: &ModelConfig,
+    layout: &Layout,
+    checkpoint: &Checkpoint,
+) -> Result<()> {
+    Parameters::expect(&layout.parameters, checkpoint, "")?;
+    let mut taken: Vec<&str> =
+        layout.parameters.tensors().map(|(_, _, t)| t.name.as_str()).collect();
+    if config.tie_word_embeddings {
+        taken.push(HEAD); // a copy of the embedding that some exports keep
+    }
+    if let [first, rest @ ..] = checkpoint.unused(taken).as_slice() {
+        let others = if rest.is_empty() {
+            String::new()
+        } else {
+            format!(" and {} other tensors", rest.len())
+        };
+        return Err(Error::unsupported(
+            dir,
+            format!(
+                "tensor {first}{others}: a {} of this configuration has no such weights",
+                config.family.architecture
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// The defect of a tied head that has its own values.
+pub(crate) fn other_head() -> String {
+    format!(
+        "tensor {HEAD} differs from model.embed_tokens.weight, though tie_word_embeddings is true; \
+         set it to false in config.json, or remove the tensor"
+    )
 }
