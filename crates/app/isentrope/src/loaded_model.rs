@@ -100,7 +100,7 @@ fn load(model: &str, backend: Arc<dyn Backend>, device: &Device) -> Result<Loade
     let config = ModelConfig::read(&dir)?;
     device.check_shapes(&dir, &config)?;
     let layout = Layout::new(&config);
-    let needed = layout.parameter_bytes(&*backend, Role::Weight);
+    let needed = layout.parameters.bytes(&*backend, Role::Frozen);
     fits(&dir, "the weights take", needed, device.free_memory(), "memory")
         .map_err(|lack| device.unfitting(lack))?;
     if device.is_gpu() {
@@ -115,7 +115,7 @@ fn load(model: &str, backend: Arc<dyn Backend>, device: &Device) -> Result<Loade
     if let Some(tokenizer) = &tokenizer {
         tokenizer.check_against(config.vocab_size, &dir)?;
     }
-    let model = Model::load(&dir, backend)?;
+    let model = Model::load_frozen(&dir, backend)?;
     Ok(Loaded { dir, model, tokenizer, device: device.clone() })
 }
 

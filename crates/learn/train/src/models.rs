@@ -6,7 +6,7 @@ use crate::settings::LoraSettings;
 use crate::trainer::Tables;
 use isentrope_kernels::{Backend, Role};
 use isentrope_model::Model;
-use isentrope_model::adapter::{AdapterConfig, BaseModel};
+use isentrope_model::adapter::{AdapterConfig, BaseModel, Targets};
 use isentrope_model::checkpoint::Fingerprint;
 use std::path::Path;
 use std::sync::Arc;
@@ -142,6 +142,11 @@ fn different(now: &AdapterConfig, saved: &AdapterConfig) -> Option<(&'static str
     } else if now.use_rslora != saved.use_rslora {
         Some(("lora.use_rslora", saved.use_rslora.to_string()))
     } else {
-        (now.targets != saved.targets).then(|| ("lora.targets", saved.targets.to_string()))
+        let targets = || match &saved.targets {
+            Targets::AllLinear => "all-linear".to_owned(),
+            Targets::Modules(names) => format!("{names:?}"),
+            Targets::Pattern(pattern) => pattern.clone(),
+        };
+        (now.targets != saved.targets).then(|| ("lora.targets", targets()))
     }
 }

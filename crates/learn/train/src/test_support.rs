@@ -28,7 +28,10 @@ pub fn cpu() -> Cpu {
 }
 
 pub fn learner(ranks: &TrainingRanks, limits: PassLimits) -> Learner {
-    let model = Model::load(&model_dir(), Arc::new(cpu())).unwrap();
+    learner_of(Model::load(&model_dir(), Arc::new(cpu())).unwrap(), ranks, limits)
+}
+
+pub fn learner_of(model: Model, ranks: &TrainingRanks, limits: PassLimits) -> Learner {
     let optimizer =
         Optimizer::new(&model, POLICY_OPTIMIZER, OptimizerSettings::default(), ranks, Role::Moment)
             .unwrap();

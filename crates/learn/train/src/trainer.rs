@@ -140,7 +140,10 @@ impl Tables<'_> {
     }
 
     /// The parameters of the model, and of the adapters that are trained beside it.
-    pub(crate) fn layout(&self, config: &ModelConfig) -> Result<Layout> {
+    ///
+    /// # Errors
+    /// When targets of adapters match nothing.
+    pub fn layout(&self, config: &ModelConfig) -> Result<Layout> {
         let mut layout = Layout::new(config);
         if let Some(lora) = self.lora {
             layout.adapter = Some(lora.config(None).layout(&layout)?);

@@ -1,34 +1,32 @@
 //! An update's bits, however its passes are made.
 
-use crate::support::{self, model};
+use crate::support::{self, adapted, model};
 use isentrope_budget::PassLimits;
 use isentrope_kernels::SamplingMasks;
-use isentrope_model::checkpoint::{WeightDtype, WriteOptions, Writer};
-use isentrope_model::{ActivationCache, KvCache, Packed, Scores, Sequence, Step};
+use isentrope_model::{
+    ActivationCache, KvCache, Model, NamedTensor, Packed, Scores, Sequence, Step,
+};
 use isentrope_train::learner::{Coefficients, Learner, OnPolicy, UpdateBatch};
 use isentrope_train::ranks::TrainingRanks;
 use isentrope_train::settings::OptimizerSettings;
-use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub const TEMPERATURE: f32 = 0.9;
 
-fn learner(limits: PassLimits) -> Learner {
+fn learner(model: Model, limits: PassLimits) -> Learner {
     let settings = OptimizerSettings { learning_rate: 0.01, ..Default::default() };
-    support::learner(model("qwen3", 2), settings, limits, TrainingRanks::alone(1))
+    support::learner(model, settings, limits, TrainingRanks::alone(1))
 }
 
-pub fn weights(learner: &Learner) -> Vec<u8> {
-    let dir = tempfile::tempdir().unwrap();
-    let saved = dir.path().join("saved");
-    let options = WriteOptions {
-        dtype: WeightDtype::F32,
-        max_shard_bytes: u64::MAX,
-        carry_from: None,
-        writer: Writer::ALONE,
+/// The bits of all trained weights.
+pub fn weights(learner: &Learner) -> Vec<u32> {
+    let model = &learner.model;
+    let tensors = model.layout.trained().tensors();
+    let values = |(id, parameter, tensor)| {
+        let tensor: &NamedTensor = tensor;
+        model.trained().tensor(&*model.backend, id, parameter, tensor)
     };
-    learner.model.save(&saved, options).unwrap();
-    fs::read(saved.join("model.safetensors")).unwrap()
+    tensors.flat_map(values).map(f32::to_bits).collect()
 }
 
 /// A loss that no pass can know alone: each target against the mean of all. It says nothing about
@@ -134,6 +132,11 @@ pub fn sequences(tokens: &[Vec<u32>]) -> Vec<Sequence<'_>> {
 
 #[test]
 fn an_update_has_the_same_bits_however_its_passes_are_made() {
+    updates_however_passes_are_made(|| model("qwen3", 2));
+    updates_however_passes_are_made(|| adapted("qwen3", 2));
+}
+
+fn updates_however_passes_are_made(model: impl Fn() -> Model) {
     let tokens = tokens();
     let sequences = sequences(&tokens);
     let some = [true, false, true, true, false, true, true];
@@ -152,7 +155,7 @@ fn an_update_has_the_same_bits_however_its_passes_are_made() {
                 (some, ALL, SILENT),
             ] {
                 let limits = PassLimits { micro_batch_tokens, tape_bytes, activation_slots: 200 };
-                let mut learner = learner(limits);
+                let mut learner = learner(model(), limits);
                 let before = weights(&learner);
                 let slots = sample(&mut learner, &sequences);
                 let on_policy = on_policy(&learner, &sequences, sampled, cached, &slots);
@@ -185,11 +188,9 @@ fn what_is_cached_is_what_is_used() {
     let sequences = sequences(&tokens);
     let masks = masks(&sequences);
     let update = |cached| {
-        let mut learner = learner(PassLimits {
-            micro_batch_tokens: 40,
-            tape_bytes: usize::MAX,
-            activation_slots: 200,
-        });
+        let limits =
+            PassLimits { micro_batch_tokens: 40, tape_bytes: usize::MAX, activation_slots: 200 };
+        let mut learner = learner(model("qwen3", 2), limits);
         let slots = sample(&mut learner, &sequences);
         let on_policy = on_policy(&learner, &sequences, ALL, cached, &slots);
         learner.activation_cache = Some(ActivationCache::new(&learner.model, 200).unwrap()); // zeros

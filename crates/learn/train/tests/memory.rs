@@ -4,6 +4,7 @@
 
 use isentrope_budget::memory::{Demand, MemorySettings, ParameterSets, Plan};
 use isentrope_kernels::{Cpu, Isa, Role, SamplingMasks};
+use isentrope_model::adapter::{AdapterConfig, Targets};
 use isentrope_model::{Model, Sequence};
 use isentrope_train::learner::{Coefficients, Learner, UpdateBatch};
 use isentrope_train::optimizer::Optimizer;
@@ -36,9 +37,20 @@ fn status(field: &str) -> usize {
     line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() << 10
 }
 
+/// Adapters come first: they take less, and the process's peak is of all that came before.
 #[test]
 fn updates_take_no_more_memory_than_was_planned() {
     let before = status("VmRSS");
+    update(before, || {
+        let base = model();
+        let config = AdapterConfig::new(8, 16.0, false, Targets::AllLinear);
+        let layout = config.layout(&base.layout).unwrap();
+        base.with_new_adapter(layout, 1).unwrap()
+    });
+    update(before, model);
+}
+
+fn update(before: usize, model: impl Fn() -> Model) {
     let model = model();
     let demand = Demand {
         longest_trained: TOKENS,

@@ -1,7 +1,8 @@
 //! Updates on several ranks, which are threads here, against the same updates on one.
 
 use crate::learner::{SILENT, TEMPERATURE, accumulate, masks, sequences, tokens, weights};
-use crate::support::{self, limits, model};
+use crate::support::{self, adapted, limits, model};
+use isentrope_model::Model;
 use isentrope_ranks::{Watch, World};
 use isentrope_train::Error;
 use isentrope_train::learner::{Coefficients, Learner, UpdateBatch};
@@ -15,18 +16,18 @@ fn on_ranks<T: Send>(count: usize, act: impl Fn(Arc<World>) -> T + Sync) -> Vec<
     support::on_ranks(count, watch, |world, _| act(Arc::new(world)))
 }
 
-fn learner(world: Arc<World>, shards: usize) -> Learner {
+fn learner(model: Model, world: Arc<World>, shards: usize) -> Learner {
     let ranks = TrainingRanks::new(world, shards).unwrap();
-    support::learner(model("qwen3", 1), OptimizerSettings::default(), limits(40), ranks)
+    support::learner(model, OptimizerSettings::default(), limits(40), ranks)
 }
 
 /// Two updates of reinforcement learning and one of fine-tuning: their weights, and all that is
 /// scored on the way.
-fn updates(world: Arc<World>, shards: usize) -> (Vec<u8>, Vec<Vec<f32>>) {
+fn updates(model: Model, world: Arc<World>, shards: usize) -> (Vec<u32>, Vec<Vec<f32>>) {
     let tokens = tokens();
     let sequences = sequences(&tokens);
     let masks = masks(&sequences);
-    let mut learner = learner(world, shards);
+    let mut learner = learner(model, world, shards);
     let mut seen = Vec::new();
     for _ in 0..2 {
         let batch = UpdateBatch {
@@ -55,17 +56,22 @@ fn updates(world: Arc<World>, shards: usize) -> (Vec<u8>, Vec<Vec<f32>>) {
 
 #[test]
 fn every_rank_has_the_bits_that_one_alone_would_have() {
+    every_rank_has_the_bits_of_one(|| model("qwen3", 1));
+    every_rank_has_the_bits_of_one(|| adapted("qwen3", 1));
+}
+
+fn every_rank_has_the_bits_of_one(model: impl Fn() -> Model + Sync) {
     for (shards, counts) in [(4, &[1, 2, 4][..]), (6, &[1, 3, 6]), (3, &[1, 3]), (8, &[1, 8])] {
-        let alone = updates(Arc::new(World::alone()), shards);
+        let alone = updates(model(), Arc::new(World::alone()), shards);
         assert!(alone.1.iter().all(|scores| !scores.is_empty()));
         for &count in counts {
-            let all = on_ranks(count, |world| updates(world, shards));
+            let all = on_ranks(count, |world| updates(model(), world, shards));
             for (rank, of_rank) in all.iter().enumerate() {
                 assert!(*of_rank == alone, "rank {rank} of {count}, {shards} shards");
             }
         }
     }
-    let of = |shards| updates(Arc::new(World::alone()), shards).0;
+    let of = |shards| updates(model(), Arc::new(World::alone()), shards).0;
     assert!(of(4) != of(6), "the number of shards shows, or nothing was tried");
 }
 
@@ -83,7 +89,7 @@ fn groups_are_sampled_where_they_are_trained_on() {
 #[test]
 fn a_rank_that_has_computed_something_else_is_found() {
     let ended = on_ranks(3, |world| {
-        let mut learner = learner(Arc::clone(&world), 3);
+        let mut learner = learner(model("qwen3", 1), Arc::clone(&world), 3);
         learner
             .ranks
             .note("the metrics of the step", &if world.rank() == 2 { 1.5 } else { 1.0 })

@@ -3,6 +3,7 @@
 use isentrope_budget::PassLimits;
 use isentrope_kernels::{Cpu, Isa, Role};
 use isentrope_model::Model;
+use isentrope_model::adapter::{AdapterConfig, Targets};
 use isentrope_ranks::threads::{Faults, worlds};
 use isentrope_ranks::{Settings, Watch, World};
 use isentrope_train::learner::Learner;
@@ -22,6 +23,21 @@ pub fn model(name: &str, threads: usize) -> Model {
         .join("../../compute/model/tests/fixtures/models")
         .join(name);
     Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], threads).unwrap())).unwrap()
+}
+
+/// A model with adapters beside queries, values and the MLP's outputs, which act.
+pub fn adapted(name: &str, threads: usize) -> Model {
+    let base = model(name, threads);
+    let targets = Targets::Modules(["q_proj", "v_proj", "down_proj"].map(Into::into).to_vec());
+    let layout = AdapterConfig::new(3, 6.0, false, targets).layout(&base.layout).unwrap();
+    let mut model = base.base().with_new_adapter(layout, 1).unwrap();
+    let (list, backend) = (model.layout.trained().clone(), model.backend.clone());
+    for (id, parameter, tensor) in list.tensors() {
+        let len: usize = parameter.shape(tensor).iter().product();
+        let values: Vec<f32> = (0..len).map(|i| (i * 31 % 17) as f32 / 80.0 - 0.1).collect();
+        model.trained_mut().set_rows(&*backend, id, parameter, tensor, 0, &values);
+    }
+    model
 }
 
 pub fn learner(

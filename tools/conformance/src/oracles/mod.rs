@@ -5,8 +5,8 @@ mod files;
 mod noise;
 
 use crate::device::Trial;
-use crate::subject::OracleTolerance;
 use crate::properties;
+use crate::subject::OracleTolerance;
 use files::{Oracle, checkpoints, names};
 use isentrope_kernels::Draw;
 use isentrope_model::{Derivatives, Gradient, KvCache, Model, Packed, Sequence, Step, TapeKind};

@@ -26,9 +26,9 @@ use isentrope_data::Template;
 use isentrope_files::Digest;
 use isentrope_hub::{self as hub, HubConfig};
 use isentrope_kernels::Backend;
+use isentrope_model::ModelConfig;
 use isentrope_model::chat_template::{ChatTemplate, Date};
 use isentrope_model::tokenizer::SpecialTokens;
-use isentrope_model::{Layout, ModelConfig};
 use isentrope_ranks::{Watch, shards_of_rank};
 use isentrope_train::observer::ProgressObserver;
 use isentrope_train::run::{Ending, Existing, RunLocation, RunSummary};
@@ -218,7 +218,7 @@ impl<R: TrainingRecipe> Training<'_, R> {
         // plan.
         let config = ModelConfig::read(&model_dir)?;
         device.check_shapes(&model_dir, &config)?;
-        let layout = Layout::new(&config);
+        let layout = recipe.tables().layout(&config)?;
         Plan::check_model(
             &*backend,
             &layout,

@@ -4,8 +4,8 @@ use super::prime::PrimeSettings;
 use crate::collect;
 use crate::error::{Error, Result};
 use crate::settings::{
-    self, CheckpointSettings, LabSettings, LoraSettings, ModelSource, OptimizerSettings, RanksSettings,
-    RunSettings,
+    self, CheckpointSettings, LabSettings, LoraSettings, ModelSource, OptimizerSettings,
+    RanksSettings, RunSettings,
 };
 use crate::trainer::TrainingRecipe;
 use isentrope_budget::memory::MemorySettings;

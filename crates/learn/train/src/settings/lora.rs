@@ -4,7 +4,6 @@ use crate::error::{Error, Result};
 use isentrope_model::adapter::{AdapterConfig, BaseModel, Targets as AdapterTargets};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
 
 /// Rates of learning below this are those of whole models.
 const LOW_RATE: f64 = 5e-6;
@@ -87,6 +86,8 @@ impl LoraSettings {
             Targets::All(AllLinear::AllLinear) => AdapterTargets::AllLinear,
             Targets::Modules(modules) => AdapterTargets::Modules(modules),
         };
-        AdapterConfig { base, ..AdapterConfig::new(rank, alpha, use_rslora, targets) }
+        let mut config = AdapterConfig::new(rank, alpha, use_rslora, targets);
+        config.base = base;
+        config
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::error::Result;
 use crate::settings::{
-    self, CheckpointSettings, LoraSettings, ModelSource, OptimizerSettings, RanksSettings, RunSettings,
+    self, CheckpointSettings, LoraSettings, ModelSource, OptimizerSettings, RanksSettings,
+    RunSettings,
 };
 use crate::trainer::TrainingRecipe;
 use isentrope_budget::memory::MemorySettings;
