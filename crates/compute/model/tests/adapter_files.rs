@@ -154,6 +154,60 @@ fn a_merged_checkpoint_has_the_type_that_is_asked_for() {
     assert_eq!(bits(&narrow), bits(&rounded));
 }
 
+/// Prints the log-probs of the tokens of `scores` under the adapter and under the merged model.
+const PEFT: &str = r#"
+import sys, warnings
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+warnings.filterwarnings("error", message=".*(adapter keys|Unexpected keyword).*")
+base, adapter, merged = sys.argv[1:]
+load = lambda path: AutoModelForCausalLM.from_pretrained(
+    path, dtype=torch.float32, attn_implementation="eager")
+tokens = torch.tensor([(i * 17 + 5) % 61 for i in range(24)])
+for model in [PeftModel.from_pretrained(load(base), adapter), load(merged)]:
+    with torch.no_grad():
+        logits = model(input_ids=tokens[None]).logits[0, :-1]
+    logprobs = torch.log_softmax(logits, -1).gather(-1, tokens[1:, None])
+    print(*logprobs[:, 0].tolist())
+"#;
+
+#[test]
+#[ignore = "deep: needs ISENTROPE_TEST_PEFT, a Python with peft and transformers"]
+fn peft_loads_what_is_written() {
+    let python = std::env::var_os("ISENTROPE_TEST_PEFT").expect("it names a Python");
+    for name in ADAPTERS {
+        let (dir, base) = (adapter(name), base_of(&adapter(name)));
+        let config = AdapterConfig::read(&dir).unwrap();
+        let model = load(&dir, &base).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let out = scratch.path().join("adapter");
+        fs::create_dir(&out).unwrap();
+        // A configuration of our own, as that of a run, where one rank is enough.
+        let own = AdapterConfig::new(4, 8.0, false, Targets::AllLinear);
+        let config = if name == "qwen2-all-linear" { own } else { config };
+        let options = options(WeightDtype::F32, Some(&base));
+        write_adapter_files(&out, &model, &config, options).unwrap();
+        let merged = scratch.path().join("merged");
+        merge(&dir, &base, &merged, None, u64::MAX).unwrap();
+        let run = std::process::Command::new(&python)
+            .args(["-c", PEFT])
+            .args([&base, &out, &merged])
+            .output()
+            .unwrap();
+        let printed = String::from_utf8(run.stdout).unwrap();
+        assert!(run.status.success(), "{name}: {}", String::from_utf8_lossy(&run.stderr));
+        let expected = scores(&model).logprobs;
+        assert_eq!(printed.lines().count(), 2);
+        for line in printed.lines() {
+            let theirs: Vec<f32> = line.split(' ').map(|number| number.parse().unwrap()).collect();
+            assert_eq!(theirs.len(), expected.len());
+            let off = theirs.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(off < 1e-4, "{name}: {off}");
+        }
+    }
+}
+
 #[test]
 fn configurations_that_are_no_plain_lora_are_refused_by_key() {
     let too_many = vec!["q_proj"; (1 << 16) + 1];

@@ -3,8 +3,7 @@
 use super::config::ADAPTER_CONFIG;
 use super::{AdapterConfig, AdapterLayout};
 use crate::checkpoint::{
-    COMPANIONS, Checkpoint, Fingerprint, WriteOptions, Writer, copy_companions, write_json,
-    write_safetensors,
+    COMPANIONS, Checkpoint, WriteOptions, Writer, copy_companions, write_json, write_safetensors,
 };
 use crate::config::ModelConfig;
 use crate::layout::Layout;
@@ -101,12 +100,7 @@ impl AdapterConfig {
     pub fn check_base(&self, dir: &Path) -> Result<()> {
         let Some(base) = &self.base else { return Ok(()) };
         let Some(expected) = &base.fingerprint else { return Ok(()) };
-        let found = Fingerprint::of(dir)?;
-        let differs = match () {
-            () if found.weights_crc32c != expected.weights_crc32c => "its weights differ",
-            () if found.config_sha256 != expected.config_sha256 => "its config.json differs",
-            () => return Ok(()),
-        };
+        let Some(differs) = expected.differs_from(dir)? else { return Ok(()) };
         let what = format!("is not the base that the adapter is for, {}: {differs}", base.path);
         Err(Error::invalid(dir, what))
     }
@@ -127,9 +121,9 @@ impl Model {
         role: fn(Kind) -> Role,
     ) -> Result<Self> {
         let config = AdapterConfig::read(dir)?;
-        // The adapter is small: it is checked before the base is read.
-        open(dir, &config.layout(&Layout::new(&ModelConfig::read(base)?))?)?;
         config.check_base(base)?;
+        // The adapter is small: it is checked before the base is loaded.
+        open(dir, &config.layout(&Layout::new(&ModelConfig::read(base)?))?)?;
         Self::load_frozen(base, backend)?.with_adapter_from(dir, &config, role)
     }
 

@@ -26,6 +26,7 @@ pub fn merge(
     max_shard_bytes: u64,
 ) -> Result<()> {
     let config = AdapterConfig::read(adapter)?;
+    config.check_base(base)?;
     let model = ModelConfig::read(base)?;
     let layout = Layout::new(&model);
     let weights = Checkpoint::open(base)?;
@@ -35,7 +36,6 @@ pub fn merge(
     }
     let ranks = config.ranks(&layout)?;
     let ab = open(adapter, &config.layout(&layout)?)?;
-    config.check_base(base)?;
 
     let tensors = layout.parameters.tensors().map(|(_, parameter, tensor)| {
         let shape = parameter.shape(tensor);
