@@ -2,7 +2,7 @@
 
 use crate::gradient::embedded_capacity;
 use crate::internals::Internals;
-use crate::layout::{BlockLayout, Layout};
+use crate::layout::{BlockLayout, Layout, ParameterList};
 use crate::parameters::ROWS_PER_CALL;
 use crate::pass::TapeKind;
 use isentrope_kernels::{Backend, Linear, Role, Work};
@@ -28,18 +28,14 @@ impl Layout {
             let width: usize = shape[1..].iter().product();
             shape[0].min(ROWS_PER_CALL).saturating_mul(width).saturating_mul(8)
         };
-        self.tensor_shapes().map(of_rows).max().unwrap_or(0)
+        shapes(&self.parameters).map(of_rows).max().unwrap_or(0)
     }
 
     /// Most bytes of the host's memory for a tensor on its way from a device with its own memory to
     /// a checkpoint.
     pub fn saving_bytes(&self) -> usize {
         let whole = |shape: Vec<usize>| shape.into_iter().fold(4, usize::saturating_mul);
-        self.tensor_shapes().map(whole).max().unwrap_or(0)
-    }
-
-    fn tensor_shapes(&self) -> impl Iterator<Item = Vec<usize>> {
-        self.parameters.tensors().map(|(_, parameter, tensor)| parameter.shape(tensor))
+        shapes(self.trained()).map(whole).max().unwrap_or(0)
     }
 
     /// Least bytes of weights that a pass reads. It reads only its tokens' rows of the embedding,
@@ -142,6 +138,10 @@ impl Layout {
         let features = Internals::features(block, &self.shapes).each();
         features.map(|features| backend.bytes(Role::Activation(1, features))).sum()
     }
+}
+
+fn shapes(list: &ParameterList) -> impl Iterator<Item = Vec<usize>> {
+    list.tensors().map(|(_, parameter, tensor)| parameter.shape(tensor))
 }
 
 fn cache_bytes_per_position(backend: &dyn Backend, page: Role) -> usize {

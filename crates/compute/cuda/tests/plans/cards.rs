@@ -7,7 +7,8 @@ use isentrope_budget::memory::MemorySettings;
 use isentrope_budget::memory::{Demand, OVERHEAD, ParameterSets, Plan};
 use isentrope_cuda::{Cuda, Dtype, PlanningDevice};
 use isentrope_kernels::{Kind, NORM_BLOCK};
-use isentrope_model::{Layout, ModelConfig};
+use isentrope_model::adapter::{AdapterConfig, Targets};
+use isentrope_model::{AdapterLayout, Layout, ModelConfig};
 use std::fs;
 use std::sync::Arc;
 
@@ -19,6 +20,11 @@ fn layout(model: &Qwen2) -> Layout {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("config.json"), model.config().to_string()).unwrap();
     Layout::new(&ModelConfig::read(dir.path()).unwrap())
+}
+
+/// Adapters beside all linear layers.
+fn adapters(layout: &Layout) -> AdapterLayout {
+    AdapterConfig::new(32, 64.0, false, Targets::AllLinear).layout(layout).unwrap()
 }
 
 /// On-policy updates of 64 prompts with 8 responses each: prompts of up to 1024 tokens, responses
@@ -89,26 +95,28 @@ fn table() -> String {
          |---|---|---:|---:|---:|---:|\n",
     );
     for shape in &ALL {
-        let layout = layout(shape);
-        for dtype in [Dtype::F32, Dtype::Bf16] {
-            for offloads in [false, true] {
-                let backend = cuda(0, dtype);
-                // A run may take nine tenths of a card.
-                let least =
-                    Plan::least(&backend, &layout, demand(offloads)) as f64 / 0.9 / GIB as f64;
-                let page = layout.cache_page_bytes(&backend) / 16;
-                let cells = CARDS.map(|card| match plan(&layout, card, dtype, demand(offloads)) {
-                    Ok(plan) => format!("{:.0} k", (plan.kv_cache / page) as f64 / 1e3),
-                    Err(_) => "no".into(),
-                });
-                let dtype = if dtype == Dtype::F32 { "f32" } else { "bf16" };
-                let place = if offloads { "on the host" } else { "on the GPU" };
-                table += &format!(
-                    "| {} | {dtype}, {place} | {least:.1} GiB | {} |\n",
-                    shape.name,
-                    cells.join(" | ")
-                );
-            }
+        let whole = layout(shape);
+        let adapted = Layout { adapter: Some(adapters(&whole)), ..whole.clone() };
+        for (layout, dtype, demand, name) in [
+            (&whole, Dtype::F32, demand(false), "f32, on the GPU"),
+            (&whole, Dtype::F32, demand(true), "f32, on the host"),
+            (&whole, Dtype::Bf16, demand(false), "bf16, on the GPU"),
+            (&whole, Dtype::Bf16, demand(true), "bf16, on the host"),
+            (&adapted, Dtype::Bf16, demand(false), "bf16, adapters of rank 32"),
+        ] {
+            let backend = cuda(0, dtype);
+            // A run may take nine tenths of a card.
+            let least = Plan::least(&backend, layout, demand) as f64 / 0.9 / GIB as f64;
+            let page = layout.cache_page_bytes(&backend) / 16;
+            let cells = CARDS.map(|card| match plan(layout, card, dtype, demand) {
+                Ok(plan) => format!("{:.0} k", (plan.kv_cache / page) as f64 / 1e3),
+                Err(_) => "no".into(),
+            });
+            table += &format!(
+                "| {} | {name} | {least:.1} GiB | {} |\n",
+                shape.name,
+                cells.join(" | ")
+            );
         }
     }
     table
@@ -153,6 +161,16 @@ fn a_parameter_takes_sixteen_bytes_and_a_matrix_the_tokens_that_wait() {
             of_eight.abs_diff(numbers) <= 8 * NORM_BLOCK * (1 + parameters / 8),
             "{of_eight} of {numbers}"
         );
+        // Beside adapters, a frozen weight takes 2 bytes, and so do all that share it.
+        let adapted = Layout { adapter: Some(adapters(&layout)), ..layout.clone() };
+        let sets = ParameterSets { reference: true, process_model: true, ..demand(false).sets };
+        let [weights, gradients, moments] = sets.bytes(&backend, &adapted);
+        let list = adapted.trained();
+        let trained: usize = list.numbers(&backend).sum();
+        assert_eq!((weights, moments), (2 * numbers + 2 * 4 * trained, 2 * 8 * trained));
+        let tails = list.len() * 32 * (3 * 37_888 + 64);
+        assert!((2 * 4 * trained..=2 * (8 * trained + 2 * tails)).contains(&gradients));
+        assert!(trained < numbers / 20, "{trained}");
         // Only the moments are offloaded.
         let offloaded = demand(true).sets;
         let [weights, gradient, moments] = offloaded.bytes(&backend, &layout);
