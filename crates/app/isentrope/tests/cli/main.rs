@@ -15,6 +15,7 @@ mod grade;
 mod independence;
 mod init;
 mod initial_states;
+mod merge;
 mod metrics;
 #[cfg(target_os = "linux")]
 mod output;
