@@ -43,7 +43,8 @@ pub fn train<T: Trainer>(
     manifest: Value,
     observer: &mut dyn Observer,
 ) -> Result<RunSummary> {
-    let Prepared { trainer, model_dir, prompter, judge, sets, eval_stop, demand, .. } = prepared;
+    let Prepared { trainer, model_dir, prompter, judge, sets, eval_stop, demand, teacher, .. } =
+        prepared;
     let tables = trainer.tables();
     let ranks = TrainingRanks::new(world, tables.shards)?;
     for set in &sets {
@@ -60,6 +61,7 @@ pub fn train<T: Trainer>(
     }
     let reference =
         demand.sets.reference.then(|| Model::load(&model_dir, backend.clone())).transpose()?;
+    let teacher = teacher.map(|teacher| Model::load(&teacher.dir, backend.clone())).transpose()?;
     let learner = |model: Model, saved: Option<SavedMoments>, table, settings, limits| {
         let moment = |elements| demand.sets.moment(elements);
         let optimizer = Optimizer::new(&model, table, settings, &ranks, moment)?;
@@ -111,6 +113,7 @@ pub fn train<T: Trainer>(
         process_model,
         run,
         reference,
+        teacher,
         evaluator,
         sets: &sets,
         plan,
@@ -187,6 +190,7 @@ struct TrainingLoop<'a, T: Trainer> {
     run: Run,
     // These stay.
     reference: Option<Model>,
+    teacher: Option<Model>,
     evaluator: Evaluator<'a>,
     sets: &'a [EvaluationSet],
     plan: &'a Plan,
@@ -262,6 +266,8 @@ impl<T: Trainer> TrainingLoop<'_, T> {
             learner: &mut self.learner,
             process_model: self.process_model.as_mut(),
             reference: self.reference.as_ref(),
+            teacher: self.teacher.as_ref(),
+            is_tight: self.plan.is_tight(),
             learning_rate,
             record: &mut record,
             observer: self.observer,
