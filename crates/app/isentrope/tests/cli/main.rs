@@ -42,6 +42,7 @@ mod text_model;
 mod trace;
 mod train_bad_recipe;
 mod train_data;
+mod train_distill;
 mod train_evaluations;
 mod train_journal;
 mod train_learns;

@@ -49,6 +49,7 @@ fn demand(offloads_moments: bool) -> Demand {
             offloads_moments,
         },
         process_tokens: 0,
+        ..Demand::default()
     }
 }
 
@@ -113,11 +114,8 @@ fn table() -> String {
                 Ok(plan) => format!("{:.0} k", (plan.kv_cache / page) as f64 / 1e3),
                 Err(_) => "no".into(),
             });
-            table += &format!(
-                "| {} | {name} | {least:.1} GiB | {} |\n",
-                shape.name,
-                cells.join(" | ")
-            );
+            table +=
+                &format!("| {} | {name} | {least:.1} GiB | {} |\n", shape.name, cells.join(" | "));
         }
     }
     table

@@ -3,11 +3,11 @@
 use super::AdapterConfig;
 use super::Rank;
 use super::files::{PREFIX, open};
+use crate::Result;
 use crate::checkpoint::{Checkpoint, Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint};
 use crate::config::ModelConfig;
 use crate::layout::Layout;
 use crate::model::expect_tensors;
-use crate::Result;
 use std::borrow::Cow;
 use std::path::Path;
 
