@@ -54,6 +54,11 @@ put("config", "mistral", json.dumps(base | {"model_type": "mistral", "sliding_wi
 put("config", "generation", json.dumps({"eos_token_id": 2, "pad_token_id": 0, "temperature": 0.6, "top_p": 0.95, "top_k": 20,
                                         "do_sample": True}))
 put("config", "special-tokens", json.dumps({"bos_token": "<s>", "eos_token": {"content": "</s>"}, "unk_token": None}))
+put("config", "adapter", json.dumps({"peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": "m", "r": 4,
+    "lora_alpha": 8, "target_modules": ["q_proj", "v_proj"], "exclude_modules": ".*\\.1\\..*", "use_rslora": True, "bias": "none",
+    "rank_pattern": {"layers\\.0\\..*": 2}, "alpha_pattern": {"^q_proj": 3.5}, "layers_to_transform": [0], "layers_pattern": "layers",
+    "init_lora_weights": "gaussian", "modules_to_save": None}))
+put("config", "adapter-regex", json.dumps({"peft_type": "LORA", "r": 1, "target_modules": ".*\\.(self_attn|mlp)\\.[a-z]*_proj"}))
 put("config", "empty", "{}")
 
 for name in ["character", "byte-bpe", "byte-fallback"]:

@@ -13,7 +13,7 @@ use isentrope_lab::show::{self, Look, PageOptions};
 use isentrope_model::chat_template::ChatTemplate;
 use isentrope_model::generation_config::GenerationConfig;
 use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
-use isentrope_model::{Checkpoint, ModelConfig};
+use isentrope_model::{AdapterConfig, Checkpoint, Layout, ModelConfig};
 use isentrope_reward::VerifierSettings;
 use isentrope_train::{rl, sft};
 use serde_json::{Map, Value, json};
@@ -99,6 +99,17 @@ fn config(data: &[u8]) {
         let shard = [&(header.len() as u64).to_le_bytes()[..], header, &[0; 4]].concat();
         fs::write(dir.join("1.safetensors"), shard).expect("a temporary file");
         tensors(dir);
+    });
+    with_file("adapter_config.json", data, |dir| {
+        // A model, for its targets and patterns.
+        let model =
+            br#"{"model_type":"llama","vocab_size":8,"hidden_size":8,"num_attention_heads":2,
+            "intermediate_size":8,"num_hidden_layers":2}"#;
+        fs::write(dir.join("config.json"), model).expect("a temporary file");
+        let layout = Layout::new(&ModelConfig::read(dir).expect("a configuration"));
+        AdapterConfig::read(dir)
+            .and_then(|config| config.layout(&layout))
+            .map_or_else(|error| check_message(&error), drop);
     });
     with_file("tokenizer_config.json", data, |dir| {
         SpecialTokens::read(dir).map_or_else(|error| check_message(&error), drop);

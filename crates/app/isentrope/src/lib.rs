@@ -4,6 +4,7 @@
 //! Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted (by Ctrl-C or another signal that
 //! asks a program to end).
 
+mod adapters;
 mod commands;
 mod device;
 pub mod gpus;
@@ -49,6 +50,7 @@ enum Command {
     Sweep(commands::sweep::Sweep),
     Eval(commands::eval::Eval),
     Generate(commands::generate::Generate),
+    Merge(commands::merge::Merge),
     Show(commands::show::Show),
     Score(commands::score::Score),
     Grade(commands::grade::Grade),
@@ -103,6 +105,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Sweep(command) => command.run(),
         Command::Eval(command) => command.run(),
         Command::Generate(command) => command.run(),
+        Command::Merge(command) => command.run(),
         Command::Show(command) => command.run(),
         Command::Score(command) => command.run(),
         Command::Grade(command) => command.run(),

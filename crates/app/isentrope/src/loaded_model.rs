@@ -1,5 +1,6 @@
 //! Loads the model that a command's argument names.
 
+use crate::adapters::{ModelPlace, warn_of_companions};
 use crate::device::{self, Device, DeviceFlag, LocalRank};
 use crate::memory::{Memory, human};
 use crate::messages;
@@ -13,7 +14,7 @@ use isentrope_hub::{self as hub, HubConfig};
 use isentrope_kernels::{Backend, Role};
 use isentrope_model::chat_template::{ChatTemplate, Date};
 use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
-use isentrope_model::{KvCache, Layout, Model, ModelConfig};
+use isentrope_model::{AdapterConfig, KvCache, Layout, Model, ModelConfig};
 use isentrope_train::settings::{DeviceKind, NumberType};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -23,16 +24,20 @@ use std::sync::Arc;
 /// Flags of every command that runs a model.
 #[derive(Args)]
 pub struct ModelArguments {
-    /// A Hugging Face model directory, or a hub id such as Qwen/Qwen2.5-0.5B
+    /// A Hugging Face model directory, a hub id such as Qwen/Qwen2.5-0.5B, or the directory of an
+    /// adapter, which names its base
     #[arg(value_name = "MODEL")]
     model: String,
     #[command(flatten)]
     computing: Computing,
 }
 
-/// The device and threads that a model runs on.
+/// The adapter beside a model, and the device and threads that it runs on.
 #[derive(Args)]
 pub struct Computing {
+    /// Puts the adapter in this directory (LoRA, as peft writes it) beside MODEL, its base
+    #[arg(long, value_name = "DIR", requires = "model")]
+    pub adapter: Option<PathBuf>,
     /// Threads [default: ISENTROPE_THREADS, else one per core]. Results do not depend on it
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -50,7 +55,10 @@ fn number_type(text: &str) -> Result<NumberType> {
 
 /// A loaded model, its tokenizer and its device.
 pub struct Loaded {
+    /// The model's directory; with an adapter, its base's.
     pub dir: PathBuf,
+    /// The adapter's directory.
+    pub adapter: Option<PathBuf>,
     pub model: Model,
     pub tokenizer: Option<Tokenizer>,
     /// Its device.
@@ -71,7 +79,7 @@ impl Computing {
         let dtype = self.dtype.unwrap_or_default();
         let device = device::open(request, "--dtype", dtype, self.threads, LocalRank::ALONE)?;
         device.heading().iter().for_each(|heading| messages::say(heading));
-        device.run(|backend| job(&load(model, backend, &device)?))
+        device.run(|backend| job(&load(model, self.adapter.as_deref(), backend, &device)?))
     }
 }
 
@@ -91,16 +99,29 @@ pub fn file_hashes(dir: &Path) -> Result<Map<String, Value>> {
 }
 
 /// Finds, checks and loads a model.
-fn load(model: &str, backend: Arc<dyn Backend>, device: &Device) -> Result<Loaded> {
+fn load(
+    model: &str,
+    adapter: Option<&Path>,
+    backend: Arc<dyn Backend>,
+    device: &Device,
+) -> Result<Loaded> {
     isentrope_files::refuse_dangling(Path::new(model))?;
     run_directory::refuse_as_model(Path::new(model))?;
+    let ModelPlace { model, adapter } = ModelPlace::find(model, adapter)?;
+    let model = model.as_str();
+    let adapter = adapter.map(|dir| AdapterConfig::read(&dir).map(|config| (dir, config)));
+    let adapter = adapter.transpose()?;
     let hub = HubConfig::from_env()?;
     // The size is checked before the weights are fetched.
     let dir = hub::describe(&hub, model, &Download::default())?;
     let config = ModelConfig::read(&dir)?;
     device.check_shapes(&dir, &config)?;
     let layout = Layout::new(&config);
-    let needed = layout.parameters.bytes(&*backend, Role::Frozen);
+    let mut needed = layout.parameters.bytes(&*backend, Role::Frozen);
+    if let Some((_, adapter)) = &adapter {
+        let parameters = adapter.layout(&layout)?.parameters;
+        needed = needed.saturating_add(parameters.bytes(&*backend, Role::Frozen));
+    }
     fits(&dir, "the weights take", needed, device.free_memory(), "memory")
         .map_err(|lack| device.unfitting(lack))?;
     if device.is_gpu() {
@@ -115,8 +136,16 @@ fn load(model: &str, backend: Arc<dyn Backend>, device: &Device) -> Result<Loade
     if let Some(tokenizer) = &tokenizer {
         tokenizer.check_against(config.vocab_size, &dir)?;
     }
-    let model = Model::load_frozen(&dir, backend)?;
-    Ok(Loaded { dir, model, tokenizer, device: device.clone() })
+    let model = match &adapter {
+        None => Model::load_frozen(&dir, backend)?,
+        Some((adapter, _)) => {
+            let model = Model::load_adapter(adapter, &dir, backend, Role::Frozen)?;
+            warn_of_companions(adapter, &dir)?;
+            model
+        }
+    };
+    let adapter = adapter.map(|(adapter, _)| adapter);
+    Ok(Loaded { dir, adapter, model, tokenizer, device: device.clone() })
 }
 
 /// Refuses a need of more bytes than a memory has available.
@@ -142,6 +171,16 @@ pub fn warn_of_losses(losses: impl IntoIterator<Item = anyhow::Error>) {
 }
 
 impl Loaded {
+    /// The contents of the model's files, as [`file_hashes`], and of its adapter's.
+    pub fn file_hashes(&self) -> Result<Map<String, Value>> {
+        let mut hashes = file_hashes(&self.dir)?;
+        if let Some(adapter) = &self.adapter {
+            let own = file_hashes(adapter)?.into_iter();
+            hashes.extend(own.map(|(name, hash)| (format!("adapter/{name}"), hash)));
+        }
+        Ok(hashes)
+    }
+
     /// Bytes for keys and values: `--kv-memory` (MiB), or half of the available memory.
     pub fn cache_bytes(&self, kv_memory: Option<u64>) -> Result<usize> {
         let budget = match kv_memory {

@@ -110,6 +110,7 @@ pub fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Rollout => "rollout",
         Phase::Reference => "reference",
+        Phase::Teacher => "teacher",
         Phase::Update => "update",
         Phase::ProcessModel => "process model",
         Phase::Measurement => "theory",
@@ -149,7 +150,7 @@ impl ProgressObserver for Terminal {
         let unit = match phase {
             Phase::Rollout | Phase::Evaluation => "responses",
             Phase::Update => "updates",
-            Phase::Reference => "minibatches",
+            Phase::Reference | Phase::Teacher => "minibatches",
             Phase::ProcessModel | Phase::Measurement => "passes",
             Phase::Checkpoint => "checkpoints",
         };

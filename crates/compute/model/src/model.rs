@@ -102,32 +102,9 @@ impl Model {
         let config = ModelConfig::read(dir)?;
         let checkpoint = Checkpoint::open(dir)?;
         let layout = Layout::new(&config);
-        Parameters::expect(&layout.parameters, &checkpoint, "")?;
-        let mut taken: Vec<&str> =
-            layout.parameters.tensors().map(|(_, _, t)| t.name.as_str()).collect();
-        if config.tie_word_embeddings {
-            taken.push(HEAD); // a copy of the embedding that some exports keep
-        }
-        if let [first, rest @ ..] = checkpoint.unused(taken).as_slice() {
-            let others = if rest.is_empty() {
-                String::new()
-            } else {
-                format!(" and {} other tensors", rest.len())
-            };
-            return Err(Error::unsupported(
-                dir,
-                format!(
-                    "tensor {first}{others}: a {} of this configuration has no such weights",
-                    config.family.architecture
-                ),
-            ));
-        }
+        expect_tensors(dir, &config, &layout, &checkpoint)?;
         let weights = Parameters::read(&*backend, &layout.parameters, role, &checkpoint, "")?;
-        let model = Self::new(config, layout, weights, backend);
-        if model.config.tie_word_embeddings && checkpoint.shape(HEAD).is_some() {
-            expect_copy_of_embedding(dir, &checkpoint, &model.layout)?;
-        }
-        Ok(model)
+        Ok(Self::new(config, layout, weights, backend))
     }
 
     /// Writes a Hugging Face model directory that transformers and vLLM load, without the adapter.
@@ -166,6 +143,39 @@ impl Model {
     pub fn context(&self) -> usize {
         self.config.context()
     }
+}
+
+/// Checks that a checkpoint has the tensors of a model and no others.
+pub(crate) fn expect_tensors(
+    dir: &Path,
+    config: &ModelConfig,
+    layout: &Layout,
+    checkpoint: &Checkpoint,
+) -> Result<()> {
+    Parameters::expect(&layout.parameters, checkpoint, "")?;
+    let mut taken: Vec<&str> =
+        layout.parameters.tensors().map(|(_, _, t)| t.name.as_str()).collect();
+    if config.tie_word_embeddings {
+        taken.push(HEAD); // a copy of the embedding that some exports keep
+    }
+    if let [first, rest @ ..] = checkpoint.unused(taken).as_slice() {
+        let others = if rest.is_empty() {
+            String::new()
+        } else {
+            format!(" and {} other tensors", rest.len())
+        };
+        return Err(Error::unsupported(
+            dir,
+            format!(
+                "tensor {first}{others}: a {} of this configuration has no such weights",
+                config.family.architecture
+            ),
+        ));
+    }
+    if config.tie_word_embeddings && checkpoint.shape(HEAD).is_some() {
+        expect_copy_of_embedding(dir, checkpoint, layout)?;
+    }
+    Ok(())
 }
 
 /// A head that is tied and yet saved with its own values is refused: loaders disagree on which

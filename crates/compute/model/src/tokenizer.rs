@@ -264,6 +264,15 @@ impl Tokenizer {
         self.inner.get_added_vocabulary().is_special_token(text)
     }
 
+    /// The lowest token whose text differs in another tokenizer: its id, and its texts here and
+    /// there, each in the vocabulary's spelling and missing if there is no such token. None if both
+    /// have the same tokens.
+    pub fn first_difference(&self, other: &Self) -> Option<(u32, [Option<String>; 2])> {
+        (0..self.vocab_size.max(other.vocab_size) as u32)
+            .map(|id| (id, [self, other].map(|tokenizer| tokenizer.inner.id_to_token(id))))
+            .find(|(_, [here, there])| here != there)
+    }
+
     /// Checks that `model_vocab` embedding rows suffice for every id of this tokenizer.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 mod adapter;
+mod adapter_files;
 mod checkpoint_read;
 mod checkpoint_write;
 mod common;

@@ -163,6 +163,11 @@ impl VerifierSettings {
         self.specs().any(|spec| spec.takes_columns())
     }
 
+    /// Whether all responses score 0 without being looked at.
+    pub fn judges_nothing(&self) -> bool {
+        self.specs().all(|spec| spec.judges_nothing())
+    }
+
     /// Whether a verifier judges all responses to a problem together.
     pub fn judges_groups(&self) -> bool {
         self.specs().any(|spec| spec.judges_groups())

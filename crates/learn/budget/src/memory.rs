@@ -2,8 +2,10 @@
 
 mod least;
 mod parameter_sets;
+mod teacher;
 
 pub use parameter_sets::{MOMENTS, ParameterSets, moments_of_rank, waiting_sums};
+pub use teacher::TeacherBytes;
 
 use crate::error::{Error, Result};
 use crate::pass_limits::PassLimits;
@@ -77,12 +79,15 @@ pub struct Demand {
     pub sets: ParameterSets,
     /// Response tokens of a rollout that a process model scores; 0 without a process model.
     pub process_tokens: usize,
+    /// The memory of a teacher; nothing without one.
+    pub teacher: TeacherBytes,
 }
 
 /// Bytes by purpose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Weights of the model, and of the reference and the process model if the run has them.
+    /// Weights of the model, and of the reference, the process model and the teacher if the run has
+    /// them.
     pub weights: usize,
     /// Gradients of the trained models, and sums of shards that wait to be added; only during
     /// updates.
@@ -111,6 +116,8 @@ pub struct Plan {
     /// The other memory of an update: a pass's buffers, the head's logits, the loss, the
     /// embedding's gradient.
     pub working: usize,
+    /// The memory of a pass of the teacher, beside the gradient and before an update's passes.
+    pub teacher_pass: usize,
     /// The memory of a pass that only scores.
     pub scoring: usize,
     /// Tokens in one pass.
@@ -167,6 +174,7 @@ impl Plan {
                 .saturating_sub(layout.head_bytes(backend, ENOUGH_TOKENS))
                 .saturating_sub(updates.whole);
             let fitting = room / (layout.working_bytes_per_token(backend) + updates.least_tape);
+            let fitting = fitting.min(demand.teacher.most_tokens(of_updates));
             fitting.clamp(least_tokens.min(ENOUGH_TOKENS), ENOUGH_TOKENS)
         });
         let (pass, scored) = passes(micro_batch_tokens);
@@ -191,7 +199,9 @@ impl Plan {
             .min(kept.saturating_mul(layout.tape_bytes_per_token(backend, TapeKind::Activations)));
         // The activation cache gets the rest, because everything else saves more time than its
         // forward pass.
-        let left = free - (kv_cache + logits).max(gradient + tape + working).max(scoring).min(free);
+        let teacher_pass = demand.teacher.pass(pass);
+        let update = gradient + (tape + working).max(teacher_pass);
+        let left = free - (kv_cache + logits).max(update).max(scoring).min(free);
         let slot = layout.activation_bytes_per_slot(backend);
         let activation_slots = demand.activation_slots.min(left / slot);
         Ok(Self {
@@ -200,7 +210,9 @@ impl Plan {
             moments,
             host_moments: demand.sets.host_bytes(backend, layout),
             host_program: if has_own_memory(backend) {
-                on_host(demand).saturating_add(layout.saving_bytes().max(layout.loading_bytes()))
+                on_host(demand).saturating_add(
+                    layout.saving_bytes().max(layout.loading_bytes()).max(demand.teacher.loading),
+                )
             } else {
                 0
             },
@@ -212,6 +224,7 @@ impl Plan {
             tape,
             activation_cache: activation_slots * slot,
             working,
+            teacher_pass,
             scoring,
             micro_batch_tokens,
             budget,
@@ -286,7 +299,7 @@ impl Plan {
 
     /// The peak use of memory. Sampling, updates and scoring take turns.
     pub fn peak(&self) -> usize {
-        let update = self.gradient + self.tape + self.working;
+        let update = self.gradient + (self.tape + self.working).max(self.teacher_pass);
         self.always() + (self.kv_cache + self.logits).max(update).max(self.scoring)
     }
 
@@ -299,9 +312,10 @@ impl Plan {
     /// Whether each phase must return its memory, and the gradient's, to the system before the
     /// next. If not, the gradient stays allocated, and freed memory is kept for the next use.
     pub fn is_tight(&self) -> bool {
-        let mut phases = [self.kv_cache + self.logits, self.tape + self.working, self.scoring];
+        let (sampling, update) = (self.kv_cache + self.logits, self.tape + self.working);
+        let mut phases = [sampling, update, self.scoring, self.teacher_pass];
         phases.sort_unstable();
-        let waiting = phases[1].saturating_add(phases[2]);
+        let waiting = phases[2].saturating_add(phases[3]);
         (self.always() + self.gradient).saturating_add(waiting) > self.budget
     }
 
@@ -372,6 +386,10 @@ fn does_not_fit(
         Phase::Update => (listed(least.sets), least.one.saturating_sub(gradient)),
         _ => (format!("weights {}, moments {}", human(weights), human(moments)), least.one),
     };
+    let teacher = match demand.teacher.weights {
+        0 => String::new(),
+        bytes => format!(" (of the weights, {} are the teacher's)", human(bytes)),
+    };
     let needs = |sets: ParameterSets| Plan::least(backend, layout, Demand { sets, ..demand });
     let remedies =
         demand.sets.remedies(backend).into_iter().map(|(what, sets)| (what, needs(sets)));
@@ -392,8 +410,8 @@ fn does_not_fit(
         String::new()
     };
     format!(
-        "the run needs at least {} of memory and has {}: {sets}{kept}, and {} to work on {} tokens \
-         at a time; a smaller model, a smaller rollout.max_tokens and \
+        "the run needs at least {} of memory and has {}: {sets}{teacher}{kept}, and {} to work on \
+         {} tokens at a time; a smaller model, a smaller rollout.max_tokens and \
          data.max_prompt_tokens{top_k}{}{states} would make it fit{further}",
         human(least.bytes()),
         human(budget),
@@ -424,6 +442,7 @@ impl fmt::Display for Plan {
             f.write_str("; ")?;
         }
         f.write_str(&if_any("scoring of the initial states: ", self.scoring, "; "))?;
+        f.write_str(&if_any("scoring by the teacher: ", self.teacher_pass, "; "))?;
         write!(
             f,
             "updates: gradient {}, activations up to {}, {} in passes of {} tokens; peak {} of {}",

@@ -88,6 +88,14 @@ pub struct Estimate {
 }
 
 impl Workload {
+    /// The work with a pass of a teacher over the trained tokens in each step, counted by its
+    /// operations as a part of the policy's forward passes.
+    pub fn with_scoring_by(self, teacher: &Layout, policy: &Layout) -> Self {
+        let flops = |layout: &Layout| layout.forward_flops(self.trained);
+        let (forward, backward) = self.passes;
+        Self { passes: (forward + flops(teacher) / flops(policy).max(1.0), backward), ..self }
+    }
+
     /// How often updates go forward and backward. Where the memory does not keep activations, they
     /// go forward once more.
     fn update_passes(&self, memory: KeptShares) -> [f64; 2] {

@@ -32,6 +32,9 @@ pub enum Estimator {
     /// training gives to tokens (arXiv:2502.01456); settings in `prime`, equations in
     /// docs/concepts/entropy.md.
     Prime,
+    /// 0: rewards are measured, and nothing is learnt from them. Each token has the advantage that
+    /// the teacher of `objective.distillation` gives it.
+    Distill,
 }
 
 /// The outcome of a response to a prompt.
@@ -60,7 +63,7 @@ pub enum Baseline {
 
 impl Estimator {
     /// Every estimator.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Grpo,
         Self::DrGrpo,
         Self::Rloo,
@@ -69,6 +72,7 @@ impl Estimator {
         Self::Remax,
         Self::Opo,
         Self::Prime,
+        Self::Distill,
     ];
 
     /// The baseline that this estimator needs.
@@ -80,9 +84,14 @@ impl Estimator {
             | Self::ReinforcePlusPlusBaseline
             | Self::Opo
             | Self::Prime => Baseline::Group,
-            Self::ReinforcePlusPlus => Baseline::None,
+            Self::ReinforcePlusPlus | Self::Distill => Baseline::None,
             Self::Remax => Baseline::Greedy,
         }
+    }
+
+    /// Whether advantages depend on rewards.
+    pub fn reads_rewards(self) -> bool {
+        self != Self::Distill
     }
 
     /// A warning if this estimator is doubtful with this number of responses to each prompt.
@@ -139,6 +148,7 @@ pub fn advantages(estimator: Estimator, outcomes: &[Outcome]) -> Vec<f64> {
         Estimator::ReinforcePlusPlusBaseline => whiten(&over_baseline(Group::mean), &lengths()),
         Estimator::Remax => outcomes.iter().map(|o| o.reward - o.greedy_reward).collect(),
         Estimator::Opo => over_baseline(Group::length_weighted_mean),
+        Estimator::Distill => vec![0.0; outcomes.len()],
     }
 }
 
@@ -251,7 +261,10 @@ mod tests {
     #[test]
     fn a_single_response_to_compare_draws_a_warning() {
         for estimator in Estimator::ALL {
-            let none = matches!(estimator, Estimator::ReinforcePlusPlus | Estimator::Remax);
+            let none = matches!(
+                estimator,
+                Estimator::ReinforcePlusPlus | Estimator::Remax | Estimator::Distill
+            );
             assert_eq!(estimator.warning(1).is_none(), none, "{estimator:?}");
             assert_eq!(estimator.warning(2), None, "{estimator:?}");
         }

@@ -57,7 +57,7 @@ impl fmt::Display for Kind {
 pub(crate) const FREE: &str = "none";
 
 /// The parts that have tables of their own.
-const OTHERS: [About; 7] = [
+const OTHERS: [About; 8] = [
     About {
         name: "Clip-Cov",
         kind: Kind::Weight,
@@ -115,6 +115,15 @@ const OTHERS: [About; 7] = [
         source: "arXiv:2402.03300",
         setting: "objective.reference_kl.coefficient",
         cost: "a second model in memory, one forward pass a step",
+    },
+    About {
+        name: "On-policy distillation",
+        kind: Kind::Advantage,
+        equation: "A + coefficient (log pi_teacher - log pi_old)",
+        source: "arXiv:2306.13649; thinkingmachines.ai/blog/on-policy-distillation",
+        setting: "objective.distillation.teacher",
+        cost: "the teacher in memory, its forward pass a step, and no response is skipped in the \
+               update",
     },
 ];
 

@@ -35,7 +35,8 @@
 //! `treatment` and `methods`, `policy_loss`, `covariance` and `selection`, `kl`, `entropy_mask`,
 //! `aggregation`, `statistics`;
 //! then what holds an entropy from step to step, `target_entropy`, `controller` with `descent`, and
-//! `entropy_bonus`; `prime` and `process_model`, a second model that gives tokens rewards; last
+//! `entropy_bonus`; `prime` and `process_model`, a second model that gives tokens rewards, and
+//! `distillation`, a teacher that gives them advantages; last
 //! `warnings`, `alarms` and `saturation`.
 
 mod advantage;
@@ -45,6 +46,7 @@ mod catalogue;
 mod controller;
 mod covariance;
 mod descent;
+mod distillation;
 mod entropy_bonus;
 mod entropy_mask;
 mod error;
@@ -68,6 +70,7 @@ pub use alarms::Alarms;
 pub use catalogue::{About, Kind, catalogue};
 pub use controller::{Controller, ControllerSettings, Steer};
 pub use covariance::{Covariance, Method, Strength};
+pub use distillation::Distillation;
 pub use entropy_bonus::EntropyBonus;
 pub use kl::{KlEstimator, ReferenceKl};
 pub use methods::{

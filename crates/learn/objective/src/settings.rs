@@ -2,8 +2,8 @@
 
 use crate::error::{Result, refuse, require};
 use crate::{
-    Aggregation, Baseline, CeGppo, Covariance, Dppo, EntropyBonus, Estimator, Loss, Methods,
-    ReferenceKl, Sapo,
+    Aggregation, Baseline, CeGppo, Covariance, Distillation, Dppo, EntropyBonus, Estimator, Loss,
+    Methods, ReferenceKl, Sapo,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -45,6 +45,10 @@ pub struct ObjectiveSettings {
     pub entropy_bonus: EntropyBonus,
     /// Penalises distance from the reference model, the one that training started from.
     pub reference_kl: ReferenceKl,
+    /// On-policy distillation: a second model, the teacher, scores the responses, and each token
+    /// has an advantage by it, beside `advantage` or, with `advantage = "distill"`, alone
+    /// (docs/guides/train.md).
+    pub distillation: Distillation,
     /// Only this fraction of the minibatch's tokens keeps its policy-gradient term, highest entropy
     /// first; 0.2 in arXiv:2506.01939; above 0, at most 1. Averages still divide by all tokens, and
     /// KL and entropy terms act on all. Unset: all tokens keep it.
@@ -69,6 +73,7 @@ impl Default for ObjectiveSettings {
             covariance: Covariance::default(),
             entropy_bonus: EntropyBonus::default(),
             reference_kl: ReferenceKl::default(),
+            distillation: Distillation::default(),
             entropy_mask_fraction: None,
             methods: Methods::default(),
         }
@@ -95,6 +100,14 @@ impl ObjectiveSettings {
                 "it must be a fraction above 0 and at most 1 (20 % is 0.2); leave the key out to \
                  keep all tokens",
             )?;
+        }
+        if self.advantage == Estimator::Distill && !self.has_teacher() {
+            return refuse(
+                "objective.advantage",
+                "\"distill\"",
+                "it learns from a teacher and not from rewards: name one in \
+                 objective.distillation.teacher",
+            );
         }
         self.methods.check()?;
         self.covariance.check()?;
@@ -129,6 +142,11 @@ impl ObjectiveSettings {
     /// Whether log-probs of the reference model are needed.
     pub fn needs_reference(&self) -> bool {
         self.reference_kl.coefficient != 0.0
+    }
+
+    /// Whether a teacher scores the responses.
+    pub fn has_teacher(&self) -> bool {
+        self.distillation.teacher.is_some()
     }
 
     /// Whether advantages come from a process model too, which is trained beside the policy.

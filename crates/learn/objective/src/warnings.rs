@@ -93,6 +93,7 @@ impl ObjectiveSettings {
         if covariance.scope_responses == Some(1)
             && covariance.method != Method::None
             && self.advantage != Estimator::Prime
+            && !self.has_teacher()
         {
             warnings.push(
                 "objective.covariance.scope_responses = 1: all tokens of a response have one \
@@ -140,7 +141,8 @@ impl ObjectiveSettings {
 
     /// Sentences about keys that are set to something, and that nothing reads.
     fn unread(&self) -> impl Iterator<Item = String> {
-        let Self { covariance, entropy_bonus, reference_kl, loss, methods, .. } = self;
+        let Self { covariance, entropy_bonus, reference_kl, distillation, loss, methods, .. } =
+            self;
         let its = Self::default();
         let method = covariance.method;
         let low = changed("covariance.low", covariance.low, its.covariance.low);
@@ -151,6 +153,8 @@ impl ObjectiveSettings {
         let kl = other("covariance.kl", covariance.kl != its.covariance.kl);
         let controller = covariance.controller != its.covariance.controller;
         let estimator = reference_kl.estimator != its.reference_kl.estimator;
+        let its_share = its.distillation.coefficient;
+        let teaching = changed("distillation.coefficient", distillation.coefficient, its_share);
         let clip = vec![
             changed("clip_low", self.clip_low, its.clip_low),
             changed("clip_high", self.clip_high, its.clip_high),
@@ -216,6 +220,7 @@ impl ObjectiveSettings {
                 "objective.reference_kl.coefficient is 0",
                 vec![other("reference_kl.estimator", estimator)],
             ),
+            (self.has_teacher(), "objective.distillation.teacher is not set", vec![teaching]),
         ]
         .into_iter()
         .filter(|(is_read, ..)| !is_read)

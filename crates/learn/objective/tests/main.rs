@@ -4,6 +4,7 @@
 
 mod common;
 mod controller;
+mod distillation;
 mod gradients;
 mod methods;
 mod micro_batches;

@@ -54,6 +54,7 @@ fn every_key_is_spelled_as_documented_and_comes_back() {
         },
         "entropy_bonus": { "coefficient": 0.005, "target": null, "rate": null, "delta": null, "max": 0.1 },
         "reference_kl": { "coefficient": 0.04, "estimator": "k3" },
+        "distillation": { "teacher": "runs/teacher/checkpoints/best", "coefficient": 0.5 },
         "entropy_mask_fraction": 0.2,
         "methods": {
             "w_reinforce": { "lambda": 0.1 },
@@ -108,8 +109,17 @@ fn check_list<T: Copy + Serialize + DeserializeOwned + PartialEq + Debug + JsonS
 
 #[test]
 fn each_list_has_every_value_under_its_name() {
-    let names =
-        ["grpo", "dr-grpo", "rloo", "reinforce++", "reinforce++-baseline", "remax", "opo", "prime"];
+    let names = [
+        "grpo",
+        "dr-grpo",
+        "rloo",
+        "reinforce++",
+        "reinforce++-baseline",
+        "remax",
+        "opo",
+        "prime",
+        "distill",
+    ];
     check_list(&Estimator::ALL, &names);
     let names = [
         "clip",
@@ -144,6 +154,8 @@ const REFUSED: &str = r#"
 {"entropy_bonus": {"target": 0}} | objective.entropy_bonus.target is 0: it must be
 {"entropy_bonus": {"target": 1, "rate": 0}} | objective.entropy_bonus.rate is 0: it must be
 {"entropy_bonus": {"target": 1, "coefficient": 1}} | objective.entropy_bonus.max is 0.02: it must be
+{"advantage": "distill"} | objective.advantage is "distill": it learns from a teacher
+{"distillation": {"teacher": "t", "coefficient": 0}} | objective.distillation.coefficient is 0: it must be
 {"reference_kl": {"coefficient": -1}} | objective.reference_kl.coefficient is -1: it must be
 {"sapo": {"tau_pos": 0}} | objective.sapo.tau_pos is 0: it must be
 {"dppo": {"delta_low": -1}} | objective.dppo.delta_low is -1: it must be
@@ -190,6 +202,7 @@ const WARNED: &str = r#"
 {"covariance": {"method": "clip-cov", "kl": "k2"}} | objective.covariance.kl has no effect
 {"covariance": {"method": "clip-cov", "controller": {"gain": 10}}} | objective.covariance.controller has no effect: objective.covariance.target_entropy is not set
 {"entropy_bonus": {"coefficient": 0.001, "max": 0.1}} | objective.entropy_bonus.max = 0.1 has no
+{"distillation": {"coefficient": 0.5}} | objective.distillation.coefficient = 0.5 has no effect: objective.distillation.teacher is not set
 {"reference_kl": {"estimator": "k1"}} | objective.reference_kl.estimator has no effect
 {"reference_kl": {"coefficient": 0.01, "estimator": "k1"}} | objective.reference_kl.estimator = "k1" penalises nothing
 {"covariance": {"method": "kl-cov", "kl": "k1"}} | objective.covariance.kl = "k1" does not hold the picked tokens
@@ -219,6 +232,8 @@ const WARNED_OF_CARRIED: &str = r#"
 /// Published settings, with eight updates per rollout, and what is sound with one.
 const SOUND: &str = r#"
 {"clip_high": 0.28} | 8
+{"advantage": "distill", "distillation": {"teacher": "t"}} | 8
+{"distillation": {"teacher": "t"}, "covariance": {"method": "kl-cov", "scope_responses": 1}} | 8
 {"clip_low": 1, "clip_high": 1, "covariance": {"method": "clip-cov"}} | 8
 {"loss": "importance", "covariance": {"method": "kl-cov"}} | 8
 {"loss": "gspo", "clip_low": 3e-4, "clip_high": 4e-4, "aggregation": "seq-mean-token-mean"} | 8

@@ -30,6 +30,8 @@ pub enum Phase {
     Rollout,
     /// Scoring them by the reference model.
     Reference,
+    /// Scoring them by the teacher.
+    Teacher,
     /// Training on them.
     Update,
     /// Scoring responses by a process model, and training it.

@@ -24,6 +24,7 @@ pub(crate) struct ComparedResponse<'a> {
 
 /// The responses that have advantages. All others could not be judged, or their group has no
 /// [baseline](Group::has_baseline) to compare them with, since other responses could not be judged.
+/// An estimator that does not read rewards takes all responses.
 pub(crate) fn compared(
     estimator: Estimator,
     groups: &[Group],
@@ -32,9 +33,10 @@ pub(crate) fn compared(
         .iter()
         .enumerate()
         .filter(move |(_, group)| group.has_baseline(estimator.baseline()));
-    having.flat_map(|(number, group)| {
+    having.flat_map(move |(number, group)| {
+        let counts = move |response: &Response| response.is_judged() || !estimator.reads_rewards();
         let counted =
-            group.responses.iter().enumerate().filter(|(_, response)| response.is_judged());
+            group.responses.iter().enumerate().filter(move |(_, response)| counts(response));
         counted.map(move |(sample, response)| ComparedResponse {
             place: (number, sample),
             group,
@@ -168,6 +170,9 @@ mod tests {
                 TrainingBatch::minibatches(&groups[..1], &learnt, 1).all(|batch| batch.is_empty())
             );
         }
+        // A teacher scores what no verifier could judge.
+        let taught = group_advantages(Estimator::Distill, &groups);
+        assert!(taught.iter().flatten().all(|advantages| *advantages == same(0.0)), "{taught:?}");
         // This estimator compares with the whole rollout.
         let alone = group_advantages(Estimator::ReinforcePlusPlus, &groups);
         assert!(alone[0][1].as_ref().is_some_and(|advantages| advantages.at(0) > 0.0));

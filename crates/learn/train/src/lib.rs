@@ -28,6 +28,7 @@ pub mod run;
 pub mod settings;
 pub mod sft;
 mod shards;
+pub mod teacher;
 #[cfg(test)]
 mod test_support;
 mod token_records;

@@ -10,7 +10,8 @@ use crate::settings::{
     CheckpointSettings, DeviceSettings, LoraSettings, ModelSource, OptimizerSettings,
     POLICY_OPTIMIZER, RanksSettings, RunSettings,
 };
-use isentrope_budget::memory::{Demand, MemorySettings, ParameterSets, Plan};
+use crate::teacher::Teacher;
+use isentrope_budget::memory::{Demand, MemorySettings, ParameterSets, Plan, TeacherBytes};
 use isentrope_budget::time::{Estimate, KeptShares, Limit, Peak, Speeds, Workload};
 use isentrope_data::{DataSettings, FileHash};
 use isentrope_evaluation::{Evaluation, EvaluationSet, EvaluationSettings};
@@ -91,6 +92,8 @@ pub struct Tables<'a> {
     pub optimizer: &'a OptimizerSettings,
     /// The settings of the process model in `prime`, if one is trained.
     pub process_model: Option<ProcessModelTable<'a>>,
+    /// `objective.distillation.teacher`: a directory or hub id.
+    pub teacher: Option<&'a str>,
     /// `data`.
     pub data: &'a DataSettings,
     /// `reward`.
@@ -263,6 +266,8 @@ pub struct Prepared<T> {
     pub(crate) eval_stop: Vec<String>,
     /// The model's parameters.
     pub(crate) layout: Layout,
+    /// The teacher, if the recipe has one.
+    pub teacher: Option<Teacher>,
     /// The run's demand of memory.
     pub(crate) demand: Demand,
     /// The run's amount of computation.
@@ -274,12 +279,20 @@ impl<T: Trainer> Prepared<T> {
     /// says.
     pub fn plan(&self, backend: &dyn Backend, available: usize) -> Result<Plan> {
         let memory = self.trainer.tables().memory;
-        Ok(Plan::new(backend, &self.layout, self.demand, memory, available)?)
+        Ok(Plan::new(backend, &self.layout, self.demand(backend), memory, available)?)
     }
 
     /// The least budget for which a plan exists, in bytes.
     pub fn least(&self, backend: &dyn Backend) -> usize {
-        Plan::least(backend, &self.layout, self.demand)
+        Plan::least(backend, &self.layout, self.demand(backend))
+    }
+
+    /// The run's demand of memory, with the teacher's part.
+    fn demand(&self, backend: &dyn Backend) -> Demand {
+        let of_teacher =
+            |teacher: &Teacher| TeacherBytes::of(backend, &teacher.layout, self.demand);
+        let teacher = self.teacher.as_ref().map(of_teacher).unwrap_or_default();
+        Demand { teacher, ..self.demand }
     }
 
     /// Estimates the run's time on a device, whose speed is measured for a tenth of a second.
@@ -369,6 +382,10 @@ pub struct LearnContext<'a> {
     pub process_model: Option<&'a mut Learner>,
     /// The model that training started from, where the loss or the process model needs it.
     pub reference: Option<&'a Model>,
+    /// The teacher, if the recipe has one.
+    pub teacher: Option<&'a Model>,
+    /// Whether each phase must return its memory before the next ([`Plan::is_tight`]).
+    pub is_tight: bool,
     /// The learning rate of this step's updates.
     pub learning_rate: f64,
     /// The measurements of the step.

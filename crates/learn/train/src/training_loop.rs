@@ -11,6 +11,7 @@ use crate::run::{
     SavedMoments, StepRecord,
 };
 use crate::settings::{POLICY_OPTIMIZER, PROCESS_OPTIMIZER};
+use crate::teacher::Teacher;
 use crate::trainer::{CollectContext, LearnContext, Prepared, Trainer};
 use isentrope_budget::PassLimits;
 use isentrope_budget::memory::Plan;
@@ -45,7 +46,8 @@ pub fn train<T: Trainer>(
     manifest: Value,
     observer: &mut dyn Observer,
 ) -> Result<RunSummary> {
-    let Prepared { trainer, model_dir, prompter, judge, sets, eval_stop, demand, .. } = prepared;
+    let Prepared { trainer, model_dir, prompter, judge, sets, eval_stop, demand, teacher, .. } =
+        prepared;
     let tables = trainer.tables();
     let ranks = TrainingRanks::new(world, tables.shards)?;
     for set in &sets {
@@ -60,11 +62,13 @@ pub fn train<T: Trainer>(
     if let Some(found) = found {
         check_resumable(found, &trainer)?;
     }
-    let models = Models::open(&model_dir, tables, backend)?;
+    let models = Models::open(&model_dir, tables, backend.clone())?;
     if let Some(found) = found {
         models.check_resumable(&found.dir)?;
     }
     let reference = demand.sets.reference.then(|| models.reference()).transpose()?;
+    let load = |teacher: Teacher| Model::load_frozen(&teacher.dir, backend);
+    let teacher = teacher.map(load).transpose()?;
     let learner = |model: Model, saved: Option<SavedMoments>, table, settings, limits| {
         let moment = |elements| demand.sets.moment(elements);
         let optimizer = Optimizer::new(&model, table, settings, &ranks, moment)?;
@@ -114,6 +118,7 @@ pub fn train<T: Trainer>(
         process_model,
         run,
         reference,
+        teacher,
         evaluator,
         sets: &sets,
         plan,
@@ -186,6 +191,7 @@ struct TrainingLoop<'a, T: Trainer> {
     run: Run,
     // These stay.
     reference: Option<Model>,
+    teacher: Option<Model>,
     evaluator: Evaluator<'a>,
     sets: &'a [EvaluationSet],
     plan: &'a Plan,
@@ -263,6 +269,8 @@ impl<T: Trainer> TrainingLoop<'_, T> {
             learner: &mut self.learner,
             process_model: self.process_model.as_mut(),
             reference: self.reference.as_ref(),
+            teacher: self.teacher.as_ref(),
+            is_tight: self.plan.is_tight(),
             learning_rate,
             record: &mut record,
             observer: self.observer,

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 #![cfg(target_os = "linux")]
 
-use isentrope_budget::memory::{Demand, MemorySettings, ParameterSets, Plan};
+use isentrope_budget::memory::{Demand, MemorySettings, ParameterSets, Plan, TeacherBytes};
 use isentrope_kernels::{Cpu, Isa, Role, SamplingMasks};
 use isentrope_model::adapter::{AdapterConfig, Targets};
 use isentrope_model::{Model, Sequence};
@@ -17,17 +17,17 @@ const VOCABULARY: usize = 150_000;
 const SEQUENCES: usize = 6;
 const TOKENS: usize = 700;
 
-/// A model whose logits are larger than anything else, with long keys.
-fn model() -> Model {
+/// A model of this width whose logits are larger than anything else, with long keys.
+fn model(hidden: usize, backend: Arc<Cpu>) -> Model {
     let config = format!(
-        r#"{{"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "hidden_size": 16, "intermediate_size": 32,
+        r#"{{"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "hidden_size": {hidden}, "intermediate_size": 32,
         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 128,
         "vocab_size": {VOCABULARY}, "max_position_embeddings": 1024, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
         "tie_word_embeddings": true}}"#
     );
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("config.json"), config).unwrap();
-    Model::initialize(dir.path(), 1, Arc::new(Cpu::new(Isa::available()[0], 4).unwrap())).unwrap()
+    Model::initialize(dir.path(), 1, backend).unwrap()
 }
 
 /// A field of the process's status, in bytes.
@@ -41,17 +41,18 @@ fn status(field: &str) -> usize {
 #[test]
 fn updates_take_no_more_memory_than_was_planned() {
     let before = status("VmRSS");
-    update(before, || {
-        let base = model();
+    update(before, |cpu| {
+        let base = model(16, cpu);
         let config = AdapterConfig::new(8, 16.0, false, Targets::AllLinear);
         let layout = config.layout(&base.layout).unwrap();
         base.with_new_adapter(layout, 1).unwrap()
     });
-    update(before, model);
+    update(before, |cpu| model(16, cpu));
 }
 
-fn update(before: usize, model: impl Fn() -> Model) {
-    let model = model();
+fn update(before: usize, policy: impl Fn(Arc<Cpu>) -> Model) {
+    let cpu = Arc::new(Cpu::new(Isa::available()[0], 4).unwrap());
+    let (model, teacher) = (policy(cpu.clone()), model(24, cpu));
     let demand = Demand {
         longest_trained: TOKENS,
         trained: SEQUENCES,
@@ -60,6 +61,8 @@ fn update(before: usize, model: impl Fn() -> Model) {
         sets: ParameterSets { shards: 3, ..ParameterSets::default() },
         ..Demand::default()
     };
+    let of_teacher = TeacherBytes::of(&*teacher.backend, &teacher.layout, demand);
+    let demand = Demand { teacher: of_teacher, ..demand };
     // Passes of several sizes, whose activations are kept.
     let settings = MemorySettings { micro_batch_tokens: Some(2 * TOKENS), ..Default::default() };
     let plan = Plan::new(&*model.backend, &model.layout, demand, &settings, 8 << 30).unwrap();
@@ -80,6 +83,11 @@ fn update(before: usize, model: impl Fn() -> Model) {
     let sequences: Vec<Sequence<'_>> =
         tokens.iter().map(|tokens| Sequence { tokens, score_from: 1 }).collect();
     for _ in 0..2 {
+        // As in a run whose plan is tight: the teacher, then the update.
+        teacher.backend.trim();
+        let taught = learner.score_with(&teacher, &sequences, 1.0).unwrap();
+        assert!(taught.logprobs.iter().all(|logprob| logprob.is_finite()));
+        teacher.backend.trim();
         let (masks, on_policy) = (SamplingMasks::default(), vec![None; SEQUENCES]);
         let batch = UpdateBatch {
             sequences: &sequences,
@@ -102,7 +110,10 @@ fn update(before: usize, model: impl Fn() -> Model) {
 
     let (taken, planned) = (
         status("VmHWM") - before,
-        plan.weights + plan.gradient + plan.moments + plan.tape + plan.working,
+        plan.weights
+            + plan.gradient
+            + plan.moments
+            + (plan.tape + plan.working).max(plan.teacher_pass),
     );
     let summary = format!("{} MiB were taken, and {} planned: {plan}", taken >> 20, planned >> 20);
     assert!(taken <= planned, "{summary}");

@@ -136,6 +136,8 @@ pub fn cases() -> Vec<(&'static str, Recipe)> {
     (filtered.rollout.filter, filtered.rollout.top_p, filtered.run.steps) = (true, 0.9, 3);
     filtered.objective.covariance.method = Method::KlCov;
     filtered.objective.covariance.fraction = Some(0.02);
+    // The policy's own start, from which the first update takes it away.
+    filtered.objective.distillation.teacher = Some(filtered.model.path.clone());
     // These read all of a minibatch, and one keeps a sum from update to update.
     filtered.objective.methods = Methods {
         steer: Some(SteerWeights::default()),
@@ -151,7 +153,7 @@ pub fn cases() -> Vec<(&'static str, Recipe)> {
     stopped.rollout.stop = vec![",".into(), "!".into()];
     vec![
         ("plain", recipe()),
-        ("filter, kl-cov, methods and top-p", filtered),
+        ("filter, kl-cov, methods, a teacher and top-p", filtered),
         ("remax", greedy),
         ("stop strings", stopped),
     ]

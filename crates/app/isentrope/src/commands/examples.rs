@@ -129,6 +129,7 @@ const FILES: &[(&str, &[u8])] = files![
     "recipes/countdown-clip-higher.toml"
     "recipes/countdown-direct-base.toml"
     "recipes/countdown-direct.toml"
+    "recipes/countdown-distill.toml"
     "recipes/countdown-entropy-bonus.toml"
     "recipes/countdown-grpo.toml"
     "recipes/countdown-kl-cov.toml"

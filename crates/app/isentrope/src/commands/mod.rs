@@ -9,6 +9,7 @@ pub mod init;
 pub mod inspect;
 pub mod lab;
 pub mod law;
+pub mod merge;
 pub mod objectives;
 pub mod report;
 pub mod score;

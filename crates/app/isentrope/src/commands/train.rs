@@ -32,7 +32,8 @@ use isentrope_model::tokenizer::SpecialTokens;
 use isentrope_ranks::{Watch, shards_of_rank};
 use isentrope_train::observer::ProgressObserver;
 use isentrope_train::run::{Ending, Existing, RunLocation, RunSummary};
-use isentrope_train::trainer::TrainingRecipe;
+use isentrope_train::teacher::TEACHER;
+use isentrope_train::trainer::{Tables, TrainingRecipe};
 use isentrope_train::training_loop;
 use serde_json::Value;
 use std::path::Path;
@@ -120,7 +121,7 @@ impl RunArguments {
         self.settle_shards(&mut recipe, &dir, ranks)?;
         recipe.resolve().with_context(|| path.display().to_string())?;
         shards_of_rank(recipe.tables().shards, ranks.world.size(), ranks.world.rank())?;
-        refuse_misplaced(Path::new(&recipe.tables().model.path), path)?;
+        refuse_misplaced_models(&recipe, path)?;
         let place = RunLocation {
             dir,
             existing: self.existing(),
@@ -228,6 +229,9 @@ impl<R: TrainingRecipe> Training<'_, R> {
         )
         .map_err(|error| device.unfitting(error))?;
         let prepared = ranks.first_then_all(|| Ok(recipe.prepare(&model_dir, count, download)?))?;
+        if let Some(teacher) = &prepared.teacher {
+            device.check_shapes(&teacher.dir, &teacher.config)?;
+        }
         let plan = prepared.plan(&*backend, available).map_err(|error| device.unfitting(error))?;
         plan.check_host(Memory::now().available as usize / ranks.local_rank().of)?;
         device.keep_within(plan.budget / 9 * 10); // with the tenth that a plan leaves free
@@ -247,7 +251,11 @@ impl<R: TrainingRecipe> Training<'_, R> {
             let complete = || Ok(hub::complete(&hub, &model.path, &model_dir, download)?);
             ranks.first_then_all(complete)?;
         }
-        let manifest = manifest::manifest(device, products, &prepared.trainer, ranks, &model_dir)?;
+        if let Some(teacher) = &prepared.teacher {
+            let complete = || Ok(hub::complete(&hub, &teacher.path, &teacher.dir, download)?);
+            ranks.first_then_all(complete)?;
+        }
+        let manifest = manifest::manifest(device, products, &prepared, ranks, &model_dir)?;
         manifest::check_same_files(&manifest, ranks)?;
 
         if ranks.is_first() {
@@ -336,16 +344,23 @@ fn settle_date_of_ranks<R: TrainingRecipe>(
     Ok(())
 }
 
-/// Refuses a model path that would be taken for a hub id by mistake: a link to nothing, or a
-/// directory that stands beside the recipe and not here. Refuses a run's directory too.
-pub fn refuse_misplaced(model: &Path, recipe: &Path) -> Result<()> {
-    isentrope_files::refuse_dangling(model).context("model.path")?;
-    run_directory::refuse_as_model(model).context("model.path")?;
+/// Refuses paths of the recipe's models that would be taken for hub ids by mistake: a link to
+/// nothing, or a directory that stands beside the recipe and not here. Refuses a run's directory
+/// too.
+pub fn refuse_misplaced_models<R: TrainingRecipe>(recipe: &R, file: &Path) -> Result<()> {
+    let Tables { model, teacher, .. } = recipe.tables();
+    refuse_misplaced("model.path", Path::new(&model.path), file)?;
+    teacher.map_or(Ok(()), |teacher| refuse_misplaced(TEACHER, Path::new(teacher), file))
+}
+
+fn refuse_misplaced(key: &'static str, model: &Path, recipe: &Path) -> Result<()> {
+    isentrope_files::refuse_dangling(model).context(key)?;
+    run_directory::refuse_as_model(model).context(key)?;
     let beside =
         recipe.ancestors().skip(1).take(2).map(|dir| dir.join(model)).find(|dir| dir.is_dir());
     match beside {
         Some(found) if !model.is_dir() => Err(anyhow!(
-            "model.path: there is no directory {} here, and paths are relative to the current \
+            "{key}: there is no directory {} here, and paths are relative to the current \
              directory; there is {}",
             model.display(),
             found.display()

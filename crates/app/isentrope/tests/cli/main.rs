@@ -15,6 +15,7 @@ mod grade;
 mod independence;
 mod init;
 mod initial_states;
+mod merge;
 mod metrics;
 #[cfg(target_os = "linux")]
 mod output;
@@ -41,6 +42,7 @@ mod text_model;
 mod trace;
 mod train_bad_recipe;
 mod train_data;
+mod train_distill;
 mod train_evaluations;
 mod train_journal;
 mod train_learns;

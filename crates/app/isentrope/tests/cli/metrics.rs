@@ -50,7 +50,8 @@ fn documented_names_are_those_that_are_written() {
                  objective.covariance = { method = 'kl-cov', target_entropy = 1, controller = { steer = 'coefficient' } }\n\
                  reward.verifier.weighted = [{ verifier = 'auto', weight = 1 }]\n";
     let (mut written, mut checksums) = (BTreeSet::new(), Vec::new());
-    for (command, own) in [("train", train), ("sft", "sft.batch = 2\n")] {
+    let train = format!("{train}objective.distillation.teacher = {model:?}\n");
+    for (command, own) in [("train", &*train), ("sft", "sft.batch = 2\n")] {
         let recipe = scratch.file(&format!("{command}.toml"), format!("{shared}{own}"));
         let out = scratch.path(command);
         stdout_of(&mut isentrope(&[command, &recipe, "--set", &format!("run.out={out}")]));

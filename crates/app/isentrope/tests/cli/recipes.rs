@@ -46,15 +46,14 @@ fn resolved(path: &Path) -> String {
         line += " --gpu-memory 141";
     }
     let base = "assets/countdown-base";
-    let made = of_another_run(&text);
-    if made.is_some() {
-        line += &format!(" --set model.path={base}");
+    let made = of_other_runs(&text);
+    made.iter().for_each(|(key, _)| line += &format!(" --set {key}={base}"));
+    let mut recipe = checked(&stdout_of(isentrope(line).current_dir(root())));
+    for (key, model) in made {
+        let (_, name) = key.rsplit_once('.').unwrap();
+        recipe = recipe.replace(&format!("{name} = {base:?}"), &format!("{name} = {model:?}"));
     }
-    let recipe = checked(&stdout_of(isentrope(line).current_dir(root())));
-    match made {
-        Some(model) => recipe.replace(&format!("path = {base:?}"), &format!("path = {model:?}")),
-        None => recipe,
-    }
+    recipe
 }
 
 /// The recipe that a dry run prints, which says what the run needs.
@@ -67,11 +66,14 @@ fn checked(said: &str) -> String {
     recipe
 }
 
-/// The model that a recipe begins with, if a run makes it.
-fn of_another_run(recipe: &str) -> Option<String> {
-    let recipe: Table = toml::from_str(recipe).unwrap();
-    let path = recipe["model"].get("path").and_then(Value::as_str)?;
-    path.starts_with("runs/").then(|| path.to_owned())
+/// The models of a recipe that other runs make, by their keys.
+fn of_other_runs(recipe: &str) -> Vec<(&'static str, String)> {
+    let recipe = Value::Table(toml::from_str(recipe).unwrap());
+    let model = |key: &'static str| {
+        let path = key.split('.').try_fold(&recipe, |table, name| table.get(name))?.as_str()?;
+        path.starts_with("runs/").then(|| (key, path.to_owned()))
+    };
+    ["model.path", "objective.distillation.teacher"].into_iter().filter_map(model).collect()
 }
 
 #[test]

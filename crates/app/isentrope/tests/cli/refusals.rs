@@ -4,6 +4,7 @@ use crate::program::{Scratch, failure_saying, isentrope, outcome, token_model};
 use crate::text_model::text_model;
 use serde_json::json;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 type Rows = Vec<Vec<String>>;
@@ -45,6 +46,10 @@ impl Place {
             fs::create_dir(scratch.path(name)).unwrap();
             scratch.file(&format!("{name}/metrics.jsonl"), format!("{}\n{second}\n", step(1)));
         }
+        scratch.copy(Path::new(&token_model("adapters/qwen3-qv")), "homeless");
+        let config = scratch.path("homeless/adapter_config.json");
+        let homeless = fs::read_to_string(&config).unwrap().replace("../../qwen3", "/no/such/base");
+        fs::write(config, homeless).unwrap();
         #[cfg(unix)]
         {
             use std::os::unix::fs::symlink;
@@ -59,6 +64,7 @@ impl Place {
     fn filled(&self, text: &str) -> String {
         let long = "word".repeat(1000);
         text.replace("{qwen3}", &token_model("qwen3"))
+            .replace("{qv}", &token_model("adapters/qwen3-qv"))
             .replace("{text}", &self.0.path("text"))
             .replace("{ones}", vec!["1"; 300].join(",").as_str())
             .replace("{long}", &long)

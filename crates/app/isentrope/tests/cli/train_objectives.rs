@@ -1,6 +1,7 @@
 //! Every way to learn from a response, in whole runs. `crates/learn/objective` tests the numbers.
 
 use crate::program::{assert_parts, failure_last};
+use crate::train_distill::TEACHER;
 use crate::training::{Bench, metrics, rollouts, succeed, weights};
 use isentrope_objective::{Estimator, Loss};
 use serde_json::{Value, json};
@@ -24,6 +25,11 @@ fn every_advantage_and_every_loss_trains() {
     let losses = Loss::ALL.iter().map(|all| json!(all)).map(name);
     let mut all: Vec<String> =
         advantages.map(|name| format!("objective.advantage={name}")).collect();
+    let teacher = format!("objective.distillation.teacher={TEACHER}");
+    for distills in all.iter_mut().filter(|sets| sets.ends_with("distill")) {
+        *distills += &format!(" {teacher} rollout.filter=false");
+    }
+    all.push(format!("objective.advantage=rloo {teacher}"));
     // The recipe's own loss is among them.
     let losses = losses.filter(|name| name != "importance");
     // DPPO without room is not the importance-weighted gradient.

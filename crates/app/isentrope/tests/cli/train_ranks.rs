@@ -3,6 +3,7 @@
 
 use crate::processes::{kill, send, send_to, start, start_heard};
 use crate::program::{assert_parts, skipped, stderr};
+use crate::train_distill::TEACHER;
 use crate::train_reward::{command as verifier, worker};
 use crate::training::{Bench, assert_same_results, checkpoint, lines, succeed, timings};
 use std::fs;
@@ -104,6 +105,7 @@ fn a_run_has_the_same_bytes_on_any_number_of_ranks() {
         (Bench::train(), ALL.to_owned()),
         (Bench::train(), format!("{ALL} {prime}")),
         (Bench::train(), format!("{ALL} {reference}")),
+        (Bench::train(), format!("{ALL} objective.distillation.teacher={TEACHER}")),
         (Bench::sft(), "sft.shards=4 run.steps=4".to_owned()),
     ]
     .into_iter()

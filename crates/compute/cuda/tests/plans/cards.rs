@@ -49,6 +49,7 @@ fn demand(offloads_moments: bool) -> Demand {
             offloads_moments,
         },
         process_tokens: 0,
+        ..Demand::default()
     }
 }
 

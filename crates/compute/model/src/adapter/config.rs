@@ -180,6 +180,15 @@ impl AdapterConfig {
     /// or too large, a pattern cannot be read, or targets match no linear layer of a block, or
     /// something else; it lists the modules that there are.
     pub fn layout(&self, layout: &Layout) -> Result<AdapterLayout> {
+        let ranks = self.ranks(layout)?;
+        AdapterLayout::new(layout, |module| ranks.get(module).copied()).ok_or_else(|| {
+            let modules: Vec<&str> = adaptable_modules(layout).collect();
+            self.wrong(format!("the targets match no linear layer; {}", there_are(&modules)))
+        })
+    }
+
+    /// The modules that have an adapter.
+    pub(super) fn ranks<'a>(&self, layout: &'a Layout) -> Result<HashMap<&'a str, Rank>> {
         self.check()?;
         let modules: Vec<&str> = adaptable_modules(layout).collect();
         self.refuse_others(layout, &modules)?;
@@ -197,16 +206,13 @@ impl AdapterConfig {
         let or_wrong = |what| self.wrong(what);
         let ranks = by_pattern(&self.rank_pattern, &modules, self.rank).map_err(or_wrong)?;
         let alphas = by_pattern(&self.alpha_pattern, &modules, self.alpha).map_err(or_wrong)?;
-        let rank = |((rank, alpha), chosen): ((usize, f64), bool)| {
+        let rank = |(rank, alpha): (usize, f64)| {
             let divisor = if self.use_rslora { (rank as f64).sqrt() } else { rank as f64 };
-            chosen.then_some(Rank { rank, scale: (alpha / divisor) as f32 })
+            Rank { rank, scale: (alpha / divisor) as f32 }
         };
-        let ranks = ranks.into_iter().zip(alphas).zip(chosen).map(rank);
-        let of: HashMap<&str, Option<Rank>> = modules.iter().copied().zip(ranks).collect();
-        AdapterLayout::new(layout, |module| of.get(module).copied().flatten()).ok_or_else(|| {
-            let what = format!("the targets match no linear layer; {}", there_are(&modules));
-            self.wrong(what)
-        })
+        let ranks = ranks.into_iter().zip(alphas).map(rank);
+        let all = modules.into_iter().zip(ranks).zip(chosen);
+        Ok(all.filter_map(|(of, chosen)| chosen.then_some(of)).collect())
     }
 
     /// The directory of the base: its path from the working directory, or else from the adapter's,

@@ -3,20 +3,21 @@
 use super::config::ADAPTER_CONFIG;
 use super::{AdapterConfig, AdapterLayout};
 use crate::checkpoint::{
-    Checkpoint, Fingerprint, WriteOptions, Writer, copy_companions, write_json, write_safetensors,
+    COMPANIONS, Checkpoint, WriteOptions, Writer, copy_companions, write_json, write_safetensors,
 };
 use crate::config::ModelConfig;
 use crate::layout::Layout;
 use crate::model::Model;
 use crate::{Error, Result};
+use isentrope_files::sha256_of_file;
 use isentrope_kernels::{Backend, Kind, Role};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The file of A and B.
 const WEIGHTS: &str = "adapter_model.safetensors";
-/// What peft puts before the name of each tensor.
-const PREFIX: &str = "base_model.model.";
+/// The beginning of the name of each tensor.
+pub(super) const PREFIX: &str = "base_model.model.";
 
 /// Writes the adapter of a model into the existing directory `dir`, for peft, transformers and
 /// vLLM to load: adapter_config.json, adapter_model.safetensors, the base's fingerprint if it is
@@ -54,8 +55,26 @@ pub fn write_adapter_files(
     Ok(written)
 }
 
+/// Files of a base, such as its tokenizer and chat template, that an adapter's directory holds with
+/// other contents. The base's are used.
+///
+/// # Errors
+/// [`Error::Io`] when a file cannot be read.
+pub fn other_companions(adapter: &Path, base: &Path) -> Result<Vec<&'static str>> {
+    let mut others = Vec::new();
+    for name in COMPANIONS {
+        let (own, of_base) = (adapter.join(name), base.join(name));
+        if own.is_file()
+            && !(of_base.is_file() && sha256_of_file(&own)? == sha256_of_file(&of_base)?)
+        {
+            others.push(name);
+        }
+    }
+    Ok(others)
+}
+
 /// Opens the weights of an adapter's directory and checks them against its layout.
-fn open(dir: &Path, layout: &AdapterLayout) -> Result<Checkpoint> {
+pub(super) fn open(dir: &Path, layout: &AdapterLayout) -> Result<Checkpoint> {
     let checkpoint = Checkpoint::open_file(dir, WEIGHTS)?;
     let mut names = Vec::new();
     for (_, parameter, tensor) in layout.parameters.tensors() {
@@ -79,28 +98,12 @@ impl AdapterConfig {
     /// # Errors
     /// [`Error::Invalid`] naming the base and what differs.
     pub fn check_base(&self, dir: &Path) -> Result<()> {
-        let Some(BaseIdentity { path, expected }) = self.base_identity() else { return Ok(()) };
-        let found = Fingerprint::of(dir)?;
-        let differs = match () {
-            () if found.weights_crc32c != expected.weights_crc32c => "the weights differ",
-            () if found.config_sha256 != expected.config_sha256 => "config.json differs",
-            () => return Ok(()),
-        };
-        Err(Error::invalid(
-            dir,
-            format!("is not the base that the adapter was trained on, {path}: {differs}"),
-        ))
+        let Some(base) = &self.base else { return Ok(()) };
+        let Some(expected) = &base.fingerprint else { return Ok(()) };
+        let Some(differs) = expected.differs_from(dir)? else { return Ok(()) };
+        let what = format!("is not the base that the adapter is for, {}: {differs}", base.path);
+        Err(Error::invalid(dir, what))
     }
-
-    fn base_identity(&self) -> Option<BaseIdentity<'_>> {
-        let base = self.base.as_ref()?;
-        Some(BaseIdentity { path: &base.path, expected: base.fingerprint.as_ref()? })
-    }
-}
-
-struct BaseIdentity<'a> {
-    path: &'a str,
-    expected: &'a Fingerprint,
 }
 
 impl Model {
@@ -118,16 +121,16 @@ impl Model {
         role: fn(Kind) -> Role,
     ) -> Result<Self> {
         let config = AdapterConfig::read(dir)?;
-        // What is cheap comes before the base's weights.
-        open(dir, &config.layout(&Layout::new(&ModelConfig::read(base)?))?)?;
         config.check_base(base)?;
+        // The adapter is small: it is checked before the base is loaded.
+        open(dir, &config.layout(&Layout::new(&ModelConfig::read(base)?))?)?;
         Self::load_frozen(base, backend)?.with_adapter_from(dir, &config, role)
     }
 
     /// The model with the adapter in `dir`, whose configuration is `config`.
     ///
     /// # Errors
-    /// As [`load_adapter`](Self::load_adapter), without those of the base.
+    /// Those of [`load_adapter`](Self::load_adapter) that are about the adapter.
     pub fn with_adapter_from(
         self,
         dir: &Path,

@@ -9,6 +9,7 @@
 
 mod config;
 mod files;
+mod merge;
 mod targets;
 
 use crate::Result;
@@ -20,7 +21,8 @@ use isentrope_kernels::{Backend, Buffer, Kind, Linear, Role};
 use isentrope_random::{Draws, Purpose};
 
 pub use config::{ADAPTER_CONFIG, AdapterConfig, BaseModel};
-pub use files::write_adapter_files;
+pub use files::{other_companions, write_adapter_files};
+pub use merge::merge;
 pub use targets::Targets;
 
 /// A module with an adapter: its own rank and scale.

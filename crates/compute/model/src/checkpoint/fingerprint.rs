@@ -27,8 +27,19 @@ impl Fingerprint {
     /// # Errors
     /// As [`Checkpoint::open`]; [`Error::Io`](crate::Error::Io) when config.json cannot be read.
     pub fn of(dir: &Path) -> Result<Self> {
+        let config_sha256 = sha256_of_file(&dir.join("config.json"))?;
         let weights_crc32c = format!("{:08x}", Checkpoint::open(dir)?.crc32c());
-        Ok(Self { config_sha256: sha256_of_file(&dir.join("config.json"))?, weights_crc32c })
+        Ok(Self { config_sha256, weights_crc32c })
+    }
+
+    /// The file of a model directory that differs from this fingerprint, in words. The weights are
+    /// only read if config.json is the same.
+    pub(crate) fn differs_from(&self, dir: &Path) -> Result<Option<&'static str>> {
+        if sha256_of_file(&dir.join("config.json"))? != self.config_sha256 {
+            return Ok(Some("its config.json differs"));
+        }
+        let weights_differ = Self::of(dir)?.weights_crc32c != self.weights_crc32c;
+        Ok(weights_differ.then_some("its weights differ"))
     }
 
     /// The fingerprint that an adapter's directory holds, if it holds one.

@@ -7,11 +7,11 @@ mod write;
 
 pub use fingerprint::Fingerprint;
 pub use read::Checkpoint;
+pub(crate) use write::{COMPANIONS, copy_companions, write_json, write_safetensors};
 pub use write::{
     Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint, write_checkpoint_files,
     write_tensors,
 };
-pub(crate) use write::{copy_companions, write_json, write_safetensors};
 
 /// Name of a checkpoint's only file.
 const SINGLE_FILE: &str = "model.safetensors";

@@ -12,7 +12,7 @@ use safetensors::tensor::TensorInfo;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
-use super::{CONVERSION_BLOCK, HEADER_LENGTH_BYTES, INDEX_FILE, SINGLE_FILE};
+use super::{CONVERSION_BLOCK, HEADER_LENGTH_BYTES, INDEX_FILE, SINGLE_FILE, WeightDtype};
 use crate::{Error, Result, json_file};
 
 /// Largest header, far above that of any published shard (a few hundred kilobytes).
@@ -94,6 +94,16 @@ impl Checkpoint {
             Self { dir: dir.to_owned(), shards: Vec::new(), tensors: BTreeMap::new() };
         checkpoint.add_shard(&path)?;
         Ok(checkpoint)
+    }
+
+    /// The number format that holds all tensors: F32 if one of them needs it.
+    pub(crate) fn widest_dtype(&self) -> WeightDtype {
+        let has = |dtype| self.tensors.values().any(|tensor| tensor.dtype == dtype);
+        match (has(Dtype::F32), has(Dtype::F16), has(Dtype::BF16)) {
+            (false, true, false) => WeightDtype::F16,
+            (false, false, true) => WeightDtype::Bf16,
+            _ => WeightDtype::F32,
+        }
     }
 
     /// CRC-32C of all tensors in the order of their names: each its name, type, shape and bytes.

@@ -16,7 +16,7 @@ use super::{CONVERSION_BLOCK, HEADER_LENGTH_BYTES, INDEX_FILE, SINGLE_FILE};
 use crate::{Error, Result};
 
 /// Files of a model besides weights and config.json.
-const COMPANIONS: [&str; 10] = [
+pub(crate) const COMPANIONS: [&str; 10] = [
     "added_tokens.json",
     "chat_template.jinja",
     "chat_template.json",

@@ -8,6 +8,7 @@ mod code;
 pub mod command;
 pub mod countdown;
 pub mod math;
+mod none;
 mod python;
 
 use schemars::JsonSchema;
@@ -69,6 +70,11 @@ pub(crate) trait Spec {
 
     /// Whether it judges all responses to a problem together.
     fn judges_groups(&self) -> bool {
+        false
+    }
+
+    /// Whether it scores every response 0 without looking at it.
+    fn judges_nothing(&self) -> bool {
         false
     }
 
@@ -153,6 +159,9 @@ registry! {
         /// Python programs: the last code block is run in a sandbox and held against the tests
         /// that are the ground truth. docs/guides/data-and-rewards.md has their forms.
         code: Code => CodeVerifierSettings::default();
+        /// No response is judged and all score 0, so the data need no answers: for
+        /// `objective.advantage = "distill"`.
+        none: None => none::Nothing;
     }
     tables {
         /// The built-in verifier `math` with other options than the usual ones.

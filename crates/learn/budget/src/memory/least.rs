@@ -1,6 +1,6 @@
 //! The least memory that a run needs, and the memory of its updates.
 
-use super::{Demand, ENOUGH_SEQUENCES, LOSS_BYTES, OVERHEAD, PROCESS_BYTES};
+use super::{Demand, ENOUGH_SEQUENCES, LOSS_BYTES, OVERHEAD, PROCESS_BYTES, TeacherBytes};
 use isentrope_kernels::Backend;
 use isentrope_model::{Layout, SHARING_TOKENS, TapeKind};
 
@@ -26,6 +26,8 @@ pub(super) struct Updates<'a> {
     pub least_tokens: usize,
     /// The bytes of the optimizer, after the passes.
     optimizer: usize,
+    /// The teacher's memory.
+    teacher: TeacherBytes,
 }
 
 impl<'a> Updates<'a> {
@@ -46,6 +48,7 @@ impl<'a> Updates<'a> {
             tokens,
             least_tokens: demand.longest_trained.max(SHARING_TOKENS.min(tokens)),
             optimizer: demand.sets.update_bytes(backend, layout),
+            teacher: demand.teacher,
         }
     }
 
@@ -55,9 +58,11 @@ impl<'a> Updates<'a> {
         of_passes.max(self.optimizer)
     }
 
-    /// Bytes with the smallest tape, in passes of `pass` tokens.
+    /// Bytes with the smallest tape, in passes of `pass` tokens. The teacher's passes, which have no
+    /// tape, come before the others.
     pub fn least_of(&self, pass: usize) -> usize {
-        self.working(pass).saturating_add(pass.saturating_mul(self.least_tape))
+        let own = self.working(pass).saturating_add(pass.saturating_mul(self.least_tape));
+        own.max(self.teacher.pass(pass))
     }
 }
 
@@ -96,7 +101,8 @@ pub(super) struct Least {
 
 impl Least {
     pub fn of(backend: &dyn Backend, layout: &Layout, demand: Demand) -> Self {
-        let sets = demand.sets.bytes(backend, layout);
+        let mut sets = demand.sets.bytes(backend, layout);
+        sets[0] = sets[0].saturating_add(demand.teacher.weights);
         let [weights, gradient, moments] = sets;
         let updates = Updates::new(backend, layout, demand);
         let update = gradient.saturating_add(updates.least_of(updates.least_tokens));
@@ -110,7 +116,7 @@ impl Least {
             .max((scoring(backend, layout, demand, scored), scored, Phase::Scoring));
         // Every phase needs workspace, and a device keeps memory that it once had.
         let longest = demand.longest_sampled.max(demand.longest_trained).max(demand.scored);
-        let of_blocks = layout.block_bytes(backend, longest);
+        let of_blocks = layout.block_bytes(backend, longest).max(demand.teacher.blocks);
         let fixed = [weights, moments, demand.kept_tokens, of_blocks]
             .into_iter()
             .fold(OVERHEAD, usize::saturating_add);

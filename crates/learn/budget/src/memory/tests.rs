@@ -244,3 +244,25 @@ fn a_process_model_is_counted_with_all_that_it_is_trained_by() {
     let rloo = "objective.advantage = \"rloo\"";
     assert!(message.contains(rloo) && !message.contains("reference_kl"), "{message}");
 }
+
+#[test]
+fn a_teacher_of_any_size_is_counted_and_its_passes_fit() {
+    let (student, demand) = (layout(), updates(8));
+    let alone = plan(&student, demand, 4 << 30).unwrap();
+    for teacher in [wide(), layout()] {
+        let teacher = TeacherBytes::of(&cpu(), &teacher, demand);
+        let demand = Demand { teacher, ..demand };
+        let least = Plan::least(&cpu(), &student, demand);
+        assert!(least >= Plan::least(&cpu(), &student, updates(8)) + teacher.weights);
+        // From the least budget on every plan is one that its own passes fit.
+        for budget in [least, least + (1 << 20), 2 * least, 4 << 30] {
+            let plan = plan(&student, demand, budget).unwrap();
+            assert_eq!(plan.weights, alone.weights + teacher.weights);
+            let pass = plan.micro_batch_tokens.max(updates(8).longest_trained);
+            assert!(plan.teacher_pass >= teacher.pass(pass) && plan.peak() <= budget);
+        }
+        let message = refusal(&student, demand, least - 1);
+        let its = format!("(of the weights, {} are the teacher's)", human(teacher.weights));
+        assert!(message.contains(&its), "{message}");
+    }
+}

@@ -4,6 +4,7 @@
 //! minibatch of prompts after the other ([`minibatch`](crate::minibatch), by the derivatives of
 //! [`isentrope_objective`]), measure.
 
+mod distillation;
 mod entropy_control;
 mod laws;
 mod prepare;
@@ -150,10 +151,11 @@ impl Trainer for PolicyGradient {
         let metrics = &mut context.record.metrics;
         let mut control =
             state.entropy_control.begin_step(objective, context.step, entropy, metrics)?;
-        let advantages = match objective.is_prime() {
+        let mut advantages = match objective.is_prime() {
             true => prime::advantages(&self.recipe, &groups, context)?,
             false => group_advantages(objective.advantage, &groups),
         };
+        distillation::add_teaching(&self.recipe, &groups, &mut advantages, context)?;
         let learnt = trained_advantages(&groups, &advantages, self.recipe.reward.mask_truncated);
         let is_trained_on = |group: usize, sample: usize| learnt[group][sample].is_some();
         // With `track_theory` the whole rollout is scored anyway, so scoring all records costs

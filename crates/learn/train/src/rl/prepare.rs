@@ -4,8 +4,9 @@ use super::{PolicyGradient, Recipe};
 use crate::error::Result;
 use crate::problems::{self, Problems};
 use crate::settings::RunSettings;
+use crate::teacher::{Student, Teacher};
 use crate::trainer::{Prepared, ProcessModelTable, Tables, TrainingRecipe};
-use isentrope_budget::memory::Demand;
+use isentrope_budget::memory::{Demand, TeacherBytes};
 use isentrope_budget::time::Workload;
 use isentrope_data::DataSettings;
 use isentrope_evaluation::EvaluationSet;
@@ -103,6 +104,7 @@ impl TrainingRecipe for Recipe {
             lora: lora.as_ref(),
             optimizer,
             process_model,
+            teacher: self.objective.distillation.teacher.as_deref(),
             data,
             reward,
             eval,
@@ -177,6 +179,13 @@ impl TrainingRecipe for Recipe {
                     .into(),
             );
         }
+        let student = Student {
+            tokenizer: &prompter.tokenizer,
+            vocabulary: config.vocab_size,
+            longest: longest_trained.min(config.context()),
+        };
+        let teacher = recipe.tables().teacher;
+        let teacher = teacher.map(|path| Teacher::open(path, &student, progress)).transpose()?;
         let (longest_evaluated, evaluated) = EvaluationSet::demand(&data.sets, config.context());
         let rollout = &recipe.rollout;
         let prime = recipe.objective.is_prime();
@@ -202,8 +211,13 @@ impl TrainingRecipe for Recipe {
             scored: if recipe.lab.track_states { longest_evaluated } else { 0 },
             sets: recipe.parameter_sets(ranks),
             process_tokens: if prime { responses.saturating_mul(longest_response) } else { 0 },
+            teacher: TeacherBytes::default(), // a plan knows the device
         };
         let workload = Workload { ranks, ..recipe.workload(data.mean_prompt, &data.sets, &config) };
+        let workload = match &teacher {
+            Some(teacher) => workload.with_scoring_by(&teacher.layout, &layout),
+            None => workload,
+        };
         let judge = recipe.tables().judge(recipe.rollout.max_tokens, &mut notes)?;
         Ok(Prepared {
             notes,
@@ -213,6 +227,7 @@ impl TrainingRecipe for Recipe {
             sets: data.sets,
             eval_stop: recipe.eval.stop.as_ref().unwrap_or(&recipe.rollout.stop).clone(),
             layout,
+            teacher,
             demand,
             workload,
             trainer: PolicyGradient { recipe, source: data.train },

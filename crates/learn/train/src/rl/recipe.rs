@@ -144,6 +144,11 @@ impl Recipe {
                         would be dropped";
             return Err(Error::setting("rollout.filter", what));
         }
+        if !self.objective.advantage.reads_rewards() && self.rollout.filter {
+            let what = "is true, and objective.advantage is \"distill\", which learns from every \
+                        response, whatever its reward: leave the filter out";
+            return Err(Error::setting("rollout.filter", what));
+        }
         if self.objective.needs_greedy_baseline() && self.reward.verifier.judges_groups() {
             let what = "has batch = \"group\", and objective.advantage compares with one greedy \
                         response, which has no group: take another objective.advantage, or leave \
@@ -153,6 +158,11 @@ impl Recipe {
         self.check_accuracy_band()?;
         self.tables().check(self.rollout.max_tokens)?;
         self.objective.check()?;
+        if self.objective.advantage.reads_rewards() && self.reward.verifier.judges_nothing() {
+            let what = "is \"none\", and all rewards are 0: there is nothing to learn from but a \
+                        teacher, with objective.advantage = \"distill\"";
+            return Err(Error::setting("reward.verifier", what));
+        }
         self.check_actuator()?;
         self.check_reference_kl()?;
         if self.objective.is_prime() {

@@ -148,10 +148,15 @@ impl RunDirectory {
         let path = self.dir.join(MANIFEST);
         let before =
             fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
-        for part in ["model", "data"] {
-            let changes = match &before {
-                Some(before) => changed_files(&before[part]["sha256"], &manifest[part]["sha256"]),
-                None => Vec::new(),
+        for (part, files) in [
+            ("model", "/model/sha256"),
+            ("data", "/data/sha256"),
+            ("teacher", "/model/teacher/sha256"),
+        ] {
+            let before = before.as_ref().and_then(|before| before.pointer(files));
+            let changes = match (before, manifest.pointer(files)) {
+                (Some(before), Some(now)) => changed_files(before, now),
+                _ => Vec::new(),
             };
             if !changes.is_empty() {
                 note(&format!(

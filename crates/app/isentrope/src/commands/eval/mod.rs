@@ -5,7 +5,7 @@ mod measured;
 mod sampling;
 
 use crate::interrupt;
-use crate::loaded_model::{Computing, Loaded, file_hashes};
+use crate::loaded_model::{Computing, Loaded};
 use crate::messages;
 use crate::progress::Download;
 use crate::recipe;
@@ -43,7 +43,8 @@ use std::path::{Component, Path, PathBuf};
 #[command(override_usage = "isentrope eval <MODEL> --bench <NAME[=PLACE]>... [OPTIONS]\n       \
                             isentrope eval --against <DIR> --out <DIR>")]
 pub struct Eval {
-    /// A Hugging Face model directory, or a hub id such as Qwen/Qwen2.5-0.5B
+    /// A Hugging Face model directory, a hub id such as Qwen/Qwen2.5-0.5B, or the directory of an
+    /// adapter, which names its base
     #[arg(value_name = "MODEL", required_unless_present = "against", requires = "bench")]
     model: Option<String>,
     /// A benchmark: NAME is fetched from the hub; NAME=PLACE is a data file (.jsonl, .json, .csv,
@@ -93,7 +94,10 @@ impl Eval {
     pub fn run(self) -> Result<()> {
         let out = match (&self.out, &self.model) {
             (Some(out), _) => out.clone(),
-            (None, Some(model)) => Path::new("evals").join(directory_name(model)),
+            (None, Some(model)) => {
+                let named = self.computing.adapter.as_deref().unwrap_or(Path::new(model));
+                Path::new("evals").join(directory_name(&named.to_string_lossy()))
+            }
             (None, None) => clap::Error::raw(
                 ErrorKind::MissingRequiredArgument,
                 "--against without MODEL compares two directories; name the other one with --out\n",
@@ -153,7 +157,7 @@ impl Eval {
             "isentrope": env!("CARGO_PKG_VERSION"),
             "model": {
                 "path": model,
-                "sha256": file_hashes(&loaded.dir)?,
+                "sha256": loaded.file_hashes()?,
                 "weights": weights_checksum(&loaded.model)?,
             },
             "seed": self.drawing.seed,

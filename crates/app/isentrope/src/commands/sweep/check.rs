@@ -3,7 +3,7 @@
 use super::file::Training;
 use super::runs::{PlannedRun, Problems};
 use super::state::State;
-use crate::commands::train::refuse_misplaced;
+use crate::commands::train::refuse_misplaced_models;
 use crate::device::{self, Device, DeviceRequest, LocalRank};
 use crate::memory::Memory;
 use crate::progress::Download;
@@ -18,7 +18,6 @@ use isentrope_train::trainer::{Prepared, Trainer, TrainingRecipe};
 use isentrope_train::{rl, sft};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::path::Path;
 
 /// The findings of the checks.
 pub struct Checked {
@@ -94,13 +93,16 @@ fn needs<R: TrainingRecipe>(
 ) -> Result<Needs> {
     let recipe: R = serde_json::from_value(run.recipe().clone())?;
     let path = recipe.tables().model.path.clone();
-    refuse_misplaced(Path::new(&path), &run.place.source)?;
+    refuse_misplaced_models(&recipe, &run.place.source)?;
     // There are no retries, so that a check does not wait for an unreachable hub.
     let hub = HubConfig { retries: 0, ..HubConfig::from_env()? };
     let dir = hub::describe(&hub, &path, &Download::default())?;
     let prepared = recipe.prepare(&dir, 1, &Download::default())?;
     let (device, speeds) = devices.with(prepared.trainer.tables().device.dtype, machine)?;
     device.check_shapes(&dir, &ModelConfig::read(&dir)?)?;
+    if let Some(teacher) = &prepared.teacher {
+        device.check_shapes(&teacher.dir, &teacher.config)?;
+    }
     device.run(|backend| needs_on(prepared, machine, speeds, &*backend, device))
 }
 

@@ -50,13 +50,18 @@ pub fn dry_run<R: TrainingRecipe>(
     let rendered = rendered(&recipe, all);
     let mut prepared = recipe.prepare(&model_dir, ranks.world.size(), &Download::default())?;
     let config = ModelConfig::read(&model_dir)?;
+    let of_teacher = prepared.teacher.as_ref().map(|teacher| (&teacher.dir, &teacher.config));
+    let models = || std::iter::once((&model_dir, &config)).chain(of_teacher);
     let planned = match target {
-        Target::Card(card) => device::check_shapes(&model_dir, &config).map(|()| {
-            let (plans, fits) = card.plans(&prepared);
-            (format!("# {}\n\n", commented(plans.trim_end())), fits)
-        }),
+        Target::Card(card) => {
+            let checked = models().try_for_each(|(dir, config)| device::check_shapes(dir, config));
+            checked.map(|()| {
+                let (plans, fits) = card.plans(&prepared);
+                (format!("# {}\n\n", commented(plans.trim_end())), fits)
+            })
+        }
         Target::Device(opened) => opened.and_then(|(device, most)| {
-            device.check_shapes(&model_dir, &config)?;
+            models().try_for_each(|(dir, config)| device.check_shapes(dir, config))?;
             let of_host = Memory::now().available as usize / ranks.local_rank().of;
             let needs =
                 device.run(|backend| needs(&prepared, most, of_host, &*backend, &device))?;

@@ -7,7 +7,8 @@ use anyhow::{Error, Result};
 use isentrope_cuda::Products;
 use isentrope_data::FileHash;
 use isentrope_kernels::Isa;
-use isentrope_train::trainer::Trainer;
+use isentrope_train::teacher::Teacher;
+use isentrope_train::trainer::{Prepared, Trainer};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::time::SystemTime;
@@ -16,10 +17,11 @@ use std::time::SystemTime;
 pub fn manifest(
     device: &Device,
     products: Option<Products>,
-    trainer: &impl Trainer,
+    prepared: &Prepared<impl Trainer>,
     ranks: &Ranks,
     model_dir: &Path,
 ) -> Result<Value> {
+    let Prepared { trainer, teacher, .. } = prepared;
     let hash =
         |file: &FileHash| (file.path.display().to_string(), Value::from(file.sha256.clone()));
     let data: Map<String, Value> = trainer.data_files().iter().map(hash).collect();
@@ -27,6 +29,9 @@ pub fn manifest(
         json!({ "path": trainer.tables().model.path, "sha256": file_hashes(model_dir)? });
     if let Some(dir) = trainer.tables().process_model.and_then(|table| table.model) {
         model["process_model"] = json!({ "path": dir, "sha256": file_hashes(dir)? });
+    }
+    if let Some(Teacher { path, dir, .. }) = teacher {
+        model["teacher"] = json!({ "path": path, "sha256": file_hashes(dir)? });
     }
     let mut device = device.manifest();
     if let Some(products) = products {
@@ -52,6 +57,7 @@ pub fn check_same_files(manifest: &Value, ranks: &Ranks) -> Result<()> {
     let parts = [
         ("the model", "/model/sha256"),
         ("prime.model", "/model/process_model/sha256"),
+        ("the teacher", "/model/teacher/sha256"),
         ("the data", "/data/sha256"),
     ];
     for (whose, part) in parts {

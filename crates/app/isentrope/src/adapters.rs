@@ -1,0 +1,65 @@
+//! Finds the base of an adapter that a command's arguments name.
+
+use anyhow::{Result, bail};
+use isentrope_hub as hub;
+use isentrope_model::adapter::{AdapterConfig, other_companions};
+use std::path::{Path, PathBuf};
+
+use crate::messages;
+
+/// A model, and the adapter beside it.
+pub struct ModelPlace {
+    /// A model directory or a hub id.
+    pub model: String,
+    pub adapter: Option<PathBuf>,
+}
+
+impl ModelPlace {
+    /// The place of MODEL with `--adapter`. Without the flag, MODEL may be an adapter itself.
+    pub fn find(model: &str, adapter: Option<&Path>) -> Result<Self> {
+        let dir = Path::new(model);
+        match adapter {
+            Some(_) if AdapterConfig::is_in(dir) => {
+                bail!("{model}: is an adapter itself; --adapter goes with its base as MODEL")
+            }
+            None if AdapterConfig::is_in(dir) => {
+                let remedy = format!("give its base as MODEL, with --adapter {model}");
+                let base = base_of(dir, &AdapterConfig::read(dir)?, &remedy)?;
+                Ok(Self { model: base, adapter: Some(dir.to_owned()) })
+            }
+            _ => Ok(Self { model: model.to_owned(), adapter: adapter.map(Path::to_owned) }),
+        }
+    }
+}
+
+/// The directory or hub id of the base that an adapter's configuration names. `remedy` says how the
+/// user can name another.
+pub fn base_of(adapter: &Path, config: &AdapterConfig, remedy: &str) -> Result<String> {
+    let shown = adapter.display();
+    let Some(base) = &config.base else { bail!("{shown}: names no base; {remedy}") };
+    if let Some(found) = config.find_base(adapter) {
+        return Ok(found.display().to_string());
+    }
+    let id = match &base.revision {
+        Some(revision) => format!("{}@{revision}", base.path),
+        None => base.path.clone(),
+    };
+    if hub::check_name(&id).is_err() {
+        bail!("{shown}: its base {:?} is no directory here; {remedy}", base.path);
+    }
+    Ok(id)
+}
+
+/// Warns of a tokenizer or a chat template beside an adapter that the base does not have.
+pub fn warn_of_companions(adapter: &Path, base: &Path) -> Result<()> {
+    let others = other_companions(adapter, base)?;
+    if !others.is_empty() {
+        messages::warning(&format!(
+            "{}: {} differ from the base's, {}, which are used",
+            adapter.display(),
+            others.join(", "),
+            base.display()
+        ));
+    }
+    Ok(())
+}

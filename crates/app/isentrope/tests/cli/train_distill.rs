@@ -1,0 +1,136 @@
+//! On-policy distillation in whole runs. `crates/learn/train/src/rl/distillation` has the numbers.
+
+use crate::program::{assert_parts, failure_last, json_of, stdout_of, text};
+use crate::text_model::write_llama;
+use crate::training::{Bench, assert_resumes, assert_same_results, base, checkpoint, metrics};
+use crate::training::{succeed, timings, weights};
+use serde_json::{Value, json};
+use std::fs;
+
+/// A larger model than the benches', with the same tokenizer.
+pub const TEACHER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../assets/countdown-base");
+
+/// Nothing but the teacher, and nothing that moves weights beside it.
+fn distill(teacher: &str) -> String {
+    format!(
+        "objective.advantage=distill objective.distillation.teacher={teacher} \
+         objective.entropy_bonus={{}} objective.covariance={{}} rollout.filter=false \
+         optimizer.weight_decay=0.0"
+    )
+}
+
+fn number(line: &Value, name: &str) -> f64 {
+    line[name].as_f64().unwrap_or_else(|| panic!("{name} is {} in {line}", line[name]))
+}
+
+#[test]
+fn a_student_learns_from_a_teacher_of_another_size_and_goes_on() {
+    let bench = Bench::train();
+    let sets = distill(TEACHER);
+    let whole = assert_resumes(&bench, "whole", &sets, 1, 2);
+    for line in &metrics(&whole)[1..] {
+        assert!(number(line, "kl/teacher") > 0.0, "{line}");
+        assert_eq!(number(line, "update/groups_without_signal"), 0.0);
+    }
+    assert!(timings(&whole).iter().skip(1).all(|line| line["time/teacher_s"].is_number()));
+    let manifest = json_of(&whole.join("manifest.json"));
+    assert!(manifest["model"]["teacher"]["sha256"]["model.safetensors"].is_string(), "{manifest}");
+    // Neither passes nor threads show.
+    let due = "run.steps=2 eval.every=1 checkpoint.every=1 optimizer.schedule=constant";
+    let other = format!("{sets} {due} memory.micro_batch_tokens=11");
+    assert_same_results(&whole, &bench.run("other", other, "--threads 3"));
+    // The run says so if the teacher's files change between two processes.
+    let teacher = bench.scratch.copy(TEACHER.as_ref(), "teacher");
+    let sets = distill(&text(&teacher));
+    bench.run("changed", format!("{sets} run.steps=1 eval.every=0"), "");
+    fs::write(teacher.join("generation_config.json"), r#"{"eos_token_id": 0 }"#).unwrap();
+    let said = succeed(bench.command("changed", format!("{sets} run.steps=2"), "--resume"));
+    assert_parts(&said, &["files of the teacher are not what the run was last started with"]);
+}
+
+#[test]
+fn a_teacher_equal_to_the_student_moves_no_weight() {
+    let bench = Bench::train();
+    let sets = format!("{} run.steps=1 eval.every=0 checkpoint.dtype=float32", distill(base()));
+    let said = succeed(bench.command("same", format!("{sets} update.prompts=4"), ""));
+    assert_parts(&said, &["there is nothing to learn from in this step"]);
+    let line = &metrics(&bench.out("same"))[1];
+    let values = ["kl/teacher", "grad/norm_max"].map(|name| number(line, name));
+    assert_eq!((values, number(line, "update/groups_without_signal")), ([0.0; 2], 1.0));
+    let before = bench.run(
+        "sft",
+        "run.steps=1 optimizer.learning_rate=1e-30 eval.every=0 \
+        checkpoint.dtype=float32",
+        "",
+    );
+    assert!(weights(&bench.out("same"), 1) == weights(&before, 1));
+}
+
+#[test]
+fn data_without_answers_teach_what_the_teacher_says() {
+    let bench = Bench::train();
+    let rows: Vec<Value> = (1..7).map(|i| json!({ "prompt": format!("{i} 2 3>6:") })).collect();
+    let rows = bench.scratch.lines("prompts.jsonl", &rows);
+    let sets = format!(
+        "{} data.files={rows} reward.verifier=none run.steps=1 eval.every=0 rollout.responses=1",
+        distill(TEACHER)
+    );
+    let out = bench.run("prompts", &sets, "");
+    let line = &metrics(&out)[1];
+    assert_eq!((number(line, "reward/mean"), number(line, "verdict/unparseable")), (0.0, 1.0));
+    assert!(number(line, "grad/norm") > 0.0 && number(line, "kl/teacher") > 0.0, "{line}");
+    let plan = stdout_of(bench.command("plan", &sets, "--dry-run"));
+    let alone = stdout_of(bench.command("plan", "", "--dry-run"));
+    let weights = |said: &str| said.split("weights ").nth(1).unwrap().to_owned();
+    assert!(weights(&plan) != weights(&alone), "{plan}");
+    let rewards = format!("{sets} objective.advantage=reinforce++");
+    failure_last(bench.command("rewards", rewards, ""), &["reward.verifier is \"none\""]);
+}
+
+#[test]
+fn a_teacher_that_cannot_score_the_students_tokens_is_refused() {
+    let bench = Bench::train();
+    let copy = |name: &str| bench.scratch.copy(TEACHER.as_ref(), name);
+    let spelled = copy("spelled");
+    let tokenizer = fs::read_to_string(spelled.join("tokenizer.json")).unwrap();
+    let mut parsed: Value = serde_json::from_str(&tokenizer).unwrap();
+    let vocabulary = parsed["model"]["vocab"].as_object_mut().unwrap();
+    let (plus, times) = (vocabulary["+"].clone(), vocabulary["*"].clone());
+    vocabulary.insert("+".into(), times);
+    vocabulary.insert("*".into(), plus);
+    fs::write(spelled.join("tokenizer.json"), parsed.to_string()).unwrap();
+    // Only the tokens count, not the bytes of the file.
+    let respelled = copy("respelled");
+    fs::write(respelled.join("tokenizer.json"), format!("{tokenizer}\n")).unwrap();
+    bench.run(
+        "spelled-anew",
+        format!("{} run.steps=1 eval.every=0", distill(&text(&respelled))),
+        "",
+    );
+    let short = copy("short");
+    let config = fs::read_to_string(short.join("config.json")).unwrap();
+    fs::write(short.join("config.json"), config.replace("512", "20")).unwrap();
+    let narrow = bench.scratch.copy(base().as_ref(), "narrow");
+    let wide = bench.scratch.copy(base().as_ref(), "wide");
+    write_llama(&wide, 24);
+    let run = bench.run("run", "run.steps=1 eval.every=0", "");
+    assert!(checkpoint(&run, 1).is_dir());
+    let teacher = "objective.distillation.teacher";
+    for (sets, parts) in [
+        (distill(&text(&spelled)), vec![teacher, "token ", "\"*\"", "\"+\"", "there", "here"]),
+        (distill(&text(&short)), vec![teacher, "whose context is 20 tokens"]),
+        (
+            format!("{} model.path={}", distill(&text(&narrow)), text(&wide)),
+            vec![teacher, "whose embedding has 23 rows, and that of model.path 24"],
+        ),
+        (distill("no/such"), vec![teacher, "no/such"]),
+        (distill(&text(&run)), vec![teacher, "checkpoints"]),
+        (distill(TEACHER).replace("filter=false", "filter=true"), vec!["rollout.filter is true"]),
+        (
+            "objective.advantage=distill rollout.filter=false".into(),
+            vec!["objective.advantage is \"distill\"", teacher],
+        ),
+    ] {
+        failure_last(bench.command("refused", sets, ""), &parts);
+    }
+}

@@ -1,0 +1,112 @@
+//! On-policy distillation's part of a step (docs/guides/train.md): the teacher scores the rollout,
+//! and its log-probs become part of the tokens' advantages.
+
+use super::Recipe;
+use crate::advantage::is_masked;
+use crate::error::{Error, Result};
+use crate::group::Group;
+use crate::observer::{Phase, Progress};
+use crate::teacher::TEACHER;
+use crate::trainer::LearnContext;
+use isentrope_model::Sequence;
+use isentrope_objective::Distillation;
+use isentrope_rollout::Response;
+use isentrope_run::tokens::Advantages;
+
+/// Adds the teacher's advantages to the outcomes' advantages, `[groups][responses]`, and records
+/// the reverse KL. Without a teacher nothing changes. Responses that have no advantage, or are masked
+/// because they were truncated, are not trained on and not scored.
+pub(super) fn add_teaching(
+    recipe: &Recipe,
+    groups: &[Group],
+    advantages: &mut [Vec<Option<Advantages>>],
+    context: &mut LearnContext<'_>,
+) -> Result<()> {
+    let LearnContext { learner, teacher, is_tight, record, observer, .. } = context;
+    let Some(teacher) = *teacher else { return Ok(()) };
+    let (temperature, prompts) = (recipe.rollout.temperature, recipe.prompts_per_update());
+    let (mut reverse_kl, mut targets, mut tokens) = (0.0, 0, 0);
+    let total = groups.len().div_ceil(prompts);
+    let minibatches = groups.chunks(prompts).zip(advantages.chunks_mut(prompts));
+    for (done, (groups, advantages)) in minibatches.enumerate() {
+        observer.progress(Progress { phase: Phase::Teacher, done, total, tokens });
+        let taught = trained(groups, advantages, recipe.reward.mask_truncated);
+        if taught.is_empty() {
+            continue;
+        }
+        let texts: Vec<Vec<u32>> = taught
+            .iter()
+            .map(|taught| [&taught.group.prompt[..], &taught.response.tokens].concat())
+            .collect();
+        let sequences: Vec<Sequence<'_>> = texts
+            .iter()
+            .zip(&taught)
+            .map(|(tokens, taught)| Sequence { tokens, score_from: taught.group.prompt.len() })
+            .collect();
+        let score = || learner.score_with(teacher, &sequences, temperature);
+        let scores = record.clock.time("teacher", score)?;
+        if scores.logprobs.iter().any(|logprob| !logprob.is_finite()) {
+            let what = format!(
+                "the log-probs of the teacher are not finite: look for damaged weights in the \
+                 model that {TEACHER} names"
+            );
+            return Err(Error::Run(what));
+        }
+        let mut rest = &scores.logprobs[..];
+        for taught in taught {
+            let (own, others) = rest.split_at(taught.response.tokens.len());
+            rest = others;
+            reverse_kl += taught.learn(&recipe.objective.distillation, own);
+        }
+        targets += scores.logprobs.len();
+        tokens += texts.iter().map(Vec::len).sum::<usize>();
+    }
+    if *is_tight {
+        teacher.backend.trim(); // the update's buffers have other sizes than the teacher's
+    }
+    record.clock.count("teacher", tokens);
+    record.metrics.set_mean("kl/teacher", reverse_kl, targets);
+    Ok(())
+}
+
+/// A response that is trained on.
+struct TaughtResponse<'a> {
+    group: &'a Group,
+    response: &'a Response,
+    advantages: &'a mut Advantages,
+}
+
+impl TaughtResponse<'_> {
+    /// Adds the teacher's part, by its log-prob of each token. Returns the sum over the tokens of
+    /// log pi_old - log pi_teacher, nats.
+    fn learn(self, distillation: &Distillation, teacher: &[f32]) -> f64 {
+        let mut reverse_kl = 0.0;
+        let of_token = |(token, (&student, &teacher)): (usize, (&f32, &f32))| {
+            let (student, teacher) = (f64::from(student), f64::from(teacher));
+            reverse_kl += student - teacher;
+            distillation.advantage(self.advantages.at(token), student, teacher)
+        };
+        let each = self.response.logprobs.iter().zip(teacher).enumerate().map(of_token).collect();
+        *self.advantages = Advantages::Each(each);
+        reverse_kl
+    }
+}
+
+/// The responses of these groups that are trained on.
+fn trained<'a>(
+    groups: &'a [Group],
+    advantages: &'a mut [Vec<Option<Advantages>>],
+    mask_truncated: bool,
+) -> Vec<TaughtResponse<'a>> {
+    let of_group = |(group, advantages): (&'a Group, &'a mut Vec<Option<Advantages>>)| {
+        group.responses.iter().zip(advantages).filter_map(move |(response, advantages)| {
+            let advantages =
+                advantages.as_mut().filter(|_| !is_masked(response, mask_truncated))?;
+            Some(TaughtResponse { group, response, advantages })
+        })
+    };
+    groups.iter().zip(advantages).flat_map(of_group).collect()
+}
+
+#[cfg(test)]
+mod tests;

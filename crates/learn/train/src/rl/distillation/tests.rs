@@ -1,0 +1,162 @@
+//! The teacher's part of advantages against scores of each response alone.
+
+use super::*;
+use crate::advantage::{group_advantages, share_without_signal, trained_advantages};
+use crate::observer::{Observer, ProgressObserver, StepReport};
+use crate::ranks::TrainingRanks;
+use crate::run::StepRecord;
+use crate::test_support::{self, group, learner};
+use isentrope_budget::PassLimits;
+use isentrope_model::{Model, Packed};
+use isentrope_objective::Estimator;
+use std::path::Path;
+use std::sync::Arc;
+
+const TEMPERATURE: f32 = 0.8;
+
+struct Silent;
+
+impl ProgressObserver for Silent {
+    fn progress(&mut self, _: Progress) {}
+    fn note(&mut self, _: &str) {}
+    fn stop_requested(&self) -> bool {
+        false
+    }
+}
+
+impl Observer for Silent {
+    fn step(&mut self, _: &StepReport<'_>) {}
+}
+
+fn recipe(advantage: Estimator, coefficient: f64) -> Recipe {
+    let mut recipe = Recipe::default();
+    recipe.objective.advantage = advantage;
+    recipe.objective.distillation = Distillation { teacher: Some("a test's".into()), coefficient };
+    (recipe.rollout.temperature, recipe.rollout.prompts) = (TEMPERATURE, 3);
+    (recipe.update.prompts, recipe.reward.mask_truncated) = (Some(2), true);
+    recipe
+}
+
+/// Three prompts of several lengths; the responses' log-probs are made up. One response was cut
+/// off, and one could not be judged.
+fn groups() -> Vec<Group> {
+    let rewards = [Some(1.0), Some(0.0), Some(0.5), None];
+    let mut groups: Vec<Group> = (0..3).map(|_| group(&rewards, None)).collect();
+    for (number, group) in groups.iter_mut().enumerate() {
+        group.prompt = (3..6 + 2 * number as u32).collect();
+        for (sample, response) in group.responses.iter_mut().enumerate() {
+            let length = 2 + (5 * sample + number) % 7;
+            response.tokens =
+                (0..length as u32).map(|i| (11 * i + 7 * sample as u32) % 61).collect();
+            response.logprobs = (0..length).map(|i| -0.25 - 0.125 * i as f32).collect();
+            response.entropies = vec![1.0; length];
+            response.truncated = sample == 2;
+        }
+    }
+    groups
+}
+
+/// The advantages with the teacher's part, and the reverse KL that is recorded.
+fn taught(
+    recipe: &Recipe,
+    groups: &[Group],
+    teacher: &Model,
+    micro_batch_tokens: usize,
+) -> (Vec<Vec<Option<Advantages>>>, f64) {
+    let limits = PassLimits { micro_batch_tokens, tape_bytes: 0, activation_slots: 0 };
+    let mut learner = learner(&TrainingRanks::alone(1), limits);
+    let mut record = StepRecord::default();
+    let mut context = LearnContext {
+        step: 1,
+        learner: &mut learner,
+        process_model: None,
+        reference: None,
+        teacher: Some(teacher),
+        is_tight: true,
+        learning_rate: 0.0,
+        record: &mut record,
+        observer: &mut Silent,
+    };
+    let mut advantages = group_advantages(recipe.objective.advantage, groups);
+    add_teaching(recipe, groups, &mut advantages, &mut context).unwrap();
+    (advantages, record.metrics.get("kl/teacher").unwrap())
+}
+
+fn model(name: &str) -> Model {
+    let models = "../../compute/model/tests/fixtures/models";
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join(models).join(name);
+    Model::load(&dir, Arc::new(test_support::cpu())).unwrap()
+}
+
+/// The log-probs of a response's tokens, scored alone.
+fn scores(model: &Model, group: &Group, response: &Response) -> Vec<f32> {
+    let tokens = [&group.prompt[..], &response.tokens].concat();
+    let sequence = Sequence { tokens: &tokens, score_from: group.prompt.len() };
+    model.score(&Packed::new(&[sequence]), TEMPERATURE).logprobs
+}
+
+#[test]
+fn each_token_has_the_teachers_log_prob_less_the_students_beside_the_outcome() {
+    let (groups, teacher) = (groups(), model("llama3")); // of another family than the policy
+    for (estimator, coefficient) in
+        [(Estimator::Distill, 1.0), (Estimator::Distill, 0.25), (Estimator::Rloo, 0.5)]
+    {
+        let recipe = recipe(estimator, coefficient);
+        let (advantages, reverse_kl) = taught(&recipe, &groups, &teacher, 4096);
+        let outcomes = group_advantages(estimator, &groups);
+        let (mut sum, mut count) = (0.0, 0);
+        for (number, group) in groups.iter().enumerate() {
+            for (sample, response) in group.responses.iter().enumerate() {
+                let (ours, outcome) = (&advantages[number][sample], &outcomes[number][sample]);
+                // The first is cut off; the second is judged by no verifier, only by the teacher.
+                if sample == 2 || (sample == 3 && estimator.reads_rewards()) {
+                    assert_eq!(ours, outcome, "{number}, {sample}: it is not trained on");
+                    continue;
+                }
+                let (ours, outcome) = (ours.as_ref().unwrap(), outcome.as_ref().unwrap());
+                let theirs = scores(&teacher, group, response);
+                assert_eq!(theirs.len(), response.tokens.len());
+                for (token, (theirs, own)) in theirs.iter().zip(&response.logprobs).enumerate() {
+                    let difference = f64::from(*theirs) - f64::from(*own);
+                    let expected = outcome.at(token) + coefficient * difference;
+                    assert_eq!(ours.at(token).to_bits(), expected.to_bits());
+                    sum -= difference;
+                    count += 1;
+                }
+            }
+        }
+        assert!((reverse_kl - sum / f64::from(count)).abs() < 1e-12);
+        // How scoring is cut into passes does not show.
+        for micro_batch_tokens in [11, 40] {
+            let cut = taught(&recipe, &groups, &teacher, micro_batch_tokens);
+            assert_eq!(cut, (advantages.clone(), reverse_kl), "{micro_batch_tokens}");
+        }
+    }
+}
+
+#[test]
+fn a_teacher_equal_to_the_student_has_nothing_to_say() {
+    let (mut groups, teacher) = (groups(), model("qwen3"));
+    for group in &mut groups {
+        for sample in 0..group.responses.len() {
+            let logprobs = scores(&teacher, group, &group.responses[sample]);
+            group.responses[sample].logprobs = logprobs;
+        }
+    }
+    let (advantages, reverse_kl) = taught(&recipe(Estimator::Distill, 1.0), &groups, &teacher, 40);
+    assert!(advantages.iter().flatten().flatten().all(Advantages::are_zero), "{advantages:?}");
+    assert_eq!(reverse_kl, 0.0);
+    let learnt = trained_advantages(&groups, &advantages, true);
+    assert_eq!(share_without_signal(&learnt), Some(1.0));
+    // Beside rewards, these are what is left.
+    let (advantages, _) = taught(&recipe(Estimator::Rloo, 1.0), &groups, &teacher, 40);
+    let outcomes = group_advantages(Estimator::Rloo, &groups);
+    for (ours, outcome) in advantages.iter().flatten().zip(outcomes.iter().flatten()) {
+        assert_eq!(ours.as_ref().map(|a| a.at(1)), outcome.as_ref().map(|a| a.at(1)));
+    }
+    // Equal rewards: groups that rewards leave idle are learnt from.
+    let even = [group(&[Some(1.0), Some(1.0)], None)];
+    let (advantages, _) = taught(&recipe(Estimator::Grpo, 1.0), &even, &teacher, 40);
+    let learnt = trained_advantages(&even, &advantages, true);
+    assert_eq!(share_without_signal(&learnt), Some(0.0));
+}
