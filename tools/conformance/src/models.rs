@@ -14,12 +14,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Among them: tied and untied heads, biases, QK norms, one key head, sliding windows on all and on
-/// some layers, YaRN, a layer without positions, and sizes that are no multiple of a vector.
-pub const FAMILIES: [&str; 10] = [
+/// some layers, YaRN, a layer without positions, norms behind branches, angles that differ by layer,
+/// and sizes that are no multiple of a vector.
+pub const FAMILIES: [&str; 12] = [
     "llama-biases",
     "llama-mqa",
     "llama-yarn",
     "mistral-sliding",
+    "olmo2",
+    "olmo3",
     "qwen2-layer-types",
     "qwen2-tied",
     "qwen2-untied",

@@ -394,9 +394,15 @@ fn on_model(backend: impl Backend, family: &str) -> Results {
 
 #[test]
 fn models_forward_and_backward() {
-    for family in
-        ["llama-biases", "llama-mqa", "mistral-sliding", "qwen2-tied", "qwen3-untied", "smollm3"]
-    {
+    for family in [
+        "llama-biases",
+        "llama-mqa",
+        "mistral-sliding",
+        "olmo3",
+        "qwen2-tied",
+        "qwen3-untied",
+        "smollm3",
+    ] {
         let on_cuda = on_model(seeded(Dtype::F32, 3), family);
         assert_equal(family, &on_cuda, &on_model(cpu(), family));
     }

@@ -72,7 +72,13 @@ fn defaults_are_those_of_each_family() {
     assert_eq!((smollm3.hidden_size, smollm3.layers, smollm3.heads), (2048, 36, 16));
     assert!(smollm3.tie_word_embeddings && !phi3.tie_word_embeddings);
     assert_eq!(smollm3.rope, Rope::new(128, 2e6, RopeScaling::Default));
-    for config in [qwen2, mistral] {
+    let [olmo2, olmo3] = [bare("olmo2"), bare("olmo3")];
+    assert_eq!(sizes(&olmo2), (50_304, 11_008, 32, 128, 2048));
+    assert_eq!((olmo2.rms_norm_eps, olmo2.sliding_window[0]), (1e-5, None));
+    assert_eq!(sizes(&olmo3), sizes(&olmo2));
+    let plain = Rope::new(128, 500_000.0, RopeScaling::Default);
+    assert_eq!((&olmo3.rope, olmo3.window_rope.as_ref()), (&plain, Some(&plain)));
+    for config in [qwen2, mistral, olmo2] {
         assert_eq!((config.hidden_size, config.layers, config.heads), (4096, 32, 32));
         assert!(!config.tie_word_embeddings);
         assert_eq!(config.rope, Rope::new(128, 10_000.0, RopeScaling::Default));
@@ -155,6 +161,45 @@ fn windows_follow_the_family() {
         [wide, full, full, wide]
     );
     assert_eq!(windows(json!({"model_type": "llama", "sliding_window": 9})), [full; 4]);
+    let olmo3 = json!({"model_type": "olmo3", "sliding_window": 9});
+    assert_eq!(windows(olmo3.clone()), [wide, wide, wide, full]);
+    assert_eq!(windows(with(olmo3, &json!({"layer_types": types}))), [wide, full, full, wide]);
+    let none = json!({"model_type": "olmo3", "sliding_window": null});
+    assert!(read(&none).unwrap_err().to_string().contains("sliding_window is null"));
+}
+
+/// Both spellings of OLMo 3: layers without a window are stretched, those with one are not.
+#[test]
+fn layers_with_a_window_have_their_own_angles() {
+    let olmo3 = |patch: &Value| read(&with(json!({"model_type": "olmo3"}), patch));
+    let yarn = json!({
+        "rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192,
+        "attention_factor": 1.2
+    });
+    let old = json!({"rope_scaling": yarn, "rope_theta": 3e5});
+    let base = json!({"rope_theta": 3e5, "rope_type": "default"});
+    let by_type = json!({
+        "full_attention": with(yarn, &json!({"rope_theta": 3e5})), "sliding_attention": base
+    });
+    let new = json!({"rope_parameters": by_type});
+    for spelling in [&old, &new] {
+        let config = olmo3(spelling).unwrap();
+        assert!(matches!(config.rope.scaling, RopeScaling::Yarn { factor: 8.0, .. }));
+        assert_eq!(config.rope.theta, 3e5);
+        assert_eq!(config.window_rope, Some(Rope::new(128, 3e5, RopeScaling::Default)));
+        assert_eq!(config.context(), 65_536);
+    }
+    for (patch, named) in [
+        (with(old.clone(), &new), "rope_scaling stands beside rope_parameters"),
+        (json!({"rope_parameters": base}), "rope_parameters has no object full_attention"),
+        (
+            json!({"rope_parameters": {"full_attention": base, "sliding_attention": {"rope_type": "dynamic"}}}),
+            "rope_parameters.sliding_attention.rope_type \"dynamic\"",
+        ),
+    ] {
+        let error = olmo3(&patch).expect_err(named).to_string();
+        assert!(error.contains(named), "{patch}: {error}");
+    }
 }
 
 /// Every refusal is one sentence that names the file and the key.

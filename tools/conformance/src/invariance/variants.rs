@@ -17,6 +17,7 @@ fn models(trial: &Trial) {
         "llama-mqa",
         "llama-yarn",
         "mistral-sliding",
+        "olmo3",
         "qwen2-layer-types",
         "qwen3-untied",
         "smollm3",

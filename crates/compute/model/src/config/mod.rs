@@ -17,7 +17,7 @@ use crate::{Result, json_file};
 use family::AttentionBias;
 use fields::Fields;
 
-pub use family::Family;
+pub use family::{BranchNorms, Family, QkNorm};
 
 /// Largest dimension: far above every published model, and so small that the product of two, times
 /// the layers, fits 64 bits.
@@ -57,16 +57,20 @@ pub struct ModelConfig {
     pub output_bias: bool,
     /// Whether the three projections of the MLP have biases.
     pub mlp_bias: bool,
-    /// Whether every query and key head is RMS-normed before rotation.
-    pub qk_norm: bool,
+    /// Norms of a block's branches.
+    pub norms: BranchNorms,
+    /// The RMS norm of queries and keys before rotation, if there is one.
+    pub qk_norm: Option<QkNorm>,
     /// Attention window of each layer, `[layers]`, in tokens: with `Some(w)` a token sees itself
     /// and the `w - 1` before it.
     pub sliding_window: Vec<Option<usize>>,
     /// Layers that rotate queries and keys by their positions, `[layers]`; in the others positions
     /// show in the causal mask alone.
     pub rotated: Vec<bool>,
-    /// Rotary embedding of every layer that rotates.
+    /// Rotary embedding of the layers that rotate.
     pub rope: Rope,
+    /// Rotary embedding of the layers with a window, if it is another one.
+    pub window_rope: Option<Rope>,
     /// The whole config.json in its own order, with unused keys.
     pub json: Map<String, Value>,
 }
@@ -113,6 +117,8 @@ impl ModelConfig {
         let max_position_embeddings = config
             .integer("max_position_embeddings", 1..=MAX_POSITIONS)?
             .unwrap_or(defaults.max_position_embeddings);
+        let (rope, window_rope) =
+            rope_parameters::read(config, family, head_dim, max_position_embeddings)?;
         let attention_bias = config.boolean("attention_bias")?.unwrap_or(false);
         let (qkv_bias, output_bias) = match family.attention_bias {
             AttentionBias::AsConfigured => (attention_bias, attention_bias),
@@ -139,15 +145,12 @@ impl ModelConfig {
             qkv_bias,
             output_bias,
             mlp_bias: config.boolean("mlp_bias")?.unwrap_or(false),
+            norms: family.norms,
             qk_norm: family.qk_norm,
             sliding_window: layer_windows::read(config, family, &rotated)?,
             rotated,
-            rope: rope_parameters::read(
-                config,
-                head_dim,
-                max_position_embeddings,
-                defaults.rope_theta,
-            )?,
+            rope,
+            window_rope,
             json,
         })
     }

@@ -1,6 +1,6 @@
 //! Llama 2 and 3, DeepSeek-Math and the many that took this shape.
 
-use super::{AttentionBias, Defaults, Family, Rotated, SHARED, Windows};
+use super::{AttentionBias, BranchNorms, Defaults, Family, Rotated, SHARED, Windows};
 
 pub(super) static FAMILY: Family = Family {
     name: "Llama",
@@ -8,8 +8,10 @@ pub(super) static FAMILY: Family = Family {
     architecture: "LlamaForCausalLM",
     defaults: Defaults { max_position_embeddings: 2048, ..SHARED },
     attention_bias: AttentionBias::AsConfigured,
-    qk_norm: false,
+    norms: BranchNorms::Before,
+    qk_norm: None,
     windows: Windows::Never,
+    window_rope: None,
     rotated: Rotated::All,
     fused: false,
 };

@@ -1,6 +1,6 @@
 //! Mistral 7B.
 
-use super::{AttentionBias, Defaults, Family, Rotated, SHARED, Windows};
+use super::{AttentionBias, BranchNorms, Defaults, Family, Rotated, SHARED, Windows};
 
 pub(super) static FAMILY: Family = Family {
     name: "Mistral",
@@ -14,8 +14,10 @@ pub(super) static FAMILY: Family = Family {
         ..SHARED
     },
     attention_bias: AttentionBias::AsConfigured,
-    qk_norm: false,
+    norms: BranchNorms::Before,
+    qk_norm: None,
     windows: Windows::Always,
+    window_rope: None,
     rotated: Rotated::All,
     fused: false,
 };

@@ -1,6 +1,6 @@
 //! Qwen 2 and 2.5.
 
-use super::{AttentionBias, Defaults, Family, Rotated, SHARED, Windows};
+use super::{AttentionBias, BranchNorms, Defaults, Family, Rotated, SHARED, Windows};
 
 pub(super) static FAMILY: Family = Family {
     name: "Qwen 2",
@@ -15,8 +15,10 @@ pub(super) static FAMILY: Family = Family {
         ..SHARED
     },
     attention_bias: AttentionBias::QkvAlways,
-    qk_norm: false,
+    norms: BranchNorms::Before,
+    qk_norm: None,
     windows: Windows::IfUsed,
+    window_rope: None,
     rotated: Rotated::All,
     fused: false,
 };

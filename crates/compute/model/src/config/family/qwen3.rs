@@ -1,6 +1,6 @@
 //! Qwen 3.
 
-use super::{AttentionBias, Defaults, Family, Rotated, SHARED, Windows};
+use super::{AttentionBias, BranchNorms, Defaults, Family, QkNorm, Rotated, SHARED, Windows};
 
 pub(super) static FAMILY: Family = Family {
     name: "Qwen 3",
@@ -16,8 +16,10 @@ pub(super) static FAMILY: Family = Family {
         ..SHARED
     },
     attention_bias: AttentionBias::AsConfigured,
-    qk_norm: true,
+    norms: BranchNorms::Before,
+    qk_norm: Some(QkNorm::Heads),
     windows: Windows::IfUsed,
+    window_rope: None,
     rotated: Rotated::All,
     fused: false,
 };

@@ -1,6 +1,6 @@
 //! SmolLM3: some layers have no positions.
 
-use super::{AttentionBias, Defaults, Family, Rotated, SHARED, Windows};
+use super::{AttentionBias, BranchNorms, Defaults, Family, Rotated, SHARED, Windows};
 
 pub(super) static FAMILY: Family = Family {
     name: "SmolLM3",
@@ -18,8 +18,10 @@ pub(super) static FAMILY: Family = Family {
         ..SHARED
     },
     attention_bias: AttentionBias::AsConfigured,
-    qk_norm: false,
+    norms: BranchNorms::Before,
+    qk_norm: None,
     windows: Windows::NotRotatedIfUsed,
+    window_rope: None,
     rotated: Rotated::AsConfigured,
     fused: false,
 };
