@@ -45,7 +45,7 @@ impl Trial {
 
     /// The model of a family, on that variant.
     pub fn model(&self, family: &str) -> &Model {
-        let load = |family| models::load(&models::checkpoint(family), self.device().backend());
+        let load = |name| models::model(name, self.device().backend());
         let loaded = self.models.get_or_init(|| FAMILIES.map(load).into());
         &loaded[FAMILIES.iter().position(|&name| name == family).unwrap()]
     }

@@ -23,6 +23,7 @@ mod requests;
 mod serve;
 mod subject;
 
+pub use models::adapted;
 pub use subject::{OracleTolerance, Subject, Tolerance, Variant};
 
 use device::Trial;

@@ -3,6 +3,7 @@
 use crate::data::uniform;
 use crate::device::Trial;
 use isentrope_kernels::Backend;
+use isentrope_model::adapter::{AdapterLayout, Rank};
 use isentrope_model::checkpoint::{Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint};
 use isentrope_model::{
     Derivatives, Gradient, Layout, Model, ModelConfig, Packed, Sequence, TapeKind,
@@ -15,9 +16,10 @@ use std::sync::Arc;
 
 /// Among them: tied and untied heads, biases, QK norms, one key head, sliding windows on all and on
 /// some layers, YaRN, a layer without positions, norms behind branches, angles that differ by layer,
-/// and sizes that are no multiple of a vector.
-pub const FAMILIES: [&str; 12] = [
+/// sizes that are no multiple of a vector, and adapters beside frozen weights.
+pub const FAMILIES: [&str; 15] = [
     "llama-biases",
+    "llama-biases with an adapter",
     "llama-mqa",
     "llama-yarn",
     "mistral-sliding",
@@ -25,8 +27,10 @@ pub const FAMILIES: [&str; 12] = [
     "olmo3",
     "qwen2-layer-types",
     "qwen2-tied",
+    "qwen2-tied with an adapter",
     "qwen2-untied",
     "qwen3",
+    "qwen3 with an adapter",
     "qwen3-untied",
     "smollm3",
 ];
@@ -46,6 +50,50 @@ pub fn checkpoints() -> PathBuf {
 /// The directory of one checkpoint.
 pub fn checkpoint(name: &str) -> PathBuf {
     checkpoints().join(name)
+}
+
+/// Ends the name of a family's model with an adapter.
+pub const ADAPTED: &str = " with an adapter";
+
+/// The model of this name on a device.
+pub fn model(name: &str, backend: &Arc<dyn Backend>) -> Model {
+    match name.strip_suffix(ADAPTED) {
+        Some(family) => adapted(load_frozen(&checkpoint(family), backend)),
+        None => load(&checkpoint(name), backend),
+    }
+}
+
+/// Loads the model in this directory to remain as it is.
+pub fn load_frozen(dir: &Path, backend: &Arc<dyn Backend>) -> Model {
+    Model::load_frozen(dir, backend.clone()).unwrap()
+}
+
+/// The model with an adapter that acts, since its Bs are noise.
+pub fn adapted(model: Model) -> Model {
+    let layout = AdapterLayout::new(&model.layout, rank).unwrap();
+    let mut model = model.with_new_adapter(layout, 1).unwrap();
+    let (backend, list) = (model.backend.clone(), model.layout.trained().clone());
+    for (seed, (id, parameter, tensor)) in (0..).zip(list.tensors()) {
+        if tensor.name.ends_with("lora_B.weight") {
+            let count = parameter.shape(tensor).iter().product();
+            let values: Vec<f32> = noise(seed, count).iter().map(|value| value * 0.3).collect();
+            model.trained_mut().set_rows(&*backend, id, parameter, tensor, 0, &values);
+        }
+    }
+    model
+}
+
+/// Other ranks for modules that share a product, and none for some of them.
+fn rank(module: &str) -> Option<Rank> {
+    let (rank, scale) = match module.strip_prefix("model.layers.")?.split_once('.')? {
+        (_, "self_attn.q_proj") => (17, 0.5),
+        (_, "self_attn.v_proj") => (3, 2.0),
+        ("0", "self_attn.o_proj") => (1, 1.5),
+        (_, "mlp.up_proj") => (2, 1.0),
+        ("0", "mlp.down_proj") => (5, 0.7),
+        _ => return None,
+    };
+    Some(Rank { rank, scale })
 }
 
 /// Loads the model in this directory.
@@ -141,7 +189,7 @@ pub fn gradient_bits(
         model.backward(tape, Derivatives::of(&a[range.clone()], &b[range]), gradient);
     }
     let sum = gradient.finish(model);
-    let tensors = model.layout.parameters.tensors();
+    let tensors = model.layout.trained().tensors();
     tensors.map(|(id, p, t)| bits(&sum.tensor(&*model.backend, id, p, t))).collect()
 }
 
@@ -204,6 +252,7 @@ pub fn write_wide(dir: &Path) {
 
 /// A model of the family whose every weight is NaN.
 pub fn nan_model(trial: &Trial, family: &str) -> Model {
+    let family = family.strip_suffix(ADAPTED).unwrap_or(family);
     let mut model = load(&checkpoint(family), &trial.model(family).backend);
     let backend = model.backend.clone();
     for buffer in model.trained_mut().buffers_mut() {

@@ -2,12 +2,13 @@
 //! models forward and backward.
 
 use crate::support::{ADAMW, Results, Trial, assert_equal, bits, cpu, load, noise, seeded};
+use isentrope_conformance::adapted;
 use isentrope_cuda::Dtype;
 use isentrope_kernels::{
     Adjustments, Attention, Backend, Draw, Grouped, HeadNorms, HeadScores, HostBatch, Kind, Linear,
     Role, Run, SamplingMasks, Turn, UpdateSlice,
 };
-use isentrope_model::{Derivatives, Gradient, Packed, Sequence, TapeKind};
+use isentrope_model::{Derivatives, Gradient, Model, Packed, Sequence, TapeKind};
 use std::sync::Arc;
 
 fn indices(seed: u64, len: usize, bound: usize) -> Vec<u32> {
@@ -114,6 +115,9 @@ pub fn norms(t: &mut Trial<'_>, layout: Grouped, rows: usize) {
         backend.rms_norm_backward(layout, 1e-5, &x, &weight, d, &mut dx, Some(&mut dw), rows);
         t.push_rows("rms_norm_backward", &dx, rows, width);
         t.push_numbers("rms_norm_backward's dw", of_group, &dw);
+        let mut dx = t.rows(18, rows, width);
+        backend.rms_norm_backward(layout, 1e-5, &x, &weight, d, &mut dx, None, rows);
+        t.push_rows("rms_norm_backward without dw", &dx, rows, width);
     }
 }
 
@@ -173,6 +177,9 @@ pub fn head(t: &mut Trial<'_>, shape: Linear, rows: usize) {
     backend.head_backward(shape, &x, &weights, &statistics, &a, &b, &c, hidden, d_weights);
     t.push_rows("head_backward", &d_hidden, rows, inputs);
     t.push_numbers("head_backward's dw", matrix, &dw);
+    let mut alone = t.rows(28, rows, inputs);
+    backend.head_backward(shape, &x, &weights, &statistics, &a, &b, &c, &mut alone, None);
+    t.push_rows("head_backward without dw", &alone, rows, inputs);
 }
 
 /// Draws of every kind.
@@ -364,8 +371,7 @@ fn attention() {
 }
 
 /// Scores of some texts, and every tensor of a gradient by them.
-fn on_model(backend: impl Backend, family: &str) -> Results {
-    let model = load(Arc::new(backend), family);
+fn on_model(model: &Model) -> Results {
     let prompt = indices(1, 9, 61);
     let texts: Vec<Vec<u32>> = [12, 1, 25]
         .into_iter()
@@ -374,7 +380,7 @@ fn on_model(backend: impl Backend, family: &str) -> Results {
         .collect();
     let sequences: Vec<Sequence<'_>> =
         texts.iter().map(|tokens| Sequence { tokens, score_from: prompt.len() }).collect();
-    let mut gradient = Gradient::zeros(&model).unwrap();
+    let mut gradient = Gradient::zeros(model).unwrap();
     let mut results: Results = Vec::new();
     for (number, sequences) in [&sequences[..2], &sequences[2..]].into_iter().enumerate() {
         let packed = Packed::new(sequences);
@@ -385,8 +391,8 @@ fn on_model(backend: impl Backend, family: &str) -> Results {
         let [a, b] = [number as u64, 7].map(|seed| noise(seed + 20, targets));
         model.backward(tape, Derivatives::of(&a, &b), &mut gradient);
     }
-    let sum = gradient.finish(&model);
-    for (id, p, t) in model.layout.parameters.tensors() {
+    let sum = gradient.finish(model);
+    for (id, p, t) in model.layout.trained().tensors() {
         results.push((t.name.clone(), bits(&sum.tensor(&*model.backend, id, p, t))));
     }
     results
@@ -403,7 +409,11 @@ fn models_forward_and_backward() {
         "qwen3-untied",
         "smollm3",
     ] {
-        let on_cuda = on_model(seeded(Dtype::F32, 3), family);
-        assert_equal(family, &on_cuda, &on_model(cpu(), family));
+        let on_both =
+            [load(Arc::new(seeded(Dtype::F32, 3)), family), load(Arc::new(cpu()), family)];
+        let [on_cuda, on_cpu] = on_both.each_ref().map(on_model);
+        assert_equal(family, &on_cuda, &on_cpu);
+        let [on_cuda, on_cpu] = on_both.map(adapted).each_ref().map(on_model);
+        assert_equal(&format!("{family} with an adapter"), &on_cuda, &on_cpu);
     }
 }

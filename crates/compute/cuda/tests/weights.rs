@@ -4,7 +4,7 @@
 use crate::support::{ADAMW, bits, cpu, emulated, rounded};
 use isentrope_cuda::{Cuda, Dtype};
 use isentrope_cuda_emulator::Settings;
-use isentrope_kernels::{AdamW, Backend, HostBatch, Kind, Linear, Role, UpdateSlice, Work};
+use isentrope_kernels::{AdamW, Backend, Buffer, HostBatch, Kind, Linear, Role, UpdateSlice, Work};
 
 fn cuda() -> Cuda {
     emulated(Dtype::Bf16, Settings::default())
@@ -41,27 +41,74 @@ fn packed_weights_come_back_to_the_bit() {
     assert_eq!(bits(&again), bits(weights));
 }
 
+/// Ties go away from zero; all else rounds to the nearest.
+fn nearest(weight: f32) -> f32 {
+    let is_tie = weight.to_bits() & 0xffff == 0x8000;
+    if is_tie { f32::from_bits(weight.to_bits() + 0x8000) } else { rounded(weight) }
+}
+
 #[test]
 fn operations_see_the_nearest_bf16() {
     let (cuda, weights) = (cuda(), weights());
     let shape = Linear { inputs: 1, outputs: weights.len() };
-    let mut packed = cuda.allocate(Role::Weight(Kind::Matrix(shape))).unwrap();
-    cuda.pack(Kind::Matrix(shape), 0, &weights, &mut packed);
-    let tokens = (0..weights.len() as u32).collect();
-    let mut seen = cuda.buffer(Role::Activation(weights.len(), 1));
-    cuda.embed(
-        shape,
-        &packed,
-        &cuda.upload_batch(&HostBatch { tokens, ..HostBatch::default() }),
-        &mut seen,
-    );
-    let mut got = vec![0.0; weights.len()];
-    cuda.read(&seen, 0, &mut got);
-    for (&weight, got) in weights.iter().zip(got) {
-        // Ties go away from zero; all else rounds to the nearest.
-        let is_tie = weight.to_bits() & 0xffff == 0x8000;
-        let want = if is_tie { f32::from_bits(weight.to_bits() + 0x8000) } else { rounded(weight) };
-        assert_eq!(got.to_bits(), want.to_bits(), "of {weight:e}");
+    let want: Vec<f32> = weights.iter().map(|&weight| nearest(weight)).collect();
+    for role in [Role::Weight, Role::Frozen] {
+        let mut packed = cuda.allocate(role(Kind::Matrix(shape))).unwrap();
+        cuda.pack(Kind::Matrix(shape), 0, &weights, &mut packed);
+        let tokens = (0..weights.len() as u32).collect();
+        let mut seen = cuda.buffer(Role::Activation(weights.len(), 1));
+        cuda.embed(
+            shape,
+            &packed,
+            &cuda.upload_batch(&HostBatch { tokens, ..HostBatch::default() }),
+            &mut seen,
+        );
+        let mut got = vec![0.0; weights.len()];
+        cuda.read(&seen, 0, &mut got);
+        assert_eq!(bits(&got), bits(&want));
+    }
+}
+
+/// Without their rests, two bytes each. They come back as operations see them, however they came.
+#[test]
+fn frozen_weights_are_the_nearest_bf16_alone() {
+    let (cuda, weights) = (cuda(), weights());
+    let shape = Linear { inputs: 3, outputs: weights.len() / 3 };
+    let weights = &weights[..3 * shape.outputs];
+    let want: Vec<f32> = weights.iter().map(|&weight| nearest(weight)).collect();
+    let kind = Kind::Matrix(shape);
+    let of = |role: fn(Kind) -> Role, values: &[f32]| {
+        let mut packed = cuda.allocate(role(kind)).unwrap();
+        cuda.pack(kind, 0, values, &mut packed);
+        packed
+    };
+    let back = |packed: &Buffer| {
+        let mut values = vec![0.0; weights.len()];
+        cuda.unpack(kind, 0, packed, &mut values);
+        bits(&values)
+    };
+    let frozen = of(Role::Frozen, weights);
+    assert_eq!(back(&frozen), bits(&want));
+    // Elements travel to and from them.
+    let mut elements = vec![0.0; cuda.element_count(kind)];
+    cuda.read_elements(&of(Role::Weight, weights), 0, &mut elements);
+    let mut travelled = cuda.allocate(Role::Frozen(kind)).unwrap();
+    cuda.write_elements(&mut travelled, 0, &elements);
+    assert_eq!(back(&travelled), bits(&want));
+    let mut travelled_elements = elements.clone();
+    cuda.read_elements(&travelled, 0, &mut travelled_elements);
+    assert_eq!(travelled_elements, elements.into_iter().map(nearest).collect::<Vec<_>>());
+    let mut filled = frozen;
+    let tie = f32::from_bits(0x3f80_8000);
+    cuda.fill(&mut filled, tie);
+    assert_eq!(back(&filled), vec![nearest(tie).to_bits(); weights.len()]);
+
+    let bytes = |dtype, role| emulated(dtype, Settings::default()).bytes(role);
+    for kind in [Kind::Vector(24), Kind::Matrix(Linear { inputs: 24, outputs: 16 })] {
+        let (whole, frozen) = (Role::Weight(kind), Role::Frozen(kind));
+        assert_eq!(bytes(Dtype::Bf16, frozen), cuda.bytes_read(kind));
+        assert_eq!(2 * bytes(Dtype::Bf16, frozen), bytes(Dtype::Bf16, whole));
+        assert_eq!(bytes(Dtype::F32, frozen), bytes(Dtype::F32, whole));
     }
 }
 
@@ -72,15 +119,17 @@ fn what_is_no_number_stays_none() {
     let weights =
         [0x7fff_ffff, 0xffff_ffff, 0x7fc0_0000, 0x7f80_0001, 0x7fff_8000].map(f32::from_bits);
     let shape = Linear { inputs: 1, outputs: 5 };
-    let mut packed = cuda.allocate(Role::Weight(Kind::Matrix(shape))).unwrap();
-    cuda.pack(Kind::Matrix(shape), 0, &weights, &mut packed);
-    let mut held = [0.0; 5];
-    cuda.unpack(Kind::Matrix(shape), 0, &packed, &mut held);
     let batch = cuda.upload_batch(&HostBatch { tokens: (0..5).collect(), ..HostBatch::default() });
-    let (mut y, mut seen) = (cuda.buffer(Role::Activation(5, 1)), [0.0; 5]);
-    cuda.embed(shape, &packed, &batch, &mut y);
-    cuda.read(&y, 0, &mut seen);
-    assert!(held.iter().chain(&seen).all(|x| x.is_nan()), "{held:?}, {seen:?}");
+    for role in [Role::Weight, Role::Frozen] {
+        let mut packed = cuda.allocate(role(Kind::Matrix(shape))).unwrap();
+        cuda.pack(Kind::Matrix(shape), 0, &weights, &mut packed);
+        let mut held = [0.0; 5];
+        cuda.unpack(Kind::Matrix(shape), 0, &packed, &mut held);
+        let (mut y, mut seen) = (cuda.buffer(Role::Activation(5, 1)), [0.0; 5]);
+        cuda.embed(shape, &packed, &batch, &mut y);
+        cuda.read(&y, 0, &mut seen);
+        assert!(held.iter().chain(&seen).all(|x| x.is_nan()), "{held:?}, {seen:?}");
+    }
 }
 
 /// Lengths of several parameters: a part of a block of an update, several blocks, one block.

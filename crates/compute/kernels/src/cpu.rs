@@ -385,8 +385,9 @@ impl Backend for Cpu {
     }
 
     fn scale_rows(&self, factors: &Buffer, x: &mut Buffer, rows: usize) {
-        let factors = factors.cpu();
-        rows::scale(&self.workers, factors, x.cpu_mut().rows_mut(rows, factors.len()));
+        let (factors, x) = (factors.cpu(), x.cpu_mut());
+        let features = factors.features();
+        rows::scale(&self.workers, factors.rows(1, features), x.rows_mut(rows, features));
     }
     fn add_rows(&self, from: &Buffer, to: &mut Buffer, rows: usize) {
         let from = from.cpu();

@@ -32,7 +32,7 @@ mod step;
 pub mod tokenizer;
 
 pub use activation_cache::ActivationCache;
-pub use adapter::AdapterLayout;
+pub use adapter::{AdapterConfig, AdapterLayout};
 pub use checkpoint::Checkpoint;
 pub use config::ModelConfig;
 pub use contain::{PanicReport, contain};

@@ -5,7 +5,7 @@ use crate::adapter::Adapter;
 use crate::checkpoint::{Checkpoint, WriteOptions, write_checkpoint};
 use crate::config::ModelConfig;
 use crate::layout::Layout;
-use crate::parameters::{Parameters, ROWS_PER_CALL};
+use crate::parameters::Parameters;
 use crate::rope_table::RopeTable;
 use crate::{Error, Result};
 use isentrope_kernels::{Backend, Kind, Role};
@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The tensor of an output head.
 const HEAD: &str = "lm_head.weight";
+/// The tensor of the embedding.
+const EMBEDDING: &str = "model.embed_tokens.weight";
 
 /// A decoder that can run: forward, backward, step by step.
 pub struct Model {
@@ -123,39 +125,9 @@ impl Model {
         let weights = Parameters::read(&*backend, &layout.parameters, role, &checkpoint, "")?;
         let model = Self::new(config, layout, weights, backend);
         if model.config.tie_word_embeddings && checkpoint.shape(HEAD).is_some() {
-            model.expect_copy_of_embedding(dir, &checkpoint)?;
+            expect_copy_of_embedding(dir, &checkpoint, &model.layout)?;
         }
         Ok(model)
-    }
-
-    /// A head that is tied and yet saved with its own values is refused: loaders disagree on which
-    /// values count.
-    fn expect_copy_of_embedding(&self, dir: &Path, checkpoint: &Checkpoint) -> Result<()> {
-        let vocabulary = self.layout.shapes.vocabulary;
-        let mut same = true;
-        checkpoint.read_rows(
-            HEAD,
-            &[vocabulary.outputs, vocabulary.inputs],
-            ROWS_PER_CALL,
-            |first, rows| {
-                let mut embedded = vec![0.0; rows.len()];
-                self.backend.unpack(
-                    Kind::Matrix(vocabulary),
-                    first,
-                    &self.weights[self.layout.embedding],
-                    &mut embedded,
-                );
-                same &= embedded == rows;
-            },
-        )?;
-        if same {
-            return Ok(());
-        }
-        let what = format!(
-            "tensor {HEAD} differs from model.embed_tokens.weight, though tie_word_embeddings is \
-             true; set it to false in config.json, or remove the tensor"
-        );
-        Err(Error::invalid(dir, what))
     }
 
     /// Writes a Hugging Face model directory that transformers and vLLM load, without the adapter.
@@ -194,4 +166,19 @@ impl Model {
     pub fn context(&self) -> usize {
         self.config.context()
     }
+}
+
+/// A head that is tied and yet saved with its own values is refused: loaders disagree on which
+/// values count.
+fn expect_copy_of_embedding(dir: &Path, checkpoint: &Checkpoint, layout: &Layout) -> Result<()> {
+    let vocabulary = layout.shapes.vocabulary;
+    let shape = [vocabulary.outputs, vocabulary.inputs];
+    if checkpoint.same_values(HEAD, EMBEDDING, &shape)? {
+        return Ok(());
+    }
+    let what = format!(
+        "tensor {HEAD} differs from {EMBEDDING}, though tie_word_embeddings is \
+         true; set it to false in config.json, or remove the tensor"
+    );
+    Err(Error::invalid(dir, what))
 }

@@ -14,6 +14,7 @@ pub mod learner;
 pub mod metrics;
 pub mod minibatch;
 mod model_kind;
+mod models;
 mod moments;
 pub mod observer;
 pub mod optimizer;

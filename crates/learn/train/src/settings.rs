@@ -1,8 +1,10 @@
 //! The tables of a recipe that reinforcement learning and SFT share.
 
 mod device;
+mod lora;
 
 pub use device::{DeviceKind, DeviceSettings, NumberType};
+pub use lora::{AllLinear, LoraSettings, Targets};
 
 use crate::error::{Error, Result};
 use isentrope_kernels::AdamW;

@@ -1,14 +1,14 @@
 //! The interface of a kind of training to the loop: reinforcement learning and supervised
 //! fine-tuning.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::learner::Learner;
 use crate::observer::Observer;
 use crate::ranks::TrainingRanks;
 use crate::run::{RunDirectory, StepRecord};
 use crate::settings::{
-    CheckpointSettings, DeviceSettings, ModelSource, OptimizerSettings, POLICY_OPTIMIZER,
-    RanksSettings, RunSettings,
+    CheckpointSettings, DeviceSettings, LoraSettings, ModelSource, OptimizerSettings,
+    POLICY_OPTIMIZER, RanksSettings, RunSettings,
 };
 use isentrope_budget::memory::{Demand, MemorySettings, ParameterSets, Plan};
 use isentrope_budget::time::{Estimate, KeptShares, Limit, Peak, Speeds, Workload};
@@ -16,7 +16,7 @@ use isentrope_data::{DataSettings, FileHash};
 use isentrope_evaluation::{Evaluation, EvaluationSet, EvaluationSettings};
 use isentrope_hub as hub;
 use isentrope_kernels::Backend;
-use isentrope_model::{ActivationCache, Layout, Model, TapeKind};
+use isentrope_model::{ActivationCache, Layout, Model, ModelConfig, TapeKind};
 use isentrope_reward::RewardSettings;
 use isentrope_rollout::{Judge, Limits, Prompter};
 use schemars::JsonSchema;
@@ -85,6 +85,8 @@ pub struct Tables<'a> {
     pub run: &'a RunSettings,
     /// `model`.
     pub model: &'a ModelSource,
+    /// `lora`, if adapters are trained.
+    pub lora: Option<&'a LoraSettings>,
     /// `optimizer`.
     pub optimizer: &'a OptimizerSettings,
     /// The settings of the process model in `prime`, if one is trained.
@@ -117,7 +119,33 @@ impl Tables<'_> {
         self.data.check()?;
         self.reward.check(longest_response)?;
         self.optimizer.check(POLICY_OPTIMIZER)?;
+        self.check_lora()?;
         Ok(self.eval.check()?)
+    }
+
+    fn check_lora(&self) -> Result<()> {
+        let Some(lora) = self.lora else { return Ok(()) };
+        lora.check()?;
+        if self.model.from_scratch {
+            let what = "is true, and [lora] trains adapters beside weights that stay as they are: \
+                        leave one of them out";
+            return Err(Error::setting("model.from_scratch", what));
+        }
+        if self.process_model.is_some_and(|table| table.model.is_some()) {
+            let what = "names another model, and with [lora] the process model is an adapter \
+                        beside the policy's weights: leave one of them out";
+            return Err(Error::setting("prime.model", what));
+        }
+        Ok(())
+    }
+
+    /// The parameters of the model, and of the adapters that are trained beside it.
+    pub(crate) fn layout(&self, config: &ModelConfig) -> Result<Layout> {
+        let mut layout = Layout::new(config);
+        if let Some(lora) = self.lora {
+            layout.adapter = Some(lora.config(None).layout(&layout)?);
+        }
+        Ok(layout)
     }
 
     /// The judge of responses of at most `max_tokens` tokens. Notes for the user are added to

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::learner::Learner;
+use crate::models::Models;
 use crate::observer::Observer;
 use crate::optimizer::{Optimizer, UpdateCounts};
 use crate::ranks::TrainingRanks;
@@ -16,6 +17,7 @@ use isentrope_budget::memory::Plan;
 use isentrope_evaluation::{EvaluationSet, Evaluator, weights_checksum};
 use isentrope_kernels::Backend;
 use isentrope_model::Model;
+use isentrope_model::adapter::AdapterConfig;
 use isentrope_ranks::World;
 use isentrope_run::WEIGHTS;
 use isentrope_run::tokens::TokenRecord;
@@ -56,10 +58,13 @@ pub fn train<T: Trainer>(
     let opened = OpenedRun::open(location, checkpoints, track_states, &ranks, &manifest, observer)?;
     let found = opened.found.as_ref();
     if let Some(found) = found {
-        check_resumable(found, &model_dir, &trainer)?;
+        check_resumable(found, &trainer)?;
     }
-    let reference =
-        demand.sets.reference.then(|| Model::load(&model_dir, backend.clone())).transpose()?;
+    let models = Models::open(&model_dir, tables, backend)?;
+    if let Some(found) = found {
+        models.check_resumable(&found.dir)?;
+    }
+    let reference = demand.sets.reference.then(|| models.reference()).transpose()?;
     let learner = |model: Model, saved: Option<SavedMoments>, table, settings, limits| {
         let moment = |elements| demand.sets.moment(elements);
         let optimizer = Optimizer::new(&model, table, settings, &ranks, moment)?;
@@ -72,10 +77,10 @@ pub fn train<T: Trainer>(
     let process_model = match tables.process_model {
         Some(table) => {
             let (model, saved) = match found {
-                Some(found) => found
-                    .process_model(backend.clone())
-                    .map(|(model, saved)| (model, Some(saved)))?,
-                None => (Model::load(table.model.unwrap_or(&model_dir), backend.clone())?, None),
+                Some(found) => {
+                    found.process_model(&models).map(|(model, saved)| (model, Some(saved)))?
+                }
+                None => (models.first(table.model)?, None),
             };
             let limits = PassLimits { activation_slots: 0, ..plan.passes() }; // it never samples
             Some(learner(model, saved, PROCESS_OPTIMIZER, table.optimizer.clone(), limits)?)
@@ -83,12 +88,10 @@ pub fn train<T: Trainer>(
         None => None,
     };
     let (model, saved) = match found {
-        Some(found) => found.policy(backend).map(|(model, saved)| (model, Some(saved)))?,
-        None if tables.model.from_scratch => {
-            (Model::initialize(&model_dir, tables.run.seed, backend)?, None)
-        }
-        None => (Model::load(&model_dir, backend)?, None),
+        Some(found) => found.policy(&models).map(|(model, saved)| (model, Some(saved)))?,
+        None => (models.first(None)?, None),
     };
+    let adapter = models.adapter().cloned();
     let settings = tables.optimizer.clone();
     let learner = learner(model, saved, POLICY_OPTIMIZER, settings, plan.passes())?;
     let (run, state) = opened.begin(location, tables.run.steps, ranks, &manifest, observer)?;
@@ -115,6 +118,7 @@ pub fn train<T: Trainer>(
         sets: &sets,
         plan,
         model_dir: &model_dir,
+        adapter,
         observer,
     };
     let ending = match training.all_steps() {
@@ -131,12 +135,7 @@ pub fn train<T: Trainer>(
 }
 
 /// Checks that the run can go on from a checkpoint with the present recipe.
-fn check_resumable<T: Trainer>(
-    found: &FoundCheckpoint<T::State>,
-    model_dir: &Path,
-    trainer: &T,
-) -> Result<()> {
-    found.check_model(model_dir)?;
+fn check_resumable<T: Trainer>(found: &FoundCheckpoint<T::State>, trainer: &T) -> Result<()> {
     trainer.check(&found.state.trainer)?;
     if trainer.tables().process_model.is_none() && found.state.process_optimizer.is_some() {
         let what = "was \"prime\" until there, and the run's process model would be lost: start \
@@ -192,6 +191,8 @@ struct TrainingLoop<'a, T: Trainer> {
     plan: &'a Plan,
     /// The directory that tokenizer and chat template come from.
     model_dir: &'a Path,
+    /// The configuration of adapters, if adapters are trained.
+    adapter: Option<AdapterConfig>,
     observer: &'a mut dyn Observer,
 }
 
@@ -307,8 +308,11 @@ impl<T: Trainer> TrainingLoop<'_, T> {
         if let Err(error) = self.record_step(record, &measured.tokens) {
             return Err(Failure { error, unsaved: Unsaved::Step(Some(Box::new(measured))) });
         }
-        let mut learners =
-            Learners { policy: &mut self.learner, process_model: self.process_model.as_mut() };
+        let mut learners = Learners {
+            policy: &mut self.learner,
+            process_model: self.process_model.as_mut(),
+            adapter: self.adapter.as_ref(),
+        };
         let stop =
             self.run.save_if_due(&mut learners, self.model_dir, &self.state, self.observer)?;
         self.end_update(); // writing moments has used the gradient's memory
@@ -351,8 +355,11 @@ impl<T: Trainer> TrainingLoop<'_, T> {
     fn save_before_failing(&mut self, error: &Error, unsaved: Unsaved) {
         let ranks = self.learner.ranks.clone();
         self.end_update();
-        let mut learners =
-            Learners { policy: &mut self.learner, process_model: self.process_model.as_mut() };
+        let mut learners = Learners {
+            policy: &mut self.learner,
+            process_model: self.process_model.as_mut(),
+            adapter: self.adapter.as_ref(),
+        };
         let own = Vote {
             saves: matches!(unsaved, Unsaved::Step(_)) && self.run.has_unsaved(),
             doubts: error.doubts_weights(),

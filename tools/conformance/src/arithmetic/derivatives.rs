@@ -3,7 +3,7 @@
 
 use crate::data::masks;
 use crate::device::Trial;
-use crate::models::{Text, checkpoint, load, noise, pack};
+use crate::models::{self, Text, noise, pack};
 use crate::{Tolerance, properties};
 use isentrope_model::{Derivatives, Gradient, Model, Packed, TapeKind};
 
@@ -13,8 +13,8 @@ const TEMPERATURE: f32 = 0.7;
 
 fn directional_derivatives(trial: &Trial) {
     let directions = u64::from(trial.subject().cases(3));
-    for family in ["qwen3-untied", "llama-biases"] {
-        let mut model = load(&checkpoint(family), trial.device().backend());
+    for family in ["qwen3-untied", "llama-biases", "llama-biases with an adapter"] {
+        let mut model = models::model(family, trial.device().backend());
         let text = |seed: u64, len, score_from| Text {
             tokens: noise(seed, len).iter().map(|x| ((x + 1.0) * 30.0) as u32).collect(),
             score_from,
@@ -38,9 +38,9 @@ fn directional_derivatives(trial: &Trial) {
         model.backward(tape, derivatives, &mut gradient);
         let gradient = gradient.finish(&model);
 
-        let layout = model.layout.clone();
-        for (seed, (id, parameter, tensor)) in (0..).zip(layout.parameters.tensors()) {
-            let weights = model.weights.tensor(&*model.backend, id, parameter, tensor);
+        let list = model.layout.trained().clone();
+        for (seed, (id, parameter, tensor)) in (0..).zip(list.tensors()) {
+            let weights = model.trained().tensor(&*model.backend, id, parameter, tensor);
             let slope = gradient.tensor(&*model.backend, id, parameter, tensor);
             for direction in
                 (0..directions).map(|i| noise(100 + directions * seed + i, weights.len()))

@@ -2,7 +2,7 @@
 
 use crate::arithmetic::groups::{assert_groups, in_groups, starts};
 use crate::arithmetic::reference;
-use crate::data::{assert_close, wide};
+use crate::data::{assert_bits, assert_close, wide};
 use crate::device::{Device, Trial, vector, vector_gradient};
 use crate::properties;
 use isentrope_kernels::{Grouped, Role};
@@ -84,12 +84,17 @@ fn backward(trial: &Trial) {
         let device_w = device.upload(vector(layout.features), &w);
         for added in [false, true] {
             let what = format!("{layout:?}, {rows} rows, added: {added}");
-            let mut dx = upload(if added { &dx_before } else { &dy });
+            let before = if added { &dx_before } else { &dy };
+            let mut dx = upload(before);
             let mut dw = device.upload(dw_role, &dw_before);
             let dy = added.then_some(&device_dy);
             let (x, w, dw_of) = (&device_x, &device_w, Some(&mut dw));
             device.rms_norm_backward(layout, EPS, x, w, dy, &mut dx, dw_of, rows);
             let (dx, want) = (device.download(role, &dx), if added { &want_sum } else { &want_dx });
+            // The weights' gradient changes nothing about the inputs'.
+            let mut alone = upload(before);
+            device.rms_norm_backward(layout, EPS, x, w, dy, &mut alone, None, rows);
+            assert_bits(&format!("without dw, {what}"), &device.download(role, &alone), &dx);
             let what_dx = format!("dx of {what}");
             assert_groups(&what_dx, layout, rows, dx, want, tolerance.rms_norm_gradient);
             let dw = device.download(dw_role, &dw);

@@ -3,7 +3,7 @@
 use crate::data::{POISON, assert_bits};
 use crate::device::Trial;
 use crate::properties;
-use isentrope_kernels::{Kind, Linear, Role};
+use isentrope_kernels::{Buffer, Kind, Linear, Role};
 
 properties!(
     buffers_hold_what_is_written,
@@ -11,6 +11,9 @@ properties!(
     rows_are_copied_and_scattered,
     rows_are_stored_in_slots,
     rows_scattered_to_one_place_are_added_in_order,
+    rows_are_scaled,
+    first_rows_are_added,
+    gradients_are_multiplied_when_all_tokens_are_in,
     buffers_are_added_number_by_number,
     gradients_that_travel_as_numbers_add_up_as_on_the_device
 );
@@ -151,6 +154,73 @@ fn gradients_that_travel_as_numbers_add_up_as_on_the_device(trial: &Trial) {
         };
         assert_bits("sums", &values(&travelled), &values(&added));
         assert_bits("with what pads them", &numbers(&travelled), &numbers(&added));
+    }
+}
+
+/// Each column by its factor; later rows stay.
+fn rows_are_scaled(trial: &Trial) {
+    for device in trial.devices() {
+        for features in [1, 7, 16, 65, 1000] {
+            let (role, of_factors) = (Role::Activation(90, features), Role::Exact(1, features));
+            let (x, factors) = (device.noise(role, 1), device.noise(of_factors, 2));
+            let mut scaled = device.upload(role, &x);
+            device.scale_rows(&device.upload(of_factors, &factors), &mut scaled, 70);
+            let scale =
+                |i: usize| if i < 70 * features { x[i] * factors[i % features] } else { x[i] };
+            let want = device.seen(role, (0..x.len()).map(scale).collect());
+            assert_bits("scaled", &device.download(role, &scaled), &want);
+        }
+    }
+}
+
+/// Rows of longer buffers; later rows stay.
+fn first_rows_are_added(trial: &Trial) {
+    for device in trial.devices() {
+        for features in [1, 7, 16, 65, 1000] {
+            let [role, longer] = [90, 101].map(|rows| Role::Activation(rows, features));
+            let (from, before) = (device.noise(longer, 1), device.noise(role, 2));
+            let mut sums = device.upload(role, &before);
+            device.add_rows(&device.upload(longer, &from), &mut sums, 70);
+            let sum = |i: usize| if i < 70 * features { before[i] + from[i] } else { before[i] };
+            let want = device.seen(role, (0..before.len()).map(sum).collect());
+            assert_bits("sums", &device.download(role, &sums), &want);
+        }
+    }
+}
+
+/// Tokens that a backend holds back until a gradient is read are multiplied as well.
+fn gradients_are_multiplied_when_all_tokens_are_in(trial: &Trial) {
+    let shape = Linear { inputs: 20, outputs: 33 };
+    for device in trial.devices() {
+        for kind in [Kind::Vector(37), Kind::Matrix(shape)] {
+            let role = Role::Gradient(kind);
+            // Without poison behind them, because whole buffers are multiplied.
+            let of_values = |values: &[f32]| {
+                let mut gradient = device.zeros(role);
+                device.pack(kind, 0, values, &mut gradient);
+                gradient
+            };
+            let accumulated = || {
+                let mut gradient = of_values(&device.noise(role, 1));
+                if let Kind::Matrix(shape) = kind {
+                    let dy = device.upload_noise(Role::Activation(19, shape.outputs), 2);
+                    let x = device.upload_noise(Role::Activation(19, shape.inputs), 3);
+                    device.linear_backward_weight(shape, &dy, &x, &mut gradient, 19);
+                }
+                gradient
+            };
+            let values = |of: &Buffer| {
+                let mut values = device.noise(role, 4);
+                device.unpack(kind, 0, of, &mut values);
+                values
+            };
+            let factors: Vec<f32> = device.noise(role, 5).iter().map(|x| x.round()).collect();
+            let want: Vec<f32> =
+                values(&accumulated()).iter().zip(&factors).map(|(x, factor)| x * factor).collect();
+            let mut multiplied = accumulated();
+            device.multiply(&of_values(&factors), &mut multiplied);
+            assert_bits("products", &values(&multiplied), &want);
+        }
     }
 }
 

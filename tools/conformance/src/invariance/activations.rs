@@ -97,10 +97,7 @@ fn results(model: &Model, (scores, tape): (Scores, Tape<'_>)) -> Vec<Vec<u32>> {
     let mut gradient = Gradient::zeros(model).unwrap();
     model.backward(tape, Derivatives::of(&noise(1, targets), &noise(2, targets)), &mut gradient);
     let sum = gradient.finish(model);
-    let tensors = model
-        .layout
-        .parameters
-        .tensors()
-        .map(|(id, p, t)| bits(&sum.tensor(&*model.backend, id, p, t)));
+    let tensors = model.layout.trained().tensors();
+    let tensors = tensors.map(|(id, p, t)| bits(&sum.tensor(&*model.backend, id, p, t)));
     [bits(&scores.logprobs), bits(&scores.entropies)].into_iter().chain(tensors).collect()
 }

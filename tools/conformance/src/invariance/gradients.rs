@@ -3,8 +3,8 @@
 
 use crate::device::Trial;
 use crate::models::{
-    FAMILIES, Text, family, gradient_bits, load, sequences, temperature, texts, wide_words,
-    write_wide,
+    FAMILIES, Text, adapted, family, gradient_bits, load, load_frozen, sequences, temperature,
+    texts, wide_words, write_wide,
 };
 use crate::properties;
 use isentrope_model::{Gradient, TapeKind, units};
@@ -98,19 +98,23 @@ fn a_shared_prompt_has_the_gradient_of_all_its_responses(trial: &Trial) {
 fn micro_batches_of_a_wide_model_change_nothing(trial: &Trial) {
     let dir = tempfile::tempdir().unwrap();
     write_wide(&dir.path().join("wide"));
-    let model = load(&dir.path().join("wide"), trial.device().backend());
+    let (wide, device) = (dir.path().join("wide"), trial.device());
     let texts: Vec<Text> = [(40, 1), (75, 60), (2, 1), (50, 30)]
         .iter()
         .map(|&(len, score_from)| Text { tokens: wide_words(len as u64, len), score_from })
         .collect();
-    let gradient = |batches: &[(&[Text], TapeKind)]| {
-        gradient_bits(&model, &mut Gradient::zeros(&model).unwrap(), batches, 1.0)
-    };
-    let expected = gradient(&[(&texts, TapeKind::Activations)]);
-    let one_by_one: Vec<_> = texts.chunks(1).map(|text| (text, TapeKind::Activations)).collect();
-    assert!(gradient(&one_by_one) == expected);
-    assert!(
-        gradient(&[(&texts[..2], TapeKind::BlockInputs), (&texts[2..], TapeKind::Activations)])
-            == expected
-    );
+    let backend = device.backend();
+    for model in [load(&wide, backend), adapted(load_frozen(&wide, backend))] {
+        let gradient = |batches: &[(&[Text], TapeKind)]| {
+            gradient_bits(&model, &mut Gradient::zeros(&model).unwrap(), batches, 1.0)
+        };
+        let expected = gradient(&[(&texts, TapeKind::Activations)]);
+        let one_by_one: Vec<_> =
+            texts.chunks(1).map(|text| (text, TapeKind::Activations)).collect();
+        assert!(gradient(&one_by_one) == expected);
+        assert!(
+            gradient(&[(&texts[..2], TapeKind::BlockInputs), (&texts[2..], TapeKind::Activations)])
+                == expected
+        );
+    }
 }

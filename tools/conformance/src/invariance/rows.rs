@@ -1,16 +1,19 @@
 //! Every operation that works row by row: rows alone, together and in micro-batches.
 
 use crate::data::{assert_bits, indices, masks, noise, pieces};
-use crate::device::{
-    Device, Trial, assert_variants_agree, gradient, vector, vector_gradient, weights,
-};
+use crate::device::{Device, Trial, assert_variants_agree, gradient, vector_gradient};
 use crate::properties;
-use isentrope_kernels::{Adjustments, Buffer, Draw, Grouped, HeadScores, Linear, Role, Turn};
+use isentrope_kernels::{Adjustments, Buffer, Draw, Grouped, HeadScores, Kind, Linear, Role, Turn};
 use proptest::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
 
-properties!(variants, a_row_alone_and_in_a_batch, micro_batches);
+properties!(
+    variants,
+    a_row_alone_and_in_a_batch,
+    micro_batches,
+    frozen_weights_give_the_bits_of_trained_ones
+);
 
 /// The sizes of one call of everything but attention.
 const SHAPE: Linear = Linear { inputs: 70, outputs: 205 };
@@ -39,6 +42,17 @@ fn operate(
     range: Range<usize>,
     before: Option<Results>,
 ) -> Results {
+    operate_with(Role::Weight, device, rows, range, before)
+}
+
+/// As [`operate`], with weights of this role.
+fn operate_with(
+    weights: fn(Kind) -> Role,
+    device: &Device<'_>,
+    rows: usize,
+    range: Range<usize>,
+    before: Option<Results>,
+) -> Results {
     let shape = SHAPE;
     let Linear { inputs, outputs } = shape;
     let n = range.len();
@@ -54,10 +68,10 @@ fn operate(
         None => device.upload_noise(role, 100 + i),
     };
     let (x, dy) = (part(1, inputs), part(2, outputs));
-    let packed = device.upload_noise(weights(shape), 3);
+    let packed = device.upload_noise(weights(Kind::Matrix(shape)), 3);
 
     let (mut y, mut dx) = (device.blank(some(outputs)), device.blank(some(inputs)));
-    let bias = device.upload_noise(vector(outputs), 4);
+    let bias = device.upload_noise(weights(Kind::Vector(outputs)), 4);
     device.linear(shape, &x, &packed, Some(&bias), &mut y, n);
     device.linear_backward_input(shape, &dy, &packed, &mut dx, n);
     let (dw_role, db_role) = (gradient(shape), vector_gradient(outputs));
@@ -66,7 +80,7 @@ fn operate(
     let mut db = sum(1, db_role);
     device.linear_backward_bias(shape, &dy, &mut db, n);
 
-    let norm_weight = device.upload_noise(vector(NORM.features), 5);
+    let norm_weight = device.upload_noise(weights(Kind::Vector(NORM.features)), 5);
     let (mut normed, mut d_norm, d_normed) = (part(6, inputs), part(7, inputs), part(8, inputs));
     device.rms_norm(NORM, 1e-6, &x, &norm_weight, &mut normed, n);
     let d_weight_role = vector_gradient(NORM.features);
@@ -83,6 +97,10 @@ fn operate(
     device.swiglu(inputs / 2, &x, &mut gated, n);
     let (mut d_gated, mut gate_up) = (part(13, inputs / 2), part(1, inputs));
     device.swiglu_backward(inputs / 2, &mut d_gated, &mut gate_up, n);
+
+    let (mut scaled, mut added) = (part(1, inputs), part(19, inputs));
+    device.scale_rows(&device.upload_noise(Role::Exact(1, inputs), 20), &mut scaled, n);
+    device.add_rows(&x, &mut added, n);
 
     let words = &indices(14, rows, outputs)[range.clone()];
     let mut embedded = device.blank(some(inputs));
@@ -101,6 +119,11 @@ fn operate(
     let (a, b, c) = (&host(15), &host(16), &host(18));
     let d_head_of = Some(&mut d_head);
     device.head_backward(shape, &x, &packed, &statistics, a, b, c, &mut d_hidden, d_head_of);
+    // The weights' gradient changes nothing about that of hidden states.
+    let d_hidden = device.download(some(inputs), &d_hidden);
+    let mut alone = device.blank(some(inputs));
+    device.head_backward(shape, &x, &packed, &statistics, a, b, c, &mut alone, None);
+    assert_bits("head_backward without dw", &device.download(some(inputs), &alone), &d_hidden);
     let uniforms = host(17);
     let draw = |row: usize| Draw {
         row,
@@ -127,13 +150,15 @@ fn operate(
             ("swiglu", inputs / 2, get(&gated, inputs / 2)),
             ("swiglu_backward", inputs, get(&gate_up, inputs)),
             ("swiglu_backward's y", inputs / 2, get(&d_gated, inputs / 2)),
+            ("scale_rows", inputs, get(&scaled, inputs)),
+            ("add_rows", inputs, get(&added, inputs)),
             ("embed", inputs, get(&embedded, inputs)),
             ("log-prob", 1, logprobs),
             ("entropy", 1, entropies),
             ("log-mass", 1, log_masses),
             ("entropy's slope", 1, slopes),
             ("draw", 5, drawn.collect()),
-            ("head_backward", inputs, get(&d_hidden, inputs)),
+            ("head_backward", inputs, d_hidden),
         ],
         sums: vec![
             ("linear_backward_weight", dw_role, dw),
@@ -171,6 +196,19 @@ fn a_row_alone_and_in_a_batch(trial: &Trial) {
     let whole = operate(device, rows, 0..rows, None);
     for row in (0..rows).step_by(3).chain([rows - 1]) {
         assert_rows(&whole, &operate(device, rows, row..row + 1, None), row..row + 1);
+    }
+}
+
+fn frozen_weights_give_the_bits_of_trained_ones(trial: &Trial) {
+    for device in trial.devices() {
+        for rows in [1, 70] {
+            let of = |role| operate_with(role, &device, rows, 0..rows, None);
+            let (trained, frozen) = (of(Role::Weight), of(Role::Frozen));
+            assert_rows(&trained, &frozen, 0..rows);
+            for ((name, want), (_, got)) in trained.sums(&device).iter().zip(frozen.sums(&device)) {
+                assert_bits(&format!("{name}, on {}", device.name()), &got, want);
+            }
+        }
     }
 }
 

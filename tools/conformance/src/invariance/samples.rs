@@ -23,13 +23,19 @@ properties!(
     cached_activations_are_what_a_pass_computes
 );
 
+/// Models that sample.
+fn sampled() -> impl Strategy<Value = &'static str> {
+    prop_oneof![Just("qwen3"), Just("qwen3 with an adapter")]
+}
+
 fn responses_are_those_of_each_request_alone(trial: &Trial) {
-    let model = trial.model("qwen3");
     proptest!(trial.cases(96), |(
+        name in sampled(),
         requests in requests(trial),
         setting in setting(),
         order in any::<Index>(),
     )| {
+        let model = trial.model(name);
         let limits = setting.limits(trial, model, &requests);
         let mut engine = setting.engine(model, limits);
         let together = run(&mut engine, limits, &requests);
@@ -98,7 +104,7 @@ fn gradient(model: &Model, (scores, tape): (Scores, Tape<'_>)) -> Vec<Vec<u32>> 
     model.backward(tape, derivatives, &mut gradient);
     let sum = gradient.finish(model);
     let of = |(id, p, t)| sum.tensor(&*model.backend, id, p, t);
-    let tensors = model.layout.parameters.tensors().map(of);
+    let tensors = model.layout.trained().tensors().map(of);
     let all = [scores.logprobs, scores.entropies, scores.log_masses].into_iter().chain(tensors);
     all.map(|values| values.iter().map(|v| v.to_bits()).collect()).collect()
 }
@@ -112,12 +118,13 @@ fn slots() -> impl Strategy<Value = usize> {
 }
 
 fn cached_activations_are_what_a_pass_computes(trial: &Trial) {
-    let model = trial.model("qwen3");
     proptest!(trial.cases(48), |(
+        name in sampled(),
         requests in prop::collection::vec((requests(trial), any::<bool>()), 1..3),
         slots in slots(),
         setting in setting(),
     )| {
+        let model = trial.model(name);
         let mut all = Vec::new();
         for (requests, cache_activations) in requests {
             all.extend(requests.into_iter().map(|r| Request { cache_activations, ..r }));
@@ -178,14 +185,15 @@ fn check_slots(
 }
 
 fn responses_that_go_on_elsewhere_are_those_that_stay(trial: &Trial) {
-    let model = trial.model("qwen3");
     let moves = (0usize..20, 0usize..2, 1usize..6, any::<Index>());
     proptest!(trial.cases(96), |(
+        name in sampled(),
         requests in requests(trial),
         settings in [setting(), setting()],
         slots in slots(),
         moves in prop::collection::vec(moves, 1..30),
     )| {
+        let model = trial.model(name);
         let limits = settings.map(|setting| setting.limits(trial, model, &requests));
         let mut activation_cache = ActivationCache::new(model, slots).unwrap();
         let [first, second] = [0, 1].map(|i| settings[i].engine(model, limits[i]));

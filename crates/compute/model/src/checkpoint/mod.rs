@@ -1,14 +1,17 @@
 //! Weights in Hugging Face directories: safetensors files, alone or sharded behind an index, read
 //! through a memory map and written atomically.
 
+mod fingerprint;
 mod read;
 mod write;
 
+pub use fingerprint::Fingerprint;
 pub use read::Checkpoint;
 pub use write::{
     Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint, write_checkpoint_files,
     write_tensors,
 };
+pub(crate) use write::{copy_companions, write_json, write_safetensors};
 
 /// Name of a checkpoint's only file.
 const SINGLE_FILE: &str = "model.safetensors";

@@ -75,9 +75,41 @@ impl Checkpoint {
         } else if index_path.exists() {
             checkpoint.add_indexed(&index_path)?;
         } else {
-            return Err(explain_absence(dir));
+            let what = format!("neither {SINGLE_FILE} nor {INDEX_FILE}");
+            return Err(explain_absence(dir, &what));
         }
         Ok(checkpoint)
+    }
+
+    /// Opens the file `name` in `dir`.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(crate) fn open_file(dir: &Path, name: &str) -> Result<Self> {
+        let path = dir.join(name);
+        if !path.exists() {
+            return Err(explain_absence(dir, &format!("no {name}")));
+        }
+        let mut checkpoint =
+            Self { dir: dir.to_owned(), shards: Vec::new(), tensors: BTreeMap::new() };
+        checkpoint.add_shard(&path)?;
+        Ok(checkpoint)
+    }
+
+    /// CRC-32C of all tensors in the order of their names: each its name, type, shape and bytes.
+    pub(super) fn crc32c(&self) -> u32 {
+        let mut checksum = 0;
+        for (name, tensor) in &self.tensors {
+            let head = format!("{name}\n{} {:?}\n", tensor.dtype, tensor.shape);
+            checksum = crc32c::crc32c_append(checksum, head.as_bytes());
+            let file = &self.shards[tensor.shard].file;
+            for start in tensor.bytes.clone().step_by(RELEASE_BYTES) {
+                let part = start..(start + RELEASE_BYTES).min(tensor.bytes.end);
+                checksum = crc32c::crc32c_append(checksum, &file.bytes()[part.clone()]);
+                file.release(part);
+            }
+        }
+        checksum
     }
 
     /// The names of all tensors, sorted.
@@ -130,6 +162,23 @@ impl Checkpoint {
         self.read_blocks(name, tensor, block_size, |start, values| {
             consume(start / row_size, values);
         })
+    }
+
+    /// Whether two tensors of this shape hold the same numbers.
+    ///
+    /// # Errors
+    /// As [`Self::read_f32`].
+    pub(crate) fn same_values(&self, a: &str, b: &str, shape: &[usize]) -> Result<bool> {
+        let other = self.find(b, shape)?;
+        let (bytes, size) = (self.shards[other.shard].file.bytes(), other.element_bytes());
+        let (mut same, mut others) = (true, Vec::new());
+        self.read_blocks(a, self.find(a, shape)?, READ_BLOCK, |start, block| {
+            let first = other.bytes.start + start * size;
+            others.clear();
+            append_f32(&bytes[first..first + block.len() * size], other.dtype, &mut others);
+            same &= others == block;
+        })?;
+        Ok(same)
     }
 
     /// The tensors outside of `taken`, without constants that old exports contain.
@@ -316,8 +365,8 @@ fn is_derived_constant(name: &str) -> bool {
         .any(|suffix| name.ends_with(suffix))
 }
 
-/// The error that `dir` has no safetensors weights, with the reason.
-fn explain_absence(dir: &Path) -> Error {
+/// The error that `dir` has no safetensors weights, with the reason: `lacks`, or others instead.
+fn explain_absence(dir: &Path, lacks: &str) -> Error {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(source) => return Error::io(dir, source),
@@ -333,5 +382,5 @@ fn explain_absence(dir: &Path) -> Error {
         let what = format!("has pickled weights only ({name}); convert them to safetensors");
         return Error::unsupported(dir, what);
     }
-    Error::invalid(dir, format!("has neither {SINGLE_FILE} nor {INDEX_FILE}"))
+    Error::invalid(dir, format!("has {lacks}"))
 }

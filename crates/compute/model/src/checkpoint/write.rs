@@ -160,7 +160,8 @@ fn with_dtype(config: &Map<String, Value>, dtype: WeightDtype) -> Map<String, Va
     config
 }
 
-fn copy_companions(source: &Path, dir: &Path) -> Result<Vec<PathBuf>> {
+/// Copies the files of a model besides weights and config.json.
+pub(crate) fn copy_companions(source: &Path, dir: &Path) -> Result<Vec<PathBuf>> {
     let mut copied = Vec::new();
     for name in COMPANIONS {
         let (from, to) = (source.join(name), dir.join(name));
@@ -236,7 +237,12 @@ fn element_count(tensor: &Tensor) -> Result<usize> {
     })
 }
 
-fn write_safetensors(path: &Path, tensors: Vec<Tensor>, dtype: WeightDtype) -> Result<()> {
+/// Writes one safetensors file.
+pub(crate) fn write_safetensors(
+    path: &Path,
+    tensors: Vec<Tensor>,
+    dtype: WeightDtype,
+) -> Result<()> {
     let stored = dtype.stored();
     let mut infos = Vec::with_capacity(tensors.len());
     let mut offset = 0;
@@ -320,7 +326,7 @@ fn write_values(file: &mut NewFile, name: &str, values: &[f32], dtype: WeightDty
 }
 
 /// Indented by two spaces and ended by a newline, as transformers writes.
-fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
+pub(crate) fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
     let mut file = NewFile::create(path)?;
     file.json(value)?;
     Ok(file.finish()?)

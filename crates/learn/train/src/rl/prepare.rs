@@ -10,7 +10,7 @@ use isentrope_budget::time::Workload;
 use isentrope_data::DataSettings;
 use isentrope_evaluation::EvaluationSet;
 use isentrope_hub as hub;
-use isentrope_model::{Layout, ModelConfig, SHARING_TOKENS, Tokens};
+use isentrope_model::{ModelConfig, SHARING_TOKENS, Tokens};
 use isentrope_rollout::Prompter;
 use std::path::{Path, PathBuf};
 use std::slice;
@@ -90,7 +90,7 @@ impl TrainingRecipe for Recipe {
     }
 
     fn tables(&self) -> Tables<'_> {
-        let Self { run, model, optimizer, data, reward, eval, .. } = self;
+        let Self { run, model, lora, optimizer, data, reward, eval, .. } = self;
         let Self { checkpoint, device, memory, ranks, lab, prime, .. } = self;
         let process_model = self.objective.is_prime().then_some(ProcessModelTable {
             model: prime.model.as_deref(),
@@ -100,6 +100,7 @@ impl TrainingRecipe for Recipe {
         Tables {
             run,
             model,
+            lora: lora.as_ref(),
             optimizer,
             process_model,
             data,
@@ -134,6 +135,7 @@ impl TrainingRecipe for Recipe {
     ) -> Result<Prepared<PolicyGradient>> {
         let recipe = self;
         let config = ModelConfig::read(model_dir)?;
+        let layout = recipe.tables().layout(&config)?;
         if recipe.objective.is_prime() {
             recipe.prime.check_model(model_dir)?;
         }
@@ -210,7 +212,7 @@ impl TrainingRecipe for Recipe {
             judge,
             sets: data.sets,
             eval_stop: recipe.eval.stop.as_ref().unwrap_or(&recipe.rollout.stop).clone(),
-            layout: Layout::new(&config),
+            layout,
             demand,
             workload,
             trainer: PolicyGradient { recipe, source: data.train },

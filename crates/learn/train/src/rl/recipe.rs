@@ -4,8 +4,8 @@ use super::prime::PrimeSettings;
 use crate::collect;
 use crate::error::{Error, Result};
 use crate::settings::{
-    self, CheckpointSettings, LabSettings, ModelSource, OptimizerSettings, RanksSettings,
-    RunSettings,
+    self, CheckpointSettings, LabSettings, LoraSettings, ModelSource, OptimizerSettings,
+    RanksSettings, RunSettings,
 };
 use crate::trainer::TrainingRecipe;
 use isentrope_budget::memory::MemorySettings;
@@ -28,6 +28,10 @@ pub struct Recipe {
     pub run: RunSettings,
     /// The model that is trained.
     pub model: ModelSource,
+    /// Low-rank adapters (LoRA), trained in place of the model's weights. Unset: all weights are
+    /// trained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lora: Option<LoraSettings>,
     /// The data to train on: problems for `train`, examples for `sft`.
     pub data: isentrope_data::DataSettings,
     /// Responses that are sampled to learn from.
@@ -230,6 +234,8 @@ impl Recipe {
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut warnings = self.objective.warnings(self.updates_per_rollout(), self.rollout.filter);
         warnings.extend(self.optimizer.warnings(settings::POLICY_OPTIMIZER, self.run.steps));
+        let rate = self.optimizer.learning_rate;
+        warnings.extend(self.lora.as_ref().and_then(|lora| lora.warning(rate)));
         warnings.extend(self.warnings_of_filter());
         warnings.extend(self.warning_of_overlong());
         warnings.extend(self.warning_of_checkpoints());

@@ -1,6 +1,6 @@
 //! Checkpoints of a run: Hugging Face model directories that a run can go on from.
 //!
-//! `step-N/` is a model directory; `step-N/trainer/` has the rest of the run's state: `state.json`,
+//! `step-N/` is a model directory, or with adapters peft's; `step-N/trainer/` has the rest of the run's state: `state.json`,
 //! the optimizer's moments in `moments/`, the exact weights in `weights/` if the model's files are
 //! in 16 bits, a process model in `process_model/`, which is a model directory with its own
 //! `moments/`, and `files.json`, the SHA-256 of every file. A checkpoint appears whole or not at
@@ -9,17 +9,17 @@
 use crate::error::{Error, Result};
 use crate::learner::Learner;
 use crate::metrics::Metrics;
-use crate::model_kind::ModelKind;
+use crate::models::Models;
 use crate::optimizer::UpdateCounts;
 use crate::ranks::TrainingRanks;
 use crate::settings::{CheckpointSettings, Dtype};
 use isentrope_evaluation::Evaluation;
 use isentrope_files::{AtomicDirectory, NewFile, names, sha256_of_file};
-use isentrope_kernels::{Backend, Role};
+use isentrope_model::adapter::{AdapterConfig, write_adapter_files};
 use isentrope_model::checkpoint::{
     Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint_files, write_tensors,
 };
-use isentrope_model::{Checkpoint, Model, Parameters};
+use isentrope_model::{Checkpoint, Model};
 use isentrope_run::alarms::Alarms;
 use isentrope_run::tokens::TokenRecord;
 use serde::de::DeserializeOwned;
@@ -27,7 +27,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Largest file of weights, as `huggingface_hub` shards them.
@@ -109,6 +108,8 @@ pub(crate) struct Learners<'a> {
     pub policy: &'a mut Learner,
     /// The process model, if one is trained.
     pub process_model: Option<&'a mut Learner>,
+    /// The configuration of their adapters, if adapters are trained.
+    pub adapter: Option<&'a AdapterConfig>,
 }
 
 impl Learners<'_> {
@@ -211,8 +212,8 @@ impl CheckpointStore {
             writer: writer(set),
             ..options
         };
-        let Learners { policy, process_model } = learners;
-        let mut written = write_model(&dir, &policy.model, options)?;
+        let Learners { policy, process_model, adapter } = learners;
+        let mut written = write_model(&dir, &policy.model, *adapter, options)?;
         if let Some(weights_dir) = exact_weights {
             let dir = dir.join(weights_dir);
             written.extend(write_tensors(&dir, weights(&policy.model), exact(1))?);
@@ -220,7 +221,8 @@ impl CheckpointStore {
         written.extend(policy.write_moments(&dir.join(MOMENTS), exact(2))?);
         if let Some(learner) = process_model {
             let options = WriteOptions { carry_from: Some(source), ..exact(3) };
-            written.extend(write_model(&dir.join(PROCESS_MODEL), &learner.model, options)?);
+            let dir_of_process_model = dir.join(PROCESS_MODEL);
+            written.extend(write_model(&dir_of_process_model, &learner.model, *adapter, options)?);
             written.extend(learner.write_moments(&dir.join(PROCESS_MOMENTS), exact(4))?);
         }
         if ranks.is_first() {
@@ -343,33 +345,14 @@ impl CheckpointStore {
 }
 
 impl<S> FoundCheckpoint<S> {
-    /// Refuses to go on with another kind of model than the checkpoint's: `model_dir` is that of
-    /// `model.path`.
-    ///
-    /// # Errors
-    /// [`Setting`](isentrope_evaluation::Error::Setting) naming `model.path`; what is wrong with a
-    /// model's files.
-    pub fn check_model(&self, model_dir: &Path) -> Result<()> {
-        let Some(file) = ModelKind::of(model_dir)?.differs_in(&ModelKind::of(&self.dir)?) else {
-            return Ok(());
-        };
-        let what = format!(
-            "is {}, whose {file} is another than that of {}, which the run goes on from: name the \
-             model that the run began with, or start another run with --set run.out=...",
-            model_dir.display(),
-            self.dir.display()
-        );
-        Err(Error::setting("model.path", what))
-    }
-
     /// Loads the policy and its optimizer's state.
-    pub fn policy(&self, backend: Arc<dyn Backend>) -> Result<(Model, SavedMoments)> {
-        let mut model = Model::load(&self.dir, backend)?;
+    pub(crate) fn policy(&self, models: &Models<'_>) -> Result<(Model, SavedMoments)> {
+        let mut model = models.saved(&self.dir)?;
         let exact = self.dir.join(WEIGHTS);
         if exact.exists() {
             let exact = Checkpoint::open(&exact)?;
-            let (list, backend) = (model.layout.trained(), &*model.backend);
-            *model.trained_mut() = Parameters::read(backend, list, Role::Weight, &exact, "")?;
+            let (list, backend) = (model.layout.trained().clone(), model.backend.clone());
+            model.trained_mut().fill(&*backend, &list, &exact, "")?;
         }
         Ok((model, (Checkpoint::open(&self.dir.join(MOMENTS))?, self.state.optimizer)))
     }
@@ -378,14 +361,14 @@ impl<S> FoundCheckpoint<S> {
     ///
     /// # Errors
     /// [`Setting`](isentrope_evaluation::Error::Setting) when the run had none.
-    pub fn process_model(&self, backend: Arc<dyn Backend>) -> Result<(Model, SavedMoments)> {
+    pub(crate) fn process_model(&self, models: &Models<'_>) -> Result<(Model, SavedMoments)> {
         let Some(progress) = self.state.process_optimizer else {
             let what = "is \"prime\", and the checkpoint has no process model, since the run was \
                         one without until there: start anew in another run.out with model.path set \
                         to the checkpoint";
             return Err(Error::setting("objective.advantage", what));
         };
-        let model = Model::load(&self.dir.join(PROCESS_MODEL), backend)?;
+        let model = models.saved(&self.dir.join(PROCESS_MODEL))?;
         Ok((model, (Checkpoint::open(&self.dir.join(PROCESS_MOMENTS))?, progress)))
     }
 }
@@ -397,8 +380,17 @@ fn hashed(checkpoint: &Path, path: &Path) -> Result<(String, FileDigest)> {
     Ok((parts.join("/"), hash_file(path)?))
 }
 
-fn write_model(dir: &Path, model: &Model, options: WriteOptions<'_>) -> Result<Vec<PathBuf>> {
-    Ok(write_checkpoint_files(dir, &model.config.json, weights(model), options)?)
+/// Writes an adapter, if the model has one, or else the whole model.
+fn write_model(
+    dir: &Path,
+    model: &Model,
+    adapter: Option<&AdapterConfig>,
+    options: WriteOptions<'_>,
+) -> Result<Vec<PathBuf>> {
+    Ok(match adapter {
+        Some(config) => write_adapter_files(dir, model, config, options)?,
+        None => write_checkpoint_files(dir, &model.config.json, weights(model), options)?,
+    })
 }
 
 fn weights(model: &Model) -> Vec<Tensor<'_>> {

@@ -114,7 +114,7 @@ impl Run {
         let _span = span("checkpoint");
         observer.progress(Progress { phase: Phase::Checkpoint, done: 0, total: 1, tokens: 0 });
         // If the base model has been removed, its files are copied from the last checkpoint.
-        let has_model = |dir: &&Path| dir.join("config.json").is_file();
+        let has_model = |dir: &&Path| dir.join("tokenizer.json").is_file();
         let source = [Some(source), self.saved.as_deref()]
             .into_iter()
             .flatten()

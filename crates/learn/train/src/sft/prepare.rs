@@ -11,7 +11,7 @@ use isentrope_budget::time::Workload;
 use isentrope_data::{DataSettings, Examples, Findings, Longest, Split};
 use isentrope_evaluation::{EvaluationSet, PROBLEMS, check_held_out_files, held_out_sets};
 use isentrope_hub as hub;
-use isentrope_model::{Layout, ModelConfig, Tokens};
+use isentrope_model::{ModelConfig, Tokens};
 use isentrope_rollout::Prompter;
 use std::path::{Path, PathBuf};
 
@@ -37,12 +37,13 @@ impl TrainingRecipe for Recipe {
     }
 
     fn tables(&self) -> Tables<'_> {
-        let Self { run, model, optimizer, data, reward, eval, .. } = self;
+        let Self { run, model, lora, optimizer, data, reward, eval, .. } = self;
         let Self { checkpoint, device, memory, ranks, sft, .. } = self;
         let (process_model, track_states, shards) = (None, false, sft.shards.unwrap_or(1));
         Tables {
             run,
             model,
+            lora: lora.as_ref(),
             optimizer,
             process_model,
             data,
@@ -90,6 +91,7 @@ impl TrainingRecipe for Recipe {
     ) -> Result<Prepared<FineTuning>> {
         let mut recipe = self;
         let config = ModelConfig::read(model_dir)?;
+        let layout = recipe.tables().layout(&config)?;
         recipe.sft.max_tokens = recipe.sft.max_tokens.min(config.context());
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
         let evaluates_files = recipe.data_places().len() > recipe.data.files.len();
@@ -100,6 +102,8 @@ impl TrainingRecipe for Recipe {
             open(&found, ("training data", Split::Train), &recipe, &prompter, &mut notes)?;
         notes.extend(problems::repeated(examples.len(), "examples", "sft.batch", recipe.sft.batch));
         notes.extend(recipe.optimizer.warnings(POLICY_OPTIMIZER, recipe.run.steps));
+        let rate = recipe.optimizer.learning_rate;
+        notes.extend(recipe.lora.as_ref().and_then(|lora| lora.warning(rate)));
         let context = config.context();
         let (data, verifier) = (&recipe.data, &recipe.reward.verifier);
         let eval = (&recipe.eval, recipe.sft.max_tokens);
@@ -141,7 +145,7 @@ impl TrainingRecipe for Recipe {
             judge,
             sets,
             eval_stop,
-            layout: Layout::new(&config),
+            layout,
             demand,
             workload,
             trainer: FineTuning { recipe, examples, held_out },

@@ -2,7 +2,8 @@
 
 use crate::error::Result;
 use crate::settings::{
-    self, CheckpointSettings, ModelSource, OptimizerSettings, RanksSettings, RunSettings,
+    self, CheckpointSettings, LoraSettings, ModelSource, OptimizerSettings, RanksSettings,
+    RunSettings,
 };
 use crate::trainer::TrainingRecipe;
 use isentrope_budget::memory::MemorySettings;
@@ -19,6 +20,10 @@ pub struct Recipe {
     pub run: RunSettings,
     /// The model that is trained.
     pub model: ModelSource,
+    /// Low-rank adapters (LoRA), trained in place of the model's weights. Unset: all weights are
+    /// trained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lora: Option<LoraSettings>,
     /// The data to train on: problems for `train`, examples for `sft`.
     pub data: isentrope_data::DataSettings,
     /// The examples of one update.

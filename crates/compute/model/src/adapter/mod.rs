@@ -7,6 +7,10 @@
 //! adapter of its layer: their As lie below each other, and their Bs along the diagonal of one
 //! matrix, whose other numbers are 0 and stay 0.
 
+mod config;
+mod files;
+mod targets;
+
 use crate::Result;
 use crate::checkpoint::Checkpoint;
 use crate::layout::{Id, Layout, ParameterList, Projection};
@@ -14,6 +18,10 @@ use crate::model::Model;
 use crate::parameters::Parameters;
 use isentrope_kernels::{Backend, Buffer, Kind, Linear, Role};
 use isentrope_random::{Draws, Purpose};
+
+pub use config::{ADAPTER_CONFIG, AdapterConfig, BaseModel};
+pub use files::write_adapter_files;
+pub use targets::Targets;
 
 /// A module with an adapter: its own rank and scale.
 #[derive(Clone, Copy, Debug, PartialEq)]

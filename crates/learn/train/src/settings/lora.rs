@@ -1,0 +1,93 @@
+//! Low-rank adapters.
+
+use crate::error::{Error, Result};
+use isentrope_model::adapter::{AdapterConfig, BaseModel, Targets as AdapterTargets};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Rates of learning below this are those of whole models.
+const LOW_RATE: f64 = 5e-6;
+
+/// Low-rank adapters (LoRA, arXiv:2106.09685) are trained in place of the model's weights, which
+/// are frozen: `y = W x + s B (A x)`. The sampler computes this branch as the trainer does; nothing
+/// is merged. With this table, even an empty one, checkpoints are adapters as peft reads them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LoraSettings {
+    /// The rank of A and B.
+    #[schemars(range(min = 1, max = 65536))]
+    pub rank: usize,
+    /// The branch's scale s is `alpha / rank`.
+    #[schemars(extend("exclusiveMinimum" = 0.0))]
+    pub alpha: f64,
+    /// s is `alpha / sqrt(rank)` (rsLoRA, arXiv:2312.03732).
+    pub use_rslora: bool,
+    /// The modules that get an adapter: `"all-linear"`, or the ends of their names, such as
+    /// `["q_proj", "v_proj"]`. Neither embeddings nor the head can have one.
+    pub targets: Targets,
+}
+
+impl Default for LoraSettings {
+    fn default() -> Self {
+        let targets = Targets::All(AllLinear::AllLinear);
+        Self { rank: 16, alpha: 32.0, use_rslora: false, targets }
+    }
+}
+
+/// The modules that get an adapter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Targets {
+    /// All linear layers of the blocks.
+    All(AllLinear),
+    /// Modules whose names are or end with one of these.
+    Modules(Vec<String>),
+}
+
+/// The word for all linear layers, as in peft.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum AllLinear {
+    /// All linear layers of the blocks.
+    AllLinear,
+}
+
+impl LoraSettings {
+    /// Checks what the schema cannot say.
+    pub(crate) fn check(&self) -> Result<()> {
+        match &self.targets {
+            Targets::Modules(modules) if modules.is_empty() => {
+                let what = "is an empty list: name modules, such as [\"q_proj\", \"v_proj\"], or \
+                            leave the key out for all linear layers";
+                Err(Error::setting("lora.targets", what))
+            }
+            _ if !(self.alpha as f32).is_finite() => {
+                let what = format!("is {:e}, too large for single precision", self.alpha);
+                Err(Error::setting("lora.alpha", what))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A note if the learning rate is one of whole models.
+    pub(crate) fn warning(&self, learning_rate: f64) -> Option<String> {
+        (learning_rate < LOW_RATE).then(|| {
+            format!(
+                "optimizer.learning_rate = {learning_rate:e} is a rate for whole models: adapters \
+                 learn at about ten times as much"
+            )
+        })
+    }
+
+    /// The adapter's configuration, beside a base.
+    pub(crate) fn config(&self, base: Option<BaseModel>) -> AdapterConfig {
+        let Self { rank, alpha, use_rslora, targets } = self.clone();
+        let targets = match targets {
+            Targets::All(AllLinear::AllLinear) => AdapterTargets::AllLinear,
+            Targets::Modules(modules) => AdapterTargets::Modules(modules),
+        };
+        let mut config = AdapterConfig::new(rank, alpha, use_rslora, targets);
+        config.base = base;
+        config
+    }
+}
