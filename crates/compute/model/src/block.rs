@@ -1,7 +1,7 @@
 //! One decoder block, forward and backward.
 //!
 //! Forward, on the residual stream x: `x += Wo attention(rope(Wqkv norm(x)))`, then
-//! `x += Wdown swiglu(Wgu norm(x))`. Some families norm a branch's output instead.
+//! `x += Wdown glu(Wgu norm(x))`. Some families norm a branch's output too, or instead.
 
 use crate::config::QkNorm;
 use crate::gradient::Gradient;
@@ -39,6 +39,22 @@ impl Model {
         self.backend.buffer(Role::Activation(rows, features))
     }
 
+    /// The residual stream before the first block, `[rows, hidden]`.
+    pub(crate) fn embedded(&self, rows: &Rows) -> Buffer {
+        let (b, s) = (&*self.backend, &self.layout.shapes);
+        let mut x = self.activations(rows.count, s.hidden);
+        b.embed(s.vocabulary, &self.weights[self.layout.embedding], &rows.batch, &mut x);
+        self.scale_embedded(&mut x, rows.count);
+        x
+    }
+
+    /// Multiplies embeddings, or the gradient by them, by their factor if they have one.
+    pub(crate) fn scale_embedded(&self, x: &mut Buffer, rows: usize) {
+        if let Some(scale) = &self.embedding_scale {
+            self.backend.scale_rows(scale, x, rows);
+        }
+    }
+
     /// Advances the residual stream `x: [tokens, hidden]` through one block, which stores the
     /// batch's keys and values. Returns the internals if they are to be kept.
     pub(crate) fn block_forward(
@@ -63,7 +79,7 @@ impl Model {
         let mut gate_up = keep.then(|| self.activations(tokens, s.gate_up.outputs));
         let mut activated = self.activations(tokens, s.intermediate);
         let read = normed.as_ref().unwrap_or(x);
-        self.project_swiglu(&block.gate_up, read, gate_up.as_mut(), &mut activated, tokens);
+        self.project_glu(&block.gate_up, read, gate_up.as_mut(), &mut activated, tokens);
         drop(normed);
         let branch = self.add_branch(&block.down, block.mlp_norms.output, &activated, x, tokens);
         kept.zip(gate_up).map(|((attention, middle), gate_up)| Internals {
@@ -93,7 +109,13 @@ impl Model {
         drop(normed);
         let branch = block.mlp_norms.output.map(|_| {
             let mut activated = self.activations(tokens, block.down.shape.inputs);
-            self.backend.swiglu(block.down.shape.inputs, &gate_up, &mut activated, tokens);
+            self.backend.glu(
+                self.config.gate,
+                block.down.shape.inputs,
+                &gate_up,
+                &mut activated,
+                tokens,
+            );
             let mut branch = self.activations(tokens, block.down.shape.outputs);
             self.project(&block.down, &activated, &mut branch, tokens);
             branch
@@ -111,7 +133,7 @@ impl Model {
     ) -> AttentionInternals<Buffer> {
         let _span = operation("attention");
         let (b, w, s) = (&*self.backend, &self.weights, &self.layout.shapes);
-        let (tokens, eps) = (rows.count, self.config.rms_norm_eps);
+        let (tokens, norm) = (rows.count, self.config.rms_norm());
         let normed = self.branch_input(block.attention_norms.input, x, tokens);
         let mut qkv = self.activations(tokens, s.qkv.outputs);
         self.project(&block.qkv, normed.as_ref().unwrap_or(x), &mut qkv, tokens);
@@ -122,12 +144,12 @@ impl Model {
         let norms = match block.qk_norm.zip(raw_qkv.as_ref()) {
             None => None,
             Some((QkNorms { queries, keys, span: QkNorm::Heads }, raw)) => {
-                Some(HeadNorms { raw, rows: tokens, queries: &w[queries], keys: &w[keys], eps })
+                Some(HeadNorms { raw, rows: tokens, queries: &w[queries], keys: &w[keys], norm })
             }
             Some((whole, raw)) => {
                 b.copy_first_rows(raw, &mut qkv, tokens);
                 for (part, id) in whole.groups(block.attention) {
-                    b.rms_norm(part, eps, raw, &w[id], &mut qkv, tokens);
+                    b.rms_norm(part, norm, raw, &w[id], &mut qkv, tokens);
                 }
                 None
             }
@@ -185,9 +207,9 @@ impl Model {
         let (b, hidden) = (&*self.backend, self.layout.shapes.hidden);
         let mut d_branch = self.activations(tokens, hidden);
         b.copy_first_rows(d_normed, &mut d_branch, tokens);
-        let (rows, eps, w) = (Grouped::rows(hidden), self.config.rms_norm_eps, &self.weights[norm]);
+        let (rows, rms, w) = (Grouped::rows(hidden), self.config.rms_norm(), &self.weights[norm]);
         let dw = gradient.of_model(norm);
-        b.rms_norm_backward(rows, eps, &branch, w, None, &mut d_branch, dw, tokens);
+        b.rms_norm_backward(rows, rms, &branch, w, None, &mut d_branch, dw, tokens);
         Some(d_branch)
     }
 
@@ -220,7 +242,7 @@ impl Model {
     ) {
         let (b, w, s) = (&*self.backend, &self.weights, &self.layout.shapes);
         let tokens = rows.count;
-        let eps = self.config.rms_norm_eps;
+        let rms = self.config.rms_norm();
         let Internals {
             attention: AttentionInternals { raw_qkv, qkv, attended, branch: attention_branch },
             middle,
@@ -237,7 +259,7 @@ impl Model {
         let reduced = self.reduced_gradient(&block.down, d, tokens);
         let reduced = reduced.as_ref();
         self.project_backward_input(&block.down, d, reduced, &mut activated, tokens);
-        b.swiglu_backward(s.intermediate, &mut activated, &mut gate_up, tokens);
+        b.glu_backward(self.config.gate, s.intermediate, &mut activated, &mut gate_up, tokens);
         self.project_backward_weight(&block.down, &activated, d, reduced, gradient, tokens);
         drop((activated, d_branch));
         let normed = self.branch_input(norms.input, &middle, tokens);
@@ -270,7 +292,7 @@ impl Model {
         if let (Some(norms), Some(raw)) = (block.qk_norm, raw_qkv) {
             for (part, id) in norms.groups(block.attention) {
                 let dw = gradient.of_model(id);
-                b.rms_norm_backward(part, eps, &raw, &w[id], None, &mut d_qkv, dw, tokens);
+                b.rms_norm_backward(part, rms, &raw, &w[id], None, &mut d_qkv, dw, tokens);
             }
         }
         let normed = self.branch_input(norms.input, input, tokens);

@@ -343,7 +343,7 @@ impl Layout {
                         kv_heads: config.kv_heads,
                         head_dim: dim,
                         window: config.sliding_window[layer],
-                        scale: (1.0 / (dim as f64).sqrt()) as f32,
+                        scale: (1.0 / config.query_scalar.sqrt()) as f32,
                     },
                     rotation: match config.sliding_window[layer] {
                         _ if !config.rotated[layer] => Rotation::Still,
@@ -377,5 +377,11 @@ fn norm_names(norms: BranchNorms) -> [Option<&'static str>; 4] {
         BranchNorms::Behind => {
             [None, Some("post_attention_layernorm"), None, Some("post_feedforward_layernorm")]
         }
+        BranchNorms::Around => [
+            Some("input_layernorm"),
+            Some("post_attention_layernorm"),
+            Some("pre_feedforward_layernorm"),
+            Some("post_feedforward_layernorm"),
+        ],
     }
 }

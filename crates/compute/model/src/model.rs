@@ -8,7 +8,7 @@ use crate::layout::Layout;
 use crate::parameters::Parameters;
 use crate::rope_table::RopeTable;
 use crate::{Error, Result};
-use isentrope_kernels::{Backend, Kind, Role};
+use isentrope_kernels::{Backend, Buffer, Kind, Role};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +31,8 @@ pub struct Model {
     /// The device.
     pub backend: Arc<dyn Backend>,
     pub(crate) rope: RopeTable,
+    /// The factor of embeddings, `[1, hidden]`, if they have one.
+    pub(crate) embedding_scale: Option<Buffer>,
     /// A number that no other model of the process has.
     pub(crate) number: u64,
 }
@@ -53,8 +55,13 @@ impl Model {
     ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let rope = RopeTable::new(&config);
+        let embedding_scale = config.embedding_scale.map(|factor| {
+            let mut factors = backend.buffer(Role::Exact(1, config.hidden_size));
+            backend.fill(&mut factors, factor);
+            factors
+        });
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self { config, layout, weights, adapter: None, backend, rope, number }
+        Self { config, layout, weights, adapter: None, backend, rope, embedding_scale, number }
     }
 
     /// The model without its adapter. It shares the weights.

@@ -237,8 +237,7 @@ impl Model {
     ) -> (Vec<BlockRecord>, Buffer) {
         let (b, s) = (&*self.backend, &self.layout.shapes);
         let mut cache = b.buffer(self.layout.cache(1, *pages));
-        let mut x = self.activations(rows.count, s.hidden);
-        b.embed(s.vocabulary, &self.weights[self.layout.embedding], &rows.batch, &mut x);
+        let mut x = self.embedded(rows);
         let mut kept = Vec::new();
         for block in &self.layout.blocks {
             let input = keep.map(|_| {
@@ -324,6 +323,7 @@ impl Model {
             });
             self.block_backward(block, &input, internals, &rows, &mut dx, gradient);
         }
+        self.scale_embedded(&mut dx, rows.count);
         gradient.add_embedded(b, s.vocabulary, &packed.tokens, &dx);
     }
 
@@ -362,7 +362,7 @@ impl Model {
 
     pub(crate) fn norm(&self, x: &Buffer, weight: Id, y: &mut Buffer, rows: usize) {
         let layout = Grouped::rows(self.layout.shapes.hidden);
-        self.backend.rms_norm(layout, self.config.rms_norm_eps, x, &self.weights[weight], y, rows);
+        self.backend.rms_norm(layout, self.config.rms_norm(), x, &self.weights[weight], y, rows);
     }
 
     /// `dx += d norm(x)/dx dy`, and the weight's gradient if it is trained.
@@ -379,7 +379,7 @@ impl Model {
         let (w, dw) = (&self.weights[weight], gradient.of_model(weight));
         self.backend.rms_norm_backward(
             layout,
-            self.config.rms_norm_eps,
+            self.config.rms_norm(),
             x,
             w,
             Some(dy),

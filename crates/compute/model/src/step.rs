@@ -177,8 +177,7 @@ impl Model {
             &Rows { count: step.rows(), batch: b.upload_drawn_batch(&step.batch, drawn), rope };
         let cached_rows = activation_cache.as_ref().map(|_| step.cached_rows.upload(b));
         let mut activation_cache = activation_cache.zip(cached_rows.as_ref());
-        let mut x = self.activations(rows.count, s.hidden);
-        b.embed(s.vocabulary, &self.weights[self.layout.embedding], &rows.batch, &mut x);
+        let mut x = self.embedded(rows);
         for (i, block) in self.layout.blocks.iter().enumerate() {
             if let Some((activation_cache, cached_rows)) = &mut activation_cache {
                 activation_cache.store_input(b, i, &x, cached_rows);

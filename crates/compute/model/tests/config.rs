@@ -78,6 +78,15 @@ fn defaults_are_those_of_each_family() {
     assert_eq!(sizes(&olmo3), sizes(&olmo2));
     let plain = Rope::new(128, 500_000.0, RopeScaling::Default);
     assert_eq!((&olmo3.rope, olmo3.window_rope.as_ref()), (&plain, Some(&plain)));
+    let gemma3 = bare("gemma3_text");
+    assert_eq!(sizes(&gemma3), (262_208, 9216, 4, 256, 131_072));
+    assert_eq!((gemma3.hidden_size, gemma3.layers, gemma3.heads), (2304, 26, 8));
+    assert_eq!((gemma3.query_scalar, gemma3.embedding_scale), (256.0, Some(48.0)));
+    assert!(gemma3.tie_word_embeddings && gemma3.rms_norm().shift == 1.0);
+    assert_eq!(gemma3.rope, Rope::new(256, 1e6, RopeScaling::Default));
+    assert_eq!(gemma3.window_rope, Some(Rope::new(256, 1e4, RopeScaling::Default)));
+    let is_full = |layer: usize| gemma3.sliding_window[layer].is_none();
+    assert_eq!((0..26).filter(|&layer| is_full(layer)).collect::<Vec<_>>(), [5, 11, 17, 23]);
     for config in [qwen2, mistral, olmo2] {
         assert_eq!((config.hidden_size, config.layers, config.heads), (4096, 32, 32));
         assert!(!config.tie_word_embeddings);
@@ -189,6 +198,17 @@ fn layers_with_a_window_have_their_own_angles() {
         assert_eq!(config.window_rope, Some(Rope::new(128, 3e5, RopeScaling::Default)));
         assert_eq!(config.context(), 65_536);
     }
+    // As Gemma 3 is published: the context is stated as it is stretched.
+    let gemma3 = json!({
+        "model_type": "gemma3_text", "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+        "rope_local_base_freq": 300.0, "num_hidden_layers": 4, "sliding_window_pattern": 2
+    });
+    let config = read(&gemma3).unwrap();
+    assert!(matches!(config.rope.scaling, RopeScaling::Linear { factor: 8.0 }));
+    assert_eq!(config.window_rope, Some(Rope::new(256, 300.0, RopeScaling::Default)));
+    assert_eq!(config.context(), 131_072);
+    let window = Some(4096);
+    assert_eq!(config.sliding_window, [window, None, window, None]);
     for (patch, named) in [
         (with(old.clone(), &new), "rope_scaling stands beside rope_parameters"),
         (json!({"rope_parameters": base}), "rope_parameters has no object full_attention"),
@@ -271,6 +291,15 @@ fn refusals_name_the_key() {
             "no sliding_window",
         ),
         (json!({"sliding_window": 0, "use_sliding_window": true}), "sliding_window is 0"),
+        (json!({"use_bidirectional_attention": true}), "use_bidirectional_attention"),
+        (
+            json!({"model_type": "gemma3_text", "architectures": null, "hidden_activation": "silu"}),
+            "hidden_activation \"silu\"",
+        ),
+        (
+            json!({"model_type": "gemma3_text", "architectures": null, "query_pre_attn_scalar": 0}),
+            "query_pre_attn_scalar is 0",
+        ),
     ];
     for (patch, named) in cases {
         let error = read(&with(qwen25_math(), &patch)).expect_err(named).to_string();

@@ -2,6 +2,7 @@
 //! does not state. Biases, head norms and windows of a checkpoint are values of
 //! [`ModelConfig`](super::ModelConfig); no other code asks for the family.
 
+mod gemma3_text;
 mod llama;
 mod mistral;
 mod olmo2;
@@ -11,8 +12,10 @@ mod qwen2;
 mod qwen3;
 mod smollm3;
 
+use isentrope_kernels::Gate;
+
 /// All supported families.
-static FAMILIES: [&Family; 8] = [
+static FAMILIES: [&Family; 9] = [
     &qwen2::FAMILY,
     &qwen3::FAMILY,
     &llama::FAMILY,
@@ -21,6 +24,7 @@ static FAMILIES: [&Family; 8] = [
     &phi3::FAMILY,
     &olmo2::FAMILY,
     &olmo3::FAMILY,
+    &gemma3_text::FAMILY,
 ];
 
 /// A family of models that share the one decoder block, with its conventions.
@@ -38,8 +42,14 @@ pub struct Family {
     pub(super) attention_bias: AttentionBias,
     /// Norms of a block's branches.
     pub(super) norms: BranchNorms,
+    /// Added to the weights of every norm.
+    pub(super) norm_shift: f32,
     /// The norm of queries and keys.
     pub(super) qk_norm: Option<QkNorm>,
+    /// The function of the MLP's gate.
+    pub(super) gate: Gate,
+    /// Whether embeddings are multiplied by the root of the hidden size.
+    pub(super) scales_embeddings: bool,
     /// Layers that attend through a sliding window.
     pub(super) windows: Windows,
     /// The rotary embedding of layers with a window, if it is another one than that of the others.
@@ -67,7 +77,28 @@ pub(super) struct Defaults {
     pub tie_word_embeddings: bool,
     pub rope_theta: f64,
     pub sliding_window: Option<usize>,
+    /// `query_pre_attn_scalar`: scores are divided by its root. None: by that of the head's size,
+    /// and config.json has no such key.
+    pub query_scalar: Option<f64>,
 }
+
+/// A family without peculiarities: Llama's block.
+const PLAIN: Family = Family {
+    name: "",
+    model_type: "",
+    architecture: "",
+    defaults: SHARED,
+    attention_bias: AttentionBias::AsConfigured,
+    norms: BranchNorms::Before,
+    norm_shift: 0.0,
+    qk_norm: None,
+    gate: Gate::Silu,
+    scales_embeddings: false,
+    windows: Windows::Never,
+    window_rope: None,
+    rotated: Rotated::All,
+    fused: false,
+};
 
 /// Llama's defaults, most of which the other families share.
 const SHARED: Defaults = Defaults {
@@ -83,6 +114,7 @@ const SHARED: Defaults = Defaults {
     tie_word_embeddings: false,
     rope_theta: 10_000.0,
     sliding_window: None,
+    query_scalar: None,
 };
 
 /// Biases of attention's projections.
@@ -128,6 +160,8 @@ pub enum BranchNorms {
     Before,
     /// `x += norm(branch(x))`.
     Behind,
+    /// `x += norm(branch(norm(x)))`.
+    Around,
 }
 
 /// The RMS norm of queries and keys before rotation.

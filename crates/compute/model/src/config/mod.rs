@@ -16,6 +16,7 @@ use crate::rope::{Rope, RopeScaling};
 use crate::{Result, json_file};
 use family::AttentionBias;
 use fields::Fields;
+use isentrope_kernels::{Gate, RmsNorm};
 
 pub use family::{BranchNorms, Family, QkNorm};
 
@@ -59,6 +60,14 @@ pub struct ModelConfig {
     pub mlp_bias: bool,
     /// Norms of a block's branches.
     pub norms: BranchNorms,
+    /// Added to the weights of every norm.
+    pub norm_shift: f32,
+    /// The function of the MLP's gate.
+    pub gate: Gate,
+    /// Scores of attention are divided by its root.
+    pub query_scalar: f64,
+    /// Factor of the embeddings, if they have one.
+    pub embedding_scale: Option<f32>,
     /// The RMS norm of queries and keys before rotation, if there is one.
     pub qk_norm: Option<QkNorm>,
     /// Attention window of each layer, `[layers]`, in tokens: with `Some(w)` a token sees itself
@@ -88,7 +97,7 @@ impl ModelConfig {
         let json = json_file::read_object(&path)?;
         let config = Fields { path: &path, object: &json, prefix: "" };
         let family = read_family(config)?;
-        unsupported::refuse(config)?;
+        unsupported::refuse(config, family)?;
 
         let defaults = &family.defaults;
         let dimension = |key: &str, default: usize| -> Result<usize> {
@@ -146,6 +155,15 @@ impl ModelConfig {
             output_bias,
             mlp_bias: config.boolean("mlp_bias")?.unwrap_or(false),
             norms: family.norms,
+            norm_shift: family.norm_shift,
+            gate: family.gate,
+            query_scalar: match defaults.query_scalar {
+                None => head_dim as f64,
+                Some(scalar) => {
+                    config.number("query_pre_attn_scalar", 1e-6..=1e6)?.unwrap_or(scalar)
+                }
+            },
+            embedding_scale: family.scales_embeddings.then(|| (hidden_size as f64).sqrt() as f32),
             qk_norm: family.qk_norm,
             sliding_window: layer_windows::read(config, family, &rotated)?,
             rotated,
@@ -155,12 +173,21 @@ impl ModelConfig {
         })
     }
 
+    /// Every RMS norm, without its weights.
+    pub fn rms_norm(&self) -> RmsNorm {
+        RmsNorm { eps: self.rms_norm_eps, shift: self.norm_shift }
+    }
+
     /// Usable context in tokens: the position embeddings, stretched as the rotary embedding says,
     /// if their number does not include that yet.
     pub fn context(&self) -> usize {
         let stretched = |positions: usize, factor: f64| (positions as f64 * factor) as usize;
         let context = match self.rope.scaling {
             RopeScaling::Default | RopeScaling::Llama3 { .. } => self.max_position_embeddings,
+            // A family with windows of their own angles includes it.
+            RopeScaling::Linear { .. } if self.window_rope.is_some() => {
+                self.max_position_embeddings
+            }
             RopeScaling::Linear { factor } => stretched(self.max_position_embeddings, factor),
             RopeScaling::Yarn { factor, original_max_position_embeddings, .. } => {
                 stretched(original_max_position_embeddings, factor)

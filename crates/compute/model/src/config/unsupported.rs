@@ -2,12 +2,14 @@
 
 use serde_json::Value;
 
+use super::family::Family;
 use super::fields::{Fields, shown};
 use crate::Result;
+use isentrope_kernels::Gate;
 
 /// Keys of neighbouring architectures that change the mathematics, unless null, false, zero or
 /// empty.
-const REFUSED_EXTENSIONS: [&str; 16] = [
+const REFUSED_EXTENSIONS: [&str; 17] = [
     "alibi",
     "attention_chunk_size",
     "attention_sink",
@@ -22,6 +24,7 @@ const REFUSED_EXTENSIONS: [&str; 16] = [
     "quantization_config",
     "sinks",
     "use_attention_sinks",
+    "use_bidirectional_attention",
     "use_mrope",
     "use_qk_norm",
 ];
@@ -37,14 +40,19 @@ const REFUSED_SCALES: [&str; 7] = [
     "scale_emb",
 ];
 
-/// Refuses by name keys that would change the mathematics in a way that is not implemented.
-pub(super) fn refuse(config: Fields) -> Result<()> {
-    if let Some(activation) = config.text("hidden_act")?
-        && !["silu", "swish"].contains(&activation)
+/// Refuses by name keys that would change the mathematics of `family` in a way that is not
+/// implemented.
+pub(super) fn refuse(config: Fields, family: &Family) -> Result<()> {
+    // The key of the gate's function, and its names.
+    let (key, names): (_, &[&str]) = match family.gate {
+        Gate::Silu => ("hidden_act", &["silu", "swish"]),
+        Gate::GeluTanh => ("hidden_activation", &["gelu_pytorch_tanh"]),
+    };
+    if let Some(activation) = config.text(key)?
+        && !names.contains(&activation)
     {
-        return Err(
-            config.unsupported("hidden_act", format!("{activation:?} is not supported (silu is)"))
-        );
+        let what = format!("{activation:?} is not supported ({} is)", names[0]);
+        return Err(config.unsupported(key, what));
     }
     for key in REFUSED_EXTENSIONS {
         if let Some(value) = config.get(key).filter(|value| !is_neutral(value)) {

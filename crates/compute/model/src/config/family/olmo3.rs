@@ -1,8 +1,6 @@
 //! OLMo 3: OLMo 2 with windows in three of four layers, whose positions are not stretched.
 
-use super::{
-    AttentionBias, BranchNorms, Defaults, Family, QkNorm, Rotated, SHARED, WindowRope, Windows,
-};
+use super::{BranchNorms, Defaults, Family, PLAIN, QkNorm, SHARED, WindowRope, Windows};
 
 const THETA: f64 = 500_000.0;
 
@@ -17,11 +15,9 @@ pub(super) static FAMILY: Family = Family {
         sliding_window: Some(4096),
         ..SHARED
     },
-    attention_bias: AttentionBias::AsConfigured,
     norms: BranchNorms::Behind,
     qk_norm: Some(QkNorm::Whole),
     windows: Windows::AllButEvery { key: None, interval: 4 },
     window_rope: Some(WindowRope { key: "rope_theta", theta: THETA }),
-    rotated: Rotated::All,
-    fused: false,
+    ..PLAIN
 };

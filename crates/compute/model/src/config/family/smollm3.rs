@@ -1,6 +1,6 @@
 //! SmolLM3: some layers have no positions.
 
-use super::{AttentionBias, BranchNorms, Defaults, Family, Rotated, SHARED, Windows};
+use super::{Defaults, Family, PLAIN, Rotated, SHARED, Windows};
 
 pub(super) static FAMILY: Family = Family {
     name: "SmolLM3",
@@ -17,11 +17,7 @@ pub(super) static FAMILY: Family = Family {
         rope_theta: 2e6,
         ..SHARED
     },
-    attention_bias: AttentionBias::AsConfigured,
-    norms: BranchNorms::Before,
-    qk_norm: None,
     windows: Windows::NotRotatedIfUsed,
-    window_rope: None,
     rotated: Rotated::AsConfigured,
-    fused: false,
+    ..PLAIN
 };
