@@ -15,10 +15,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Among them: tied and untied heads, biases, QK norms, one key head, sliding windows on all and on
-/// some layers, YaRN, a layer without positions, norms behind and around branches, GELU, angles that differ by layer,
-/// sizes that are no multiple of a vector, and adapters beside frozen weights.
-pub const FAMILIES: [&str; 16] = [
+/// some layers, YaRN, a layer without positions, norms behind and around branches, GELU, factors,
+/// angles that differ by layer, sizes that are no multiple of a vector, and adapters beside frozen
+/// weights.
+pub const FAMILIES: [&str; 17] = [
     "gemma3",
+    "granite",
     "llama-biases",
     "llama-biases with an adapter",
     "llama-mqa",

@@ -44,14 +44,14 @@ impl Model {
         let (b, s) = (&*self.backend, &self.layout.shapes);
         let mut x = self.activations(rows.count, s.hidden);
         b.embed(s.vocabulary, &self.weights[self.layout.embedding], &rows.batch, &mut x);
-        self.scale_embedded(&mut x, rows.count);
+        self.scale(self.scales.embeddings.as_ref(), &mut x, rows.count);
         x
     }
 
-    /// Multiplies embeddings, or the gradient by them, by their factor if they have one.
-    pub(crate) fn scale_embedded(&self, x: &mut Buffer, rows: usize) {
-        if let Some(scale) = &self.embedding_scale {
-            self.backend.scale_rows(scale, x, rows);
+    /// Multiplies each of the rows by `factors`, if there are any.
+    pub(crate) fn scale(&self, factors: Option<&Buffer>, x: &mut Buffer, rows: usize) {
+        if let Some(factors) = factors {
+            self.backend.scale_rows(factors, x, rows);
         }
     }
 
@@ -75,7 +75,7 @@ impl Model {
             (attention, middle)
         });
         let _span = operation("MLP");
-        let normed = self.branch_input(block.mlp_norms.input, x, tokens);
+        let normed = self.normed_rows(block.mlp_norms.input, x, tokens);
         let mut gate_up = keep.then(|| self.activations(tokens, s.gate_up.outputs));
         let mut activated = self.activations(tokens, s.intermediate);
         let read = normed.as_ref().unwrap_or(x);
@@ -103,7 +103,7 @@ impl Model {
         let mut middle = self.activations(tokens, self.layout.shapes.hidden);
         self.backend.copy_first_rows(input, &mut middle, tokens);
         let attention = self.attention_branch(block, &mut middle, rows, cache);
-        let normed = self.branch_input(block.mlp_norms.input, &middle, tokens);
+        let normed = self.normed_rows(block.mlp_norms.input, &middle, tokens);
         let mut gate_up = self.activations(tokens, block.gate_up.shape.outputs);
         self.project(&block.gate_up, normed.as_ref().unwrap_or(&middle), &mut gate_up, tokens);
         drop(normed);
@@ -134,7 +134,7 @@ impl Model {
         let _span = operation("attention");
         let (b, w, s) = (&*self.backend, &self.weights, &self.layout.shapes);
         let (tokens, norm) = (rows.count, self.config.rms_norm());
-        let normed = self.branch_input(block.attention_norms.input, x, tokens);
+        let normed = self.normed_rows(block.attention_norms.input, x, tokens);
         let mut qkv = self.activations(tokens, s.qkv.outputs);
         self.project(&block.qkv, normed.as_ref().unwrap_or(x), &mut qkv, tokens);
         let raw_qkv = block.qk_norm.map(|_| {
@@ -163,8 +163,8 @@ impl Model {
         AttentionInternals { raw_qkv, qkv, attended, branch }
     }
 
-    /// The normed residual stream; none if the branch reads the stream itself.
-    fn branch_input(&self, norm: Option<Id>, x: &Buffer, tokens: usize) -> Option<Buffer> {
+    /// The normed rows; none if there is no norm.
+    fn normed_rows(&self, norm: Option<Id>, x: &Buffer, tokens: usize) -> Option<Buffer> {
         norm.map(|norm| {
             let mut normed = self.activations(tokens, self.layout.shapes.hidden);
             self.norm(x, norm, &mut normed, tokens);
@@ -172,7 +172,8 @@ impl Model {
         })
     }
 
-    /// `x += W y`, or `x += norm(W y)` if the branch has a norm behind it. Then returns `W y`.
+    /// `x += W y`; if the branch has a norm behind it or a factor, `x += factor norm(W y)`. Then
+    /// returns `W y` if the norm's gradient needs it.
     fn add_branch(
         &self,
         of: &Projection,
@@ -181,35 +182,45 @@ impl Model {
         x: &mut Buffer,
         tokens: usize,
     ) -> Option<Buffer> {
-        let Some(norm) = norm else {
+        let factor = self.scales.branches.as_ref();
+        if norm.is_none() && factor.is_none() {
             self.project_add(of, y, x, tokens);
             return None;
-        };
+        }
         let mut branch = self.activations(tokens, of.shape.outputs);
         self.project(of, y, &mut branch, tokens);
-        let mut normed = self.activations(tokens, of.shape.outputs);
-        self.norm(&branch, norm, &mut normed, tokens);
-        self.backend.add_rows(&normed, x, tokens);
-        Some(branch)
+        let (mut added, kept) = match self.normed_rows(norm, &branch, tokens) {
+            Some(normed) => (normed, Some(branch)),
+            None => (branch, None),
+        };
+        self.scale(factor, &mut added, tokens);
+        self.backend.add_rows(&added, x, tokens);
+        kept
     }
 
-    /// The gradient of `branch` from that of its norm, and adds to the gradient of the norm's
-    /// weights. None if there is no norm behind the branch.
+    /// The gradient of a branch's `W y` from that of the residual stream, and adds to the gradient
+    /// of the weights of the norm behind it. None if both gradients are the same.
     fn branch_gradient(
         &self,
         norm: Option<Id>,
         branch: Option<Buffer>,
-        d_normed: &Buffer,
+        dx: &Buffer,
         gradient: &mut Gradient,
         tokens: usize,
     ) -> Option<Buffer> {
-        let (norm, branch) = norm.zip(branch)?;
         let (b, hidden) = (&*self.backend, self.layout.shapes.hidden);
+        let (factor, norm) = (self.scales.branches.as_ref(), norm.zip(branch));
+        if norm.is_none() && factor.is_none() {
+            return None;
+        }
         let mut d_branch = self.activations(tokens, hidden);
-        b.copy_first_rows(d_normed, &mut d_branch, tokens);
-        let (rows, rms, w) = (Grouped::rows(hidden), self.config.rms_norm(), &self.weights[norm]);
-        let dw = gradient.of_model(norm);
-        b.rms_norm_backward(rows, rms, &branch, w, None, &mut d_branch, dw, tokens);
+        b.copy_first_rows(dx, &mut d_branch, tokens);
+        self.scale(factor, &mut d_branch, tokens);
+        if let Some((norm, branch)) = norm {
+            let (rows, rms) = (Grouped::rows(hidden), self.config.rms_norm());
+            let (w, dw) = (&self.weights[norm], gradient.of_model(norm));
+            b.rms_norm_backward(rows, rms, &branch, w, None, &mut d_branch, dw, tokens);
+        }
         Some(d_branch)
     }
 
@@ -262,7 +273,7 @@ impl Model {
         b.glu_backward(self.config.gate, s.intermediate, &mut activated, &mut gate_up, tokens);
         self.project_backward_weight(&block.down, &activated, d, reduced, gradient, tokens);
         drop((activated, d_branch));
-        let normed = self.branch_input(norms.input, &middle, tokens);
+        let normed = self.normed_rows(norms.input, &middle, tokens);
         let reduced = self.reduced_gradient(&block.gate_up, &gate_up, tokens);
         let reduced = reduced.as_ref();
         let read = normed.as_ref().unwrap_or(&middle);
@@ -295,7 +306,7 @@ impl Model {
                 b.rms_norm_backward(part, rms, &raw, &w[id], None, &mut d_qkv, dw, tokens);
             }
         }
-        let normed = self.branch_input(norms.input, input, tokens);
+        let normed = self.normed_rows(norms.input, input, tokens);
         let reduced = self.reduced_gradient(&block.qkv, &d_qkv, tokens);
         let reduced = reduced.as_ref();
         let read = normed.as_ref().unwrap_or(input);

@@ -343,7 +343,7 @@ impl Layout {
                         kv_heads: config.kv_heads,
                         head_dim: dim,
                         window: config.sliding_window[layer],
-                        scale: (1.0 / config.query_scalar.sqrt()) as f32,
+                        scale: config.scales.scores,
                     },
                     rotation: match config.sliding_window[layer] {
                         _ if !config.rotated[layer] => Rotation::Still,

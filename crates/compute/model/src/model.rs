@@ -3,7 +3,7 @@
 
 use crate::adapter::Adapter;
 use crate::checkpoint::{Checkpoint, WriteOptions, write_checkpoint};
-use crate::config::ModelConfig;
+use crate::config::{ModelConfig, Scales};
 use crate::layout::Layout;
 use crate::parameters::Parameters;
 use crate::rope_table::RopeTable;
@@ -31,10 +31,32 @@ pub struct Model {
     /// The device.
     pub backend: Arc<dyn Backend>,
     pub(crate) rope: RopeTable,
-    /// The factor of embeddings, `[1, hidden]`, if they have one.
-    pub(crate) embedding_scale: Option<Buffer>,
+    pub(crate) scales: ScaleBuffers,
     /// A number that no other model of the process has.
     pub(crate) number: u64,
+}
+
+/// The model's factors for [`Backend::scale_rows`], `[1, hidden]` each.
+pub(crate) struct ScaleBuffers {
+    pub embeddings: Option<Buffer>,
+    pub branches: Option<Buffer>,
+    pub hidden: Option<Buffer>,
+}
+
+impl ScaleBuffers {
+    fn new(config: &ModelConfig, backend: &dyn Backend) -> Self {
+        let Scales { embeddings, branches, hidden, .. } = config.scales;
+        let buffer = |factor: f32| {
+            let mut factors = backend.buffer(Role::Exact(1, config.hidden_size));
+            backend.fill(&mut factors, factor);
+            factors
+        };
+        Self {
+            embeddings: embeddings.map(buffer),
+            branches: branches.map(buffer),
+            hidden: hidden.map(buffer),
+        }
+    }
 }
 
 impl Model {
@@ -55,13 +77,9 @@ impl Model {
     ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let rope = RopeTable::new(&config);
-        let embedding_scale = config.embedding_scale.map(|factor| {
-            let mut factors = backend.buffer(Role::Exact(1, config.hidden_size));
-            backend.fill(&mut factors, factor);
-            factors
-        });
+        let scales = ScaleBuffers::new(&config, &*backend);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self { config, layout, weights, adapter: None, backend, rope, embedding_scale, number }
+        Self { config, layout, weights, adapter: None, backend, rope, scales, number }
     }
 
     /// The model without its adapter. It shares the weights.

@@ -264,10 +264,11 @@ impl Model {
         self.predict(&normed, targets, Arc::clone(masks), temperature)
     }
 
-    /// The final norm of rows of the last block's output.
-    fn normed(&self, last: &Buffer, rows: usize) -> Buffer {
+    /// The final norm of rows of the last block's output, with their factor if they have one.
+    pub(crate) fn normed(&self, last: &Buffer, rows: usize) -> Buffer {
         let mut normed = self.activations(rows, self.layout.shapes.hidden);
         self.norm(last, self.layout.norm, &mut normed, rows);
+        self.scale(self.scales.hidden.as_ref(), &mut normed, rows);
         normed
     }
 
@@ -323,7 +324,7 @@ impl Model {
             });
             self.block_backward(block, &input, internals, &rows, &mut dx, gradient);
         }
-        self.scale_embedded(&mut dx, rows.count);
+        self.scale(self.scales.embeddings.as_ref(), &mut dx, rows.count);
         gradient.add_embedded(b, s.vocabulary, &packed.tokens, &dx);
     }
 
@@ -354,6 +355,7 @@ impl Model {
             &mut d_normed,
             dw,
         );
+        self.scale(self.scales.hidden.as_ref(), &mut d_normed, targets);
         let mut d_last = normed;
         b.fill(&mut d_last, 0.0);
         self.norm_backward(&last, self.layout.norm, &d_normed, &mut d_last, gradient, targets);

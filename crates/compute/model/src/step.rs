@@ -197,9 +197,7 @@ impl Model {
         let wanted = step.wanted.len();
         let mut last = self.activations(wanted, s.hidden);
         b.copy_rows(&x, &b.upload_index(&step.wanted), &mut last);
-        let mut normed = self.activations(wanted, s.hidden);
-        self.norm(&last, self.layout.norm, &mut normed, wanted);
-        normed
+        self.normed(&last, wanted)
     }
 
     /// Draws tokens from rows of final hidden states, `[rows, hidden]`; None if logits are not

@@ -3,6 +3,7 @@
 use std::fs;
 
 use crate::common::directory;
+use isentrope_model::config::Scales;
 use isentrope_model::rope::RopeScaling;
 use isentrope_model::{Error, ModelConfig, Rope};
 use serde_json::{Value, json};
@@ -81,7 +82,7 @@ fn defaults_are_those_of_each_family() {
     let gemma3 = bare("gemma3_text");
     assert_eq!(sizes(&gemma3), (262_208, 9216, 4, 256, 131_072));
     assert_eq!((gemma3.hidden_size, gemma3.layers, gemma3.heads), (2304, 26, 8));
-    assert_eq!((gemma3.query_scalar, gemma3.embedding_scale), (256.0, Some(48.0)));
+    assert_eq!((gemma3.scales.scores, gemma3.scales.embeddings), (0.0625, Some(48.0)));
     assert!(gemma3.tie_word_embeddings && gemma3.rms_norm().shift == 1.0);
     assert_eq!(gemma3.rope, Rope::new(256, 1e6, RopeScaling::Default));
     assert_eq!(gemma3.window_rope, Some(Rope::new(256, 1e4, RopeScaling::Default)));
@@ -220,6 +221,27 @@ fn layers_with_a_window_have_their_own_angles() {
         let error = olmo3(&patch).expect_err(named).to_string();
         assert!(error.contains(named), "{patch}: {error}");
     }
+}
+
+/// As in Granite 3.
+#[test]
+fn multipliers_are_factors() {
+    let granite = |patch: Value| {
+        read(&with(json!({"model_type": "granite"}), &patch)).map(|config| config.scales)
+    };
+    let none = Scales { scores: 1.0, embeddings: None, branches: None, hidden: None };
+    assert_eq!(granite(json!({})).unwrap(), none);
+    let published = json!({
+        "attention_multiplier": 0.015625, "embedding_multiplier": 12.0, "logits_scaling": 8.0,
+        "residual_multiplier": 0.22
+    });
+    let (embeddings, branches, hidden) = (Some(12.0), Some(0.22), Some(0.125));
+    let scales = Scales { scores: 0.015_625, embeddings, branches, hidden };
+    assert_eq!(granite(published).unwrap(), scales);
+    assert!(
+        granite(json!({"logits_scaling": 0})).unwrap_err().to_string().contains("scaling is 0")
+    );
+    assert!(granite(json!({"scale_emb": 2})).unwrap_err().to_string().contains("scale_emb"));
 }
 
 /// Every refusal is one sentence that names the file and the key.

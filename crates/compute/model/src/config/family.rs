@@ -3,6 +3,7 @@
 //! [`ModelConfig`](super::ModelConfig); no other code asks for the family.
 
 mod gemma3_text;
+mod granite;
 mod llama;
 mod mistral;
 mod olmo2;
@@ -12,10 +13,11 @@ mod qwen2;
 mod qwen3;
 mod smollm3;
 
+use super::scales::FamilyScales;
 use isentrope_kernels::Gate;
 
 /// All supported families.
-static FAMILIES: [&Family; 9] = [
+static FAMILIES: [&Family; 10] = [
     &qwen2::FAMILY,
     &qwen3::FAMILY,
     &llama::FAMILY,
@@ -25,6 +27,7 @@ static FAMILIES: [&Family; 9] = [
     &olmo2::FAMILY,
     &olmo3::FAMILY,
     &gemma3_text::FAMILY,
+    &granite::FAMILY,
 ];
 
 /// A family of models that share the one decoder block, with its conventions.
@@ -48,8 +51,8 @@ pub struct Family {
     pub(super) qk_norm: Option<QkNorm>,
     /// The function of the MLP's gate.
     pub(super) gate: Gate,
-    /// Whether embeddings are multiplied by the root of the hidden size.
-    pub(super) scales_embeddings: bool,
+    /// Factors of embeddings, scores, branches and logits.
+    pub(super) scales: FamilyScales,
     /// Layers that attend through a sliding window.
     pub(super) windows: Windows,
     /// The rotary embedding of layers with a window, if it is another one than that of the others.
@@ -77,9 +80,6 @@ pub(super) struct Defaults {
     pub tie_word_embeddings: bool,
     pub rope_theta: f64,
     pub sliding_window: Option<usize>,
-    /// `query_pre_attn_scalar`: scores are divided by its root. None: by that of the head's size,
-    /// and config.json has no such key.
-    pub query_scalar: Option<f64>,
 }
 
 /// A family without peculiarities: Llama's block.
@@ -93,7 +93,7 @@ const PLAIN: Family = Family {
     norm_shift: 0.0,
     qk_norm: None,
     gate: Gate::Silu,
-    scales_embeddings: false,
+    scales: FamilyScales::Plain,
     windows: Windows::Never,
     window_rope: None,
     rotated: Rotated::All,
@@ -114,7 +114,6 @@ const SHARED: Defaults = Defaults {
     tie_word_embeddings: false,
     rope_theta: 10_000.0,
     sliding_window: None,
-    query_scalar: None,
 };
 
 /// Biases of attention's projections.

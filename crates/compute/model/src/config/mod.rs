@@ -6,6 +6,7 @@ pub(crate) mod fields;
 mod layer_windows;
 mod rope_parameters;
 mod rotated_layers;
+mod scales;
 pub(crate) mod unsupported;
 
 use std::path::Path;
@@ -19,6 +20,7 @@ use fields::Fields;
 use isentrope_kernels::{Gate, RmsNorm};
 
 pub use family::{BranchNorms, Family, QkNorm};
+pub use scales::Scales;
 
 /// Largest dimension: far above every published model, and so small that the product of two, times
 /// the layers, fits 64 bits.
@@ -64,10 +66,8 @@ pub struct ModelConfig {
     pub norm_shift: f32,
     /// The function of the MLP's gate.
     pub gate: Gate,
-    /// Scores of attention are divided by its root.
-    pub query_scalar: f64,
-    /// Factor of the embeddings, if they have one.
-    pub embedding_scale: Option<f32>,
+    /// Factors of scores, embeddings, branches and logits.
+    pub scales: Scales,
     /// The RMS norm of queries and keys before rotation, if there is one.
     pub qk_norm: Option<QkNorm>,
     /// Attention window of each layer, `[layers]`, in tokens: with `Some(w)` a token sees itself
@@ -157,13 +157,7 @@ impl ModelConfig {
             norms: family.norms,
             norm_shift: family.norm_shift,
             gate: family.gate,
-            query_scalar: match defaults.query_scalar {
-                None => head_dim as f64,
-                Some(scalar) => {
-                    config.number("query_pre_attn_scalar", 1e-6..=1e6)?.unwrap_or(scalar)
-                }
-            },
-            embedding_scale: family.scales_embeddings.then(|| (hidden_size as f64).sqrt() as f32),
+            scales: scales::read(config, &family.scales, hidden_size, head_dim)?,
             qk_norm: family.qk_norm,
             sliding_window: layer_windows::read(config, family, &rotated)?,
             rotated,

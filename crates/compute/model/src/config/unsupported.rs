@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::family::Family;
 use super::fields::{Fields, shown};
+use super::scales::{FamilyScales, MULTIPLIERS};
 use crate::Result;
 use isentrope_kernels::Gate;
 
@@ -29,7 +30,7 @@ const REFUSED_EXTENSIONS: [&str; 17] = [
     "use_qk_norm",
 ];
 
-/// Scales of neighbouring architectures (Granite, Cohere, MiniCPM), harmless when 1.
+/// Scales of other architectures (Granite, Cohere, MiniCPM), harmless when 1.
 const REFUSED_SCALES: [&str; 7] = [
     "attention_multiplier",
     "embedding_multiplier",
@@ -61,7 +62,9 @@ pub(super) fn refuse(config: Fields, family: &Family) -> Result<()> {
             );
         }
     }
-    for key in REFUSED_SCALES {
+    let is_read =
+        |key: &&str| family.scales == FamilyScales::Multipliers && MULTIPLIERS.contains(key);
+    for key in REFUSED_SCALES.into_iter().filter(|key| !is_read(key)) {
         if let Some(value) = config.get(key).filter(|value| value.as_f64() != Some(1.0)) {
             return Err(config
                 .unsupported(key, format!("is not supported unless 1 (here {})", shown(value))));

@@ -1,6 +1,8 @@
 //! The text models of Gemma 3.
 
-use super::{BranchNorms, Defaults, Family, PLAIN, QkNorm, SHARED, WindowRope, Windows};
+use super::{
+    BranchNorms, Defaults, Family, FamilyScales, PLAIN, QkNorm, SHARED, WindowRope, Windows,
+};
 use isentrope_kernels::Gate;
 
 pub(super) static FAMILY: Family = Family {
@@ -19,14 +21,13 @@ pub(super) static FAMILY: Family = Family {
         tie_word_embeddings: true,
         rope_theta: 1e6,
         sliding_window: Some(4096),
-        query_scalar: Some(256.0),
         ..SHARED
     },
     norms: BranchNorms::Around,
     norm_shift: 1.0,
     qk_norm: Some(QkNorm::Heads),
     gate: Gate::GeluTanh,
-    scales_embeddings: true,
+    scales: FamilyScales::Roots(256.0),
     windows: Windows::AllButEvery { key: Some("sliding_window_pattern"), interval: 6 },
     window_rope: Some(WindowRope { key: "rope_local_base_freq", theta: 10_000.0 }),
     ..PLAIN
