@@ -61,8 +61,8 @@ pub const TOLERANCE: Tolerance = Tolerance {
     rms_norm_gradient: 3e-6,
     rms_norm_weight_gradient: 4e-6,
     rope: 3e-7,
-    swiglu: 5e-7,
-    swiglu_gradient: 1e-6,
+    glu: 5e-7,
+    glu_gradient: 1e-6,
     scores: 3e-6,
     // A thousand terms below the spacing of floats around their sum: each may lose half of it.
     extreme_scores: 5e-6,

@@ -15,14 +15,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Among them: tied and untied heads, biases, QK norms, one key head, sliding windows on all and on
-/// some layers, YaRN, a layer without positions, sizes that are no multiple of a vector, and adapters
-/// beside frozen weights.
-pub const FAMILIES: [&str; 13] = [
+/// some layers, YaRN, a layer without positions, norms behind and around branches, GELU, factors,
+/// angles that differ by layer, sizes that are no multiple of a vector, and adapters beside frozen
+/// weights.
+pub const FAMILIES: [&str; 17] = [
+    "gemma3",
+    "granite",
     "llama-biases",
     "llama-biases with an adapter",
     "llama-mqa",
     "llama-yarn",
     "mistral-sliding",
+    "olmo2",
+    "olmo3",
     "qwen2-layer-types",
     "qwen2-tied",
     "qwen2-tied with an adapter",

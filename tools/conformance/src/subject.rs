@@ -91,10 +91,10 @@ pub struct Tolerance {
     pub rms_norm_weight_gradient: f64,
     /// Rotary embedding.
     pub rope: f64,
-    /// SwiGLU.
-    pub swiglu: f64,
+    /// Gated linear units.
+    pub glu: f64,
     /// Its gradient.
-    pub swiglu_gradient: f64,
+    pub glu_gradient: f64,
     /// Log-probs and entropies of the head, in nats.
     pub scores: f64,
     /// Error of scores with extreme logits; relative to log-probs beyond 1.

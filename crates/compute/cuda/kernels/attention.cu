@@ -35,7 +35,7 @@ DEVICE void put(Places<T> to, u32 feature, T number) {
 template <typename T>
 DEVICE void prepare_qkv(const T* raw, T* qkv, const T* query_norm, const T* key_norm, const float* cos, const float* sin,
                         const u32* positions, const u32* rows, const u32* slots, T* layer, u32 count, u32 heads, u32 kv_heads,
-                        u32 head_dim, u32 stride, float eps) {
+                        u32 head_dim, u32 stride, float eps, float shift) {
   const u32 all = heads + 2 * kv_heads, lane = thread_index() % LANES;
   const u64 i = (u64)block_x() * (128 / LANES) + thread_index() / LANES;
   const bool exists = i < (u64)count * all;
@@ -60,8 +60,8 @@ DEVICE void prepare_qkv(const T* raw, T* qkv, const T* query_norm, const T* key_
   for (u32 feature = lane; feature < half; feature += LANES) {
     T first = from[feature], second = from[feature + half];
     if (norm) {
-      store(&first, load(&first) * scale * load(norm + feature));
-      store(&second, load(&second) * scale * load(norm + feature + half));
+      store(&first, load(&first) * scale * factor(load(norm + feature), shift));
+      store(&second, load(&second) * scale * factor(load(norm + feature + half), shift));
     }
     const Turned pair = turned(load(&first), load(&second), cos[angles + feature], sin[angles + feature]);
     store(&first, pair.first);
@@ -73,9 +73,9 @@ DEVICE void prepare_qkv(const T* raw, T* qkv, const T* query_norm, const T* key_
 #define PREPARE_QKV(name, T)                                                                                                      \
   KERNEL(name, 128)(const T* raw, T* qkv, const T* query_norm, const T* key_norm, const float* cos, const float* sin,               \
                     const u32* positions, const u32* rows, const u32* slots, T* layer, u32 count, u32 heads, u32 kv_heads,          \
-                    u32 head_dim, u32 stride, float eps) {                                                                          \
+                    u32 head_dim, u32 stride, float eps, float shift) {                                                             \
     prepare_qkv(raw, qkv, query_norm, key_norm, cos, sin, positions, rows, slots, layer, count, heads, kv_heads, head_dim, stride, \
-                eps);                                                                                                            \
+                eps, shift);                                                                                                     \
   }                                                                                                                               \
   EXPORT(name)
 PREPARE_QKV(prepare_qkv_f32, float)

@@ -19,11 +19,11 @@ DEVICE Group group_of(u64 i, u32 rows, u32 stride, u32 offset, u32 groups, u32 f
 }
 DEVICE u64 half_warp() { return (u64)block_x() * (THREADS / LANES) + thread_index() / LANES; }
 
-// y = x / rms(x) * w. Grid: 8 groups a block, a half warp each. Reads each number of x (twice, the second time from the cache),
+// y = x / rms(x) * (w + shift). Grid: 8 groups a block, a half warp each. Reads each number of x (twice, the second time from the cache),
 // writes one of y.
 template <typename T>
 DEVICE void rms_norm(const T* x, const T* weight, T* y, u32 rows, u32 x_stride, u32 y_stride, u32 offset, u32 groups, u32 features,
-                     float eps) {
+                     float eps, float shift) {
   const u64 i = half_warp();
   const Group from = group_of(i, rows, x_stride, offset, groups, features);
   const Group to = group_of(i, rows, y_stride, offset, groups, features);
@@ -34,7 +34,7 @@ DEVICE void rms_norm(const T* x, const T* weight, T* y, u32 rows, u32 x_stride, 
     UNROLL for (u32 k = 0; k < BOTH_LOADED_AHEAD; k++) {
       const u32 n = first + k * LANES, at = n < mine ? n : mine - 1;
       v[k] = load(x + from.at + at);
-      w[k] = load(weight + at);
+      w[k] = factor(load(weight + at), shift);
     }
     UNROLL for (u32 k = 0; k < BOTH_LOADED_AHEAD; k++) {
       const u32 n = first + k * LANES;
@@ -44,8 +44,8 @@ DEVICE void rms_norm(const T* x, const T* weight, T* y, u32 rows, u32 x_stride, 
 }
 #define RMS_NORM(name, T)                                                                                                     \
   KERNEL(name, THREADS)(const T* x, const T* weight, T* y, u32 rows, u32 x_stride, u32 y_stride, u32 offset, u32 groups,          \
-                        u32 features, float eps) {                                                                                \
-    rms_norm(x, weight, y, rows, x_stride, y_stride, offset, groups, features, eps);                                           \
+                        u32 features, float eps, float shift) {                                                                   \
+    rms_norm(x, weight, y, rows, x_stride, y_stride, offset, groups, features, eps, shift);                                    \
   }                                                                                                                             \
   EXPORT(name)
 RMS_NORM(rms_norm_f32, float)
@@ -107,11 +107,12 @@ DEVICE void rms_norm_weight_gradient(const T* x, const T* dy, const float* scale
 RMS_NORM_WEIGHT_GRADIENT(rms_norm_weight_gradient_f32, float)
 RMS_NORM_WEIGHT_GRADIENT(rms_norm_weight_gradient_bf16, bf16)
 
-// With s = 1/rms: d = s (w dy) - x s^3 mean(w dy x). It is added to dx, or replaces dx if dy is dx itself. Grid: 8 groups a block.
+// With s = 1/rms, and w with the shift: d = s (w dy) - x s^3 mean(w dy x). It is added to dx, or replaces dx if dy is dx itself. Grid: 8 groups a block.
 // Reads each number of x and dy (twice, the second time from the cache) and, if it adds, of dx; writes each of dx.
 template <typename T>
 DEVICE void rms_norm_input_gradient(const T* x, const T* weight, const T* dy, const float* scales, T* dx, u32 rows, u32 x_stride,
-                                    u32 dy_stride, u32 dx_stride, u32 offset, u32 groups, u32 features, u32 adds) {
+                                    u32 dy_stride, u32 dx_stride, u32 offset, u32 groups, u32 features, u32 adds,
+                                    float shift) {
   const u64 i = half_warp();
   const Group at_x = group_of(i, rows, x_stride, offset, groups, features);
   const Group at_dy = group_of(i, rows, dy_stride, offset, groups, features);
@@ -120,11 +121,11 @@ DEVICE void rms_norm_input_gradient(const T* x, const T* weight, const T* dy, co
   const float scale = at_x.exists ? scales[i] : 0.0f;
   float dot = 0.0f;
   for (u32 n = thread_index() % LANES; n < mine; n += LANES) {
-    dot = mul_add(load(weight + n) * load(dy + at_dy.at + n), load(x + at_x.at + n), dot);
+    dot = mul_add(factor(load(weight + n), shift) * load(dy + at_dy.at + n), load(x + at_x.at + n), dot);
   }
   const float pull = -divide(sum_lanes(dot), (float)features) * scale * scale * scale;
   for (u32 n = thread_index() % LANES; n < mine; n += LANES) {
-    const float wd = load(weight + n) * load(dy + at_dy.at + n);
+    const float wd = factor(load(weight + n), shift) * load(dy + at_dy.at + n);
     const float d = mul_add(load(x + at_x.at + n), pull, wd * scale);
     T* out = dx + at_dx.at + n;
     store(out, adds ? load(out) + d : d);
@@ -132,8 +133,9 @@ DEVICE void rms_norm_input_gradient(const T* x, const T* weight, const T* dy, co
 }
 #define RMS_NORM_INPUT_GRADIENT(name, T)                                                                                       \
   KERNEL(name, THREADS)(const T* x, const T* weight, const T* dy, const float* scales, T* dx, u32 rows, u32 x_stride,              \
-                        u32 dy_stride, u32 dx_stride, u32 offset, u32 groups, u32 features, u32 adds) {                            \
-    rms_norm_input_gradient(x, weight, dy, scales, dx, rows, x_stride, dy_stride, dx_stride, offset, groups, features, adds);   \
+                        u32 dy_stride, u32 dx_stride, u32 offset, u32 groups, u32 features, u32 adds, float shift) {               \
+    rms_norm_input_gradient(x, weight, dy, scales, dx, rows, x_stride, dy_stride, dx_stride, offset, groups, features, adds,    \
+                            shift);                                                                                             \
   }                                                                                                                              \
   EXPORT(name)
 RMS_NORM_INPUT_GRADIENT(rms_norm_input_gradient_f32, float)

@@ -111,8 +111,19 @@ DEVICE Turned turned(float a, float b, float cos, float sin) {
   return {mul_add(a, cos, b * (0.0f - sin)), mul_add(b, cos, a * sin)};
 }
 
-// silu(gate) * up: crates/compute/kernels/src/swiglu.rs.
-DEVICE float gated(float gate, float up) { return gate * sigmoid(gate) * up; }
+// A gate's function is g sigmoid(u(g)): u and its slope, crates/compute/kernels/src/glu.rs.
+struct Argument {
+  float u, slope;
+};
+DEVICE Argument argument_of(float g, u32 is_gelu) {
+  if (!is_gelu) return {g, 1.0f};
+  const float square = g * g, linear = 1.5957692f, cubic = 0.071354814f;
+  return {g * mul_add(square, cubic, linear), mul_add(square, 3.0f * cubic, linear)};
+}
+DEVICE float gated(float gate, float up, u32 is_gelu) { return gate * sigmoid(argument_of(gate, is_gelu).u) * up; }
+
+// A factor of a norm: the weight, with the norm's shift if that is not 0. crates/compute/kernels/src/norm.rs.
+DEVICE float factor(float weight, float shift) { return shift == 0.0f ? weight : weight + shift; }
 
 // A weight with bf16 storage: the f32 image, rounded to its upper half (nearest, ties away from zero), and a signed rest. Each f32
 // has exactly one such pair. A NaN keeps its upper half, because rounding could turn it into a number.

@@ -312,12 +312,12 @@ DEVICE void product(const bf16* a, const bf16* b, const bf16* bias, Out* d, u32 
   }
 TILED_OR_NARROW(LINEAR, linear_bf16)
 
-// y = silu(gate) * up. gate and up are the halves of x W^T + b; each of their numbers is rounded as if it were stored, and is
+// y = f(gate) * up. gate and up are the halves of x W^T + b; each of their numbers is rounded as if it were stored, and is
 // stored in [rows, 2 features] if that memory is given. a: x [tokens, inputs], b: W [2 features, inputs]. Grid: x is tiles of rows,
 // y tiles of half as many features.
 template <typename T>
-DEVICE void linear_swiglu(const bf16* a, const bf16* b, const bf16* bias, bf16* gate_up, bf16* y, u32 rows, u32 features, u32 depth,
-                          u32 a_stride, u32 b_stride, u32 gate_up_stride, u32 y_stride) {
+DEVICE void linear_glu(const bf16* a, const bf16* b, const bf16* bias, bf16* gate_up, bf16* y, u32 rows, u32 features, u32 depth,
+                          u32 a_stride, u32 b_stride, u32 gate_up_stride, u32 y_stride, u32 is_gelu) {
   const Place tile = tile_of_block();
   const u32 first_row = tile.row * T::rows, first_feature = tile.column * (T::columns / 2);
   float sums[T::warp_rows / 16][T::warp_columns / 8][4];
@@ -344,18 +344,18 @@ DEVICE void linear_swiglu(const bf16* a, const bf16* b, const bf16* bias, bf16* 
             store(&pair[half], sum);
             if (gate_up) gate_up[(u64)row * gate_up_stride + half * features + feature] = pair[half];
           }
-          store(y + (u64)row * y_stride + feature, gated(load(&pair[0]), load(&pair[1])));
+          store(y + (u64)row * y_stride + feature, gated(load(&pair[0]), load(&pair[1]), is_gelu));
         }
       }
     }
   }
 }
-#define LINEAR_SWIGLU(name, T)                                                                                              \
+#define LINEAR_GLU(name, T)                                                                                              \
   KERNEL(name, T::threads)(const bf16* a, const bf16* b, const bf16* bias, bf16* gate_up, bf16* y, u32 rows, u32 features,  \
-                              u32 depth, u32 a_stride, u32 b_stride, u32 gate_up_stride, u32 y_stride) {                    \
-    linear_swiglu<T>(a, b, bias, gate_up, y, rows, features, depth, a_stride, b_stride, gate_up_stride, y_stride);          \
+                              u32 depth, u32 a_stride, u32 b_stride, u32 gate_up_stride, u32 y_stride, u32 is_gelu) {       \
+    linear_glu<T>(a, b, bias, gate_up, y, rows, features, depth, a_stride, b_stride, gate_up_stride, y_stride, is_gelu); \
   }
-TILED_OR_NARROW(LINEAR_SWIGLU, linear_swiglu_bf16)
+TILED_OR_NARROW(LINEAR_GLU, linear_glu_bf16)
 
 #define PLAIN(name, T, Out, transposed_a, transposed_b, accumulates)                                                            \
   KERNEL(name, T::threads)(const bf16* a, const bf16* b, Out* d, u32 rows, u32 columns, u32 depth, u32 a_stride, u32 b_stride,  \

@@ -12,7 +12,7 @@ use crate::dtype::Dtype;
 use crate::kernels::{Grid, Pointer, word};
 use crate::layout::page_len;
 use crate::splits::{WARP_ROWS, WARPS, warps};
-use isentrope_kernels::{Attention, Buffer, HeadNorms};
+use isentrope_kernels::{Attention, Buffer, HeadNorms, RmsNorm};
 use std::ops::Range;
 
 /// Threads of a block without the tensor core: 8 rows of 32 keys.
@@ -100,12 +100,13 @@ impl Cuda {
     ) {
         let qkv_at = qkv.rows(batch.rows(), shape.row());
         let [cos, sin] = angles.unwrap_or([Pointer::NULL; 2]);
-        let (raw, weights, eps) = norms.map_or((qkv_at, [Pointer::NULL; 2], 0.0), |norms| {
+        let none = (qkv_at, [Pointer::NULL; 2], RmsNorm::plain(0.0));
+        let (raw, weights, norm) = norms.map_or(none, |norms| {
             let raw: &CudaBuffer = norms.raw.of();
             assert_eq!(raw.layout.stride, qkv.layout.stride);
             let vector = |weights: &Buffer| weights.of::<CudaBuffer>().vector(shape.head_dim);
             let weights = [norms.queries, norms.keys].map(vector);
-            (raw.rows(batch.rows(), shape.row()), weights, norms.eps)
+            (raw.rows(batch.rows(), shape.row()), weights, norms.norm)
         });
         let (rows, slots) = batch.stored_from(indices.start);
         let heads = shape.heads + 2 * shape.kv_heads;
@@ -128,7 +129,8 @@ impl Cuda {
                 shape.kv_heads,
                 shape.head_dim,
                 qkv.layout.stride,
-                eps,
+                norm.eps,
+                norm.shift,
             ),
         );
     }

@@ -11,8 +11,8 @@ use crate::replay::Key;
 use crate::{attention, draw, head, linear, splits};
 use isentrope_kernels::{
     AdamW, Attention, Backend, Buffer, DeviceBatch, DeviceIndex, Draw, Drawn, DrawnTokens,
-    EntropySlopes, Grouped, HeadNorms, HeadScores, HeadStatistics, HostBatch, Kind, Linear,
-    OutOfMemory, QueuedDraws, ReplayKey, Role, SamplingMasks, Turn, UpdateSlice, Work,
+    EntropySlopes, Gate, Grouped, HeadNorms, HeadScores, HeadStatistics, HostBatch, Kind, Linear,
+    OutOfMemory, QueuedDraws, ReplayKey, RmsNorm, Role, SamplingMasks, Turn, UpdateSlice, Work,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -137,9 +137,10 @@ impl Backend for Cuda {
     ) {
         self.forward(shape, x.of(), weights.of(), bias.map(Buffer::of), y.of_mut(), tokens, true);
     }
-    fn linear_swiglu(
+    fn linear_glu(
         &self,
         shape: Linear,
+        by: Gate,
         x: &Buffer,
         weights: &Buffer,
         bias: Option<&Buffer>,
@@ -149,6 +150,7 @@ impl Backend for Cuda {
     ) {
         self.forward_gated(
             shape,
+            by,
             x.of(),
             weights.of(),
             bias.map(Buffer::of),
@@ -200,18 +202,18 @@ impl Backend for Cuda {
     fn rms_norm(
         &self,
         layout: Grouped,
-        eps: f32,
+        norm: RmsNorm,
         x: &Buffer,
         weight: &Buffer,
         y: &mut Buffer,
         rows: usize,
     ) {
-        self.norm(layout, eps, x.of(), weight.of(), y.of_mut(), rows);
+        self.norm(layout, norm, x.of(), weight.of(), y.of_mut(), rows);
     }
     fn rms_norm_backward(
         &self,
         layout: Grouped,
-        eps: f32,
+        norm: RmsNorm,
         x: &Buffer,
         weight: &Buffer,
         dy: Option<&Buffer>,
@@ -221,7 +223,7 @@ impl Backend for Cuda {
     ) {
         self.norm_gradient(
             layout,
-            eps,
+            norm,
             x.of(),
             weight.of(),
             dy.map(Buffer::of),
@@ -298,17 +300,18 @@ impl Backend for Cuda {
         self.attention_gradient(shape, qkv.of(), batch.of(), d_out.of(), d_qkv.of_mut());
     }
 
-    fn swiglu(&self, features: usize, gate_up: &Buffer, y: &mut Buffer, tokens: usize) {
-        self.gate(features, gate_up.of(), y.of_mut(), tokens);
+    fn glu(&self, by: Gate, features: usize, gate_up: &Buffer, y: &mut Buffer, tokens: usize) {
+        self.gate(by, features, gate_up.of(), y.of_mut(), tokens);
     }
-    fn swiglu_backward(
+    fn glu_backward(
         &self,
+        by: Gate,
         features: usize,
         dy: &mut Buffer,
         gate_up: &mut Buffer,
         tokens: usize,
     ) {
-        self.gate_gradient(features, dy.of_mut(), gate_up.of_mut(), tokens);
+        self.gate_gradient(by, features, dy.of_mut(), gate_up.of_mut(), tokens);
     }
 
     fn scale_rows(&self, factors: &Buffer, x: &mut Buffer, rows: usize) {

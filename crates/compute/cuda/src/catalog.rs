@@ -186,26 +186,27 @@ catalog! {
         one UNPACK_SPLIT "unpack_split" (P, P, P, u64, N, N, N);
     }
     NORM "norm.cu" {
-        // x, weight, y, rows, x's stride, y's stride, offset, groups, features, eps.
-        pair RMS_NORM "rms_norm" (P, P, P, N, N, N, N, N, N, f32);
+        // x, weight, y, rows, x's stride, y's stride, offset, groups, features, eps, shift.
+        pair RMS_NORM "rms_norm" (P, P, P, N, N, N, N, N, N, f32, f32);
         // x, scales, rows, stride, offset, groups, features, eps.
         pair RMS_NORM_SCALES "rms_norm_scales" (P, P, N, N, N, N, N, f32);
         // x, dy, scales, dw, rows, x's stride, dy's stride, offset, groups, features.
         pair RMS_NORM_WEIGHT_GRADIENT "rms_norm_weight_gradient"
             (P, P, P, P, N, N, N, N, N, N);
-        // x, weight, dy, scales, dx, rows, strides of x, dy and dx, offset, groups, features, adds.
+        // x, weight, dy, scales, dx, rows, strides of x, dy and dx, offset, groups, features, adds,
+        // shift.
         pair RMS_NORM_INPUT_GRADIENT "rms_norm_input_gradient"
-            (P, P, P, P, P, N, N, N, N, N, N, N, bool);
+            (P, P, P, P, P, N, N, N, N, N, N, N, bool, f32);
     }
     ROTARY "rope.cu" {
         // x, cos, sin, positions, rows, stride, offset, groups, half, sign.
         pair ROPE "rope" (P, P, P, P, N, N, N, N, N, f32);
     }
-    GATED "swiglu.cu" {
-        // gate_up, y, rows, features, gate_up's stride, y's stride.
-        pair SWIGLU "swiglu" (P, P, N, N, N, N);
-        // dy, gate_up, rows, features, gate_up's stride, dy's stride.
-        pair SWIGLU_BACKWARD "swiglu_backward" (P, P, N, N, N, N);
+    GATED "glu.cu" {
+        // gate_up, y, rows, features, gate_up's stride, y's stride, is GELU.
+        pair GLU "glu" (P, P, N, N, N, N, bool);
+        // dy, gate_up, rows, features, gate_up's stride, dy's stride, is GELU.
+        pair GLU_BACKWARD "glu_backward" (P, P, N, N, N, N, bool);
     }
     OPTIMIZER "adamw.cu" {
         // tensors, count, sums, blocks, split.
@@ -229,8 +230,10 @@ catalog! {
     TENSOR_CORE "product.cu" {
         // a, b, bias, d, rows, columns, depth, strides of a, b and d, adds.
         decoding LINEAR_BF16 "linear_bf16" (P, P, P, P, N, N, N, N, N, N, bool);
-        // a, b, bias, gate_up, y, rows, features, depth, strides of a, b, gate_up and y.
-        decoding LINEAR_SWIGLU_BF16 "linear_swiglu_bf16" (P, P, P, P, P, N, N, N, N, N, N, N);
+        // a, b, bias, gate_up, y, rows, features, depth, strides of a, b, gate_up and y, is
+        // GELU.
+        decoding LINEAR_GLU_BF16 "linear_glu_bf16"
+            (P, P, P, P, P, N, N, N, N, N, N, N, bool);
         // a, b, d, rows, columns, depth, strides.
         decoding LOGITS_BF16 "logits_bf16" (P, P, P, N, N, N, N, N, N);
         tiled LINEAR_BACKWARD_INPUT_BF16 "linear_backward_input_bf16" (P, P, P, N, N, N, N, N, N);
@@ -244,8 +247,8 @@ catalog! {
         // cache, pairs, words of a page, words of a layer.
         one COPY_PAGES "copy_pages" (P, P, u64, u64);
         // raw, qkv, weights of the queries' and the keys' norm, cos, sin, positions, rows, slots,
-        // layer, count, heads, kv heads, head_dim, stride, eps.
-        pair PREPARE_QKV "prepare_qkv" (P, P, P, P, P, P, P, P, P, P, N, N, N, N, N, f32);
+        // layer, count, heads, kv heads, head_dim, stride, eps, shift.
+        pair PREPARE_QKV "prepare_qkv" (P, P, P, P, P, P, P, P, P, P, N, N, N, N, N, f32, f32);
         // qkv, layer, tiles, pages, out, heads, kv heads, head_dim, window, scale, stride, out's
         // stride.
         pair ATTENTION "attention" (P, P, P, P, P, N, N, N, N, f32, N, N);

@@ -1,12 +1,12 @@
-//! Rotary embedding and SwiGLU.
+//! Rotary embedding and gated linear units.
 
 use crate::batch::CudaBatch;
 use crate::buffer::CudaBuffer;
-use crate::catalog::{ROPE, SWIGLU, SWIGLU_BACKWARD};
+use crate::catalog::{GLU, GLU_BACKWARD, ROPE};
 use crate::cuda::{Cuda, lines};
 use crate::kernels::Grid;
 use crate::norm::check;
-use isentrope_kernels::{Grouped, Turn};
+use isentrope_kernels::{Gate, Grouped, Turn};
 
 impl Cuda {
     pub(crate) fn rotate(
@@ -45,6 +45,7 @@ impl Cuda {
 
     pub(crate) fn gate(
         &self,
+        by: Gate,
         features: usize,
         gate_up: &CudaBuffer,
         y: &CudaBuffer,
@@ -52,15 +53,16 @@ impl Cuda {
     ) {
         let (from, to) = (gate_up.rows(tokens, 2 * features), y.rows(tokens, features));
         let (from_stride, to_stride) = (gate_up.layout.stride, y.layout.stride);
-        SWIGLU.of(self.dtype).launch(
+        GLU.of(self.dtype).launch(
             &*self.device,
             lines(tokens * features),
-            (from, to, tokens, features, from_stride, to_stride),
+            (from, to, tokens, features, from_stride, to_stride, by == Gate::GeluTanh),
         );
     }
 
     pub(crate) fn gate_gradient(
         &self,
+        by: Gate,
         features: usize,
         dy: &CudaBuffer,
         gate_up: &CudaBuffer,
@@ -68,10 +70,10 @@ impl Cuda {
     ) {
         let (of_y, of_x) = (dy.rows(tokens, features), gate_up.rows(tokens, 2 * features));
         let (x_stride, y_stride) = (gate_up.layout.stride, dy.layout.stride);
-        SWIGLU_BACKWARD.of(self.dtype).launch(
+        GLU_BACKWARD.of(self.dtype).launch(
             &*self.device,
             lines(tokens * features),
-            (of_y, of_x, tokens, features, x_stride, y_stride),
+            (of_y, of_x, tokens, features, x_stride, y_stride, by == Gate::GeluTanh),
         );
     }
 }

@@ -12,14 +12,14 @@ use crate::buffer::{CudaBuffer, Tail};
 use crate::catalog::{
     ADD_AND_ROUND, BIAS_GRADIENT, COPY_ROWS, HEAD_BACKWARD_INPUT_BF16, LINEAR_BACKWARD_INPUT_BF16,
     LINEAR_BACKWARD_INPUT_F32, LINEAR_BACKWARD_WEIGHT_BF16, LINEAR_BACKWARD_WEIGHT_F32,
-    LINEAR_BF16, LINEAR_F32, LINEAR_SWIGLU_BF16, LOGITS_BF16, Tiled,
+    LINEAR_BF16, LINEAR_F32, LINEAR_GLU_BF16, LOGITS_BF16, Tiled,
 };
 use crate::cuda::{Cuda, lines};
 use crate::device::Product;
 use crate::dtype::Dtype;
 use crate::kernels::{Arguments, Grid, Pointer};
 use crate::layout::{BLOCK, Layout};
-use isentrope_kernels::{Linear, Role};
+use isentrope_kernels::{Gate, Linear, Role};
 use std::ops::Range;
 
 /// A matrix in memory: its address, and elements from one row to the next.
@@ -160,6 +160,7 @@ impl Cuda {
     pub(crate) fn forward_gated(
         &self,
         shape: Linear,
+        by: Gate,
         x: &CudaBuffer,
         weights: &CudaBuffer,
         bias: Option<&CudaBuffer>,
@@ -191,7 +192,7 @@ impl Cuda {
                 }
             };
             self.forward(shape, x, weights, bias, gate_up, tokens, false);
-            self.gate(features, gate_up, y, tokens);
+            self.gate(by, features, gate_up, y, tokens);
             return;
         }
         if tokens == 0 || features == 0 {
@@ -199,7 +200,7 @@ impl Cuda {
         }
         // A tile has both values of a pair.
         self.launch_tiles(
-            &LINEAR_SWIGLU_BF16,
+            &LINEAR_GLU_BF16,
             [tokens, outputs],
             (
                 a.start,
@@ -214,6 +215,7 @@ impl Cuda {
                 b.stride,
                 layout.stride,
                 d.stride,
+                by == Gate::GeluTanh,
             ),
         );
     }

@@ -7,7 +7,7 @@ use crate::catalog::{
 use crate::cuda::Cuda;
 use crate::kernels::Grid;
 use crate::linear::chains;
-use isentrope_kernels::Grouped;
+use isentrope_kernels::{Grouped, RmsNorm};
 
 /// Groups in a block: a half warp for each.
 const GROUPS: usize = 8;
@@ -27,7 +27,7 @@ impl Cuda {
     pub(crate) fn norm(
         &self,
         layout: Grouped,
-        eps: f32,
+        norm: RmsNorm,
         x: &CudaBuffer,
         weight: &CudaBuffer,
         y: &CudaBuffer,
@@ -48,7 +48,8 @@ impl Cuda {
                 offset,
                 groups,
                 features,
-                eps,
+                norm.eps,
+                norm.shift,
             ),
         );
     }
@@ -57,7 +58,7 @@ impl Cuda {
     pub(crate) fn norm_gradient(
         &self,
         layout: Grouped,
-        eps: f32,
+        norm: RmsNorm,
         x: &CudaBuffer,
         weight: &CudaBuffer,
         dy: Option<&CudaBuffer>,
@@ -76,7 +77,7 @@ impl Cuda {
         RMS_NORM_SCALES.of(self.dtype).launch(
             device,
             grid,
-            (x_at, scales.at(0), rows, x_stride, offset, groups, features, eps),
+            (x_at, scales.at(0), rows, x_stride, offset, groups, features, norm.eps),
         );
         // The weight's gradient comes first: it reads dy, which the input's gradient may overwrite.
         if let Some(dw) = dw {
@@ -114,6 +115,7 @@ impl Cuda {
                 groups,
                 features,
                 adds,
+                norm.shift,
             ),
         );
     }

@@ -3,7 +3,7 @@
 
 use crate::support::{Results, Trial, cpu, seeded};
 use isentrope_cuda::Dtype;
-use isentrope_kernels::{Backend, Grouped, Kind, Linear, Role};
+use isentrope_kernels::{Backend, Grouped, Kind, Linear, RmsNorm, Role};
 use proptest::prelude::*;
 
 /// Gradients over several rows, added to earlier values. Each row has groups of features, with
@@ -49,7 +49,7 @@ impl Case {
         let mut dw = t.parameter_of(Role::Gradient, some, &before[..layout.features]);
         backend.rms_norm_backward(
             layout,
-            1e-5,
+            RmsNorm::plain(1e-5),
             &x,
             &weight,
             Some(&dy),

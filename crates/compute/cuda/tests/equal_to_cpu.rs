@@ -5,8 +5,8 @@ use crate::support::{ADAMW, Results, Trial, assert_equal, bits, cpu, load, noise
 use isentrope_conformance::adapted;
 use isentrope_cuda::Dtype;
 use isentrope_kernels::{
-    Adjustments, Attention, Backend, Draw, Grouped, HeadNorms, HeadScores, HostBatch, Kind, Linear,
-    Role, Run, SamplingMasks, Turn, UpdateSlice,
+    Adjustments, Attention, Backend, Draw, Gate, Grouped, HeadNorms, HeadScores, HostBatch, Kind,
+    Linear, RmsNorm, Role, Run, SamplingMasks, Turn, UpdateSlice,
 };
 use isentrope_model::{Derivatives, Gradient, Model, Packed, Sequence, TapeKind};
 use std::sync::Arc;
@@ -34,12 +34,15 @@ pub fn linear(t: &mut Trial<'_>, shape: Linear, rows: usize) {
         t.push_rows("linear_add", &sum, rows, outputs);
     }
     if outputs % 2 == 0 {
-        let (mut gate_up, mut y) = (t.rows(5, rows, outputs), t.rows(6, rows, outputs / 2));
-        backend.linear_swiglu(shape, &x, &weights, Some(&bias), Some(&mut gate_up), &mut y, rows);
-        t.push_rows("linear_swiglu", &y, rows, outputs / 2);
-        t.push_rows("linear_swiglu's halves", &gate_up, rows, outputs);
-        backend.linear_swiglu(shape, &x, &weights, None, None, &mut y, rows);
-        t.push_rows("linear_swiglu, nothing kept", &y, rows, outputs / 2);
+        for by in [Gate::Silu, Gate::GeluTanh] {
+            let (mut gate_up, mut y) = (t.rows(5, rows, outputs), t.rows(6, rows, outputs / 2));
+            let kept = Some(&mut gate_up);
+            backend.linear_glu(shape, by, &x, &weights, Some(&bias), kept, &mut y, rows);
+            t.push_rows("linear_glu", &y, rows, outputs / 2);
+            t.push_rows("linear_glu's halves", &gate_up, rows, outputs);
+            backend.linear_glu(shape, by, &x, &weights, None, None, &mut y, rows);
+            t.push_rows("linear_glu, nothing kept", &y, rows, outputs / 2);
+        }
     }
     let mut dx = t.rows(6, rows, inputs);
     backend.linear_backward_input(shape, &dy, &weights, &mut dx, rows);
@@ -105,18 +108,21 @@ pub fn norms(t: &mut Trial<'_>, layout: Grouped, rows: usize) {
     let (backend, width) = (t.backend, layout.stride);
     let of_group = Kind::Vector(layout.features);
     let (x, weight) = (t.rows(1, rows, width), t.parameter(Role::Weight, of_group, 15));
-    let mut normed = t.rows(16, rows, width);
-    backend.rms_norm(layout, 1e-5, &x, &weight, &mut normed, rows);
-    t.push_rows("rms_norm", &normed, rows, width);
-    for adds in [false, true] {
+    for norm in [RmsNorm::plain(1e-5), RmsNorm { eps: 1e-5, shift: 1.0 }] {
+        let mut normed = t.rows(16, rows, width);
+        backend.rms_norm(layout, norm, &x, &weight, &mut normed, rows);
+        t.push_rows("rms_norm", &normed, rows, width);
+    }
+    for (adds, shift) in [(false, 0.0), (true, 1.0)] {
+        let norm = RmsNorm { eps: 1e-5, shift };
         let (d, mut dx) = (t.rows(17, rows, width), t.rows(18, rows, width));
         let mut dw = t.parameter(Role::Gradient, of_group, 19);
         let d = adds.then_some(&d);
-        backend.rms_norm_backward(layout, 1e-5, &x, &weight, d, &mut dx, Some(&mut dw), rows);
+        backend.rms_norm_backward(layout, norm, &x, &weight, d, &mut dx, Some(&mut dw), rows);
         t.push_rows("rms_norm_backward", &dx, rows, width);
         t.push_numbers("rms_norm_backward's dw", of_group, &dw);
         let mut dx = t.rows(18, rows, width);
-        backend.rms_norm_backward(layout, 1e-5, &x, &weight, d, &mut dx, None, rows);
+        backend.rms_norm_backward(layout, norm, &x, &weight, d, &mut dx, None, rows);
         t.push_rows("rms_norm_backward without dw", &dx, rows, width);
     }
 }
@@ -138,14 +144,16 @@ pub fn rope(t: &mut Trial<'_>, layout: Grouped, rows: usize) {
     }
 }
 
-pub fn swiglu(t: &mut Trial<'_>, features: usize, rows: usize) {
-    let (mut y, mut d) = (t.rows(23, rows, features), t.rows(24, rows, features));
-    let mut gate_up = t.rows(1, rows, 2 * features);
-    t.backend.swiglu(features, &gate_up, &mut y, rows);
-    t.push_rows("swiglu", &y, rows, features);
-    t.backend.swiglu_backward(features, &mut d, &mut gate_up, rows);
-    t.push_rows("swiglu_backward's y", &d, rows, features);
-    t.push_rows("swiglu_backward", &gate_up, rows, 2 * features);
+pub fn glu(t: &mut Trial<'_>, features: usize, rows: usize) {
+    for by in [Gate::Silu, Gate::GeluTanh] {
+        let (mut y, mut d) = (t.rows(23, rows, features), t.rows(24, rows, features));
+        let mut gate_up = t.rows(1, rows, 2 * features);
+        t.backend.glu(by, features, &gate_up, &mut y, rows);
+        t.push_rows("glu", &y, rows, features);
+        t.backend.glu_backward(by, features, &mut d, &mut gate_up, rows);
+        t.push_rows("glu_backward's y", &d, rows, features);
+        t.push_rows("glu_backward", &gate_up, rows, 2 * features);
+    }
 }
 
 /// Scores, slopes of entropies and gradients, with masks.
@@ -267,7 +275,7 @@ fn on_rows(backend: &dyn Backend, shape: Linear, rows: usize) -> Results {
         rope(&mut t, layout, rows);
     }
     if stride.is_multiple_of(2) {
-        swiglu(&mut t, stride / 2, rows);
+        glu(&mut t, stride / 2, rows);
     }
     head(&mut t, shape, rows);
     draws(&mut t, shape, rows);
@@ -326,7 +334,8 @@ pub fn sequences(t: &mut Trial<'_>, shape: Attention, lens: &[usize]) {
         let (of_head, raw) = (Kind::Vector(shape.head_dim), qkv);
         let (queries, keys) =
             (t.parameter(Role::Weight, of_head, 7), t.parameter(Role::Weight, of_head, 8));
-        let norms = HeadNorms { raw: &raw, rows: total, queries: &queries, keys: &keys, eps: 1e-5 };
+        let norm = RmsNorm { eps: 1e-5, shift: 1.0 };
+        let norms = HeadNorms { raw: &raw, rows: total, queries: &queries, keys: &keys, norm };
         qkv = t.rows(9, total, row);
         backend.prepare_qkv(shape, Some(norms), (&cos, &sin), &mut qkv, &uploaded, &mut cache, 1);
         t.push_rows("queries, keys and values, normed", &qkv, total, row);
@@ -400,9 +409,16 @@ fn on_model(model: &Model) -> Results {
 
 #[test]
 fn models_forward_and_backward() {
-    for family in
-        ["llama-biases", "llama-mqa", "mistral-sliding", "qwen2-tied", "qwen3-untied", "smollm3"]
-    {
+    for family in [
+        "llama-biases",
+        "llama-mqa",
+        "mistral-sliding",
+        "gemma3",
+        "olmo3",
+        "qwen2-tied",
+        "qwen3-untied",
+        "smollm3",
+    ] {
         let on_both =
             [load(Arc::new(seeded(Dtype::F32, 3)), family), load(Arc::new(cpu()), family)];
         let [on_cuda, on_cpu] = on_both.each_ref().map(on_model);

@@ -12,8 +12,8 @@ use crate::support::{Results, Trial, caught, cpu, difference, halves, rounded, s
 use isentrope_cuda::{Cuda, Dtype, HEADERS, SOURCES};
 use isentrope_cuda_emulator::{Emulator, Settings, TensorCore};
 use isentrope_kernels::{
-    Attention, Backend, Buffer, Cpu, DeviceBatch, Grouped, HeadNorms, HostBatch, Kind, Linear,
-    Role, Run, Turn,
+    Attention, Backend, Buffer, Cpu, DeviceBatch, Gate, Grouped, HeadNorms, HostBatch, Kind,
+    Linear, RmsNorm, Role, Run, Turn,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -70,7 +70,7 @@ fn chains(t: &mut Trial<'_>) {
 }
 
 fn elementwise(t: &mut Trial<'_>) {
-    on_f32::swiglu(t, 26, 40);
+    on_f32::glu(t, 26, 40);
     on_f32::rope(t, Grouped { stride: 52, offset: 0, groups: 2, features: 26 }, 40);
     on_f32::selection(t, Linear { inputs: 52, outputs: 70 }, 40);
 }
@@ -168,6 +168,8 @@ fn many_blocks_expected() -> Results {
     t.results
 }
 
+const GELU: Gate = Gate::GeluTanh;
+
 /// The outputs of the products, gated.
 fn gated(cuda: &Cuda) -> Results {
     let mut t = Trial::short(cuda);
@@ -177,7 +179,7 @@ fn gated(cuda: &Cuda) -> Results {
         let weights = t.parameter(Role::Weight, Kind::Matrix(shape), 3);
         let bias = t.parameter(Role::Weight, Kind::Vector(shape.outputs), 4);
         let (mut kept, mut y) = (t.rows(5, tokens, shape.outputs), t.rows(6, tokens, features));
-        cuda.linear_swiglu(shape, &x, &weights, Some(&bias), Some(&mut kept), &mut y, tokens);
+        cuda.linear_glu(shape, GELU, &x, &weights, Some(&bias), Some(&mut kept), &mut y, tokens);
         t.push_rows("kept", &kept, tokens, shape.outputs);
         t.push_rows("gated", &y, tokens, features);
     }
@@ -189,7 +191,7 @@ fn gated_expected() -> Results {
     for (shape, tokens) in PRODUCTS_OF {
         let (outputs, features) = (outputs_expected((shape, tokens)), shape.outputs / 2);
         let mut y = t.rows(6, tokens, features);
-        CPU.swiglu(features, &t.rows_of(&outputs, shape.outputs), &mut y, tokens);
+        CPU.glu(GELU, features, &t.rows_of(&outputs, shape.outputs), &mut y, tokens);
         let gated: Vec<f32> = t.read(&y, tokens * features).into_iter().map(rounded).collect();
         t.push("kept", &outputs);
         t.push("gated", &gated);
@@ -270,7 +272,8 @@ struct Prepared {
 }
 
 const PREPARED: usize = 12;
-const EPS: f32 = 1e-5;
+/// With weights that are shifted.
+const NORM: RmsNorm = RmsNorm { eps: 1e-5, shift: 1.0 };
 
 impl Prepared {
     fn new(t: &Trial<'_>) -> Self {
@@ -299,7 +302,7 @@ fn prepared(t: &mut Trial<'_>) {
     let mut cache = backend.allocate(Role::Cache { shape, layers: 1, pages: 3 }).unwrap();
     let Prepared { raw, norms: [queries, keys], angles: [cos, sin], batch } = &Prepared::new(t);
     for normed in [false, true] {
-        let norms = HeadNorms { raw, rows: PREPARED, queries, keys, eps: EPS };
+        let norms = HeadNorms { raw, rows: PREPARED, queries, keys, norm: NORM };
         let mut qkv = t.rows(if normed { 6 } else { 1 }, PREPARED, shape.row());
         let norms = normed.then_some(norms);
         backend.prepare_qkv(shape, norms, (cos, sin), &mut qkv, batch, &mut cache, 0);
@@ -329,8 +332,8 @@ fn prepared_bf16_expected() -> Results {
     for normed in [false, true] {
         let mut qkv = t.rows(1, PREPARED, shape.row());
         if normed {
-            cpu.rms_norm(shape.query_heads(), EPS, raw, queries, &mut qkv, PREPARED);
-            cpu.rms_norm(shape.key_heads(), EPS, raw, keys, &mut qkv, PREPARED);
+            cpu.rms_norm(shape.query_heads(), NORM, raw, queries, &mut qkv, PREPARED);
+            cpu.rms_norm(shape.key_heads(), NORM, raw, keys, &mut qkv, PREPARED);
             round(&mut qkv);
         }
         cpu.rope(shape.turned_heads(), &mut qkv, cos, sin, batch, Turn::Forward);

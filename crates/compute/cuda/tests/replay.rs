@@ -4,7 +4,7 @@ use crate::support::{bits, caught, emulated, load};
 use crate::watched::{Watch, Watched};
 use isentrope_cuda::{Cuda, Dtype, Graph, Operation, Replays};
 use isentrope_cuda_emulator::Settings;
-use isentrope_kernels::{Backend, Buffer, Draw, Grouped, Kind, ReplayKey, Role};
+use isentrope_kernels::{Backend, Buffer, Draw, Grouped, Kind, ReplayKey, RmsNorm, Role};
 use isentrope_model::{ActivationCache, KvCache, Step};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -342,12 +342,12 @@ impl Norms {
         };
         let y = cuda.run_step(key, &mut || {
             let mut once = cuda.buffer(Role::Activation(ROWS, FEATURES));
-            cuda.rms_norm(layout, 1e-6, &self.x, &self.weight, &mut once, ROWS);
+            cuda.rms_norm(layout, RmsNorm::plain(1e-6), &self.x, &self.weight, &mut once, ROWS);
             if reads_between {
                 cuda.read(&once, 0, &mut numbers[0]);
             }
             let mut twice = cuda.buffer(Role::Activation(ROWS, FEATURES));
-            cuda.rms_norm(layout, 1e-6, &once, &self.weight, &mut twice, ROWS);
+            cuda.rms_norm(layout, RmsNorm::plain(1e-6), &once, &self.weight, &mut twice, ROWS);
             assert!(!panics, "in the middle of a step");
             twice
         });

@@ -80,7 +80,7 @@ fn all_kernels_of_the_tensor_core_are_tried_in_few_launches() {
     let mut untried: Vec<String> = Vec::new();
     let of_products = [
         "linear",
-        "linear_swiglu",
+        "linear_glu",
         "logits",
         "linear_backward_input",
         "head_backward_input",
@@ -88,7 +88,7 @@ fn all_kernels_of_the_tensor_core_are_tried_in_few_launches() {
     ];
     let names =
         of_products.iter().flat_map(|name| [64, 128].map(|side| format!("{name}_bf16_{side}")));
-    let narrow = ["linear", "linear_swiglu", "logits"].map(|name| format!("{name}_bf16_narrow"));
+    let narrow = ["linear", "linear_glu", "logits"].map(|name| format!("{name}_bf16_narrow"));
     let of_heads =
         ["attention", "attention_decode", "attention_backward_queries", "attention_backward_keys"];
     let of_heads = of_heads

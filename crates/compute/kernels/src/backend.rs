@@ -48,9 +48,10 @@ use crate::attention::{Attention, HeadNorms};
 use crate::batch::HostBatch;
 use crate::draw::{Draw, Drawn};
 use crate::erased::{Buffer, DeviceBatch, DeviceIndex, DrawnTokens, HeadStatistics, QueuedDraws};
+use crate::glu::Gate;
 use crate::head::{EntropySlopes, HeadScores};
 use crate::linear::Linear;
-use crate::norm::Grouped;
+use crate::norm::{Grouped, RmsNorm};
 use crate::replay_key::ReplayKey;
 use crate::role::{Kind, OutOfMemory, Role, Work};
 use crate::rope::Turn;
@@ -162,13 +163,15 @@ pub trait Backend: Send + Sync + 'static {
         y: &mut Buffer,
         tokens: usize,
     );
-    /// `y = silu(gate) * up`, `y: [tokens, outputs / 2]`. `gate` and `up` are the two halves of the
-    /// outputs of [`linear`](Self::linear), which are kept in `gate_up: [tokens, outputs]` if it is
-    /// given. It has the bits of [`linear`](Self::linear) and then [`swiglu`](Self::swiglu).
+    /// `y = f(gate) * up`, `y: [tokens, outputs / 2]`, where f is the function of `by`. `gate` and
+    /// `up` are the two halves of the outputs of [`linear`](Self::linear), which are kept in
+    /// `gate_up: [tokens, outputs]` if it is given. It has the bits of [`linear`](Self::linear) and
+    /// then [`glu`](Self::glu).
     #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
-    fn linear_swiglu(
+    fn linear_glu(
         &self,
         shape: Linear,
+        by: Gate,
         x: &Buffer,
         weights: &Buffer,
         bias: Option<&Buffer>,
@@ -181,7 +184,7 @@ pub trait Backend: Send + Sync + 'static {
             for_a_moment.insert(self.buffer(Role::Activation(tokens, shape.outputs)))
         });
         self.linear(shape, x, weights, bias, gate_up, tokens);
-        self.swiglu(shape.outputs / 2, gate_up, y, tokens);
+        self.glu(by, shape.outputs / 2, gate_up, y, tokens);
     }
     /// `dx = dy W`. `dy: [tokens, outputs]`, `dx: [tokens, inputs]`.
     fn linear_backward_input(
@@ -219,12 +222,12 @@ pub trait Backend: Send + Sync + 'static {
         packed: &mut Buffer,
     );
 
-    /// `y = x / rms(x) * w` over each group of `rows` rows; writes nothing between groups.
+    /// `y = x / rms(x) * w`, w with the norm's shift, over each group of `rows` rows; writes nothing between groups.
     /// `weight: [features of a group]`.
     fn rms_norm(
         &self,
         layout: Grouped,
-        eps: f32,
+        norm: RmsNorm,
         x: &Buffer,
         weight: &Buffer,
         y: &mut Buffer,
@@ -236,7 +239,7 @@ pub trait Backend: Send + Sync + 'static {
     fn rms_norm_backward(
         &self,
         layout: Grouped,
-        eps: f32,
+        norm: RmsNorm,
         x: &Buffer,
         weight: &Buffer,
         dy: Option<&Buffer>,
@@ -282,10 +285,10 @@ pub trait Backend: Send + Sync + 'static {
         cache: &mut Buffer,
         layer: usize,
     ) {
-        if let Some(HeadNorms { raw, rows, queries, keys, eps }) = norms {
+        if let Some(HeadNorms { raw, rows, queries, keys, norm }) = norms {
             self.copy_first_rows(raw, qkv, rows);
-            self.rms_norm(shape.query_heads(), eps, raw, queries, qkv, rows);
-            self.rms_norm(shape.key_heads(), eps, raw, keys, qkv, rows);
+            self.rms_norm(shape.query_heads(), norm, raw, queries, qkv, rows);
+            self.rms_norm(shape.key_heads(), norm, raw, keys, qkv, rows);
         }
         self.rope(shape.turned_heads(), qkv, cos, sin, batch, Turn::Forward);
         self.store_kv(shape, qkv, batch, cache, layer);
@@ -316,11 +319,13 @@ pub trait Backend: Send + Sync + 'static {
         d_qkv: &mut Buffer,
     );
 
-    /// `y = silu(gate) * up`. `gate_up: [tokens, 2 features]`, `y: [tokens, features]`.
-    fn swiglu(&self, features: usize, gate_up: &Buffer, y: &mut Buffer, tokens: usize);
+    /// `y = f(gate) * up`, where f is the function of `by`. `gate_up: [tokens, 2 features]`,
+    /// `y: [tokens, features]`.
+    fn glu(&self, by: Gate, features: usize, gate_up: &Buffer, y: &mut Buffer, tokens: usize);
     /// Replaces `gate_up` by its gradient and `dy` by the forward pass's `y`.
-    fn swiglu_backward(
+    fn glu_backward(
         &self,
+        by: Gate,
         features: usize,
         dy: &mut Buffer,
         gate_up: &mut Buffer,

@@ -8,15 +8,15 @@ use crate::buffer::{CpuBuffer, Recycler, Reserved};
 use crate::draw::{self, Draw, Drawn};
 use crate::embedding;
 use crate::erased::{Buffer, DeviceBatch, DeviceIndex, DrawnTokens, HeadStatistics, QueuedDraws};
+use crate::glu::{self, Gate};
 use crate::head::{self, CpuStatistics, EntropySlopes, HeadGradient, HeadScores};
 use crate::linear::{self, Destination, Linear};
-use crate::norm::{self, Grouped};
+use crate::norm::{self, Grouped, RmsNorm};
 use crate::role::{Kind, OutOfMemory, Role, Work};
 use crate::rope::{self, Turn};
 use crate::rows;
 use crate::sampling_masks::SamplingMasks;
 use crate::simd::Isa;
-use crate::swiglu;
 use crate::threads::{Threads, Workers};
 use std::ops::Range;
 use std::sync::Arc;
@@ -270,19 +270,19 @@ impl Backend for Cpu {
     fn rms_norm(
         &self,
         layout: Grouped,
-        eps: f32,
+        norm: RmsNorm,
         x: &Buffer,
         weight: &Buffer,
         y: &mut Buffer,
         rows: usize,
     ) {
         let (x, y) = (x.cpu().rows(rows, layout.stride), y.cpu_mut().rows_mut(rows, layout.stride));
-        norm::forward(&self.workers, layout, eps, x, weight.cpu(), y, rows);
+        norm::forward(&self.workers, layout, norm, x, weight.cpu(), y, rows);
     }
     fn rms_norm_backward(
         &self,
         layout: Grouped,
-        eps: f32,
+        norm: RmsNorm,
         x: &Buffer,
         weight: &Buffer,
         dy: Option<&Buffer>,
@@ -294,7 +294,7 @@ impl Backend for Cpu {
             (x.cpu().rows(rows, layout.stride), dy.map(|dy| dy.cpu().rows(rows, layout.stride)));
         let dx = dx.cpu_mut().rows_mut(rows, layout.stride);
         let dw = dw.map(|dw| &mut **dw.cpu_mut());
-        norm::backward(&self.workers, layout, eps, x, weight.cpu(), dy, dx, dw, rows);
+        norm::backward(&self.workers, layout, norm, x, weight.cpu(), dy, dx, dw, rows);
     }
 
     fn rope(
@@ -365,13 +365,14 @@ impl Backend for Cpu {
         attention::backward(&self.workers, shape, qkv, batch, d_out, d_qkv);
     }
 
-    fn swiglu(&self, features: usize, gate_up: &Buffer, y: &mut Buffer, tokens: usize) {
+    fn glu(&self, by: Gate, features: usize, gate_up: &Buffer, y: &mut Buffer, tokens: usize) {
         let (gate_up, y) =
             (gate_up.cpu().rows(tokens, 2 * features), y.cpu_mut().rows_mut(tokens, features));
-        swiglu::forward(&self.workers, features, gate_up, y, tokens);
+        glu::forward(&self.workers, by, features, gate_up, y, tokens);
     }
-    fn swiglu_backward(
+    fn glu_backward(
         &self,
+        by: Gate,
         features: usize,
         dy: &mut Buffer,
         gate_up: &mut Buffer,
@@ -381,7 +382,7 @@ impl Backend for Cpu {
             dy.cpu_mut().rows_mut(tokens, features),
             gate_up.cpu_mut().rows_mut(tokens, 2 * features),
         );
-        swiglu::backward(&self.workers, features, dy, gate_up, tokens);
+        glu::backward(&self.workers, by, features, dy, gate_up, tokens);
     }
 
     fn scale_rows(&self, factors: &Buffer, x: &mut Buffer, rows: usize) {

@@ -4,6 +4,35 @@ use crate::simd::{Kernel, LANES, Simd, load, store, vectors};
 use crate::threads::{Shared, Workers};
 use std::ops::Range;
 
+/// The numbers of an RMS norm besides its weights.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RmsNorm {
+    /// Added to the mean of squares.
+    pub eps: f32,
+    /// Added to each weight, unless 0: 1 in families whose weights stand around 0.
+    pub shift: f32,
+}
+
+impl RmsNorm {
+    /// A norm whose weights are factors themselves.
+    pub fn plain(eps: f32) -> Self {
+        Self { eps, shift: 0.0 }
+    }
+
+    /// The factors of `n` features.
+    ///
+    /// # Safety
+    /// There are `n` weights, and the processor has the instruction set.
+    #[inline(always)]
+    unsafe fn factors<S: Simd>(self, weights: *const f32, n: usize) -> S::V {
+        // SAFETY: the caller vouches for it.
+        unsafe {
+            let w = load::<S>(weights, n);
+            if self.shift == 0.0 { w } else { S::add(w, S::splat(self.shift)) }
+        }
+    }
+}
+
 /// Which parts of each row are normalised: `groups` runs of `features` floats from `offset`, in
 /// rows `stride` floats apart. Weights are shared by all groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +76,7 @@ impl Grouped {
 pub(crate) fn forward(
     workers: &Workers,
     layout: Grouped,
-    eps: f32,
+    norm: RmsNorm,
     x: &[f32],
     weight: &[f32],
     y: &mut [f32],
@@ -61,7 +90,7 @@ pub(crate) fn forward(
         unsafe {
             workers.isa.run(Forward {
                 layout,
-                eps,
+                norm,
                 x: x.as_ptr(),
                 weight: weight.as_ptr(),
                 y: y.start(),
@@ -73,7 +102,7 @@ pub(crate) fn forward(
 
 struct Forward {
     layout: Grouped,
-    eps: f32,
+    norm: RmsNorm,
     x: *const f32,
     weight: *const f32,
     y: *mut f32,
@@ -106,14 +135,11 @@ impl Kernel for Forward {
                 for group in 0..groups {
                     let at = row * stride + offset + group * features;
                     let x = self.x.add(at);
-                    let scale = S::splat(inverse_rms::<S>(x, features, self.eps));
+                    let scale = S::splat(inverse_rms::<S>(x, features, self.norm.eps));
                     vectors!(features, |i, n| {
                         let v = S::mul(load::<S>(x.add(i), n), scale);
-                        store::<S>(
-                            self.y.add(at + i),
-                            S::mul(v, load::<S>(self.weight.add(i), n)),
-                            n,
-                        );
+                        let w = self.norm.factors::<S>(self.weight.add(i), n);
+                        store::<S>(self.y.add(at + i), S::mul(v, w), n);
                     });
                 }
             }
@@ -128,7 +154,7 @@ impl Kernel for Forward {
 pub(crate) fn backward(
     workers: &Workers,
     layout: Grouped,
-    eps: f32,
+    norm: RmsNorm,
     x: &[f32],
     weight: &[f32],
     dy: Option<&[f32]>,
@@ -154,7 +180,8 @@ pub(crate) fn backward(
     workers.threads.ranges(rows, 1, layout.least_rows(), |range| {
         // SAFETY: rows are disjoint; extents were checked above.
         unsafe {
-            workers.isa.run(Scales { layout, eps, x: x.as_ptr(), scales: shared.start(), range });
+            let (eps, x) = (norm.eps, x.as_ptr());
+            workers.isa.run(Scales { layout, eps, x, scales: shared.start(), range });
         }
     });
     if let Some(dw) = dw {
@@ -179,6 +206,7 @@ pub(crate) fn backward(
         unsafe {
             workers.isa.run(InputGradient {
                 layout,
+                norm,
                 x: x.as_ptr(),
                 weight: weight.as_ptr(),
                 dy: dy.start(),
@@ -255,6 +283,7 @@ impl Kernel for WeightGradient {
 
 struct InputGradient {
     layout: Grouped,
+    norm: RmsNorm,
     x: *const f32,
     weight: *const f32,
     dy: *const f32,
@@ -279,19 +308,15 @@ impl Kernel for InputGradient {
                     let scale = *self.scales.add(row * groups + group);
                     let mut dot = S::splat(0.0);
                     vectors!(features, |i, n| {
-                        let wd = S::mul(
-                            load::<S>(self.weight.add(i), n),
-                            load::<S>(self.dy.add(at + i), n),
-                        );
+                        let w = self.norm.factors::<S>(self.weight.add(i), n);
+                        let wd = S::mul(w, load::<S>(self.dy.add(at + i), n));
                         dot = S::fma(wd, load::<S>(self.x.add(at + i), n), dot);
                     });
                     let pull = S::splat(-(S::sum(dot) / features as f32) * scale * scale * scale);
                     let scale = S::splat(scale);
                     vectors!(features, |i, n| {
-                        let wd = S::mul(
-                            load::<S>(self.weight.add(i), n),
-                            load::<S>(self.dy.add(at + i), n),
-                        );
+                        let w = self.norm.factors::<S>(self.weight.add(i), n);
+                        let wd = S::mul(w, load::<S>(self.dy.add(at + i), n));
                         let d = S::fma(load::<S>(self.x.add(at + i), n), pull, S::mul(wd, scale));
                         let out = self.dx.add(at + i);
                         store::<S>(

@@ -1,14 +1,15 @@
 //! One decoder block, forward and backward.
 //!
 //! Forward, on the residual stream x: `x += Wo attention(rope(Wqkv norm(x)))`, then
-//! `x += Wdown swiglu(Wgu norm(x))`.
+//! `x += Wdown glu(Wgu norm(x))`. Some families norm a branch's output too, or instead.
 
+use crate::config::QkNorm;
 use crate::gradient::Gradient;
 use crate::internals::{AttentionInternals, Internals};
-use crate::layout::BlockLayout;
+use crate::layout::{BlockLayout, Id, Projection, QkNorms};
 use crate::model::Model;
 use crate::rope_table::Rotations;
-use isentrope_kernels::{Buffer, DeviceBatch, HeadNorms, HostBatch, Role, Turn};
+use isentrope_kernels::{Buffer, DeviceBatch, Grouped, HeadNorms, HostBatch, Role, Turn};
 use isentrope_trace::operation;
 use std::mem;
 use std::sync::Arc;
@@ -38,6 +39,22 @@ impl Model {
         self.backend.buffer(Role::Activation(rows, features))
     }
 
+    /// The residual stream before the first block, `[rows, hidden]`.
+    pub(crate) fn embedded(&self, rows: &Rows) -> Buffer {
+        let (b, s) = (&*self.backend, &self.layout.shapes);
+        let mut x = self.activations(rows.count, s.hidden);
+        b.embed(s.vocabulary, &self.weights[self.layout.embedding], &rows.batch, &mut x);
+        self.scale(self.scales.embeddings.as_ref(), &mut x, rows.count);
+        x
+    }
+
+    /// Multiplies each of the rows by `factors`, if there are any.
+    pub(crate) fn scale(&self, factors: Option<&Buffer>, x: &mut Buffer, rows: usize) {
+        if let Some(factors) = factors {
+            self.backend.scale_rows(factors, x, rows);
+        }
+    }
+
     /// Advances the residual stream `x: [tokens, hidden]` through one block, which stores the
     /// batch's keys and values. Returns the internals if they are to be kept.
     pub(crate) fn block_forward(
@@ -58,16 +75,18 @@ impl Model {
             (attention, middle)
         });
         let _span = operation("MLP");
-        let normed = self.mlp_input(block, x, tokens);
+        let normed = self.normed_rows(block.mlp_norms.input, x, tokens);
         let mut gate_up = keep.then(|| self.activations(tokens, s.gate_up.outputs));
         let mut activated = self.activations(tokens, s.intermediate);
-        self.project_swiglu(&block.gate_up, &normed, gate_up.as_mut(), &mut activated, tokens);
+        let read = normed.as_ref().unwrap_or(x);
+        self.project_glu(&block.gate_up, read, gate_up.as_mut(), &mut activated, tokens);
         drop(normed);
-        self.project_add(&block.down, &activated, x, tokens);
+        let branch = self.add_branch(&block.down, block.mlp_norms.output, &activated, x, tokens);
         kept.zip(gate_up).map(|((attention, middle), gate_up)| Internals {
             attention,
             middle,
             gate_up,
+            branch,
         })
     }
 
@@ -84,10 +103,24 @@ impl Model {
         let mut middle = self.activations(tokens, self.layout.shapes.hidden);
         self.backend.copy_first_rows(input, &mut middle, tokens);
         let attention = self.attention_branch(block, &mut middle, rows, cache);
-        let normed = self.mlp_input(block, &middle, tokens);
+        let normed = self.normed_rows(block.mlp_norms.input, &middle, tokens);
         let mut gate_up = self.activations(tokens, block.gate_up.shape.outputs);
-        self.project(&block.gate_up, &normed, &mut gate_up, tokens);
-        Internals { attention, middle, gate_up }
+        self.project(&block.gate_up, normed.as_ref().unwrap_or(&middle), &mut gate_up, tokens);
+        drop(normed);
+        let branch = block.mlp_norms.output.map(|_| {
+            let mut activated = self.activations(tokens, block.down.shape.inputs);
+            self.backend.glu(
+                self.config.gate,
+                block.down.shape.inputs,
+                &gate_up,
+                &mut activated,
+                tokens,
+            );
+            let mut branch = self.activations(tokens, block.down.shape.outputs);
+            self.project(&block.down, &activated, &mut branch, tokens);
+            branch
+        });
+        Internals { attention, middle, gate_up, branch }
     }
 
     /// `x += Wo attention(rope(Wqkv norm(x)))`.
@@ -100,35 +133,111 @@ impl Model {
     ) -> AttentionInternals<Buffer> {
         let _span = operation("attention");
         let (b, w, s) = (&*self.backend, &self.weights, &self.layout.shapes);
-        let tokens = rows.count;
-        let mut normed = self.activations(tokens, s.hidden);
-        self.norm(x, block.input_norm, &mut normed, tokens);
+        let (tokens, norm) = (rows.count, self.config.rms_norm());
+        let normed = self.normed_rows(block.attention_norms.input, x, tokens);
         let mut qkv = self.activations(tokens, s.qkv.outputs);
-        self.project(&block.qkv, &normed, &mut qkv, tokens);
+        self.project(&block.qkv, normed.as_ref().unwrap_or(x), &mut qkv, tokens);
         let raw_qkv = block.qk_norm.map(|_| {
             let turned = self.activations(tokens, s.qkv.outputs);
             mem::replace(&mut qkv, turned)
         });
-        let norms = block.qk_norm.zip(raw_qkv.as_ref()).map(|((queries, keys), raw)| HeadNorms {
-            raw,
-            rows: tokens,
-            queries: &w[queries],
-            keys: &w[keys],
-            eps: self.config.rms_norm_eps,
-        });
+        let norms = match block.qk_norm.zip(raw_qkv.as_ref()) {
+            None => None,
+            Some((QkNorms { queries, keys, span: QkNorm::Heads }, raw)) => {
+                Some(HeadNorms { raw, rows: tokens, queries: &w[queries], keys: &w[keys], norm })
+            }
+            Some((whole, raw)) => {
+                b.copy_first_rows(raw, &mut qkv, tokens);
+                for (part, id) in whole.groups(block.attention) {
+                    b.rms_norm(part, norm, raw, &w[id], &mut qkv, tokens);
+                }
+                None
+            }
+        };
         let angles = rows.rope.of(block);
         b.prepare_qkv(block.attention, norms, angles, &mut qkv, &rows.batch, cache, layer);
         let mut attended = self.activations(tokens, s.output.inputs);
         b.attention(block.attention, &qkv, &rows.batch, cache, layer, &mut attended);
-        self.project_add(&block.output, &attended, x, tokens);
-        AttentionInternals { raw_qkv, qkv, attended }
+        let norm = block.attention_norms.output;
+        let branch = self.add_branch(&block.output, norm, &attended, x, tokens);
+        AttentionInternals { raw_qkv, qkv, attended, branch }
     }
 
-    /// The norm before the MLP.
-    fn mlp_input(&self, block: &BlockLayout, x: &Buffer, tokens: usize) -> Buffer {
-        let mut normed = self.activations(tokens, self.layout.shapes.hidden);
-        self.norm(x, block.mlp_norm, &mut normed, tokens);
-        normed
+    /// The normed rows; none if there is no norm.
+    fn normed_rows(&self, norm: Option<Id>, x: &Buffer, tokens: usize) -> Option<Buffer> {
+        norm.map(|norm| {
+            let mut normed = self.activations(tokens, self.layout.shapes.hidden);
+            self.norm(x, norm, &mut normed, tokens);
+            normed
+        })
+    }
+
+    /// `x += W y`; if the branch has a norm behind it or a factor, `x += factor norm(W y)`. Then
+    /// returns `W y` if the norm's gradient needs it.
+    fn add_branch(
+        &self,
+        of: &Projection,
+        norm: Option<Id>,
+        y: &Buffer,
+        x: &mut Buffer,
+        tokens: usize,
+    ) -> Option<Buffer> {
+        let factor = self.scales.branches.as_ref();
+        if norm.is_none() && factor.is_none() {
+            self.project_add(of, y, x, tokens);
+            return None;
+        }
+        let mut branch = self.activations(tokens, of.shape.outputs);
+        self.project(of, y, &mut branch, tokens);
+        let (mut added, kept) = match self.normed_rows(norm, &branch, tokens) {
+            Some(normed) => (normed, Some(branch)),
+            None => (branch, None),
+        };
+        self.scale(factor, &mut added, tokens);
+        self.backend.add_rows(&added, x, tokens);
+        kept
+    }
+
+    /// The gradient of a branch's `W y` from that of the residual stream, and adds to the gradient
+    /// of the weights of the norm behind it. None if both gradients are the same.
+    fn branch_gradient(
+        &self,
+        norm: Option<Id>,
+        branch: Option<Buffer>,
+        dx: &Buffer,
+        gradient: &mut Gradient,
+        tokens: usize,
+    ) -> Option<Buffer> {
+        let (b, hidden) = (&*self.backend, self.layout.shapes.hidden);
+        let (factor, norm) = (self.scales.branches.as_ref(), norm.zip(branch));
+        if norm.is_none() && factor.is_none() {
+            return None;
+        }
+        let mut d_branch = self.activations(tokens, hidden);
+        b.copy_first_rows(dx, &mut d_branch, tokens);
+        self.scale(factor, &mut d_branch, tokens);
+        if let Some((norm, branch)) = norm {
+            let (rows, rms) = (Grouped::rows(hidden), self.config.rms_norm());
+            let (w, dw) = (&self.weights[norm], gradient.of_model(norm));
+            b.rms_norm_backward(rows, rms, &branch, w, None, &mut d_branch, dw, tokens);
+        }
+        Some(d_branch)
+    }
+
+    /// Adds to `dx` the gradient of a branch's input: `d_normed`, through the norm if there is one.
+    fn add_input_gradient(
+        &self,
+        norm: Option<Id>,
+        x: &Buffer,
+        d_normed: &Buffer,
+        dx: &mut Buffer,
+        gradient: &mut Gradient,
+        tokens: usize,
+    ) {
+        match norm {
+            Some(norm) => self.norm_backward(x, norm, d_normed, dx, gradient, tokens),
+            None => self.backend.add_rows(d_normed, dx, tokens),
+        }
     }
 
     /// Turns `dx`, the gradient of the block's output, into the gradient of its `input`, and adds
@@ -144,59 +253,66 @@ impl Model {
     ) {
         let (b, w, s) = (&*self.backend, &self.weights, &self.layout.shapes);
         let tokens = rows.count;
-        let eps = self.config.rms_norm_eps;
+        let rms = self.config.rms_norm();
         let Internals {
-            attention: AttentionInternals { raw_qkv, qkv, attended },
+            attention: AttentionInternals { raw_qkv, qkv, attended, branch: attention_branch },
             middle,
             mut gate_up,
+            branch,
         } = internals;
 
         // MLP.
         let mlp = operation("MLP backward");
+        let norms = block.mlp_norms;
+        let d_branch = self.branch_gradient(norms.output, branch, dx, gradient, tokens);
+        let d = d_branch.as_ref().unwrap_or(dx);
         let mut activated = self.activations(tokens, s.intermediate);
-        let reduced = self.reduced_gradient(&block.down, dx, tokens);
+        let reduced = self.reduced_gradient(&block.down, d, tokens);
         let reduced = reduced.as_ref();
-        self.project_backward_input(&block.down, dx, reduced, &mut activated, tokens);
-        b.swiglu_backward(s.intermediate, &mut activated, &mut gate_up, tokens);
-        self.project_backward_weight(&block.down, &activated, dx, reduced, gradient, tokens);
-        drop(activated);
-        let mut normed = self.activations(tokens, s.hidden);
-        self.norm(&middle, block.mlp_norm, &mut normed, tokens);
+        self.project_backward_input(&block.down, d, reduced, &mut activated, tokens);
+        b.glu_backward(self.config.gate, s.intermediate, &mut activated, &mut gate_up, tokens);
+        self.project_backward_weight(&block.down, &activated, d, reduced, gradient, tokens);
+        drop((activated, d_branch));
+        let normed = self.normed_rows(norms.input, &middle, tokens);
         let reduced = self.reduced_gradient(&block.gate_up, &gate_up, tokens);
         let reduced = reduced.as_ref();
-        self.project_backward_weight(&block.gate_up, &normed, &gate_up, reduced, gradient, tokens);
-        let mut d_normed = normed;
+        let read = normed.as_ref().unwrap_or(&middle);
+        self.project_backward_weight(&block.gate_up, read, &gate_up, reduced, gradient, tokens);
+        let mut d_normed = normed.unwrap_or_else(|| self.activations(tokens, s.hidden));
         self.project_backward_input(&block.gate_up, &gate_up, reduced, &mut d_normed, tokens);
         drop(gate_up);
-        self.norm_backward(&middle, block.mlp_norm, &d_normed, dx, gradient, tokens);
-        drop(middle);
+        self.add_input_gradient(norms.input, &middle, &d_normed, dx, gradient, tokens);
+        drop((middle, d_normed));
         drop(mlp);
 
         // Attention.
         let _span = operation("attention backward");
-        let reduced = self.reduced_gradient(&block.output, dx, tokens);
+        let norms = block.attention_norms;
+        let d_branch = self.branch_gradient(norms.output, attention_branch, dx, gradient, tokens);
+        let d = d_branch.as_ref().unwrap_or(dx);
+        let reduced = self.reduced_gradient(&block.output, d, tokens);
         let reduced = reduced.as_ref();
-        self.project_backward_weight(&block.output, &attended, dx, reduced, gradient, tokens);
+        self.project_backward_weight(&block.output, &attended, d, reduced, gradient, tokens);
         let mut d_attended = attended;
-        self.project_backward_input(&block.output, dx, reduced, &mut d_attended, tokens);
+        self.project_backward_input(&block.output, d, reduced, &mut d_attended, tokens);
+        drop(d_branch);
         let mut d_qkv = self.activations(tokens, s.qkv.outputs);
         b.attention_backward(block.attention, &qkv, &rows.batch, &d_attended, &mut d_qkv);
         let (cos, sin) = rows.rope.of(block);
         b.rope(block.attention.turned_heads(), &mut d_qkv, cos, sin, &rows.batch, Turn::Backward);
-        if let (Some((q_norm, k_norm)), Some(raw)) = (block.qk_norm, raw_qkv) {
-            let (queries, keys) = (block.attention.query_heads(), block.attention.key_heads());
-            for (heads, id) in [(queries, q_norm), (keys, k_norm)] {
+        if let (Some(norms), Some(raw)) = (block.qk_norm, raw_qkv) {
+            for (part, id) in norms.groups(block.attention) {
                 let dw = gradient.of_model(id);
-                b.rms_norm_backward(heads, eps, &raw, &w[id], None, &mut d_qkv, dw, tokens);
+                b.rms_norm_backward(part, rms, &raw, &w[id], None, &mut d_qkv, dw, tokens);
             }
         }
-        let mut normed = d_normed;
-        self.norm(input, block.input_norm, &mut normed, tokens);
+        let normed = self.normed_rows(norms.input, input, tokens);
         let reduced = self.reduced_gradient(&block.qkv, &d_qkv, tokens);
         let reduced = reduced.as_ref();
-        self.project_backward_weight(&block.qkv, &normed, &d_qkv, reduced, gradient, tokens);
-        let mut d_normed = normed;
+        let read = normed.as_ref().unwrap_or(input);
+        self.project_backward_weight(&block.qkv, read, &d_qkv, reduced, gradient, tokens);
+        let mut d_normed = normed.unwrap_or_else(|| self.activations(tokens, s.hidden));
         self.project_backward_input(&block.qkv, &d_qkv, reduced, &mut d_normed, tokens);
-        self.norm_backward(input, block.input_norm, &d_normed, dx, gradient, tokens);
+        self.add_input_gradient(norms.input, input, &d_normed, dx, gradient, tokens);
     }
 }

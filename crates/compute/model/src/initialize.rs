@@ -26,7 +26,8 @@ impl Model {
     }
 
     /// Random weights for the config.json in `dir`, as transformers initialises a decoder: matrices
-    /// from a normal distribution of standard deviation `initializer_range`, norms 1, biases 0.
+    /// from a normal distribution of standard deviation `initializer_range`, factors of norms 1,
+    /// biases 0.
     ///
     /// # Errors
     /// As [`ModelConfig::read`]; [`Error::Invalid`] when `initializer_range` is not a number above
@@ -46,7 +47,7 @@ impl Model {
             let len: usize = parameter.shape(tensor).iter().product();
             let values = match parameter.kind {
                 Kind::Vector(_) if tensor.name.ends_with("bias") => vec![0.0; len],
-                Kind::Vector(_) => vec![1.0; len],
+                Kind::Vector(_) => vec![1.0 - config.norm_shift; len],
                 Kind::Matrix(_) => {
                     let mut draws = Draws::of(seed, Purpose::Weights, number as u64, 0);
                     let pairs = (0..len.div_ceil(2)).flat_map(|pair| draws.normals(pair as u64));

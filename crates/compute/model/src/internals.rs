@@ -1,6 +1,6 @@
 //! Internals of a block's forward pass that its backward pass needs.
 
-use crate::layout::{BlockLayout, Shapes};
+use crate::layout::{BlockLayout, Norms, Shapes};
 use std::convert::Infallible;
 
 /// Internals of a block, besides its input. Each is a buffer, `[tokens, features]`, or its number
@@ -10,6 +10,8 @@ pub(crate) struct Internals<T> {
     /// The residual stream between attention and MLP.
     pub middle: T,
     pub gate_up: T,
+    /// Output of the MLP before its own norm, if there is one.
+    pub branch: Option<T>,
 }
 
 /// Internals of the attention half of the block.
@@ -20,25 +22,39 @@ pub(crate) struct AttentionInternals<T> {
     pub qkv: T,
     /// Output of attention.
     pub attended: T,
+    /// Output of the branch before its own norm, if there is one.
+    pub branch: Option<T>,
 }
 
 impl Internals<usize> {
     /// Features in a row of each.
     pub fn features(block: &BlockLayout, s: &Shapes) -> Self {
         let raw_qkv = block.qk_norm.map(|_| s.qkv.outputs);
-        let attention =
-            AttentionInternals { raw_qkv, qkv: s.qkv.outputs, attended: s.output.inputs };
-        Self { attention, middle: s.hidden, gate_up: s.gate_up.outputs }
+        let branch = |norms: Norms| norms.output.map(|_| s.hidden);
+        let attention = AttentionInternals {
+            raw_qkv,
+            qkv: s.qkv.outputs,
+            attended: s.output.inputs,
+            branch: branch(block.attention_norms),
+        };
+        let branch = branch(block.mlp_norms);
+        Self { attention, middle: s.hidden, gate_up: s.gate_up.outputs, branch }
     }
 }
 
 impl<T> Internals<T> {
     /// Applies `f` to each internal, and stops at the first error.
     pub fn try_map<U, E>(self, f: impl Fn(T) -> Result<U, E>) -> Result<Internals<U>, E> {
-        let AttentionInternals { raw_qkv, qkv, attended } = self.attention;
-        let raw_qkv = raw_qkv.map(&f).transpose()?;
-        let attention = AttentionInternals { raw_qkv, qkv: f(qkv)?, attended: f(attended)? };
-        Ok(Internals { attention, middle: f(self.middle)?, gate_up: f(self.gate_up)? })
+        let AttentionInternals { raw_qkv, qkv, attended, branch } = self.attention;
+        let maybe = |t: Option<T>| t.map(&f).transpose();
+        let attention = AttentionInternals {
+            raw_qkv: maybe(raw_qkv)?,
+            qkv: f(qkv)?,
+            attended: f(attended)?,
+            branch: maybe(branch)?,
+        };
+        let (middle, gate_up) = (f(self.middle)?, f(self.gate_up)?);
+        Ok(Internals { attention, middle, gate_up, branch: maybe(self.branch)? })
     }
 
     /// Applies `f` to each.
@@ -50,8 +66,12 @@ impl<T> Internals<T> {
     /// Pairs each internal with its counterpart in `other`.
     pub fn beside<'a>(&'a self, other: &'a mut Self) -> impl Iterator<Item = (&'a T, &'a mut T)> {
         let (own, others) = (&self.attention, &mut other.attention);
-        let raw_qkv = own.raw_qkv.as_ref().zip(others.raw_qkv.as_mut());
-        raw_qkv.into_iter().chain([
+        let optional = [
+            own.raw_qkv.as_ref().zip(others.raw_qkv.as_mut()),
+            own.branch.as_ref().zip(others.branch.as_mut()),
+            self.branch.as_ref().zip(other.branch.as_mut()),
+        ];
+        optional.into_iter().flatten().chain([
             (&own.qkv, &mut others.qkv),
             (&own.attended, &mut others.attended),
             (&self.middle, &mut other.middle),
@@ -61,7 +81,8 @@ impl<T> Internals<T> {
 
     /// All of them.
     pub fn each(self) -> impl Iterator<Item = T> {
-        let AttentionInternals { raw_qkv, qkv, attended } = self.attention;
-        raw_qkv.into_iter().chain([qkv, attended, self.middle, self.gate_up])
+        let AttentionInternals { raw_qkv, qkv, attended, branch } = self.attention;
+        let optional = [raw_qkv, branch, self.branch].into_iter().flatten();
+        optional.chain([qkv, attended, self.middle, self.gate_up])
     }
 }

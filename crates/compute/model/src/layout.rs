@@ -5,8 +5,8 @@
 //! weights, gradients and optimizer moments all follow it.
 
 use crate::adapter::AdapterLayout;
-use crate::config::ModelConfig;
-use isentrope_kernels::{Attention, Backend, Kind, Linear, Role};
+use crate::config::{BranchNorms, ModelConfig, QkNorm};
+use isentrope_kernels::{Attention, Backend, Grouped, Kind, Linear, Role};
 use std::ops::{Deref, Range};
 
 /// Number of a parameter in its [`ParameterList`].
@@ -151,16 +151,56 @@ impl Projection {
 /// The parameters of one decoder block.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockLayout {
-    pub input_norm: Id,
+    pub attention_norms: Norms,
     pub qkv: Projection,
-    pub qk_norm: Option<(Id, Id)>,
+    pub qk_norm: Option<QkNorms>,
     pub output: Projection,
-    pub mlp_norm: Id,
+    pub mlp_norms: Norms,
     pub gate_up: Projection,
     pub down: Projection,
     pub attention: Attention,
-    /// Whether queries and keys are rotated by their positions.
-    pub rotated: bool,
+    pub rotation: Rotation,
+}
+
+/// The norms of one branch of a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Norms {
+    /// The norm before the branch.
+    pub input: Option<Id>,
+    /// The norm behind it.
+    pub output: Option<Id>,
+}
+
+/// The norms of queries and keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QkNorms {
+    pub queries: Id,
+    pub keys: Id,
+    pub span: QkNorm,
+}
+
+impl QkNorms {
+    /// The parts of a row of `attention` that are normed, each with its weights.
+    pub fn groups(&self, attention: Attention) -> [(Grouped, Id); 2] {
+        let parts = [(attention.query_heads(), self.queries), (attention.key_heads(), self.keys)];
+        parts.map(|(heads, id)| match self.span {
+            QkNorm::Heads => (heads, id),
+            QkNorm::Whole => {
+                (Grouped { groups: 1, features: heads.groups * heads.features, ..heads }, id)
+            }
+        })
+    }
+}
+
+/// The rotation of queries and keys by their positions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rotation {
+    /// By the model's rotary embedding.
+    Full,
+    /// By that of the layers with a window.
+    Windowed,
+    /// None.
+    Still,
 }
 
 /// All parameters of a model, and the shapes of its products.
@@ -275,27 +315,47 @@ impl Layout {
                     let number = numbers.next().expect("numbers without an end");
                     Projection::new(number, list, shape, modules, biased)
                 };
+                let [before_attention, behind_attention, before_mlp, behind_mlp] =
+                    norm_names(config.norms);
+                let norm = |list: &mut ParameterList, part: Option<&str>| {
+                    part.map(|part| list.vector(&[(name(&format!("{part}.weight")), hidden)]))
+                };
+                let attention_input = norm(&mut list, before_attention);
+                let qkv = projection(&mut list, shapes.qkv, &qkv, config.qkv_bias);
+                let qk_norm = config.qk_norm.map(|span| {
+                    let mut norm = |part: &str, heads: usize| {
+                        let groups = if span == QkNorm::Whole { heads } else { 1 };
+                        list.vector(&[(name(&format!("self_attn.{part}.weight")), groups * dim)])
+                    };
+                    let queries = norm("q_norm", config.heads);
+                    QkNorms { queries, keys: norm("k_norm", config.kv_heads), span }
+                });
+                let output = projection(&mut list, shapes.output, &output, config.output_bias);
+                let attention_output = norm(&mut list, behind_attention);
+                let mlp_input = norm(&mut list, before_mlp);
+                let gate_up = projection(&mut list, shapes.gate_up, &gate_up, config.mlp_bias);
+                let down = projection(&mut list, shapes.down, &down, config.mlp_bias);
+                let mlp_output = norm(&mut list, behind_mlp);
                 BlockLayout {
-                    input_norm: list.vector(&[(name("input_layernorm.weight"), hidden)]),
-                    qkv: projection(&mut list, shapes.qkv, &qkv, config.qkv_bias),
-                    qk_norm: config.qk_norm.then(|| {
-                        let mut norm = |part: &str| {
-                            list.vector(&[(name(&format!("self_attn.{part}.weight")), dim)])
-                        };
-                        (norm("q_norm"), norm("k_norm"))
-                    }),
-                    output: projection(&mut list, shapes.output, &output, config.output_bias),
-                    mlp_norm: list.vector(&[(name("post_attention_layernorm.weight"), hidden)]),
-                    gate_up: projection(&mut list, shapes.gate_up, &gate_up, config.mlp_bias),
-                    down: projection(&mut list, shapes.down, &down, config.mlp_bias),
+                    attention_norms: Norms { input: attention_input, output: attention_output },
+                    qkv,
+                    qk_norm,
+                    output,
+                    mlp_norms: Norms { input: mlp_input, output: mlp_output },
+                    gate_up,
+                    down,
                     attention: Attention {
                         heads: config.heads,
                         kv_heads: config.kv_heads,
                         head_dim: dim,
                         window: config.sliding_window[layer],
-                        scale: (1.0 / (dim as f64).sqrt()) as f32,
+                        scale: config.scales.scores,
                     },
-                    rotated: config.rotated[layer],
+                    rotation: match config.sliding_window[layer] {
+                        _ if !config.rotated[layer] => Rotation::Still,
+                        Some(_) if config.window_rope.is_some() => Rotation::Windowed,
+                        _ => Rotation::Full,
+                    },
                 }
             })
             .collect();
@@ -311,5 +371,23 @@ impl Layout {
     /// The shape of every block's attention, except its window.
     pub(crate) fn attention(&self) -> Attention {
         self.blocks[0].attention // a configuration has at least one layer
+    }
+}
+
+/// The names of a block's norms: before and behind attention, before and behind the MLP.
+fn norm_names(norms: BranchNorms) -> [Option<&'static str>; 4] {
+    match norms {
+        BranchNorms::Before => {
+            [Some("input_layernorm"), None, Some("post_attention_layernorm"), None]
+        }
+        BranchNorms::Behind => {
+            [None, Some("post_attention_layernorm"), None, Some("post_feedforward_layernorm")]
+        }
+        BranchNorms::Around => [
+            Some("input_layernorm"),
+            Some("post_attention_layernorm"),
+            Some("pre_feedforward_layernorm"),
+            Some("post_feedforward_layernorm"),
+        ],
     }
 }

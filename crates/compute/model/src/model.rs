@@ -3,12 +3,12 @@
 
 use crate::adapter::Adapter;
 use crate::checkpoint::{Checkpoint, WriteOptions, write_checkpoint};
-use crate::config::ModelConfig;
+use crate::config::{ModelConfig, Scales};
 use crate::layout::Layout;
 use crate::parameters::Parameters;
 use crate::rope_table::RopeTable;
 use crate::{Error, Result};
-use isentrope_kernels::{Backend, Kind, Role};
+use isentrope_kernels::{Backend, Buffer, Kind, Role};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,8 +31,32 @@ pub struct Model {
     /// The device.
     pub backend: Arc<dyn Backend>,
     pub(crate) rope: RopeTable,
+    pub(crate) scales: ScaleBuffers,
     /// A number that no other model of the process has.
     pub(crate) number: u64,
+}
+
+/// The model's factors for [`Backend::scale_rows`], `[1, hidden]` each.
+pub(crate) struct ScaleBuffers {
+    pub embeddings: Option<Buffer>,
+    pub branches: Option<Buffer>,
+    pub hidden: Option<Buffer>,
+}
+
+impl ScaleBuffers {
+    fn new(config: &ModelConfig, backend: &dyn Backend) -> Self {
+        let Scales { embeddings, branches, hidden, .. } = config.scales;
+        let buffer = |factor: f32| {
+            let mut factors = backend.buffer(Role::Exact(1, config.hidden_size));
+            backend.fill(&mut factors, factor);
+            factors
+        };
+        Self {
+            embeddings: embeddings.map(buffer),
+            branches: branches.map(buffer),
+            hidden: hidden.map(buffer),
+        }
+    }
 }
 
 impl Model {
@@ -53,8 +77,9 @@ impl Model {
     ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let rope = RopeTable::new(&config);
+        let scales = ScaleBuffers::new(&config, &*backend);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self { config, layout, weights, adapter: None, backend, rope, number }
+        Self { config, layout, weights, adapter: None, backend, rope, scales, number }
     }
 
     /// The model without its adapter. It shares the weights.

@@ -237,8 +237,7 @@ impl Model {
     ) -> (Vec<BlockRecord>, Buffer) {
         let (b, s) = (&*self.backend, &self.layout.shapes);
         let mut cache = b.buffer(self.layout.cache(1, *pages));
-        let mut x = self.activations(rows.count, s.hidden);
-        b.embed(s.vocabulary, &self.weights[self.layout.embedding], &rows.batch, &mut x);
+        let mut x = self.embedded(rows);
         let mut kept = Vec::new();
         for block in &self.layout.blocks {
             let input = keep.map(|_| {
@@ -265,10 +264,11 @@ impl Model {
         self.predict(&normed, targets, Arc::clone(masks), temperature)
     }
 
-    /// The final norm of rows of the last block's output.
-    fn normed(&self, last: &Buffer, rows: usize) -> Buffer {
+    /// The final norm of rows of the last block's output, with their factor if they have one.
+    pub(crate) fn normed(&self, last: &Buffer, rows: usize) -> Buffer {
         let mut normed = self.activations(rows, self.layout.shapes.hidden);
         self.norm(last, self.layout.norm, &mut normed, rows);
+        self.scale(self.scales.hidden.as_ref(), &mut normed, rows);
         normed
     }
 
@@ -324,6 +324,7 @@ impl Model {
             });
             self.block_backward(block, &input, internals, &rows, &mut dx, gradient);
         }
+        self.scale(self.scales.embeddings.as_ref(), &mut dx, rows.count);
         gradient.add_embedded(b, s.vocabulary, &packed.tokens, &dx);
     }
 
@@ -354,6 +355,7 @@ impl Model {
             &mut d_normed,
             dw,
         );
+        self.scale(self.scales.hidden.as_ref(), &mut d_normed, targets);
         let mut d_last = normed;
         b.fill(&mut d_last, 0.0);
         self.norm_backward(&last, self.layout.norm, &d_normed, &mut d_last, gradient, targets);
@@ -362,7 +364,7 @@ impl Model {
 
     pub(crate) fn norm(&self, x: &Buffer, weight: Id, y: &mut Buffer, rows: usize) {
         let layout = Grouped::rows(self.layout.shapes.hidden);
-        self.backend.rms_norm(layout, self.config.rms_norm_eps, x, &self.weights[weight], y, rows);
+        self.backend.rms_norm(layout, self.config.rms_norm(), x, &self.weights[weight], y, rows);
     }
 
     /// `dx += d norm(x)/dx dy`, and the weight's gradient if it is trained.
@@ -379,7 +381,7 @@ impl Model {
         let (w, dw) = (&self.weights[weight], gradient.of_model(weight));
         self.backend.rms_norm_backward(
             layout,
-            self.config.rms_norm_eps,
+            self.config.rms_norm(),
             x,
             w,
             Some(dy),

@@ -20,8 +20,8 @@ impl Model {
         self.add_adapter(of, x, y, tokens);
     }
 
-    /// `y = silu(gate) * up` of the layer's outputs, which are kept in `gate_up` if it is given.
-    pub(crate) fn project_swiglu(
+    /// `y = f(gate) * up` of the layer's outputs, which are kept in `gate_up` if it is given.
+    pub(crate) fn project_glu(
         &self,
         of: &Projection,
         x: &Buffer,
@@ -29,15 +29,16 @@ impl Model {
         y: &mut Buffer,
         tokens: usize,
     ) {
+        let by = self.config.gate;
         if self.is_adapted(of) {
             let mut for_a_moment = None;
             let gate_up = gate_up
                 .unwrap_or_else(|| for_a_moment.insert(self.activations(tokens, of.shape.outputs)));
             self.project(of, x, gate_up, tokens);
-            self.backend.swiglu(of.shape.outputs / 2, gate_up, y, tokens);
+            self.backend.glu(by, of.shape.outputs / 2, gate_up, y, tokens);
         } else {
             let (weight, bias) = self.weight_and_bias(of);
-            self.backend.linear_swiglu(of.shape, x, weight, bias, gate_up, y, tokens);
+            self.backend.linear_glu(of.shape, by, x, weight, bias, gate_up, y, tokens);
         }
     }
 

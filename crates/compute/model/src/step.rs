@@ -177,8 +177,7 @@ impl Model {
             &Rows { count: step.rows(), batch: b.upload_drawn_batch(&step.batch, drawn), rope };
         let cached_rows = activation_cache.as_ref().map(|_| step.cached_rows.upload(b));
         let mut activation_cache = activation_cache.zip(cached_rows.as_ref());
-        let mut x = self.activations(rows.count, s.hidden);
-        b.embed(s.vocabulary, &self.weights[self.layout.embedding], &rows.batch, &mut x);
+        let mut x = self.embedded(rows);
         for (i, block) in self.layout.blocks.iter().enumerate() {
             if let Some((activation_cache, cached_rows)) = &mut activation_cache {
                 activation_cache.store_input(b, i, &x, cached_rows);
@@ -198,9 +197,7 @@ impl Model {
         let wanted = step.wanted.len();
         let mut last = self.activations(wanted, s.hidden);
         b.copy_rows(&x, &b.upload_index(&step.wanted), &mut last);
-        let mut normed = self.activations(wanted, s.hidden);
-        self.norm(&last, self.layout.norm, &mut normed, wanted);
-        normed
+        self.normed(&last, wanted)
     }
 
     /// Draws tokens from rows of final hidden states, `[rows, hidden]`; None if logits are not

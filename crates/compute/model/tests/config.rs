@@ -3,6 +3,7 @@
 use std::fs;
 
 use crate::common::directory;
+use isentrope_model::config::Scales;
 use isentrope_model::rope::RopeScaling;
 use isentrope_model::{Error, ModelConfig, Rope};
 use serde_json::{Value, json};
@@ -72,7 +73,22 @@ fn defaults_are_those_of_each_family() {
     assert_eq!((smollm3.hidden_size, smollm3.layers, smollm3.heads), (2048, 36, 16));
     assert!(smollm3.tie_word_embeddings && !phi3.tie_word_embeddings);
     assert_eq!(smollm3.rope, Rope::new(128, 2e6, RopeScaling::Default));
-    for config in [qwen2, mistral] {
+    let [olmo2, olmo3] = [bare("olmo2"), bare("olmo3")];
+    assert_eq!(sizes(&olmo2), (50_304, 11_008, 32, 128, 2048));
+    assert_eq!((olmo2.rms_norm_eps, olmo2.sliding_window[0]), (1e-5, None));
+    assert_eq!(sizes(&olmo3), sizes(&olmo2));
+    let plain = Rope::new(128, 500_000.0, RopeScaling::Default);
+    assert_eq!((&olmo3.rope, olmo3.window_rope.as_ref()), (&plain, Some(&plain)));
+    let gemma3 = bare("gemma3_text");
+    assert_eq!(sizes(&gemma3), (262_208, 9216, 4, 256, 131_072));
+    assert_eq!((gemma3.hidden_size, gemma3.layers, gemma3.heads), (2304, 26, 8));
+    assert_eq!((gemma3.scales.scores, gemma3.scales.embeddings), (0.0625, Some(48.0)));
+    assert!(gemma3.tie_word_embeddings && gemma3.rms_norm().shift == 1.0);
+    assert_eq!(gemma3.rope, Rope::new(256, 1e6, RopeScaling::Default));
+    assert_eq!(gemma3.window_rope, Some(Rope::new(256, 1e4, RopeScaling::Default)));
+    let is_full = |layer: usize| gemma3.sliding_window[layer].is_none();
+    assert_eq!((0..26).filter(|&layer| is_full(layer)).collect::<Vec<_>>(), [5, 11, 17, 23]);
+    for config in [qwen2, mistral, olmo2] {
         assert_eq!((config.hidden_size, config.layers, config.heads), (4096, 32, 32));
         assert!(!config.tie_word_embeddings);
         assert_eq!(config.rope, Rope::new(128, 10_000.0, RopeScaling::Default));
@@ -155,6 +171,77 @@ fn windows_follow_the_family() {
         [wide, full, full, wide]
     );
     assert_eq!(windows(json!({"model_type": "llama", "sliding_window": 9})), [full; 4]);
+    let olmo3 = json!({"model_type": "olmo3", "sliding_window": 9});
+    assert_eq!(windows(olmo3.clone()), [wide, wide, wide, full]);
+    assert_eq!(windows(with(olmo3, &json!({"layer_types": types}))), [wide, full, full, wide]);
+    let none = json!({"model_type": "olmo3", "sliding_window": null});
+    assert!(read(&none).unwrap_err().to_string().contains("sliding_window is null"));
+}
+
+/// Both spellings of OLMo 3: layers without a window are stretched, those with one are not.
+#[test]
+fn layers_with_a_window_have_their_own_angles() {
+    let olmo3 = |patch: &Value| read(&with(json!({"model_type": "olmo3"}), patch));
+    let yarn = json!({
+        "rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192,
+        "attention_factor": 1.2
+    });
+    let old = json!({"rope_scaling": yarn, "rope_theta": 3e5});
+    let base = json!({"rope_theta": 3e5, "rope_type": "default"});
+    let by_type = json!({
+        "full_attention": with(yarn, &json!({"rope_theta": 3e5})), "sliding_attention": base
+    });
+    let new = json!({"rope_parameters": by_type});
+    for spelling in [&old, &new] {
+        let config = olmo3(spelling).unwrap();
+        assert!(matches!(config.rope.scaling, RopeScaling::Yarn { factor: 8.0, .. }));
+        assert_eq!(config.rope.theta, 3e5);
+        assert_eq!(config.window_rope, Some(Rope::new(128, 3e5, RopeScaling::Default)));
+        assert_eq!(config.context(), 65_536);
+    }
+    // As Gemma 3 is published: the context is stated as it is stretched.
+    let gemma3 = json!({
+        "model_type": "gemma3_text", "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+        "rope_local_base_freq": 300.0, "num_hidden_layers": 4, "sliding_window_pattern": 2
+    });
+    let config = read(&gemma3).unwrap();
+    assert!(matches!(config.rope.scaling, RopeScaling::Linear { factor: 8.0 }));
+    assert_eq!(config.window_rope, Some(Rope::new(256, 300.0, RopeScaling::Default)));
+    assert_eq!(config.context(), 131_072);
+    let window = Some(4096);
+    assert_eq!(config.sliding_window, [window, None, window, None]);
+    for (patch, named) in [
+        (with(old.clone(), &new), "rope_scaling stands beside rope_parameters"),
+        (json!({"rope_parameters": base}), "rope_parameters has no object full_attention"),
+        (
+            json!({"rope_parameters": {"full_attention": base, "sliding_attention": {"rope_type": "dynamic"}}}),
+            "rope_parameters.sliding_attention.rope_type \"dynamic\"",
+        ),
+    ] {
+        let error = olmo3(&patch).expect_err(named).to_string();
+        assert!(error.contains(named), "{patch}: {error}");
+    }
+}
+
+/// As in Granite 3.
+#[test]
+fn multipliers_are_factors() {
+    let granite = |patch: Value| {
+        read(&with(json!({"model_type": "granite"}), &patch)).map(|config| config.scales)
+    };
+    let none = Scales { scores: 1.0, embeddings: None, branches: None, hidden: None };
+    assert_eq!(granite(json!({})).unwrap(), none);
+    let published = json!({
+        "attention_multiplier": 0.015625, "embedding_multiplier": 12.0, "logits_scaling": 8.0,
+        "residual_multiplier": 0.22
+    });
+    let (embeddings, branches, hidden) = (Some(12.0), Some(0.22), Some(0.125));
+    let scales = Scales { scores: 0.015_625, embeddings, branches, hidden };
+    assert_eq!(granite(published).unwrap(), scales);
+    assert!(
+        granite(json!({"logits_scaling": 0})).unwrap_err().to_string().contains("scaling is 0")
+    );
+    assert!(granite(json!({"scale_emb": 2})).unwrap_err().to_string().contains("scale_emb"));
 }
 
 /// Every refusal is one sentence that names the file and the key.
@@ -226,6 +313,15 @@ fn refusals_name_the_key() {
             "no sliding_window",
         ),
         (json!({"sliding_window": 0, "use_sliding_window": true}), "sliding_window is 0"),
+        (json!({"use_bidirectional_attention": true}), "use_bidirectional_attention"),
+        (
+            json!({"model_type": "gemma3_text", "architectures": null, "hidden_activation": "silu"}),
+            "hidden_activation \"silu\"",
+        ),
+        (
+            json!({"model_type": "gemma3_text", "architectures": null, "query_pre_attn_scalar": 0}),
+            "query_pre_attn_scalar is 0",
+        ),
     ];
     for (patch, named) in cases {
         let error = read(&with(qwen25_math(), &patch)).expect_err(named).to_string();

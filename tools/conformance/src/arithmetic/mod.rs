@@ -5,6 +5,7 @@ mod attention;
 mod derivatives;
 mod draws;
 mod embedding;
+mod glu;
 mod groups;
 mod head;
 mod linear;
@@ -12,7 +13,6 @@ mod norm;
 mod reference;
 mod rope;
 mod rows;
-mod swiglu;
 
 use crate::Property;
 
@@ -26,7 +26,7 @@ pub(crate) fn properties() -> Vec<Property> {
         norm::properties(),
         rope::properties(),
         rows::properties(),
-        swiglu::properties(),
+        glu::properties(),
         head::properties(),
         adamw::properties(),
         draws::properties(),

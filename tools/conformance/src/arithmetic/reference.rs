@@ -1,7 +1,7 @@
 //! The mathematics of every operation in f64 on row-major data, forward and backward, and the proof
 //! by finite differences that each backward is the gradient of its forward.
 
-use isentrope_kernels::{AdamW, Attention};
+use isentrope_kernels::{AdamW, Attention, Gate};
 
 /// `y = x W^T + b`. `x: [tokens, inputs]`, `w: [outputs, inputs]`.
 pub fn linear(x: &[f64], w: &[f64], b: &[f64], inputs: usize) -> Vec<f64> {
@@ -67,21 +67,36 @@ pub fn rope(x: &[f64], angles: &[f64]) -> Vec<f64> {
     y
 }
 
+/// The function of a gate, and its slope.
+fn gated(by: Gate, g: f64) -> (f64, f64) {
+    match by {
+        Gate::Silu => {
+            let e = (-g).exp();
+            // Quotient rule on g / (1 + e^-g), written so that an infinite e gives the limit.
+            let slope =
+                if e.is_infinite() { 0.0 } else { (1.0 + e + g * e) / ((1.0 + e) * (1.0 + e)) };
+            (g / (1.0 + e), slope)
+        }
+        Gate::GeluTanh => {
+            let root = (2.0 / std::f64::consts::PI).sqrt();
+            let tanh = (root * (g + 0.044_715 * g.powi(3))).tanh();
+            let inner = root * (1.0 + 3.0 * 0.044_715 * g * g);
+            (0.5 * g * (1.0 + tanh), 0.5 * (1.0 + tanh) + 0.5 * g * (1.0 - tanh * tanh) * inner)
+        }
+    }
+}
+
 /// One row `[gate, up]`.
-pub fn swiglu(gate_up: &[f64]) -> Vec<f64> {
+pub fn glu(by: Gate, gate_up: &[f64]) -> Vec<f64> {
     let (gate, up) = gate_up.split_at(gate_up.len() / 2);
-    gate.iter().zip(up).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect()
+    gate.iter().zip(up).map(|(&g, u)| gated(by, g).0 * u).collect()
 }
 
 /// The gradient of one row `[gate, up]`.
-pub fn swiglu_backward(gate_up: &[f64], dy: &[f64]) -> Vec<f64> {
+pub fn glu_backward(by: Gate, gate_up: &[f64], dy: &[f64]) -> Vec<f64> {
     let (gate, up) = gate_up.split_at(gate_up.len() / 2);
-    let d_gate = gate.iter().zip(up).zip(dy).map(|((g, u), dy)| {
-        let e = (-g).exp();
-        // Quotient rule on g / (1 + e^-g), written so that an infinite e gives the limit.
-        dy * u * if e.is_infinite() { 0.0 } else { (1.0 + e + g * e) / ((1.0 + e) * (1.0 + e)) }
-    });
-    let d_up = gate.iter().zip(dy).map(|(g, dy)| dy * g / (1.0 + (-g).exp()));
+    let d_gate = gate.iter().zip(up).zip(dy).map(|((&g, u), dy)| dy * u * gated(by, g).1);
+    let d_up = gate.iter().zip(dy).map(|(&g, dy)| dy * gated(by, g).0);
     d_gate.chain(d_up).collect()
 }
 
@@ -242,7 +257,7 @@ pub(crate) mod finite_differences {
         linear_gradient,
         rms_norm_gradient,
         rope_gradient_turns_back,
-        swiglu_gradient,
+        glu_gradient,
         attention_gradient,
         head_gradient,
         slope_of_the_entropy
@@ -293,9 +308,11 @@ pub(crate) mod finite_differences {
         assert_gradient(&x, &rope(&dy, &back), |x| dot(&rope(x, &angles), &dy));
     }
 
-    fn swiglu_gradient(_: &Trial) {
+    fn glu_gradient(_: &Trial) {
         let (x, dy) = (data(1, 14), data(2, 7));
-        assert_gradient(&x, &swiglu_backward(&x, &dy), |x| dot(&swiglu(x), &dy));
+        for by in [Gate::Silu, Gate::GeluTanh] {
+            assert_gradient(&x, &glu_backward(by, &x, &dy), |x| dot(&glu(by, x), &dy));
+        }
     }
 
     fn attention_gradient(_: &Trial) {

@@ -4,7 +4,7 @@ use crate::data::{POISON, assert_bits};
 use crate::device::{Device, Trial, vector, weights, width};
 use crate::properties;
 use isentrope_kernels::{
-    Attention, Buffer, DeviceBatch, HeadNorms, HostBatch, Linear, Role, Run, Turn,
+    Attention, Buffer, DeviceBatch, Gate, HeadNorms, HostBatch, Linear, RmsNorm, Role, Run, Turn,
 };
 
 properties!(gated_products, queries_keys_and_values);
@@ -14,7 +14,7 @@ fn gated_products(trial: &Trial) {
         for (inputs, features, rows) in
             [(1, 1, 1), (70, 17, 5), (40, 16, 65), (133, 50, 83), (64, 96, 3), (40, 230, 130)]
         {
-            for bias in [false, true] {
+            for (bias, by) in [(false, Gate::Silu), (true, Gate::Silu), (true, Gate::GeluTanh)] {
                 let shape = Linear { inputs, outputs: 2 * features };
                 let [both, one] =
                     [2 * features, features].map(|features| Role::Activation(rows, features));
@@ -25,17 +25,18 @@ fn gated_products(trial: &Trial) {
                 let bias = bias.then(|| device.upload_noise(vector(shape.outputs), 3));
                 let (mut gate_up, mut want) = (device.blank(both), device.blank(one));
                 device.linear(shape, &x, &w, bias.as_ref(), &mut gate_up, rows);
-                device.swiglu(features, &gate_up, &mut want, rows);
+                device.glu(by, features, &gate_up, &mut want, rows);
                 let want = device.download(one, &want);
                 let (mut kept, mut y) = (device.blank(both), device.blank(one));
-                device.linear_swiglu(shape, &x, &w, bias.as_ref(), Some(&mut kept), &mut y, rows);
-                let what = format!("{shape:?}, {rows} rows, on {}", device.name());
+                let (of_bias, keep) = (bias.as_ref(), Some(&mut kept));
+                device.linear_glu(shape, by, &x, &w, of_bias, keep, &mut y, rows);
+                let what = format!("{shape:?}, {by:?}, {rows} rows, on {}", device.name());
                 assert_bits(&what, &device.download(one, &y), &want);
                 let (kept, gate_up) =
                     (device.download(both, &kept), device.download(both, &gate_up));
                 assert_bits(&format!("both halves of {what}"), &kept, &gate_up);
                 let mut y = device.blank(one);
-                device.linear_swiglu(shape, &x, &w, bias.as_ref(), None, &mut y, rows);
+                device.linear_glu(shape, by, &x, &w, bias.as_ref(), None, &mut y, rows);
                 assert_bits(&format!("nothing kept of {what}"), &device.download(one, &y), &want);
             }
         }
@@ -87,21 +88,21 @@ fn queries_keys_and_values(trial: &Trial) {
                 &device.upload_noise(vector(head_dim), 3),
                 &device.upload_noise(vector(head_dim), 4),
             );
-            let (raw, eps) = (&device.upload_noise(row, 5), 1e-5);
+            let (raw, norm) = (&device.upload_noise(row, 5), RmsNorm { eps: 1e-5, shift: 1.0 });
             for normed in [false, true] {
                 let [qkv, want] = [(); 2]
                     .map(|()| if normed { device.blank(row) } else { device.upload_noise(row, 5) });
                 let want = attended(&device, shape, want, |qkv, batch, cache| {
                     if normed {
                         device.copy_first_rows(raw, qkv, rows);
-                        device.rms_norm(shape.query_heads(), eps, raw, queries, qkv, rows);
-                        device.rms_norm(shape.key_heads(), eps, raw, keys, qkv, rows);
+                        device.rms_norm(shape.query_heads(), norm, raw, queries, qkv, rows);
+                        device.rms_norm(shape.key_heads(), norm, raw, keys, qkv, rows);
                     }
                     device.rope(shape.turned_heads(), qkv, cos, sin, batch, Turn::Forward);
                     device.store_kv(shape, qkv, batch, cache, 1);
                 });
                 let got = attended(&device, shape, qkv, |qkv, batch, cache| {
-                    let norms = normed.then_some(HeadNorms { raw, rows, queries, keys, eps });
+                    let norms = normed.then_some(HeadNorms { raw, rows, queries, keys, norm });
                     device.prepare_qkv(shape, norms, (cos, sin), qkv, batch, cache, 1);
                 });
                 for (what, (got, want)) in ["rows", "outputs"].iter().zip(got.iter().zip(&want)) {

@@ -3,7 +3,9 @@
 use crate::data::{assert_bits, indices, masks, noise, pieces};
 use crate::device::{Device, Trial, assert_variants_agree, gradient, vector_gradient};
 use crate::properties;
-use isentrope_kernels::{Adjustments, Buffer, Draw, Grouped, HeadScores, Kind, Linear, Role, Turn};
+use isentrope_kernels::{
+    Adjustments, Buffer, Draw, Gate, Grouped, HeadScores, Kind, Linear, RmsNorm, Role, Turn,
+};
 use proptest::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,6 +35,8 @@ impl Results {
         self.sums.iter().map(|(name, role, sum)| (*name, device.download(*role, sum))).collect()
     }
 }
+
+const RMS: RmsNorm = RmsNorm { eps: 1e-6, shift: 1.0 };
 
 /// Every operation that works row by row, on the rows `range` of a batch of `rows`. Sums continue
 /// from `before`.
@@ -82,11 +86,11 @@ fn operate_with(
 
     let norm_weight = device.upload_noise(weights(Kind::Vector(NORM.features)), 5);
     let (mut normed, mut d_norm, d_normed) = (part(6, inputs), part(7, inputs), part(8, inputs));
-    device.rms_norm(NORM, 1e-6, &x, &norm_weight, &mut normed, n);
+    device.rms_norm(NORM, RMS, &x, &norm_weight, &mut normed, n);
     let d_weight_role = vector_gradient(NORM.features);
     let mut d_weight = sum(2, d_weight_role);
     let (dy_norm, d_weight_of) = (Some(&d_normed), Some(&mut d_weight));
-    device.rms_norm_backward(NORM, 1e-6, &x, &norm_weight, dy_norm, &mut d_norm, d_weight_of, n);
+    device.rms_norm_backward(NORM, RMS, &x, &norm_weight, dy_norm, &mut d_norm, d_weight_of, n);
 
     let at = device.positions(&indices(9, rows, 50)[range.clone()]);
     let angles = |seed| device.upload_noise(Role::Exact(50, ROTATED.features / 2), seed);
@@ -94,9 +98,9 @@ fn operate_with(
     device.rope(ROTATED, &mut turned, &angles(11), &angles(12), &at, Turn::Forward);
 
     let mut gated = device.blank(some(inputs / 2));
-    device.swiglu(inputs / 2, &x, &mut gated, n);
+    device.glu(Gate::GeluTanh, inputs / 2, &x, &mut gated, n);
     let (mut d_gated, mut gate_up) = (part(13, inputs / 2), part(1, inputs));
-    device.swiglu_backward(inputs / 2, &mut d_gated, &mut gate_up, n);
+    device.glu_backward(Gate::GeluTanh, inputs / 2, &mut d_gated, &mut gate_up, n);
 
     let (mut scaled, mut added) = (part(1, inputs), part(19, inputs));
     device.scale_rows(&device.upload_noise(Role::Exact(1, inputs), 20), &mut scaled, n);
@@ -147,9 +151,9 @@ fn operate_with(
             ("rms_norm", inputs, get(&normed, inputs)),
             ("rms_norm_backward", inputs, get(&d_norm, inputs)),
             ("rope", inputs, get(&turned, inputs)),
-            ("swiglu", inputs / 2, get(&gated, inputs / 2)),
-            ("swiglu_backward", inputs, get(&gate_up, inputs)),
-            ("swiglu_backward's y", inputs / 2, get(&d_gated, inputs / 2)),
+            ("glu", inputs / 2, get(&gated, inputs / 2)),
+            ("glu_backward", inputs, get(&gate_up, inputs)),
+            ("glu_backward's y", inputs / 2, get(&d_gated, inputs / 2)),
             ("scale_rows", inputs, get(&scaled, inputs)),
             ("add_rows", inputs, get(&added, inputs)),
             ("embed", inputs, get(&embedded, inputs)),

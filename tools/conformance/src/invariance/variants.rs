@@ -20,6 +20,8 @@ fn models(trial: &Trial) {
         "llama-mqa",
         "llama-yarn",
         "mistral-sliding",
+        "gemma3",
+        "olmo3",
         "qwen2-layer-types",
         "qwen3-untied",
         "smollm3",

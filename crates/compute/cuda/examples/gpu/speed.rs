@@ -6,8 +6,8 @@ use crate::probe::Random;
 use crate::report::{Report, Work};
 use isentrope_cuda::{Cuda, Device, Dtype};
 use isentrope_kernels::{
-    AdamW, Attention, Backend, Buffer, Draw, Grouped, HostBatch, Kind, Linear, Role, SamplingMasks,
-    Turn, UpdateSlice,
+    AdamW, Attention, Backend, Buffer, Draw, Gate, Grouped, HostBatch, Kind, Linear, RmsNorm, Role,
+    SamplingMasks, Turn, UpdateSlice,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -125,13 +125,13 @@ pub fn operations(backend: &Cuda, scale: Scale, report: &mut Report) {
     let mut norm_gradient = bench.parameter(Role::Gradient(norm), norm, hidden);
     let rows = Grouped::rows(hidden);
     bench.time("rms_norm", moved(2 * tokens * hidden), || {
-        backend.rms_norm(rows, 1e-6, &x, &norm_weight, &mut y, tokens);
+        backend.rms_norm(rows, RmsNorm::plain(1e-6), &x, &norm_weight, &mut y, tokens);
     });
     let mut dx = bench.activations(tokens, hidden);
     bench.time("rms_norm backward", moved(4 * tokens * hidden), || {
         backend.rms_norm_backward(
             rows,
-            1e-6,
+            RmsNorm::plain(1e-6),
             &x,
             &norm_weight,
             Some(&y),
@@ -144,10 +144,10 @@ pub fn operations(backend: &Cuda, scale: Scale, report: &mut Report) {
     let mut gate_up = bench.activations(tokens, 2 * wide);
     let mut gated = bench.activations(tokens, wide);
     bench.time("swiglu", moved(3 * tokens * wide), || {
-        backend.swiglu(wide, &gate_up, &mut gated, tokens);
+        backend.glu(Gate::Silu, wide, &gate_up, &mut gated, tokens);
     });
     bench.time("swiglu backward", moved(6 * tokens * wide), || {
-        backend.swiglu_backward(wide, &mut gated, &mut gate_up, tokens);
+        backend.glu_backward(Gate::Silu, wide, &mut gated, &mut gate_up, tokens);
     });
     drop((gate_up, gated));
 

@@ -3,7 +3,7 @@
 use super::{attention, noise, parameter, read, rows};
 use crate::failure::DeviceFailure;
 use isentrope_kernels::{
-    AdamW, Attention, Backend, Buffer, Draw, Grouped, Kind, Linear, Role, SamplingMasks,
+    AdamW, Attention, Backend, Buffer, Draw, Grouped, Kind, Linear, RmsNorm, Role, SamplingMasks,
     UpdateSlice,
 };
 use std::sync::Arc;
@@ -47,7 +47,7 @@ fn on_rows(b: &dyn Backend) -> Vec<(&'static str, Vec<f32>)> {
     let vector = Kind::Vector(inputs);
     let scale = parameter(b, Role::Weight(vector), vector, &noise(7, inputs));
     let mut normed = rows(b, &noise(8, ROWS * inputs), inputs);
-    b.rms_norm(Grouped::rows(inputs), 1e-5, &x, &scale, &mut normed, ROWS);
+    b.rms_norm(Grouped::rows(inputs), RmsNorm::plain(1e-5), &x, &scale, &mut normed, ROWS);
     results.push(("a norm", read(b, &normed, ROWS * inputs)));
 
     let targets: Vec<u32> = (0..ROWS as u32).map(|row| row * 13 % outputs as u32).collect();

@@ -5,7 +5,7 @@ use crate::cuda::Cuda;
 use crate::gpu::cublas::chain::chain;
 use crate::linear::{Direction, Matrix};
 use half::bf16;
-use isentrope_kernels::{Backend, Buffer, Cpu, Kind, Linear, Role};
+use isentrope_kernels::{Backend, Buffer, Cpu, Gate, Kind, Linear, Role};
 
 /// A product whose steps are compared: not a multiple of any tile, and so deep that stages of tiles
 /// are used again. No library computes it, since its rows are padded.
@@ -165,6 +165,7 @@ pub(super) fn gradients(backend: &Cuda, tiles: &str) -> Result<(), String> {
 /// A gated layer by one kernel. It is compared with a layer by one kernel and its gate by another,
 /// and with the CPU.
 fn gated(backend: &Cuda, cpu: &Cpu, tiles: &str) -> Result<(), String> {
+    const SILU: Gate = Gate::Silu;
     let Linear { inputs, outputs } = TILES;
     let (features, vector) = (outputs / 2, Kind::Vector(outputs));
     let x = rows(backend, &noise(11, MANY_ROWS * inputs), inputs);
@@ -175,14 +176,14 @@ fn gated(backend: &Cuda, cpu: &Cpu, tiles: &str) -> Result<(), String> {
     let [mut y, mut of_apart] =
         [16, 17].map(|seed| rows(backend, &noise(seed, MANY_ROWS * features), features));
     backend.linear(TILES, &x, &weights, Some(&bias), &mut apart, MANY_ROWS);
-    backend.linear_swiglu(TILES, &x, &weights, Some(&bias), Some(&mut kept), &mut y, MANY_ROWS);
-    backend.swiglu(features, &apart, &mut of_apart, MANY_ROWS);
+    backend.linear_glu(TILES, SILU, &x, &weights, Some(&bias), Some(&mut kept), &mut y, MANY_ROWS);
+    backend.glu(SILU, features, &apart, &mut of_apart, MANY_ROWS);
 
     let gate_up = read(backend, &apart, MANY_ROWS * outputs);
     let got = read(backend, &kept, MANY_ROWS * outputs);
     compare_tiles("what a gated linear layer keeps", tiles, &got, &gate_up)?;
     let mut want = rows(cpu, &noise(18, MANY_ROWS * features), features);
-    cpu.swiglu(features, &rows(cpu, &gate_up, outputs), &mut want, MANY_ROWS);
+    cpu.glu(SILU, features, &rows(cpu, &gate_up, outputs), &mut want, MANY_ROWS);
     let want = rounded(read(cpu, &want, MANY_ROWS * features));
     compare("SwiGLU in bf16", &read(backend, &of_apart, MANY_ROWS * features), &want)?;
     compare_tiles("a gated linear layer", tiles, &read(backend, &y, MANY_ROWS * features), &want)

@@ -96,8 +96,8 @@ impl Subject for Blocks {
             // In f32 throughout.
             rms_norm_weight_gradient: 4e-6,
             rope: ONCE,
-            swiglu: ONCE,
-            swiglu_gradient: ONCE,
+            glu: ONCE,
+            glu_gradient: ONCE,
             // Logits stay f32. Each of up to nine blocks of a logit of up to 8 cuts 17 terms at
             // 2^-25 of the largest, and the sum at 2^-23. Sixteen such errors of one sign are
             // likely to add up to a quarter of the worst case.

@@ -15,7 +15,7 @@ pub(crate) use forward::forward;
 
 use crate::batch::{CheckedBatch, PAGE, Run};
 use crate::erased::Buffer;
-use crate::norm::Grouped;
+use crate::norm::{Grouped, RmsNorm};
 use crate::simd::LANES;
 use crate::threads::{Shared, Workers};
 
@@ -31,7 +31,7 @@ pub struct Attention {
     pub head_dim: usize,
     /// Keys a query sees, itself included; all that precede it when absent.
     pub window: Option<usize>,
-    /// Factor of the scores: `head_dim^-0.5`.
+    /// Factor of the scores: `head_dim^-0.5` in most families.
     pub scale: f32,
 }
 
@@ -46,8 +46,8 @@ pub struct HeadNorms<'a> {
     pub queries: &'a Buffer,
     /// Weights of the keys' norm.
     pub keys: &'a Buffer,
-    /// Added to the mean of squares.
-    pub eps: f32,
+    /// The norm.
+    pub norm: RmsNorm,
 }
 
 impl Attention {

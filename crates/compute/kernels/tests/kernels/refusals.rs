@@ -2,8 +2,8 @@
 
 use crate::support::{cpu, no_weights, zeros};
 use isentrope_kernels::{
-    Attention, Backend, DeviceBatch, Grouped, HostBatch, Kind, Linear, Role, Run, SamplingMasks,
-    Turn,
+    Attention, Backend, DeviceBatch, Grouped, HostBatch, Kind, Linear, RmsNorm, Role, Run,
+    SamplingMasks, Turn,
 };
 use std::ops::Range;
 use std::panic::catch_unwind;
@@ -26,7 +26,14 @@ const REFUSED: [(&str, fn()); 16] = [
     }),
     ("overlap", || {
         let layout = Grouped { stride: 15, offset: 0, groups: 2, features: 8 };
-        cpu().rms_norm(layout, 1e-5, &zeros(6, 15), &zeros(1, 8), &mut zeros(6, 15), 3);
+        cpu().rms_norm(
+            layout,
+            RmsNorm::plain(1e-5),
+            &zeros(6, 15),
+            &zeros(1, 8),
+            &mut zeros(6, 15),
+            3,
+        );
     }),
     // A position beyond the tables.
     ("assertion", || {

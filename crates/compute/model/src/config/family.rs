@@ -2,21 +2,32 @@
 //! does not state. Biases, head norms and windows of a checkpoint are values of
 //! [`ModelConfig`](super::ModelConfig); no other code asks for the family.
 
+mod gemma3_text;
+mod granite;
 mod llama;
 mod mistral;
+mod olmo2;
+mod olmo3;
 mod phi3;
 mod qwen2;
 mod qwen3;
 mod smollm3;
 
+use super::scales::FamilyScales;
+use isentrope_kernels::Gate;
+
 /// All supported families.
-static FAMILIES: [&Family; 6] = [
+static FAMILIES: [&Family; 10] = [
     &qwen2::FAMILY,
     &qwen3::FAMILY,
     &llama::FAMILY,
     &mistral::FAMILY,
     &smollm3::FAMILY,
     &phi3::FAMILY,
+    &olmo2::FAMILY,
+    &olmo3::FAMILY,
+    &gemma3_text::FAMILY,
+    &granite::FAMILY,
 ];
 
 /// A family of models that share the one decoder block, with its conventions.
@@ -32,10 +43,20 @@ pub struct Family {
     pub(super) defaults: Defaults,
     /// Projections that `attention_bias` adds biases to.
     pub(super) attention_bias: AttentionBias,
-    /// Whether every query and key head is RMS-normed before rotation.
-    pub(super) qk_norm: bool,
+    /// Norms of a block's branches.
+    pub(super) norms: BranchNorms,
+    /// Added to the weights of every norm.
+    pub(super) norm_shift: f32,
+    /// The norm of queries and keys.
+    pub(super) qk_norm: Option<QkNorm>,
+    /// The function of the MLP's gate.
+    pub(super) gate: Gate,
+    /// Factors of embeddings, scores, branches and logits.
+    pub(super) scales: FamilyScales,
     /// Layers that attend through a sliding window.
     pub(super) windows: Windows,
+    /// The rotary embedding of layers with a window, if it is another one than that of the others.
+    pub(super) window_rope: Option<WindowRope>,
     /// Layers that rotate queries and keys by their positions.
     pub(super) rotated: Rotated,
     /// Whether the checkpoint has one tensor for query, key and value, and one for gate and up.
@@ -60,6 +81,24 @@ pub(super) struct Defaults {
     pub rope_theta: f64,
     pub sliding_window: Option<usize>,
 }
+
+/// A family without peculiarities: Llama's block.
+const PLAIN: Family = Family {
+    name: "",
+    model_type: "",
+    architecture: "",
+    defaults: SHARED,
+    attention_bias: AttentionBias::AsConfigured,
+    norms: BranchNorms::Before,
+    norm_shift: 0.0,
+    qk_norm: None,
+    gate: Gate::Silu,
+    scales: FamilyScales::Plain,
+    windows: Windows::Never,
+    window_rope: None,
+    rotated: Rotated::All,
+    fused: false,
+};
 
 /// Llama's defaults, most of which the other families share.
 const SHARED: Defaults = Defaults {
@@ -99,6 +138,38 @@ pub(super) enum Windows {
     IfUsed,
     /// Layers that do not rotate, if `use_sliding_window` is true.
     NotRotatedIfUsed,
+    /// All layers but every `interval`-th. `key` is the interval's in config.json, if it has one.
+    AllButEvery { key: Option<&'static str>, interval: usize },
+}
+
+/// The rotary embedding of layers with a window, which no scaling stretches unless
+/// `rope_parameters` has one for them.
+#[derive(Debug, PartialEq)]
+pub(super) struct WindowRope {
+    /// The key of its base in config.json of transformers 4.
+    pub key: &'static str,
+    /// The base if there is none.
+    pub theta: f64,
+}
+
+/// Norms of a block's two branches, attention and MLP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BranchNorms {
+    /// `x += branch(norm(x))`.
+    Before,
+    /// `x += norm(branch(x))`.
+    Behind,
+    /// `x += norm(branch(norm(x)))`.
+    Around,
+}
+
+/// The RMS norm of queries and keys before rotation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QkNorm {
+    /// Each head on its own; weights are `[head_dim]`.
+    Heads,
+    /// All query heads together, and all key heads; weights are `[heads * head_dim]`.
+    Whole,
 }
 
 /// Layers that rotate queries and keys by their positions.

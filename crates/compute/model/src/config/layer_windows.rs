@@ -2,7 +2,7 @@
 
 use super::family::{Family, Windows};
 use super::fields::Fields;
-use super::{MAX_DIMENSION, MAX_POSITIONS};
+use super::{MAX_DIMENSION, MAX_LAYERS, MAX_POSITIONS};
 use crate::Result;
 
 /// transformers' default of Qwen's first sliding layer.
@@ -21,7 +21,7 @@ pub(super) fn read(
     };
     let is_used = match family.windows {
         Windows::Never => false,
-        Windows::Always => true,
+        Windows::Always | Windows::AllButEvery { .. } => true,
         Windows::IfUsed | Windows::NotRotatedIfUsed => {
             config.boolean("use_sliding_window")?.unwrap_or(false)
         }
@@ -36,7 +36,19 @@ pub(super) fn read(
             .unwrap_or(DEFAULT_MAX_WINDOW_LAYERS),
         _ => 0,
     };
+    let full = match family.windows {
+        Windows::AllButEvery { key, interval } => {
+            if width.is_none() {
+                let what = format!("is null, but most layers of {} have a window", family.name);
+                return Err(config.invalid("sliding_window", what));
+            }
+            let given = key.map_or(Ok(None), |key| config.integer(key, 1..=MAX_LAYERS))?;
+            given.unwrap_or(interval)
+        }
+        _ => usize::MAX,
+    };
     let has_window = |layer: usize| match family.windows {
+        Windows::AllButEvery { .. } => !(layer + 1).is_multiple_of(full),
         Windows::NotRotatedIfUsed => !rotated[layer],
         _ => layer >= first,
     };

@@ -6,6 +6,7 @@ pub(crate) mod fields;
 mod layer_windows;
 mod rope_parameters;
 mod rotated_layers;
+mod scales;
 pub(crate) mod unsupported;
 
 use std::path::Path;
@@ -16,8 +17,10 @@ use crate::rope::{Rope, RopeScaling};
 use crate::{Result, json_file};
 use family::AttentionBias;
 use fields::Fields;
+use isentrope_kernels::{Gate, RmsNorm};
 
-pub use family::Family;
+pub use family::{BranchNorms, Family, QkNorm};
+pub use scales::Scales;
 
 /// Largest dimension: far above every published model, and so small that the product of two, times
 /// the layers, fits 64 bits.
@@ -57,16 +60,26 @@ pub struct ModelConfig {
     pub output_bias: bool,
     /// Whether the three projections of the MLP have biases.
     pub mlp_bias: bool,
-    /// Whether every query and key head is RMS-normed before rotation.
-    pub qk_norm: bool,
+    /// Norms of a block's branches.
+    pub norms: BranchNorms,
+    /// Added to the weights of every norm.
+    pub norm_shift: f32,
+    /// The function of the MLP's gate.
+    pub gate: Gate,
+    /// Factors of scores, embeddings, branches and logits.
+    pub scales: Scales,
+    /// The RMS norm of queries and keys before rotation, if there is one.
+    pub qk_norm: Option<QkNorm>,
     /// Attention window of each layer, `[layers]`, in tokens: with `Some(w)` a token sees itself
     /// and the `w - 1` before it.
     pub sliding_window: Vec<Option<usize>>,
     /// Layers that rotate queries and keys by their positions, `[layers]`; in the others positions
     /// show in the causal mask alone.
     pub rotated: Vec<bool>,
-    /// Rotary embedding of every layer that rotates.
+    /// Rotary embedding of the layers that rotate.
     pub rope: Rope,
+    /// Rotary embedding of the layers with a window, if it is another one.
+    pub window_rope: Option<Rope>,
     /// The whole config.json in its own order, with unused keys.
     pub json: Map<String, Value>,
 }
@@ -84,7 +97,7 @@ impl ModelConfig {
         let json = json_file::read_object(&path)?;
         let config = Fields { path: &path, object: &json, prefix: "" };
         let family = read_family(config)?;
-        unsupported::refuse(config)?;
+        unsupported::refuse(config, family)?;
 
         let defaults = &family.defaults;
         let dimension = |key: &str, default: usize| -> Result<usize> {
@@ -113,6 +126,8 @@ impl ModelConfig {
         let max_position_embeddings = config
             .integer("max_position_embeddings", 1..=MAX_POSITIONS)?
             .unwrap_or(defaults.max_position_embeddings);
+        let (rope, window_rope) =
+            rope_parameters::read(config, family, head_dim, max_position_embeddings)?;
         let attention_bias = config.boolean("attention_bias")?.unwrap_or(false);
         let (qkv_bias, output_bias) = match family.attention_bias {
             AttentionBias::AsConfigured => (attention_bias, attention_bias),
@@ -139,17 +154,22 @@ impl ModelConfig {
             qkv_bias,
             output_bias,
             mlp_bias: config.boolean("mlp_bias")?.unwrap_or(false),
+            norms: family.norms,
+            norm_shift: family.norm_shift,
+            gate: family.gate,
+            scales: scales::read(config, &family.scales, hidden_size, head_dim)?,
             qk_norm: family.qk_norm,
             sliding_window: layer_windows::read(config, family, &rotated)?,
             rotated,
-            rope: rope_parameters::read(
-                config,
-                head_dim,
-                max_position_embeddings,
-                defaults.rope_theta,
-            )?,
+            rope,
+            window_rope,
             json,
         })
+    }
+
+    /// Every RMS norm, without its weights.
+    pub fn rms_norm(&self) -> RmsNorm {
+        RmsNorm { eps: self.rms_norm_eps, shift: self.norm_shift }
     }
 
     /// Usable context in tokens: the position embeddings, stretched as the rotary embedding says,
@@ -158,6 +178,10 @@ impl ModelConfig {
         let stretched = |positions: usize, factor: f64| (positions as f64 * factor) as usize;
         let context = match self.rope.scaling {
             RopeScaling::Default | RopeScaling::Llama3 { .. } => self.max_position_embeddings,
+            // A family with windows of their own angles includes it.
+            RopeScaling::Linear { .. } if self.window_rope.is_some() => {
+                self.max_position_embeddings
+            }
             RopeScaling::Linear { factor } => stretched(self.max_position_embeddings, factor),
             RopeScaling::Yarn { factor, original_max_position_embeddings, .. } => {
                 stretched(original_max_position_embeddings, factor)

@@ -5,6 +5,7 @@
 use serde_json::Value;
 
 use super::MAX_POSITIONS;
+use super::family::Family;
 use super::fields::{Fields, shown};
 use crate::rope::{Rope, RopeScaling};
 use crate::{Error, Result};
@@ -14,24 +15,70 @@ const THETA: std::ops::RangeInclusive<f64> = 1.001..=1e15;
 const FACTOR: std::ops::RangeInclusive<f64> = 1.0..=1e6;
 const POSITIVE: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
 
-/// Reads the rotary embedding of heads of `head_dim` features from the whole config.json. The base
-/// is `default_theta` where none is given.
+/// The key of a base.
+const BASE: &str = "rope_theta";
+/// Settings in transformers 5, of all layers or by their types.
+const PARAMETERS: &str = "rope_parameters";
+/// Settings in transformers 4.
+const SCALING: &str = "rope_scaling";
+
+/// Sizes that an embedding depends on besides its own settings.
+#[derive(Clone, Copy)]
+struct Heads {
+    /// Features of a head.
+    dim: usize,
+    max_position_embeddings: usize,
+}
+
+/// Reads the rotary embedding of heads of `head_dim` features from the whole config.json, and that
+/// of the layers with a window, if the family has another one for them.
 pub(super) fn read(
     config: Fields,
+    family: &Family,
     head_dim: usize,
     max_position_embeddings: usize,
-    default_theta: f64,
-) -> Result<Rope> {
+) -> Result<(Rope, Option<Rope>)> {
+    let heads = Heads { dim: head_dim, max_position_embeddings };
+    let theta = family.defaults.rope_theta;
     if !head_dim.is_multiple_of(2) {
         return Err(config
             .invalid("head_dim", format!("is {head_dim}; rotary embedding needs an even number")));
     }
     refuse_partial_rotation(config)?;
 
-    let is_given = |key: &&str| config.get(key).is_some_and(|value| !is_empty_object(value));
-    let Some(key) = ["rope_scaling", "rope_parameters"].into_iter().find(is_given) else {
-        let theta = config.number("rope_theta", THETA)?.unwrap_or(default_theta);
-        return Ok(Rope::new(head_dim, theta, RopeScaling::Default));
+    let Some(windowed) = &family.window_rope else {
+        return Ok((read_single(config, heads, theta)?, None));
+    };
+    if is_given(config, PARAMETERS) {
+        if is_given(config, SCALING) {
+            return Err(config.invalid(SCALING, "stands beside rope_parameters"));
+        }
+        return Ok((
+            read_type(config, "full_attention", heads, (BASE, theta))?,
+            Some(read_type(config, "sliding_attention", heads, (windowed.key, windowed.theta))?),
+        ));
+    }
+    let base = config.number(windowed.key, THETA)?.unwrap_or(windowed.theta);
+    let plain = Rope::new(head_dim, base, RopeScaling::Default);
+    Ok((read_single(config, heads, theta)?, Some(plain)))
+}
+
+/// Reads the settings that `rope_parameters` has for a type of layers. The base is the second of
+/// `default`, or what config.json has under the key that is the first.
+fn read_type(config: Fields, layer_type: &str, heads: Heads, default: (&str, f64)) -> Result<Rope> {
+    let of_type = config.get(PARAMETERS).and_then(|of_all| of_all.get(layer_type));
+    let Some(object) = of_type.and_then(Value::as_object) else {
+        return Err(config.invalid(PARAMETERS, format!("has no object {layer_type}")));
+    };
+    let fields = Fields { object, prefix: &format!("{PARAMETERS}.{layer_type}."), ..config };
+    read_one(config, fields, heads, default)
+}
+
+/// Reads the settings that all layers share.
+fn read_single(config: Fields, heads: Heads, default_theta: f64) -> Result<Rope> {
+    let Some(key) = [SCALING, PARAMETERS].into_iter().find(|key| is_given(config, key)) else {
+        let theta = config.number(BASE, THETA)?.unwrap_or(default_theta);
+        return Ok(Rope::new(heads.dim, theta, RopeScaling::Default));
     };
     let Some(object) = config.get(key).and_then(Value::as_object) else {
         return Err(config.invalid(key, "is not an object"));
@@ -41,23 +88,23 @@ pub(super) fn read(
         return Err(config.unsupported(key, what));
     }
     let fields = Fields { object, prefix: &format!("{key}."), ..config };
-    read_one(config, fields, head_dim, max_position_embeddings, default_theta)
+    read_one(config, fields, heads, (BASE, default_theta))
 }
 
 fn read_one(
     config: Fields,
     fields: Fields,
-    head_dim: usize,
-    max_position_embeddings: usize,
-    default_theta: f64,
+    heads: Heads,
+    (base_key, default_theta): (&str, f64),
 ) -> Result<Rope> {
+    let Heads { dim: head_dim, max_position_embeddings } = heads;
     refuse_partial_rotation(fields)?;
     if fields.get("mrope_section").is_some() {
         return Err(fields.unsupported("mrope_section", "(multimodal positions) is not supported"));
     }
-    let theta = match fields.number("rope_theta", THETA)? {
+    let theta = match fields.number(BASE, THETA)? {
         Some(theta) => theta,
-        None => config.number("rope_theta", THETA)?.unwrap_or(default_theta),
+        None => config.number(base_key, THETA)?.unwrap_or(default_theta),
     };
     let required = |key: &str, value: Option<f64>| {
         value.ok_or_else(|| -> Error { fields.invalid(key, "is missing") })
@@ -126,6 +173,11 @@ fn refuse_partial_rotation(fields: Fields) -> Result<()> {
         )),
         _ => Ok(()),
     }
+}
+
+/// Whether a key holds settings.
+fn is_given(config: Fields, key: &str) -> bool {
+    config.get(key).is_some_and(|value| !is_empty_object(value))
 }
 
 fn is_empty_object(value: &Value) -> bool {

@@ -2,12 +2,15 @@
 
 use serde_json::Value;
 
+use super::family::Family;
 use super::fields::{Fields, shown};
+use super::scales::{FamilyScales, MULTIPLIERS};
 use crate::Result;
+use isentrope_kernels::Gate;
 
 /// Keys of neighbouring architectures that change the mathematics, unless null, false, zero or
 /// empty.
-const REFUSED_EXTENSIONS: [&str; 16] = [
+const REFUSED_EXTENSIONS: [&str; 17] = [
     "alibi",
     "attention_chunk_size",
     "attention_sink",
@@ -22,11 +25,12 @@ const REFUSED_EXTENSIONS: [&str; 16] = [
     "quantization_config",
     "sinks",
     "use_attention_sinks",
+    "use_bidirectional_attention",
     "use_mrope",
     "use_qk_norm",
 ];
 
-/// Scales of neighbouring architectures (Granite, Cohere, MiniCPM), harmless when 1.
+/// Scales of other architectures (Granite, Cohere, MiniCPM), harmless when 1.
 const REFUSED_SCALES: [&str; 7] = [
     "attention_multiplier",
     "embedding_multiplier",
@@ -37,14 +41,19 @@ const REFUSED_SCALES: [&str; 7] = [
     "scale_emb",
 ];
 
-/// Refuses by name keys that would change the mathematics in a way that is not implemented.
-pub(super) fn refuse(config: Fields) -> Result<()> {
-    if let Some(activation) = config.text("hidden_act")?
-        && !["silu", "swish"].contains(&activation)
+/// Refuses by name keys that would change the mathematics of `family` in a way that is not
+/// implemented.
+pub(super) fn refuse(config: Fields, family: &Family) -> Result<()> {
+    // The key of the gate's function, and its names.
+    let (key, names): (_, &[&str]) = match family.gate {
+        Gate::Silu => ("hidden_act", &["silu", "swish"]),
+        Gate::GeluTanh => ("hidden_activation", &["gelu_pytorch_tanh"]),
+    };
+    if let Some(activation) = config.text(key)?
+        && !names.contains(&activation)
     {
-        return Err(
-            config.unsupported("hidden_act", format!("{activation:?} is not supported (silu is)"))
-        );
+        let what = format!("{activation:?} is not supported ({} is)", names[0]);
+        return Err(config.unsupported(key, what));
     }
     for key in REFUSED_EXTENSIONS {
         if let Some(value) = config.get(key).filter(|value| !is_neutral(value)) {
@@ -53,7 +62,9 @@ pub(super) fn refuse(config: Fields) -> Result<()> {
             );
         }
     }
-    for key in REFUSED_SCALES {
+    let is_read =
+        |key: &&str| family.scales == FamilyScales::Multipliers && MULTIPLIERS.contains(key);
+    for key in REFUSED_SCALES.into_iter().filter(|key| !is_read(key)) {
         if let Some(value) = config.get(key).filter(|value| value.as_f64() != Some(1.0)) {
             return Err(config
                 .unsupported(key, format!("is not supported unless 1 (here {})", shown(value))));

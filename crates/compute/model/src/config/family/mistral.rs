@@ -1,6 +1,6 @@
 //! Mistral 7B.
 
-use super::{AttentionBias, Defaults, Family, Rotated, SHARED, Windows};
+use super::{Defaults, Family, PLAIN, SHARED, Windows};
 
 pub(super) static FAMILY: Family = Family {
     name: "Mistral",
@@ -13,9 +13,6 @@ pub(super) static FAMILY: Family = Family {
         sliding_window: Some(4096),
         ..SHARED
     },
-    attention_bias: AttentionBias::AsConfigured,
-    qk_norm: false,
     windows: Windows::Always,
-    rotated: Rotated::All,
-    fused: false,
+    ..PLAIN
 };

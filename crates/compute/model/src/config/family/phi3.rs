@@ -1,6 +1,6 @@
 //! Phi-3 with 4k positions, Phi-4 and what shares their shape.
 
-use super::{AttentionBias, Defaults, Family, Rotated, SHARED, Windows};
+use super::{AttentionBias, Defaults, Family, PLAIN, SHARED, Windows};
 
 pub(super) static FAMILY: Family = Family {
     name: "Phi 3",
@@ -15,8 +15,7 @@ pub(super) static FAMILY: Family = Family {
         ..SHARED
     },
     attention_bias: AttentionBias::Never,
-    qk_norm: false,
     windows: Windows::Always,
-    rotated: Rotated::All,
     fused: true,
+    ..PLAIN
 };

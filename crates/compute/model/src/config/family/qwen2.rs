@@ -1,6 +1,6 @@
 //! Qwen 2 and 2.5.
 
-use super::{AttentionBias, Defaults, Family, Rotated, SHARED, Windows};
+use super::{AttentionBias, Defaults, Family, PLAIN, SHARED, Windows};
 
 pub(super) static FAMILY: Family = Family {
     name: "Qwen 2",
@@ -15,8 +15,6 @@ pub(super) static FAMILY: Family = Family {
         ..SHARED
     },
     attention_bias: AttentionBias::QkvAlways,
-    qk_norm: false,
     windows: Windows::IfUsed,
-    rotated: Rotated::All,
-    fused: false,
+    ..PLAIN
 };

@@ -1,6 +1,6 @@
 //! Qwen 3.
 
-use super::{AttentionBias, Defaults, Family, Rotated, SHARED, Windows};
+use super::{Defaults, Family, PLAIN, QkNorm, SHARED, Windows};
 
 pub(super) static FAMILY: Family = Family {
     name: "Qwen 3",
@@ -15,9 +15,7 @@ pub(super) static FAMILY: Family = Family {
         sliding_window: Some(4096),
         ..SHARED
     },
-    attention_bias: AttentionBias::AsConfigured,
-    qk_norm: true,
+    qk_norm: Some(QkNorm::Heads),
     windows: Windows::IfUsed,
-    rotated: Rotated::All,
-    fused: false,
+    ..PLAIN
 };

@@ -1,6 +1,6 @@
 //! SmolLM3: some layers have no positions.
 
-use super::{AttentionBias, Defaults, Family, Rotated, SHARED, Windows};
+use super::{Defaults, Family, PLAIN, Rotated, SHARED, Windows};
 
 pub(super) static FAMILY: Family = Family {
     name: "SmolLM3",
@@ -17,9 +17,7 @@ pub(super) static FAMILY: Family = Family {
         rope_theta: 2e6,
         ..SHARED
     },
-    attention_bias: AttentionBias::AsConfigured,
-    qk_norm: false,
     windows: Windows::NotRotatedIfUsed,
     rotated: Rotated::AsConfigured,
-    fused: false,
+    ..PLAIN
 };

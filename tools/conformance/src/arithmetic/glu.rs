@@ -1,10 +1,10 @@
-//! SwiGLU against the reference.
+//! Gated linear units against the reference.
 
 use crate::arithmetic::reference;
 use crate::data::{assert_close, noise, wide};
 use crate::device::Trial;
 use crate::properties;
-use isentrope_kernels::Role;
+use isentrope_kernels::{Gate, Role};
 
 properties!(forward_and_backward);
 
@@ -19,26 +19,27 @@ fn gate_up(features: usize, tokens: usize) -> Vec<f32> {
 
 fn forward_and_backward(trial: &Trial) {
     let (device, tolerance) = (trial.device(), trial.tolerance());
+    let by = [Gate::Silu, Gate::GeluTanh].into_iter().cycle();
     for features in [1, 7, 16, 17, 61, 65, 130] {
-        for tokens in [0, 1, 5, 6, 7, 13, 100, 1000] {
-            let what = format!("{features} features, {tokens} tokens");
+        for (tokens, by) in [0, 1, 5, 6, 7, 13, 100, 1000, 1000].into_iter().zip(by.clone()) {
+            let what = format!("{by:?}, {features} features, {tokens} tokens");
             let (x_role, y_role) =
                 (Role::Activation(tokens, 2 * features), Role::Activation(tokens, features));
             let (x, dy) = (device.seen(x_role, gate_up(features, tokens)), device.noise(y_role, 2));
             let want: Vec<f64> =
-                x.chunks(2 * features).flat_map(|row| reference::swiglu(&wide(row))).collect();
+                x.chunks(2 * features).flat_map(|row| reference::glu(by, &wide(row))).collect();
             let want_dx: Vec<f64> = x
                 .chunks(2 * features)
                 .zip(dy.chunks(features))
-                .flat_map(|(row, dy)| reference::swiglu_backward(&wide(row), &wide(dy)))
+                .flat_map(|(row, dy)| reference::glu_backward(by, &wide(row), &wide(dy)))
                 .collect();
             let mut device_x = device.upload(x_role, &x);
             let mut y = device.blank(y_role);
-            device.swiglu(features, &device_x, &mut y, tokens);
-            let forward = tolerance.swiglu;
+            device.glu(by, features, &device_x, &mut y, tokens);
+            let forward = tolerance.glu;
             assert_close(&format!("y of {what}"), &device.download(y_role, &y), &want, forward);
             let mut dy = device.upload(y_role, &dy);
-            device.swiglu_backward(features, &mut dy, &mut device_x, tokens);
+            device.glu_backward(by, features, &mut dy, &mut device_x, tokens);
             assert_close(
                 &format!("y again of {what}"),
                 &device.download(y_role, &dy),
@@ -50,7 +51,7 @@ fn forward_and_backward(trial: &Trial) {
                 &format!("gradient of {what}"),
                 &gradient,
                 &want_dx,
-                tolerance.swiglu_gradient,
+                tolerance.glu_gradient,
             );
         }
     }
