@@ -5,7 +5,7 @@ use isentrope_model::adapter::{AdapterConfig, BaseModel, Targets as AdapterTarge
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Rates of learning below this are those of whole models.
+/// A learning rate below this is one for all weights.
 const LOW_RATE: f64 = 5e-6;
 
 /// Low-rank adapters (LoRA, arXiv:2106.09685) are trained in place of the model's weights, which
