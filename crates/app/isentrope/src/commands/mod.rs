@@ -10,6 +10,7 @@ pub mod inspect;
 pub mod lab;
 pub mod law;
 pub mod objectives;
+pub mod published;
 pub mod report;
 pub mod score;
 pub mod sft;
