@@ -5,7 +5,8 @@
 //!   program's runs, [`tokens`] their responses token by token.
 //! - [`run`] has what the numbers of a run come to, computed once.
 //! - [`law`] fits R = -a exp(H) + b, or says why it does not hold; [`theory`] tests how covariances
-//!   tell the change of the entropy; [`alarms`] tell when a policy collapses; [`seeds`] has
+//!   tell the change of the entropy; [`methods`] computes other objectives on recorded tokens;
+//!   [`alarms`] tell when a policy collapses; [`seeds`] has
 //!   statistics over runs that differ in their seeds.
 //! - [`report`] and [`inspect`] show runs and tokens on web pages (built from [`page`]), [`show`]
 //!   on a terminal (with curves of [`text_plot`]).
@@ -17,6 +18,7 @@ mod collapse;
 pub mod inspect;
 pub mod law;
 pub mod log;
+pub mod methods;
 pub mod page;
 pub mod recipes;
 pub mod report;

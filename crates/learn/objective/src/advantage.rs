@@ -28,6 +28,11 @@ pub enum Estimator {
     Remax,
     /// r - group mean weighted by response length (arXiv:2505.23585).
     Opo,
+    /// (r - group mean) / (group mean + 1e-6), so that harder prompts weigh more (MaxRL,
+    /// arXiv:2602.02710). For rewards from 0 up: a group whose mean is not above 0 has no
+    /// advantages.
+    #[serde(rename = "maxrl")]
+    MaxRl,
     /// An advantage for each token, from r and from the process rewards that a second model in
     /// training gives to tokens (arXiv:2502.01456); settings in `prime`, equations in
     /// docs/concepts/entropy.md.
@@ -63,7 +68,7 @@ pub enum Baseline {
 
 impl Estimator {
     /// Every estimator.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Grpo,
         Self::DrGrpo,
         Self::Rloo,
@@ -71,6 +76,7 @@ impl Estimator {
         Self::ReinforcePlusPlusBaseline,
         Self::Remax,
         Self::Opo,
+        Self::MaxRl,
         Self::Prime,
         Self::Distill,
     ];
@@ -83,6 +89,7 @@ impl Estimator {
             | Self::Rloo
             | Self::ReinforcePlusPlusBaseline
             | Self::Opo
+            | Self::MaxRl
             | Self::Prime => Baseline::Group,
             Self::ReinforcePlusPlus | Self::Distill => Baseline::None,
             Self::Remax => Baseline::Greedy,
@@ -107,6 +114,8 @@ impl Estimator {
 
 /// Added to a group's standard deviation, as in the reference.
 const STD_EPSILON: f64 = 1e-6;
+/// Added to a group's mean where it divides, as in SkyRL.
+const MEAN_EPSILON: f64 = 1e-6;
 /// Added to token counts and variances in whitening, as in the reference.
 const WHITEN_EPSILON: f64 = 1e-8;
 
@@ -149,6 +158,16 @@ pub fn advantages(estimator: Estimator, outcomes: &[Outcome]) -> Vec<f64> {
         Estimator::Remax => outcomes.iter().map(|o| o.reward - o.greedy_reward).collect(),
         Estimator::Opo => over_baseline(Group::length_weighted_mean),
         Estimator::Distill => vec![0.0; outcomes.len()],
+        Estimator::MaxRl => outcomes
+            .iter()
+            .map(|o| match &groups[&o.group] {
+                alone if alone.rewards.len() < 2 => o.reward,
+                group if group.mean() > 0.0 => {
+                    (o.reward - group.mean()) / (group.mean() + MEAN_EPSILON)
+                }
+                _ => 0.0,
+            })
+            .collect(),
     }
 }
 
@@ -229,6 +248,21 @@ mod tests {
 
     fn outcome(group: usize, reward: f64, tokens: usize) -> Outcome {
         Outcome { group, reward, tokens, greedy_reward: 0.25 }
+    }
+
+    /// The two groups of SkyRL's own test, one that fails, one with penalties, one alone.
+    #[test]
+    fn maxrl_divides_by_the_mean_of_the_group() {
+        let rewards = [6.0, 3.0, 9.0, 12.0, 0.0, 0.0, -0.5, 0.25, 0.75];
+        let groups = [0, 0, 1, 1, 2, 2, 3, 3, 4];
+        let outcomes: Vec<Outcome> =
+            groups.iter().zip(rewards).map(|(&group, reward)| outcome(group, reward, 3)).collect();
+        let expected = [1.5 / 4.500001, -1.5 / 4.500001, -1.5 / 10.500001, 1.5 / 10.500001];
+        let ours = advantages(Estimator::MaxRl, &outcomes);
+        for (ours, expected) in ours.iter().zip(expected) {
+            assert!((ours - expected).abs() < 1e-12, "{ours} {expected}");
+        }
+        assert_eq!(ours[4..], [0.0, 0.0, 0.0, 0.0, 0.75]);
     }
 
     #[test]

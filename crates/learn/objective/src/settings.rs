@@ -3,7 +3,7 @@
 use crate::error::{Result, refuse, require};
 use crate::{
     Aggregation, Baseline, CeGppo, Covariance, Distillation, Dppo, EntropyBonus, Estimator, Loss,
-    Methods, ReferenceKl, Sapo,
+    Methods, ReferenceKl, Sapo, Vespo,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -35,6 +35,8 @@ pub struct ObjectiveSettings {
     pub dppo: Dppo,
     /// Settings of the loss "ce-gppo".
     pub ce_gppo: CeGppo,
+    /// Settings of the loss "vespo".
+    pub vespo: Vespo,
     /// How the losses of tokens become the loss of a minibatch.
     pub aggregation: Aggregation,
     /// Keeps entropy by restraining tokens whose log-prob and advantage covary most
@@ -69,6 +71,7 @@ impl Default for ObjectiveSettings {
             sapo: Sapo::default(),
             dppo: Dppo::default(),
             ce_gppo: CeGppo::default(),
+            vespo: Vespo::default(),
             aggregation: Aggregation::default(),
             covariance: Covariance::default(),
             entropy_bonus: EntropyBonus::default(),

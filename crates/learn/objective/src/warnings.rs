@@ -178,6 +178,11 @@ impl ObjectiveSettings {
                 vec![other("dppo", self.dppo != its.dppo)],
             ),
             (
+                *loss == Loss::Vespo,
+                "only objective.loss = \"vespo\" uses it",
+                vec![other("vespo", self.vespo != its.vespo)],
+            ),
+            (
                 *loss == Loss::CeGppo,
                 "only objective.loss = \"ce-gppo\" uses it",
                 vec![other("ce_gppo", self.ce_gppo != its.ce_gppo)],

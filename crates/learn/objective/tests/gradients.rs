@@ -13,11 +13,11 @@ fn kl_estimator() -> impl Strategy<Value = KlEstimator> {
     prop::sample::select(&KlEstimator::ALL)
 }
 
-/// Settings of every kind. CISPO and CE-GPPO have tests of their own: they hold weights constant,
-/// which differences cannot see. The same is true of methods that read log-probs; methods.rs has
-/// their gradients.
+/// Settings of every kind. CISPO, CE-GPPO and VESPO have tests of their own: they hold weights
+/// constant, which differences cannot see. The same is true of methods that read log-probs;
+/// methods.rs has their gradients.
 fn settings() -> impl Strategy<Value = ObjectiveSettings> {
-    let holds = |loss: &Loss| matches!(loss, Loss::Cispo | Loss::CeGppo);
+    let holds = |loss: &Loss| matches!(loss, Loss::Cispo | Loss::CeGppo | Loss::Vespo);
     let losses: Vec<Loss> = Loss::ALL.into_iter().filter(|loss| !holds(loss)).collect();
     let methods = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
         |(weighs, gains, drops, widens)| Methods {

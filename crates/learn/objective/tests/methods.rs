@@ -61,7 +61,7 @@ fn values_and_gradients_are_those_of_the_formulas() {
     let cases: Vec<Case> =
         serde_json::from_str(include_str!("fixtures/methods/methods.json")).unwrap();
     let mut methods: BTreeSet<String> = published().into_iter().map(|(key, _)| key).collect();
-    let mut losses: BTreeSet<&str> = ["sapo", "gmpo", "dppo", "ce-gppo"].into();
+    let mut losses: BTreeSet<&str> = ["sapo", "gmpo", "dppo", "ce-gppo", "vespo"].into();
     for case in &cases {
         let arrays = Arrays {
             lengths: case.lengths.clone(),
@@ -98,6 +98,7 @@ const NEUTRAL: &str = r#"
 {"entropy_advantage": {"alpha": 1e-300, "kappa": 2}}
 {"steer": {"weight_min": 0.9999999999999999}}
 {"erc": {"low": 0, "high": 1e9}}
+{"clip_b": {"mu": 1e9}}
 {"bapo": {"lower_start": 0.8, "upper_start": 1.2, "upper_max": 1.2}}
 {"entropic": {"k_p": 0, "k_i": 0}}
 {"archer": {"high_entropy_clip_low": 0.2, "high_entropy_clip_high": 0.2, "high_entropy_kl": 1}}
@@ -168,19 +169,25 @@ fn each_method_has_its_metric_and_says_how_many_tokens_it_touched() {
         advantages: vec![1.0, 1.0, -1.0, -1.0],
         ..Default::default()
     };
+    // Clip_B drops tokens of worse responses alone, whose S must be the least.
+    let mut worse_first = arrays.clone();
+    worse_first.advantages.reverse();
     let measured = |methods: &[(String, Value)]| {
+        let is_clip_b = methods.iter().any(|(key, _)| key == "clip_b");
+        let arrays = if is_clip_b { &worse_first } else { &arrays };
         let statistics = objective(&with(Loss::Clip, methods), &arrays.minibatch()).statistics;
         let metrics = Statistics::metrics(&[statistics]).into_iter();
         metrics.filter(|(name, _)| name.starts_with("method/")).collect::<Vec<_>>()
     };
     // STEER's Omega is 0 where log pi = -H, which is so but for the last token. EntroPIC's alpha is
     // k_p times the distance of the mean entropy, 0.925, from the target.
-    let expected: [(&str, f64, &[Metric]); 8] = [
+    let expected: [(&str, f64, &[Metric]); 9] = [
         ("w_reinforce", 0.5, &[]),
         ("repo_r", 1.0, &[]),
         ("entropy_advantage", 1.0, &[]),
         ("steer", 0.25, &[]),
         ("erc", 0.25, &[]),
+        ("clip_b", 0.5, &[]),
         ("bapo", 1.0, &[("method/bapo/lower", 0.6), ("method/bapo/upper", 1.2)]),
         ("archer", 0.5, &[]),
         ("entropic", 0.25, &[("method/entropic/alpha", 0.925 - 0.1)]),
@@ -189,6 +196,9 @@ fn each_method_has_its_metric_and_says_how_many_tokens_it_touched() {
         let (_, share, own) = expected.iter().find(|(name, ..)| *name == key).unwrap();
         if key == "entropic" {
             settings["high_prob"] = json!(0.8);
+        }
+        if key == "clip_b" {
+            settings["mu"] = json!(0.5);
         }
         let its = measured(&[(key.clone(), settings)]);
         assert_eq!(its[0], (&*format!("method/{key}"), *share));

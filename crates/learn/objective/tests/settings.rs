@@ -45,6 +45,7 @@ fn every_key_is_spelled_as_documented_and_comes_back() {
         "sapo": { "tau_pos": 1.0, "tau_neg": 1.05 },
         "dppo": { "divergence": "binary-kl", "delta_low": 0.05, "delta_high": 0.06 },
         "ce_gppo": { "beta1": 0.5, "beta2": 1.0 },
+        "vespo": { "k_pos": 2.5, "lambda_pos": 3.5, "k_neg": 1.0, "lambda_neg": 2.5 },
         "aggregation": "seq-mean-token-sum",
         "covariance": {
             "method": "kl-cov", "fraction": 0.0002, "low": 0.5, "high": 4.0, "kl": "k2", "coefficient": 2.0,
@@ -61,6 +62,7 @@ fn every_key_is_spelled_as_documented_and_comes_back() {
             "repo_r": { "zeta": 0.01 },
             "entropy_advantage": { "alpha": 0.4, "kappa": 2.0 },
             "steer": { "weight_min": 0.8 },
+            "clip_b": { "mu": 2.0 },
             "erc": { "low": 0.95, "high": 1.05 },
             "bapo": {
                 "target": 1.0, "lower_start": 0.6, "lower_max": 0.8, "lower_step": 0.05,
@@ -117,6 +119,7 @@ fn each_list_has_every_value_under_its_name() {
         "reinforce++-baseline",
         "remax",
         "opo",
+        "maxrl",
         "prime",
         "distill",
     ];
@@ -131,6 +134,7 @@ fn each_list_has_every_value_under_its_name() {
         "gmpo",
         "dppo",
         "ce-gppo",
+        "vespo",
     ];
     check_list(&Loss::ALL, &names);
     check_list(&[Divergence::BinaryTv, Divergence::BinaryKl], &["binary-tv", "binary-kl"]);
@@ -158,6 +162,8 @@ const REFUSED: &str = r#"
 {"distillation": {"teacher": "t", "coefficient": 0}} | objective.distillation.coefficient is 0: it must be
 {"reference_kl": {"coefficient": -1}} | objective.reference_kl.coefficient is -1: it must be
 {"sapo": {"tau_pos": 0}} | objective.sapo.tau_pos is 0: it must be
+{"vespo": {"lambda_neg": 0}} | objective.vespo.lambda_neg is 0: it must be
+{"methods": {"clip_b": {"mu": -1}}} | objective.methods.clip_b.mu is -1: it must be
 {"dppo": {"delta_low": -1}} | objective.dppo.delta_low is -1: it must be
 {"ce_gppo": {"beta1": -1}} | objective.ce_gppo.beta1 is -1: it must be
 {"methods": {"w_reinforce": {"lambda": -1}}} | objective.methods.w_reinforce.lambda is -1: it
@@ -215,6 +221,7 @@ const WARNED: &str = r#"
 {"loss": "gspo", "clip_low": 3e-4, "clip_high": 4e-4} | seq-mean-token-mean
 {"loss": "gmpo"} | objective.loss = "gmpo" is defined with objective.aggregation = "seq-mean
 {"sapo": {"tau_neg": 2}} | objective.sapo has no effect: only objective.loss = "sapo" uses it
+{"vespo": {"k_neg": 2}} | objective.vespo has no effect: only objective.loss = "vespo" uses it
 {"loss": "importance", "methods": {"bapo": {}}} | objective.methods.bapo moves clip bounds that
 {"clip_high": 0.28, "methods": {"bapo": {}}} | has no effect: objective.methods.bapo sets the bo
 "#;
@@ -243,7 +250,8 @@ const SOUND: &str = r#"
 {"loss": "gmpo", "clip_low": 0.4, "clip_high": 0.4, "aggregation": "seq-mean-token-mean"} | 8
 {"loss": "dppo", "dppo": {"divergence": "binary-kl"}} | 8
 {"loss": "ce-gppo", "clip_high": 0.28} | 8
-{"methods": {"repo_r": {}, "w_reinforce": {}, "steer": {}}} | 1
+{"loss": "vespo", "advantage": "maxrl"} | 8
+{"methods": {"repo_r": {}, "w_reinforce": {}, "steer": {}, "clip_b": {}}} | 1
 {"methods": {"erc": {}, "bapo": {}, "archer": {}}} | 8
 "#;
 

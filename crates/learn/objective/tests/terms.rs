@@ -2,7 +2,7 @@
 
 use crate::common::{Arrays, arrays};
 use isentrope_objective::{
-    Aggregation, Archer, Bapo, Covariance, Entropic, EntropyAdvantage, EntropyBonus, Erc,
+    Aggregation, Archer, Bapo, ClipB, Covariance, Entropic, EntropyAdvantage, EntropyBonus, Erc,
     KlEstimator, Loss, Method, Methods, ObjectiveSettings, ReferenceKl, RepoR, Statistics,
     SteerWeights, WReinforce, objective,
 };
@@ -77,6 +77,7 @@ fn every_method() -> Methods {
         entropy_advantage: Some(EntropyAdvantage { alpha: 0.4, kappa: 2.0 }),
         steer: Some(SteerWeights::default()),
         erc: Some(Erc::default()),
+        clip_b: Some(ClipB::default()),
         bapo: Some(Bapo::default()),
         archer: Some(Archer::default()),
         entropic: Some(Entropic::default()),

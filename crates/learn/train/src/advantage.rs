@@ -135,12 +135,13 @@ mod tests {
     use crate::minibatch::TrainingBatch;
     use crate::test_support::group;
 
-    const COMPARING: [Estimator; 6] = [
+    const COMPARING: [Estimator; 7] = [
         Estimator::Grpo,
         Estimator::DrGrpo,
         Estimator::Rloo,
         Estimator::ReinforcePlusPlusBaseline,
         Estimator::Opo,
+        Estimator::MaxRl,
         Estimator::Prime,
     ];
 

@@ -7,6 +7,7 @@ use crate::group::Group;
 use crate::learner::Learner;
 use crate::minibatch::TrainingBatch;
 use crate::run::ResponseFile;
+use isentrope_kernels::SamplingMasks;
 use isentrope_model::Sequence;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_objective::Objective;
@@ -60,6 +61,8 @@ impl RecordBudget {
             logprobs: response.logprobs.clone(),
             entropies: response.entropies.clone(),
             logprobs_after: Vec::new(),
+            entropies_after: Vec::new(),
+            entropy_slopes_after: Vec::new(),
             update: None,
             advantages: None,
             mean_advantage: None,
@@ -210,7 +213,8 @@ impl TokenRecords {
 
     /// Completes the records after the step's last update. Without an update the weights are those
     /// that have sampled the step's responses, and their log-probs are known. After updates some
-    /// responses are scored again; the others' log-probs are not numbers. Texts are still missing.
+    /// responses are scored again; the others' log-probs are not numbers, and they have no
+    /// entropies and slopes. Texts are still missing.
     pub fn finish(
         mut self,
         learner: &Learner,
@@ -233,13 +237,17 @@ impl TokenRecords {
             Sequence { tokens, score_from: *prompt_tokens }
         };
         let sequences: Vec<Sequence<'_>> = self.scored.iter().map(of_record).collect();
-        let after = learner.score(&sequences, temperature)?.logprobs;
-        let mut rest = &after[..];
+        // Records have the log-probs of the whole vocabulary: nothing is masked.
+        let masks = SamplingMasks::default();
+        let (scores, slopes) = learner.entropy_slopes(&sequences, &masks, temperature)?;
+        let mut end = 0;
         for &index in &self.scored {
             let record = &mut self.chosen[index];
-            let (own, others) = rest.split_at(record.logprobs.len());
-            record.logprobs_after = own.to_vec();
-            rest = others;
+            let own = end..end + record.logprobs.len();
+            end = own.end;
+            record.logprobs_after = scores.logprobs[own.clone()].to_vec();
+            record.entropies_after = scores.entropies[own.clone()].to_vec();
+            record.entropy_slopes_after = slopes[own].to_vec();
         }
         Ok(self.chosen)
     }
@@ -308,6 +316,14 @@ mod tests {
         let groups = groups(count);
         let records = TokenRecords::choose(&groups, |_, _| true, &[], dropped, scores_all);
         let records = records.finish(&learner(&ranks, LIMITS), 1.0, has_updated).unwrap();
+        for record in &records {
+            let is_scored = has_updated && record.logprobs_after.iter().all(|l| l.is_finite());
+            let expected = if is_scored { record.logprobs.len() } else { 0 };
+            for numbers in [&record.entropies_after, &record.entropy_slopes_after] {
+                assert_eq!(numbers.len(), expected);
+                assert!(numbers.iter().all(|number| number.is_finite()));
+            }
+        }
         let is_known = |record: &&TokenRecord| record.logprobs_after.iter().all(|l| l.is_finite());
         (records.iter().filter(is_known).count(), records.len())
     }

@@ -1,5 +1,6 @@
 //! `isentrope inspect`: which tokens a step has spent the policy's entropy on.
 
+use crate::commands::published;
 use crate::messages;
 use crate::output::Output;
 use crate::standard_output::print;
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Examples:
   isentrope inspect runs/quickstart
   isentrope inspect runs/quickstart --step 12 --out step-12.html
+  isentrope inspect runs/quickstart --method steer
   isentrope inspect runs/quickstart --out - | ssh web 'cat > tokens.html'")]
 pub struct Inspect {
     /// Directory of a run
@@ -25,6 +27,10 @@ pub struct Inspect {
     /// The step: its number, or last
     #[arg(long, value_name = "N", default_value = "last")]
     step: StepChoice,
+    /// Also shows what this loss or entropy method of experiments/countdown-entropy-methods.toml
+    /// would have done to the tokens; `isentrope lab methods` compares all
+    #[arg(long, value_name = "NAME")]
+    method: Option<String>,
     /// The page; - is standard output, without the tables [default: RUN/inspect-step-N.html]
     #[arg(long, value_name = "FILE.html")]
     out: Option<PathBuf>,
@@ -32,7 +38,11 @@ pub struct Inspect {
 
 impl Inspect {
     pub fn run(self) -> Result<()> {
-        let inspection = Inspection::open(&self.run, self.step)?;
+        let mut inspection = Inspection::open(&self.run, self.step)?;
+        if let Some(name) = &self.method {
+            let [method, plain] = published::beside_plain(name)?;
+            inspection.add_method(&method, &plain)?;
+        }
         let name = format!("inspect-step-{:06}.html", inspection.step);
         let out = self.out.unwrap_or_else(|| self.run.join(name));
         let mut output = Output::create(Some(&out))?;

@@ -11,6 +11,7 @@ pub mod lab;
 pub mod law;
 pub mod merge;
 pub mod objectives;
+pub mod published;
 pub mod report;
 pub mod score;
 pub mod sft;

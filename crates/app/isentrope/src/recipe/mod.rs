@@ -24,7 +24,7 @@ pub use layers::{lay, nested};
 pub use near::key as near_key;
 pub use reference::reference;
 pub use render::{render, render_changes};
-pub use tree::{Node, Value, read};
+pub use tree::{Node, Value, parse, read};
 
 use anyhow::{Result, anyhow, bail};
 use isentrope_settings::Shape;
@@ -54,7 +54,7 @@ pub fn setting<T: DeserializeOwned + JsonSchema>(name: &str, text: &str) -> Resu
     struct Table<T> {
         value: T,
     }
-    let mut root = tree::parse("", &|_| name.to_owned())?;
+    let mut root = parse("", &|_| name.to_owned())?;
     overrides::put_text(&mut root, "value", text, name)?;
     lists::wrap_single_texts(&mut root, &Shape::of::<Table<T>>());
     if let Value::Table(entries) = &root.value {

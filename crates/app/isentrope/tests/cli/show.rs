@@ -315,3 +315,23 @@ fn a_step_is_shown_in_80_columns_and_on_a_page() {
     let said = failure(isentrope(format!("inspect {run} --step 7")));
     assert_parts(&said, &["no token records of step 7; it has those of steps 1 to 3"]);
 }
+
+#[test]
+fn methods_are_held_against_each_other_on_recorded_tokens() {
+    let bench = Bench::train();
+    let out = bench.run("run", "run.steps=1 eval.every=0 lab.track_theory=true", "");
+    let (run, picture) = (text(&out), out.join("methods.svg"));
+    let said = stdout_of(isentrope(format!("lab methods {run} --out {}", text(&picture))));
+    assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");
+    assert_parts(&said, &["  grpo ", "  w-reinforce, nsr\n"]);
+    assert!(fs::read_to_string(&picture).unwrap().starts_with("<svg "));
+    let json = stdout_of(isentrope(format!("lab methods {run} --json")));
+    let all: Vec<Value> = serde_json::from_str(&json).unwrap();
+    for method in &all {
+        assert!(method["entropy_change"].is_f64(), "{method}");
+    }
+    let said = stdout_of(isentrope(format!("inspect {run} --method steer")));
+    assert_parts(&said, &["What steer would have done", "unlikely, worse respon"]);
+    let said = failure(isentrope(format!("inspect {run} --method clipcov")));
+    assert_parts(&said, &["there are grpo, ", "did you mean clip-cov?"]);
+}

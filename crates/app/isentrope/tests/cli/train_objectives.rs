@@ -49,6 +49,7 @@ fn every_advantage_and_every_loss_trains() {
         "methods.entropy_advantage={alpha=0.4,kappa=2.0}",
         "methods.steer={weight_min=0.1}",
         "methods.erc={low=0.9999,high=1.0001}",
+        "methods.clip_b={mu=0.5}",
         "loss=clip objective.methods.bapo={lower_start=0.7,upper_start=1.001,upper_max=1.01}",
         "loss=clip objective.methods.archer={high_entropy_clip_high=0.0}",
         "methods.entropic={high_prob=0.1} objective.entropy_bonus.target= \

@@ -3,8 +3,8 @@
 (async () => {
   const CARDS = 30;      // drawn at a time
   const TOKENS = 3000;   // of a response drawn at a time
-  const SIGNED = {covariance: true, entropy: false, advantage: true, change: true};
-  const UNITS = {covariance: " nats", entropy: " nats", advantage: "", change: " nats"};
+  const SIGNED = {covariance: true, entropy: false, advantage: true, change: true, method: true};
+  const UNITS = {covariance: " nats", entropy: " nats", advantage: "", change: " nats", method: ""};
   const at = id => document.getElementById(id);
   const element = (name, className, text) => {
     const made = document.createElement(name);
@@ -41,7 +41,13 @@
     entropy: (response, i) => response.entropies[i],
     advantage,
     change: (response, i) => response.changes[i],
+    method: (response, i) => response.coefficients && response.coefficients[0][i] - response.coefficients[1][i],
   };
+  if (data.methods) {
+    const option = element("option", "", `change by ${data.methods[0]}`);
+    option.value = "method";
+    at("colour").append(option);
+  }
 
   // Colours: from none to the end of the scale; beyond it all look alike.
   let colour = "covariance";
@@ -178,6 +184,9 @@
       ["log-prob change", shown(change)],
       ["advantage", shown(advantage(response, i))],
     ];
+    if (response.coefficients) {
+      data.methods.forEach((name, of) => facts.push([`coefficient, ${name}`, shown(response.coefficients[of][i])]));
+    }
     if (quadrant >= 0) facts.push(["quadrant", QUADRANTS[quadrant]]);
     if (response.picked.has(i)) facts.push(["picked", "by the covariance method"]);
     if (response.bounded.has(i)) facts.push(["clipped", "yes"]);

@@ -12,10 +12,12 @@ mod token;
 mod web;
 
 pub use kinds::Kind;
+pub(crate) use tables::quoted;
 pub use tables::{PAPER, TOP_FRACTIONS, Table, tables};
 pub use token::{Quadrant, Token};
 
 use crate::log::RunLog;
+use crate::methods::{MethodView, NamedObjective};
 use crate::number::number;
 use crate::run_files::{METRICS, RunFiles};
 use crate::tokens::{TokenRecord, read};
@@ -61,6 +63,8 @@ pub struct Inspection {
     pub whole_step: [Option<f64>; TOP_FRACTIONS.len()],
     /// Responses and tokens that the step has sampled; none if the log lacks them.
     pub sampled: Option<(f64, f64)>,
+    /// Another objective on these tokens, if one was asked for.
+    pub method: Option<MethodView>,
 }
 
 impl Inspection {
@@ -122,7 +126,19 @@ impl Inspection {
             notes,
             whole_step: tables::METRICS.map(of_log),
             sampled: of_log("rollout/responses").zip(of_log("rollout/tokens")),
+            method: None,
         })
+    }
+
+    /// Shows another objective on these tokens too, beside the plain one.
+    ///
+    /// # Errors
+    /// When the records lack the numbers that it needs.
+    pub fn add_method(&mut self, method: &NamedObjective, plain: &NamedObjective) -> Result<()> {
+        let view = MethodView::of(self, method, plain)?;
+        self.notes.extend(view.notes.iter().cloned());
+        self.method = Some(view);
+        Ok(())
     }
 
     /// All tokens of the recorded responses, in order.

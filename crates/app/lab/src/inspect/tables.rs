@@ -47,7 +47,10 @@ pub fn tables(inspection: &Inspection) -> Vec<Table> {
     let mut ranked: Vec<&Token<'_>> =
         tokens.iter().filter(|token| token.covariance.is_finite()).collect();
     ranked.sort_by(|a, b| b.covariance.total_cmp(&a.covariance));
-    vec![covariances(inspection, &ranked), who(&ranked), positions(&ranked), by_token(&ranked)]
+    let mut tables =
+        vec![covariances(inspection, &ranked), who(&ranked), positions(&ranked), by_token(&ranked)];
+    tables.extend(inspection.method.iter().flat_map(|method| method.tables.clone()));
+    tables
 }
 
 /// The number of tokens in a fraction of n: rounded down, at least one, at most all.
@@ -193,7 +196,7 @@ fn by_token(ranked: &[&Token<'_>]) -> Table {
 }
 
 /// A token's text in quotes, on one line and cut if long; the id of a token without text.
-pub(super) fn quoted(piece: &str, id: u32) -> String {
+pub(crate) fn quoted(piece: &str, id: u32) -> String {
     if piece.is_empty() {
         return format!("token {id}, no text");
     }

@@ -45,8 +45,10 @@ impl Inspection {
             ));
         }
         let responses: Vec<Value> =
-            self.records[..shown].iter().enumerate().map(|(i, of)| response(i, of)).collect();
-        let data = json!({ "responses": responses, "scales": scales(&self.tokens()) });
+            self.records[..shown].iter().enumerate().map(|(i, of)| self.response(i, of)).collect();
+        let names = self.method.as_ref().map(|method| &method.names);
+        let scales = self.scales();
+        let data = json!({ "responses": responses, "scales": scales, "methods": names });
         let quadrants = Quadrant::ALL.map(Quadrant::name);
         let script = format!(
             "const QUADRANTS = {};\nconst STEP = {};\n{}",
@@ -136,39 +138,66 @@ fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     format!("{}… ({} bytes more)", visible(kept), text.len() - kept.len()).into()
 }
 
-/// A response for the page's script. Numbers have four digits, and null if not finite; equal
-/// advantages are a single number.
-fn response(index: usize, record: &TokenRecord) -> Value {
-    let tokens: Vec<Token<'_>> = Token::all(index, record).collect();
-    let each = |value: fn(&Token<'_>) -> f64| -> Vec<Option<f64>> {
-        tokens.iter().map(|token| short(value(token))).collect()
-    };
-    let learnt: &[Token<'_>] = if record.is_trained_on() { &tokens } else { &[] };
-    let pieces: Vec<_> = record.pieces.iter().map(|piece| shortened(piece, MOST_PIECE)).collect();
-    json!({
-        "origin": shortened(&record.origin, MOST_PIECE),
-        "sample": record.sample,
-        "sampled_step": record.sampled_step,
-        "verdict": shortened(&record.verdict, MOST_PIECE),
-        "reward": short(record.reward),
-        "truncated": record.truncated,
-        "update": record.update,
-        "prompt": shortened(&record.prompt_text, MOST_PROMPT),
-        "ids": record.tokens[record.prompt_tokens..],
-        "pieces": pieces,
-        "logprobs": each(|token| token.logprob),
-        "entropies": each(|token| token.entropy),
-        "changes": each(|token| token.change),
-        "advantages": match &record.advantages {
-            None => Vec::new(),
-            Some(Advantages::Same(advantage)) => vec![short(*advantage)],
-            Some(Advantages::Each(_)) => each(|token| token.advantage),
-        },
-        "covariances": learnt.iter().map(|token| short(token.covariance)).collect::<Vec<_>>(),
-        "quadrants": learnt.iter().map(place_of_quadrant).collect::<Vec<_>>(),
-        "selected": record.selected,
-        "clipped": record.clipped,
-    })
+impl Inspection {
+    /// A response for the page's script. Numbers have four digits, and null if not finite; equal
+    /// advantages are a single number.
+    fn response(&self, index: usize, record: &TokenRecord) -> Value {
+        let tokens: Vec<Token<'_>> = Token::all(index, record).collect();
+        let each = |value: fn(&Token<'_>) -> f64| -> Vec<Option<f64>> {
+            tokens.iter().map(|token| short(value(token))).collect()
+        };
+        let learnt: &[Token<'_>] = if record.is_trained_on() { &tokens } else { &[] };
+        let pieces: Vec<_> =
+            record.pieces.iter().map(|piece| shortened(piece, MOST_PIECE)).collect();
+        json!({
+            "origin": shortened(&record.origin, MOST_PIECE),
+            "sample": record.sample,
+            "sampled_step": record.sampled_step,
+            "verdict": shortened(&record.verdict, MOST_PIECE),
+            "reward": short(record.reward),
+            "truncated": record.truncated,
+            "update": record.update,
+            "prompt": shortened(&record.prompt_text, MOST_PROMPT),
+            "ids": record.tokens[record.prompt_tokens..],
+            "pieces": pieces,
+            "logprobs": each(|token| token.logprob),
+            "entropies": each(|token| token.entropy),
+            "changes": each(|token| token.change),
+            "advantages": match &record.advantages {
+                None => Vec::new(),
+                Some(Advantages::Same(advantage)) => vec![short(*advantage)],
+                Some(Advantages::Each(_)) => each(|token| token.advantage),
+            },
+            "covariances": learnt.iter().map(|token| short(token.covariance)).collect::<Vec<_>>(),
+            "quadrants": learnt.iter().map(place_of_quadrant).collect::<Vec<_>>(),
+            "selected": record.selected,
+            "clipped": record.clipped,
+            "coefficients": self.coefficients(index),
+        })
+    }
+
+    /// Coefficients of a record's tokens under the method and the plain objective; null if unknown.
+    fn coefficients(&self, index: usize) -> Option<[Vec<Option<f64>>; 2]> {
+        let both = self.method.as_ref()?.of_record(index)?;
+        Some(both.map(|of| of.iter().map(|&value| short(value)).collect()))
+    }
+
+    /// Ends of the colour scales.
+    fn scales(&self) -> Value {
+        let tokens = self.tokens();
+        let end = |value: fn(&Token<'_>) -> f64| end_of_scale(tokens.iter().map(value));
+        let changes = self.method.iter().flat_map(|method| {
+            let both = (0..self.records.len()).filter_map(|record| method.of_record(record));
+            both.flat_map(|[made, plain]| made.iter().zip(plain).map(|(made, plain)| made - plain))
+        });
+        json!({
+            "method": end_of_scale(changes),
+            "covariance": end(|token| token.covariance),
+            "entropy": end(|token| token.entropy),
+            "advantage": end(|token| token.advantage),
+            "change": end(|token| token.change),
+        })
+    }
 }
 
 /// The index of a token's quadrant in [`Quadrant::ALL`]; -1 if it is not known.
@@ -181,22 +210,11 @@ fn short(value: f64) -> Option<f64> {
     value.is_finite().then(|| format!("{value:.3e}").parse().unwrap_or(value))
 }
 
-/// Ends of the colour scales.
-fn scales(tokens: &[Token<'_>]) -> Value {
-    let end = |value: fn(&Token<'_>) -> f64| {
-        let mut sizes: Vec<f64> = tokens
-            .iter()
-            .map(|token| value(token).abs())
-            .filter(|size| size.is_finite() && *size > 0.0)
-            .collect();
-        sizes.sort_unstable_by(f64::total_cmp);
-        let at = (SCALE * sizes.len().saturating_sub(1) as f64) as usize;
-        sizes.get(at).and_then(|&size| short(size)).unwrap_or(1.0)
-    };
-    json!({
-        "covariance": end(|token| token.covariance),
-        "entropy": end(|token| token.entropy),
-        "advantage": end(|token| token.advantage),
-        "change": end(|token| token.change),
-    })
+/// The value at the end of a colour scale.
+fn end_of_scale(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sizes: Vec<f64> =
+        values.map(f64::abs).filter(|size| size.is_finite() && *size > 0.0).collect();
+    sizes.sort_unstable_by(f64::total_cmp);
+    let at = (SCALE * sizes.len().saturating_sub(1) as f64) as usize;
+    sizes.get(at).and_then(|&size| short(size)).unwrap_or(1.0)
 }

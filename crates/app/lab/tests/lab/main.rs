@@ -8,6 +8,7 @@ mod inspect;
 mod inspect_in_browser;
 mod json_logs;
 mod law;
+mod methods;
 mod metric_names;
 mod parts;
 mod planted;

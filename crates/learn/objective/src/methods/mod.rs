@@ -4,6 +4,7 @@
 
 mod archer;
 mod bapo;
+mod clip_b;
 mod entropic;
 mod entropy_advantage;
 mod erc;
@@ -90,6 +91,8 @@ methods! {
     /// Entropy ratio clipping (arXiv:2512.05591): drops tokens whose place has changed its entropy
     /// since they were sampled.
     erc: erc::Erc,
+    /// Clip_B (arXiv:2602.03392): drops tokens of worse responses that would lower entropy most.
+    clip_b: clip_b::ClipB,
     /// BAPO (arXiv:2510.18927): clip bounds move until better responses bear a share of the loss.
     bapo: bapo::Bapo,
     /// Archer (arXiv:2507.15778): clip range and KL term differ by a token's entropy.

@@ -5,10 +5,12 @@ mod ce_gppo;
 mod dppo;
 mod gmpo;
 mod sapo;
+mod vespo;
 
 pub use ce_gppo::CeGppo;
 pub use dppo::{Divergence, Dppo};
 pub use sapo::Sapo;
+pub use vespo::Vespo;
 
 use crate::ObjectiveSettings;
 use crate::catalogue::{About, FREE, Kind};
@@ -49,11 +51,14 @@ pub enum Loss {
     /// As clip, but clipped tokens keep the gradient of their bound, beta (1 -+ clip) A
     /// (arXiv:2509.20712); settings in `ce_gppo`.
     CeGppo,
+    /// -phi(w) A log pi, w the ratio of the whole response: phi, held constant, fades as w leaves 1
+    /// (arXiv:2602.10693); settings in `vespo`.
+    Vespo,
 }
 
 impl Loss {
     /// Every loss.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Clip,
         Self::Importance,
         Self::Gspo,
@@ -63,13 +68,16 @@ impl Loss {
         Self::Gmpo,
         Self::Dppo,
         Self::CeGppo,
+        Self::Vespo,
     ];
 
     /// Whether the clip range has an effect.
     pub(crate) fn clips(self) -> bool {
         match self {
             Self::Clip | Self::Gspo | Self::Cispo | Self::Gmpo | Self::CeGppo => true,
-            Self::Importance | Self::PolicyGradient | Self::Sapo | Self::Dppo => false,
+            Self::Importance | Self::PolicyGradient | Self::Sapo | Self::Dppo | Self::Vespo => {
+                false
+            }
         }
     }
 
@@ -123,6 +131,7 @@ impl Loss {
             Self::Gmpo => gmpo::ABOUT,
             Self::Dppo => dppo::ABOUT,
             Self::CeGppo => ce_gppo::ABOUT,
+            Self::Vespo => vespo::ABOUT,
         }
     }
 }
@@ -205,6 +214,11 @@ pub(crate) fn terms(
             settings.dppo.term(ratio_of(t), probabilities, advantages[t])
         }),
         Loss::CeGppo => each(&|t| settings.ce_gppo.term(ranges[t], ratio_of(t), advantages[t])),
+        Loss::Vespo => by_response(tokens, &|response| {
+            let its = response.clone();
+            let log_ratios = &log_ratios[response.clone()];
+            settings.vespo.terms(log_ratios, &logprobs[response], &advantages[its])
+        }),
     };
     for (t, term) in terms.iter_mut().enumerate() {
         *term = term.weighted(treatment.weights[t]);

@@ -55,6 +55,14 @@ pub struct TokenRecord {
     /// Log-prob of each token after the step's last update.
     #[serde(with = "numbers")]
     pub logprobs_after: Vec<f32>,
+    /// Entropy at each token after the step's last update; missing where it made none, and where
+    /// the log-probs after it are not known.
+    #[serde(default, with = "numbers", skip_serializing_if = "Vec::is_empty")]
+    pub entropies_after: Vec<f32>,
+    /// Slope of that entropy along the gradient of the token's log-prob, by the logits over the
+    /// temperature, in nats; missing like it.
+    #[serde(default, with = "numbers", skip_serializing_if = "Vec::is_empty")]
+    pub entropy_slopes_after: Vec<f32>,
     /// The step's first update with this response, from 1. None if it was not trained on; then the
     /// fields below are missing too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -169,6 +177,14 @@ impl TokenRecord {
         length("logprobs", self.logprobs.len())?;
         length("entropies", self.entropies.len())?;
         length("logprobs_after", self.logprobs_after.len())?;
+        for (key, numbers) in [
+            ("entropies_after", &self.entropies_after),
+            ("entropy_slopes_after", &self.entropy_slopes_after),
+        ] {
+            if !numbers.is_empty() {
+                length(key, numbers.len())?;
+            }
+        }
         if let Some(advantages) = &self.advantages {
             if let Advantages::Each(advantages) = advantages {
                 length("advantages", advantages.len())?;

@@ -1,7 +1,10 @@
-//! `isentrope lab`: the theory behind the entropy on runs, and statistics over seeds.
+//! `isentrope lab`: the theory behind the entropy on runs, methods on one set of tokens, and
+//! statistics over seeds.
 
+mod methods;
 mod seeds;
 
+use self::methods::Methods;
 use self::seeds::Seeds;
 use crate::messages;
 use crate::standard_output::print;
@@ -11,7 +14,7 @@ use isentrope_lab::log::RunLog;
 use isentrope_lab::theory::{self, TheoryOfRun};
 use std::path::PathBuf;
 
-/// How well the theory foresees the entropy of runs; tables over seeds
+/// How well the theory foresees the entropy of runs; methods side by side; tables over seeds
 #[derive(Args)]
 pub struct Lab {
     #[command(subcommand)]
@@ -21,6 +24,7 @@ pub struct Lab {
 #[derive(Subcommand)]
 enum Experiment {
     Theory(Theory),
+    Methods(Methods),
     Seeds(Seeds),
 }
 
@@ -43,6 +47,7 @@ impl Lab {
     pub fn run(self) -> Result<()> {
         match self.experiment {
             Experiment::Theory(theory) => theory.run(),
+            Experiment::Methods(methods) => methods.run(),
             Experiment::Seeds(seeds) => seeds.run(),
         }
     }

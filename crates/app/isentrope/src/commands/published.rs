@@ -1,0 +1,90 @@
+//! Losses and entropy methods with published settings, by name.
+
+use crate::recipe;
+use anyhow::{Context, Result, bail};
+use isentrope_lab::methods::NamedObjective;
+use isentrope_objective::ObjectiveSettings;
+use serde::Deserialize;
+
+/// The sweep over them is the one place that has their settings.
+const SWEEP: &str = include_str!("../../../../../experiments/countdown-entropy-methods.toml");
+
+/// The recipe's table, of which objectives are read.
+#[derive(Deserialize)]
+struct Settings {
+    #[serde(default)]
+    objective: ObjectiveSettings,
+}
+
+/// All, in the order of the sweep: the first is what the others are compared with.
+pub fn objectives() -> Result<Vec<NamedObjective>> {
+    let mut node = recipe::parse(SWEEP, &|_| "experiments/countdown-entropy-methods.toml".into())?;
+    for key in ["axes", "method"] {
+        let recipe::Value::Table(entries) = node.value else { bail!("{key}: not a table") };
+        let found = entries.into_iter().find(|(name, _)| name == key);
+        node = found.with_context(|| format!("the methods have no table {key}"))?.1;
+    }
+    let recipe::Value::Table(entries) = node.value else { bail!("the methods are no table") };
+    let objective = |(name, node)| {
+        let settings: Settings = toml::Value::from(node).try_into()?;
+        Ok(NamedObjective { name, settings: settings.objective })
+    };
+    entries.into_iter().map(objective).collect()
+}
+
+/// The one of a name, and the plain one.
+///
+/// # Errors
+/// When there is none of the name: with all names.
+pub fn beside_plain(name: &str) -> Result<[NamedObjective; 2]> {
+    let all = objectives()?;
+    let names: Vec<String> = all.iter().map(|named| named.name.clone()).collect();
+    let Some(at) = names.iter().position(|known| known == name) else {
+        let near = recipe::near_key(name, names.iter());
+        let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+        bail!("--method {name}: there are {}{hint}", names.join(", "));
+    };
+    Ok([all[at].clone(), all[0].clone()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isentrope_objective::catalogue;
+    use serde_json::Value;
+    use std::collections::BTreeSet;
+
+    /// Controllers of another part's strength give tokens no coefficients of their own; the KL to
+    /// the reference needs a second model.
+    const WITHOUT: [&str; 3] = [
+        "objective.covariance.target_entropy",
+        "objective.entropy_bonus.target",
+        "objective.reference_kl.coefficient",
+    ];
+
+    #[test]
+    fn every_entry_of_the_catalogue_is_among_them_and_all_are_sound() {
+        let all = objectives().unwrap();
+        assert_eq!((all[0].name.as_str(), &all[0].settings), ("grpo", &Default::default()));
+        let default = serde_json::to_value(ObjectiveSettings::default()).unwrap();
+        let mut missing: BTreeSet<&str> = catalogue().iter().map(|about| about.setting).collect();
+        for named in &all {
+            named.settings.check().unwrap();
+            let json = serde_json::to_value(&named.settings).unwrap();
+            missing.retain(|setting| {
+                let (key, value) = setting.split_once(" = ").unwrap_or((setting, "null"));
+                let at = key.replace("objective", "").replace('.', "/");
+                let value: Value = serde_json::from_str(value).unwrap();
+                let (own, usual) = (json.pointer(&at), default.pointer(&at));
+                if value.is_null() { own == usual } else { own != Some(&value) }
+            });
+        }
+        assert_eq!(missing, WITHOUT.into());
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_all() {
+        let said = beside_plain("clipcov").unwrap_err().to_string();
+        assert!(said.contains("grpo, ") && said.contains("did you mean clip-cov?"), "{said}");
+    }
+}

@@ -1,0 +1,222 @@
+//! The recorded tokens of a step as a minibatch, and the coefficients that objectives give them.
+
+use crate::inspect::Inspection;
+use crate::tokens::TokenRecord;
+use crate::{Error, Result};
+use isentrope_objective::{
+    Aggregation, LossTerms, Minibatch, ObjectiveSettings, Outcome, advantages, objective,
+};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// An objective under a name.
+#[derive(Clone, Debug)]
+pub struct NamedObjective {
+    /// Its name, as tables show it.
+    pub name: String,
+    /// The objective.
+    pub settings: ObjectiveSettings,
+}
+
+/// The recorded tokens that were trained on and whose log-probs after the step are known, as one
+/// minibatch. The policy in training is that after the step, the policy that sampled is the old
+/// one. Each array is `[tokens]`; log-probs, entropies and slopes are in nats.
+#[derive(Clone, Debug, Default)]
+pub struct RecordedBatch {
+    /// The record of each response, `[responses]`.
+    pub(super) records: Vec<usize>,
+    lengths: Vec<usize>,
+    pub(super) logprobs: Vec<f64>,
+    old_logprobs: Vec<f64>,
+    entropies: Vec<f64>,
+    old_entropies: Vec<f64>,
+    pub(super) advantages: Vec<f64>,
+    /// Slope of the entropy in each token's place along the gradient of its log-prob; None if some
+    /// are not recorded.
+    slopes: Option<Vec<f64>>,
+    /// Group, reward and length of each response, `[responses]`.
+    outcomes: Vec<Outcome>,
+    /// Notes for the reader, in sentences.
+    pub notes: Vec<String>,
+}
+
+impl RecordedBatch {
+    /// The tokens of a step's records.
+    ///
+    /// # Errors
+    /// When no record can be used, with the remedy.
+    pub fn of(inspection: &Inspection) -> Result<Self> {
+        let mut batch = Self::default();
+        let (mut slopes, mut entropies_after) = (Some(Vec::new()), true);
+        let mut groups: BTreeMap<(u64, u64), usize> = BTreeMap::new();
+        let trained = inspection.records.iter().filter(|record| record.is_trained_on()).count();
+        for (index, record) in inspection.records.iter().enumerate() {
+            let Some(advantages) = usable_advantages(record) else { continue };
+            let numbers = |of: &[f32]| of.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
+            let has_entropies = are_finite(&record.entropies_after, record.len());
+            let has_slopes = are_finite(&record.entropy_slopes_after, record.len());
+            entropies_after &= has_entropies;
+            slopes = slopes.filter(|_| has_slopes).map(|mut slopes: Vec<f64>| {
+                slopes.extend(numbers(&record.entropy_slopes_after));
+                slopes
+            });
+            let next = groups.len();
+            batch.records.push(index);
+            batch.lengths.push(record.len());
+            batch.outcomes.push(Outcome {
+                group: *groups.entry((record.sampled_step, record.position)).or_insert(next),
+                reward: record.reward,
+                tokens: record.len(),
+                greedy_reward: f64::NAN,
+            });
+            batch.logprobs.extend(numbers(&record.logprobs_after));
+            batch.old_logprobs.extend(numbers(&record.logprobs));
+            batch.old_entropies.extend(numbers(&record.entropies));
+            let now = if has_entropies { &record.entropies_after } else { &record.entropies };
+            batch.entropies.extend(numbers(now));
+            batch.advantages.extend(advantages);
+        }
+        batch.slopes = slopes;
+        if batch.logprobs.is_empty() {
+            let what = format!(
+                "step {} of {} has no records of tokens that were trained on and scored after its \
+                 updates; another --step may, and a run with --set lab.track_theory=true scores \
+                 all that it records",
+                inspection.step, inspection.run
+            );
+            return Err(Error::Refused(what));
+        }
+        if batch.records.len() < trained {
+            batch.notes.push(format!(
+                "log-probs after the step are known of {} of {trained} responses that were trained \
+                 on: methods are computed on these alone. lab.track_theory = true scores all.",
+                batch.records.len()
+            ));
+        }
+        if !entropies_after {
+            batch.notes.push(
+                "some records have no entropies after the step: those from sampling stand in their \
+                 place, so that methods which compare the two find no difference."
+                    .into(),
+            );
+        }
+        if batch.slopes.is_none() {
+            batch.notes.push(
+                "some records have no slopes of the entropy, because an older program wrote them \
+                 or the step made no update: nothing is said of the change of entropy."
+                    .into(),
+            );
+        }
+        Ok(batch)
+    }
+
+    /// Number of tokens.
+    pub fn len(&self) -> usize {
+        self.logprobs.len()
+    }
+
+    /// Whether it has no tokens, which [`of`](Self::of) refuses.
+    pub fn is_empty(&self) -> bool {
+        self.logprobs.is_empty()
+    }
+
+    /// The tokens of each response.
+    pub fn responses(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        self.lengths.iter().scan(0, |end, length| {
+            let start = *end;
+            *end += length;
+            Some(start..*end)
+        })
+    }
+
+    /// The effect of an objective on the tokens. `recorded` is the one whose estimator the recorded
+    /// advantages have; for another estimator they are computed anew, from the recorded rewards.
+    /// Every loss is the mean over tokens here, so that objectives differ in tokens alone.
+    ///
+    /// # Errors
+    /// When the objective needs numbers that are not recorded.
+    pub fn effect(&self, named: &NamedObjective, recorded: &ObjectiveSettings) -> Result<Effect> {
+        let mut settings = named.settings.clone();
+        settings.aggregation = Aggregation::TokenMean;
+        let needs = [
+            (settings.needs_reference(), "log-probs of the reference model"),
+            (settings.needs_greedy_baseline(), "rewards of greedily decoded responses"),
+            (settings.is_prime(), "process rewards"),
+        ];
+        if let Some((_, what)) = needs.iter().find(|(needs, _)| *needs) {
+            let name = &named.name;
+            return Err(Error::Refused(format!("{name} needs {what}, which are not recorded")));
+        }
+        let anew = (settings.advantage != recorded.advantage).then(|| {
+            let of_responses = advantages(settings.advantage, &self.outcomes);
+            let each = of_responses.iter().zip(&self.lengths);
+            each.flat_map(|(&a, &length)| std::iter::repeat_n(a, length)).collect::<Vec<f64>>()
+        });
+        let batch = Minibatch {
+            lengths: &self.lengths,
+            logprobs: &self.logprobs,
+            old_logprobs: &self.old_logprobs,
+            truncation: None,
+            entropies: &self.entropies,
+            old_entropies: &self.old_entropies,
+            advantages: anew.as_deref().unwrap_or(&self.advantages),
+            terms: LossTerms {
+                entropy_coefficient: settings.entropy_bonus.coefficient,
+                ..Default::default()
+            },
+        };
+        let made = objective(&settings, &batch);
+        let tokens = self.len() as f64;
+        Ok(Effect {
+            name: named.name.clone(),
+            coefficients: made.d_logprobs.iter().map(|slope| slope * tokens).collect(),
+            acts_by_entropy: made.d_entropies.iter().any(|&slope| slope != 0.0),
+        })
+    }
+
+    /// Each token's part in the first-order change of the mean entropy of these tokens' places, in
+    /// nats per unit of the step that descends these coefficients by the places' logits,
+    /// `[tokens]`; None if no slopes are recorded.
+    pub fn entropy_changes(&self, coefficients: &[f64]) -> Option<Vec<f64>> {
+        let parts = coefficients.iter().zip(self.slopes.as_ref()?);
+        Some(parts.map(|(c, slope)| -c * slope / self.len() as f64).collect())
+    }
+
+    /// The sum of numbers, `[tokens]`, and the standard error of the sum if responses are drawn
+    /// independently; an error of 0 for a single response.
+    pub fn sum_with_error(&self, numbers: &[f64]) -> (f64, f64) {
+        let of_responses: Vec<f64> =
+            self.responses().map(|tokens| numbers[tokens].iter().sum()).collect();
+        let count = of_responses.len() as f64;
+        let sum: f64 = of_responses.iter().sum();
+        let squares: f64 = of_responses.iter().map(|x| (x - sum / count) * (x - sum / count)).sum();
+        (sum, (squares * count / (count - 1.0).max(1.0)).sqrt())
+    }
+}
+
+/// The coefficients that an objective gives the tokens.
+#[derive(Clone, Debug)]
+pub struct Effect {
+    /// The objective's name.
+    pub name: String,
+    /// Derivative of the loss by each token's log-prob, times the number of tokens: -rho A of an
+    /// unclipped token, `[tokens]`.
+    pub coefficients: Vec<f64>,
+    /// Whether the loss has a derivative by entropies too, which no coefficient shows.
+    pub acts_by_entropy: bool,
+}
+
+/// Whether there are `count` numbers, all finite.
+fn are_finite(numbers: &[f32], count: usize) -> bool {
+    numbers.len() == count && numbers.iter().all(|number| number.is_finite())
+}
+
+/// The advantages of a record's tokens, if all its numbers are known.
+fn usable_advantages(record: &TokenRecord) -> Option<Vec<f64>> {
+    let advantages = record.advantages.as_ref()?;
+    let each: Vec<f64> = (0..record.len()).map(|token| advantages.at(token)).collect();
+    let known = [&record.logprobs, &record.entropies, &record.logprobs_after]
+        .iter()
+        .all(|numbers| are_finite(numbers, record.len()));
+    (known && each.iter().all(|a| a.is_finite()) && !each.is_empty()).then_some(each)
+}

@@ -1,0 +1,144 @@
+//! One objective beside another, token by token, for `isentrope inspect --method`.
+
+use super::{NamedObjective, RecordedBatch, change};
+use crate::Result;
+use crate::inspect::{Inspection, Quadrant, Table, Token, quoted};
+use crate::number::fixed;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Tokens that the table of the largest changes names.
+const NAMED: usize = 15;
+
+/// The effect of an objective on a step's recorded tokens, beside the plain one's.
+#[derive(Clone, Debug)]
+pub struct MethodView {
+    /// The objective's name, and the plain one's.
+    pub names: [String; 2],
+    /// Coefficients of both in the same order, `[tokens]`.
+    coefficients: [Vec<f64>; 2],
+    /// The tokens of each record that has any.
+    places: HashMap<usize, Range<usize>>,
+    pub(crate) tables: Vec<Table>,
+    /// Notes for the reader, in sentences.
+    pub notes: Vec<String>,
+}
+
+impl MethodView {
+    /// Computes both objectives on the records.
+    ///
+    /// # Errors
+    /// When the records cannot be used.
+    pub fn of(
+        inspection: &Inspection,
+        method: &NamedObjective,
+        plain: &NamedObjective,
+    ) -> Result<Self> {
+        let batch = RecordedBatch::of(inspection)?;
+        let made = batch.effect(method, &plain.settings)?;
+        let first = batch.effect(plain, &plain.settings)?;
+        let mut notes = batch.notes.clone();
+        if made.acts_by_entropy {
+            notes.push(format!(
+                "{} acts by the derivative of the entropy itself, which is no coefficient of a \
+                 log-prob: the tables do not show it.",
+                made.name
+            ));
+        }
+        let places: HashMap<usize, Range<usize>> =
+            batch.records.iter().copied().zip(batch.responses()).collect();
+        let all = inspection.tokens();
+        let tokens: Vec<&Token<'_>> =
+            all.iter().filter(|token| places.contains_key(&token.record)).collect();
+        let coefficients = [made.coefficients, first.coefficients];
+        let names = [made.name, first.name];
+        let tables = vec![
+            sums(&batch, &names, &coefficients, &tokens),
+            largest(&names, &coefficients, &tokens),
+        ];
+        Ok(Self { names, coefficients, places, tables, notes })
+    }
+
+    /// The coefficients of a record's tokens under the method and the plain objective, if they are
+    /// known.
+    pub(crate) fn of_record(&self, record: usize) -> Option<[&[f64]; 2]> {
+        let tokens = self.places.get(&record)?;
+        Some(self.coefficients.each_ref().map(|of| &of[tokens.clone()]))
+    }
+}
+
+/// Sums by quadrant.
+fn sums(
+    batch: &RecordedBatch,
+    [method, plain]: &[String; 2],
+    [made, first]: &[Vec<f64>; 2],
+    tokens: &[&Token<'_>],
+) -> Table {
+    let changes = change(made, first);
+    let [made_entropy, first_entropy] = [made, first].map(|of| batch.entropy_changes(of));
+    let moved = first_entropy.as_ref().map(|of| of.iter().map(|x| x.abs()).sum::<f64>());
+    let row = |name: &str, quadrant: Option<Quadrant>| {
+        let own: Vec<usize> = (0..tokens.len())
+            .filter(|&t| quadrant.is_none() || tokens[t].quadrant == quadrant)
+            .collect();
+        let size = |of: &[f64]| own.iter().map(|&t| of[t].abs()).sum::<f64>();
+        let touched = own.iter().filter(|&&t| changes[t] != 0.0).count();
+        let entropy = |of: &Option<Vec<f64>>| {
+            let sum = of.as_ref().map(|of| own.iter().map(|&t| of[t]).sum::<f64>());
+            cell(sum.zip(moved).map(|(sum, moved)| 100.0 * sum / moved), 2)
+        };
+        let share = 100.0 * touched as f64 / own.len() as f64;
+        let cells = vec![
+            own.len().to_string(),
+            cell(Some(share), 1),
+            cell(Some(size(made) / size(first)), 3),
+            entropy(&first_entropy),
+            entropy(&made_entropy),
+        ];
+        (name.to_owned(), cells)
+    };
+    let quadrants = Quadrant::ALL.iter().map(|&quadrant| row(quadrant.name(), Some(quadrant)));
+    Table {
+        title: format!("What {method} would have done"),
+        columns: ["tokens", "touched", "weight", "before", "after"].map(Into::into).to_vec(),
+        rows: std::iter::once(row("all", None)).chain(quadrants).collect(),
+        note: format!(
+            "In a further update on these responses, by the policy as it is after the step: \
+             percent of tokens whose coefficient d(loss)/d(log-prob) is another than {plain}'s; \
+             sizes of coefficients, {plain}'s being 1; first-order change of the entropy by \
+             {plain} before and {method} after, in percent of the sizes of {plain}'s changes \
+             summed over tokens."
+        ),
+    }
+}
+
+/// The tokens whose coefficients change most.
+fn largest(
+    [method, plain]: &[String; 2],
+    [made, first]: &[Vec<f64>; 2],
+    tokens: &[&Token<'_>],
+) -> Table {
+    let changes = change(made, first);
+    let mut order: Vec<usize> = (0..tokens.len()).filter(|&t| changes[t] != 0.0).collect();
+    order.sort_by(|&a, &b| changes[b].abs().total_cmp(&changes[a].abs()).then(a.cmp(&b)));
+    order.truncate(NAMED);
+    let row = |&t: &usize| {
+        let token = tokens[t];
+        let numbers = [token.logprob, token.entropy, token.advantage, first[t], made[t]];
+        let cells = numbers.map(|number| cell(Some(number), 3)).to_vec();
+        (quoted(token.piece, token.id), cells)
+    };
+    Table {
+        title: format!("Tokens that {method} treats most differently"),
+        columns: ["log-prob", "entropy", "advantage", "before", "after"].map(Into::into).to_vec(),
+        rows: order.iter().map(row).collect(),
+        note: format!(
+            "Log-prob and entropy when sampled; coefficients times the number of tokens, by \
+             {plain} before and {method} after."
+        ),
+    }
+}
+
+fn cell(value: Option<f64>, digits: usize) -> String {
+    value.filter(|value| value.is_finite()).map_or_else(|| "-".into(), |v| fixed(v, digits))
+}

@@ -1,0 +1,164 @@
+//! Objectives side by side on planted token records.
+
+use crate::inspect::{record, run};
+use isentrope_lab::inspect::{Inspection, StepChoice, tables};
+use isentrope_lab::methods::{Comparison, MethodMap, NamedObjective};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Two responses of two tokens, advantages 1 and -1, whose ratios are 1 but for one of 2. Slopes of
+/// the entropy: -0.5, 0.25, 0.5, -1.
+fn records() -> [Value; 2] {
+    let with = |mut record: Value, after: [f64; 2], slopes: [f64; 2]| {
+        record["logprobs_after"] = json!(after);
+        record["entropies_after"] = json!([0.5, 0.6]);
+        record["entropy_slopes_after"] = json!(slopes);
+        record
+    };
+    [
+        with(record(3, &["a", "b"], 1.0), [-1.0, -2.0 + f64::ln(2.0)], [-0.5, 0.25]),
+        with(record(3, &["c", "d"], -1.0), [-1.0, -2.0], [0.5, -1.0]),
+    ]
+}
+
+fn named(name: &str, settings: Value) -> NamedObjective {
+    NamedObjective { name: name.into(), settings: serde_json::from_value(settings).unwrap() }
+}
+
+fn open(dir: &TempDir) -> Inspection {
+    Inspection::open(dir.path(), StepChoice::Last).unwrap()
+}
+
+fn map(lines: &[Value], objectives: &[NamedObjective]) -> MethodMap {
+    MethodMap::of(&open(&run(3, lines)), objectives).unwrap()
+}
+
+fn near(a: f64, b: f64) {
+    assert!((a - b).abs() < 1e-5, "{a} instead of {b}");
+}
+
+/// Coefficients by hand: -rho A is -1, -2, 1, 1; clipping takes the second.
+#[test]
+fn planted_tokens_have_the_coefficients_of_the_formulas() {
+    let objectives = [
+        named("free", json!({ "loss": "importance" })),
+        named("clip", json!({})),
+        named(
+            "half",
+            json!({ "loss": "importance", "methods": { "w_reinforce": { "lambda": 0.5 } } }),
+        ),
+        named("erc", json!({ "loss": "importance", "methods": { "erc": {} } })),
+        named("same", json!({ "loss": "importance", "aggregation": "seq-mean-token-mean" })),
+        named("bonus", json!({ "loss": "importance", "entropy_bonus": { "coefficient": 0.1 } })),
+    ];
+    let map = map(&records(), &objectives);
+    let [free, clip, half, erc, same, bonus] = &map.comparisons()[..] else { panic!() };
+    // -(1 / 4) sum of coefficients times slopes.
+    let change = |c: &Comparison| c.entropy_change.unwrap();
+    near(change(free), -(0.5 - 0.5 + 0.5 - 1.0) / 4.0);
+    near(change(clip), -(0.5 + 0.5 - 1.0) / 4.0);
+    near(change(half), -(0.25 - 0.25 + 0.5 - 1.0) / 4.0);
+    // Without clipping the responses change the entropy by 0 and 0.125, with it, at equal norm, by
+    // -x and x = sqrt(7 / 3) / 8.
+    let [difference, error] = clip.entropy_difference.unwrap();
+    near(difference, -0.125);
+    near(error, 2.0 * (7.0f64 / 3.0).sqrt() / 8.0 - 0.125);
+    near(free.entropy_difference.unwrap()[0], 0.125);
+    assert_eq!([free.touched, clip.touched, half.touched], [0.0, 0.25, 0.5]);
+    near(clip.norm, (3.0f64 / 7.0).sqrt());
+    near(clip.cosine.unwrap(), 3.0 / (21.0f64).sqrt());
+    // Changes from `free`: 0, 2, 0, 0 and 0.5, 1, 0, 0. ERC drops the tokens whose entropy has gone
+    // from 0.5 to 0.6: 0, 2, 0, -1.
+    near(clip.change_cosines[2].unwrap(), 1.0 / (1.25f64).sqrt());
+    assert_eq!(erc.touched, 0.5);
+    near(erc.change_cosines[1].unwrap(), 2.0 / (5.0f64).sqrt());
+    // Aggregations are set aside, and a bonus has no coefficient of a log-prob.
+    assert_eq!([same.touched, bonus.touched], [0.0, 0.0]);
+    assert_eq!(same.change_cosines[1], None);
+    assert!(map.notes.len() == 1 && map.notes[0].starts_with("bonus acts by"), "{:?}", map.notes);
+}
+
+#[test]
+fn other_estimators_have_advantages_of_their_own_from_the_recorded_rewards() {
+    let [mut better, worse] = records();
+    better["reward"] = json!(1.0);
+    let objectives = [named("grpo", json!({})), named("maxrl", json!({ "advantage": "maxrl" }))];
+    // Rewards 1 and 0 in one group: MaxRL's advantages are 1 and -1, as recorded.
+    let map = map(&[better, worse], &objectives);
+    near(map.comparisons()[1].norm, 1.0);
+    near(map.comparisons()[1].cosine.unwrap(), 1.0);
+}
+
+#[test]
+fn families_are_of_those_that_change_the_same() {
+    let objectives = [
+        named("grpo", json!({})),
+        named("nsr", json!({ "methods": { "w_reinforce": { "lambda": 0 } } })),
+        named("weak", json!({ "methods": { "w_reinforce": { "lambda": 0.9 } } })),
+        named("erc", json!({ "methods": { "erc": {} } })),
+        named("idle", json!({ "methods": { "w_reinforce": { "lambda": 1 } } })),
+    ];
+    let text = map(&records(), &objectives).text();
+    assert!(text.ends_with("\n  nsr, weak\n  alone: erc\n"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+#[test]
+fn a_picture_has_a_panel_for_each_but_the_first_and_escapes_names() {
+    let objectives = [named("a", json!({})), named("<b>", json!({ "loss": "importance" }))];
+    let picture = map(&records(), &objectives).picture();
+    assert_eq!(picture.matches("fill=\"#ddd\"").count(), 1);
+    assert!(picture.contains("&lt;b&gt;") && !picture.contains("<b>"));
+    for tag in ["svg", "text"] {
+        let open = picture.matches(&format!("<{tag} ")).count();
+        assert_eq!(open, picture.matches(&format!("</{tag}>")).count());
+    }
+}
+
+#[test]
+fn inspect_shows_a_method_in_tables_and_on_the_page() {
+    let mut inspection = open(&run(3, &records()));
+    let plain = named("free", json!({ "loss": "importance" }));
+    inspection.add_method(&named("clip", json!({})), &plain).unwrap();
+    let all = tables(&inspection);
+    let [.., sums, largest] = &all[..] else { panic!() };
+    // Clipping leaves 3 of the plain size 5. Tokens move the entropy by -0.5, 0.5, -0.5 and 1
+    // parts, without the second by none in all.
+    assert_eq!(sums.rows[0].1, ["4", "25.0", "0.600", "20.00", "0.00"]);
+    assert_eq!(
+        largest.rows,
+        [(
+            "\"b\"".into(),
+            ["-2.000", "0.500", "1.000", "-2.000", "0.000"].map(String::from).to_vec()
+        )]
+    );
+    assert!(inspection.text().lines().all(|line| line.chars().count() <= 80));
+    let page = inspection.html().unwrap();
+    assert!(page.contains("What clip would have done"));
+}
+
+#[test]
+fn records_that_lack_numbers_say_so() {
+    let objectives = [named("grpo", json!({})), named("erc", json!({ "methods": { "erc": {} } }))];
+    let [mut older, mut unscored] = records();
+    for record in [&mut older, &mut unscored] {
+        for key in ["entropies_after", "entropy_slopes_after"] {
+            record.as_object_mut().unwrap().remove(key);
+        }
+    }
+    unscored["logprobs_after"] = json!([null, null]);
+    let map = map(&[older, unscored.clone()], &objectives);
+    let says = ["known of 1 of 2 responses", "no entropies after", "no slopes of the entropy"];
+    assert_eq!(map.notes.len(), says.len());
+    for (note, part) in map.notes.iter().zip(says) {
+        assert!(note.contains(part), "{note}");
+    }
+    let [_, erc] = &map.comparisons()[..] else { panic!() };
+    assert_eq!((erc.touched, erc.entropy_change), (0.0, None));
+    assert!(map.text().contains(" -"));
+    let none = MethodMap::of(&open(&run(3, &[unscored])), &objectives).unwrap_err().to_string();
+    assert!(none.contains("step 3 of") && none.contains("lab.track_theory=true"), "{none}");
+    let reference = [named("kl", json!({ "reference_kl": { "coefficient": 0.1 } }))];
+    let refused = MethodMap::of(&open(&run(3, &records())), &reference).unwrap_err().to_string();
+    assert_eq!(refused, "kl needs log-probs of the reference model, which are not recorded");
+}
