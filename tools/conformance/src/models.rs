@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Among them: tied and untied heads, biases, QK norms, one key head, sliding windows on all and on
-/// some layers, YaRN, a layer without positions, sizes that are no multiple of a vector, and adapters
-/// beside frozen weights.
+/// some layers, YaRN, a layer without positions, sizes that are no multiple of a vector, and
+/// adapters beside frozen weights.
 pub const FAMILIES: [&str; 13] = [
     "llama-biases",
     "llama-biases with an adapter",
