@@ -162,8 +162,8 @@ impl Cuda {
         self.graphs.lock().replays.clone()
     }
 
-    /// Estimates the bytes of the device's memory that the graphs of a model take, by its layers and
-    /// by its linear layers that have an adapter.
+    /// Estimates the bytes of the device's memory that the graphs of a model take, by the number of
+    /// its layers and of its linear layers with an adapter.
     pub(crate) fn steps_bytes(&self, layers: usize, adapters: usize) -> usize {
         let [of_layer, of_adapter, around] = KERNELS;
         let kernels = layers

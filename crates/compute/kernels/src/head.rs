@@ -521,9 +521,9 @@ impl HeadGradient<'_> {
     }
 }
 
-/// `dx` is replaced; `dw`, if it is wanted, continues its chains. Works through the vocabulary in blocks of columns,
-/// so that every weight's chain runs over all rows at once. Logits are recomputed, and their
-/// gradient lives for one block.
+/// `dx` is replaced; `dw`, if it is wanted, continues its chains. Works through the vocabulary in
+/// blocks of columns, so that every weight's chain runs over all rows at once. Logits are
+/// recomputed, and their gradient lives for one block.
 #[allow(clippy::too_many_arguments, reason = "the operands of one gradient")]
 pub(crate) fn backward(
     workers: &Workers,
