@@ -116,11 +116,12 @@ fn load(
     let dir = hub::describe(&hub, model, &Download::default())?;
     let config = ModelConfig::read(&dir)?;
     device.check_shapes(&dir, &config)?;
-    let layout = Layout::new(&config);
+    let mut layout = Layout::new(&config);
     let mut needed = layout.parameters.bytes(&*backend, Role::Frozen);
     if let Some((_, adapter)) = &adapter {
-        let parameters = adapter.layout(&layout)?.parameters;
-        needed = needed.saturating_add(parameters.bytes(&*backend, Role::Frozen));
+        let own = adapter.layout(&layout)?;
+        needed = needed.saturating_add(own.parameters.bytes(&*backend, Role::Frozen));
+        layout.adapter = Some(own);
     }
     fits(&dir, "the weights take", needed, device.free_memory(), "memory")
         .map_err(|lack| device.unfitting(lack))?;

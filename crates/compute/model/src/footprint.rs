@@ -3,7 +3,7 @@
 use crate::adapter::AdapterLayout;
 use crate::gradient::embedded_capacity;
 use crate::internals::Internals;
-use crate::layout::{BlockLayout, Layout, ParameterList};
+use crate::layout::{BlockLayout, Layout, Parameter, ParameterList};
 use crate::parameters::ROWS_PER_CALL;
 use crate::pass::TapeKind;
 use isentrope_kernels::{Backend, Linear, Role, Work};
@@ -42,9 +42,10 @@ impl Layout {
     /// Least bytes of weights that a pass reads. It reads only its tokens' rows of the embedding,
     /// unless that is the head as well.
     pub fn read_bytes(&self, backend: &dyn Backend) -> usize {
-        let all: usize =
-            self.parameters.iter().map(|parameter| backend.bytes_read(parameter.kind)).sum();
-        let embedding = backend.bytes_read(self.parameters[self.embedding.0].kind);
+        let adapter = self.adapter.iter().flat_map(|adapter| adapter.parameters.iter());
+        let read = |parameter: &Parameter| backend.bytes_read(parameter.kind);
+        let all: usize = self.parameters.iter().chain(adapter).map(read).sum();
+        let embedding = read(&self.parameters[self.embedding.0]);
         if self.embedding == self.head { all } else { all - embedding }
     }
 

@@ -55,9 +55,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Controllers of another part's strength give tokens no coefficients of their own; the KL to
-    /// the reference needs a second model.
-    const WITHOUT: [&str; 3] = [
+    /// the reference and a teacher need a second model.
+    const WITHOUT: [&str; 4] = [
         "objective.covariance.target_entropy",
+        "objective.distillation.teacher",
         "objective.entropy_bonus.target",
         "objective.reference_kl.coefficient",
     ];
