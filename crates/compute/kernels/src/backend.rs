@@ -16,8 +16,8 @@
 //! [`upload_batch`](Backend::upload_batch) uploads it, and every operation of every layer takes the
 //! uploaded batch. [`upload_index`](Backend::upload_index) uploads row numbers, slots and target
 //! tokens likewise. So a layer uploads nothing and waits for nothing. The host reads only drawn
-//! tokens ([`draw`](Backend::draw)), log-probs and entropies ([`scores`](Backend::scores)), the sums
-//! of the gradient's norm ([`square_sums`](Backend::square_sums)) and weights to be saved
+//! tokens ([`draw`](Backend::draw)), log-probs and entropies ([`scores`](Backend::scores)), the
+//! sums of the gradient's norm ([`square_sums`](Backend::square_sums)) and weights to be saved
 //! ([`unpack`](Backend::unpack)).
 //!
 //! # Order and lifetime
@@ -222,8 +222,8 @@ pub trait Backend: Send + Sync + 'static {
         packed: &mut Buffer,
     );
 
-    /// `y = x / rms(x) * w`, w with the norm's shift, over each group of `rows` rows; writes nothing between groups.
-    /// `weight: [features of a group]`.
+    /// `y = x / rms(x) * w`, w with the norm's shift, over each group of `rows` rows; writes
+    /// nothing between groups. `weight: [features of a group]`.
     fn rms_norm(
         &self,
         layout: Grouped,
@@ -436,7 +436,7 @@ pub trait Backend: Send + Sync + 'static {
     /// Sums the squares of each block of [`NORM_BLOCK`](crate::NORM_BLOCK) elements in these parts
     /// of weights or gradients, for [`norm`](crate::norm). A part begins with a block.
     fn square_sums(&self, parts: &[(&Buffer, Range<usize>)]) -> Vec<f32>;
-    /// Updates these elements of each parameter in place, by one step of AdamW. An element's bits do
-    /// not depend on the other elements.
+    /// Updates these elements of each parameter in place, by one step of AdamW. An element's bits
+    /// do not depend on the other elements.
     fn adamw(&self, settings: AdamW, parameters: &mut [UpdateSlice<'_>]);
 }

@@ -42,8 +42,8 @@ impl Model {
         }
     }
 
-    /// Adds to the gradients of the layer's trained weights. `dy` is the gradient of its output, and
-    /// `reduced` its [`reduced_gradient`](Self::reduced_gradient).
+    /// Adds to the gradients of the layer's trained weights. `dy` is the gradient of its output,
+    /// and `reduced` its [`reduced_gradient`](Self::reduced_gradient).
     pub(crate) fn project_backward_weight(
         &self,
         of: &Projection,

@@ -6,13 +6,17 @@ use isentrope_model::Model;
 /// Number of values that are converted to bytes at a time.
 const CHUNK: usize = 1 << 14;
 
-/// CRC-32C of the weights as `f32`, tensor by tensor in the order of names. Equal weights have
+/// CRC-32C of all weights as `f32`, tensor by tensor in the order of names. Equal weights have
 /// equal checksums, whatever files, number format or device they are in.
 ///
 /// # Errors
 /// When a tensor cannot be copied from the device.
 pub fn weights_checksum(model: &Model) -> Result<u32> {
-    let mut tensors = model.trained().tensors(&*model.backend, model.layout.trained(), "");
+    let b = &*model.backend;
+    let mut tensors = model.weights.tensors(b, &model.layout.parameters, "");
+    if model.adapter.is_some() {
+        tensors.extend(model.trained().tensors(b, model.layout.trained(), ""));
+    }
     tensors.sort_by(|a, b| a.name.cmp(&b.name));
     let mut checksum = 0;
     for tensor in tensors {

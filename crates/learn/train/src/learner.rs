@@ -102,7 +102,8 @@ impl Learner {
         Ok(Self { model, optimizer, activation_cache, ranks, gradient, limits, checksum: None })
     }
 
-    /// The bits of the norm of the trained weights: equal for equal weights, and hardly ever for others.
+    /// The bits of the norm of the trained weights: equal for equal weights, and hardly ever for
+    /// others.
     pub fn checksum(&mut self) -> u64 {
         let model = &self.model;
         let norm = || model.trained().norm(&*model.backend, model.layout.trained()).to_bits();

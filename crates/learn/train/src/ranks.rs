@@ -2,10 +2,10 @@
 //!
 //! A step has three meeting places. Between them every rank samples its share of the responses and
 //! takes its shards of the sequences through the model; what follows from numbers that all ranks
-//! have (the filter, advantages, the objective, the gradient's norm) every rank computes for itself.
-//! Each rank makes its slice of the optimizer's update and gives it to the others. A run on several
-//! ranks has the results of a run on one, to the last bit: no meeting lets the number of ranks, or
-//! which of them is first, show in the order of what it gathers or adds.
+//! have (the filter, advantages, the objective, the gradient's norm) every rank computes for
+//! itself. Each rank makes its slice of the optimizer's update and gives it to the others. A run on
+//! several ranks has the results of a run on one, to the last bit: no meeting lets the number of
+//! ranks, or which of them is first, show in the order of what it gathers or adds.
 //!
 //! Every rank comes to every meeting, in the same order. So nothing that a rank alone knows may
 //! decide whether there is one. While they sample, ranks meet whenever one of them has nothing
@@ -102,8 +102,8 @@ impl TrainingRanks {
 
     /// Before the objective: concatenates the scores of the sequences that each rank has taken
     /// forward, in the minibatch's order. Every rank computes the objective over all of them, since
-    /// it selects by covariance and averages over the whole minibatch, and goes backward through its
-    /// own sequences.
+    /// it selects by covariance and averages over the whole minibatch, and goes backward through
+    /// its own sequences.
     pub fn gather_scores(&self, scores: Scores) -> Result<Scores> {
         let Scores { logprobs, entropies, log_masses } = scores;
         let [logprobs, entropies, log_masses] =

@@ -127,8 +127,8 @@ pub enum Schedule {
 impl OptimizerSettings {
     /// The learning rate of `step` (from 1) of `steps`: above 0 in every step. With w steps of
     /// warm-up, k = `step` - 1 and N = `steps`, the decay is that of transformers' schedules
-    /// (`tests/fixtures/schedules`): linear (N - k) / (N - w), cosine (1 + cos(pi (k - w) / (N - w)))
-    /// / 2. Warm-up is a step ahead of theirs, whose first step has the rate 0.
+    /// (`tests/fixtures/schedules`): linear (N - k) / (N - w), cosine (1 + cos(pi (k - w) / (N -
+    /// w))) / 2. Warm-up is a step ahead of theirs, whose first step has the rate 0.
     pub fn rate(&self, step: u64, steps: u64) -> f64 {
         let warm = self.warmup_steps;
         if step <= warm {

@@ -20,7 +20,8 @@ const TOKENS: usize = 700;
 /// A model of this width whose logits are larger than anything else, with long keys.
 fn model(hidden: usize, backend: Arc<Cpu>) -> Model {
     let config = format!(
-        r#"{{"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "hidden_size": {hidden}, "intermediate_size": 32,
+        r#"{{"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"],
+        "hidden_size": {hidden}, "intermediate_size": 32,
         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 128,
         "vocab_size": {VOCABULARY}, "max_position_embeddings": 1024, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
         "tie_word_embeddings": true}}"#

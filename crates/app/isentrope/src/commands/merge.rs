@@ -17,12 +17,12 @@ const MAX_FILE_BYTES: u64 = 5_000_000_000;
 /// Write an adapter and its base as one checkpoint
 ///
 /// Each weight W that the adapter is for becomes W + s B A, with s = alpha / rank, or alpha /
-/// sqrt(rank) for rsLoRA. The product is summed in f64, added to W and rounded once, to f32; another
-/// type is rounded from that. Every other file is the base's. The result is a model directory for
-/// isentrope, transformers and vLLM, and depends on no thread or device.
+/// sqrt(rank) for rsLoRA. The product is summed in f64, added to W and rounded once, to f32;
+/// another type is rounded from that. Every other file is the base's. The result is a model
+/// directory for isentrope, transformers and vLLM, and depends on no thread or device.
 ///
-/// The base is the one that the adapter names. If the adapter knows the base's fingerprint, as those
-/// of runs do, another base is refused; else shapes decide.
+/// The base is the one that the adapter names. If the adapter knows the base's fingerprint, as
+/// those of runs do, another base is refused; else shapes decide.
 ///
 /// Commands that run a model take the adapter as it is, without a merge. In f32 the merged model
 /// agrees with that to rounding; in bf16 the rounding may swallow small changes of weights.

@@ -130,8 +130,8 @@ pub(crate) fn store(
                     let (keys, values) = shape.page_offsets(head);
                     let key = &row[head * dim..][..dim];
                     let value = &row[(shape.kv_heads + head) * dim..][..dim];
-                    // SAFETY: the page lies in the cache, and by `CheckedBatch` no other row writes to
-                    // this lane of it.
+                    // SAFETY: the page lies in the cache, and by `CheckedBatch` no other row writes
+                    // to this lane of it.
                     unsafe {
                         let keys = cache.start().add(page + keys + lane);
                         for (d, &k) in key.iter().enumerate() {

@@ -58,8 +58,8 @@ impl<'a> Updates<'a> {
         of_passes.max(self.optimizer)
     }
 
-    /// Bytes with the smallest tape, in passes of `pass` tokens. The teacher's passes, which have no
-    /// tape, come before the others.
+    /// Bytes with the smallest tape, in passes of `pass` tokens. The teacher's passes, which have
+    /// no tape, come before the others.
     pub fn least_of(&self, pass: usize) -> usize {
         let own = self.working(pass).saturating_add(pass.saturating_mul(self.least_tape));
         own.max(self.teacher.pass(pass))

@@ -14,8 +14,8 @@ use isentrope_rollout::Response;
 use isentrope_run::tokens::Advantages;
 
 /// Adds the teacher's advantages to the outcomes' advantages, `[groups][responses]`, and records
-/// the reverse KL. Without a teacher nothing changes. Responses that have no advantage, or are masked
-/// because they were truncated, are not trained on and not scored.
+/// the reverse KL. Without a teacher nothing changes. Responses that have no advantage, or are
+/// masked because they were truncated, are not trained on and not scored.
 pub(super) fn add_teaching(
     recipe: &Recipe,
     groups: &[Group],

@@ -234,8 +234,8 @@ impl Trainer for PolicyGradient {
 }
 
 impl PolicyGradient {
-    /// The updates of a step, one after the other; a minibatch without responses makes none. Records
-    /// the gradients' norms and the statistics, and returns the statistics of each update.
+    /// The updates of a step, one after the other; a minibatch without responses makes none.
+    /// Records the gradients' norms and the statistics, and returns the statistics of each update.
     fn run_updates(
         &self,
         minibatches: impl Iterator<Item = TrainingBatch>,

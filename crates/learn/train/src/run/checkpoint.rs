@@ -1,10 +1,10 @@
 //! Checkpoints of a run: Hugging Face model directories that a run can go on from.
 //!
-//! `step-N/` is a model directory, or with adapters peft's; `step-N/trainer/` has the rest of the run's state: `state.json`,
-//! the optimizer's moments in `moments/`, the exact weights in `weights/` if the model's files are
-//! in 16 bits, a process model in `process_model/`, which is a model directory with its own
-//! `moments/`, and `files.json`, the SHA-256 of every file. A checkpoint appears whole or not at
-//! all; the hashes show whether it was damaged afterwards.
+//! `step-N/` is a model directory, or with adapters peft's; `step-N/trainer/` has the rest of the
+//! run's state: `state.json`, the optimizer's moments in `moments/`, the exact weights in
+//! `weights/` if the model's files are in 16 bits, a process model in `process_model/`, which is a
+//! model directory with its own `moments/`, and `files.json`, the SHA-256 of every file. A
+//! checkpoint appears whole or not at all; the hashes show whether it was damaged afterwards.
 
 use crate::error::{Error, Result};
 use crate::learner::Learner;

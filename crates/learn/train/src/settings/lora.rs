@@ -15,7 +15,7 @@ const LOW_RATE: f64 = 5e-6;
 #[serde(default, deny_unknown_fields)]
 pub struct LoraSettings {
     /// The rank of A and B.
-    #[schemars(range(min = 1, max = 65536))]
+    #[schemars(range(min = 1, max = 4096))]
     pub rank: usize,
     /// The branch's scale s is `alpha / rank`.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
