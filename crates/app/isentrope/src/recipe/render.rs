@@ -87,7 +87,7 @@ fn table(out: &mut String, path: &[&str], entries: &Table, shape: &Shape, unset:
                 out.push_str(&format!("{} = {}\n", bare_or_quoted(key), inline(value, shape)));
             }
             Some(_) => {}
-            None if unset == Unset::LeftOut => {}
+            None if unset == Unset::LeftOut || is_table_of_recipe(path, shape) => {}
             None => out.push_str(&format!("# {} = (unset)\n", bare_or_quoted(key))),
         }
     }
@@ -104,9 +104,17 @@ fn table(out: &mut String, path: &[&str], entries: &Table, shape: &Shape, unset:
                     section(out, &path, true, entries, items, unset);
                 }
             }
+            (None, _) if unset == Unset::AsComments && is_table_of_recipe(&path[1..], shape) => {
+                out.push_str(&format!("# [{}] (unset)\n", bare_or_quoted(key)));
+            }
             _ => {}
         }
     }
+}
+
+/// Whether a key of the table at `path` is a whole table of the recipe, such as `lora`.
+fn is_table_of_recipe(path: &[&str], shape: &Shape) -> bool {
+    path.is_empty() && matches!(shape, Shape::Table(_))
 }
 
 /// A table under its heading; `is_row` makes it a row of an array of tables.
