@@ -22,7 +22,7 @@ const MAX_FILE_BYTES: u64 = 5_000_000_000;
 /// directory for isentrope, transformers and vLLM, and depends on no thread or device.
 ///
 /// The base is the one that the adapter names. If the adapter knows the base's fingerprint, as
-/// those of runs do, another base is refused; else shapes decide.
+/// adapters made here do, another base is refused; else shapes decide.
 ///
 /// Commands that run a model take the adapter as it is, without a merge. In f32 the merged model
 /// agrees with that to rounding; in bf16 the rounding may swallow small changes of weights.

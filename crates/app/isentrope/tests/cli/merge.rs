@@ -62,7 +62,7 @@ fn new_adapter(dir: &Path, base: &Path) {
 fn evaluations_of_a_base_and_of_its_adapter_are_kept_apart() {
     let scratch = Scratch::new();
     let adapter = scratch.path("adapter");
-    let tiny = fs::canonicalize(base().to_string()).unwrap();
+    let tiny = fs::canonicalize(base()).unwrap();
     new_adapter(Path::new(&adapter), &tiny);
     let problems = scratch.lines("problems.jsonl", &crate::training::problems());
     let eval = |model: &str, out: &str| {
