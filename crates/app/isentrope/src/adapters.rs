@@ -6,6 +6,7 @@ use isentrope_model::adapter::{AdapterConfig, other_companions};
 use std::path::{Path, PathBuf};
 
 use crate::messages;
+use crate::run_directory::refuse_as_model;
 
 /// A model, and the adapter beside it.
 pub struct ModelPlace {
@@ -18,6 +19,7 @@ impl ModelPlace {
     /// The place of MODEL with `--adapter`. Without the flag, MODEL may be an adapter itself.
     pub fn find(model: &str, adapter: Option<&Path>) -> Result<Self> {
         let dir = Path::new(model);
+        adapter.map_or(Ok(()), refuse_as_model)?;
         match adapter {
             Some(_) if AdapterConfig::is_in(dir) => {
                 bail!("{model}: is an adapter itself; --adapter goes with its base as MODEL")
@@ -36,7 +38,9 @@ impl ModelPlace {
 /// user can name another.
 pub fn base_of(adapter: &Path, config: &AdapterConfig, remedy: &str) -> Result<String> {
     let shown = adapter.display();
-    let Some(base) = &config.base else { bail!("{shown}: names no base; {remedy}") };
+    let Some(base) = config.base.as_ref().filter(|base| !base.path.is_empty()) else {
+        bail!("{shown}: names no base; {remedy}")
+    };
     if let Some(found) = config.find_base(adapter) {
         return Ok(found.display().to_string());
     }

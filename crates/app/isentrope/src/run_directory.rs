@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 use isentrope_files::names;
 use isentrope_lab::run_files::{RECIPE, VALUES};
+use isentrope_model::adapter::AdapterConfig;
 use std::path::{Path, PathBuf};
 
 /// Refuses the directory of a run, or of its checkpoints, where a model's directory is expected.
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// With the model that is probably meant.
 pub fn refuse_as_model(dir: &Path) -> Result<()> {
-    if dir.join("config.json").exists() {
+    if dir.join("config.json").exists() || AdapterConfig::is_in(dir) {
         return Ok(());
     }
     let shown = dir.display();

@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::layout::{Id, Layout, ParameterList};
 use crate::model::Model;
-use crate::parameters::{Parameters, set_rows};
+use crate::parameters::{Parameters, ROWS_PER_CALL, set_rows};
 use isentrope_kernels::{Backend, Buffer, Linear, Role};
 use std::collections::HashMap;
 
@@ -121,8 +121,12 @@ fn masks(backend: &dyn Backend, list: &ParameterList) -> Result<Vec<(Id, Buffer)
             masks.push((id, backend.allocate(Role::Gradient(parameter.kind))?));
         }
         if let Some((_, mask)) = masks.last_mut() {
-            let ones = vec![1.0; parameter.shape(tensor).iter().product()];
-            set_rows(backend, mask, parameter, tensor, 0, &ones);
+            let ones = vec![1.0; ROWS_PER_CALL * tensor.columns.len()];
+            for first in (0..tensor.len).step_by(ROWS_PER_CALL) {
+                let rows = ROWS_PER_CALL.min(tensor.len - first);
+                let ones = &ones[..rows * tensor.columns.len()];
+                set_rows(backend, mask, parameter, tensor, first, ones);
+            }
         }
     }
     Ok(masks)

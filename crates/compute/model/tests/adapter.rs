@@ -70,7 +70,7 @@ fn pass(model: &Model) -> (Scores, Tensors) {
 
 #[test]
 fn an_adapter_is_the_merged_weights() {
-    for name in ["qwen3", "qwen2-tied", "phi3", "llama-biases"] {
+    for name in ["qwen3", "qwen2-tied", "phi3", "llama-biases", "olmo2", "gemma3", "granite"] {
         let plain = load(name);
         let (before, _) = pass(&plain);
         let layout = AdapterLayout::new(&plain.layout, rank).unwrap();

@@ -6,19 +6,22 @@ use isentrope_model::Model;
 /// Number of values that are converted to bytes at a time.
 const CHUNK: usize = 1 << 14;
 
-/// CRC-32C of all weights as `f32`, tensor by tensor in the order of names. Equal weights have
-/// equal checksums, whatever files, number format or device they are in.
+/// CRC-32C of all weights as `f32`, tensor by tensor in the order of names; with an adapter, of its
+/// scales and weights too. Equal weights have equal checksums, whatever files, number format or device they are in.
 ///
 /// # Errors
 /// When a tensor cannot be copied from the device.
 pub fn weights_checksum(model: &Model) -> Result<u32> {
     let b = &*model.backend;
     let mut tensors = model.weights.tensors(b, &model.layout.parameters, "");
-    if model.adapter.is_some() {
-        tensors.extend(model.trained().tensors(b, model.layout.trained(), ""));
+    let mut checksum = 0;
+    if let Some(adapter) = &model.layout.adapter {
+        tensors.extend(model.trained().tensors(b, &adapter.parameters, ""));
+        for scale in adapter.scales() {
+            checksum = crc32c::crc32c_append(checksum, &scale.to_le_bytes());
+        }
     }
     tensors.sort_by(|a, b| a.name.cmp(&b.name));
-    let mut checksum = 0;
     for tensor in tensors {
         let values = (tensor.values)().map_err(|e| Error::Refused(e.to_string()))?;
         for chunk in values.chunks(CHUNK) {

@@ -18,9 +18,7 @@ impl ModelKind {
     pub(crate) fn of(dir: &Path) -> Result<Self> {
         // Keys of config.json that mean nothing to this program are not compared.
         let config = ModelConfig { json: serde_json::Map::new(), ..ModelConfig::read(dir)? };
-        let path = dir.join("tokenizer.json");
-        let tokenizer = fs::read(&path).map_err(|e| Error::io(&path, e))?;
-        Ok(Self { config, tokenizer })
+        Ok(Self { config, tokenizer: tokenizer_of(dir)? })
     }
 
     /// The first file in which another model differs, if one does.
@@ -30,4 +28,10 @@ impl ModelKind {
         }
         (self.tokenizer != other.tokenizer).then_some("tokenizer.json")
     }
+}
+
+/// The contents of tokenizer.json in a directory.
+pub(crate) fn tokenizer_of(dir: &Path) -> Result<Vec<u8>> {
+    let path = dir.join("tokenizer.json");
+    fs::read(&path).map_err(|e| Error::io(&path, e))
 }

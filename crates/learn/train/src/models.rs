@@ -1,8 +1,7 @@
 //! The models that a run trains and asks, from its model directory or from a checkpoint.
 
 use crate::error::{Error, Result};
-use crate::model_kind::ModelKind;
-use crate::settings::LoraSettings;
+use crate::model_kind::{ModelKind, tokenizer_of};
 use crate::trainer::Tables;
 use isentrope_kernels::{Backend, Role};
 use isentrope_model::Model;
@@ -18,25 +17,48 @@ pub(crate) struct Models<'a> {
     dir: &'a Path,
     tables: Tables<'a>,
     backend: Arc<dyn Backend>,
-    adapted: Option<Adapted>,
+    adapted: Option<AdaptedBase>,
 }
 
 /// The base of adapters, and their configuration.
-struct Adapted {
+struct AdaptedBase {
     base: Model,
     config: AdapterConfig,
 }
 
 impl<'a> Models<'a> {
-    /// Loads the base of adapters, if the recipe trains adapters.
-    pub fn open(dir: &'a Path, tables: Tables<'a>, backend: Arc<dyn Backend>) -> Result<Self> {
-        let adapted = |lora: &LoraSettings| {
-            let base = Model::load_frozen(dir, backend.clone())?;
-            let (path, fingerprint) = (tables.model.path.clone(), Some(Fingerprint::of(dir)?));
-            let config = lora.config(Some(BaseModel { path, revision: None, fingerprint }));
-            Ok::<_, Error>(Adapted { base, config })
+    /// Loads the base of adapters, if the recipe trains adapters. `saved` is the checkpoint that the
+    /// run goes on from.
+    ///
+    /// # Errors
+    /// [`Setting`](isentrope_evaluation::Error::Setting) when the checkpoint has a model or adapters
+    /// of another kind; what is wrong with a model's files.
+    pub fn open(
+        dir: &'a Path,
+        tables: Tables<'a>,
+        saved: Option<&Path>,
+        backend: Arc<dyn Backend>,
+    ) -> Result<Self> {
+        let own = tables.lora.map(|lora| lora.config(None));
+        if let Some(saved) = saved {
+            check_resumable(dir, own.as_ref(), saved)?;
+        }
+        let adapted = |mut config: AdapterConfig| {
+            let base = base_model(&tables.model.path, dir)?;
+            if let Some(saved) = saved
+                && AdapterConfig::read(saved)?.base.and_then(|base| base.fingerprint)
+                    != base.fingerprint
+            {
+                return Err(other_model(
+                    dir,
+                    saved,
+                    "weights or config.json are others than those of the base",
+                ));
+            }
+            config.base = Some(base);
+            Ok(AdaptedBase { base: Model::load_frozen(dir, backend.clone())?, config })
         };
-        let adapted = tables.lora.map(adapted).transpose()?;
+        let adapted = own.map(adapted).transpose()?;
         Ok(Self { dir, tables, backend, adapted })
     }
 
@@ -48,7 +70,7 @@ impl<'a> Models<'a> {
     /// The model that training starts from, to be asked and never trained.
     pub fn reference(&self) -> Result<Model> {
         Ok(match &self.adapted {
-            Some(Adapted { base, .. }) => base.base(),
+            Some(AdaptedBase { base, .. }) => base.base(),
             None => Model::load_frozen(self.dir, self.backend.clone())?,
         })
     }
@@ -58,7 +80,7 @@ impl<'a> Models<'a> {
         let (dir, backend) = (dir.unwrap_or(self.dir), self.backend.clone());
         let seed = self.tables.run.seed;
         Ok(match &self.adapted {
-            Some(Adapted { base, config }) => {
+            Some(AdaptedBase { base, config }) => {
                 base.base().with_new_adapter(config.layout(&base.layout)?, seed)?
             }
             None if self.tables.model.from_scratch => Model::initialize(dir, seed, backend)?,
@@ -69,72 +91,72 @@ impl<'a> Models<'a> {
     /// A model of a checkpoint, to be trained further.
     pub fn saved(&self, dir: &Path) -> Result<Model> {
         Ok(match &self.adapted {
-            Some(Adapted { base, config }) => {
+            Some(AdaptedBase { base, config }) => {
                 base.base().with_adapter_from(dir, config, Role::Weight)?
             }
             None => Model::load(dir, self.backend.clone())?,
         })
     }
+}
 
-    /// Refuses to go on from the checkpoint in `dir` with a model or adapters of another kind.
-    ///
-    /// # Errors
-    /// [`Setting`](isentrope_evaluation::Error::Setting) naming the key; what is wrong with a
-    /// model's files.
-    pub fn check_resumable(&self, dir: &Path) -> Result<()> {
-        let saved = AdapterConfig::is_in(dir).then(|| AdapterConfig::read(dir)).transpose()?;
-        match (&self.adapted, saved) {
-            (None, None) => self.check_kind(dir),
-            (Some(Adapted { config, .. }), Some(saved)) => {
-                if let Some((key, was)) = different(config, &saved) {
-                    let what = format!(
-                        "was {was} until {}, which the run goes on from: set it so, or start \
-                         another run with --set run.out=...",
-                        dir.display()
-                    );
-                    return Err(Error::setting(key, what));
-                }
-                let fingerprint = |config: &AdapterConfig| config.base.clone()?.fingerprint;
-                if fingerprint(config) != fingerprint(&saved) {
-                    return Err(self.other_model(dir, "base"));
-                }
-                Ok(())
-            }
-            (own, _) => {
-                let (now, before) = ("trains adapters", "has trained all weights");
-                let (now, before) = match own {
-                    Some(_) => (now, before),
-                    None => ("is not set, so that all weights are trained", "has trained adapters"),
-                };
+/// The base of adapters as their checkpoints name it: `path` is `model.path`, and `dir` its files.
+fn base_model(path: &str, dir: &Path) -> Result<BaseModel> {
+    let fingerprint = Some(Fingerprint::of(dir)?);
+    let (path, revision) = match path.split_once('@') {
+        Some((id, revision)) if !Path::new(path).exists() => (id, Some(revision.to_owned())),
+        _ => (path, None),
+    };
+    Ok(BaseModel { path: path.to_owned(), revision, fingerprint })
+}
+
+/// Refuses to go on from the checkpoint in `saved` with a model in `dir`, or adapters, of another
+/// kind. The weights of a base are not compared.
+fn check_resumable(dir: &Path, own: Option<&AdapterConfig>, saved: &Path) -> Result<()> {
+    let before = AdapterConfig::is_in(saved).then(|| AdapterConfig::read(saved)).transpose()?;
+    let differs = match (own, before) {
+        (None, None) => ModelKind::of(dir)?
+            .differs_in(&ModelKind::of(saved)?)
+            .map(|file| format!("{file} is another than that")),
+        (Some(own), Some(before)) => {
+            if let Some((key, was)) = first_change(own, &before) {
                 let what = format!(
-                    "{now}, and the run {before} until {}: start another with --set run.out=...",
-                    dir.display()
+                    "was {was} until {}, which the run goes on from: set it so, or start another \
+                     run with --set run.out=...",
+                    saved.display()
                 );
-                Err(Error::setting("lora", what))
+                return Err(Error::setting(key, what));
             }
+            let is_other = tokenizer_of(dir)? != tokenizer_of(saved)?;
+            is_other.then(|| "tokenizer.json is another than that".to_owned())
         }
-    }
-
-    fn check_kind(&self, dir: &Path) -> Result<()> {
-        match ModelKind::of(self.dir)?.differs_in(&ModelKind::of(dir)?) {
-            Some(file) => Err(self.other_model(dir, file)),
-            None => Ok(()),
+        (own, _) => {
+            let (now, then) = match own {
+                Some(_) => ("trains adapters", "has trained all weights"),
+                None => ("is not set, so that all weights are trained", "has trained adapters"),
+            };
+            let what = format!(
+                "{now}, and the run {then} until {}: start another with --set run.out=...",
+                saved.display()
+            );
+            return Err(Error::setting("lora", what));
         }
-    }
+    };
+    differs.map_or(Ok(()), |differs| Err(other_model(dir, saved, &differs)))
+}
 
-    fn other_model(&self, dir: &Path, differs: &str) -> Error {
-        let what = format!(
-            "is {}, whose {differs} is another than that of {}, which the run goes on from: name \
-             the model that the run began with, or start another run with --set run.out=...",
-            self.dir.display(),
-            dir.display()
-        );
-        Error::setting("model.path", what)
-    }
+/// The error that `model.path` is not what the run began with.
+fn other_model(dir: &Path, saved: &Path, differs: &str) -> Error {
+    let what = format!(
+        "is {}, whose {differs} of {}, which the run goes on from: name the model that the run \
+         began with, or start another run with --set run.out=...",
+        dir.display(),
+        saved.display()
+    );
+    Error::setting("model.path", what)
 }
 
 /// The first key of `lora` that would change the function of a saved adapter, and its saved value.
-fn different(now: &AdapterConfig, saved: &AdapterConfig) -> Option<(&'static str, String)> {
+fn first_change(now: &AdapterConfig, saved: &AdapterConfig) -> Option<(&'static str, String)> {
     if now.rank != saved.rank {
         Some(("lora.rank", saved.rank.to_string()))
     } else if now.alpha != saved.alpha {

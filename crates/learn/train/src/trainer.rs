@@ -149,7 +149,9 @@ impl Tables<'_> {
     pub fn layout(&self, config: &ModelConfig) -> Result<Layout> {
         let mut layout = Layout::new(config);
         if let Some(lora) = self.lora {
-            layout.adapter = Some(lora.config(None).layout(&layout)?);
+            let adapter = lora.config(None).layout(&layout);
+            let wrong = |error| Error::setting("lora.targets", format!("cannot be had: {error}"));
+            layout.adapter = Some(adapter.map_err(wrong)?);
         }
         Ok(layout)
     }

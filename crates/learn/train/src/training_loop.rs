@@ -62,10 +62,8 @@ pub fn train<T: Trainer>(
     if let Some(found) = found {
         check_resumable(found, &trainer)?;
     }
-    let models = Models::open(&model_dir, tables, backend.clone())?;
-    if let Some(found) = found {
-        models.check_resumable(&found.dir)?;
-    }
+    let saved = found.map(|found| &*found.dir);
+    let models = Models::open(&model_dir, tables, saved, backend.clone())?;
     let reference = demand.sets.reference.then(|| models.reference()).transpose()?;
     let load = |teacher: Teacher| Model::load_frozen(&teacher.dir, backend);
     let teacher = teacher.map(load).transpose()?;

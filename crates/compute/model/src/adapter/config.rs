@@ -22,7 +22,7 @@ const RANKS: RangeInclusive<usize> = 1..=1 << 12;
 const ALPHAS: RangeInclusive<f64> = 0.0..=1e6;
 /// Most names and most patterns.
 const MAX_ENTRIES: usize = 1 << 16;
-const MAX_PATTERNS: usize = 1 << 12;
+const MAX_PATTERNS: usize = 256;
 
 /// Keys that are read below.
 const READ: [&str; 16] = [
@@ -68,7 +68,7 @@ const PLAIN_STARTS: [&str; 3] = ["eva", "gaussian", "orthogonal"];
 /// The model that an adapter is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaseModel {
-    /// A directory, or a name on the hub.
+    /// A directory, or a name on the hub; empty if it is not known.
     pub path: String,
     /// The revision on the hub.
     pub revision: Option<String>,
@@ -143,13 +143,12 @@ impl AdapterConfig {
         let Some(targets) = read_targets(fields, "target_modules")? else {
             return Err(fields.invalid("target_modules", "is missing"));
         };
-        let base = fields.text("base_model_name_or_path")?.map(|base| -> Result<_> {
-            Ok(BaseModel {
-                path: base.to_owned(),
-                revision: fields.text("revision")?.map(str::to_owned),
-                fingerprint: Fingerprint::find(dir)?,
-            })
-        });
+        let base = BaseModel {
+            path: fields.text("base_model_name_or_path")?.unwrap_or_default().to_owned(),
+            revision: fields.text("revision")?.map(str::to_owned),
+            fingerprint: Fingerprint::find(dir)?,
+        };
+        let is_known = !base.path.is_empty() || base.fingerprint.is_some();
         let is_integer = |value: &Value| value.as_u64().and_then(|n| usize::try_from(n).ok());
         let config = Self {
             rank: fields.integer("r", 0..=usize::MAX)?.unwrap_or(8),
@@ -159,7 +158,7 @@ impl AdapterConfig {
             targets,
             rank_pattern: read_pattern(fields, "rank_pattern", is_integer)?,
             alpha_pattern: read_pattern(fields, "alpha_pattern", Value::as_f64)?,
-            base: base.transpose()?,
+            base: is_known.then_some(base),
             exclude: read_targets(fields, "exclude_modules")?,
             layers: read_layers(fields)?,
             layer_patterns: match fields.get("layers_pattern") {
@@ -218,13 +217,14 @@ impl AdapterConfig {
     /// The directory of the base: its path from the working directory, or else from the adapter's,
     /// `dir`. None if there is no such directory, as when the base is named by the hub.
     pub fn find_base(&self, dir: &Path) -> Option<PathBuf> {
-        let path = &self.base.as_ref()?.path;
+        let path = &self.base.as_ref().filter(|base| !base.path.is_empty())?.path;
         [PathBuf::from(path), dir.join(path)].into_iter().find(|path| path.is_dir())
     }
 
     /// The contents of the file.
     pub(super) fn to_json(&self) -> Map<String, Value> {
         let base = self.base.as_ref();
+        let path = base.map(|base| &base.path).filter(|path| !path.is_empty());
         let mut json = Map::from_iter(
             [
                 ("bias", json!("none")),
@@ -248,7 +248,7 @@ impl AdapterConfig {
         json.extend(
             [
                 ("alpha_pattern", Value::Object(alphas.collect())),
-                ("base_model_name_or_path", json!(base.map(|base| &base.path))),
+                ("base_model_name_or_path", json!(path)),
                 ("lora_alpha", number(self.alpha)),
                 ("lora_dropout", json!(self.dropout)),
                 ("r", json!(self.rank)),

@@ -89,6 +89,11 @@ impl AdapterLayout {
         self.pairs.iter().flatten().map(|pair| pair.down.inputs).max().unwrap_or(0)
     }
 
+    /// The scale of each rank of each adapted layer.
+    pub fn scales(&self) -> impl Iterator<Item = f32> {
+        self.pairs.iter().flatten().flat_map(|pair| pair.scales.iter().copied())
+    }
+
     /// Weights of the adapters' products, which each token goes through.
     pub(crate) fn product_weights(&self) -> f64 {
         let weights = |shape: Linear| shape.inputs as f64 * shape.outputs as f64;

@@ -95,6 +95,9 @@ pub(super) fn layer_numbers(
 
 /// Compiles a pattern within `whole`. Names of modules are ASCII, so classes of characters are too.
 fn compile(pattern: &str, whole: impl Fn(&str) -> String) -> Result<Regex, String> {
+    if pattern.len() > MAX_PATTERN_BYTES {
+        return Err(format!("a pattern has {} bytes, above {MAX_PATTERN_BYTES}", pattern.len()));
+    }
     let build = |pattern: &str| {
         RegexBuilder::new(pattern).unicode(false).size_limit(MAX_PATTERN_BYTES).build()
     };

@@ -13,8 +13,9 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use crate::adapter::AdapterConfig;
 use crate::rope::{Rope, RopeScaling};
-use crate::{Result, json_file};
+use crate::{Error, Result, json_file};
 use family::AttentionBias;
 use fields::Fields;
 use isentrope_kernels::{Gate, RmsNorm};
@@ -94,6 +95,10 @@ impl ModelConfig {
     /// this decoder's; each names the key.
     pub fn read(dir: &Path) -> Result<Self> {
         let path = dir.join("config.json");
+        if !path.exists() && AdapterConfig::is_in(dir) {
+            let what = "is an adapter, and no whole model: `isentrope merge` makes one of it";
+            return Err(Error::invalid(dir, what));
+        }
         let json = json_file::read_object(&path)?;
         let config = Fields { path: &path, object: &json, prefix: "" };
         let family = read_family(config)?;

@@ -18,7 +18,7 @@ pub struct LoraSettings {
     #[schemars(range(min = 1, max = 4096))]
     pub rank: usize,
     /// The branch's scale s is `alpha / rank`.
-    #[schemars(extend("exclusiveMinimum" = 0.0))]
+    #[schemars(extend("exclusiveMinimum" = 0.0), range(max = 1e6))]
     pub alpha: f64,
     /// s is `alpha / sqrt(rank)` (rsLoRA, arXiv:2312.03732).
     pub use_rslora: bool,
@@ -60,10 +60,6 @@ impl LoraSettings {
                 let what = "is an empty list: name modules, such as [\"q_proj\", \"v_proj\"], or \
                             leave the key out for all linear layers";
                 Err(Error::setting("lora.targets", what))
-            }
-            _ if !(self.alpha as f32).is_finite() => {
-                let what = format!("is {:e}, too large for single precision", self.alpha);
-                Err(Error::setting("lora.alpha", what))
             }
             _ => Ok(()),
         }

@@ -98,7 +98,7 @@ fn write_and_read(lora: Option<LoraSettings>) {
     let recipe = Recipe { lora, ..Recipe::default() };
     let parent = tempfile::tempdir().unwrap();
     let source = model_dir();
-    let models = || Models::open(&source, recipe.tables(), Arc::new(cpu())).unwrap();
+    let models = || Models::open(&source, recipe.tables(), None, Arc::new(cpu())).unwrap();
     let new = |ranks: &_| learner_of(models().first(None).unwrap(), ranks, LIMITS);
     let store = |name: String| {
         let dir = parent.path().join(name);
