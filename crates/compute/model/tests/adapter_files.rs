@@ -237,7 +237,7 @@ fn configurations_that_are_no_plain_lora_are_refused_by_key() {
         (json!({"r": 2.5}), "r is 2.5, not a whole number from 0 to 18446744073709551615"),
         (json!({"rank_pattern": {"q_proj": 0}}), "the rank 0 is not from 1 to 4096"),
         (json!({"rank_pattern": {"q_proj": "x"}}), "rank_pattern has \"x\", not a number"),
-        (json!({"rank_pattern": 4}), "rank_pattern is not an object of at most 4096 entries"),
+        (json!({"rank_pattern": 4}), "rank_pattern is not an object of at most 256 entries"),
         (
             json!({"lora_alpha": 1e300}),
             &format!("the alpha 1{} is not from 0 to 1000000", "0".repeat(300)),

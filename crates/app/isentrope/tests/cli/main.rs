@@ -46,6 +46,7 @@ mod train_distill;
 mod train_evaluations;
 mod train_journal;
 mod train_learns;
+mod train_lora;
 mod train_objectives;
 #[cfg(unix)]
 mod train_prime;

@@ -88,7 +88,6 @@ seed = 7
 suffix = "\nLet's \"think\" about \\boxed{}.\t\u007F"
 micro_batch_tokens = "auto"
 k = [1, 8]
-# kl = (unset)
 
 [objective]
 aggregation = "token-mean"
@@ -131,6 +130,7 @@ math = 64.0
 
 [limits.x]
 rows = 1
+# [kl] (unset)
 
 [[judge.panel]]
 program = "a.py"

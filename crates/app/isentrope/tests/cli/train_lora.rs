@@ -1,0 +1,105 @@
+//! Low-rank adapters in whole runs. `crates/compute/model/tests/adapter.rs` has the numbers,
+//! `merge.rs` what other commands do with an adapter.
+
+use crate::program::{assert_parts, failure_last, json_of, names, stdout_of, text};
+use crate::training::{Bench, assert_resumes, assert_same_results, base, checkpoint, metrics};
+use crate::training::{succeed, untrained};
+use std::fs;
+
+const LORA: &str = "lora.rank=3 lora.alpha=6 optimizer.learning_rate=0.01";
+
+#[test]
+fn adapters_learn_and_go_on_and_the_base_stays() {
+    let bench = Bench::train();
+    // A reference and a process model, which share the frozen weights.
+    for (name, more) in [
+        ("plain", ""),
+        ("reference", "objective.reference_kl.coefficient=0.01 lora.use_rslora=true"),
+        ("prime", "objective.advantage=prime lora.targets=[\"q_proj\",\"down_proj\"]"),
+    ] {
+        let whole = assert_resumes(&bench, name, format!("{LORA} {more}"), 1, 2);
+        let last = metrics(&whole).pop().unwrap();
+        assert!(last["grad/norm"].as_f64().unwrap() > 0.0, "{last}");
+        let saved = checkpoint(&whole, 2);
+        let files = names(&saved);
+        assert!(files.contains(&"adapter_model.safetensors".into()), "{files:?}");
+        assert!(!files.contains(&"model.safetensors".into()), "{files:?}");
+        let config = json_of(&saved.join("adapter_config.json"));
+        assert_eq!((&config["r"], &config["base_model_name_or_path"]), (&3.into(), &base().into()));
+    }
+    // Neither passes nor threads nor shards' ranks show.
+    let due = "run.steps=2 eval.every=1 checkpoint.every=1 optimizer.schedule=constant";
+    let other = format!("{LORA} {due} memory.micro_batch_tokens=11");
+    assert_same_results(&bench.out("plain"), &bench.run("other", other, "--threads 3"));
+    // Frozen weights are counted once.
+    let weights = |more: &str| {
+        let said = stdout_of(bench.command("plan", format!("{LORA} {more}"), "--dry-run"));
+        said.split("weights ").nth(1).unwrap().split(',').next().unwrap().to_owned()
+    };
+    assert_eq!(weights(""), weights("objective.reference_kl.coefficient=0.01"));
+}
+
+#[test]
+fn a_run_with_adapters_goes_on_beside_the_same_base_and_with_the_same_settings() {
+    let bench = Bench::train();
+    let copy = |name: &str| bench.scratch.copy(base().as_ref(), name);
+    let model = copy("model");
+    let sets = |more: &str| format!("model.path={} {LORA} eval.every=0 {more}", text(&model));
+    let run = bench.run("run", sets("run.steps=1"), "");
+    let other = copy("other");
+    let tokenizer = fs::read_to_string(other.join("tokenizer.json")).unwrap();
+    fs::write(other.join("tokenizer.json"), format!("{tokenizer}\n")).unwrap();
+    let heavier = copy("heavier");
+    let mut bytes = fs::read(heavier.join("model.safetensors")).unwrap();
+    let last = bytes.len() - 2;
+    bytes[last] ^= 1;
+    fs::write(heavier.join("model.safetensors"), bytes).unwrap();
+    let model_of = |dir: &std::path::Path| format!("model.path={}", text(dir));
+    for (more, parts) in [
+        ("lora.rank=4".into(), vec!["lora.rank was 3 until "]),
+        ("lora.alpha=7".into(), vec!["lora.alpha was 6 until "]),
+        ("lora.targets=[\"q_proj\"]".into(), vec!["lora.targets was all-linear until "]),
+        (model_of(&other), vec!["model.path is ", "whose tokenizer.json is another than that of "]),
+        (model_of(&heavier), vec!["model.path is ", "whose weights or config.json are others"]),
+    ] {
+        let said = bench.command("run", format!("{} {more}", sets("run.steps=2")), "--resume");
+        failure_last(said, &parts);
+    }
+    let whole = format!("model.path={} eval.every=0 run.steps=2", text(&model));
+    failure_last(bench.command("run", &whole, "--resume"), &["lora is not set", "adapters until "]);
+    bench.run("whole", &whole, "");
+    failure_last(
+        bench.command("whole", sets("run.steps=3"), "--resume"),
+        &["lora trains adapters", "all weights until "],
+    );
+    // An adapter is no model to begin with.
+    let adapter = format!("model.path={} {LORA}", text(&checkpoint(&run, 1)));
+    failure_last(bench.command("new", adapter, ""), &["is an adapter", "isentrope merge"]);
+}
+
+#[test]
+fn settings_of_adapters_that_cannot_be_had_are_refused() {
+    let bench = Bench::train();
+    let scratch = format!("lora.rank=2 model.path={} model.from_scratch=true", untrained());
+    for (sets, parts) in [
+        ("lora.rank=0", vec!["lora.rank must be a whole number from 1"]),
+        ("lora.alpha=0", vec!["lora.alpha must be"]),
+        ("lora.targets=[]", vec!["lora.targets is an empty list"]),
+        ("lora.targets=[\"c_attn\"]", vec!["lora.targets cannot be had", "c_attn", "q_proj"]),
+        ("lora.targets=[\"lm_head\"]", vec!["lora.targets cannot be had", "lm_head"]),
+        (
+            "lora.rank=2 objective.advantage=prime prime.model=elsewhere",
+            vec!["prime.model names another model", "[lora]"],
+        ),
+    ] {
+        failure_last(bench.command("refused", sets, ""), &parts);
+    }
+    let sft = Bench::sft();
+    failure_last(sft.command("refused", scratch, ""), &["model.from_scratch", "[lora]"]);
+    let said = succeed(bench.command(
+        "slow",
+        "lora.rank=2 run.steps=1 eval.every=0 optimizer.learning_rate=1e-6",
+        "",
+    ));
+    assert_parts(&said, &["optimizer.learning_rate = 1e-6 is a rate for whole models"]);
+}
