@@ -354,7 +354,8 @@ fn rewrite(dir: &Path, change: impl Fn(&mut BTreeMap<String, (Vec<usize>, Vec<f3
 #[test]
 fn damaged_weights_are_refused_with_file_and_tensor() {
     type Tensors = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
-    let damages: [(fn(&mut Tensors), &str, String); 5] = [
+    type Damage = fn(&mut Tensors);
+    let damages: [(Damage, &str, String); 5] = [
         (
             |all| drop(all.remove(Q_OF_LAYER_0)),
             "",

@@ -7,7 +7,7 @@ use isentrope_kernels::{Backend, Role};
 use isentrope_model::Model;
 use isentrope_model::adapter::{AdapterConfig, BaseModel, Targets};
 use isentrope_model::checkpoint::Fingerprint;
-use std::path::Path;
+use std::path::{Path, absolute};
 use std::sync::Arc;
 
 /// The origin of a run's models. With adapters, all of them are one base, which is loaded once: the
@@ -103,10 +103,15 @@ impl<'a> Models<'a> {
 fn base_model(path: &str, dir: &Path) -> Result<BaseModel> {
     let fingerprint = Some(Fingerprint::of(dir)?);
     let (path, revision) = match path.split_once('@') {
-        Some((id, revision)) if !Path::new(path).exists() => (id, Some(revision.to_owned())),
-        _ => (path, None),
+        // The adapter is to find its base from any working directory.
+        _ if Path::new(path).exists() => {
+            let whole = absolute(path).map_err(|e| Error::io(Path::new(path), e))?;
+            (whole.display().to_string(), None)
+        }
+        Some((id, revision)) => (id.to_owned(), Some(revision.to_owned())),
+        None => (path.to_owned(), None),
     };
-    Ok(BaseModel { path: path.to_owned(), revision, fingerprint })
+    Ok(BaseModel { path, revision, fingerprint })
 }
 
 /// Refuses to go on from the checkpoint in `saved` with a model in `dir`, or adapters, of another

@@ -17,6 +17,7 @@ use isentrope_data::{DataSettings, FileHash};
 use isentrope_evaluation::{Evaluation, EvaluationSet, EvaluationSettings};
 use isentrope_hub as hub;
 use isentrope_kernels::Backend;
+use isentrope_model::adapter::AdapterConfig;
 use isentrope_model::{ActivationCache, Layout, Model, ModelConfig, TapeKind};
 use isentrope_reward::RewardSettings;
 use isentrope_rollout::{Judge, Limits, Prompter};
@@ -142,11 +143,19 @@ impl Tables<'_> {
         Ok(())
     }
 
-    /// The parameters of the model, and of the adapters that are trained beside it.
+    /// The parameters of the model in `dir`, and of the adapters that are trained beside it.
     ///
     /// # Errors
-    /// When targets of adapters match nothing.
-    pub fn layout(&self, config: &ModelConfig) -> Result<Layout> {
+    /// When the directory holds an adapter as well, or targets of adapters match nothing.
+    pub fn layout(&self, dir: &Path, config: &ModelConfig) -> Result<Layout> {
+        if AdapterConfig::is_in(dir) {
+            let what = format!(
+                "is {}, which holds an adapter beside a model: `isentrope merge` makes one model \
+                 of them, or remove adapter_config.json",
+                dir.display()
+            );
+            return Err(Error::setting("model.path", what));
+        }
         let mut layout = Layout::new(config);
         if let Some(lora) = self.lora {
             let adapter = lora.config(None).layout(&layout);

@@ -81,13 +81,14 @@ impl Merge {
             .with_context(|| format!("the base of {}", self.adapter.display()))?;
         let started = Instant::now();
         let dtype = self.dtype.map(WeightDtype::from);
-        merge(&self.adapter, &base, &self.out, dtype, MAX_FILE_BYTES)?;
+        let dtype = merge(&self.adapter, &base, &self.out, dtype, MAX_FILE_BYTES)?;
         warn_of_companions(&self.adapter, &base)?;
         messages::say(&format!(
-            "{}: {} with {} in {:.1} s",
+            "{}: {} with {}, in {}, in {:.1} s",
             self.out.display(),
             base.display(),
             self.adapter.display(),
+            dtype.name(),
             started.elapsed().as_secs_f64()
         ));
         Ok(())

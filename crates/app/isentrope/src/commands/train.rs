@@ -33,7 +33,7 @@ use isentrope_ranks::{Watch, shards_of_rank};
 use isentrope_train::observer::ProgressObserver;
 use isentrope_train::run::{Ending, Existing, RunLocation, RunSummary};
 use isentrope_train::teacher::TEACHER;
-use isentrope_train::trainer::{Tables, TrainingRecipe};
+use isentrope_train::trainer::{Tables, Trainer, TrainingRecipe};
 use isentrope_train::training_loop;
 use serde_json::Value;
 use std::path::Path;
@@ -219,7 +219,7 @@ impl<R: TrainingRecipe> Training<'_, R> {
         // plan.
         let config = ModelConfig::read(&model_dir)?;
         device.check_shapes(&model_dir, &config)?;
-        let layout = recipe.tables().layout(&config)?;
+        let layout = recipe.tables().layout(&model_dir, &config)?;
         Plan::check_model(
             &*backend,
             &layout,
@@ -238,6 +238,9 @@ impl<R: TrainingRecipe> Training<'_, R> {
         ranks.is_settled.set(true);
 
         watcher.heading(&plan.to_string());
+        if let Some(lora) = prepared.trainer.tables().lora {
+            watcher.heading(&lora.summary(&layout));
+        }
         watcher.heading(&prepared.estimate(&*backend, &plan)?.to_string());
         let products = device.products(&layout, &config, plan.micro_batch_tokens);
         products.iter().for_each(|products| watcher.heading(&products.to_string()));

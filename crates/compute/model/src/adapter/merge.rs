@@ -14,7 +14,7 @@ use std::path::Path;
 /// Writes the model directory `out`, in which each adapted weight is W + s B A. B A is summed in
 /// f64 in the order of the ranks; the result is rounded to f32, and then to `dtype`, if that is
 /// another: by default the widest type in the base's files. It does not depend on the number of
-/// threads. One tensor at a time is in memory.
+/// threads. One tensor at a time is in memory. Returns the type.
 ///
 /// # Errors
 /// As [`Model::load_adapter`](crate::Model::load_adapter) and [`write_checkpoint`].
@@ -24,7 +24,7 @@ pub fn merge(
     out: &Path,
     dtype: Option<WeightDtype>,
     max_shard_bytes: u64,
-) -> Result<()> {
+) -> Result<WeightDtype> {
     let config = AdapterConfig::read(adapter)?;
     config.check_base(base)?;
     let model = ModelConfig::read(base)?;
@@ -57,13 +57,11 @@ pub fn merge(
         };
         Tensor { name, shape, values: Box::new(values) }
     });
-    let options = WriteOptions {
-        dtype: dtype.unwrap_or_else(|| weights.widest_dtype()),
-        max_shard_bytes,
-        carry_from: Some(base),
-        writer: Writer::ALONE,
-    };
-    write_checkpoint(out, &model.json, tensors.collect(), options)
+    let dtype = dtype.unwrap_or_else(|| weights.widest_dtype());
+    let options =
+        WriteOptions { dtype, max_shard_bytes, carry_from: Some(base), writer: Writer::ALONE };
+    write_checkpoint(out, &model.json, tensors.collect(), options)?;
+    Ok(dtype)
 }
 
 /// `w += s B A`. `w: [outputs, inputs]`, `a: [rank, inputs]`, `b: [outputs, rank]`.

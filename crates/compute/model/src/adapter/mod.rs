@@ -161,7 +161,7 @@ impl Adapter {
     /// An adapter of zeros.
     ///
     /// # Errors
-    /// [`Error::Memory`].
+    /// [`Error::Memory`](crate::Error::Memory).
     fn zeros(
         backend: &dyn Backend,
         layout: &AdapterLayout,
@@ -184,7 +184,7 @@ impl Model {
     /// sqrt(inputs), as in peft.
     ///
     /// # Errors
-    /// [`Error::Memory`].
+    /// [`Error::Memory`](crate::Error::Memory).
     pub fn with_new_adapter(self, adapter: AdapterLayout, seed: u64) -> Result<Self> {
         let backend = self.backend.clone();
         let mut weights = Adapter::zeros(&*backend, &adapter, Role::Weight)?;
@@ -206,7 +206,7 @@ impl Model {
     ///
     /// # Errors
     /// Names the file and the tensor that is missing, has another shape or is not finite;
-    /// [`Error::Memory`].
+    /// [`Error::Memory`](crate::Error::Memory).
     pub fn with_adapter(
         self,
         adapter: AdapterLayout,

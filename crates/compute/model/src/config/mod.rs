@@ -89,9 +89,9 @@ impl ModelConfig {
     /// Reads `dir/config.json`.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) when there is no such file,
-    /// [`Error::Invalid`](crate::Error::Invalid) when it is malformed or contradicts itself, and
-    /// [`Error::Unsupported`](crate::Error::Unsupported) when it asks for other mathematics than
+    /// [`Error::Io`] when there is no such file,
+    /// [`Error::Invalid`] when it is malformed or contradicts itself, and
+    /// [`Error::Unsupported`] when it asks for other mathematics than
     /// this decoder's; each names the key.
     pub fn read(dir: &Path) -> Result<Self> {
         let path = dir.join("config.json");

@@ -137,7 +137,7 @@ impl TrainingRecipe for Recipe {
     ) -> Result<Prepared<PolicyGradient>> {
         let recipe = self;
         let config = ModelConfig::read(model_dir)?;
-        let layout = recipe.tables().layout(&config)?;
+        let layout = recipe.tables().layout(model_dir, &config)?;
         if recipe.objective.is_prime() {
             recipe.prime.check_model(model_dir)?;
         }

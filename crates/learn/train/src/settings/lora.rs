@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use isentrope_model::adapter::{AdapterConfig, BaseModel, Targets as AdapterTargets};
+use isentrope_model::{Layout, NamedTensor, Parameter, ParameterList};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -73,6 +74,23 @@ impl LoraSettings {
                  learn at about ten times as much"
             )
         })
+    }
+
+    /// How many weights are trained, of how many.
+    pub fn summary(&self, layout: &Layout) -> String {
+        let count = |list: &ParameterList| -> usize {
+            let numbers = |(_, parameter, tensor): (_, &Parameter, &NamedTensor)| {
+                parameter.shape(tensor).iter().product::<usize>()
+            };
+            list.tensors().map(numbers).sum()
+        };
+        let [trained, frozen] = [count(layout.trained()), count(&layout.parameters)];
+        format!(
+            "adapters: rank {}, {:.3} million trained weights beside {:.0} million frozen ones",
+            self.rank,
+            trained as f64 / 1e6,
+            frozen as f64 / 1e6
+        )
     }
 
     /// The adapter's configuration, beside a base.

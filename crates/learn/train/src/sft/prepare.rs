@@ -92,7 +92,7 @@ impl TrainingRecipe for Recipe {
     ) -> Result<Prepared<FineTuning>> {
         let mut recipe = self;
         let config = ModelConfig::read(model_dir)?;
-        let layout = recipe.tables().layout(&config)?;
+        let layout = recipe.tables().layout(model_dir, &config)?;
         recipe.sft.max_tokens = recipe.sft.max_tokens.min(config.context());
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
         let evaluates_files = recipe.data_places().len() > recipe.data.files.len();
