@@ -109,6 +109,7 @@ const FILES: &[(&str, &[u8])] = files![
     "experiments/countdown-entropy-methods.toml"
     "experiments/countdown-kl-cov-dose.toml"
     "experiments/countdown-law.toml"
+    "experiments/countdown-lora.toml"
     "experiments/countdown-methods.toml"
     "experiments/countdown-prime.toml"
     "experiments/countdown-published-code.toml"

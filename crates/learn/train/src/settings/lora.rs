@@ -71,7 +71,7 @@ impl LoraSettings {
         (learning_rate < LOW_RATE).then(|| {
             format!(
                 "optimizer.learning_rate = {learning_rate:e} is a rate for whole models: adapters \
-                 learn at about ten times as much"
+                 take three to ten times as much"
             )
         })
     }
