@@ -1,8 +1,9 @@
 //! A recipe with the settings of a script for TRL or verl.
 //!
-//! `names.toml` says what most names are called here. `trl` and `verl` have settings that differ in
-//! their units or that decide together.
+//! `names.toml` says what most names are called here. `trl`, `verl` and `lora` have settings that
+//! differ in their units or that decide together.
 
+mod lora;
 #[cfg(test)]
 mod tests;
 mod trl;
@@ -36,7 +37,8 @@ pub struct Converted {
 /// TOML, which win.
 ///
 /// # Errors
-/// A script that cannot be read, or that names no model or no data where `own` has none either.
+/// A script that cannot be read, that names no model or no data where `own` has none either, or that
+/// may train adapters whose settings cannot be read.
 pub fn convert(text: &str, path: &Path, own: &[(&str, String)]) -> Result<Converted> {
     let script = script::read(text, path)?;
     let is_sft = script.trainer == Trainer::TrlSft;
@@ -52,7 +54,7 @@ where
     R: DeserializeOwned + Serialize + JsonSchema + Default,
 {
     let (name, shape) = (path.display().to_string(), Shape::of::<R>());
-    let draft = Draft::new(script, &name, &shape, own);
+    let draft = Draft::new(script, &name, &shape, own)?;
     for (key, flag) in [("model.path", "--model"), ("data.files", "--data")] {
         if draft.value(key).is_none() {
             let here = format!("here it is {key}");
@@ -120,7 +122,7 @@ struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    fn new(script: Script, name: &str, shape: &'a Shape, own: &[(&str, String)]) -> Self {
+    fn new(script: Script, name: &str, shape: &'a Shape, own: &[(&str, String)]) -> Result<Self> {
         let root = Node { at: name.to_owned(), value: Value::Table(Vec::new()) };
         let mut draft = Self {
             shape,
@@ -141,7 +143,7 @@ impl<'a> Draft<'a> {
                 draft.settings.retain(|setting| !ends(&setting.name, name));
             }
         }
-        let (defaults, special): (_, fn(&mut Self)) = match script.trainer {
+        let (defaults, special): (_, fn(&mut Self) -> Result<()>) = match script.trainer {
             Trainer::TrlGrpo => ("grpo", Self::trl),
             Trainer::TrlSft => ("sft", Self::trl),
             Trainer::Verl => ("verl", Self::verl),
@@ -154,11 +156,11 @@ impl<'a> Draft<'a> {
                 draft.settings.insert(0, Setting { name, value, unread: None });
             }
         }
-        special(&mut draft);
+        special(&mut draft)?;
         for setting in std::mem::take(&mut draft.settings) {
             draft.translate(&setting);
         }
-        draft
+        Ok(draft)
     }
 
     /// Writes one setting by the tables of `names.toml`.

@@ -36,6 +36,32 @@ fn units_and_what_decides_together_are_converted() {
     }
 }
 
+#[test]
+fn adapters_become_a_table_or_the_script_is_refused() {
+    let cases: toml::Table = toml::from_str(include_str!("cases.toml")).unwrap();
+    let rows = |name: &str| -> Vec<[String; 3]> { cases[name].clone().try_into().unwrap() };
+    let script = |begin: &str, rest: &str| match cases[begin].as_str().unwrap() {
+        python if python.contains("Trainer") => (format!("{rest}\n{python}"), "a.py"),
+        command => (format!("{command}{rest}"), "run.sh"),
+    };
+    for [begin, rest, parts] in rows("adapters") {
+        let (script, name) = script(&begin, &rest);
+        let recipe = converted(&script, name, &[]);
+        let has_table = parts.contains("[lora]");
+        assert_eq!(recipe.contains("\n[lora]\n"), has_table, "{script}\n{recipe}");
+        for part in parts.split('|') {
+            assert!(recipe.contains(part), "{script}: {part}\n{recipe}");
+        }
+        tree::parse(&recipe, &|_| name.to_owned()).unwrap();
+    }
+    for [begin, rest, part] in rows("refused") {
+        let (script, name) = script(&begin, &rest);
+        let error = convert(&script, Path::new(name), &[]).err().unwrap().to_string();
+        assert!(error.contains(&part), "{script}: {error}");
+        assert!(error.contains("would train all weights"), "{script}: {error}");
+    }
+}
+
 /// A script's recipe has the settings of the recipe that the guide shows beside it.
 #[test]
 fn scripts_of_the_guide_become_its_recipes() {

@@ -2,10 +2,12 @@
 
 use super::super::value;
 use super::{Draft, LONGER};
+use anyhow::Result;
 use isentrope_settings::has_key;
 
 impl Draft<'_> {
-    pub(super) fn trl(&mut self) {
+    pub(super) fn trl(&mut self) -> Result<()> {
+        self.put_trl_lora()?;
         let is_sft = has_key(self.shape, "sft");
         self.put_data(if is_sft { "sft.eval_files" } else { "eval.files" });
         let batch = ["per_device_train_batch_size", "num_processes", "gradient_accumulation_steps"];
@@ -105,6 +107,7 @@ impl Draft<'_> {
             self.put_now("max_prompt_length", "data.max_prompt_tokens", LONGER);
             self.put_grpo();
         }
+        Ok(())
     }
 
     /// Sets the data set, of which a command line gives the configuration and splits apart.

@@ -2,9 +2,11 @@
 
 use super::super::script::Setting;
 use super::{Draft, LONGER};
+use anyhow::Result;
 
 impl Draft<'_> {
-    pub(super) fn verl(&mut self) {
+    pub(super) fn verl(&mut self) -> Result<()> {
+        self.put_verl_lora()?;
         let prompts = self.whole("data.train_batch_size").unwrap_or(0);
         if !self.is_unread(&["data.train_batch_size"]) {
             if let Some(value) = self.get("actor.ppo_mini_batch_size")
@@ -130,6 +132,7 @@ impl Draft<'_> {
             }
         }
         self.done(&["actor.optim.lr_warmup_steps", "actor.optim.lr_warmup_steps_ratio"]);
+        Ok(())
     }
 
     /// Sets verl's reward function with its arguments.

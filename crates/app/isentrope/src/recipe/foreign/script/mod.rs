@@ -49,6 +49,10 @@ const COPIES: &str = "uses the values of its variables so often that they take m
 /// Names under which TRL's scripts give what is no field of a config.
 const MODEL: &str = "model_name_or_path";
 const REWARDS: &str = "reward_funcs";
+/// The flag of TRL's command line for adapters.
+const USE_PEFT: &str = "use_peft";
+/// Adapters: true, with peft's settings as keys of a table of this name.
+const ADAPTERS: &str = "peft_config";
 
 /// Reads a Python script for TRL, or command lines of `trl`, of TRL's scripts or of verl.
 ///
@@ -183,7 +187,12 @@ impl Script {
                 .chain([&word])
                 .find_map(|word| Some(format!("line {}: {}", word.line, word.unread.as_ref()?)));
             if name == "config" {
-                self.remarks.push(format!("line {}: the file of --config is not read", word.line));
+                let reason = format!("line {}: the file of --config is not read", word.line);
+                if is_taken(USE_PEFT) && !self.settings.iter().any(|one| one.name == USE_PEFT) {
+                    let unread = format!("{reason} and may set it, unless --{USE_PEFT} does");
+                    self.set(USE_PEFT, None, Some(unread));
+                }
+                self.remarks.push(reason);
             } else if is_taken(&name) {
                 self.set(&name, value.filter(|_| unread.is_none()), unread);
             }
@@ -241,6 +250,7 @@ fn trl(python: &Python, path: &Path) -> Result<Script> {
             Some("train_dataset") => script.take_data("dataset_name", python, argument),
             Some("eval_dataset") => script.take_data("val_files", python, argument),
             Some(REWARDS) => script.take_rewards(python, argument, path),
+            Some(ADAPTERS) => script.take_adapters(python, argument),
             Some("model") => script.take_model(python, argument),
             None if place == 0 => script.take_model(python, argument),
             None => script
@@ -249,6 +259,16 @@ fn trl(python: &Python, path: &Path) -> Result<Script> {
             Some(name) if name.starts_with('.') => {}
             Some(name) => script.take_argument(name, python, argument),
         }
+    }
+    // Adapters that do not reach the trainer in a way that is read.
+    let used = &calls[..place.unwrap_or(calls.len())];
+    let is_taken =
+        |one: &Setting| one.name == ADAPTERS && (one.value.is_some() || one.unread.is_some());
+    if !script.settings.iter().any(is_taken)
+        && let Some(call) = used.iter().find(|call| python.is_of_peft(call))
+    {
+        let reason = format!("line {}: where {} goes is not known", call.line, call.name);
+        script.set(ADAPTERS, None, Some(reason));
     }
     if script.copied > COPIED {
         bail!("{}: {COPIES}", path.display());
@@ -312,15 +332,51 @@ impl Script {
         self.set(name, plain, unread);
     }
 
-    /// Takes a model: a name, or the first argument of `from_pretrained`.
+    /// Takes a model: a name, the first argument of `from_pretrained`, or one that peft wraps.
     fn take_model(&mut self, python: &Python, argument: &Argument) {
-        let value = match self.resolve(python, &argument.value) {
-            Value::Call(call) if call.name.ends_with(".from_pretrained") => {
-                call.arguments.first().unwrap_or(argument)
+        let mut model = argument;
+        for _ in 0..python::NAMES {
+            let Value::Call(call) = self.resolve(python, &model.value) else { break };
+            match own_name(&call.name) {
+                "get_peft_model" => {
+                    if let Some(config) = call.argument(1, ADAPTERS) {
+                        self.take_adapters(python, config);
+                    }
+                }
+                "prepare_model_for_kbit_training" => {}
+                "from_pretrained" => {
+                    model = call.arguments.first().unwrap_or(model);
+                    break;
+                }
+                _ => break,
             }
-            _ => argument,
+            let Some(wrapped) = call.argument(0, "model") else { break };
+            model = wrapped;
+        }
+        self.take_argument(MODEL, python, model);
+    }
+
+    /// Takes the settings of peft's `LoraConfig`.
+    fn take_adapters(&mut self, python: &Python, argument: &Argument) {
+        let call = match self.resolve(python, &argument.value) {
+            Value::Call(call) if own_name(&call.name) == "LoraConfig" => call,
+            Value::None => return self.set(ADAPTERS, None, None),
+            _ => {
+                let reason = format!("line {}: it is no LoraConfig(...) here", argument.line);
+                return self.set(ADAPTERS, None, Some(reason));
+            }
         };
-        self.take_argument(MODEL, python, value);
+        self.set(ADAPTERS, Some(true.into()), None);
+        for argument in call.arguments.iter().chain(python.attributes(&argument.value)) {
+            let line = argument.line;
+            match &argument.name {
+                Some(name) => self.take_argument(&format!("{ADAPTERS}.{name}"), python, argument),
+                None => {
+                    let remark = format!("line {line}: an argument of {} is not read", call.name);
+                    self.remarks.push(remark);
+                }
+            }
+        }
     }
 
     /// Takes a data set of `load_dataset`, as `data.files` names it.

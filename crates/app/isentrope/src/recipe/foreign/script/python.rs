@@ -94,6 +94,13 @@ impl Python {
         Some((value, lines.take(LINES).collect()))
     }
 
+    /// Whether a call is one of peft's, or of a function that stands for one of them.
+    pub fn is_of_peft(&self, call: &Call) -> bool {
+        let first = call.name.split('.').next().unwrap_or_default();
+        let module = self.imports.get(first).map_or(first, |module| module);
+        module.split('.').next() == Some("peft") || call.name.ends_with("get_peft_model")
+    }
+
     /// The attributes that are set on what a value names, since the name was assigned.
     pub fn attributes(&self, value: &Value) -> impl Iterator<Item = &Argument> {
         let before = match value {
@@ -295,9 +302,11 @@ impl Reader<'_> {
                 self.python.functions.insert(name, line);
             }
             Some("from") => self.import(),
-            Some(
-                "if" | "for" | "while" | "with" | "class" | "import" | "elif" | "else" | "try",
-            ) => {}
+            Some("if" | "for" | "while" | "with" | "class" | "elif" | "else" | "try") => {
+                self.skip_head();
+                return Ok(());
+            }
+            Some("import") => {}
             Some(name) if is_assigned(self, 1) => self.assign(name, None, 2, line)?,
             Some(name) if *self.kind(1) == Kind::Sign('.') && is_assigned(self, 3) => {
                 let attribute = self.word(2).map(str::to_owned);
@@ -334,6 +343,20 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// Skips `if ...:` and its like, up to the body, which may stand on the same line.
+    fn skip_head(&mut self) {
+        let mut open = 0;
+        while *self.kind(0) != Kind::End && (open > 0 || !self.is(':')) {
+            match self.kind(0) {
+                Kind::Sign('(' | '[' | '{') => open += 1,
+                Kind::Sign(')' | ']' | '}') => open -= 1,
+                _ => {}
+            }
+            self.at += 1;
+        }
+        self.at += 1;
+    }
+
     /// Reads the value of a name or its attribute, which stands some tokens ahead.
     fn assign(
         &mut self,
@@ -343,8 +366,13 @@ impl Reader<'_> {
         line: usize,
     ) -> Result<(), usize> {
         self.at += ahead;
-        let is_change = self.word(0) == Some(name);
+        let is_own = self.word(0) == Some(name);
         let value = Argument { name: attribute, value: self.expression(0)?, line };
+        let is_name = |value: &Value| matches!(value, Value::Name(other, _) if other == name);
+        let is_change = match &value.value {
+            Value::Call(call) => is_own || call.arguments.iter().any(|one| is_name(&one.value)),
+            _ => is_own,
+        };
         let assignment = Assignment { end: self.at, value, is_change };
         self.python.variables.entry(name.to_owned()).or_default().push(assignment);
         Ok(())
