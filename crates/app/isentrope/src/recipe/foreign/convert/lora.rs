@@ -129,7 +129,7 @@ impl Draft<'_> {
             }
         }
         self.put_targets(names);
-        // What is off there needs no remark.
+        // A setting that is off there needs no remark.
         self.settings.retain(|setting| {
             let is_off = match &setting.value {
                 Some(toml::Value::Boolean(is_on)) => !is_on,
