@@ -15,6 +15,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use isentrope_evaluation::Evaluation;
 use isentrope_lab::log::RunLog;
 use isentrope_lab::theory::{TheoryOfRun, of_predictions};
+use isentrope_model::adapter::AdapterConfig;
 use isentrope_train::observer::{Observer, Phase, Progress, ProgressObserver, StepReport};
 use isentrope_train::run::{Ending, RunSummary};
 use std::collections::VecDeque;
@@ -338,6 +339,13 @@ fn what_next(summary: &RunSummary, command: &str, width: Option<usize>) -> Strin
     if let Some(example) = &summary.example {
         let _ =
             writeln!(text, "    isentrope generate {} {}", checkpoint.display(), example.flags());
+    }
+    if AdapterConfig::is_in(checkpoint) {
+        text += &explained(
+            &format!("isentrope merge {} --out merged", checkpoint.display()),
+            "one model of base and adapter",
+            width,
+        );
     }
     let run = format!("isentrope {command} {dir}/recipe.toml");
     text += &explained(

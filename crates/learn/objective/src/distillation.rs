@@ -19,7 +19,7 @@ pub struct Distillation {
     pub teacher: Option<String>,
     /// The advantage of each token is raised by this times log pi_teacher - log pi_old, in nats,
     /// both at `rollout.temperature`; above 0.
-    #[schemars(extend("exclusiveMinimum" = 0.0))]
+    #[schemars(extend("exclusiveMinimum" = 0.0), range(max = 1e6))]
     pub coefficient: f64,
 }
 

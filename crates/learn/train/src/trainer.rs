@@ -286,6 +286,11 @@ pub struct Prepared<T> {
 }
 
 impl<T: Trainer> Prepared<T> {
+    /// How many weights are trained beside how many frozen ones, if adapters are trained.
+    pub fn adapters(&self) -> Option<String> {
+        Some(self.trainer.tables().lora?.summary(&self.layout))
+    }
+
     /// Plans a device's memory. `available` are the bytes that the run may take unless the recipe
     /// says.
     pub fn plan(&self, backend: &dyn Backend, available: usize) -> Result<Plan> {

@@ -33,7 +33,7 @@ use isentrope_ranks::{Watch, shards_of_rank};
 use isentrope_train::observer::ProgressObserver;
 use isentrope_train::run::{Ending, Existing, RunLocation, RunSummary};
 use isentrope_train::teacher::TEACHER;
-use isentrope_train::trainer::{Tables, Trainer, TrainingRecipe};
+use isentrope_train::trainer::{Tables, TrainingRecipe};
 use isentrope_train::training_loop;
 use serde_json::Value;
 use std::path::Path;
@@ -238,9 +238,7 @@ impl<R: TrainingRecipe> Training<'_, R> {
         ranks.is_settled.set(true);
 
         watcher.heading(&plan.to_string());
-        if let Some(lora) = prepared.trainer.tables().lora {
-            watcher.heading(&lora.summary(&layout));
-        }
+        prepared.adapters().iter().for_each(|adapters| watcher.heading(adapters));
         watcher.heading(&prepared.estimate(&*backend, &plan)?.to_string());
         let products = device.products(&layout, &config, plan.micro_batch_tokens);
         products.iter().for_each(|products| watcher.heading(&products.to_string()));

@@ -86,7 +86,7 @@ impl LoraSettings {
         };
         let [trained, frozen] = [count(layout.trained()), count(&layout.parameters)];
         format!(
-            "adapters: rank {}, {:.3} million trained weights beside {:.0} million frozen ones",
+            "adapters: rank {}, {:.3} million trained weights beside {:.3} million frozen ones",
             self.rank,
             trained as f64 / 1e6,
             frozen as f64 / 1e6

@@ -169,7 +169,9 @@ fn needs<T: Trainer>(
             )
         }
     };
-    Ok(format!("# {plan}\n{heading}# {estimate}\n# {limit}\n"))
+    let adapters = prepared.adapters().map(|adapters| format!("# {adapters}\n"));
+    let adapters = adapters.unwrap_or_default();
+    Ok(format!("# {plan}\n{adapters}{heading}# {estimate}\n# {limit}\n"))
 }
 
 /// An error as comments above the recipe, in place of the plan.
