@@ -12,7 +12,8 @@ use crate::run_directory::refuse_as_model;
 pub struct ModelPlace {
     /// A model directory or a hub id.
     pub model: String,
-    pub adapter: Option<PathBuf>,
+    /// The adapter's directory, and its configuration.
+    pub adapter: Option<(PathBuf, AdapterConfig)>,
 }
 
 impl ModelPlace {
@@ -20,17 +21,18 @@ impl ModelPlace {
     pub fn find(model: &str, adapter: Option<&Path>) -> Result<Self> {
         let dir = Path::new(model);
         adapter.map_or(Ok(()), refuse_as_model)?;
-        match adapter {
-            Some(_) if AdapterConfig::is_in(dir) => {
-                bail!("{model}: is an adapter itself; --adapter goes with its base as MODEL")
-            }
-            None if AdapterConfig::is_in(dir) => {
-                let remedy = format!("give its base as MODEL, with --adapter {model}");
-                let base = base_of(dir, &AdapterConfig::read(dir)?, &remedy)?;
-                Ok(Self { model: base, adapter: Some(dir.to_owned()) })
-            }
-            _ => Ok(Self { model: model.to_owned(), adapter: adapter.map(Path::to_owned) }),
+        if !AdapterConfig::is_in(dir) {
+            let read = |dir: &Path| AdapterConfig::read(dir).map(|config| (dir.to_owned(), config));
+            let adapter = adapter.map(read).transpose()?;
+            return Ok(Self { model: model.to_owned(), adapter });
         }
+        if adapter.is_some() {
+            bail!("{model}: is an adapter itself; --adapter goes with its base as MODEL")
+        }
+        let config = AdapterConfig::read(dir)?;
+        let remedy = format!("give its base as MODEL, with --adapter {model}");
+        let model = base_of(dir, &config, &remedy)?;
+        Ok(Self { model, adapter: Some((dir.to_owned(), config)) })
     }
 }
 

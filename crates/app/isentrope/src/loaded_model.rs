@@ -14,7 +14,7 @@ use isentrope_hub::{self as hub, HubConfig};
 use isentrope_kernels::{Backend, Role};
 use isentrope_model::chat_template::{ChatTemplate, Date};
 use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
-use isentrope_model::{AdapterConfig, KvCache, Layout, Model, ModelConfig};
+use isentrope_model::{KvCache, Layout, Model, ModelConfig};
 use isentrope_train::settings::{DeviceKind, NumberType};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -109,8 +109,6 @@ fn load(
     run_directory::refuse_as_model(Path::new(model))?;
     let ModelPlace { model, adapter } = ModelPlace::find(model, adapter)?;
     let model = model.as_str();
-    let adapter = adapter.map(|dir| AdapterConfig::read(&dir).map(|config| (dir, config)));
-    let adapter = adapter.transpose()?;
     let hub = HubConfig::from_env()?;
     // The size is checked before the weights are fetched.
     let dir = hub::describe(&hub, model, &Download::default())?;
@@ -139,8 +137,8 @@ fn load(
     }
     let model = match &adapter {
         None => Model::load_frozen(&dir, backend)?,
-        Some((adapter, _)) => {
-            let model = Model::load_adapter(adapter, &dir, backend, Role::Frozen)?;
+        Some((adapter, config)) => {
+            let model = Model::load_adapter(adapter, config, &dir, backend, Role::Frozen)?;
             warn_of_companions(adapter, &dir)?;
             model
         }

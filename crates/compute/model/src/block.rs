@@ -9,7 +9,7 @@ use crate::internals::{AttentionInternals, Internals};
 use crate::layout::{BlockLayout, Id, Projection, QkNorms};
 use crate::model::Model;
 use crate::rope_table::Rotations;
-use isentrope_kernels::{Buffer, DeviceBatch, Grouped, HeadNorms, HostBatch, Role, Turn};
+use isentrope_kernels::{Buffer, DeviceBatch, HeadNorms, HostBatch, Role, Turn};
 use isentrope_trace::operation;
 use std::mem;
 use std::sync::Arc;
@@ -208,18 +208,15 @@ impl Model {
         gradient: &mut Gradient,
         tokens: usize,
     ) -> Option<Buffer> {
-        let (b, hidden) = (&*self.backend, self.layout.shapes.hidden);
         let (factor, norm) = (self.scales.branches.as_ref(), norm.zip(branch));
         if norm.is_none() && factor.is_none() {
             return None;
         }
-        let mut d_branch = self.activations(tokens, hidden);
-        b.copy_first_rows(dx, &mut d_branch, tokens);
+        let mut d_branch = self.activations(tokens, self.layout.shapes.hidden);
+        self.backend.copy_first_rows(dx, &mut d_branch, tokens);
         self.scale(factor, &mut d_branch, tokens);
         if let Some((norm, branch)) = norm {
-            let (rows, rms) = (Grouped::rows(hidden), self.config.rms_norm());
-            let (w, dw) = (&self.weights[norm], gradient.of_model(norm));
-            b.rms_norm_backward(rows, rms, &branch, w, None, &mut d_branch, dw, tokens);
+            self.norm_backward(&branch, norm, None, &mut d_branch, gradient, tokens);
         }
         Some(d_branch)
     }
@@ -235,7 +232,7 @@ impl Model {
         tokens: usize,
     ) {
         match norm {
-            Some(norm) => self.norm_backward(x, norm, d_normed, dx, gradient, tokens),
+            Some(norm) => self.norm_backward(x, norm, Some(d_normed), dx, gradient, tokens),
             None => self.backend.add_rows(d_normed, dx, tokens),
         }
     }

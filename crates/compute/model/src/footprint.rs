@@ -15,13 +15,6 @@ const HEAD_ROWS: usize = 3;
 const STREAM_ROWS: usize = 4;
 
 impl Layout {
-    /// Bytes of all weights, the adapter's included.
-    pub fn weight_bytes(&self, backend: &dyn Backend) -> usize {
-        let own = self.parameters.bytes(backend, self.weight_role());
-        let adapter = self.adapter.as_ref();
-        own.saturating_add(adapter.map_or(0, |of| of.parameters.bytes(backend, Role::Weight)))
-    }
-
     /// Most bytes of the host while weights are loaded to a device with its own memory: some rows
     /// of a tensor in f32, and their upload copy.
     pub fn loading_bytes(&self) -> usize {

@@ -115,19 +115,18 @@ impl Gradient {
 
 /// The masks of parameters that are zero outside their tensors.
 fn masks(backend: &dyn Backend, list: &ParameterList) -> Result<Vec<(Id, Buffer)>> {
-    let mut masks: Vec<(Id, Buffer)> = Vec::new();
-    for (id, parameter, tensor) in list.tensors().filter(|(_, of, _)| !of.is_covered()) {
-        if masks.last().is_none_or(|(last, _)| *last != id) {
-            masks.push((id, backend.allocate(Role::Gradient(parameter.kind))?));
-        }
-        if let Some((_, mask)) = masks.last_mut() {
+    let mut masks = Vec::new();
+    for (id, parameter) in list.masked() {
+        let mut mask = backend.allocate(Role::Gradient(parameter.kind))?;
+        for tensor in &parameter.tensors {
             let ones = vec![1.0; ROWS_PER_CALL * tensor.columns.len()];
             for first in (0..tensor.len).step_by(ROWS_PER_CALL) {
                 let rows = ROWS_PER_CALL.min(tensor.len - first);
                 let ones = &ones[..rows * tensor.columns.len()];
-                set_rows(backend, mask, parameter, tensor, first, ones);
+                set_rows(backend, &mut mask, parameter, tensor, first, ones);
             }
         }
+        masks.push((id, mask));
     }
     Ok(masks)
 }

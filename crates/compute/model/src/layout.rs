@@ -76,11 +76,14 @@ impl ParameterList {
         self.0.iter().map(|parameter| parameter.kind).fold(0, bytes)
     }
 
-    /// Bytes of the masks that a [gradient](crate::Gradient) keeps: of parameters that are zero
-    /// outside their tensors.
+    /// The parameters that are zero outside their tensors.
+    pub(crate) fn masked(&self) -> impl Iterator<Item = (Id, &Parameter)> {
+        self.0.iter().enumerate().filter(|(_, of)| !of.is_covered()).map(|(i, of)| (Id(i), of))
+    }
+
+    /// Bytes of the masks of these parameters that a [gradient](crate::Gradient) keeps.
     pub fn mask_bytes(&self, backend: &dyn Backend) -> usize {
-        let masked = self.0.iter().filter(|parameter| !parameter.is_covered());
-        masked.map(|parameter| backend.bytes(Role::Gradient(parameter.kind))).sum()
+        self.masked().map(|(_, parameter)| backend.bytes(Role::Gradient(parameter.kind))).sum()
     }
 
     fn vector<N: AsRef<str>>(&mut self, parts: &[(N, usize)]) -> Id {
@@ -236,11 +239,6 @@ impl Layout {
     /// The parameters that training changes.
     pub fn trained(&self) -> &ParameterList {
         self.adapter.as_ref().map_or(&self.parameters, |adapter| &adapter.parameters)
-    }
-
-    /// The role of the model's own weights: frozen beside an adapter.
-    pub fn weight_role(&self) -> fn(Kind) -> Role {
-        if self.adapter.is_some() { Role::Frozen } else { Role::Weight }
     }
 
     /// The linear layers of all blocks, by their numbers.

@@ -358,7 +358,14 @@ impl Model {
         self.scale(self.scales.hidden.as_ref(), &mut d_normed, targets);
         let mut d_last = normed;
         b.fill(&mut d_last, 0.0);
-        self.norm_backward(&last, self.layout.norm, &d_normed, &mut d_last, gradient, targets);
+        self.norm_backward(
+            &last,
+            self.layout.norm,
+            Some(&d_normed),
+            &mut d_last,
+            gradient,
+            targets,
+        );
         d_last
     }
 
@@ -367,27 +374,20 @@ impl Model {
         self.backend.rms_norm(layout, self.config.rms_norm(), x, &self.weights[weight], y, rows);
     }
 
-    /// `dx += d norm(x)/dx dy`, and the weight's gradient if it is trained.
+    /// `dx += d norm(x)/dx dy`, and the weight's gradient if it is trained. Without `dy`, `dx`
+    /// holds it on entry and is replaced.
     pub(crate) fn norm_backward(
         &self,
         x: &Buffer,
         weight: Id,
-        dy: &Buffer,
+        dy: Option<&Buffer>,
         dx: &mut Buffer,
         gradient: &mut Gradient,
         rows: usize,
     ) {
         let layout = Grouped::rows(self.layout.shapes.hidden);
         let (w, dw) = (&self.weights[weight], gradient.of_model(weight));
-        self.backend.rms_norm_backward(
-            layout,
-            self.config.rms_norm(),
-            x,
-            w,
-            Some(dy),
-            dx,
-            dw,
-            rows,
-        );
+        let norm = self.config.rms_norm();
+        self.backend.rms_norm_backward(layout, norm, x, w, dy, dx, dw, rows);
     }
 }

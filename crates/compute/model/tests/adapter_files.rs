@@ -41,7 +41,7 @@ fn cpu() -> Arc<Cpu> {
 }
 
 fn load(dir: &Path, base: &Path) -> Result<Model> {
-    Model::load_adapter(dir, base, cpu(), Role::Weight)
+    Model::load_adapter(dir, &AdapterConfig::read(dir)?, base, cpu(), Role::Weight)
 }
 
 fn scores(model: &Model) -> Scores {

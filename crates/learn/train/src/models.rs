@@ -40,20 +40,14 @@ impl<'a> Models<'a> {
         backend: Arc<dyn Backend>,
     ) -> Result<Self> {
         let own = tables.lora.map(|lora| lora.config(None));
-        if let Some(saved) = saved {
-            check_resumable(dir, own.as_ref(), saved)?;
-        }
+        let before = saved.map(|saved| check_resumable(dir, own.as_ref(), saved)).transpose()?;
         let adapted = |mut config: AdapterConfig| {
             let base = base_model(&tables.model.path, dir)?;
-            if let Some(saved) = saved
-                && AdapterConfig::read(saved)?.base.and_then(|base| base.fingerprint)
-                    != base.fingerprint
+            if let (Some(saved), Some(Some(before))) = (saved, before)
+                && before.base.and_then(|base| base.fingerprint) != base.fingerprint
             {
-                return Err(other_model(
-                    dir,
-                    saved,
-                    "weights or config.json are others than those of the base",
-                ));
+                let differs = "weights or config.json are others than those of the base";
+                return Err(other_model(dir, saved, differs));
             }
             config.base = Some(base);
             Ok(AdaptedBase { base: Model::load_frozen(dir, backend.clone())?, config })
@@ -115,15 +109,20 @@ fn base_model(path: &str, dir: &Path) -> Result<BaseModel> {
 }
 
 /// Refuses to go on from the checkpoint in `saved` with a model in `dir`, or adapters, of another
-/// kind. The weights of a base are not compared.
-fn check_resumable(dir: &Path, own: Option<&AdapterConfig>, saved: &Path) -> Result<()> {
+/// kind. The weights of a base are not compared. Returns the configuration of the checkpoint's
+/// adapters, if it has any.
+fn check_resumable(
+    dir: &Path,
+    own: Option<&AdapterConfig>,
+    saved: &Path,
+) -> Result<Option<AdapterConfig>> {
     let before = AdapterConfig::is_in(saved).then(|| AdapterConfig::read(saved)).transpose()?;
-    let differs = match (own, before) {
+    let differs = match (own, &before) {
         (None, None) => ModelKind::of(dir)?
             .differs_in(&ModelKind::of(saved)?)
             .map(|file| format!("{file} is another than that")),
         (Some(own), Some(before)) => {
-            if let Some((key, was)) = first_change(own, &before) {
+            if let Some((key, was)) = first_change(own, before) {
                 let what = format!(
                     "was {was} until {}, which the run goes on from: set it so, or start another \
                      run with --set run.out=...",
@@ -146,7 +145,7 @@ fn check_resumable(dir: &Path, own: Option<&AdapterConfig>, saved: &Path) -> Res
             return Err(Error::setting("lora", what));
         }
     };
-    differs.map_or(Ok(()), |differs| Err(other_model(dir, saved, &differs)))
+    differs.map_or(Ok(before), |differs| Err(other_model(dir, saved, &differs)))
 }
 
 /// The error that `model.path` is not what the run began with.

@@ -58,7 +58,7 @@ impl Oracle {
         }
         let config = AdapterConfig::read(&self.directory).unwrap();
         let base = config.find_base(&self.directory).unwrap();
-        Model::load_adapter(&self.directory, &base, backend.clone(), Role::Weight).unwrap()
+        Model::load_adapter(&self.directory, &config, &base, backend.clone(), Role::Weight).unwrap()
     }
 
     /// The texts: tokens of each.

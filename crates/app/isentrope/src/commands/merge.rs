@@ -7,12 +7,9 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use isentrope_hub::{self as hub, HubConfig};
 use isentrope_model::adapter::{AdapterConfig, merge};
-use isentrope_model::checkpoint::WeightDtype;
+use isentrope_model::checkpoint::{MAX_SHARD_BYTES, WeightDtype};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-
-/// Bytes of a file, as transformers splits checkpoints.
-const MAX_FILE_BYTES: u64 = 5_000_000_000;
 
 /// Write an adapter and its base as one checkpoint
 ///
@@ -81,7 +78,7 @@ impl Merge {
             .with_context(|| format!("the base of {}", self.adapter.display()))?;
         let started = Instant::now();
         let dtype = self.dtype.map(WeightDtype::from);
-        let dtype = merge(&self.adapter, &base, &self.out, dtype, MAX_FILE_BYTES)?;
+        let dtype = merge(&self.adapter, &base, &self.out, dtype, MAX_SHARD_BYTES)?;
         warn_of_companions(&self.adapter, &base)?;
         messages::say(&format!(
             "{}: {} with {}, in {}, in {:.1} s",

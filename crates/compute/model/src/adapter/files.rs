@@ -1,13 +1,14 @@
 //! Directories of adapters, as peft reads and writes them.
 
 use super::config::ADAPTER_CONFIG;
-use super::{AdapterConfig, AdapterLayout};
+use super::{Adapter, AdapterConfig, AdapterLayout};
 use crate::checkpoint::{
     COMPANIONS, Checkpoint, WriteOptions, Writer, copy_companions, write_json, write_safetensors,
 };
 use crate::config::ModelConfig;
 use crate::layout::Layout;
 use crate::model::Model;
+use crate::parameters::Parameters;
 use crate::{Error, Result};
 use isentrope_files::sha256_of_file;
 use isentrope_kernels::{Backend, Kind, Role};
@@ -73,17 +74,20 @@ pub fn other_companions(adapter: &Path, base: &Path) -> Result<Vec<&'static str>
     Ok(others)
 }
 
-/// Opens the weights of an adapter's directory and checks them against its layout.
-pub(super) fn open(dir: &Path, layout: &AdapterLayout) -> Result<Checkpoint> {
+/// Opens the weights of the adapter in `dir`, whose configuration is `config`, and checks them
+/// against its layout beside a model.
+pub(super) fn open(
+    dir: &Path,
+    config: &AdapterConfig,
+    model: &Layout,
+) -> Result<(AdapterLayout, Checkpoint)> {
+    let layout = config.layout(model)?;
     let checkpoint = Checkpoint::open_file(dir, WEIGHTS)?;
-    let mut names = Vec::new();
-    for (_, parameter, tensor) in layout.parameters.tensors() {
-        let name = format!("{PREFIX}{}", tensor.name);
-        checkpoint.expect(&name, &parameter.shape(tensor))?;
-        names.push(name);
-    }
+    Parameters::expect(&layout.parameters, &checkpoint, PREFIX)?;
+    let names = layout.parameters.tensors().map(|(_, _, of)| format!("{PREFIX}{}", of.name));
+    let names: Vec<String> = names.collect();
     match checkpoint.unused(names.iter().map(String::as_str)).first() {
-        None => Ok(checkpoint),
+        None => Ok((layout, checkpoint)),
         Some(other) => Err(Error::unsupported(
             &dir.join(WEIGHTS),
             format!("tensor {other} is no A or B of the modules that {ADAPTER_CONFIG} names"),
@@ -107,24 +111,23 @@ impl AdapterConfig {
 }
 
 impl Model {
-    /// Loads the adapter in `dir` beside the frozen weights of its base. `role` is
-    /// [`Role::Weight`] if the adapter is to be trained.
+    /// Loads the adapter in `dir`, whose configuration is `config`, beside the frozen weights of
+    /// its base. `role` is [`Role::Weight`] if the adapter is to be trained.
     ///
     /// # Errors
-    /// As [`AdapterConfig::read`], [`AdapterConfig::layout`], [`AdapterConfig::check_base`] and
-    /// [`Model::load`]; also when a tensor is missing, has another shape, is not finite or is none
-    /// of the adapter's.
+    /// As [`AdapterConfig::layout`], [`AdapterConfig::check_base`] and [`Model::load`]; also when a
+    /// tensor is missing, has another shape, is not finite or is none of the adapter's.
     pub fn load_adapter(
         dir: &Path,
+        config: &AdapterConfig,
         base: &Path,
         backend: Arc<dyn Backend>,
         role: fn(Kind) -> Role,
     ) -> Result<Self> {
-        let config = AdapterConfig::read(dir)?;
         config.check_base(base)?;
         // The adapter is small: it is checked before the base is loaded.
-        open(dir, &config.layout(&Layout::new(&ModelConfig::read(base)?))?)?;
-        Self::load_frozen(base, backend)?.with_adapter_from(dir, &config, role)
+        let (layout, weights) = open(dir, config, &Layout::new(&ModelConfig::read(base)?))?;
+        Self::load_frozen(base, backend)?.with_adapter(layout, &weights, role)
     }
 
     /// The model with the adapter in `dir`, whose configuration is `config`.
@@ -137,8 +140,19 @@ impl Model {
         config: &AdapterConfig,
         role: fn(Kind) -> Role,
     ) -> Result<Self> {
-        let layout = config.layout(&self.layout)?;
-        let checkpoint = open(dir, &layout)?;
-        self.with_adapter(layout, &checkpoint, PREFIX, role)
+        let (layout, weights) = open(dir, config, &self.layout)?;
+        self.with_adapter(layout, &weights, role)
+    }
+
+    fn with_adapter(
+        self,
+        layout: AdapterLayout,
+        weights: &Checkpoint,
+        role: fn(Kind) -> Role,
+    ) -> Result<Self> {
+        let backend = self.backend.clone();
+        let mut adapter = Adapter::zeros(&*backend, &layout, role)?;
+        adapter.weights.fill(&*backend, &layout.parameters, weights, PREFIX)?;
+        Ok(self.adapted(layout, adapter))
     }
 }

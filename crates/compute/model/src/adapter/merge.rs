@@ -32,7 +32,7 @@ pub fn merge(
     let weights = Checkpoint::open(base)?;
     expect_tensors(base, &model, &layout, &weights)?;
     let ranks = config.ranks(&layout)?;
-    let ab = open(adapter, &config.layout(&layout)?)?;
+    let (_, ab) = open(adapter, &config, &layout)?;
 
     let tensors = layout.parameters.tensors().map(|(_, parameter, tensor)| {
         let shape = parameter.shape(tensor);

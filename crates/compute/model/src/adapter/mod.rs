@@ -13,7 +13,6 @@ mod merge;
 mod targets;
 
 use crate::Result;
-use crate::checkpoint::Checkpoint;
 use crate::layout::{Id, Layout, ParameterList, Projection};
 use crate::model::Model;
 use crate::parameters::Parameters;
@@ -198,26 +197,6 @@ impl Model {
                 weights.weights.set_rows(&*backend, id, parameter, tensor, 0, &values);
             }
         }
-        Ok(self.adapted(adapter, weights))
-    }
-
-    /// The model with an adapter from a file, whose tensors have `prefix` before their names.
-    /// `role` is [`Role::Weight`] if the adapter is to be trained.
-    ///
-    /// # Errors
-    /// Names the file and the tensor that is missing, has another shape or is not finite;
-    /// [`Error::Memory`](crate::Error::Memory).
-    pub fn with_adapter(
-        self,
-        adapter: AdapterLayout,
-        checkpoint: &Checkpoint,
-        prefix: &str,
-        role: fn(Kind) -> Role,
-    ) -> Result<Self> {
-        let backend = self.backend.clone();
-        Parameters::expect(&adapter.parameters, checkpoint, prefix)?;
-        let mut weights = Adapter::zeros(&*backend, &adapter, role)?;
-        weights.weights.fill(&*backend, &adapter.parameters, checkpoint, prefix)?;
         Ok(self.adapted(adapter, weights))
     }
 

@@ -9,8 +9,8 @@ pub use fingerprint::Fingerprint;
 pub use read::Checkpoint;
 pub(crate) use write::{COMPANIONS, copy_companions, write_json, write_safetensors};
 pub use write::{
-    Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint, write_checkpoint_files,
-    write_tensors,
+    MAX_SHARD_BYTES, Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint,
+    write_checkpoint_files, write_tensors,
 };
 
 /// Name of a checkpoint's only file.

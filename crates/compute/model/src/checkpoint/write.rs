@@ -29,6 +29,9 @@ pub(crate) const COMPANIONS: [&str; 10] = [
     "vocab.json",
 ];
 
+/// Most bytes of a file's tensors, as `huggingface_hub` shards them.
+pub const MAX_SHARD_BYTES: u64 = 5_000_000_000;
+
 /// Number format of the written weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WeightDtype {

@@ -17,7 +17,8 @@ use isentrope_evaluation::Evaluation;
 use isentrope_files::{AtomicDirectory, NewFile, names, sha256_of_file};
 use isentrope_model::adapter::{AdapterConfig, write_adapter_files};
 use isentrope_model::checkpoint::{
-    Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint_files, write_tensors,
+    MAX_SHARD_BYTES, Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint_files,
+    write_tensors,
 };
 use isentrope_model::{Checkpoint, Model};
 use isentrope_run::alarms::Alarms;
@@ -29,8 +30,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Largest file of weights, as `huggingface_hub` shards them.
-const MAX_FILE_BYTES: u64 = 5_000_000_000;
 const STEP_PREFIX: &str = "step-";
 /// A checkpoint that is being removed.
 const REMOVED_PREFIX: &str = ".removed-";
@@ -143,7 +142,7 @@ struct FileDigest {
 impl CheckpointStore {
     /// The checkpoints in `dir`, which need not be there yet.
     pub fn new(dir: PathBuf, settings: CheckpointSettings) -> Self {
-        Self { dir, settings, max_file_bytes: MAX_FILE_BYTES }
+        Self { dir, settings, max_file_bytes: MAX_SHARD_BYTES }
     }
 
     /// Makes the directory if need be, and removes files from it that a kill left half written or
