@@ -31,6 +31,8 @@ const FAMILY: f64 = 0.8;
 pub struct MethodMap {
     batch: RecordedBatch,
     effects: Vec<Effect>,
+    /// Every objective beside the first.
+    pub comparisons: Vec<Comparison>,
     /// Notes for the reader, in sentences.
     pub notes: Vec<String>,
 }
@@ -75,59 +77,21 @@ impl MethodMap {
         let by_entropy: Vec<&str> =
             effects.iter().filter(|e| e.acts_by_entropy).map(|e| e.name.as_str()).collect();
         if !by_entropy.is_empty() {
-            notes.push(format!(
-                "{} acts by the derivative of the entropy itself, which is no coefficient of a \
-                 log-prob: it is left as the first here.",
-                by_entropy.join(", ")
-            ));
+            notes.push(acts_by_entropy(&by_entropy.join(", "), "it is left as the first here"));
         }
-        Ok(Self { batch, effects, notes })
-    }
-
-    /// Every objective beside the first.
-    pub fn comparisons(&self) -> Vec<Comparison> {
-        let first = &self.effects[0].coefficients;
-        let changes: Vec<Vec<f64>> =
-            self.effects.iter().map(|effect| change(&effect.coefficients, first)).collect();
-        let first_changes = self.batch.entropy_changes(first);
-        let compare = |(at, effect): (usize, &Effect)| {
-            let coefficients = &effect.coefficients;
-            let norm_ratio = norm(coefficients) / norm(first);
-            let entropy = self.batch.entropy_changes(coefficients);
-            let difference = entropy.as_ref().zip(first_changes.as_ref()).map(|(own, first)| {
-                let from = |first: f64| if at == 0 { 0.0 } else { first };
-                let each = own.iter().zip(first);
-                let each: Vec<f64> = each.map(|(own, &f)| own / norm_ratio - from(f)).collect();
-                self.batch.sum_with_error(&each).into()
-            });
-            let touched = changes[at].iter().filter(|&&change| change != 0.0).count();
-            Comparison {
-                name: effect.name.clone(),
-                touched: touched as f64 / self.batch.len() as f64,
-                norm: norm_ratio,
-                cosine: cosine(coefficients, first),
-                entropy_change: entropy.map(|changes| changes.iter().sum()),
-                entropy_difference: difference,
-                cosines: self
-                    .effects
-                    .iter()
-                    .map(|other| cosine(coefficients, &other.coefficients))
-                    .collect(),
-                change_cosines: changes.iter().map(|other| cosine(&changes[at], other)).collect(),
-            }
-        };
-        self.effects.iter().enumerate().map(compare).collect()
+        let comparisons = comparisons(&batch, &effects);
+        Ok(Self { batch, effects, comparisons, notes })
     }
 
     /// The comparisons as a table, and the families, for a terminal.
     pub fn text(&self) -> String {
-        let all = self.comparisons();
+        let all = &self.comparisons;
         let first = self.batch.entropy_changes(&self.effects[0].coefficients);
         let moved = first.map_or(0.0, |changes| changes.iter().map(|x| x.abs()).sum());
-        let mut text = table(&all, moved).text();
+        let mut text = table(all, moved).text();
         let _ = writeln!(text, "\nFamilies: changes of coefficients with cosines from {FAMILY}");
         let (families, alone): (Vec<_>, Vec<_>) =
-            families(&all).into_iter().partition(|family| family.len() > 1);
+            families(all).into_iter().partition(|family| family.len() > 1);
         let alone = format!("alone: {}", alone.concat().join(", "));
         for line in families.iter().map(|family| family.join(", ")).chain([alone]) {
             for line in wrapped(&line, WIDTH - 2) {
@@ -139,8 +103,50 @@ impl MethodMap {
 
     /// A picture: cosines, and each objective's weights of tokens by log-prob and advantage; SVG.
     pub fn picture(&self) -> String {
-        picture::draw(&self.batch, &self.effects, &self.comparisons())
+        picture::draw(&self.batch, &self.effects, &self.comparisons)
     }
+}
+
+/// Every objective beside the first.
+fn comparisons(batch: &RecordedBatch, effects: &[Effect]) -> Vec<Comparison> {
+    let first = &effects[0].coefficients;
+    let changes: Vec<Vec<f64>> =
+        effects.iter().map(|effect| change(&effect.coefficients, first)).collect();
+    let first_changes = batch.entropy_changes(first);
+    let compare = |(at, effect): (usize, &Effect)| {
+        let coefficients = &effect.coefficients;
+        let norm_ratio = norm(coefficients) / norm(first);
+        let entropy = batch.entropy_changes(coefficients);
+        let difference = entropy.as_ref().zip(first_changes.as_ref()).map(|(own, first)| {
+            let from = |first: f64| if at == 0 { 0.0 } else { first };
+            let each = own.iter().zip(first);
+            let each: Vec<f64> = each.map(|(own, &f)| own / norm_ratio - from(f)).collect();
+            batch.sum_with_error(&each).into()
+        });
+        let touched = changes[at].iter().filter(|&&change| change != 0.0).count();
+        Comparison {
+            name: effect.name.clone(),
+            touched: touched as f64 / batch.len() as f64,
+            norm: norm_ratio,
+            cosine: cosine(coefficients, first),
+            entropy_change: entropy.map(|changes| changes.iter().sum()),
+            entropy_difference: difference,
+            cosines: effects
+                .iter()
+                .map(|other| cosine(coefficients, &other.coefficients))
+                .collect(),
+            change_cosines: changes.iter().map(|other| cosine(&changes[at], other)).collect(),
+        }
+    };
+    effects.iter().enumerate().map(compare).collect()
+}
+
+/// The note on objectives that tables of coefficients cannot show; `shown` is what they do instead.
+fn acts_by_entropy(names: &str, shown: &str) -> String {
+    format!(
+        "{names} acts by the derivative of the entropy itself, which is no coefficient of a \
+         log-prob: {shown}."
+    )
 }
 
 /// The numbers of all objectives. `moved` is the sum of the sizes of the first's changes of entropy

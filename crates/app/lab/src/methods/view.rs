@@ -1,6 +1,6 @@
 //! One objective beside another, token by token, for `isentrope inspect --method`.
 
-use super::{NamedObjective, RecordedBatch, change};
+use super::{NamedObjective, RecordedBatch, acts_by_entropy, change};
 use crate::Result;
 use crate::inspect::{Inspection, Quadrant, Table, Token, quoted};
 use crate::number::fixed;
@@ -39,11 +39,7 @@ impl MethodView {
         let first = batch.effect(plain, &plain.settings)?;
         let mut notes = batch.notes.clone();
         if made.acts_by_entropy {
-            notes.push(format!(
-                "{} acts by the derivative of the entropy itself, which is no coefficient of a \
-                 log-prob: the tables do not show it.",
-                made.name
-            ));
+            notes.push(acts_by_entropy(&made.name, "the tables do not show it"));
         }
         let places: HashMap<usize, Range<usize>> =
             batch.records.iter().copied().zip(batch.responses()).collect();

@@ -23,14 +23,20 @@ pub(super) struct Panel {
     curves: Vec<Curve>,
 }
 
-/// The plots of runs: first the metrics asked for, then the usual: entropy, accuracy, reward (or
-/// loss), length.
+/// The plots of runs: first the metrics asked for, then the usual: entropy, accuracy, reward,
+/// distance from a teacher, loss, length.
 pub(super) fn panels(runs: &[Run], metrics: &[String], look: &Look) -> Vec<Panel> {
     let asked = metrics.iter().map(|metric| of_metrics(runs, look.clean(metric), &[metric], look));
     let usual = [
         entropies(runs, look),
         accuracies(runs, look),
         of_metrics(runs, "mean reward".into(), &["reward/mean"], look),
+        of_metrics(
+            runs,
+            "estimated KL to the teacher, nats per token".into(),
+            &["kl/teacher"],
+            look,
+        ),
         losses(runs, look),
         of_metrics(runs, "response length, tokens".into(), &["response/length_mean"], look),
     ];

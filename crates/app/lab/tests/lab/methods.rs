@@ -52,7 +52,7 @@ fn planted_tokens_have_the_coefficients_of_the_formulas() {
         named("bonus", json!({ "loss": "importance", "entropy_bonus": { "coefficient": 0.1 } })),
     ];
     let map = map(&records(), &objectives);
-    let [free, clip, half, erc, same, bonus] = &map.comparisons()[..] else { panic!() };
+    let [free, clip, half, erc, same, bonus] = &map.comparisons[..] else { panic!() };
     // -(1 / 4) sum of coefficients times slopes.
     let change = |c: &Comparison| c.entropy_change.unwrap();
     near(change(free), -(0.5 - 0.5 + 0.5 - 1.0) / 4.0);
@@ -85,8 +85,8 @@ fn other_estimators_have_advantages_of_their_own_from_the_recorded_rewards() {
     let objectives = [named("grpo", json!({})), named("maxrl", json!({ "advantage": "maxrl" }))];
     // Rewards 1 and 0 in one group: MaxRL's advantages are 1 and -1, as recorded.
     let map = map(&[better, worse], &objectives);
-    near(map.comparisons()[1].norm, 1.0);
-    near(map.comparisons()[1].cosine.unwrap(), 1.0);
+    near(map.comparisons[1].norm, 1.0);
+    near(map.comparisons[1].cosine.unwrap(), 1.0);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn records_that_lack_numbers_say_so() {
     for (note, part) in map.notes.iter().zip(says) {
         assert!(note.contains(part), "{note}");
     }
-    let [_, erc] = &map.comparisons()[..] else { panic!() };
+    let [_, erc] = &map.comparisons[..] else { panic!() };
     assert_eq!((erc.touched, erc.entropy_change), (0.0, None));
     assert!(map.text().contains(" -"));
     let none = MethodMap::of(&open(&run(3, &[unscored])), &objectives).unwrap_err().to_string();

@@ -46,7 +46,7 @@ impl Methods {
             output.finish()?;
         }
         if self.json {
-            print(&(serde_json::to_string_pretty(&map.comparisons())? + "\n"))?;
+            print(&(serde_json::to_string_pretty(&map.comparisons)? + "\n"))?;
         } else {
             print(&map.text())?;
         }
