@@ -146,6 +146,15 @@ for number, (ground_truth, response) in enumerate([
 ]):
     put("grader", f"pair-{number}", ground_truth + "\0" + response)
 
+scripts = CRATES / "app/isentrope/src/recipe/foreign/convert/scripts"
+for path in scripts.glob("*.py"):
+    put("script", path.name, path.read_bytes())
+for path in scripts.glob("*.sh"):
+    put("script", path.name, path.read_bytes())
+put("script", "trl-command", "trl grpo --model_name_or_path m --dataset_name d --learning_rate 1e-5 \\\n  --use_peft --lora_r 16\n")
+put("script", "variables.sh", "M='a b'\nexport N=${M:-x}\nfor i in 1 2; do\npython3 -m verl.trainer.main_ppo "
+    "actor_rollout_ref.model.path=\"$N\" data.train_files=[$M,b.parquet] +a.b=null\ndone\n")
+
 logs = CRATES / "app/lab/tests/fixtures/logs"
 for name in ["trl-grpo", "trl-sft"]:
     put("log_state", name, (logs / name).glob("checkpoint-*/trainer_state.json").__next__().read_bytes())

@@ -30,6 +30,7 @@ pub(crate) const ALL: &[Target] = &[
     plain("separated", separated, 1000),
     framed("parquet", |data| rows(data, "rows.parquet"), repair_parquet_end, 600),
     plain("recipe", recipe, 600),
+    plain("script", script, 600),
     plain("grader", grader, 600),
     framed("event_file", |data| log(data, "events.out.tfevents.1"), repair_checksums, 3000),
     plain("log_lines", |data| log(data, "log.jsonl"), 3000),
@@ -194,6 +195,20 @@ fn recipe(data: &[u8]) {
         isentrope::recipe::load::<sft::Recipe>(&path, &[])
             .map_or_else(|error| check_message(&error), drop);
     });
+}
+
+/// A script of another trainer, in Python and as command lines.
+fn script(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    // Names for what a script may lack, so that the rest of it is converted too.
+    let own = [("model.path", "\"m\"".to_owned()), ("data.files", "[\"a.jsonl\"]".to_owned())];
+    for name in ["train.py", "train.sh"] {
+        match isentrope::recipe::convert(&text, Path::new(name), &own) {
+            // A recipe that is not TOML would lose every setting.
+            Ok(made) => drop(made.recipe.parse::<toml::Table>().expect("a recipe")),
+            Err(error) => check_message(&error),
+        }
+    }
 }
 
 /// Input: a ground truth, and after a zero byte a response.

@@ -103,6 +103,7 @@ targets!(
     separated,
     parquet,
     recipe,
+    script,
     grader,
     event_file,
     log_lines,
