@@ -9,6 +9,7 @@ use std::slice;
 use serde_json::Value;
 
 use crate::config::fields::{Fields, shown};
+use crate::config::stored_form::StoredForm;
 use crate::config::unsupported::is_neutral;
 use crate::json_file::find_object;
 use crate::tokenizer::Tokenizer;
@@ -94,7 +95,11 @@ impl GenerationConfig {
         }
         let path = dir.join("config.json");
         match find_object(&path)? {
-            Some(object) => Self::token_ids(Fields { path: &path, object: &object, prefix: "" }),
+            Some(object) => {
+                let form = StoredForm::read(Fields { path: &path, object: &object, prefix: "" })?;
+                let object = form.own_config(object);
+                Self::token_ids(Fields { path: &path, object: &object, prefix: "" })
+            }
             None => Ok(Self::default()),
         }
     }

@@ -125,7 +125,7 @@ impl Model {
 
     fn load_as(dir: &Path, backend: Arc<dyn Backend>, role: fn(Kind) -> Role) -> Result<Self> {
         let config = ModelConfig::read(dir)?;
-        let checkpoint = Checkpoint::open(dir)?;
+        let checkpoint = Checkpoint::open_model(dir)?;
         let layout = Layout::new(&config);
         expect_tensors(dir, &config, &layout, &checkpoint)?;
         let weights = Parameters::read(&*backend, &layout.parameters, role, &checkpoint, "")?;

@@ -136,7 +136,7 @@ fn values_that_are_not_finite_are_located() {
 #[test]
 fn other_types_are_refused_by_name() {
     for (dtype, size) in
-        [("I32", 4), ("F64", 8), ("F8_E4M3", 1), ("U8", 1), ("I64", 8), ("BOOL", 1)]
+        [("I32", 4), ("F64", 8), ("F8_E4M3", 1), ("F8_E5M2", 1), ("U8", 1), ("BOOL", 1)]
     {
         let text = refusal(&one_tensor(dtype, &[1], &vec![0; size]));
         assert!(text.contains(&format!("tensor w has type {dtype}")), "{text}");

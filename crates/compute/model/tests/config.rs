@@ -223,6 +223,34 @@ fn layers_with_a_window_have_their_own_angles() {
     }
 }
 
+/// As google/gemma-3-4b-it has it: what the text model leaves out has its class's defaults.
+#[test]
+fn text_models_of_multimodal_ones_are_read_on_their_own() {
+    let text = json!({
+        "hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text",
+        "num_hidden_layers": 34, "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+        "sliding_window": 1024
+    });
+    let whole = json!({
+        "architectures": ["Gemma3ForConditionalGeneration"], "boi_token_index": 255_999,
+        "eos_token_id": [1, 106], "model_type": "gemma3", "text_config": text,
+        "torch_dtype": "bfloat16", "vision_config": {"hidden_size": 1152}
+    });
+    let config = read(&whole).unwrap();
+    assert_eq!((config.hidden_size, config.layers, config.vocab_size), (2560, 34, 262_208));
+    assert_eq!((config.context(), config.sliding_window[5]), (131_072, None));
+    let own = with(
+        text,
+        &json!({
+            "architectures": ["Gemma3ForCausalLM"], "torch_dtype": "bfloat16", "eos_token_id": [1, 106]
+        }),
+    );
+    assert_eq!(Value::Object(config.json.clone()), own);
+    assert_eq!(read(&own).unwrap(), config);
+    let untied = with(whole, &json!({"tie_word_embeddings": false}));
+    assert!(!read(&untied).unwrap().tie_word_embeddings);
+}
+
 /// As in Granite 3.
 #[test]
 fn multipliers_are_factors() {
@@ -261,7 +289,30 @@ fn refusals_name_the_key() {
         ),
         (json!({"architectures": "Qwen2ForCausalLM"}), "architectures is"),
         (json!({"hidden_act": "gelu"}), "hidden_act \"gelu\""),
-        (json!({"quantization_config": {"quant_method": "awq"}}), "quantization_config"),
+        (
+            json!({"quantization_config": {"quant_method": "awq"}}),
+            "quantization_config.quant_method \"awq\" is not supported (\"fp8\" is): take the model in",
+        ),
+        (
+            json!({"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}),
+            "\"modelopt\" (NVFP4)",
+        ),
+        (json!({"quantization_config": {"load_in_4bit": true}}), "quant_method \"none\""),
+        (json!({"quantization_config": {"quant_method": "fp8", "fmt": "e5m2"}}), "fmt \"e5m2\""),
+        (
+            json!({"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 0]}}),
+            "quantization_config.weight_block_size is [128,0]",
+        ),
+        (json!({"quantization_config": 8}), "quantization_config is not an object"),
+        (json!({"text_config": []}), "text_config is not an object"),
+        (
+            json!({"text_config": {"model_type": "qwen2_5_vl_text"}}),
+            "text_config.model_type \"qwen2_5_vl_text\" is not supported",
+        ),
+        (
+            json!({"text_config": {"model_type": "gemma3_text", "vocab_size": 0}}),
+            "text_config.vocab_size is 0",
+        ),
         (json!({"attn_logit_softcapping": 50.0}), "attn_logit_softcapping"),
         (json!({"logits_scaling": 8.0}), "logits_scaling"),
         (json!({"no_rope_layers": [1, 0]}), "no_rope_layers"),

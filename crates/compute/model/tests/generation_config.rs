@@ -46,6 +46,12 @@ fn token_ids_fall_back_to_the_model_config() {
         GenerationConfig::default()
     );
     assert_eq!(read(&[]).unwrap(), GenerationConfig::default());
+    for (text, tokens) in [
+        (r#"{"text_config": {"eos_token_id": 1}}"#, vec![1]),
+        (r#"{"text_config": {"eos_token_id": 1}, "eos_token_id": [1, 106]}"#, vec![1, 106]),
+    ] {
+        assert_eq!(read(&[("config.json", text)]).unwrap().eos_token_ids, tokens);
+    }
 }
 
 #[test]

@@ -192,6 +192,64 @@ fn a_tied_head_may_be_saved_twice() {
     assert!(weights(&load(dir.path()).unwrap()) == weights(&load(&oracle("qwen3")).unwrap()));
 }
 
+#[test]
+fn text_models_are_written_on_their_own() {
+    for (name, class, notes) in [
+        ("gemma3-images", "Gemma3ForCausalLM", 1),
+        ("mistral3-images", "MistralForCausalLM", 1),
+        ("qwen3-fp8", "Qwen3ForCausalLM", 1),
+        ("qwen3", "Qwen3ForCausalLM", 0),
+    ] {
+        let model = load(&oracle(name)).unwrap();
+        assert_eq!(model.config.remarks(&oracle(name)).unwrap().len(), notes, "{name}");
+        let config = &model.config.json;
+        assert_eq!(config["architectures"], json!([class]));
+        assert_eq!(config["model_type"], model.config.family.model_type);
+        for key in ["text_config", "vision_config", "quantization_config"] {
+            assert!(!config.contains_key(key), "{name}: {key}");
+        }
+        assert!(["dtype", "torch_dtype"].iter().any(|key| config.contains_key(*key)), "{name}");
+    }
+}
+
+#[test]
+fn weights_in_eight_bits_need_fitting_scales() {
+    type Case = (fn(&Path), &'static str);
+    let cases: [Case; 4] = [
+        (
+            |dir| edit_config(dir, "quantization_config", json!(null)),
+            "has type F8_E4M3, and config.json has no quantization_config",
+        ),
+        (
+            |dir| {
+                let fp8 = json!({"quant_method": "fp8", "weight_block_size": [128, 128]});
+                edit_config(dir, "quantization_config", fp8);
+            },
+            "blocks of 128 x 128 need [1, 1]",
+        ),
+        (
+            |dir| edit_config(dir, "quantization_config", json!({"quant_method": "fp8"})),
+            "without weight_block_size it has one",
+        ),
+        (
+            |dir| {
+                edit_weights(dir, |header, _| {
+                    let scales = header.remove("model.layers.1.mlp.up_proj.weight_scale_inv");
+                    header.insert("model.other".to_owned(), scales.unwrap());
+                });
+            },
+            "has no scales",
+        ),
+    ];
+    for (damage, reason) in cases {
+        let dir = copy_of("qwen3-fp8");
+        damage(dir.path());
+        let error = load(dir.path()).err().expect(reason).to_string();
+        assert!(error.contains("model.safetensors: tensor model.layers"), "{error}");
+        assert!(error.contains(reason) && !error.contains('\n'), "{reason}: {error}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 

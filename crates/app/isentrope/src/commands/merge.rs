@@ -6,6 +6,7 @@ use crate::progress::Download;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use isentrope_hub::{self as hub, HubConfig};
+use isentrope_model::ModelConfig;
 use isentrope_model::adapter::{AdapterConfig, merge};
 use isentrope_model::checkpoint::{MAX_SHARD_BYTES, WeightDtype};
 use std::path::{Path, PathBuf};
@@ -80,6 +81,7 @@ impl Merge {
         let dtype = self.dtype.map(WeightDtype::from);
         let dtype = merge(&self.adapter, &base, &self.out, dtype, MAX_SHARD_BYTES)?;
         warn_of_companions(&self.adapter, &base)?;
+        ModelConfig::read(&base)?.remarks(&base)?.iter().for_each(|remark| messages::note(remark));
         messages::say(&format!(
             "{}: {} with {}, in {}, in {:.1} s",
             self.out.display(),

@@ -29,7 +29,7 @@ pub fn merge(
     config.check_base(base)?;
     let model = ModelConfig::read(base)?;
     let layout = Layout::new(&model);
-    let weights = Checkpoint::open(base)?;
+    let weights = Checkpoint::open_model(base)?;
     expect_tensors(base, &model, &layout, &weights)?;
     let ranks = config.ranks(&layout)?;
     let (_, ab) = open(adapter, &config, &layout)?;

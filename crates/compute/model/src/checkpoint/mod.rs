@@ -3,6 +3,7 @@
 
 mod fingerprint;
 mod read;
+mod stored;
 mod write;
 
 pub use fingerprint::Fingerprint;

@@ -12,7 +12,9 @@ use safetensors::tensor::TensorInfo;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
+use super::stored::{self, BlockScales};
 use super::{CONVERSION_BLOCK, HEADER_LENGTH_BYTES, INDEX_FILE, SINGLE_FILE, WeightDtype};
+use crate::config::stored_form::{Fp8, StoredForm};
 use crate::{Error, Result, json_file};
 
 /// Largest header, far above that of any published shard (a few hundred kilobytes).
@@ -46,6 +48,8 @@ struct Location {
     dtype: Dtype,
     shape: Vec<usize>,
     bytes: Range<usize>,
+    /// The scales of its blocks, if it has 8 bits.
+    scales: Option<BlockScales>,
 }
 
 impl Location {
@@ -64,7 +68,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// [`Error::Unsupported`] when the directory has weights in other formats only, or a tensor is
-    /// neither F32 nor F16 nor BF16; [`Error::Invalid`] when a file or the index is malformed or
+    /// of another type than F32, F16, BF16 and F8_E4M3; [`Error::Invalid`] when a file or the index is malformed or
     /// they contradict each other; [`Error::Io`] when one cannot be read.
     pub fn open(dir: &Path) -> Result<Self> {
         let mut checkpoint =
@@ -79,6 +83,50 @@ impl Checkpoint {
             return Err(explain_absence(dir, &what));
         }
         Ok(checkpoint)
+    }
+
+    /// Opens the weights of the language model in `dir`, whose config.json says how it is held: the
+    /// other tensors of a multimodal model are left out, and weights in FP8 have their scales.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open) and [`ModelConfig::read`](crate::ModelConfig::read);
+    /// [`Error::Invalid`] when a weight in FP8 has no scales, or others than its shape requires.
+    pub(crate) fn open_model(dir: &Path) -> Result<Self> {
+        let form = StoredForm::read_dir(dir)?;
+        let mut checkpoint = Self::open(dir)?;
+        if form.whole.is_some() {
+            let all = std::mem::take(&mut checkpoint.tensors).into_iter();
+            let own = all.filter_map(|(name, tensor)| Some((stored::own_name(&name)?, tensor)));
+            checkpoint.tensors = own.collect();
+        }
+        if let Some(fp8) = form.fp8 {
+            checkpoint.attach_scales(fp8)?;
+        }
+        Ok(checkpoint)
+    }
+
+    /// Takes the tensors of scales out of the list, and gives each to its weight.
+    fn attach_scales(&mut self, fp8: Fp8) -> Result<()> {
+        let quantised = self.tensors.iter().filter(|(_, tensor)| tensor.dtype == Dtype::F8_E4M3);
+        let quantised: Vec<String> = quantised.map(|(name, _)| name.clone()).collect();
+        for name in quantised {
+            let scale_name = format!("{name}_scale_inv");
+            let shape = &self.tensors[&name].shape;
+            let grid = self.tensors.get(&scale_name).map(|scales| scales.shape.clone());
+            let mut blocks = BlockScales::blocks(shape, fp8, grid.as_deref()).map_err(|what| {
+                let path = &self.shards[self.tensors[&name].shard].path;
+                Error::invalid(path, format!("tensor {name} in FP8 {what}"))
+            })?;
+            blocks.scales = self.read_f32(&scale_name, &grid.unwrap_or_default())?;
+            self.tensors.remove(&scale_name);
+            // The scale of the layer's inputs does not concern its weights.
+            let stem = name.strip_suffix("weight").unwrap_or(&name);
+            self.tensors.remove(&format!("{stem}activation_scale"));
+            if let Some(tensor) = self.tensors.get_mut(&name) {
+                tensor.scales = Some(blocks);
+            }
+        }
+        Ok(())
     }
 
     /// Opens the file `name` in `dir`.
@@ -99,7 +147,8 @@ impl Checkpoint {
     /// The number format that holds all tensors: F32 if one of them needs it.
     pub(crate) fn widest_dtype(&self) -> WeightDtype {
         let has = |dtype| self.tensors.values().any(|tensor| tensor.dtype == dtype);
-        match (has(Dtype::F32), has(Dtype::F16), has(Dtype::BF16)) {
+        let bf16 = has(Dtype::BF16) || has(Dtype::F8_E4M3);
+        match (has(Dtype::F32), has(Dtype::F16), bf16) {
             (false, true, false) => WeightDtype::F16,
             (false, false, true) => WeightDtype::Bf16,
             _ => WeightDtype::F32,
@@ -180,12 +229,9 @@ impl Checkpoint {
     /// As [`Self::read_f32`].
     pub(crate) fn same_values(&self, a: &str, b: &str, shape: &[usize]) -> Result<bool> {
         let other = self.find(b, shape)?;
-        let (bytes, size) = (self.shards[other.shard].file.bytes(), other.element_bytes());
         let (mut same, mut others) = (true, Vec::new());
         self.read_blocks(a, self.find(a, shape)?, READ_BLOCK, |start, block| {
-            let first = other.bytes.start + start * size;
-            others.clear();
-            append_f32(&bytes[first..first + block.len() * size], other.dtype, &mut others);
+            self.convert(other, start..start + block.len(), &mut others);
             same &= others == block;
         })?;
         Ok(same)
@@ -206,7 +252,32 @@ impl Checkpoint {
                 format!("tensor {name} has shape {:?}, not {expected_shape:?}", tensor.shape);
             return Err(Error::invalid(&self.shards[tensor.shard].path, what));
         }
+        if tensor.dtype == Dtype::F8_E4M3 && tensor.scales.is_none() {
+            let what = format!(
+                "tensor {name} has type {}, and config.json has no quantization_config that says \
+                 how it is scaled",
+                tensor.dtype
+            );
+            return Err(Error::unsupported(&self.shards[tensor.shard].path, what));
+        }
         Ok(tensor)
+    }
+
+    /// Sets `values` to some elements of a tensor. Returns their bytes in the file.
+    fn convert(
+        &self,
+        tensor: &Location,
+        elements: Range<usize>,
+        values: &mut Vec<f32>,
+    ) -> Range<usize> {
+        let (first, size) = (tensor.bytes.start, tensor.element_bytes());
+        let bytes = first + elements.start * size..first + elements.end * size;
+        values.clear();
+        append_f32(&self.shards[tensor.shard].file.bytes()[bytes.clone()], tensor.dtype, values);
+        if let Some(scales) = &tensor.scales {
+            scales.apply(elements.start, values);
+        }
+        bytes
     }
 
     /// Calls `consume(start, values)` with blocks of `block_size` values; `start` is the index of
@@ -219,16 +290,12 @@ impl Checkpoint {
         mut consume: impl FnMut(usize, &[f32]),
     ) -> Result<()> {
         let Shard { path, file } = &self.shards[tensor.shard];
-        let element_bytes = tensor.element_bytes();
         let total = tensor.element_count();
         let mut block = Vec::with_capacity(block_size.min(total));
         let mut released = tensor.bytes.start;
         for start in (0..total).step_by(block_size) {
             let end = (start + block_size).min(total);
-            let bytes = tensor.bytes.start + start * element_bytes
-                ..tensor.bytes.start + end * element_bytes;
-            block.clear();
-            append_f32(&file.bytes()[bytes.clone()], tensor.dtype, &mut block);
+            let bytes = self.convert(tensor, start..end, &mut block);
             if bytes.end - released >= RELEASE_BYTES || end == total {
                 file.release(released..bytes.end);
                 released = bytes.end;
@@ -249,10 +316,9 @@ impl Checkpoint {
         let (data_start, infos) = read_header(path, file.bytes())?;
         let shard = self.shards.len();
         for (name, info) in infos {
-            if !matches!(info.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16) {
+            if !matches!(info.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16 | Dtype::F8_E4M3) {
                 let what = format!(
-                    "tensor {name} has type {}; F32, F16 and BF16 are supported, quantised weights \
-                     are not",
+                    "tensor {name} has type {}; F32, F16, BF16 and F8_E4M3 are supported",
                     info.dtype
                 );
                 return Err(Error::unsupported(path, what));
@@ -262,8 +328,9 @@ impl Checkpoint {
                 return Err(Error::invalid(path, format!("tensor {name} is also in {other}")));
             }
             let bytes = data_start + info.data_offsets.0..data_start + info.data_offsets.1;
-            self.tensors
-                .insert(name, Location { shard, dtype: info.dtype, shape: info.shape, bytes });
+            let TensorInfo { dtype, shape, .. } = info;
+            let location = Location { shard, dtype, shape, bytes, scales: None };
+            self.tensors.insert(name, location);
         }
         self.shards.push(Shard { path: path.to_owned(), file });
         Ok(shard)
@@ -353,6 +420,7 @@ fn append_f32(bytes: &[u8], dtype: Dtype, values: &mut Vec<f32>) {
                 bytes.chunks_exact(2).map(|bytes| f32::from_bits(u32::from(halves(bytes)) << 16)),
             );
         }
+        Dtype::F8_E4M3 => values.extend(bytes.iter().map(|&byte| stored::e4m3(byte))),
         // f32, the only other type that passes the checks.
         _ => values.extend(
             bytes

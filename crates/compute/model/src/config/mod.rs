@@ -7,6 +7,7 @@ mod layer_windows;
 mod rope_parameters;
 mod rotated_layers;
 mod scales;
+pub(crate) mod stored_form;
 pub(crate) mod unsupported;
 
 use std::path::Path;
@@ -19,6 +20,7 @@ use crate::{Error, Result, json_file};
 use family::AttentionBias;
 use fields::Fields;
 use isentrope_kernels::{Gate, RmsNorm};
+use stored_form::StoredForm;
 
 pub use family::{BranchNorms, Family, QkNorm};
 pub use scales::Scales;
@@ -81,7 +83,8 @@ pub struct ModelConfig {
     pub rope: Rope,
     /// Rotary embedding of the layers with a window, if it is another one.
     pub window_rope: Option<Rope>,
-    /// The whole config.json in its own order, with unused keys.
+    /// The model's own config.json in its own order, with unused keys: without what else a
+    /// multimodal model has, and without quantisation.
     pub json: Map<String, Value>,
 }
 
@@ -100,7 +103,9 @@ impl ModelConfig {
             return Err(Error::invalid(dir, what));
         }
         let json = json_file::read_object(&path)?;
-        let config = Fields { path: &path, object: &json, prefix: "" };
+        let form = StoredForm::read(Fields { path: &path, object: &json, prefix: "" })?;
+        let (json, prefix) = (form.own_config(json), form.prefix());
+        let config = Fields { path: &path, object: &json, prefix: &prefix };
         let family = read_family(config)?;
         unsupported::refuse(config, family)?;
 
@@ -170,6 +175,15 @@ impl ModelConfig {
             window_rope,
             json,
         })
+    }
+
+    /// Sentences for the user about the differences between the files in `dir` and a checkpoint
+    /// that is written from this model.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn remarks(&self, dir: &Path) -> Result<Vec<String>> {
+        Ok(StoredForm::read_dir(dir)?.remarks(self.family))
     }
 
     /// Every RMS norm, without its weights.

@@ -10,7 +10,7 @@ use isentrope_kernels::Gate;
 
 /// Keys of neighbouring architectures that change the mathematics, unless null, false, zero or
 /// empty.
-const REFUSED_EXTENSIONS: [&str; 17] = [
+const REFUSED_EXTENSIONS: [&str; 16] = [
     "alibi",
     "attention_chunk_size",
     "attention_sink",
@@ -22,7 +22,6 @@ const REFUSED_EXTENSIONS: [&str; 17] = [
     "num_experts",
     "num_local_experts",
     "per_layer_config",
-    "quantization_config",
     "sinks",
     "use_attention_sinks",
     "use_bidirectional_attention",

@@ -142,7 +142,8 @@ impl TrainingRecipe for Recipe {
             recipe.prime.check_model(model_dir)?;
         }
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
-        let mut notes = recipe.warnings();
+        let mut notes = config.remarks(model_dir)?;
+        notes.extend(recipe.warnings());
         let evaluates_files = !recipe.eval.files_read().is_empty();
         notes.extend(recipe.data.warnings(prompter.has_template(), evaluates_files));
         notes.extend(recipe.objective.advantage.warning(recipe.rollout.responses));

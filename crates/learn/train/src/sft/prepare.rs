@@ -96,8 +96,8 @@ impl TrainingRecipe for Recipe {
         recipe.sft.max_tokens = recipe.sft.max_tokens.min(config.context());
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
         let evaluates_files = recipe.data_places().len() > recipe.data.files.len();
-        let mut notes: Vec<String> =
-            recipe.data.warnings(prompter.has_template(), evaluates_files).collect();
+        let mut notes = config.remarks(model_dir)?;
+        notes.extend(recipe.data.warnings(prompter.has_template(), evaluates_files));
         let found = recipe.data.found(Split::Train, progress)?;
         let mut examples =
             open(&found, ("training data", Split::Train), &recipe, &prompter, &mut notes)?;
