@@ -15,12 +15,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Among them: tied and untied heads, biases, QK norms, one key head, sliding windows on all and on
-/// some layers, YaRN, a layer without positions, norms behind and around branches, GELU, factors,
-/// angles that differ by layer, sizes that are no multiple of a vector, and adapters beside frozen
-/// weights.
-pub const FAMILIES: [&str; 17] = [
+/// some layers, YaRN, heads that turn in part, a layer without positions, norms behind and around
+/// branches, GELU, factors, angles that differ by layer, sizes that are no multiple of a vector,
+/// and adapters beside frozen weights.
+pub const FAMILIES: [&str; 19] = [
     "gemma3",
     "granite",
+    "granite4",
     "llama-biases",
     "llama-biases with an adapter",
     "llama-mqa",
@@ -28,6 +29,7 @@ pub const FAMILIES: [&str; 17] = [
     "mistral-sliding",
     "olmo2",
     "olmo3",
+    "phi4-mini",
     "qwen2-layer-types",
     "qwen2-tied",
     "qwen2-tied with an adapter",

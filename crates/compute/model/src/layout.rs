@@ -6,6 +6,7 @@
 
 use crate::adapter::AdapterLayout;
 use crate::config::{BranchNorms, ModelConfig, QkNorm};
+use crate::head_rows::HeadRows;
 use isentrope_kernels::{Attention, Backend, Grouped, Kind, Linear, Role};
 use std::ops::{Deref, Range};
 
@@ -20,6 +21,8 @@ pub struct Parameter {
     pub kind: Kind,
     /// The checkpoint's tensors that make up the parameter, in the order of its rows.
     pub tensors: Vec<NamedTensor>,
+    /// The order of rows on a device, if it is another than in files.
+    pub heads: Option<HeadRows>,
 }
 
 /// A tensor of the checkpoint.
@@ -112,8 +115,15 @@ impl ParameterList {
             }
             first += len;
         }
-        self.0.push(Parameter { kind, tensors });
+        self.0.push(Parameter { kind, tensors, heads: None });
         Id(self.0.len() - 1)
+    }
+}
+
+impl ParameterList {
+    /// Gives a parameter another order of rows.
+    pub(crate) fn order_heads(&mut self, id: Id, heads: Option<HeadRows>) {
+        self.0[id.0].heads = heads;
     }
 }
 
@@ -289,13 +299,15 @@ impl Layout {
         let blocks = (0..config.layers)
             .map(|layer| {
                 let name = |part: &str| format!("model.layers.{layer}.{part}");
-                let modules = |whole: &str, parts: &[(&str, usize)]| -> Vec<_> {
-                    let fused = [(whole, parts.iter().map(|(_, rows)| rows).sum())];
-                    let parts = if config.family.fused { &fused[..] } else { parts };
+                let names = &config.family.modules;
+                let modules = |whole: Option<&str>, parts: &[(&str, usize)]| -> Vec<_> {
+                    let fused =
+                        whole.map(|whole| (whole, parts.iter().map(|(_, rows)| rows).sum()));
+                    let parts = fused.as_ref().map_or(parts, std::slice::from_ref);
                     parts.iter().map(|(part, rows)| (name(part), *rows)).collect()
                 };
                 let qkv = modules(
-                    "self_attn.qkv_proj",
+                    names.qkv,
                     &[
                         ("self_attn.q_proj", attention_features),
                         ("self_attn.k_proj", kv_features),
@@ -303,11 +315,11 @@ impl Layout {
                     ],
                 );
                 let gate_up = modules(
-                    "mlp.gate_up_proj",
+                    names.gate_up,
                     &[("mlp.gate_proj", intermediate), ("mlp.up_proj", intermediate)],
                 );
                 let output = [(name("self_attn.o_proj"), hidden)];
-                let down = [(name("mlp.down_proj"), hidden)];
+                let down = [(name(names.down), hidden)];
                 let mut numbers = 4 * layer..;
                 let mut projection = |list: &mut ParameterList, shape, modules: &[_], biased| {
                     let number = numbers.next().expect("numbers without an end");
@@ -320,6 +332,9 @@ impl Layout {
                 };
                 let attention_input = norm(&mut list, before_attention);
                 let qkv = projection(&mut list, shapes.qkv, &qkv, config.qkv_bias);
+                for id in [Some(qkv.weight), qkv.bias].into_iter().flatten() {
+                    list.order_heads(id, config.head_rows());
+                }
                 let qk_norm = config.qk_norm.map(|span| {
                     let mut norm = |part: &str, heads: usize| {
                         let groups = if span == QkNorm::Whole { heads } else { 1 };

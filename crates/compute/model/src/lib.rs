@@ -16,6 +16,7 @@ mod flops;
 mod footprint;
 pub mod generation_config;
 mod gradient;
+mod head_rows;
 mod initialize;
 mod internals;
 mod json_file;

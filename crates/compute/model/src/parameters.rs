@@ -149,11 +149,11 @@ impl Parameters {
         for (part, values) in values.chunks_mut((rows * columns.len()).max(1)).enumerate() {
             let first = tensor.first + part * rows;
             if columns.len() == row {
-                backend.unpack(parameter.kind, first, buffer, values);
+                unpack(backend, parameter, first, buffer, values);
                 continue;
             }
             let mut whole = vec![0.0; values.len() / columns.len() * row];
-            backend.unpack(parameter.kind, first, buffer, &mut whole);
+            unpack(backend, parameter, first, buffer, &mut whole);
             for (own, row) in values.chunks_mut(columns.len()).zip(whole.chunks(row)) {
                 own.copy_from_slice(&row[columns.clone()]);
             }
@@ -188,13 +188,49 @@ pub(crate) fn set_rows(
     let (row, columns) = (parameter.kind.row(), tensor.columns.clone());
     let first = tensor.first + first;
     if columns.len() == row {
-        return backend.pack(parameter.kind, first, rows, buffer);
+        return pack(backend, parameter, first, rows, buffer);
     }
     let mut whole = vec![0.0; rows.len() / columns.len() * row];
     for (own, row) in rows.chunks(columns.len()).zip(whole.chunks_mut(row)) {
         row[columns.clone()].copy_from_slice(own);
     }
-    backend.pack(parameter.kind, first, &whole, buffer);
+    pack(backend, parameter, first, &whole, buffer);
+}
+
+/// Puts whole rows, in the order of files, from the row `first` on into a parameter's buffer.
+fn pack(
+    backend: &dyn Backend,
+    parameter: &Parameter,
+    first: usize,
+    values: &[f32],
+    buffer: &mut Buffer,
+) {
+    let Some(heads) = parameter.heads else {
+        return backend.pack(parameter.kind, first, values, buffer);
+    };
+    let row = parameter.kind.row();
+    for (part, place) in heads.parts(first..first + values.len() / row) {
+        let values = &values[(part.start - first) * row..(part.end - first) * row];
+        backend.pack(parameter.kind, place, values, buffer);
+    }
+}
+
+/// The opposite of [`pack`].
+fn unpack(
+    backend: &dyn Backend,
+    parameter: &Parameter,
+    first: usize,
+    buffer: &Buffer,
+    values: &mut [f32],
+) {
+    let Some(heads) = parameter.heads else {
+        return backend.unpack(parameter.kind, first, buffer, values);
+    };
+    let row = parameter.kind.row();
+    for (part, place) in heads.parts(first..first + values.len() / row) {
+        let values = &mut values[(part.start - first) * row..(part.end - first) * row];
+        backend.unpack(parameter.kind, place, buffer, values);
+    }
 }
 
 impl Index<Id> for Parameters {

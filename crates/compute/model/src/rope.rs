@@ -30,6 +30,14 @@ pub enum RopeScaling {
         /// Context of pretraining, in tokens.
         original_max_position_embeddings: usize,
     },
+    /// LongRoPE (Ding et al. 2024, arXiv:2402.13753) of texts that fit the context of pretraining.
+    /// Longer ones turn all of their tokens by other angles.
+    LongRope {
+        /// Divide the frequencies, `[pairs that turn]`.
+        short_factor: Vec<f64>,
+        /// Scale of cosines and sines.
+        attention_factor: f64,
+    },
     /// YaRN (Peng et al. 2023, arXiv:2309.00071).
     Yarn {
         /// Divides the interpolated frequencies; at least 1.
@@ -58,31 +66,49 @@ pub struct Rope {
     pub theta: f64,
     /// Context extension.
     pub scaling: RopeScaling,
-    /// Radians per position, `[head_dim / 2]`.
+    /// Radians per position of the pairs that turn, at most `[head_dim / 2]`.
     pub inv_freq: Vec<f32>,
-    /// Factor of cosines and sines: 1 except with [`RopeScaling::Yarn`].
+    /// Pairs behind these that do not turn.
+    pub still_pairs: usize,
+    /// Factor of cosines and sines of the pairs that turn: 1 except with [`RopeScaling::Yarn`] and
+    /// [`RopeScaling::LongRope`].
     pub attention_factor: f32,
+    /// The number of positions for which this is the whole of a model's treatment of positions, if
+    /// it has another one of longer texts.
+    pub limit: Option<usize>,
 }
 
 impl Rope {
-    /// The embedding of heads of `head_dim` features (even) with base `theta` (more than 1).
+    /// The embedding of heads of which `head_dim` features (even) turn, with base `theta` (more than
+    /// 1).
     pub fn new(head_dim: usize, theta: f64, scaling: RopeScaling) -> Self {
         let unscaled = inverse_frequencies(head_dim, theta as f32);
-        let (inv_freq, attention_factor) = match scaling {
+        let (inv_freq, attention_factor) = match &scaling {
             RopeScaling::Default => (unscaled, 1.0),
             RopeScaling::Linear { factor } => {
-                (unscaled.iter().map(|f| f / factor as f32).collect(), 1.0)
+                (unscaled.iter().map(|f| f / *factor as f32).collect(), 1.0)
             }
             RopeScaling::Llama3 { .. } => (llama3_frequencies(unscaled, &scaling), 1.0),
+            RopeScaling::LongRope { short_factor, attention_factor } => {
+                let scaled = wavelengths(head_dim, theta as f32).zip(short_factor);
+                let inverse =
+                    |(wavelength, &factor): (f32, &f64)| 1.0 / (factor as f32 * wavelength);
+                (scaled.map(inverse).collect(), *attention_factor as f32)
+            }
             RopeScaling::Yarn { .. } => yarn_frequencies(head_dim, theta, &scaling),
         };
-        Self { theta, scaling, inv_freq, attention_factor }
+        Self { theta, scaling, inv_freq, still_pairs: 0, attention_factor, limit: None }
+    }
+
+    /// The pairs of a head.
+    pub fn pairs(&self) -> usize {
+        self.inv_freq.len() + self.still_pairs
     }
 
     /// Cosines and sines of `positions`, each `[positions, head_dim / 2]`, times the attention
     /// factor. A row depends on its own position only.
     pub fn table(&self, positions: Range<usize>) -> (Vec<f32>, Vec<f32>) {
-        let size = positions.len() * self.inv_freq.len();
+        let size = positions.len() * self.pairs();
         let (mut cos, mut sin) = (Vec::with_capacity(size), Vec::with_capacity(size));
         for position in positions {
             for &frequency in &self.inv_freq {
@@ -91,6 +117,8 @@ impl Rope {
                 cos.push(c as f32 * self.attention_factor);
                 sin.push(s as f32 * self.attention_factor);
             }
+            cos.extend(std::iter::repeat_n(1.0, self.still_pairs));
+            sin.extend(std::iter::repeat_n(0.0, self.still_pairs));
         }
         (cos, sin)
     }

@@ -64,7 +64,7 @@ impl RopeTable {
             let (cos, sin) = rope.table(0..positions);
             (upload(&cos), upload(&sin))
         };
-        let numbers = positions * self.rope.inv_freq.len();
+        let numbers = positions * self.rope.pairs();
         let still = self
             .has_still_layers
             .then(|| (upload(&vec![1.0; numbers]), upload(&vec![0.0; numbers])));

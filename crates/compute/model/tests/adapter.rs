@@ -20,7 +20,7 @@ fn rank(module: &str) -> Option<Rank> {
         "q_proj" | "qkv_proj" => (3, 2.0),
         "v_proj" => (5, 0.7),
         "o_proj" => (1, 1.3),
-        "gate_proj" | "gate_up_proj" => (4, 0.5),
+        "gate_proj" | "gate_up_proj" | "input_linear" => (4, 0.5),
         "up_proj" => (2, 1.0),
         "down_proj" => (6, 0.9),
         _ => return None,
@@ -70,7 +70,18 @@ fn pass(model: &Model) -> (Scores, Tensors) {
 
 #[test]
 fn an_adapter_is_the_merged_weights() {
-    for name in ["qwen3", "qwen2-tied", "phi3", "llama-biases", "olmo2", "gemma3", "granite"] {
+    let names = [
+        "qwen3",
+        "qwen2-tied",
+        "phi3",
+        "phi4-mini",
+        "llama-biases",
+        "olmo2",
+        "gemma3",
+        "granite",
+        "granite4",
+    ];
+    for name in names {
         let plain = load(name);
         let (before, _) = pass(&plain);
         let layout = AdapterLayout::new(&plain.layout, rank).unwrap();

@@ -251,6 +251,56 @@ fn text_models_of_multimodal_ones_are_read_on_their_own() {
     assert!(!read(&untied).unwrap().tie_word_embeddings);
 }
 
+/// As microsoft/Phi-4-mini-instruct has it, without the numbers of its factors.
+#[test]
+fn first_features_of_a_head_may_turn_alone_and_contexts_end_where_angles_change() {
+    let scaling = json!({
+        "type": "longrope", "short_factor": vec![1.0; 48], "long_factor": vec![2.0; 48]
+    });
+    let phi4_mini = json!({
+        "model_type": "phi3", "hidden_size": 3072, "num_attention_heads": 24,
+        "num_key_value_heads": 8, "partial_rotary_factor": 0.75, "rope_scaling": scaling,
+        "max_position_embeddings": 131_072, "original_max_position_embeddings": 4096,
+        "sliding_window": 262_144
+    });
+    let config = read(&phi4_mini).unwrap();
+    assert_eq!((config.rope.inv_freq.len(), config.rope.pairs(), config.context()), (48, 64, 4096));
+    let plain = Rope::new(96, 10_000.0, RopeScaling::Default);
+    assert_eq!(config.rope.inv_freq, plain.inv_freq);
+    let factor = (1.0 + 32f64.ln() / 4096f64.ln()).sqrt() as f32;
+    assert_eq!(config.rope.attention_factor, factor);
+    let (cos, sin) = config.rope.table(7..8);
+    assert_eq!((cos.len(), &cos[48..], &sin[48..]), (64, &[1.0; 16][..], &[0.0; 16][..]));
+    assert_eq!(cos[0], 7f64.cos() as f32 * factor);
+    // Up to this context, that is the whole model.
+    let short = with(phi4_mini, &json!({"max_position_embeddings": 4096}));
+    assert_eq!(read(&short).unwrap().rope.attention_factor, 1.0);
+
+    let yarn = json!({
+        "rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 16_384,
+        "rope_theta": 1e6, "llama_4_scaling_beta": 0.1, "mscale": 1.0, "mscale_all_dim": 1.0
+    });
+    let ministral = json!({"model_type": "ministral3", "rope_parameters": yarn});
+    let config = read(&ministral).unwrap();
+    assert_eq!((config.context(), config.rope.attention_factor), (16_384, 1.0));
+}
+
+#[test]
+fn granite_4_rotates_if_it_says_so() {
+    let rotated = |patch: Value| {
+        let base = json!({
+            "model_type": "granitemoehybrid", "num_hidden_layers": 2, "num_local_experts": 0,
+            "layer_types": ["attention", "full_attention"], "shared_intermediate_size": 77
+        });
+        let config = read(&with(base, &patch)).unwrap();
+        assert_eq!((config.intermediate_size, config.sliding_window), (77, vec![None; 2]));
+        config.rotated
+    };
+    assert_eq!(rotated(json!({"position_embedding_type": "rope"})), [true; 2]);
+    assert_eq!(rotated(json!({"position_embedding_type": "nope"})), [false; 2]);
+    assert_eq!(rotated(json!({})), [false; 2]);
+}
+
 /// As in Granite 3.
 #[test]
 fn multipliers_are_factors() {
@@ -334,7 +384,43 @@ fn refusals_name_the_key() {
         (json!({"rope_scaling": 2.0}), "rope_scaling"),
         (
             json!({"rope_scaling": {"rope_type": "longrope", "factor": 2.0}}),
-            "rope_scaling.rope_type \"longrope\"",
+            "rope_scaling.short_factor is not a list of 64",
+        ),
+        (
+            json!({"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0]}}),
+            "rope_scaling.short_factor is not a list of 64",
+        ),
+        (
+            json!({"rope_scaling": {"rope_type": "longrope", "short_factor": [0]}}),
+            "rope_scaling.short_factor is [0], not a list of numbers",
+        ),
+        (
+            json!({"rope_scaling": {"rope_type": "longrope", "original_max_position_embeddings": 1}}),
+            "original_max_position_embeddings is 1",
+        ),
+        (json!({"rope_scaling": {"rope_type": "dynamic"}}), "rope_scaling.rope_type \"dynamic\""),
+        (
+            json!({"model_type": "ministral3", "architectures": null, "rope_theta": 1e6}),
+            "rope_parameters is missing",
+        ),
+        (
+            json!({"model_type": "granitemoehybrid", "architectures": null}),
+            "layer_types is missing; Granite 4",
+        ),
+        (
+            json!({
+                "model_type": "granitemoehybrid", "architectures": null, "num_hidden_layers": 2,
+                "layer_types": ["attention", "mamba"]
+            }),
+            "layer_types has \"mamba\"",
+        ),
+        (
+            json!({"model_type": "granitemoehybrid", "architectures": null, "num_local_experts": 64}),
+            "num_local_experts is not supported",
+        ),
+        (
+            json!({"model_type": "phi3", "architectures": null, "partial_rotary_factor": 0.001}),
+            "partial_rotary_factor is 0.001: 0 of 128 features",
         ),
         (json!({"rope_scaling": {"type": "linear"}}), "rope_scaling.factor is missing"),
         (json!({"rope_scaling": {"type": "linear", "factor": 0}}), "rope_scaling.factor is 0"),

@@ -143,6 +143,7 @@ impl Pair {
             (format!("{module}.lora_B.weight"), rows, column - rank..column)
         });
         let b = list.push(Kind::Matrix(up), rows);
+        list.order_heads(b, layout.parameters[projection.weight.0].heads);
         let scales = ranked().flat_map(|(_, of)| vec![of.scale; of.rank]).collect();
         Some(Self { down, a, up, b, scales })
     }

@@ -4,7 +4,9 @@
 
 mod gemma3_text;
 mod granite;
+mod granitemoehybrid;
 mod llama;
+mod ministral3;
 mod mistral;
 mod olmo2;
 mod olmo3;
@@ -17,7 +19,7 @@ use super::scales::FamilyScales;
 use isentrope_kernels::Gate;
 
 /// All supported families.
-static FAMILIES: [&Family; 10] = [
+static FAMILIES: [&Family; 12] = [
     &qwen2::FAMILY,
     &qwen3::FAMILY,
     &llama::FAMILY,
@@ -28,6 +30,8 @@ static FAMILIES: [&Family; 10] = [
     &olmo3::FAMILY,
     &gemma3_text::FAMILY,
     &granite::FAMILY,
+    &granitemoehybrid::FAMILY,
+    &ministral3::FAMILY,
 ];
 
 /// A family of models that share the one decoder block, with its conventions.
@@ -59,8 +63,25 @@ pub struct Family {
     pub(super) window_rope: Option<WindowRope>,
     /// Layers that rotate queries and keys by their positions.
     pub(super) rotated: Rotated,
-    /// Whether the checkpoint has one tensor for query, key and value, and one for gate and up.
-    pub fused: bool,
+    /// The key of the MLP's size in config.json.
+    pub(super) intermediate_size: &'static str,
+    /// Whether the rotary embedding has no default, so that config.json must describe it.
+    pub(super) needs_rope_parameters: bool,
+    /// Whether only the first features of a head may turn, as `partial_rotary_factor` says.
+    pub(super) may_turn_partly: bool,
+    /// Names of a block's modules.
+    pub modules: Modules,
+}
+
+/// Names of those modules of a block that differ between families.
+#[derive(Debug, PartialEq)]
+pub struct Modules {
+    /// Queries, keys and values, if they are one module.
+    pub qkv: Option<&'static str>,
+    /// Gate and up, if they are one module.
+    pub gate_up: Option<&'static str>,
+    /// The second half of the MLP.
+    pub down: &'static str,
 }
 
 /// Defaults of the family's configuration class in transformers.
@@ -97,7 +118,10 @@ const PLAIN: Family = Family {
     windows: Windows::Never,
     window_rope: None,
     rotated: Rotated::All,
-    fused: false,
+    intermediate_size: "intermediate_size",
+    needs_rope_parameters: false,
+    may_turn_partly: false,
+    modules: Modules { qkv: None, gate_up: None, down: "mlp.down_proj" },
 };
 
 /// Llama's defaults, most of which the other families share.
@@ -132,6 +156,8 @@ pub(super) enum AttentionBias {
 pub(super) enum Windows {
     /// No layer.
     Never,
+    /// No layer, and `layer_types` must say of each that it has attention.
+    NeverAsListed,
     /// All layers.
     Always,
     /// Layers from `max_window_layers` on, if `use_sliding_window` is true.
@@ -180,6 +206,8 @@ pub(super) enum Rotated {
     /// Layers with a 1 in `no_rope_layers`; without that list, all but every
     /// `no_rope_layer_interval`-th.
     AsConfigured,
+    /// All layers, if `position_embedding_type` is "rope", else none.
+    IfRope,
 }
 
 impl Family {

@@ -37,6 +37,13 @@ impl<'a> Fields<'a> {
         self.read(key, &expected, |value| value.as_f64().filter(|number| bounds.contains(number)))
     }
 
+    /// A list of numbers within `bounds`.
+    pub fn numbers(&self, key: &str, bounds: RangeInclusive<f64>) -> Result<Option<Vec<f64>>> {
+        let expected = format!("a list of numbers from {:?} to {:?}", bounds.start(), bounds.end());
+        let number = |value: &Value| value.as_f64().filter(|number| bounds.contains(number));
+        self.read(key, &expected, |value| value.as_array()?.iter().map(number).collect())
+    }
+
     pub fn boolean(&self, key: &str) -> Result<Option<bool>> {
         self.read(key, "true or false", Value::as_bool)
     }

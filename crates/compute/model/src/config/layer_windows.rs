@@ -20,7 +20,7 @@ pub(super) fn read(
         Some(_) => config.integer("sliding_window", 1..=MAX_POSITIONS)?,
     };
     let is_used = match family.windows {
-        Windows::Never => false,
+        Windows::Never | Windows::NeverAsListed => false,
         Windows::Always | Windows::AllButEvery { .. } => true,
         Windows::IfUsed | Windows::NotRotatedIfUsed => {
             config.boolean("use_sliding_window")?.unwrap_or(false)
@@ -29,6 +29,10 @@ pub(super) fn read(
     let width = width.filter(|_| is_used);
     if let Some(layer_types) = config.texts("layer_types")? {
         return by_type(config, family, layers, width, &layer_types);
+    }
+    if family.windows == Windows::NeverAsListed {
+        let what = format!("is missing; {} needs it, with attention in each layer", family.name);
+        return Err(config.invalid("layer_types", what));
     }
     let first = match family.windows {
         Windows::IfUsed => config
@@ -68,6 +72,8 @@ fn by_type(
     }
     let window = |(layer, layer_type): (usize, &&str)| match (*layer_type, width) {
         ("full_attention", _) => Ok(None),
+        // The word of transformers 4.
+        ("attention", _) if family.windows == Windows::NeverAsListed => Ok(None),
         ("sliding_attention", Some(width)) => Ok(Some(width)),
         ("sliding_attention", None) if family.windows == Windows::Never => {
             let what = format!("asks for sliding_attention, which {} does not have", family.name);

@@ -15,6 +15,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use crate::adapter::AdapterConfig;
+use crate::head_rows::HeadRows;
 use crate::rope::{Rope, RopeScaling};
 use crate::{Error, Result, json_file};
 use family::AttentionBias;
@@ -149,7 +150,7 @@ impl ModelConfig {
             family,
             vocab_size: dimension("vocab_size", defaults.vocab_size)?,
             hidden_size,
-            intermediate_size: dimension("intermediate_size", defaults.intermediate_size)?,
+            intermediate_size: dimension(family.intermediate_size, defaults.intermediate_size)?,
             layers,
             heads,
             kv_heads,
@@ -178,12 +179,21 @@ impl ModelConfig {
     }
 
     /// Sentences for the user about the differences between the files in `dir` and a checkpoint
-    /// that is written from this model.
+    /// that is written from this model, and about a context that is cut short.
     ///
     /// # Errors
     /// As [`read`](Self::read).
     pub fn remarks(&self, dir: &Path) -> Result<Vec<String>> {
-        Ok(StoredForm::read_dir(dir)?.remarks(self.family))
+        let mut remarks = StoredForm::read_dir(dir)?.remarks(self.family);
+        if let Some(limit) = self.rope.limit.filter(|limit| *limit < self.max_position_embeddings) {
+            remarks.push(format!(
+                "the context ends at {limit} tokens, original_max_position_embeddings of its \
+                 config.json, and not at {}: {} treats positions of longer texts otherwise, which \
+                 is not supported",
+                self.max_position_embeddings, self.family.name
+            ));
+        }
+        Ok(remarks)
     }
 
     /// Every RMS norm, without its weights.
@@ -195,18 +205,28 @@ impl ModelConfig {
     /// if their number does not include that yet.
     pub fn context(&self) -> usize {
         let stretched = |positions: usize, factor: f64| (positions as f64 * factor) as usize;
-        let context = match self.rope.scaling {
-            RopeScaling::Default | RopeScaling::Llama3 { .. } => self.max_position_embeddings,
+        let context = match &self.rope.scaling {
+            RopeScaling::Default | RopeScaling::Llama3 { .. } | RopeScaling::LongRope { .. } => {
+                self.max_position_embeddings
+            }
             // A family with windows of their own angles includes it.
             RopeScaling::Linear { .. } if self.window_rope.is_some() => {
                 self.max_position_embeddings
             }
-            RopeScaling::Linear { factor } => stretched(self.max_position_embeddings, factor),
+            RopeScaling::Linear { factor } => stretched(self.max_position_embeddings, *factor),
             RopeScaling::Yarn { factor, original_max_position_embeddings, .. } => {
-                stretched(original_max_position_embeddings, factor)
+                stretched(*original_max_position_embeddings, *factor)
             }
         };
-        context.clamp(self.max_position_embeddings, MAX_POSITIONS)
+        let context = context.clamp(self.max_position_embeddings, MAX_POSITIONS);
+        self.rope.limit.map_or(context, |limit| context.min(limit))
+    }
+
+    /// The order of the rows of queries and keys on a device, if it is another than in files.
+    pub(crate) fn head_rows(&self) -> Option<HeadRows> {
+        let rows = (self.heads + self.kv_heads) * self.head_dim;
+        let turned = 2 * self.rope.inv_freq.len();
+        (self.rope.still_pairs > 0).then_some(HeadRows { rows, dim: self.head_dim, turned })
     }
 }
 

@@ -2,32 +2,38 @@
 //! `rope_theta` of transformers 4. Defaults and precedence follow transformers'
 //! `modeling_rope_utils`.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::MAX_POSITIONS;
 use super::family::Family;
-use super::fields::{Fields, shown};
+use super::fields::Fields;
 use crate::rope::{Rope, RopeScaling};
 use crate::{Error, Result};
 
 /// Below this, logarithms of the base are meaningless; above, f32 powers of it overflow.
 const THETA: std::ops::RangeInclusive<f64> = 1.001..=1e15;
 const FACTOR: std::ops::RangeInclusive<f64> = 1.0..=1e6;
+/// Divisors of single frequencies.
+const FACTORS: std::ops::RangeInclusive<f64> = 1e-3..=1e6;
 const POSITIVE: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
 
 /// The key of a base.
 const BASE: &str = "rope_theta";
 /// Settings in transformers 5, of all layers or by their types.
 const PARAMETERS: &str = "rope_parameters";
+/// The share of a head that turns.
+const PARTLY: &str = "partial_rotary_factor";
 /// Settings in transformers 4.
 const SCALING: &str = "rope_scaling";
 
-/// Sizes that an embedding depends on besides its own settings.
+/// Facts about heads and context that an embedding depends on.
 #[derive(Clone, Copy)]
 struct Heads {
     /// Features of a head.
     dim: usize,
     max_position_embeddings: usize,
+    /// Whether a part of the features may turn alone.
+    may_turn_partly: bool,
 }
 
 /// Reads the rotary embedding of heads of `head_dim` features from the whole config.json, and that
@@ -38,13 +44,18 @@ pub(super) fn read(
     head_dim: usize,
     max_position_embeddings: usize,
 ) -> Result<(Rope, Option<Rope>)> {
-    let heads = Heads { dim: head_dim, max_position_embeddings };
+    let may_turn_partly = family.may_turn_partly;
+    let heads = Heads { dim: head_dim, max_position_embeddings, may_turn_partly };
     let theta = family.defaults.rope_theta;
     if !head_dim.is_multiple_of(2) {
         return Err(config
             .invalid("head_dim", format!("is {head_dim}; rotary embedding needs an even number")));
     }
-    refuse_partial_rotation(config)?;
+    if family.needs_rope_parameters
+        && [SCALING, PARAMETERS].iter().all(|key| !is_given(config, key))
+    {
+        return Err(config.invalid(PARAMETERS, format!("is missing; {} needs it", family.name)));
+    }
 
     let Some(windowed) = &family.window_rope else {
         return Ok((read_single(config, heads, theta)?, None));
@@ -77,8 +88,8 @@ fn read_type(config: Fields, layer_type: &str, heads: Heads, default: (&str, f64
 /// Reads the settings that all layers share.
 fn read_single(config: Fields, heads: Heads, default_theta: f64) -> Result<Rope> {
     let Some(key) = [SCALING, PARAMETERS].into_iter().find(|key| is_given(config, key)) else {
-        let theta = config.number(BASE, THETA)?.unwrap_or(default_theta);
-        return Ok(Rope::new(heads.dim, theta, RopeScaling::Default));
+        let none = Fields { object: &Map::new(), ..config };
+        return read_one(config, none, heads, (BASE, default_theta));
     };
     let Some(object) = config.get(key).and_then(Value::as_object) else {
         return Err(config.invalid(key, "is not an object"));
@@ -97,8 +108,8 @@ fn read_one(
     heads: Heads,
     (base_key, default_theta): (&str, f64),
 ) -> Result<Rope> {
-    let Heads { dim: head_dim, max_position_embeddings } = heads;
-    refuse_partial_rotation(fields)?;
+    let max_position_embeddings = heads.max_position_embeddings;
+    let turned = heads.turned_features(config, fields)?;
     if fields.get("mrope_section").is_some() {
         return Err(fields.unsupported("mrope_section", "(multimodal positions) is not supported"));
     }
@@ -119,8 +130,15 @@ fn read_one(
         })
     };
 
+    let mut limit = None;
     let kind_key = if fields.get("rope_type").is_some() { "rope_type" } else { "type" };
-    let scaling = match fields.text(kind_key)?.unwrap_or("default") {
+    // Phi-3 has called it so from its first version on.
+    let is_long = fields.get("short_factor").is_some();
+    let kind = match fields.text(kind_key)?.unwrap_or("default") {
+        "su" | "yarn" if is_long => "longrope",
+        kind => kind,
+    };
+    let scaling = match kind {
         "default" => RopeScaling::Default,
         "linear" => RopeScaling::Linear { factor: factor()? },
         "llama3" => {
@@ -157,21 +175,62 @@ fn read_one(
                 mscale_all_dim: fields.number("mscale_all_dim", 0.0..=1e6)?,
             }
         }
+        "longrope" => {
+            let original = original_context()?;
+            if original < 2 {
+                let what = format!("is {original}, and longrope needs 2 positions");
+                return Err(fields.invalid("original_max_position_embeddings", what));
+            }
+            limit = Some(original);
+            let factors = fields.numbers("short_factor", FACTORS)?;
+            let short_factor = factors.filter(|factors| factors.len() == turned / 2);
+            let ratio = max_position_embeddings as f64 / original as f64;
+            let factor = fields.number("factor", FACTOR)?.unwrap_or(ratio).max(1.0);
+            let stretch = || (1.0 + libm::log(factor) / libm::log(original as f64)).sqrt();
+            RopeScaling::LongRope {
+                short_factor: short_factor.ok_or_else(|| {
+                    fields.invalid("short_factor", format!("is not a list of {}", turned / 2))
+                })?,
+                attention_factor: match fields.number("attention_factor", POSITIVE)? {
+                    Some(factor) => factor,
+                    None if factor == 1.0 => 1.0,
+                    None => stretch(),
+                },
+            }
+        }
         other => {
-            let what = format!("{other:?} is not supported (default, linear, llama3 and yarn are)");
+            let what = format!(
+                "{other:?} is not supported (default, linear, llama3, yarn and longrope are)"
+            );
             return Err(fields.unsupported(kind_key, what));
         }
     };
-    Ok(Rope::new(head_dim, theta, scaling))
+    // Scores of later positions are larger: the logarithm of how many times they hold this context.
+    if fields.number("llama_4_scaling_beta", 0.0..=1e6)?.is_some_and(|beta| beta != 0.0) {
+        limit = Some(original_context()?);
+    }
+    let still_pairs = (heads.dim - turned) / 2;
+    Ok(Rope { still_pairs, limit, ..Rope::new(turned, theta, scaling) })
 }
 
-fn refuse_partial_rotation(fields: Fields) -> Result<()> {
-    match fields.get("partial_rotary_factor") {
-        Some(value) if value.as_f64() != Some(1.0) => Err(fields.unsupported(
-            "partial_rotary_factor",
-            format!("is {}; only rotation of the whole head, 1, is supported", shown(value)),
-        )),
-        _ => Ok(()),
+impl Heads {
+    /// The number of a head's features that turn, from the embedding's settings or from the whole
+    /// config.json.
+    fn turned_features(self, config: Fields, fields: Fields) -> Result<usize> {
+        let given = [fields, config].into_iter().find(|fields| fields.get(PARTLY).is_some());
+        let Some(fields) = given else { return Ok(self.dim) };
+        let share = fields.number(PARTLY, 0.0..=1.0)?.unwrap_or(1.0);
+        let turned = (self.dim as f64 * share) as usize;
+        if share != 1.0 && !self.may_turn_partly {
+            let what = format!("is {share}; only rotation of the whole head, 1, is supported");
+            return Err(fields.unsupported(PARTLY, what));
+        }
+        if turned == 0 || !turned.is_multiple_of(2) {
+            let what =
+                format!("is {share}: {turned} of {} features cannot turn in pairs", self.dim);
+            return Err(fields.invalid(PARTLY, what));
+        }
+        Ok(turned)
     }
 }
 
@@ -181,5 +240,5 @@ fn is_given(config: Fields, key: &str) -> bool {
 }
 
 fn is_empty_object(value: &Value) -> bool {
-    value.as_object().is_some_and(serde_json::Map::is_empty)
+    value.as_object().is_some_and(Map::is_empty)
 }

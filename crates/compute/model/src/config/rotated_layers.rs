@@ -14,6 +14,10 @@ const DEFAULT_INTERVAL: usize = 4;
 /// Reads which layers rotate, `[layers]`.
 pub(super) fn read(config: Fields, family: &Family, layers: usize) -> Result<Vec<bool>> {
     let list = config.get(LIST);
+    if family.rotated == Rotated::IfRope {
+        let turns = config.text("position_embedding_type")? == Some("rope");
+        return Ok(vec![turns; layers]);
+    }
     if family.rotated == Rotated::All {
         return match list.filter(|value| !super::unsupported::is_neutral(value)) {
             Some(value) => {

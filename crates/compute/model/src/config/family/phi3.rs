@@ -1,6 +1,6 @@
-//! Phi-3 with 4k positions, Phi-4 and what shares their shape.
+//! Phi-3, Phi-4, Phi-4-mini and what shares their shape.
 
-use super::{AttentionBias, Defaults, Family, PLAIN, SHARED, Windows};
+use super::{AttentionBias, Defaults, Family, Modules, PLAIN, SHARED, Windows};
 
 pub(super) static FAMILY: Family = Family {
     name: "Phi 3",
@@ -16,6 +16,11 @@ pub(super) static FAMILY: Family = Family {
     },
     attention_bias: AttentionBias::Never,
     windows: Windows::Always,
-    fused: true,
+    may_turn_partly: true,
+    modules: Modules {
+        qkv: Some("self_attn.qkv_proj"),
+        gate_up: Some("mlp.gate_up_proj"),
+        down: "mlp.down_proj",
+    },
     ..PLAIN
 };
