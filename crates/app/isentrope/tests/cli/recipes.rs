@@ -3,6 +3,7 @@
 use crate::program::{Scratch, can_judge_programs, isentrope, stdout_of};
 use isentrope_train::trainer::TrainingRecipe;
 use isentrope_train::{rl, sft};
+use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
@@ -167,6 +168,48 @@ fn recipes_of_the_paper_have_its_settings() {
                 assert_eq!(*found, value["value"], "{size}-{kind}: {key}");
             }
         }
+    }
+}
+
+/// Sizes are those of the published configurations. The tokenizer is another.
+#[test]
+fn recipes_for_4b_models_fit_a_gpu_of_80_gb() {
+    let qwen3 = json!({
+        "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 2560,
+        "intermediate_size": 9728, "num_hidden_layers": 36, "num_attention_heads": 32,
+        "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151_936,
+        "max_position_embeddings": 40_960, "rope_theta": 1_000_000, "tie_word_embeddings": true
+    });
+    let gemma3 = json!({
+        "architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3",
+        "vision_config": {"hidden_size": 1152}, "text_config": {
+            "model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10_240,
+            "num_hidden_layers": 34, "sliding_window": 1024,
+            "rope_scaling": {"factor": 8.0, "rope_type": "linear"}
+        }
+    });
+    for (name, config, weights) in [
+        ("qwen3-4b-kl-cov", qwen3, "with bf16: memory: weights 15.0 GiB, moments 30.0 GiB"),
+        ("gemma-3-4b-kl-cov", gemma3, "with bf16: memory: weights 14.5 GiB, moments 28.9 GiB"),
+    ] {
+        let scratch = Scratch::new();
+        fs::create_dir(scratch.path("model")).unwrap();
+        scratch.file("model/config.json", config.to_string());
+        for file in ["tokenizer.json", "tokenizer_config.json"] {
+            let from = root().join("assets/countdown-base").join(file);
+            scratch.file(&format!("model/{file}"), fs::read_to_string(from).unwrap());
+        }
+        let data = root().join("examples/own-reward/problems.jsonl");
+        let line = format!(
+            "train {} --dry-run --gpu-memory 80 --set model.path=model --set data.files={} \
+             --set eval.bench=[]",
+            root().join(format!("recipes/{name}.toml")).display(),
+            data.display()
+        );
+        let said = stdout_of(isentrope(line).current_dir(scratch.path("")));
+        assert!(said.contains(weights), "{said}");
+        let is_part = said.contains("of the Gemma3ForConditionalGeneration only the text model");
+        assert_eq!(is_part, name.starts_with("gemma"), "{said}");
     }
 }
 
