@@ -118,6 +118,10 @@ impl hub::Progress for Download {
         }
     }
 
+    fn say(&self, message: &str) {
+        messages::say(message);
+    }
+
     fn warn(&self, message: &str) {
         messages::warning(message);
     }

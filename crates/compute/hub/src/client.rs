@@ -1,5 +1,7 @@
 //! Requests to the hub: redirects, the token, and the meaning of refusals.
 
+use std::time::Duration;
+
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use ureq::http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
@@ -8,6 +10,9 @@ use ureq::{Agent, Body};
 use crate::id::{Kind, RepoId, is_commit, is_plain_path};
 use crate::retries::{Failure, Retries};
 use crate::{Error, HubConfig, Progress, Result};
+
+/// Longest wait for an address or a connection: one that takes longer is rarely made at all.
+const REACH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Characters to escape in one part of a URL's path.
 const PART: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
@@ -63,8 +68,8 @@ impl<'a> Client<'a> {
             .max_redirects(0)
             .max_redirects_will_error(false)
             .proxy(config.proxy.clone())
-            .timeout_resolve(Some(config.timeout))
-            .timeout_connect(Some(config.timeout))
+            .timeout_resolve(Some(config.timeout.min(REACH_TIMEOUT)))
+            .timeout_connect(Some(config.timeout.min(REACH_TIMEOUT)))
             .timeout_recv_response(Some(config.timeout))
             .timeout_per_read(Some(config.timeout))
             .timeout_per_write(Some(config.timeout))

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::cache::RepoCache;
 use crate::client::Client;
-use crate::id::RepoId;
+use crate::id::{Kind, RepoId};
 use crate::retries::Failure;
 use crate::{HubConfig, Progress, Result, download};
 
@@ -20,6 +20,9 @@ pub enum Names<'a> {
 /// Chooses among a repository's files. An error is the reason why none can be chosen, as a part of
 /// a sentence.
 pub type Select<'a> = dyn Fn(Names<'_>) -> Result<Vec<String>, String> + 'a;
+
+/// Most retries to learn what a repository holds, of the hub's own or of a mistyped directory.
+const LISTING_RETRIES: u32 = 2;
 
 /// Files of one commit in the cache.
 pub(crate) struct Snapshot {
@@ -62,7 +65,14 @@ pub(crate) fn fetch(
     // or when the name has no owner: it is rather a mistyped directory than one of the few
     // repositories without one.
     let has_owner = id.repo.contains('/');
-    let retries = if cached.is_some() || !has_owner { 0 } else { config.retries };
+    let retries = match cached {
+        None if has_owner => config.retries.min(LISTING_RETRIES),
+        _ => 0,
+    };
+    // Once is enough: weights are fetched after the other files.
+    if id.kind == Kind::Model && !cache.root().exists() {
+        progress.say(&format!("there is no directory {id} here; asking {}", config.endpoint));
+    }
     let listing = match (client.listing(retries), cached) {
         (Ok(listing), _) => listing,
         (Err(Failure::Transient(what)), Some(snapshot)) => {

@@ -43,12 +43,15 @@ pub use id::neighbours;
 pub trait Progress {
     /// `done` of the `total` bytes of `file` are on disk. A resumed file starts above 0.
     fn advance(&self, file: &str, done: u64, total: u64);
+    /// The begin of something that may take a while.
+    fn say(&self, message: &str);
     /// A retry, an outdated copy or the like: worth a line, but the download goes on.
     fn warn(&self, message: &str);
 }
 
 impl Progress for () {
     fn advance(&self, _file: &str, _done: u64, _total: u64) {}
+    fn say(&self, _message: &str) {}
     fn warn(&self, _message: &str) {}
 }
 

@@ -65,6 +65,10 @@ fn downloads_into_the_layout_of_the_hub() {
     assert_eq!((seen[0].1, seen.last().unwrap().1), (0, 262_144));
     assert!(seen.iter().all(|(_, _, total)| *total == 262_144));
     assert!(listener.warnings.lock().unwrap().is_empty());
+    // It is said before the hub is asked, and not again.
+    resolve(&settings(&server, cache.path()), "org/name", &listener).unwrap();
+    let asking = format!("there is no directory org/name here; asking {}", server.url);
+    assert_eq!(*listener.said.lock().unwrap(), [asking]);
 }
 
 #[test]

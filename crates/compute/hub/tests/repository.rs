@@ -122,12 +122,17 @@ pub fn settings(server: &Server, cache: &Path) -> HubConfig {
 #[derive(Default)]
 pub struct Listener {
     pub advances: Mutex<Vec<(String, u64, u64)>>,
+    pub said: Mutex<Vec<String>>,
     pub warnings: Mutex<Vec<String>>,
 }
 
 impl Progress for Listener {
     fn advance(&self, file: &str, done: u64, total: u64) {
         self.advances.lock().unwrap().push((file.into(), done, total));
+    }
+
+    fn say(&self, message: &str) {
+        self.said.lock().unwrap().push(message.into());
     }
 
     fn warn(&self, message: &str) {

@@ -186,5 +186,8 @@ fn lasting_troubles_end_in_an_error() {
             "{message}"
         );
         assert_eq!(server.requests().len(), 4, "a mistyped directory is not worth retries");
+        // Nor is a name that may be one worth many.
+        let patient = HubConfig { retries: 9, ..settings(&server, cache.path()) };
+        assert!(failure(&patient, "org/name").contains("after 2 retries"));
     }
 }

@@ -495,7 +495,10 @@ fn broken_files() {
     let dir = directory(&[("config.json", deep.as_bytes())]);
     assert!(matches!(ModelConfig::read(dir.path()), Err(Error::Invalid { .. })));
     let dir = directory(&[]);
-    assert!(matches!(ModelConfig::read(dir.path()), Err(Error::Io { .. })));
+    let error = ModelConfig::read(dir.path()).unwrap_err().to_string();
+    assert!(error.contains("has no config.json; the directory of a model holds"), "{error}");
+    let absent = ModelConfig::read(&dir.path().join("absent"));
+    assert!(matches!(absent, Err(Error::Io { .. })));
     fs::create_dir(dir.path().join("config.json")).unwrap();
     assert!(matches!(ModelConfig::read(dir.path()), Err(Error::Invalid { .. })));
 }

@@ -284,15 +284,21 @@ impl Plan {
         if needed <= budget {
             return Ok(());
         }
+        let with_adapter = adapted(layout, has).map(|layout| has.bytes(backend, &layout));
+        let adapter = with_adapter
+            .filter(|sets| sets.iter().copied().fold(OVERHEAD, usize::saturating_add) <= budget);
+        let adapter = adapter.map(|_| ADAPTERS.to_owned());
+        let others = has.remedies(backend).into_iter().map(|(remedy, _)| remedy);
         Err(Error::TooLarge(format!(
             "the run needs at least {} of memory, for the model alone, and has {}: {}; a smaller \
              model would fit{}",
             human(needed),
             human(budget),
             listed(sets),
-            has.remedies(backend)
-                .iter()
-                .map(|(remedy, _)| format!(", or {remedy} if the rest does"))
+            adapter
+                .into_iter()
+                .chain(others)
+                .map(|remedy| format!(", or {remedy} if the rest does"))
                 .collect::<String>(),
         )))
     }
@@ -364,6 +370,14 @@ fn listed([weights, gradient, moments]: [usize; 3]) -> String {
     format!("weights {}, gradient {}, moments {}", human(weights), human(gradient), human(moments))
 }
 
+/// The remedy of training less.
+const ADAPTERS: &str = "adapters in place of all weights ([lora])";
+
+/// The layout with adapters, if all weights are trained and adapters could be.
+fn adapted(layout: &Layout, sets: ParameterSets) -> Option<Layout> {
+    (sets.may_adapt && layout.adapter.is_none()).then(|| layout.with_default_adapter())
+}
+
 /// Numbers of ranks that a remedy tries.
 const RANKS: [usize; 3] = [2, 4, 8];
 
@@ -391,6 +405,8 @@ fn does_not_fit(
         bytes => format!(" (of the weights, {} are the teacher's)", human(bytes)),
     };
     let needs = |sets: ParameterSets| Plan::least(backend, layout, Demand { sets, ..demand });
+    let adapters = adapted(layout, demand.sets)
+        .map(|layout| (ADAPTERS.to_owned(), Plan::least(backend, &layout, demand)));
     let remedies =
         demand.sets.remedies(backend).into_iter().map(|(what, sets)| (what, needs(sets)));
     // Ranks share the moments, so offloading them does not matter here.
@@ -399,7 +415,7 @@ fn does_not_fit(
     let more = RANKS.iter().filter(|&&ranks| ranks > demand.sets.ranks).map(of_ranks);
     let enough = more.into_iter().find(|&(_, needs)| needs <= budget);
     let (fit, lower): (Vec<_>, Vec<_>) =
-        remedies.chain(enough).partition(|&(_, needs)| needs <= budget);
+        remedies.chain(enough).chain(adapters).partition(|&(_, needs)| needs <= budget);
     let lower: Vec<_> = lower.into_iter().filter(|&(_, needs)| needs < least.bytes()).collect();
     let shown = |remedies: &[(String, usize)], before: &str| -> String {
         remedies.iter().map(|(what, needs)| format!("{before}{what} ({})", human(*needs))).collect()

@@ -52,13 +52,15 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
 
     /// The sets of parameters that each of `ranks` ranks holds.
     fn parameter_sets(&self, ranks: usize) -> ParameterSets {
-        let Tables { process_model, shards, memory, .. } = self.tables();
+        let Tables { model, process_model, shards, memory, .. } = self.tables();
+        let is_apart = process_model.as_ref().is_some_and(|table| table.model.is_some());
         ParameterSets {
             reference: self.needs_reference(),
             process_model: process_model.is_some(),
             shards: shards.div_ceil(ranks),
             ranks,
             offloads_moments: memory.offload_moments,
+            may_adapt: !model.from_scratch && !is_apart,
         }
     }
 

@@ -28,7 +28,7 @@ fn edit_json(path: &Path, edit: impl FnOnce(&mut Value)) {
 
 #[test]
 fn a_damaged_model_is_one_sentence() {
-    refused("qwen3", &["config.json", "no such file"], |dir| {
+    refused("qwen3", &["model: has no config.json; ", "*.safetensors"], |dir| {
         fs::remove_file(dir.join("config.json")).unwrap();
     });
     refused("qwen3", &["model.safetensors", "is not a whole safetensors file"], |dir| {

@@ -47,6 +47,7 @@ fn demand(offloads_moments: bool) -> Demand {
             shards: 1,
             ranks: 1,
             offloads_moments,
+            may_adapt: false,
         },
         process_tokens: 0,
         ..Demand::default()

@@ -24,6 +24,9 @@ pub use files::{other_companions, write_adapter_files};
 pub use merge::merge;
 pub use targets::Targets;
 
+/// The rank of an adapter if nothing says another.
+pub const DEFAULT_RANK: usize = 16;
+
 /// A module with an adapter: its own rank and scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rank {
@@ -97,6 +100,15 @@ impl AdapterLayout {
     pub(crate) fn product_weights(&self) -> f64 {
         let weights = |shape: Linear| shape.inputs as f64 * shape.outputs as f64;
         self.pairs.iter().flatten().map(|pair| weights(pair.down) + weights(pair.up)).sum()
+    }
+}
+
+impl Layout {
+    /// The layout with an adapter of the default rank for each linear layer.
+    #[must_use]
+    pub fn with_default_adapter(&self) -> Self {
+        let rank = Rank { rank: DEFAULT_RANK, scale: 1.0 };
+        Self { adapter: AdapterLayout::new(self, |_| Some(rank)), ..self.clone() }
     }
 }
 

@@ -103,6 +103,12 @@ impl ModelConfig {
             let what = "is an adapter, and no whole model: `isentrope merge` makes one of it";
             return Err(Error::invalid(dir, what));
         }
+        if dir.is_dir() && !path.exists() {
+            let what = "has no config.json; the directory of a model holds that, its weights \
+                        (*.safetensors) and tokenizer.json, as save_pretrained of transformers \
+                        writes them";
+            return Err(Error::invalid(dir, what));
+        }
         let json = json_file::read_object(&path)?;
         let form = StoredForm::read(Fields { path: &path, object: &json, prefix: "" })?;
         let (json, prefix) = (form.own_config(json), form.prefix());

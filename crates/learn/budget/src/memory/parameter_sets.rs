@@ -35,6 +35,8 @@ pub struct ParameterSets {
     pub ranks: usize,
     /// Whether moments live in the host's memory, although the device has its own.
     pub offloads_moments: bool,
+    /// Whether the run could train adapters in place of all weights.
+    pub may_adapt: bool,
 }
 
 /// The default is a policy alone, on one rank.
@@ -46,6 +48,7 @@ impl Default for ParameterSets {
             shards: 1,
             ranks: 1,
             offloads_moments: false,
+            may_adapt: true,
         }
     }
 }

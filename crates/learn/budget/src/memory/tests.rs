@@ -210,9 +210,40 @@ fn remedies_that_are_enough_are_named_with_the_memory_that_the_run_would_need() 
     assert!(message.contains(&both) && !message.contains("less with"), "{message}");
     let message = refusal(&layout, with, one_shard);
     assert!(!message.contains("reference_kl") && message.contains("or fewer shards"), "{message}");
-    let message = refusal(&layout, with, one_shard / 2);
+    let with_adapters = Plan::least(&cpu(), &layout.with_default_adapter(), with);
+    let message = refusal(&layout, with, with_adapters - 1);
     let less = "; it would need less with objective.reference_kl.coefficient = 0 (";
     assert!(message.contains(less), "{message}");
+}
+
+#[test]
+fn adapters_are_a_remedy_if_the_run_fits_with_them() {
+    let (layout, demand) = (wide(), updates(8));
+    let adapted = layout.with_default_adapter();
+    let (all, least) =
+        (Plan::least(&cpu(), &layout, demand), Plan::least(&cpu(), &adapted, demand));
+    assert!(least < all);
+    let remedy =
+        |bytes: usize| format!("adapters in place of all weights ([lora]) ({})", human(bytes));
+    for (budget, words) in [(all - 1, ", or "), (least, ", or "), (least - 1, "need less with ")] {
+        let message = refusal(&layout, demand, budget);
+        assert!(message.contains(&format!("{words}{}", remedy(least))), "{message}");
+    }
+    let never = ParameterSets { may_adapt: false, ..Default::default() };
+    assert!(!refusal(&layout, Demand { sets: never, ..demand }, least).contains("[lora]"));
+    // Its updates have nothing to save.
+    assert!(!refusal(&adapted, demand, least - 1).contains("[lora]"));
+    let alone = |budget: f64| {
+        let settings = MemorySettings { budget_gib: Some(budget), ..Default::default() };
+        let sets = ParameterSets::default();
+        Plan::check_model(&cpu(), &layout, sets, &settings, 0).unwrap_err().to_string()
+    };
+    let frozen = ParameterSets::default().bytes(&cpu(), &adapted).iter().sum::<usize>() + OVERHEAD;
+    let gib = |bytes: usize| bytes as f64 / (1u64 << 30) as f64;
+    assert!(
+        alone(gib(frozen + 1024)).contains(", or adapters in place of all weights ([lora]) if")
+    );
+    assert!(!alone(gib(frozen - 1024)).contains("[lora]"));
 }
 
 #[test]

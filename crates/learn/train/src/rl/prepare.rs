@@ -143,6 +143,7 @@ impl TrainingRecipe for Recipe {
         }
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
         let mut notes = config.remarks(model_dir)?;
+        notes.extend(recipe.lora.as_ref().and_then(|lora| lora.rank_note(&layout)));
         notes.extend(recipe.warnings());
         let evaluates_files = !recipe.eval.files_read().is_empty();
         notes.extend(recipe.data.warnings(prompter.has_template(), evaluates_files));

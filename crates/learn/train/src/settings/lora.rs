@@ -1,7 +1,7 @@
 //! Low-rank adapters.
 
 use crate::error::{Error, Result};
-use isentrope_model::adapter::{AdapterConfig, BaseModel, Targets as AdapterTargets};
+use isentrope_model::adapter::{AdapterConfig, BaseModel, DEFAULT_RANK, Targets as AdapterTargets};
 use isentrope_model::{Layout, NamedTensor, Parameter, ParameterList};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub struct LoraSettings {
 impl Default for LoraSettings {
     fn default() -> Self {
         let targets = Targets::All(AllLinear::AllLinear);
-        Self { rank: 16, alpha: 32.0, use_rslora: false, targets }
+        Self { rank: DEFAULT_RANK, alpha: 32.0, use_rslora: false, targets }
     }
 }
 
@@ -76,6 +76,24 @@ impl LoraSettings {
         })
     }
 
+    /// A note if a module's adapter has more ranks than the module has inputs or outputs.
+    pub(crate) fn rank_note(&self, layout: &Layout) -> Option<String> {
+        let adapter = layout.adapter.as_ref()?;
+        adapter.parameters.tensors().find_map(|(_, parameter, tensor)| {
+            let (module, part) = tensor.name.rsplit_once(".lora_")?;
+            let &[rows, columns] = &parameter.shape(tensor)[..] else { return None };
+            let is_a = part.starts_with('A');
+            let (rank, width) = if is_a { (rows, columns) } else { (columns, rows) };
+            let side = if is_a { "inputs" } else { "outputs" };
+            (rank > width).then(|| {
+                format!(
+                    "lora.rank = {rank} is above the {width} {side} of {module}: {width} ranks are \
+                     as many as any change of its weights has"
+                )
+            })
+        })
+    }
+
     /// How many weights are trained, of how many.
     pub fn summary(&self, layout: &Layout) -> String {
         let count = |list: &ParameterList| -> usize {
@@ -103,5 +121,30 @@ impl LoraSettings {
         let mut config = AdapterConfig::new(rank, alpha, use_rslora, targets);
         config.base = base;
         config
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::config;
+
+    /// The hidden state of this model has 32 features, and its attention 64.
+    #[test]
+    fn ranks_that_no_change_of_weights_has_are_noted() {
+        let note = |rank: usize, module: &str| {
+            let targets = Targets::Modules(vec![module.to_owned()]);
+            let lora = LoraSettings { rank, targets, ..LoraSettings::default() };
+            let mut layout = Layout::new(&config());
+            layout.adapter = Some(lora.config(None).layout(&layout).unwrap());
+            lora.rank_note(&layout)
+        };
+        for (module, side) in [("q_proj", "inputs"), ("o_proj", "outputs")] {
+            assert_eq!(note(32, module), None);
+            let above =
+                format!("lora.rank = 33 is above the 32 {side} of model.layers.0.self_attn.");
+            let note = note(33, module).unwrap();
+            assert!(note.starts_with(&format!("{above}{module}: ")), "{note}");
+        }
     }
 }

@@ -97,6 +97,7 @@ impl TrainingRecipe for Recipe {
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
         let evaluates_files = recipe.data_places().len() > recipe.data.files.len();
         let mut notes = config.remarks(model_dir)?;
+        notes.extend(recipe.lora.as_ref().and_then(|lora| lora.rank_note(&layout)));
         notes.extend(recipe.data.warnings(prompter.has_template(), evaluates_files));
         let found = recipe.data.found(Split::Train, progress)?;
         let mut examples =
