@@ -1,0 +1,13 @@
+//! Environments, which answer the model between the turns of a response. Knows no tokens.
+//!
+//! `episode` has what an environment is asked and answers, `settings` the recipe's table
+//! `[environment]`.
+
+mod episode;
+mod settings;
+
+pub use episode::{Environment, Episode, Fault, Reply};
+pub use settings::{
+    CommandSettings, EnvironmentSettings, EpisodeLimits, ProcessSettings, PythonSettings, ToolName,
+    ToolsSettings,
+};
