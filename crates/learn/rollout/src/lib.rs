@@ -10,6 +10,7 @@
 //! alone: not on its batch, on memory, on threads or on the order of completion.
 
 mod activation_slots;
+mod between_turns;
 mod engine;
 mod error;
 mod judge;
@@ -28,6 +29,7 @@ mod stop;
 
 pub use isentrope_kernels::Drawn;
 
+pub use between_turns::{Conversation, GivenTokens};
 pub use engine::{Engine, Event, Limits, Request, RequestId};
 pub use error::{Error, Result};
 pub use judge::{Judge, check_problem, settle_failures, verifier_item};

@@ -8,6 +8,7 @@ use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 /// Renders prompts for one model.
 pub struct Prompter {
@@ -19,6 +20,10 @@ pub struct Prompter {
     template_use: Template,
     variables: Map<String, Value>,
     system: Option<String>,
+    /// Tools that the model may use, each an object, for the chat template.
+    pub(crate) tools: Vec<Value>,
+    /// Whether the template has been seen to write earlier turns differently.
+    pub(crate) is_unstable: AtomicBool,
 }
 
 /// Longest text of a prompt, in bytes: far beyond the contexts of models, and little enough to be
@@ -43,7 +48,14 @@ impl Prompter {
             template_use: settings.template,
             variables: template_variables(settings),
             system: settings.system.clone(),
+            tools: Vec::new(),
+            is_unstable: AtomicBool::new(false),
         })
+    }
+
+    /// The same with tools, each an object, in every prompt that goes through the chat template.
+    pub fn with_tools(self, tools: &[Value]) -> Self {
+        Self { tools: tools.to_vec(), ..self }
     }
 
     /// The prompt as the model will see it.
@@ -134,7 +146,7 @@ impl Prompter {
         self.tokenizer.special_id("eos_token").or(self.eos_tokens.first().copied())
     }
 
-    fn uses_template(&self, prompt: &Prompt) -> bool {
+    pub(crate) fn uses_template(&self, prompt: &Prompt) -> bool {
         if matches!(prompt, Prompt::Beginning(_)) {
             return false;
         }
@@ -165,7 +177,7 @@ impl Prompter {
             (Prompt::Chat(messages), true) => messages.clone(),
         };
         self.add_system(&mut messages);
-        self.apply_template(&messages, &[], true)
+        self.apply_template(&messages, &self.tools, true)
     }
 
     /// Gives a chat that has no system message the recipe's.

@@ -1,0 +1,250 @@
+//! The tokens between two turns of the model.
+//!
+//! Sampled tokens stay as they are: only the text that follows them is encoded. The chat template
+//! renders the conversation with a mark in place of the model's turn; the text behind the mark is
+//! the end of the turn, the new messages and the beginning of the next turn. An end token that was
+//! sampled stands for the one at the head of this text.
+//!
+//! Some templates write an earlier turn differently once others follow (Qwen3's drops its
+//! reasoning). The model keeps seeing what it sampled, and a warning says so.
+
+use std::sync::atomic::Ordering;
+
+use isentrope_data::Prompt;
+use serde_json::{Value, json};
+
+use crate::prompter::Prompter;
+
+/// The messages of an episode so far.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conversation {
+    messages: Vec<Value>,
+    /// Whether the prompt goes through the chat template.
+    uses_template: bool,
+}
+
+impl Conversation {
+    /// Adds a turn of the model and the messages that answer it.
+    pub fn extend(&mut self, turn: &str, messages: Vec<Value>) {
+        self.messages.push(assistant(turn));
+        self.messages.extend(messages);
+    }
+}
+
+/// What follows a turn of the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GivenTokens {
+    /// The tokens, which go behind the sampled ones.
+    pub tokens: Vec<u32>,
+    /// The messages in them: their texts may have been cut.
+    pub messages: Vec<Value>,
+    /// A note, once of each [`Prompter`], that the chat template writes earlier turns differently.
+    pub warning: Option<String>,
+}
+
+/// Follows a text that was cut.
+const CUT: &str = " [cut]";
+
+/// Bytes of a text for each token that it may have; more are cut before the text is encoded.
+const BYTES_PER_TOKEN: usize = 256;
+
+/// Most characters of a text that a warning shows.
+const SHOWN: usize = 40;
+
+impl Prompter {
+    /// The conversation that a prompt begins.
+    pub fn conversation(&self, prompt: &Prompt) -> Conversation {
+        let mut messages = match prompt {
+            Prompt::Text(text) | Prompt::Beginning(text) => {
+                vec![json!({"role": "user", "content": text})]
+            }
+            Prompt::Chat(messages) => messages.clone(),
+        };
+        let uses_template = self.uses_template(prompt);
+        if uses_template {
+            self.add_system(&mut messages);
+        }
+        Conversation { messages, uses_template }
+    }
+
+    /// The tokens behind a turn of the model, which has the text `turn` without the end token
+    /// `ended` that was sampled; None if the turn ended otherwise. `messages` are the environment's,
+    /// with a role and a text each. Texts that come to more than `most` tokens together are cut.
+    ///
+    /// Without a chat template each message is a line of its own: a newline, its text, a newline.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong with the messages or the chat template.
+    pub fn between_turns(
+        &self,
+        conversation: &Conversation,
+        turn: &str,
+        ended: Option<u32>,
+        messages: &[Value],
+        most: usize,
+    ) -> Result<GivenTokens, String> {
+        let mut messages = messages.to_vec();
+        for message in &mut messages {
+            let content = message["content"].as_str().ok_or("a message has no text as content")?;
+            let bytes = most.saturating_mul(BYTES_PER_TOKEN);
+            if content.len() > bytes {
+                let kept = &content[..content.floor_char_boundary(bytes)];
+                message["content"] = format!("{kept}{CUT}").into();
+            }
+        }
+        // The text before decides only whether the first word is one within a text.
+        let end = ended.and_then(|token| self.tokenizer.special_text(token)).unwrap_or_default();
+        let before = format!("{turn}{end}");
+        let mut room = None;
+        let (tail, tokens) = loop {
+            let tail = self.tail(conversation, ended.is_some(), &mut messages)?;
+            let encoded = self.tokenizer.encode_after(&before, &tail);
+            let tokens = encoded.map_err(|e| e.to_string())?;
+            if tokens.len() <= most || room == Some(0) {
+                break (tail, tokens);
+            }
+            room = Some(match room {
+                // The frame around the texts keeps its tokens.
+                None => (most + self.content_tokens(&messages)?).saturating_sub(tokens.len()),
+                // The notes of what was cut, and texts that a template writes twice.
+                Some(room) => room / 4 * 3,
+            });
+            self.cut(&mut messages, room.unwrap_or_default())?;
+        };
+        let warning = self.warning(conversation, turn, &end, &tail, &messages);
+        Ok(GivenTokens { tokens, messages, warning })
+    }
+
+    /// Tokens of all texts.
+    fn content_tokens(&self, messages: &[Value]) -> Result<usize, String> {
+        let contents = messages.iter().filter_map(|message| message["content"].as_str());
+        let encoded = contents.map(|content| self.tokenizer.encode(content, false));
+        encoded.map(|tokens| Ok(tokens.map_err(|e| e.to_string())?.len())).sum()
+    }
+
+    /// Cuts each text to its share of `room` tokens.
+    fn cut(&self, messages: &mut [Value], room: usize) -> Result<(), String> {
+        let share = room / messages.len().max(1);
+        for message in messages {
+            let content = message["content"].as_str().unwrap_or_default();
+            let content = content.strip_suffix(CUT).unwrap_or(content);
+            let tokens = self.tokenizer.encode(content, false).map_err(|e| e.to_string())?;
+            if let Some(kept) = tokens.get(..share) {
+                let kept = self.tokenizer.decode(kept, false).map_err(|e| e.to_string())?;
+                // The last token may be a part of a character.
+                let kept = kept.trim_end_matches('\u{fffd}');
+                message["content"] = format!("{kept}{CUT}").into();
+            }
+        }
+        Ok(())
+    }
+
+    /// The text behind a turn of the model. Where the template cannot write the role `tool`, such
+    /// messages become the user's.
+    fn tail(
+        &self,
+        conversation: &Conversation,
+        has_ended: bool,
+        messages: &mut [Value],
+    ) -> Result<String, String> {
+        if !conversation.uses_template {
+            let lines = messages.iter().filter_map(|message| message["content"].as_str());
+            return Ok(lines.map(|content| format!("\n{content}\n")).collect());
+        }
+        let tail = self.templated_tail(conversation, has_ended, messages);
+        if tail.is_ok() || messages.iter().all(|message| message["role"] != "tool") {
+            return tail;
+        }
+        messages.iter_mut().for_each(|message| message["role"] = "user".into());
+        self.templated_tail(conversation, has_ended, messages)
+    }
+
+    fn templated_tail(
+        &self,
+        conversation: &Conversation,
+        has_ended: bool,
+        messages: &[Value],
+    ) -> Result<String, String> {
+        let mark = mark(&conversation.messages, messages);
+        let text = self.rendered_after(conversation, &mark, messages)?;
+        let (_, tail) = text
+            .rsplit_once(&mark)
+            .ok_or("the chat template does not write the assistant's messages")?;
+        for message in messages {
+            let word = longest_word(message["content"].as_str().unwrap_or_default());
+            if !tail.contains(word) {
+                let role = &message["role"];
+                return Err(format!(
+                    "the chat template does not write messages of the role {role}"
+                ));
+            }
+        }
+        if !has_ended {
+            return Ok(tail.to_owned());
+        }
+        let texts = self.eos_tokens.iter().filter_map(|&token| self.tokenizer.special_text(token));
+        let behind_end = |end: String| tail.trim_start().strip_prefix(&*end).map(str::to_owned);
+        Ok(texts.filter_map(behind_end).next().unwrap_or_else(|| tail.to_owned()))
+    }
+
+    /// The whole conversation as the template writes it, up to the beginning of the next turn.
+    fn rendered_after(
+        &self,
+        conversation: &Conversation,
+        turn: &str,
+        messages: &[Value],
+    ) -> Result<String, String> {
+        let mut all = conversation.messages.clone();
+        all.push(assistant(turn));
+        all.extend_from_slice(messages);
+        self.apply_template(&all, &self.tools, true)
+    }
+
+    /// Compares what the model sees with the template's own text of the conversation.
+    fn warning(
+        &self,
+        conversation: &Conversation,
+        turn: &str,
+        end: &str,
+        tail: &str,
+        messages: &[Value],
+    ) -> Option<String> {
+        if !conversation.uses_template || self.is_unstable.load(Ordering::Relaxed) {
+            return None;
+        }
+        let prompt = self.apply_template(&conversation.messages, &self.tools, true).ok()?;
+        let seen = format!("{prompt}{turn}{end}{tail}");
+        let own = self.rendered_after(conversation, turn, messages).ok()?;
+        if seen == own || self.is_unstable.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        let same = seen.chars().zip(own.chars()).take_while(|(a, b)| a == b).count();
+        let part = |text: &str| text.chars().skip(same).take(SHOWN).collect::<String>();
+        Some(format!(
+            "the chat template writes a turn of the model differently once others follow: {:?} \
+             where the model sampled or was given {:?}; it goes on seeing the latter",
+            part(&own),
+            part(&seen)
+        ))
+    }
+}
+
+fn assistant(text: &str) -> Value {
+    json!({"role": "assistant", "content": text})
+}
+
+/// A word that none of these messages has, and no template.
+fn mark(before: &[Value], after: &[Value]) -> String {
+    let text = format!("{}{}", Value::from(before), Value::from(after));
+    let mut mark = "7c1f5e0b".to_owned();
+    while text.contains(&mark) {
+        mark.push('0');
+    }
+    mark
+}
+
+/// The longest run of letters and digits, which every template writes as it is.
+fn longest_word(text: &str) -> &str {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric());
+    words.max_by_key(|word| word.len()).unwrap_or_default()
+}

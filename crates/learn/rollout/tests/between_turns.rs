@@ -1,0 +1,220 @@
+//! Tokens between turns, held against the chat templates' own text of whole conversations.
+#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
+
+use std::fs;
+use std::path::Path;
+
+use isentrope_data::{DataSettings, Prompt, Template};
+use isentrope_rollout::{GivenTokens, Prompter};
+use serde_json::{Value, json};
+
+/// Chat templates of models, by name; those of the fixture are from their repositories.
+fn template(name: &str) -> String {
+    match name {
+        // HuggingFaceTB/SmolLM2-135M-Instruct.
+        "smollm2" => {
+            "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}\
+             {{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by \
+             Hugging Face<|im_end|>\n' }}{% endif %}{{'<|im_start|>' + message['role'] + '\n' + \
+             message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}\
+             {{ '<|im_start|>assistant\n' }}{% endif %}"
+                .into()
+        }
+        // google/gemma-2-2b-it.
+        "gemma" => {
+            "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('System \
+             role not supported') }}{% endif %}{% for message in messages %}{% if \
+             (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception(\
+             'Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}\
+             {% if (message['role'] == 'assistant') %}{% set role = 'model' %}{% else %}\
+             {% set role = message['role'] %}{% endif %}{{ '<start_of_turn>' + role + '\n' + \
+             message['content'] | trim + '<end_of_turn>\n' }}{% endfor %}\
+             {% if add_generation_prompt %}{{'<start_of_turn>model\n'}}{% endif %}"
+                .into()
+        }
+        _ => {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("../../compute/model/tests/fixtures/chat/templates.json");
+            let fixture: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+            let groups = fixture["groups"].as_array().unwrap();
+            let group = groups.iter().find(|group| group["name"] == name).unwrap();
+            group["template"].as_str().unwrap().to_owned()
+        }
+    }
+}
+
+/// A byte-level tokenizer with the special tokens of all templates, and a template.
+fn prompter(template: Option<&str>, end: &str) -> Prompter {
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../compute/model/tests/fixtures/tokenizer/byte-bpe/tokenizer.json");
+    let mut tokenizer: Value = serde_json::from_slice(&fs::read(fixture).unwrap()).unwrap();
+    let added = tokenizer["added_tokens"].as_array_mut().unwrap();
+    let texts = ["<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>", "<end_of_turn>"];
+    for (id, text) in (323..).zip(texts.iter().chain(&["<start_of_turn>"])) {
+        added.push(json!({
+            "id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": false,
+            "normalized": false, "special": true
+        }));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("tokenizer.json"), tokenizer.to_string()).unwrap();
+    let config = json!({"bos_token": "<bos>", "eos_token": end});
+    fs::write(dir.path().join("tokenizer_config.json"), config.to_string()).unwrap();
+    if let Some(template) = template {
+        fs::write(dir.path().join("chat_template.jinja"), template).unwrap();
+    }
+    let date = Some("2026-03-07".parse().unwrap());
+    let settings = DataSettings { date, ..DataSettings::default() };
+    Prompter::read(dir.path(), 400, &settings).unwrap()
+}
+
+fn tool_messages() -> Vec<Value> {
+    vec![json!({"role": "tool", "name": "add", "content": "3.5"})]
+}
+
+fn user_messages() -> Vec<Value> {
+    vec![json!({"role": "user", "content": "Too low."})]
+}
+
+/// Plays turns, each answered by messages, and returns all tokens and warnings, and the text that
+/// the template writes of the whole.
+fn play(
+    prompter: &Prompter,
+    turns: &[&str],
+    ended: bool,
+    messages: &[Value],
+) -> (Vec<u32>, Vec<String>, String) {
+    let prompt = Prompt::Text("1+2.5?".into());
+    let mut conversation = prompter.conversation(&prompt);
+    let mut tokens = prompter.prompt_tokens(&prompt).unwrap();
+    let mut all = vec![json!({"role": "user", "content": "1+2.5?"})];
+    let mut warnings = Vec::new();
+    for turn in turns {
+        tokens.extend(prompter.tokenizer.encode(turn, false).unwrap());
+        let end = ended.then(|| prompter.eos_tokens[0]);
+        tokens.extend(end);
+        let given = prompter.between_turns(&conversation, turn, end, messages, 200).unwrap();
+        tokens.extend(&given.tokens);
+        warnings.extend(given.warning);
+        all.push(json!({"role": "assistant", "content": turn}));
+        all.extend_from_slice(&given.messages);
+        conversation.extend(turn, given.messages);
+    }
+    (tokens, warnings, prompter.apply_template(&all, &[], true).unwrap_or_default())
+}
+
+#[test]
+fn turns_add_up_to_the_template_s_own_text() {
+    for (name, end) in [
+        ("qwen2.5", "<|im_end|>"),
+        ("smollm2", "<|im_end|>"),
+        ("llama-3.1", "<|eot_id|>"),
+        ("gemma", "<end_of_turn>"),
+    ] {
+        let prompter = prompter(Some(&template(name)), end);
+        for messages in [tool_messages(), user_messages()] {
+            for ended in [true, false] {
+                let (tokens, warnings, own) =
+                    play(&prompter, &["2 + 3", "It is 3.5", "1"], ended, &messages);
+                let expected = prompter.tokenizer.encode(&own, false).unwrap();
+                assert_eq!(tokens, expected, "{name}, ended: {ended}, {messages:?}");
+                assert_eq!(warnings, [""; 0], "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_template_that_rewrites_earlier_turns_is_noticed_once() {
+    let prompter = prompter(Some(&template("qwen3")), "<|im_end|>");
+    let turns = ["<think>\na\n</think>\n\nb", "<think>\nc\n</think>\n\nd"];
+    let (tokens, warnings, own) = play(&prompter, &turns, true, &user_messages());
+    let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+    assert!(
+        warning.contains("\"b<|im_end|>") && warning.contains("\"<think>\\na\\n</think>"),
+        "{warning}"
+    );
+    assert!(!own.contains("<think>"), "the template drops it");
+    let seen = prompter.tokenizer.decode(&tokens, false).unwrap();
+    assert!(turns.iter().all(|turn| seen.contains(turn)), "the model keeps it: {seen}");
+    // The messages between are as the template writes them.
+    assert!(
+        seen.ends_with(
+            "d<|im_end|>\n<|im_start|>user\nToo low.<|im_end|>\n<|im_start|>assistant\n"
+        )
+    );
+}
+
+#[test]
+fn roles_that_a_template_refuses_become_the_user_s() {
+    let prompter = prompter(Some(&template("gemma")), "<end_of_turn>");
+    let conversation = prompter.conversation(&Prompt::Text("1+2.5?".into()));
+    let given = prompter.between_turns(&conversation, "x", None, &tool_messages(), 200).unwrap();
+    assert_eq!(given.messages[0]["role"], "user");
+    let silent = "{% for m in messages %}{% if m.role != 'tool' %}{{ m.role }}:{{ m.content }};\
+                  {% endif %}{% endfor %}";
+    let prompter = self::prompter(Some(silent), "<eos>");
+    let conversation = prompter.conversation(&Prompt::Text("1+2.5?".into()));
+    let given = prompter.between_turns(&conversation, "x", None, &tool_messages(), 200).unwrap();
+    assert_eq!(prompter.tokenizer.decode(&given.tokens, false).unwrap(), ";user:3.5;");
+    for (template, why) in [
+        ("{% for m in messages if m.role != 'user' %}{{ m.content }}{% endfor %}", "user"),
+        ("{{ messages[-1].content }}", "does not write the assistant's messages"),
+    ] {
+        let prompter = self::prompter(Some(template), "<eos>");
+        let conversation = prompter.conversation(&Prompt::Text("1+2.5?".into()));
+        let error = prompter.between_turns(&conversation, "x", None, &user_messages(), 200);
+        assert!(error.unwrap_err().contains(why), "{template}");
+    }
+}
+
+#[test]
+fn without_a_template_messages_are_lines() {
+    let prompter = prompter(None, "<eos>");
+    for ended in [true, false] {
+        let (tokens, ..) = play(&prompter, &["a", "b"], ended, &user_messages());
+        let text = prompter.tokenizer.decode(&tokens, true).unwrap();
+        assert_eq!(text, "1+2.5?a\nToo low.\nb\nToo low.\n");
+        assert_eq!(tokens.iter().filter(|token| **token == 1).count(), if ended { 2 } else { 0 });
+    }
+}
+
+#[test]
+fn texts_are_cut_to_the_limit() {
+    let frame = "<|im_end|>\n<|im_start|>user\n";
+    for templated in [true, false] {
+        let template = templated.then(|| template("smollm2"));
+        let prompter = prompter(template.as_deref(), "<|im_end|>");
+        let conversation = prompter.conversation(&Prompt::Text("q".into()));
+        let long = "é word 17\n".repeat(40_000);
+        let given = |messages: &[Value], most| {
+            let between = prompter.between_turns(&conversation, "x", None, messages, most);
+            let GivenTokens { tokens, messages, .. } = between.unwrap();
+            let text = prompter.tokenizer.decode(&tokens, false).unwrap();
+            (tokens.len(), text, messages)
+        };
+        let message = json!({"role": "user", "content": long});
+        let (count, text, messages) = given(&[message.clone()], 100);
+        assert!((60..=100).contains(&count), "{count}");
+        let content = messages[0]["content"].as_str().unwrap();
+        assert!(
+            content.starts_with("é word 17\né word") && content.ends_with(" [cut]"),
+            "{content}"
+        );
+        assert!(text.contains(content) && !text.contains('\u{fffd}'), "{text}");
+        assert_eq!(text.starts_with(frame), templated, "{text}");
+        // Two texts share, and a short one stays whole.
+        let short = json!({"role": "user", "content": "ok"});
+        let (count, text, messages) = given(&[message, short], 100);
+        assert!(count <= 100 && text.contains("ok") && messages[1]["content"] == "ok", "{text}");
+    }
+}
+
+#[test]
+fn a_prompt_beside_the_template_has_messages_beside_it() {
+    let prompter = prompter(Some(&template("smollm2")), "<|im_end|>");
+    let conversation = prompter.conversation(&Prompt::Beginning("q".into()));
+    let given = prompter.between_turns(&conversation, "x", None, &user_messages(), 200).unwrap();
+    assert_eq!(prompter.tokenizer.decode(&given.tokens, false).unwrap(), "\nToo low.\n");
+    assert_eq!(prompter.template(), (Template::Auto, None));
+}
