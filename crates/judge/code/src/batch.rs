@@ -3,16 +3,15 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use isentrope_sandbox::{Sandbox, Unavailable};
+use isentrope_sandbox::Unavailable;
 use serde_json::Value;
 
 use crate::forms::Tests;
 use crate::judge::Rules;
+use crate::pool::Pool;
 use crate::settings::CodeSettings;
-use crate::slots::Slots;
 use crate::test_cache::TestCache;
 use crate::verdict::{Report, Verdict};
-use crate::{End, Python, Runner, Worker};
 
 /// Most responses in a row that a failing sandbox may leave without a verdict; then judging ends
 /// with an error.
@@ -22,10 +21,7 @@ const MOST_FAULTS: usize = 16;
 pub struct Judge {
     rules: Rules,
     settings: CodeSettings,
-    sandbox: Sandbox,
-    python: Python,
-    /// Workers, each started when it is first needed.
-    workers: Slots<Option<Worker>>,
+    pool: Pool,
     cache: TestCache,
     /// Faults of the sandbox since it last worked.
     faults: AtomicUsize,
@@ -49,17 +45,13 @@ impl Judge {
     /// # Errors
     /// [`JudgeError`].
     pub fn start(settings: &CodeSettings) -> Result<Self, JudgeError> {
-        let judge = Self {
+        Ok(Self {
             rules: Rules::new(settings),
             settings: settings.clone(),
-            sandbox: Sandbox::find()?,
-            python: Python::find(settings.python.as_deref())?,
-            workers: Slots::new((0..settings.worker_count()).map(|_| None).collect()),
+            pool: Pool::start(settings)?,
             cache: TestCache::default(),
             faults: AtomicUsize::new(0),
-        };
-        judge.trial()?;
-        Ok(judge)
+        })
     }
 
     /// Programs that run at the same time.
@@ -69,11 +61,7 @@ impl Judge {
 
     /// The interpreter and sandbox that run programs, as a sentence without a full stop.
     pub fn describe(&self) -> String {
-        let (version, program) = (self.python.version(), self.python.program().display());
-        format!(
-            "programs run in Python {version} ({program}), in sandboxes of {}",
-            self.sandbox.tier()
-        )
+        self.pool.describe()
     }
 
     /// Judges each response by its tests, in the order of the batch.
@@ -89,7 +77,7 @@ impl Judge {
     }
 
     fn response(&self, tests: &Tests, response: &str) -> Result<Report, JudgeError> {
-        let report = self.with_worker(|worker| self.rules.judge(worker, tests, response))?;
+        let report = self.pool.with_worker(|worker| self.rules.judge(worker, tests, response))?;
         if let Verdict::Fault(what) = &report.verdict {
             let faults = self.faults.fetch_add(1, Ordering::Relaxed) + 1;
             if faults >= MOST_FAULTS {
@@ -101,33 +89,6 @@ impl Judge {
             self.faults.store(0, Ordering::Relaxed);
         }
         Ok(report)
-    }
-
-    fn with_worker<R>(&self, work: impl FnOnce(&mut Worker) -> R) -> Result<R, JudgeError> {
-        let mut borrowed = self.workers.take();
-        let worker = match &mut borrowed.slot {
-            Some(worker) => worker,
-            empty => {
-                let limits = self.settings.worker_limits();
-                empty.insert(Worker::start(&self.sandbox, &self.python, limits)?)
-            }
-        };
-        Ok(work(worker))
-    }
-
-    fn trial(&self) -> Result<(), JudgeError> {
-        let found = self.with_worker(|worker| {
-            worker.script("print(int(input()) * 7)", "6\n", &self.settings.run_limits())
-        })?;
-        let problem = match found {
-            (printed, End::Completed) if printed.trim_end() == "42" => return Ok(()),
-            (printed, End::Completed) => format!("it printed {printed:?} where 42 was due"),
-            (_, end) => format!("a program that prints 42 ended with {end:?}"),
-        };
-        let (version, program) = (self.python.version(), self.python.program().display());
-        Err(JudgeError(format!(
-            "the sandbox does not run Python {version} ({program}) as it should: {problem}"
-        )))
     }
 }
 

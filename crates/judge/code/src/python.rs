@@ -27,8 +27,8 @@ pub struct Python {
 }
 
 /// The remedy at the end of an error about the interpreter.
-const REMEDY: &str = "install Python 3.8 or newer, or say where it is: reward.verifier = \
-                      { code = { python = \"...\" } }";
+const REMEDY: &str = "install Python 3.8 or newer, or say where it is: the key `python`, as in \
+                      reward.verifier = { code = { python = \"...\" } }";
 
 /// An interpreter's description of itself.
 #[derive(Deserialize)]

@@ -45,15 +45,15 @@ pub struct Reply {
     pub messages: Vec<Value>,
     /// Whether the episode has ended.
     pub done: bool,
-    /// The episode's reward, if the environment gives one. Without one the recipe's verifier judges
-    /// the last turn. Only an ended episode has one.
+    /// The episode's reward so far, if the environment gives one. Without one the recipe's verifier
+    /// judges the last turn.
     pub reward: Option<f64>,
     /// Numbers that the environment measures; a later one replaces an earlier one of its name.
     pub metrics: BTreeMap<String, f64>,
 }
 
-/// The environment, not the model, failed: a sentence without a full stop. The response is left out
-/// of the loss and counted, as at a verifier's fault.
+/// The environment, not the model, failed. The response is left out of the loss and counted, as at a
+/// verifier's fault. The text follows "the environment failed: ".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Fault(pub String);

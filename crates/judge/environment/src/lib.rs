@@ -1,10 +1,13 @@
 //! Environments, which answer the model between the turns of a response. Knows no tokens.
 //!
 //! `episode` has what an environment is asked and answers, `settings` the recipe's table
-//! `[environment]`.
+//! `[environment]`. `tools` is the environment of tools, `processes` the environments of the user's
+//! own.
 
 mod episode;
+mod processes;
 mod settings;
+mod tools;
 
 pub use episode::{Environment, Episode, Fault, Reply};
 pub use settings::{

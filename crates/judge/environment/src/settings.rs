@@ -1,8 +1,12 @@
 //! The recipe's table `[environment]`.
 
-use isentrope_reward::Error;
+use isentrope_reward::{Error, VerifierError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::Environment;
+use crate::processes::Processes;
+use crate::tools::Tools;
 
 /// Responses of several turns: an environment answers each turn of the model until the episode
 /// ends. docs/guides/turns.md has an example of each kind.
@@ -144,6 +148,25 @@ impl EnvironmentSettings {
         }
     }
 
+    /// Makes the environment, and its processes.
+    ///
+    /// # Errors
+    /// When it cannot be used, with the reason.
+    pub fn build(&self) -> Result<Box<dyn Environment>, VerifierError> {
+        Ok(match self {
+            Self::Tools(settings) => {
+                Box::new(Tools::start(settings).map_err(|problem| VerifierError {
+                    key: "environment.tools".into(),
+                    value: format!("{:?}", settings.names()),
+                    problem,
+                    stderr: None,
+                })?)
+            }
+            Self::Python(settings) => Box::new(Processes::of_class(settings)?),
+            Self::Command(settings) => Box::new(Processes::of_command(settings)?),
+        })
+    }
+
     /// Names in the settings that may be files on which replies depend.
     pub fn files(&self) -> Vec<String> {
         match self {
@@ -165,11 +188,12 @@ impl EnvironmentSettings {
             Err(Error { key: key.into(), value, expected: expected.into() })
         };
         match self {
-            Self::Tools(ToolsSettings { tools, .. }) => {
+            Self::Tools(settings) => {
+                let tools = &settings.tools;
                 let is_twice = |(i, tool)| tools[..i].contains(tool);
                 if tools.is_empty() || tools.iter().enumerate().any(is_twice) {
                     let expected = "it must name tools, each once, such as [\"calculator\"]";
-                    return wrong("tools", format!("{tools:?}"), expected);
+                    return wrong("tools", format!("{:?}", settings.names()), expected);
                 }
             }
             Self::Python(settings) => {
@@ -192,6 +216,13 @@ impl EnvironmentSettings {
             }
         }
         Ok(())
+    }
+}
+
+impl ToolsSettings {
+    /// The names of the tools.
+    fn names(&self) -> Vec<&'static str> {
+        self.tools.iter().map(|tool| tool.name()).collect()
     }
 }
 

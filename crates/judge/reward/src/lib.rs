@@ -25,6 +25,6 @@ pub use verdict::{Item, Judgement, Verdict, Verifier, in_threads};
 pub use verifier_settings::{ByDataSource, Combined, Part, VerifierSettings, Weighted};
 pub use verifiers::command::VerifierError;
 pub use verifiers::{
-    Argument, CodeVerifierSettings, CommandSettings, MathSettings, PythonSettings, QuestionBatch,
-    Single, VerifierName, WorkerSettings, command, countdown, math,
+    Argument, CodeVerifierSettings, CommandSettings, MathSettings, PYTHON_COMMON, PythonSettings,
+    QuestionBatch, Single, VerifierName, WorkerSettings, command, countdown, launch_in_jail, math,
 };

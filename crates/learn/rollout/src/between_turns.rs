@@ -31,7 +31,7 @@ impl Conversation {
     }
 }
 
-/// What follows a turn of the model.
+/// The tokens that follow a turn of the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GivenTokens {
     /// The tokens, which go behind the sampled ones.
@@ -45,8 +45,8 @@ pub struct GivenTokens {
 /// Follows a text that was cut.
 const CUT: &str = " [cut]";
 
-/// Bytes of a text for each token that it may have; more are cut before the text is encoded.
-const BYTES_PER_TOKEN: usize = 256;
+/// Characters of a text for each token that it may have; more are cut before the text is encoded.
+const CHARACTERS_PER_TOKEN: usize = 256;
 
 /// Most characters of a text that a warning shows.
 const SHOWN: usize = 40;
@@ -86,9 +86,9 @@ impl Prompter {
         let mut messages = messages.to_vec();
         for message in &mut messages {
             let content = message["content"].as_str().ok_or("a message has no text as content")?;
-            let bytes = most.saturating_mul(BYTES_PER_TOKEN);
-            if content.len() > bytes {
-                let kept = &content[..content.floor_char_boundary(bytes)];
+            let longest = most.saturating_mul(CHARACTERS_PER_TOKEN);
+            if content.len() > longest {
+                let kept: String = content.chars().take(longest).collect();
                 message["content"] = format!("{kept}{CUT}").into();
             }
         }

@@ -8,7 +8,7 @@ use isentrope_data::{DataSettings, Prompt, Template};
 use isentrope_rollout::{GivenTokens, Prompter};
 use serde_json::{Value, json};
 
-/// Chat templates of models, by name; those of the fixture are from their repositories.
+/// The chat template of a model, by name; the fixture has some from their repositories.
 fn template(name: &str) -> String {
     match name {
         // HuggingFaceTB/SmolLM2-135M-Instruct.
@@ -194,7 +194,7 @@ fn texts_are_cut_to_the_limit() {
             (tokens.len(), text, messages)
         };
         let message = json!({"role": "user", "content": long});
-        let (count, text, messages) = given(&[message.clone()], 100);
+        let (count, text, messages) = given(std::slice::from_ref(&message), 100);
         assert!((60..=100).contains(&count), "{count}");
         let content = messages[0]["content"].as_str().unwrap();
         assert!(

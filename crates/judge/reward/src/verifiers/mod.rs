@@ -18,7 +18,7 @@ use serde_json::Value;
 pub use code::CodeVerifierSettings;
 pub use command::{CommandSettings, QuestionBatch, WorkerSettings};
 pub use math::MathSettings;
-pub use python::{Argument, PythonSettings};
+pub use python::{Argument, PYTHON_COMMON, PythonSettings, launch_in_jail};
 
 use crate::{Error, Item, Judgement, Verdict, Verifier, VerifierError, in_threads};
 

@@ -15,9 +15,12 @@ mod protocol;
 mod supervisor;
 mod worker;
 
-pub(crate) use launch::{Launch, Workers, interpreter_failed};
+pub use launch::{Launch, Status};
+pub(crate) use launch::{Workers, interpreter_failed};
 pub use printed::show_printed;
+pub use protocol::{Greeting, HELLO, Misconduct, check_names, greeting, rubbish, without_halves};
 pub use supervisor::supervision;
+pub use worker::{EndedWorker, Worker};
 
 use std::fmt;
 use std::iter;
@@ -32,8 +35,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Spec;
 use crate::{Error, Item, Judgement, Verifier};
-use protocol::{Greeting, Misconduct, Question};
-use worker::{EndedWorker, Past, Worker};
+use protocol::Question;
+use worker::Past;
 
 /// How long a fresh worker is watched before the run begins. A program that cannot work, such as
 /// one whose script is not there, mostly ends within it.
@@ -257,7 +260,7 @@ impl CommandVerifier {
         let limit = Duration::from_secs_f64(
             self.workers.settings.startup_s + self.workers.settings.timeout_s,
         );
-        worker.ask(protocol::HELLO.into(), limit).and_then(|line| protocol::greeting(&line))
+        worker.ask(HELLO.into(), limit).and_then(|line| greeting(&line))
     }
 
     fn worker(&self) -> Result<Worker, VerifierError> {
@@ -502,8 +505,9 @@ fn with_status(misconduct: &Misconduct, remains: &EndedWorker) -> String {
     }
 }
 
-/// The misconduct in one line, with the last words of a worker that ended.
-fn with_last_words(misconduct: &Misconduct, remains: &EndedWorker) -> String {
+/// The misconduct in one line, as it follows "the worker", with the last words of a worker that
+/// ended.
+pub fn with_last_words(misconduct: &Misconduct, remains: &EndedWorker) -> String {
     let did = with_status(misconduct, remains);
     match remains.stderr.lines().last() {
         Some(line) if *misconduct == Misconduct::Ended => format!("{did}: {line}"),

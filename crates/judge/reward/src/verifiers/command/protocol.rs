@@ -276,7 +276,7 @@ fn judgement(
 
 /// JSON whose escaped halves of surrogate pairs (`\\ud83d` alone) are U+FFFD. Python writes a half
 /// that it was given, so that a response could put its judge in the wrong.
-fn without_halves(json: &[u8]) -> Vec<u8> {
+pub fn without_halves(json: &[u8]) -> Vec<u8> {
     let unit = |at: usize| {
         let digits = json.get(at..at + 6)?.strip_prefix(b"\\u")?;
         u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
@@ -300,7 +300,8 @@ fn without_halves(json: &[u8]) -> Vec<u8> {
     whole
 }
 
-fn rubbish(line: &[u8], problem: String) -> Misconduct {
+/// That a line is no answer, and why.
+pub fn rubbish(line: &[u8], problem: String) -> Misconduct {
     let mut text = String::from_utf8_lossy(line).trim_end().to_owned();
     if let Some((end, _)) = text.char_indices().nth(SHOWN) {
         text.truncate(end);
@@ -309,7 +310,11 @@ fn rubbish(line: &[u8], problem: String) -> Misconduct {
     Misconduct::Rubbish { line: text, problem }
 }
 
-fn check_names(metrics: &BTreeMap<String, f64>) -> Result<(), String> {
+/// Checks the names of measurements.
+///
+/// # Errors
+/// What is wrong with them, as a sentence without a full stop.
+pub fn check_names(metrics: &BTreeMap<String, f64>) -> Result<(), String> {
     if metrics.len() > MAX_METRICS {
         return Err(format!("it has {} metrics, and {MAX_METRICS} are allowed", metrics.len()));
     }

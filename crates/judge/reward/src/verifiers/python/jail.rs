@@ -44,8 +44,8 @@ const LIMITS: Limits = Limits {
     cpu_s: None,
 };
 
-/// The launch of an interpreter in a jail with these arguments, for a function in `file`, an
-/// absolute path, or in a module.
+/// The launch of an interpreter in a jail with these arguments, for a function or class in `file`,
+/// an absolute path, or in a module.
 ///
 /// # Errors
 /// When there is no sandbox or no such interpreter, as a sentence without a full stop.

@@ -3,6 +3,8 @@
 
 mod jail;
 
+pub use jail::launch as launch_in_jail;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -14,8 +16,12 @@ use super::Spec;
 use super::command::{CommandVerifier, Launch, QuestionBatch, WorkerSettings, Workers};
 use crate::{Error, Verifier, VerifierError};
 
+/// Python code that stands before the programs that call functions and classes of the user: where
+/// they read and write, and how they load a file.
+pub const PYTHON_COMMON: &str = include_str!("common.py");
+
 /// The workers' program.
-const SHIM: &str = include_str!("shim.py");
+const SHIM: &str = concat!(include_str!("common.py"), include_str!("shim.py"));
 
 /// A Python function that judges responses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -126,7 +132,7 @@ impl PythonSettings {
                 file.map(|file| std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
             let place = file.as_deref().map_or(place.into(), Path::to_string_lossy);
             let arguments = ["-c", SHIM, &*place, function, &arguments, batch, "apart"];
-            workers.launch = jail::launch(&self.interpreter, &arguments, file.as_deref())
+            workers.launch = launch_in_jail(&self.interpreter, &arguments, file.as_deref())
                 .map_err(|problem| workers.error(problem, None))?;
         }
         Ok(workers)

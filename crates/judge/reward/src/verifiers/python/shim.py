@@ -8,16 +8,10 @@ standard input and writes an answer per line to standard output, as docs/guides/
 at which the function fails is answered with why, {"failed": "..."}.
 """
 
-import sys
-
-if sys.path[:1] == [""]:
-    del sys.path[0]  # nothing in the current directory may stand for a module of the standard library
-
 import copy
 import difflib
 import functools
 import importlib
-import importlib.util
 import inspect
 import json
 import math
@@ -25,7 +19,6 @@ import os
 import re
 import reprlib
 import signal
-import traceback
 from collections.abc import Mapping
 
 # Arguments that verl gives every function, and those of its batch reward manager.
@@ -42,10 +35,6 @@ TAKEN = ("mean", "score", "solved_all", "solved_none")
 # Longest answer about a group, in bytes, and longest texts in it together, in characters, which JSON writes in up to six bytes.
 LONGEST = 1 << 24
 LONGEST_TEXT = 1 << 16
-
-
-class Refused(Exception):
-    """The function cannot be used at all."""
 
 
 class Unasked(Exception):
@@ -179,18 +168,6 @@ def empty(directory, given):
             os.rmdir(entry.path)
 
 
-def take_streams():
-    """Keeps standard input and output for questions and answers: what is printed elsewhere goes to standard error."""
-    questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    os.dup2(2, 1)
-    for stream in (sys.stdout, sys.stderr):  # printing what a response holds must not be an error
-        stream.reconfigure(errors="backslashreplace")
-    return questions, answers
-
-
 def load(place, name):
     """The function of that name in a file, whose directory is searched for modules, or in a module."""
     is_file = place.endswith(".py")
@@ -215,33 +192,9 @@ def load(place, name):
     return function
 
 
-def where_it_runs():
-    """Which Python this is, for whoever has installed a module elsewhere."""
-    version = ".".join(map(str, sys.version_info[:3]))
-    return f"this is Python {version}, {sys.executable}: install the module there, or name another Python in `interpreter`"
-
-
-def load_file(place):
-    path = os.path.abspath(place)
-    stem = os.path.basename(path)[: -len(".py")]
-    name = f"reward_{stem}" if stem in sys.modules else stem
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def is_function_of(module, key, value):
     its_own = getattr(value, "__module__", None) == module.__name__
     return its_own and callable(value) and not inspect.isclass(value) and not key.startswith("_")
-
-
-def own_traceback(error):
-    """The traceback without the steps of this text and of the import."""
-    steps = error.__traceback__
-    while steps is not None and re.match("<string>|<frozen importlib", steps.tb_frame.f_code.co_filename):
-        steps = steps.tb_next
-    return "".join(traceback.format_exception(type(error), error, steps)).rstrip()
 
 
 class Function:
@@ -266,14 +219,6 @@ class Function:
     def __call__(self, given):
         returned = self.function(**self.taken(given))
         return event_loop().run_until_complete(returned) if inspect.isawaitable(returned) else returned
-
-
-@functools.lru_cache(maxsize=None)
-def event_loop():
-    """One for all calls, since what an async function keeps from call to call may belong to it."""
-    import asyncio
-
-    return asyncio.new_event_loop()
 
 
 def adapt(function, arguments, is_group):
@@ -429,10 +374,6 @@ def metric_name(name):
     return f"function_{name}" if name in TAKEN else name
 
 
-# Errors of what a sandbox refuses or lacks.
-REFUSALS = (ImportError, OSError)
-
-
 def judge(call, question, file):
     """The answer to a question, whatever the function does."""
     try:
@@ -445,20 +386,6 @@ def judge(call, question, file):
         print(own_traceback(error), file=sys.stderr, flush=True)
         return {"failed": last_line(error, file)}
     return {"answers": answers} if "responses" in question else answers[0]
-
-
-def of_sandbox(error):
-    """That there is a sandbox, where that may be why."""
-    if sys.argv[5:] != ["apart"] or not isinstance(error, REFUSALS):
-        return ""
-    return " (in the sandbox, which sees only the directory of the function's file and Python's own)"
-
-
-def last_line(error, file):
-    """The last line of a traceback, with where in the function's file it was."""
-    line = traceback.format_exception_only(type(error), error)[-1].strip()[:500] + of_sandbox(error)
-    steps = [step for step in traceback.extract_tb(error.__traceback__) if step.filename == file]
-    return f"{line} ({os.path.basename(file)}, line {steps[-1].lineno})" if steps else line
 
 
 main()

@@ -1,0 +1,91 @@
+"""Plays the episodes of an environment class.
+
+Started with `-c`, this text behind common.py, the file, and the name of the class; with the word `apart` behind them it is in a
+sandbox. Reads a question per line from standard input and writes an answer per line to standard output, as docs/guides/turns.md has
+them. The question {"hello": true} is answered with how the class is called, {"hello": "..."}, or with why it cannot be,
+{"refused": "..."}. A question at which the class raises an error is answered with it, {"id": ..., "failed": "..."}.
+"""
+
+import json
+from collections.abc import Mapping
+
+
+def main():
+    place, name = sys.argv[1:3]
+    questions, answers = take_streams()
+    file = os.path.abspath(place)
+    environment, refused, episodes = None, None, {}
+    try:
+        environment = load(place, name)
+    except Refused as reason:
+        refused = str(reason)
+    for line in questions:
+        question = json.loads(line)
+        for closed in question.get("closed", ()):
+            episodes.pop(closed, None)
+        if "hello" in question:
+            answer = {"refused": refused} if refused else {"hello": f"{name} of {place} answers the model's turns"}
+        elif refused:
+            sys.exit(refused)
+        else:
+            answer = play(environment, episodes, question, file)
+        answers.write(json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+        answers.flush()
+
+
+def load(place, name):
+    """The class of that name in a file, whose directory is searched for modules."""
+    sys.path[:0] = [os.path.dirname(os.path.abspath(place)), os.getcwd()]
+    try:
+        module = load_file(place)
+    except BaseException as error:  # sys.exit() too
+        says = f"{place} cannot be imported:\n{own_traceback(error)}{of_sandbox(error)}"
+        raise Refused(f"{says}\n{where_it_runs()}" if isinstance(error, ImportError) else says) from None
+    found = getattr(module, name, None)
+    if not inspect.isclass(found):
+        classes = [key for key, value in vars(module).items() if inspect.isclass(value) and value.__module__ == module.__name__]
+        raise Refused(f"{place} has no class {name}; it has {', '.join(classes) or 'none'}")
+    for method, takes in (("reset", "problem and seed"), ("step", "the model's text")):
+        if not callable(getattr(found, method, None)):
+            raise Refused(f"{name} of {place} has no method {method}, which is given {takes}")
+    return found
+
+
+def play(environment, episodes, question, file):
+    """The answer to a question, whatever the class does."""
+    number = question["id"]
+    try:
+        if "reset" in question:
+            episodes[number] = environment()
+            said = of(episodes[number].reset(question["reset"], question["seed"]))
+            if said is not None:
+                raise TypeError("reset must return None: the problem's prompt opens the episode")
+            return {"id": number}
+        return {"id": number, **answer(of(episodes[number].step(question["step"])))}
+    except BaseException as error:  # sys.exit() too
+        episodes.pop(number, None)
+        print(own_traceback(error), file=sys.stderr, flush=True)
+        return {"id": number, "failed": last_line(error, file)}
+
+
+def of(returned):
+    return event_loop().run_until_complete(returned) if inspect.isawaitable(returned) else returned
+
+
+def answer(returned):
+    if not isinstance(returned, Mapping):
+        raise TypeError(f"step must return a dict with messages or done, and returned {type(returned).__name__}")
+    unknown = [str(key) for key in returned if key not in ("messages", "reward", "done", "metrics")]
+    if unknown:
+        raise TypeError(f"step returned a dict with {', '.join(unknown)}: it may have messages, reward, done and metrics")
+    messages, reward = returned.get("messages") or [], returned.get("reward")
+    metrics = {str(key): float(value) for key, value in (returned.get("metrics") or {}).items()}
+    return {
+        "messages": [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages),
+        "reward": None if reward is None else float(reward),  # also of NumPy and PyTorch
+        "done": bool(returned.get("done")),
+        "metrics": metrics,
+    }
+
+
+main()

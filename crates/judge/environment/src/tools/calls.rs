@@ -1,0 +1,200 @@
+//! Calls of tools in a turn of the model, in the forms that models are trained on:
+//!
+//! ```text
+//! <tool_call>{"name": "calculator", "arguments": {"expression": "2+2"}}</tool_call>   Qwen, Hermes
+//! {"name": "calculator", "parameters": {"expression": "2+2"}}                         Llama 3
+//! <|python_tag|>print(2 + 2)                                                          Llama 3
+//! ```python ... ```                                                                   any
+//! ```
+//!
+//! The first two may stand several times. Reasoning up to the last `</think>` holds no calls.
+
+use serde_json::{Map, Value};
+
+/// Most calls of one turn; more are refused.
+const MOST: usize = 16;
+
+/// A call of a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// The tool's name.
+    pub name: String,
+    /// Its arguments.
+    pub arguments: Map<String, Value>,
+}
+
+/// The calls of a turn, in their order; of one that cannot be read, why, as a sentence. None: the
+/// turn is an answer. Code blocks are calls if `python` is a tool.
+pub fn calls(text: &str, python: bool) -> Vec<Result<Call, String>> {
+    let text = text.rsplit_once("</think>").map_or(text, |(_, said)| said).trim();
+    let mut found = if text.contains("<tool_call>") {
+        tagged(text)
+    } else if let Some((_, call)) = text.split_once("<|python_tag|>") {
+        let call = call.trim();
+        let calls = bare(call);
+        if calls.is_empty() { vec![Ok(code(call))] } else { calls }
+    } else {
+        let calls = bare(text);
+        if calls.is_empty() && python { blocks(text) } else { calls }
+    };
+    if found.len() > MOST {
+        found.truncate(MOST);
+        found.push(Err(format!("a turn may have at most {MOST} calls: the others are left out")));
+    }
+    found
+}
+
+fn code(text: &str) -> Call {
+    let arguments = Map::from_iter([("code".to_owned(), text.into())]);
+    Call { name: "python".into(), arguments }
+}
+
+/// Calls between `<tool_call>` and `</tool_call>`.
+fn tagged(text: &str) -> Vec<Result<Call, String>> {
+    let parts = text.split("<tool_call>").skip(1);
+    let read = |part: &str| match part.split_once("</tool_call>") {
+        Some((json, _)) => read(json),
+        None => Err("the call has no </tool_call> at its end".to_owned()),
+    };
+    parts.take(MOST + 1).map(read).collect()
+}
+
+/// A text that is nothing but calls in JSON, with `;` or white space between them.
+fn bare(text: &str) -> Vec<Result<Call, String>> {
+    if !text.starts_with('{') || !text.contains("\"name\"") {
+        return Vec::new();
+    }
+    let mut calls = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() && calls.len() <= MOST {
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
+        match values.next() {
+            Some(Ok(value)) => calls.push(call(value)),
+            _ => {
+                calls.push(read(rest));
+                break;
+            }
+        }
+        rest = rest[values.byte_offset()..].trim_start_matches([';', ' ', '\n', '\r', '\t']);
+    }
+    calls
+}
+
+/// Blocks of Python.
+fn blocks(text: &str) -> Vec<Result<Call, String>> {
+    let mut calls = Vec::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let language = line.trim().strip_prefix("```").map(str::trim);
+        match language {
+            Some("python" | "py" | "python3") => {
+                let inside: Vec<&str> =
+                    lines.by_ref().take_while(|line| line.trim() != "```").collect();
+                calls.push(Ok(code(&inside.join("\n"))));
+            }
+            // The content of another block is no call.
+            Some(_) => drop(lines.by_ref().find(|line| line.trim() == "```")),
+            None => {}
+        }
+    }
+    calls
+}
+
+fn read(json: &str) -> Result<Call, String> {
+    call(serde_json::from_str(json.trim()).map_err(|e| format!("the call is not JSON: {e}"))?)
+}
+
+fn call(value: Value) -> Result<Call, String> {
+    let Value::Object(mut object) = value else {
+        return Err("the call is not an object with a name and arguments".into());
+    };
+    let Some(Value::String(name)) = object.remove("name") else {
+        return Err("the call has no name".into());
+    };
+    let arguments = object.remove("arguments").or_else(|| object.remove("parameters"));
+    let arguments = match arguments {
+        None | Some(Value::Null) => Map::new(),
+        Some(Value::Object(arguments)) => arguments,
+        // Some models write the arguments as a text of JSON.
+        Some(Value::String(text)) => serde_json::from_str(&text)
+            .map_err(|e| format!("the arguments of {name} are not an object: {e}"))?,
+        Some(_) => return Err(format!("the arguments of {name} are not an object")),
+    };
+    Ok(Call { name, arguments })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Nearly calls.
+    const NEAR: &str =
+        "(<tool_call>|</tool_call>|</think>|\\{\"name\":\"a\"|\\}|;|```python|```|\n|é){0,12}";
+
+    proptest! {
+        #[test]
+        fn any_text_has_a_bounded_number_of_calls(text in ".*", near in NEAR) {
+            for text in [&text, &near] {
+                prop_assert!(calls(text, true).len() <= MOST + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn calls_are_found_in_every_form() {
+        let hermes =
+            "I add.\n<tool_call>\n{\"name\": \"a\", \"arguments\": {\"x\": 1}}\n</tool_call>";
+        let two = format!("{hermes}\n<tool_call>{{\"name\":\"b\"}}</tool_call>");
+        let block = "So:\n```python\nx = 1\nprint(x)\n```\nand\n```json\n{}\n```\n```py\n2\n```";
+        let code = |text: &str| format!("python({{\"code\":{text:?}}})");
+        for (text, expected) in [
+            (hermes, vec!["a({\"x\":1})".to_owned()]),
+            (&two, vec!["a({\"x\":1})".into(), "b({})".into()]),
+            ("{\"name\": \"a\", \"parameters\": {\"x\": 1}}", vec!["a({\"x\":1})".into()]),
+            ("{\"name\":\"a\"}; {\"name\":\"b\"}\n", vec!["a({})".into(), "b({})".into()]),
+            ("{\"name\": \"a\", \"arguments\": \"{\\\"x\\\": 1}\"}", vec!["a({\"x\":1})".into()]),
+            ("<|python_tag|>print(1)\n2", vec![code("print(1)\n2")]),
+            ("<|python_tag|>{\"name\": \"a\"}", vec!["a({})".into()]),
+            (block, vec![code("x = 1\nprint(x)"), code("2")]),
+            ("```python\nnot closed", vec![code("not closed")]),
+            ("<think>\n<tool_call>{}</tool_call>\n```python\n1\n```</think>\nIt is 4.", vec![]),
+            ("It is 4: {\"name\": 3}", vec![]),
+            ("{\"answer\": 3}", vec![]),
+            ("", vec![]),
+        ] {
+            let found: Vec<String> = calls(text, true)
+                .into_iter()
+                .map(|call| {
+                    call.map(|Call { name, arguments: a }| format!("{name}({})", Value::from(a)))
+                })
+                .collect::<Result<_, _>>()
+                .unwrap();
+            assert_eq!(found, expected, "{text}");
+        }
+        assert_eq!(calls(block, false), [], "blocks are calls of python alone");
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_why() {
+        let many = "<tool_call>{\"name\":\"a\"}</tool_call>".repeat(1000);
+        let deep = format!("<tool_call>{}</tool_call>", "[".repeat(100_000));
+        for (text, count, why) in [
+            ("<tool_call>{\"name\": \"a\"}", 1, "no </tool_call>"),
+            ("<tool_call>{\"name\": }</tool_call>", 1, "not JSON: expected value at line 1"),
+            ("<tool_call>[1]</tool_call>", 1, "not an object"),
+            ("<tool_call>{\"arguments\": {}}</tool_call>", 1, "no name"),
+            ("{\"name\": \"a\", \"arguments\": [1]}", 1, "arguments of a are not an object"),
+            ("{\"name\": \"a\", \"arguments\": \"x\"}", 1, "arguments of a are not an object"),
+            ("{\"name\": \"a\"", 1, "not JSON: EOF"),
+            ("{\"name\": \"a\"} so", 2, "not JSON"),
+            (&many, 17, "at most 16 calls"),
+            (&deep, 1, "recursion limit"),
+        ] {
+            let found = calls(text, true);
+            assert_eq!(found.len(), count, "{text}");
+            let error = found.last().unwrap().clone().unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}
