@@ -52,8 +52,8 @@ pub struct Reply {
     pub metrics: BTreeMap<String, f64>,
 }
 
-/// The environment, not the model, failed. The response is left out of the loss and counted, as at a
-/// verifier's fault. The text follows "the environment failed: ".
+/// The environment, not the model, failed. The response is left out of the loss and counted, as at
+/// a verifier's fault. The text follows "the environment failed: ".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Fault(pub String);

@@ -49,7 +49,7 @@ impl Default for EpisodeLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ToolName {
-    /// Exact arithmetic: `+ - * / **` and parentheses, on fractions of whole numbers.
+    /// Exact arithmetic: `+ - * / // % **` and parentheses, on fractions of whole numbers.
     Calculator,
     /// A Python interpreter in a sandbox, whose names live as long as the episode.
     Python,

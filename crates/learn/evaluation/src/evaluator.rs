@@ -9,8 +9,9 @@ use isentrope_random::Purpose;
 use isentrope_reward::{Judgement, Verdict};
 use isentrope_rollout::{
     Groups, Interrupt, Judge, Key, Limits, Phase, ProgressObserver, Prompter, Request, Response,
-    ResponseId, Sampler, Sampling, respond, settle_failures, verifier_item,
+    ResponseId, Sampler, Sampling, Turns, respond, settle_failures, verifier_item,
 };
+use isentrope_run::tokens::GivenRanges;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
@@ -27,6 +28,8 @@ pub struct Evaluator<'a> {
     pub judge: &'a Judge,
     /// Memory of sampling.
     pub limits: Limits,
+    /// The environment that answers the model's turns, if responses have several.
+    pub turns: Option<Turns<'a>>,
 }
 
 impl Evaluator<'_> {
@@ -148,6 +151,7 @@ impl Evaluator<'_> {
             limits: self.limits,
             phase: Phase::Evaluation,
             interrupt,
+            turns: self.turns,
         };
         // One request at a time, so that a problem is written as soon as it is sampled.
         let responded = respond(sampler, questions, judge, 1, keep, observer)?;
@@ -215,6 +219,7 @@ fn unanswered(prompt: usize, context: usize) -> Response {
     Response {
         text: String::new(),
         tokens: Vec::new(),
+        given: GivenRanges::default(),
         logprobs: Vec::new(),
         entropies: Vec::new(),
         masks: None,

@@ -48,6 +48,9 @@ const CUT: &str = " [cut]";
 /// Characters of a text for each token that it may have; more are cut before the text is encoded.
 const CHARACTERS_PER_TOKEN: usize = 256;
 
+/// Turns at which the model's text is compared with the template's.
+pub(crate) const COMPARISONS: usize = 256;
+
 /// Most characters of a text that a warning shows.
 const SHOWN: usize = 40;
 
@@ -68,8 +71,9 @@ impl Prompter {
     }
 
     /// The tokens behind a turn of the model, which has the text `turn` without the end token
-    /// `ended` that was sampled; None if the turn ended otherwise. `messages` are the environment's,
-    /// with a role and a text each. Texts that come to more than `most` tokens together are cut.
+    /// `ended` that was sampled; None if the turn ended otherwise. `messages` are the
+    /// environment's, with a role and a text each. Texts that come to more than `most` tokens
+    /// together are cut.
     ///
     /// Without a chat template each message is a line of its own: a newline, its text, a newline.
     ///
@@ -200,7 +204,8 @@ impl Prompter {
         self.apply_template(&all, &self.tools, true)
     }
 
-    /// Compares what the model sees with the template's own text of the conversation.
+    /// Compares what the model sees with the template's own text of the conversation, at the first
+    /// turns of all: it takes two renderings.
     fn warning(
         &self,
         conversation: &Conversation,
@@ -209,14 +214,19 @@ impl Prompter {
         tail: &str,
         messages: &[Value],
     ) -> Option<String> {
-        if !conversation.uses_template || self.is_unstable.load(Ordering::Relaxed) {
+        if !conversation.uses_template || self.comparisons.load(Ordering::Relaxed) == 0 {
             return None;
         }
         let prompt = self.apply_template(&conversation.messages, &self.tools, true).ok()?;
         let seen = format!("{prompt}{turn}{end}{tail}");
         let own = self.rendered_after(conversation, turn, messages).ok()?;
-        if seen == own || self.is_unstable.swap(true, Ordering::Relaxed) {
+        if seen == own {
+            let count = |left: usize| left.checked_sub(1);
+            let _ = self.comparisons.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
             return None;
+        }
+        if self.comparisons.swap(0, Ordering::Relaxed) == 0 {
+            return None; // another thread has said so
         }
         let same = seen.chars().zip(own.chars()).take_while(|(a, b)| a == b).count();
         let part = |text: &str| text.chars().skip(same).take(SHOWN).collect::<String>();

@@ -22,24 +22,39 @@ pub struct Judge {
 
 impl Judge {
     /// Judges responses, each to its problem, as one batch: with verdicts and rewards, in the order
-    /// of the batch.
+    /// of the batch. Where an environment has rewarded an episode, or failed at it, the verifier is
+    /// not asked; of any other episode it is shown the last turn.
     pub fn responses(&self, sampled: Vec<(&Problem, Completion)>) -> Result<Vec<Response>> {
         if sampled.is_empty() {
             return Ok(Vec::new());
         }
-        let batch: Vec<(Item<'_>, &str)> = sampled
+        let known: Vec<Option<Judgement>> = sampled
             .iter()
-            .map(|(problem, completion)| {
-                (verifier_item(problem), completion.text.as_deref().unwrap_or_default())
+            .map(|(_, completion)| completion.episode.as_ref()?.judgement())
+            .collect();
+        let asked = sampled.iter().zip(&known).filter(|(_, known)| known.is_none());
+        let batch: Vec<(Item<'_>, &str)> = asked
+            .map(|((problem, completion), _)| {
+                let of_episode = completion.episode.as_ref().map(|episode| &*episode.last_turn);
+                let text = of_episode.or(completion.text.as_deref());
+                (verifier_item(problem), text.unwrap_or_default())
             })
             .collect();
-        let judgements = {
+        let mut verdicts = Vec::new().into_iter();
+        if !batch.is_empty() {
             let _span = span("verify").with("responses", batch.len());
-            self.verifier.verify_batch(&batch)?
-        };
+            verdicts = self.verifier.verify_batch(&batch)?.into_iter();
+        }
         drop(batch);
-        let completions = sampled.into_iter().map(|(_, completion)| completion);
-        Ok(completions.zip(judgements).map(|(c, j)| self.rewarded(c, j)).collect())
+        let none = || Judgement::new(Verdict::Fault, None, "the verifier has given no verdict");
+        let judged = sampled.into_iter().zip(known).map(|((_, completion), known)| {
+            let mut judgement = known.unwrap_or_else(|| verdicts.next().unwrap_or_else(none));
+            if let Some(episode) = &completion.episode {
+                judgement.metrics.extend(episode.metrics.clone());
+            }
+            self.rewarded(completion, judgement)
+        });
+        Ok(judged.collect())
     }
 
     fn rewarded(&self, completion: Completion, judgement: Judgement) -> Response {
@@ -55,6 +70,7 @@ impl Judge {
             reward: judgement.score + penalty,
             text: completion.text.unwrap_or_default(),
             tokens: completion.tokens,
+            given: completion.given,
             logprobs: completion.logprobs,
             entropies: completion.entropies,
             masks: completion.masks,
@@ -121,6 +137,7 @@ fn unjudged(judgement: Judgement) -> Judgement {
 mod tests {
     use super::*;
     use isentrope_reward::VerifierName;
+    use isentrope_run::tokens::GivenRanges;
 
     fn judge() -> Judge {
         let overlong = Overlong { buffer: 4, factor: 1.0 };
@@ -134,10 +151,12 @@ mod tests {
             sampling_logprobs: None,
             entropies: vec![1.0; tokens],
             masks: None,
+            given: GivenRanges::default(),
             text: None,
             finish_reason: FinishReason::Length,
             room,
             activation_slots: None,
+            episode: None,
         };
         judge().rewarded(completion, judgement)
     }

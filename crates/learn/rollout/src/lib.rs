@@ -4,7 +4,7 @@
 //! over a paged key-value cache: [`Engine::submit`] queues a prompt to be sampled any number of
 //! times, [`Engine::step`] advances everything that fits by one token. [`respond`] is the whole
 //! path: a [`SamplingRun`] steps the engine to the end, and a [`JudgeQueue`] makes [`Response`]s of
-//! what is sampled.
+//! what is sampled. Between the turns of a response an [`EpisodeQueue`] asks its environment.
 //!
 //! A sample's tokens depend on the weights, its prompt, its [`Key`] and its [`Sampling`] settings
 //! alone: not on its batch, on memory, on threads or on the order of completion.
@@ -12,6 +12,7 @@
 mod activation_slots;
 mod between_turns;
 mod engine;
+mod episode_queue;
 mod error;
 mod judge;
 mod judge_queue;
@@ -31,6 +32,7 @@ pub use isentrope_kernels::Drawn;
 
 pub use between_turns::{Conversation, GivenTokens};
 pub use engine::{Engine, Event, Limits, Request, RequestId};
+pub use episode_queue::{EpisodeOutcome, EpisodePreview, EpisodeQueue, Turns};
 pub use error::{Error, Result};
 pub use judge::{Judge, check_problem, settle_failures, verifier_item};
 pub use judge_queue::JudgeQueue;

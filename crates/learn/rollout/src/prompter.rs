@@ -1,5 +1,6 @@
 //! Turns a problem into the tokens that the model sees.
 
+use crate::between_turns::COMPARISONS;
 use crate::error::{Error, Result};
 use isentrope_data::{DataSettings, Finding, Problem, Prompt, Template};
 use isentrope_model::chat_template::{ChatTemplate, Date};
@@ -8,7 +9,7 @@ use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicUsize;
 
 /// Renders prompts for one model.
 pub struct Prompter {
@@ -22,8 +23,8 @@ pub struct Prompter {
     system: Option<String>,
     /// Tools that the model may use, each an object, for the chat template.
     pub(crate) tools: Vec<Value>,
-    /// Whether the template has been seen to write earlier turns differently.
-    pub(crate) is_unstable: AtomicBool,
+    /// Turns at which it is still to be seen whether the template writes them differently later.
+    pub(crate) comparisons: AtomicUsize,
 }
 
 /// Longest text of a prompt, in bytes: far beyond the contexts of models, and little enough to be
@@ -49,11 +50,11 @@ impl Prompter {
             variables: template_variables(settings),
             system: settings.system.clone(),
             tools: Vec::new(),
-            is_unstable: AtomicBool::new(false),
+            comparisons: AtomicUsize::new(COMPARISONS),
         })
     }
 
-    /// The same with tools, each an object, in every prompt that goes through the chat template.
+    /// Gives tools, each an object, to every prompt that goes through the chat template.
     pub fn with_tools(self, tools: &[Value]) -> Self {
         Self { tools: tools.to_vec(), ..self }
     }

@@ -16,6 +16,15 @@ pub struct Key {
 impl Key {
     /// A number uniform in [0, 1) with 53 random bits, for token `position` of response `sample`.
     pub fn uniform(self, sample: u64, position: u64) -> f64 {
-        Draws::new([self.seed, self.step, self.prompt, sample]).uniform(position)
+        self.draws(sample).uniform(position)
+    }
+
+    /// The seed of the environment of response `sample`. No token has its position.
+    pub fn environment_seed(self, sample: u64) -> u64 {
+        self.draws(sample).bits(u64::MAX)
+    }
+
+    fn draws(self, sample: u64) -> Draws {
+        Draws::new([self.seed, self.step, self.prompt, sample])
     }
 }

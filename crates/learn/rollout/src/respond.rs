@@ -1,6 +1,7 @@
-//! From requests to judged responses: sampling, and judging beside it.
+//! From requests to judged responses: sampling, and environments and judging beside it.
 
 use crate::engine::Request;
+use crate::episode_queue::EpisodeQueue;
 use crate::error::Error;
 use crate::judge::Judge;
 use crate::judge_queue::JudgeQueue;
@@ -61,7 +62,9 @@ pub fn respond<E: From<Error>>(
     let interrupt = sampler.interrupt;
     thread::scope(|scope| {
         let mut queue = JudgeQueue::new(scope, judge, &problems, &requests, batch);
-        let sampled = sample(sampler, requests, &mut queue, keep, observer);
+        let mut episodes = EpisodeQueue::new(scope, sampler.turns, &problems, &requests);
+        let sampled = sample(sampler, requests, &mut episodes, &mut queue, keep, observer);
+        drop(episodes); // the threads of what was broken off end
         queue.finish(sampled, interrupt, keep, observer)
     })
 }
@@ -70,6 +73,7 @@ pub fn respond<E: From<Error>>(
 fn sample<E: From<Error>>(
     sampler: Sampler<'_>,
     requests: Vec<Request>,
+    episodes: &mut EpisodeQueue<'_, '_>,
     queue: &mut JudgeQueue<'_, '_>,
     keep: ResponseSink<'_, E>,
     observer: &mut dyn ProgressObserver,
@@ -77,14 +81,15 @@ fn sample<E: From<Error>>(
     let interrupt = sampler.interrupt;
     let mut run = SamplingRun::begin(sampler, requests)?;
     observer.progress(run.progress());
-    while !run.is_idle() {
+    while !episodes.are_over(&run) {
         if interrupt == Interrupt::WhenAsked && observer.stop_requested() {
             return Ok(ControlFlow::Break(()));
         }
-        queue.ask(run.step()?)?;
+        queue.ask(episodes.step(&mut run)?)?;
         while let Some((id, response)) = queue.next_judged()? {
             keep(id, response)?;
         }
+        episodes.take_note().iter().for_each(|note| observer.note(note));
         observer.progress(run.progress());
     }
     Ok(ControlFlow::Continue(()))

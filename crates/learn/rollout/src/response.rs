@@ -5,16 +5,21 @@ use crate::response_masks::ResponseMasks;
 use isentrope_data::Problem;
 use isentrope_files::Digest;
 use isentrope_reward::Judgement;
+use isentrope_run::tokens::GivenRanges;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 /// A judged response. Vectors are `[tokens]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Response {
-    /// Text without special tokens.
+    /// Text without special tokens; of a response with an environment, all turns with them.
     pub text: String,
     /// Tokens, a final end-of-sequence token included.
     pub tokens: Vec<u32>,
+    /// Which tokens were given, in a response of several turns. Their log-probs and entropies are
+    /// 0, and no mean counts them.
+    #[serde(default, skip_serializing_if = "GivenRanges::is_empty")]
+    pub given: GivenRanges,
     /// Log-prob of each token when it was sampled, in nats.
     #[serde(with = "bits")]
     pub logprobs: Vec<f32>,
@@ -46,6 +51,16 @@ impl Response {
         self.judgement.verdict.is_scored()
     }
 
+    /// The number of tokens that the model sampled.
+    pub fn sampled_tokens(&self) -> usize {
+        self.tokens.len() - self.given.count()
+    }
+
+    /// The number of the model's turns.
+    pub fn turns(&self) -> usize {
+        self.given.turns(self.tokens.len()).count()
+    }
+
     /// Whether a model with this vocabulary can have sampled the response, because a file may have
     /// been edited.
     pub fn can_be_of(&self, vocabulary: usize, sampling: &Sampling) -> bool {
@@ -55,6 +70,7 @@ impl Response {
             && self.logprobs.len() == count
             && self.entropies.len() == count
             && self.tokens.iter().all(is_token)
+            && self.given.fits(count)
             && self.masks.is_some() == sampling.records_kept
             && self.masks.as_ref().is_none_or(|masks| {
                 let is_ascending = |draw: usize| masks.tokens.of(draw).is_sorted_by(|a, b| a < b);
@@ -67,10 +83,11 @@ impl Response {
             })
     }
 
-    /// Mean entropy over the response's tokens, in nats (arXiv:2505.22617, equation 5, inner mean).
+    /// Mean entropy over the response's sampled tokens, in nats (arXiv:2505.22617, equation 5, inner
+    /// mean).
     pub fn entropy(&self) -> f64 {
         self.entropies.iter().map(|&h| f64::from(h)).sum::<f64>()
-            / self.entropies.len().max(1) as f64
+            / self.sampled_tokens().max(1) as f64
     }
 
     /// The response's line in a file, as an object. `sample` is its number among the responses to
@@ -82,7 +99,7 @@ impl Response {
             ("ground_truth", repeated(&problem.ground_truth)),
             ("sample", json!(sample)),
             ("response", json!(self.text)),
-            ("tokens", json!(self.tokens.len())),
+            ("tokens", json!(self.sampled_tokens())),
             ("truncated", json!(self.truncated)),
             ("verdict", json!(self.judgement.verdict)),
             ("extracted", json!(self.judgement.extracted)),
@@ -92,11 +109,14 @@ impl Response {
         ];
         let mut line: Map<String, Value> =
             fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        if !self.given.is_empty() {
+            line.insert("given".into(), json!(self.given));
+        }
         if !self.judgement.metrics.is_empty() {
             line.insert("metrics".into(), json!(self.judgement.metrics));
         }
         if let Some(masks) = &self.masks {
-            line.insert("kept_mass".into(), json!(masks.mean_mass()));
+            line.insert("kept_mass".into(), json!(masks.mean_mass(&self.given)));
         }
         if let Some(vote) = &self.vote {
             line.insert("vote".into(), json!(vote));
@@ -129,6 +149,7 @@ mod tests {
         Response {
             text: "7 8".into(),
             tokens: vec![7, 8],
+            given: GivenRanges::default(),
             logprobs: vec![-0.5, -0.1],
             entropies: vec![0.25, 0.0],
             masks: None,

@@ -2,6 +2,7 @@
 
 use crate::response::bits;
 use isentrope_kernels::{SamplingMask, SamplingMasks};
+use isentrope_run::tokens::GivenRanges;
 use serde::{Deserialize, Serialize};
 
 /// The tokens that could have been drawn in the place of each token of a response, `[tokens]`.
@@ -29,11 +30,15 @@ impl ResponseMasks {
         self.log_masses.iter().map(|&log_mass| libm::exp(f64::from(log_mass)))
     }
 
-    /// The mean of [`masses`](Self::masses); 1 if there are no tokens.
-    pub fn mean_mass(&self) -> f64 {
-        match self.log_masses.len() {
+    /// The mean of [`masses`](Self::masses) over tokens that were not given; 1 if there are none.
+    pub fn mean_mass(&self, given: &GivenRanges) -> f64 {
+        match self.log_masses.len() - given.count() {
             0 => 1.0,
-            tokens => self.masses().sum::<f64>() / tokens as f64,
+            tokens => {
+                let sampled =
+                    self.masses().enumerate().filter(|(place, _)| !given.contains(*place));
+                sampled.map(|(_, mass)| mass).sum::<f64>() / tokens as f64
+            }
         }
     }
 }
@@ -66,12 +71,16 @@ mod tests {
     #[test]
     fn what_was_kept_comes_back_from_a_file_to_the_last_bit() {
         let mut masks = ResponseMasks::default();
-        assert_eq!(masks.mean_mass(), 1.0, "nothing was cut");
+        let mut given = GivenRanges::default();
+        assert_eq!(masks.mean_mass(&given), 1.0, "nothing was cut");
         masks.push(Some(&SamplingMask { tokens: vec![3, 7], log_mass: -0.1 }));
         (0..2).for_each(|_| masks.push(None));
         let text = serde_json::to_string(&masks).unwrap();
         assert!(text.starts_with(r#"{"masks":[[3,7],[],[]],"log_masses":["#), "{text}");
         assert_eq!(serde_json::from_str::<ResponseMasks>(&text).unwrap(), masks);
-        assert!((masks.mean_mass() - (f64::from(-0.1f32).exp() + 2.0) / 3.0).abs() < 1e-15);
+        let cut = f64::from(-0.1f32).exp();
+        assert!((masks.mean_mass(&given) - (cut + 2.0) / 3.0).abs() < 1e-15);
+        given.push(1..2);
+        assert!((masks.mean_mass(&given) - (cut + 1.0) / 2.0).abs() < 1e-15);
     }
 }

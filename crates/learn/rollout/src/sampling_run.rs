@@ -1,11 +1,12 @@
 //! Sampling many requests to the end, step by step.
 
 use crate::engine::{Engine, Event, Limits, Request, RequestId};
+use crate::episode_queue::Turns;
 use crate::error::{Error, Result};
 use crate::observer::{Phase, Progress};
 use crate::partial_response::PartialResponse;
 use crate::respond::{Interrupt, ResponseId};
-use crate::sequence::Completion;
+use crate::sequence::{Completion, FinishReason};
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_model::{ActivationCache, KvCache, Model};
 
@@ -23,6 +24,8 @@ pub struct Sampler<'a> {
     pub phase: Phase,
     /// Whether sampling may be broken off.
     pub interrupt: Interrupt,
+    /// The environment that answers the model's turns, if responses have several.
+    pub turns: Option<Turns<'a>>,
 }
 
 /// Sampling under way. Other processes may take responses over from it before they have ended.
@@ -33,6 +36,8 @@ pub struct SamplingRun<'a> {
     engine: Engine<'a>,
     /// The rollout's number of each of the engine's requests.
     numbers: Vec<usize>,
+    /// Whether another turn may follow a response that has stopped.
+    has_turns: bool,
     progress: Progress,
 }
 
@@ -51,7 +56,7 @@ type NumberedRequest = (usize, Request, Vec<PartialResponse>);
 impl<'a> SamplingRun<'a> {
     /// Queues requests, which are numbered from 0.
     pub fn begin(sampler: Sampler<'a>, requests: Vec<Request>) -> Result<Self> {
-        let Sampler { model, activation_cache, tokenizer, limits, phase, .. } = sampler;
+        let Sampler { model, activation_cache, tokenizer, limits, phase, turns, .. } = sampler;
         let total = requests.iter().map(|request| request.samples.len()).sum();
         let requests: Vec<NumberedRequest> = requests
             .into_iter()
@@ -60,12 +65,17 @@ impl<'a> SamplingRun<'a> {
             .collect();
         let mut engine = engine(model, tokenizer, limits, &requests)?;
         engine = engine.caching_activations(activation_cache);
+        let has_turns = turns.is_some();
+        if has_turns {
+            engine = engine.keeping_stopped();
+        }
         let numbers = submit(&mut engine, requests)?;
         let progress = Progress { phase, done: 0, total, tokens: 0 };
-        Ok(Self { model, tokenizer, limits, engine, numbers, progress })
+        Ok(Self { model, tokenizer, limits, engine, numbers, has_turns, progress })
     }
 
-    /// Whether every response has ended.
+    /// Whether nothing is left to sample: every response has ended, or waits for what follows its
+    /// turn.
     pub fn is_idle(&self) -> bool {
         self.engine.is_idle()
     }
@@ -75,14 +85,16 @@ impl<'a> SamplingRun<'a> {
         self.progress
     }
 
-    /// Advances every running response by a token. Returns those that have ended.
+    /// Advances every running response by a token. Returns those that have ended; with several turns
+    /// also those that have stopped, each to [go on](Self::go_on) or [end](Self::end).
     pub fn step(&mut self) -> Result<Vec<(ResponseId, Completion)>> {
         let mut ended = Vec::new();
         for event in self.engine.step()? {
             match event {
                 Event::Token { .. } => self.progress.tokens += 1,
                 Event::Finished { request, sample, completion } => {
-                    self.progress.done += 1;
+                    let waits = self.has_turns && completion.finish_reason == FinishReason::Stop;
+                    self.progress.done += usize::from(!waits);
                     ended.push((self.id(request, sample), completion));
                 }
             }
@@ -90,7 +102,25 @@ impl<'a> SamplingRun<'a> {
         Ok(ended)
     }
 
-    /// The responses that have not ended.
+    /// Goes on with a response that has stopped, behind these given tokens.
+    pub fn go_on(&mut self, id: ResponseId, given: &[u32]) -> Result<()> {
+        self.engine.go_on(self.request(id)?, id.sample, given)
+    }
+
+    /// Ends a response that has stopped.
+    pub fn end(&mut self, id: ResponseId) -> Result<()> {
+        self.progress.done += 1;
+        self.engine.release_stopped(self.request(id)?, id.sample)
+    }
+
+    /// The engine's number of a response's request.
+    fn request(&self, id: ResponseId) -> Result<RequestId> {
+        let request = self.numbers.iter().position(|&number| number == id.request);
+        request.ok_or_else(|| Error::Prompt(format!("request {} is not sampled here", id.request)))
+    }
+
+    /// The responses that have not ended, without those that go on behind given tokens: they stay
+    /// where their episodes are.
     pub fn unfinished(&self) -> Vec<Unfinished> {
         let unfinished = self.engine.unfinished();
         unfinished
@@ -113,7 +143,7 @@ impl<'a> SamplingRun<'a> {
         mut taken: Vec<(ResponseId, PartialResponse)>,
         requests: &[Request],
     ) -> Result<Self> {
-        let Self { model, tokenizer, limits, engine: idle, mut progress, .. } = self;
+        let Self { model, tokenizer, limits, engine: idle, has_turns, mut progress, .. } = self;
         drop(idle);
         progress.total += taken.len();
         taken.sort_by_key(|(id, _)| *id);
@@ -136,8 +166,11 @@ impl<'a> SamplingRun<'a> {
             }
         }
         let mut engine = engine(model, tokenizer, limits, &parts)?;
+        if has_turns {
+            engine = engine.keeping_stopped();
+        }
         let numbers = submit(&mut engine, parts)?;
-        Ok(Self { model, tokenizer, limits, engine, numbers, progress })
+        Ok(Self { model, tokenizer, limits, engine, numbers, has_turns, progress })
     }
 
     fn id(&self, request: RequestId, sample: usize) -> ResponseId {

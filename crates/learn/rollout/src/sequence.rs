@@ -1,11 +1,13 @@
 //! Prompts and responses on their way through the engine.
 
+use crate::episode_queue::EpisodeOutcome;
 use crate::partial_response::PartialResponse;
 use crate::random::Key;
 use crate::response_masks::ResponseMasks;
 use crate::sampling::Sampling;
 use crate::stop::Text;
 use isentrope_kernels::{Buffer, Draw, Drawn};
+use isentrope_run::tokens::GivenRanges;
 use std::sync::Arc;
 
 /// Why a response ended.
@@ -43,7 +45,10 @@ pub struct Completion {
     /// The tokens that truncated sampling kept at each position, if [`Sampling::records_kept`] is
     /// set.
     pub masks: Option<ResponseMasks>,
-    /// Decoded text without special tokens, up to a stop string, if the engine has a tokenizer.
+    /// Which tokens were given, in a response of several turns: their numbers are 0.
+    pub given: GivenRanges,
+    /// Decoded text without special tokens, up to a stop string, if the engine has a tokenizer; of
+    /// several turns, the last one's.
     pub text: Option<String>,
     /// Why it ended.
     pub finish_reason: FinishReason,
@@ -52,6 +57,8 @@ pub struct Completion {
     /// The slots of the engine's activation cache that hold the activations of each token of the
     /// prompt and of the response but its last, if all of them have been cached.
     pub activation_slots: Option<Vec<u32>>,
+    /// How its episode went, if it has an environment and is complete.
+    pub episode: Option<Box<EpisodeOutcome>>,
 }
 
 /// A prompt whose samples have not all started.
@@ -96,8 +103,10 @@ pub(crate) struct Sample<'a> {
     pub reserved: usize,
     /// Tokens that are in the cache, or will be after the current step.
     pub fed: usize,
-    /// Without what was kept.
+    /// Without what was kept. Given tokens have log-prob and entropy 0.
     pub drawn: Vec<Drawn>,
+    /// Which of them were given.
+    pub given: GivenRanges,
     /// The tokens that truncated sampling kept at each position, if they are recorded.
     pub masks: Option<ResponseMasks>,
     /// The activation slots of all fed tokens, if they are cached.

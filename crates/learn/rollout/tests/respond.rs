@@ -186,6 +186,7 @@ impl Trial {
             limits: Limits { cache_bytes: 32 << 20, sequences: 10, prefill_tokens: 16 },
             phase: Phase::Rollout,
             interrupt: self.interrupt,
+            turns: None,
         };
         let questions: Vec<_> =
             problems.iter().enumerate().map(|(i, problem)| question((i, problem))).collect();

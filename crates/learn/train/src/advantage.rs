@@ -50,7 +50,7 @@ pub(crate) fn outcomes(estimator: Estimator, groups: &[Group]) -> Vec<Outcome> {
     let outcome = |ComparedResponse { place, group, response }: ComparedResponse<'_>| Outcome {
         group: place.0,
         reward: response.reward,
-        tokens: response.tokens.len(),
+        tokens: response.sampled_tokens(),
         greedy_reward: group.greedy_reward().unwrap_or_default(), // there wherever it is read
     };
     compared(estimator, groups).map(outcome).collect()

@@ -1,5 +1,9 @@
 //! The minibatch of one update: from judged responses and their advantages to the loss and its
 //! gradient.
+//!
+//! The model goes over every token behind a prompt: the targets. In a response of several turns
+//! some of them were given, not sampled. The loss knows the sampled tokens alone: the scores of
+//! given ones are left out before it, and their derivatives are 0 after it.
 
 use crate::error::Result;
 use crate::group::Group;
@@ -23,11 +27,17 @@ pub struct TrainingBatch {
     /// Prompt and response of each, `[responses]`.
     tokens: Vec<Vec<u32>>,
     prompt_lengths: Vec<usize>,
-    /// Tokens of each response.
+    /// Sampled tokens of each response.
     lengths: Vec<usize>,
+    /// Targets of all responses.
+    targets: usize,
+    /// The place of each sampled token among the targets, ascending, if some were given.
+    places_of_tokens: Option<Vec<usize>>,
+    /// Whether tokens of each response were given, `[responses]`.
+    has_given: Vec<bool>,
     /// Scores from when they were sampled, `[tokens]` of the responses end to end.
     sampled: Scores,
-    /// The tokens that truncated sampling kept at each position, `[tokens]`.
+    /// The tokens that truncated sampling kept at each position, `[targets]`.
     masks: SamplingMasks,
     /// The step that sampled each response, `[responses]`.
     steps: Vec<u64>,
@@ -82,6 +92,9 @@ impl TrainingBatch {
             tokens: Vec::new(),
             prompt_lengths: Vec::new(),
             lengths: Vec::new(),
+            targets: 0,
+            places_of_tokens: None,
+            has_given: Vec::new(),
             sampled: Scores::default(),
             masks: SamplingMasks::default(),
             steps: Vec::new(),
@@ -89,6 +102,7 @@ impl TrainingBatch {
             advantages: Vec::new(),
         };
         let whole = SamplingMasks::default();
+        let mut places = Vec::new();
         let responses =
             (first..).zip(groups.iter().zip(learnt)).flat_map(|(number, (group, learnt))| {
                 let of_group = group.responses.iter().zip(learnt).enumerate();
@@ -98,24 +112,31 @@ impl TrainingBatch {
             });
         for (place, group, response, advantages) in responses {
             batch.places.push(place);
-            let Response { tokens, logprobs, entropies, masks, activation_slots, .. } = response;
+            let Response { tokens, given, logprobs, entropies, masks, activation_slots, .. } =
+                response;
             batch.tokens.push([&group.prompt[..], tokens].concat());
             batch.prompt_lengths.push(group.prompt.len());
-            batch.lengths.push(tokens.len());
-            batch.sampled.logprobs.extend(logprobs);
-            batch.sampled.entropies.extend(entropies);
-            batch.sampled.log_masses.extend(masks.iter().flat_map(|masks| &masks.log_masses));
-            batch.sampled.log_masses.resize(batch.sampled.logprobs.len(), 0.0);
+            batch.lengths.push(response.sampled_tokens());
+            batch.has_given.push(!given.is_empty());
             batch.masks.extend(masks.as_ref().map_or(&whole, |masks| &masks.tokens), tokens.len());
             batch.steps.push(group.step);
             batch.slots.push(activation_slots.clone());
-            batch.advantages.extend((0..tokens.len()).map(|token| advantages.at(token)));
+            for token in given.sampled(tokens.len()) {
+                places.push(batch.targets + token);
+                batch.sampled.logprobs.push(logprobs[token]);
+                batch.sampled.entropies.push(entropies[token]);
+                let log_mass = masks.as_ref().map_or(0.0, |masks| masks.log_masses[token]);
+                batch.sampled.log_masses.push(log_mass);
+                batch.advantages.push(advantages.at(token));
+            }
+            batch.targets += tokens.len();
         }
+        batch.places_of_tokens = batch.has_given.contains(&true).then_some(places);
         batch
     }
 
     /// The responses: the number of each one's group, its number in the group, and the range of its
-    /// tokens in the minibatch.
+    /// sampled tokens in the minibatch.
     pub fn responses(&self) -> impl Iterator<Item = ((usize, usize), Range<usize>)> {
         let mut at = 0;
         self.places.iter().zip(&self.lengths).map(move |(&place, &length)| {
@@ -134,7 +155,7 @@ impl TrainingBatch {
         self.lengths.is_empty()
     }
 
-    /// Tokens of all responses: the tokens of the loss.
+    /// Sampled tokens of all responses: the tokens of the loss.
     pub fn response_tokens(&self) -> usize {
         self.sampled.logprobs.len()
     }
@@ -146,7 +167,8 @@ impl TrainingBatch {
 
     /// Log-probs of the responses' tokens under another model, in the learner's passes, `[tokens]`.
     pub fn logprobs(&self, model: &Model, learner: &Learner, temperature: f32) -> Result<Vec<f64>> {
-        Ok(widen(&learner.score_with(model, &self.sequences(), temperature)?.logprobs))
+        let scores = learner.score_with(model, &self.sequences(), temperature)?;
+        Ok(widen(&self.of_tokens(scores.logprobs)))
     }
 
     /// Scores and entropy slopes of the responses' tokens under the present weights, in the
@@ -156,13 +178,15 @@ impl TrainingBatch {
         learner: &Learner,
         temperature: f32,
     ) -> Result<(Scores, Vec<f32>)> {
-        learner.entropy_slopes(&self.sequences(), &self.masks, temperature)
+        let (scores, slopes) =
+            learner.entropy_slopes(&self.sequences(), &self.masks, temperature)?;
+        Ok((self.scores_of_tokens(scores), self.of_tokens(slopes)))
     }
 
     /// Entropies of the responses' tokens under the present weights, in the learner's passes,
     /// `[tokens]`.
     pub(crate) fn entropies(&self, learner: &Learner, temperature: f32) -> Result<Vec<f32>> {
-        Ok(learner.score(&self.sequences(), temperature)?.entropies)
+        Ok(self.of_tokens(learner.score(&self.sequences(), temperature)?.entropies))
     }
 
     /// Log-probs, entropies and log-masses of the responses' tokens from when they were sampled,
@@ -181,17 +205,52 @@ impl TrainingBatch {
             temperature: inputs.temperature,
         };
         let forward = learner.forward(batch)?;
-        let loss = self.loss(&forward.scores, inputs);
+        let loss = match &self.places_of_tokens {
+            None => self.loss(&forward.scores, inputs),
+            Some(_) => self.loss(&self.scores_of_tokens(forward.scores.clone()), inputs),
+        };
         let derivatives = Coefficients {
-            d_logprobs: narrow(&loss.objective.d_logprobs),
-            d_entropies: narrow(&loss.objective.d_entropies),
-            d_log_masses: narrow(&loss.objective.d_log_masses),
+            d_logprobs: self.of_targets(&loss.objective.d_logprobs),
+            d_entropies: self.of_targets(&loss.objective.d_entropies),
+            d_log_masses: self.of_targets(&loss.objective.d_log_masses),
         };
         learner.backward(forward, &derivatives)?;
         Ok(loss)
     }
 
-    /// The loss at the scores of the policy in training.
+    /// Picks the sampled tokens' numbers out of the targets' numbers.
+    fn of_tokens(&self, of_targets: Vec<f32>) -> Vec<f32> {
+        match &self.places_of_tokens {
+            Some(places) if !of_targets.is_empty() => {
+                places.iter().map(|&place| of_targets[place]).collect()
+            }
+            _ => of_targets,
+        }
+    }
+
+    /// Picks the sampled tokens' scores out of the targets' scores.
+    fn scores_of_tokens(&self, scores: Scores) -> Scores {
+        Scores {
+            logprobs: self.of_tokens(scores.logprobs),
+            entropies: self.of_tokens(scores.entropies),
+            log_masses: self.of_tokens(scores.log_masses),
+        }
+    }
+
+    /// The derivatives by the scores of the targets: 0 for given ones.
+    fn of_targets(&self, of_tokens: &[f64]) -> Vec<f32> {
+        let Some(places) = &self.places_of_tokens else { return narrow(of_tokens) };
+        if of_tokens.is_empty() {
+            return Vec::new();
+        }
+        let mut of_targets = vec![0.0; self.targets];
+        for (&place, &derivative) in places.iter().zip(of_tokens) {
+            of_targets[place] = derivative as f32;
+        }
+        of_targets
+    }
+
+    /// The loss at the scores of the policy in training, `[tokens]`.
     fn loss(&self, scores: &Scores, inputs: &LossInputs<'_>) -> BatchLoss {
         let _span = span("loss").with("targets", scores.logprobs.len());
         let started = Instant::now();
@@ -216,15 +275,17 @@ impl TrainingBatch {
         BatchLoss { objective, entropy, objective_time: started.elapsed() }
     }
 
-    /// The sampler's scores of each response that the present weights have sampled.
+    /// The sampler's scores of each response that the present weights have sampled. Where tokens
+    /// were given the sampler does not know all targets' scores.
     fn on_policy(&self, inputs: &LossInputs<'_>) -> Vec<Option<OnPolicy<'_>>> {
         let mut at = 0;
         let mut all = Vec::with_capacity(self.lengths.len());
-        for ((&length, &step), slots) in self.lengths.iter().zip(&self.steps).zip(&self.slots) {
+        let responses = self.lengths.iter().zip(&self.steps).zip(&self.slots).zip(&self.has_given);
+        for (((&length, &step), slots), &has_given) in responses {
             let tokens = at..at + length;
             at = tokens.end;
             let known = || OnPolicy { scores: self.sampled.part(tokens), slots: slots.as_deref() };
-            all.push((inputs.on_policy_step == Some(step)).then(known));
+            all.push((inputs.on_policy_step == Some(step) && !has_given).then(known));
         }
         all
     }

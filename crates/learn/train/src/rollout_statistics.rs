@@ -5,6 +5,7 @@ use crate::group::Group;
 use crate::metrics::Metrics;
 use isentrope_reward::{ByMetric, Verdict};
 use isentrope_rollout::{Response, ResponseMasks};
+use isentrope_run::tokens::GivenRanges;
 
 /// Sums over sampled groups.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +29,8 @@ pub struct RolloutStatistics {
     entropy_of_responses: f64,
     entropy_of_tokens: f64,
     truncation: TruncationStatistics,
+    /// In a run with an environment.
+    turns: Option<TurnStatistics>,
     /// Greedy responses that could not be judged. They serve as baselines only.
     greedy_faults: usize,
     /// Why the first unjudged response could not be judged.
@@ -43,6 +46,11 @@ fn reason_of(group: &Group, response: &Response) -> String {
 }
 
 impl RolloutStatistics {
+    /// Measures turns too.
+    pub fn with_turns(self) -> Self {
+        Self { turns: Some(TurnStatistics::default()), ..self }
+    }
+
     /// Takes in a group.
     pub fn add(&mut self, group: &Group) {
         self.groups += 1;
@@ -68,12 +76,13 @@ impl RolloutStatistics {
             } else {
                 self.keep_first_fault(group, response);
             }
-            self.tokens += response.tokens.len();
-            self.longest = self.longest.max(response.tokens.len());
+            self.tokens += response.sampled_tokens();
+            self.longest = self.longest.max(response.sampled_tokens());
             self.truncated += usize::from(response.truncated);
             self.entropy_of_responses += response.entropy();
             self.entropy_of_tokens += response.entropies.iter().map(|&h| f64::from(h)).sum::<f64>();
-            response.masks.iter().for_each(|masks| self.truncation.add(masks));
+            response.masks.iter().for_each(|masks| self.truncation.add(masks, &response.given));
+            self.turns.iter_mut().for_each(|turns| turns.add(response));
         }
         for greedy in group.greedy.iter().filter(|greedy| !greedy.is_judged()) {
             self.greedy_faults += 1;
@@ -92,7 +101,7 @@ impl RolloutStatistics {
         self.fault.get_or_insert_with(|| reason_of(group, response));
     }
 
-    /// Tokens sampled.
+    /// Tokens sampled, without given ones.
     pub fn tokens(&self) -> usize {
         self.tokens
     }
@@ -159,6 +168,7 @@ impl RolloutStatistics {
         metrics.set_mean("policy/entropy", self.entropy_of_responses, self.responses);
         metrics.set_mean("policy/entropy_token_mean", self.entropy_of_tokens, self.tokens);
         self.truncation.record(metrics);
+        self.turns.iter().for_each(|turns| turns.record(self.responses, metrics));
         metrics.set("rollout/groups", self.groups as f64);
         metrics.set("rollout/responses", self.responses as f64);
         metrics.set("rollout/tokens", self.tokens as f64);
@@ -179,8 +189,9 @@ struct TruncationStatistics {
 }
 
 impl TruncationStatistics {
-    fn add(&mut self, masks: &ResponseMasks) {
-        for (draw, mass) in masks.masses().enumerate() {
+    fn add(&mut self, masks: &ResponseMasks, given: &GivenRanges) {
+        let masses = masks.masses().enumerate().filter(|(draw, _)| !given.contains(*draw));
+        for (draw, mass) in masses {
             self.draws += 1;
             self.mass += mass;
             self.most_cut = self.most_cut.max(1.0 - mass);
@@ -198,6 +209,43 @@ impl TruncationStatistics {
         metrics.set("rollout/kept_mass_min", 1.0 - self.most_cut);
         metrics.set_mean("rollout/kept_tokens", self.kept as f64, self.draws - self.whole);
         metrics.set_mean("rollout/kept_whole", self.whole as f64, self.draws);
+    }
+}
+
+/// The turns of responses with an environment.
+#[derive(Clone, Debug, Default)]
+struct TurnStatistics {
+    turns: usize,
+    most: usize,
+    given_tokens: usize,
+    /// Sum and number of the entropies of the tokens of each turn.
+    entropies: Vec<(f64, usize)>,
+}
+
+impl TurnStatistics {
+    fn add(&mut self, response: &Response) {
+        self.turns += response.turns();
+        self.most = self.most.max(response.turns());
+        self.given_tokens += response.given.count();
+        for (turn, tokens) in response.given.turns(response.tokens.len()).enumerate() {
+            if turn == self.entropies.len() {
+                self.entropies.push((0.0, 0));
+            }
+            let (sum, count) = &mut self.entropies[turn];
+            *count += tokens.len();
+            *sum += response.entropies[tokens].iter().map(|&h| f64::from(h)).sum::<f64>();
+        }
+    }
+
+    fn record(&self, responses: usize, metrics: &mut Metrics) {
+        metrics.set_mean("response/turns_mean", self.turns as f64, responses);
+        if responses > 0 {
+            metrics.set("response/turns_max", self.most as f64);
+        }
+        metrics.set_mean("response/given_tokens_mean", self.given_tokens as f64, responses);
+        for (turn, &(sum, count)) in (1..).zip(&self.entropies) {
+            metrics.set_mean(format!("policy/entropy_turn_{turn}"), sum, count);
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use isentrope_kernels::{Cpu, Isa, Role};
 use isentrope_model::{Model, ModelConfig};
 use isentrope_reward::{Judgement, Verdict};
 use isentrope_rollout::Response;
+use isentrope_run::tokens::GivenRanges;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -55,6 +56,7 @@ pub fn response(reward: Option<f64>) -> Response {
     Response {
         text: String::new(),
         tokens: vec![1, 2, 3],
+        given: GivenRanges::default(),
         logprobs: vec![-1.0; 3],
         entropies: vec![1.0; 3],
         masks: None,

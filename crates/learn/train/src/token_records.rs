@@ -57,6 +57,7 @@ impl RecordBudget {
             prompt_text: String::new(),
             prompt_tokens: group.prompt.len(),
             tokens: [&group.prompt[..], &response.tokens].concat(),
+            given: response.given.clone(),
             pieces: Vec::new(),
             logprobs: response.logprobs.clone(),
             entropies: response.entropies.clone(),
@@ -195,17 +196,29 @@ impl TokenRecords {
             if record.update.is_some() {
                 continue;
             }
+            let sampled: Vec<usize> = record.sampled().collect();
             let within = |places: &[usize]| -> Vec<usize> {
                 let from = places.partition_point(|&place| place < tokens.start);
                 let to = places.partition_point(|&place| place < tokens.end);
-                places[from..to].iter().map(|place| place - tokens.start).collect()
+                places[from..to].iter().map(|place| sampled[place - tokens.start]).collect()
             };
             record.update = Some(update);
-            record.advantages = Some(Advantages::of(batch.advantages(tokens.clone()).to_vec()));
+            record.advantages =
+                Some(match Advantages::of(batch.advantages(tokens.clone()).to_vec()) {
+                    Advantages::Each(each) => {
+                        let mut of_tokens = vec![0.0; record.len()];
+                        sampled.iter().zip(each).for_each(|(&place, a)| of_tokens[place] = a);
+                        Advantages::Each(of_tokens)
+                    }
+                    same => same,
+                });
             record.mean_advantage = Some(objective.mean_advantage);
             record.mean_logprob = Some(objective.mean_logprob);
             let covariances = &objective.covariances[tokens.clone()];
-            record.covariances = covariances.iter().map(|&covariance| covariance as f32).collect();
+            record.covariances = vec![0.0; record.len()];
+            for (&place, &covariance) in sampled.iter().zip(covariances) {
+                record.covariances[place] = covariance as f32;
+            }
             record.selected = within(&objective.selected);
             record.clipped = within(&objective.clipped);
         }
@@ -248,6 +261,12 @@ impl TokenRecords {
             record.logprobs_after = scores.logprobs[own.clone()].to_vec();
             record.entropies_after = scores.entropies[own.clone()].to_vec();
             record.entropy_slopes_after = slopes[own].to_vec();
+            let given = (0..record.len()).filter(|&token| record.given.contains(token));
+            for token in given {
+                record.logprobs_after[token] = 0.0;
+                record.entropies_after[token] = 0.0;
+                record.entropy_slopes_after[token] = 0.0;
+            }
         }
         Ok(self.chosen)
     }
@@ -295,9 +314,12 @@ fn pieces(tokenizer: &Tokenizer, tokens: &[u32]) -> Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advantage::trained_advantages;
     use crate::ranks::TrainingRanks;
     use crate::test_support::{group, learner};
     use isentrope_budget::PassLimits;
+    use isentrope_objective::{LossTerms, Minibatch, ObjectiveSettings, objective};
+    use isentrope_run::tokens::GivenRanges;
 
     const LIMITS: PassLimits =
         PassLimits { micro_batch_tokens: 40, tape_bytes: usize::MAX, activation_slots: 0 };
@@ -341,6 +363,48 @@ mod tests {
         ] {
             let what = format!("{count} responses, {scores_all}, {has_updated}");
             assert_eq!(scored(count, scores_all, has_updated), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_is_learnt_of_sampled_tokens_stands_at_their_places() {
+        let mut given = GivenRanges::default();
+        given.push(1..2);
+        let mut groups = groups(2);
+        groups[1].responses[0].given = given.clone();
+        let each = |values: &[f64]| Some(Advantages::Each(values.to_vec()));
+        let advantages = [vec![Some(Advantages::Same(0.5))], vec![each(&[1.0, 9.0, 2.0])]];
+        let learnt = trained_advantages(&groups, &advantages, false);
+        let batch = TrainingBatch::minibatches(&groups, &learnt, 2).next().unwrap();
+        let none = Minibatch {
+            lengths: &[],
+            logprobs: &[],
+            old_logprobs: &[],
+            truncation: None,
+            entropies: &[],
+            old_entropies: &[],
+            advantages: &[],
+            terms: LossTerms::default(),
+        };
+        let objective = Objective {
+            covariances: vec![1.0, 2.0, 3.0, 4.0, 5.0],
+            selected: vec![2, 4],
+            clipped: vec![3],
+            ..objective(&ObjectiveSettings::default(), &none)
+        };
+        let dropped = DroppedRecords::new(BUDGET);
+        let mut records = TokenRecords::choose(&groups, |_, _| true, &[], dropped, true);
+        records.learn(1, &batch, &objective);
+        let learner = learner(&TrainingRanks::alone(1), LIMITS);
+        let [plain, turns] = &records.finish(&learner, 1.0, true).unwrap()[..] else { panic!() };
+        assert_eq!((&plain.advantages, &plain.selected), (&Some(Advantages::Same(0.5)), &vec![2]));
+        assert_eq!((&turns.advantages, &turns.given), (&each(&[1.0, 0.0, 2.0]), &given));
+        assert_eq!(turns.covariances, [4.0, 0.0, 5.0]);
+        assert_eq!((&turns.selected, &turns.clipped), (&vec![2], &vec![0]));
+        for numbers in [&turns.logprobs_after, &turns.entropies_after, &turns.entropy_slopes_after]
+        {
+            let is_zero: Vec<bool> = numbers.iter().map(|&number| number == 0.0).collect();
+            assert_eq!(is_zero, [false, true, false]);
         }
     }
 

@@ -13,14 +13,15 @@ use crate::settings::{
 use crate::teacher::Teacher;
 use isentrope_budget::memory::{Demand, MemorySettings, ParameterSets, Plan, TeacherBytes};
 use isentrope_budget::time::{Estimate, KeptShares, Limit, Peak, Speeds, Workload};
-use isentrope_data::{DataSettings, FileHash};
+use isentrope_data::{DataSettings, FileHash, Problem};
+use isentrope_environment::{Environment, EpisodeLimits};
 use isentrope_evaluation::{Evaluation, EvaluationSet, EvaluationSettings};
 use isentrope_hub as hub;
 use isentrope_kernels::Backend;
 use isentrope_model::adapter::AdapterConfig;
 use isentrope_model::{ActivationCache, Layout, Model, ModelConfig, TapeKind};
 use isentrope_reward::RewardSettings;
-use isentrope_rollout::{Judge, Limits, Prompter};
+use isentrope_rollout::{EpisodePreview, Judge, Limits, Prompter, Turns};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -205,6 +206,11 @@ pub trait Trainer {
     /// The first texts to learn from, as the model will see them.
     fn preview(&mut self, prompter: &Prompter, count: usize) -> Result<Vec<String>>;
 
+    /// The first problem that responses are sampled to, if any are.
+    fn first_problem(&mut self) -> Option<Problem> {
+        None
+    }
+
     /// The state that the run begins with: a new one, or a checkpoint's under the present recipe.
     fn begin(&self, checkpoint: Option<Self::State>) -> Self::State;
 
@@ -273,6 +279,8 @@ pub struct Prepared<T> {
     pub(crate) model_dir: PathBuf,
     pub(crate) prompter: Prompter,
     pub(crate) judge: Judge,
+    /// The environment and the limits of its episodes, if the recipe has one.
+    pub(crate) environment: Option<(Box<dyn Environment>, EpisodeLimits)>,
     /// The evaluation sets.
     pub(crate) sets: Vec<EvaluationSet>,
     /// Texts that end a response in evaluations.
@@ -362,6 +370,29 @@ impl<T: Trainer> Prepared<T> {
     pub fn preview(&mut self, count: usize) -> Result<Vec<String>> {
         self.trainer.preview(&self.prompter, count)
     }
+
+    /// The beginning of an episode, if the recipe has an environment: a turn that is made up and
+    /// what the model is given behind it.
+    ///
+    /// # Errors
+    /// The environment's fault.
+    pub fn preview_episode(&mut self) -> Result<Option<EpisodePreview>> {
+        let (Some((environment, limits)), Some(problem)) =
+            (&self.environment, self.trainer.first_problem())
+        else {
+            return Ok(None);
+        };
+        let turns = Turns {
+            environment: &**environment,
+            prompter: &self.prompter,
+            max_turns: limits.max_turns,
+            max_given_tokens: limits.max_given_tokens,
+        };
+        let preview = turns.preview(&problem);
+        let failed =
+            |what| Error::Run(format!("{}: the environment failed: {what}", problem.origin));
+        Ok(Some(preview.map_err(failed)?))
+    }
 }
 
 /// The context of the first half of a step. The weights cannot be changed through it.
@@ -380,6 +411,8 @@ pub struct CollectContext<'a> {
     pub prompter: &'a Prompter,
     /// Judges responses.
     pub judge: &'a Judge,
+    /// The environment that answers the model's turns, if the recipe has one.
+    pub turns: Option<Turns<'a>>,
     /// Memory of sampling.
     pub limits: Limits,
     /// The directory that responses are kept in.

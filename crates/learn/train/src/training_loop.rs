@@ -20,6 +20,7 @@ use isentrope_kernels::Backend;
 use isentrope_model::Model;
 use isentrope_model::adapter::AdapterConfig;
 use isentrope_ranks::World;
+use isentrope_rollout::Turns;
 use isentrope_run::WEIGHTS;
 use isentrope_run::tokens::TokenRecord;
 use isentrope_trace::span;
@@ -46,8 +47,8 @@ pub fn train<T: Trainer>(
     manifest: Value,
     observer: &mut dyn Observer,
 ) -> Result<RunSummary> {
-    let Prepared { trainer, model_dir, prompter, judge, sets, eval_stop, demand, teacher, .. } =
-        prepared;
+    let Prepared { trainer, model_dir, prompter, judge, environment, .. } = prepared;
+    let Prepared { sets, eval_stop, demand, teacher, .. } = prepared;
     let tables = trainer.tables();
     let ranks = TrainingRanks::new(world, tables.shards)?;
     for set in &sets {
@@ -107,7 +108,13 @@ pub fn train<T: Trainer>(
     );
     let seed = tables.run.seed;
     let (prompter, judge, limits) = (&prompter, &judge, plan.sampling());
-    let evaluator = Evaluator { sampling, seed, prompter, judge, limits };
+    let turns = environment.as_ref().map(|(environment, limits)| Turns {
+        environment: &**environment,
+        prompter,
+        max_turns: limits.max_turns,
+        max_given_tokens: limits.max_given_tokens,
+    });
+    let evaluator = Evaluator { sampling, seed, prompter, judge, limits, turns };
     let example = Example::of(&sets, &evaluator);
     let mut training = TrainingLoop {
         trainer,
@@ -244,6 +251,7 @@ impl<T: Trainer> TrainingLoop<'_, T> {
             ranks: &self.learner.ranks,
             prompter: self.evaluator.prompter,
             judge: self.evaluator.judge,
+            turns: self.evaluator.turns,
             limits: self.plan.sampling(),
             directory: &self.run.directory,
             record: &mut record,

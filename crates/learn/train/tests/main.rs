@@ -14,3 +14,4 @@ mod runs;
 mod shards;
 mod support;
 mod tensorboard_sink;
+mod turns;

@@ -14,6 +14,7 @@ use isentrope_model::{Model, Parameters};
 use isentrope_objective::{Covariance, Loss, LossTerms, Method, ObjectiveSettings};
 use isentrope_reward::{Judgement, Verdict};
 use isentrope_rollout::Response;
+use isentrope_run::tokens::GivenRanges;
 use isentrope_train::advantage::{group_advantages, trained_advantages};
 use isentrope_train::group::Group;
 use isentrope_train::learner::Learner;
@@ -195,6 +196,7 @@ impl Fixture {
                 .map(|response| Response {
                     text: String::new(),
                     tokens: response.tokens.clone(),
+                    given: GivenRanges::default(),
                     logprobs: old_logprobs.by_ref().take(response.tokens.len()).collect(),
                     entropies: vec![0.0; response.tokens.len()],
                     masks: None,

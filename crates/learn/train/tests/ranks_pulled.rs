@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The built-in task, whose responses have any length up to the longest.
-fn recipe() -> Recipe {
+pub fn recipe() -> Recipe {
     let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../assets/countdown-base");
     let mut recipe = Recipe::default();
     recipe.model.path = assets.display().to_string();

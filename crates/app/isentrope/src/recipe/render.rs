@@ -114,7 +114,7 @@ fn table(out: &mut String, path: &[&str], entries: &Table, shape: &Shape, unset:
 
 /// Whether a key of the table at `path` is a whole table of the recipe, such as `lora`.
 fn is_table_of_recipe(path: &[&str], shape: &Shape) -> bool {
-    path.is_empty() && matches!(shape, Shape::Table(_))
+    path.is_empty() && matches!(shape, Shape::Table(_) | Shape::Tagged { .. })
 }
 
 /// A table under its heading; `is_row` makes it a row of an array of tables.

@@ -1,8 +1,8 @@
 //! `kind = "tools"`: the model calls tools, and answers when it has seen enough.
 //!
 //! `calls` finds the calls in a turn; `calculator` is a tool, the other is
-//! [`isentrope_code::Interpreter`]. A call that cannot be read or fails is answered with the reason,
-//! for the model to read.
+//! [`isentrope_code::Interpreter`]. A call that cannot be read or fails is answered with the
+//! reason, for the model to read.
 
 mod calculator;
 mod calls;
@@ -97,7 +97,12 @@ impl ToolName {
 
 impl Environment for Tools {
     fn begin(&self, _problem: &Problem, _seed: u64) -> Result<Box<dyn Episode>, Fault> {
-        Ok(Box::new(Session { inner: Arc::clone(&self.inner), cells: Vec::new() }))
+        Ok(Box::new(Session {
+            inner: Arc::clone(&self.inner),
+            cells: Vec::new(),
+            calls: 0,
+            failed: 0,
+        }))
     }
 
     fn workers(&self) -> usize {
@@ -120,21 +125,25 @@ struct Session {
     inner: Arc<Inner>,
     /// The cells that `python` has run.
     cells: Vec<String>,
+    /// Calls so far.
+    calls: usize,
+    /// Calls so far that were answered with an error.
+    failed: usize,
 }
 
 impl Episode for Session {
     fn step(&mut self, text: &str) -> Result<Reply, Fault> {
         let python = self.inner.interpreter.is_some();
         let calls = calls::calls(text, python);
-        let (mut messages, mut failed) = (Vec::new(), 0);
+        let mut messages = Vec::new();
         let done = calls.is_empty();
-        let count = calls.len();
+        self.calls += calls.len();
         for call in calls {
             let (name, answer) = match call {
                 Ok(call) => (Some(call.name.clone()), self.answer(&call)?),
                 Err(problem) => (None, Err(problem)),
             };
-            failed += usize::from(answer.is_err());
+            self.failed += usize::from(answer.is_err());
             let mut content = answer.unwrap_or_else(|problem| format!("error: {problem}"));
             if content.len() > LONGEST {
                 content = content.chars().take(LONGEST).chain(" [cut]".chars()).collect();
@@ -146,8 +155,8 @@ impl Episode for Session {
             messages.push(message);
         }
         let metrics = BTreeMap::from([
-            ("tool_calls".to_owned(), count as f64),
-            ("tool_errors".to_owned(), failed as f64),
+            ("tool_calls".to_owned(), self.calls as f64),
+            ("tool_errors".to_owned(), self.failed as f64),
         ]);
         Ok(Reply { messages, done, reward: None, metrics })
     }
@@ -236,6 +245,7 @@ mod tests {
         }
         let reply = episode.step("It is 4, as ```python\n1``` says.").unwrap();
         assert!(reply.done && reply.messages.is_empty() && reply.reward.is_none());
+        assert_eq!((reply.metrics["tool_calls"], reply.metrics["tool_errors"]), (5.0, 4.0));
     }
 
     #[test]

@@ -101,6 +101,7 @@ pub(super) mod tests {
     use isentrope_data::{Problem, Prompt};
     use isentrope_reward::{Judgement, Verdict};
     use isentrope_rollout::Response;
+    use isentrope_run::tokens::GivenRanges;
     use serde_json::{Map, json};
 
     fn problem(number: usize) -> Problem {
@@ -118,6 +119,7 @@ pub(super) mod tests {
         Response {
             text: "line\nbreak \u{2028} \"quote\"".into(),
             tokens: vec![1, 2, 3],
+            given: GivenRanges::default(),
             logprobs: vec![-1.0; 3],
             entropies: vec![entropy; 3],
             masks: None,

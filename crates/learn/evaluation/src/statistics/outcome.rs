@@ -19,11 +19,11 @@ pub struct Outcome {
     /// The spelling under which the answer is counted, if it differs from the answer's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vote: Option<String>,
-    /// Length, in tokens.
+    /// Length, in tokens that were sampled.
     pub tokens: usize,
     /// Whether it was cut off.
     pub truncated: bool,
-    /// Mean entropy over the response's tokens, in nats.
+    /// Mean entropy over those tokens, in nats.
     pub entropy: f64,
     /// The verifier's other metrics, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -37,7 +37,7 @@ impl From<&Response> for Outcome {
             score: response.judgement.score,
             extracted: response.judgement.extracted.clone(),
             vote: response.vote.clone(),
-            tokens: response.tokens.len(),
+            tokens: response.sampled_tokens(),
             truncated: response.truncated,
             entropy: response.entropy(),
             metrics: response.judgement.metrics.clone(),

@@ -62,6 +62,7 @@ mod tests {
     use super::super::evaluation::Evaluation;
     use super::*;
     use isentrope_reward::{Judgement, VerifierError, VerifierName, VerifierSettings};
+    use isentrope_run::tokens::GivenRanges;
     use serde_json::{Value, json};
 
     /// Judges boxed answers to a problem, and tells the votes and maj@k.
@@ -84,6 +85,7 @@ mod tests {
         Response {
             text: String::new(),
             tokens: vec![1],
+            given: GivenRanges::default(),
             logprobs: vec![-1.0],
             entropies: vec![1.0],
             masks: None,

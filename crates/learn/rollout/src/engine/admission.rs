@@ -10,10 +10,11 @@ use crate::sequence::{Group, GroupState, Sample};
 use crate::stop::Text;
 use isentrope_kernels::Buffer;
 use isentrope_model::KvCache;
+use isentrope_run::tokens::GivenRanges;
 use std::mem;
 use std::sync::Arc;
 
-impl Engine<'_> {
+impl<'a> Engine<'a> {
     /// Most pages that a prompt and a response of `max_tokens` take together.
     pub(super) fn pages_for(&self, prompt: usize, sampling: &Sampling) -> usize {
         // The last token is never fed.
@@ -120,7 +121,7 @@ impl Engine<'_> {
             g.started + 1 == g.samples.len(),
             g.prompt.len() / self.model.backend.page_positions(),
         );
-        let watched = self.streams_text || !g.sampling.stop_strings.is_empty();
+        let mut text = self.text(&g.sampling);
         let g = &mut self.groups[group];
         let pages = if last {
             mem::take(&mut g.pages)
@@ -145,7 +146,6 @@ impl Engine<'_> {
         // seldom trains on it.
         let slots = if drawn.is_empty() { g.slots.clone() } else { None };
         let masks = partial.masks.or_else(|| g.sampling.records_kept.then(ResponseMasks::default));
-        let mut text = self.tokenizer.filter(|_| watched).map(Text::new);
         if let Some(text) = &mut text {
             for &token in &partial.tokens {
                 text.push(token, &g.sampling.stop_strings)?;
@@ -162,6 +162,7 @@ impl Engine<'_> {
             reserved,
             fed: g.prompt.len(),
             drawn,
+            given: GivenRanges::default(),
             masks,
             slots,
             text,
@@ -170,9 +171,15 @@ impl Engine<'_> {
         Ok(true)
     }
 
+    /// The text of a turn, if it is decoded token by token.
+    pub(super) fn text(&self, sampling: &Sampling) -> Option<Text<'a>> {
+        let is_watched = self.streams_text || !sampling.stop_strings.is_empty();
+        self.tokenizer.filter(|_| is_watched).map(Text::new)
+    }
+
     /// Adds rows for the unfed tokens of running samples: the last token, which may be drawn and
-    /// not yet read, and for resumed samples the earlier tokens too, as far as the step has room
-    /// for prompt tokens. Returns the draws that are due after the step.
+    /// not yet read, and for resumed samples the earlier tokens too, given ones among them, as far as
+    /// the step has room for prompt tokens. Returns the draws that are due after the step.
     pub(super) fn feed_running(&mut self, room: &mut usize) -> Vec<DueRow> {
         let running = self.running.len();
         let draws = self

@@ -93,28 +93,40 @@ impl<'a> Engine<'a> {
         self.running.remove(at)
     }
 
+    /// Completes a response that has ended. If another turn may follow it, it keeps its pages.
     fn retire(&mut self, at: usize, finish_reason: FinishReason) -> Result<Event> {
         let mut sample = self.leave(at);
         let fed = sample.positions() - 1;
         self.activation_slots.cut(&mut sample.slots, fed);
-        self.release(sample.pages, sample.reserved);
         let tokens: Vec<u32> = sample.drawn.iter().map(|d| d.token).collect();
-        let text = match (sample.text, self.tokenizer) {
+        let text = match (sample.text.take(), self.tokenizer) {
             (Some(text), _) => Some(text.finish(&sample.sampling.stop_strings)?),
-            (None, Some(tokenizer)) => Some(tokenizer.decode(&tokens, true)?),
+            (None, Some(tokenizer)) => {
+                Some(tokenizer.decode(&tokens[sample.given.last_turn()..], true)?)
+            }
             (None, None) => None,
         };
+        let keeps = self.keeps_stopped && finish_reason == FinishReason::Stop;
+        let (request, number) = (sample.id, sample.sample);
+        let masks = if keeps { sample.masks.clone() } else { sample.masks.take() };
         let completion = Completion {
             tokens,
             logprobs: sample.drawn.iter().map(|d| d.logprob).collect(),
             sampling_logprobs: sample.drawn.iter().map(|d| d.sampling_logprob).collect(),
             entropies: sample.drawn.iter().map(|d| d.entropy).collect(),
-            masks: sample.masks,
+            masks,
+            given: sample.given.clone(),
             text,
             finish_reason,
             room: self.model.context() - sample.prompt.len(),
-            activation_slots: sample.slots,
+            activation_slots: sample.slots.clone(),
+            episode: None,
         };
-        Ok(Event::Finished { request: sample.id, sample: sample.sample, completion })
+        if keeps {
+            self.stopped.push(sample);
+        } else {
+            self.release(sample.pages, sample.reserved);
+        }
+        Ok(Event::Finished { request, sample: number, completion })
     }
 }

@@ -9,6 +9,7 @@ mod admission;
 mod drawing;
 mod pending_draws;
 mod request;
+mod turns;
 mod withdrawal;
 
 pub use request::{Event, Limits, Request, RequestId};
@@ -37,7 +38,13 @@ pub struct Engine<'a> {
     /// Prompts in the order of submission. All before the first waiting one are in the cache.
     groups: VecDeque<Group>,
     running: Vec<Sample<'a>>,
-    /// Pages that are reserved for running samples and not taken yet.
+    /// Whether a response that stops keeps its memory, since another turn may follow.
+    keeps_stopped: bool,
+    /// Responses that have stopped and kept their memory.
+    stopped: Vec<Sample<'a>>,
+    /// Responses that go on with another turn as soon as there is a place among the running ones.
+    resuming: VecDeque<Sample<'a>>,
+    /// Pages that are reserved for samples that have started, and not taken yet.
     reserved: usize,
     /// Pages to copy for samples that have just started: from, to.
     copies: Vec<(u32, u32)>,
@@ -66,6 +73,9 @@ impl<'a> Engine<'a> {
             submitted: 0,
             groups: VecDeque::new(),
             running: Vec::new(),
+            keeps_stopped: false,
+            stopped: Vec::new(),
+            resuming: VecDeque::new(),
             reserved: 0,
             copies: Vec::new(),
             activation_slots: ActivationSlots(None),
@@ -190,9 +200,10 @@ impl<'a> Engine<'a> {
         Ok(id)
     }
 
-    /// Whether everything submitted has finished.
+    /// Whether there is nothing to sample: everything submitted has finished, or has stopped and not
+    /// [gone on](Self::go_on).
     pub fn is_idle(&self) -> bool {
-        self.groups.is_empty() && self.running.is_empty()
+        self.groups.is_empty() && self.running.is_empty() && self.resuming.is_empty()
     }
 
     /// Responses that are being decoded now.
@@ -207,6 +218,7 @@ impl<'a> Engine<'a> {
     /// [`Error::NotFinite`] when the model fails numerically, [`Error::Model`] when a token cannot
     /// be decoded. The engine cannot go on then.
     pub fn step(&mut self) -> Result<Vec<Event>> {
+        self.resume();
         if self.may_draw_behind() { self.step_behind() } else { self.step_now() }
     }
 

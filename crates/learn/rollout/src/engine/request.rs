@@ -44,6 +44,7 @@ impl Default for Limits {
 
 /// Something that happened in a step.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "an event lives for a step, and few end a response")]
 pub enum Event {
     /// A response has one token more.
     Token {

@@ -6,10 +6,11 @@ use crate::partial_response::PartialResponse;
 use crate::sequence::{GroupState, Sample};
 
 impl Engine<'_> {
-    /// The responses that have not ended, with their numbers of tokens.
+    /// The responses that have not ended and can go on in another engine, with their numbers of
+    /// tokens: those that are in their first turn.
     pub fn unfinished(&self) -> impl Iterator<Item = (RequestId, usize, usize)> + '_ {
-        let running =
-            self.running.iter().map(|sample| (sample.id, sample.sample, sample.drawn.len()));
+        let running = self.running.iter().filter(|sample| sample.given.is_empty());
+        let running = running.map(|sample| (sample.id, sample.sample, sample.drawn.len()));
         let waiting = self.groups.iter().flat_map(|group| {
             let tokens =
                 |at: usize| group.partial.get(at).map_or(0, |response| response.tokens.len());
@@ -19,11 +20,14 @@ impl Engine<'_> {
         running.chain(waiting)
     }
 
-    /// Takes a response that has not ended out of the engine; none if there is no such response. No
+    /// Takes a response that has not ended and is in its first turn out of the engine; none if there
+    /// is no such response. No
     /// later event names it. Its pages are free again, and so are its slots of the activation
     /// cache, with the prompt's if none of the prompt's responses has started.
     pub fn withdraw(&mut self, request: RequestId, sample: usize) -> Option<PartialResponse> {
-        let is_it = |running: &Sample<'_>| running.id == request && running.sample == sample;
+        let is_it = |running: &Sample<'_>| {
+            running.id == request && running.sample == sample && running.given.is_empty()
+        };
         if let Some(at) = self.running.iter().position(is_it) {
             let sample = self.leave(at);
             self.release(sample.pages, sample.reserved);

@@ -1,6 +1,6 @@
 //! A line of `initial-states.jsonl`.
 
-use super::numbers;
+use super::{GivenRanges, numbers};
 use serde::{Deserialize, Serialize};
 
 /// A response that a run's policy has given before the first step. The run measures its entropy on
@@ -20,6 +20,9 @@ pub struct InitialState {
     pub prompt_tokens: usize,
     /// Token ids of the prompt and of the response.
     pub tokens: Vec<u32>,
+    /// Which of the response's tokens were given, in a response of several turns.
+    #[serde(default, skip_serializing_if = "GivenRanges::is_empty")]
+    pub given: GivenRanges,
     /// Log-prob of each token of the response under the policy that has given it, of the whole
     /// vocabulary at the temperature, in nats, `[tokens]`.
     #[serde(with = "numbers")]

@@ -4,10 +4,12 @@
 //! A line is a [`TokenRecord`]; the trainer writes it, [`read()`] reads it, and `isentrope score
 //! --in` reads the file too.
 
+mod given;
 mod initial_state;
 mod numbers;
 mod read;
 
+pub use given::GivenRanges;
 pub use initial_state::InitialState;
 pub use read::{TokenFile, read, read_from};
 
@@ -42,6 +44,10 @@ pub struct TokenRecord {
     pub prompt_tokens: usize,
     /// Token ids of the prompt and of the response.
     pub tokens: Vec<u32>,
+    /// Which of the response's tokens were given, in a response of several turns. Their numbers are
+    /// 0 and mean nothing.
+    #[serde(default, skip_serializing_if = "GivenRanges::is_empty")]
+    pub given: GivenRanges,
     /// Text that each token completes: empty for special tokens and for parts of a character that a
     /// later token completes. Joined, they are the response's text.
     pub pieces: Vec<String>,
@@ -148,6 +154,11 @@ impl TokenRecord {
         self.len() == 0
     }
 
+    /// The places of the response's tokens that the model sampled, from 0.
+    pub fn sampled(&self) -> impl Iterator<Item = usize> + '_ {
+        self.given.sampled(self.len())
+    }
+
     /// Whether the response was trained on, so that its tokens have advantages and covariances.
     pub fn is_trained_on(&self) -> bool {
         self.advantages.is_some()
@@ -173,6 +184,11 @@ impl TokenRecord {
                 self.len()
             )),
         };
+        if !self.given.fits(self.len()) {
+            return Err("\"given\" must be ranges of tokens of the response, ascending, with \
+                        others before, between and behind them"
+                .into());
+        }
         length("pieces", self.pieces.len())?;
         length("logprobs", self.logprobs.len())?;
         length("entropies", self.entropies.len())?;

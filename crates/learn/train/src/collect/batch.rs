@@ -109,7 +109,7 @@ impl Collector<'_, '_> {
             journal.add(ResponseKey { sample, ..slots.key }, checksums[slots.place], &response)?;
             slots.put(sample, response)
         };
-        let CollectContext { model, prompter, judge, limits, ranks, .. } = *self.context;
+        let CollectContext { model, prompter, judge, turns, limits, ranks, .. } = *self.context;
         let sampler = Sampler {
             model,
             activation_cache: self.context.activation_cache.as_deref_mut(),
@@ -117,8 +117,11 @@ impl Collector<'_, '_> {
             limits,
             phase: Phase::Rollout,
             interrupt: Interrupt::Never,
+            turns,
         };
-        let (batch, observer) = (JUDGED_AT_A_TIME, &mut *self.context.observer);
+        // An environment is not to be asked for a complete episode again, so none waits.
+        let batch = if turns.is_some() { 1 } else { JUDGED_AT_A_TIME };
+        let observer = &mut *self.context.observer;
         let (responded, moved) = if ranks.count() == 1 {
             (respond(sampler, questions, judge, batch, keep, observer)?, 0)
         } else {

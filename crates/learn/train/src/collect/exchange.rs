@@ -6,8 +6,8 @@ use crate::error::{Error, Result};
 use crate::ranks::TrainingRanks;
 use isentrope_data::Problem;
 use isentrope_rollout::{
-    Interrupt, Judge, JudgeQueue, PartialResponse, ProgressObserver, Request, RespondOutcome,
-    ResponseId, ResponseSink, Sampler, SamplingRun, Unfinished,
+    EpisodeQueue, Interrupt, Judge, JudgeQueue, PartialResponse, ProgressObserver, Request,
+    RespondOutcome, ResponseId, ResponseSink, Sampler, SamplingRun, Unfinished,
 };
 use serde::{Deserialize, Serialize};
 use std::mem;
@@ -27,12 +27,16 @@ pub(super) fn respond_with_ranks(
     observer: &mut dyn ProgressObserver,
 ) -> Result<(RespondOutcome, usize)> {
     let (problems, requests): (Vec<&Problem>, Vec<Request>) = questions.into_iter().unzip();
-    // A group is judged by one rank, so none of its responses goes to another.
-    let is_over = judge.verifier.judges_groups();
+    // A group is judged by one rank, so none of its responses goes to another. An episode stays
+    // with the process that has begun it.
+    let is_over = judge.verifier.judges_groups() || sampler.turns.is_some();
     let mut exchange = Exchange { ranks, moved: 0, is_over };
     let responded = thread::scope(|scope| {
         let mut queue = JudgeQueue::new(scope, judge, &problems, &requests, batch);
-        let sampled = sample(sampler, &requests, &mut exchange, &mut queue, keep, observer);
+        let mut episodes = EpisodeQueue::new(scope, sampler.turns, &problems, &requests);
+        let among = (&mut exchange, &mut episodes, &mut queue);
+        let sampled = sample(sampler, &requests, among, keep, observer);
+        drop(episodes); // the threads of what was broken off end
         queue.finish(sampled, Interrupt::Never, keep, observer)
     })?;
     Ok((responded, exchange.moved))
@@ -42,8 +46,11 @@ pub(super) fn respond_with_ranks(
 fn sample(
     sampler: Sampler<'_>,
     requests: &[Request],
-    exchange: &mut Exchange<'_>,
-    queue: &mut JudgeQueue<'_, '_>,
+    (exchange, episodes, queue): (
+        &mut Exchange<'_>,
+        &mut EpisodeQueue<'_, '_>,
+        &mut JudgeQueue<'_, '_>,
+    ),
     keep: ResponseSink<'_, Error>,
     observer: &mut dyn ProgressObserver,
 ) -> Result<ControlFlow<()>> {
@@ -51,14 +58,15 @@ fn sample(
     let mut taken = Vec::new();
     observer.progress(run.progress());
     loop {
-        while !run.is_idle() {
-            queue.ask(run.step()?)?;
+        while !episodes.are_over(&run) {
+            queue.ask(episodes.step(&mut run)?)?;
             while let Some((id, response)) = queue.next_judged()? {
                 keep(id, response)?;
             }
             if !run.is_idle() && exchange.is_called() {
                 taken.extend(exchange.meet(&mut run)?);
             }
+            episodes.take_note().iter().for_each(|note| observer.note(note));
             observer.progress(run.progress());
         }
         if taken.is_empty() {

@@ -46,7 +46,8 @@ pub struct RolloutSettings {
     /// Keeps tokens at least this many times as likely as the likeliest; 0 keeps all.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_p: f32,
-    /// Longest response, in tokens.
+    /// Longest response, in tokens. With an environment, of all turns together, with the tokens that
+    /// the model is given between them.
     #[schemars(range(min = 1))]
     pub max_tokens: usize,
     /// Texts that end a response and are cut off it. One that is a special token, such as
@@ -145,9 +146,13 @@ impl Collector<'_, '_> {
         if let Some(cache) = &mut self.context.activation_cache {
             cache.clear(); // what it has is of other weights
         }
+        let statistics = match self.context.turns {
+            Some(_) => RolloutStatistics::default().with_turns(),
+            None => RolloutStatistics::default(),
+        };
         let mut collected = CollectedRollout {
             groups: Vec::new(),
-            statistics: RolloutStatistics::default(),
+            statistics,
             dropped: DroppedRecords::new(RecordBudget {
                 tokens: self.recipe.lab.record_tokens,
                 seed: self.recipe.run.seed,

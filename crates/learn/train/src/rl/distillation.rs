@@ -56,9 +56,9 @@ pub(super) fn add_teaching(
         for taught in taught {
             let (own, others) = rest.split_at(taught.response.tokens.len());
             rest = others;
+            targets += taught.response.sampled_tokens();
             reverse_kl += taught.learn(&recipe.objective.distillation, own);
         }
-        targets += scores.logprobs.len();
         tokens += texts.iter().map(Vec::len).sum::<usize>();
     }
     if *is_tight {
@@ -77,11 +77,14 @@ struct TaughtResponse<'a> {
 }
 
 impl TaughtResponse<'_> {
-    /// Adds the teacher's part, by its log-prob of each token. Returns the sum over the tokens of
-    /// log pi_old - log pi_teacher, nats.
+    /// Adds the teacher's part, by its log-prob of each token. Given tokens have none. Returns the sum
+    /// over the others of log pi_old - log pi_teacher, nats.
     fn learn(self, distillation: &Distillation, teacher: &[f32]) -> f64 {
         let mut reverse_kl = 0.0;
         let of_token = |(token, (&student, &teacher)): (usize, (&f32, &f32))| {
+            if self.response.given.contains(token) {
+                return 0.0;
+            }
             let (student, teacher) = (f64::from(student), f64::from(teacher));
             reverse_kl += student - teacher;
             distillation.advantage(self.advantages.at(token), student, teacher)

@@ -30,7 +30,7 @@ use crate::observer::{Observer, Phase, Progress};
 use crate::run::{Heading, StepRecord};
 use crate::token_records::{DroppedRecords, TokenRecords};
 use crate::trainer::{CollectContext, LearnContext, Tables, Trainer, TrainingRecipe};
-use isentrope_data::{FileHash, Source};
+use isentrope_data::{FileHash, Problem, Source};
 use isentrope_evaluation::Evaluation;
 use isentrope_objective::{Alarms, DrawKey, LossTerms, Statistics};
 use isentrope_reward::RewardSettings;
@@ -77,6 +77,10 @@ impl Trainer for PolicyGradient {
         (0..count as u64).map(|i| Ok(prompter.text(&self.source.problem(i))?)).collect()
     }
 
+    fn first_problem(&mut self) -> Option<Problem> {
+        Some(self.source.problem(0))
+    }
+
     fn begin(&self, checkpoint: Option<TrainerState>) -> TrainerState {
         let mut state = checkpoint.unwrap_or_default();
         state.entropy_control.begin(&self.recipe.objective.entropy_bonus);
@@ -99,7 +103,11 @@ impl Trainer for PolicyGradient {
         // they are not part of the heading.
         let RewardSettings { verifier, overlong, mask_truncated: _ } = &self.recipe.reward;
         let drawn_by = (&*sampling, verifier, overlong, self.recipe.run.seed);
-        let heading = Heading::new(context.checksum, &context.directory.arithmetic, &drawn_by)?;
+        let (weights, arithmetic) = (context.checksum, &context.directory.arithmetic);
+        let heading = match &self.recipe.environment {
+            None => Heading::new(weights, arithmetic, &drawn_by)?,
+            Some(environment) => Heading::new(weights, arithmetic, &(drawn_by, environment))?,
+        };
         let journal = context.directory.journal(context.step, context.ranks.rank(), &heading)?;
         context.ranks.any(false)?; // all know what there is before anyone writes more
         let (step, known) = (context.step, journal.known());
@@ -364,7 +372,7 @@ fn measuring(done: usize) -> Progress {
 fn record_filtered(groups: &[Group], metrics: &mut Metrics) {
     let responses = || groups.iter().flat_map(|g| &g.responses);
     let of_tokens = responses().flat_map(|r| &r.entropies).map(|&h| f64::from(h)).sum();
-    let tokens = responses().map(|r| r.tokens.len()).sum();
+    let tokens = responses().map(Response::sampled_tokens).sum();
     let of_responses = responses().map(Response::entropy).sum();
     metrics.set_mean("policy/entropy_filtered", of_responses, responses().count());
     metrics.set_mean("policy/entropy_token_mean_filtered", of_tokens, tokens);

@@ -9,6 +9,7 @@ use crate::trainer::{Prepared, ProcessModelTable, Tables, TrainingRecipe};
 use isentrope_budget::memory::{Demand, TeacherBytes};
 use isentrope_budget::time::Workload;
 use isentrope_data::DataSettings;
+use isentrope_environment::{Environment, EpisodeLimits};
 use isentrope_evaluation::EvaluationSet;
 use isentrope_hub as hub;
 use isentrope_model::{ModelConfig, SHARING_TOKENS, Tokens};
@@ -60,6 +61,19 @@ impl Recipe {
             },
             longest: response as usize,
         }
+    }
+}
+
+impl Recipe {
+    /// The environment and the limits of its episodes, if there is one.
+    fn environment(
+        &self,
+        notes: &mut Vec<String>,
+    ) -> Result<Option<(Box<dyn Environment>, EpisodeLimits)>> {
+        let Some(settings) = &self.environment else { return Ok(None) };
+        let environment = settings.build()?;
+        notes.extend(environment.notes());
+        Ok(Some((environment, settings.limits().clone())))
     }
 }
 
@@ -141,10 +155,15 @@ impl TrainingRecipe for Recipe {
         if recipe.objective.is_prime() {
             recipe.prime.check_model(model_dir)?;
         }
-        let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
         let mut notes = config.remarks(model_dir)?;
         notes.extend(recipe.lora.as_ref().and_then(|lora| lora.rank_note(&layout)));
         notes.extend(recipe.warnings());
+        let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
+        let environment = recipe.environment(&mut notes)?;
+        let prompter = match &environment {
+            Some((environment, _)) => prompter.with_tools(environment.tools()),
+            None => prompter,
+        };
         let evaluates_files = !recipe.eval.files_read().is_empty();
         notes.extend(recipe.data.warnings(prompter.has_template(), evaluates_files));
         notes.extend(recipe.objective.advantage.warning(recipe.rollout.responses));
@@ -202,7 +221,11 @@ impl TrainingRecipe for Recipe {
             sampled: responses.max(evaluated),
             longest_trained: longest_trained.min(config.context()),
             trained,
-            forward_first: if recipe.on_policy() && !prime { 0 } else { trained },
+            // Episodes have targets whose scores the sampler does not know.
+            forward_first: match recipe.on_policy() && !prime && recipe.environment.is_none() {
+                true => 0,
+                false => trained,
+            },
             loss_tokens: trained.saturating_mul(longest_response),
             // Slots for the responses that this rank samples for the first update.
             activation_slots: recipe.prompts_per_update().div_ceil(ranks).saturating_mul(
@@ -226,6 +249,7 @@ impl TrainingRecipe for Recipe {
             model_dir: model_dir.to_owned(),
             prompter,
             judge,
+            environment,
             sets: data.sets,
             eval_stop: recipe.eval.stop.as_ref().unwrap_or(&recipe.rollout.stop).clone(),
             layout,

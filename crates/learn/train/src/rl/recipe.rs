@@ -10,6 +10,7 @@ use crate::settings::{
 use crate::trainer::TrainingRecipe;
 use isentrope_budget::memory::MemorySettings;
 use isentrope_budget::memory::human;
+use isentrope_environment::EnvironmentSettings;
 use isentrope_evaluation::EvaluationSettings;
 use isentrope_objective::Method;
 use isentrope_reward::Overlong;
@@ -36,6 +37,10 @@ pub struct Recipe {
     pub data: isentrope_data::DataSettings,
     /// Responses that are sampled to learn from.
     pub rollout: collect::RolloutSettings,
+    /// Responses of several turns: what answers the model between them (docs/guides/turns.md).
+    /// Unset: a response has one turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub environment: Option<EnvironmentSettings>,
     /// Rewards of responses; for `sft`, in evaluations.
     pub reward: isentrope_reward::RewardSettings,
     /// The loss.
@@ -158,7 +163,13 @@ impl Recipe {
         self.check_accuracy_band()?;
         self.tables().check(self.rollout.max_tokens)?;
         self.objective.check()?;
-        if self.objective.advantage.reads_rewards() && self.reward.verifier.judges_nothing() {
+        self.check_environment()?;
+        let rewards_itself =
+            self.environment.as_ref().is_some_and(|e| !matches!(e, EnvironmentSettings::Tools(_)));
+        if self.objective.advantage.reads_rewards()
+            && self.reward.verifier.judges_nothing()
+            && !rewards_itself
+        {
             let what = "is \"none\", and all rewards are 0: there is nothing to learn from but a \
                         teacher, with objective.advantage = \"distill\"";
             return Err(Error::setting("reward.verifier", what));
@@ -167,6 +178,27 @@ impl Recipe {
         self.check_reference_kl()?;
         if self.objective.is_prime() {
             self.prime.check(self.rollout.prompts)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses combinations of keys with an environment.
+    fn check_environment(&self) -> Result<()> {
+        let Some(environment) = &self.environment else { return Ok(()) };
+        let below = |error: isentrope_reward::Error| isentrope_reward::Error {
+            key: format!("environment.{}", error.key),
+            ..error
+        };
+        environment.check().map_err(below)?;
+        if self.objective.is_prime() {
+            let what = "is \"prime\", whose process model takes all tokens of a response for the \
+                        model's own, and with [environment] some are given: take another estimator";
+            return Err(Error::setting("objective.advantage", what));
+        }
+        if self.reward.verifier.judges_groups() {
+            let what = "has batch = \"group\", and with [environment] a verifier sees the last turn \
+                        of one response at a time: leave batch out";
+            return Err(Error::setting("reward.verifier", what));
         }
         Ok(())
     }

@@ -86,10 +86,14 @@ impl PolicyBefore {
                     tokens: tokens.len(),
                     logprob: mean(&scores.logprobs, tokens.clone()),
                     entropy: mean(&scores.entropies, tokens.clone()),
-                    advantage: advantages.mean(),
+                    advantage: match advantages {
+                        Advantages::Same(advantage) => *advantage,
+                        Advantages::Each(_) => {
+                            Advantages::Each(batch.advantages(tokens.clone()).to_vec()).mean()
+                        }
+                    },
                 });
-                for token in tokens.clone() {
-                    let advantage = advantages.at(token - tokens.start);
+                for (token, &advantage) in tokens.clone().zip(batch.advantages(tokens)) {
                     let logprob = f64::from(scores.logprobs[token]);
                     let ratio = libm::exp(now(token) - sampled(token));
                     before.tokens.advantage.add(logprob, advantage);

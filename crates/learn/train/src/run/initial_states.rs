@@ -108,6 +108,7 @@ impl InitialStates {
                     temperature,
                     prompt_tokens: prompt.len(),
                     tokens: [&prompt[..], &response.tokens].concat(),
+                    given: response.given.clone(),
                     logprobs: response.logprobs.clone(),
                 })?;
             }
@@ -176,12 +177,13 @@ impl InitialStates {
 /// checked to fit the model.
 fn state_of(line: &[u8], config: &ModelConfig) -> Result<InitialState, String> {
     let state: InitialState = serde_json::from_slice(line).map_err(|e| e.to_string())?;
-    let InitialState { prompt_tokens, tokens, logprobs, temperature, .. } = &state;
+    let InitialState { prompt_tokens, tokens, given, logprobs, temperature, .. } = &state;
     let is_sound = *prompt_tokens > 0
         && tokens.len().checked_sub(*prompt_tokens) == Some(logprobs.len())
         // A response without tokens, for want of room, is only counted.
         && (logprobs.is_empty() || tokens.len() <= config.context())
         && tokens.iter().all(|&token| (token as usize) < config.vocab_size)
+        && given.fits(logprobs.len())
         && *temperature > 0.0
         && temperature.is_finite();
     if is_sound { Ok(state) } else { Err("it has a line that is no response of this model".into()) }
@@ -206,7 +208,10 @@ fn score(learner: &Learner, chunk: &mut Vec<InitialState>, sets: &mut Vec<SetSum
         at = of_response.end;
         let (entropies, now) =
             (&scores.entropies[of_response.clone()], &scores.logprobs[of_response]);
-        sets[place].add(entropies, &state.logprobs, now);
+        // Tokens that were given say nothing of a policy.
+        let sampled =
+            |of: &[f32]| state.given.sampled(of.len()).map(|at| of[at]).collect::<Vec<_>>();
+        sets[place].add(&sampled(entropies), &sampled(&state.logprobs), &sampled(now));
     }
     chunk.clear();
     Ok(())

@@ -145,6 +145,7 @@ impl TrainingRecipe for Recipe {
             model_dir: model_dir.to_owned(),
             prompter,
             judge,
+            environment: None,
             sets,
             eval_stop,
             layout,

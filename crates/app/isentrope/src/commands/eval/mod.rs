@@ -193,6 +193,7 @@ impl Eval {
             seed: self.drawing.seed,
             prompter: &prompter,
             judge: &judge,
+            turns: None,
             limits: Limits {
                 cache_bytes: loaded.cache_bytes(self.drawing.kv_memory)?,
                 ..Limits::default()

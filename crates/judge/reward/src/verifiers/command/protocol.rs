@@ -178,7 +178,7 @@ pub enum Misconduct {
     /// The worker answered without having read its question.
     #[error("does not read its standard input")]
     NotReading,
-    /// The worker printed a line longer than [`longest_line`].
+    /// The worker printed a longer line than it may, in bytes.
     #[error("printed a line of more than {0} bytes")]
     TooLong(usize),
     /// The worker's function raised an error, or returned something that is no score. Such a worker

@@ -1,0 +1,419 @@
+//! Responses of several turns: their bits depend on nothing but weights, prompts, seeds and the
+//! environment's answers, and nothing is lost when an environment fails.
+#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
+
+use isentrope_data::{DataSettings, Problem, Prompt};
+use isentrope_environment::{Environment, Episode, Fault, Reply};
+use isentrope_kernels::{Cpu, Isa};
+use isentrope_model::{ActivationCache, Model, Packed, Sequence};
+use isentrope_reward::{Item, Judgement, Overlong, Verdict, Verifier, VerifierError};
+use isentrope_rollout::{
+    Completion, Engine, Error, Event, Groups, Interrupt, Judge, Key, Limits, Phase, Progress,
+    ProgressObserver, Prompter, Request, Response, ResponseId, Sampler, Sampling, Turns, respond,
+};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+const REQUESTS: usize = 8;
+const SAMPLES: usize = 3;
+const LONGEST: usize = 40;
+/// A part of the vocabulary: turns are short.
+const END: std::ops::Range<u32> = 3..10;
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../compute/model/tests/fixtures")
+}
+
+fn model(threads: usize) -> Model {
+    let cpu = Arc::new(Cpu::new(Isa::available()[0], threads).unwrap());
+    Model::load(&fixtures().join("models/qwen3"), cpu).unwrap()
+}
+
+/// Renders turns as `a` and `b`, which the tokenizer of characters has.
+fn prompter() -> Prompter {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["tokenizer.json", "tokenizer_config.json"] {
+        fs::copy(fixtures().join("tokenizer/character").join(name), dir.path().join(name)).unwrap();
+    }
+    let template = "{% for m in messages %}{{ m['role'][0] }}:{{ m['content'] }};\n{% endfor %}\
+                    {% if add_generation_prompt %}a:{% endif %}";
+    fs::write(dir.path().join("chat_template.jinja"), template).unwrap();
+    fs::copy(fixtures().join("models/qwen3/config.json"), dir.path().join("config.json")).unwrap();
+    Prompter::read(dir.path(), 61, &DataSettings::default()).unwrap()
+}
+
+/// The behaviour of an environment.
+#[derive(Clone, Copy, PartialEq)]
+enum Manner {
+    /// Answers twice, and rewards the third turn.
+    Counts,
+    /// Answers for ever, and gives no reward.
+    Endless,
+    /// Answers with a text that leaves no room.
+    Long,
+    /// Is silent after the first turn.
+    Silent,
+    /// Fails at the second turn, or at the first, or to begin.
+    Fails(usize),
+    /// Is a program with a mistake.
+    Panics,
+}
+
+struct Counting {
+    /// The manner for each problem.
+    manner: fn(usize) -> Manner,
+    workers: usize,
+    /// Whether some answers are slow.
+    is_slow: bool,
+}
+
+struct Counter {
+    manner: Manner,
+    seed: u64,
+    turns: usize,
+    is_slow: bool,
+}
+
+impl Environment for Counting {
+    fn begin(&self, problem: &Problem, seed: u64) -> Result<Box<dyn Episode>, Fault> {
+        let manner = (self.manner)(problem.data_source.parse().unwrap());
+        if manner == Manner::Fails(0) {
+            return Err(Fault("it does not begin".into()));
+        }
+        Ok(Box::new(Counter { manner, seed, turns: 0, is_slow: self.is_slow }))
+    }
+
+    fn workers(&self) -> usize {
+        self.workers
+    }
+
+    fn tools(&self) -> &[Value] {
+        &[]
+    }
+}
+
+impl Episode for Counter {
+    fn step(&mut self, text: &str) -> Result<Reply, Fault> {
+        self.turns += 1;
+        if self.is_slow {
+            thread::sleep(Duration::from_millis((text.len() * self.turns % 5) as u64));
+        }
+        let (turns, manner) = (self.turns, self.manner);
+        let answer = match manner {
+            Manner::Fails(at) if at == turns => return Err(Fault(format!("turn {turns} fails"))),
+            Manner::Silent => return Ok(Reply::default()),
+            Manner::Panics => panic!("a mistake"),
+            Manner::Long => "x".repeat(LONGEST),
+            _ => format!("{}", (self.seed + turns as u64 + text.len() as u64) % 100),
+        };
+        let done = manner == Manner::Counts && turns == 3;
+        let message = json!({ "role": "user", "content": answer });
+        Ok(Reply {
+            messages: if done { Vec::new() } else { vec![message] },
+            done,
+            reward: done.then_some(0.25),
+            metrics: BTreeMap::from([("asked".to_owned(), turns as f64)]),
+        })
+    }
+}
+
+/// Takes the last turn for the answer.
+struct Echo;
+
+impl Verifier for Echo {
+    fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
+        let judge = |(_, text): &(Item<'_>, &str)| {
+            Judgement::new(Verdict::Correct, Some((*text).to_owned()), "echo")
+        };
+        Ok(batch.iter().map(judge).collect())
+    }
+}
+
+struct Quiet;
+
+impl ProgressObserver for Quiet {
+    fn stop_requested(&self) -> bool {
+        false
+    }
+
+    fn progress(&mut self, progress: Progress) {
+        assert!(progress.total == REQUESTS * SAMPLES && progress.done <= progress.total);
+    }
+
+    fn note(&mut self, text: &str) {
+        panic!("{text}");
+    }
+}
+
+struct Trial {
+    threads: usize,
+    limits: Limits,
+    environment: Counting,
+    max_turns: usize,
+    /// Records what truncated sampling keeps.
+    top_k: usize,
+}
+
+const ROOMY: Limits = Limits { cache_bytes: 32 << 20, sequences: 64, prefill_tokens: 512 };
+
+impl Trial {
+    fn new(manner: fn(usize) -> Manner) -> Self {
+        let environment = Counting { manner, workers: 1, is_slow: false };
+        Self { threads: 1, limits: ROOMY, environment, max_turns: 5, top_k: 0 }
+    }
+
+    fn sampling(&self) -> Sampling {
+        Sampling {
+            max_tokens: LONGEST,
+            eos_tokens: END.collect(),
+            top_k: self.top_k,
+            records_kept: self.top_k > 0,
+            ..Sampling::default()
+        }
+    }
+
+    fn prompt(request: usize) -> Vec<u32> {
+        vec![3 + request as u32, 4, 5]
+    }
+
+    /// `[requests][samples]`.
+    fn run(&self) -> Vec<Vec<Response>> {
+        let (model, prompter) = (model(self.threads), prompter());
+        let problem = |number: usize| Problem {
+            prompt: Prompt::Text("q".into()),
+            ground_truth: Value::Null,
+            data_source: number.to_string(),
+            extra_info: Value::Null,
+            columns: isentrope_data::Row::new(),
+            origin: "made up".into(),
+        };
+        let problems: Vec<Problem> = (0..REQUESTS).map(problem).collect();
+        let sampling = Arc::new(self.sampling());
+        let request = |(number, problem)| {
+            let request = Request {
+                key: Key { seed: 11, step: 3, prompt: number as u64 },
+                prompt: Self::prompt(number),
+                samples: (0..SAMPLES).collect(),
+                sampling: sampling.clone(),
+                cache_activations: false,
+            };
+            (problem, request)
+        };
+        let questions = problems.iter().enumerate().map(request).collect();
+        let overlong = Overlong::default();
+        let judge = Judge { verifier: Box::new(Echo), overlong, max_tokens: LONGEST };
+        let sampler = Sampler {
+            model: &model,
+            activation_cache: None,
+            tokenizer: &prompter.tokenizer,
+            limits: self.limits,
+            phase: Phase::Rollout,
+            interrupt: Interrupt::Never,
+            turns: Some(Turns {
+                environment: &self.environment,
+                prompter: &prompter,
+                max_turns: self.max_turns,
+                max_given_tokens: 60,
+            }),
+        };
+        let mut groups = Groups::new(REQUESTS, SAMPLES);
+        let mut all = vec![Vec::new(); REQUESTS];
+        let keep = &mut |id: ResponseId, response| {
+            if let Some(responses) = groups.add(id, response) {
+                all[id.request] = responses;
+            }
+            Ok::<_, Error>(())
+        };
+        let responded = respond(sampler, questions, &judge, 4, keep, &mut Quiet).unwrap();
+        assert_eq!(responded.ended, ControlFlow::Continue(()));
+        assert!(all.iter().all(|responses| responses.len() == SAMPLES), "some are lost");
+        all
+    }
+}
+
+fn counts(_: usize) -> Manner {
+    Manner::Counts
+}
+
+#[test]
+fn episodes_do_not_depend_on_their_batch_threads_memory_or_the_environments_speed() {
+    for top_k in [0, 7] {
+        let expected = Trial { top_k, ..Trial::new(counts) }.run();
+        let turns: Vec<usize> = expected.iter().flatten().map(Response::turns).collect();
+        assert!(turns.contains(&3) && turns.contains(&1), "{turns:?}");
+        for (threads, sequences, prefill_tokens, workers, is_slow) in
+            [(2, 64, 512, 1, false), (1, 2, 1, 3, true), (2, 7, 5, 100, true), (1, 1, 3, 1, false)]
+        {
+            let limits = Limits { cache_bytes: 1 << 20, sequences, prefill_tokens };
+            let environment = Counting { manner: counts, workers, is_slow };
+            let trial = Trial { threads, limits, environment, top_k, ..Trial::new(counts) };
+            assert!(trial.run() == expected, "{sequences} {prefill_tokens} {workers} {top_k}");
+        }
+    }
+}
+
+#[test]
+fn numbers_of_sampled_tokens_are_those_of_the_whole_sequence_to_the_bit() {
+    let model = model(1);
+    for (request, responses) in Trial::new(counts).run().iter().enumerate() {
+        for response in responses {
+            let prompt = Trial::prompt(request);
+            let tokens = [&prompt[..], &response.tokens].concat();
+            let sequence = Sequence { tokens: &tokens, score_from: prompt.len() };
+            let scores = model.score(&Packed::new(&[sequence]), 1.0);
+            for place in 0..response.tokens.len() {
+                let own = [response.logprobs[place], response.entropies[place]];
+                let whole = match response.given.contains(place) {
+                    true => [0.0, 0.0],
+                    false => [scores.logprobs[place], scores.entropies[place]],
+                };
+                assert_eq!(own.map(f32::to_bits), whole.map(f32::to_bits), "{request} {place}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_episode_is_its_turns_with_the_templates_text_between_them() {
+    let prompter = prompter();
+    for response in Trial::new(counts).run().iter().flatten() {
+        let Response { tokens, given, text, judgement, truncated, .. } = response;
+        assert!(given.fits(tokens.len()));
+        let turns: Vec<_> = given.turns(tokens.len()).collect();
+        for (turn, next) in turns.iter().zip(&turns[1..]) {
+            assert!(END.contains(&tokens[turn.end - 1]), "a turn ends with its end token");
+            let between = prompter.tokenizer.decode(&tokens[turn.end..next.start], false).unwrap();
+            assert!(between.starts_with(";\nu:") && between.ends_with(";\na:"), "{between:?}");
+        }
+        assert_eq!(*text, prompter.tokenizer.decode(tokens, false).unwrap());
+        let last = &tokens[turns[turns.len() - 1].clone()];
+        if *truncated {
+            // The verifier has judged the last turn, since the environment gave no reward.
+            let last = prompter.tokenizer.decode(last, true).unwrap();
+            assert_eq!(judgement.extracted.as_deref(), Some(&*last));
+            assert!(judgement.metrics.get("asked").copied().unwrap_or(0.0) < 3.0);
+        } else {
+            assert_eq!((judgement.score, judgement.verdict), (0.25, Verdict::Wrong));
+            assert_eq!((judgement.metrics["asked"], turns.len()), (3.0, 3));
+        }
+    }
+}
+
+#[test]
+fn limits_cut_an_episode_off_behind_a_turn_of_the_model() {
+    fn manner(problem: usize) -> Manner {
+        if problem.is_multiple_of(2) { Manner::Endless } else { Manner::Long }
+    }
+    let all = Trial { max_turns: 2, ..Trial::new(manner) }.run();
+    for (problem, responses) in all.iter().enumerate() {
+        for response in responses {
+            let most = if manner(problem) == Manner::Endless { 2 } else { 1 };
+            assert!(response.truncated && response.turns() <= most, "{}", response.turns());
+            assert!(response.tokens.len() <= LONGEST);
+            assert!(!response.given.contains(response.tokens.len() - 1));
+            assert_eq!(response.judgement.verdict, Verdict::Correct, "the verifier's");
+        }
+    }
+}
+
+#[test]
+fn an_environment_that_fails_costs_its_own_response_alone() {
+    fn manner(problem: usize) -> Manner {
+        match problem {
+            4 => Manner::Silent,
+            0 | 2 | 6 => Manner::Fails(problem / 2 % 3),
+            _ => Manner::Counts,
+        }
+    }
+    let (expected, found) = (Trial::new(counts).run(), Trial::new(manner).run());
+    let mut faults = 0;
+    for (problem, (responses, sound)) in found.iter().zip(&expected).enumerate() {
+        if manner(problem) == Manner::Counts {
+            assert_eq!(responses, sound, "problem {problem}");
+            continue;
+        }
+        for (response, sound) in responses.iter().zip(sound) {
+            // One whose first turn was cut off has not asked it.
+            if response.judgement.verdict == Verdict::Correct {
+                assert_eq!(response.tokens, sound.tokens);
+                continue;
+            }
+            faults += 1;
+            assert!(!response.is_judged());
+            let reason = &response.judgement.reason;
+            assert!(reason.starts_with("the environment failed: "), "{reason}");
+            assert!(sound.tokens.starts_with(&response.tokens), "what was sampled stays");
+        }
+    }
+    assert!(faults > SAMPLES, "{faults}");
+}
+
+#[test]
+#[should_panic(expected = "a mistake")]
+fn a_panic_of_an_environment_ends_sampling() {
+    Trial::new(|_| Manner::Panics).run();
+}
+
+/// The engine's own part, with draws that are read late and with a cache of activations.
+#[test]
+fn what_goes_on_is_the_same_however_draws_are_read_and_takes_no_activations() {
+    let model = model(2);
+    let run = |behind: bool, slots: usize, sequences: usize| {
+        let mut activations = (slots > 0).then(|| ActivationCache::new(&model, slots).unwrap());
+        let limits = Limits { sequences, ..ROOMY };
+        let mut engine = Engine::new(&model, None, limits)
+            .unwrap()
+            .drawing_behind(behind)
+            .caching_activations(activations.as_mut())
+            .keeping_stopped();
+        let sampling = Arc::new(Trial::new(counts).sampling());
+        for number in 0..REQUESTS {
+            let request = Request {
+                key: Key { seed: 5, step: 1, prompt: number as u64 },
+                prompt: Trial::prompt(number),
+                samples: (0..SAMPLES).collect(),
+                sampling: sampling.clone(),
+                cache_activations: true,
+            };
+            engine.submit(request).unwrap();
+        }
+        let mut ended: BTreeMap<(usize, usize), Completion> = BTreeMap::new();
+        while !engine.is_idle() {
+            for event in engine.step().unwrap() {
+                let Event::Finished { request, sample, completion } = event else { continue };
+                let given: Vec<u32> = (0..=(request as u32)).map(|token| 30 + token).collect();
+                let fits = completion.tokens.len() + given.len() < LONGEST;
+                if !sampling.eos_tokens.contains(completion.tokens.last().unwrap()) {
+                    ended.insert((request, sample), completion);
+                } else if fits && completion.given.turns(0).count() < 3 {
+                    engine.go_on(request, sample, &given).unwrap();
+                } else {
+                    engine.release_stopped(request, sample).unwrap();
+                    ended.insert((request, sample), completion);
+                }
+            }
+        }
+        for completion in ended.values_mut() {
+            assert!(completion.given.is_empty() || completion.activation_slots.is_none());
+            completion.activation_slots = None;
+        }
+        ended
+    };
+    let expected = run(false, 0, 64);
+    assert_eq!(expected.len(), REQUESTS * SAMPLES);
+    assert!(expected.values().any(|completion| completion.given.turns(0).count() == 3));
+    for (behind, slots, sequences) in
+        [(true, 0, 64), (false, 4000, 5), (true, 30, 64), (true, 4000, 3)]
+    {
+        assert!(run(behind, slots, sequences) == expected, "{behind} {slots} {sequences}");
+    }
+    let mut engine = Engine::new(&model, None, ROOMY).unwrap().keeping_stopped();
+    assert!(engine.go_on(0, 0, &[3]).unwrap_err().to_string().contains("has not stopped"));
+    assert!(engine.release_stopped(0, 0).is_err());
+}

@@ -1,0 +1,93 @@
+//! The tokens of a response of several turns that the model was given: answers of an environment,
+//! and a chat template's text around them.
+
+use serde::{Deserialize, Serialize};
+use std::iter;
+use std::ops::Range;
+
+/// Which tokens of a response were given. All others were sampled; a response of one turn has no
+/// given tokens. A file has their ranges: `[[12, 40], [55, 61]]`, from 0, without the second
+/// number.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct GivenRanges(Vec<[usize; 2]>);
+
+impl GivenRanges {
+    /// Adds the tokens between two turns, behind all others.
+    pub fn push(&mut self, tokens: Range<usize>) {
+        self.0.push([tokens.start, tokens.end]);
+    }
+
+    /// Whether all tokens were sampled.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The number of given tokens.
+    pub fn count(&self) -> usize {
+        self.0.iter().map(|[from, to]| to - from).sum()
+    }
+
+    /// Whether the token at this place was given.
+    pub fn contains(&self, place: usize) -> bool {
+        let after = self.0.partition_point(|[from, _]| *from <= place);
+        after > 0 && place < self.0[after - 1][1]
+    }
+
+    /// The places of the sampled tokens of a response of `length` tokens, one range for each turn
+    /// of the model.
+    pub fn turns(&self, length: usize) -> impl Iterator<Item = Range<usize>> + '_ {
+        let starts = iter::once(0).chain(self.0.iter().map(|range| range[1]));
+        let ends = self.0.iter().map(|range| range[0]).chain(iter::once(length));
+        starts.zip(ends).map(|(start, end)| start..end)
+    }
+
+    /// The places of the sampled tokens of a response of `length` tokens.
+    pub fn sampled(&self, length: usize) -> impl Iterator<Item = usize> + '_ {
+        self.turns(length).flatten()
+    }
+
+    /// The place at which the last turn of the model begins.
+    pub fn last_turn(&self) -> usize {
+        self.0.last().map_or(0, |range| range[1])
+    }
+
+    /// Whether the ranges fit a response of `length` tokens: every turn has a sampled token. A file
+    /// may have been edited.
+    pub fn fits(&self, length: usize) -> bool {
+        let are_ranges = self.0.iter().all(|[from, to]| from < to);
+        let places: Vec<usize> =
+            iter::once(0).chain(self.0.iter().flatten().copied()).chain([length]).collect();
+        are_ranges && (self.is_empty() || places.is_sorted_by(|a, b| a < b))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(ranges: &[[usize; 2]]) -> GivenRanges {
+        serde_json::from_value(serde_json::json!(ranges)).unwrap()
+    }
+
+    #[test]
+    fn turns_are_what_lies_between_given_tokens() {
+        let none = GivenRanges::default();
+        assert_eq!((none.turns(3).count(), none.sampled(3).collect()), (1, vec![0, 1, 2]));
+        assert!(none.is_empty() && none.fits(0) && none.fits(3) && !none.contains(0));
+        let mut some = GivenRanges::default();
+        some.push(2..5);
+        some.push(6..8);
+        assert_eq!(some, given(&[[2, 5], [6, 8]]));
+        assert_eq!(some.turns(9).collect::<Vec<_>>(), [0..2, 5..6, 8..9]);
+        assert_eq!(some.sampled(9).collect::<Vec<_>>(), [0, 1, 5, 8]);
+        assert_eq!((some.count(), some.last_turn()), (5, 8));
+        for place in 0..9 {
+            assert_eq!(some.contains(place), ![0, 1, 5, 8].contains(&place), "{place}");
+        }
+        assert!(some.fits(9) && !some.fits(8));
+        for wrong in [&[[0, 2]][..], &[[2, 2]], &[[3, 2]], &[[2, 4], [4, 5]], &[[4, 5], [2, 3]]] {
+            assert!(!given(wrong).fits(9), "{wrong:?}");
+        }
+    }
+}

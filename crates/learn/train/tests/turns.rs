@@ -1,0 +1,272 @@
+//! Training on responses of several turns: only sampled tokens are learnt from.
+
+use crate::ranks_pulled::{differences, patient, recipe, run};
+use crate::support::{learner, limits, model};
+use isentrope_budget::PassLimits;
+use isentrope_data::{Problem, Prompt, Row};
+use isentrope_kernels::SamplingMasks;
+use isentrope_model::Sequence;
+use isentrope_objective::{Estimator, LossTerms, Method, ObjectiveSettings};
+use isentrope_ranks::Watch;
+use isentrope_reward::{Judgement, Verdict};
+use isentrope_rollout::Response;
+use isentrope_run::tokens::GivenRanges;
+use isentrope_train::advantage::{group_advantages, trained_advantages};
+use isentrope_train::group::Group;
+use isentrope_train::learner::{Coefficients, Learner, UpdateBatch};
+use isentrope_train::minibatch::{BatchLoss, LossInputs, TrainingBatch};
+use isentrope_train::observer::Progress;
+use isentrope_train::ranks::TrainingRanks;
+use isentrope_train::rl::Recipe;
+use isentrope_train::settings::OptimizerSettings;
+use isentrope_train::trainer::TrainingRecipe;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+const TEMPERATURE: f32 = 0.9;
+const PROMPT: [u32; 4] = [7, 21, 3, 40];
+/// The lengths of the responses, and their given tokens. Sixteen tokens are sampled, so that
+/// derivatives by hand are exact.
+const RESPONSES: [(usize, &[[usize; 2]]); 2] = [(14, &[[3, 6], [8, 10]]), (7, &[])];
+
+fn tokens(response: usize) -> Vec<u32> {
+    let (length, _) = RESPONSES[response];
+    (0..length as u32).map(|i| (i * i + 5 * i + 11 * response as u32 + 3) % 61).collect()
+}
+
+fn given(response: usize) -> GivenRanges {
+    let mut given = GivenRanges::default();
+    RESPONSES[response].1.iter().for_each(|&[from, to]| given.push(from..to));
+    given
+}
+
+fn learner_of(limits: PassLimits) -> Learner {
+    learner(model("qwen3", 1), OptimizerSettings::default(), limits, TrainingRanks::alone(1))
+}
+
+fn sequence(response: usize) -> Vec<u32> {
+    [&PROMPT[..], &tokens(response)].concat()
+}
+
+/// A right response of several turns and a wrong one of one turn, as the policy samples them.
+fn groups(learner: &Learner) -> Vec<Group> {
+    let response = |number: usize| {
+        let whole = sequence(number);
+        let targets = [Sequence { tokens: &whole, score_from: PROMPT.len() }];
+        let scores = learner.score(&targets, TEMPERATURE).unwrap();
+        let given = given(number);
+        let sampled = |of: &[f32]| -> Vec<f32> {
+            let value = |(at, &value): (usize, &f32)| if given.contains(at) { 0.0 } else { value };
+            of.iter().enumerate().map(value).collect()
+        };
+        let verdict = if number == 0 { Verdict::Correct } else { Verdict::Wrong };
+        Response {
+            text: String::new(),
+            tokens: tokens(number),
+            logprobs: sampled(&scores.logprobs),
+            entropies: sampled(&scores.entropies),
+            given: given.clone(),
+            masks: None,
+            truncated: false,
+            judgement: Judgement::new(verdict, None, ""),
+            reward: if number == 0 { 1.0 } else { 0.0 },
+            activation_slots: None,
+            vote: None,
+        }
+    };
+    vec![Group {
+        step: 1,
+        position: 0,
+        problem: Problem {
+            prompt: Prompt::Text("?".into()),
+            ground_truth: Value::Null,
+            data_source: String::new(),
+            extra_info: Value::Null,
+            columns: Row::new(),
+            origin: "made up".into(),
+        },
+        prompt: PROMPT.to_vec(),
+        responses: (0..2).map(response).collect(),
+        greedy: None,
+    }]
+}
+
+fn settings() -> ObjectiveSettings {
+    ObjectiveSettings { advantage: Estimator::DrGrpo, ..ObjectiveSettings::default() }
+}
+
+/// The bits of a learner's gradient.
+fn gradient(learner: &mut Learner) -> Vec<u32> {
+    let tensors = learner.gradient().unwrap().into_iter();
+    tensors.flat_map(|t| (t.values)().unwrap().into_owned()).map(f32::to_bits).collect()
+}
+
+/// The trainer's loss and its gradient.
+fn trained(limits: PassLimits, on_policy_step: Option<u64>) -> (BatchLoss, Vec<u32>) {
+    let mut learner = learner_of(limits);
+    let (groups, settings) = (groups(&learner), settings());
+    let advantages = group_advantages(settings.advantage, &groups);
+    let learnt = trained_advantages(&groups, &advantages, false);
+    let batch = TrainingBatch::minibatches(&groups, &learnt, 1).next().unwrap();
+    assert_eq!((batch.response_tokens(), batch.all_tokens()), (16, 29));
+    let terms = LossTerms { entropy_coefficient: 0.5, ..LossTerms::default() };
+    let inputs =
+        LossInputs { settings: &settings, temperature: TEMPERATURE, on_policy_step, terms };
+    let loss = batch.accumulate(&mut learner, &inputs).unwrap();
+    (loss, gradient(&mut learner))
+}
+
+#[test]
+fn the_gradient_is_that_of_the_whole_sequence_with_zeros_for_given_tokens() {
+    let (loss, found) = trained(limits(1000), None);
+
+    // With the policy that sampled, a token's loss is -A rho / N - c H / N, rho being 1.
+    let mut by_hand = learner_of(limits(1000));
+    let wholes: Vec<Vec<u32>> = (0..2).map(sequence).collect();
+    let sequences: Vec<Sequence<'_>> =
+        wholes.iter().map(|tokens| Sequence { tokens, score_from: PROMPT.len() }).collect();
+    let each = |of: [f32; 2]| -> Vec<f32> {
+        let of_response = |number: usize| {
+            let (length, given) = (RESPONSES[number].0, given(number));
+            (0..length).map(move |at| if given.contains(at) { 0.0 } else { of[number] })
+        };
+        (0..2).flat_map(of_response).collect()
+    };
+    let masks = SamplingMasks::default();
+    let forward = by_hand
+        .forward(UpdateBatch {
+            sequences: &sequences,
+            masks: &masks,
+            idle: &[false; 2],
+            on_policy: &[None, None],
+            temperature: TEMPERATURE,
+        })
+        .unwrap();
+    let entropies = forward.scores.entropies.clone();
+    let coefficients = Coefficients {
+        d_logprobs: each([-0.5 / 16.0, 0.5 / 16.0]),
+        d_entropies: each([-0.5 / 16.0; 2]),
+        d_log_masses: Vec::new(),
+    };
+    by_hand.backward(forward, &coefficients).unwrap();
+    assert!(found.iter().any(|&bits| f32::from_bits(bits) != 0.0));
+    assert!(gradient(&mut by_hand) == found, "gradients differ");
+
+    let mut first = 0;
+    let means = (0..2).map(|number| {
+        let own = &entropies[first..first + RESPONSES[number].0];
+        first += RESPONSES[number].0;
+        let sampled: Vec<f64> =
+            given(number).sampled(own.len()).map(|at| f64::from(own[at])).collect();
+        sampled.iter().sum::<f64>() / sampled.len() as f64
+    });
+    assert_eq!(loss.entropy, means.sum::<f64>() / 2.0, "of sampled tokens alone");
+    assert_eq!(loss.objective.d_logprobs.len(), 16);
+}
+
+#[test]
+fn a_gradients_bits_do_not_depend_on_micro_batches_or_on_what_is_known_from_sampling() {
+    let expected = trained(limits(1000), None).1;
+    for (micro_batch_tokens, tape_bytes, on_policy_step) in
+        [(20, usize::MAX, None), (1000, 0, None), (1000, usize::MAX, Some(1)), (1, 0, Some(1))]
+    {
+        let limits = PassLimits { micro_batch_tokens, tape_bytes, activation_slots: 0 };
+        assert!(
+            trained(limits, on_policy_step).1 == expected,
+            "{micro_batch_tokens} {tape_bytes} {on_policy_step:?}"
+        );
+    }
+}
+
+/// Episodes of the built-in task's problems, with everything that reads their tokens.
+fn episodes() -> Recipe {
+    let mut recipe = recipe();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/turns/environment.py");
+    let environment = json!({
+        "kind": "python", "python": format!("{}:Numbers", script.display()), "max_turns": 4
+    });
+    recipe.environment = Some(serde_json::from_value(environment).unwrap());
+    // Short turns.
+    recipe.rollout.stop = vec![",".into(), "!".into()];
+    (recipe.rollout.top_p, recipe.update.epochs) = (0.95, 2);
+    recipe.objective.covariance.method = Method::KlCov;
+    recipe.objective.covariance.fraction = Some(0.02);
+    recipe.objective.reference_kl.coefficient = 0.01;
+    recipe.objective.distillation.teacher = Some(recipe.model.path.clone());
+    recipe.objective.entropy_bonus.coefficient = 0.001;
+    (recipe.lab.track_theory, recipe.lab.track_states) = (true, true);
+    (recipe.eval.every, recipe.eval.problems, recipe.eval.samples) = (1, Some(4), Some(2));
+    recipe
+}
+
+/// The JSON lines of a file of a run.
+fn lines(dir: &Path, name: &str) -> Vec<Value> {
+    let text = fs::read_to_string(dir.join(name)).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_run_of_episodes_has_the_same_bytes_on_ranks_and_after_it_was_broken_off() {
+    let (recipe, dirs) = (episodes(), tempfile::tempdir().unwrap());
+    let alone = dirs.path().join("alone");
+    let ran = run(&recipe, &alone, 1, patient(1), &|_, _, _, _| {});
+    assert_eq!(ran.errors, [None]);
+    for row in &lines(&alone, "metrics.jsonl")[1..] {
+        let of = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name} of {row}"));
+        assert!(of("response/turns_mean") > 1.5 && of("response/turns_max") == 3.0, "{row}");
+        assert!(of("response/given_tokens_mean") > 2.0 && of("policy/entropy_turn_3") > 0.0);
+        assert!(of("reward/characters") > 0.0 && of("verdict/fault") > 0.0);
+        assert!(of("rollout/tokens") < 24.0 * 120.0);
+    }
+    for name in ["rollouts/step-000001.jsonl", "tokens/step-000001.jsonl"] {
+        assert!(lines(&alone, name).iter().any(|line| line.get("given").is_some()), "{name}");
+    }
+
+    let ranks = dirs.path().join("ranks");
+    let ran = run(&recipe, &ranks, 2, patient(1), &|_, _, _, _| {});
+    assert_eq!((ran.errors, ran.moved), (vec![None; 2], 0.0));
+    assert_eq!(differences(&alone, &ranks), [""; 0]);
+
+    let broken = dirs.path().join("broken");
+    let watch = Watch { silent: Some(Duration::from_secs(2)), ..patient(1) };
+    let ran = run(&recipe, &broken, 2, watch, &|faults, rank, step, progress| {
+        let Progress { done, total, .. } = progress;
+        if rank == 0 && step == 2 && 2 * done > total {
+            faults.silence(rank);
+        }
+    });
+    assert!(ran.errors.iter().all(Option::is_some), "it has come to its end");
+    let ran = run(&recipe, &broken, 1, patient(1), &|_, _, _, _| {});
+    assert_eq!(ran.errors, [None]);
+    let known = |note: &String| note.contains("sampled before the run was broken off");
+    assert!(ran.notes.iter().any(known), "{:?}", ran.notes);
+    assert_eq!(differences(&alone, &broken), [""; 0]);
+}
+
+#[test]
+fn what_episodes_cannot_have_is_refused_by_its_key() {
+    let refusal = |change: fn(&mut Recipe)| {
+        let mut recipe = episodes();
+        change(&mut recipe);
+        recipe.resolve().unwrap_err().to_string()
+    };
+    let prime = refusal(|recipe| recipe.objective.advantage = Estimator::Prime);
+    assert!(prime.starts_with("objective.advantage is \"prime\""), "{prime}");
+    let turns = refusal(|recipe| {
+        let environment = json!({ "kind": "command", "command": ["a"], "max_turns": 0 });
+        recipe.environment = Some(serde_json::from_value(environment).unwrap());
+    });
+    assert!(turns.starts_with("environment.max_turns is 0"), "{turns}");
+    // An environment may give all rewards, tools give none.
+    let mut unjudged = episodes();
+    unjudged.reward.verifier = serde_json::from_value(json!("none")).unwrap();
+    unjudged.resolve().unwrap();
+    let tools = refusal(|recipe| {
+        recipe.reward.verifier = serde_json::from_value(json!("none")).unwrap();
+        let environment = json!({ "kind": "tools", "tools": ["calculator"] });
+        recipe.environment = Some(serde_json::from_value(environment).unwrap());
+    });
+    assert!(tools.starts_with("reward.verifier is \"none\""), "{tools}");
+}
