@@ -13,6 +13,7 @@ use isentrope_data::DataSettings;
 use isentrope_model::chat_template::{ChatTemplate, Date};
 use isentrope_model::{Packed, Scores, Sequence};
 use isentrope_rollout::template_variables;
+use isentrope_run::tokens::GivenRanges;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::ops::RangeInclusive;
@@ -32,8 +33,10 @@ const RATIO_TOLERANCE: f64 = 0.1;
 /// Each output line has "tokens", "logprobs" and "entropies" (in nats); entry i belongs to
 /// tokens[i+1] given tokens[..=i]. With prompt and response, and where a tokens line says
 /// {"prompt_tokens": K}, only the response's entries are given; "prompt_tokens" then counts the
-/// tokens before it. A line may say at which temperature: the token records of a run (RUN/tokens)
-/// do, so that they are scored as they were sampled.
+/// tokens before it, and {"given": [[FROM, TO], ...]} names tokens of the response that the model
+/// was given between its turns: they are scored and count in no mean. A line may say at which
+/// temperature: the token records of a run (RUN/tokens) do, so that they are scored as they were
+/// sampled.
 ///
 /// If a line carries another engine's "logprobs", one per entry, the output adds "mismatch": mean
 /// and max |difference|, and the share of probability ratios outside [0.9, 1.1]; a total follows at
@@ -67,6 +70,8 @@ struct Item {
     /// Divisor of the logits.
     temperature: f32,
     theirs: Option<Vec<f32>>,
+    /// Scored tokens that a model was given between its turns: they count in no mean.
+    given: GivenRanges,
 }
 
 #[derive(Serialize)]
@@ -98,9 +103,9 @@ struct Mismatch {
 }
 
 impl Mismatch {
-    fn of(ours: &[f32], theirs: &[f32]) -> Self {
+    fn of(ours: &[f32], theirs: &[f32], given: &GivenRanges) -> Self {
         let mut mismatch = Self::default();
-        for (&ours, &theirs) in ours.iter().zip(theirs) {
+        for (&ours, &theirs) in given.sampled(ours.len()).map(|at| (&ours[at], &theirs[at])) {
             let difference = f64::from(theirs) - f64::from(ours);
             mismatch.count += 1;
             mismatch.sum += difference.abs();
@@ -168,7 +173,8 @@ impl Score {
                          are damaged"
                     );
                 }
-                let mismatch = item.theirs.as_ref().map(|theirs| Mismatch::of(lp, theirs));
+                let mismatch =
+                    item.theirs.as_ref().map(|theirs| Mismatch::of(lp, theirs, &item.given));
                 if let Some(mismatch) = &mismatch {
                     total.add(mismatch);
                 }
@@ -180,8 +186,8 @@ impl Score {
                     entropies: h,
                     mismatch: mismatch.map(|m| m.record()),
                 })?;
-                scored += count;
-                entropy += h.iter().map(|&h| f64::from(h)).sum::<f64>();
+                scored += count - item.given.count();
+                entropy += item.given.sampled(count).map(|at| f64::from(h[at])).sum::<f64>();
                 done += item.tokens.len();
             }
             let speed = done as f64 / started.elapsed().as_secs_f64();
@@ -306,9 +312,21 @@ fn item(
         None => None,
         Some(value) => Some(other_logprobs(line, value, tokens.len() - from)?),
     };
+    let given = match line.get("given") {
+        Some(ranges) if split => serde_json::from_value::<GivenRanges>(ranges.clone())
+            .ok()
+            .filter(|given| given.fits(tokens.len() - from))
+            .ok_or_else(|| {
+                line.error(
+                    "\"given\" must be ranges of the response's tokens, such as [[12, 40]], with \
+                     others before, between and behind them",
+                )
+            })?,
+        _ => GivenRanges::default(),
+    };
     let id = line.get("id").cloned().unwrap_or(index.into());
     let temperature = temperature.map_or_else(|| temperature_of(line), Ok)?;
-    Ok(Item { id, tokens, from, split, temperature, theirs })
+    Ok(Item { id, tokens, from, split, temperature, theirs, given })
 }
 
 /// The responses that runs and evaluations keep lack tokens, and the prompt as the model has seen

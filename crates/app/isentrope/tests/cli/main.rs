@@ -58,4 +58,6 @@ mod train_reproducible;
 mod train_resume;
 #[cfg(unix)]
 mod train_reward;
+#[cfg(unix)]
+mod train_turns;
 mod training;

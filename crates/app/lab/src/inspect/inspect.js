@@ -29,13 +29,18 @@
     return Object.assign(response, {
       index,
       length: response.ids.length,
+      own: response.ids.length - response.given.reduce((sum, [from, to]) => sum + to - from, 0),
       entropy: entropies.length ? entropies.reduce((a, b) => a + b, 0) / entropies.length : null,
       covariance: finite(response.covariances).reduce((a, b) => a === null || b > a ? b : a, null),
       picked: new Set(response.selected),
       bounded: new Set(response.clipped),
     });
   });
-  const advantage = (response, i) => response.advantages.length === 1 ? response.advantages[0] : response.advantages[i];
+  const isGiven = (response, i) => response.given.some(([from, to]) => from <= i && i < to);
+  const advantage = (response, i) => {
+    if (isGiven(response, i)) return null;
+    return response.advantages.length === 1 ? response.advantages[0] : response.advantages[i];
+  };
   const VALUE = {
     covariance: (response, i) => response.covariances[i],
     entropy: (response, i) => response.entropies[i],
@@ -72,6 +77,7 @@
     const piece = response.pieces[i];
     const span = element("span", "t", piece === "" ? `⟨${response.ids[i]}⟩` : piece.replace(/\n/g, "↵\n").replace(/\t/g, "⇥\t"));
     if (piece === "") span.classList.add("bare");
+    if (isGiven(response, i)) span.classList.add("given");
     if (response.picked.has(i)) span.classList.add("selected");
     if (response.bounded.has(i)) span.classList.add("clipped");
     span.dataset.i = i;
@@ -102,9 +108,13 @@
       `reward ${shown(response.reward)}`,
       response.advantages.length === 0 ? "not trained on"
         : response.advantages.length === 1 ? `advantage ${shown(response.advantages[0])}` : "advantage by token",
-      `${response.length} tokens${response.truncated ? ", cut off" : ""}`,
+      `${response.own} tokens${response.truncated ? ", cut off" : ""}`,
       `mean entropy ${shown(response.entropy)}`,
     ];
+    if (response.given.length) {
+      const given = response.length - response.own;
+      facts.push(`${response.given.length + 1} turns, ${given} tokens given between them`);
+    }
     if (response.covariance !== null) facts.push(`largest covariance ${shown(response.covariance)}`);
     if (response.update !== null) facts.push(`update ${response.update}`);
     facts.push(`${response.origin}, sample ${response.sample}`);
@@ -188,6 +198,7 @@
       data.methods.forEach((name, of) => facts.push([`coefficient, ${name}`, shown(response.coefficients[of][i])]));
     }
     if (quadrant >= 0) facts.push(["quadrant", QUADRANTS[quadrant]]);
+    if (isGiven(response, i)) span.classList.add("given");
     if (response.picked.has(i)) facts.push(["picked", "by the covariance method"]);
     if (response.bounded.has(i)) facts.push(["clipped", "yes"]);
     const list = element("dl");

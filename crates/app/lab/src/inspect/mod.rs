@@ -141,13 +141,13 @@ impl Inspection {
         Ok(())
     }
 
-    /// All tokens of the recorded responses, in order.
+    /// All sampled tokens of the recorded responses, in order. Tokens that were given between turns
+    /// are no choice of the policy.
     pub fn tokens(&self) -> Vec<Token<'_>> {
-        self.records
-            .iter()
-            .enumerate()
-            .flat_map(|(index, record)| Token::all(index, record))
-            .collect()
+        let of_record = |(index, record)| {
+            Token::all(index, record).filter(|token| !record.given.contains(token.place.0))
+        };
+        self.records.iter().enumerate().flat_map(of_record).collect()
     }
 
     /// The number of recorded responses and tokens, in a sentence.
@@ -165,7 +165,7 @@ impl Inspection {
             "{}{} responses recorded{trained}; {}{} tokens",
             self.records.len(),
             of(responses),
-            self.records.iter().map(TokenRecord::len).sum::<usize>(),
+            self.records.iter().map(|record| record.sampled().count()).sum::<usize>(),
             of(tokens)
         )
     }

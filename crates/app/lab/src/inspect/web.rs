@@ -139,12 +139,16 @@ fn shortened(text: &str, most: usize) -> Cow<'_, str> {
 }
 
 impl Inspection {
-    /// A response for the page's script. Numbers have four digits, and null if not finite; equal
-    /// advantages are a single number.
+    /// A response for the page's script. Numbers have four digits, and null if not finite or of a
+    /// given token; equal advantages are a single number.
     fn response(&self, index: usize, record: &TokenRecord) -> Value {
         let tokens: Vec<Token<'_>> = Token::all(index, record).collect();
+        let is_given = |token: &Token<'_>| record.given.contains(token.place.0);
         let each = |value: fn(&Token<'_>) -> f64| -> Vec<Option<f64>> {
-            tokens.iter().map(|token| short(value(token))).collect()
+            tokens
+                .iter()
+                .map(|token| if is_given(token) { None } else { short(value(token)) })
+                .collect()
         };
         let learnt: &[Token<'_>] = if record.is_trained_on() { &tokens } else { &[] };
         let pieces: Vec<_> =
@@ -168,7 +172,11 @@ impl Inspection {
                 Some(Advantages::Same(advantage)) => vec![short(*advantage)],
                 Some(Advantages::Each(_)) => each(|token| token.advantage),
             },
-            "covariances": learnt.iter().map(|token| short(token.covariance)).collect::<Vec<_>>(),
+            "given": record.given,
+            "covariances": match record.is_trained_on() {
+                true => each(|token| token.covariance),
+                false => Vec::new(),
+            },
             "quadrants": learnt.iter().map(place_of_quadrant).collect::<Vec<_>>(),
             "selected": record.selected,
             "clipped": record.clipped,
@@ -179,7 +187,12 @@ impl Inspection {
     /// Coefficients of a record's tokens under the method and the plain objective; null if unknown.
     fn coefficients(&self, index: usize) -> Option<[Vec<Option<f64>>; 2]> {
         let both = self.method.as_ref()?.of_record(index)?;
-        Some(both.map(|of| of.iter().map(|&value| short(value)).collect()))
+        let record = &self.records[index];
+        Some(both.map(|of| {
+            let mut each = vec![None; record.len()];
+            record.sampled().zip(of).for_each(|(place, &value)| each[place] = short(value));
+            each
+        }))
     }
 
     /// Ends of the colour scales.

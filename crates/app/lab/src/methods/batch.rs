@@ -52,7 +52,9 @@ impl RecordedBatch {
         let trained = inspection.records.iter().filter(|record| record.is_trained_on()).count();
         for (index, record) in inspection.records.iter().enumerate() {
             let Some(advantages) = usable_advantages(record) else { continue };
-            let numbers = |of: &[f32]| of.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
+            let sampled: Vec<usize> = record.sampled().collect();
+            let numbers =
+                |of: &[f32]| sampled.iter().map(|&at| f64::from(of[at])).collect::<Vec<_>>();
             let has_entropies = are_finite(&record.entropies_after, record.len());
             let has_slopes = are_finite(&record.entropy_slopes_after, record.len());
             entropies_after &= has_entropies;
@@ -62,11 +64,11 @@ impl RecordedBatch {
             });
             let next = groups.len();
             batch.records.push(index);
-            batch.lengths.push(record.len());
+            batch.lengths.push(sampled.len());
             batch.outcomes.push(Outcome {
                 group: *groups.entry((record.sampled_step, record.position)).or_insert(next),
                 reward: record.reward,
-                tokens: record.len(),
+                tokens: sampled.len(),
                 greedy_reward: f64::NAN,
             });
             batch.logprobs.extend(numbers(&record.logprobs_after));
@@ -214,7 +216,7 @@ fn are_finite(numbers: &[f32], count: usize) -> bool {
 /// The advantages of a record's tokens, if all its numbers are known.
 fn usable_advantages(record: &TokenRecord) -> Option<Vec<f64>> {
     let advantages = record.advantages.as_ref()?;
-    let each: Vec<f64> = (0..record.len()).map(|token| advantages.at(token)).collect();
+    let each: Vec<f64> = record.sampled().map(|token| advantages.at(token)).collect();
     let known = [&record.logprobs, &record.entropies, &record.logprobs_after]
         .iter()
         .all(|numbers| are_finite(numbers, record.len()));

@@ -184,6 +184,41 @@ fn a_run_without_records_says_how_to_get_them() {
     );
 }
 
+/// A record whose given tokens, with numbers that none may use, stand where `given` says; and the
+/// same record without these tokens.
+pub fn with_and_without_given(pieces: &[&str], given: usize) -> [Value; 2] {
+    let plain = record(3, pieces, -1.0);
+    let mut turns = plain.clone();
+    for key in ["pieces", "logprobs", "entropies", "logprobs_after", "covariances"] {
+        let array = turns[key].as_array_mut().unwrap();
+        let wrong = if key == "pieces" { json!("given") } else { json!(99.0) };
+        (0..2).for_each(|_| array.insert(given, wrong.clone()));
+    }
+    turns["tokens"] = (0..=pieces.len() as u32 + 2).collect();
+    turns["given"] = json!([[given, given + 2]]);
+    turns["selected"] = json!([pieces.len() + 1]);
+    [turns, plain]
+}
+
+#[test]
+fn given_tokens_are_shown_and_in_no_table() {
+    let [turns, plain] = with_and_without_given(&["1", "+", "wait"], 1);
+    let [turns, plain] = [turns, plain].map(|record| open(&run(3, &[record])));
+    assert_eq!((turns.tokens().len(), turns.summary()), (3, plain.summary()));
+    for (a, b) in tables(&turns).iter().zip(&tables(&plain)) {
+        if !a.title.starts_with("Where in the response") {
+            assert_eq!(a.text(), b.text());
+        }
+    }
+    let data: Value = serde_json::from_str(&data(&turns.html().unwrap())).unwrap();
+    let response = &data["responses"][0];
+    assert_eq!(response["given"], json!([[1, 3]]));
+    assert_eq!(response["pieces"], json!(["1", "given", "given", "+", "wait"]));
+    assert_eq!(response["entropies"], json!([0.5, null, null, 0.5, 0.5]));
+    assert_eq!(response["covariances"], json!([-1.0, null, null, 0.0, 1.0]));
+    assert_eq!(data["scales"]["entropy"], json!(0.5));
+}
+
 #[test]
 fn malformed_records_are_named_by_file_and_line() {
     let sound = record(2, &["a", "b"], 1.0);
@@ -208,6 +243,8 @@ fn malformed_records_are_named_by_file_and_line() {
         (with("selected", json!([2])), "line 2: \"selected\" must be ascending places"),
         (with("clipped", json!([1, 0])), "line 2: \"clipped\" must be ascending places"),
         (with("tokens", json!([1, 2, -3])), "line 2: invalid value"),
+        (with("given", json!([[0, 1]])), "line 2: \"given\" must be ranges of tokens"),
+        (with("given", json!([[1, 2]])), "line 2: \"given\" must be ranges of tokens"),
         (with("step", json!(3)), "response 2: \"step\" is 3, and the file is that of step 2"),
     ] {
         let said = refused(&run(2, &[sound.clone(), line]));

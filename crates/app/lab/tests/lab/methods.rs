@@ -1,7 +1,7 @@
 //! Objectives side by side on planted token records.
 
-use crate::inspect::{record, run};
-use isentrope_lab::inspect::{Inspection, StepChoice, tables};
+use crate::inspect::{record, run, with_and_without_given};
+use isentrope_lab::inspect::{Inspection, StepChoice, Table, tables};
 use isentrope_lab::methods::{Comparison, MethodMap, NamedObjective};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -135,6 +135,22 @@ fn inspect_shows_a_method_in_tables_and_on_the_page() {
     assert!(inspection.text().lines().all(|line| line.chars().count() <= 80));
     let page = inspection.html().unwrap();
     assert!(page.contains("What clip would have done"));
+}
+
+#[test]
+fn given_tokens_have_no_coefficients() {
+    let objectives = ["grpo", "rloo"].map(|name| named(name, json!({ "advantage": name })));
+    let of = |record: Value| {
+        let mut inspection = open(&run(3, &[record]));
+        let batch = MethodMap::of(&inspection, &objectives).unwrap();
+        let touched: Vec<_> = batch.comparisons().iter().map(|of| of.touched).collect();
+        let [plain, other] = &objectives;
+        inspection.add_method(other, plain).unwrap();
+        let all = tables(&inspection);
+        (touched, all[all.len() - 2..].iter().map(Table::text).collect::<Vec<_>>())
+    };
+    let [turns, plain] = with_and_without_given(&["1", "+", "wait"], 1);
+    assert_eq!(of(turns), of(plain));
 }
 
 #[test]

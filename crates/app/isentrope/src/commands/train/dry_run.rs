@@ -13,6 +13,7 @@ use isentrope_budget::time::Speeds;
 use isentrope_hub::{self as hub, HubConfig};
 use isentrope_kernels::Backend;
 use isentrope_model::ModelConfig;
+use isentrope_rollout::EpisodePreview;
 use isentrope_train::run::RunLocation;
 use isentrope_train::trainer::{Prepared, Trainer, TrainingRecipe};
 use std::path::PathBuf;
@@ -74,6 +75,14 @@ pub fn dry_run<R: TrainingRecipe>(
     print_notes(&prepared.notes)?;
     for (i, text) in prepared.preview(SHOWN)?.iter().enumerate() {
         print(&format!("\n# ── {} of the data ──\n{text}\n", i + 1))?;
+    }
+    if let Some(EpisodePreview { prompt, turn, given }) = prepared.preview_episode()? {
+        let heading = "an episode: ⟦sampled⟧ text is learnt, all other is given";
+        let rest = match given {
+            Some(given) => format!("{given}⟦...⟧"),
+            None => "\n# the environment ends the episode after such a turn".to_owned(),
+        };
+        print(&format!("\n# ── {heading} ──\n{prompt}⟦{turn}⟧{rest}\n"))?;
     }
     fits
 }

@@ -1,0 +1,93 @@
+//! Responses of several turns: a run that is killed in the middle of episodes, and the commands
+//! that show episodes.
+
+use crate::processes::{kill, start, until_reached};
+use crate::program::{isentrope, json_lines, spoken, stdout_of};
+use crate::training::{Bench, assert_same_results, base, succeed};
+use std::fs;
+
+/// Turns after which the environment does not answer any more, in the middle of the second step.
+const AT_ONCE: usize = 40;
+
+/// A bench with an environment that answers two turns and rewards the third, if the episode comes
+/// so far; and the settings of a run with it.
+fn asking() -> (Bench, String) {
+    let bench = Bench::train();
+    let (asked, go) = (bench.scratch.file("asked", ""), bench.scratch.path("go"));
+    let text = format!(
+        r#"
+import os, time
+
+
+class Asking:
+    def reset(self, problem, seed):
+        self.turns, self.seed = 0, seed
+
+    def step(self, message):
+        with open({asked:?}, "a") as file:
+            file.write("turn\n")
+        while len(open({asked:?}).readlines()) > {AT_ONCE} and not os.path.exists({go:?}):
+            time.sleep(0.02)
+        self.turns += 1
+        if self.turns == 3:
+            return {{"done": True, "reward": (self.seed + len(message)) % 2}}
+        return {{"messages": str((self.seed + len(message)) % 10)}}
+"#
+    );
+    let script = bench.scratch.file("asking.py", text);
+    let environment =
+        format!(r#"environment={{kind="python",python="{script}:Asking",workers=1}}"#);
+    let sets = format!(
+        "run.steps=2 eval.every=0 checkpoint.every=0 rollout.filter=false rollout.max_tokens=40 \
+         lab.record_tokens=100000 {environment}"
+    );
+    (bench, sets)
+}
+
+#[test]
+fn a_run_that_is_killed_in_an_episode_goes_on_to_the_same_bytes() {
+    let (bench, sets) = asking();
+    let asked = || fs::read_to_string(bench.scratch.path("asked")).unwrap().lines().count();
+    let mut child = start(bench.command("killed", &*sets, ""));
+    until_reached(&mut child, || asked() > AT_ONCE);
+    assert!(kill(&mut child), "it ended before it was killed");
+    bench.scratch.file("go", "");
+    let (_, said) = spoken(bench.command("killed", &*sets, "--resume"));
+    assert!(said.contains("sampled before the run was broken off"), "{said}");
+    let killed = asked();
+    succeed(bench.command("whole", &*sets, ""));
+    let whole = asked() - killed;
+    assert!(killed < whole + AT_ONCE, "{killed} {whole}: complete episodes are not asked again");
+    assert_same_results(&bench.out("whole"), &bench.out("killed"));
+}
+
+#[test]
+fn episodes_are_shown_with_their_given_tokens_apart() {
+    let (bench, sets) = asking();
+    bench.scratch.file("go", "");
+    let planned = stdout_of(bench.command("run", &*sets, "--dry-run"));
+    assert!(planned.contains("an episode: ⟦sampled⟧ text is learnt"), "{planned}");
+    assert!(planned.contains(":⟦(a turn of the model)"), "{planned}");
+
+    let out = bench.run("run", &*sets, "");
+    let tokens = out.join("tokens/step-000001.jsonl");
+    let records = json_lines(&tokens);
+    let given: u64 = records
+        .iter()
+        .flat_map(|record| record["given"].as_array().into_iter().flatten())
+        .map(|range| range[1].as_u64().unwrap() - range[0].as_u64().unwrap())
+        .sum();
+    assert!(given > 0);
+    let all: usize = records.iter().map(|r| r["logprobs"].as_array().unwrap().len()).sum();
+    let sampled = all as u64 - given;
+    let metrics = json_lines(&out.join("metrics.jsonl"));
+    let tokens_sampled = metrics.iter().find_map(|row| row["rollout/tokens"].as_f64());
+    assert_eq!(tokens_sampled, Some(sampled as f64), "the whole rollout is recorded");
+
+    // The weights that sampled the first step score it alike, but for what they were given.
+    let (_, said) = spoken(isentrope(format!("score {} --in {}", base(), tokens.display())));
+    assert!(said.contains(&format!("scored {sampled} tokens")), "{said}");
+    assert!(said.contains("max 0.000e0"), "{said}");
+    let shown = stdout_of(isentrope(format!("inspect {} --step 1", out.display())));
+    assert!(shown.contains(&format!("{sampled} of {sampled} tokens")), "{shown}");
+}
