@@ -24,6 +24,16 @@ fn the_base_of_programs_is_made_by_its_recipe() {
     assert_made_by("recipes/programs-base.toml", "assets/programs-base", None, Some(200));
 }
 
+#[cfg(not(debug_assertions))]
+#[test]
+#[ignore = "trains for a minute in release mode, on examples that Python makes"]
+fn the_base_of_the_guessing_game_is_made_by_its_recipe() {
+    let script = ["examples/guess/make.py", "data/guess-plays.jsonl"];
+    let made = Command::new("python3").current_dir(root()).args(script).status();
+    assert!(made.unwrap().success());
+    assert_made_by("examples/guess/base.toml", "assets/guess-base", None, None);
+}
+
 /// It starts from a directory with everything but weights.
 #[test]
 #[ignore = "deep: trains 799 steps"]

@@ -71,8 +71,9 @@ fn no_sum_is_there_twice_and_all_answers_are_right() {
 
 #[test]
 fn they_are_what_their_scripts_make_where_there_is_python() {
-    let examples: [(&str, &[&str]); 2] = [
+    let examples: [(&str, &[&str]); 3] = [
         ("arithmetic", &["train.jsonl", "test.jsonl", "easy.jsonl", "hard.jsonl"]),
+        ("guess", &["train.jsonl", "test.jsonl"]),
         ("word-problems", &["train.jsonl", "test.jsonl", "worked.jsonl"]),
     ];
     for (example, files) in examples {

@@ -204,6 +204,25 @@ fn the_example_runs_where_there_is_python() {
     }
 }
 
+/// recipes/guess.toml shows several turns; docs/guides/turns.md names it.
+#[test]
+fn the_guessing_game_runs_where_there_is_python() {
+    if !has_python() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let out = scratch.path("out");
+    let small = "--set run.steps=1 --set rollout.prompts=16 --set eval.problems=4";
+    let mut command = isentrope(format!("train recipes/guess.toml {small} --set run.out={out}"));
+    succeed(command.current_dir(&root).env("ISENTROPE_THREADS", "1"));
+    let line = metrics(Path::new(&out)).remove(1);
+    assert_eq!(line["verdict/fault"], 0.0);
+    let number = |name: &str| line[name].as_f64().unwrap();
+    assert!(number("response/turns_mean") > 2.0 && number("reward/guesses") <= 6.0, "{line}");
+    assert!(number("reward/score") > 0.1 && number("reward/score") < 1.0, "{line}");
+}
+
 /// A run whose worker, and all that it has started in sessions of their own, one an orphan, are
 /// there and wait. Then the worker does what `then` says with each line.
 fn hanging(bench: &Bench, then: &str) -> Child {
