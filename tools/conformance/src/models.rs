@@ -16,9 +16,9 @@ use std::sync::Arc;
 
 /// Among them: tied and untied heads, biases, QK norms, one key head, sliding windows on all and on
 /// some layers, YaRN, heads that turn in part, a layer without positions, norms behind and around
-/// branches, GELU, factors, angles that differ by layer, sizes that are no multiple of a vector,
-/// and adapters beside frozen weights.
-pub const FAMILIES: [&str; 19] = [
+/// branches, GELU, factors, angles that differ by layer, experts, sizes that are no multiple of a
+/// vector, and adapters beside frozen weights. See [`families`].
+const FAMILIES: [&str; 22] = [
     "gemma3",
     "granite",
     "granite4",
@@ -29,6 +29,7 @@ pub const FAMILIES: [&str; 19] = [
     "mistral-sliding",
     "olmo2",
     "olmo3",
+    "olmoe",
     "phi4-mini",
     "qwen2-layer-types",
     "qwen2-tied",
@@ -36,11 +37,26 @@ pub const FAMILIES: [&str; 19] = [
     "qwen2-untied",
     "qwen3",
     "qwen3 with an adapter",
+    "qwen3-moe",
+    "qwen3-moe with an adapter",
     "qwen3-untied",
     "smollm3",
 ];
 /// Words that every family knows.
 const VOCABULARY: u32 = 61;
+
+/// Checkpoints with experts, which not all backends can run.
+const WITH_EXPERTS: [&str; 2] = ["olmoe", "qwen3-moe"];
+
+/// Whether a backend can run the model of this name.
+pub fn can_run(name: &str, backend: &dyn Backend) -> bool {
+    backend.experts().is_some() || !WITH_EXPERTS.iter().any(|with| name.starts_with(with))
+}
+
+/// The models of all families that the backend on trial can run.
+pub fn families(trial: &Trial) -> Vec<&'static str> {
+    FAMILIES.into_iter().filter(|name| can_run(name, &*trial.device())).collect()
+}
 
 /// The directory of the tiny checkpoints: `ISENTROPE_TEST_FIXTURES` if the tests run on another
 /// machine than they were built on, else the sources.
@@ -106,8 +122,8 @@ pub fn load(dir: &Path, backend: &Arc<dyn Backend>) -> Model {
     Model::load(dir, backend.clone()).unwrap()
 }
 
-pub fn family() -> impl Strategy<Value = &'static str> {
-    prop::sample::select(&FAMILIES[..])
+pub fn family(trial: &Trial) -> impl Strategy<Value = &'static str> + use<> {
+    prop::sample::select(families(trial))
 }
 
 pub fn temperature() -> impl Strategy<Value = f32> {

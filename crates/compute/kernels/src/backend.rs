@@ -48,6 +48,7 @@ use crate::attention::{Attention, HeadNorms};
 use crate::batch::HostBatch;
 use crate::draw::{Draw, Drawn};
 use crate::erased::{Buffer, DeviceBatch, DeviceIndex, DrawnTokens, HeadStatistics, QueuedDraws};
+use crate::experts::{Router, Routes};
 use crate::glu::Gate;
 use crate::head::{EntropySlopes, HeadScores};
 use crate::linear::Linear;
@@ -439,4 +440,33 @@ pub trait Backend: Send + Sync + 'static {
     /// Updates these elements of each parameter in place, by one step of AdamW. An element's bits
     /// do not depend on the other elements.
     fn adamw(&self, settings: AdamW, parameters: &mut [UpdateSlice<'_>]);
+
+    /// The operations of mixtures of experts; none if the backend cannot run them.
+    fn experts(&self) -> Option<&dyn ExpertOperations> {
+        None
+    }
+}
+
+/// Operations for mixtures of experts, beside those that every block needs. Products of an expert
+/// are linear layers on the rows of its tokens.
+pub trait ExpertOperations {
+    /// Replaces `logits: [tokens, experts]` by their softmax. Returns each token's likeliest
+    /// experts, of equally likely ones those with lower numbers, and their weights: the
+    /// probabilities, divided by their sum if the router normalises.
+    fn route(&self, router: Router, logits: &mut Buffer, tokens: usize) -> Routes;
+    /// Replaces the probabilities that [`route`](Self::route) left by the gradient of the logits,
+    /// from the derivatives by the routes' weights, `[tokens, chosen]`.
+    fn route_backward(
+        &self,
+        router: Router,
+        routes: &Routes,
+        d_weights: &[f32],
+        probabilities: &mut Buffer,
+    );
+    /// `to[rows[i]] += weights[i] from[i]`, one fused multiply-add for each number. Rows ascend.
+    fn add_weighted_rows(&self, from: &Buffer, rows: &[u32], weights: &[f32], to: &mut Buffer);
+    /// `x[i] *= weights[i]`.
+    fn weigh_rows(&self, weights: &[f32], x: &mut Buffer);
+    /// The scalar product of each row of `a` with that of `b`.
+    fn row_products(&self, a: &Buffer, b: &Buffer, rows: usize) -> Vec<f32>;
 }

@@ -2,12 +2,13 @@
 
 use crate::adamw::{self, AdamW, UpdateSlice};
 use crate::attention::{self, Attention};
-use crate::backend::Backend;
+use crate::backend::{Backend, ExpertOperations};
 use crate::batch::{CheckedBatch, HostBatch, PAGE};
 use crate::buffer::{CpuBuffer, Recycler, Reserved};
 use crate::draw::{self, Draw, Drawn};
 use crate::embedding;
 use crate::erased::{Buffer, DeviceBatch, DeviceIndex, DrawnTokens, HeadStatistics, QueuedDraws};
+use crate::experts::{self, Router, Routes};
 use crate::glu::{self, Gate};
 use crate::head::{self, CpuStatistics, EntropySlopes, HeadGradient, HeadScores};
 use crate::linear::{self, Destination, Linear};
@@ -542,5 +543,44 @@ impl Backend for Cpu {
                 (&mut first.cpu_mut()[..elements.len()], &mut second.cpu_mut()[..elements.len()]);
             adamw::step(&self.workers, settings, weights, gradient, first, second);
         }
+    }
+
+    fn experts(&self) -> Option<&dyn ExpertOperations> {
+        Some(self)
+    }
+}
+
+impl ExpertOperations for Cpu {
+    fn route(&self, router: Router, logits: &mut Buffer, tokens: usize) -> Routes {
+        let logits = logits.cpu_mut().rows_mut(tokens, router.experts);
+        experts::route(&self.workers, router, logits, tokens)
+    }
+    fn route_backward(
+        &self,
+        router: Router,
+        routes: &Routes,
+        d_weights: &[f32],
+        probabilities: &mut Buffer,
+    ) {
+        let tokens = d_weights.len() / router.chosen;
+        let probabilities = probabilities.cpu_mut().rows_mut(tokens, router.experts);
+        experts::route_backward(router, routes, d_weights, probabilities);
+    }
+    fn add_weighted_rows(&self, from: &Buffer, rows: &[u32], weights: &[f32], to: &mut Buffer) {
+        let from = from.cpu();
+        let features = from.features();
+        let from = from.rows(rows.len(), features);
+        experts::add_weighted(&self.workers, features, from, rows, weights, to.cpu_mut());
+    }
+    fn weigh_rows(&self, weights: &[f32], x: &mut Buffer) {
+        let x = x.cpu_mut();
+        let features = x.features();
+        experts::weigh(&self.workers, features, weights, x.rows_mut(weights.len(), features));
+    }
+    fn row_products(&self, a: &Buffer, b: &Buffer, rows: usize) -> Vec<f32> {
+        let (a, b) = (a.cpu(), b.cpu());
+        let features = a.features();
+        let (a, b) = (a.rows(rows, features), b.rows(rows, features));
+        experts::products(&self.workers, features, a, b, rows)
     }
 }

@@ -1,12 +1,13 @@
 //! One decoder block, forward and backward.
 //!
 //! Forward, on the residual stream x: `x += Wo attention(rope(Wqkv norm(x)))`, then
-//! `x += Wdown glu(Wgu norm(x))`. Some families norm a branch's output too, or instead.
+//! `x += Wdown glu(Wgu norm(x))`, or a sum over [experts](crate::experts). Some families norm a
+//! branch's output too, or instead.
 
 use crate::config::QkNorm;
 use crate::gradient::Gradient;
 use crate::internals::{AttentionInternals, Internals};
-use crate::layout::{BlockLayout, Id, Projection, QkNorms};
+use crate::layout::{BlockLayout, Id, Mlp, Projection, QkNorms};
 use crate::model::Model;
 use crate::rope_table::Rotations;
 use isentrope_kernels::{Buffer, DeviceBatch, HeadNorms, HostBatch, Role, Turn};
@@ -76,18 +77,22 @@ impl Model {
         });
         let _span = operation("MLP");
         let normed = self.normed_rows(block.mlp_norms.input, x, tokens);
-        let mut gate_up = keep.then(|| self.activations(tokens, s.gate_up.outputs));
-        let mut activated = self.activations(tokens, s.intermediate);
         let read = normed.as_ref().unwrap_or(x);
-        self.project_glu(&block.gate_up, read, gate_up.as_mut(), &mut activated, tokens);
-        drop(normed);
-        let branch = self.add_branch(&block.down, block.mlp_norms.output, &activated, x, tokens);
-        kept.zip(gate_up).map(|((attention, middle), gate_up)| Internals {
-            attention,
-            middle,
-            gate_up,
-            branch,
-        })
+        let (gate_up, branch) = match &block.mlp {
+            Mlp::Dense { gate_up: product, down } => {
+                let mut gate_up = keep.then(|| self.activations(tokens, s.gate_up.outputs));
+                let mut activated = self.activations(tokens, s.intermediate);
+                self.project_glu(product, read, gate_up.as_mut(), &mut activated, tokens);
+                drop(normed);
+                (gate_up, self.add_branch(down, block.mlp_norms.output, &activated, x, tokens))
+            }
+            Mlp::Experts(experts) => {
+                let sum = self.experts_forward(experts, read, tokens);
+                drop(normed);
+                (None, self.add_output(block.mlp_norms.output, sum, x, tokens))
+            }
+        };
+        kept.map(|(attention, middle)| Internals { attention, middle, gate_up, branch })
     }
 
     /// Computes again, from the block's input, the internals that
@@ -104,22 +109,27 @@ impl Model {
         self.backend.copy_first_rows(input, &mut middle, tokens);
         let attention = self.attention_branch(block, &mut middle, rows, cache);
         let normed = self.normed_rows(block.mlp_norms.input, &middle, tokens);
-        let mut gate_up = self.activations(tokens, block.gate_up.shape.outputs);
-        self.project(&block.gate_up, normed.as_ref().unwrap_or(&middle), &mut gate_up, tokens);
-        drop(normed);
-        let branch = block.mlp_norms.output.map(|_| {
-            let mut activated = self.activations(tokens, block.down.shape.inputs);
-            self.backend.glu(
-                self.config.gate,
-                block.down.shape.inputs,
-                &gate_up,
-                &mut activated,
-                tokens,
-            );
-            let mut branch = self.activations(tokens, block.down.shape.outputs);
-            self.project(&block.down, &activated, &mut branch, tokens);
-            branch
-        });
+        let read = normed.as_ref().unwrap_or(&middle);
+        let is_normed = block.mlp_norms.output.is_some();
+        let (gate_up, branch) = match &block.mlp {
+            Mlp::Dense { gate_up: product, down } => {
+                let mut gate_up = self.activations(tokens, product.shape.outputs);
+                self.project(product, read, &mut gate_up, tokens);
+                drop(normed);
+                let branch = is_normed.then(|| {
+                    let inner = down.shape.inputs;
+                    let mut activated = self.activations(tokens, inner);
+                    self.backend.glu(self.config.gate, inner, &gate_up, &mut activated, tokens);
+                    let mut branch = self.activations(tokens, down.shape.outputs);
+                    self.project(down, &activated, &mut branch, tokens);
+                    branch
+                });
+                (Some(gate_up), branch)
+            }
+            Mlp::Experts(experts) => {
+                (None, is_normed.then(|| self.experts_forward(experts, read, tokens)))
+            }
+        };
         Internals { attention, middle, gate_up, branch }
     }
 
@@ -189,11 +199,22 @@ impl Model {
         }
         let mut branch = self.activations(tokens, of.shape.outputs);
         self.project(of, y, &mut branch, tokens);
+        self.add_output(norm, branch, x, tokens)
+    }
+
+    /// `x += factor norm(branch)`. Returns the branch's output if the norm's gradient needs it.
+    fn add_output(
+        &self,
+        norm: Option<Id>,
+        branch: Buffer,
+        x: &mut Buffer,
+        tokens: usize,
+    ) -> Option<Buffer> {
         let (mut added, kept) = match self.normed_rows(norm, &branch, tokens) {
             Some(normed) => (normed, Some(branch)),
             None => (branch, None),
         };
-        self.scale(factor, &mut added, tokens);
+        self.scale(self.scales.branches.as_ref(), &mut added, tokens);
         self.backend.add_rows(&added, x, tokens);
         kept
     }
@@ -254,7 +275,7 @@ impl Model {
         let Internals {
             attention: AttentionInternals { raw_qkv, qkv, attended, branch: attention_branch },
             middle,
-            mut gate_up,
+            gate_up,
             branch,
         } = internals;
 
@@ -263,21 +284,32 @@ impl Model {
         let norms = block.mlp_norms;
         let d_branch = self.branch_gradient(norms.output, branch, dx, gradient, tokens);
         let d = d_branch.as_ref().unwrap_or(dx);
-        let mut activated = self.activations(tokens, s.intermediate);
-        let reduced = self.reduced_gradient(&block.down, d, tokens);
-        let reduced = reduced.as_ref();
-        self.project_backward_input(&block.down, d, reduced, &mut activated, tokens);
-        b.glu_backward(self.config.gate, s.intermediate, &mut activated, &mut gate_up, tokens);
-        self.project_backward_weight(&block.down, &activated, d, reduced, gradient, tokens);
-        drop((activated, d_branch));
-        let normed = self.normed_rows(norms.input, &middle, tokens);
-        let reduced = self.reduced_gradient(&block.gate_up, &gate_up, tokens);
-        let reduced = reduced.as_ref();
-        let read = normed.as_ref().unwrap_or(&middle);
-        self.project_backward_weight(&block.gate_up, read, &gate_up, reduced, gradient, tokens);
-        let mut d_normed = normed.unwrap_or_else(|| self.activations(tokens, s.hidden));
-        self.project_backward_input(&block.gate_up, &gate_up, reduced, &mut d_normed, tokens);
-        drop(gate_up);
+        let d_normed = match (&block.mlp, gate_up) {
+            (Mlp::Dense { gate_up: product, down }, Some(mut gate_up)) => {
+                let mut activated = self.activations(tokens, s.intermediate);
+                let reduced = self.reduced_gradient(down, d, tokens);
+                let reduced = reduced.as_ref();
+                self.project_backward_input(down, d, reduced, &mut activated, tokens);
+                let gate = self.config.gate;
+                b.glu_backward(gate, s.intermediate, &mut activated, &mut gate_up, tokens);
+                self.project_backward_weight(down, &activated, d, reduced, gradient, tokens);
+                drop((activated, d_branch));
+                let normed = self.normed_rows(norms.input, &middle, tokens);
+                let reduced = self.reduced_gradient(product, &gate_up, tokens);
+                let reduced = reduced.as_ref();
+                let read = normed.as_ref().unwrap_or(&middle);
+                self.project_backward_weight(product, read, &gate_up, reduced, gradient, tokens);
+                let mut d_normed = normed.unwrap_or_else(|| self.activations(tokens, s.hidden));
+                self.project_backward_input(product, &gate_up, reduced, &mut d_normed, tokens);
+                d_normed
+            }
+            (Mlp::Dense { .. }, None) => unreachable!("an MLP keeps its first product"),
+            (Mlp::Experts(experts), _) => {
+                let normed = self.normed_rows(norms.input, &middle, tokens);
+                let read = normed.as_ref().unwrap_or(&middle);
+                self.experts_backward(experts, read, d, gradient, tokens)
+            }
+        };
         self.add_input_gradient(norms.input, &middle, &d_normed, dx, gradient, tokens);
         drop((middle, d_normed));
         drop(mlp);

@@ -82,10 +82,11 @@ impl Layout {
     pub fn forward_flops(&self, of: Tokens) -> f64 {
         let weights = |shape: Linear| shape.inputs as f64 * shape.outputs as f64;
         let shapes = &self.shapes;
-        let block = [shapes.qkv, shapes.output, shapes.gate_up, shapes.down]
-            .map(weights)
-            .iter()
-            .sum::<f64>();
+        let mlp = weights(shapes.gate_up) + weights(shapes.down);
+        let mlp = shapes.router.map_or(mlp, |router| {
+            router.chosen as f64 * mlp + (shapes.hidden * router.experts) as f64
+        });
+        let block = weights(shapes.qkv) + weights(shapes.output) + mlp;
         let layers = self.blocks.len() as f64;
         let adapters = self.adapter.as_ref().map_or(0.0, AdapterLayout::product_weights);
         let attention = 4.0 * shapes.output.inputs as f64 * of.visible;

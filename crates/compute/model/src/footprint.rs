@@ -13,6 +13,9 @@ use isentrope_kernels::{Backend, Linear, Role, Work};
 const HEAD_ROWS: usize = 3;
 /// The residual stream, its gradient and the largest copies made on the way.
 const STREAM_ROWS: usize = 4;
+/// Bytes of the host for each choice of an expert, while its list grows: the expert, its weight and
+/// the derivative by that, and twice the row, the weight and the place.
+const ROUTE_BYTES: usize = 12 + 2 * (8 + size_of::<usize>());
 
 impl Layout {
     /// Most bytes of the host while weights are loaded to a device with its own memory: some rows
@@ -72,12 +75,18 @@ impl Layout {
         let rows =
             (HEAD_ROWS + STREAM_ROWS) * row(self.shapes.hidden) + row(self.shapes.intermediate);
         let attention = backend.workspace(Work::AttentionGradient(self.attention(), 1));
+        // Experts keep nothing, so all of this is made on the way back, if all tokens go to one.
+        let experts = self.shapes.router.map_or(0, |router| {
+            let host = router.chosen * ROUTE_BYTES;
+            let of_expert = row(self.shapes.gate_up.outputs) + 2 * row(self.shapes.intermediate);
+            5 * row(self.shapes.hidden) + of_expert + row(router.experts) + host
+        });
         // An adapter's branch on the way back: the gradient of its input, A x and its gradient.
         let adapter =
             self.adapter.as_ref().map_or(0, |of| row(of.widest_input()) + 2 * row(of.most_ranks()));
         // A block's internals, their gradients, and the keys and values of one layer.
         let cache = cache_bytes_per_position(backend, self.cache(1, 1));
-        2 * block + rows + attention + cache + adapter
+        2 * block + rows + attention + cache + adapter + experts
     }
 
     /// Most bytes that a [gradient](crate::Gradient) of `tokens` takes besides its parameters: a

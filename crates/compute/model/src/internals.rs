@@ -1,6 +1,6 @@
 //! Internals of a block's forward pass that its backward pass needs.
 
-use crate::layout::{BlockLayout, Norms, Shapes};
+use crate::layout::{BlockLayout, Mlp, Norms, Shapes};
 use std::convert::Infallible;
 
 /// Internals of a block, besides its input. Each is a buffer, `[tokens, features]`, or its number
@@ -9,7 +9,8 @@ pub(crate) struct Internals<T> {
     pub attention: AttentionInternals<T>,
     /// The residual stream between attention and MLP.
     pub middle: T,
-    pub gate_up: T,
+    /// Outputs of the MLP's first product. Experts compute theirs again.
+    pub gate_up: Option<T>,
     /// Output of the MLP before its own norm, if there is one.
     pub branch: Option<T>,
 }
@@ -38,7 +39,8 @@ impl Internals<usize> {
             branch: branch(block.attention_norms),
         };
         let branch = branch(block.mlp_norms);
-        Self { attention, middle: s.hidden, gate_up: s.gate_up.outputs, branch }
+        let gate_up = matches!(block.mlp, Mlp::Dense { .. }).then_some(s.gate_up.outputs);
+        Self { attention, middle: s.hidden, gate_up, branch }
     }
 }
 
@@ -53,7 +55,7 @@ impl<T> Internals<T> {
             attended: f(attended)?,
             branch: maybe(branch)?,
         };
-        let (middle, gate_up) = (f(self.middle)?, f(self.gate_up)?);
+        let (middle, gate_up) = (f(self.middle)?, maybe(self.gate_up)?);
         Ok(Internals { attention, middle, gate_up, branch: maybe(self.branch)? })
     }
 
@@ -70,19 +72,19 @@ impl<T> Internals<T> {
             own.raw_qkv.as_ref().zip(others.raw_qkv.as_mut()),
             own.branch.as_ref().zip(others.branch.as_mut()),
             self.branch.as_ref().zip(other.branch.as_mut()),
+            self.gate_up.as_ref().zip(other.gate_up.as_mut()),
         ];
         optional.into_iter().flatten().chain([
             (&own.qkv, &mut others.qkv),
             (&own.attended, &mut others.attended),
             (&self.middle, &mut other.middle),
-            (&self.gate_up, &mut other.gate_up),
         ])
     }
 
     /// All of them.
     pub fn each(self) -> impl Iterator<Item = T> {
         let AttentionInternals { raw_qkv, qkv, attended, branch } = self.attention;
-        let optional = [raw_qkv, branch, self.branch].into_iter().flatten();
-        optional.chain([qkv, attended, self.middle, self.gate_up])
+        let optional = [raw_qkv, branch, self.branch, self.gate_up].into_iter().flatten();
+        optional.chain([qkv, attended, self.middle])
     }
 }

@@ -7,7 +7,7 @@
 use crate::adapter::AdapterLayout;
 use crate::config::{BranchNorms, ModelConfig, QkNorm};
 use crate::head_rows::HeadRows;
-use isentrope_kernels::{Attention, Backend, Grouped, Kind, Linear, Role};
+use isentrope_kernels::{Attention, Backend, Grouped, Kind, Linear, Role, Router};
 use std::ops::{Deref, Range};
 
 /// Number of a parameter in its [`ParameterList`].
@@ -169,10 +169,67 @@ pub(crate) struct BlockLayout {
     pub qk_norm: Option<QkNorms>,
     pub output: Projection,
     pub mlp_norms: Norms,
-    pub gate_up: Projection,
-    pub down: Projection,
+    pub mlp: Mlp,
     pub attention: Attention,
     pub rotation: Rotation,
+}
+
+/// The second branch of a block.
+#[derive(Clone, Debug)]
+pub(crate) enum Mlp {
+    Dense { gate_up: Projection, down: Projection },
+    Experts(ExpertsLayout),
+}
+
+/// The parameters of a mixture of experts.
+#[derive(Clone, Debug)]
+pub(crate) struct ExpertsLayout {
+    pub router: Router,
+    /// The router's matrix, from hidden features to experts.
+    pub gate: Id,
+    pub gate_shape: Linear,
+    pub experts: Vec<Expert>,
+}
+
+/// The matrices of one expert.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expert {
+    pub gate_up: Id,
+    pub down: Id,
+}
+
+impl ExpertsLayout {
+    /// Appends the parameters of a block's experts. `name` makes a tensor's name of its part.
+    fn new(
+        list: &mut ParameterList,
+        router: Router,
+        shapes: &Shapes,
+        name: impl Fn(&str) -> String,
+    ) -> Self {
+        let gate_shape = Linear { inputs: shapes.hidden, outputs: router.experts };
+        let gate = list.matrix(gate_shape, &[(name("mlp.gate.weight"), router.experts)]);
+        let experts = (0..router.experts).map(|number| {
+            let part = |part: &str, rows: usize| {
+                (name(&format!("mlp.experts.{number}.{part}_proj.weight")), rows)
+            };
+            let parts = [part("gate", shapes.intermediate), part("up", shapes.intermediate)];
+            let gate_up = list.matrix(shapes.gate_up, &parts);
+            Expert { gate_up, down: list.matrix(shapes.down, &[part("down", shapes.hidden)]) }
+        });
+        let experts = experts.collect();
+        Self { router, gate, gate_shape, experts }
+    }
+}
+
+impl BlockLayout {
+    /// Its linear layers that adapters can stand beside: experts have none.
+    fn projections(&self) -> impl Iterator<Item = &Projection> {
+        let mlp = match &self.mlp {
+            Mlp::Dense { gate_up, down } => [Some(gate_up), Some(down)],
+            Mlp::Experts(_) => [None, None],
+        };
+        [Some(&self.qkv), Some(&self.output)].into_iter().chain(mlp).flatten()
+    }
 }
 
 /// The norms of one branch of a block.
@@ -241,8 +298,10 @@ pub(crate) struct Shapes {
     pub vocabulary: Linear,
     pub qkv: Linear,
     pub output: Linear,
+    /// The first product of the MLP, or of each expert.
     pub gate_up: Linear,
     pub down: Linear,
+    pub router: Option<Router>,
 }
 
 impl Layout {
@@ -251,24 +310,32 @@ impl Layout {
         self.adapter.as_ref().map_or(&self.parameters, |adapter| &adapter.parameters)
     }
 
-    /// The linear layers of all blocks, by their numbers.
+    /// The linear layers of all blocks that adapters can stand beside, by their numbers.
     pub(crate) fn projections(&self) -> impl Iterator<Item = &Projection> {
-        self.blocks.iter().flat_map(|b| [&b.qkv, &b.output, &b.gate_up, &b.down])
+        self.blocks.iter().flat_map(BlockLayout::projections)
     }
 
     /// The linear layers of a block and of its adapters, each with whether a bias or a residual is
     /// added to its outputs.
     pub fn linear_layers(&self) -> Vec<(Linear, bool)> {
         let Shapes { qkv, output, gate_up, down, .. } = self.shapes;
-        let has = |of: fn(&BlockLayout) -> Projection| {
-            self.blocks.iter().any(|block| of(block).bias.is_some())
+        let has = |of: fn(&BlockLayout) -> Option<Projection>| {
+            self.blocks.iter().any(|block| of(block).is_some_and(|layer| layer.bias.is_some()))
+        };
+        let biased = |block: &BlockLayout| match block.mlp {
+            Mlp::Dense { gate_up, .. } => Some(gate_up),
+            Mlp::Experts(_) => None,
         };
         let mut all = vec![
-            (qkv, has(|block| block.qkv)),
+            (qkv, has(|block| Some(block.qkv))),
             (output, true),
-            (gate_up, has(|block| block.gate_up)),
+            (gate_up, has(biased)),
             (down, true),
         ];
+        let router = self.shapes.router;
+        all.extend(
+            router.map(|of| (Linear { inputs: output.outputs, outputs: of.experts }, false)),
+        );
         for layer in self.adapter.iter().flat_map(AdapterLayout::linear_layers) {
             if !all.contains(&layer) {
                 all.push(layer);
@@ -292,6 +359,7 @@ impl Layout {
             output: Linear { inputs: attention_features, outputs: hidden },
             gate_up: Linear { inputs: hidden, outputs: 2 * intermediate },
             down: Linear { inputs: intermediate, outputs: hidden },
+            router: config.experts,
         };
         let mut list = ParameterList::default();
         let embedding =
@@ -320,7 +388,7 @@ impl Layout {
                 );
                 let output = [(name("self_attn.o_proj"), hidden)];
                 let down = [(name(names.down), hidden)];
-                let mut numbers = 4 * layer..;
+                let mut numbers = if config.experts.is_some() { 2 } else { 4 } * layer..;
                 let mut projection = |list: &mut ParameterList, shape, modules: &[_], biased| {
                     let number = numbers.next().expect("numbers without an end");
                     Projection::new(number, list, shape, modules, biased)
@@ -346,8 +414,17 @@ impl Layout {
                 let output = projection(&mut list, shapes.output, &output, config.output_bias);
                 let attention_output = norm(&mut list, behind_attention);
                 let mlp_input = norm(&mut list, before_mlp);
-                let gate_up = projection(&mut list, shapes.gate_up, &gate_up, config.mlp_bias);
-                let down = projection(&mut list, shapes.down, &down, config.mlp_bias);
+                let mlp = match config.experts {
+                    Some(router) => {
+                        Mlp::Experts(ExpertsLayout::new(&mut list, router, &shapes, name))
+                    }
+                    None => {
+                        let bias = config.mlp_bias;
+                        let gate_up = projection(&mut list, shapes.gate_up, &gate_up, bias);
+                        let down = projection(&mut list, shapes.down, &down, bias);
+                        Mlp::Dense { gate_up, down }
+                    }
+                };
                 let mlp_output = norm(&mut list, behind_mlp);
                 BlockLayout {
                     attention_norms: Norms { input: attention_input, output: attention_output },
@@ -355,8 +432,7 @@ impl Layout {
                     qk_norm,
                     output,
                     mlp_norms: Norms { input: mlp_input, output: mlp_output },
-                    gate_up,
-                    down,
+                    mlp,
                     attention: Attention {
                         heads: config.heads,
                         kv_heads: config.kv_heads,

@@ -12,6 +12,7 @@ pub mod checkpoint;
 pub mod config;
 mod contain;
 mod error;
+mod experts;
 mod flops;
 mod footprint;
 pub mod generation_config;

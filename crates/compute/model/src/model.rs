@@ -125,6 +125,7 @@ impl Model {
 
     fn load_as(dir: &Path, backend: Arc<dyn Backend>, role: fn(Kind) -> Role) -> Result<Self> {
         let config = ModelConfig::read(dir)?;
+        expect_device(dir, &config, &*backend)?;
         let checkpoint = Checkpoint::open_model(dir)?;
         let layout = Layout::new(&config);
         expect_tensors(dir, &config, &layout, &checkpoint)?;
@@ -168,6 +169,19 @@ impl Model {
     pub fn context(&self) -> usize {
         self.config.context()
     }
+}
+
+/// Checks that a device has the operations of a model.
+pub(crate) fn expect_device(dir: &Path, config: &ModelConfig, backend: &dyn Backend) -> Result<()> {
+    if config.experts.is_none() || backend.experts().is_some() {
+        return Ok(());
+    }
+    let what = format!(
+        "{} has experts, which run on CPUs only so far: compute on the \
+         CPU (--device cpu), in f32",
+        config.family.name
+    );
+    Err(Error::unsupported(&dir.join("config.json"), what))
 }
 
 /// Checks that a checkpoint has the tensors of a model and no others.

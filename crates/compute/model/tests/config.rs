@@ -3,6 +3,7 @@
 use std::fs;
 
 use crate::common::directory;
+use isentrope_kernels::Router;
 use isentrope_model::config::Scales;
 use isentrope_model::rope::RopeScaling;
 use isentrope_model::{Error, ModelConfig, Rope};
@@ -88,6 +89,15 @@ fn defaults_are_those_of_each_family() {
     assert_eq!(gemma3.window_rope, Some(Rope::new(256, 1e4, RopeScaling::Default)));
     let is_full = |layer: usize| gemma3.sliding_window[layer].is_none();
     assert_eq!((0..26).filter(|&layer| is_full(layer)).collect::<Vec<_>>(), [5, 11, 17, 23]);
+    let [qwen3_moe, olmoe] = [bare("qwen3_moe"), bare("olmoe")];
+    assert_eq!(sizes(&qwen3_moe), (151_936, 768, 4, 64, 32_768));
+    assert_eq!((qwen3_moe.hidden_size, qwen3_moe.layers, qwen3_moe.heads), (2048, 24, 32));
+    assert_eq!(sizes(&olmoe), (50_304, 2048, 16, 128, 4096));
+    assert_eq!((olmoe.hidden_size, olmoe.layers, olmoe.rms_norm_eps), (2048, 16, 1e-5));
+    for (config, experts) in [(&qwen3_moe, 128), (&olmoe, 64)] {
+        assert_eq!(config.experts, Some(Router { experts, chosen: 8, normalised: false }));
+    }
+    assert_eq!(qwen2.experts, None);
     for config in [qwen2, mistral, olmo2] {
         assert_eq!((config.hidden_size, config.layers, config.heads), (4096, 32, 32));
         assert!(!config.tie_word_embeddings);
@@ -330,6 +340,8 @@ fn refusals_name_the_key() {
         json!({"rope_scaling": with(base, &patch)})
     };
     let llama3 = json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 4.0});
+    let experts =
+        |patch: Value| with(json!({"model_type": "qwen3_moe", "architectures": null}), &patch);
     let cases = [
         (json!({"model_type": "gemma2"}), "model_type \"gemma2\""),
         (json!({"model_type": null}), "model_type is missing"),
@@ -363,6 +375,16 @@ fn refusals_name_the_key() {
             json!({"text_config": {"model_type": "gemma3_text", "vocab_size": 0}}),
             "text_config.vocab_size is 0",
         ),
+        (json!({"num_experts": 8}), "num_experts is not supported"),
+        (json!({"num_local_experts": 8}), "num_local_experts is not supported"),
+        (experts(json!({"num_experts": 4})), "num_experts_per_tok is 8, more than the 4 experts"),
+        (experts(json!({"num_experts": 9, "num_local_experts": 8})), "num_local_experts is 8"),
+        (experts(json!({"num_experts": 65_536})), "num_experts is 65536, too many for 28 layers"),
+        (experts(json!({"moe_intermediate_size": 1 << 18})), "moe_intermediate_size 262144 times"),
+        (experts(json!({"num_experts_per_tok": 0})), "num_experts_per_tok is 0"),
+        (experts(json!({"decoder_sparse_step": 2})), "decoder_sparse_step is 2"),
+        (experts(json!({"mlp_only_layers": [0]})), "mlp_only_layers is [0]"),
+        (experts(json!({"clip_qkv": 8.0, "model_type": "olmoe"})), "clip_qkv"),
         (json!({"attn_logit_softcapping": 50.0}), "attn_logit_softcapping"),
         (json!({"logits_scaling": 8.0}), "logits_scaling"),
         (json!({"no_rope_layers": [1, 0]}), "no_rope_layers"),

@@ -1,11 +1,11 @@
-//! Models whose shapes are too large for the kernels of a GPU.
+//! Models that the kernels of a GPU cannot run: their shapes are too large, or they have experts.
 
 use anyhow::{Result, bail};
 use isentrope_cuda::LARGEST_SHAPES;
 use isentrope_model::ModelConfig;
 use std::path::Path;
 
-/// Refuses a model whose shapes exceed the kernels' limits.
+/// Refuses a model whose shapes exceed the kernels' limits, or that has experts.
 ///
 /// # Errors
 /// A sentence that names the key of config.json in the model's directory.
@@ -24,6 +24,14 @@ pub fn check_shapes(dir: &Path, config: &ModelConfig) -> Result<()> {
         ("num_attention_heads x head_dim", config.heads * config.head_dim, most.features),
         ("vocab_size", config.vocab_size, most.vocabulary),
     ];
+    if config.experts.is_some() {
+        bail!(
+            "{}: {} has experts, which run on CPUs only so far: compute on the CPU (--device cpu), \
+             in f32",
+            dir.join("config.json").display(),
+            config.family.name
+        );
+    }
     if let Some((key, value, most)) = shapes.into_iter().find(|(_, value, most)| value > most) {
         bail!(
             "{}: {key} is {value}, and the kernels for GPUs take {most} at most: compute on the \
@@ -43,10 +51,14 @@ mod tests {
     /// The reason to refuse a model with this value of `key`, besides or instead of heads of 256
     /// features.
     fn refusal(key: &str, value: usize) -> Option<String> {
-        let dir = tempfile::tempdir().unwrap();
         let mut config =
             json!({ "model_type": "llama", "hidden_size": 1024, "num_attention_heads": 4 });
         config[key] = Value::from(value);
+        refusal_of(&config)
+    }
+
+    fn refusal_of(config: &Value) -> Option<String> {
+        let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
         let config = ModelConfig::read(dir.path()).unwrap();
         check_shapes(dir.path(), &config).err().map(|error| error.to_string())
@@ -55,6 +67,12 @@ mod tests {
     #[test]
     fn shapes_beyond_the_kernels_are_named_by_their_keys() {
         assert_eq!(refusal("vocab_size", 152_064), None);
+        let experts = json!({ "model_type": "qwen3_moe" });
+        assert!(
+            refusal_of(&experts)
+                .unwrap()
+                .contains("Qwen 3 MoE has experts, which run on CPUs only")
+        );
         for (key, value, said) in [
             (
                 "head_dim",

@@ -10,16 +10,19 @@ mod ministral3;
 mod mistral;
 mod olmo2;
 mod olmo3;
+mod olmoe;
 mod phi3;
 mod qwen2;
 mod qwen3;
+mod qwen3_moe;
 mod smollm3;
 
+use super::experts::FamilyExperts;
 use super::scales::FamilyScales;
 use isentrope_kernels::Gate;
 
 /// All supported families.
-static FAMILIES: [&Family; 12] = [
+static FAMILIES: [&Family; 14] = [
     &qwen2::FAMILY,
     &qwen3::FAMILY,
     &llama::FAMILY,
@@ -32,6 +35,8 @@ static FAMILIES: [&Family; 12] = [
     &granite::FAMILY,
     &granitemoehybrid::FAMILY,
     &ministral3::FAMILY,
+    &qwen3_moe::FAMILY,
+    &olmoe::FAMILY,
 ];
 
 /// A family of models that share the one decoder block, with its conventions.
@@ -63,7 +68,9 @@ pub struct Family {
     pub(super) window_rope: Option<WindowRope>,
     /// Layers that rotate queries and keys by their positions.
     pub(super) rotated: Rotated,
-    /// The key of the MLP's size in config.json.
+    /// Experts in the place of the MLP.
+    pub(super) experts: Option<FamilyExperts>,
+    /// The key of the inner features of an MLP, or of an expert, in config.json.
     pub(super) intermediate_size: &'static str,
     /// Whether the rotary embedding has no default, so that config.json must describe it.
     pub(super) needs_rope_parameters: bool,
@@ -118,6 +125,7 @@ const PLAIN: Family = Family {
     windows: Windows::Never,
     window_rope: None,
     rotated: Rotated::All,
+    experts: None,
     intermediate_size: "intermediate_size",
     needs_rope_parameters: false,
     may_turn_partly: false,

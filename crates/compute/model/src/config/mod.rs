@@ -1,6 +1,7 @@
 //! config.json, resolved. Defaults come from the family's configuration class in transformers (4 or
 //! 5), numbers are bounded, and keys that would change the mathematics are refused by name.
 
+mod experts;
 mod family;
 pub(crate) mod fields;
 mod layer_windows;
@@ -20,7 +21,7 @@ use crate::rope::{Rope, RopeScaling};
 use crate::{Error, Result, json_file};
 use family::AttentionBias;
 use fields::Fields;
-use isentrope_kernels::{Gate, RmsNorm};
+use isentrope_kernels::{Gate, RmsNorm, Router};
 use stored_form::StoredForm;
 
 pub use family::{BranchNorms, Family, QkNorm};
@@ -42,8 +43,10 @@ pub struct ModelConfig {
     pub vocab_size: usize,
     /// Features of the residual stream.
     pub hidden_size: usize,
-    /// Features between the two halves of the MLP.
+    /// Features between the two halves of the MLP, or of each expert.
     pub intermediate_size: usize,
+    /// The choice among experts; none if blocks have a single MLP.
+    pub experts: Option<Router>,
     /// Decoder blocks.
     pub layers: usize,
     /// Query heads.
@@ -152,11 +155,14 @@ impl ModelConfig {
             AttentionBias::Never => (false, false),
         };
 
+        let intermediate_size = dimension(family.intermediate_size, defaults.intermediate_size)?;
+
         Ok(Self {
             family,
             vocab_size: dimension("vocab_size", defaults.vocab_size)?,
             hidden_size,
-            intermediate_size: dimension(family.intermediate_size, defaults.intermediate_size)?,
+            intermediate_size,
+            experts: experts::read(config, family, intermediate_size, layers)?,
             layers,
             heads,
             kv_heads,

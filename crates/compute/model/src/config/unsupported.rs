@@ -10,7 +10,7 @@ use isentrope_kernels::Gate;
 
 /// Keys of neighbouring architectures that change the mathematics, unless null, false, zero or
 /// empty.
-const REFUSED_EXTENSIONS: [&str; 16] = [
+const REFUSED_EXTENSIONS: [&str; 14] = [
     "alibi",
     "attention_chunk_size",
     "attention_sink",
@@ -19,8 +19,6 @@ const REFUSED_EXTENSIONS: [&str; 16] = [
     "clip_qkv",
     "compression_config",
     "final_logit_softcapping",
-    "num_experts",
-    "num_local_experts",
     "per_layer_config",
     "sinks",
     "use_attention_sinks",
