@@ -143,7 +143,7 @@ fn given_tokens_have_no_coefficients() {
     let of = |record: Value| {
         let mut inspection = open(&run(3, &[record]));
         let batch = MethodMap::of(&inspection, &objectives).unwrap();
-        let touched: Vec<_> = batch.comparisons().iter().map(|of| of.touched).collect();
+        let touched: Vec<_> = batch.comparisons.iter().map(|of| of.touched).collect();
         let [plain, other] = &objectives;
         inspection.add_method(other, plain).unwrap();
         let all = tables(&inspection);
