@@ -15,6 +15,10 @@ pub const EXIT_STATUS: u8 = 130;
 /// The words for how the current work winds up, once such work has begun.
 static WINDING_UP: OnceLock<&str> = OnceLock::new();
 static REQUESTED: AtomicBool = AtomicBool::new(false);
+/// Whether SIGINT ends an answer and not the process.
+static CONVERSES: AtomicBool = AtomicBool::new(false);
+/// Whether an answer is under way that SIGINT has not ended.
+static ANSWERS: AtomicBool = AtomicBool::new(false);
 /// The temporary file to remove when the process ends at once.
 static TEMPORARY: Mutex<Option<PathBuf>> = Mutex::new(None);
 /// Processes to kill when this process ends at once.
@@ -62,6 +66,21 @@ pub fn wind_up_quietly() {
     wind_up_first("");
 }
 
+/// From now on SIGINT ends the current answer of a conversation, and never the process.
+pub fn converse() {
+    CONVERSES.store(true, Ordering::Relaxed);
+}
+
+/// Begins or ends an answer.
+pub fn set_answering(answers: bool) {
+    ANSWERS.store(answers, Ordering::Relaxed);
+}
+
+/// Whether the current answer may go on.
+pub fn may_answer() -> bool {
+    ANSWERS.load(Ordering::Relaxed)
+}
+
 /// Whether the work has been asked to end.
 pub fn requested() -> bool {
     REQUESTED.load(Ordering::Relaxed)
@@ -99,7 +118,7 @@ pub fn end_with_standard_input() {
 
 #[cfg(unix)]
 mod signals {
-    use super::{CHILDREN, OUTLOOK, Outlook, REQUESTED, TEMPORARY, WINDING_UP};
+    use super::{ANSWERS, CHILDREN, CONVERSES, OUTLOOK, Outlook, REQUESTED, TEMPORARY, WINDING_UP};
     use crate::messages;
     use crate::terminal::duration;
     use isentrope_files::is_ignored;
@@ -135,6 +154,12 @@ mod signals {
     fn heed(mut signals: Signals) {
         let (mut first, mut first_term) = (None, None);
         for signal in signals.forever() {
+            if signal == SIGINT && CONVERSES.load(Ordering::Relaxed) {
+                if !ANSWERS.swap(false, Ordering::Relaxed) {
+                    messages::say("\nCtrl-D or /exit ends the conversation");
+                }
+                continue;
+            }
             let Some(told) = WINDING_UP.get() else { end_at_once() };
             let before: Option<Instant> = match signal {
                 SIGINT => first,

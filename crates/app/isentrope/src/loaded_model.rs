@@ -13,6 +13,7 @@ use isentrope_files::sha256_of_file;
 use isentrope_hub::{self as hub, HubConfig};
 use isentrope_kernels::{Backend, Role};
 use isentrope_model::chat_template::{ChatTemplate, Date};
+use isentrope_model::generation_config::GenerationConfig;
 use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
 use isentrope_model::{KvCache, Layout, Model, ModelConfig};
 use isentrope_train::settings::{DeviceKind, NumberType};
@@ -66,6 +67,11 @@ pub struct Loaded {
 }
 
 impl ModelArguments {
+    /// The model as the user names it.
+    pub fn name(&self) -> &str {
+        &self.model
+    }
+
     /// Finds, checks and loads the model, and runs `job` with it.
     pub fn run(&self, job: impl FnOnce(&Loaded) -> Result<()>) -> Result<()> {
         self.computing.run(&self.model, job)
@@ -211,6 +217,21 @@ impl Loaded {
                 self.dir.display()
             )
         })
+    }
+
+    /// The settings of sampling that the model's generation_config.json asks for: none if it does
+    /// not ask for sampling. Says which of them have no effect here.
+    pub fn generation_config(&self) -> Result<GenerationConfig> {
+        let config = GenerationConfig::read(&self.dir)?;
+        let config =
+            if config.do_sample == Some(true) { config } else { GenerationConfig::default() };
+        if !config.not_acted_on.is_empty() {
+            let keys = config.not_acted_on.join(", ");
+            messages::note(&format!(
+                "the model's generation_config.json sets {keys}, which sampling here goes without"
+            ));
+        }
+        Ok(config)
     }
 
     /// The chat template for this date or today, or a sentence that says which files have none.

@@ -1,6 +1,8 @@
-//! Flags of `generate` and `eval` that say how tokens are drawn.
+//! Flags of `generate`, `chat` and `eval` that say how tokens are drawn.
 
 use clap::Args;
+use isentrope_model::generation_config::GenerationConfig;
+use isentrope_rollout::Sampling;
 
 /// How tokens are drawn, where responses end, and the memory that sampling may use.
 #[derive(Args)]
@@ -29,4 +31,19 @@ pub struct SamplingFlags {
     /// Memory for keys and values, in MiB [default: half of what is available]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
     pub kv_memory: Option<u64>,
+}
+
+/// The settings of sampling that a model asks for, with defaults for all others.
+pub fn of_model(config: &GenerationConfig) -> Sampling {
+    let defaults = Sampling::default();
+    Sampling {
+        temperature: config.temperature.map_or(defaults.temperature, |t| t as f32),
+        top_k: config.top_k.map_or(defaults.top_k, |k| k as usize),
+        top_p: config.top_p.map_or(defaults.top_p, |p| p as f32),
+        min_p: config.min_p.map_or(defaults.min_p, |p| p as f32),
+        repetition_penalty: config
+            .repetition_penalty
+            .map_or(defaults.repetition_penalty, |r| r as f32),
+        ..defaults
+    }
 }

@@ -9,7 +9,8 @@ use crate::layout::Id;
 use crate::model::Model;
 use crate::packed::Packed;
 use isentrope_kernels::{
-    Buffer, DeviceIndex, EntropySlopes, Grouped, HeadScores, HeadStatistics, SamplingMasks,
+    Adjustments, Buffer, DeviceIndex, Draw, Drawn, EntropySlopes, Grouped, HeadScores,
+    HeadStatistics, SamplingMasks,
 };
 use isentrope_trace::operation;
 use std::ops::Range;
@@ -153,6 +154,32 @@ impl Model {
         let uploaded = self.upload_packed(packed);
         let (_, last) = self.run(packed, &uploaded, None);
         self.head(&last, packed, temperature).0
+    }
+
+    /// The scores of [`score`](Self::score), and the most likely token at each target: the greedy
+    /// draw there, whose log-prob is at temperature 1. No draw if logits are not finite.
+    ///
+    /// # Panics
+    /// As [`score`](Self::score).
+    pub fn score_beside_likeliest(
+        &self,
+        packed: &Packed,
+        temperature: f32,
+    ) -> (Scores, Vec<Option<Drawn>>) {
+        let uploaded = self.upload_packed(packed);
+        let (_, last) = self.run(packed, &uploaded, None);
+        let normed = self.normed(&last, packed.target_count());
+        let greedy = |row| Draw {
+            row,
+            adjustments: Adjustments::temperature(0.0),
+            penalised: Vec::new(),
+            records_kept: false,
+            uniform: 0.0,
+        };
+        let draws: Vec<Draw> = (0..packed.target_count()).map(greedy).collect();
+        let likeliest = self.draw(&normed, &draws);
+        let masks = Arc::clone(&packed.masks);
+        (self.predict(&normed, &packed.targets, masks, temperature).0, likeliest)
     }
 
     /// The scores of [`score`](Self::score), and the slope of each target's entropy along the

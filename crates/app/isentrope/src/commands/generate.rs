@@ -7,12 +7,12 @@ use crate::loaded_model::{Loaded, ModelArguments};
 use crate::messages;
 use crate::output::Output;
 use crate::progress::Work;
-use crate::sampling_flags::SamplingFlags;
+use crate::sampling_flags::{SamplingFlags, of_model};
 use crate::standard_output::print;
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use isentrope_model::KvCache;
-use isentrope_model::generation_config::{GenerationConfig, eos_tokens};
+use isentrope_model::generation_config::eos_tokens;
 use isentrope_rollout::{Completion, Engine, Event, Key, Limits, Request, Sampling};
 use prompts::{NamedPrompt, PromptArguments, PromptSource};
 use serde::Serialize;
@@ -210,17 +210,9 @@ impl Generate {
     /// The given settings, or else the model's own; and a note on their origin, if the model's own
     /// are among them.
     fn sampling(&self, loaded: &Loaded) -> Result<(Sampling, &'static str)> {
-        let defaults = GenerationConfig::read(&loaded.dir)?;
+        let its = loaded.generation_config()?;
         let (vocabulary, tokenizer) = (loaded.model.config.vocab_size, loaded.tokenizer.as_ref());
         let eos_tokens = eos_tokens(&loaded.dir, vocabulary, tokenizer)?;
-        let its =
-            if defaults.do_sample == Some(true) { defaults } else { GenerationConfig::default() };
-        if !its.not_acted_on.is_empty() {
-            let keys = its.not_acted_on.join(", ");
-            messages::note(&format!(
-                "the model's generation_config.json sets {keys}, which sampling here goes without"
-            ));
-        }
         let used = [
             self.drawing.temperature.is_none() && its.temperature.is_some(),
             self.drawing.top_k.is_none() && its.top_k.is_some(),
@@ -233,23 +225,18 @@ impl Generate {
         } else {
             ""
         };
+        let of_model = of_model(&its);
+        let flags = &self.drawing;
         let sampling = Sampling {
-            temperature: self
-                .drawing
-                .temperature
-                .or(its.temperature.map(|t| t as f32))
-                .unwrap_or(1.0),
-            top_k: self.drawing.top_k.or(its.top_k.map(|k| k as usize)).unwrap_or(0),
-            top_p: self.drawing.top_p.or(its.top_p.map(|p| p as f32)).unwrap_or(1.0),
-            min_p: self.drawing.min_p.or(its.min_p.map(|p| p as f32)).unwrap_or(0.0),
-            repetition_penalty: self
-                .repetition_penalty
-                .or(its.repetition_penalty.map(|r| r as f32))
-                .unwrap_or(1.0),
+            temperature: flags.temperature.unwrap_or(of_model.temperature),
+            top_k: flags.top_k.unwrap_or(of_model.top_k),
+            top_p: flags.top_p.unwrap_or(of_model.top_p),
+            min_p: flags.min_p.unwrap_or(of_model.min_p),
+            repetition_penalty: self.repetition_penalty.unwrap_or(of_model.repetition_penalty),
             max_tokens: self.max_tokens,
             stop_tokens: self.stop_token.clone(),
             ignore_eos: self.ignore_eos,
-            ..Sampling::default()
+            ..of_model
         };
         let sampling = sampling.ending_at(&eos_tokens, &self.drawing.stop, tokenizer);
         sampling.check().map_err(|e| self.blame(&e, &loaded.dir))?;

@@ -1,5 +1,6 @@
 //! One module per command.
 
+pub mod chat;
 pub mod doctor;
 pub mod eval;
 pub mod examples;
@@ -14,6 +15,7 @@ pub mod objectives;
 pub mod published;
 pub mod report;
 pub mod score;
+pub mod serve;
 pub mod sft;
 pub mod show;
 pub mod sweep;

@@ -28,6 +28,8 @@ mod recipes;
 mod refusals;
 mod result_tables;
 mod score;
+#[cfg(unix)]
+mod serve;
 mod shipped_problems;
 #[cfg(target_os = "linux")]
 mod show;

@@ -1,0 +1,149 @@
+//! `isentrope serve`: a model behind OpenAI's HTTP interface.
+
+use crate::interrupt;
+use crate::loaded_model::{Loaded, ModelArguments};
+use crate::messages;
+use crate::sampling_flags::of_model;
+use crate::template_flags::TemplateFlags;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use isentrope_rollout::{Limits, Prompter};
+use isentrope_serve::{Settings, context, serve};
+use serde_json::json;
+use std::net::{IpAddr, TcpListener};
+use std::time::Duration;
+
+/// Time for running requests to end after Ctrl-C.
+const GRACE: Duration = Duration::from_secs(10);
+/// The variable with the key, which other users see less easily than a flag.
+const API_KEY: &str = "ISENTROPE_API_KEY";
+
+/// Serve a model over OpenAI's HTTP interface
+///
+/// Answers /v1/chat/completions, /v1/completions, /v1/models, /health and /metrics (Prometheus), as
+/// docs/guides/serve.md describes. Requests join and leave the batch at every step. A response
+/// depends on the weights, its prompt and its seed alone, not on the requests beside it, and
+/// `isentrope score` gives the same log-probs.
+///
+/// Sampling settings that a request does not give come from the model's generation_config.json
+/// where it asks for sampling (do_sample), else temperature 1 without truncation.
+///
+/// Ctrl-C gives running requests 10 s to end; Ctrl-C again ends at once.
+#[derive(Args)]
+pub struct Serve {
+    #[command(flatten)]
+    model: ModelArguments,
+    /// Address to listen at; 0.0.0.0 is all of this machine's
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    host: IpAddr,
+    /// Port to listen at; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value_t = 8000)]
+    port: u16,
+    /// Key that requests must send as "Authorization: Bearer KEY" [default: ISENTROPE_API_KEY, else
+    /// none is needed]
+    #[arg(long, value_name = "KEY")]
+    api_key: Option<String>,
+    /// Name of the model in requests and answers [default: MODEL as given]
+    #[arg(long, value_name = "NAME")]
+    served_model_name: Option<String>,
+    /// Most tokens of a prompt and its response together [default: the model's context, or what
+    /// --kv-memory holds]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
+    max_model_len: Option<u32>,
+    /// Most sequences decoded at a time
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=65536))]
+    max_num_seqs: u32,
+    /// Most sequences that may wait to begin; requests beyond get status 503
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    max_waiting: u32,
+    /// Longest time of a request, in seconds
+    #[arg(long, value_name = "S", default_value_t = 600)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=86400))]
+    timeout: u32,
+    /// Memory for keys and values, in MiB [default: half of what is available]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
+    kv_memory: Option<u64>,
+    #[command(flatten)]
+    template_flags: TemplateFlags,
+}
+
+impl Serve {
+    pub fn run(self) -> Result<()> {
+        let api_key = self.api_key.clone().or_else(|| std::env::var(API_KEY).ok());
+        if api_key.as_deref().is_some_and(|key| key.is_empty() || !key.is_ascii()) {
+            bail!("--api-key (or {API_KEY}) must be a text of ASCII characters, not an empty one");
+        }
+        // A port that is taken is found before the model is loaded.
+        let address = (self.host, self.port);
+        let listener = TcpListener::bind(address)
+            .with_context(|| format!("--host {}, --port {}", self.host, self.port))?;
+        self.model.run(|loaded| self.serve(listener, api_key, loaded))
+    }
+
+    fn serve(&self, listener: TcpListener, api_key: Option<String>, loaded: &Loaded) -> Result<()> {
+        if loaded.tokenizer.is_none() {
+            bail!("{}: there is no tokenizer.json, which serving needs", loaded.dir.display());
+        }
+        let vocabulary = loaded.model.config.vocab_size;
+        let prompter = Prompter::read(&loaded.dir, vocabulary, &self.template_flags.settings())?;
+        let defaults = of_model(&loaded.generation_config()?);
+        defaults.check().map_err(|e| {
+            anyhow::anyhow!("{}: {e}", loaded.dir.join("generation_config.json").display())
+        })?;
+        let limits = Limits {
+            cache_bytes: loaded.cache_bytes(self.kv_memory)?,
+            sequences: self.max_num_seqs as usize,
+            ..Limits::default()
+        };
+        let name = self.served_model_name.as_deref().unwrap_or(self.model.name());
+        let settings = Settings {
+            name: name.to_owned(),
+            api_key,
+            context: self.max_model_len.map(|tokens| tokens as usize),
+            max_waiting: self.max_waiting as usize,
+            timeout: Duration::from_secs(self.timeout.into()),
+            grace: GRACE,
+        };
+        let has_template = prompter.has_template();
+        self.introduce(&listener, loaded, &limits, &settings, has_template)?;
+        interrupt::wind_up_first("running requests have 10 s to end");
+        let model = &loaded.model;
+        serve(listener, model, prompter, defaults, limits, settings, interrupt::requested)?;
+        Ok(())
+    }
+
+    /// Says what is served, where, and how to try it.
+    fn introduce(
+        &self,
+        listener: &TcpListener,
+        loaded: &Loaded,
+        limits: &Limits,
+        settings: &Settings,
+        has_template: bool,
+    ) -> Result<()> {
+        let address = listener.local_addr()?;
+        let tokens = context(&loaded.model, limits, settings.context);
+        let key = if settings.api_key.is_some() { ", with an API key" } else { "" };
+        messages::say(&format!(
+            "serving {} at http://{address}/v1: contexts of up to {tokens} tokens{key}",
+            settings.name
+        ));
+        if !address.ip().is_loopback() && settings.api_key.is_none() {
+            messages::warning("everybody who reaches this address may ask: --api-key sets a key");
+        }
+        let (path, body) = if has_template {
+            let message = json!({"role": "user", "content": "What is 2+2?"});
+            ("chat/completions", json!({"messages": [message], "max_tokens": 64}))
+        } else {
+            ("completions", json!({"prompt": "2+2=", "max_tokens": 16}))
+        };
+        let header = settings.api_key.as_ref().map_or("", |_| " -H \"Authorization: Bearer $KEY\"");
+        messages::say(&format!(
+            "try `curl http://{address}/v1/{path}{header} -H 'Content-Type: application/json' -d \
+             '{body}'`"
+        ));
+        Ok(())
+    }
+}

@@ -1,0 +1,328 @@
+//! HTTP: connections, routes and bodies. All of it runs on one thread; texts become tokens on a few
+//! others.
+
+use crate::Settings;
+use crate::answer::Answer;
+use crate::api_error::{ApiError, RETRY_AFTER};
+use crate::job::{Job, Update, Waiting};
+use crate::metrics::Metrics;
+use crate::reading::{Form, Front, Understood};
+use crate::stream::{EventStream, Reply, ending, time_over};
+use hyper::body::{Body, Bytes, Incoming};
+use hyper::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER as RETRY};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+
+/// Longest body of a request, in bytes.
+const LONGEST_BODY: usize = 4 << 20;
+/// Most bytes of a longer body that are read and forgotten, because a client reads the refusal only
+/// once it has sent its body.
+const MOST_FORGOTTEN: usize = 64 << 20;
+/// Most connections at a time; further ones wait to be accepted.
+const CONNECTIONS: usize = 512;
+/// Time for a client to send a request's head, and for its body.
+const TO_SEND: Duration = Duration::from_secs(30);
+/// Threads on which texts become tokens.
+const READERS: usize = 4;
+/// Time between two looks at whether the server is to end.
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Time for readers of long texts to end, when the server does.
+const LAST_WAIT: Duration = Duration::from_millis(200);
+
+/// A server's shared state.
+pub(crate) struct Server {
+    pub front: Arc<Front>,
+    pub settings: Settings,
+    pub metrics: Arc<Metrics>,
+    pub jobs: Sender<Job>,
+    pub answers: AtomicU64,
+}
+
+/// Serves until `stop` says true and the running requests have ended, or have had their time.
+pub(crate) fn run(
+    server: Arc<Server>,
+    listener: std::net::TcpListener,
+    stop: fn() -> bool,
+) -> io::Result<()> {
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(READERS)
+        .build()?;
+    listener.set_nonblocking(true)?;
+    let served = runtime.block_on(async {
+        let listener = TcpListener::from_std(listener)?;
+        let free = Arc::new(Semaphore::new(CONNECTIONS));
+        let (stopping, stopped) = watch::channel(false);
+        let accepting = accept(&server, listener, &free, &stopped);
+        until(accepting, async {
+            while !stop() {
+                sleep(STOP_POLL_INTERVAL).await;
+            }
+        })
+        .await;
+        let _ = stopping.send(true); // nobody hears it if there is no connection
+        let all = free.acquire_many(CONNECTIONS as u32);
+        // The runtime drops the connections that are left then.
+        let _ = timeout(server.settings.grace, all).await;
+        io::Result::Ok(())
+    });
+    runtime.shutdown_timeout(LAST_WAIT);
+    served
+}
+
+/// Runs `work` until `end`.
+async fn until(work: impl Future<Output = ()>, end: impl Future<Output = ()>) {
+    let (mut work, mut end) = (pin!(work), pin!(end));
+    poll_fn(|context| match end.as_mut().poll(context) {
+        Poll::Pending => work.as_mut().poll(context),
+        ended => ended,
+    })
+    .await;
+}
+
+/// Accepts connections for ever.
+async fn accept(
+    server: &Arc<Server>,
+    listener: TcpListener,
+    free: &Arc<Semaphore>,
+    stopped: &watch::Receiver<bool>,
+) {
+    while let Ok(place) = Arc::clone(free).acquire_owned().await {
+        let Ok((stream, _)) = listener.accept().await else {
+            sleep(STOP_POLL_INTERVAL).await; // as when there are too many open files
+            continue;
+        };
+        let (server, stopped) = (Arc::clone(server), stopped.clone());
+        tokio::spawn(async move {
+            connection(server, stream, stopped).await;
+            drop(place);
+        });
+    }
+}
+
+/// Serves a connection to its end.
+async fn connection(server: Arc<Server>, stream: TcpStream, mut stopped: watch::Receiver<bool>) {
+    let _ = stream.set_nodelay(true); // it is only faster with it
+    let service = service_fn(|request| {
+        let server = Arc::clone(&server);
+        async move { Ok::<_, Infallible>(server.answer(request).await) }
+    });
+    let mut connection = pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(TO_SEND)
+            .serve_connection(TokioIo::new(stream), service)
+    );
+    let mut stop = pin!(stopped.wait_for(|stopped| *stopped));
+    let mut is_stopping = false;
+    poll_fn(|context| {
+        if !is_stopping && stop.as_mut().poll(context).is_ready() {
+            is_stopping = true;
+            connection.as_mut().graceful_shutdown();
+        }
+        // A client that breaks off, or sends what is not HTTP, ends its own connection alone.
+        connection.as_mut().poll(context).map(|_| ())
+    })
+    .await;
+}
+
+impl Server {
+    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Reply> {
+        let metrics = Arc::clone(&self.metrics);
+        let answer = match self.route(request).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                let mut answer = json_reply(&error.body());
+                *answer.status_mut() = error.status;
+                let header = match error.status {
+                    StatusCode::SERVICE_UNAVAILABLE => Some((RETRY, RETRY_AFTER)),
+                    StatusCode::METHOD_NOT_ALLOWED => Some((ALLOW, "GET, POST")),
+                    _ => None,
+                };
+                if let Some((name, value)) = header {
+                    answer.headers_mut().insert(name, value.parse().expect("a plain text"));
+                }
+                answer
+            }
+        };
+        metrics.count_answer(answer.status().as_u16());
+        answer
+    }
+
+    async fn route(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+    ) -> Result<Response<Reply>, ApiError> {
+        let path = request.uri().path().to_owned();
+        if path.starts_with("/v1/") {
+            self.check_key(&request)?;
+        }
+        let form = match (request.method(), &*path) {
+            (&Method::GET, "/health") => return Ok(reply("text/plain", String::new())),
+            (&Method::GET, "/metrics") => {
+                return Ok(reply("text/plain; version=0.0.4", self.metrics.text()));
+            }
+            (&Method::GET, "/v1/models") => return Ok(json_reply(&self.models())),
+            (&Method::POST, "/v1/completions") => Form::Completion,
+            (&Method::POST, "/v1/chat/completions") => Form::Chat,
+            (
+                _,
+                "/health" | "/metrics" | "/v1/models" | "/v1/completions" | "/v1/chat/completions",
+            ) => {
+                let message = format!("{path} does not take {}", request.method());
+                return Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message));
+            }
+            _ => {
+                let message = "there is no such path: /v1/completions, /v1/chat/completions, \
+                               /v1/models, /health and /metrics are there";
+                return Err(ApiError::new(StatusCode::NOT_FOUND, message));
+            }
+        };
+        let deadline = Instant::now() + self.settings.timeout;
+        let body = timeout(TO_SEND, read(request.into_body())).await.unwrap_or_else(|_| {
+            let message = format!("the body took longer than {} s", TO_SEND.as_secs());
+            Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, message))
+        })?;
+        let front = Arc::clone(&self.front);
+        let understood = tokio::task::spawn_blocking(move || front.understand(form, &body)).await;
+        let request =
+            understood.map_err(|_| ApiError::internal("the request could not be read"))??;
+        self.run(request, deadline).await
+    }
+
+    /// Gives a request to the engine, and answers it.
+    async fn run(
+        &self,
+        request: Understood,
+        deadline: Instant,
+    ) -> Result<Response<Reply>, ApiError> {
+        let (sender, mut updates) = unbounded_channel();
+        let sequences = request.prompts.len() * request.samples;
+        let most = self.settings.max_waiting;
+        if sequences > most {
+            return Err(ApiError::request(format!(
+                "the request has {sequences} sequences, and this server's --max-waiting is {most}"
+            )));
+        }
+        let waiting = Waiting::enter(&self.metrics, sequences, most).ok_or_else(|| {
+            ApiError::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("{most} sequences wait already, this server's --max-waiting: try later"),
+            )
+        })?;
+        let job = Job {
+            prompts: request.prompts.clone(),
+            samples: request.samples,
+            sampling: request.sampling.clone(),
+            seed: request.seed,
+            scoring: request.scoring,
+            updates: sender,
+            waiting,
+        };
+        self.jobs.send(job).map_err(|_| ending())?;
+        let number = self.answers.fetch_add(1, Ordering::Relaxed);
+        let streams = request.stream;
+        let mut answer = Answer::new(Arc::clone(&self.front), request, number);
+        loop {
+            let update = next(&mut updates, deadline).await?;
+            // The status of a stream is sent once the engine has the job.
+            let is_accepted = matches!(update, Update::Accepted);
+            answer.take(update)?;
+            if streams && is_accepted {
+                let deadline = Box::pin(sleep_until(deadline));
+                let stream = EventStream { answer, updates, deadline, ended: false };
+                let mut reply = Response::new(Reply::Stream(Box::new(stream)));
+                let headers = reply.headers_mut();
+                headers.insert(CONTENT_TYPE, "text/event-stream".parse().expect("a plain text"));
+                headers.insert(CACHE_CONTROL, "no-cache".parse().expect("a plain text"));
+                return Ok(reply);
+            }
+            if answer.is_complete() {
+                return Ok(json_reply(&answer.whole()));
+            }
+        }
+    }
+
+    fn check_key(&self, request: &Request<Incoming>) -> Result<(), ApiError> {
+        let Some(key) = &self.settings.api_key else { return Ok(()) };
+        let given = request.headers().get(AUTHORIZATION).map(hyper::header::HeaderValue::as_bytes);
+        let given = given.and_then(|value| value.strip_prefix(b"Bearer "));
+        if given.is_some_and(|given| are_equal(given, key.as_bytes())) {
+            return Ok(());
+        }
+        let message = "the API key is missing or wrong: send it as \"Authorization: Bearer KEY\"";
+        Err(ApiError::new(StatusCode::UNAUTHORIZED, message))
+    }
+
+    fn models(&self) -> Value {
+        let Front { name, started, context, .. } = &*self.front;
+        json!({"object": "list", "data": [{
+            "id": name, "object": "model", "created": started, "owned_by": "isentrope",
+            "max_model_len": context,
+        }]})
+    }
+}
+
+/// The next event of a job.
+async fn next(
+    updates: &mut UnboundedReceiver<Update>,
+    deadline: Instant,
+) -> Result<Update, ApiError> {
+    let update = timeout_at(deadline, updates.recv()).await.map_err(|_| time_over())?;
+    update.ok_or_else(ending)
+}
+
+/// Compares keys in a time that depends on their lengths alone.
+fn are_equal(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b)) == 0
+}
+
+/// Reads a request's body.
+async fn read(mut body: Incoming) -> Result<Vec<u8>, ApiError> {
+    let (mut bytes, mut length) = (Vec::new(), 0);
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        let frame = frame.map_err(|_| ApiError::request("the body broke off"))?;
+        let Some(data) = frame.data_ref() else { continue };
+        length += data.len();
+        if length > LONGEST_BODY {
+            bytes = Vec::new();
+        } else {
+            bytes.extend_from_slice(data);
+        }
+        if length > MOST_FORGOTTEN {
+            break;
+        }
+    }
+    if length > LONGEST_BODY {
+        let message = format!("the body has more than {} MiB", LONGEST_BODY >> 20);
+        return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message));
+    }
+    Ok(bytes)
+}
+
+fn reply(kind: &'static str, body: String) -> Response<Reply> {
+    let mut response = Response::new(Reply::Whole(Some(Bytes::from(body))));
+    response.headers_mut().insert(CONTENT_TYPE, kind.parse().expect("a plain text"));
+    response
+}
+
+fn json_reply(body: &Value) -> Response<Reply> {
+    reply("application/json", body.to_string())
+}

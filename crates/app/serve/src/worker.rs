@@ -1,0 +1,247 @@
+//! The thread that owns the engine: all requests share its batches.
+//!
+//! A job leaves when it is done, when it fails, and as soon as nobody receives its events any more:
+//! its sequences are withdrawn then and their memory is free again.
+
+use crate::api_error::ApiError;
+use crate::job::{Job, PromptScores, Update};
+use crate::metrics::Metrics;
+use isentrope_model::tokenizer::Tokenizer;
+use isentrope_model::{Model, Packed, Sequence};
+use isentrope_rollout::{Engine, Event, Key, Limits, Request, RequestId, Result};
+use std::collections::{BTreeMap, HashMap};
+use std::mem;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
+
+/// Takes jobs until their senders are gone, and works on all of them together.
+///
+/// # Errors
+/// When there is no memory for keys and values.
+pub(crate) fn work(
+    model: &Model,
+    tokenizer: &Tokenizer,
+    limits: Limits,
+    jobs: &Receiver<Job>,
+    metrics: &Metrics,
+) -> Result<()> {
+    let mut worker = Worker {
+        model,
+        engine: Engine::new(model, Some(tokenizer), limits)?,
+        metrics,
+        live: BTreeMap::new(),
+        accepted: 0,
+        requests: HashMap::new(),
+    };
+    loop {
+        while let Ok(job) = jobs.try_recv() {
+            worker.accept(job);
+        }
+        if worker.live.is_empty() {
+            let Ok(job) = jobs.recv() else { return Ok(()) };
+            worker.accept(job);
+        }
+        worker.drop_abandoned();
+        worker.score_one();
+        if let Err(failure) = worker.step() {
+            // An engine cannot go on after a failed step. Its requests cannot either.
+            worker.fail_all(&ApiError::internal(failure.to_string()));
+            drop(mem::replace(
+                &mut worker.engine,
+                Engine::new(
+                    model,
+                    Some(tokenizer),
+                    Limits {
+                        cache_bytes: 0, // one page, while two engines are there
+                        ..limits
+                    },
+                )?,
+            ));
+            worker.engine = Engine::new(model, Some(tokenizer), limits)?;
+        }
+        metrics.running.store(worker.engine.running(), Ordering::Relaxed);
+    }
+}
+
+struct Worker<'a> {
+    model: &'a Model,
+    engine: Engine<'a>,
+    metrics: &'a Metrics,
+    /// Jobs that have not ended, by their number.
+    live: BTreeMap<u64, Live>,
+    accepted: u64,
+    /// The job and the prompt of each of the engine's requests.
+    requests: HashMap<RequestId, (u64, usize)>,
+}
+
+/// A job that has not ended.
+struct Live {
+    job: Job,
+    /// The engine's request for each prompt.
+    requests: Vec<RequestId>,
+    /// Prompts that have been scored.
+    scored: usize,
+    /// Whether each choice has a token.
+    begun: Vec<bool>,
+    /// Choices that have not ended.
+    unfinished: usize,
+}
+
+impl Live {
+    fn is_done(&self) -> bool {
+        self.unfinished == 0
+            && (self.job.scoring.is_none() || self.scored == self.job.prompts.len())
+    }
+
+    fn send(&self, update: Update) {
+        let _ = self.job.updates.send(update); // an abandoned job is dropped before the next step
+    }
+}
+
+impl Worker<'_> {
+    /// Begins with a job, or tells it what is wrong with it.
+    fn accept(&mut self, job: Job) {
+        let number = self.accepted;
+        self.accepted += 1;
+        let begun = vec![false; job.prompts.len() * job.samples];
+        let mut live = Live { job, requests: Vec::new(), scored: 0, begun, unfinished: 0 };
+        if let Err(wrong) = self.submit(number, &mut live) {
+            self.withdraw(&live);
+            live.send(Update::Failed(ApiError::request(wrong.to_string())));
+            return;
+        }
+        let tokens = live.job.prompts.iter().map(Vec::len).sum::<usize>();
+        self.metrics.prompt_tokens.fetch_add(tokens as u64, Ordering::Relaxed);
+        live.send(Update::Accepted);
+        self.live.insert(number, live);
+    }
+
+    fn submit(&mut self, number: u64, live: &mut Live) -> Result<()> {
+        for (i, prompt) in live.job.prompts.iter().enumerate() {
+            self.model.check_tokens(prompt)?;
+            let Some(sampling) = &live.job.sampling else { continue };
+            let request = self.engine.submit(Request {
+                key: Key { seed: live.job.seed, step: 0, prompt: i as u64 },
+                prompt: prompt.clone(),
+                samples: (0..live.job.samples).collect(),
+                sampling: sampling.clone(),
+                cache_activations: false,
+            })?;
+            self.requests.insert(request, (number, i));
+            live.requests.push(request);
+            live.unfinished += live.job.samples;
+        }
+        Ok(())
+    }
+
+    /// Takes a job's sequences out of the engine.
+    fn withdraw(&mut self, live: &Live) {
+        for request in &live.requests {
+            self.requests.remove(request);
+            for sample in 0..live.job.samples {
+                self.engine.withdraw(*request, sample);
+            }
+        }
+    }
+
+    fn drop_abandoned(&mut self) {
+        let is_abandoned = |(_, live): &(&u64, &Live)| live.job.updates.is_closed();
+        let abandoned: Vec<u64> = self.live.iter().filter(is_abandoned).map(|(n, _)| *n).collect();
+        for number in abandoned {
+            if let Some(live) = self.live.remove(&number) {
+                self.metrics.withdrawn.fetch_add(1, Ordering::Relaxed);
+                self.withdraw(&live);
+            }
+        }
+    }
+
+    /// Scores the next prompt of the oldest job that has one to score.
+    fn score_one(&mut self) {
+        let next = self.live.iter_mut().find_map(|(&number, live)| {
+            let temperature = live.job.scoring?;
+            (live.scored < live.job.prompts.len()).then_some((number, live, temperature))
+        });
+        let Some((number, live, temperature)) = next else { return };
+        let prompt = live.scored;
+        live.scored += 1;
+        match score(self.model, &live.job.prompts[prompt], temperature) {
+            Some(scores) => live.send(Update::Scored { prompt, scores }),
+            None => {
+                let failure = "the model's log-probs are not finite: its weights or its \
+                               configuration are damaged";
+                live.send(Update::Failed(ApiError::internal(failure)));
+                self.metrics.failures.fetch_add(1, Ordering::Relaxed);
+                if let Some(live) = self.live.remove(&number) {
+                    self.withdraw(&live);
+                }
+                return;
+            }
+        }
+        if live.job.sampling.is_none() {
+            live.job.waiting.begin_one();
+        }
+        self.remove_done(number);
+    }
+
+    /// Advances the engine, and passes on what has happened.
+    fn step(&mut self) -> Result<()> {
+        if self.engine.is_idle() {
+            return Ok(());
+        }
+        for event in self.engine.step()? {
+            match event {
+                Event::Token { request, sample, drawn, text } => {
+                    self.metrics.sampled_tokens.fetch_add(1, Ordering::Relaxed);
+                    let Some((number, prompt)) = self.requests.get(&request) else { continue };
+                    let Some(live) = self.live.get_mut(number) else { continue };
+                    let choice = prompt * live.job.samples + sample;
+                    if !mem::replace(&mut live.begun[choice], true) {
+                        live.job.waiting.begin_one();
+                    }
+                    live.send(Update::Token { choice, drawn, text: text.unwrap_or_default() });
+                }
+                Event::Finished { request, sample, completion } => {
+                    let Some(&(number, prompt)) = self.requests.get(&request) else { continue };
+                    let Some(live) = self.live.get_mut(&number) else { continue };
+                    live.unfinished -= 1;
+                    let choice = prompt * live.job.samples + sample;
+                    live.send(Update::Finished { choice, completion });
+                    self.remove_done(number);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a job that is done.
+    fn remove_done(&mut self, number: u64) {
+        if self.live.get(&number).is_some_and(Live::is_done)
+            && let Some(live) = self.live.remove(&number)
+        {
+            for request in live.requests {
+                self.requests.remove(&request);
+            }
+        }
+    }
+
+    fn fail_all(&mut self, failure: &ApiError) {
+        self.requests.clear();
+        for live in mem::take(&mut self.live).into_values() {
+            self.metrics.failures.fetch_add(1, Ordering::Relaxed);
+            live.send(Update::Failed(failure.clone()));
+        }
+    }
+}
+
+/// Scores of a prompt; none if they are not finite.
+fn score(model: &Model, prompt: &[u32], temperature: f32) -> Option<PromptScores> {
+    if prompt.len() < 2 {
+        return Some(PromptScores { logprobs: Vec::new(), likeliest: Vec::new() });
+    }
+    let packed = Packed::new(&[Sequence { tokens: prompt, score_from: 1 }]);
+    let (scores, likeliest) = model.score_beside_likeliest(&packed, temperature);
+    let likeliest: Option<Vec<(u32, f32)>> =
+        likeliest.into_iter().map(|drawn| drawn.map(|d| (d.token, d.logprob))).collect();
+    let is_finite = scores.logprobs.iter().all(|logprob| logprob.is_finite());
+    Some(PromptScores { logprobs: scores.logprobs, likeliest: likeliest? }).filter(|_| is_finite)
+}
