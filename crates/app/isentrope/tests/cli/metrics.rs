@@ -22,6 +22,9 @@ fn open(name: &str) -> String {
         }
         ["law", _, what] => format!("law/<set>/{what}"),
         ["method", name] if name != "gradient_share" => "method/<method>".to_owned(),
+        ["policy", turn] if turn.starts_with("entropy_turn_") => {
+            "policy/entropy_turn_<i>".to_owned()
+        }
         ["reward", part] if part.starts_with("part_") => "reward/part_<i>".to_owned(),
         _ => name.to_owned(),
     }
@@ -63,6 +66,15 @@ fn documented_names_are_those_that_are_written() {
             written.extend(names.filter(|name| *name != "step").map(|name| open(name)));
         }
     }
+    // PRIME, above, goes without an environment.
+    let turns = "eval.every = 0\nrollout.prompts = 2\nupdate.prompts = 1\nrollout.responses = 2\nrollout.max_tokens = 4\n\
+                 environment = { kind = 'tools', tools = ['calculator'] }\n";
+    let recipe = scratch.file("turns.toml", format!("{shared}{turns}"));
+    let out = scratch.path("turns");
+    stdout_of(&mut isentrope(&["train", &recipe, "--set", &format!("run.out={out}")]));
+    let lines = parse_lines(&fs::read_to_string(Path::new(&out).join("metrics.jsonl")).unwrap());
+    let names = lines.iter().flat_map(|line| line.as_object().unwrap().keys());
+    written.extend(names.filter(|name| *name != "step").map(|name| open(name)));
     // Both began with the same weights, and supervised fine-tuning changed them.
     let [trained, _, tuned, after]: [f64; 4] = checksums.try_into().unwrap();
     assert!(trained == tuned && tuned != after, "{trained} {tuned} {after}");
