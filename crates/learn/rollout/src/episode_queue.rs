@@ -203,11 +203,11 @@ impl<'scope, 'env> EpisodeQueue<'scope, 'env> {
     }
 
     /// Advances every running response by a token, and goes on with those that the environment has
-    /// answered. Returns the responses that have ended. If all wait for the environment, so does
-    /// this, for a moment.
+    /// answered. Returns the responses that have ended. If all wait for the environment, or for the
+    /// memory of those that do, so does this, for a moment.
     pub fn step(&mut self, run: &mut SamplingRun<'_>) -> Result<Vec<(ResponseId, Completion)>> {
         let mut ended = Vec::new();
-        if self.asked > 0 && run.is_idle() {
+        if self.asked > 0 && run.must_wait() {
             let _span = span("wait for environments");
             if let Ok(answer) = self.answers.recv_timeout(STOP_POLL_INTERVAL) {
                 ended.extend(self.answered(run, answer)?);

@@ -80,6 +80,12 @@ impl<'a> SamplingRun<'a> {
         self.engine.is_idle()
     }
 
+    /// Whether nothing can be sampled before a response that waits for what follows its turn goes on
+    /// or ends.
+    pub fn must_wait(&self) -> bool {
+        self.engine.is_idle() || self.engine.is_stalled()
+    }
+
     /// How far sampling has come.
     pub fn progress(&self) -> Progress {
         self.progress

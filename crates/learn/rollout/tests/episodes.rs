@@ -5,7 +5,7 @@
 use isentrope_data::{DataSettings, Problem, Prompt};
 use isentrope_environment::{Environment, Episode, Fault, Reply};
 use isentrope_kernels::{Cpu, Isa};
-use isentrope_model::{ActivationCache, Model, Packed, Sequence};
+use isentrope_model::{ActivationCache, KvCache, Model, Packed, Sequence};
 use isentrope_reward::{Item, Judgement, Overlong, Verdict, Verifier, VerifierError};
 use isentrope_rollout::{
     Completion, Engine, Error, Event, Groups, Interrupt, Judge, Key, Limits, Phase, Progress,
@@ -135,7 +135,11 @@ impl Verifier for Echo {
     }
 }
 
-struct Quiet;
+/// Expects no note, and no more steps than there are tokens and answers.
+#[derive(Default)]
+struct Quiet {
+    steps: usize,
+}
 
 impl ProgressObserver for Quiet {
     fn stop_requested(&self) -> bool {
@@ -144,6 +148,8 @@ impl ProgressObserver for Quiet {
 
     fn progress(&mut self, progress: Progress) {
         assert!(progress.total == REQUESTS * SAMPLES && progress.done <= progress.total);
+        self.steps += 1;
+        assert!(self.steps <= 2 * REQUESTS * SAMPLES * LONGEST, "it steps in vain");
     }
 
     fn note(&mut self, text: &str) {
@@ -230,7 +236,8 @@ impl Trial {
             }
             Ok::<_, Error>(())
         };
-        let responded = respond(sampler, questions, &judge, 4, keep, &mut Quiet).unwrap();
+        let responded =
+            respond(sampler, questions, &judge, 4, keep, &mut Quiet::default()).unwrap();
         assert_eq!(responded.ended, ControlFlow::Continue(()));
         assert!(all.iter().all(|responses| responses.len() == SAMPLES), "some are lost");
         all
@@ -256,6 +263,15 @@ fn episodes_do_not_depend_on_their_batch_threads_memory_or_the_environments_spee
             assert!(trial.run() == expected, "{sequences} {prefill_tokens} {workers} {top_k}");
         }
     }
+}
+
+#[test]
+fn responses_that_wait_for_memory_wait_for_the_environment() {
+    let expected = Trial::new(counts).run();
+    let cache_bytes = 4 * KvCache::page_bytes(&model(1)); // of one response
+    let limits = Limits { cache_bytes, ..ROOMY };
+    let environment = Counting { manner: counts, workers: 1, is_slow: true };
+    assert!(Trial { limits, environment, ..Trial::new(counts) }.run() == expected);
 }
 
 #[test]

@@ -44,6 +44,8 @@ pub struct Engine<'a> {
     stopped: Vec<Sample<'a>>,
     /// Responses that go on with another turn as soon as there is a place among the running ones.
     resuming: VecDeque<Sample<'a>>,
+    /// Whether the last step could do nothing.
+    is_stalled: bool,
     /// Pages that are reserved for samples that have started, and not taken yet.
     reserved: usize,
     /// Pages to copy for samples that have just started: from, to.
@@ -76,6 +78,7 @@ impl<'a> Engine<'a> {
             keeps_stopped: false,
             stopped: Vec::new(),
             resuming: VecDeque::new(),
+            is_stalled: false,
             reserved: 0,
             copies: Vec::new(),
             activation_slots: ActivationSlots(None),
@@ -206,6 +209,12 @@ impl<'a> Engine<'a> {
         self.groups.is_empty() && self.running.is_empty() && self.resuming.is_empty()
     }
 
+    /// Whether the last step could do nothing: all that is left waits for memory that stopped
+    /// responses keep.
+    pub fn is_stalled(&self) -> bool {
+        self.is_stalled
+    }
+
     /// Responses that are being decoded now.
     pub fn running(&self) -> usize {
         self.running.len()
@@ -219,7 +228,9 @@ impl<'a> Engine<'a> {
     /// be decoded. The engine cannot go on then.
     pub fn step(&mut self) -> Result<Vec<Event>> {
         self.resume();
-        if self.may_draw_behind() { self.step_behind() } else { self.step_now() }
+        let events = if self.may_draw_behind() { self.step_behind() } else { self.step_now() }?;
+        self.is_stalled = events.is_empty() && self.pending.is_none() && self.step.rows() == 0;
+        Ok(events)
     }
 
     /// A step whose draws are read at its end.
