@@ -91,9 +91,8 @@ impl Prompter {
         for message in &mut messages {
             let content = message["content"].as_str().ok_or("a message has no text as content")?;
             let longest = most.saturating_mul(CHARACTERS_PER_TOKEN);
-            if content.len() > longest {
-                let kept: String = content.chars().take(longest).collect();
-                message["content"] = format!("{kept}{CUT}").into();
+            if let Some((end, _)) = content.char_indices().nth(longest) {
+                message["content"] = format!("{}{CUT}", &content[..end]).into();
             }
         }
         // The text before decides only whether the first word is one within a text.
@@ -115,6 +114,11 @@ impl Prompter {
             });
             self.cut(&mut messages, room.unwrap_or_default())?;
         };
+        if tokens.is_empty() {
+            return Err("nothing stands between its turns: neither the messages nor the chat \
+                        template have a token there"
+                .into());
+        }
         let warning = self.warning(conversation, turn, &end, &tail, &messages);
         Ok(GivenTokens { tokens, messages, warning })
     }
@@ -255,6 +259,6 @@ fn mark(before: &[Value], after: &[Value]) -> String {
 
 /// The longest run of letters and digits, which every template writes as it is.
 fn longest_word(text: &str) -> &str {
-    let words = text.split(|c: char| !c.is_ascii_alphanumeric());
+    let words = text.split(|c: char| !c.is_alphanumeric());
     words.max_by_key(|word| word.len()).unwrap_or_default()
 }

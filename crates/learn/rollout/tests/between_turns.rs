@@ -157,6 +157,9 @@ fn roles_that_a_template_refuses_become_the_user_s() {
     let conversation = prompter.conversation(&Prompt::Text("1+2.5?".into()));
     let given = prompter.between_turns(&conversation, "x", None, &tool_messages(), 200).unwrap();
     assert_eq!(prompter.tokenizer.decode(&given.tokens, false).unwrap(), ";user:3.5;");
+    let chinese = [json!({"role": "tool", "content": "答案 3"})];
+    let given = prompter.between_turns(&conversation, "x", None, &chinese, 200).unwrap();
+    assert_eq!(prompter.tokenizer.decode(&given.tokens, false).unwrap(), ";user:答案 3;");
     for (template, why) in [
         ("{% for m in messages if m.role != 'user' %}{{ m.content }}{% endfor %}", "user"),
         ("{{ messages[-1].content }}", "does not write the assistant's messages"),
@@ -166,6 +169,15 @@ fn roles_that_a_template_refuses_become_the_user_s() {
         let error = prompter.between_turns(&conversation, "x", None, &user_messages(), 200);
         assert!(error.unwrap_err().contains(why), "{template}");
     }
+}
+
+#[test]
+fn a_turn_that_nothing_follows_is_refused() {
+    let prompter = prompter(Some("{% for m in messages %}{{ m.content }}{% endfor %}"), "<eos>");
+    let conversation = prompter.conversation(&Prompt::Text("1+2.5?".into()));
+    let empty = [json!({"role": "user", "content": ""})];
+    let error = prompter.between_turns(&conversation, "x", None, &empty, 200).unwrap_err();
+    assert!(error.contains("nothing stands between its turns"), "{error}");
 }
 
 #[test]
