@@ -1,12 +1,16 @@
 """Runs cells of one session, the way an interactive interpreter does. The cells are on standard
-input, as JSON: [the earlier ones, the new one]. Only the new one's output is seen."""
+input, as JSON: [the earlier ones, the new one]. Only the new one's output is seen. A mark behind it says
+that the interpreter has come to its end, and was not ended by a cell, as by os._exit(0)."""
 
 import ast
+import atexit
 import json
 import linecache
 import os
 import sys
 import traceback
+
+MARK = "\x04"
 
 
 def run(code, file, names):
@@ -29,6 +33,7 @@ def run(code, file, names):
 
 
 def main():
+    atexit.register(sys.__stdout__.write, MARK)  # runs behind what cells register
     earlier, cell = json.load(sys.stdin)
     names = {"__name__": "__main__"}
     seen, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)

@@ -13,6 +13,9 @@ use crate::{End, JudgeError, Runner};
 /// The program that runs cells.
 const SESSION: &str = include_str!("../python/session.py");
 
+/// Stands behind the output of a session whose interpreter has come to its end.
+const MARK: char = '\x04';
+
 /// Runs cells.
 pub struct Interpreter {
     pool: Pool,
@@ -55,11 +58,15 @@ impl Interpreter {
     pub fn run(&self, earlier: &[String], cell: &str) -> Result<Cell, JudgeError> {
         let cells = json!([earlier, cell]).to_string();
         let limits = self.settings.run_limits();
-        let (output, end) =
+        let (mut output, end) =
             self.pool.with_worker(|worker| worker.script(SESSION, &cells, &limits))?;
         let CodeSettings { timeout_s, memory_mib, output_mib, .. } = self.settings;
         let aborted = match end {
-            End::Completed => None,
+            End::Completed if output.ends_with(MARK) => {
+                output.pop();
+                None
+            }
+            End::Completed => Some("ended its process".to_owned()),
             End::RuntimeError(line) => Some(format!("ended its process: {line}")),
             End::TimeLimit => Some(format!("took longer than {timeout_s} s")),
             End::MemoryLimit => Some(format!("took more memory than {memory_mib} MiB")),
@@ -107,6 +114,7 @@ mod tests {
             "raise SystemExit(3)",
             "input()",
             "'é\\ud800'",
+            "import atexit; atexit.register(print, 'late')",
         ];
         let outputs: Vec<String> = session(&cells)
             .into_iter()
@@ -124,6 +132,7 @@ mod tests {
         assert!(outputs[5].ends_with("SystemExit: 3\n"), "{outputs:?}");
         assert!(outputs[6].contains("EOFError"), "{outputs:?}");
         assert_eq!(outputs[7], "'é\\ud800'\n");
+        assert!(outputs[8].ends_with("late\n"), "{outputs:?}");
     }
 
     #[test]
@@ -134,6 +143,7 @@ mod tests {
             "y = bytearray(1 << 30)",
             "print('a' * (4 << 20))",
             "import os; os._exit(3)",
+            "print(7, flush=True); import os; os._exit(0)",
             "open('/tmp/a', 'w').write('b'); open('/etc/passwd').read()[:4]",
             "print(x, os.path.exists('/tmp/a'))",
         ];
@@ -143,7 +153,8 @@ mod tests {
         assert_eq!(found[3].1.as_deref(), Some("printed more than 1 MiB"));
         assert_eq!(found[3].0.len(), 1 << 20);
         assert_eq!(found[4].1.as_deref(), Some("ended its process: it ended with exit status 3"));
-        assert!(found[5].0.contains("Error: "), "the sandbox has no such file: {:?}", found[5]);
-        assert!(found[6].0.contains("NameError"), "{:?}", found[6]);
+        assert_eq!(found[5], ("7\n".into(), Some("ended its process".into())));
+        assert!(found[6].0.contains("Error: "), "the sandbox has no such file: {:?}", found[6]);
+        assert!(found[7].0.contains("NameError"), "{:?}", found[7]);
     }
 }
