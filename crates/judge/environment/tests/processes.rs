@@ -63,6 +63,10 @@ class Environment:
             return {"messages": [{"role": "assistant", "content": ""}]}
         if message == "nothing":
             return {}
+        if message == "nan":
+            return {"done": True, "reward": float("nan")}
+        if message == "bytes":
+            return {"messages": [{"role": "user", "content": b"low"}]}
         if message == "long":
             return {"messages": "x" * (2 << 20)}
         if message == "seed":
@@ -143,6 +147,8 @@ fn failures_are_a_sentence_each_and_harm_no_other_episode() {
         ("rubbish", "a message is an object with the role user or tool"),
         ("nothing", "it gave no messages and did not end the episode"),
         ("long", "its process printed a line of more than 1048576 bytes"),
+        ("nan", "ValueError: Out of range float values are not JSON compliant"),
+        ("bytes", "TypeError: Object of type bytes is not JSON serializable"),
         ("x", "ValueError: invalid literal for int()"),
     ];
     let of_command = [

@@ -24,13 +24,19 @@ def main():
         for closed in question.get("closed", ()):
             episodes.pop(closed, None)
         if "hello" in question:
-            answer = {"refused": refused} if refused else {"hello": f"{name} of {place} answers the model's turns"}
+            greeting = {"refused": refused} if refused else {"hello": f"{name} of {place} answers the model's turns"}
+            answer = encoded(greeting)
         elif refused:
             sys.exit(refused)
         else:
             answer = play(environment, episodes, question, file)
-        answers.write(json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+        answers.write(answer + b"\n")
         answers.flush()
+
+
+def encoded(answer):
+    """The answer as a line. What JSON lacks, such as NaN, is an error."""
+    return json.dumps(answer, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
 
 
 def load(place, name):
@@ -52,7 +58,7 @@ def load(place, name):
 
 
 def play(environment, episodes, question, file):
-    """The answer to a question, whatever the class does."""
+    """The line that answers a question, whatever the class does."""
     number = question["id"]
     try:
         if "reset" in question:
@@ -60,12 +66,12 @@ def play(environment, episodes, question, file):
             said = of(episodes[number].reset(question["reset"], question["seed"]))
             if said is not None:
                 raise TypeError("reset must return None: the problem's prompt opens the episode")
-            return {"id": number}
-        return {"id": number, **answer(of(episodes[number].step(question["step"])))}
+            return encoded({"id": number})
+        return encoded({"id": number, **answer(of(episodes[number].step(question["step"])))})
     except BaseException as error:  # sys.exit() too
         episodes.pop(number, None)
         print(own_traceback(error), file=sys.stderr, flush=True)
-        return {"id": number, "failed": last_line(error, file)}
+        return encoded({"id": number, "failed": last_line(error, file)})
 
 
 def of(returned):
