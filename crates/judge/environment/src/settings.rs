@@ -167,17 +167,6 @@ impl EnvironmentSettings {
         })
     }
 
-    /// Names in the settings that may be files on which replies depend.
-    pub fn files(&self) -> Vec<String> {
-        match self {
-            Self::Tools(_) => Vec::new(),
-            Self::Python(settings) => {
-                settings.parts().map(|(file, _)| file.into()).into_iter().collect()
-            }
-            Self::Command(settings) => settings.command.clone(),
-        }
-    }
-
     /// Checks the settings.
     ///
     /// # Errors

@@ -145,8 +145,9 @@ impl Episode for Session {
             };
             self.failed += usize::from(answer.is_err());
             let mut content = answer.unwrap_or_else(|problem| format!("error: {problem}"));
-            if content.len() > LONGEST {
-                content = content.chars().take(LONGEST).chain(" [cut]".chars()).collect();
+            if let Some((end, _)) = content.char_indices().nth(LONGEST) {
+                content.truncate(end);
+                content.push_str(" [cut]");
             }
             let mut message = json!({"role": "tool", "content": content});
             if let Some(name) = name {
