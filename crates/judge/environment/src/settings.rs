@@ -258,6 +258,19 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_other_names_or_kinds_are_refused() {
+        for (key, value) in [
+            ("max_turn", json!({"kind": "tools", "tools": ["python"], "max_turn": 1})),
+            ("workers", json!({"kind": "tools", "tools": ["python"], "workers": 1})),
+            ("sandbox", json!({"kind": "command", "command": ["a"], "sandbox": true})),
+            ("startup", json!({"kind": "python", "python": "a.py:B", "startup": 1})),
+        ] {
+            let error = serde_json::from_value::<EnvironmentSettings>(value).unwrap_err();
+            assert!(error.to_string().contains(key), "{error}");
+        }
+    }
+
+    #[test]
     fn settings_out_of_range_are_named() {
         let key = |value: Value| {
             let settings: EnvironmentSettings = serde_json::from_value(value).unwrap();

@@ -112,11 +112,15 @@ impl RolloutStatistics {
         (self.responses > 0).then(|| self.entropy_of_responses / self.responses as f64)
     }
 
-    /// Refuses a rollout of which the verifier has judged no response.
+    /// Refuses a rollout of which no response has been judged.
     pub fn check_faults(&self) -> Result<()> {
+        let (who, environment) = match self.turns {
+            Some(_) => ("the environment and the verifier", "[environment], "),
+            None => ("the verifier", ""),
+        };
         match self.fault.as_ref().or(self.failure.as_ref()) {
             Some(fault) if self.counted == self.failures => Err(Error::Run(format!(
-                "the verifier could not judge any of {} responses ({fault}): look at \
+                "{who} could not judge any of {} responses ({fault}): look at {environment}\
                  reward.verifier and the ground truths of the data",
                 self.responses
             ))),
@@ -279,9 +283,12 @@ mod tests {
         faulted.responses[0].judgement.reason = "it broke".into();
         statistics.add(&faulted);
         let error = statistics.check_faults().unwrap_err().to_string();
-        for part in ["could not judge any of 2 responses (made up: it broke)", "reward.verifier"] {
+        let where_to_look = "look at reward.verifier and";
+        for part in ["could not judge any of 2 responses (made up: it broke)", where_to_look] {
             assert!(error.contains(part), "{error}");
         }
+        let error = statistics.clone().with_turns().check_faults().unwrap_err().to_string();
+        assert!(error.contains("look at [environment], reward.verifier and"), "{error}");
         statistics.add(&group(&[Some(1.0), Some(1.0)], None));
         statistics.check_faults().unwrap();
         assert_eq!(statistics.faults(), Some((2, "made up: it broke")));
