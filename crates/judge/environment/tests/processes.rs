@@ -112,7 +112,8 @@ for line in sys.stdin:
             answer = {"done": True, "reward": 1, "metrics": {"guesses": episode[2]}}
         else:
             answer = {"messages": [{"role": "user", "content": "low"}]}
-    print(json.dumps({"id": number, **answer}), flush=True)
+    line = json.dumps({"id": number, **answer}) + "\n"
+    print(line * (2 if question.get("step") == "2" else 1), end="", flush=True)
 "#;
 
 #[test]
@@ -167,12 +168,22 @@ fn failures_are_a_sentence_each_and_harm_no_other_episode() {
             let mut episode = environment.begin(&problem(7), 0).unwrap();
             let fault = episode.step(turn).unwrap_err().0;
             assert!(fault.contains(sentence) && !fault.contains('\n'), "{kind} {turn}: {fault}");
-            other.step("2").unwrap();
+            other.step("3").unwrap();
         }
         let reply = other.step("7").unwrap();
         let turns = 2 + failures.len();
         assert_eq!(reply.metrics["guesses"], turns as f64, "it was played again up to there");
     }
+}
+
+#[test]
+fn a_second_answer_to_a_turn_is_not_taken_for_that_to_the_next() {
+    let (environment, _directory) = start("command", COMMAND, json!({}));
+    let mut episode = environment.begin(&problem(7), 0).unwrap();
+    episode.step("2").unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300)); // until the second line is read
+    let fault = episode.step("7").unwrap_err().0;
+    assert!(fault.contains("it had not been asked"), "{fault}");
 }
 
 #[test]

@@ -250,7 +250,12 @@ impl Pool {
         let Some(mut worker) = process.worker.take() else {
             return Err("it has no process".into());
         };
-        match worker.ask(line, limit).and_then(|line| protocol::answer(&line, id)) {
+        // A line that is there already may have the episode's number, and answers an earlier turn.
+        let asked = match worker.unasked(Instant::now()) {
+            Some(misconduct) => Err(misconduct),
+            None => worker.ask(line, limit),
+        };
+        match asked.and_then(|line| protocol::answer(&line, id)) {
             Ok(answer) => {
                 process.worker = Some(worker);
                 Ok(answer)
