@@ -52,8 +52,9 @@ pub struct Reply {
     pub metrics: BTreeMap<String, f64>,
 }
 
-/// The environment, not the model, failed. The response is left out of the loss and counted, as at
-/// a verifier's fault. The text follows "the environment failed: ".
+/// The environment failed. The response scores as one at which a verifier fails
+/// ([`Judgement::failed`](isentrope_reward::Judgement::failed)). The text follows "the environment
+/// failed: ".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Fault(pub String);

@@ -74,8 +74,8 @@ impl EpisodeOutcome {
     /// The environment's judgement; none if a verifier is to judge.
     pub(crate) fn judgement(&self) -> Option<Judgement> {
         if let Some(fault) = &self.fault {
-            let reason = format!("the environment failed: {fault}");
-            return Some(Judgement::new(Verdict::Fault, None, reason));
+            // Were it left out, a policy would learn to write what an environment fails at.
+            return Some(Judgement::failed(format!("the environment failed: {fault}")));
         }
         let score = self.reward?;
         let verdict = if score >= 1.0 { Verdict::Correct } else { Verdict::Wrong };

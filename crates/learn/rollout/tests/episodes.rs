@@ -361,7 +361,7 @@ fn an_environment_that_fails_costs_its_own_response_alone() {
                 continue;
             }
             faults += 1;
-            assert!(!response.is_judged());
+            assert!(response.judgement.failed);
             let reason = &response.judgement.reason;
             assert!(reason.starts_with("the environment failed: "), "{reason}");
             assert!(sound.tokens.starts_with(&response.tokens), "what was sampled stays");

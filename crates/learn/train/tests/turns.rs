@@ -217,7 +217,7 @@ fn a_run_of_episodes_has_the_same_bytes_on_ranks_and_after_it_was_broken_off() {
         let of = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name} of {row}"));
         assert!(of("response/turns_mean") > 1.5 && of("response/turns_max") == 3.0, "{row}");
         assert!(of("response/given_tokens_mean") > 2.0 && of("policy/entropy_turn_3") > 0.0);
-        assert!(of("reward/characters") > 0.0 && of("verdict/fault") > 0.0);
+        assert!(of("reward/characters") > 0.0 && of("verdict/unparseable") > 0.0);
         assert!(of("rollout/tokens") < 24.0 * 120.0);
     }
     for name in ["rollouts/step-000001.jsonl", "tokens/step-000001.jsonl"] {
