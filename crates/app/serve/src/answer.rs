@@ -88,7 +88,7 @@ impl Answer {
                 let rest = completion.text.as_deref().and_then(|text| text.get(shown..));
                 let rest = rest.unwrap_or_default().to_owned();
                 let reason = completion.finish_reason.name();
-                self.choices[choice].completion = Some(completion);
+                self.choices[choice].completion = Some(*completion);
                 let is_streamed = self.request.stream;
                 Ok(is_streamed.then(|| self.chunk(choice, &rest, Value::Null, None, Some(reason))))
             }

@@ -34,7 +34,7 @@ pub(crate) enum Update {
     /// A choice has one token more.
     Token { choice: usize, drawn: Drawn, text: String },
     /// A choice has ended.
-    Finished { choice: usize, completion: Completion },
+    Finished { choice: usize, completion: Box<Completion> },
     /// The job has failed. No event follows.
     Failed(ApiError),
 }

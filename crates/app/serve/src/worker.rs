@@ -205,7 +205,7 @@ impl Worker<'_> {
                     let Some(live) = self.live.get_mut(&number) else { continue };
                     live.unfinished -= 1;
                     let choice = prompt * live.job.samples + sample;
-                    live.send(Update::Finished { choice, completion });
+                    live.send(Update::Finished { choice, completion: Box::new(completion) });
                     self.remove_done(number);
                 }
             }

@@ -39,10 +39,12 @@ impl Model {
         let mut sum = self.activations(tokens, s.hidden);
         b.fill(&mut sum, 0.0);
         let mut routing = self.route(of, x, tokens);
+        // All tokens may go to one expert. One size for all keeps few buffers waiting.
+        let mut own = self.activations(tokens, s.hidden);
+        let mut activated = self.activations(tokens, s.intermediate);
         for (expert, ExpertRows { rows, weights, .. }) in routing.of_experts(of) {
             let count = rows.len();
-            let mut own = self.rows_of(x, &rows);
-            let mut activated = self.activations(count, s.intermediate);
+            b.copy_rows(x, &b.upload_index(&rows), &mut own);
             let (gate_up, gate) = (&w[expert.gate_up], self.config.gate);
             b.linear_glu(s.gate_up, gate, &own, gate_up, None, None, &mut activated, count);
             b.linear(s.down, &activated, &w[expert.down], None, &mut own, count);
@@ -67,14 +69,17 @@ impl Model {
         b.fill(&mut dx, 0.0);
         let mut routing = self.route(of, x, tokens);
         let mut d_weights = vec![0.0; routing.routes.weights.len()];
+        let [mut own, mut d_own] = [s.hidden; 2].map(|features| self.activations(tokens, features));
+        let mut gate_up = self.activations(tokens, s.gate_up.outputs);
+        let [mut activated, mut d_activated] =
+            [s.intermediate; 2].map(|features| self.activations(tokens, features));
         for (expert, ExpertRows { rows, weights, places }) in routing.of_experts(of) {
             let count = rows.len();
-            let (own, mut d_own) = (self.rows_of(x, &rows), self.rows_of(d, &rows));
-            let mut gate_up = self.activations(count, s.gate_up.outputs);
+            let index = b.upload_index(&rows);
+            b.copy_rows(x, &index, &mut own);
+            b.copy_rows(d, &index, &mut d_own);
             b.linear(s.gate_up, &own, &w[expert.gate_up], None, &mut gate_up, count);
-            let mut activated = self.activations(count, s.intermediate);
             b.glu(gate, s.intermediate, &gate_up, &mut activated, count);
-            let mut d_activated = self.activations(count, s.intermediate);
             b.linear_backward_input(s.down, &d_own, &w[expert.down], &mut d_activated, count);
             // The output's gradient times the output, without computing the output again.
             let products = operations.row_products(&d_activated, &activated, count);
@@ -96,12 +101,6 @@ impl Model {
         b.linear_backward_input(of.gate_shape, &d_logits, &w[of.gate], &mut by_router, tokens);
         b.add_rows(&by_router, &mut dx, tokens);
         dx
-    }
-
-    fn rows_of(&self, x: &Buffer, rows: &[u32]) -> Buffer {
-        let mut own = self.activations(rows.len(), self.layout.shapes.hidden);
-        self.backend.copy_rows(x, &self.backend.upload_index(rows), &mut own);
-        own
     }
 }
 

@@ -388,7 +388,8 @@ impl Layout {
                 );
                 let output = [(name("self_attn.o_proj"), hidden)];
                 let down = [(name(names.down), hidden)];
-                let mut numbers = if config.experts.is_some() { 2 } else { 4 } * layer..;
+                let projections = if config.experts.is_some() { 2 } else { 4 };
+                let mut numbers = projections * layer..;
                 let mut projection = |list: &mut ParameterList, shape, modules: &[_], biased| {
                     let number = numbers.next().expect("numbers without an end");
                     Projection::new(number, list, shape, modules, biased)

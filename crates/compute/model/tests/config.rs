@@ -175,6 +175,10 @@ fn windows_follow_the_family() {
     let types =
         json!(["sliding_attention", "full_attention", "full_attention", "sliding_attention"]);
     assert_eq!(qwen(json!({"layer_types": types})), [wide, full, full, wide]);
+    // transformers reads no max_window_layers for experts.
+    let experts = |used| json!({"model_type": "qwen3_moe", "use_sliding_window": used});
+    assert_eq!(qwen(with(experts(true), &json!({"max_window_layers": 3}))), [wide; 4]);
+    assert_eq!(qwen(experts(false)), [full; 4]);
     assert_eq!(windows(json!({"model_type": "mistral", "sliding_window": 9})), [wide; 4]);
     assert_eq!(
         windows(json!({"model_type": "mistral", "sliding_window": 9, "layer_types": types})),

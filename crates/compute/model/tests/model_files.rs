@@ -250,6 +250,21 @@ fn weights_in_eight_bits_need_fitting_scales() {
     }
 }
 
+/// A scale of inputs in 8 bits, under a name that sorts behind that of the weight it belongs to.
+#[test]
+fn tensors_in_eight_bits_that_no_model_has_are_refused() {
+    let dir = copy_of("qwen3-fp8");
+    edit_weights(dir.path(), |header, data| {
+        append(header, data, "w_scale_inv", &[1, 1], &1.0_f32.to_le_bytes());
+        for name in ["w", "wactivation_scale"] {
+            append(header, data, name, &[1, 1], &[56]);
+            header[name]["dtype"] = json!("F8_E4M3");
+        }
+    });
+    let error = load(dir.path()).err().unwrap().to_string();
+    assert!(error.contains("tensor wactivation_scale in FP8 has no scales"), "{error}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 800, failure_persistence: None, ..ProptestConfig::default() })]
 

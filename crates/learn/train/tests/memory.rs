@@ -10,8 +10,9 @@ use isentrope_train::learner::{Coefficients, Learner, UpdateBatch};
 use isentrope_train::optimizer::Optimizer;
 use isentrope_train::ranks::TrainingRanks;
 use isentrope_train::settings::{OptimizerSettings, POLICY_OPTIMIZER};
-use std::fs;
+use std::process::Command;
 use std::sync::Arc;
+use std::{env, fs};
 
 const VOCABULARY: usize = 150_000;
 const SEQUENCES: usize = 6;
@@ -26,6 +27,19 @@ fn model(hidden: usize, backend: Arc<Cpu>) -> Model {
         "vocab_size": {VOCABULARY}, "max_position_embeddings": 1024, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
         "tie_word_embeddings": true}}"#
     );
+    initialize(&config, backend)
+}
+
+/// A model whose experts take more than anything else on the way back.
+fn with_experts(backend: Arc<Cpu>) -> Model {
+    let config = r#"{"model_type": "qwen3_moe", "hidden_size": 32, "moe_intermediate_size": 1500,
+        "num_experts": 16, "num_experts_per_tok": 4, "norm_topk_prob": true,
+        "num_hidden_layers": 4, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 16,
+        "vocab_size": 512, "max_position_embeddings": 1024}"#;
+    initialize(config, backend)
+}
+
+fn initialize(config: &str, backend: Arc<Cpu>) -> Model {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("config.json"), config).unwrap();
     Model::initialize(dir.path(), 1, backend).unwrap()
@@ -38,22 +52,41 @@ fn status(field: &str) -> usize {
     line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() << 10
 }
 
-/// Adapters come first: they take less, and the process's peak is of all that came before.
+/// Names the case that a process is for.
+const CASE: &str = "ISENTROPE_TEST_MEMORY";
+
+/// Each case has a process of its own, since the peak of a process is of all that came before.
 #[test]
 fn updates_take_no_more_memory_than_was_planned() {
+    let cases = ["all weights", "adapters", "experts"];
     let before = status("VmRSS");
-    update(before, |cpu| {
-        let base = model(16, cpu);
-        let config = AdapterConfig::new(8, 16.0, false, Targets::AllLinear);
-        let layout = config.layout(&base.layout).unwrap();
-        base.with_new_adapter(layout, 1).unwrap()
-    });
-    update(before, |cpu| model(16, cpu));
+    let plain = |hidden| move |cpu| model(hidden, cpu);
+    match env::var(CASE).as_deref() {
+        Ok("all weights") => update(before, plain(16), plain(24)),
+        Ok("adapters") => update(before, with_adapters, plain(24)),
+        Ok("experts") => update(before, with_experts, with_experts),
+        _ => {
+            let run = |case| Command::new(env::current_exe().unwrap()).env(CASE, case).output();
+            let failed = cases.map(|case| run(case).unwrap()).into_iter();
+            let failed = failed.filter(|output| !output.status.success());
+            let told: Vec<_> =
+                failed.map(|output| String::from_utf8(output.stdout).unwrap()).collect();
+            assert!(told.is_empty(), "{}", told.concat());
+        }
+    }
 }
 
-fn update(before: usize, policy: impl Fn(Arc<Cpu>) -> Model) {
+fn with_adapters(cpu: Arc<Cpu>) -> Model {
+    let base = model(16, cpu);
+    let config = AdapterConfig::new(8, 16.0, false, Targets::AllLinear);
+    let layout = config.layout(&base.layout).unwrap();
+    base.with_new_adapter(layout, 1).unwrap()
+}
+
+fn update(before: usize, policy: impl Fn(Arc<Cpu>) -> Model, teacher: impl Fn(Arc<Cpu>) -> Model) {
     let cpu = Arc::new(Cpu::new(Isa::available()[0], 4).unwrap());
-    let (model, teacher) = (policy(cpu.clone()), model(24, cpu));
+    let (model, teacher) = (policy(cpu.clone()), teacher(cpu));
+    let vocabulary = model.config.vocab_size;
     let demand = Demand {
         longest_trained: TOKENS,
         trained: SEQUENCES,
@@ -78,7 +111,7 @@ fn update(before: usize, policy: impl Fn(Arc<Cpu>) -> Model) {
     .unwrap();
     let mut learner = Learner::new(model, optimizer, plan.passes(), ranks).unwrap();
 
-    let token = |s: usize, i: usize| ((s * 7919 + i * 104_729) % VOCABULARY) as u32;
+    let token = |s: usize, i: usize| ((s * 7919 + i * 104_729) % vocabulary) as u32;
     let tokens: Vec<Vec<u32>> =
         (0..SEQUENCES).map(|s| (0..TOKENS - 90 * s).map(|i| token(s, i)).collect()).collect();
     let sequences: Vec<Sequence<'_>> =

@@ -101,6 +101,12 @@ impl Chat {
                 conversation.sampling.decoding(),
                 self.drawing.seed
             ));
+            if conversation.is_coloured {
+                let colour =
+                    |(from, colour): &(f32, u8)| format!("\x1b[38;5;{colour}m{from}\x1b[0m");
+                let colours: Vec<String> = COLOURS.iter().map(colour).collect();
+                draw(&format!("entropy in nats, from {}\n", colours.join(", ")))?;
+            }
         }
         interrupt::converse();
         loop {

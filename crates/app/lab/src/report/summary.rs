@@ -295,7 +295,12 @@ fn truncation(run: &PageRun) -> Option<String> {
     let series = values(run, "response/truncated")?;
     let (step, most) = series.largest()?;
     let limit = run.data.setting("rollout.max_tokens").and_then(Value::as_u64);
-    let limit = limit.map_or(String::new(), |limit| format!(" of {limit} tokens"));
+    let turns = run.data.setting("environment.max_turns").and_then(Value::as_u64);
+    let limit = match (limit, turns) {
+        (None, _) => String::new(),
+        (Some(limit), None) => format!(" of {limit} tokens"),
+        (Some(limit), Some(turns)) => format!(" of {turns} turns or {limit} tokens"),
+    };
     let at_most = percent(most);
     if most < TRUNCATED {
         return Some(format!(

@@ -68,8 +68,8 @@ impl Checkpoint {
     ///
     /// # Errors
     /// [`Error::Unsupported`] when the directory has weights in other formats only, or a tensor is
-    /// of another type than F32, F16, BF16 and F8_E4M3; [`Error::Invalid`] when a file or the index is malformed or
-    /// they contradict each other; [`Error::Io`] when one cannot be read.
+    /// of another type than F32, F16, BF16 and F8_E4M3; [`Error::Invalid`] when a file or the index
+    /// is malformed or they contradict each other; [`Error::Io`] when one cannot be read.
     pub fn open(dir: &Path) -> Result<Self> {
         let mut checkpoint =
             Self { dir: dir.to_owned(), shards: Vec::new(), tensors: BTreeMap::new() };
@@ -120,8 +120,9 @@ impl Checkpoint {
             blocks.scales = self.read_f32(&scale_name, &grid.unwrap_or_default())?;
             self.tensors.remove(&scale_name);
             // The scale of the layer's inputs does not concern its weights.
-            let stem = name.strip_suffix("weight").unwrap_or(&name);
-            self.tensors.remove(&format!("{stem}activation_scale"));
+            if let Some(module) = name.strip_suffix("weight") {
+                self.tensors.remove(&format!("{module}activation_scale"));
+            }
             if let Some(tensor) = self.tensors.get_mut(&name) {
                 tensor.scales = Some(blocks);
             }

@@ -170,6 +170,8 @@ pub(super) enum Windows {
     Always,
     /// Layers from `max_window_layers` on, if `use_sliding_window` is true.
     IfUsed,
+    /// All layers, if `use_sliding_window` is true.
+    AllIfUsed,
     /// Layers that do not rotate, if `use_sliding_window` is true.
     NotRotatedIfUsed,
     /// All layers but every `interval`-th. `key` is the interval's in config.json, if it has one.

@@ -22,7 +22,7 @@ pub(super) fn read(
     let is_used = match family.windows {
         Windows::Never | Windows::NeverAsListed => false,
         Windows::Always | Windows::AllButEvery { .. } => true,
-        Windows::IfUsed | Windows::NotRotatedIfUsed => {
+        Windows::IfUsed | Windows::AllIfUsed | Windows::NotRotatedIfUsed => {
             config.boolean("use_sliding_window")?.unwrap_or(false)
         }
     };

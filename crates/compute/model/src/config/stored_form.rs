@@ -73,6 +73,7 @@ impl StoredForm {
             return config;
         };
         own.remove(QUANTISATION);
+        own.remove(TEXT); // one that stands in it
         let class = own.get("model_type").and_then(Value::as_str).and_then(Family::find);
         if let Some(family) = class {
             own.insert("architectures".to_owned(), vec![family.architecture].into());

@@ -17,7 +17,7 @@ pub(super) static FAMILY: Family = Family {
         ..SHARED
     },
     qk_norm: Some(QkNorm::Heads),
-    windows: Windows::IfUsed,
+    windows: Windows::AllIfUsed,
     intermediate_size: "moe_intermediate_size",
     experts: Some(FamilyExperts { count: 128 }),
     ..PLAIN
