@@ -79,8 +79,8 @@ pub struct Rope {
 }
 
 impl Rope {
-    /// The embedding of heads of which `head_dim` features (even) turn, with base `theta` (more than
-    /// 1).
+    /// The embedding of heads of which `head_dim` features (even) turn, with base `theta` (more
+    /// than 1).
     pub fn new(head_dim: usize, theta: f64, scaling: RopeScaling) -> Self {
         let unscaled = inverse_frequencies(head_dim, theta as f32);
         let (inv_freq, attention_factor) = match &scaling {

@@ -8,8 +8,8 @@
 //!
 //! A verifier that cannot do its work says so ([`Verdict::Fault`], [`Verdict::TimedOut`]); such a
 //! response is left out of the loss and counted, never scored 0 in silence. A response that makes a
-//! verifier fail ([`Judgement::failed`]) is not left out, or a policy would learn to write what does
-//! that. It has the score of the worst, and the run says so.
+//! verifier fail ([`Judgement::failed`]) is not left out, or a policy would learn to write what
+//! does that. It has the score of the worst, and the run says so.
 
 mod by_metric;
 mod combined;

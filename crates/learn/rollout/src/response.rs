@@ -83,8 +83,8 @@ impl Response {
             })
     }
 
-    /// Mean entropy over the response's sampled tokens, in nats (arXiv:2505.22617, equation 5, inner
-    /// mean).
+    /// Mean entropy over the response's sampled tokens, in nats (arXiv:2505.22617, equation 5,
+    /// inner mean).
     pub fn entropy(&self) -> f64 {
         self.entropies.iter().map(|&h| f64::from(h)).sum::<f64>()
             / self.sampled_tokens().max(1) as f64

@@ -80,8 +80,8 @@ impl<'a> SamplingRun<'a> {
         self.engine.is_idle()
     }
 
-    /// Whether nothing can be sampled before a response that waits for what follows its turn goes on
-    /// or ends.
+    /// Whether nothing can be sampled before a response that waits for what follows its turn goes
+    /// on or ends.
     pub fn must_wait(&self) -> bool {
         self.engine.is_idle() || self.engine.is_stalled()
     }
@@ -91,8 +91,8 @@ impl<'a> SamplingRun<'a> {
         self.progress
     }
 
-    /// Advances every running response by a token. Returns those that have ended; with several turns
-    /// also those that have stopped, each to [go on](Self::go_on) or [end](Self::end).
+    /// Advances every running response by a token. Returns those that have ended; with several
+    /// turns also those that have stopped, each to [go on](Self::go_on) or [end](Self::end).
     pub fn step(&mut self) -> Result<Vec<(ResponseId, Completion)>> {
         let mut ended = Vec::new();
         for event in self.engine.step()? {

@@ -27,8 +27,8 @@ struct AdaptedBase {
 }
 
 impl<'a> Models<'a> {
-    /// Loads the base of adapters, if the recipe trains adapters. `saved` is the checkpoint that the
-    /// run goes on from.
+    /// Loads the base of adapters, if the recipe trains adapters. `saved` is the checkpoint that
+    /// the run goes on from.
     ///
     /// # Errors
     /// [`Setting`](isentrope_evaluation::Error::Setting) when the checkpoint has a model or adapters

@@ -35,8 +35,8 @@ pub struct RolloutStatistics {
     greedy_faults: usize,
     /// Why the first unjudged response could not be judged.
     fault: Option<String>,
-    /// Responses at which the verifier or the environment failed, counted with the others, and why at
-    /// the first.
+    /// Responses at which the verifier or the environment failed, counted with the others, and why
+    /// at the first.
     failures: usize,
     failure: Option<String>,
 }
@@ -141,8 +141,8 @@ impl RolloutStatistics {
     pub fn failures_note(&self) -> Option<String> {
         let (count, all, why) = (self.failures, self.responses, self.failure.as_ref()?);
         Some(format!(
-            "the reward failed at {count} of {all} responses: each scores 0, or as little as the worst \
-             of its group; the first: {why}"
+            "the reward failed at {count} of {all} responses: each scores 0, or as little as the \
+             worst of its group; the first: {why}"
         ))
     }
 

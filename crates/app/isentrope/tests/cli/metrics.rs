@@ -67,7 +67,8 @@ fn documented_names_are_those_that_are_written() {
         }
     }
     // PRIME, above, goes without an environment.
-    let turns = "eval.every = 0\nrollout.prompts = 2\nupdate.prompts = 1\nrollout.responses = 2\nrollout.max_tokens = 4\n\
+    let turns = "eval.every = 0\nupdate.prompts = 1\n\
+                 rollout.prompts = 2\nrollout.responses = 2\nrollout.max_tokens = 4\n\
                  environment = { kind = 'tools', tools = ['calculator'] }\n";
     let recipe = scratch.file("turns.toml", format!("{shared}{turns}"));
     let out = scratch.path("turns");

@@ -178,8 +178,8 @@ impl<'a> Engine<'a> {
     }
 
     /// Adds rows for the unfed tokens of running samples: the last token, which may be drawn and
-    /// not yet read, and for resumed samples the earlier tokens too, given ones among them, as far as
-    /// the step has room for prompt tokens. Returns the draws that are due after the step.
+    /// not yet read, and for resumed samples the earlier tokens too, given ones among them, as far
+    /// as the step has room for prompt tokens. Returns the draws that are due after the step.
     pub(super) fn feed_running(&mut self, room: &mut usize) -> Vec<DueRow> {
         let running = self.running.len();
         let draws = self

@@ -203,7 +203,8 @@ impl<'a> Engine<'a> {
         Ok(id)
     }
 
-    /// Whether there is nothing to sample: everything submitted has finished, or has stopped and not
+    /// Whether there is nothing to sample: everything submitted has finished, or has stopped and
+    /// not
     /// [gone on](Self::go_on).
     pub fn is_idle(&self) -> bool {
         self.groups.is_empty() && self.running.is_empty() && self.resuming.is_empty()

@@ -20,10 +20,10 @@ impl Engine<'_> {
         running.chain(waiting)
     }
 
-    /// Takes a response that has not ended and is in its first turn out of the engine; none if there
-    /// is no such response. No
-    /// later event names it. Its pages are free again, and so are its slots of the activation
-    /// cache, with the prompt's if none of the prompt's responses has started.
+    /// Takes a response that has not ended and is in its first turn out of the engine; none if
+    /// there is no such response. No later event names it. Its pages are free again, and so are its
+    /// slots of the activation cache, with the prompt's if none of the prompt's responses has
+    /// started.
     pub fn withdraw(&mut self, request: RequestId, sample: usize) -> Option<PartialResponse> {
         let is_it = |running: &Sample<'_>| {
             running.id == request && running.sample == sample && running.given.is_empty()

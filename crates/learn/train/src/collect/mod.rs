@@ -46,8 +46,8 @@ pub struct RolloutSettings {
     /// Keeps tokens at least this many times as likely as the likeliest; 0 keeps all.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_p: f32,
-    /// Longest response, in tokens. With an environment, of all turns together, with the tokens that
-    /// the model is given between them.
+    /// Longest response, in tokens. With an environment, of all turns together, with the tokens
+    /// that the model is given between them.
     #[schemars(range(min = 1))]
     pub max_tokens: usize,
     /// Texts that end a response and are cut off it. One that is a special token, such as

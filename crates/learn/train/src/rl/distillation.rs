@@ -77,8 +77,8 @@ struct TaughtResponse<'a> {
 }
 
 impl TaughtResponse<'_> {
-    /// Adds the teacher's part, by its log-prob of each token. Given tokens have none. Returns the sum
-    /// over the others of log pi_old - log pi_teacher, nats.
+    /// Adds the teacher's part, by its log-prob of each token. Given tokens have none. Returns the
+    /// sum over the others of log pi_old - log pi_teacher, nats.
     fn learn(self, distillation: &Distillation, teacher: &[f32]) -> f64 {
         let mut reverse_kl = 0.0;
         let of_token = |(token, (&student, &teacher)): (usize, (&f32, &f32))| {

@@ -349,9 +349,10 @@ impl CommandVerifier {
         Ok(judged.map(|mut judgements| judgements.remove(0)))
     }
 
-    /// Judges a group. Where a worker fails at it, each response is put alone; the others than those
-    /// at which the verifier fails are then a group without them. If it fails at that too, it fails
-    /// at all. That takes at most four times the time of a group, and what workers take to start.
+    /// Judges a group. Where a worker fails at it, each response is put alone; the others than
+    /// those at which the verifier fails are then a group without them. If it fails at that too, it
+    /// fails at all. That takes at most four times the time of a group, and what workers take to
+    /// start.
     fn judge_group(
         &self,
         slot: &mut WorkerSlot,

@@ -65,8 +65,8 @@ struct Unnumbered<'a> {
 /// A question to a worker.
 #[derive(Clone)]
 pub struct Question {
-    /// The question's number. It follows from the rest of the question, not from when it is asked or
-    /// how many were asked before: an answer that depends on it depends on the question alone.
+    /// The question's number. It follows from the rest of the question, not from when it is asked
+    /// or how many were asked before: an answer that depends on it depends on the question alone.
     id: u64,
     /// The question's line.
     pub line: Vec<u8>,
