@@ -33,6 +33,19 @@ pub struct SamplingFlags {
     pub kv_memory: Option<u64>,
 }
 
+impl SamplingFlags {
+    /// Settings of sampling where the flags that are given stand in place of these.
+    pub fn over(&self, settings: Sampling) -> Sampling {
+        Sampling {
+            temperature: self.temperature.unwrap_or(settings.temperature),
+            top_k: self.top_k.unwrap_or(settings.top_k),
+            top_p: self.top_p.unwrap_or(settings.top_p),
+            min_p: self.min_p.unwrap_or(settings.min_p),
+            ..settings
+        }
+    }
+}
+
 /// The settings of sampling that a model asks for, with defaults for all others.
 pub fn of_model(config: &GenerationConfig) -> Sampling {
     let defaults = Sampling::default();

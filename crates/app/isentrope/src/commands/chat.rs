@@ -128,17 +128,12 @@ impl Chat {
 
     /// The settings of every answer, but for its greatest length.
     fn sampling(&self, loaded: &Loaded, prompter: &Prompter) -> Result<Sampling> {
-        let of_model = of_model(&loaded.generation_config()?);
         let flags = &self.drawing;
-        let sampling = Sampling {
-            temperature: flags.temperature.unwrap_or(of_model.temperature),
-            top_k: flags.top_k.unwrap_or(of_model.top_k),
-            top_p: flags.top_p.unwrap_or(of_model.top_p),
-            min_p: flags.min_p.unwrap_or(of_model.min_p),
-            ..of_model
-        };
-        let sampling =
-            sampling.ending_at(&prompter.eos_tokens, &flags.stop, loaded.tokenizer.as_ref());
+        let sampling = flags.over(of_model(&loaded.generation_config()?)).ending_at(
+            &prompter.eos_tokens,
+            &flags.stop,
+            loaded.tokenizer.as_ref(),
+        );
         sampling.check().map_err(|e| anyhow!("--{e}, or generation_config.json's"))?;
         Ok(sampling)
     }

@@ -226,17 +226,12 @@ impl Generate {
             ""
         };
         let of_model = of_model(&its);
-        let flags = &self.drawing;
         let sampling = Sampling {
-            temperature: flags.temperature.unwrap_or(of_model.temperature),
-            top_k: flags.top_k.unwrap_or(of_model.top_k),
-            top_p: flags.top_p.unwrap_or(of_model.top_p),
-            min_p: flags.min_p.unwrap_or(of_model.min_p),
             repetition_penalty: self.repetition_penalty.unwrap_or(of_model.repetition_penalty),
             max_tokens: self.max_tokens,
             stop_tokens: self.stop_token.clone(),
             ignore_eos: self.ignore_eos,
-            ..of_model
+            ..self.drawing.over(of_model)
         };
         let sampling = sampling.ending_at(&eos_tokens, &self.drawing.stop, tokenizer);
         sampling.check().map_err(|e| self.blame(&e, &loaded.dir))?;

@@ -4,11 +4,10 @@
 use crate::processes::{send, wait_until};
 use crate::program::{
     Scratch, assert_parts, can_judge_programs, failure_saying, isentrope, json_lines, lines_of,
-    outcome, parse_lines, spoken, stderr, stdout_of,
+    outcome, output_for, parse_lines, spoken, stderr, stdout_of,
 };
 use serde_json::{Value, json};
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -140,15 +139,7 @@ fn lines_that_are_no_json_are_faults_among_others() {
         "{good}\n\n{{\"gold\": 1, \"pred\": \"\\ud83d\"}}\n{{\"gold\": {huge}, \"pred\": \"1\"}}\nnot json\n{good}"
     );
     // Standard input is a file too.
-    let mut command = isentrope("grade --in -");
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
+    let output = output_for(&text, isentrope("grade --in -"));
     let parts = [
         "2 correct (40.0 %), 3 fault (60.0 %); mean score 1.0000",
         "3 could not be judged; the first, line 3: ",

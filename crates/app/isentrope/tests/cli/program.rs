@@ -107,6 +107,14 @@ pub fn outcome(mut command: impl BorrowMut<Command>) -> (Output, String) {
     (output, said)
 }
 
+/// Runs a command with this text as its standard input.
+pub fn output_for(input: &str, mut command: impl BorrowMut<Command>) -> Output {
+    let pipes = command.borrow_mut().stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = pipes.stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
 /// Runs a command that must succeed: what it prints, and what it says on standard error.
 pub fn spoken(command: impl BorrowMut<Command>) -> (String, String) {
     let (output, said) = outcome(command);

@@ -1,13 +1,15 @@
 //! `isentrope serve`, asked over HTTP.
 
 use crate::processes::{kill, send, start_heard, until};
-use crate::program::{Scratch, array, assert_parts, bits, isentrope, lines_of, stderr, text};
+use crate::program::{
+    Scratch, array, assert_parts, bits, isentrope, lines_of, output_for, stderr, text,
+};
 use crate::text_model::text_model;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Stdio};
+use std::process::Child;
 use std::thread;
 use std::time::Duration;
 
@@ -347,15 +349,8 @@ fn a_conversation_goes_on_from_its_answers() {
     let scratch = Scratch::new();
     let model = text(&text_model(&scratch, "model"));
     let talk = |lines: &str, flags: &str| {
-        let mut command = isentrope(format!("chat {model} --max-tokens 12 --seed 3 {flags}"));
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
-        let output = child.wait_with_output().unwrap();
+        let command = isentrope(format!("chat {model} --max-tokens 12 --seed 3 {flags}"));
+        let output = output_for(lines, command);
         assert!(output.status.success(), "{}", stderr(&output));
         (String::from_utf8(output.stdout.clone()).unwrap(), stderr(&output))
     };

@@ -23,13 +23,8 @@ impl SamplingFlags {
 
     /// The settings that are the same for all benchmarks.
     pub fn truncation(&self) -> Sampling {
-        let off = Sampling::default();
-        Sampling {
-            top_k: self.top_k.unwrap_or(off.top_k),
-            top_p: self.top_p.unwrap_or(off.top_p),
-            min_p: self.min_p.unwrap_or(off.min_p),
-            ..off
-        }
+        let temperature = Sampling::default().temperature;
+        Sampling { temperature, ..self.over(Sampling::default()) }
     }
 
     /// These settings in a manifest. A setting that is off is left out, as in manifests from before
