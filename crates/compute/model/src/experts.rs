@@ -8,7 +8,6 @@ use crate::gradient::Gradient;
 use crate::layout::{Expert, ExpertsLayout, Id};
 use crate::model::Model;
 use isentrope_kernels::{Backend, Buffer, ExpertOperations, ExpertRows, Linear, Routes};
-use std::mem;
 
 /// The decision of a router.
 struct Routing {
@@ -38,11 +37,11 @@ impl Model {
         let (b, s, w) = (&*self.backend, &self.layout.shapes, &self.weights);
         let mut sum = self.activations(tokens, s.hidden);
         b.fill(&mut sum, 0.0);
-        let mut routing = self.route(of, x, tokens);
+        let Routing { by_expert, .. } = self.route(of, x, tokens);
         // All tokens may go to one expert. One size for all keeps few buffers waiting.
         let mut own = self.activations(tokens, s.hidden);
         let mut activated = self.activations(tokens, s.intermediate);
-        for (expert, ExpertRows { rows, weights, .. }) in routing.of_experts(of) {
+        for (expert, ExpertRows { rows, weights, .. }) in in_use(of, by_expert) {
             let count = rows.len();
             b.copy_rows(x, &b.upload_index(&rows), &mut own);
             let (gate_up, gate) = (&w[expert.gate_up], self.config.gate);
@@ -67,13 +66,13 @@ impl Model {
         let (operations, gate) = (self.expert_operations(), self.config.gate);
         let mut dx = self.activations(tokens, s.hidden);
         b.fill(&mut dx, 0.0);
-        let mut routing = self.route(of, x, tokens);
-        let mut d_weights = vec![0.0; routing.routes.weights.len()];
+        let Routing { routes, by_expert, probabilities: mut d_logits } = self.route(of, x, tokens);
+        let mut d_weights = vec![0.0; routes.weights.len()];
         let [mut own, mut d_own] = [s.hidden; 2].map(|features| self.activations(tokens, features));
         let mut gate_up = self.activations(tokens, s.gate_up.outputs);
         let [mut activated, mut d_activated] =
             [s.intermediate; 2].map(|features| self.activations(tokens, features));
-        for (expert, ExpertRows { rows, weights, places }) in routing.of_experts(of) {
+        for (expert, ExpertRows { rows, weights, places }) in in_use(of, by_expert) {
             let count = rows.len();
             let index = b.upload_index(&rows);
             b.copy_rows(x, &index, &mut own);
@@ -94,8 +93,7 @@ impl Model {
             b.linear_backward_input(s.gate_up, &gate_up, &w[expert.gate_up], &mut d_own, count);
             operations.add_weighted_rows(&d_own, &rows, &vec![1.0; count], &mut dx);
         }
-        let mut d_logits = routing.probabilities;
-        operations.route_backward(of.router, &routing.routes, &d_weights, &mut d_logits);
+        operations.route_backward(of.router, &routes, &d_weights, &mut d_logits);
         add_weight_gradient(b, of.gate_shape, &d_logits, x, of.gate, gradient, tokens);
         let mut by_router = self.activations(tokens, s.hidden);
         b.linear_backward_input(of.gate_shape, &d_logits, &w[of.gate], &mut by_router, tokens);
@@ -104,15 +102,12 @@ impl Model {
     }
 }
 
-impl Routing {
-    /// The experts that have tokens, in the order of their numbers.
-    fn of_experts<'a>(
-        &mut self,
-        of: &'a ExpertsLayout,
-    ) -> impl Iterator<Item = (&'a Expert, ExpertRows)> + use<'a> {
-        let rows = mem::take(&mut self.by_expert);
-        of.experts.iter().zip(rows).filter(|(_, rows)| !rows.rows.is_empty())
-    }
+/// The experts that have tokens, in the order of their numbers.
+fn in_use(
+    of: &ExpertsLayout,
+    by_expert: Vec<ExpertRows>,
+) -> impl Iterator<Item = (&Expert, ExpertRows)> {
+    of.experts.iter().zip(by_expert).filter(|(_, of_expert)| !of_expert.rows.is_empty())
 }
 
 /// Adds to the gradient of a matrix if it is trained.

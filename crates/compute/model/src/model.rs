@@ -173,15 +173,12 @@ impl Model {
 
 /// Checks that a device has the operations of a model.
 pub(crate) fn expect_device(dir: &Path, config: &ModelConfig, backend: &dyn Backend) -> Result<()> {
-    if config.experts.is_none() || backend.experts().is_some() {
-        return Ok(());
+    match config.needs_cpu() {
+        Some(why) if backend.experts().is_none() => {
+            Err(Error::unsupported(&dir.join("config.json"), why))
+        }
+        _ => Ok(()),
     }
-    let what = format!(
-        "{} has experts, which run on CPUs only so far: compute on the \
-         CPU (--device cpu), in f32",
-        config.family.name
-    );
-    Err(Error::unsupported(&dir.join("config.json"), what))
 }
 
 /// Checks that a checkpoint has the tensors of a model and no others.

@@ -20,7 +20,6 @@ const MOST_FAULTS: usize = 16;
 /// Judges programs.
 pub struct Judge {
     rules: Rules,
-    settings: CodeSettings,
     pool: Pool,
     cache: TestCache,
     /// Faults of the sandbox since it last worked.
@@ -47,7 +46,6 @@ impl Judge {
     pub fn start(settings: &CodeSettings) -> Result<Self, JudgeError> {
         Ok(Self {
             rules: Rules::new(settings),
-            settings: settings.clone(),
             pool: Pool::start(settings)?,
             cache: TestCache::default(),
             faults: AtomicUsize::new(0),
@@ -56,7 +54,7 @@ impl Judge {
 
     /// Programs that run at the same time.
     pub fn workers(&self) -> usize {
-        self.settings.worker_count()
+        self.pool.settings.worker_count()
     }
 
     /// The interpreter and sandbox that run programs, as a sentence without a full stop.
@@ -73,7 +71,7 @@ impl Judge {
             Ok(tests) => self.response(tests, response),
             Err(what) => Ok(Report::untested(Verdict::UnusableTests(what.clone()))),
         };
-        in_order(batch, self.settings.worker_count(), judge)
+        in_order(batch, self.workers(), judge)
     }
 
     fn response(&self, tests: &Tests, response: &str) -> Result<Report, JudgeError> {

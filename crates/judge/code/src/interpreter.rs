@@ -19,7 +19,6 @@ const MARK: char = '\x04';
 /// Runs cells.
 pub struct Interpreter {
     pool: Pool,
-    settings: CodeSettings,
 }
 
 /// A cell that has run.
@@ -38,12 +37,12 @@ impl Interpreter {
     /// # Errors
     /// [`JudgeError`].
     pub fn start(settings: &CodeSettings) -> Result<Self, JudgeError> {
-        Ok(Self { pool: Pool::start(settings)?, settings: settings.clone() })
+        Ok(Self { pool: Pool::start(settings)? })
     }
 
     /// Cells that run at the same time.
     pub fn workers(&self) -> usize {
-        self.settings.worker_count()
+        self.pool.settings.worker_count()
     }
 
     /// The interpreter and the sandbox, as a sentence without a full stop.
@@ -57,10 +56,10 @@ impl Interpreter {
     /// [`JudgeError`] when the sandbox fails.
     pub fn run(&self, earlier: &[String], cell: &str) -> Result<Cell, JudgeError> {
         let cells = json!([earlier, cell]).to_string();
-        let limits = self.settings.run_limits();
+        let limits = self.pool.settings.run_limits();
         let (mut output, end) =
             self.pool.with_worker(|worker| worker.script(SESSION, &cells, &limits))?;
-        let CodeSettings { timeout_s, memory_mib, output_mib, .. } = self.settings;
+        let CodeSettings { timeout_s, memory_mib, output_mib, .. } = self.pool.settings;
         let aborted = match end {
             End::Completed if output.ends_with(MARK) => {
                 output.pop();

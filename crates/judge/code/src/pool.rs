@@ -8,7 +8,8 @@ use crate::{End, JudgeError, Python, Runner, Worker};
 
 /// Workers.
 pub struct Pool {
-    settings: CodeSettings,
+    /// The settings of its workers.
+    pub settings: CodeSettings,
     sandbox: Sandbox,
     python: Python,
     workers: Slots<Option<Worker>>,

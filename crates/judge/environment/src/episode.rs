@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use isentrope_data::Problem;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Gives an episode for each response to a problem. Any number of threads may ask it at the same
@@ -38,7 +37,7 @@ pub trait Episode: Send {
 }
 
 /// The environment's answer to a turn of the model.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reply {
     /// Messages for the model, objects with `role` (user or tool) and `content` (a text). Empty if
     /// and only if the episode has ended.

@@ -14,7 +14,7 @@ use crate::sampling::Sampling;
 use crate::sampling_run::SamplingRun;
 use crate::sequence::{Completion, FinishReason};
 use isentrope_data::Problem;
-use isentrope_environment::{Environment, Episode, Fault, Reply};
+use isentrope_environment::{Environment, Episode, EpisodeLimits, Fault, Reply};
 use isentrope_reward::{Judgement, Verdict};
 use isentrope_trace::{name_thread, span};
 use std::collections::{BTreeMap, HashMap};
@@ -312,6 +312,18 @@ impl Shared<'_> {
             })
         });
         Answer { id, completion, episode, next }
+    }
+}
+
+impl<'a> Turns<'a> {
+    /// The turns of an environment's episodes with these limits.
+    pub fn new(
+        environment: &'a dyn Environment,
+        limits: &EpisodeLimits,
+        prompter: &'a Prompter,
+    ) -> Self {
+        let EpisodeLimits { max_turns, max_given_tokens, .. } = *limits;
+        Self { environment, prompter, max_turns, max_given_tokens }
     }
 }
 

@@ -206,19 +206,14 @@ impl TokenRecords {
             record.advantages =
                 Some(match Advantages::of(batch.advantages(tokens.clone()).to_vec()) {
                     Advantages::Each(each) => {
-                        let mut of_tokens = vec![0.0; record.len()];
-                        sampled.iter().zip(each).for_each(|(&place, a)| of_tokens[place] = a);
-                        Advantages::Each(of_tokens)
+                        Advantages::Each(record.given.spread(record.len(), each, 0.0))
                     }
                     same => same,
                 });
             record.mean_advantage = Some(objective.mean_advantage);
             record.mean_logprob = Some(objective.mean_logprob);
-            let covariances = &objective.covariances[tokens.clone()];
-            record.covariances = vec![0.0; record.len()];
-            for (&place, &covariance) in sampled.iter().zip(covariances) {
-                record.covariances[place] = covariance as f32;
-            }
+            let covariances = objective.covariances[tokens.clone()].iter().map(|&c| c as f32);
+            record.covariances = record.given.spread(record.len(), covariances, 0.0);
             record.selected = within(&objective.selected);
             record.clipped = within(&objective.clipped);
         }

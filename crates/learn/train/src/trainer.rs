@@ -382,13 +382,7 @@ impl<T: Trainer> Prepared<T> {
         else {
             return Ok(None);
         };
-        let turns = Turns {
-            environment: &**environment,
-            prompter: &self.prompter,
-            max_turns: limits.max_turns,
-            max_given_tokens: limits.max_given_tokens,
-        };
-        let preview = turns.preview(&problem);
+        let preview = Turns::new(&**environment, limits, &self.prompter).preview(&problem);
         let failed =
             |what| Error::Run(format!("{}: the environment failed: {what}", problem.origin));
         Ok(Some(preview.map_err(failed)?))

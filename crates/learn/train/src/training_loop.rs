@@ -108,12 +108,8 @@ pub fn train<T: Trainer>(
     );
     let seed = tables.run.seed;
     let (prompter, judge, limits) = (&prompter, &judge, plan.sampling());
-    let turns = environment.as_ref().map(|(environment, limits)| Turns {
-        environment: &**environment,
-        prompter,
-        max_turns: limits.max_turns,
-        max_given_tokens: limits.max_given_tokens,
-    });
+    let turns = environment.as_ref();
+    let turns = turns.map(|(environment, limits)| Turns::new(&**environment, limits, prompter));
     let evaluator = Evaluator { sampling, seed, prompter, judge, limits, turns };
     let example = Example::of(&sets, &evaluator);
     let mut training = TrainingLoop {

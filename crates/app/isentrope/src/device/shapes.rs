@@ -24,13 +24,8 @@ pub fn check_shapes(dir: &Path, config: &ModelConfig) -> Result<()> {
         ("num_attention_heads x head_dim", config.heads * config.head_dim, most.features),
         ("vocab_size", config.vocab_size, most.vocabulary),
     ];
-    if config.experts.is_some() {
-        bail!(
-            "{}: {} has experts, which run on CPUs only so far: compute on the CPU (--device cpu), \
-             in f32",
-            dir.join("config.json").display(),
-            config.family.name
-        );
+    if let Some(why) = config.needs_cpu() {
+        bail!("{}: {why}", dir.join("config.json").display());
     }
     if let Some((key, value, most)) = shapes.into_iter().find(|(_, value, most)| value > most) {
         bail!(

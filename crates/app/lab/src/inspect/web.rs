@@ -189,9 +189,7 @@ impl Inspection {
         let both = self.method.as_ref()?.of_record(index)?;
         let record = &self.records[index];
         Some(both.map(|of| {
-            let mut each = vec![None; record.len()];
-            record.sampled().zip(of).for_each(|(place, &value)| each[place] = short(value));
-            each
+            record.given.spread(record.len(), of.iter().map(|&value| short(value)), None)
         }))
     }
 

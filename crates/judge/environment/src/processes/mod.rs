@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use isentrope_data::Problem;
 use isentrope_reward::command::{
-    Greeting, HELLO, Launch, Misconduct, Worker, greeting, with_last_words,
+    Greeting, HELLO, Launch, Misconduct, Worker, greeting, one_line, with_last_words,
 };
 use isentrope_reward::{PYTHON_COMMON, VerifierError, launch_in_jail};
 use serde_json::{Value, json};
@@ -309,10 +309,6 @@ impl Drop for Pool {
             }
         });
     }
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {

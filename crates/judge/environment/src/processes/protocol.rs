@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use isentrope_data::Problem;
-use isentrope_reward::command::{Misconduct, check_names, rubbish, without_halves};
+use isentrope_reward::command::{Misconduct, check_names, one_line, rubbish, without_halves};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -82,8 +82,7 @@ pub fn answer(line: &[u8], id: u64) -> Result<Answer, Misconduct> {
         return Err(Misconduct::OutOfTurn { asked: id, answered: answer.id });
     }
     if let Some(failed) = answer.failed {
-        let words: Vec<&str> = failed.split_whitespace().collect();
-        return Err(Misconduct::Failed(words.join(" ").chars().take(SHOWN).collect()));
+        return Err(Misconduct::Failed(one_line(&failed).chars().take(SHOWN).collect()));
     }
     check_names(&answer.metrics).map_err(rubbish)?;
     if let Some(reward) = answer.reward.filter(|reward| reward.abs() > MOST_REWARD) {

@@ -47,6 +47,19 @@ impl GivenRanges {
         self.turns(length).flatten()
     }
 
+    /// Puts the values of sampled tokens, `[sampled]`, at their places in a response of `length`
+    /// tokens. Given tokens have `filler`.
+    pub fn spread<T: Clone>(
+        &self,
+        length: usize,
+        values: impl IntoIterator<Item = T>,
+        filler: T,
+    ) -> Vec<T> {
+        let mut all = vec![filler; length];
+        self.sampled(length).zip(values).for_each(|(place, value)| all[place] = value);
+        all
+    }
+
     /// The place at which the last turn of the model begins.
     pub fn last_turn(&self) -> usize {
         self.0.last().map_or(0, |range| range[1])
@@ -82,6 +95,7 @@ mod tests {
         assert_eq!(some.turns(9).collect::<Vec<_>>(), [0..2, 5..6, 8..9]);
         assert_eq!(some.sampled(9).collect::<Vec<_>>(), [0, 1, 5, 8]);
         assert_eq!((some.count(), some.last_turn()), (5, 8));
+        assert_eq!(some.spread(9, [1, 2, 3, 4], 0), [1, 2, 0, 0, 0, 3, 0, 0, 4]);
         for place in 0..9 {
             assert_eq!(some.contains(place), ![0, 1, 5, 8].contains(&place), "{place}");
         }

@@ -62,9 +62,7 @@ impl Recipe {
             longest: response as usize,
         }
     }
-}
 
-impl Recipe {
     /// The environment and the limits of its episodes, if there is one.
     fn environment(
         &self,

@@ -18,7 +18,9 @@ mod worker;
 pub use launch::{Launch, Status};
 pub(crate) use launch::{Workers, interpreter_failed};
 pub use printed::show_printed;
-pub use protocol::{Greeting, HELLO, Misconduct, check_names, greeting, rubbish, without_halves};
+pub use protocol::{
+    Greeting, HELLO, Misconduct, check_names, greeting, one_line, rubbish, without_halves,
+};
 pub use supervisor::supervision;
 pub use worker::{EndedWorker, Worker};
 

@@ -334,7 +334,8 @@ pub fn check_names(metrics: &BTreeMap<String, f64>) -> Result<(), String> {
     Ok(())
 }
 
-fn one_line(text: &str) -> String {
+/// The text with one space in place of any white space.
+pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
