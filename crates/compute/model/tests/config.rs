@@ -256,7 +256,8 @@ fn text_models_of_multimodal_ones_are_read_on_their_own() {
     let own = with(
         text,
         &json!({
-            "architectures": ["Gemma3ForCausalLM"], "torch_dtype": "bfloat16", "eos_token_id": [1, 106]
+            "architectures": ["Gemma3ForCausalLM"], "torch_dtype": "bfloat16",
+            "eos_token_id": [1, 106]
         }),
     );
     assert_eq!(Value::Object(config.json.clone()), own);
@@ -357,7 +358,7 @@ fn refusals_name_the_key() {
         (json!({"hidden_act": "gelu"}), "hidden_act \"gelu\""),
         (
             json!({"quantization_config": {"quant_method": "awq"}}),
-            "quantization_config.quant_method \"awq\" is not supported (\"fp8\" is): take the model in",
+            "quantization_config.quant_method \"awq\" is not supported (\"fp8\" is): take the model",
         ),
         (
             json!({"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}),
@@ -421,7 +422,9 @@ fn refusals_name_the_key() {
             "rope_scaling.short_factor is [0], not a list of numbers",
         ),
         (
-            json!({"rope_scaling": {"rope_type": "longrope", "original_max_position_embeddings": 1}}),
+            json!({
+                "rope_scaling": {"rope_type": "longrope", "original_max_position_embeddings": 1}
+            }),
             "original_max_position_embeddings is 1",
         ),
         (json!({"rope_scaling": {"rope_type": "dynamic"}}), "rope_scaling.rope_type \"dynamic\""),
@@ -441,7 +444,9 @@ fn refusals_name_the_key() {
             "layer_types has \"mamba\"",
         ),
         (
-            json!({"model_type": "granitemoehybrid", "architectures": null, "num_local_experts": 64}),
+            json!({
+                "model_type": "granitemoehybrid", "architectures": null, "num_local_experts": 64
+            }),
             "num_local_experts is not supported",
         ),
         (

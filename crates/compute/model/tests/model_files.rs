@@ -266,13 +266,20 @@ fn tensors_in_eight_bits_that_no_model_has_are_refused() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 800, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 800,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     /// A damaged config.json is refused, or describes a model that fits the weights and runs.
     #[test]
     fn damaged_configs_never_panic(
         name in prop::sample::select(
-            &["llama-yarn-options", "llama3-v4", "qwen2-window", "phi4-mini", "ministral3-fp8", "qwen3-fp8"][..]
+            &[
+                "llama-yarn-options", "llama3-v4", "qwen2-window", "phi4-mini", "ministral3-fp8",
+                "qwen3-fp8",
+            ][..]
         ),
         edits in prop::collection::vec((any::<prop::sample::Index>(), b'0'..=b'9'), 1..4),
     ) {

@@ -171,7 +171,7 @@ fn recipes_of_the_paper_have_its_settings() {
     }
 }
 
-/// Sizes are those of the published configurations. The tokenizer is another.
+/// Sizes are the published configurations's. The tokenizer is another.
 #[test]
 fn recipes_for_4b_models_fit_a_gpu_of_80_gb() {
     let qwen3 = json!({

@@ -197,7 +197,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_expression_has_a_value_or_a_reason(text in ".*", near in "[0-9.()+*/%^ −×-]{0,40}") {
+        fn any_expression_has_a_value_or_a_reason(
+            text in ".*",
+            near in "[0-9.()+*/%^ −×-]{0,40}",
+        ) {
             for text in [&text, &near] {
                 // A value is an expression of itself.
                 if let Ok(value) = evaluate(text) {
