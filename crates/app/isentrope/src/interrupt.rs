@@ -120,6 +120,7 @@ pub fn end_with_standard_input() {
 mod signals {
     use super::{ANSWERS, CHILDREN, CONVERSES, OUTLOOK, Outlook, REQUESTED, TEMPORARY, WINDING_UP};
     use crate::messages;
+    use crate::standard_output::draw;
     use crate::terminal::duration;
     use isentrope_files::is_ignored;
     use nix::sys::signal::{Signal, kill};
@@ -127,6 +128,7 @@ mod signals {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
     use signal_hook::flag;
     use signal_hook::iterator::Signals;
+    use std::io::{IsTerminal, stdout};
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Arc, PoisonError};
     use std::thread;
@@ -157,6 +159,9 @@ mod signals {
             if signal == SIGINT && CONVERSES.load(Ordering::Relaxed) {
                 if !ANSWERS.swap(false, Ordering::Relaxed) {
                     messages::say("\nCtrl-D or /exit ends the conversation");
+                    if stdout().is_terminal() {
+                        let _ = draw("> "); // the conversation finds out what is wrong
+                    }
                 }
                 continue;
             }

@@ -1,5 +1,7 @@
 //! Flags of `generate`, `chat` and `eval` that say how tokens are drawn.
 
+use crate::loaded_model::Loaded;
+use anyhow::{Context, Result};
 use clap::Args;
 use isentrope_model::generation_config::GenerationConfig;
 use isentrope_rollout::Sampling;
@@ -46,10 +48,15 @@ impl SamplingFlags {
     }
 }
 
-/// The settings of sampling that a model asks for, with defaults for all others.
-pub fn of_model(config: &GenerationConfig) -> Sampling {
+/// The settings of sampling that a model's generation_config.json asks for, with defaults for all
+/// others.
+///
+/// # Errors
+/// When one of them is out of range.
+pub fn of_model(loaded: &Loaded) -> Result<(Sampling, GenerationConfig)> {
+    let config = loaded.generation_config()?;
     let defaults = Sampling::default();
-    Sampling {
+    let sampling = Sampling {
         temperature: config.temperature.map_or(defaults.temperature, |t| t as f32),
         top_k: config.top_k.map_or(defaults.top_k, |k| k as usize),
         top_p: config.top_p.map_or(defaults.top_p, |p| p as f32),
@@ -58,5 +65,8 @@ pub fn of_model(config: &GenerationConfig) -> Sampling {
             .repetition_penalty
             .map_or(defaults.repetition_penalty, |r| r as f32),
         ..defaults
-    }
+    };
+    let file = || loaded.dir.join("generation_config.json").display().to_string();
+    sampling.check().with_context(file)?;
+    Ok((sampling, config))
 }

@@ -3,6 +3,7 @@
 use crate::api_error::ApiError;
 use crate::job::{PromptScores, Update};
 use crate::reading::{Form, Front, Logprobs, Understood};
+use crate::said::Said;
 use isentrope_rollout::Completion;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -68,10 +69,13 @@ impl Answer {
                 self.prompt_scores[prompt] = Some(scores);
                 Ok(None)
             }
-            Update::Token { choice, drawn, text } => {
+            Update::Token { choice, drawn, mut text } => {
                 self.sampled += 1;
                 if !self.request.stream {
                     return Ok(None);
+                }
+                if self.request.has_tools {
+                    text.clear(); // it is known at the end alone whether the text is a call
                 }
                 let is_silent = !self.request.return_token_ids && self.request.logprobs.is_none();
                 if text.is_empty() && is_silent {
@@ -81,41 +85,47 @@ impl Answer {
                 self.choices[choice].streamed += text.len();
                 self.choices[choice].offset += text.chars().count();
                 let scored = self.tokens(&[drawn.token], &[Some(drawn.logprob)], None, offset);
-                Ok(Some(self.chunk(choice, &text, scored, Some(&[drawn.token]), None)))
+                Ok(Some(self.chunk(choice, Said::part(text), scored, Some(&[drawn.token]))))
             }
             Update::Finished { choice, completion } => {
                 let shown = self.choices[choice].streamed;
-                let rest = completion.text.as_deref().and_then(|text| text.get(shown..));
-                let rest = rest.unwrap_or_default().to_owned();
-                let reason = completion.finish_reason.name();
+                let mut said = self.said(choice, &completion);
+                said.text = said.text.get(shown..).unwrap_or_default().to_owned();
                 self.choices[choice].completion = Some(*completion);
-                let is_streamed = self.request.stream;
-                Ok(is_streamed.then(|| self.chunk(choice, &rest, Value::Null, None, Some(reason))))
+                Ok(self.request.stream.then(|| self.chunk(choice, said, Value::Null, None)))
             }
         }
     }
 
-    /// A chunk of the stream: a choice's new text, and why it ended if it has.
+    /// A choice's text and calls, once it has ended.
+    fn said(&self, choice: usize, completion: &Completion) -> Said {
+        let text = completion.text.as_deref().unwrap_or_default();
+        let reason = completion.finish_reason.name();
+        match self.request.has_tools {
+            true => Said::with_calls(text, reason, &format!("{}-{choice}", self.id)),
+            false => Said::whole(text, reason),
+        }
+    }
+
+    /// A chunk of the stream: what a choice says anew, and why it ended if it has.
     fn chunk(
         &mut self,
         index: usize,
-        text: &str,
+        said: Said,
         logprobs: Value,
         tokens: Option<&[u32]>,
-        reason: Option<&str>,
     ) -> Value {
         let is_first = !std::mem::replace(&mut self.choices[index].begun, true);
-        let mut choice = json!({"index": index, "logprobs": logprobs, "finish_reason": reason});
+        let mut choice =
+            json!({"index": index, "logprobs": logprobs, "finish_reason": said.finish_reason});
         let mut of_chat = Map::new();
         match self.request.form {
-            Form::Completion => choice["text"] = text.into(),
+            Form::Completion => choice["text"] = said.text.into(),
             Form::Chat => {
-                let mut delta = Map::new();
+                choice["delta"] = said.message();
                 if is_first {
-                    delta.insert("role".into(), "assistant".into());
+                    choice["delta"]["role"] = "assistant".into();
                 }
-                delta.insert("content".into(), text.into());
-                choice["delta"] = delta.into();
             }
         }
         if self.request.return_token_ids {
@@ -183,10 +193,13 @@ impl Answer {
             completion.map_or((&[][..], &[][..]), |c| (&c.tokens[..], &c.logprobs[..]));
         let at = index / self.request.samples;
         let prompt = &self.request.prompts[at];
-        let mut text = completion.and_then(|c| c.text.clone()).unwrap_or_default();
+        let mut said = match completion {
+            Some(completion) => self.said(index, completion),
+            None => Said::whole("", "length"),
+        };
         let (mut tokens, mut logprobs, mut likeliest) = (Vec::new(), Vec::new(), Vec::new());
         if let Some(echoed) = &self.request.echoed {
-            text.insert_str(0, &echoed[at]);
+            said.text.insert_str(0, &echoed[at]);
             if let Some(scores) = &self.prompt_scores[at] {
                 tokens.extend(prompt);
                 logprobs.push(None); // nothing comes before the first token
@@ -202,11 +215,14 @@ impl Answer {
         let mut choice = json!({
             "index": index,
             "logprobs": self.tokens(&tokens, &logprobs, Some(&likeliest), 0),
-            "finish_reason": completion.map_or("length", |c| c.finish_reason.name()),
+            "finish_reason": said.finish_reason,
         });
         match self.request.form {
-            Form::Completion => choice["text"] = text.into(),
-            Form::Chat => choice["message"] = json!({"role": "assistant", "content": text}),
+            Form::Completion => choice["text"] = said.text.into(),
+            Form::Chat => {
+                choice["message"] = said.message();
+                choice["message"]["role"] = "assistant".into();
+            }
         }
         if self.request.return_token_ids {
             choice["token_ids"] = json!(sampled);

@@ -13,6 +13,19 @@ pub(crate) struct ApiError {
     pub field: Option<String>,
 }
 
+/// The error of a request whose time is over.
+pub(crate) fn time_over() -> ApiError {
+    ApiError::new(
+        StatusCode::GATEWAY_TIMEOUT,
+        "the request took longer than this server's --timeout",
+    )
+}
+
+/// The error of a request whose engine has gone.
+pub(crate) fn ending() -> ApiError {
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is ending")
+}
+
 /// Seconds after which a client that found no room may try again.
 pub(crate) const RETRY_AFTER: &str = "1";
 

@@ -17,14 +17,13 @@ const HARMLESS: [&str; 9] = [
 ];
 
 /// Fields of other servers that would change an answer, with the values at which they do not.
-const NEUTRAL: [(&str, &[&str]); 17] = [
+const NEUTRAL: [(&str, &[&str]); 16] = [
     ("frequency_penalty", &["0", "0.0"]),
     ("presence_penalty", &["0", "0.0"]),
     ("logit_bias", &["{}"]),
     ("best_of", &["1"]),
     ("suffix", &["\"\""]),
     ("response_format", &[r#"{"type":"text"}"#]),
-    ("tool_choice", &["\"auto\"", "\"none\""]),
     ("modalities", &[r#"["text"]"#]),
     ("min_tokens", &["0"]),
     ("use_beam_search", &["false"]),

@@ -3,17 +3,18 @@
 
 use crate::Settings;
 use crate::answer::Answer;
-use crate::api_error::{ApiError, RETRY_AFTER};
-use crate::job::{Job, Update, Waiting};
+use crate::api_error::{ApiError, RETRY_AFTER, ending, time_over};
+use crate::job::{Job, Message, Update, Waiting};
 use crate::metrics::Metrics;
 use crate::reading::{Form, Front, Understood};
-use crate::stream::{EventStream, Reply, ending, time_over};
+use crate::stream::{EventStream, Reply};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER as RETRY};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -23,26 +24,32 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{sleep, timeout, timeout_at};
 
 /// Longest body of a request, in bytes.
 const LONGEST_BODY: usize = 4 << 20;
 /// Most bytes of a longer body that are read and forgotten, because a client reads the refusal only
 /// once it has sent its body.
 const MOST_FORGOTTEN: usize = 64 << 20;
+/// Path before a model's name.
+const MODELS: &str = "/v1/models/";
 /// Most connections at a time; further ones wait to be accepted.
 const CONNECTIONS: usize = 512;
 /// Time for a client to send a request's head, and for its body.
 const TO_SEND: Duration = Duration::from_secs(30);
-/// Threads on which texts become tokens.
+/// Time for a client to take what has been sent to it.
+const TO_TAKE: Duration = Duration::from_secs(30);
+/// Threads on which texts become tokens, and whole answers texts.
 const READERS: usize = 4;
 /// Time between two looks at whether the server is to end.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Time for clients to get the errors of requests that the server's end has cut off.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// Time for readers of long texts to end, when the server does.
 const LAST_WAIT: Duration = Duration::from_millis(200);
 
@@ -51,7 +58,7 @@ pub(crate) struct Server {
     pub front: Arc<Front>,
     pub settings: Settings,
     pub metrics: Arc<Metrics>,
-    pub jobs: Sender<Job>,
+    pub messages: Sender<Message>,
     pub answers: AtomicU64,
 }
 
@@ -78,9 +85,12 @@ pub(crate) fn run(
         })
         .await;
         let _ = stopping.send(true); // nobody hears it if there is no connection
-        let all = free.acquire_many(CONNECTIONS as u32);
-        // The runtime drops the connections that are left then.
-        let _ = timeout(server.settings.grace, all).await;
+        let all = || free.acquire_many(CONNECTIONS as u32);
+        if timeout(server.settings.grace, all()).await.is_err() {
+            let _ = server.messages.send(Message::End); // the engine may be gone
+            // The runtime drops the connections that are left then.
+            let _ = timeout(LAST_ANSWERS, all()).await;
+        }
         io::Result::Ok(())
     });
     runtime.shutdown_timeout(LAST_WAIT);
@@ -120,6 +130,9 @@ async fn accept(
 /// Serves a connection to its end.
 async fn connection(server: Arc<Server>, stream: TcpStream, mut stopped: watch::Receiver<bool>) {
     let _ = stream.set_nodelay(true); // it is only faster with it
+    // The system breaks off a connection whose client takes nothing, which frees its place.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, TO_TAKE.as_millis() as u32);
     let service = service_fn(|request| {
         let server = Arc::clone(&server);
         async move { Ok::<_, Infallible>(server.answer(request).await) }
@@ -174,18 +187,26 @@ impl Server {
         if path.starts_with("/v1/") {
             self.check_key(&request)?;
         }
-        let form = match (request.method(), &*path) {
-            (&Method::GET, "/health") => return Ok(reply("text/plain", String::new())),
-            (&Method::GET, "/metrics") => {
+        // hyper leaves out the body of an answer to HEAD.
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        let asks = request.method() == Method::POST;
+        let form = match &*path {
+            "/health" if reads => return Ok(reply("text/plain", String::new())),
+            "/metrics" if reads => {
                 return Ok(reply("text/plain; version=0.0.4", self.metrics.text()));
             }
-            (&Method::GET, "/v1/models") => return Ok(json_reply(&self.models())),
-            (&Method::POST, "/v1/completions") => Form::Completion,
-            (&Method::POST, "/v1/chat/completions") => Form::Chat,
-            (
-                _,
-                "/health" | "/metrics" | "/v1/models" | "/v1/completions" | "/v1/chat/completions",
-            ) => {
+            "/v1/models" if reads => {
+                let all = json!({"object": "list", "data": [self.model()]});
+                return Ok(json_reply(&all));
+            }
+            "/v1/completions" if asks => Form::Completion,
+            "/v1/chat/completions" if asks => Form::Chat,
+            _ if reads && path.starts_with(MODELS) => {
+                let name = percent_decode_str(&path[MODELS.len()..]);
+                self.front.check_name(&name.decode_utf8_lossy())?;
+                return Ok(json_reply(&self.model()));
+            }
+            "/health" | "/metrics" | "/v1/models" | "/v1/completions" | "/v1/chat/completions" => {
                 let message = format!("{path} does not take {}", request.method());
                 return Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message));
             }
@@ -195,6 +216,7 @@ impl Server {
                 return Err(ApiError::new(StatusCode::NOT_FOUND, message));
             }
         };
+        check_content_type(&request)?;
         let deadline = Instant::now() + self.settings.timeout;
         let body = timeout(TO_SEND, read(request.into_body())).await.unwrap_or_else(|_| {
             let message = format!("the body took longer than {} s", TO_SEND.as_secs());
@@ -233,10 +255,11 @@ impl Server {
             sampling: request.sampling.clone(),
             seed: request.seed,
             scoring: request.scoring,
+            deadline,
             updates: sender,
             waiting,
         };
-        self.jobs.send(job).map_err(|_| ending())?;
+        self.messages.send(Message::Job(Box::new(job))).map_err(|_| ending())?;
         let number = self.answers.fetch_add(1, Ordering::Relaxed);
         let streams = request.stream;
         let mut answer = Answer::new(Arc::clone(&self.front), request, number);
@@ -246,8 +269,7 @@ impl Server {
             let is_accepted = matches!(update, Update::Accepted);
             answer.take(update)?;
             if streams && is_accepted {
-                let deadline = Box::pin(sleep_until(deadline));
-                let stream = EventStream { answer, updates, deadline, ended: false };
+                let stream = EventStream { answer, updates, ended: false };
                 let mut reply = Response::new(Reply::Stream(Box::new(stream)));
                 let headers = reply.headers_mut();
                 headers.insert(CONTENT_TYPE, "text/event-stream".parse().expect("a plain text"));
@@ -255,7 +277,10 @@ impl Server {
                 return Ok(reply);
             }
             if answer.is_complete() {
-                return Ok(json_reply(&answer.whole()));
+                // A large answer takes a while to write, in which others are to be heard.
+                let written = tokio::task::spawn_blocking(move || answer.whole().to_string()).await;
+                let body = written.map_err(|_| ApiError::internal("the answer is lost"))?;
+                return Ok(reply("application/json", body));
             }
         }
     }
@@ -263,20 +288,22 @@ impl Server {
     fn check_key(&self, request: &Request<Incoming>) -> Result<(), ApiError> {
         let Some(key) = &self.settings.api_key else { return Ok(()) };
         let given = request.headers().get(AUTHORIZATION).map(hyper::header::HeaderValue::as_bytes);
-        let given = given.and_then(|value| value.strip_prefix(b"Bearer "));
-        if given.is_some_and(|given| are_equal(given, key.as_bytes())) {
+        let given = given.and_then(|value| value.split_at_checked(b"Bearer ".len()));
+        if given.is_some_and(|(scheme, given)| {
+            scheme.eq_ignore_ascii_case(b"Bearer ") && are_equal(given, key.as_bytes())
+        }) {
             return Ok(());
         }
         let message = "the API key is missing or wrong: send it as \"Authorization: Bearer KEY\"";
         Err(ApiError::new(StatusCode::UNAUTHORIZED, message))
     }
 
-    fn models(&self) -> Value {
+    fn model(&self) -> Value {
         let Front { name, started, context, .. } = &*self.front;
-        json!({"object": "list", "data": [{
+        json!({
             "id": name, "object": "model", "created": started, "owned_by": "isentrope",
             "max_model_len": context,
-        }]})
+        })
     }
 }
 
@@ -285,8 +312,20 @@ async fn next(
     updates: &mut UnboundedReceiver<Update>,
     deadline: Instant,
 ) -> Result<Update, ApiError> {
-    let update = timeout_at(deadline, updates.recv()).await.map_err(|_| time_over())?;
+    let update = timeout_at(deadline.into(), updates.recv()).await.map_err(|_| time_over())?;
     update.ok_or_else(ending)
+}
+
+/// Refuses a body that does not say that it is JSON: a browser lets any page send a body of another
+/// type to a server on its user's machine.
+fn check_content_type(request: &Request<Incoming>) -> Result<(), ApiError> {
+    let given = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let kind = given.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    if kind.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    let message = "the header \"Content-Type: application/json\" is missing";
+    Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
 }
 
 /// Compares keys in a time that depends on their lengths alone.

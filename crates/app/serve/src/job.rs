@@ -5,7 +5,15 @@ use crate::metrics::Metrics;
 use isentrope_rollout::{Completion, Drawn, Sampling};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 use tokio::sync::mpsc::UnboundedSender;
+
+/// A message to the engine's thread.
+pub(crate) enum Message {
+    Job(Box<Job>),
+    /// The running jobs fail now, because the server ends.
+    End,
+}
 
 /// Prompts to score, to sample from, or both.
 pub(crate) struct Job {
@@ -19,6 +27,8 @@ pub(crate) struct Job {
     pub seed: u64,
     /// The temperature at which to score the prompts; none if they are not scored.
     pub scoring: Option<f32>,
+    /// When the job fails if it has not ended.
+    pub deadline: Instant,
     /// Takes the events. The job is dropped when nobody receives them.
     pub updates: UnboundedSender<Update>,
     /// The sequences that have not begun.

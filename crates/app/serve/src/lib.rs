@@ -12,6 +12,7 @@ mod http;
 mod job;
 mod metrics;
 mod reading;
+mod said;
 mod stream;
 mod worker;
 
@@ -86,20 +87,19 @@ pub fn serve(
         started: answer::now(),
     });
     let metrics = Arc::new(Metrics::default());
-    let (sender, jobs) = channel();
+    let (sender, messages) = channel();
     let server = Server {
         front: Arc::clone(&front),
         settings,
         metrics: Arc::clone(&metrics),
-        jobs: sender,
+        messages: sender,
         answers: AtomicU64::new(0),
     };
-    // The server's end of the channel is dropped when it ends, and the engine's work ends then.
     let http = thread::Builder::new()
         .name("http".into())
         .spawn(move || http::run(Arc::new(server), listener, stop))?;
-    let worked = worker::work(model, &front.prompter.tokenizer, limits, &jobs, &metrics);
-    drop(jobs);
+    let worked = worker::work(model, &front.prompter.tokenizer, limits, &messages, &metrics);
+    drop(messages);
     if worked.is_err() {
         return Ok(worked?); // the process ends, and with it the other thread
     }

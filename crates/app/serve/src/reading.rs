@@ -4,7 +4,7 @@ use crate::api_error::ApiError;
 use crate::fields::{Fields, token_ids};
 use hyper::StatusCode;
 use isentrope_data::Prompt;
-use isentrope_rollout::{Prompter, Sampling};
+use isentrope_rollout::{Error, Prompter, Sampling};
 use serde_json::Value;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -13,6 +13,11 @@ use std::sync::Arc;
 const MOST_SAMPLES: usize = 128;
 /// Longest prompt whose tokens are scored: the model sees it in one pass, and everybody waits.
 const LONGEST_SCORED: usize = 16384;
+/// Most tokens of prompts in an answer, which repeats them in every choice.
+const MOST_REPEATED: usize = 1 << 18;
+/// Most stop texts and stop tokens, which are looked for at every token, and the longest text.
+const MOST_STOPS: usize = 64;
+const LONGEST_STOP: usize = 1024;
 /// Tokens of a completion whose request does not say how many, as in OpenAI's interface.
 const COMPLETION_TOKENS: usize = 16;
 
@@ -54,6 +59,8 @@ pub(crate) struct Understood {
     /// The temperature at which prompts are scored, if they are.
     pub scoring: Option<f32>,
     pub return_token_ids: bool,
+    /// Whether the model was shown tools, so that answers may be calls.
+    pub has_tools: bool,
 }
 
 /// The log-probs of an answer.
@@ -69,7 +76,7 @@ impl Front {
     /// Reads a request.
     pub fn understand(&self, form: Form, body: &[u8]) -> Result<Understood, ApiError> {
         let mut fields = Fields::parse(body)?;
-        self.check_model(&mut fields)?;
+        fields.text("model")?.map_or(Ok(()), |name| self.check_name(&name))?;
         let samples = fields.count("n")?.unwrap_or(1);
         if !(1..=MOST_SAMPLES).contains(&samples) {
             return Err(ApiError::field("n", format!("must be from 1 to {MOST_SAMPLES}")));
@@ -89,13 +96,26 @@ impl Front {
         }
         let seed = fields.seed("seed")?.unwrap_or_else(drawn_seed);
         let return_token_ids = fields.flag("return_token_ids")?;
+        let tools = if form == Form::Chat { tools(&mut fields)? } else { Vec::new() };
         let prompts = match form {
             Form::Completion => self.prompts(&mut fields)?,
-            Form::Chat => vec![self.chat(&mut fields)?],
+            Form::Chat => vec![self.chat(&mut fields, &tools)?],
         };
         fields.finish()?;
 
-        let longest = prompts.iter().map(|(_, tokens)| tokens.len()).max().unwrap_or(0);
+        let lengths = || prompts.iter().map(|(_, tokens)| tokens.len());
+        let longest = lengths().max().unwrap_or(0);
+        let repeated = lengths().sum::<usize>().saturating_mul(samples);
+        if (echoes || return_token_ids) && repeated > MOST_REPEATED {
+            let name = if echoes { "echo" } else { "return_token_ids" };
+            return Err(ApiError::field(
+                name,
+                format!(
+                    "would repeat prompts of {repeated} tokens in all choices, and at most \
+                     {MOST_REPEATED} go into an answer: ask for fewer samples or prompts"
+                ),
+            ));
+        }
         let max_tokens = self.max_tokens(form, longest, asked)?;
         let scoring = if is_greedy { 1.0 } else { sampling.temperature };
         let scoring = Some(scoring).filter(|_| echoes && logprobs.is_some());
@@ -119,20 +139,20 @@ impl Front {
             logprobs,
             scoring,
             return_token_ids,
+            has_tools: !tools.is_empty(),
         })
     }
 
-    fn check_model(&self, fields: &mut Fields) -> Result<(), ApiError> {
-        match fields.text("model")?.filter(|model| *model != self.name) {
-            None => Ok(()),
-            Some(other) => Err(ApiError {
-                field: Some("model".into()),
-                ..ApiError::new(
-                    StatusCode::NOT_FOUND,
-                    format!("the model {other:?} is not here; {:?} is", self.name),
-                )
-            }),
+    /// Refuses the name of another model.
+    pub fn check_name(&self, name: &str) -> Result<(), ApiError> {
+        if name == self.name {
+            return Ok(());
         }
+        let message = format!("the model {name:?} is not here; {:?} is", self.name);
+        Err(ApiError {
+            field: Some("model".into()),
+            ..ApiError::new(StatusCode::NOT_FOUND, message)
+        })
     }
 
     /// The settings of sampling, but for the number of tokens.
@@ -140,6 +160,17 @@ impl Front {
         let Sampling { temperature, top_p, min_p, repetition_penalty, top_k, .. } = self.defaults;
         let stop_tokens = fields.tokens("stop_token_ids")?;
         let stop = fields.texts("stop")?;
+        for (name, count) in [("stop", stop.len()), ("stop_token_ids", stop_tokens.len())] {
+            if count > MOST_STOPS {
+                let message =
+                    format!("has {count} items, and at most {MOST_STOPS} are watched for");
+                return Err(ApiError::field(name, message));
+            }
+        }
+        if stop.iter().any(|text| text.len() > LONGEST_STOP) {
+            let message = format!("has a text of more than {LONGEST_STOP} bytes");
+            return Err(ApiError::field("stop", message));
+        }
         let sampling = Sampling {
             temperature: fields.number("temperature")?.unwrap_or(temperature),
             top_p: fields.number("top_p")?.unwrap_or(top_p),
@@ -152,7 +183,12 @@ impl Front {
         };
         let Prompter { tokenizer, eos_tokens, .. } = &self.prompter;
         let sampling = sampling.ending_at(eos_tokens, &stop, Some(tokenizer));
-        sampling.check().map_err(|wrong| ApiError::request(wrong.to_string()))?;
+        sampling.check().map_err(|wrong| match wrong {
+            Error::Setting { name, value, expected } => {
+                ApiError::field(&name.replace('-', "_"), format!("is {value}: {expected}"))
+            }
+            wrong => ApiError::request(wrong.to_string()),
+        })?;
         Ok(sampling)
     }
 
@@ -207,21 +243,20 @@ impl Front {
     }
 
     /// The prompt of a chat, as text and tokens.
-    fn chat(&self, fields: &mut Fields) -> Result<(String, Vec<u32>), ApiError> {
+    fn chat(&self, fields: &mut Fields, tools: &[Value]) -> Result<(String, Vec<u32>), ApiError> {
+        if !self.prompter.has_template() {
+            return Err(ApiError::request(
+                "the model has no chat template: /v1/completions takes prompts as they are",
+            ));
+        }
         let messages = fields.take("messages");
-        let tools = fields.take("tools");
         let Some(Value::Array(messages)) = messages.filter(|m| *m != Value::Array(Vec::new()))
         else {
             return Err(ApiError::field("messages", "must be a list of messages"));
         };
-        let tools = match tools {
-            None => Vec::new(),
-            Some(Value::Array(tools)) => tools,
-            Some(_) => return Err(ApiError::field("tools", "must be a list")),
-        };
         let messages = messages.into_iter().map(message).collect::<Result<Vec<_>, _>>()?;
         let wrong = |what: String| ApiError::field("messages", format!("cannot be used: {what}"));
-        let text = self.prompter.apply_template(&messages, &tools, true).map_err(wrong)?;
+        let text = self.prompter.apply_template(&messages, tools, true).map_err(wrong)?;
         let tokens = self.prompter.tokenizer.encode(&text, false);
         self.prompter.tokenizer.take_dropped();
         let tokens = tokens.map_err(|e| wrong(e.to_string()))?;
@@ -232,11 +267,38 @@ impl Front {
     }
 }
 
-/// A message whose content is one text, which chat templates read.
+/// The tools to show to the model.
+fn tools(fields: &mut Fields) -> Result<Vec<Value>, ApiError> {
+    let tools = match fields.take("tools") {
+        None => Vec::new(),
+        Some(Value::Array(tools)) if tools.iter().all(Value::is_object) => tools,
+        Some(_) => return Err(ApiError::field("tools", "must be a list of objects")),
+    };
+    match fields.take("tool_choice") {
+        None => Ok(tools),
+        Some(choice) if choice == "auto" => Ok(tools),
+        Some(choice) if choice == "none" => Ok(Vec::new()),
+        Some(_) => Err(ApiError::field("tool_choice", "is not supported but for auto and none")),
+    }
+}
+
+/// A message whose content is one text, and whose calls have objects for arguments, as chat
+/// templates read them.
 fn message(mut message: Value) -> Result<Value, ApiError> {
     let wrong = |what: &str| Err(ApiError::field("messages", format!("has a message {what}")));
     if !message["role"].is_string() {
         return wrong("without a \"role\"");
+    }
+    let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
+    for call in calls.into_iter().flatten() {
+        if let Some(arguments) = call.pointer_mut("/function/arguments")
+            && let Some(text) = arguments.as_str()
+        {
+            let Ok(object @ Value::Object(_)) = serde_json::from_str(text) else {
+                return wrong("with a call whose \"arguments\" are not an object in JSON");
+            };
+            *arguments = object;
+        }
     }
     match &message["content"] {
         Value::String(_) | Value::Null => Ok(message),

@@ -1,17 +1,14 @@
 //! Bodies of answers: whole ones, and streams of server-sent events.
 
 use crate::answer::Answer;
-use crate::api_error::ApiError;
+use crate::api_error::{ApiError, ending};
 use crate::job::Update;
-use hyper::StatusCode;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use serde_json::Value;
 use std::convert::Infallible;
-use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::Sleep;
 
 /// Bytes after which events are sent and no more of them are joined.
 const FRAME: usize = 16 << 10;
@@ -26,22 +23,7 @@ pub(crate) enum Reply {
 pub(crate) struct EventStream {
     pub answer: Answer,
     pub updates: UnboundedReceiver<Update>,
-    /// Ends the request when its time is over.
-    pub deadline: Pin<Box<Sleep>>,
     pub ended: bool,
-}
-
-/// The error of a request whose time is over.
-pub(crate) fn time_over() -> ApiError {
-    ApiError::new(
-        StatusCode::GATEWAY_TIMEOUT,
-        "the request took longer than this server's --timeout",
-    )
-}
-
-/// The error of a request whose engine has gone.
-pub(crate) fn ending() -> ApiError {
-    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is ending")
 }
 
 impl EventStream {
@@ -86,15 +68,11 @@ impl Body for Reply {
         };
         let mut out = String::new();
         while !stream.ended && out.len() < FRAME {
-            // Time is looked at first: events may come without a pause.
-            let update = match stream.deadline.as_mut().poll(context) {
-                Poll::Ready(()) => Err(time_over()),
-                Poll::Pending => match stream.updates.poll_recv(context) {
-                    Poll::Ready(Some(update)) => Ok(update),
-                    Poll::Ready(None) => Err(ending()),
-                    Poll::Pending if out.is_empty() => return Poll::Pending,
-                    Poll::Pending => break,
-                },
+            let update = match stream.updates.poll_recv(context) {
+                Poll::Ready(Some(update)) => Ok(update),
+                Poll::Ready(None) => Err(ending()),
+                Poll::Pending if out.is_empty() => return Poll::Pending,
+                Poll::Pending => break,
             };
             stream.write(update, &mut out);
         }

@@ -1,10 +1,10 @@
 //! The thread that owns the engine: all requests share its batches.
 //!
-//! A job leaves when it is done, when it fails, and as soon as nobody receives its events any more:
-//! its sequences are withdrawn then and their memory is free again.
+//! A job leaves when it is done, when it fails, when its time is over, and when nobody receives its
+//! events any more: its sequences are withdrawn then and their memory is free again.
 
-use crate::api_error::ApiError;
-use crate::job::{Job, PromptScores, Update};
+use crate::api_error::{ApiError, ending, time_over};
+use crate::job::{Job, Message, PromptScores, Update};
 use crate::metrics::Metrics;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_model::{Model, Packed, Sequence};
@@ -12,9 +12,10 @@ use isentrope_rollout::{Engine, Event, Key, Limits, Request, RequestId, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::Instant;
 
-/// Takes jobs until their senders are gone, and works on all of them together.
+/// Takes jobs until it is to end, and works on all of them together.
 ///
 /// # Errors
 /// When there is no memory for keys and values.
@@ -22,7 +23,7 @@ pub(crate) fn work(
     model: &Model,
     tokenizer: &Tokenizer,
     limits: Limits,
-    jobs: &Receiver<Job>,
+    messages: &Receiver<Message>,
     metrics: &Metrics,
 ) -> Result<()> {
     let mut worker = Worker {
@@ -34,14 +35,23 @@ pub(crate) fn work(
         requests: HashMap::new(),
     };
     loop {
-        while let Ok(job) = jobs.try_recv() {
-            worker.accept(job);
+        let message = if worker.live.is_empty() {
+            messages.recv().map_err(|_| TryRecvError::Disconnected)
+        } else {
+            messages.try_recv()
+        };
+        match message {
+            Ok(Message::Job(job)) => {
+                worker.accept(*job);
+                continue;
+            }
+            Err(TryRecvError::Empty) => {}
+            Ok(Message::End) | Err(TryRecvError::Disconnected) => {
+                worker.fail_all(&ending());
+                return Ok(());
+            }
         }
-        if worker.live.is_empty() {
-            let Ok(job) = jobs.recv() else { return Ok(()) };
-            worker.accept(job);
-        }
-        worker.drop_abandoned();
+        worker.withdraw_ended();
         worker.score_one();
         if let Err(failure) = worker.step() {
             // An engine cannot go on after a failed step. Its requests cannot either.
@@ -144,13 +154,17 @@ impl Worker<'_> {
         }
     }
 
-    fn drop_abandoned(&mut self) {
-        let is_abandoned = |(_, live): &(&u64, &Live)| live.job.updates.is_closed();
-        let abandoned: Vec<u64> = self.live.iter().filter(is_abandoned).map(|(n, _)| *n).collect();
-        for number in abandoned {
+    /// Withdraws the jobs whose client has left, and those whose time is over, even if their client
+    /// does not read its answer.
+    fn withdraw_ended(&mut self) {
+        let now = Instant::now();
+        let has_ended = |live: &Live| live.job.updates.is_closed() || live.job.deadline <= now;
+        let numbers = self.live.iter().filter(|(_, live)| has_ended(live)).map(|(n, _)| *n);
+        for number in numbers.collect::<Vec<_>>() {
             if let Some(live) = self.live.remove(&number) {
                 self.metrics.withdrawn.fetch_add(1, Ordering::Relaxed);
                 self.withdraw(&live);
+                live.send(Update::Failed(time_over())); // a client that has left does not hear it
             }
         }
     }

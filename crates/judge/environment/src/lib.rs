@@ -14,3 +14,4 @@ pub use settings::{
     CommandSettings, EnvironmentSettings, EpisodeLimits, ProcessSettings, PythonSettings, ToolName,
     ToolsSettings,
 };
+pub use tools::{Call, before_calls, calls};

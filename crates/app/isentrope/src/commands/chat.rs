@@ -14,12 +14,14 @@ use isentrope_model::KvCache;
 use isentrope_rollout::{Engine, Event, Key, Limits, Prompter, Request, Sampling};
 use serde_json::{Value, json};
 use std::env;
-use std::io::{IsTerminal, stdin, stdout};
+use std::io::{BufRead, IsTerminal, stdin, stdout};
 use std::sync::Arc;
 
 /// The entropies, in nats, from which a token has each colour of the 256 of terminals: green,
 /// yellow, orange, red. Below all of them it has the terminal's own.
 const COLOURS: [(f32, u8); 4] = [(0.2, 71), (0.7, 178), (1.4, 208), (2.1, 196)];
+
+const HELP: &str = "/reset begins anew, /exit or Ctrl-D ends, Ctrl-C stops an answer";
 
 /// Converse with a model in the terminal
 ///
@@ -97,7 +99,7 @@ impl Chat {
         let asks = stdin().is_terminal() && stdout().is_terminal();
         if asks {
             messages::say(&format!(
-                "{}, seed {}; /reset begins anew, /exit or Ctrl-D ends, Ctrl-C stops an answer",
+                "{}, seed {}; {HELP}",
                 conversation.sampling.decoding(),
                 self.drawing.seed
             ));
@@ -113,15 +115,17 @@ impl Chat {
             if asks {
                 draw("> ")?;
             }
-            let mut line = String::new();
-            if stdin().read_line(&mut line).context("standard input")? == 0 {
+            let mut line = Vec::new();
+            if stdin().lock().read_until(b'\n', &mut line).context("standard input")? == 0 {
                 return if asks { draw("\n") } else { Ok(()) };
             }
-            match line.trim() {
-                "" => {}
-                "/exit" => return Ok(()),
-                "/reset" => conversation.messages.clear(),
-                message => conversation.turn(message)?,
+            match str::from_utf8(&line).map(str::trim) {
+                Err(_) => messages::warning("the line is not UTF-8, and is left out"),
+                Ok("") => {}
+                Ok("/exit" | "/quit") => return Ok(()),
+                Ok("/help") => messages::say(HELP),
+                Ok("/reset") => conversation.messages.clear(),
+                Ok(message) => conversation.turn(message)?,
             }
         }
     }
@@ -129,12 +133,10 @@ impl Chat {
     /// The settings of every answer, but for its greatest length.
     fn sampling(&self, loaded: &Loaded, prompter: &Prompter) -> Result<Sampling> {
         let flags = &self.drawing;
-        let sampling = flags.over(of_model(&loaded.generation_config()?)).ending_at(
-            &prompter.eos_tokens,
-            &flags.stop,
-            loaded.tokenizer.as_ref(),
-        );
-        sampling.check().map_err(|e| anyhow!("--{e}, or generation_config.json's"))?;
+        let (defaults, _) = of_model(loaded)?;
+        let tokenizer = loaded.tokenizer.as_ref();
+        let sampling = flags.over(defaults).ending_at(&prompter.eos_tokens, &flags.stop, tokenizer);
+        sampling.check().map_err(|e| anyhow!("--{e}"))?;
         Ok(sampling)
     }
 }

@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, stdout};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -210,7 +210,7 @@ impl Generate {
     /// The given settings, or else the model's own; and a note on their origin, if the model's own
     /// are among them.
     fn sampling(&self, loaded: &Loaded) -> Result<(Sampling, &'static str)> {
-        let its = loaded.generation_config()?;
+        let (of_model, its) = of_model(loaded)?;
         let (vocabulary, tokenizer) = (loaded.model.config.vocab_size, loaded.tokenizer.as_ref());
         let eos_tokens = eos_tokens(&loaded.dir, vocabulary, tokenizer)?;
         let used = [
@@ -225,7 +225,6 @@ impl Generate {
         } else {
             ""
         };
-        let of_model = of_model(&its);
         let sampling = Sampling {
             repetition_penalty: self.repetition_penalty.unwrap_or(of_model.repetition_penalty),
             max_tokens: self.max_tokens,
@@ -234,30 +233,11 @@ impl Generate {
             ..self.drawing.over(of_model)
         };
         let sampling = sampling.ending_at(&eos_tokens, &self.drawing.stop, tokenizer);
-        sampling.check().map_err(|e| self.blame(&e, &loaded.dir))?;
+        sampling.check().map_err(|e| anyhow!("--{e}"))?;
         if let Some(token) = self.stop_token.iter().find(|&&t| t as usize >= vocabulary) {
             bail!("--stop-token: token {token} is outside the model's vocabulary of {vocabulary}");
         }
         Ok((sampling, source))
-    }
-
-    /// A setting that is out of range, with the place it comes from.
-    fn blame(&self, error: &isentrope_rollout::Error, dir: &Path) -> anyhow::Error {
-        let given = match error {
-            isentrope_rollout::Error::Setting { name: "temperature", .. } => {
-                self.drawing.temperature.is_some()
-            }
-            isentrope_rollout::Error::Setting { name: "top-p", .. } => self.drawing.top_p.is_some(),
-            isentrope_rollout::Error::Setting { name: "repetition-penalty", .. } => {
-                self.repetition_penalty.is_some()
-            }
-            _ => true, // the model's file has no such setting, or has had it checked
-        };
-        if given {
-            anyhow!("--{error}")
-        } else {
-            anyhow!("{}: {error}", dir.join("generation_config.json").display())
-        }
     }
 
     fn limits(

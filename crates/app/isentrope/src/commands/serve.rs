@@ -10,12 +10,14 @@ use clap::Args;
 use isentrope_rollout::{Limits, Prompter};
 use isentrope_serve::{Settings, context, serve};
 use serde_json::json;
-use std::net::{IpAddr, TcpListener};
+use std::net::TcpListener;
 use std::time::Duration;
 
 /// Time for running requests to end after Ctrl-C.
 const GRACE: Duration = Duration::from_secs(10);
 /// The variable with the key, which other users see less easily than a flag.
+/// Prompt tokens that are read per step: few, since the other requests wait for them.
+const PREFILL_TOKENS: usize = 256;
 const API_KEY: &str = "ISENTROPE_API_KEY";
 
 /// Serve a model over OpenAI's HTTP interface
@@ -33,9 +35,9 @@ const API_KEY: &str = "ISENTROPE_API_KEY";
 pub struct Serve {
     #[command(flatten)]
     model: ModelArguments,
-    /// Address to listen at; 0.0.0.0 is all of this machine's
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
-    host: IpAddr,
+    /// Address or name to listen at; 0.0.0.0 is all of this machine's addresses
+    #[arg(long, value_name = "HOST", default_value = "127.0.0.1")]
+    host: String,
     /// Port to listen at; 0 takes a free one
     #[arg(long, value_name = "PORT", default_value_t = 8000)]
     port: u16,
@@ -76,9 +78,9 @@ impl Serve {
             bail!("--api-key (or {API_KEY}) must be a text of ASCII characters, not an empty one");
         }
         // A port that is taken is found before the model is loaded.
-        let address = (self.host, self.port);
-        let listener = TcpListener::bind(address)
-            .with_context(|| format!("--host {}, --port {}", self.host, self.port))?;
+        let listener = TcpListener::bind((&*self.host, self.port)).with_context(|| {
+            format!("--host {}, --port {} (0 takes a free one)", self.host, self.port)
+        })?;
         self.model.run(|loaded| self.serve(listener, api_key, loaded))
     }
 
@@ -88,14 +90,11 @@ impl Serve {
         }
         let vocabulary = loaded.model.config.vocab_size;
         let prompter = Prompter::read(&loaded.dir, vocabulary, &self.template_flags.settings())?;
-        let defaults = of_model(&loaded.generation_config()?);
-        defaults.check().map_err(|e| {
-            anyhow::anyhow!("{}: {e}", loaded.dir.join("generation_config.json").display())
-        })?;
+        let (defaults, _) = of_model(loaded)?;
         let limits = Limits {
             cache_bytes: loaded.cache_bytes(self.kv_memory)?,
             sequences: self.max_num_seqs as usize,
-            ..Limits::default()
+            prefill_tokens: PREFILL_TOKENS,
         };
         let name = self.served_model_name.as_deref().unwrap_or(self.model.name());
         let settings = Settings {

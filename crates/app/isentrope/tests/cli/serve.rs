@@ -56,7 +56,8 @@ impl Server {
     fn ask(&self, path: &str, body: &[u8], key: &str) -> (u16, String) {
         let url = format!("http://{}{path}", self.address);
         let request = ureq::post(url).config().http_status_as_error(false).build();
-        let request = request.header("Authorization", format!("Bearer {key}"));
+        let request = request.header("Authorization", format!("bearer {key}"));
+        let request = request.header("Content-Type", "application/json; charset=utf-8");
         let mut answer = request.send(body).unwrap();
         let status = answer.status().as_u16();
         (status, answer.body_mut().with_config().limit(1 << 30).read_to_string().unwrap())
@@ -75,6 +76,17 @@ impl Server {
         let events = answer.strip_suffix("data: [DONE]\n\n").unwrap();
         let data = events.split_terminator("\n\n").map(|event| event.strip_prefix("data: "));
         data.map(|data| serde_json::from_str(data.unwrap()).unwrap()).collect()
+    }
+
+    /// A connection on which a completion has been asked for with the key "secret", and nothing read.
+    fn begin(&self, body: &Value) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let (body, path) = (body.to_string(), COMPLETIONS);
+        let (length, key) = (body.len(), "Authorization: Bearer secret");
+        let kind = "Content-Type: application/json";
+        let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\n{key}\r\n{kind}\r\n");
+        write!(stream, "{head}Content-Length: {length}\r\n\r\n{body}").unwrap();
+        stream
     }
 
     fn get(&self, path: &str) -> String {
@@ -215,7 +227,14 @@ fn wrong_requests_get_a_status_and_a_sentence() {
         (with("n", json!(0)), "n must be from 1 to 128"),
         (with("n", json!(100)), "this server's --max-waiting is 40"),
         (with("stop", json!([""])), "stop is an empty text"),
+        (with("stop", json!(vec!["a"; 65])), "stop has 65 items, and at most 64"),
+        (with("stop", json!("a".repeat(1025))), "stop has a text of more than 1024 bytes"),
+        (with("top_p", json!(0)), "top_p is 0: it must be"),
         (with("seed", json!(1.5)), "seed must be a whole number"),
+        (
+            json!({"prompt": vec![vec![5; 200]; 20], "n": 128, "echo": true}),
+            "echo would repeat prompts of 512000 tokens",
+        ),
     ];
     for (body, part) in &cases {
         let (status, answer) = server.ask(COMPLETIONS, body.to_string().as_bytes(), "");
@@ -226,6 +245,9 @@ fn wrong_requests_get_a_status_and_a_sentence() {
     // Values at which such a field changes nothing.
     let neutral = json!({"prompt": "ab", "logit_bias": {}, "frequency_penalty": 0, "n": null});
     server.post(COMPLETIONS, &neutral);
+    let call = json!({"function": {"name": "a", "arguments": "{}"}});
+    let message = json!({"role": "assistant", "content": "", "tool_calls": [call]});
+    server.post(CHAT, &json!({"messages": [message], "max_tokens": 1}));
     let big = json!({"prompt": "x".repeat(10 << 20)}).to_string();
     let nested = "[".repeat(100_000);
     for (path, body, expected) in [
@@ -239,6 +261,9 @@ fn wrong_requests_get_a_status_and_a_sentence() {
         (CHAT, r#"{"messages": [{"content": "a"}]}"#, 400),
         (CHAT, r#"{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}"#, 400),
         (CHAT, r#"{"messages": [{"role": "user", "content": "a"}], "top_logprobs": 1}"#, 400),
+        (CHAT, r#"{"messages": [{"role": "assistant", "tool_calls": [3, {"function": 4}]}]}"#, 400),
+        (CHAT, r#"{"messages": [{"role": "user"}], "tools": [3]}"#, 400),
+        (CHAT, r#"{"messages": [{"role": "user"}], "tool_choice": "required"}"#, 400),
         ("/v1/embeddings", "{}", 404),
         ("/v1/models", "{}", 405),
     ] {
@@ -258,20 +283,11 @@ fn keys_limits_and_departures_leave_the_server_whole() {
         assert_eq!(server.ask(COMPLETIONS, long.to_string().as_bytes(), key).0, 401);
     }
     assert_eq!(server.get("/health"), "");
-    let key_line = "Authorization: Bearer secret";
-    let begin = |body: &Value| {
-        let mut stream = TcpStream::connect(&server.address).unwrap();
-        let (body, path) = (body.to_string(), COMPLETIONS);
-        let length = body.len();
-        let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\n{key_line}\r\n");
-        write!(stream, "{head}Content-Length: {length}\r\n\r\n{body}").unwrap();
-        stream
-    };
     for is_streamed in [false, true] {
         let mut body = long.clone();
         body["stream"] = is_streamed.into();
         let sampled = server.metric(TOKENS);
-        let mut stream = begin(&body);
+        let mut stream = server.begin(&body);
         if is_streamed {
             stream.read_exact(&mut [0; 400]).unwrap();
         }
@@ -293,7 +309,7 @@ fn keys_limits_and_departures_leave_the_server_whole() {
     // Asked to end, it lets a request end and takes no other.
     let sampled = server.metric(TOKENS);
     let small = json!({"prompt": "a", "n": 128, "max_tokens": 50, "ignore_eos": true});
-    let mut stream = begin(&small);
+    let mut stream = server.begin(&small);
     until(PATIENCE, "it does not begin", || server.metric(TOKENS) > sampled);
     send("INT", &server.child);
     let mut answer = String::new();
@@ -322,7 +338,16 @@ fn what_is_no_request_ends_its_connection_alone() {
     let last = answer.trim_end().lines().last().unwrap();
     assert!(status == 200 && last.contains("--timeout"), "{status} {last}");
     until(PATIENCE, "it is not withdrawn", &until_free);
+    let unread = server.begin(&long);
+    until(PATIENCE, "it does not begin", || !until_free());
+    until(PATIENCE, "it is not withdrawn", &until_free);
+    drop(unread);
     assert_parts(&server.get("/v1/models"), &["\"tiny\"", "\"max_model_len\":256"]);
+    assert_parts(&server.get("/v1/models/t%69ny"), &["\"id\":\"tiny\""]);
+    let untyped = ureq::post(format!("http://{}{COMPLETIONS}", server.address)).send("{}");
+    assert!(matches!(untyped, Err(ureq::Error::StatusCode(415))), "{untyped:?}");
+    let head = ureq::head(format!("http://{}/health", server.address)).call().unwrap();
+    assert_eq!(head.status(), 200);
 }
 
 #[test]

@@ -123,6 +123,14 @@ fn call(value: Value) -> Result<Call, String> {
     Ok(Call { name, arguments })
 }
 
+/// The text before a turn's calls, without white space around it.
+pub fn before_calls(text: &str) -> &str {
+    let thought = text.rfind("</think>").map_or(0, |at| at + "</think>".len());
+    let marks = ["<tool_call>", "<|python_tag|>"];
+    let call = marks.iter().find_map(|mark| text[thought..].find(mark));
+    text[..thought + call.unwrap_or(0)].trim()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,6 +181,15 @@ mod tests {
             assert_eq!(found, expected, "{text}");
         }
         assert_eq!(calls(block, false), [], "blocks are calls of python alone");
+        let thought = format!("<think>\n<tool_call>\n</think>\n{hermes}");
+        for (text, expected) in [
+            (&*two, "I add."),
+            (&thought, "<think>\n<tool_call>\n</think>\nI add."),
+            ("<think>é</think>\n{\"name\": \"a\"}", "<think>é</think>"),
+            ("{\"name\": \"a\"}", ""),
+        ] {
+            assert_eq!(before_calls(text), expected);
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use isentrope_code::{Cell, CodeSettings, Interpreter};
 use isentrope_data::Problem;
 use serde_json::{Value, json};
 
-use self::calls::Call;
+pub use self::calls::{Call, before_calls, calls};
 use crate::settings::{ToolName, ToolsSettings};
 use crate::{Environment, Episode, Fault, Reply};
 
@@ -134,7 +134,7 @@ struct Session {
 impl Episode for Session {
     fn step(&mut self, text: &str) -> Result<Reply, Fault> {
         let python = self.inner.interpreter.is_some();
-        let calls = calls::calls(text, python);
+        let calls = calls(text, python);
         let mut messages = Vec::new();
         let done = calls.is_empty();
         self.calls += calls.len();
