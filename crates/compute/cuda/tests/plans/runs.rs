@@ -180,6 +180,7 @@ fn check(dtype: Dtype) {
 }
 
 #[test]
+#[ignore = "deep: several runs on the emulator"]
 fn a_run_with_bf16_takes_no_more_than_its_plan_says() {
     check(Dtype::Bf16);
 }
