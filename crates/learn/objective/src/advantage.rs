@@ -1,5 +1,6 @@
 //! Advantages of responses from their rewards.
 
+use crate::ObjectiveSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -33,6 +34,10 @@ pub enum Estimator {
     /// advantages.
     #[serde(rename = "maxrl")]
     MaxRl,
+    /// (r - a quantile of the group's rewards) / (group standard deviation + 1e-6) (QAE,
+    /// arXiv:2509.22611); settings in `qae`. With rewards 0 and 1, prompts that are mostly failed
+    /// learn from right responses alone, the others from wrong ones alone.
+    Qae,
     /// An advantage for each token, from r and from the process rewards that a second model in
     /// training gives to tokens (arXiv:2502.01456); settings in `prime`, equations in
     /// docs/concepts/entropy.md.
@@ -68,7 +73,7 @@ pub enum Baseline {
 
 impl Estimator {
     /// Every estimator.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Grpo,
         Self::DrGrpo,
         Self::Rloo,
@@ -77,6 +82,7 @@ impl Estimator {
         Self::Remax,
         Self::Opo,
         Self::MaxRl,
+        Self::Qae,
         Self::Prime,
         Self::Distill,
     ];
@@ -90,6 +96,7 @@ impl Estimator {
             | Self::ReinforcePlusPlusBaseline
             | Self::Opo
             | Self::MaxRl
+            | Self::Qae
             | Self::Prime => Baseline::Group,
             Self::ReinforcePlusPlus | Self::Distill => Baseline::None,
             Self::Remax => Baseline::Greedy,
@@ -122,37 +129,36 @@ const WHITEN_EPSILON: f64 = 1e-8;
 /// One advantage per response, `[responses]`. The reward counts once, at the response's last token,
 /// and is not discounted, so the advantage is the same for all tokens of a response. For
 /// [`Estimator::Prime`] this is only the reward's part, which is RLOO's;
-/// [`prime_advantages`](crate::prime_advantages) computes the whole.
+/// [`prime_advantages`](crate::prime_advantages) computes the whole. Of the settings, `advantage`
+/// and `qae` are read.
 ///
 /// A response without others in its group has nothing to be compared with: group baselines are then
-/// 0 and GRPO's divisor 1 + 1e-6, as in the reference.
+/// 0 and the divisor of GRPO and QAE 1 + 1e-6, as in the reference.
 ///
 /// Equal rewards are their own mean to the last bit, in a group and in whitening. Responses that do
 /// not differ therefore have the advantage 0 and not a rounding error, which AdamW would make as
 /// large as any other gradient.
-pub fn advantages(estimator: Estimator, outcomes: &[Outcome]) -> Vec<f64> {
+pub fn advantages(settings: &ObjectiveSettings, outcomes: &[Outcome]) -> Vec<f64> {
     let groups = groups(outcomes);
     let over_baseline = |baseline: fn(&Group) -> f64| -> Vec<f64> {
         outcomes.iter().map(|o| o.reward - baseline(&groups[&o.group])).collect()
     };
+    let over_deviation = |baseline: &dyn Fn(&Group) -> f64| -> Vec<f64> {
+        let advantage = |o: &Outcome| {
+            let group = &groups[&o.group];
+            (o.reward - baseline(group)) / (group.standard_deviation() + STD_EPSILON)
+        };
+        outcomes.iter().map(advantage).collect()
+    };
     let lengths = || -> Vec<f64> { outcomes.iter().map(|o| o.tokens as f64).collect() };
-    match estimator {
-        Estimator::Grpo => outcomes
-            .iter()
-            .map(|o| {
-                let group = &groups[&o.group];
-                (o.reward - group.mean()) / (group.standard_deviation() + STD_EPSILON)
-            })
-            .collect(),
+    match settings.advantage {
+        Estimator::Grpo => over_deviation(&Group::mean),
+        Estimator::Qae => over_deviation(&|group| match &group.rewards[..] {
+            [_] => 0.0,
+            rewards => settings.qae.baseline(rewards),
+        }),
         Estimator::DrGrpo => over_baseline(Group::mean),
-        Estimator::Rloo | Estimator::Prime => outcomes
-            .iter()
-            .map(|o| {
-                let group = &groups[&o.group];
-                let k = group.rewards.len() as f64;
-                if k > 1.0 { (o.reward - group.mean()) * k / (k - 1.0) } else { o.reward }
-            })
-            .collect(),
+        Estimator::Rloo | Estimator::Prime => rloo(outcomes),
         Estimator::ReinforcePlusPlus => whiten(&over_baseline(|_| 0.0), &lengths()),
         Estimator::ReinforcePlusPlusBaseline => whiten(&over_baseline(Group::mean), &lengths()),
         Estimator::Remax => outcomes.iter().map(|o| o.reward - o.greedy_reward).collect(),
@@ -169,6 +175,17 @@ pub fn advantages(estimator: Estimator, outcomes: &[Outcome]) -> Vec<f64> {
             })
             .collect(),
     }
+}
+
+/// Each reward less the mean of the others in its group, `[responses]`.
+pub(crate) fn rloo(outcomes: &[Outcome]) -> Vec<f64> {
+    let groups = groups(outcomes);
+    let advantage = |o: &Outcome| {
+        let group = &groups[&o.group];
+        let k = group.rewards.len() as f64;
+        if k > 1.0 { (o.reward - group.mean()) * k / (k - 1.0) } else { o.reward }
+    };
+    outcomes.iter().map(advantage).collect()
 }
 
 /// The responses to one prompt, in order.
@@ -250,6 +267,10 @@ mod tests {
         Outcome { group, reward, tokens, greedy_reward: 0.25 }
     }
 
+    fn by(advantage: Estimator, outcomes: &[Outcome]) -> Vec<f64> {
+        advantages(&ObjectiveSettings { advantage, ..ObjectiveSettings::default() }, outcomes)
+    }
+
     /// The two groups of SkyRL's own test, one that fails, one with penalties, one alone.
     #[test]
     fn maxrl_divides_by_the_mean_of_the_group() {
@@ -258,7 +279,7 @@ mod tests {
         let outcomes: Vec<Outcome> =
             groups.iter().zip(rewards).map(|(&group, reward)| outcome(group, reward, 3)).collect();
         let expected = [1.5 / 4.500001, -1.5 / 4.500001, -1.5 / 10.500001, 1.5 / 10.500001];
-        let ours = advantages(Estimator::MaxRl, &outcomes);
+        let ours = by(Estimator::MaxRl, &outcomes);
         for (ours, expected) in ours.iter().zip(expected) {
             assert!((ours - expected).abs() < 1e-12, "{ours} {expected}");
         }
@@ -271,7 +292,7 @@ mod tests {
             [outcome(0, 1.0, 2), outcome(0, 0.0, 3), outcome(7, 0.5, 4), outcome(7, 0.0, 5)];
         let mixed = [apart[0], apart[2], apart[1], apart[3]];
         for estimator in Estimator::ALL {
-            let (a, b) = (advantages(estimator, &apart), advantages(estimator, &mixed));
+            let (a, b) = (by(estimator, &apart), by(estimator, &mixed));
             for (x, y) in [(a[0], b[0]), (a[1], b[2]), (a[2], b[1]), (a[3], b[3])] {
                 assert!((x - y).abs() < 1e-12, "{estimator:?}");
             }
@@ -285,7 +306,7 @@ mod tests {
                 let outcomes: Vec<Outcome> =
                     (0..count).map(|i| outcome(0, reward, 1 + 3 * i)).collect();
                 for estimator in Estimator::ALL.into_iter().filter(|&e| e != Estimator::Remax) {
-                    let result = advantages(estimator, &outcomes);
+                    let result = by(estimator, &outcomes);
                     assert!(result.iter().all(|&a| a == 0.0), "{estimator:?} {reward} {result:?}");
                 }
             }
@@ -314,7 +335,7 @@ mod tests {
             vec![outcome(0, 1.0, 3), outcome(1, 1.0, 4)],
         ] {
             for estimator in Estimator::ALL {
-                let result = advantages(estimator, &outcomes);
+                let result = by(estimator, &outcomes);
                 assert_eq!(result.len(), outcomes.len());
                 assert!(
                     result.iter().all(|a| a.is_finite()),
@@ -323,8 +344,9 @@ mod tests {
             }
         }
         let alone = [outcome(0, 0.75, 3)];
-        assert_eq!(advantages(Estimator::Grpo, &alone), [0.75 / (1.0 + 1e-6)]);
-        assert_eq!(advantages(Estimator::Opo, &alone), [0.75]);
-        assert_eq!(advantages(Estimator::Remax, &alone), [0.5]);
+        assert_eq!(by(Estimator::Grpo, &alone), [0.75 / (1.0 + 1e-6)]);
+        assert_eq!(by(Estimator::Qae, &alone), [0.75 / (1.0 + 1e-6)]);
+        assert_eq!(by(Estimator::Opo, &alone), [0.75]);
+        assert_eq!(by(Estimator::Remax, &alone), [0.5]);
     }
 }

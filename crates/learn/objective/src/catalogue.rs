@@ -1,7 +1,7 @@
 //! The parts of the objective, as `isentrope objectives` and docs/reference/objectives.md list
 //! them.
 
-use crate::{Loss, Methods};
+use crate::{Loss, Methods, qae};
 use std::fmt;
 
 /// A part of the objective.
@@ -130,5 +130,5 @@ const OTHERS: [About; 8] = [
 /// Every loss, method, term and controller: losses first.
 pub fn catalogue() -> Vec<About> {
     let losses = Loss::ALL.map(Loss::about);
-    losses.into_iter().chain(Methods::abouts()).chain(OTHERS).collect()
+    losses.into_iter().chain([qae::ABOUT]).chain(Methods::abouts()).chain(OTHERS).collect()
 }

@@ -2,7 +2,7 @@
 //! implicit process reward model's rewards of tokens. docs/concepts/entropy.md has the equations,
 //! and where the published code differs from the paper.
 
-use crate::advantage::{Estimator, Outcome, advantages, whiten};
+use crate::advantage::{Outcome, rloo, whiten};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -76,7 +76,7 @@ pub fn prime_advantages(
         rewards.iter_mut().flatten().for_each(|reward| *reward /= largest + SCALE_EPSILON);
     }
     leave_one_out(outcomes, &mut rewards);
-    let of_outcomes = advantages(Estimator::Prime, outcomes);
+    let of_outcomes = rloo(outcomes);
     let (mut process_sum, mut outcome_sum) = (0.0, 0.0);
     let mut values: Vec<Vec<f64>> = Vec::with_capacity(outcomes.len());
     for (row, outcome) in rewards.iter().zip(of_outcomes) {

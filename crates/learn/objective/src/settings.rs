@@ -3,7 +3,7 @@
 use crate::error::{Result, refuse, require};
 use crate::{
     Aggregation, Baseline, CeGppo, Covariance, Distillation, Dppo, EntropyBonus, Estimator, Loss,
-    Methods, ReferenceKl, Sapo, Vespo,
+    Methods, Qae, ReferenceKl, Sapo, Vespo,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 pub struct ObjectiveSettings {
     /// How the reward r of a response becomes the advantage of its tokens.
     pub advantage: Estimator,
+    /// Settings of the advantage "qae".
+    pub qae: Qae,
     /// The policy-gradient loss of a token with advantage A. rho = pi / pi_old is its probability
     /// ratio, and clip(rho) the ratio kept within 1 - clip_low and 1 + clip_high.
     pub loss: Loss,
@@ -64,6 +66,7 @@ impl Default for ObjectiveSettings {
     fn default() -> Self {
         Self {
             advantage: Estimator::default(),
+            qae: Qae::default(),
             loss: Loss::default(),
             clip_low: 0.2,
             clip_high: 0.2,

@@ -168,6 +168,11 @@ impl ObjectiveSettings {
                 clip,
             ),
             (
+                self.advantage == Estimator::Qae,
+                "only objective.advantage = \"qae\" uses it",
+                vec![other("qae", self.qae != its.qae)],
+            ),
+            (
                 *loss == Loss::Sapo,
                 "only objective.loss = \"sapo\" uses it",
                 vec![other("sapo", self.sapo != its.sapo)],

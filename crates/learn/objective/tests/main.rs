@@ -10,6 +10,7 @@ mod methods;
 mod micro_batches;
 mod oracle;
 mod prime;
+mod qae;
 mod saturation;
 mod settings;
 mod terms;

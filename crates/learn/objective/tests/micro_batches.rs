@@ -7,8 +7,7 @@
 
 use crate::common::{Arrays, arrays};
 use isentrope_objective::{
-    Covariance, DrawKey, Estimator, Loss, Method, Objective, ObjectiveSettings, Outcome,
-    advantages, objective,
+    Covariance, DrawKey, Loss, Method, Objective, ObjectiveSettings, Outcome, advantages, objective,
 };
 use proptest::prelude::*;
 use serde::Deserialize;
@@ -120,7 +119,7 @@ fn quickstart() -> Arrays {
         lengths: responses.iter().map(|r| r.logprobs.len()).collect(),
         old_logprobs: logprobs.clone(),
         entropies: vec![0.0; logprobs.len()],
-        advantages: advantages(Estimator::Grpo, &outcomes)
+        advantages: advantages(&ObjectiveSettings::default(), &outcomes)
             .into_iter()
             .zip(&responses)
             .flat_map(of_tokens)

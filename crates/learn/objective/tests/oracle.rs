@@ -187,14 +187,16 @@ fn advantages_are_those_of_the_reference() {
             .collect();
         let mut missing = Estimator::ALL.to_vec();
         // These have tests of their own.
-        let known_elsewhere = [Estimator::Prime, Estimator::Distill, Estimator::MaxRl];
+        let known_elsewhere =
+            [Estimator::Prime, Estimator::Distill, Estimator::MaxRl, Estimator::Qae];
         missing.retain(|estimator| !known_elsewhere.contains(estimator));
         for result in &case.results {
             let name =
                 if result.estimator == "grpo-no-std" { "dr-grpo" } else { &result.estimator };
-            let estimator: Estimator = serde_json::from_value(name.into()).unwrap();
-            missing.retain(|&other| other != estimator);
-            let ours = advantages(estimator, &outcomes);
+            let advantage: Estimator = serde_json::from_value(name.into()).unwrap();
+            missing.retain(|&other| other != advantage);
+            let settings = ObjectiveSettings { advantage, ..Default::default() };
+            let ours = advantages(&settings, &outcomes);
             for (i, row) in result.advantage.iter().enumerate() {
                 for &theirs in &row[..case.length[i]] {
                     assert_near(ours[i], theirs, &format!("{name}, response {i}"));

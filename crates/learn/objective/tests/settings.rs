@@ -38,6 +38,7 @@ fn an_empty_table_is_plain_grpo_and_draws_no_warning() {
 fn every_key_is_spelled_as_documented_and_comes_back() {
     let full = json!({
         "advantage": "reinforce++-baseline",
+        "qae": { "quantile": 0.6 },
         "loss": "policy-gradient",
         "clip_low": 0.1,
         "clip_high": 0.28,
@@ -120,6 +121,7 @@ fn each_list_has_every_value_under_its_name() {
         "remax",
         "opo",
         "maxrl",
+        "qae",
         "prime",
         "distill",
     ];
@@ -147,6 +149,8 @@ const REFUSED: &str = r#"
 {"clip_low": -0.1} | objective.clip_low is -0.1: it must be
 {"clip_high": -1} | objective.clip_high is -1: it must be
 {"dual_clip": 1.0} | objective.dual_clip is 1: it must be
+{"qae": {"quantile": 0}} | objective.qae.quantile is 0: it must be
+{"qae": {"quantile": 1}} | objective.qae.quantile is 1: it must be
 {"entropy_mask_fraction": 20} | objective.entropy_mask_fraction is 20: it must be
 {"entropy_mask_fraction": 0} | objective.entropy_mask_fraction is 0: it must be
 {"covariance": {"fraction": 0.0}} | objective.covariance.fraction is 0: it must be
@@ -220,6 +224,7 @@ const WARNED: &str = r#"
 {"loss": "gspo", "aggregation": "seq-mean-token-mean"} | 0.0003 and 0.0004
 {"loss": "gspo", "clip_low": 3e-4, "clip_high": 4e-4} | seq-mean-token-mean
 {"loss": "gmpo"} | objective.loss = "gmpo" is defined with objective.aggregation = "seq-mean
+{"qae": {"quantile": 0.6}} | objective.qae has no effect: only objective.advantage = "qae" uses it
 {"sapo": {"tau_neg": 2}} | objective.sapo has no effect: only objective.loss = "sapo" uses it
 {"vespo": {"k_neg": 2}} | objective.vespo has no effect: only objective.loss = "vespo" uses it
 {"loss": "importance", "methods": {"bapo": {}}} | objective.methods.bapo moves clip bounds that
@@ -251,6 +256,7 @@ const SOUND: &str = r#"
 {"loss": "dppo", "dppo": {"divergence": "binary-kl"}} | 8
 {"loss": "ce-gppo", "clip_high": 0.28} | 8
 {"loss": "vespo", "advantage": "maxrl"} | 8
+{"advantage": "qae", "qae": {"quantile": 0.6}} | 8
 {"methods": {"repo_r": {}, "w_reinforce": {}, "steer": {}, "clip_b": {}}} | 1
 {"methods": {"erc": {}, "bapo": {}, "archer": {}}} | 8
 "#;

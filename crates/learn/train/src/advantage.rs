@@ -1,7 +1,7 @@
 //! Advantages of a rollout's responses. Responses that could not be judged have none.
 
 use crate::group::Group;
-use isentrope_objective::{Estimator, Outcome, advantages};
+use isentrope_objective::{Estimator, ObjectiveSettings, Outcome, advantages};
 use isentrope_rollout::Response;
 use isentrope_run::tokens::Advantages;
 
@@ -9,8 +9,12 @@ use isentrope_run::tokens::Advantages;
 /// response the same advantage. A response has none if it could not be judged, or if its group has
 /// no [baseline](Group::has_baseline) to compare it with, since other responses could not be
 /// judged.
-pub fn group_advantages(estimator: Estimator, groups: &[Group]) -> Vec<Vec<Option<Advantages>>> {
-    let values = advantages(estimator, &outcomes(estimator, groups));
+pub fn group_advantages(
+    settings: &ObjectiveSettings,
+    groups: &[Group],
+) -> Vec<Vec<Option<Advantages>>> {
+    let estimator = settings.advantage;
+    let values = advantages(settings, &outcomes(estimator, groups));
     by_group(estimator, groups, values.into_iter().map(Advantages::Same))
 }
 
@@ -135,15 +139,20 @@ mod tests {
     use crate::minibatch::TrainingBatch;
     use crate::test_support::group;
 
-    const COMPARING: [Estimator; 7] = [
+    const COMPARING: [Estimator; 8] = [
         Estimator::Grpo,
         Estimator::DrGrpo,
         Estimator::Rloo,
         Estimator::ReinforcePlusPlusBaseline,
         Estimator::Opo,
         Estimator::MaxRl,
+        Estimator::Qae,
         Estimator::Prime,
     ];
+
+    fn by(advantage: Estimator) -> ObjectiveSettings {
+        ObjectiveSettings { advantage, ..ObjectiveSettings::default() }
+    }
 
     #[allow(clippy::unnecessary_wraps, reason = "beside responses that have none")]
     fn same(advantage: f64) -> Option<Advantages> {
@@ -156,13 +165,15 @@ mod tests {
         let judged = group(&[Some(1.0), None, Some(0.0), Some(0.0)], None);
         let groups = [survivor.clone(), judged.clone(), group(&[None, None], None)];
         for estimator in COMPARING {
-            let [left, whole, none] = &group_advantages(estimator, &groups)[..] else { panic!() };
+            let [left, whole, none] = &group_advantages(&by(estimator), &groups)[..] else {
+                panic!()
+            };
             assert!(left.iter().chain(none).all(Option::is_none), "{estimator:?}: {left:?}");
             let shape: Vec<bool> = whole.iter().map(Option::is_some).collect();
             assert_eq!(shape, [true, false, true, true], "{estimator:?}");
             // The other responses have the advantages that they would have without it.
             assert_eq!(
-                group_advantages(estimator, std::slice::from_ref(&judged))[0],
+                group_advantages(&by(estimator), std::slice::from_ref(&judged))[0],
                 *whole,
                 "{estimator:?}"
             );
@@ -172,10 +183,10 @@ mod tests {
             );
         }
         // A teacher scores what no verifier could judge.
-        let taught = group_advantages(Estimator::Distill, &groups);
+        let taught = group_advantages(&by(Estimator::Distill), &groups);
         assert!(taught.iter().flatten().all(|advantages| *advantages == same(0.0)), "{taught:?}");
         // This estimator compares with the whole rollout.
-        let alone = group_advantages(Estimator::ReinforcePlusPlus, &groups);
+        let alone = group_advantages(&by(Estimator::ReinforcePlusPlus), &groups);
         assert!(alone[0][1].as_ref().is_some_and(|advantages| advantages.at(0) > 0.0));
     }
 
@@ -184,7 +195,7 @@ mod tests {
         let groups = [group(&[Some(0.75)], None), group(&[None], None)];
         for estimator in [Estimator::DrGrpo, Estimator::Rloo, Estimator::Opo] {
             assert_eq!(
-                group_advantages(estimator, &groups),
+                group_advantages(&by(estimator), &groups),
                 [[same(0.75)], [None]],
                 "{estimator:?}"
             );
@@ -196,7 +207,7 @@ mod tests {
         let rewards = [Some(1.0), Some(0.0), None];
         let judged = group(&rewards, Some(Some(0.25)));
         let groups = [group(&rewards, Some(None)), group(&rewards, None), judged];
-        let advantages = group_advantages(Estimator::Remax, &groups);
+        let advantages = group_advantages(&by(Estimator::Remax), &groups);
         assert_eq!(
             advantages,
             [[None, None, None], [None, None, None], [same(0.75), same(-0.25), None]]
@@ -224,7 +235,7 @@ mod tests {
     fn a_step_whose_signal_was_cut_off_is_idle_and_says_what_left_it_out() {
         let mut groups = [group(&[Some(1.0), Some(0.0)], None)];
         let why = |groups: &[Group], masks, other_terms| {
-            let advantages = group_advantages(Estimator::DrGrpo, groups);
+            let advantages = group_advantages(&by(Estimator::DrGrpo), groups);
             nothing_to_learn(
                 &advantages,
                 &trained_advantages(groups, &advantages, masks),
@@ -243,7 +254,7 @@ mod tests {
         [0, 2].into_iter().for_each(|cut_off: usize| groups[0].responses[cut_off].truncated = true);
         assert!(why(&groups, true, false).unwrap().contains("reward.mask_truncated"));
         assert_eq!(why(&groups, true, true), None);
-        let advantages = group_advantages(Estimator::DrGrpo, &groups);
+        let advantages = group_advantages(&by(Estimator::DrGrpo), &groups);
         let share = |masks| share_without_signal(&trained_advantages(&groups, &advantages, masks));
         assert_eq!((share(false), share(true)), (Some(0.0), Some(1.0)));
     }

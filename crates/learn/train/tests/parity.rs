@@ -106,7 +106,7 @@ fn accumulate(
     number: usize,
     settings: &ObjectiveSettings,
 ) -> BatchLoss {
-    let advantages = group_advantages(settings.advantage, groups);
+    let advantages = group_advantages(settings, groups);
     let learnt = trained_advantages(groups, &advantages, false);
     let batch =
         TrainingBatch::minibatches(groups, &learnt, PROMPTS_PER_UPDATE).nth(number).unwrap();

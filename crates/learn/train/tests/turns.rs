@@ -107,7 +107,7 @@ fn gradient(learner: &mut Learner) -> Vec<u32> {
 fn trained(limits: PassLimits, on_policy_step: Option<u64>) -> (BatchLoss, Vec<u32>) {
     let mut learner = learner_of(limits);
     let (groups, settings) = (groups(&learner), settings());
-    let advantages = group_advantages(settings.advantage, &groups);
+    let advantages = group_advantages(&settings, &groups);
     let learnt = trained_advantages(&groups, &advantages, false);
     let batch = TrainingBatch::minibatches(&groups, &learnt, 1).next().unwrap();
     assert_eq!((batch.response_tokens(), batch.all_tokens()), (16, 29));

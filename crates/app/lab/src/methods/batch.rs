@@ -149,8 +149,9 @@ impl RecordedBatch {
             let name = &named.name;
             return Err(Error::Refused(format!("{name} needs {what}, which are not recorded")));
         }
-        let anew = (settings.advantage != recorded.advantage).then(|| {
-            let of_responses = advantages(settings.advantage, &self.outcomes);
+        let baselines = [&settings, recorded].map(|of| (of.advantage, &of.qae));
+        let anew = (baselines[0] != baselines[1]).then(|| {
+            let of_responses = advantages(&settings, &self.outcomes);
             let each = of_responses.iter().zip(&self.lengths);
             each.flat_map(|(&a, &length)| std::iter::repeat_n(a, length)).collect::<Vec<f64>>()
         });

@@ -161,7 +161,7 @@ impl Trainer for PolicyGradient {
             state.entropy_control.begin_step(objective, context.step, entropy, metrics)?;
         let mut advantages = match objective.is_prime() {
             true => prime::advantages(&self.recipe, &groups, context)?,
-            false => group_advantages(objective.advantage, &groups),
+            false => group_advantages(objective, &groups),
         };
         distillation::add_teaching(&self.recipe, &groups, &mut advantages, context)?;
         let learnt = trained_advantages(&groups, &advantages, self.recipe.reward.mask_truncated);

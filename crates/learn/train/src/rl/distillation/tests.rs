@@ -77,7 +77,7 @@ fn taught(
         record: &mut record,
         observer: &mut Silent,
     };
-    let mut advantages = group_advantages(recipe.objective.advantage, groups);
+    let mut advantages = group_advantages(&recipe.objective, groups);
     add_teaching(recipe, groups, &mut advantages, &mut context).unwrap();
     (advantages, record.metrics.get("kl/teacher").unwrap())
 }
@@ -103,7 +103,7 @@ fn each_token_has_the_teachers_log_prob_less_the_students_beside_the_outcome() {
     {
         let recipe = recipe(estimator, coefficient);
         let (advantages, reverse_kl) = taught(&recipe, &groups, &teacher, 4096);
-        let outcomes = group_advantages(estimator, &groups);
+        let outcomes = group_advantages(&recipe.objective, &groups);
         let (mut sum, mut count) = (0.0, 0);
         for (number, group) in groups.iter().enumerate() {
             for (sample, response) in group.responses.iter().enumerate() {
@@ -150,7 +150,7 @@ fn a_teacher_equal_to_the_student_has_nothing_to_say() {
     assert_eq!(share_without_signal(&learnt), Some(1.0));
     // Beside rewards, these are what is left.
     let (advantages, _) = taught(&recipe(Estimator::Rloo, 1.0), &groups, &teacher, 40);
-    let outcomes = group_advantages(Estimator::Rloo, &groups);
+    let outcomes = group_advantages(&recipe(Estimator::Rloo, 1.0).objective, &groups);
     for (ours, outcome) in advantages.iter().flatten().zip(outcomes.iter().flatten()) {
         assert_eq!(ours.as_ref().map(|a| a.at(1)), outcome.as_ref().map(|a| a.at(1)));
     }
