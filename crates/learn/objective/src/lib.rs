@@ -75,9 +75,10 @@ pub use distillation::Distillation;
 pub use entropy_bonus::EntropyBonus;
 pub use kl::{KlEstimator, ReferenceKl};
 pub use methods::{
-    Archer, Bapo, ClipB, Entropic, EntropyAdvantage, Erc, Methods, RepoR, SteerWeights, WReinforce,
+    Archer, Bapo, ClipB, ClipSchedule, ClipV, Entropic, EntropyAdvantage, Erc, FlexibleClip,
+    Methods, RepoR, SteerWeights, WReinforce,
 };
-pub use objective::{LossTerms, Minibatch, Objective, Truncation, objective};
+pub use objective::{LossTerms, Minibatch, Objective, RunState, Truncation, objective};
 pub use policy_loss::{CeGppo, Divergence, Dppo, Loss, Sapo, Vespo};
 pub use prime::{Prime, PrimeAdvantages, ProcessScale, prime_advantages};
 pub use process_model::{Discernment, ProcessLoss, ScoredResponse, process_loss};

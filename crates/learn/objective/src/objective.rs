@@ -35,6 +35,10 @@ pub struct LossTerms<'a> {
     /// log pi of each token under the reference model, `[tokens]`; needed if
     /// [`ObjectiveSettings::needs_reference`], and not read otherwise.
     pub reference_logprobs: Option<&'a [f64]>,
+    /// Slope of the entropy in each token's place along the gradient of the token's log-prob,
+    /// before the step's first update, in nats, `[tokens]`; needed if
+    /// [`ObjectiveSettings::needs_entropy_slopes`], and not read otherwise.
+    pub entropy_slopes: Option<&'a [f64]>,
     /// Weight of the entropy bonus in this update.
     pub entropy_coefficient: f64,
     /// How strongly the covariance method acts, where a controller steers it; else as the settings
@@ -42,9 +46,22 @@ pub struct LossTerms<'a> {
     pub steered: Option<Strength>,
     /// Coordinates of Clip-Cov's random draws.
     pub key: DrawKey,
+    /// The run's state, for methods that read it.
+    pub run: RunState,
+}
+
+/// The numbers of a run that methods read besides the minibatch.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RunState {
     /// Sum over the run's updates before this one of [`Entropic::error`](crate::Entropic::error),
     /// in nats; read by that method only.
     pub entropy_error: f64,
+    /// Share of the run's steps before this one, from 0 to 1; read by
+    /// [`FlexibleClip`](crate::FlexibleClip) only.
+    pub progress: f64,
+    /// The answer of [`FlexibleClip::raises_entropy`](crate::FlexibleClip::raises_entropy) for this
+    /// step.
+    pub raises_entropy: bool,
 }
 
 /// The set K of tokens that top-k, top-p and min-p kept of the distribution that each token was
@@ -97,12 +114,16 @@ pub struct Objective {
 /// not contribute to the derivatives.
 ///
 /// # Panics
-/// When the arrays' lengths disagree, or the reference model's log-probs are needed and missing.
+/// When the arrays' lengths disagree, or the reference model's log-probs or the slopes of the
+/// entropy are needed and missing.
 pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
     let tokens = batch.lengths.iter().sum::<usize>();
     let reference = settings.needs_reference().then(|| {
         batch.terms.reference_logprobs.expect("the KL term needs the reference model's log-probs")
     });
+    let slopes = settings
+        .needs_entropy_slopes()
+        .then(|| batch.terms.entropy_slopes.expect("Clip_V needs the slopes of the entropy"));
     let arrays = [
         batch.logprobs,
         batch.old_logprobs,
@@ -112,7 +133,9 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
     ];
     let masses =
         batch.truncation.map(|truncation| [truncation.log_masses, truncation.old_log_masses]);
-    for array in arrays.into_iter().chain(reference).chain(masses.into_iter().flatten()) {
+    for array in
+        arrays.into_iter().chain(reference).chain(slopes).chain(masses.into_iter().flatten())
+    {
         assert_eq!(array.len(), tokens, "every array has one number per token");
     }
     // Log-probs of the policy now and when it sampled: among the kept tokens, if sampling was
@@ -131,7 +154,8 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
         log_ratios: &log_ratios,
         entropies: batch.entropies,
         old_entropies: batch.old_entropies,
-        entropy_error: batch.terms.entropy_error,
+        entropy_slopes: slopes.unwrap_or_default(),
+        run: batch.terms.run,
     };
     let mut treatment = Treatment::plain(settings, &view, batch.advantages);
     let plain_terms = policy_loss::terms(settings, &view, &treatment);

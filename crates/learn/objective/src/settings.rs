@@ -150,6 +150,11 @@ impl ObjectiveSettings {
         self.reference_kl.coefficient != 0.0
     }
 
+    /// Whether slopes of the entropy before the step's first update are needed.
+    pub fn needs_entropy_slopes(&self) -> bool {
+        self.methods.clip_v.is_some()
+    }
+
     /// Whether a teacher scores the responses.
     pub fn has_teacher(&self) -> bool {
         self.distillation.teacher.is_some()

@@ -1,6 +1,6 @@
 //! The numbers that a policy loss takes of each token, and the numbers that methods may read.
 
-use crate::{ObjectiveSettings, entropy_mask};
+use crate::{ObjectiveSettings, RunState, entropy_mask};
 
 /// The tokens of a minibatch as losses and methods read them, each array `[tokens]`. Log-probs,
 /// log-ratios and entropies are in nats.
@@ -18,8 +18,11 @@ pub(crate) struct Tokens<'a> {
     pub entropies: &'a [f64],
     /// Entropy of the whole policy that sampled.
     pub old_entropies: &'a [f64],
-    /// [`LossTerms::entropy_error`](crate::LossTerms::entropy_error).
-    pub entropy_error: f64,
+    /// [`LossTerms::entropy_slopes`](crate::LossTerms::entropy_slopes); empty where nothing needs
+    /// them.
+    pub entropy_slopes: &'a [f64],
+    /// [`LossTerms::run`](crate::LossTerms::run).
+    pub run: RunState,
 }
 
 impl Tokens<'_> {

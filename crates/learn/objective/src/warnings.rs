@@ -173,6 +173,11 @@ impl ObjectiveSettings {
                 vec![other("qae", self.qae != its.qae)],
             ),
             (
+                methods.bapo.is_none(),
+                "objective.methods.bapo sets the bounds",
+                vec![other("methods.flexible_clip", methods.flexible_clip.is_some())],
+            ),
+            (
                 *loss == Loss::Sapo,
                 "only objective.loss = \"sapo\" uses it",
                 vec![other("sapo", self.sapo != its.sapo)],

@@ -2,8 +2,9 @@
 
 use crate::common::{Arrays, arrays};
 use isentrope_objective::{
-    Aggregation, Archer, Covariance, Divergence, Dppo, EntropyAdvantage, Erc, KlEstimator, Loss,
-    Method, Methods, Objective, ObjectiveSettings, ReferenceKl, WReinforce, objective,
+    Aggregation, Archer, ClipV, Covariance, Divergence, Dppo, EntropyAdvantage, Erc, FlexibleClip,
+    KlEstimator, Loss, Method, Methods, Objective, ObjectiveSettings, ReferenceKl, WReinforce,
+    objective,
 };
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -19,11 +20,15 @@ fn kl_estimator() -> impl Strategy<Value = KlEstimator> {
 fn settings() -> impl Strategy<Value = ObjectiveSettings> {
     let holds = |loss: &Loss| matches!(loss, Loss::Cispo | Loss::CeGppo | Loss::Vespo);
     let losses: Vec<Loss> = Loss::ALL.into_iter().filter(|loss| !holds(loss)).collect();
-    let methods = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
-        |(weighs, gains, drops, widens)| Methods {
+    // Flexible thresholds without slopes read no log-prob.
+    let flat = FlexibleClip { upper_slope: 0.0, lower_slope: 0.0, ..FlexibleClip::default() };
+    let methods = prop::array::uniform6(any::<bool>()).prop_map(
+        move |[weighs, gains, drops, filters, moves, widens]| Methods {
             w_reinforce: weighs.then(WReinforce::default),
             entropy_advantage: gains.then_some(EntropyAdvantage { alpha: 0.4, kappa: 2.0 }),
             erc: drops.then(Erc::default),
+            clip_v: filters.then_some(ClipV { mu: 0.5, max_fraction: 0.2 }),
+            flexible_clip: moves.then(|| flat.clone()),
             archer: widens.then(Archer::default),
             ..Methods::default()
         },

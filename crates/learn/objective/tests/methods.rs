@@ -3,7 +3,8 @@
 
 use crate::common::{Arrays, arrays};
 use isentrope_objective::{
-    Entropic, Loss, Methods, ObjectiveSettings, Statistics, catalogue, objective,
+    Entropic, FlexibleClip, Loss, Methods, ObjectiveSettings, RunState, Statistics, catalogue,
+    objective,
 };
 use proptest::prelude::*;
 use serde::Deserialize;
@@ -20,7 +21,10 @@ struct Case {
     entropies: Vec<f64>,
     old_entropies: Vec<f64>,
     advantages: Vec<f64>,
+    entropy_slopes: Vec<f64>,
     entropy_error: f64,
+    progress: f64,
+    raises_entropy: bool,
     results: Vec<Expected>,
 }
 
@@ -70,7 +74,12 @@ fn values_and_gradients_are_those_of_the_formulas() {
             entropies: case.entropies.clone(),
             old_entropies: case.old_entropies.clone(),
             advantages: case.advantages.clone(),
-            entropy_error: case.entropy_error,
+            entropy_slopes: case.entropy_slopes.clone(),
+            run: RunState {
+                entropy_error: case.entropy_error,
+                progress: case.progress,
+                raises_entropy: case.raises_entropy,
+            },
             ..Default::default()
         };
         for Expected { objective: table, loss, gradient } in &case.results {
@@ -99,6 +108,8 @@ const NEUTRAL: &str = r#"
 {"steer": {"weight_min": 0.9999999999999999}}
 {"erc": {"low": 0, "high": 1e9}}
 {"clip_b": {"mu": 1e9}}
+{"clip_v": {"mu": 1e9}}
+{"flexible_clip": {"upper_slope": 0, "upper_intercept": 0.2}}
 {"bapo": {"lower_start": 0.8, "upper_start": 1.2, "upper_max": 1.2}}
 {"entropic": {"k_p": 0, "k_i": 0}}
 {"archer": {"high_entropy_clip_low": 0.2, "high_entropy_clip_high": 0.2, "high_entropy_kl": 1}}
@@ -169,25 +180,33 @@ fn each_method_has_its_metric_and_says_how_many_tokens_it_touched() {
         advantages: vec![1.0, 1.0, -1.0, -1.0],
         ..Default::default()
     };
-    // Clip_B drops tokens of worse responses alone, whose S must be the least.
+    // Clip_B and Clip_V drop tokens of worse responses alone, whose S must be the least.
     let mut worse_first = arrays.clone();
     worse_first.advantages.reverse();
     let measured = |methods: &[(String, Value)]| {
-        let is_clip_b = methods.iter().any(|(key, _)| key == "clip_b");
-        let arrays = if is_clip_b { &worse_first } else { &arrays };
+        let filters = methods.iter().any(|(key, _)| key == "clip_b" || key == "clip_v");
+        let arrays = if filters { &worse_first } else { &arrays };
         let statistics = objective(&with(Loss::Clip, methods), &arrays.minibatch()).statistics;
         let metrics = Statistics::metrics(&[statistics]).into_iter();
         metrics.filter(|(name, _)| name.starts_with("method/")).collect::<Vec<_>>()
     };
     // STEER's Omega is 0 where log pi = -H, which is so but for the last token. EntroPIC's alpha is
     // k_p times the distance of the mean entropy, 0.925, from the target.
-    let expected: [(&str, f64, &[Metric]); 9] = [
+    // The upper threshold is 0.5 - pi / 4 in a run's first step.
+    let wider = 0.5 - [-1.0, -0.5, -2.0, -0.1].map(f64::exp).iter().sum::<f64>() / 16.0;
+    let expected: [(&str, f64, &[Metric]); 11] = [
         ("w_reinforce", 0.5, &[]),
         ("repo_r", 1.0, &[]),
         ("entropy_advantage", 1.0, &[]),
         ("steer", 0.25, &[]),
         ("erc", 0.25, &[]),
         ("clip_b", 0.5, &[]),
+        ("clip_v", 0.25, &[]),
+        (
+            "flexible_clip",
+            1.0,
+            &[("method/flexible_clip/low", 0.2), ("method/flexible_clip/high", wider)],
+        ),
         ("bapo", 1.0, &[("method/bapo/lower", 0.6), ("method/bapo/upper", 1.2)]),
         ("archer", 0.5, &[]),
         ("entropic", 0.25, &[("method/entropic/alpha", 0.925 - 0.1)]),
@@ -197,12 +216,18 @@ fn each_method_has_its_metric_and_says_how_many_tokens_it_touched() {
         if key == "entropic" {
             settings["high_prob"] = json!(0.8);
         }
+        if key == "clip_v" {
+            settings["mu"] = json!(0.5);
+        }
         if key == "clip_b" {
             settings["mu"] = json!(0.5);
         }
         let its = measured(&[(key.clone(), settings)]);
         assert_eq!(its[0], (&*format!("method/{key}"), *share));
-        assert_eq!(its[1..its.len() - 1], **own);
+        assert_eq!(its.len() - 2, own.len(), "{key}");
+        for (ours, expected) in its[1..].iter().zip(*own) {
+            assert!(ours.0 == expected.0 && (ours.1 - expected.1).abs() < 1e-12, "{ours:?}");
+        }
         let (name, share) = its[its.len() - 1];
         assert!(name == "method/gradient_share" && share > 0.0, "{key}: {its:?}");
     }
@@ -220,7 +245,7 @@ fn entropic_adds_the_errors_of_the_updates_before() {
         old_logprobs: vec![-1.0, -0.5],
         entropies: vec![1.0, 0.5],
         advantages: vec![1.0, -1.0],
-        entropy_error,
+        run: RunState { entropy_error, ..RunState::default() },
         ..Default::default()
     };
     let methods = Methods { entropic: Some(method.clone()), ..Methods::default() };
@@ -230,6 +255,83 @@ fn entropic_adds_the_errors_of_the_updates_before() {
         assert_eq!(objective.mean_entropy, 0.75);
         assert_eq!(objective.statistics.methods[1], ("method/entropic/alpha", alpha));
         assert_eq!(objective.d_logprobs, [-(1.0 + alpha) / 2.0, (1.0 - alpha) / 2.0]);
+    }
+}
+
+/// The mean thresholds, for a token of probability 0.4, whose dynamic ones are 0.4 and 0.248.
+#[test]
+fn flexible_thresholds_follow_the_runs_progress() {
+    let arrays = |progress, raises_entropy| Arrays {
+        lengths: vec![1],
+        logprobs: vec![f64::ln(0.4)],
+        old_logprobs: vec![f64::ln(0.4)],
+        entropies: vec![1.0],
+        advantages: vec![1.0],
+        run: RunState { progress, raises_entropy, ..RunState::default() },
+        ..Default::default()
+    };
+    let (increase, decrease, decay) =
+        ("increase-then-decrease", "decrease-increase-decrease", "oscillatory-decay");
+    for (schedule, progress, raises, expected) in [
+        (increase, 0.0, false, [0.2, 0.4]),
+        (increase, 0.25, true, [0.2, 0.3]),
+        (increase, 0.5, false, [0.2, 0.2]),
+        (increase, 0.75, false, [0.224, 0.2]),
+        (increase, 1.0, false, [0.2, 0.2]),
+        (decrease, 0.0, false, [0.2, 0.2]),
+        (decrease, 0.25, false, [0.2, 0.3]),
+        (decrease, 0.5, true, [0.2, 0.4]),
+        (decrease, 0.75, false, [0.224, 0.4]),
+        (decay, 0.25, true, [0.2, 0.4]),
+        (decay, 0.25, false, [0.248, 0.2]),
+    ] {
+        let methods = [("flexible_clip".to_owned(), json!({ "schedule": schedule }))];
+        let batch = arrays(progress, raises);
+        let statistics = objective(&with(Loss::Clip, &methods), &batch.minibatch()).statistics;
+        let measured = [statistics.methods[1].1, statistics.methods[2].1];
+        let is_near = measured.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12);
+        assert!(is_near, "{schedule} at {progress}: {measured:?} instead of {expected:?}");
+    }
+}
+
+/// At half of a run that began with an entropy of 1 nat, the bounds are 0.2 and 0.6.
+#[test]
+fn the_oscillatory_decay_keeps_its_direction_between_its_bounds() {
+    let raises =
+        |before, entropy| FlexibleClip::default().raises_entropy(before, entropy, 1.0, 0.5);
+    for (before, entropy, expected) in [
+        (false, 0.9, false),
+        (false, 0.5, false),
+        (false, 0.2, true),
+        (true, 0.5, true),
+        (true, 0.61, false),
+        (true, f64::NAN, true),
+        (false, f64::NAN, false),
+    ] {
+        assert_eq!(raises(before, entropy), expected, "{before} {entropy}");
+    }
+}
+
+/// Tokens 1 to 4 are of worse responses, and above mu deviations but for the last.
+#[test]
+fn clip_v_drops_the_tokens_whose_fall_would_lower_entropy_most() {
+    let arrays = Arrays {
+        lengths: vec![1, 4],
+        logprobs: vec![-1.0; 5],
+        old_logprobs: vec![-1.0; 5],
+        entropies: vec![1.0; 5],
+        advantages: vec![1.0, -1.0, -1.0, -1.0, -1.0],
+        entropy_slopes: vec![0.9, 0.5, 0.7, 0.6, -0.2],
+        ..Default::default()
+    };
+    for (max_fraction, dropped) in
+        [(0.0, &[2][..]), (0.39, &[2]), (0.4, &[2, 3]), (1.0, &[1, 2, 3])]
+    {
+        let settings = json!({ "mu": 1.0, "max_fraction": max_fraction });
+        let methods = [("clip_v".to_owned(), settings)];
+        let made = objective(&with(Loss::Clip, &methods), &arrays.minibatch());
+        let without: Vec<usize> = (0..5).filter(|&t| made.d_logprobs[t] == 0.0).collect();
+        assert_eq!(without, dropped, "{max_fraction}");
     }
 }
 

@@ -64,7 +64,12 @@ fn every_key_is_spelled_as_documented_and_comes_back() {
             "entropy_advantage": { "alpha": 0.4, "kappa": 2.0 },
             "steer": { "weight_min": 0.8 },
             "clip_b": { "mu": 2.0 },
+            "clip_v": { "mu": 2.0, "max_fraction": 0.5 },
             "erc": { "low": 0.95, "high": 1.05 },
+            "flexible_clip": {
+                "schedule": "oscillatory-decay", "upper_slope": -0.25, "upper_intercept": 0.5,
+                "lower_slope": -0.13, "lower_intercept": 0.3
+            },
             "bapo": {
                 "target": 1.0, "lower_start": 0.6, "lower_max": 0.8, "lower_step": 0.05,
                 "upper_start": 1.2, "upper_max": 2.0, "upper_step": 0.05
@@ -149,6 +154,7 @@ const REFUSED: &str = r#"
 {"clip_low": -0.1} | objective.clip_low is -0.1: it must be
 {"clip_high": -1} | objective.clip_high is -1: it must be
 {"dual_clip": 1.0} | objective.dual_clip is 1: it must be
+{"methods": {"flexible_clip": {"lower_slope": -1}}} | objective.methods.flexible_clip.lower_slope is
 {"qae": {"quantile": 0}} | objective.qae.quantile is 0: it must be
 {"qae": {"quantile": 1}} | objective.qae.quantile is 1: it must be
 {"entropy_mask_fraction": 20} | objective.entropy_mask_fraction is 20: it must be
@@ -227,6 +233,8 @@ const WARNED: &str = r#"
 {"qae": {"quantile": 0.6}} | objective.qae has no effect: only objective.advantage = "qae" uses it
 {"sapo": {"tau_neg": 2}} | objective.sapo has no effect: only objective.loss = "sapo" uses it
 {"vespo": {"k_neg": 2}} | objective.vespo has no effect: only objective.loss = "vespo" uses it
+{"methods": {"bapo": {}, "flexible_clip": {}}} | flexible_clip has no effect: objective.
+{"loss": "importance", "methods": {"flexible_clip": {}}} | clip moves clip bounds that
 {"loss": "importance", "methods": {"bapo": {}}} | objective.methods.bapo moves clip bounds that
 {"clip_high": 0.28, "methods": {"bapo": {}}} | has no effect: objective.methods.bapo sets the bo
 "#;
@@ -234,6 +242,7 @@ const WARNED: &str = r#"
 const WARNED_ON_POLICY: &str = r#"
 {"covariance": {"method": "kl-cov"}} | with one update per rollout: its
 {"covariance": {"method": "kl-cov", "kl": "k1"}} | does not hold the picked tokens
+{"methods": {"flexible_clip": {}}} | clip has no effect with one update per
 {"methods": {"erc": {}}} | objective.methods.erc has no effect with one update per rollout
 "#;
 /// With one update per rollout, and responses carried over.
@@ -257,8 +266,9 @@ const SOUND: &str = r#"
 {"loss": "ce-gppo", "clip_high": 0.28} | 8
 {"loss": "vespo", "advantage": "maxrl"} | 8
 {"advantage": "qae", "qae": {"quantile": 0.6}} | 8
-{"methods": {"repo_r": {}, "w_reinforce": {}, "steer": {}, "clip_b": {}}} | 1
+{"methods": {"repo_r": {}, "w_reinforce": {}, "steer": {}, "clip_b": {}, "clip_v": {}}} | 1
 {"methods": {"erc": {}, "bapo": {}, "archer": {}}} | 8
+{"clip_high": 0.28, "methods": {"flexible_clip": {}, "archer": {}}} | 8
 "#;
 
 #[test]

@@ -2,9 +2,9 @@
 
 use crate::common::{Arrays, arrays};
 use isentrope_objective::{
-    Aggregation, Archer, Bapo, ClipB, Covariance, Entropic, EntropyAdvantage, EntropyBonus, Erc,
-    KlEstimator, Loss, Method, Methods, ObjectiveSettings, ReferenceKl, RepoR, Statistics,
-    SteerWeights, WReinforce, objective,
+    Aggregation, Archer, Bapo, ClipB, ClipV, Covariance, Entropic, EntropyAdvantage, EntropyBonus,
+    Erc, FlexibleClip, KlEstimator, Loss, Method, Methods, ObjectiveSettings, ReferenceKl, RepoR,
+    Statistics, SteerWeights, WReinforce, objective,
 };
 use proptest::prelude::*;
 
@@ -78,6 +78,8 @@ fn every_method() -> Methods {
         steer: Some(SteerWeights::default()),
         erc: Some(Erc::default()),
         clip_b: Some(ClipB::default()),
+        clip_v: Some(ClipV::default()),
+        flexible_clip: Some(FlexibleClip::default()),
         bapo: Some(Bapo::default()),
         archer: Some(Archer::default()),
         entropic: Some(Entropic::default()),

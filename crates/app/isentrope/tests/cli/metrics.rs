@@ -49,7 +49,8 @@ fn documented_names_are_those_that_are_written() {
     );
     let train = "rollout.prompts = 2\nupdate.prompts = 1\nrollout.responses = 2\nrollout.max_tokens = 4\nrollout.top_p = 0.9\n\
                  objective.reference_kl.coefficient = 0.01\nlab.track_theory = true\nlab.track_states = true\n\
-                 objective.advantage = 'prime'\nobjective.methods = { bapo = {}, steer = {} }\n\
+                 objective.advantage = 'prime'\n\
+                 objective.methods = { bapo = {}, steer = {}, flexible_clip = {}, clip_v = {} }\n\
                  objective.covariance = { method = 'kl-cov', target_entropy = 1, controller = { steer = 'coefficient' } }\n\
                  reward.verifier.weighted = [{ verifier = 'auto', weight = 1 }]\n";
     let (mut written, mut checksums) = (BTreeSet::new(), Vec::new());

@@ -1,6 +1,6 @@
 //! Every way to learn from a response, in whole runs. `crates/learn/objective` tests the numbers.
 
-use crate::program::{assert_parts, failure_last};
+use crate::program::{assert_parts, failure_last, json_lines};
 use crate::train_distill::TEACHER;
 use crate::training::{Bench, metrics, rollouts, succeed, weights};
 use isentrope_objective::{Estimator, Loss};
@@ -51,6 +51,9 @@ fn every_advantage_and_every_loss_trains() {
         "methods.erc={low=0.9999,high=1.0001}",
         "methods.clip_b={mu=0.5}",
         "loss=clip objective.methods.bapo={lower_start=0.7,upper_start=1.001,upper_max=1.01}",
+        "methods.clip_v={mu=0.1,max_fraction=0.5}",
+        "loss=clip objective.methods.flexible_clip={upper_slope=0.0,upper_intercept=0.002} \
+         objective.clip_high=0.001",
         "loss=clip objective.methods.archer={high_entropy_clip_high=0.0}",
         "methods.entropic={high_prob=0.1} objective.entropy_bonus.target= \
          objective.entropy_bonus.rate=",
@@ -67,6 +70,37 @@ fn every_advantage_and_every_loss_trains() {
         assert!(same.is_none(), "{sets} has come to the weights of {}", same.unwrap().0);
         made.push((sets, weights));
     }
+}
+
+/// The learning rate is too small to change a weight, so that slopes recorded after the step are
+/// what they were before its updates.
+#[test]
+fn clip_v_drops_tokens_by_the_slopes_of_the_policy_before_the_step() {
+    let (mu, bench) = (0.5, Bench::train());
+    let sets = "run.steps=1 eval.every=0 rollout.filter=false update.epochs=1 \
+                optimizer.learning_rate=1e-30 lab.record_tokens=1000000 lab.track_theory=true";
+    let method = format!("objective.methods.clip_v={{mu={mu},max_fraction=1.0}}");
+    let out = bench.run("run", format!("{sets} {method}"), "");
+    let records = json_lines(&out.join("tokens/step-000001.jsonl"));
+    let share = |update: u64| {
+        let own = records.iter().filter(|record| record["update"] == update);
+        let of_record = |record: &Value| {
+            let advantage = record["advantages"].as_f64().unwrap();
+            let slopes = record["entropy_slopes_after"].as_array().unwrap().clone();
+            slopes.into_iter().map(move |slope| (advantage, slope.as_f64().unwrap()))
+        };
+        let tokens: Vec<(f64, f64)> = own.flat_map(of_record).collect();
+        let count = tokens.len() as f64;
+        let mean = tokens.iter().map(|(_, slope)| slope).sum::<f64>() / count;
+        let squares: f64 = tokens.iter().map(|(_, slope)| (slope - mean) * (slope - mean)).sum();
+        let least = mu * (squares / count).sqrt();
+        tokens.iter().filter(|(advantage, slope)| *advantage < 0.0 && *slope > least).count() as f64
+            / count
+    };
+    let (first, second) = (share(1), share(2));
+    assert!(first > 0.0 && second > 0.0 && first != second, "{first} {second}");
+    let measured = metrics(&out)[1]["method/clip_v"].as_f64().unwrap();
+    assert!((measured - (first + second) / 2.0).abs() < 1e-12, "{measured}: {first} {second}");
 }
 
 #[test]

@@ -112,6 +112,11 @@ impl RecordedBatch {
         Ok(batch)
     }
 
+    /// Whether the records have what only records of newer runs have, and an objective needs.
+    pub(super) fn serves(&self, named: &NamedObjective) -> bool {
+        self.slopes.is_some() || !named.settings.needs_entropy_slopes()
+    }
+
     /// Number of tokens.
     pub fn len(&self) -> usize {
         self.logprobs.len()
@@ -144,6 +149,7 @@ impl RecordedBatch {
             (settings.needs_reference(), "log-probs of the reference model"),
             (settings.needs_greedy_baseline(), "rewards of greedily decoded responses"),
             (settings.is_prime(), "process rewards"),
+            (settings.needs_entropy_slopes() && self.slopes.is_none(), "slopes of the entropy"),
         ];
         if let Some((_, what)) = needs.iter().find(|(needs, _)| *needs) {
             let name = &named.name;
@@ -164,6 +170,7 @@ impl RecordedBatch {
             old_entropies: &self.old_entropies,
             advantages: anew.as_deref().unwrap_or(&self.advantages),
             terms: LossTerms {
+                entropy_slopes: self.slopes.as_deref(),
                 entropy_coefficient: settings.entropy_bonus.coefficient,
                 ..Default::default()
             },

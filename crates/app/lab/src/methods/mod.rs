@@ -69,11 +69,18 @@ impl MethodMap {
         let Some(first) = objectives.first() else {
             return Err(Error::Refused("there are no objectives to compare".into()));
         };
-        let effects: Vec<Effect> = objectives
-            .iter()
+        let mut notes = batch.notes.clone();
+        let (served, left_out): (Vec<_>, Vec<_>) =
+            objectives.iter().partition(|named| batch.serves(named));
+        if !left_out.is_empty() {
+            let names: Vec<&str> = left_out.iter().map(|named| named.name.as_str()).collect();
+            notes
+                .push(format!("{} needs slopes of the entropy and is left out.", names.join(", ")));
+        }
+        let effects: Vec<Effect> = served
+            .into_iter()
             .map(|named| batch.effect(named, &first.settings))
             .collect::<Result<_>>()?;
-        let mut notes = batch.notes.clone();
         let by_entropy: Vec<&str> =
             effects.iter().filter(|e| e.acts_by_entropy).map(|e| e.name.as_str()).collect();
         if !by_entropy.is_empty() {

@@ -56,7 +56,7 @@ impl Entropic {
 impl TokenMethod for Entropic {
     fn apply(&self, tokens: &Tokens, treatment: &mut Treatment) {
         let mean = tokens.entropies.iter().sum::<f64>() / tokens.entropies.len() as f64;
-        let alpha = self.k_p * self.error(mean) + self.k_i * tokens.entropy_error;
+        let alpha = self.k_p * self.error(mean) + self.k_i * tokens.run.entropy_error;
         let alpha = alpha.clamp(-1.0, 1.0);
         treatment.measured.push(("method/entropic/alpha", alpha));
         let least = libm::log(self.high_prob);

@@ -5,12 +5,16 @@
 mod archer;
 mod bapo;
 mod clip_b;
+mod clip_v;
 mod entropic;
 mod entropy_advantage;
 mod erc;
+mod flexible_clip;
 mod repo_r;
 mod steer;
 mod w_reinforce;
+
+pub use flexible_clip::ClipSchedule;
 
 use crate::catalogue::{About, Kind};
 use crate::error::Result;
@@ -93,6 +97,11 @@ methods! {
     erc: erc::Erc,
     /// Clip_B (arXiv:2602.03392): drops tokens of worse responses that would lower entropy most.
     clip_b: clip_b::ClipB,
+    /// Clip_V (arXiv:2602.03392): as Clip_B, by the exact slope of the entropy over the vocabulary.
+    clip_v: clip_v::ClipV,
+    /// Flexible entropy control (arXiv:2602.09782): clip thresholds depend on a token's probability
+    /// and on the run's progress.
+    flexible_clip: flexible_clip::FlexibleClip,
     /// BAPO (arXiv:2510.18927): clip bounds move until better responses bear a share of the loss.
     bapo: bapo::Bapo,
     /// Archer (arXiv:2507.15778): clip range and KL term differ by a token's entropy.

@@ -1,6 +1,6 @@
 //! Minibatches that own their arrays, and random ones.
 
-use isentrope_objective::{DrawKey, LossTerms, Minibatch, Truncation};
+use isentrope_objective::{DrawKey, LossTerms, Minibatch, RunState, Truncation};
 use proptest::prelude::*;
 
 /// A minibatch's arrays, each `[tokens]` but the lengths.
@@ -15,9 +15,11 @@ pub struct Arrays {
     /// Empty for the same as `entropies`.
     pub old_entropies: Vec<f64>,
     pub advantages: Vec<f64>,
+    /// Empty for the same as `entropies`: any numbers do.
+    pub entropy_slopes: Vec<f64>,
     pub reference_logprobs: Vec<f64>,
     pub entropy_coefficient: f64,
-    pub entropy_error: f64,
+    pub run: RunState,
     pub key: DrawKey,
 }
 
@@ -31,6 +33,7 @@ impl Arrays {
             entropies: self.reverse(&self.entropies),
             old_entropies: self.reverse(&self.old_entropies),
             advantages: self.reverse(&self.advantages),
+            entropy_slopes: self.reverse(&self.entropy_slopes),
             reference_logprobs: self.reverse(&self.reference_logprobs),
             masses: self.masses.as_ref().map(|masses| masses.each_ref().map(|of| self.reverse(of))),
             ..self.clone()
@@ -39,6 +42,9 @@ impl Arrays {
 
     /// Numbers of tokens in the order of [`reversed`](Self::reversed).
     pub fn reverse(&self, values: &[f64]) -> Vec<f64> {
+        if values.is_empty() {
+            return Vec::new();
+        }
         let mut end = values.len();
         let of_response = |&length: &usize| {
             end -= length;
@@ -64,10 +70,14 @@ impl Arrays {
             advantages: &self.advantages,
             terms: LossTerms {
                 reference_logprobs: Some(&self.reference_logprobs),
+                entropy_slopes: Some(match &self.entropy_slopes {
+                    same if same.is_empty() => &self.entropies,
+                    slopes => slopes,
+                }),
                 entropy_coefficient: self.entropy_coefficient,
                 steered: None,
                 key: self.key,
-                entropy_error: self.entropy_error,
+                run: self.run,
             },
         }
     }
@@ -99,6 +109,7 @@ pub fn arrays(spread: f64) -> impl Strategy<Value = Arrays> {
                     arrays.old_entropies.push(entropy * (1.0 + 0.1 * log_ratio));
                     arrays.reference_logprobs.push(logprob - distance);
                     arrays.advantages.push(advantage);
+                    arrays.entropy_slopes.push(0.3 * logprob + 0.2 * entropy);
                 }
             }
             // Some mass or other is kept, and it has changed by as much as the entropy says: any

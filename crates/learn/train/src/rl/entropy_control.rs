@@ -5,8 +5,8 @@ use crate::error::{Error, Result};
 use crate::metrics::Metrics;
 use crate::minibatch::BatchLoss;
 use isentrope_objective::{
-    ControlledStep, Controller, EntropyBonus, ObjectiveSettings, Saturation, Statistics, Steer,
-    Strength, TargetEntropy,
+    ClipSchedule, ControlledStep, Controller, EntropyBonus, FlexibleClip, Methods,
+    ObjectiveSettings, RunState, Saturation, Statistics, Steer, Strength, TargetEntropy,
 };
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +23,8 @@ pub(super) struct EntropyControl {
     saturation: Saturation,
     /// Sum of EntroPIC's errors over the updates so far, nats.
     entropy_error: f64,
+    /// Whether flexible clip thresholds raise entropy in this step.
+    raises_entropy: bool,
 }
 
 /// The settings in force in a step.
@@ -74,6 +76,13 @@ impl EntropyControl {
             "objective.covariance.target_entropy.fraction_of_initial"
         } else if is_share(&settings.entropy_bonus.target) {
             "objective.entropy_bonus.target.fraction_of_initial"
+        } else if decays_by_oscillation(&settings.methods).is_some() {
+            return Err(Error::setting(
+                "objective.methods.flexible_clip.schedule",
+                "\"oscillatory-decay\" needs the entropy of the run's first rollout, which is not \
+                 known: the run began under a version that did not keep it, or with a rollout \
+                 without entropy. Another schedule does not need it",
+            ));
         } else {
             return Ok(());
         };
@@ -123,17 +132,31 @@ impl EntropyControl {
                 None
             }
         };
-        if settings.methods.entropic.is_none() {
-            self.entropy_error = 0.0; // without the method it would grow old, too
-        }
         let coefficient = self.bonus_coefficient.get_or_insert(entropy_bonus.coefficient);
         let bonus = entropy_bonus.begin_step(coefficient, entropy, bonus_target);
         Ok(StepControl { held, bonus_target, bonus })
     }
 
-    /// Sum of EntroPIC's errors over the updates so far, nats; 0 without the method.
-    pub fn error(&self) -> f64 {
-        self.entropy_error
+    /// Begins a step for the methods: moves their state with the entropy of the step's rollout, in
+    /// nats, if it has one. `progress` is the share of the run's steps before this one.
+    pub fn begin_methods(&mut self, methods: &Methods, progress: f64, entropy: Option<f64>) {
+        // Without their methods both would grow old.
+        if methods.entropic.is_none() {
+            self.entropy_error = 0.0;
+        }
+        let entropy = entropy.unwrap_or(f64::NAN);
+        self.raises_entropy = match (decays_by_oscillation(methods), self.initial) {
+            (Some(clip), Some(initial)) => {
+                clip.raises_entropy(self.raises_entropy, entropy, initial, progress)
+            }
+            _ => false,
+        };
+    }
+
+    /// The run's state for the methods in the next update.
+    pub fn run_state(&self, progress: f64) -> RunState {
+        let Self { entropy_error, raises_entropy, .. } = *self;
+        RunState { entropy_error, progress, raises_entropy }
     }
 
     /// Updates the bonus's weight, and the sum of EntroPIC's errors, from the entropy that an update
@@ -173,11 +196,17 @@ impl EntropyControl {
     }
 }
 
+/// The flexible clip thresholds, if their schedule is the oscillatory decay.
+fn decays_by_oscillation(methods: &Methods) -> Option<&FlexibleClip> {
+    let clip = methods.flexible_clip.as_ref();
+    clip.filter(|clip| clip.schedule == ClipSchedule::OscillatoryDecay)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use isentrope_objective::{
-        Covariance, Entropic, FractionOfInitial, LossTerms, Method, Methods, Minibatch, objective,
+        Covariance, Entropic, FractionOfInitial, LossTerms, Method, Minibatch, objective,
     };
     use std::time::Duration;
 
@@ -261,20 +290,51 @@ mod tests {
         };
         let mut control = EntropyControl::default();
         let begin = |control: &mut EntropyControl, settings: &ObjectiveSettings| {
+            control.begin_methods(&settings.methods, 0.5, Some(0.4));
             control.begin_step(settings, 2, Some(0.4), &mut Metrics::default()).unwrap()
         };
+        let error = |control: &EntropyControl| control.run_state(0.5).entropy_error;
         let mut step = begin(&mut control, &on);
         for (entropy, sum) in [(0.75, 0.25), (1.0, 0.75), (0.25, 0.5)] {
             control.after_update(&on, &mut step, &seen(entropy));
-            assert_eq!(control.error(), sum);
+            assert_eq!(error(&control), sum);
         }
         let saved = serde_json::to_string(&control).unwrap();
         let mut control: EntropyControl = serde_json::from_str(&saved).unwrap();
         begin(&mut control, &on);
-        assert_eq!(control.error(), 0.5);
+        assert_eq!(error(&control), 0.5);
         let mut step = begin(&mut control, &ObjectiveSettings::default());
         control.after_update(&ObjectiveSettings::default(), &mut step, &seen(1.0));
-        assert_eq!(control.error(), 0.0, "without the method nothing is added up");
+        assert_eq!(error(&control), 0.0, "without the method nothing is added up");
+    }
+
+    /// The run began with 1 nat: entropy is raised from 0.2 on, and until it is above 0.6 at half
+    /// of the run's steps.
+    #[test]
+    fn the_direction_of_the_oscillatory_decay_is_kept_across_a_checkpoint() {
+        let schedule = ClipSchedule::OscillatoryDecay;
+        let clip = FlexibleClip { schedule, ..FlexibleClip::default() };
+        let methods = Methods { flexible_clip: Some(clip), ..Methods::default() };
+        let settings = ObjectiveSettings { methods, ..ObjectiveSettings::default() };
+        let mut control = EntropyControl::default();
+        assert!(control.check(&settings).unwrap_err().to_string().contains("first rollout"));
+        control.begin_step(&settings, 1, Some(1.0), &mut Metrics::default()).unwrap();
+        for (progress, entropy, raises) in [
+            (0.0, Some(1.0), false),
+            (0.5, Some(0.5), false),
+            (0.5, Some(0.2), true),
+            (0.5, None, true),
+            (0.5, Some(0.5), true),
+            (0.9, Some(0.5), false),
+        ] {
+            let saved = serde_json::to_string(&control).unwrap();
+            control = serde_json::from_str(&saved).unwrap();
+            control.begin_methods(&settings.methods, progress, entropy);
+            assert_eq!(control.run_state(progress).raises_entropy, raises, "{entropy:?}");
+        }
+        control.raises_entropy = true;
+        control.begin_methods(&Methods::default(), 0.5, Some(0.1));
+        assert!(!control.run_state(0.5).raises_entropy, "without the method nothing is kept");
     }
 
     #[test]

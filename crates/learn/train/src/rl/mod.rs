@@ -159,6 +159,8 @@ impl Trainer for PolicyGradient {
         let metrics = &mut context.record.metrics;
         let mut control =
             state.entropy_control.begin_step(objective, context.step, entropy, metrics)?;
+        let progress = self.progress(context.step);
+        state.entropy_control.begin_methods(&objective.methods, progress, entropy);
         let mut advantages = match objective.is_prime() {
             true => prime::advantages(&self.recipe, &groups, context)?,
             false => group_advantages(objective, &groups),
@@ -186,13 +188,14 @@ impl Trainer for PolicyGradient {
         }
         let minibatches = || TrainingBatch::minibatches(&groups, &learnt, prompts);
         let reference_logprobs = self.reference_logprobs(minibatches(), context)?;
+        let entropy_slopes = self.entropy_slopes(minibatches(), context)?;
         if let Some(share) = share_without_signal(&learnt) {
             context.record.metrics.set("update/groups_without_signal", share);
         }
         let epochs = (0..self.recipe.update.epochs).flat_map(|_| minibatches());
         let statistics = self.run_updates(
             epochs,
-            &reference_logprobs,
+            [&reference_logprobs, &entropy_slopes],
             &mut control,
             &mut state.entropy_control,
             &mut records,
@@ -247,7 +250,7 @@ impl PolicyGradient {
     fn run_updates(
         &self,
         minibatches: impl Iterator<Item = TrainingBatch>,
-        reference_logprobs: &[Option<Vec<f64>>],
+        [reference_logprobs, entropy_slopes]: [&[Option<Vec<f64>>]; 2],
         control: &mut StepControl,
         entropy_control: &mut EntropyControl,
         records: &mut TokenRecords,
@@ -259,8 +262,9 @@ impl PolicyGradient {
         let total = self.recipe.update.epochs.saturating_mul(reference_logprobs.len());
         context.observer.progress(Progress { phase: Phase::Update, done: 0, total, tokens });
         // All epochs have the same minibatches.
-        let updates = minibatches.zip(reference_logprobs.iter().cycle()).enumerate();
-        for (number, (batch, reference_logprobs)) in updates {
+        let known = reference_logprobs.iter().zip(entropy_slopes).cycle();
+        let updates = minibatches.zip(known).enumerate();
+        for (number, (batch, (reference_logprobs, entropy_slopes))) in updates {
             let _span = span("minibatch").with("number", number).with("tokens", batch.all_tokens());
             if !batch.is_empty() {
                 let inputs = LossInputs {
@@ -269,10 +273,11 @@ impl PolicyGradient {
                     on_policy_step: (number == 0).then_some(step),
                     terms: LossTerms {
                         reference_logprobs: reference_logprobs.as_deref(),
+                        entropy_slopes: entropy_slopes.as_deref(),
                         entropy_coefficient: control.bonus,
                         steered: control.steered(),
                         key: DrawKey { seed, step, update: number as u64 },
-                        entropy_error: entropy_control.error(),
+                        run: entropy_control.run_state(self.progress(step)),
                     },
                 };
                 let (loss, norm) = update(&batch, &inputs, context)?;
@@ -287,6 +292,11 @@ impl PolicyGradient {
         }
         record_updates(&norms, &statistics, &mut context.record.metrics);
         Ok(statistics)
+    }
+
+    /// Share of the run's steps before this one.
+    fn progress(&self, step: u64) -> f64 {
+        step.saturating_sub(1) as f64 / self.recipe.run.steps.max(1) as f64
     }
 
     /// The groups to learn from: the groups carried over, then the groups just collected. Groups
@@ -343,6 +353,30 @@ impl PolicyGradient {
                 .transpose()
         };
         record.clock.time("reference", || minibatches.enumerate().map(of_minibatch).collect())
+    }
+
+    /// Slopes of the entropy of each minibatch's tokens under the present weights, where a method
+    /// needs them. They are those before the step's first update in all its epochs.
+    fn entropy_slopes(
+        &self,
+        minibatches: impl ExactSizeIterator<Item = TrainingBatch>,
+        context: &mut LearnContext<'_>,
+    ) -> Result<Vec<Option<Vec<f64>>>> {
+        if !self.recipe.objective.needs_entropy_slopes() {
+            return Ok(vec![None; minibatches.len()]);
+        }
+        let LearnContext { learner, record, observer, .. } = context;
+        let (mut tokens, total) = (0, minibatches.len());
+        let of_minibatch = |(done, batch): (usize, TrainingBatch)| -> Result<_> {
+            observer.progress(Progress { phase: Phase::Measurement, done, total, tokens });
+            tokens += batch.all_tokens();
+            if batch.is_empty() {
+                return Ok(None);
+            }
+            let (_, slopes) = batch.entropy_slopes(learner, self.recipe.rollout.temperature)?;
+            Ok(Some(slopes.into_iter().map(f64::from).collect()))
+        };
+        record.clock.time("slopes", || minibatches.enumerate().map(of_minibatch).collect())
     }
 }
 

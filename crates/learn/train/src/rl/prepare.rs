@@ -29,7 +29,8 @@ impl Recipe {
         // The reference scores the rollout once for the loss, and once for the process model. The
         // process model scores the rollout and learns from it once.
         let prime = count(self.objective.is_prime());
-        let measured = if self.lab.track_theory { 2.0 } else { 0.0 };
+        let measured = if self.lab.track_theory { 2.0 } else { 0.0 }
+            + count(self.objective.needs_entropy_slopes());
         let greedy = count(self.objective.needs_greedy_baseline());
         // Responses that are in one pass share their prompt's tokens.
         let shared = ((SHARING_TOKENS as f64 - prompt) / response).floor().clamp(1.0, responses);
