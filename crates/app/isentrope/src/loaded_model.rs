@@ -9,6 +9,7 @@ use crate::recipe;
 use crate::run_directory;
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use isentrope_data::DataSettings;
 use isentrope_files::sha256_of_file;
 use isentrope_hub::{self as hub, HubConfig};
 use isentrope_kernels::{Backend, Role};
@@ -16,6 +17,7 @@ use isentrope_model::chat_template::{ChatTemplate, Date};
 use isentrope_model::generation_config::GenerationConfig;
 use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
 use isentrope_model::{KvCache, Layout, Model, ModelConfig};
+use isentrope_rollout::Prompter;
 use isentrope_train::settings::{DeviceKind, NumberType};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -61,7 +63,7 @@ pub struct Loaded {
     /// The adapter's directory.
     pub adapter: Option<PathBuf>,
     pub model: Model,
-    pub tokenizer: Option<Tokenizer>,
+    pub tokenizer: Option<Arc<Tokenizer>>,
     /// Its device.
     pub device: Device,
 }
@@ -151,6 +153,7 @@ fn load(
         }
     };
     let adapter = adapter.map(|(adapter, _)| adapter);
+    let tokenizer = tokenizer.map(Arc::new);
     Ok(Loaded { dir, adapter, model, tokenizer, device: device.clone() })
 }
 
@@ -211,7 +214,7 @@ impl Loaded {
 
     /// The tokenizer, or a sentence that says what needs it.
     pub fn tokenizer(&self) -> Result<&Tokenizer> {
-        self.tokenizer.as_ref().with_context(|| {
+        self.tokenizer.as_deref().with_context(|| {
             format!(
                 "{}: there is no tokenizer.json, so only lines with \"tokens\" can be used",
                 self.dir.display()
@@ -232,6 +235,14 @@ impl Loaded {
             ));
         }
         Ok(config)
+    }
+
+    /// Renders prompts for the model.
+    pub fn prompter(&self, settings: &DataSettings) -> Result<Prompter> {
+        let tokenizer = self.tokenizer.clone().with_context(|| {
+            format!("{}: there is no tokenizer.json, which texts need", self.dir.display())
+        })?;
+        Ok(Prompter::new(&self.dir, tokenizer, self.model.config.vocab_size, settings)?)
     }
 
     /// The chat template for this date or today, or a sentence that says which files have none.

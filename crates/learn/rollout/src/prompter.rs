@@ -9,12 +9,13 @@ use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 /// Renders prompts for one model.
 pub struct Prompter {
     /// The model's tokenizer.
-    pub tokenizer: Tokenizer,
+    pub tokenizer: Arc<Tokenizer>,
     /// Tokens that end a response.
     pub eos_tokens: Vec<u32>,
     template: Option<ChatTemplate>,
@@ -40,6 +41,19 @@ impl Prompter {
     pub fn read(dir: &Path, vocab_size: usize, settings: &DataSettings) -> Result<Self> {
         let tokenizer = Tokenizer::read(dir)?.ok_or_else(|| Error::NoTokenizer(dir.to_owned()))?;
         tokenizer.check_against(vocab_size, dir)?;
+        Self::new(dir, Arc::new(tokenizer), vocab_size, settings)
+    }
+
+    /// For the model in `dir`, whose tokenizer has been read.
+    ///
+    /// # Errors
+    /// When files are malformed; as [`eos_tokens`].
+    pub fn new(
+        dir: &Path,
+        tokenizer: Arc<Tokenizer>,
+        vocab_size: usize,
+        settings: &DataSettings,
+    ) -> Result<Self> {
         let eos_tokens = eos_tokens(dir, vocab_size, Some(&tokenizer))?;
         let template = ChatTemplate::read(dir, &SpecialTokens::read(dir)?, settings.date)?;
         Ok(Self {

@@ -75,7 +75,7 @@ impl Chat {
         loaded.chat_template(self.template_flags.date)?; // or says that there is none
         let settings =
             DataSettings { system: self.system.clone(), ..self.template_flags.settings() };
-        let prompter = Prompter::read(&loaded.dir, loaded.model.config.vocab_size, &settings)?;
+        let prompter = loaded.prompter(&settings)?;
         let sampling = self.sampling(loaded, &prompter)?;
         let page = KvCache::page_bytes(&loaded.model);
         let whole = KvCache::pages_for(&loaded.model, loaded.model.context()).saturating_mul(page);
@@ -88,7 +88,7 @@ impl Chat {
             chat: self,
             prompter,
             sampling,
-            engine: Engine::new(&loaded.model, loaded.tokenizer.as_ref(), limits)?,
+            engine: Engine::new(&loaded.model, loaded.tokenizer.as_deref(), limits)?,
             context: loaded.model.context().min(pages * loaded.model.backend.page_positions()),
             messages: Vec::new(),
             answers: 0,
@@ -134,7 +134,7 @@ impl Chat {
     fn sampling(&self, loaded: &Loaded, prompter: &Prompter) -> Result<Sampling> {
         let flags = &self.drawing;
         let (defaults, _) = of_model(loaded)?;
-        let tokenizer = loaded.tokenizer.as_ref();
+        let tokenizer = loaded.tokenizer.as_deref();
         let sampling = flags.over(defaults).ending_at(&prompter.eos_tokens, &flags.stop, tokenizer);
         sampling.check().map_err(|e| anyhow!("--{e}"))?;
         Ok(sampling)

@@ -115,7 +115,7 @@ impl Generate {
         let prompts = source.tokens(loaded)?;
 
         let limits = self.limits(loaded, &prompts, &sampling)?;
-        let mut engine = Engine::new(&loaded.model, loaded.tokenizer.as_ref(), limits)?;
+        let mut engine = Engine::new(&loaded.model, loaded.tokenizer.as_deref(), limits)?;
         for (i, prompt) in prompts.iter().enumerate() {
             let request = Request {
                 key: Key { seed: self.drawing.seed, step: 0, prompt: i as u64 },
@@ -211,7 +211,7 @@ impl Generate {
     /// are among them.
     fn sampling(&self, loaded: &Loaded) -> Result<(Sampling, &'static str)> {
         let (of_model, its) = of_model(loaded)?;
-        let (vocabulary, tokenizer) = (loaded.model.config.vocab_size, loaded.tokenizer.as_ref());
+        let (vocabulary, tokenizer) = (loaded.model.config.vocab_size, loaded.tokenizer.as_deref());
         let eos_tokens = eos_tokens(&loaded.dir, vocabulary, tokenizer)?;
         let used = [
             self.drawing.temperature.is_none() && its.temperature.is_some(),

@@ -7,7 +7,7 @@ use crate::sampling_flags::of_model;
 use crate::template_flags::TemplateFlags;
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use isentrope_rollout::{Limits, Prompter};
+use isentrope_rollout::Limits;
 use isentrope_serve::{Settings, context, serve};
 use serde_json::json;
 use std::net::TcpListener;
@@ -85,11 +85,7 @@ impl Serve {
     }
 
     fn serve(&self, listener: TcpListener, api_key: Option<String>, loaded: &Loaded) -> Result<()> {
-        if loaded.tokenizer.is_none() {
-            bail!("{}: there is no tokenizer.json, which serving needs", loaded.dir.display());
-        }
-        let vocabulary = loaded.model.config.vocab_size;
-        let prompter = Prompter::read(&loaded.dir, vocabulary, &self.template_flags.settings())?;
+        let prompter = loaded.prompter(&self.template_flags.settings())?;
         let (defaults, _) = of_model(loaded)?;
         let limits = Limits {
             cache_bytes: loaded.cache_bytes(self.kv_memory)?,

@@ -22,7 +22,7 @@ use isentrope_evaluation::results::{Comparisons, Results};
 use isentrope_evaluation::{BenchmarkFiles, Evaluator, weights_checksum};
 use isentrope_model::chat_template::Date;
 use isentrope_reward::{Overlong, VerifierSettings};
-use isentrope_rollout::{Judge, Limits, Prompter};
+use isentrope_rollout::{Judge, Limits};
 use measured::BenchmarkPlan;
 use serde_json::{Map, Value, json};
 use std::path::{Component, Path, PathBuf};
@@ -143,9 +143,8 @@ impl Eval {
         found: &[BenchmarkFiles],
     ) -> Result<()> {
         let recommended = self.drawing.recommended(&loaded.dir)?;
-        let vocabulary = loaded.model.config.vocab_size;
         let data = DataSettings { date: self.date(out)?, ..self.template_flags.settings() };
-        let prompter = Prompter::read(&loaded.dir, vocabulary, &data)?;
+        let prompter = loaded.prompter(&data)?;
         let measured: Vec<BenchmarkPlan> = found
             .iter()
             .map(|files| BenchmarkPlan::of(self, files, &prompter, loaded))

@@ -151,12 +151,7 @@ impl PromptSource<'_> {
         let mut tokens = |place: usize, mut prompt: Prompt| -> Result<Vec<u32>> {
             if prompter.get().is_none() {
                 loaded.tokenizer().map_err(|e| self.error(place, e))?;
-                let vocabulary = loaded.model.config.vocab_size;
-                let _ = prompter.set(Prompter::read(
-                    &loaded.dir,
-                    vocabulary,
-                    &self.arguments.settings(),
-                )?);
+                let _ = prompter.set(loaded.prompter(&self.arguments.settings())?);
             }
             let prompter = prompter.get().context("the tokenizer was read")?;
             prompt.surround(&self.arguments.prompt_prefix, &self.arguments.prompt_suffix);
