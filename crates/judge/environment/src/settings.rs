@@ -1,6 +1,7 @@
 //! The recipe's table `[environment]`.
 
-use isentrope_reward::{Error, VerifierError};
+use isentrope_reward::VerifierError;
+use isentrope_settings::Error;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -170,11 +171,11 @@ impl EnvironmentSettings {
     /// Checks the settings.
     ///
     /// # Errors
-    /// [`Error`] naming the first thing that is wrong; its key is below `environment`.
+    /// [`Error`] naming the first thing that is wrong.
     pub fn check(&self) -> Result<(), Error> {
-        isentrope_settings::check("", self)?;
+        isentrope_settings::check("environment", self)?;
         let wrong = |key: &str, value: String, expected: &str| {
-            Err(Error { key: key.into(), value, expected: expected.into() })
+            Err(Error { key: format!("environment.{key}"), value, expected: expected.into() })
         };
         match self {
             Self::Tools(settings) => {
@@ -290,7 +291,7 @@ mod tests {
             ("command", json!({"kind": "command", "command": [""]})),
             ("timeout_s", json!({"kind": "command", "command": ["a"], "timeout_s": 0})),
         ] {
-            assert_eq!(key(value.clone()), name, "{value}");
+            assert_eq!(key(value.clone()), format!("environment.{name}"), "{value}");
         }
     }
 }

@@ -254,11 +254,11 @@ fn what_episodes_cannot_have_is_refused_by_its_key() {
     };
     let prime = refusal(|recipe| recipe.objective.advantage = Estimator::Prime);
     assert!(prime.starts_with("objective.advantage is \"prime\""), "{prime}");
-    let turns = refusal(|recipe| {
-        let environment = json!({ "kind": "command", "command": ["a"], "max_turns": 0 });
+    let command = refusal(|recipe| {
+        let environment = json!({ "kind": "command", "command": [] });
         recipe.environment = Some(serde_json::from_value(environment).unwrap());
     });
-    assert!(turns.starts_with("environment.max_turns is 0"), "{turns}");
+    assert!(command.starts_with("environment.command is []: it must be"), "{command}");
     // An environment may give all rewards, tools give none.
     let mut unjudged = episodes();
     unjudged.reward.verifier = serde_json::from_value(json!("none")).unwrap();

@@ -185,11 +185,7 @@ impl Recipe {
     /// Refuses combinations of keys with an environment.
     fn check_environment(&self) -> Result<()> {
         let Some(environment) = &self.environment else { return Ok(()) };
-        let below = |error: isentrope_reward::Error| isentrope_reward::Error {
-            key: format!("environment.{}", error.key),
-            ..error
-        };
-        environment.check().map_err(below)?;
+        environment.check()?;
         if self.objective.is_prime() {
             let what = "is \"prime\", whose process model takes all tokens of a response for the \
                         model's own, and with [environment] some are given: take another estimator";
