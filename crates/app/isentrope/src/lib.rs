@@ -74,7 +74,7 @@ pub fn main(gpus: Box<dyn Gpus>) -> ExitCode {
     }
     device::set_gpus(gpus);
     interrupt::listen();
-    isentrope_reward::command::show_printed(|line| messages::labelled("function", line));
+    isentrope_reward::command::show_printed(messages::labelled);
     let result = match Arguments::try_parse() {
         Ok(arguments) => run(arguments.command),
         Err(wrong) if wrong.use_stderr() => return refuse(&wrong),

@@ -61,6 +61,8 @@ class Environment:
             raise ValueError("no\nsuch guess")
         if message == "rubbish":
             return {"messages": [{"role": "assistant", "content": ""}]}
+        if message == "yes":
+            return {"done": "yes", "reward": 1}
         if message == "nothing":
             return {}
         if message == "nan":
@@ -104,6 +106,10 @@ for line in sys.stdin:
             continue
         if message == "lie":
             answer = {"id": number + 1}
+        elif message == "yes":
+            answer = {"done": "yes"}
+        elif message == "id":
+            answer = {"messages": f"{number} {os.getpid()}"}
         elif message == "open":
             answer = {"messages": [{"role": "tool", "content": str(len(episodes))}]}
         elif message == "seed":
@@ -145,9 +151,10 @@ fn failures_are_a_sentence_each_and_harm_no_other_episode() {
         ("crash", "its process ended (exit status: 3)"),
         ("sleep", "its process gave no answer within 2 s"),
         ("error", "ValueError: no such guess (own.py, line 16)"),
-        ("rubbish", "a message is an object with the role user or tool"),
+        ("rubbish", "it must be an object with the role user or tool"),
+        ("yes", "its \"done\" is \"yes\": it must be true or false"),
         ("nothing", "it gave no messages and did not end the episode"),
-        ("long", "its process printed a line of more than 1048576 bytes"),
+        ("long", "bytes of JSON, and 1048576 are allowed"),
         ("nan", "ValueError: Out of range float values are not JSON compliant"),
         ("bytes", "TypeError: Object of type bytes is not JSON serializable"),
         ("x", "ValueError: invalid literal for int()"),
@@ -157,6 +164,7 @@ fn failures_are_a_sentence_each_and_harm_no_other_episode() {
         ("sleep", "its process gave no answer within 2 s"),
         ("bytes", "which is no answer: invalid unicode code point"),
         ("lie", "answered question"),
+        ("yes", "its \"done\" is \"yes\": it must be true or false"),
     ];
     for (kind, code, failures) in
         [("python", GUESS, &of_class[..]), ("command", COMMAND, &of_command)]
@@ -174,6 +182,24 @@ fn failures_are_a_sentence_each_and_harm_no_other_episode() {
         let turns = 2 + failures.len();
         assert_eq!(reply.metrics["guesses"], turns as f64, "it was played again up to there");
     }
+}
+
+#[test]
+fn a_wrong_value_costs_its_episode_and_not_its_process() {
+    let (environment, _directory) = start("command", COMMAND, json!({}));
+    let process = |seed: u64| {
+        let mut episode = environment.begin(&problem(7), seed << 11).unwrap();
+        let reply = episode.step("id").unwrap();
+        assert_eq!(reply.messages[0]["role"], "user", "a text is the user's message");
+        let (id, process) = content(&reply).split_once(' ').unwrap();
+        assert_eq!(id, seed.to_string(), "the number follows from the seed");
+        process.to_owned()
+    };
+    let first = process(5);
+    environment.begin(&problem(7), 0).unwrap().step("yes").unwrap_err();
+    assert_eq!(process(1), first);
+    environment.begin(&problem(7), 0).unwrap().step("crash").unwrap_err();
+    assert_ne!(process(5), first);
 }
 
 #[test]

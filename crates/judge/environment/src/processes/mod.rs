@@ -6,8 +6,9 @@
 
 mod protocol;
 
+use std::collections::HashSet;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -43,8 +44,10 @@ struct Pool {
     timeout: Duration,
     startup: Duration,
     slots: Vec<Slot>,
-    /// The number of the next episode.
-    next: AtomicU64,
+    /// Episodes so far, which take the slots in turn.
+    begun: AtomicUsize,
+    /// The numbers of the episodes under way.
+    live: Mutex<HashSet<u64>>,
 }
 
 /// The place of a process.
@@ -75,14 +78,16 @@ impl Processes {
             let here = std::env::current_dir().unwrap_or_default();
             return Err(error(format!("there is no file {file} in {}", here.display())));
         }
-        let shim = format!("{PYTHON_COMMON}{SHIM}");
+        let (shim, longest) = (format!("{PYTHON_COMMON}{SHIM}"), protocol::LONGEST.to_string());
         let launch = if *sandbox {
             // In a jail the current directory is another one.
             let file = std::path::absolute(file).unwrap_or_else(|_| file.into());
-            let arguments = ["-c", &shim, &*file.to_string_lossy(), class, "apart"];
+            let arguments = ["-c", &shim, &*file.to_string_lossy(), class, &longest, "apart"];
             launch_in_jail(interpreter, &arguments, Some(&file)).map_err(error)?
         } else {
-            Launch::Shim([interpreter, "-c", &shim, file, class].map(str::to_owned).to_vec())
+            Launch::Shim(
+                [interpreter, "-c", &shim, file, class, &longest].map(str::to_owned).to_vec(),
+            )
         };
         Self::start(launch, processes, limits, ("python", &format!("{python:?}")))
     }
@@ -108,11 +113,11 @@ impl Processes {
             timeout: Duration::from_secs_f64(limits.timeout_s),
             startup: Duration::from_secs_f64(settings.startup_s),
             slots: (0..settings.workers.max(1)).map(|_| Slot::default()).collect(),
-            next: AtomicU64::new(0),
+            begun: AtomicUsize::new(0),
+            live: Mutex::default(),
         };
         let failed = |problem: String, stderr| error(key, value.to_owned(), problem, stderr);
-        let mut worker = Worker::start(&pool.launch, protocol::LONGEST)
-            .map_err(|e| failed(pool.launch.failed(&e), None))?;
+        let mut worker = pool.spawn().map_err(|problem| failed(problem, None))?;
         let ready = match pool.launch.greets() {
             true => pool.load(&mut worker).map(Some),
             false => worker.unasked(Instant::now() + WATCHED).map_or(Ok(None), Err),
@@ -142,11 +147,20 @@ fn error(key: &str, value: String, problem: String, stderr: Option<String>) -> V
 
 impl Environment for Processes {
     fn begin(&self, problem: &Problem, seed: u64) -> Result<Box<dyn Episode>, Fault> {
-        let id = self.pool.next.fetch_add(1, Ordering::Relaxed);
+        let seed = seed >> 11; // 53 bits, which every language has as an integer
+        // A program may draw random numbers from the number too, so the seed is the number. Two
+        // episodes under way hardly ever have the same seed.
+        let mut id = seed;
+        let mut live = locked(&self.pool.live);
+        while !live.insert(id) {
+            id = id.wrapping_add(1);
+        }
+        drop(live);
+        let begun = self.pool.begun.fetch_add(1, Ordering::Relaxed);
         Ok(Box::new(Play {
             pool: Arc::clone(&self.pool),
             id,
-            place: (id % self.pool.slots.len() as u64) as usize,
+            place: begun % self.pool.slots.len(),
             generation: None,
             questions: vec![protocol::reset(problem, seed)],
             reward: None,
@@ -184,7 +198,7 @@ impl Episode for Play {
     fn step(&mut self, text: &str) -> Result<Reply, Fault> {
         self.questions.push(json!({"step": text}));
         let answer = self.ask().map_err(Fault)?;
-        let Answer { mut messages, reward, done, metrics, .. } = answer;
+        let Answer { mut messages, reward, done, metrics } = answer;
         if let Some(reward) = reward {
             self.reward = Some(self.reward.unwrap_or_default() + reward);
         }
@@ -217,8 +231,11 @@ impl Play {
         let mut last = Err(String::new());
         for question in &self.questions[from..] {
             let closed = std::mem::take(&mut *locked(&slot.closed));
-            let its_own = closed.iter().filter(|(generation, _)| *generation == process.generation);
-            let closed: Vec<u64> = its_own.map(|(_, id)| *id).collect();
+            // A reset stands for the end of an earlier episode with the number.
+            let known = |(generation, id): &&(u64, u64)| {
+                *generation == process.generation && *id != self.id
+            };
+            let closed: Vec<u64> = closed.iter().filter(known).map(|(_, id)| *id).collect();
             let line = protocol::line(self.id, question, &closed);
             last = self.pool.put(&mut process, line, self.id, limit);
             if last.is_err() {
@@ -235,6 +252,7 @@ impl Drop for Play {
         if let Some(generation) = self.generation {
             locked(&self.pool.slots[self.place].closed).push((generation, self.id));
         }
+        locked(&self.pool.live).remove(&self.id);
     }
 }
 
@@ -268,10 +286,14 @@ impl Pool {
         }
     }
 
+    fn spawn(&self) -> Result<Worker, String> {
+        let started = Worker::start(&self.launch, protocol::LONGEST, "environment");
+        started.map_err(|e| self.launch.failed(&e))
+    }
+
     /// Starts a process in the place of one that has ended.
     fn fresh(&self) -> Result<Worker, String> {
-        let mut worker =
-            Worker::start(&self.launch, protocol::LONGEST).map_err(|e| self.launch.failed(&e))?;
+        let mut worker = self.spawn()?;
         if self.launch.greets() {
             match self.load(&mut worker) {
                 Ok(Greeting::Hello(_)) => {}

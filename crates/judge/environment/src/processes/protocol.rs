@@ -1,10 +1,10 @@
 //! The lines between a run and the processes of an environment: one JSON object each.
 //!
 //! ```text
-//! {"id": 3, "reset": {"prompt": ..., "ground_truth": ..., ...}, "seed": 17}
-//!     {"id": 3}
-//! {"id": 3, "step": "the model's turn", "closed": [1, 2]}
-//!     {"id": 3, "messages": [...]}
+//! {"id": 17, "reset": {"prompt": ..., "ground_truth": ..., ...}, "seed": 17}
+//!     {"id": 17}
+//! {"id": 17, "step": "the model's turn", "closed": [1, 2]}
+//!     {"id": 17, "messages": [...]}
 //! ```
 
 use std::collections::BTreeMap;
@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use isentrope_data::Problem;
 use isentrope_reward::command::{Misconduct, check_names, one_line, rubbish, without_halves};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
 
 /// Longest line that a process may print, in bytes.
 pub const LONGEST: usize = 1 << 20;
@@ -26,11 +27,13 @@ const MOST_REWARD: f64 = 1e6;
 /// Longest reason of a failure that is shown, in characters.
 const SHOWN: usize = 500;
 
+/// Longest value that a message shows, in characters.
+const SHOWN_VALUE: usize = 80;
+
 /// The question that begins an episode, without its number.
 pub fn reset(problem: &Problem, seed: u64) -> Value {
     let Problem { prompt, ground_truth, data_source, extra_info, columns, .. } = problem;
-    // Half of the numbers, which every language has as integers.
-    json!({"seed": seed >> 11, "reset": {
+    json!({"seed": seed, "reset": {
         "prompt": prompt.question().unwrap_or_default(), "messages": prompt.messages(),
         "ground_truth": ground_truth, "data_source": data_source, "extra_info": extra_info,
         "columns": columns,
@@ -49,47 +52,86 @@ pub fn line(id: u64, question: &Value, closed: &[u64]) -> Vec<u8> {
 }
 
 /// The answer to a turn.
-#[derive(Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Answer {
-    id: u64,
     /// Messages for the model.
-    #[serde(default)]
     pub messages: Vec<Value>,
     /// The reward of this step.
-    #[serde(default)]
     pub reward: Option<f64>,
     /// Whether the episode has ended.
-    #[serde(default)]
     pub done: bool,
     /// Measurements.
-    #[serde(default)]
     pub metrics: BTreeMap<String, f64>,
-    /// Why the environment cannot go on with the episode.
-    #[serde(default)]
-    failed: Option<String>,
 }
 
 /// Reads the answer to a question about an episode.
 ///
 /// # Errors
-/// [`Misconduct`]; [`Misconduct::Failed`] is of the episode alone.
+/// [`Misconduct`]. [`Misconduct::Failed`] is of the episode alone: the line is an answer, and says
+/// that the environment has failed, or has a value that cannot be used.
 pub fn answer(line: &[u8], id: u64) -> Result<Answer, Misconduct> {
     let rubbish = |problem: String| rubbish(line, problem);
-    let answer: Answer =
+    let mut fields: Map<String, Value> =
         serde_json::from_slice(&without_halves(line)).map_err(|e| rubbish(e.to_string()))?;
-    if answer.id != id {
-        return Err(Misconduct::OutOfTurn { asked: id, answered: answer.id });
+    let answered = fields.remove("id").ok_or_else(|| rubbish("it has no \"id\"".into()))?;
+    match answered.as_u64() {
+        Some(answered) if answered == id => {}
+        Some(answered) => return Err(Misconduct::OutOfTurn { asked: id, answered }),
+        None => return Err(rubbish(format!("its \"id\" is {}", shown(&answered)))),
     }
-    if let Some(failed) = answer.failed {
-        return Err(Misconduct::Failed(one_line(&failed).chars().take(SHOWN).collect()));
+    read(fields).map_err(|failed| Misconduct::Failed(one_line(&failed)))
+}
+
+/// Reads the answer's fields but its number. One that is null is left out.
+fn read(mut fields: Map<String, Value>) -> Result<Answer, String> {
+    if let Some(failed) = take::<String>(&mut fields, "failed", "a text")? {
+        return Err(failed.chars().take(SHOWN).collect());
     }
-    check_names(&answer.metrics).map_err(rubbish)?;
-    if let Some(reward) = answer.reward.filter(|reward| reward.abs() > MOST_REWARD) {
-        return Err(rubbish(format!("its reward is {reward:e}, and rewards are from -1e6 to 1e6")));
+    let messages = match fields.remove("messages") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::String(text)) if text.is_empty() => Vec::new(),
+        Some(Value::String(text)) => vec![json!({"role": "user", "content": text})],
+        Some(Value::Array(messages)) => messages,
+        Some(other) => {
+            let what = "it must be a text or a list of messages";
+            return Err(format!("its \"messages\" is {}: {what}", shown(&other)));
+        }
+    };
+    check_messages(&messages)?;
+    let reward: Option<f64> = take(&mut fields, "reward", "a number")?;
+    if let Some(reward) = reward.filter(|reward| reward.abs() > MOST_REWARD) {
+        return Err(format!("its reward is {reward:e}, and rewards are from -1e6 to 1e6"));
     }
-    check_messages(&answer.messages).map_err(rubbish)?;
-    Ok(answer)
+    let done = take(&mut fields, "done", "true or false")?.unwrap_or_default();
+    let metrics: BTreeMap<String, f64> =
+        take(&mut fields, "metrics", "an object of numbers")?.unwrap_or_default();
+    check_names(&metrics)?;
+    match fields.keys().next() {
+        Some(key) => Err(format!(
+            "it has {key:?}, and an answer may have messages, reward, done, metrics and failed"
+        )),
+        None => Ok(Answer { messages, reward, done, metrics }),
+    }
+}
+
+/// Takes a field's value out, unless it is left out or null.
+fn take<T: DeserializeOwned>(
+    fields: &mut Map<String, Value>,
+    key: &str,
+    expected: &str,
+) -> Result<Option<T>, String> {
+    let value = fields.remove(key).unwrap_or_default();
+    Option::<T>::deserialize(&value)
+        .map_err(|_| format!("its {key:?} is {}: it must be {expected}", shown(&value)))
+}
+
+/// The beginning of a value as JSON.
+fn shown(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(SHOWN_VALUE) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
 }
 
 fn check_messages(messages: &[Value]) -> Result<(), String> {
@@ -100,9 +142,11 @@ fn check_messages(messages: &[Value]) -> Result<(), String> {
         let [role, content] =
             ["role", "content"].map(|key| message.get(key).and_then(Value::as_str));
         if !matches!((role, content), (Some("user" | "tool"), Some(_))) {
-            return Err(
-                "a message is an object with the role user or tool, and a text as content".into()
-            );
+            return Err(format!(
+                "a message is {}: it must be an object with the role user or tool, and a text as \
+                 content",
+                shown(message)
+            ));
         }
     }
     Ok(())
@@ -115,31 +159,62 @@ mod tests {
     #[test]
     fn what_is_no_answer_says_why() {
         let many = json!({"id": 3, "messages": vec![json!({"role": "user", "content": ""}); 65]});
-        for (line, why) in [
+        let broken = [
             ("", "EOF"),
             ("hello", "expected value"),
+            ("[3]", "invalid type: sequence, expected a map"),
             ("\u{fffd}", "expected value"),
             (r#"{"id": 4}"#, "answered question 4 when asked question 3"),
-            (r#"{"messages": []}"#, "missing field `id`"),
-            (r#"{"id": 3, "message": "x"}"#, "unknown field `message`"),
-            (r#"{"id": 3, "reward": "1"}"#, "invalid type: string"),
-            (r#"{"id": 3, "reward": 1e7}"#, "its reward is 1e7"),
+            (r#"{"id": "3"}"#, "its \"id\" is \"3\""),
+            (r#"{"messages": []}"#, "it has no \"id\""),
             (r#"{"id": 3, "reward": NaN}"#, "expected value"),
-            (r#"{"id": 3, "messages": ["x"]}"#, "a message is an object with the role"),
+        ];
+        let of_the_episode = [
+            (r#"{"id": 3, "message": "x"}"#, "it has \"message\", and an answer may have"),
+            (r#"{"id": 3, "reward": "1"}"#, "its \"reward\" is \"1\": it must be a number"),
+            (r#"{"id": 3, "reward": 1e7}"#, "its reward is 1e7"),
+            (r#"{"id": 3, "done": "yes"}"#, "its \"done\" is \"yes\": it must be true or false"),
+            (r#"{"id": 3, "done": 1}"#, "its \"done\" is 1: it must be true or false"),
+            (r#"{"id": 3, "messages": 1}"#, "its \"messages\" is 1: it must be a text or a list"),
+            (r#"{"id": 3, "messages": ["x"]}"#, "a message is \"x\": it must be an object"),
             (
                 r#"{"id": 3, "messages": [{"role": "assistant", "content": "x"}]}"#,
-                "role user or tool",
+                "the role user or tool",
             ),
             (r#"{"id": 3, "messages": [{"role": "user", "content": 1}]}"#, "a text as content"),
             (r#"{"id": 3, "metrics": {"a b": 1}}"#, "must be named by"),
+            (r#"{"id": 3, "metrics": {"a": "b"}}"#, "its \"metrics\" is {\"a\":\"b\"}: it must"),
             (r#"{"id": 3, "failed": "no\n luck"}"#, "said no luck"),
             (&many.to_string(), "it has 65 messages"),
-        ] {
-            let error = answer(line.as_bytes(), 3).unwrap_err().to_string();
-            assert!(error.contains(why), "{line}: {error}");
+        ];
+        for (lines, is_of_the_episode) in [(&broken[..], false), (&of_the_episode, true)] {
+            for (line, why) in lines {
+                let error = answer(line.as_bytes(), 3).unwrap_err();
+                assert!(error.to_string().contains(why), "{line}: {error}");
+                assert_eq!(matches!(error, Misconduct::Failed(_)), is_of_the_episode, "{line}");
+            }
         }
         assert!(answer(b"{\"id\": 3, \"messages\": \"\xff\"}", 3).is_err());
-        let halves = br#"{"id": 3, "messages": [{"role": "tool", "content": "a\ud83d"}]}"#;
-        assert_eq!(answer(halves, 3).unwrap().messages[0]["content"], "a\u{fffd}");
+    }
+
+    #[test]
+    fn answers_are_read() {
+        let message = |text: &str| vec![json!({"role": "user", "content": text})];
+        let none = Answer::default;
+        for (line, expected) in [
+            (r#"{"id": 3}"#, none()),
+            (r#"{"id": 3, "messages": null, "done": null, "reward": null}"#, none()),
+            (r#"{"id": 3, "messages": ""}"#, none()),
+            (r#"{"id": 3, "messages": "Hi"}"#, Answer { messages: message("Hi"), ..none() }),
+            (r#"{"id": 3, "messages": "a\ud83d"}"#, {
+                Answer { messages: message("a\u{fffd}"), ..none() }
+            }),
+            (r#"{"id": 3, "done": true, "reward": 1, "metrics": {"a": 2}}"#, {
+                let metrics = BTreeMap::from([("a".to_owned(), 2.0)]);
+                Answer { done: true, reward: Some(1.0), metrics, ..none() }
+            }),
+        ] {
+            assert_eq!(answer(line.as_bytes(), 3).unwrap(), expected, "{line}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 """Plays the episodes of an environment class.
 
-Started with `-c`, this text behind common.py, the file, and the name of the class; with the word `apart` behind them it is in a
-sandbox. Reads a question per line from standard input and writes an answer per line to standard output, as docs/guides/turns.md has
+Started with `-c`, this text behind common.py, the file, the name of the class, and the most bytes of a line; with the word `apart`
+behind them it is in a sandbox. Reads a question per line from standard input and writes an answer per line to standard output, as docs/guides/turns.md has
 them. The question {"hello": true} is answered with how the class is called, {"hello": "..."}, or with why it cannot be,
 {"refused": "..."}. A question at which the class raises an error is answered with it, {"id": ..., "failed": "..."}.
 """
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 
 def main():
-    place, name = sys.argv[1:3]
+    place, name, longest = sys.argv[1], sys.argv[2], int(sys.argv[3])
     questions, answers = take_streams()
     file = os.path.abspath(place)
     environment, refused, episodes = None, None, {}
@@ -29,7 +29,7 @@ def main():
         elif refused:
             sys.exit(refused)
         else:
-            answer = play(environment, episodes, question, file)
+            answer = play(environment, episodes, question, file, longest)
         answers.write(answer + b"\n")
         answers.flush()
 
@@ -57,7 +57,7 @@ def load(place, name):
     return found
 
 
-def play(environment, episodes, question, file):
+def play(environment, episodes, question, file, longest):
     """The line that answers a question, whatever the class does."""
     number = question["id"]
     try:
@@ -67,7 +67,10 @@ def play(environment, episodes, question, file):
             if said is not None:
                 raise TypeError("reset must return None: the problem's prompt opens the episode")
             return encoded({"id": number})
-        return encoded({"id": number, **answer(of(episodes[number].step(question["step"])))})
+        line = encoded({"id": number, **answer(of(episodes[number].step(question["step"])))})
+        if len(line) >= longest:
+            raise ValueError(f"step returned {len(line)} bytes of JSON, and {longest} are allowed")
+        return line
     except BaseException as error:  # sys.exit() too
         episodes.pop(number, None)
         print(own_traceback(error), file=sys.stderr, flush=True)
@@ -84,14 +87,18 @@ def answer(returned):
     unknown = [str(key) for key in returned if key not in ("messages", "reward", "done", "metrics")]
     if unknown:
         raise TypeError(f"step returned a dict with {', '.join(unknown)}: it may have messages, reward, done and metrics")
-    messages, reward = returned.get("messages") or [], returned.get("reward")
-    metrics = {str(key): float(value) for key, value in (returned.get("metrics") or {}).items()}
+    messages, done, metrics = returned.get("messages") or [], returned.get("done"), returned.get("metrics") or {}
     return {
-        "messages": [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages),
-        "reward": None if reward is None else float(reward),  # also of NumPy and PyTorch
-        "done": bool(returned.get("done")),
-        "metrics": metrics,
+        "messages": messages if isinstance(messages, str) else list(messages),
+        "reward": number(returned.get("reward")),
+        "done": done.item() if hasattr(done, "item") else done,  # also of NumPy
+        "metrics": {str(key): number(value) for key, value in metrics.items()},
     }
+
+
+def number(value):
+    """A number, also of NumPy or PyTorch, as a float. The run refuses any other value by its name."""
+    return float(value) if hasattr(value, "__float__") else value
 
 
 main()

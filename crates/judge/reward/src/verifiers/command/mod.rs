@@ -267,7 +267,7 @@ impl CommandVerifier {
 
     fn worker(&self) -> Result<Worker, VerifierError> {
         let longest = protocol::longest_line(self.workers.settings.batch);
-        Worker::start(&self.workers.launch, longest)
+        Worker::start(&self.workers.launch, longest, "function")
             .map_err(|e| self.error(self.workers.launch.failed(&e), None))
     }
 

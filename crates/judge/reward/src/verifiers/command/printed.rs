@@ -1,4 +1,4 @@
-//! Shows the lines that functions print while they judge, one call's lines together.
+//! Shows the lines that functions and classes of the user print, one call's lines together.
 
 use std::mem;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -9,28 +9,35 @@ const MOST_LINES: usize = 200;
 /// Most characters of a line that are shown.
 const MOST_CHARACTERS: usize = 500;
 
-type Show = dyn Fn(&str) + Send + Sync;
+type Show = dyn Fn(&str, &str) + Send + Sync;
 
 static SHOW: OnceLock<Box<Show>> = OnceLock::new();
 
 /// Number of lines shown. A worker that shows lines holds the lock, so that workers take turns.
 static SHOWN: Mutex<usize> = Mutex::new(0);
 
-/// Sets `show` to show lines that functions print or write to standard error, up to a limit. Only
-/// the first call counts; without one, lines are kept for errors alone.
-pub fn show_printed(show: impl Fn(&str) + Send + Sync + 'static) {
+/// Sets `show` to show lines that functions and classes print or write to standard error, up to a
+/// limit; its arguments are a word for who prints, and the line. Only the first call counts;
+/// without one, lines are kept for errors alone.
+pub fn show_printed(show: impl Fn(&str, &str) + Send + Sync + 'static) {
     let _ = SHOW.set(Box::new(show));
 }
 
 /// The lines of a stream that have not been shown.
-#[derive(Default)]
 pub struct PrintedLines {
+    /// A word for who prints them.
+    label: &'static str,
     lines: Vec<String>,
     /// The beginning of the next line.
     line: Vec<u8>,
 }
 
 impl PrintedLines {
+    /// No lines, of who prints under this label.
+    pub fn of(label: &'static str) -> Self {
+        Self { label, lines: Vec::new(), line: Vec::new() }
+    }
+
     /// Takes what has come.
     pub fn push(&mut self, bytes: &[u8]) {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -60,8 +67,8 @@ impl PrintedLines {
         let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
         for line in lines {
             match *shown {
-                0..MOST_LINES => show(&line),
-                MOST_LINES => show("(what else is printed is not shown)"),
+                0..MOST_LINES => show(self.label, &line),
+                MOST_LINES => show(self.label, "(what else is printed is not shown)"),
                 _ => return,
             }
             *shown += 1;
@@ -85,8 +92,11 @@ mod tests {
     fn lines_are_shown_whole_by_the_call_and_not_without_end() {
         let shown = Arc::new(Mutex::new(Vec::new()));
         let keep = shown.clone();
-        show_printed(move |line| keep.lock().unwrap().push(line.to_owned()));
-        let mut printed = PrintedLines::default();
+        show_printed(move |label, line| {
+            assert_eq!(label, "function");
+            keep.lock().unwrap().push(line.to_owned());
+        });
+        let mut printed = PrintedLines::of("function");
         printed.push(b"  one\n\x1b[2Jtw");
         assert!(shown.lock().unwrap().is_empty(), "the call has not ended");
         printed.push(b"o\n\n");

@@ -63,11 +63,12 @@ impl EndedWorker {
 }
 
 impl Worker {
-    /// Starts a worker whose lines have at most `longest` bytes.
+    /// Starts a worker whose lines have at most `longest` bytes. `label` is a word for who prints
+    /// what a shim shows.
     ///
     /// # Errors
     /// As [`Launch::start`].
-    pub fn start(launch: &Launch, longest: usize) -> io::Result<Self> {
+    pub fn start(launch: &Launch, longest: usize, label: &'static str) -> io::Result<Self> {
         let (process, stdin, stdout, stderr) = launch.start()?;
         let (questions, to_write) = mpsc::sync_channel(1);
         thread::spawn(move || write(stdin, &to_write));
@@ -77,7 +78,7 @@ impl Worker {
             process,
             questions,
             answers,
-            stderr: Tail::of(stderr, launch.greets()),
+            stderr: Tail::of(stderr, launch.greets().then(|| PrintedLines::of(label))),
             past: Past::Unasked,
         })
     }
@@ -176,18 +177,18 @@ fn read_lines(
 /// The end of a stream that is read to its end as it comes.
 struct Tail {
     kept: Arc<Mutex<VecDeque<u8>>>,
-    /// The stream's lines, if a function prints them.
+    /// The stream's lines, if they are shown.
     printed: Option<Arc<Mutex<PrintedLines>>>,
     /// Closed when the stream is.
     reading: Receiver<()>,
 }
 
 impl Tail {
-    /// Reads a stream, and shows its lines if a function prints them.
-    fn of(mut stream: ChildStderr, is_shown: bool) -> Self {
+    /// Reads a stream, and shows its lines by `printed`, if there is one.
+    fn of(mut stream: ChildStderr, printed: Option<PrintedLines>) -> Self {
         let kept = Arc::new(Mutex::new(VecDeque::with_capacity(TAIL)));
         let (open, reading) = mpsc::sync_channel(0);
-        let printed = is_shown.then(Arc::<Mutex<PrintedLines>>::default);
+        let printed = printed.map(|printed| Arc::new(Mutex::new(printed)));
         let (keep, lines) = (kept.clone(), printed.clone());
         thread::spawn(move || {
             let _open: SyncSender<()> = open;
