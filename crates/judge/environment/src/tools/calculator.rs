@@ -23,6 +23,13 @@ const DEEPEST: usize = 64;
 /// Most bits of a numerator or a denominator.
 const MOST_BITS: u64 = 4096;
 
+/// Most digits of a number in the expression, without zeros in front: about [`MOST_BITS`].
+const MOST_DIGITS: usize = 1233;
+
+/// Most work of an expression: the sum over its operations of the square of the bits of both
+/// operands, since fractions are reduced in quadratic time. It comes to a few milliseconds.
+const MOST_WORK: u64 = 1 << 29;
+
 /// The value of an expression: a whole number, a fraction `1/3`, or a decimal `0.25` where it is
 /// one of at most ten digits.
 ///
@@ -34,7 +41,7 @@ pub fn evaluate(expression: &str) -> Result<String, String> {
     }
     // The signs that models write for these operators.
     let text = expression.replace(['×', '·'], "*").replace('÷', "/").replace('−', "-");
-    let mut parser = Parser { rest: text.trim_start(), depth: 0 };
+    let mut parser = Parser { rest: text.trim_start(), depth: 0, work: 0 };
     let value = parser.sum()?;
     match parser.rest.chars().next() {
         None => Ok(written(&value)),
@@ -42,29 +49,24 @@ pub fn evaluate(expression: &str) -> Result<String, String> {
     }
 }
 
-/// A value as `1/3`, with the decimal behind it where that is exact and short.
+/// A value as a decimal of at most ten digits where that is exact, else as `1/3`.
 fn written(value: &BigRational) -> String {
-    let ten = BigInt::from(10);
-    let decimal = |digits: u32| {
-        let scaled = value * BigRational::from_integer(Pow::pow(ten.clone(), digits));
-        scaled.is_integer().then(|| {
-            let sign = if scaled.is_negative() { "-" } else { "" };
-            let text = scaled.to_integer().abs().to_string();
-            let text = format!("{text:0>width$}", width = digits as usize + 1);
-            let (whole, part) = text.split_at(text.len() - digits as usize);
-            format!("{sign}{whole}.{part}")
-        })
-    };
-    match value.is_integer() {
-        true => value.to_string(),
-        false => (1..=10).find_map(decimal).unwrap_or_else(|| value.to_string()),
-    }
+    let denominator = value.denom().to_u64();
+    let digits = denominator.and_then(|of| (0..=10).find(|&digits| 10u64.pow(digits) % of == 0));
+    let (Some(of), Some(digits @ 1..)) = (denominator, digits) else { return value.to_string() };
+    let scaled = value.numer().abs() * (10u64.pow(digits) / of);
+    let sign = if value.is_negative() { "-" } else { "" };
+    let text = format!("{:0>width$}", scaled.to_string(), width = digits as usize + 1);
+    let (whole, part) = text.split_at(text.len() - digits as usize);
+    format!("{sign}{whole}.{part}")
 }
 
 struct Parser<'a> {
     /// The text that has not been read, without leading white space.
     rest: &'a str,
     depth: usize,
+    /// The work so far, at most [`MOST_WORK`].
+    work: u64,
 }
 
 impl Parser<'_> {
@@ -79,7 +81,7 @@ impl Parser<'_> {
         let mut value = self.product()?;
         while let Some(sign) = self.take(&["+", "-"]) {
             let other = self.product()?;
-            value = bounded(if sign == "+" { value + other } else { value - other })?;
+            value = self.operation(sign, value, other)?;
         }
         Ok(value)
     }
@@ -91,12 +93,7 @@ impl Parser<'_> {
             if sign != "*" && other.is_zero() {
                 return Err("it divides by zero".into());
             }
-            value = bounded(match sign {
-                "*" => value * other,
-                "/" => value / other,
-                "//" => (value / other).floor(),
-                _ => &value - (&value / &other).floor() * &other,
-            })?;
+            value = self.operation(sign, value, other)?;
         }
         Ok(value)
     }
@@ -158,10 +155,44 @@ impl Parser<'_> {
                 None => "it ends where a number should be".into(),
             });
         }
+        if whole.trim_start_matches('0').len() + part.len() > MOST_DIGITS {
+            return Err(too_long());
+        }
         let digits: BigInt = format!("{whole}{part}").parse().map_err(|_| too_long())?;
         let denominator = Pow::pow(BigInt::from(10), part.len());
         self.rest = after.trim_start();
         bounded(BigRational::new(digits, denominator))
+    }
+
+    /// The result of an operator. The divisor is not 0.
+    fn operation(
+        &mut self,
+        sign: &str,
+        a: BigRational,
+        b: BigRational,
+    ) -> Result<BigRational, String> {
+        if a.is_integer() && b.is_integer() && ["+", "-", "*"].contains(&sign) {
+            // Nothing is to be reduced.
+            let (a, b) = (a.numer(), b.numer());
+            return bounded(BigRational::from_integer(match sign {
+                "+" => a + b,
+                "-" => a - b,
+                _ => a * b,
+            }));
+        }
+        let bits = [&a, &b].map(|of| of.numer().bits() + of.denom().bits());
+        self.work += (bits[0] + bits[1]).pow(2);
+        if self.work > MOST_WORK {
+            return Err("it has too many operations on such long numbers".into());
+        }
+        bounded(match sign {
+            "+" => a + b,
+            "-" => a - b,
+            "*" => a * b,
+            "/" => a / b,
+            "//" => (a / b).floor(),
+            _ => &a - (&a / &b).floor() * &b,
+        })
     }
 
     /// Reads something within what is being read.
@@ -238,9 +269,24 @@ mod tests {
     }
 
     #[test]
+    fn no_expression_takes_long() {
+        let ends = ["+1", "+1/7", "*(5/7)", "//2*3", "%(3**2000/7**1300)", "+3**2000/7**1300"];
+        for (start, end) in ends.iter().flat_map(|end| [("3**2000", end), ("3**2000/7**1300", end)])
+        {
+            let expression = format!("{start}{}", end.repeat((LONGEST - start.len()) / end.len()));
+            let started = std::time::Instant::now();
+            let _ = evaluate(&expression);
+            // Without a bound of the work some take 400 ms.
+            let took = started.elapsed();
+            assert!(took < std::time::Duration::from_millis(100), "{start}{end}...: {took:?}");
+        }
+    }
+
+    #[test]
     fn what_has_no_value_says_why() {
         let (deep, signs) = ("(".repeat(1000), "-".repeat(4000));
-        let long = "1+".repeat(4000);
+        let (long, fractions) =
+            ("1+".repeat(4000), format!("3**2000/7**1300{}", "+1/7".repeat(900)));
         for (expression, why) in [
             ("", "it ends where a number should be"),
             ("1 +", "it ends where a number should be"),
@@ -254,6 +300,8 @@ mod tests {
             ("2**0.5", "not a small whole number"),
             ("9**9**9", "more than 4096 bits"),
             ("2**99999999999", "not a small whole number"),
+            (&fractions, "too many operations on such long numbers"),
+            (&format!("0.{}1", "0".repeat(1300)), "more than 4096 bits"),
             (&deep, "more than 64 deep"),
             (&signs, "more than 64 deep"),
             (&long, "more than 4096 bytes"),
