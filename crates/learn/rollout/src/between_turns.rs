@@ -5,6 +5,9 @@
 //! the end of the turn, the new messages and the beginning of the next turn. An end token that was
 //! sampled stands for the one at the head of this text.
 //!
+//! Special tokens that an environment writes are plain text: `literal_text` keeps them from the
+//! template and from the tokenizer.
+//!
 //! Some templates write an earlier turn differently once others follow (Qwen3's drops its
 //! reasoning). The model keeps seeing what it sampled, and a warning says so.
 
@@ -13,6 +16,7 @@ use std::sync::atomic::Ordering;
 use isentrope_data::Prompt;
 use serde_json::{Value, json};
 
+use crate::literal_text::LiteralTexts;
 use crate::prompter::Prompter;
 
 /// The messages of an episode so far.
@@ -100,11 +104,12 @@ impl Prompter {
         let before = format!("{turn}{end}");
         let mut room = None;
         let (tail, tokens) = loop {
+            let literal = LiteralTexts::take(&self.tokenizer, &mut messages)?;
             let tail = self.tail(conversation, ended.is_some(), &mut messages)?;
-            let encoded = self.tokenizer.encode_after(&before, &tail);
-            let tokens = encoded.map_err(|e| e.to_string())?;
+            let tokens = literal.encode_after(&self.tokenizer, &before, &tail)?;
+            literal.put_back(&mut messages);
             if tokens.len() <= most || room == Some(0) {
-                break (tail, tokens);
+                break (literal.restored(&tail), tokens);
             }
             room = Some(match room {
                 // The frame around the texts keeps its tokens.

@@ -16,6 +16,7 @@ mod episode_queue;
 mod error;
 mod judge;
 mod judge_queue;
+mod literal_text;
 mod observer;
 mod partial_response;
 mod prompter;
