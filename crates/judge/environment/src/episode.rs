@@ -21,6 +21,11 @@ pub trait Environment: Send + Sync {
     /// Tools for the chat template's variable `tools`, as transformers takes them; empty: none.
     fn tools(&self) -> &[Value];
 
+    /// Special tokens that mark a call: a turn's text keeps one that it begins with.
+    fn call_marks(&self) -> &[&str] {
+        &[]
+    }
+
     /// Notes for users before it is asked, as sentences without a full stop.
     fn notes(&self) -> Vec<String> {
         Vec::new()
@@ -29,7 +34,8 @@ pub trait Environment: Send + Sync {
 
 /// One response under way.
 pub trait Episode: Send {
-    /// Answers the model's turn. `text` is the turn without its end token.
+    /// Answers the model's turn. `text` is the turn without special tokens, but for a
+    /// [mark](Environment::call_marks) at its beginning.
     ///
     /// # Errors
     /// [`Fault`]: the episode is over.

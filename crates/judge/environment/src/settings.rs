@@ -27,8 +27,8 @@ pub enum EnvironmentSettings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct EpisodeLimits {
-    /// Most turns of the model. An episode that needs more is cut off there, as a response at its
-    /// longest length.
+    /// Most turns of the model. An episode that needs more is cut off there, and counts as
+    /// truncated.
     #[schemars(range(min = 1, max = 1024))]
     pub max_turns: usize,
     /// Most tokens of the environment's messages between two turns. The rest of the text is cut,
@@ -146,6 +146,18 @@ impl EnvironmentSettings {
             Self::Tools(settings) => &settings.limits,
             Self::Python(settings) => &settings.limits,
             Self::Command(settings) => &settings.limits,
+        }
+    }
+
+    /// Names in the settings that may be files on which answers depend: the arguments of a command,
+    /// the file of a class.
+    pub fn files(&self) -> Vec<String> {
+        match self {
+            Self::Tools(_) => Vec::new(),
+            Self::Python(settings) => {
+                settings.parts().map(|(file, _)| file.to_owned()).into_iter().collect()
+            }
+            Self::Command(settings) => settings.command.clone(),
         }
     }
 

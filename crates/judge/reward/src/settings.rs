@@ -11,8 +11,8 @@ use crate::VerifierSettings;
 pub struct RewardSettings {
     /// Which verifier judges responses.
     pub verifier: VerifierSettings,
-    /// Leaves responses that were cut off at the longest length out of the loss. They count in
-    /// advantages all the same.
+    /// Leaves responses that were cut off, at the longest length or at `environment.max_turns`, out
+    /// of the loss. They count in advantages all the same.
     pub mask_truncated: bool,
     /// Penalty of responses that come close to the longest length (DAPO, arXiv:2503.14476, equation
     /// 13): 0 up to the buffer, then falling in a straight line to -factor.

@@ -54,6 +54,9 @@ pub struct Workload {
     pub evaluations: u64,
     /// The longest response that is counted, in tokens.
     pub longest: usize,
+    /// Whether an environment answers between turns. Neither its time nor the passes that several
+    /// turns take are counted.
+    pub has_turns: bool,
 }
 
 /// The shares of activations that memory can keep for backward passes.
@@ -262,7 +265,11 @@ impl fmt::Display for Estimate {
         if workload.longest > 0 {
             write!(f, " in updates and {sampling:.0} in sampling")?;
         }
-        write!(f, " measured here)")
+        write!(f, " measured here)")?;
+        if workload.has_turns {
+            write!(f, "; the environment's time, and what several turns take longer, is left out")?;
+        }
+        Ok(())
     }
 }
 

@@ -224,6 +224,8 @@ fn unanswered(prompt: usize, context: usize) -> Response {
         entropies: Vec::new(),
         masks: None,
         truncated: true,
+        given_text: Vec::new(),
+        out_of_turns: false,
         judgement: Judgement::new(Verdict::Unparseable, None, reason),
         reward: 0.0,
         activation_slots: None,

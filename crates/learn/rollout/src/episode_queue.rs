@@ -15,6 +15,7 @@ use crate::sampling_run::SamplingRun;
 use crate::sequence::{Completion, FinishReason};
 use isentrope_data::Problem;
 use isentrope_environment::{Environment, Episode, EpisodeLimits, Fault, Reply};
+use isentrope_model::tokenizer::Tokenizer;
 use isentrope_reward::{Judgement, Verdict};
 use isentrope_trace::{name_thread, span};
 use std::collections::{BTreeMap, HashMap};
@@ -36,8 +37,8 @@ pub struct Turns<'a> {
     pub environment: &'a dyn Environment,
     /// Turns the answers into tokens.
     pub prompter: &'a Prompter,
-    /// Most turns of the model. An episode that has not ended with the last is cut off there, as a
-    /// response at its longest length.
+    /// Most turns of the model. An episode that has not ended with the last is cut off there, and
+    /// counts as truncated.
     pub max_turns: usize,
     /// Most tokens of an answer's messages.
     pub max_given_tokens: usize,
@@ -68,6 +69,10 @@ pub struct EpisodeOutcome {
     pub metrics: BTreeMap<String, f64>,
     /// Why the environment failed, if it did.
     pub fault: Option<String>,
+    /// Whether it was cut off because no turns were left.
+    pub out_of_turns: bool,
+    /// The ranges of the characters of the whole text that the model was given.
+    pub given_text: Vec<[usize; 2]>,
 }
 
 impl EpisodeOutcome {
@@ -127,7 +132,8 @@ enum Next {
 /// A turn that has ended.
 struct Question {
     id: ResponseId,
-    /// The turn's text without special tokens, up to a stop string.
+    /// The turn's text without special tokens but a mark of a call at its beginning, up to a stop
+    /// string.
     text: String,
     /// The token that has ended it; none at a stop string.
     end_token: Option<u32>,
@@ -241,7 +247,12 @@ impl<'scope, 'env> EpisodeQueue<'scope, 'env> {
         let end_token = turn.last().copied().filter(|&last| sampling.ends(last));
         let question = Question {
             id,
-            text: completion.text.clone().unwrap_or_default(),
+            text: marked_text(
+                &shared.turns.prompter.tokenizer,
+                shared.turns.environment.call_marks(),
+                turn,
+                completion.text.as_deref().unwrap_or_default(),
+            ),
             end_token,
             seed: key.environment_seed(id.sample as u64),
             completion,
@@ -374,6 +385,7 @@ impl Turns<'_> {
             return Err(Fault("it has neither ended the episode nor answered the turn".into()));
         }
         if *turns >= max_turns {
+            outcome.out_of_turns = true;
             return Ok(Next::Cut);
         }
         let conversation =
@@ -389,8 +401,54 @@ impl Turns<'_> {
     /// turns.
     fn complete(&self, completion: Completion, episode: OpenEpisode) -> Result<Completion> {
         let text = self.prompter.tokenizer.decode(&completion.tokens, false)?;
+        let given_text = self.given_text(&completion)?;
         let last_turn = completion.text.unwrap_or_default();
-        let episode = EpisodeOutcome { last_turn, ..episode.outcome };
+        let episode = EpisodeOutcome { last_turn, given_text, ..episode.outcome };
         Ok(Completion { text: Some(text), episode: Some(Box::new(episode)), ..completion })
+    }
+
+    /// The ranges of the given characters in the text of all tokens. A character whose tokens are
+    /// not all there at a boundary counts as behind it.
+    fn given_text(&self, completion: &Completion) -> Result<Vec<[usize; 2]>> {
+        let Completion { tokens, given, .. } = completion;
+        let mut stream = self.prompter.tokenizer.decode_stream(false);
+        let (mut characters, mut read) = (0, 0);
+        let mut ends = Vec::new(); // of turns, and of the given tokens between them
+        for end in given.turns(tokens.len()).flat_map(|turn| [turn.start, turn.end]) {
+            for &token in &tokens[read..end] {
+                characters += stream.push(token)?.chars().count();
+            }
+            read = end;
+            ends.push(characters);
+        }
+        // The first turn begins at 0, the last ends at the end.
+        Ok(ends[1..].chunks_exact(2).map(|range| [range[0], range[1]]).collect())
+    }
+}
+
+/// The text of a turn for its environment: without special tokens, but with a mark of a call that
+/// the turn begins with.
+fn marked_text(tokenizer: &Tokenizer, marks: &[&str], tokens: &[u32], text: &str) -> String {
+    let first = tokens.first().and_then(|&token| tokenizer.special_text(token));
+    let mark = first.filter(|first| marks.contains(&&**first));
+    format!("{}{text}", mark.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn a_turn_keeps_the_mark_of_a_call_that_it_begins_with() {
+        let fixture = "../../compute/model/tests/fixtures/tokenizer/byte-bpe";
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join(fixture);
+        let tokenizer = Tokenizer::read(&dir).unwrap().unwrap();
+        let tokens = |text: &str| tokenizer.encode(text, false).unwrap();
+        let text = |turn: &str| marked_text(&tokenizer, &["<|im_start|>"], &tokens(turn), "1+1");
+        assert_eq!(text("<|im_start|>1+1<|im_end|>"), "<|im_start|>1+1");
+        assert_eq!(text("1+1<|im_start|>"), "1+1");
+        assert_eq!(text("<|im_end|>1+1"), "1+1");
+        assert_eq!(text(""), "1+1");
     }
 }

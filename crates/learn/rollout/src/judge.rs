@@ -65,16 +65,19 @@ impl Judge {
         let Overlong { buffer, factor } = self.overlong;
         let longest = self.max_tokens.min(completion.room);
         let penalty = overlong_penalty(completion.tokens.len(), longest, buffer, factor);
+        let episode = completion.episode.unwrap_or_default();
         Response {
             vote: None,
             reward: judgement.score + penalty,
             text: completion.text.unwrap_or_default(),
             tokens: completion.tokens,
             given: completion.given,
+            given_text: episode.given_text,
             logprobs: completion.logprobs,
             entropies: completion.entropies,
             masks: completion.masks,
             truncated: completion.finish_reason == FinishReason::Length,
+            out_of_turns: episode.out_of_turns,
             judgement,
             activation_slots: completion.activation_slots,
         }

@@ -29,8 +29,15 @@ pub struct Response {
     /// The tokens that truncated sampling kept at each position, if sampling was truncated.
     #[serde(rename = "kept", default, skip_serializing_if = "Option::is_none")]
     pub masks: Option<ResponseMasks>,
-    /// Whether the response was truncated at the greatest length.
+    /// The ranges of the characters of `text` that were given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub given_text: Vec<[usize; 2]>,
+    /// Whether the response was cut off: at the greatest length, or because its episode had no
+    /// turns left.
     pub truncated: bool,
+    /// Whether it was cut off because its episode had no turns left.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub out_of_turns: bool,
     /// The verifier's judgement.
     pub judgement: Judgement,
     /// Its score with penalties.
@@ -111,6 +118,10 @@ impl Response {
             fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         if !self.given.is_empty() {
             line.insert("given".into(), json!(self.given));
+            line.insert("given_text".into(), json!(self.given_text));
+        }
+        if self.out_of_turns {
+            line.insert("out_of_turns".into(), json!(true));
         }
         if !self.judgement.metrics.is_empty() {
             line.insert("metrics".into(), json!(self.judgement.metrics));
@@ -150,10 +161,12 @@ mod tests {
             text: "7 8".into(),
             tokens: vec![7, 8],
             given: GivenRanges::default(),
+            given_text: Vec::new(),
             logprobs: vec![-0.5, -0.1],
             entropies: vec![0.25, 0.0],
             masks: None,
             truncated: false,
+            out_of_turns: false,
             judgement: Judgement::new(Verdict::Correct, None, "equal"),
             reward: 1.0,
             activation_slots: None,

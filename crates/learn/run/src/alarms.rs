@@ -5,6 +5,7 @@ use crate::number::{fixed, whole_percent};
 use crate::{ENTROPIES, Origin};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
+use std::fmt;
 
 /// The policy has collapsed below this share of the first entropy.
 const COLLAPSED: f64 = 0.1;
@@ -142,14 +143,13 @@ impl Alarms {
             }
         }
         let truncated = measured("response/truncated");
+        let out_of_turns = measured("response/out_of_turns");
+        let limit = Limit::of_most(truncated, out_of_turns);
         if let Some(share) = truncated
             && self.truncation.rings(share > TRUNCATED, share <= ENDING)
         {
-            let what = format!(
-                "{} of the responses are cut off at the longest length.",
-                whole_percent(share)
-            );
-            say(Kind::Truncation, what, remedy(|of| of.truncation));
+            let what = format!("{} of the responses are {limit}.", whole_percent(share));
+            say(Kind::Truncation, what, limit.remedy(remedy(|of| of.truncation)));
         }
         if let Some(share) = without_signal(&measured) {
             let is_most = share > MOST;
@@ -180,7 +180,7 @@ impl Alarms {
             if self.length.rings(is_ill && !self.truncation.is_said, !is_ill) {
                 let what = format!(
                     "responses grow, to {} tokens in steps {} to {} from {} in steps {} to {}, and \
-                     {} of them are cut off at the longest length.",
+                     {} of them are {limit}.",
                     fixed(now.length, 1),
                     now.steps.0,
                     now.steps.1,
@@ -189,7 +189,7 @@ impl Alarms {
                     before.steps.1,
                     whole_percent(now.truncated)
                 );
-                say(Kind::Length, what, remedy(|of| of.length));
+                say(Kind::Length, what, limit.remedy(remedy(|of| of.length)));
             }
         }
         alarms
@@ -236,6 +236,48 @@ impl Window {
         let ends = steps.first().zip(steps.last());
         let steps = ends.map_or((0, 0), |(first, last)| (first.step, last.step));
         Self { steps, length, variance: squares / (count - 1.0), truncated }
+    }
+}
+
+/// The limit that cuts most of the cut off responses. `Display` follows "responses are".
+#[derive(Clone, Copy)]
+enum Limit {
+    /// The longest length. Responses have one turn.
+    Length,
+    /// The longest length of an episode.
+    EpisodeLength,
+    /// The number of turns.
+    Turns,
+}
+
+impl Limit {
+    /// From the shares of responses that are cut off, and that are because no turns are left.
+    fn of_most(truncated: Option<f64>, out_of_turns: Option<f64>) -> Self {
+        match (truncated, out_of_turns) {
+            (Some(truncated), Some(turns)) if 2.0 * turns > truncated => Self::Turns,
+            (_, Some(_)) => Self::EpisodeLength,
+            (_, None) => Self::Length,
+        }
+    }
+
+    /// The settings to change, instead of those for the longest length.
+    fn remedy(self, of_length: Option<String>) -> Option<String> {
+        of_length.map(|text| match self {
+            Self::Length | Self::EpisodeLength => text,
+            Self::Turns => "Raise environment.max_turns, or let the environment end episodes \
+                            sooner or reward short ones."
+                .to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Length => "cut off at the longest length",
+            Self::EpisodeLength => "cut off, most at the longest length",
+            Self::Turns => "cut off, most at the last turn",
+        })
     }
 }
 

@@ -109,28 +109,31 @@ pub fn share_without_signal(learnt: &[Vec<Option<&Advantages>>]) -> Option<f64> 
 }
 
 /// Returns the reason why a step has nothing to learn from, if so: no response has an advantage, or
-/// all advantages are 0 and no other term of the loss reaches the responses' tokens.
+/// all advantages are 0 and no other term of the loss reaches the responses' tokens. `limits` are
+/// the settings that cut responses off.
 pub fn nothing_to_learn(
     advantages: &[Vec<Option<Advantages>>],
     learnt: &[Vec<Option<&Advantages>>],
     other_terms: bool,
-) -> Option<&'static str> {
+    limits: &str,
+) -> Option<String> {
     let known = || advantages.iter().flatten().flatten();
     let mut left = learnt.iter().flatten().flatten().peekable();
     let none_is_left = left.peek().is_none();
     if (other_terms && !none_is_left) || !left.all(|advantages| advantages.are_zero()) {
         return None;
     }
-    Some(if known().next().is_none() {
-        "no group has enough judged responses to compare: there is nothing to learn from in this \
-         step"
+    let why = if known().next().is_none() {
+        "no group has enough judged responses to compare".to_owned()
     } else if none_is_left || !known().all(Advantages::are_zero) {
-        "all responses that could be learnt from were cut off at rollout.max_tokens, and \
-         reward.mask_truncated leaves such out: there is nothing to learn from in this step"
+        format!(
+            "all responses that could be learnt from were cut off at {limits}, and \
+             reward.mask_truncated leaves such out"
+        )
     } else {
-        "no response is better or worse than what it is compared with: there is nothing to learn \
-         from in this step"
-    })
+        "no response is better or worse than what it is compared with".to_owned()
+    };
+    Some(format!("{why}: there is nothing to learn from in this step"))
 }
 
 #[cfg(test)]
@@ -219,7 +222,7 @@ mod tests {
         let why = |advantages: &[Vec<Option<Advantages>>], other_terms| {
             let learnt: Vec<Vec<_>> =
                 advantages.iter().map(|group| group.iter().map(Option::as_ref).collect()).collect();
-            nothing_to_learn(advantages, &learnt, other_terms)
+            nothing_to_learn(advantages, &learnt, other_terms, "")
         };
         let (even, uneven) = ([vec![same(0.0), None]], [vec![same(0.0), same(-0.5)]]);
         assert!(why(&even, false).unwrap().contains("better or worse"));
@@ -240,6 +243,7 @@ mod tests {
                 &advantages,
                 &trained_advantages(groups, &advantages, masks),
                 other_terms,
+                "a limit",
             )
         };
         groups[0].responses[0].truncated = true;
@@ -247,7 +251,8 @@ mod tests {
         groups[0].responses[1].truncated = true;
         assert_eq!(why(&groups, false, false), None);
         for other_terms in [false, true] {
-            assert!(why(&groups, true, other_terms).unwrap().contains("reward.mask_truncated"));
+            let why = why(&groups, true, other_terms).unwrap();
+            assert!(why.contains("cut off at a limit, and reward.mask_truncated"), "{why}");
         }
         // The remaining response equals the mean that it is compared with.
         let mut groups = [group(&[Some(1.0), Some(0.5), Some(0.0)], None)];

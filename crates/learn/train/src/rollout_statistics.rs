@@ -223,6 +223,8 @@ struct TurnStatistics {
     turns: usize,
     most: usize,
     given_tokens: usize,
+    /// Responses that were cut off because no turns were left.
+    out_of_turns: usize,
     /// Sum and number of the entropies of the tokens of each turn.
     entropies: Vec<(f64, usize)>,
 }
@@ -232,6 +234,7 @@ impl TurnStatistics {
         self.turns += response.turns();
         self.most = self.most.max(response.turns());
         self.given_tokens += response.given.count();
+        self.out_of_turns += usize::from(response.out_of_turns);
         for (turn, tokens) in response.given.turns(response.tokens.len()).enumerate() {
             if turn == self.entropies.len() {
                 self.entropies.push((0.0, 0));
@@ -248,6 +251,7 @@ impl TurnStatistics {
             metrics.set("response/turns_max", self.most as f64);
         }
         metrics.set_mean("response/given_tokens_mean", self.given_tokens as f64, responses);
+        metrics.set_mean("response/out_of_turns", self.out_of_turns as f64, responses);
         for (turn, &(sum, count)) in (1..).zip(&self.entropies) {
             metrics.set_mean(format!("policy/entropy_turn_{turn}"), sum, count);
         }

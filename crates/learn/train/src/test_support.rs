@@ -61,6 +61,8 @@ pub fn response(reward: Option<f64>) -> Response {
         entropies: vec![1.0; 3],
         masks: None,
         truncated: false,
+        given_text: Vec::new(),
+        out_of_turns: false,
         judgement: Judgement::new(verdict, None, ""),
         reward: reward.unwrap_or_default(),
         activation_slots: None,

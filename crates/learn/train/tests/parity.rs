@@ -201,6 +201,8 @@ impl Fixture {
                     entropies: vec![0.0; response.tokens.len()],
                     masks: None,
                     truncated: false,
+                    given_text: Vec::new(),
+                    out_of_turns: false,
                     judgement: Judgement::new(Verdict::Correct, None, ""),
                     reward: response.reward,
                     activation_slots: None,

@@ -70,6 +70,8 @@ fn groups(learner: &Learner) -> Vec<Group> {
             given: given.clone(),
             masks: None,
             truncated: false,
+            given_text: Vec::new(),
+            out_of_turns: false,
             judgement: Judgement::new(verdict, None, ""),
             reward: if number == 0 { 1.0 } else { 0.0 },
             activation_slots: None,
@@ -217,11 +219,23 @@ fn a_run_of_episodes_has_the_same_bytes_on_ranks_and_after_it_was_broken_off() {
         let of = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name} of {row}"));
         assert!(of("response/turns_mean") > 1.5 && of("response/turns_max") == 3.0, "{row}");
         assert!(of("response/given_tokens_mean") > 2.0 && of("policy/entropy_turn_3") > 0.0);
+        assert!(of("response/out_of_turns") <= of("response/truncated"), "{row}");
         assert!(of("reward/characters") > 0.0 && of("verdict/unparseable") > 0.0);
         assert!(of("rollout/tokens") < 24.0 * 120.0);
     }
     for name in ["rollouts/step-000001.jsonl", "tokens/step-000001.jsonl"] {
         assert!(lines(&alone, name).iter().any(|line| line.get("given").is_some()), "{name}");
+    }
+    for line in lines(&alone, "rollouts/step-000001.jsonl") {
+        let text: Vec<char> = line["response"].as_str().unwrap().chars().collect();
+        for range in line["given_text"].as_array().into_iter().flatten() {
+            let [from, to] = [0, 1].map(|end| range[end].as_u64().unwrap() as usize);
+            let given: String = text[from..to].iter().collect();
+            // The tokenizer has no newline.
+            let is_number = given.chars().all(|c| c.is_ascii_digit());
+            assert!(is_number && !given.is_empty(), "{given:?} of {line}");
+        }
+        assert_eq!(line.get("given").is_some(), line.get("given_text").is_some(), "{line}");
     }
 
     let ranks = dirs.path().join("ranks");

@@ -47,6 +47,14 @@ pub(super) const CHARTS: &[ChartSpec] = &[
         ],
     },
     ChartSpec {
+        id: "entropy-of-turns",
+        title: "Entropy of turns",
+        unit: NATS,
+        reading: "Mean over the tokens that the model sampled in its first, second, ... turn, over \
+                  the responses that have such a turn.",
+        lines: &[("policy/entropy_turn_#", "turn #")],
+    },
+    ChartSpec {
         id: "eval-entropy",
         title: "Entropy in evaluations",
         unit: NATS,
@@ -127,7 +135,11 @@ pub(super) const CHARTS: &[ChartSpec] = &[
         title: "Truncated responses",
         unit: Unit::Share,
         reading: "Cut off at the longest length. They seldom hold an answer.",
-        lines: &[("response/truncated", "while sampling"), ("eval/*/truncated", "on *")],
+        lines: &[
+            ("response/truncated", "while sampling"),
+            ("response/out_of_turns", "of these, at the last turn"),
+            ("eval/*/truncated", "on *"),
+        ],
     },
     ChartSpec {
         id: "covariance",

@@ -36,6 +36,9 @@ pub(super) fn lines(runs: &[Run], count: usize, look: &Look) -> Vec<String> {
                         look.paragraph("none that is whole in the last 4 MiB of its file", 2),
                     );
                 }
+                if rows.iter().any(|row| row.contains_key("given_text")) {
+                    lines.extend(look.paragraph("⟦sampled⟧ text; all other was given", 2));
+                }
                 lines.extend(shown(&rows, look));
             }
             Ok(None) => {}
@@ -86,10 +89,29 @@ fn shown(rows: &[Row], look: &Look) -> Vec<String> {
             lines.extend(text_lines("> ", &text, look));
         }
         lines.extend(verdict(row, look));
-        let text = row.get("response").map(plain).unwrap_or_default();
-        lines.extend(text_lines("    ", &text, look));
+        lines.extend(text_lines("    ", &response(row), look));
     }
     lines
+}
+
+/// The text of a response; of one with several turns, each turn of the model in marks, as
+/// `--dry-run` shows them.
+fn response(row: &Row) -> String {
+    let text = row.get("response").map(plain).unwrap_or_default();
+    let given: Option<Vec<[usize; 2]>> =
+        row.get("given_text").and_then(|given| serde_json::from_value(given.clone()).ok());
+    let Some(given) = given else { return text };
+    let mut shown = String::from("⟦");
+    let marks = ['⟧', '⟦'].into_iter().cycle();
+    let mut ends = given.into_iter().flatten().zip(marks).peekable();
+    for (at, c) in text.chars().enumerate() {
+        while let Some((_, mark)) = ends.next_if(|(end, _)| *end <= at) {
+            shown.push(mark);
+        }
+        shown.push(c);
+    }
+    shown.push('⟧');
+    shown
 }
 
 /// The verdict on a response, with its numbers.
@@ -111,7 +133,8 @@ fn verdict(row: &Row, look: &Look) -> Vec<String> {
         details.push(format!("{} tokens", tokens.len()));
     }
     if row.get("truncated") == Some(&Value::Bool(true)) {
-        details.push("cut off".to_owned());
+        let is_last_turn = row.get("out_of_turns") == Some(&Value::Bool(true));
+        details.push(if is_last_turn { "cut off at the last turn" } else { "cut off" }.to_owned());
     }
     if row.get("greedy") == Some(&Value::Bool(true)) {
         details.push("greedy".to_owned());

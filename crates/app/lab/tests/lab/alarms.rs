@@ -111,6 +111,14 @@ fn responses_that_are_nearly_all_cut_off_are_said() {
     let rows = series("response/truncated", &[0.5, 0.9, 0.91, 0.99, 0.85, 0.95]);
     assert_eq!(said(&rows), [(3, Kind::Truncation)]);
     assert_eq!(said(&series("response/truncated", &[1.0])), [(1, Kind::Truncation)]);
+    for (out_of_turns, cut, remedy) in [
+        (None, "96 % of the responses are cut off at the longest length.", "rollout.max_tokens"),
+        (Some(0.3), "are cut off, most at the longest length.", "rollout.max_tokens"),
+        (Some(0.5), "are cut off, most at the last turn.", "Raise environment.max_turns"),
+    ] {
+        let row = json!({"response/truncated": 0.96, "response/out_of_turns": out_of_turns});
+        says(&alarms(&[row])[0].2, &[cut, remedy]);
+    }
 }
 
 #[test]

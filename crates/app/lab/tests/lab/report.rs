@@ -164,6 +164,22 @@ fn hostile_names_and_settings_stay_text() {
 }
 
 #[test]
+fn turns_have_a_chart_where_there_are_turns() {
+    let row = |turns: bool| {
+        move |step: u64| {
+            let mut row = json!({"step": step, "policy/entropy": 1.0});
+            if turns {
+                row["policy/entropy_turn_1"] = json!(0.5);
+                row["policy/entropy_turn_12"] = json!(0.25);
+            }
+            row
+        }
+    };
+    says(&page_of_rows((1..4).map(row(true))), &["Entropy of turns"]);
+    assert!(!words(&page_of_rows((1..4).map(row(false)))).contains("Entropy of turns"));
+}
+
+#[test]
 fn runs_without_numbers_and_runs_that_were_cut_off_say_so() {
     let dir = tempfile::tempdir().unwrap();
     let empty = run(dir.path(), "empty", &[], Value::Null);

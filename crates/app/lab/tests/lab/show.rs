@@ -184,6 +184,16 @@ fn runs_that_have_hardly_begun_or_have_diverged_say_so() {
 }
 
 #[test]
+fn turns_of_the_model_are_marked() {
+    let dir = run(3, &rows(3));
+    let row = json!({"prompt": "?", "response": "5é|less|3", "given": [[9, 12]],
+        "given_text": [[2, 8]], "truncated": true, "out_of_turns": true});
+    write(dir.path(), "rollouts/step-000003.jsonl", &[row]);
+    let parts = ["⟦sampled⟧ text", "    ⟦5é⟧|less|⟦3⟧", "cut off at the last turn"];
+    has(&page_of(&dir), &parts);
+}
+
+#[test]
 fn malformed_responses_are_named() {
     let dir = run(3, &rows(3));
     fs::create_dir(dir.path().join("rollouts")).unwrap();

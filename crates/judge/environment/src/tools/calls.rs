@@ -11,6 +11,9 @@
 
 use serde_json::{Map, Value};
 
+/// The special token of Llama 3 that begins a turn of code, or of a call in JSON.
+pub const PYTHON_TAG: &str = "<|python_tag|>";
+
 /// Most calls of one turn; more are refused.
 const MOST: usize = 16;
 
@@ -29,7 +32,7 @@ pub fn calls(text: &str, python: bool) -> Vec<Result<Call, String>> {
     let text = text.rsplit_once("</think>").map_or(text, |(_, said)| said).trim();
     let mut found = if text.contains("<tool_call>") {
         tagged(text)
-    } else if let Some((_, call)) = text.split_once("<|python_tag|>") {
+    } else if let Some((_, call)) = text.split_once(PYTHON_TAG) {
         let call = call.trim();
         let calls = bare(call);
         if calls.is_empty() { vec![Ok(code(call))] } else { calls }

@@ -113,6 +113,10 @@ impl Environment for Tools {
         &self.schemas
     }
 
+    fn call_marks(&self) -> &[&str] {
+        &[calls::PYTHON_TAG]
+    }
+
     fn notes(&self) -> Vec<String> {
         let describe =
             |interpreter: &Interpreter| format!("environment: {}", interpreter.describe());

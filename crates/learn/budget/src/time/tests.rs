@@ -20,6 +20,7 @@ fn workload() -> Workload {
         held_out: Tokens::default(),
         evaluations: 4,
         longest: 100,
+        has_turns: false,
     }
 }
 
@@ -66,6 +67,14 @@ fn a_run_without_end_has_a_time() {
     let workload = Workload { steps: u64::MAX, ..workload() };
     let estimate = workload.estimate(&layout(), NOTHING, Speed { sampling: 1e9, updates: 0.0 });
     assert!(estimate.to_string().contains(" 6e11 years for the whole run"), "{estimate}");
+    assert!(!estimate.to_string().contains("left out"), "{estimate}");
+}
+
+#[test]
+fn the_time_of_an_environment_is_left_out_and_said_to_be() {
+    let workload = Workload { has_turns: true, ..workload() };
+    let estimate = workload.estimate(&layout(), NOTHING, Speed { sampling: 1e9, updates: 1e9 });
+    assert!(estimate.to_string().ends_with("several turns take longer, is left out"), "{estimate}");
 }
 
 #[test]

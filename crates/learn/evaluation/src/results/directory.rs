@@ -124,6 +124,8 @@ pub(super) mod tests {
             entropies: vec![entropy; 3],
             masks: None,
             truncated: false,
+            given_text: Vec::new(),
+            out_of_turns: false,
             reward: f64::from(u8::from(verdict == Verdict::Correct)),
             judgement: Judgement::new(verdict, Some("7".into()), ""),
             activation_slots: None,

@@ -90,6 +90,8 @@ mod tests {
             entropies: vec![1.0],
             masks: None,
             truncated: false,
+            given_text: Vec::new(),
+            out_of_turns: false,
             judgement,
             reward: 0.0,
             activation_slots: None,

@@ -174,8 +174,12 @@ impl Trainer for PolicyGradient {
         let mut records =
             TokenRecords::choose(&groups, is_trained_on, &state.surplus, dropped, scores_all);
         let other_terms = self.recipe.has_terms_without_advantage(control.bonus);
-        if let Some(why) = nothing_to_learn(&advantages, &learnt, other_terms) {
-            context.observer.note(why);
+        let limits = match &self.recipe.environment {
+            None => "rollout.max_tokens",
+            Some(_) => "rollout.max_tokens or environment.max_turns",
+        };
+        if let Some(why) = nothing_to_learn(&advantages, &learnt, other_terms, limits) {
+            context.observer.note(&why);
         }
         let temperature = self.recipe.rollout.temperature;
         let prompts = self.recipe.prompts_per_update();

@@ -61,6 +61,7 @@ impl Recipe {
                 Tokens::default()
             },
             longest: response as usize,
+            has_turns: self.environment.is_some(),
         }
     }
 
