@@ -2,8 +2,8 @@
 //! that show episodes.
 
 use crate::processes::{kill, start, until_reached};
-use crate::program::{isentrope, json_lines, spoken, stdout_of};
-use crate::training::{Bench, assert_same_results, base, succeed};
+use crate::program::{Scratch, failure_saying, isentrope, json_lines, outcome, spoken, stdout_of};
+use crate::training::{Bench, assert_same_results, base, problems, succeed};
 use std::fs;
 
 /// Turns after which the environment does not answer any more, in the middle of the second step.
@@ -68,6 +68,7 @@ fn episodes_are_shown_with_their_given_tokens_apart() {
     let planned = stdout_of(bench.command("run", &*sets, "--dry-run"));
     assert!(planned.contains("an episode: ⟦sampled⟧ text is learnt"), "{planned}");
     assert!(planned.contains(":⟦(a turn of the model)"), "{planned}");
+    assert!(planned.contains("the environment's time, and what several turns"), "{planned}");
 
     let out = bench.run("run", &*sets, "");
     let tokens = out.join("tokens/step-000001.jsonl");
@@ -90,4 +91,48 @@ fn episodes_are_shown_with_their_given_tokens_apart() {
     assert!(said.contains("max 0.000e0"), "{said}");
     let shown = stdout_of(isentrope(format!("inspect {} --step 1", out.display())));
     assert!(shown.contains(&format!("{sampled} of {sampled} tokens")), "{shown}");
+    let shown = stdout_of(isentrope(format!("show {} --responses 8", out.display())));
+    assert!(shown.contains("⟦sampled⟧ text") && shown.contains("    ⟦"), "{shown}");
+}
+
+#[test]
+fn a_benchmark_is_measured_on_episodes() {
+    let scratch = Scratch::new();
+    let script = scratch.file(
+        "two.py",
+        r#"
+class Two:
+    def reset(self, problem, seed):
+        self.turns = 0
+
+    def step(self, message):
+        self.turns += 1
+        print("turn", self.turns)
+        return {"messages": "7"} if self.turns == 1 else {"done": True, "reward": 1}
+"#,
+    );
+    let (file, out) = (scratch.lines("problems.jsonl", &problems()), scratch.path("out"));
+    let eval = |more: &str| {
+        let environment = format!("{{kind=\"python\",python=\"{script}:Two\",max_turns=3{more}}}");
+        isentrope(format!(
+            "eval {} --bench mine={file} --temperature 1 --max-tokens 60 --limit 8 --stop , \
+             --environment {environment} --out {out}",
+            base()
+        ))
+    };
+    let (table, said) = spoken(eval(""));
+    assert!(table.contains("mine: 8 problems"), "{table}");
+    assert!(said.contains("environment: turn 1"), "{said}");
+    let lines = json_lines(&std::path::Path::new(&out).join("responses/mine.jsonl"));
+    let of_two = lines.iter().filter(|line| line.get("given").is_some());
+    assert!(of_two.clone().count() > 0, "{lines:?}");
+    for line in of_two.filter(|line| line["truncated"] == false) {
+        assert_eq!((&line["verdict"], &line["reward"]), (&"correct".into(), &1.0.into()), "{line}");
+    }
+    failure_saying(eval(",workers=3"), &["mine.environment.workers 2 -> 3", "--out"]);
+    let wrong = "{kind=\"command\",command=[]}";
+    let wrong = format!("eval {} --bench a=b.jsonl --environment {wrong}", base());
+    let (output, said) = outcome(isentrope(wrong));
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("environment.command is []"), "{said}");
 }

@@ -17,7 +17,11 @@ pub(super) fn of_all_benchmarks(before: &Value, now: &Value, changes: &mut Vec<S
 /// Adds the differences between a benchmark's settings in two manifests, such as `mine.limit 2 ->
 /// 3`. For files it says only that they differ, not their hashes.
 pub(super) fn of_benchmark(name: &str, before: &Value, now: &Value, changes: &mut Vec<String>) {
-    for (key, whose) in [("files_sha256", "its"), ("verifier_files_sha256", "its verifier's")] {
+    for (key, whose) in [
+        ("files_sha256", "its"),
+        ("verifier_files_sha256", "its verifier's"),
+        ("environment_files_sha256", "its environment's"),
+    ] {
         if before[key] != now[key] {
             changes.push(format!("{name}: {whose} files were edited, or are others"));
         }

@@ -88,9 +88,14 @@ impl BenchmarkPlan {
             "max_tokens": decoding.max_tokens,
             "stop": eval.drawing.stop,
             "verifier": verifier,
-            "verifier_files_sha256": verifier_files(&verifier)?,
+            "verifier_files_sha256": file_hashes("--verifier", verifier.files())?,
         });
         // Left out if empty, so that older results still have the same settings.
+        if let Some(environment) = &eval.environment {
+            settings["environment"] = serde_json::to_value(environment)?;
+            settings["environment_files_sha256"] =
+                json!(file_hashes("--environment", environment.files())?);
+        }
         let variables = template_variables(&eval.template_flags.settings());
         if !variables.is_empty() {
             settings["template_variables"] = variables.into();
@@ -105,13 +110,13 @@ impl BenchmarkPlan {
     }
 }
 
-/// Hashes of the files of the user's commands and functions, such as scripts, by the verifier's
-/// names; None if there are no such files.
-fn verifier_files(settings: &VerifierSettings) -> Result<Option<BTreeMap<String, String>>> {
-    let files = settings.files().into_iter().filter(|file| Path::new(file).is_file());
+/// Hashes of the files of the user's commands and functions, such as scripts, by the names that
+/// settings have, of which some may be no files; None if there are no such files.
+fn file_hashes(flag: &str, names: Vec<String>) -> Result<Option<BTreeMap<String, String>>> {
+    let files = names.into_iter().filter(|file| Path::new(file).is_file());
     let hashed = |file: String| {
         let hash = sha256_of_file(Path::new(&file)).map_err(io::Error::from);
-        let hash = hash.with_context(|| format!("--verifier: {file}"))?;
+        let hash = hash.with_context(|| format!("{flag}: {file}"))?;
         Ok((file, hash))
     };
     let hashes: BTreeMap<String, String> = files.map(hashed).collect::<Result<_>>()?;

@@ -18,11 +18,12 @@ use clap::Args;
 use clap::error::ErrorKind;
 use isentrope_data::benchmark::Choice;
 use isentrope_data::{Columns, DataSettings};
+use isentrope_environment::EnvironmentSettings;
 use isentrope_evaluation::results::{Comparisons, Results};
 use isentrope_evaluation::{BenchmarkFiles, Evaluator, weights_checksum};
 use isentrope_model::chat_template::Date;
 use isentrope_reward::{Overlong, VerifierSettings};
-use isentrope_rollout::{Judge, Limits};
+use isentrope_rollout::{Judge, Limits, Turns};
 use measured::BenchmarkPlan;
 use serde_json::{Map, Value, json};
 use std::path::{Component, Path, PathBuf};
@@ -75,6 +76,10 @@ pub struct Eval {
     /// such as '{command=["python3","reward.py"]}' [default: the benchmark's, auto for your own]
     #[arg(long, value_name = "VERIFIER", value_parser = verifier)]
     verifier: Option<VerifierSettings>,
+    /// Plays episodes of several turns, as the recipe's [environment]: a table such as
+    /// '{kind="tools",tools=["calculator"]}' (docs/guides/turns.md)
+    #[arg(long, value_name = "TABLE", value_parser = environment)]
+    environment: Option<EnvironmentSettings>,
     /// The directory of the results [default: evals/ and the model's name]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -88,6 +93,13 @@ pub struct Eval {
 /// A verifier as recipes write it; a bare word is a string.
 fn verifier(text: &str) -> Result<VerifierSettings> {
     recipe::setting("--verifier", text)
+}
+
+/// An environment as recipes write it.
+fn environment(text: &str) -> Result<EnvironmentSettings> {
+    let settings: EnvironmentSettings = recipe::setting("--environment", text)?;
+    settings.check()?;
+    Ok(settings)
 }
 
 impl Eval {
@@ -129,6 +141,13 @@ impl Eval {
     }
 
     fn measure(&self, model: &str, out: &Path) -> Result<()> {
+        let judges_groups = self.verifier.as_ref().is_some_and(VerifierSettings::judges_groups);
+        if judges_groups && self.environment.is_some() {
+            bail!(
+                "--verifier has batch = \"group\", and with --environment a verifier sees the last \
+                 turn of one response at a time: leave batch out"
+            );
+        }
         // Defects of the benchmarks are found before the model is loaded.
         let found = self.find()?;
         self.computing.run(model, |loaded| self.measure_on(loaded, model, out, &found))
@@ -144,7 +163,9 @@ impl Eval {
     ) -> Result<()> {
         let recommended = self.drawing.recommended(&loaded.dir)?;
         let data = DataSettings { date: self.date(out)?, ..self.template_flags.settings() };
-        let prompter = loaded.prompter(&data)?;
+        let environment = self.environment.as_ref().map(EnvironmentSettings::build).transpose()?;
+        let tools = environment.as_ref().map(|environment| environment.tools());
+        let prompter = loaded.prompter(&data)?.with_tools(tools.unwrap_or_default());
         let measured: Vec<BenchmarkPlan> = found
             .iter()
             .map(|files| BenchmarkPlan::of(self, files, &prompter, loaded))
@@ -180,7 +201,8 @@ impl Eval {
         };
         let results = Results::open(out, manifest)?;
         messages::say(&format!("{model}: results in {}", out.display()));
-        for note in recommended.into_iter().chain(judge.verifier.notes()) {
+        let of_environment = environment.iter().flat_map(|environment| environment.notes());
+        for note in recommended.into_iter().chain(judge.verifier.notes()).chain(of_environment) {
             messages::note(&note);
         }
         let evaluator = Evaluator {
@@ -192,7 +214,9 @@ impl Eval {
             seed: self.drawing.seed,
             prompter: &prompter,
             judge: &judge,
-            turns: None,
+            turns: self.environment.as_ref().zip(environment.as_deref()).map(
+                |(settings, environment)| Turns::new(environment, settings.limits(), &prompter),
+            ),
             limits: Limits {
                 cache_bytes: loaded.cache_bytes(self.drawing.kv_memory)?,
                 ..Limits::default()
