@@ -95,9 +95,13 @@ impl Checkpoint {
         let form = StoredForm::read_dir(dir)?;
         let mut checkpoint = Self::open(dir)?;
         if form.whole.is_some() {
-            let all = std::mem::take(&mut checkpoint.tensors).into_iter();
-            let own = all.filter_map(|(name, tensor)| Some((stored::own_name(&name)?, tensor)));
-            checkpoint.tensors = own.collect();
+            let all = std::mem::take(&mut checkpoint.tensors);
+            checkpoint.tensors = stored::own_tensors(all).map_err(|[first, second]| {
+                let what = format!(
+                    "tensors {first} and {second} are the same one of the text model: remove one"
+                );
+                Error::invalid(dir, what)
+            })?;
         }
         if let Some(fp8) = form.fp8 {
             checkpoint.attach_scales(fp8)?;

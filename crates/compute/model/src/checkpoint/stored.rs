@@ -1,19 +1,36 @@
 //! Tensors that a directory holds under other names or in fewer bits than the model has them.
 
 use half::bf16;
+use std::collections::BTreeMap;
 
 use crate::config::stored_form::Fp8;
 
 /// The name that a tensor of a multimodal model has in the text model alone. None: it belongs to
 /// another part. transformers has written the text model as `language_model.model` and as
 /// `model.language_model`.
-pub(super) fn own_name(name: &str) -> Option<String> {
+fn own_name(name: &str) -> Option<String> {
     let own = match name.strip_prefix("model.language_model.") {
         Some(rest) => format!("model.{rest}"),
         None => name.strip_prefix("language_model.").unwrap_or(name).to_owned(),
     };
     let is_text = own.len() < name.len() && own.starts_with("model.");
     (is_text || own.starts_with("lm_head.")).then_some(own)
+}
+
+/// The tensors of the text model, under its own names.
+///
+/// # Errors
+/// Two names that are one tensor of the text model.
+pub(super) fn own_tensors<T>(all: BTreeMap<String, T>) -> Result<BTreeMap<String, T>, [String; 2]> {
+    let mut own: BTreeMap<String, (String, T)> = BTreeMap::new();
+    for (name, tensor) in all {
+        let Some(own_name) = own_name(&name) else { continue };
+        if let Some((first, _)) = own.get(&own_name) {
+            return Err([first.clone(), name]);
+        }
+        own.insert(own_name, (name, tensor));
+    }
+    Ok(own.into_iter().map(|(own_name, (_, tensor))| (own_name, tensor)).collect())
 }
 
 /// The scales of a weight in FP8, by which its blocks are multiplied.
@@ -87,6 +104,21 @@ pub(super) fn e4m3(byte: u8) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_names_of_one_tensor_are_refused() {
+        let named = |names: &[&str]| {
+            own_tensors(names.iter().map(|name| ((*name).to_owned(), ())).collect())
+                .map(|own| own.into_keys().collect::<Vec<_>>())
+        };
+        let [old, new] = ["language_model.model.norm.weight", "model.language_model.norm.weight"];
+        let head = "lm_head.weight";
+        assert_eq!(named(&[old, head, "vision.norm.weight"]).unwrap(), [head, "model.norm.weight"]);
+        assert_eq!(named(&[new]).unwrap(), ["model.norm.weight"]);
+        assert_eq!(named(&[old, new]).unwrap_err(), [old, new]);
+        let nested = "language_model.lm_head.weight";
+        assert_eq!(named(&[head, nested]).unwrap_err(), [nested, head]);
+    }
 
     #[test]
     fn tensors_of_the_text_model_have_its_names() {
