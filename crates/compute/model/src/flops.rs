@@ -1,7 +1,7 @@
 //! Counts a model's arithmetic, from the layout alone.
 
 use crate::adapter::AdapterLayout;
-use crate::layout::Layout;
+use crate::layout::{Layout, Shapes};
 use isentrope_kernels::Linear;
 use std::iter::Sum;
 use std::ops::Mul;
@@ -94,16 +94,37 @@ impl Layout {
             + layers * attention
     }
 
-    /// The arithmetic of a backward pass, in forward passes: the gradient by activations and the
-    /// gradient by weights take one each, and frozen weights have none of their own.
-    pub fn backward_cost(&self) -> f64 {
-        if self.adapter.is_some() { 1.0 } else { 2.0 }
+    /// Floating-point operations of a backward pass: the gradient by activations and the gradient
+    /// by weights take a forward pass each, and frozen weights have none of their own. Experts
+    /// compute their first product again, and the router its logits.
+    pub fn backward_flops(&self, of: Tokens) -> f64 {
+        let passes = if self.adapter.is_some() { 1.0 } else { 2.0 };
+        let Shapes { gate_up, hidden, router, .. } = &self.shapes;
+        let again = router.map_or(0.0, |router| {
+            (router.chosen * gate_up.inputs * gate_up.outputs + hidden * router.experts) as f64
+        });
+        passes * self.forward_flops(of) + 2.0 * self.blocks.len() as f64 * again * of.tokens
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A model of 2 blocks with 4 experts, 2 for each token.
+    #[test]
+    fn experts_compute_their_first_product_again_on_the_way_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = r#"{"model_type": "qwen3_moe", "hidden_size": 32, "moe_intermediate_size": 8,
+            "num_experts": 4, "num_experts_per_tok": 2, "num_hidden_layers": 2,
+            "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 64}"#;
+        std::fs::write(dir.path().join("config.json"), config).unwrap();
+        let layout = Layout::new(&crate::ModelConfig::read(dir.path()).unwrap());
+        let of = Tokens { tokens: 3.0, scored: 3.0, visible: 6.0 };
+        // Each token has two products from 32 to 16 features and four logits, in each block.
+        let again = 3.0 * 2.0 * 2.0 * (2.0 * 32.0 * 16.0 + 32.0 * 4.0);
+        assert_eq!(layout.backward_flops(of), 2.0 * layout.forward_flops(of) + again);
+    }
 
     #[test]
     fn a_group_shares_its_prompt_and_sees_what_comes_before() {

@@ -6,7 +6,7 @@ use crate::internals::Internals;
 use crate::layout::{BlockLayout, Layout, Parameter, ParameterList};
 use crate::parameters::ROWS_PER_CALL;
 use crate::pass::TapeKind;
-use isentrope_kernels::{Backend, Linear, Role, Work};
+use isentrope_kernels::{Backend, Kind, Linear, Role, Router, Work};
 
 /// Rows of the head's work for one token: the normed row, its gradient and that of the last block's
 /// output.
@@ -35,14 +35,22 @@ impl Layout {
         shapes(self.trained()).map(whole).max().unwrap_or(0)
     }
 
-    /// Least bytes of weights that a pass reads. It reads only its tokens' rows of the embedding,
-    /// unless that is the head as well.
-    pub fn read_bytes(&self, backend: &dyn Backend) -> usize {
+    /// Least bytes of weights that a pass over `tokens` reads. It reads only its tokens' rows of
+    /// the embedding, unless that is the head as well; and of experts as many as tokens reach on
+    /// average if each chooses evenly and for itself.
+    pub fn read_bytes(&self, backend: &dyn Backend, tokens: f64) -> f64 {
         let adapter = self.adapter.iter().flat_map(|adapter| adapter.parameters.iter());
         let read = |parameter: &Parameter| backend.bytes_read(parameter.kind);
         let all: usize = self.parameters.iter().chain(adapter).map(read).sum();
         let embedding = read(&self.parameters[self.embedding.0]);
-        if self.embedding == self.head { all } else { all - embedding }
+        let all = if self.embedding == self.head { all } else { all - embedding } as f64;
+        let Some(Router { experts, chosen, .. }) = self.shapes.router else { return all };
+        let passed_over = (1.0 - chosen as f64 / experts as f64).powf(tokens.max(1.0));
+        let each = [self.shapes.gate_up, self.shapes.down]
+            .map(|shape| backend.bytes_read(Kind::Matrix(shape)))
+            .iter()
+            .sum::<usize>();
+        all - passed_over * (self.blocks.len() * experts * each) as f64
     }
 
     /// Bytes that the [tape](crate::Tape) of a forward pass keeps for one token.
@@ -163,6 +171,24 @@ fn embedded_rows(vocabulary: Linear, tokens: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// One token reads the experts that it chooses; many read all.
+    #[test]
+    fn a_pass_reads_the_experts_that_its_tokens_reach() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = r#"{"model_type": "qwen3_moe", "hidden_size": 32, "moe_intermediate_size": 16,
+            "num_experts": 8, "num_experts_per_tok": 2, "num_hidden_layers": 3,
+            "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 64}"#;
+        std::fs::write(dir.path().join("config.json"), config).unwrap();
+        let layout = Layout::new(&crate::ModelConfig::read(dir.path()).unwrap());
+        let cpu = isentrope_kernels::Cpu::new(isentrope_kernels::Isa::available()[0], 1).unwrap();
+        let [one, two, all] = [1.0, 2.0, 1e6].map(|tokens| layout.read_bytes(&cpu, tokens));
+        // Gate, up and down of each expert, 32 x 16 numbers of 4 bytes.
+        let of_expert = 3.0 * 32.0 * 16.0 * 4.0;
+        assert!((all - one - 3.0 * 6.0 * of_expert).abs() < 1.0, "{one} {all}");
+        // A second token reads a quarter of the six others.
+        assert!((two - one - 3.0 * 1.5 * of_expert).abs() < 1.0, "{one} {two}");
+    }
 
     /// The bound is compared with the growth itself, one token after the other.
     #[test]

@@ -119,8 +119,8 @@ impl Workload {
         let spared = self.spared
             * memory.of_sampling
             * layout.forward_flops(Tokens { scored: 0.0, ..self.trained });
-        let updates =
-            seconds((forward + backward * layout.backward_cost()) * once - spared, speed.updates);
+        let back = backward * layout.backward_flops(self.trained);
+        let updates = seconds(forward * once + back - spared, speed.updates);
         let evaluation = seconds(layout.forward_flops(self.evaluated), speed.sampling)
             .saturating_add(seconds(layout.forward_flops(self.held_out), speed.updates));
         let step = sampling.saturating_add(updates);

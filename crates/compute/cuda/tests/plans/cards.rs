@@ -83,7 +83,7 @@ fn passes_read_two_bytes_of_a_weight_in_bf16_and_four_in_f32() {
     let embedding = 152_064 * 3584;
     let weights = weights.sum::<usize>() - embedding;
     for (dtype, bytes) in [(Dtype::Bf16, 2), (Dtype::F32, 4)] {
-        let read = layout.read_bytes(&cuda(0, dtype)) as f64;
+        let read = layout.read_bytes(&cuda(0, dtype), 1.0);
         let ratio = read / (bytes * weights) as f64;
         assert!((1.0..1.01).contains(&ratio), "{dtype:?}: {ratio}");
     }

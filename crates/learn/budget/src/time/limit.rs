@@ -100,27 +100,33 @@ impl Workload {
         plan: &Plan,
     ) -> StepCost {
         let ranks = self.ranks.max(1) as f64;
-        let (flops, weights) =
-            (|of: Tokens| layout.forward_flops(of) / ranks, layout.read_bytes(backend) as f64);
+        let flops = |of: Tokens| layout.forward_flops(of) / ranks;
+        // The weights that passes over all these tokens read.
+        let weights = |of: Tokens, passes: f64| {
+            passes * layout.read_bytes(backend, of.tokens / ranks / passes.max(1.0))
+        };
         let position = layout.cache_page_bytes(backend) as f64 / backend.page_positions() as f64;
         let visible = |of: Tokens| of.visible * position / ranks;
         // Each pass reads the weights once, however many tokens it has.
         let limits = plan.sampling();
         let prefills = (self.prefilled.tokens / ranks / limits.prefill_tokens as f64).ceil();
-        let prefill = Cost { flops: flops(self.prefilled), bytes: prefills * weights };
+        let prefill =
+            Cost { flops: flops(self.prefilled), bytes: weights(self.prefilled, prefills) };
         let in_turn = self.longest.saturating_sub(1) as f64;
         let decodes = in_turn.max(self.decoded.tokens / ranks / limits.sequences as f64);
-        let decode =
-            Cost { flops: flops(self.decoded), bytes: decodes * weights + visible(self.decoded) };
+        let read = weights(self.decoded, decodes);
+        let decode = Cost { flops: flops(self.decoded), bytes: read + visible(self.decoded) };
 
         let passes = self.trained.tokens / ranks / plan.micro_batch_tokens.max(1) as f64;
         let [forward, backward] = self.update_passes(memory);
         let gradient = layout.trained().bytes(backend, Role::Gradient) as f64;
         let blocks = Tokens { scored: 0.0, ..self.trained };
         let updates = Cost {
-            flops: (forward + backward * layout.backward_cost()) * flops(self.trained)
+            flops: forward * flops(self.trained)
+                + backward * layout.backward_flops(self.trained) / ranks
                 - self.spared * memory.of_sampling * flops(blocks),
-            bytes: passes * ((forward + backward) * weights + 2.0 * backward * gradient),
+            bytes: (forward + backward) * weights(self.trained, passes)
+                + passes * 2.0 * backward * gradient,
         };
         // Each rank updates a part. Moments in the host's memory are not this memory's bytes.
         let moment = |kind| Role::Moment(backend.element_count(kind));
