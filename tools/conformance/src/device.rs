@@ -1,7 +1,7 @@
 //! Buffers on the device of a backend on trial, with marked memory around an operation's own.
 
 use crate::data::{self, POISON, assert_bits, is_poison};
-use crate::models::{self, families};
+use crate::models::{self, FAMILIES};
 use crate::subject::{Subject, Tolerance, Variant};
 use isentrope_kernels::{
     Attention, Backend, Buffer, DeviceBatch, HostBatch, Kind, Linear, Role, Run, norm,
@@ -46,9 +46,8 @@ impl Trial {
     /// The model of a family, on that variant.
     pub fn model(&self, family: &str) -> &Model {
         let load = |name| models::model(name, self.device().backend());
-        let families = families(self);
-        let loaded = self.models.get_or_init(|| families.iter().copied().map(load).collect());
-        &loaded[families.iter().position(|&name| name == family).unwrap()]
+        let loaded = self.models.get_or_init(|| FAMILIES.map(load).into());
+        &loaded[FAMILIES.iter().position(|&name| name == family).unwrap()]
     }
 
     /// The number of random cases of a property: `all`, or fewer if the subject has less time.

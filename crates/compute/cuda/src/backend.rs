@@ -11,8 +11,9 @@ use crate::replay::Key;
 use crate::{attention, draw, head, linear, splits};
 use isentrope_kernels::{
     AdamW, Attention, Backend, Buffer, DeviceBatch, DeviceIndex, Draw, Drawn, DrawnTokens,
-    EntropySlopes, Gate, Grouped, HeadNorms, HeadScores, HeadStatistics, HostBatch, Kind, Linear,
-    OutOfMemory, QueuedDraws, ReplayKey, RmsNorm, Role, SamplingMasks, Turn, UpdateSlice, Work,
+    EntropySlopes, ExpertOperations, Gate, Grouped, HeadNorms, HeadScores, HeadStatistics,
+    HostBatch, Kind, Linear, OutOfMemory, QueuedDraws, ReplayKey, RmsNorm, Role, SamplingMasks,
+    Turn, UpdateSlice, Work,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -437,5 +438,9 @@ impl Backend for Cuda {
     fn adamw(&self, settings: AdamW, parameters: &mut [UpdateSlice<'_>]) {
         let parameters: Vec<_> = parameters.iter().map(Parameter::of).collect();
         self.update(settings, &parameters);
+    }
+
+    fn experts(&self) -> &dyn ExpertOperations {
+        self
     }
 }

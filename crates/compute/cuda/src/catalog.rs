@@ -208,6 +208,19 @@ catalog! {
         // dy, gate_up, rows, features, gate_up's stride, dy's stride, is GELU.
         pair GLU_BACKWARD "glu_backward" (P, P, N, N, N, N, bool);
     }
+    EXPERTS "experts.cu" {
+        // logits, ranked, experts, weights, number of experts, chosen, normalises.
+        one ROUTE_EXPERTS "route_experts" (P, P, P, P, N, N, bool);
+        // probabilities, experts, weights, their derivatives, logits' gradient, number of experts,
+        // chosen, stride, normalises.
+        pair ROUTE_BACKWARD "route_backward" (P, P, P, P, P, N, N, N, bool);
+        // from, rows, weights, sums, count, features, from's stride, sums' stride.
+        pair ADD_WEIGHTED_ROWS "add_weighted_rows" (P, P, P, P, N, N, N, N);
+        // weights, x, count, features, stride.
+        pair WEIGH_ROWS "weigh_rows" (P, P, N, N, N);
+        // a, b, places, products, count, features, strides of a and b.
+        pair ROW_PRODUCTS "row_products" (P, P, P, P, N, N, N, N);
+    }
     OPTIMIZER "adamw.cu" {
         // tensors, count, sums, blocks, split.
         one SQUARE_SUMS "square_sums" (P, N, P, u64, bool);

@@ -19,6 +19,7 @@ mod device;
 mod draw;
 mod dtype;
 mod elementwise;
+mod experts;
 mod failure;
 pub mod gpu;
 mod head;

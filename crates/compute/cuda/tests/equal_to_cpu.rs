@@ -6,7 +6,7 @@ use isentrope_conformance::adapted;
 use isentrope_cuda::Dtype;
 use isentrope_kernels::{
     Adjustments, Attention, Backend, Draw, Gate, Grouped, HeadNorms, HeadScores, HostBatch, Kind,
-    Linear, RmsNorm, Role, Run, SamplingMasks, Turn, UpdateSlice,
+    Linear, RmsNorm, Role, Router, Run, SamplingMasks, Turn, UpdateSlice,
 };
 use isentrope_model::{Derivatives, Gradient, Model, Packed, Sequence, TapeKind};
 use std::sync::Arc;
@@ -379,6 +379,64 @@ fn attention() {
     }
 }
 
+/// The choice of experts, its gradient, and rows of tokens by their experts.
+pub fn experts(t: &mut Trial<'_>, router: Router, hidden: usize, tokens: usize) {
+    let (backend, Router { experts, chosen, .. }) = (t.backend, router);
+    let operations = backend.experts();
+    let matrix = Kind::Matrix(Linear { inputs: hidden, outputs: experts });
+    let mut weights = noise(3, experts * hidden);
+    // The last expert is as likely as the first.
+    let (first, last) = weights.split_at_mut((experts - 1) * hidden);
+    last.copy_from_slice(&first[..hidden]);
+    let weights = t.parameter_of(Role::Weight, matrix, &weights);
+    let x = t.rows(1, tokens, hidden);
+    let routing = operations.route(router, &x, &weights, tokens);
+    let as_numbers = |numbers: &[u32]| numbers.iter().map(|&n| n as f32).collect::<Vec<_>>();
+    t.push("experts", &as_numbers(&routing.routes.experts));
+    t.push("weights", &routing.routes.weights);
+    t.push_rows("probabilities", &routing.probabilities, tokens, experts);
+    let mut products = t.exact(2, tokens, chosen);
+    let (mut sums, mut unweighed) = (t.exact(4, tokens, hidden), t.exact(5, tokens, hidden));
+    for expert in 0..experts {
+        let count = routing.routes.of_expert(expert).len();
+        let (mut own, other) = (t.rows(6, tokens, hidden), t.rows(7, tokens, hidden));
+        operations.copy_expert_rows(&routing, expert, &x, &mut own);
+        t.push_rows("copy_expert_rows", &own, tokens, hidden);
+        operations.expert_row_products(&routing, expert, &own, &other, &mut products);
+        operations.add_expert_rows(&routing, expert, true, &own, &mut sums);
+        operations.add_expert_rows(&routing, expert, false, &other, &mut unweighed);
+        operations.weigh_expert_rows(&routing, expert, &mut own);
+        t.push_rows("weigh_expert_rows", &own, count, hidden);
+    }
+    t.push_rows("expert_row_products", &products, tokens, chosen);
+    t.push_rows("add_expert_rows", &sums, tokens, hidden);
+    operations.add_to_sums(&x, &mut unweighed, tokens);
+    t.push_rows("sums", &unweighed, tokens, hidden);
+    let rounded = operations.round_sums(unweighed, tokens);
+    t.push_rows("round_sums", &rounded, tokens, hidden);
+    let mut d_logits = t.rows(8, tokens, experts);
+    operations.route_backward(&routing, &products, &mut d_logits);
+    t.push_rows("route_backward", &d_logits, tokens, experts);
+}
+
+#[test]
+fn mixtures_of_experts() {
+    let (cpu, cuda) = (cpu(), seeded(Dtype::F32, 4));
+    for (experts, chosen, hidden, tokens) in
+        [(2, 1, 1, 1), (3, 3, 5, 7), (8, 2, 16, 40), (61, 8, 33, 9), (128, 8, 40, 70)]
+    {
+        for normalised in [false, true] {
+            let router = Router { experts, chosen, normalised };
+            let on = |backend| {
+                let mut t = Trial::new(backend);
+                self::experts(&mut t, router, hidden, tokens);
+                t.results
+            };
+            assert_equal(&format!("{router:?}"), &on(&cuda), &on(&cpu));
+        }
+    }
+}
+
 /// Scores of some texts, and every tensor of a gradient by them.
 fn on_model(model: &Model) -> Results {
     let prompt = indices(1, 9, 61);
@@ -415,7 +473,9 @@ fn models_forward_and_backward() {
         "mistral-sliding",
         "gemma3",
         "olmo3",
+        "olmoe",
         "qwen2-tied",
+        "qwen3-moe",
         "qwen3-untied",
         "smollm3",
     ] {

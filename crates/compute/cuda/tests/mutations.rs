@@ -13,7 +13,7 @@ use isentrope_cuda::{Cuda, Dtype, HEADERS, SOURCES};
 use isentrope_cuda_emulator::{Emulator, Settings, TensorCore};
 use isentrope_kernels::{
     Attention, Backend, Buffer, Cpu, DeviceBatch, Gate, Grouped, HeadNorms, HostBatch, Kind,
-    Linear, RmsNorm, Role, Run, Turn,
+    Linear, RmsNorm, Role, Router, Run, Turn,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,7 +33,7 @@ enum Operations {
 }
 
 /// Operations by their names in mutations.txt.
-const OPERATIONS: [(&str, Operations); 17] = {
+const OPERATIONS: [(&str, Operations); 18] = {
     use Operations::{Bf16, F32};
     [
         ("linear", F32(|t| on_f32::linear(t, Linear { inputs: 70, outputs: 130 }, 20))),
@@ -41,6 +41,7 @@ const OPERATIONS: [(&str, Operations); 17] = {
         ("chains", F32(chains)),
         ("elementwise", F32(elementwise)),
         ("optimizer", F32(|t| on_f32::optimizer(t, Linear { inputs: 3, outputs: 20 }))),
+        ("experts", F32(experts)),
         ("attention", F32(attention)),
         ("decoding", F32(decoding)),
         ("prepared", F32(prepared)),
@@ -73,6 +74,13 @@ fn elementwise(t: &mut Trial<'_>) {
     on_f32::glu(t, 26, 40);
     on_f32::rope(t, Grouped { stride: 52, offset: 0, groups: 2, features: 26 }, 40);
     on_f32::selection(t, Linear { inputs: 52, outputs: 70 }, 40);
+}
+
+/// More experts than a warp has lanes, with and without normalised weights.
+fn experts(t: &mut Trial<'_>) {
+    for normalised in [false, true] {
+        on_f32::experts(t, Router { experts: 61, chosen: 8, normalised }, 33, 40);
+    }
 }
 
 /// Sequences whose keys do not fit one tile, with a window and without.

@@ -48,7 +48,7 @@ use crate::attention::{Attention, HeadNorms};
 use crate::batch::HostBatch;
 use crate::draw::{Draw, Drawn};
 use crate::erased::{Buffer, DeviceBatch, DeviceIndex, DrawnTokens, HeadStatistics, QueuedDraws};
-use crate::experts::{Router, Routes};
+use crate::experts::{Router, Routing};
 use crate::glu::Gate;
 use crate::head::{EntropySlopes, HeadScores};
 use crate::linear::Linear;
@@ -441,32 +441,49 @@ pub trait Backend: Send + Sync + 'static {
     /// do not depend on the other elements.
     fn adamw(&self, settings: AdamW, parameters: &mut [UpdateSlice<'_>]);
 
-    /// The operations of mixtures of experts; none if the backend cannot run them.
-    fn experts(&self) -> Option<&dyn ExpertOperations> {
-        None
-    }
+    /// The operations of mixtures of experts.
+    fn experts(&self) -> &dyn ExpertOperations;
 }
 
 /// Operations for mixtures of experts, beside those that every block needs. Products of an expert
-/// are linear layers on the rows of its tokens.
+/// are linear layers on the rows of its tokens, which are copied to rows of their own, in order.
 pub trait ExpertOperations {
-    /// Replaces `logits: [tokens, experts]` by their softmax. Returns each token's likeliest
-    /// experts, of equally likely ones those with lower numbers, and their weights: the
-    /// probabilities, divided by their sum if the router normalises.
-    fn route(&self, router: Router, logits: &mut Buffer, tokens: usize) -> Routes;
-    /// Replaces the probabilities that [`route`](Self::route) left by the gradient of the logits,
-    /// from the derivatives by the routes' weights, `[tokens, chosen]`.
-    fn route_backward(
+    /// Chooses each token's experts by the softmax of the logits `x W^T` in f32: the likeliest, of
+    /// equally likely ones those with lower numbers. Their weights are the probabilities, divided
+    /// by their sum if the router normalises. `x: [tokens, hidden]`, `weights: [experts, hidden]`
+    /// packed.
+    fn route(&self, router: Router, x: &Buffer, weights: &Buffer, tokens: usize) -> Routing;
+    /// The gradient of the logits, `[tokens, experts]`, activations, from the derivatives by the
+    /// routes' weights, `[tokens, chosen]`, exact.
+    fn route_backward(&self, routing: &Routing, d_weights: &Buffer, d_logits: &mut Buffer);
+    /// Copies the rows of an expert's tokens to the first rows of `to`.
+    fn copy_expert_rows(&self, routing: &Routing, expert: usize, from: &Buffer, to: &mut Buffer);
+    /// Adds the first rows of `from` to the rows of an expert's tokens in the exact `sums`, by one
+    /// fused multiply-add for each number: times the routes' weights if `weighed`, else times 1.
+    fn add_expert_rows(
         &self,
-        router: Router,
-        routes: &Routes,
-        d_weights: &[f32],
-        probabilities: &mut Buffer,
+        routing: &Routing,
+        expert: usize,
+        weighed: bool,
+        from: &Buffer,
+        sums: &mut Buffer,
     );
-    /// `to[rows[i]] += weights[i] from[i]`, one fused multiply-add for each number. Rows ascend.
-    fn add_weighted_rows(&self, from: &Buffer, rows: &[u32], weights: &[f32], to: &mut Buffer);
-    /// `x[i] *= weights[i]`.
-    fn weigh_rows(&self, weights: &[f32], x: &mut Buffer);
-    /// The scalar product of each row of `a` with that of `b`.
-    fn row_products(&self, a: &Buffer, b: &Buffer, rows: usize) -> Vec<f32>;
+    /// Multiplies the first rows of `x`, one for each of an expert's tokens, by the routes'
+    /// weights.
+    fn weigh_expert_rows(&self, routing: &Routing, expert: usize, x: &mut Buffer);
+    /// Multiplies each of the first rows of `a` with the same row of `b`, one for each of an
+    /// expert's tokens, and stores the scalar product at its place in `products: [tokens, chosen]`,
+    /// exact.
+    fn expert_row_products(
+        &self,
+        routing: &Routing,
+        expert: usize,
+        a: &Buffer,
+        b: &Buffer,
+        products: &mut Buffer,
+    );
+    /// `sums += from`, over the first rows: activations to exact sums.
+    fn add_to_sums(&self, from: &Buffer, sums: &mut Buffer, rows: usize);
+    /// Exact sums as activations, rounded once if these have fewer bits.
+    fn round_sums(&self, sums: Buffer, rows: usize) -> Buffer;
 }

@@ -7,8 +7,10 @@ use crate::batch::{CheckedBatch, HostBatch, PAGE};
 use crate::buffer::{CpuBuffer, Recycler, Reserved};
 use crate::draw::{self, Draw, Drawn};
 use crate::embedding;
-use crate::erased::{Buffer, DeviceBatch, DeviceIndex, DrawnTokens, HeadStatistics, QueuedDraws};
-use crate::experts::{self, Router, Routes};
+use crate::erased::{
+    Buffer, DeviceBatch, DeviceIndex, DeviceRoutes, DrawnTokens, HeadStatistics, QueuedDraws,
+};
+use crate::experts::{self, Router, Routing};
 use crate::glu::{self, Gate};
 use crate::head::{self, CpuStatistics, EntropySlopes, HeadGradient, HeadScores};
 use crate::linear::{self, Destination, Linear};
@@ -545,42 +547,87 @@ impl Backend for Cpu {
         }
     }
 
-    fn experts(&self) -> Option<&dyn ExpertOperations> {
-        Some(self)
+    fn experts(&self) -> &dyn ExpertOperations {
+        self
     }
 }
 
 impl ExpertOperations for Cpu {
-    fn route(&self, router: Router, logits: &mut Buffer, tokens: usize) -> Routes {
-        let logits = logits.cpu_mut().rows_mut(tokens, router.experts);
-        experts::route(&self.workers, router, logits, tokens)
+    fn route(&self, router: Router, x: &Buffer, weights: &Buffer, tokens: usize) -> Routing {
+        let shape = Linear { inputs: x.cpu().features(), outputs: router.experts };
+        let mut probabilities = self.buffer(Role::Exact(tokens, router.experts));
+        self.linear(shape, x, weights, None, &mut probabilities, tokens);
+        let logits = probabilities.cpu_mut().rows_mut(tokens, router.experts);
+        let routes = experts::route(&self.workers, router, logits, tokens);
+        Routing { routes, probabilities, on_device: DeviceRoutes::new(()) }
     }
-    fn route_backward(
+    fn route_backward(&self, routing: &Routing, d_weights: &Buffer, d_logits: &mut Buffer) {
+        let Router { experts, chosen, .. } = routing.routes.router;
+        let tokens = routing.routes.experts.len() / chosen;
+        let d_weights = d_weights.cpu().rows(tokens, chosen);
+        let d_logits = d_logits.cpu_mut().rows_mut(tokens, experts);
+        experts::route_backward(&routing.routes, d_weights, probabilities_of(routing), d_logits);
+    }
+    fn copy_expert_rows(&self, routing: &Routing, expert: usize, from: &Buffer, to: &mut Buffer) {
+        let rows = &routing.routes.by_expert.rows[routing.routes.of_expert(expert)];
+        let from = from.cpu();
+        let features = from.features();
+        let to = to.cpu_mut().rows_mut(rows.len(), features);
+        rows::copy_rows(&self.workers, features, from, rows, to);
+    }
+    fn add_expert_rows(
         &self,
-        router: Router,
-        routes: &Routes,
-        d_weights: &[f32],
-        probabilities: &mut Buffer,
+        routing: &Routing,
+        expert: usize,
+        weighed: bool,
+        from: &Buffer,
+        sums: &mut Buffer,
     ) {
-        let tokens = d_weights.len() / router.chosen;
-        let probabilities = probabilities.cpu_mut().rows_mut(tokens, router.experts);
-        experts::route_backward(router, routes, d_weights, probabilities);
-    }
-    fn add_weighted_rows(&self, from: &Buffer, rows: &[u32], weights: &[f32], to: &mut Buffer) {
+        let (choices, of) = (&routing.routes.by_expert, routing.routes.of_expert(expert));
+        let rows = &choices.rows[of.clone()];
+        let ones;
+        let weights = if weighed {
+            &choices.weights[of]
+        } else {
+            ones = vec![1.0; rows.len()];
+            &ones
+        };
         let from = from.cpu();
         let features = from.features();
         let from = from.rows(rows.len(), features);
-        experts::add_weighted(&self.workers, features, from, rows, weights, to.cpu_mut());
+        experts::add_weighted(&self.workers, features, from, rows, weights, sums.cpu_mut());
     }
-    fn weigh_rows(&self, weights: &[f32], x: &mut Buffer) {
+    fn weigh_expert_rows(&self, routing: &Routing, expert: usize, x: &mut Buffer) {
+        let weights = &routing.routes.by_expert.weights[routing.routes.of_expert(expert)];
         let x = x.cpu_mut();
         let features = x.features();
         experts::weigh(&self.workers, features, weights, x.rows_mut(weights.len(), features));
     }
-    fn row_products(&self, a: &Buffer, b: &Buffer, rows: usize) -> Vec<f32> {
+    fn expert_row_products(
+        &self,
+        routing: &Routing,
+        expert: usize,
+        a: &Buffer,
+        b: &Buffer,
+        products: &mut Buffer,
+    ) {
+        let places = &routing.routes.by_expert.places[routing.routes.of_expert(expert)];
         let (a, b) = (a.cpu(), b.cpu());
         let features = a.features();
-        let (a, b) = (a.rows(rows, features), b.rows(rows, features));
-        experts::products(&self.workers, features, a, b, rows)
+        let (a, b) = (a.rows(places.len(), features), b.rows(places.len(), features));
+        experts::products(&self.workers, features, a, b, places, products.cpu_mut());
     }
+    fn add_to_sums(&self, from: &Buffer, sums: &mut Buffer, rows: usize) {
+        self.add_rows(from, sums, rows);
+    }
+    fn round_sums(&self, sums: Buffer, _: usize) -> Buffer {
+        sums
+    }
+}
+
+/// The probabilities of a choice, `[tokens, experts]`.
+fn probabilities_of(routing: &Routing) -> &[f32] {
+    let Router { experts, chosen, .. } = routing.routes.router;
+    let tokens = routing.routes.experts.len() / chosen;
+    routing.probabilities.cpu().rows(tokens, experts)
 }

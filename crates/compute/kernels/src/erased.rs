@@ -51,6 +51,8 @@ erased! {
     DeviceBatch: Send Sync;
     /// Uploaded numbers: of rows, of slots, of tokens.
     DeviceIndex: Send Sync;
+    /// A choice of experts for some tokens: see [`Routing`](crate::Routing).
+    DeviceRoutes: Send Sync;
     /// Statistics that [`head`](crate::Backend::head) computes for its rows.
     HeadStatistics: Send Sync;
     /// Draws that [`begin_draw`](crate::Backend::begin_draw) has begun.

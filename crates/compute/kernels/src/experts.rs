@@ -1,5 +1,6 @@
 //! Mixtures of experts: the experts that each token goes to, and sums over them.
 
+use crate::erased::{Buffer, DeviceRoutes};
 use crate::math::exp;
 use crate::simd::{Kernel, Simd, load, store, vectors};
 use crate::threads::{Shared, Workers};
@@ -19,37 +20,70 @@ pub struct Router {
     pub normalised: bool,
 }
 
-/// The experts of some tokens.
+/// The choice of experts for some tokens: what the host knows of it, and what the device keeps.
+#[derive(Debug)]
+pub struct Routing {
+    /// The experts of each token.
+    pub routes: Routes,
+    /// The probability of each expert, `[tokens, experts]`, exact.
+    pub probabilities: Buffer,
+    /// The routes on the device.
+    pub on_device: DeviceRoutes,
+}
+
+/// The experts of some tokens, and the tokens of each expert.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Routes {
+    /// The choice that was made.
+    pub router: Router,
     /// `[tokens, chosen]`, ascending within a token.
     pub experts: Vec<u32>,
     /// The weight of each expert's output, `[tokens, chosen]`.
     pub weights: Vec<f32>,
+    /// All choices, expert after expert, and by ascending tokens for each.
+    pub by_expert: Choices,
+    /// The first of the choices of each expert, and the end of the last one's: `[experts + 1]`.
+    starts: Vec<usize>,
 }
 
-/// The tokens that go to one expert.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ExpertRows {
-    /// Rows of the tokens, ascending.
+/// Choices of an expert by a token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choices {
+    /// Rows of the tokens.
     pub rows: Vec<u32>,
     /// The weight of each in the expert's output.
     pub weights: Vec<f32>,
-    /// The place of each among the [`Routes`].
-    pub places: Vec<usize>,
+    /// The place of each in `[tokens, chosen]`.
+    pub places: Vec<u32>,
 }
 
 impl Routes {
-    /// The tokens of each expert, `[experts]`.
-    pub fn by_expert(&self, router: Router) -> Vec<ExpertRows> {
-        let mut all = vec![ExpertRows::default(); router.experts];
-        for (place, (&expert, &weight)) in self.experts.iter().zip(&self.weights).enumerate() {
-            let of = &mut all[expert as usize];
-            of.rows.push((place / router.chosen) as u32);
-            of.weights.push(weight);
-            of.places.push(place);
+    /// Groups a choice, `[tokens, chosen]` each, by experts.
+    pub fn new(router: Router, experts: Vec<u32>, weights: Vec<f32>) -> Self {
+        let mut starts = vec![0; router.experts + 1];
+        for &expert in &experts {
+            starts[expert as usize + 1] += 1;
         }
-        all
+        for expert in 0..router.experts {
+            starts[expert + 1] += starts[expert];
+        }
+        let count = experts.len();
+        let (mut rows, mut sorted, mut places) = (vec![0; count], vec![0.0; count], vec![0; count]);
+        let mut next = starts.clone();
+        for (place, (&expert, &weight)) in experts.iter().zip(&weights).enumerate() {
+            let to = &mut next[expert as usize];
+            rows[*to] = (place / router.chosen) as u32;
+            sorted[*to] = weight;
+            places[*to] = place as u32;
+            *to += 1;
+        }
+        let by_expert = Choices { rows, weights: sorted, places };
+        Self { router, experts, weights, by_expert, starts }
+    }
+
+    /// The choices of an expert, a part of [`by_expert`](Self::by_expert).
+    pub fn of_expert(&self, expert: usize) -> Range<usize> {
+        self.starts[expert]..self.starts[expert + 1]
     }
 }
 
@@ -63,10 +97,9 @@ pub(crate) fn route(
 ) -> Routes {
     let Router { experts, chosen, normalised } = router;
     assert!(0 < chosen && chosen <= experts && logits.len() >= tokens * experts);
-    let mut routes =
-        Routes { experts: vec![0; tokens * chosen], weights: vec![0.0; tokens * chosen] };
+    let (mut all, mut all_weights) = (vec![0; tokens * chosen], vec![0.0; tokens * chosen]);
     let logits = Shared::of(logits);
-    let (to, weights) = (Shared::of(&mut routes.experts), Shared::of(&mut routes.weights));
+    let (to, weights) = (Shared::of(&mut all), Shared::of(&mut all_weights));
     workers.threads.ranges(tokens, 1, LEAST / experts + 1, |range| {
         let mut order: Vec<u32> = Vec::with_capacity(experts);
         for token in range {
@@ -95,28 +128,29 @@ pub(crate) fn route(
             }
         }
     });
-    routes
+    Routes::new(router, all, all_weights)
 }
 
-/// Replaces the softmax that [`route`] left by the gradient of the logits. `d_weights` are the
-/// derivatives by the weights of `routes`, `[tokens, chosen]`.
+/// The gradient of the logits, `[tokens, experts]`, from the softmax that [`route`] left.
+/// `d_weights` are the derivatives by the weights of `routes`, `[tokens, chosen]`.
 pub(crate) fn route_backward(
-    router: Router,
     routes: &Routes,
     d_weights: &[f32],
-    probabilities: &mut [f32],
+    probabilities: &[f32],
+    d_logits: &mut [f32],
 ) {
-    let Router { experts, chosen, normalised } = router;
+    let Router { experts, chosen, normalised } = routes.router;
     let of_tokens = routes.experts.chunks_exact(chosen).zip(routes.weights.chunks_exact(chosen));
-    for (((to, weights), d), row) in
-        of_tokens.zip(d_weights.chunks_exact(chosen)).zip(probabilities.chunks_exact_mut(experts))
+    let rows = probabilities.chunks_exact(experts).zip(d_logits.chunks_exact_mut(experts));
+    for (((to, weights), d), (row, d_row)) in
+        of_tokens.zip(d_weights.chunks_exact(chosen)).zip(rows)
     {
         let mean = weights.iter().zip(d).fold(0.0, |sum, (w, d)| sum + w * d);
         // Divided by their sum, weights are a softmax of the chosen experts alone.
         let others = if normalised { 0.0 } else { mean };
-        row.iter_mut().for_each(|p| *p *= -others);
+        d_row.iter_mut().zip(row).for_each(|(d, p)| *d = p * -others);
         for ((&expert, w), d) in to.iter().zip(weights).zip(d) {
-            row[expert as usize] = w * (d - mean);
+            d_row[expert as usize] = w * (d - mean);
         }
     }
 }
@@ -209,27 +243,31 @@ pub(crate) fn weigh(workers: &Workers, features: usize, weights: &[f32], x: &mut
     });
 }
 
-/// The product of each row of `a` with that of `b`: 16 partial sums of fused multiply-adds.
+/// `to[places[i]]` becomes the product of row `i` of `a` with that of `b`: 16 partial sums of fused
+/// multiply-adds. Places ascend.
 pub(crate) fn products(
     workers: &Workers,
     features: usize,
     a: &[f32],
     b: &[f32],
-    rows: usize,
-) -> Vec<f32> {
+    places: &[u32],
+    to: &mut [f32],
+) {
+    let rows = places.len();
     assert!(a.len() >= rows * features && b.len() >= rows * features);
-    let mut products = vec![0.0; rows];
-    let to = Shared::of(&mut products);
+    assert!(places.is_sorted_by(|a, b| a < b), "places in order, each once");
+    assert!(places.last().is_none_or(|&place| (place as usize) < to.len()));
+    let to = Shared::of(to);
     workers.threads.ranges(rows, 1, LEAST / features + 1, |range| {
         for i in range {
+            let place = places[i] as usize;
             // SAFETY: elements are disjoint, and rows within the slices.
             unsafe {
                 let (a, b) = (a.as_ptr().add(i * features), b.as_ptr().add(i * features));
-                to.slice(i..i + 1)[0] = workers.isa.run(RowProduct { features, a, b });
+                to.slice(place..place + 1)[0] = workers.isa.run(RowProduct { features, a, b });
             }
         }
     });
-    products
 }
 
 struct RowProduct {
@@ -324,6 +362,22 @@ mod tests {
         });
     }
 
+    #[test]
+    fn choices_are_grouped_by_experts_in_the_order_of_tokens() {
+        let router = Router { experts: 4, chosen: 2, normalised: false };
+        let routes =
+            Routes::new(router, vec![1, 3, 0, 1, 1, 3], vec![0.1, 0.2, 0.3, 0.4, 0.5, 0.6]);
+        let of = |expert| {
+            let range = routes.of_expert(expert);
+            let Choices { rows, weights, places } = &routes.by_expert;
+            (&rows[range.clone()], &weights[range.clone()], &places[range])
+        };
+        assert_eq!(of(0), (&[1][..], &[0.3][..], &[2][..]));
+        assert_eq!(of(1), (&[0, 1, 2][..], &[0.1, 0.4, 0.5][..], &[0, 3, 4][..]));
+        assert_eq!(of(2), (&[][..], &[][..], &[][..]));
+        assert_eq!(of(3), (&[0, 2][..], &[0.2, 0.6][..], &[1, 5][..]));
+    }
+
     /// The loss is a sum of the weights with these coefficients.
     fn loss(router: Router, z: &[f64], chosen: &[u32], coefficients: &[f32]) -> f64 {
         let exp = |expert: u32| z[expert as usize].exp();
@@ -342,10 +396,10 @@ mod tests {
         for normalised in [false, true] {
             let router = Router { experts: 7, chosen: 3, normalised };
             let z = logits(1, 7);
-            let mut gradient = z.clone();
-            let routes = route(&workers, router, &mut gradient, 1);
+            let (mut softmax, mut gradient) = (z.clone(), z.clone());
+            let routes = route(&workers, router, &mut softmax, 1);
             let coefficients = [0.7, -1.3, 0.4];
-            route_backward(router, &routes, &coefficients, &mut gradient);
+            route_backward(&routes, &coefficients, &softmax, &mut gradient);
             for (i, &ours) in gradient.iter().enumerate() {
                 let moved = |by: f64| {
                     let mut z: Vec<f64> = z.iter().map(|&z| f64::from(z)).collect();
@@ -379,8 +433,10 @@ mod tests {
                 }
             }
             assert_eq!(to, expected);
-            let products = products(workers, features, &from, &before, 3);
-            for (i, product) in products.into_iter().enumerate() {
+            let mut placed = [7.0; 5];
+            products(workers, features, &from, &before, &[0, 2, 3], &mut placed);
+            assert_eq!((placed[1], placed[4]), (7.0, 7.0));
+            for (i, product) in [placed[0], placed[2], placed[3]].into_iter().enumerate() {
                 let row = i * features..(i + 1) * features;
                 let pairs = from[row.clone()].iter().zip(&before[row]);
                 let exact: f64 = pairs.map(|(&a, &b)| f64::from(a) * f64::from(b)).sum();

@@ -40,8 +40,10 @@ pub use batch::{CheckedBatch, DRAWN, HostBatch, Run};
 pub use buffer::CpuBuffer;
 pub use cpu::Cpu;
 pub use draw::{Adjustments, Draw, Drawn, SamplingMask};
-pub use erased::{Buffer, DeviceBatch, DeviceIndex, DrawnTokens, HeadStatistics, QueuedDraws};
-pub use experts::{ExpertRows, Router, Routes};
+pub use erased::{
+    Buffer, DeviceBatch, DeviceIndex, DeviceRoutes, DrawnTokens, HeadStatistics, QueuedDraws,
+};
+pub use experts::{Choices, Router, Routes, Routing};
 pub use glu::Gate;
 pub use head::{CpuStatistics, Distribution, EntropySlopes, HeadScores, LOGITS_BLOCK};
 pub use linear::Linear;

@@ -13,9 +13,9 @@ use isentrope_kernels::{Backend, Kind, Linear, Role, Router, Work};
 const HEAD_ROWS: usize = 3;
 /// The residual stream, its gradient and the largest copies made on the way.
 const STREAM_ROWS: usize = 4;
-/// Bytes of the host for each choice of an expert, while its list grows: the expert, its weight and
-/// the derivative by that, and twice the row, the weight and the place.
-const ROUTE_BYTES: usize = 12 + 2 * (8 + size_of::<usize>());
+/// Bytes for each choice of an expert: the expert, its weight and the derivative by that; and
+/// grouped by experts the row, the weight and the place.
+const ROUTE_BYTES: usize = 6 * 4;
 
 impl Layout {
     /// Most bytes of the host while weights are loaded to a device with its own memory: some rows
@@ -85,9 +85,11 @@ impl Layout {
         let attention = backend.workspace(Work::AttentionGradient(self.attention(), 1));
         // Experts keep nothing, so all of this is made on the way back, if all tokens go to one.
         let experts = self.shapes.router.map_or(0, |router| {
-            let host = router.chosen * ROUTE_BYTES;
+            let exact = |features| backend.bytes(Role::Exact(1, features));
             let of_expert = row(self.shapes.gate_up.outputs) + 2 * row(self.shapes.intermediate);
-            5 * row(self.shapes.hidden) + of_expert + row(router.experts) + host
+            let of_router = exact(router.experts) + row(router.experts);
+            let sums = exact(self.shapes.hidden);
+            4 * row(self.shapes.hidden) + sums + of_expert + of_router + router.chosen * ROUTE_BYTES
         });
         // An adapter's branch on the way back: the gradient of its input, A x and its gradient.
         let adapter =

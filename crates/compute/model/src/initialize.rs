@@ -2,7 +2,7 @@
 
 use crate::config::ModelConfig;
 use crate::layout::Layout;
-use crate::model::{Model, expect_device};
+use crate::model::Model;
 use crate::parameters::Parameters;
 use crate::{Error, Result};
 use isentrope_kernels::{Backend, Kind, Role};
@@ -20,7 +20,6 @@ impl Model {
     /// As [`ModelConfig::read`], or when there is no memory for the weights.
     pub fn zeros(dir: &Path, backend: Arc<dyn Backend>) -> Result<Self> {
         let config = ModelConfig::read(dir)?;
-        expect_device(dir, &config, &*backend)?;
         let layout = Layout::new(&config);
         let weights = Parameters::zeros(&*backend, &layout.parameters, Role::Weight)?;
         Ok(Self::new(config, layout, weights, backend))
@@ -42,7 +41,6 @@ impl Model {
                 Error::invalid(&dir.join("config.json"), what)
             })?,
         };
-        expect_device(dir, &config, &*backend)?;
         let layout = Layout::new(&config);
         let mut weights = Parameters::zeros(&*backend, &layout.parameters, Role::Weight)?;
         for (number, (id, parameter, tensor)) in layout.parameters.tensors().enumerate() {

@@ -315,8 +315,8 @@ impl Layout {
         self.blocks.iter().flat_map(BlockLayout::projections)
     }
 
-    /// The linear layers of a block and of its adapters, each with whether a bias or a residual is
-    /// added to its outputs.
+    /// The linear layers of a block and of its adapters, each with whether its outputs are wanted
+    /// before they are rounded: a bias or a residual is added to them, or they are a router's.
     pub fn linear_layers(&self) -> Vec<(Linear, bool)> {
         let Shapes { qkv, output, gate_up, down, .. } = self.shapes;
         let has = |of: fn(&BlockLayout) -> Option<Projection>| {
@@ -330,12 +330,11 @@ impl Layout {
             (qkv, has(|block| Some(block.qkv))),
             (output, true),
             (gate_up, has(biased)),
-            (down, true),
+            // Outputs of experts are rounded before they are added to exact sums.
+            (down, self.shapes.router.is_none()),
         ];
         let router = self.shapes.router;
-        all.extend(
-            router.map(|of| (Linear { inputs: output.outputs, outputs: of.experts }, false)),
-        );
+        all.extend(router.map(|of| (Linear { inputs: output.outputs, outputs: of.experts }, true)));
         for layer in self.adapter.iter().flat_map(AdapterLayout::linear_layers) {
             if !all.contains(&layer) {
                 all.push(layer);

@@ -125,7 +125,6 @@ impl Model {
 
     fn load_as(dir: &Path, backend: Arc<dyn Backend>, role: fn(Kind) -> Role) -> Result<Self> {
         let config = ModelConfig::read(dir)?;
-        expect_device(dir, &config, &*backend)?;
         let checkpoint = Checkpoint::open_model(dir)?;
         let layout = Layout::new(&config);
         expect_tensors(dir, &config, &layout, &checkpoint)?;
@@ -168,16 +167,6 @@ impl Model {
     /// The model's context, in tokens.
     pub fn context(&self) -> usize {
         self.config.context()
-    }
-}
-
-/// Checks that a device has the operations of a model.
-pub(crate) fn expect_device(dir: &Path, config: &ModelConfig, backend: &dyn Backend) -> Result<()> {
-    match config.needs_cpu() {
-        Some(why) if backend.experts().is_none() => {
-            Err(Error::unsupported(&dir.join("config.json"), why))
-        }
-        _ => Ok(()),
     }
 }
 

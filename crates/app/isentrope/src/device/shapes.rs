@@ -1,11 +1,11 @@
-//! Models that the kernels of a GPU cannot run: their shapes are too large, or they have experts.
+//! Models that the kernels of a GPU cannot run: their shapes are too large.
 
 use anyhow::{Result, bail};
 use isentrope_cuda::LARGEST_SHAPES;
 use isentrope_model::ModelConfig;
 use std::path::Path;
 
-/// Refuses a model whose shapes exceed the kernels' limits, or that has experts.
+/// Refuses a model whose shapes exceed the kernels' limits.
 ///
 /// # Errors
 /// A sentence that names the key of config.json in the model's directory.
@@ -24,9 +24,6 @@ pub fn check_shapes(dir: &Path, config: &ModelConfig) -> Result<()> {
         ("num_attention_heads x head_dim", config.heads * config.head_dim, most.features),
         ("vocab_size", config.vocab_size, most.vocabulary),
     ];
-    if let Some(why) = config.needs_cpu() {
-        bail!("{}: {why}", dir.join("config.json").display());
-    }
     if let Some((key, value, most)) = shapes.into_iter().find(|(_, value, most)| value > most) {
         bail!(
             "{}: {key} is {value}, and the kernels for GPUs take {most} at most: compute on the \
@@ -49,10 +46,6 @@ mod tests {
         let mut config =
             json!({ "model_type": "llama", "hidden_size": 1024, "num_attention_heads": 4 });
         config[key] = Value::from(value);
-        refusal_of(&config)
-    }
-
-    fn refusal_of(config: &Value) -> Option<String> {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
         let config = ModelConfig::read(dir.path()).unwrap();
@@ -62,12 +55,6 @@ mod tests {
     #[test]
     fn shapes_beyond_the_kernels_are_named_by_their_keys() {
         assert_eq!(refusal("vocab_size", 152_064), None);
-        let experts = json!({ "model_type": "qwen3_moe" });
-        assert!(
-            refusal_of(&experts)
-                .unwrap()
-                .contains("Qwen 3 MoE has experts, which run on CPUs only")
-        );
         for (key, value, said) in [
             (
                 "head_dim",

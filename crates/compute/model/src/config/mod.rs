@@ -208,17 +208,6 @@ impl ModelConfig {
         Ok(remarks)
     }
 
-    /// Why the model runs on CPUs alone, with the remedy; none if it does not.
-    pub fn needs_cpu(&self) -> Option<String> {
-        self.experts.map(|_| {
-            format!(
-                "{} has experts, which run on CPUs only so far: compute on the CPU (--device cpu), \
-                 in f32",
-                self.family.name
-            )
-        })
-    }
-
     /// Every RMS norm, without its weights.
     pub fn rms_norm(&self) -> RmsNorm {
         RmsNorm { eps: self.rms_norm_eps, shift: self.norm_shift }
