@@ -173,7 +173,7 @@ fn recipes_of_the_paper_have_its_settings() {
 
 /// Sizes are the published configurations's. The tokenizer is another.
 #[test]
-fn recipes_for_4b_models_fit_a_gpu_of_80_gb() {
+fn recipes_for_newer_models_fit_the_gpu_that_they_name() {
     let qwen3 = json!({
         "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 2560,
         "intermediate_size": 9728, "num_hidden_layers": 36, "num_attention_heads": 32,
@@ -188,9 +188,17 @@ fn recipes_for_4b_models_fit_a_gpu_of_80_gb() {
             "rope_scaling": {"factor": 8.0, "rope_type": "linear"}
         }
     });
-    for (name, config, weights) in [
-        ("qwen3-4b-kl-cov", qwen3, "with bf16: memory: weights 15.0 GiB, moments 30.0 GiB"),
-        ("gemma-3-4b-kl-cov", gemma3, "with bf16: memory: weights 14.5 GiB, moments 28.9 GiB"),
+    let qwen3_moe = json!({
+        "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_size": 2048,
+        "moe_intermediate_size": 768, "num_hidden_layers": 48, "num_attention_heads": 32,
+        "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 151_936, "num_experts": 128,
+        "num_experts_per_tok": 8, "norm_topk_prob": true, "max_position_embeddings": 40_960,
+        "rope_theta": 1_000_000, "tie_word_embeddings": false
+    });
+    for (name, config, gpu, weights) in [
+        ("qwen3-4b-kl-cov", qwen3, 80, "with bf16: memory: weights 15.0 GiB, moments 30.0 GiB"),
+        ("gemma-3-4b-kl-cov", gemma3, 80, "with bf16: memory: weights 14.5 GiB, moments 28.9 GiB"),
+        ("qwen3-30b-a3b-lora-kl-cov", qwen3_moe, 141, "with bf16: memory: weights 57."),
     ] {
         let scratch = Scratch::new();
         fs::create_dir(scratch.path("model")).unwrap();
@@ -201,7 +209,7 @@ fn recipes_for_4b_models_fit_a_gpu_of_80_gb() {
         }
         let data = root().join("examples/own-reward/problems.jsonl");
         let line = format!(
-            "train {} --dry-run --gpu-memory 80 --set model.path=model --set data.files={} \
+            "train {} --dry-run --gpu-memory {gpu} --set model.path=model --set data.files={} \
              --set eval.bench=[]",
             root().join(format!("recipes/{name}.toml")).display(),
             data.display()
