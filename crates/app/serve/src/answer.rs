@@ -74,7 +74,7 @@ impl Answer {
                 if !self.request.stream {
                     return Ok(None);
                 }
-                if self.request.has_tools {
+                if !self.request.tools.is_empty() {
                     text.clear(); // it is known at the end alone whether the text is a call
                 }
                 let is_silent = !self.request.return_token_ids && self.request.logprobs.is_none();
@@ -101,10 +101,8 @@ impl Answer {
     fn said(&self, choice: usize, completion: &Completion) -> Said {
         let text = completion.text.as_deref().unwrap_or_default();
         let reason = completion.finish_reason.name();
-        match self.request.has_tools {
-            true => Said::with_calls(text, reason, &format!("{}-{choice}", self.id)),
-            false => Said::whole(text, reason),
-        }
+        let id = format!("{}-{choice}", self.id);
+        Said::with_calls(text, reason, &self.request.tools, &id)
     }
 
     /// A chunk of the stream: what a choice says anew, and why it ended if it has.

@@ -4,7 +4,7 @@ use crate::api_error::ApiError;
 use serde_json::{Map, Value};
 
 /// Fields that change nothing of an answer.
-const HARMLESS: [&str; 9] = [
+const HARMLESS: [&str; 8] = [
     "user",
     "store",
     "metadata",
@@ -13,17 +13,17 @@ const HARMLESS: [&str; 9] = [
     "prompt_cache_key",
     "request_id",
     "priority",
-    "parallel_tool_calls",
 ];
 
 /// Fields of other servers that would change an answer, with the values at which they do not.
-const NEUTRAL: [(&str, &[&str]); 16] = [
+const NEUTRAL: [(&str, &[&str]); 17] = [
     ("frequency_penalty", &["0", "0.0"]),
     ("presence_penalty", &["0", "0.0"]),
     ("logit_bias", &["{}"]),
     ("best_of", &["1"]),
     ("suffix", &["\"\""]),
     ("response_format", &[r#"{"type":"text"}"#]),
+    ("parallel_tool_calls", &["true"]),
     ("modalities", &[r#"["text"]"#]),
     ("min_tokens", &["0"]),
     ("use_beam_search", &["false"]),

@@ -159,6 +159,8 @@ async fn connection(server: Arc<Server>, stream: TcpStream, mut stopped: watch::
 impl Server {
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Reply> {
         let metrics = Arc::clone(&self.metrics);
+        let allowed =
+            if request.uri().path().ends_with("/completions") { "POST" } else { "GET, HEAD" };
         let answer = match self.route(request).await {
             Ok(answer) => answer,
             Err(error) => {
@@ -166,7 +168,7 @@ impl Server {
                 *answer.status_mut() = error.status;
                 let header = match error.status {
                     StatusCode::SERVICE_UNAVAILABLE => Some((RETRY, RETRY_AFTER)),
-                    StatusCode::METHOD_NOT_ALLOWED => Some((ALLOW, "GET, POST")),
+                    StatusCode::METHOD_NOT_ALLOWED => Some((ALLOW, allowed)),
                     _ => None,
                 };
                 if let Some((name, value)) = header {
@@ -207,9 +209,9 @@ impl Server {
                 return Ok(json_reply(&self.model()));
             }
             "/health" | "/metrics" | "/v1/models" | "/v1/completions" | "/v1/chat/completions" => {
-                let message = format!("{path} does not take {}", request.method());
-                return Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message));
+                return Err(not_taken(&request));
             }
+            _ if path.starts_with(MODELS) => return Err(not_taken(&request)),
             _ => {
                 let message = "there is no such path: /v1/completions, /v1/chat/completions, \
                                /v1/models, /health and /metrics are there";
@@ -314,6 +316,12 @@ async fn next(
 ) -> Result<Update, ApiError> {
     let update = timeout_at(deadline.into(), updates.recv()).await.map_err(|_| time_over())?;
     update.ok_or_else(ending)
+}
+
+/// The error of a path that does not take the request's method.
+fn not_taken(request: &Request<Incoming>) -> ApiError {
+    let message = format!("{} does not take {}", request.uri().path(), request.method());
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message)
 }
 
 /// Refuses a body that does not say that it is JSON: a browser lets any page send a body of another

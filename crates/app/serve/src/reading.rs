@@ -5,7 +5,7 @@ use crate::fields::{Fields, token_ids};
 use hyper::StatusCode;
 use isentrope_data::Prompt;
 use isentrope_rollout::{Error, Prompter, Sampling};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
@@ -59,8 +59,8 @@ pub(crate) struct Understood {
     /// The temperature at which prompts are scored, if they are.
     pub scoring: Option<f32>,
     pub return_token_ids: bool,
-    /// Whether the model was shown tools, so that answers may be calls.
-    pub has_tools: bool,
+    /// Names of the tools that the model was shown, which answers may call.
+    pub tools: Vec<String>,
 }
 
 /// The log-probs of an answer.
@@ -82,7 +82,14 @@ impl Front {
             return Err(ApiError::field("n", format!("must be from 1 to {MOST_SAMPLES}")));
         }
         let stream = fields.flag("stream")?;
-        let options = fields.take("stream_options").unwrap_or_default();
+        let options = fields.take("stream_options").unwrap_or_else(|| Value::Object(Map::new()));
+        let include_usage = match options.get("include_usage") {
+            None if options.is_object() => false,
+            Some(Value::Bool(include)) => *include,
+            _ => {
+                return Err(ApiError::field("stream_options", "must be {\"include_usage\": true}"));
+            }
+        };
         let sampling = self.sampling(&mut fields)?;
         let is_greedy = sampling.temperature == 0.0;
         let logprobs = logprobs(form, &mut fields, is_greedy)?;
@@ -135,11 +142,11 @@ impl Front {
             sampling: (max_tokens > 0).then(|| Arc::new(sampling)),
             seed,
             stream,
-            include_usage: options["include_usage"] == true,
+            include_usage,
             logprobs,
             scoring,
             return_token_ids,
-            has_tools: !tools.is_empty(),
+            tools: tools.iter().filter_map(tool_name).map(str::to_owned).collect(),
         })
     }
 
@@ -267,12 +274,17 @@ impl Front {
     }
 }
 
+/// The name of a tool, within `function` as in OpenAI's form or without it.
+fn tool_name(tool: &Value) -> Option<&str> {
+    tool.pointer("/function/name").or(tool.get("name"))?.as_str()
+}
+
 /// The tools to show to the model.
 fn tools(fields: &mut Fields) -> Result<Vec<Value>, ApiError> {
     let tools = match fields.take("tools") {
         None => Vec::new(),
-        Some(Value::Array(tools)) if tools.iter().all(Value::is_object) => tools,
-        Some(_) => return Err(ApiError::field("tools", "must be a list of objects")),
+        Some(Value::Array(tools)) if tools.iter().all(|tool| tool_name(tool).is_some()) => tools,
+        Some(_) => return Err(ApiError::field("tools", "must be a list of functions with names")),
     };
     match fields.take("tool_choice") {
         None => Ok(tools),
@@ -291,17 +303,24 @@ fn message(mut message: Value) -> Result<Value, ApiError> {
     }
     let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
     for call in calls.into_iter().flatten() {
-        if let Some(arguments) = call.pointer_mut("/function/arguments")
-            && let Some(text) = arguments.as_str()
-        {
-            let Ok(object @ Value::Object(_)) = serde_json::from_str(text) else {
-                return wrong("with a call whose \"arguments\" are not an object in JSON");
-            };
-            *arguments = object;
-        }
+        let Some(arguments) = call.pointer_mut("/function/arguments") else { continue };
+        let object = match arguments.as_str() {
+            None => Ok(arguments.take()),
+            Some("") => Ok(Value::Object(Map::new())),
+            Some(text) => serde_json::from_str(text),
+        };
+        let Ok(object @ Value::Object(_)) = object else {
+            return wrong("with a call whose \"arguments\" are not an object in JSON");
+        };
+        *arguments = object;
     }
     match &message["content"] {
-        Value::String(_) | Value::Null => Ok(message),
+        Value::String(_) => Ok(message),
+        // An answer with calls alone has no content, and templates join texts.
+        Value::Null => {
+            message["content"] = "".into();
+            Ok(message)
+        }
         Value::Array(parts) => {
             let texts: Option<Vec<&str>> = parts
                 .iter()

@@ -24,13 +24,17 @@ impl Said {
         Self { finish_reason: Some(reason), ..Self::part(text.to_owned()) }
     }
 
-    /// A whole text of a model that has tools; `id` begins the ids of its calls. If one of them
-    /// cannot be read, all stay in the text for the client to judge.
-    pub fn with_calls(text: &str, reason: &'static str, id: &str) -> Self {
-        let found = calls(text, false).into_iter().collect::<Result<Vec<_>, _>>();
-        let Some(found) = found.ok().filter(|found| !found.is_empty()) else {
-            return Self::whole(text, reason);
+    /// A whole text of a model that has tools with these names; `id` begins the ids of its calls.
+    /// If one of them cannot be read, or is of another tool, the text stays whole for the client
+    /// to judge.
+    pub fn with_calls(text: &str, reason: &'static str, tools: &[String], id: &str) -> Self {
+        let found = match tools {
+            [] => Vec::new(),
+            _ => calls(text, false).into_iter().collect::<Result<_, _>>().unwrap_or_default(),
         };
+        if found.is_empty() || found.iter().any(|Call { name, .. }| !tools.contains(name)) {
+            return Self::whole(text, reason);
+        }
         let call = |(i, Call { name, arguments }): (usize, Call)| {
             let arguments = Value::from(arguments).to_string();
             json!({
@@ -63,7 +67,8 @@ mod tests {
     #[test]
     fn calls_are_apart_from_the_text() {
         let one = "<tool_call>{\"name\": \"add\", \"arguments\": {\"x\": 1}}</tool_call>";
-        let said = Said::with_calls(&format!("I add.\n{one}{one}"), "stop", "chatcmpl-1-0");
+        let tools = ["add".to_owned()];
+        let said = Said::with_calls(&format!("I add.\n{one}{one}"), "stop", &tools, "chatcmpl-1-0");
         assert_eq!(said.finish_reason, Some("tool_calls"));
         let call = |i: usize| {
             json!({
@@ -73,11 +78,13 @@ mod tests {
         };
         let expected = json!({"content": "I add.", "tool_calls": [call(0), call(1)]});
         assert_eq!(said.message(), expected);
-        let bare = Said::with_calls("{\"name\": \"add\"}", "length", "a");
+        let bare = Said::with_calls("{\"name\": \"add\"}", "length", &tools, "a");
         assert_eq!(bare.finish_reason, Some("length"));
         assert_eq!(bare.message()["content"], Value::Null);
-        for text in ["It is 4.", "", "<tool_call>{}</tool_call>", &format!("{one}<tool_call>")] {
-            assert_eq!(Said::with_calls(text, "stop", "a"), Said::whole(text, "stop"));
+        let (broken, bob) = (format!("{one}<tool_call>"), "{\"name\": \"Bob\", \"age\": 30}");
+        for text in ["It is 4.", "", "<tool_call>{}</tool_call>", &broken, bob] {
+            assert_eq!(Said::with_calls(text, "stop", &tools, "a"), Said::whole(text, "stop"));
         }
+        assert_eq!(Said::with_calls(one, "stop", &[], "a"), Said::whole(one, "stop"));
     }
 }

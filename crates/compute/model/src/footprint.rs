@@ -125,8 +125,12 @@ impl Layout {
         attention.saturating_add(backend.workspace(Work::LinearSums(outputs)))
     }
 
-    /// Estimated bytes of captured decoding steps, which a device keeps if there is room.
+    /// Estimated bytes of captured decoding steps, which a device keeps if there is room. Steps of
+    /// experts are not captured.
     pub fn steps_bytes(&self, backend: &dyn Backend) -> usize {
+        if self.shapes.router.is_some() {
+            return 0;
+        }
         let adapters = self.adapter.as_ref().map_or(0, AdapterLayout::layers);
         backend.workspace(Work::Steps(self.blocks.len(), adapters))
     }

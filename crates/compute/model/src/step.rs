@@ -133,7 +133,8 @@ impl Model {
         );
         let mut activation_cache = activation_cache.filter(|_| !step.cached_rows.rows.is_empty());
         let rope = self.rope.up_to(&*self.backend, step.batch.positions());
-        if step.is_decoding() {
+        // A step of experts brings their choice to the host, and cannot be replayed.
+        if step.is_decoding() && self.config.experts.is_none() {
             let step = &*step.padded(&*self.backend);
             let key = self.replay_key(step, rope.positions, cache, activation_cache.as_deref());
             // The clone keeps the table alive through the step, even if another replaces it.

@@ -384,7 +384,11 @@ fn refusals_name_the_key() {
         (json!({"num_local_experts": 8}), "num_local_experts is not supported"),
         (experts(json!({"num_experts": 4})), "num_experts_per_tok is 8, more than the 4 experts"),
         (experts(json!({"num_experts": 9, "num_local_experts": 8})), "num_local_experts is 8"),
-        (experts(json!({"num_experts": 65_536})), "num_experts is 65536, too many for 28 layers"),
+        (experts(json!({"num_experts": 1025})), "num_experts is 1025, not a whole number from 1"),
+        (
+            experts(json!({"num_experts": 1024, "num_hidden_layers": 65})),
+            "num_experts is 1024, too many for 65 layers",
+        ),
         (experts(json!({"moe_intermediate_size": 1 << 18})), "moe_intermediate_size 262144 times"),
         (experts(json!({"num_experts_per_tok": 0})), "num_experts_per_tok is 0"),
         (experts(json!({"decoder_sparse_step": 2})), "decoder_sparse_step is 2"),

@@ -91,7 +91,7 @@ for line in sys.stdin:
     number = question["id"]
     if "reset" in question:
         episodes[number] = [question["reset"]["ground_truth"], question["seed"], 0]
-        answer = {}
+        answer = {"done": True} if question["reset"]["ground_truth"] == 99 else {}
     else:
         episode = episodes[number]
         episode[2] += 1
@@ -198,6 +198,8 @@ fn a_wrong_value_costs_its_episode_and_not_its_process() {
     let first = process(5);
     environment.begin(&problem(7), 0).unwrap().step("yes").unwrap_err();
     assert_eq!(process(1), first);
+    let early = environment.begin(&problem(99), 0).unwrap().step("1").unwrap_err().0;
+    assert!(early.contains("it answered reset with more than its id"), "{early}");
     environment.begin(&problem(7), 0).unwrap().step("crash").unwrap_err();
     assert_ne!(process(5), first);
 }

@@ -73,6 +73,16 @@ impl Prompter {
         Self { tools: tools.to_vec(), ..self }
     }
 
+    /// A sentence for users whose model does not see the tools, because the chat template does not
+    /// write them.
+    pub fn hidden_tools(&self, tools: &[Value]) -> Option<&'static str> {
+        let message = [json!({"role": "user", "content": "?"})];
+        let without = self.apply_template(&message, &[], true).ok()?;
+        let is_hidden =
+            !tools.is_empty() && self.apply_template(&message, tools, true) == Ok(without);
+        is_hidden.then_some("the chat template does not write tools: the model does not see them")
+    }
+
     /// The prompt as the model will see it.
     ///
     /// # Errors

@@ -127,6 +127,7 @@ const FILES: &[(&str, &[u8])] = files![
     "experiments/countdown-steps.toml"
     "experiments/countdown-strength.toml"
     "experiments/figures.py"
+    "experiments/guess-methods.toml"
     "experiments/prime_positions.py"
     "experiments/qwen2.5-coder-1.5b.toml"
     "experiments/runs.py"

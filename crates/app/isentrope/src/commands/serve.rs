@@ -15,9 +15,9 @@ use std::time::Duration;
 
 /// Time for running requests to end after Ctrl-C.
 const GRACE: Duration = Duration::from_secs(10);
-/// The variable with the key, which other users see less easily than a flag.
 /// Prompt tokens that are read per step: few, since the other requests wait for them.
 const PREFILL_TOKENS: usize = 256;
+/// The variable with the key, which other users see less easily than a flag.
 const API_KEY: &str = "ISENTROPE_API_KEY";
 
 /// Serve a model over OpenAI's HTTP interface
@@ -102,6 +102,8 @@ impl Serve {
             grace: GRACE,
         };
         let has_template = prompter.has_template();
+        let tool = json!({"type": "function", "function": {"name": "f", "parameters": {}}});
+        prompter.hidden_tools(&[tool]).into_iter().for_each(messages::note);
         self.introduce(&listener, loaded, &limits, &settings, has_template)?;
         interrupt::wind_up_first("running requests have 10 s to end");
         let model = &loaded.model;

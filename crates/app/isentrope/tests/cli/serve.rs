@@ -78,8 +78,8 @@ impl Server {
         data.map(|data| serde_json::from_str(data.unwrap()).unwrap()).collect()
     }
 
-    /// A connection on which a completion has been asked for with the key "secret"; nothing has been
-    /// read from it.
+    /// A connection on which a completion has been asked for with the key "secret"; nothing has
+    /// been read from it.
     fn begin(&self, body: &Value) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let (body, path) = (body.to_string(), COMPLETIONS);

@@ -77,6 +77,7 @@ fn last_file(files: &RunFiles) -> Result<Option<(String, PathBuf)>> {
 fn shown(rows: &[Row], look: &Look) -> Vec<String> {
     let mut lines = Vec::new();
     let mut before = None;
+    let marks = rows.iter().any(|row| row.contains_key("given_text"));
     for row in rows {
         let prompt = (row.get("prompt"), row.get("ground_truth"));
         if before != Some(prompt) {
@@ -89,18 +90,18 @@ fn shown(rows: &[Row], look: &Look) -> Vec<String> {
             lines.extend(text_lines("> ", &text, look));
         }
         lines.extend(verdict(row, look));
-        lines.extend(text_lines("    ", &response(row), look));
+        lines.extend(text_lines("    ", &response(row, marks), look));
     }
     lines
 }
 
-/// The text of a response; of one with several turns, each turn of the model in marks, as
-/// `--dry-run` shows them.
-fn response(row: &Row) -> String {
+/// The text of a response; with `marks` each turn of the model is in them, as `--dry-run` shows
+/// them.
+fn response(row: &Row, marks: bool) -> String {
     let text = row.get("response").map(plain).unwrap_or_default();
     let given: Option<Vec<[usize; 2]>> =
         row.get("given_text").and_then(|given| serde_json::from_value(given.clone()).ok());
-    let Some(given) = given else { return text };
+    let Some(given) = given else { return if marks { format!("⟦{text}⟧") } else { text } };
     let mut shown = String::from("⟦");
     let marks = ['⟧', '⟦'].into_iter().cycle();
     let mut ends = given.into_iter().flatten().zip(marks).peekable();

@@ -12,6 +12,9 @@ use crate::Result;
 /// Largest number of experts of all layers together, several times that of any published model.
 const MAX_EXPERTS: usize = 1 << 16;
 
+/// Largest number of experts of a layer: a GPU orders them by comparing each with each.
+const MAX_EXPERTS_OF_A_LAYER: usize = 1024;
+
 /// The number of experts, under the names of transformers and of its versions 5.
 const COUNT: &str = "num_experts";
 const COUNT_5: &str = "num_local_experts";
@@ -40,7 +43,7 @@ pub(super) fn read(
         };
     };
     // transformers writes either name, and reads both.
-    let given = [COUNT, COUNT_5].map(|key| config.integer(key, 1..=MAX_EXPERTS));
+    let given = [COUNT, COUNT_5].map(|key| config.integer(key, 1..=MAX_EXPERTS_OF_A_LAYER));
     let [count, other] = given;
     let (count, other) = (count?, other?);
     if let (Some(count), Some(other)) = (count, other)
@@ -57,7 +60,7 @@ pub(super) fn read(
         let what = format!("{size} times {experts} experts is above {MAX_DIMENSION}");
         return Err(config.invalid(family.intermediate_size, what));
     }
-    let chosen = config.integer("num_experts_per_tok", 1..=MAX_EXPERTS)?.unwrap_or(8);
+    let chosen = config.integer("num_experts_per_tok", 1..=MAX_EXPERTS_OF_A_LAYER)?.unwrap_or(8);
     if chosen > experts {
         let what = format!("is {chosen}, more than the {experts} experts");
         return Err(config.invalid("num_experts_per_tok", what));

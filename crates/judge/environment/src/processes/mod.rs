@@ -241,6 +241,11 @@ impl Play {
             if last.is_err() {
                 break;
             }
+            if question.get("reset").is_some() && last != Ok(Answer::default()) {
+                return Err("it answered reset with more than its id: the problem's prompt opens \
+                            the episode"
+                    .into());
+            }
             limit = self.pool.timeout;
         }
         last

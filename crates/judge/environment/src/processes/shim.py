@@ -89,7 +89,7 @@ def answer(returned):
         raise TypeError(f"step returned a dict with {', '.join(unknown)}: it may have messages, reward, done and metrics")
     messages, done, metrics = returned.get("messages") or [], returned.get("done"), returned.get("metrics") or {}
     return {
-        "messages": messages if isinstance(messages, str) else list(messages),
+        "messages": list(messages) if isinstance(messages, tuple) else messages,
         "reward": number(returned.get("reward")),
         "done": done.item() if hasattr(done, "item") else done,  # also of NumPy
         "metrics": {str(key): number(value) for key, value in metrics.items()},

@@ -155,6 +155,7 @@ impl Parser<'_> {
                 None => "it ends where a number should be".into(),
             });
         }
+        let part = part.trim_end_matches('0');
         if whole.trim_start_matches('0').len() + part.len() > MOST_DIGITS {
             return Err(too_long());
         }

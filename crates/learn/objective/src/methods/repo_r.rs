@@ -23,7 +23,7 @@ pub(super) const IS_IDLE_ON_POLICY: bool = false;
 #[serde(deny_unknown_fields, default)]
 pub struct RepoR {
     /// How much log pi rescales advantages. Above 0 it keeps entropy up, below 0 it lowers it. The
-    /// default is that of SkyRL's example.
+    /// default is that of SkyRL's pull request.
     #[schemars(range(min = -1e3, max = 1e3))]
     pub zeta: f64,
 }

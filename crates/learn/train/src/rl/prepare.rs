@@ -161,7 +161,10 @@ impl TrainingRecipe for Recipe {
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
         let environment = recipe.environment(&mut notes)?;
         let prompter = match &environment {
-            Some((environment, _)) => prompter.with_tools(environment.tools()),
+            Some((environment, _)) => {
+                notes.extend(prompter.hidden_tools(environment.tools()).map(str::to_owned));
+                prompter.with_tools(environment.tools())
+            }
             None => prompter,
         };
         let evaluates_files = !recipe.eval.files_read().is_empty();

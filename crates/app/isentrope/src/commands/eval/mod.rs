@@ -165,7 +165,10 @@ impl Eval {
         let data = DataSettings { date: self.date(out)?, ..self.template_flags.settings() };
         let environment = self.environment.as_ref().map(EnvironmentSettings::build).transpose()?;
         let tools = environment.as_ref().map(|environment| environment.tools());
-        let prompter = loaded.prompter(&data)?.with_tools(tools.unwrap_or_default());
+        let prompter = loaded.prompter(&data)?;
+        let tools = tools.unwrap_or_default();
+        prompter.hidden_tools(tools).into_iter().for_each(messages::note);
+        let prompter = prompter.with_tools(tools);
         let measured: Vec<BenchmarkPlan> = found
             .iter()
             .map(|files| BenchmarkPlan::of(self, files, &prompter, loaded))
