@@ -110,16 +110,12 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::mixture;
 
     /// A model of 2 blocks with 4 experts, 2 for each token.
     #[test]
     fn experts_compute_their_first_product_again_on_the_way_back() {
-        let dir = tempfile::tempdir().unwrap();
-        let config = r#"{"model_type": "qwen3_moe", "hidden_size": 32, "moe_intermediate_size": 8,
-            "num_experts": 4, "num_experts_per_tok": 2, "num_hidden_layers": 2,
-            "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 64}"#;
-        std::fs::write(dir.path().join("config.json"), config).unwrap();
-        let layout = Layout::new(&crate::ModelConfig::read(dir.path()).unwrap());
+        let layout = mixture(2, 4, 8);
         let of = Tokens { tokens: 3.0, scored: 3.0, visible: 6.0 };
         // Each token has two products from 32 to 16 features and four logits, in each block.
         let again = 3.0 * 2.0 * 2.0 * (2.0 * 32.0 * 16.0 + 32.0 * 4.0);

@@ -177,16 +177,12 @@ fn embedded_rows(vocabulary: Linear, tokens: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::mixture;
 
     /// One token reads the experts that it chooses; many read all.
     #[test]
     fn a_pass_reads_the_experts_that_its_tokens_reach() {
-        let dir = tempfile::tempdir().unwrap();
-        let config = r#"{"model_type": "qwen3_moe", "hidden_size": 32, "moe_intermediate_size": 16,
-            "num_experts": 8, "num_experts_per_tok": 2, "num_hidden_layers": 3,
-            "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 64}"#;
-        std::fs::write(dir.path().join("config.json"), config).unwrap();
-        let layout = Layout::new(&crate::ModelConfig::read(dir.path()).unwrap());
+        let layout = mixture(3, 8, 16);
         let cpu = isentrope_kernels::Cpu::new(isentrope_kernels::Isa::available()[0], 1).unwrap();
         let [one, two, all] = [1.0, 2.0, 1e6].map(|tokens| layout.read_bytes(&cpu, tokens));
         // Gate, up and down of each expert, 32 x 16 numbers of 4 bytes.

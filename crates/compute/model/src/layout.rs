@@ -480,3 +480,16 @@ fn norm_names(norms: BranchNorms) -> [Option<&'static str>; 4] {
         ],
     }
 }
+
+/// A mixture of experts for tests of estimates: 32 hidden features, 2 experts for each token.
+#[cfg(test)]
+pub(crate) fn mixture(layers: usize, experts: usize, size: usize) -> Layout {
+    let dir = tempfile::tempdir().unwrap();
+    let config = serde_json::json!({
+        "model_type": "qwen3_moe", "hidden_size": 32, "moe_intermediate_size": size,
+        "num_experts": experts, "num_experts_per_tok": 2, "num_hidden_layers": layers,
+        "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 64
+    });
+    std::fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
+    Layout::new(&ModelConfig::read(dir.path()).unwrap())
+}
