@@ -347,16 +347,11 @@ impl PolicyGradient {
         let Some(reference) = reference.filter(|_| self.recipe.objective.needs_reference()) else {
             return Ok(vec![None; minibatches.len()]);
         };
-        let (mut tokens, total) = (0, minibatches.len());
-        let of_minibatch = |(done, batch): (usize, TrainingBatch)| {
-            observer.progress(Progress { phase: Phase::Reference, done, total, tokens });
-            tokens += batch.all_tokens();
-            let needs = !batch.is_empty();
-            needs
-                .then(|| batch.logprobs(reference, learner, self.recipe.rollout.temperature))
-                .transpose()
+        let logprobs = |batch: &TrainingBatch| {
+            batch.logprobs(reference, learner, self.recipe.rollout.temperature)
         };
-        record.clock.time("reference", || minibatches.enumerate().map(of_minibatch).collect())
+        let scored = || of_each(minibatches, Phase::Reference, *observer, logprobs);
+        record.clock.time("reference", scored)
     }
 
     /// Slopes of the entropy of each minibatch's tokens under the present weights, where a method
@@ -370,18 +365,29 @@ impl PolicyGradient {
             return Ok(vec![None; minibatches.len()]);
         }
         let LearnContext { learner, record, observer, .. } = context;
-        let (mut tokens, total) = (0, minibatches.len());
-        let of_minibatch = |(done, batch): (usize, TrainingBatch)| -> Result<_> {
-            observer.progress(Progress { phase: Phase::Measurement, done, total, tokens });
-            tokens += batch.all_tokens();
-            if batch.is_empty() {
-                return Ok(None);
-            }
+        let slopes = |batch: &TrainingBatch| {
             let (_, slopes) = batch.entropy_slopes(learner, self.recipe.rollout.temperature)?;
-            Ok(Some(slopes.into_iter().map(f64::from).collect()))
+            Ok(slopes.into_iter().map(f64::from).collect())
         };
-        record.clock.time("slopes", || minibatches.enumerate().map(of_minibatch).collect())
+        let measured = || of_each(minibatches, Phase::Measurement, *observer, slopes);
+        record.clock.time("slopes", measured)
     }
+}
+
+/// The numbers of each minibatch; none of one that is empty.
+fn of_each(
+    minibatches: impl ExactSizeIterator<Item = TrainingBatch>,
+    phase: Phase,
+    observer: &mut dyn Observer,
+    mut numbers: impl FnMut(&TrainingBatch) -> Result<Vec<f64>>,
+) -> Result<Vec<Option<Vec<f64>>>> {
+    let (mut tokens, total) = (0, minibatches.len());
+    let of_minibatch = |(done, batch): (usize, TrainingBatch)| {
+        observer.progress(Progress { phase, done, total, tokens });
+        tokens += batch.all_tokens();
+        (!batch.is_empty()).then(|| numbers(&batch)).transpose()
+    };
+    minibatches.enumerate().map(of_minibatch).collect()
 }
 
 /// One update: the loss of its minibatch, and the norm of its gradient.
