@@ -2,28 +2,40 @@
 
 use crate::error::{Error, Result};
 use crate::model_kind::{ModelKind, tokenizer_of};
+use crate::settings::first_change;
 use crate::trainer::Tables;
-use isentrope_kernels::{Backend, Role};
+use isentrope_kernels::{Backend, Kind, Role};
 use isentrope_model::Model;
-use isentrope_model::adapter::{AdapterConfig, BaseModel, Targets};
+use isentrope_model::adapter::{AdapterConfig, BaseModel};
 use isentrope_model::checkpoint::Fingerprint;
 use std::path::{Path, absolute};
 use std::sync::Arc;
 
 /// The origin of a run's models. With adapters, all of them are one base, which is loaded once: the
-/// policy and the process model with an adapter each, the reference without.
+/// policy and the process model with an adapter each, the reference with the one that they start
+/// from, if it is not new.
 pub(crate) struct Models<'a> {
     /// The directory of `model.path`.
     dir: &'a Path,
     tables: Tables<'a>,
     backend: Arc<dyn Backend>,
-    adapted: Option<AdaptedBase>,
+    adapted: Option<AdaptedBase<'a>>,
 }
 
 /// The base of adapters, and their configuration.
-struct AdaptedBase {
+struct AdaptedBase<'a> {
     base: Model,
     config: AdapterConfig,
+    /// The directory of the adapter that training starts from; none if it starts from a new one.
+    first: Option<&'a Path>,
+}
+
+impl AdaptedBase<'_> {
+    /// The base with the adapter that training starts from; none if that one is new.
+    fn with_first(&self, role: fn(Kind) -> Role) -> Result<Option<Model>> {
+        let load = |dir| self.base.base().with_adapter_from(dir, &self.config, role);
+        Ok(self.first.map(load).transpose()?)
+    }
 }
 
 impl<'a> Models<'a> {
@@ -50,7 +62,11 @@ impl<'a> Models<'a> {
                 return Err(other_model(dir, saved, differs));
             }
             config.base = Some(base);
-            Ok(AdaptedBase { base: Model::load_frozen(dir, backend.clone())?, config })
+            let first = tables.lora.and_then(|lora| lora.adapter.as_deref());
+            if let Some(first) = first {
+                AdapterConfig::read(first)?.check_base(dir)?;
+            }
+            Ok(AdaptedBase { base: Model::load_frozen(dir, backend.clone())?, config, first })
         };
         let adapted = own.map(adapted).transpose()?;
         Ok(Self { dir, tables, backend, adapted })
@@ -64,7 +80,9 @@ impl<'a> Models<'a> {
     /// The model that training starts from, to be asked and never trained.
     pub fn reference(&self) -> Result<Model> {
         Ok(match &self.adapted {
-            Some(AdaptedBase { base, .. }) => base.base(),
+            Some(adapted) => {
+                adapted.with_first(Role::Frozen)?.unwrap_or_else(|| adapted.base.base())
+            }
             None => Model::load_frozen(self.dir, self.backend.clone())?,
         })
     }
@@ -74,9 +92,13 @@ impl<'a> Models<'a> {
         let (dir, backend) = (dir.unwrap_or(self.dir), self.backend.clone());
         let seed = self.tables.run.seed;
         Ok(match &self.adapted {
-            Some(AdaptedBase { base, config }) => {
-                base.base().with_new_adapter(config.layout(&base.layout)?, seed)?
-            }
+            Some(adapted) => match adapted.with_first(Role::Weight)? {
+                Some(first) => first,
+                None => {
+                    let AdaptedBase { base, config, .. } = adapted;
+                    base.base().with_new_adapter(config.layout(&base.layout)?, seed)?
+                }
+            },
             None if self.tables.model.from_scratch => Model::initialize(dir, seed, backend)?,
             None => Model::load(dir, backend)?,
         })
@@ -85,7 +107,7 @@ impl<'a> Models<'a> {
     /// A model of a checkpoint, to be trained further.
     pub fn saved(&self, dir: &Path) -> Result<Model> {
         Ok(match &self.adapted {
-            Some(AdaptedBase { base, config }) => {
+            Some(AdaptedBase { base, config, .. }) => {
                 base.base().with_adapter_from(dir, config, Role::Weight)?
             }
             None => Model::load(dir, self.backend.clone())?,
@@ -157,22 +179,4 @@ fn other_model(dir: &Path, saved: &Path, differs: &str) -> Error {
         saved.display()
     );
     Error::setting("model.path", what)
-}
-
-/// The first key of `lora` that would change the function of a saved adapter, and its saved value.
-fn first_change(now: &AdapterConfig, saved: &AdapterConfig) -> Option<(&'static str, String)> {
-    if now.rank != saved.rank {
-        Some(("lora.rank", saved.rank.to_string()))
-    } else if now.alpha != saved.alpha {
-        Some(("lora.alpha", saved.alpha.to_string()))
-    } else if now.use_rslora != saved.use_rslora {
-        Some(("lora.use_rslora", saved.use_rslora.to_string()))
-    } else {
-        let targets = || match &saved.targets {
-            Targets::AllLinear => "all-linear".to_owned(),
-            Targets::Modules(names) => format!("{names:?}"),
-            Targets::Pattern(pattern) => pattern.clone(),
-        };
-        (now.targets != saved.targets).then(|| ("lora.targets", targets()))
-    }
 }

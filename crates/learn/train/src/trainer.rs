@@ -153,17 +153,15 @@ impl Tables<'_> {
     pub fn layout(&self, dir: &Path, config: &ModelConfig) -> Result<Layout> {
         if AdapterConfig::is_in(dir) {
             let what = format!(
-                "is {}, which holds an adapter beside a model: `isentrope merge` makes one model \
-                 of them, or remove adapter_config.json",
+                "is {}, which holds an adapter: name its base here, and the adapter in \
+                 lora.adapter; or make one model of them, `isentrope merge`",
                 dir.display()
             );
             return Err(Error::setting("model.path", what));
         }
         let mut layout = Layout::new(config);
         if let Some(lora) = self.lora {
-            let adapter = lora.config(None).layout(&layout);
-            let wrong = |error| Error::setting("lora.targets", format!("cannot be had: {error}"));
-            layout.adapter = Some(adapter.map_err(wrong)?);
+            layout.adapter = Some(lora.layout(&layout)?);
         }
         Ok(layout)
     }

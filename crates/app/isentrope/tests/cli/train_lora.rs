@@ -74,7 +74,42 @@ fn a_run_with_adapters_goes_on_beside_the_same_base_and_with_the_same_settings()
     );
     // An adapter is no model to begin with.
     let adapter = format!("model.path={} {LORA}", text(&checkpoint(&run, 1)));
-    failure_last(bench.command("new", adapter, ""), &["is an adapter", "isentrope merge"]);
+    failure_last(bench.command("new", adapter, ""), &["is an adapter", "lora.adapter"]);
+}
+
+#[test]
+fn training_starts_from_an_adapter() {
+    let bench = Bench::train();
+    let sets = format!("{LORA} run.steps=1 eval.every=1 checkpoint.dtype=float32");
+    let first = bench.run("first", &sets, "");
+    let saved = checkpoint(&first, 1);
+    let own = format!("{sets} lora.adapter={}", text(&saved));
+    let once = "objective.reference_kl.coefficient=0.1 update.epochs=1 update.prompts=4";
+    let next = bench.run("next", format!("{own} {once}"), "");
+    // Before its first step it is the policy that the first run ended with.
+    let evaluated = |out: &std::path::Path, row: usize| {
+        let rows = metrics(out);
+        let row = rows[row].as_object().unwrap().clone().into_iter();
+        row.filter(|(name, _)| name.starts_with("eval/")).collect::<Vec<_>>()
+    };
+    assert!(!evaluated(&first, 1).is_empty());
+    assert_eq!(evaluated(&next, 0), evaluated(&first, 1));
+    assert_ne!(evaluated(&first, 0), evaluated(&first, 1));
+    // So is the reference, which the only update therefore does not differ from.
+    assert_eq!(metrics(&next)[1]["kl/reference"], 0.0);
+    let manifest = json_of(&next.join("manifest.json"));
+    assert!(manifest.pointer("/model/adapter/sha256/adapter_model.safetensors").is_some());
+    for (more, parts) in [
+        ("lora.rank=4", ["lora.adapter is ", "which has lora.rank = 3: set it so"]),
+        ("lora.targets=[\"q_proj\"]", ["lora.adapter is ", "lora.targets = all-linear"]),
+        ("lora.adapter=elsewhere", ["lora.adapter cannot be started from", "elsewhere"]),
+    ] {
+        failure_last(bench.command("refused", format!("{own} {more}"), ""), &parts);
+    }
+    // All linear layers by their names are the same adapter.
+    let names = "lora.targets=[\"q_proj\",\"k_proj\",\"v_proj\",\"o_proj\",\"gate_proj\",\
+                 \"up_proj\",\"down_proj\"]";
+    stdout_of(bench.command("named", format!("{own} {names}"), "--dry-run"));
 }
 
 #[test]

@@ -96,6 +96,15 @@ impl AdapterLayout {
         self.pairs.iter().flatten().flat_map(|pair| pair.scales.iter().copied())
     }
 
+    /// Whether another adapter of the model has the same modules, ranks and scales.
+    pub fn has_form_of(&self, other: &Self) -> bool {
+        let shapes = |layout: &Self| -> Vec<(String, Vec<usize>)> {
+            let tensors = layout.parameters.tensors();
+            tensors.map(|(_, part, tensor)| (tensor.name.clone(), part.shape(tensor))).collect()
+        };
+        shapes(self) == shapes(other) && self.scales().eq(other.scales())
+    }
+
     /// Weights of the adapters' products, which each token goes through.
     pub(crate) fn product_weights(&self) -> f64 {
         let weights = |shape: Linear| shape.inputs as f64 * shape.outputs as f64;

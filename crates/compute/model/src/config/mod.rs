@@ -103,7 +103,8 @@ impl ModelConfig {
     pub fn read(dir: &Path) -> Result<Self> {
         let path = dir.join("config.json");
         if !path.exists() && AdapterConfig::is_in(dir) {
-            let what = "is an adapter, and no whole model: `isentrope merge` makes one of it";
+            let what = "is an adapter, and no whole model: name its base, and give it as the \
+                        adapter (--adapter, lora.adapter), or `isentrope merge` both";
             return Err(Error::invalid(dir, what));
         }
         if dir.is_dir() && !path.exists() {

@@ -1,10 +1,13 @@
 //! Low-rank adapters.
 
 use crate::error::{Error, Result};
-use isentrope_model::adapter::{AdapterConfig, BaseModel, DEFAULT_RANK, Targets as AdapterTargets};
+use isentrope_model::adapter::{
+    AdapterConfig, AdapterLayout, BaseModel, DEFAULT_RANK, Targets as AdapterTargets,
+};
 use isentrope_model::{Layout, NamedTensor, Parameter, ParameterList};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// A learning rate below this is one for all weights.
 const LOW_RATE: f64 = 5e-6;
@@ -26,12 +29,16 @@ pub struct LoraSettings {
     /// The modules that get an adapter: `"all-linear"`, or the ends of their names, such as
     /// `["q_proj", "v_proj"]`. Neither embeddings nor the head can have one.
     pub targets: Targets,
+    /// The directory of the adapter that training starts from, as a run or peft wrote it. It must
+    /// have the modules, ranks and scales of the other keys. A reference model has it, too. Without
+    /// the key, training starts from a new adapter.
+    pub adapter: Option<PathBuf>,
 }
 
 impl Default for LoraSettings {
     fn default() -> Self {
         let targets = Targets::All(AllLinear::AllLinear);
-        Self { rank: DEFAULT_RANK, alpha: 32.0, use_rslora: false, targets }
+        Self { rank: DEFAULT_RANK, alpha: 32.0, use_rslora: false, targets, adapter: None }
     }
 }
 
@@ -64,6 +71,30 @@ impl LoraSettings {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The parameters of the adapters beside a model's.
+    ///
+    /// # Errors
+    /// When the targets match nothing, or the adapter to start from cannot be read or is another.
+    pub(crate) fn layout(&self, layout: &Layout) -> Result<AdapterLayout> {
+        let own = self.config(None);
+        let wrong = |error| Error::setting("lora.targets", format!("cannot be had: {error}"));
+        let adapter = own.layout(layout).map_err(wrong)?;
+        let Some(dir) = &self.adapter else { return Ok(adapter) };
+        let cannot =
+            |error| Error::setting("lora.adapter", format!("cannot be started from: {error}"));
+        let first = AdapterConfig::read(dir).map_err(cannot)?;
+        if first.layout(layout).map_err(cannot)?.has_form_of(&adapter) {
+            return Ok(adapter);
+        }
+        let what = match first_change(&own, &first) {
+            Some((key, theirs)) => format!("has {key} = {theirs}: set it so"),
+            None => "has other ranks or scales for some modules, which [lora] cannot say: \
+                     `isentrope merge` makes a model of it"
+                .to_owned(),
+        };
+        Err(Error::setting("lora.adapter", format!("is {}, which {what}", dir.display())))
     }
 
     /// A note if the learning rate is one of whole models.
@@ -113,7 +144,7 @@ impl LoraSettings {
 
     /// The adapter's configuration, beside a base.
     pub(crate) fn config(&self, base: Option<BaseModel>) -> AdapterConfig {
-        let Self { rank, alpha, use_rslora, targets } = self.clone();
+        let Self { rank, alpha, use_rslora, targets, .. } = self.clone();
         let targets = match targets {
             Targets::All(AllLinear::AllLinear) => AdapterTargets::AllLinear,
             Targets::Modules(modules) => AdapterTargets::Modules(modules),
@@ -121,6 +152,27 @@ impl LoraSettings {
         let mut config = AdapterConfig::new(rank, alpha, use_rslora, targets);
         config.base = base;
         config
+    }
+}
+
+/// The first key of `lora` in which an adapter differs, and its value there.
+pub(crate) fn first_change(
+    now: &AdapterConfig,
+    other: &AdapterConfig,
+) -> Option<(&'static str, String)> {
+    if now.rank != other.rank {
+        Some(("lora.rank", other.rank.to_string()))
+    } else if now.alpha != other.alpha {
+        Some(("lora.alpha", other.alpha.to_string()))
+    } else if now.use_rslora != other.use_rslora {
+        Some(("lora.use_rslora", other.use_rslora.to_string()))
+    } else {
+        let targets = || match &other.targets {
+            AdapterTargets::AllLinear => "all-linear".to_owned(),
+            AdapterTargets::Modules(names) => format!("{names:?}"),
+            AdapterTargets::Pattern(pattern) => pattern.clone(),
+        };
+        (now.targets != other.targets).then(|| ("lora.targets", targets()))
     }
 }
 

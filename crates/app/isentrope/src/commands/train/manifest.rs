@@ -30,6 +30,9 @@ pub fn manifest(
     if let Some(dir) = trainer.tables().process_model.and_then(|table| table.model) {
         model["process_model"] = json!({ "path": dir, "sha256": file_hashes(dir)? });
     }
+    if let Some(dir) = trainer.tables().lora.and_then(|lora| lora.adapter.as_ref()) {
+        model["adapter"] = json!({ "path": dir, "sha256": file_hashes(dir)? });
+    }
     if let Some(Teacher { path, dir, .. }) = teacher {
         model["teacher"] = json!({ "path": path, "sha256": file_hashes(dir)? });
     }
@@ -57,6 +60,7 @@ pub fn check_same_files(manifest: &Value, ranks: &Ranks) -> Result<()> {
     let parts = [
         ("the model", "/model/sha256"),
         ("prime.model", "/model/process_model/sha256"),
+        ("lora.adapter", "/model/adapter/sha256"),
         ("the teacher", "/model/teacher/sha256"),
         ("the data", "/data/sha256"),
     ];
