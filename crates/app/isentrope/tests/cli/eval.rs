@@ -67,6 +67,28 @@ fn numbers_follow_from_the_responses_that_are_kept() {
 
 #[cfg(unix)]
 #[test]
+fn prompts_go_through_the_template_as_the_flags_say() {
+    let scratch = Scratch::new();
+    let dir = scratch.copy(Path::new(base()), "templated");
+    let template = "1 {{ messages | map(attribute='content') | join(' ') }}";
+    fs::write(dir.join("chat_template.jinja"), template).unwrap();
+    let (file, dir) = (file(&scratch, 1), text(&dir));
+    let responses = |model: &str, out: &str, flags: &str| {
+        let sampled = format!("--max-tokens 16 --limit 4 --out {}", scratch.path(out));
+        stdout_of(eval(format!("{model} --bench mine={file} {sampled} {flags}")));
+        fs::read(Path::new(&scratch.path(out)).join("responses/mine.jsonl")).unwrap()
+    };
+    let plain = responses(base(), "base", "");
+    assert_eq!(responses(&dir, "plain", "--template none"), plain);
+    let chat = responses(&dir, "chat", "");
+    assert_ne!(chat, plain);
+    assert_ne!(responses(&dir, "system", "--system 1"), chat);
+    let (out, same) = (scratch.path("plain"), "--max-tokens 16 --limit 4 --out");
+    let other = eval(format!("{dir} --bench mine={file} {same} {out}"));
+    failure_saying(other, &["template", "\"none\"", "--out"]);
+}
+
+#[test]
 fn killed_or_interrupted_it_goes_on_to_the_same_bytes() {
     let scratch = Scratch::new();
     let file = file(&scratch, 2);

@@ -4,8 +4,8 @@ use super::Eval;
 use crate::loaded_model::Loaded;
 use crate::messages;
 use anyhow::{Context, Result, anyhow};
-use isentrope_data::Columns;
 use isentrope_data::benchmark::{Benchmark, Decoding};
+use isentrope_data::{Columns, Template};
 use isentrope_evaluation::{BenchmarkFiles, EvaluationSet};
 use isentrope_files::sha256_of_file;
 use isentrope_reward::VerifierSettings;
@@ -96,9 +96,16 @@ impl BenchmarkPlan {
             settings["environment_files_sha256"] =
                 json!(file_hashes("--environment", environment.files())?);
         }
-        let variables = template_variables(&eval.template_flags.settings());
+        let data = eval.prompt_flags.settings();
+        let variables = template_variables(&data);
         if !variables.is_empty() {
             settings["template_variables"] = variables.into();
+        }
+        if data.template != Template::Auto {
+            settings["template"] = serde_json::to_value(data.template)?;
+        }
+        if let Some(system) = data.system {
+            settings["system"] = system.into();
         }
         if eval.columns() != Columns::default() {
             settings["columns"] = serde_json::to_value(eval.columns())?;

@@ -12,7 +12,7 @@ use crate::recipe;
 use crate::results_table;
 use crate::sampling_flags::SamplingFlags;
 use crate::standard_output::print;
-use crate::template_flags::TemplateFlags;
+use crate::template_flags::PromptFlags;
 use anyhow::{Result, bail};
 use clap::Args;
 use clap::error::ErrorKind;
@@ -60,7 +60,7 @@ pub struct Eval {
     #[arg(long, value_name = "COLUMN")]
     answer_column: Option<String>,
     #[command(flatten)]
-    template_flags: TemplateFlags,
+    prompt_flags: PromptFlags,
     /// Responses to each problem [default: the benchmark's]
     #[arg(short, long, visible_alias = "samples", value_name = "K", value_parser = clap::value_parser!(u32).range(1..=65536))]
     n: Option<u32>,
@@ -162,7 +162,7 @@ impl Eval {
         found: &[BenchmarkFiles],
     ) -> Result<()> {
         let recommended = self.drawing.recommended(&loaded.dir)?;
-        let data = DataSettings { date: self.date(out)?, ..self.template_flags.settings() };
+        let data = DataSettings { date: self.date(out)?, ..self.prompt_flags.settings() };
         let environment = self.environment.as_ref().map(EnvironmentSettings::build).transpose()?;
         let tools = environment.as_ref().map(|environment| environment.tools());
         let prompter = loaded.prompter(&data)?;
@@ -249,7 +249,7 @@ impl Eval {
 
     /// The chat template's date: the flag's, else the date of existing results. None means today.
     fn date(&self, out: &Path) -> Result<Option<Date>> {
-        match self.template_flags.date {
+        match self.prompt_flags.template_flags.date {
             Some(date) => Ok(Some(date)),
             None => Ok(Results::date(out)?),
         }

@@ -3,10 +3,9 @@
 use crate::lines::{self, Line};
 use crate::loaded_model::{Loaded, warn_of_losses};
 use crate::messages;
-use crate::template_flags::TemplateFlags;
+use crate::template_flags::PromptFlags;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use isentrope_data::{DataSettings, Prompt, Template};
 use isentrope_rollout::Prompter;
@@ -25,15 +24,11 @@ pub struct PromptArguments {
     /// "data/*.jsonl", a hub id such as openai/gsm8k:main); - is standard input
     #[arg(long, value_name = "FILE")]
     prompts: Option<PathBuf>,
-    /// Whether prompts go through the model's chat template, as data.template of a recipe
-    #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = templates())]
-    template: Template,
+    #[command(flatten)]
+    flags: PromptFlags,
     /// Same as --template chat
     #[arg(long, conflicts_with = "template")]
     chat: bool,
-    /// System message of prompts that go through the template and have none, as data.system
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    system: Option<String>,
     /// Text put before every prompt, as data.prompt_prefix; in a chat, before the user's last
     /// message
     #[arg(
@@ -54,22 +49,6 @@ pub struct PromptArguments {
         allow_hyphen_values = true
     )]
     prompt_suffix: String,
-    #[command(flatten)]
-    template_flags: TemplateFlags,
-}
-
-fn templates() -> impl TypedValueParser<Value = Template> {
-    let values = [
-        PossibleValue::new("auto").help("messages do, and so do texts if the model has a template"),
-        PossibleValue::new("chat").help("all do; a text becomes a message of the user"),
-        PossibleValue::new("none")
-            .help("none does; of messages there must be one, whose text is the prompt"),
-    ];
-    PossibleValuesParser::new(values).map(|name| match name.as_str() {
-        "chat" => Template::Chat,
-        "none" => Template::None,
-        _ => Template::Auto,
-    })
 }
 
 /// A prompt that the model can be given.
@@ -102,11 +81,11 @@ impl PromptArguments {
     }
 
     fn settings(&self) -> DataSettings {
-        DataSettings {
-            template: if self.chat { Template::Chat } else { self.template },
-            system: self.system.clone(),
-            ..self.template_flags.settings()
+        let mut settings = self.flags.settings();
+        if self.chat {
+            settings.template = Template::Chat;
         }
+        settings
     }
 }
 
