@@ -174,7 +174,12 @@ impl Model {
     }
 
     /// The normed rows; none if there is no norm.
-    fn normed_rows(&self, norm: Option<Id>, x: &Buffer, tokens: usize) -> Option<Buffer> {
+    pub(crate) fn normed_rows(
+        &self,
+        norm: Option<Id>,
+        x: &Buffer,
+        tokens: usize,
+    ) -> Option<Buffer> {
         norm.map(|norm| {
             let mut normed = self.activations(tokens, self.layout.shapes.hidden);
             self.norm(x, norm, &mut normed, tokens);

@@ -10,7 +10,8 @@ use crate::model::Model;
 use isentrope_kernels::{Backend, Buffer, Linear, Role, Routes, Routing};
 
 impl Model {
-    fn route(&self, of: &ExpertsLayout, x: &Buffer, tokens: usize) -> Routing {
+    /// The choice of experts for the rows of `x: [tokens, hidden]`.
+    pub(crate) fn route(&self, of: &ExpertsLayout, x: &Buffer, tokens: usize) -> Routing {
         self.backend.experts().route(of.router, x, &self.weights[of.gate], tokens)
     }
 

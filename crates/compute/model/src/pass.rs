@@ -5,12 +5,12 @@ use crate::activation_cache::ActivationCache;
 use crate::block::{CacheLayer, Rows};
 use crate::gradient::Gradient;
 use crate::internals::Internals;
-use crate::layout::Id;
+use crate::layout::{Id, Mlp};
 use crate::model::Model;
 use crate::packed::Packed;
 use isentrope_kernels::{
     Adjustments, Buffer, DeviceIndex, Draw, Drawn, EntropySlopes, Grouped, HeadScores,
-    HeadStatistics, SamplingMasks,
+    HeadStatistics, Routes, SamplingMasks,
 };
 use isentrope_trace::operation;
 use std::ops::Range;
@@ -198,6 +198,28 @@ impl Model {
         let EntropySlopes { scores, slopes } =
             b.entropy_slopes(shape, &normed, head, targets, packed.masks.clone(), temperature);
         (Scores::of_head(scores), slopes)
+    }
+
+    /// The experts that each row goes to, in each block that has experts, from the first to the
+    /// last.
+    ///
+    /// # Panics
+    /// As [`score`](Self::score).
+    pub fn routes(&self, packed: &Packed) -> Vec<Routes> {
+        let DeviceRows { rows, pages, .. } = self.upload_packed(packed);
+        let mut cache = self.backend.buffer(self.layout.cache(1, pages));
+        let mut x = self.embedded(&rows);
+        let mut routes = Vec::new();
+        for block in &self.layout.blocks {
+            let layer = CacheLayer { cache: &mut cache, layer: 0 };
+            let internals = self.block_forward(block, &mut x, &rows, layer, true);
+            if let (Mlp::Experts(of), Some(Internals { middle, .. })) = (&block.mlp, internals) {
+                let normed = self.normed_rows(block.mlp_norms.input, &middle, rows.count);
+                let read = normed.as_ref().unwrap_or(&middle);
+                routes.push(self.route(of, read, rows.count).routes);
+            }
+        }
+        routes
     }
 
     /// Log-probs and entropies at a temperature (above 0), and the tape for
