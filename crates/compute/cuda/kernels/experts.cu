@@ -15,10 +15,11 @@
 DEVICE u32 order_of(float p) { return p != p ? 0x7fc00000u : bits_of(p); }
 
 // Replaces each row of logits by its softmax, and chooses the likeliest experts, of equally likely ones those with lower numbers:
-// their numbers, ascending, and weights, [tokens, chosen]. `ranked` is as large, and holds them from the likeliest down. Grid: a
+// their numbers, ascending, and weights, [tokens, chosen]; and the entropy of each softmax, [tokens]. `ranked` is as large, and holds them from the likeliest down. Grid: a
 // token a block of one warp. Compares all pairs of a row, which is a few thousand comparisons for a hundred experts: next to
 // nothing beside a token's products.
-KERNEL(route_experts, WARP)(float* logits, u32* ranked, u32* chosen_experts, float* weights, u32 experts, u32 chosen, u32 normalised) {
+KERNEL(route_experts, WARP)(float* logits, u32* ranked, u32* chosen_experts, float* weights, float* entropies, u32 experts,
+                            u32 chosen, u32 normalised) {
   const u32 lane = lane_index();
   float* const row = logits + (u64)block_x() * experts;
   u32* const by_rank = ranked + (u64)block_x() * chosen;
@@ -28,11 +29,19 @@ KERNEL(route_experts, WARP)(float* logits, u32* ranked, u32* chosen_experts, flo
   float largest = -infinity();
   for (u32 i = lane; i < experts; i += WARP) largest = larger(row[i], largest);
   for (u32 distance = WARP / 2; distance > 0; distance /= 2) largest = larger(shuffle_xor(largest, distance), largest);
+  float product = 0.0f;
+  for (u32 i = lane % LANES; i < experts; i += LANES) {
+    const float d = row[i] - largest;
+    product = mul_add(exponential(d), d, product);
+  }
+  product = sum_lanes(product);
+  sync_warp();
   for (u32 i = lane; i < experts; i += WARP) row[i] = exponential(row[i] - largest);
   sync_warp();
   float sum = 0.0f;
   for (u32 i = lane % LANES; i < experts; i += LANES) sum += row[i];
   sum = sum_lanes(sum);
+  if (lane == 0) entropies[block_x()] = logarithm(sum) - divide(product, sum);
   sync_warp();
   for (u32 i = lane; i < experts; i += WARP) row[i] = divide(row[i], sum);
   sync_warp();

@@ -209,8 +209,8 @@ catalog! {
         pair GLU_BACKWARD "glu_backward" (P, P, N, N, N, N, bool);
     }
     EXPERTS "experts.cu" {
-        // logits, ranked, experts, weights, number of experts, chosen, normalises.
-        one ROUTE_EXPERTS "route_experts" (P, P, P, P, N, N, bool);
+        // logits, ranked, experts, weights, entropies, number of experts, chosen, normalises.
+        one ROUTE_EXPERTS "route_experts" (P, P, P, P, P, N, N, bool);
         // probabilities, experts, weights, their derivatives, logits' gradient, number of experts,
         // chosen, stride, normalises.
         pair ROUTE_BACKWARD "route_backward" (P, P, P, P, P, N, N, N, bool);

@@ -26,7 +26,7 @@ const ROWS: usize = 8;
 
 /// A choice of experts on the device.
 struct CudaRoutes {
-    /// Experts and weights, `[tokens, chosen]` each.
+    /// Experts and weights, `[tokens, chosen]` each, and entropies, `[tokens]`.
     chosen: Block,
     /// Rows, weights and places, expert after expert.
     by_expert: Uploaded,
@@ -100,21 +100,32 @@ impl ExpertOperations for Cuda {
         let logits = probabilities.of::<CudaBuffer>().rows(tokens, experts);
         let rows = Self::matrix_of(x, tokens, shape.inputs);
         self.logits(shape, 0..experts, rows, weights.of(), logits, tokens);
-        let (ranked, block) = (self.scratch(4 * count), self.scratch(8 * count));
+        let (ranked, block) = (self.scratch(4 * count), self.scratch(8 * count + 4 * tokens));
         ROUTE_EXPERTS.launch(
             &*self.device,
             Grid::line(tokens, WARP),
-            (logits, ranked.at(0), block.at(0), block.at(4 * count), experts, chosen, normalised),
+            (
+                logits,
+                ranked.at(0),
+                block.at(0),
+                block.at(4 * count),
+                block.at(8 * count),
+                experts,
+                chosen,
+                normalised,
+            ),
         );
-        let mut words: Vec<u32> = self.downloaded(&block, 2 * count);
-        let weights = words.split_off(count).into_iter().map(f32::from_bits).collect();
+        let mut words: Vec<u32> = self.downloaded(&block, 2 * count + tokens);
+        let floats = |words: Vec<u32>| words.into_iter().map(f32::from_bits).collect();
+        let entropies = floats(words.split_off(2 * count));
+        let weights = floats(words.split_off(count));
         let routes = Routes::new(router, words, weights);
         let of = &routes.by_expert;
         let weights = of.weights.iter().map(|weight| weight.to_bits());
         let all = of.rows.iter().copied().chain(weights).chain(of.places.iter().copied());
         let by_expert = self.uploaded(&all.collect::<Vec<u32>>());
         let on_device = DeviceRoutes::new(CudaRoutes { chosen: block, by_expert, count });
-        Routing { routes, probabilities, on_device }
+        Routing { routes, probabilities, entropies, on_device }
     }
     fn route_backward(&self, routing: &Routing, d_weights: &Buffer, d_logits: &mut Buffer) {
         let Router { experts, chosen, normalised } = routing.routes.router;

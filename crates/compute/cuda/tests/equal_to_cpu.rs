@@ -394,6 +394,7 @@ pub fn experts(t: &mut Trial<'_>, router: Router, hidden: usize, tokens: usize) 
     let as_numbers = |numbers: &[u32]| numbers.iter().map(|&n| n as f32).collect::<Vec<_>>();
     t.push("experts", &as_numbers(&routing.routes.experts));
     t.push("weights", &routing.routes.weights);
+    t.push("entropies", &routing.entropies);
     t.push_rows("probabilities", &routing.probabilities, tokens, experts);
     let mut products = t.exact(2, tokens, chosen);
     let (mut sums, mut unweighed) = (t.exact(4, tokens, hidden), t.exact(5, tokens, hidden));

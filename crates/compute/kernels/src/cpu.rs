@@ -558,8 +558,8 @@ impl ExpertOperations for Cpu {
         let mut probabilities = self.buffer(Role::Exact(tokens, router.experts));
         self.linear(shape, x, weights, None, &mut probabilities, tokens);
         let logits = probabilities.cpu_mut().rows_mut(tokens, router.experts);
-        let routes = experts::route(&self.workers, router, logits, tokens);
-        Routing { routes, probabilities, on_device: DeviceRoutes::new(()) }
+        let (routes, entropies) = experts::route(&self.workers, router, logits, tokens);
+        Routing { routes, probabilities, entropies, on_device: DeviceRoutes::new(()) }
     }
     fn route_backward(&self, routing: &Routing, d_weights: &Buffer, d_logits: &mut Buffer) {
         let Router { experts, chosen, .. } = routing.routes.router;

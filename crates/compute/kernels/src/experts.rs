@@ -1,7 +1,7 @@
 //! Mixtures of experts: the experts that each token goes to, and sums over them.
 
 use crate::erased::{Buffer, DeviceRoutes};
-use crate::math::exp;
+use crate::math::{exp, ln};
 use crate::simd::{Kernel, Simd, load, store, vectors};
 use crate::threads::{Shared, Workers};
 use std::ops::Range;
@@ -27,6 +27,8 @@ pub struct Routing {
     pub routes: Routes,
     /// The probability of each expert, `[tokens, experts]`, exact.
     pub probabilities: Buffer,
+    /// The entropy of each token's probabilities, `[tokens]`, in nats.
+    pub entropies: Vec<f32>,
     /// The routes on the device.
     pub on_device: DeviceRoutes,
 }
@@ -88,29 +90,33 @@ impl Routes {
 }
 
 /// Replaces `logits: [tokens, experts]` by their softmax, and chooses the likeliest experts of each
-/// token; of equally likely ones those with lower numbers.
+/// token; of equally likely ones those with lower numbers. Returns the entropies of the softmax too,
+/// `[tokens]`.
 pub(crate) fn route(
     workers: &Workers,
     router: Router,
     logits: &mut [f32],
     tokens: usize,
-) -> Routes {
+) -> (Routes, Vec<f32>) {
     let Router { experts, chosen, normalised } = router;
     assert!(0 < chosen && chosen <= experts && logits.len() >= tokens * experts);
     let (mut all, mut all_weights) = (vec![0; tokens * chosen], vec![0.0; tokens * chosen]);
+    let mut all_entropies = vec![0.0; tokens];
     let logits = Shared::of(logits);
     let (to, weights) = (Shared::of(&mut all), Shared::of(&mut all_weights));
+    let entropies = Shared::of(&mut all_entropies);
     workers.threads.ranges(tokens, 1, LEAST / experts + 1, |range| {
         let mut order: Vec<u32> = Vec::with_capacity(experts);
         for token in range {
             let places = token * chosen..(token + 1) * chosen;
             // SAFETY: rows are disjoint and within the slices, whose lengths are known above.
-            let (row, to, weights) = unsafe {
+            let (row, to, weights, entropy) = unsafe {
                 let row = logits.slice(token * experts..(token + 1) * experts);
-                (row, to.slice(places.clone()), weights.slice(places))
+                let entropy = &mut entropies.slice(token..token + 1)[0];
+                (row, to.slice(places.clone()), weights.slice(places), entropy)
             };
             // SAFETY: the row is a slice.
-            unsafe { workers.isa.run(Softmax(row)) };
+            *entropy = unsafe { workers.isa.run(Softmax(row)) };
             order.clear();
             order.extend(0..experts as u32);
             let likelier = |a: &u32, b: &u32| {
@@ -128,7 +134,7 @@ pub(crate) fn route(
             }
         }
     });
-    Routes::new(router, all, all_weights)
+    (Routes::new(router, all, all_weights), all_entropies)
 }
 
 /// The gradient of the logits, `[tokens, experts]`, from the softmax that [`route`] left.
@@ -155,28 +161,33 @@ pub(crate) fn route_backward(
     }
 }
 
+/// Replaces a row by its softmax, and returns the softmax's entropy: ln(sum e^d) - sum(d e^d) / sum
+/// e^d, where d is the difference from the largest logit.
 struct Softmax<'a>(&'a mut [f32]);
 
 impl Kernel for Softmax<'_> {
-    type Output = ();
+    type Output = f32;
 
     #[inline(always)]
-    unsafe fn run<S: Simd>(self) {
+    unsafe fn run<S: Simd>(self) -> f32 {
         let (row, len) = (self.0.as_mut_ptr(), self.0.len());
         let largest = self.0.iter().fold(f32::NEG_INFINITY, |m, &z| if z > m { z } else { m });
         // SAFETY: all vectors lie within the row; the caller vouches for the instruction set.
         unsafe {
-            let mut sums = S::splat(0.0);
+            let (mut sums, mut products) = (S::splat(0.0), S::splat(0.0));
             vectors!(len, |i, n| {
-                let e = exp::<S>(S::sub(load::<S>(row.add(i), n), S::splat(largest)));
-                store::<S>(row.add(i), e, n);
+                let d = S::sub(load::<S>(row.add(i), n), S::splat(largest));
+                store::<S>(row.add(i), exp::<S>(d), n);
                 // Lanes beyond the row are zeros.
-                sums = S::add(sums, load::<S>(row.add(i), n));
+                let e = load::<S>(row.add(i), n);
+                sums = S::add(sums, e);
+                products = S::fma(e, d, products);
             });
-            let sum = S::splat(S::sum(sums));
+            let (sum, product) = (S::sum(sums), S::sum(products));
             vectors!(len, |i, n| {
-                store::<S>(row.add(i), S::div(load::<S>(row.add(i), n), sum), n);
+                store::<S>(row.add(i), S::div(load::<S>(row.add(i), n), S::splat(sum)), n);
             });
+            ln(sum) - product / sum
         }
     }
 }
@@ -320,7 +331,7 @@ mod tests {
                 ([f32::NAN; 5], [0, 1]),
             ] {
                 let router = Router { experts: 5, chosen: 2, normalised: false };
-                let routes = route(workers, router, &mut row.clone(), 1);
+                let (routes, _) = route(workers, router, &mut row.clone(), 1);
                 assert_eq!(routes.experts, chosen, "{row:?}");
             }
         });
@@ -333,13 +344,17 @@ mod tests {
             for normalised in [false, true] {
                 let router = Router { experts: 19, chosen: 4, normalised };
                 let logits = logits(50, 19);
-                let routes = route(workers, router, &mut logits.clone(), 50);
+                let (routes, entropies) = route(workers, router, &mut logits.clone(), 50);
                 for (t, z) in logits.chunks_exact(19).enumerate() {
-                    let alone = route(workers, router, &mut z.to_vec(), 1);
+                    let (alone, entropy) = route(workers, router, &mut z.to_vec(), 1);
                     let of = 4 * t..4 * t + 4;
                     assert_eq!(alone.experts, routes.experts[of.clone()]);
                     assert_eq!(alone.weights, routes.weights[of.clone()]);
+                    assert_eq!(entropy, entropies[t..t + 1]);
                     let exact: Vec<f64> = z.iter().map(|&z| f64::from(z).exp()).collect();
+                    let all: f64 = exact.iter().sum();
+                    let in_f64: f64 = exact.iter().map(|e| -e / all * (e / all).ln()).sum();
+                    assert!((f64::from(entropy[0]) - in_f64).abs() < 1e-6);
                     let chosen: Vec<usize> =
                         alone.experts.iter().map(|&expert| expert as usize).collect();
                     let sum: f64 = if normalised {
@@ -397,7 +412,7 @@ mod tests {
             let router = Router { experts: 7, chosen: 3, normalised };
             let z = logits(1, 7);
             let (mut softmax, mut gradient) = (z.clone(), z.clone());
-            let routes = route(&workers, router, &mut softmax, 1);
+            let (routes, _) = route(&workers, router, &mut softmax, 1);
             let coefficients = [0.7, -1.3, 0.4];
             route_backward(&routes, &coefficients, &softmax, &mut gradient);
             for (i, &ours) in gradient.iter().enumerate() {

@@ -51,6 +51,7 @@ impl Model {
         let mut dx = b.buffer(Role::Exact(tokens, s.hidden));
         b.fill(&mut dx, 0.0);
         let routing = self.route(of, x, tokens);
+        gradient.count_routes(of.block, &routing);
         let mut d_weights = b.buffer(Role::Exact(tokens, of.router.chosen));
         let [mut own, mut d_own] = [s.hidden; 2].map(|features| self.activations(tokens, features));
         let mut gate_up = self.activations(tokens, s.gate_up.outputs);

@@ -16,6 +16,8 @@ const STREAM_ROWS: usize = 4;
 /// Bytes for each choice of an expert: the expert, its weight and the derivative by that; and
 /// grouped by experts the row, the weight and the place.
 const ROUTE_BYTES: usize = 6 * 4;
+/// Bytes of the entropy of a token's choice.
+const ENTROPY_BYTES: usize = 4;
 
 impl Layout {
     /// Most bytes of the host while weights are loaded to a device with its own memory: some rows
@@ -89,7 +91,8 @@ impl Layout {
             let of_expert = row(self.shapes.gate_up.outputs) + 2 * row(self.shapes.intermediate);
             let of_router = exact(router.experts) + row(router.experts);
             let sums = exact(self.shapes.hidden);
-            4 * row(self.shapes.hidden) + sums + of_expert + of_router + router.chosen * ROUTE_BYTES
+            let routes = router.chosen * ROUTE_BYTES + ENTROPY_BYTES;
+            4 * row(self.shapes.hidden) + sums + of_expert + of_router + routes
         });
         // An adapter's branch on the way back: the gradient of its input, A x and its gradient.
         let adapter =

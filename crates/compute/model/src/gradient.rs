@@ -4,8 +4,10 @@ use crate::Result;
 use crate::layout::{Id, Layout, ParameterList};
 use crate::model::Model;
 use crate::parameters::{Parameters, ROWS_PER_CALL, set_rows};
-use isentrope_kernels::{Backend, Buffer, Linear, Role};
+use crate::router_use::RouterUse;
+use isentrope_kernels::{Backend, Buffer, Linear, Role, Routing};
 use std::collections::HashMap;
+use std::mem;
 
 /// A gradient that is being accumulated. Every number is one chain of sums over the tokens, in
 /// order, wherever micro-batches end.
@@ -13,6 +15,9 @@ pub struct Gradient {
     /// The gradient of each trained parameter.
     parameters: Parameters,
     of: Trained,
+    router_use: RouterUse,
+    /// The rows of the present pass whose routes are counted.
+    counted: Vec<u32>,
 }
 
 /// The parameters that a gradient is of.
@@ -53,10 +58,26 @@ impl Gradient {
                 capacity: 0,
             })
         };
-        Ok(Self { parameters: Parameters::zeros(backend, trained, Role::Gradient)?, of })
+        let parameters = Parameters::zeros(backend, trained, Role::Gradient)?;
+        Ok(Self { parameters, of, router_use: RouterUse::default(), counted: Vec::new() })
     }
 
-    /// Back to zero, keeping the memory.
+    /// The use of experts by the tokens whose derivatives were not 0, since this was last asked.
+    pub fn take_router_use(&mut self) -> RouterUse {
+        mem::take(&mut self.router_use)
+    }
+
+    /// Sets the rows of the next pass whose routes are counted.
+    pub(crate) fn count_routes_of(&mut self, rows: Vec<u32>) {
+        self.counted = rows;
+    }
+
+    /// Counts the routes of a block's tokens.
+    pub(crate) fn count_routes(&mut self, block: usize, routing: &Routing) {
+        self.router_use.count(block, routing, &self.counted);
+    }
+
+    /// Back to zero, keeping the memory and the use of experts.
     pub fn reset(&mut self, backend: &dyn Backend) {
         for buffer in self.parameters.buffers_mut() {
             backend.fill(buffer, 0.0);

@@ -184,6 +184,8 @@ pub(crate) enum Mlp {
 /// The parameters of a mixture of experts.
 #[derive(Clone, Debug)]
 pub(crate) struct ExpertsLayout {
+    /// The number of its block.
+    pub block: usize,
     pub router: Router,
     /// The router's matrix, from hidden features to experts.
     pub gate: Id,
@@ -202,6 +204,7 @@ impl ExpertsLayout {
     /// Appends the parameters of a block's experts. `name` makes a tensor's name of its part.
     fn new(
         list: &mut ParameterList,
+        block: usize,
         router: Router,
         shapes: &Shapes,
         name: impl Fn(&str) -> String,
@@ -217,7 +220,7 @@ impl ExpertsLayout {
             Expert { gate_up, down: list.matrix(shapes.down, &[part("down", shapes.hidden)]) }
         });
         let experts = experts.collect();
-        Self { router, gate, gate_shape, experts }
+        Self { block, router, gate, gate_shape, experts }
     }
 }
 
@@ -416,7 +419,7 @@ impl Layout {
                 let mlp_input = norm(&mut list, before_mlp);
                 let mlp = match config.experts {
                     Some(router) => {
-                        Mlp::Experts(ExpertsLayout::new(&mut list, router, &shapes, name))
+                        Mlp::Experts(ExpertsLayout::new(&mut list, layer, router, &shapes, name))
                     }
                     None => {
                         let bias = config.mlp_bias;

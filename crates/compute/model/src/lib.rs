@@ -30,6 +30,7 @@ mod pass;
 mod projection;
 pub mod rope;
 mod rope_table;
+mod router_use;
 mod step;
 pub mod tokenizer;
 
@@ -48,4 +49,5 @@ pub use packed::{Packed, SHARING_TOKENS, Sequence, Unit, apart, units};
 pub use parameters::Parameters;
 pub use pass::{Derivatives, Scores, Tape, TapeKind};
 pub use rope::Rope;
+pub use router_use::RouterUse;
 pub use step::Step;

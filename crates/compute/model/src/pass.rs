@@ -56,6 +56,16 @@ impl<'a> Derivatives<'a> {
         Self { logprobs, entropies, log_masses: &[] }
     }
 
+    /// Those of one target.
+    fn at(&self, target: usize) -> Self {
+        let at = |values: &'a [f32]| values.get(target..=target).unwrap_or_default();
+        Self {
+            logprobs: at(self.logprobs),
+            entropies: at(self.entropies),
+            log_masses: at(self.log_masses),
+        }
+    }
+
     /// Whether all of them are 0.
     pub fn are_zero(&self) -> bool {
         [self.logprobs, self.entropies, self.log_masses]
@@ -358,6 +368,9 @@ impl Model {
             last,
             statistics,
         } = tape;
+        let with_gradient = |&(target, _): &(usize, &u32)| !derivatives.at(target).are_zero();
+        let counted = packed.rows.iter().enumerate().filter(with_gradient);
+        gradient.count_routes_of(counted.map(|(_, &row)| row).collect());
         let d_last = self.head_backward(last, &statistics, derivatives, gradient);
         let mut dx = self.activations(rows.count, s.hidden);
         b.scatter_rows(&d_last, &predicting, &mut dx, rows.count);

@@ -14,7 +14,8 @@ use isentrope_budget::PassLimits;
 use isentrope_kernels::SamplingMasks;
 use isentrope_model::checkpoint::{Tensor, WriteOptions};
 use isentrope_model::{
-    ActivationCache, Checkpoint, Derivatives, Model, Packed, Scores, Sequence, Tape, apart, units,
+    ActivationCache, Checkpoint, Derivatives, Model, Packed, RouterUse, Scores, Sequence, Tape,
+    apart, units,
 };
 use isentrope_trace::span;
 use std::ops::Range;
@@ -244,6 +245,18 @@ impl Learner {
             model.backward(tape, weights.part(targets), gradient.of_shard(model, shard));
         }
         ranks.gather_scores(own)
+    }
+
+    /// The use of experts, over all ranks, by the tokens whose derivatives were not 0 in the passes
+    /// since this was last asked; none if the model has no experts.
+    pub fn take_router_use(&mut self) -> Result<Option<RouterUse>> {
+        if self.model.config.experts.is_none() {
+            return Ok(None);
+        }
+        let own = self.gradient.take_router_use();
+        let mut sum = RouterUse::default();
+        self.ranks.gather(vec![own])?.iter().for_each(|more| sum.add(more));
+        Ok(Some(sum))
     }
 
     /// The gradient that this rank has accumulated, by parameter, for a look before

@@ -1,8 +1,13 @@
 //! The metrics of a step.
 
+use isentrope_model::RouterUse;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::fmt;
+
+/// The metrics of routers: [`Metrics::set_router_use`].
+pub const ROUTER_METRICS: [&str; 3] =
+    ["router/entropy", "router/load_max", "router/experts_unused"];
 
 /// Named numbers of one step, in the order in which they were first set.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,6 +28,17 @@ impl Metrics {
     pub fn set_mean(&mut self, name: impl Into<String>, sum: f64, count: usize) {
         if count > 0 {
             self.set(name, sum / count as f64);
+        }
+    }
+
+    /// Sets the metrics of routers, for a model with experts. Without tokens it sets nothing.
+    pub fn set_router_use(&mut self, of: Option<&RouterUse>) {
+        let Some(of) = of else { return };
+        let values = [of.entropy(), of.largest_load(), of.unused()];
+        for (name, value) in ROUTER_METRICS.into_iter().zip(values) {
+            if let Some(value) = value {
+                self.set(name, value);
+            }
         }
     }
 

@@ -7,7 +7,7 @@
 use crate::error::{Error, Result};
 use isentrope_budget::memory::waiting_sums;
 use isentrope_kernels::{Backend, Role};
-use isentrope_model::{Error as ModelError, Gradient, Model, Parameters};
+use isentrope_model::{Error as ModelError, Gradient, Model, Parameters, RouterUse};
 use std::ops::Range;
 
 /// The shard of each unit of sequences, ascending. A unit weighs as much as it has tokens that the
@@ -65,6 +65,12 @@ impl ShardedGradient {
     /// Ends the accumulation: the gradient of all shards of this rank.
     pub fn finish(&mut self, model: &Model) -> Result<&mut Parameters> {
         Ok(self.sums(model)?.finish(model))
+    }
+
+    /// The use of experts by the tokens that this rank has accumulated gradients of, since this was
+    /// last asked.
+    pub fn take_router_use(&mut self) -> RouterUse {
+        self.sums.as_mut().map(|sums| sums.gradient.take_router_use()).unwrap_or_default()
     }
 
     /// The gradient's memory, for another use between two updates. It is zero; the caller must

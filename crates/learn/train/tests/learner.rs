@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub const TEMPERATURE: f32 = 0.9;
 
-fn learner(model: Model, limits: PassLimits) -> Learner {
+pub fn learner(model: Model, limits: PassLimits) -> Learner {
     let settings = OptimizerSettings { learning_rate: 0.01, ..Default::default() };
     support::learner(model, settings, limits, TrainingRanks::alone(1))
 }
@@ -59,12 +59,12 @@ pub fn accumulate(
 
 pub const SILENT: [bool; 7] = [false, true, false, false, true, true, false];
 
-const ALL: [bool; 7] = [true; 7];
-const NONE: [bool; 7] = [false; 7];
+pub const ALL: [bool; 7] = [true; 7];
+pub const NONE: [bool; 7] = [false; 7];
 
 /// Feeds sequences to the model as a sampler would, and returns the slots of their inputs in the
 /// learner's activation cache.
-fn sample(learner: &mut Learner, sequences: &[Sequence<'_>]) -> Vec<Vec<u32>> {
+pub fn sample(learner: &mut Learner, sequences: &[Sequence<'_>]) -> Vec<Vec<u32>> {
     let Learner { model, activation_cache, .. } = learner;
     let activations = activation_cache.as_mut().unwrap();
     let mut slots = Vec::new();
@@ -104,7 +104,7 @@ fn score(learner: &Learner, sequence: &Sequence<'_>) -> Scores {
 
 /// The scores of each sequence that is on-policy, and the slots of each whose activations are also
 /// cached.
-fn on_policy<'a>(
+pub fn on_policy<'a>(
     learner: &Learner,
     sequences: &[Sequence<'_>],
     on_policy: [bool; 7],

@@ -10,6 +10,7 @@ mod process_model;
 mod ranks;
 mod ranks_pulled;
 mod rewards;
+mod router;
 mod runs;
 mod shards;
 mod support;

@@ -11,12 +11,12 @@ use isentrope_train::settings::OptimizerSettings;
 use std::sync::Arc;
 
 /// The result of each of `count` ranks, in their order.
-fn on_ranks<T: Send>(count: usize, act: impl Fn(Arc<World>) -> T + Sync) -> Vec<T> {
+pub fn on_ranks<T: Send>(count: usize, act: impl Fn(Arc<World>) -> T + Sync) -> Vec<T> {
     let watch = Watch { silent: None, ..Watch::default() };
     support::on_ranks(count, watch, |world, _| act(Arc::new(world)))
 }
 
-fn learner(model: Model, world: Arc<World>, shards: usize) -> Learner {
+pub fn learner(model: Model, world: Arc<World>, shards: usize) -> Learner {
     let ranks = TrainingRanks::new(world, shards).unwrap();
     support::learner(model, OptimizerSettings::default(), limits(40), ranks)
 }

@@ -6,6 +6,7 @@ use isentrope_lab::law::{Point, SEED, Study};
 use isentrope_objective::Discernment;
 use isentrope_reward::countdown::Countdown;
 use isentrope_reward::{CodeVerdict, Item};
+use isentrope_train::metrics::ROUTER_METRICS;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
@@ -92,6 +93,8 @@ fn documented_names_are_those_that_are_written() {
     for name in CodeVerdict::FAILURES {
         written.extend([format!("reward/code/{name}"), format!("eval/<set>/code/{name}")]);
     }
+    // A model without experts has no router.
+    written.extend(ROUTER_METRICS.map(str::to_owned));
     // One process waits for nobody, and sends nothing.
     written.extend(
         ["time/wait_s", "throughput/sent_mb", "throughput/moved_responses"].map(str::to_owned),

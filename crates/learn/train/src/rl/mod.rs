@@ -295,6 +295,8 @@ impl PolicyGradient {
             context.observer.progress(Progress { phase: Phase::Update, done, total, tokens });
         }
         record_updates(&norms, &statistics, &mut context.record.metrics);
+        let router_use = context.learner.take_router_use()?;
+        context.record.metrics.set_router_use(router_use.as_ref());
         Ok(statistics)
     }
 

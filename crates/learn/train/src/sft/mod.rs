@@ -102,6 +102,7 @@ impl Trainer for FineTuning {
         metrics.set("sft/tokens", tokens as f64);
         metrics.set("sft/too_long", too_long as f64);
         metrics.set("grad/norm", norm);
+        metrics.set_router_use(learner.take_router_use()?.as_ref());
         Ok(())
     }
 

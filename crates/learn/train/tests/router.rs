@@ -1,0 +1,107 @@
+//! The use of a mixture's experts, as updates measure it.
+
+use crate::learner::{
+    ALL, NONE, SILENT, TEMPERATURE, accumulate, learner, masks, on_policy, sample, sequences,
+    tokens,
+};
+use crate::ranks::{self, on_ranks};
+use crate::support::{limits, model};
+use isentrope_budget::PassLimits;
+use isentrope_model::{Packed, RouterUse, Sequence};
+use isentrope_ranks::World;
+use isentrope_train::learner::{OnPolicy, UpdateBatch};
+use isentrope_train::metrics::{Metrics, ROUTER_METRICS};
+use std::sync::Arc;
+
+const FAMILIES: [&str; 2] = ["olmoe", "qwen3-moe"];
+
+fn batch<'a>(
+    sequences: &'a [Sequence<'a>],
+    masks: &'a isentrope_kernels::SamplingMasks,
+    on_policy: &'a [Option<OnPolicy<'a>>],
+) -> UpdateBatch<'a> {
+    UpdateBatch { sequences, masks, idle: &SILENT, on_policy, temperature: TEMPERATURE }
+}
+
+/// The choices of each expert in each block by the rows that predict the targets of sequences with
+/// derivatives, each sequence by itself.
+fn counted_alone(name: &str, sequences: &[Sequence<'_>]) -> Vec<Vec<u64>> {
+    let model = model(name, 1);
+    let router = model.config.experts.unwrap();
+    let mut counts = vec![vec![0; router.experts]; model.config.layers];
+    for (sequence, _) in sequences.iter().zip(SILENT).filter(|(_, silent)| !silent) {
+        let routes = model.routes(&Packed::new(std::slice::from_ref(sequence)));
+        for (counts, routes) in counts.iter_mut().zip(routes) {
+            let rows = sequence.score_from - 1..sequence.tokens.len() - 1;
+            let choices = rows.start * router.chosen..rows.end * router.chosen;
+            routes.experts[choices].iter().for_each(|&expert| counts[expert as usize] += 1);
+        }
+    }
+    counts
+}
+
+#[test]
+fn tokens_with_a_gradient_are_counted_once_however_passes_are_made() {
+    let tokens = tokens();
+    let sequences = sequences(&tokens);
+    let masks = masks(&sequences);
+    for name in FAMILIES {
+        let mut first: Option<RouterUse> = None;
+        for micro_batch_tokens in [1, 40, 1000] {
+            for (sampled, cached) in [(NONE, NONE), (ALL, NONE), (ALL, ALL)] {
+                let limits = PassLimits { micro_batch_tokens, ..limits(0) };
+                let limits = PassLimits { activation_slots: 200, ..limits };
+                let mut learner = learner(model(name, 2), limits);
+                let slots = sample(&mut learner, &sequences);
+                let on_policy = on_policy(&learner, &sequences, sampled, cached, &slots);
+                accumulate(&mut learner, batch(&sequences, &masks, &on_policy)).unwrap();
+                let found = learner.take_router_use().unwrap().unwrap();
+                assert_eq!(found, *first.get_or_insert_with(|| found.clone()));
+                assert_eq!(learner.take_router_use().unwrap(), Some(RouterUse::default()));
+            }
+        }
+        let found = first.unwrap();
+        let counts = counted_alone(name, &sequences);
+        let json = serde_json::to_value(&found).unwrap();
+        for (block, counts) in json["blocks"].as_array().unwrap().iter().zip(&counts) {
+            assert_eq!(block["choices"], serde_json::json!(counts), "{name}");
+        }
+        let loads = counts.iter().map(|of_block| {
+            let mean = of_block.iter().sum::<u64>() as f64 / of_block.len() as f64;
+            *of_block.iter().max().unwrap() as f64 / mean
+        });
+        let largest = loads.fold(0.0, f64::max);
+        let unused = counts.concat().iter().filter(|&&count| count == 0).count();
+        let mut metrics = Metrics::default();
+        metrics.set_router_use(Some(&found));
+        let [entropy, load, without] = ROUTER_METRICS.map(|name| metrics.get(name).unwrap());
+        assert!((load - largest).abs() < 1e-12 && load > 1.0, "{load} {largest}");
+        assert_eq!(without, unused as f64 / counts.concat().len() as f64);
+        assert!(entropy > 0.1 && entropy < (counts[0].len() as f64).ln(), "{entropy}");
+    }
+}
+
+#[test]
+fn every_rank_has_the_use_of_all() {
+    let tokens = tokens();
+    let sequences = sequences(&tokens);
+    let masks = masks(&sequences);
+    let used = |world: Arc<World>| {
+        let mut learner = ranks::learner(model("olmoe", 1), world, 4);
+        let none = vec![None; sequences.len()];
+        accumulate(&mut learner, batch(&sequences, &masks, &none)).unwrap();
+        learner.step(1e-3).unwrap();
+        learner.take_router_use().unwrap()
+    };
+    let alone = used(Arc::new(World::alone()));
+    assert!(alone.as_ref().is_some_and(|of| of.entropy().is_some()));
+    for count in [2, 4] {
+        assert!(on_ranks(count, used).iter().all(|of_rank| *of_rank == alone), "{count} ranks");
+    }
+}
+
+#[test]
+fn a_model_without_experts_has_no_router() {
+    let mut learner = learner(model("qwen3", 1), limits(40));
+    assert_eq!(learner.take_router_use().unwrap(), None);
+}
