@@ -4,15 +4,25 @@
 //! its weight, in the order of their numbers. Only the block's input is kept for the way back: the
 //! router and the experts compute again what they computed before, to the last bit.
 
-use crate::gradient::Gradient;
+use crate::gradient::{Gradient, RouterPass};
 use crate::layout::{Expert, ExpertsLayout, Id};
 use crate::model::Model;
+use crate::router_balance::logit_gradient;
 use isentrope_kernels::{Backend, Buffer, Linear, Role, Routes, Routing};
 
 impl Model {
     /// The choice of experts for the rows of `x: [tokens, hidden]`.
     pub(crate) fn route(&self, of: &ExpertsLayout, x: &Buffer, tokens: usize) -> Routing {
         self.backend.experts().route(of.router, x, &self.weights[of.gate], tokens)
+    }
+
+    /// The probabilities of a choice, `[tokens, experts]`, on the host.
+    pub(crate) fn router_probabilities(&self, routing: &Routing) -> Vec<f32> {
+        let router = routing.routes.router;
+        let tokens = routing.routes.experts.len() / router.chosen;
+        let mut probabilities = vec![0.0; tokens * router.experts];
+        self.backend.read(&routing.probabilities, 0, &mut probabilities);
+        probabilities
     }
 
     /// The sum over each token's experts, `[tokens, hidden]`. `x: [tokens, hidden]`.
@@ -77,6 +87,15 @@ impl Model {
         drop((own, d_own, gate_up, activated, d_activated));
         let mut d_logits = self.activations(tokens, of.router.experts);
         operations.route_backward(&routing, &d_weights, &mut d_logits);
+        if let RouterPass { targets, slopes, .. } = gradient.router_pass()
+            && !slopes.is_empty()
+        {
+            let probabilities = self.router_probabilities(&routing);
+            let more = logit_gradient(slopes, &probabilities, targets);
+            let mut by_balance = self.activations(tokens, of.router.experts);
+            b.write(&mut by_balance, 0, &more);
+            b.add_rows(&by_balance, &mut d_logits, tokens);
+        }
         add_weight_gradient(b, of.gate_shape, &d_logits, x, of.gate, gradient, tokens);
         let mut by_router = self.activations(tokens, s.hidden);
         b.linear_backward_input(of.gate_shape, &d_logits, &w[of.gate], &mut by_router, tokens);

@@ -16,8 +16,19 @@ pub struct Gradient {
     parameters: Parameters,
     of: Trained,
     router_use: RouterUse,
-    /// The rows of the present pass whose routes are counted.
-    counted: Vec<u32>,
+    router_pass: RouterPass,
+}
+
+/// What the routers of a mixture of experts need to know of the present pass.
+#[derive(Default)]
+pub(crate) struct RouterPass {
+    /// The rows whose routes are counted.
+    pub counted: Vec<u32>,
+    /// The rows of all targets.
+    pub targets: Vec<u32>,
+    /// The loss's derivatives by the probability of each expert at each target, `[experts]`; empty
+    /// if all are 0.
+    pub slopes: Vec<f32>,
 }
 
 /// The parameters that a gradient is of.
@@ -59,7 +70,8 @@ impl Gradient {
             })
         };
         let parameters = Parameters::zeros(backend, trained, Role::Gradient)?;
-        Ok(Self { parameters, of, router_use: RouterUse::default(), counted: Vec::new() })
+        let (router_use, router_pass) = Default::default();
+        Ok(Self { parameters, of, router_use, router_pass })
     }
 
     /// The use of experts by the tokens whose derivatives were not 0, since this was last asked.
@@ -67,14 +79,19 @@ impl Gradient {
         mem::take(&mut self.router_use)
     }
 
-    /// Sets the rows of the next pass whose routes are counted.
-    pub(crate) fn count_routes_of(&mut self, rows: Vec<u32>) {
-        self.counted = rows;
+    /// Begins a pass.
+    pub(crate) fn begin_pass(&mut self, pass: RouterPass) {
+        self.router_pass = pass;
+    }
+
+    /// The present pass.
+    pub(crate) fn router_pass(&self) -> &RouterPass {
+        &self.router_pass
     }
 
     /// Counts the routes of a block's tokens.
     pub(crate) fn count_routes(&mut self, block: usize, routing: &Routing) {
-        self.router_use.count(block, routing, &self.counted);
+        self.router_use.count(block, routing, &self.router_pass.counted);
     }
 
     /// Back to zero, keeping the memory and the use of experts.

@@ -3,14 +3,15 @@
 
 use crate::activation_cache::ActivationCache;
 use crate::block::{CacheLayer, Rows};
-use crate::gradient::Gradient;
+use crate::gradient::{Gradient, RouterPass};
 use crate::internals::Internals;
 use crate::layout::{Id, Mlp};
 use crate::model::Model;
 use crate::packed::Packed;
+use crate::router_balance::RouterBalance;
 use isentrope_kernels::{
     Adjustments, Buffer, DeviceIndex, Draw, Drawn, EntropySlopes, Grouped, HeadScores,
-    HeadStatistics, Routes, SamplingMasks,
+    HeadStatistics, Routes, Routing, SamplingMasks,
 };
 use isentrope_trace::operation;
 use std::ops::Range;
@@ -48,27 +49,31 @@ pub struct Derivatives<'a> {
     pub entropies: &'a [f32],
     /// Derivatives by log-mass, `[targets]`; empty if all are 0.
     pub log_masses: &'a [f32],
+    /// Derivatives by the probability of each expert in every block of a mixture, the same at each
+    /// target, `[experts]`; empty if all are 0.
+    pub experts: &'a [f32],
 }
 
 impl<'a> Derivatives<'a> {
     /// Derivatives of targets without masks.
     pub fn of(logprobs: &'a [f32], entropies: &'a [f32]) -> Self {
-        Self { logprobs, entropies, log_masses: &[] }
+        Self { logprobs, entropies, ..Self::default() }
     }
 
-    /// Those of one target.
+    /// Those by the scores of one target.
     fn at(&self, target: usize) -> Self {
         let at = |values: &'a [f32]| values.get(target..=target).unwrap_or_default();
         Self {
             logprobs: at(self.logprobs),
             entropies: at(self.entropies),
             log_masses: at(self.log_masses),
+            experts: &[],
         }
     }
 
     /// Whether all of them are 0.
     pub fn are_zero(&self) -> bool {
-        [self.logprobs, self.entropies, self.log_masses]
+        [self.logprobs, self.entropies, self.log_masses, self.experts]
             .into_iter()
             .flatten()
             .all(|&derivative| derivative == 0.0)
@@ -216,20 +221,39 @@ impl Model {
     /// # Panics
     /// As [`score`](Self::score).
     pub fn routes(&self, packed: &Packed) -> Vec<Routes> {
+        let mut routes = Vec::new();
+        self.each_routing(packed, |routing| routes.push(routing.routes));
+        routes
+    }
+
+    /// The choices and probabilities of each expert at the targets, a target of several sequences
+    /// once for each.
+    ///
+    /// # Panics
+    /// As [`score`](Self::score).
+    pub fn router_balance(&self, packed: &Packed) -> RouterBalance {
+        let mut balance = RouterBalance::default();
+        self.each_routing(packed, |routing| {
+            let probabilities = self.router_probabilities(&routing);
+            balance.count(&routing, &probabilities, &packed.rows);
+        });
+        balance
+    }
+
+    /// Goes forward, and calls `act` with the choice of each block that has experts.
+    fn each_routing(&self, packed: &Packed, mut act: impl FnMut(Routing)) {
         let DeviceRows { rows, pages, .. } = self.upload_packed(packed);
         let mut cache = self.backend.buffer(self.layout.cache(1, pages));
         let mut x = self.embedded(&rows);
-        let mut routes = Vec::new();
         for block in &self.layout.blocks {
             let layer = CacheLayer { cache: &mut cache, layer: 0 };
             let internals = self.block_forward(block, &mut x, &rows, layer, true);
             if let (Mlp::Experts(of), Some(Internals { middle, .. })) = (&block.mlp, internals) {
                 let normed = self.normed_rows(block.mlp_norms.input, &middle, rows.count);
                 let read = normed.as_ref().unwrap_or(&middle);
-                routes.push(self.route(of, read, rows.count).routes);
+                act(self.route(of, read, rows.count));
             }
         }
-        routes
     }
 
     /// Log-probs and entropies at a temperature (above 0), and the tape for
@@ -370,7 +394,11 @@ impl Model {
         } = tape;
         let with_gradient = |&(target, _): &(usize, &u32)| !derivatives.at(target).are_zero();
         let counted = packed.rows.iter().enumerate().filter(with_gradient);
-        gradient.count_routes_of(counted.map(|(_, &row)| row).collect());
+        gradient.begin_pass(RouterPass {
+            counted: counted.map(|(_, &row)| row).collect(),
+            targets: packed.rows.clone(),
+            slopes: derivatives.experts.to_vec(),
+        });
         let d_last = self.head_backward(last, &statistics, derivatives, gradient);
         let mut dx = self.activations(rows.count, s.hidden);
         b.scatter_rows(&d_last, &predicting, &mut dx, rows.count);
@@ -401,7 +429,7 @@ impl Model {
     ) -> Buffer {
         let _span = operation("head backward");
         let (b, s) = (&*self.backend, &self.layout.shapes);
-        let Derivatives { logprobs, entropies, log_masses } = derivatives;
+        let Derivatives { logprobs, entropies, log_masses, .. } = derivatives;
         let targets = logprobs.len();
         let normed = self.normed(&last, targets);
         let mut d_normed = self.activations(targets, s.hidden);

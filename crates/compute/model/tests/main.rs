@@ -11,5 +11,6 @@ mod config;
 mod generation_config;
 mod model_files;
 mod rope;
+mod router_balance;
 mod tokenizer;
 mod tokenizer_limits;

@@ -53,6 +53,12 @@ pub struct ObjectiveSettings {
     /// has an advantage by it, beside `advantage` or, with `advantage = "distill"`, alone
     /// (docs/guides/train.md).
     pub distillation: Distillation,
+    /// Weight of the load-balancing loss of a mixture of experts, which keeps its routers from
+    /// sending all tokens to a few experts: N sum(f_i P_i) over N experts (arXiv:2101.03961), over
+    /// all tokens of the minibatch's responses. 0: off. 0.001 in Qwen3-MoE's configuration, 0.01 in
+    /// OLMoE's.
+    #[schemars(range(min = 0.0))]
+    pub router_aux_coefficient: f64,
     /// Only this fraction of the minibatch's tokens keeps its policy-gradient term, highest entropy
     /// first; 0.2 in arXiv:2506.01939; above 0, at most 1. Averages still divide by all tokens, and
     /// KL and entropy terms act on all. Unset: all tokens keep it.
@@ -80,6 +86,7 @@ impl Default for ObjectiveSettings {
             entropy_bonus: EntropyBonus::default(),
             reference_kl: ReferenceKl::default(),
             distillation: Distillation::default(),
+            router_aux_coefficient: 0.0,
             entropy_mask_fraction: None,
             methods: Methods::default(),
         }

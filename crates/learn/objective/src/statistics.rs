@@ -48,6 +48,8 @@ pub struct Statistics {
     pub cov_gradient_share: f64,
     /// Mean estimate of the KL divergence from the reference model, nats; absent without one.
     pub kl_reference: Option<f64>,
+    /// The load-balancing loss of a mixture of experts, without its weight; absent if it is off.
+    pub router_balance: Option<f64>,
     /// Weight of the entropy bonus.
     pub entropy_coefficient: f64,
     /// The metric of each method that is on, the share of tokens that it touched, then the metrics
@@ -136,10 +138,17 @@ impl Statistics {
             ("cov/gradient_share", Mean, self.cov_gradient_share),
             ("entropy/bonus_coefficient", Mean, self.entropy_coefficient),
         ]);
+        all.extend(self.router_balance.map(|loss| ("router/balance_loss", Mean, loss)));
         all.extend(self.kl_reference.map(|kl| ("kl/reference", Mean, kl)));
         all.extend(self.methods.iter().map(|&(name, share)| (name, Mean, share)));
         all.extend(self.method_gradient_share.map(|share| ("method/gradient_share", Mean, share)));
         all
+    }
+
+    /// Adds a load-balancing loss, which the trainer measures, times its weight.
+    pub fn add_router_balance(&mut self, coefficient: f64, loss: Option<f64>) {
+        self.router_balance = loss;
+        self.loss += coefficient * loss.unwrap_or(0.0);
     }
 
     /// Share of tokens whose ratio was clipped on either side; the dual clip is apart.

@@ -143,7 +143,7 @@ impl Coefficients {
             .flat_map(TokenizedExample::learns)
             .map(|l| if l { each } else { 0.0 })
             .collect();
-        Self { d_entropies: vec![0.0; d_logprobs.len()], d_logprobs, d_log_masses: Vec::new() }
+        Self { d_entropies: vec![0.0; d_logprobs.len()], d_logprobs, ..Self::default() }
     }
 }
 

@@ -14,8 +14,8 @@ use isentrope_budget::PassLimits;
 use isentrope_kernels::SamplingMasks;
 use isentrope_model::checkpoint::{Tensor, WriteOptions};
 use isentrope_model::{
-    ActivationCache, Checkpoint, Derivatives, Model, Packed, RouterUse, Scores, Sequence, Tape,
-    apart, units,
+    ActivationCache, Checkpoint, Derivatives, Model, Packed, RouterBalance, RouterUse, Scores,
+    Sequence, Tape, apart, units,
 };
 use isentrope_trace::span;
 use std::ops::Range;
@@ -31,6 +31,9 @@ pub struct Coefficients {
     /// The loss's derivatives by the log-mass that truncated sampling kept, `[targets]`; empty if
     /// nothing was truncated.
     pub d_log_masses: Vec<f32>,
+    /// The loss's derivatives by the probability of each expert at each target of a mixture,
+    /// `[experts]`; empty without a load-balancing loss.
+    pub d_experts: Vec<f32>,
 }
 
 impl Coefficients {
@@ -40,6 +43,7 @@ impl Coefficients {
             logprobs: &self.d_logprobs[targets.clone()],
             entropies: &self.d_entropies[targets.clone()],
             log_masses: self.d_log_masses.get(targets).unwrap_or_default(),
+            experts: &self.d_experts,
         }
     }
 }
@@ -141,6 +145,19 @@ impl Learner {
             own.extend(model.score(&packed, temperature));
         }
         self.ranks.gather_scores(own)
+    }
+
+    /// The load of a mixture's experts by all targets under the present weights, over all ranks.
+    pub fn router_balance(&self, sequences: &[Sequence<'_>]) -> Result<RouterBalance> {
+        let mut own = RouterBalance::default();
+        for Cut { sequences: range, .. } in self.cut(sequences) {
+            let packed = Packed::new(&sequences[range]);
+            let _span = span("router balance").with("tokens", packed.token_count());
+            own.add(&self.model.router_balance(&packed));
+        }
+        let mut sum = RouterBalance::default();
+        self.ranks.gather(vec![own])?.iter().for_each(|more| sum.add(more));
+        Ok(sum)
     }
 
     /// The passes in which this rank scores its part of sequences.

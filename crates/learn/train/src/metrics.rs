@@ -5,7 +5,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::fmt;
 
-/// The metrics of routers: [`Metrics::set_router_use`].
+/// The metrics of routers that every mixture has: [`Metrics::set_router_use`].
 pub const ROUTER_METRICS: [&str; 3] =
     ["router/entropy", "router/load_max", "router/experts_unused"];
 

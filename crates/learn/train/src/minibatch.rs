@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::group::Group;
 use crate::learner::{Coefficients, Learner, OnPolicy, UpdateBatch};
 use isentrope_kernels::SamplingMasks;
-use isentrope_model::{Model, Scores, Sequence};
+use isentrope_model::{Model, RouterBalance, Scores, Sequence};
 use isentrope_objective::{
     LossTerms, Minibatch, Objective, ObjectiveSettings, Truncation, objective,
 };
@@ -204,8 +204,11 @@ impl TrainingBatch {
             on_policy: &self.on_policy(inputs),
             temperature: inputs.temperature,
         };
+        let coefficient = inputs.settings.router_aux_coefficient;
+        let balance =
+            (coefficient != 0.0).then(|| learner.router_balance(batch.sequences)).transpose()?;
         let forward = learner.forward(batch)?;
-        let loss = match &self.places_of_tokens {
+        let mut loss = match &self.places_of_tokens {
             None => self.loss(&forward.scores, inputs),
             Some(_) => self.loss(&self.scores_of_tokens(forward.scores.clone()), inputs),
         };
@@ -213,7 +216,11 @@ impl TrainingBatch {
             d_logprobs: self.of_targets(&loss.objective.d_logprobs),
             d_entropies: self.of_targets(&loss.objective.d_entropies),
             d_log_masses: self.of_targets(&loss.objective.d_log_masses),
+            d_experts: balance.as_ref().map(|of| of.slopes(coefficient)).unwrap_or_default(),
         };
+        loss.objective
+            .statistics
+            .add_router_balance(coefficient, balance.as_ref().map(RouterBalance::loss));
         learner.backward(forward, &derivatives)?;
         Ok(loss)
     }
@@ -296,10 +303,12 @@ impl TrainingBatch {
     }
 
     /// Which responses are expected to have no gradient: their advantages are 0, and no other term
-    /// (the entropy bonus, the KL to the reference) reaches every token.
+    /// (the entropy bonus, the KL to the reference, the balance of experts) reaches every token.
     fn idle(&self, inputs: &LossInputs<'_>) -> Vec<bool> {
         let LossTerms { entropy_coefficient, reference_logprobs, .. } = inputs.terms;
-        let reaches_all = entropy_coefficient != 0.0 || reference_logprobs.is_some();
+        let reaches_all = entropy_coefficient != 0.0
+            || reference_logprobs.is_some()
+            || inputs.settings.router_aux_coefficient != 0.0;
         let mut at = 0;
         let of_response = |&length: &usize| {
             at += length;

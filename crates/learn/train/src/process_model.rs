@@ -99,7 +99,7 @@ impl ProcessBatch {
         let derivatives = Coefficients {
             d_logprobs: loss.d_logprobs.iter().map(|&slope| slope as f32).collect(),
             d_entropies: vec![0.0; loss.d_logprobs.len()],
-            d_log_masses: Vec::new(),
+            ..Coefficients::default()
         };
         learner.backward(forward, &derivatives)?;
         Ok(ratios)

@@ -9,6 +9,7 @@ pub use lora::{AllLinear, LoraSettings, Targets};
 
 use crate::error::{Error, Result};
 use isentrope_kernels::AdamW;
+use isentrope_model::ModelConfig;
 use isentrope_model::checkpoint::WeightDtype;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,19 @@ pub struct RunSettings {
     /// Steps to train: rollouts with their updates, or single updates for SFT.
     #[schemars(range(min = 1))]
     pub steps: u64,
+}
+
+/// Refuses a load-balancing loss of experts for a model without them. `key` names its weight.
+pub(crate) fn check_router_aux(
+    key: &'static str,
+    coefficient: f64,
+    config: &ModelConfig,
+) -> Result<()> {
+    if coefficient != 0.0 && config.experts.is_none() {
+        let what = "balances the experts of a mixture, and this model has none; leave the key out";
+        return Err(Error::setting(key, what));
+    }
+    Ok(())
 }
 
 impl Default for RunSettings {

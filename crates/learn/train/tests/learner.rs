@@ -43,6 +43,7 @@ pub fn against_the_mean(scores: &Scores, sequences: &[Sequence<'_>]) -> Coeffici
         d_logprobs: from_mean(&scores.logprobs),
         d_entropies: from_mean(&scores.entropies),
         d_log_masses: from_mean(&scores.log_masses),
+        d_experts: Vec::new(),
     }
 }
 

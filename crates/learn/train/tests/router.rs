@@ -1,15 +1,15 @@
 //! The use of a mixture's experts, as updates measure it.
 
 use crate::learner::{
-    ALL, NONE, SILENT, TEMPERATURE, accumulate, learner, masks, on_policy, sample, sequences,
-    tokens,
+    ALL, NONE, SILENT, TEMPERATURE, accumulate, against_the_mean, learner, masks, on_policy,
+    sample, sequences, tokens, weights,
 };
 use crate::ranks::{self, on_ranks};
 use crate::support::{limits, model};
 use isentrope_budget::PassLimits;
-use isentrope_model::{Packed, RouterUse, Sequence};
+use isentrope_model::{Packed, RouterBalance, RouterUse, Sequence};
 use isentrope_ranks::World;
-use isentrope_train::learner::{OnPolicy, UpdateBatch};
+use isentrope_train::learner::{Coefficients, Learner, OnPolicy, UpdateBatch};
 use isentrope_train::metrics::{Metrics, ROUTER_METRICS};
 use std::sync::Arc;
 
@@ -98,6 +98,48 @@ fn every_rank_has_the_use_of_all() {
     for count in [2, 4] {
         assert!(on_ranks(count, used).iter().all(|of_rank| *of_rank == alone), "{count} ranks");
     }
+}
+
+/// The slopes of a load-balancing loss beside other derivatives, and the trained weights after an
+/// update by them.
+fn balanced(learner: &mut Learner, batch: UpdateBatch<'_>) -> (RouterBalance, Vec<u32>) {
+    let balance = learner.router_balance(batch.sequences).unwrap();
+    let forward = learner.forward(batch).unwrap();
+    let scores = forward.scores.clone();
+    let derivatives = Coefficients {
+        d_experts: balance.slopes(0.1),
+        ..against_the_mean(&scores, batch.sequences)
+    };
+    learner.backward(forward, &derivatives).unwrap();
+    assert!(learner.step(1e-2).unwrap().is_finite());
+    (balance, weights(learner))
+}
+
+#[test]
+fn a_balanced_update_has_the_same_bits_however_its_passes_are_made() {
+    let tokens = tokens();
+    let sequences = sequences(&tokens);
+    let masks = masks(&sequences);
+    let mut first = None;
+    for (micro_batch_tokens, cached) in [(1, NONE), (40, NONE), (40, ALL), (1000, ALL)] {
+        let limits = PassLimits { micro_batch_tokens, activation_slots: 200, ..limits(0) };
+        let mut learner = learner(model("olmoe", 2), limits);
+        let slots = sample(&mut learner, &sequences);
+        let on_policy = on_policy(&learner, &sequences, cached, cached, &slots);
+        let found = balanced(&mut learner, batch(&sequences, &masks, &on_policy));
+        assert!(found == *first.get_or_insert_with(|| found.clone()), "{micro_batch_tokens}");
+    }
+    let none = vec![None; sequences.len()];
+    let mut learner = learner(model("olmoe", 2), limits(40));
+    accumulate(&mut learner, batch(&sequences, &masks, &none)).unwrap();
+    learner.step(1e-2).unwrap();
+    assert_ne!(weights(&learner), first.unwrap().1, "the loss acts");
+    let of_rank = |world: Arc<World>| {
+        let mut learner = ranks::learner(model("olmoe", 1), world, 4);
+        balanced(&mut learner, batch(&sequences, &masks, &none))
+    };
+    let alone = of_rank(Arc::new(World::alone()));
+    assert!(on_ranks(2, of_rank).iter().all(|of_rank| *of_rank == alone));
 }
 
 #[test]

@@ -150,7 +150,7 @@ fn the_gradient_is_that_of_the_whole_sequence_with_zeros_for_given_tokens() {
     let coefficients = Coefficients {
         d_logprobs: each([-0.5 / 16.0, 0.5 / 16.0]),
         d_entropies: each([-0.5 / 16.0; 2]),
-        d_log_masses: Vec::new(),
+        ..Coefficients::default()
     };
     by_hand.backward(forward, &coefficients).unwrap();
     assert!(found.iter().any(|&bits| f32::from_bits(bits) != 0.0));

@@ -46,7 +46,8 @@ fn directional_derivatives(trial: &Trial) {
         let [a, b, c] = [1, 2, 3].map(|seed| noise(seed, targets.len()));
         let mut gradient = Gradient::zeros(&model).unwrap();
         let (_, tape) = model.forward(packed.clone(), TEMPERATURE, TapeKind::BlockInputs);
-        let derivatives = Derivatives { logprobs: &a, entropies: &b, log_masses: &c };
+        let derivatives =
+            Derivatives { logprobs: &a, entropies: &b, log_masses: &c, ..Derivatives::default() };
         model.backward(tape, derivatives, &mut gradient);
         let gradient = gradient.finish(&model);
 

@@ -99,8 +99,12 @@ fn gradient(model: &Model, (scores, tape): (Scores, Tape<'_>)) -> Vec<Vec<u32>> 
     let targets = scores.logprobs.len();
     let mut gradient = Gradient::zeros(model).unwrap();
     let [logprobs, entropies, log_masses] = [1.0, -1.0 / 3.0, -0.7].map(|by| vec![by; targets]);
-    let derivatives =
-        Derivatives { logprobs: &logprobs, entropies: &entropies, log_masses: &log_masses };
+    let derivatives = Derivatives {
+        logprobs: &logprobs,
+        entropies: &entropies,
+        log_masses: &log_masses,
+        ..Derivatives::default()
+    };
     model.backward(tape, derivatives, &mut gradient);
     let sum = gradient.finish(model);
     let of = |(id, p, t)| sum.tensor(&*model.backend, id, p, t);

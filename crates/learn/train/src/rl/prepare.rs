@@ -3,7 +3,7 @@
 use super::{PolicyGradient, Recipe};
 use crate::error::Result;
 use crate::problems::{self, Problems};
-use crate::settings::RunSettings;
+use crate::settings::{RunSettings, check_router_aux};
 use crate::teacher::{Student, Teacher};
 use crate::trainer::{Prepared, ProcessModelTable, Tables, TrainingRecipe};
 use isentrope_budget::memory::{Demand, TeacherBytes};
@@ -151,6 +151,8 @@ impl TrainingRecipe for Recipe {
     ) -> Result<Prepared<PolicyGradient>> {
         let recipe = self;
         let config = ModelConfig::read(model_dir)?;
+        let coefficient = recipe.objective.router_aux_coefficient;
+        check_router_aux("objective.router_aux_coefficient", coefficient, &config)?;
         let layout = recipe.tables().layout(model_dir, &config)?;
         if recipe.objective.is_prime() {
             recipe.prime.check_model(model_dir)?;

@@ -265,7 +265,9 @@ impl Recipe {
             && self.updates_per_rollout() > 1;
         let is_penalised = covariance.method == Method::KlCov
             && !(self.on_policy() && covariance.kl.is_flat_at_zero());
-        bonus != 0.0 || self.objective.needs_reference() || bonus_moves || is_penalised
+        let balances = self.objective.router_aux_coefficient != 0.0;
+        let of_all = balances || self.objective.needs_reference();
+        bonus != 0.0 || of_all || bonus_moves || is_penalised
     }
 
     /// Warnings on settings that are allowed but hardly meant.

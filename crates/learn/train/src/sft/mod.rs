@@ -86,8 +86,15 @@ impl Trainer for FineTuning {
         let sequences: Vec<Sequence<'_>> =
             examples.iter().map(TokenizedExample::sequence).collect();
         let learnt: usize = examples.iter().map(TokenizedExample::learnt).sum();
-        let weights = Coefficients::cross_entropy(&examples, learnt);
+        let mut weights = Coefficients::cross_entropy(&examples, learnt);
         observer.progress(Progress { phase: Phase::Update, done: 0, total: 1, tokens: 0 });
+        let coefficient = self.recipe.sft.router_aux_coefficient;
+        if coefficient != 0.0 {
+            let measure = || learner.router_balance(&sequences);
+            let balance = record.clock.time("update", measure)?;
+            record.metrics.set("router/balance_loss", balance.loss());
+            weights.d_experts = balance.slopes(coefficient);
+        }
         let scores = record
             .clock
             .time("update", || learner.accumulate_weighted(&sequences, 1.0, &weights))?;

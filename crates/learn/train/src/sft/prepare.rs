@@ -4,7 +4,7 @@ use super::{FineTuning, Recipe};
 use crate::error::{Error, Result};
 use crate::examples::{TokenizedExample, encode, tokenize};
 use crate::problems;
-use crate::settings::{POLICY_OPTIMIZER, RunSettings};
+use crate::settings::{POLICY_OPTIMIZER, RunSettings, check_router_aux};
 use crate::trainer::{Prepared, Tables, TrainingRecipe};
 use isentrope_budget::memory::Demand;
 use isentrope_budget::time::Workload;
@@ -92,6 +92,8 @@ impl TrainingRecipe for Recipe {
     ) -> Result<Prepared<FineTuning>> {
         let mut recipe = self;
         let config = ModelConfig::read(model_dir)?;
+        let coefficient = recipe.sft.router_aux_coefficient;
+        check_router_aux("sft.router_aux_coefficient", coefficient, &config)?;
         let layout = recipe.tables().layout(model_dir, &config)?;
         recipe.sft.max_tokens = recipe.sft.max_tokens.min(config.context());
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;

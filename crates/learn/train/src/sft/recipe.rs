@@ -60,6 +60,11 @@ pub struct SftSettings {
     /// reinforcement learning.
     #[schemars(range(min = 1, max = 65536))]
     pub shards: Option<usize>,
+    /// Weight of the load-balancing loss of a mixture of experts, as
+    /// `objective.router_aux_coefficient` of reinforcement learning, over all tokens behind a
+    /// prompt. 0: off.
+    #[schemars(range(min = 0.0))]
+    pub router_aux_coefficient: f64,
     /// Files of held-out examples, whose loss is measured at every evaluation, on at most
     /// `eval.problems` of them. Without any, the built-in task gives worked examples of test
     /// problems, which are never trained on.
@@ -68,7 +73,8 @@ pub struct SftSettings {
 
 impl Default for SftSettings {
     fn default() -> Self {
-        Self { batch: 64, max_tokens: 2048, shards: None, eval_files: Vec::new() }
+        let (batch, max_tokens, router_aux_coefficient) = (64, 2048, 0.0);
+        Self { batch, max_tokens, shards: None, router_aux_coefficient, eval_files: Vec::new() }
     }
 }
 

@@ -205,6 +205,7 @@ fn terms_that_need_no_advantage_are_those_that_can_act() {
         (0.0, [none; 3], false),
         (1e-3, [none; 3], true),
         (0.0, [|r| reference(r, 0.01, K3), none, none], true),
+        (0.0, [|r| r.objective.router_aux_coefficient = 0.01, none, none], true),
         (0.0, [kl_cov, none, none], false), // the policy is the one that sampled
         (0.0, [several[0], none, none], false),
         (0.0, [several[1], none, none], false),

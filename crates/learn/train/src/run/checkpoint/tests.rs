@@ -125,7 +125,7 @@ fn write_and_read(lora: Option<LoraSettings>) {
             let weights = Coefficients {
                 d_logprobs: vec![-0.1; 16 * 8],
                 d_entropies: zeros,
-                d_log_masses: Vec::new(),
+                ..Coefficients::default()
             };
             learner.accumulate_weighted(&sequences, 1.0, &weights).unwrap();
             assert!(learner.step(1e-3).unwrap().is_finite());
