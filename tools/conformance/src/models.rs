@@ -97,7 +97,8 @@ fn rank(module: &str) -> Option<Rank> {
         (_, "self_attn.q_proj") => (13, 0.5),
         (_, "self_attn.v_proj") => (3, 2.0),
         ("0", "self_attn.o_proj") => (1, 1.5),
-        (_, "mlp.up_proj") => (2, 1.0),
+        (_, "mlp.up_proj" | "mlp.experts.0.up_proj" | "mlp.experts.4.gate_proj") => (2, 1.0),
+        (_, "mlp.experts.4.up_proj" | "mlp.experts.2.down_proj") => (3, 0.6),
         ("0", "mlp.down_proj") => (5, 0.7),
         _ => return None,
     };

@@ -5,10 +5,10 @@
 //! router and the experts compute again what they computed before, to the last bit.
 
 use crate::gradient::{Gradient, RouterPass};
-use crate::layout::{Expert, ExpertsLayout, Id};
+use crate::layout::{Expert, ExpertsLayout};
 use crate::model::Model;
 use crate::router_balance::logit_gradient;
-use isentrope_kernels::{Backend, Buffer, Linear, Role, Routes, Routing};
+use isentrope_kernels::{Buffer, Role, Routes, Routing};
 
 impl Model {
     /// The choice of experts for the rows of `x: [tokens, hidden]`.
@@ -27,7 +27,7 @@ impl Model {
 
     /// The sum over each token's experts, `[tokens, hidden]`. `x: [tokens, hidden]`.
     pub(crate) fn experts_forward(&self, of: &ExpertsLayout, x: &Buffer, tokens: usize) -> Buffer {
-        let (b, s, w) = (&*self.backend, &self.layout.shapes, &self.weights);
+        let (b, s) = (&*self.backend, &self.layout.shapes);
         let operations = b.experts();
         let mut sum = b.buffer(Role::Exact(tokens, s.hidden));
         b.fill(&mut sum, 0.0);
@@ -37,9 +37,8 @@ impl Model {
         let mut activated = self.activations(tokens, s.intermediate);
         for (number, expert, count) in in_use(of, &routing.routes) {
             operations.copy_expert_rows(&routing, number, x, &mut own);
-            let (gate_up, gate) = (&w[expert.gate_up], self.config.gate);
-            b.linear_glu(s.gate_up, gate, &own, gate_up, None, None, &mut activated, count);
-            b.linear(s.down, &activated, &w[expert.down], None, &mut own, count);
+            self.project_glu(&expert.gate_up, &own, None, &mut activated, count);
+            self.project(&expert.down, &activated, &mut own, count);
             operations.add_expert_rows(&routing, number, true, &own, &mut sum);
         }
         drop((routing, own, activated));
@@ -67,21 +66,29 @@ impl Model {
         let mut gate_up = self.activations(tokens, s.gate_up.outputs);
         let [mut activated, mut d_activated] =
             [s.intermediate; 2].map(|features| self.activations(tokens, features));
-        for (number, expert, count) in in_use(of, &routing.routes) {
+        for (number, &Expert { gate_up: first, down }, count) in in_use(of, &routing.routes) {
             operations.copy_expert_rows(&routing, number, x, &mut own);
             operations.copy_expert_rows(&routing, number, d, &mut d_own);
-            b.linear(s.gate_up, &own, &w[expert.gate_up], None, &mut gate_up, count);
+            self.project(&first, &own, &mut gate_up, count);
             b.glu(gate, s.intermediate, &gate_up, &mut activated, count);
-            b.linear_backward_input(s.down, &d_own, &w[expert.down], &mut d_activated, count);
+            let mut reduced = self.reduced_gradient(&down, &d_own, count);
+            let by_rank = reduced.as_ref();
+            self.project_backward_input(&down, &d_own, by_rank, &mut d_activated, count);
             // The output's gradient times the output, without computing the output again.
             let products = &mut d_weights;
             operations.expert_row_products(&routing, number, &d_activated, &activated, products);
             operations.weigh_expert_rows(&routing, number, &mut d_activated);
             operations.weigh_expert_rows(&routing, number, &mut d_own);
-            add_weight_gradient(b, s.down, &d_own, &activated, expert.down, gradient, count);
+            if let Some(reduced) = &mut reduced {
+                operations.weigh_expert_rows(&routing, number, reduced);
+            }
+            let by_rank = reduced.as_ref();
+            self.project_backward_weight(&down, &activated, &d_own, by_rank, gradient, count);
             b.glu_backward(gate, s.intermediate, &mut d_activated, &mut gate_up, count);
-            add_weight_gradient(b, s.gate_up, &gate_up, &own, expert.gate_up, gradient, count);
-            b.linear_backward_input(s.gate_up, &gate_up, &w[expert.gate_up], &mut d_own, count);
+            let reduced = self.reduced_gradient(&first, &gate_up, count);
+            let by_rank = reduced.as_ref();
+            self.project_backward_weight(&first, &own, &gate_up, by_rank, gradient, count);
+            self.project_backward_input(&first, &gate_up, by_rank, &mut d_own, count);
             operations.add_expert_rows(&routing, number, false, &d_own, &mut dx);
         }
         drop((own, d_own, gate_up, activated, d_activated));
@@ -96,7 +103,9 @@ impl Model {
             b.write(&mut by_balance, 0, &more);
             b.add_rows(&by_balance, &mut d_logits, tokens);
         }
-        add_weight_gradient(b, of.gate_shape, &d_logits, x, of.gate, gradient, tokens);
+        if let Some(d_gate) = gradient.of_model(of.gate) {
+            b.linear_backward_weight(of.gate_shape, &d_logits, x, d_gate, tokens);
+        }
         let mut by_router = self.activations(tokens, s.hidden);
         b.linear_backward_input(of.gate_shape, &d_logits, &w[of.gate], &mut by_router, tokens);
         operations.add_to_sums(&by_router, &mut dx, tokens);
@@ -111,19 +120,4 @@ fn in_use<'a>(
 ) -> impl Iterator<Item = (usize, &'a Expert, usize)> {
     let counted = |(number, expert)| (number, expert, routes.of_expert(number).len());
     of.experts.iter().enumerate().map(counted).filter(|&(_, _, count)| count > 0)
-}
-
-/// Adds to the gradient of a matrix if it is trained.
-fn add_weight_gradient(
-    backend: &dyn Backend,
-    shape: Linear,
-    dy: &Buffer,
-    x: &Buffer,
-    weight: Id,
-    gradient: &mut Gradient,
-    tokens: usize,
-) {
-    if let Some(dw) = gradient.of_model(weight) {
-        backend.linear_backward_weight(shape, dy, x, dw, tokens);
-    }
 }

@@ -1,6 +1,5 @@
 //! Counts a model's arithmetic, from the layout alone.
 
-use crate::adapter::AdapterLayout;
 use crate::layout::{Layout, Shapes};
 use isentrope_kernels::Linear;
 use std::iter::Sum;
@@ -88,7 +87,7 @@ impl Layout {
         });
         let block = weights(shapes.qkv) + weights(shapes.output) + mlp;
         let layers = self.blocks.len() as f64;
-        let adapters = self.adapter.as_ref().map_or(0.0, AdapterLayout::product_weights);
+        let adapters = self.adapter.as_ref().map_or(0.0, |of| of.product_weights(shapes.router));
         let attention = 4.0 * shapes.output.inputs as f64 * of.visible;
         2.0 * ((layers * block + adapters) * of.tokens + weights(shapes.vocabulary) * of.scored)
             + layers * attention

@@ -52,7 +52,8 @@ impl Layout {
             .map(|shape| backend.bytes_read(Kind::Matrix(shape)))
             .iter()
             .sum::<usize>();
-        all - passed_over * (self.blocks.len() * experts * each) as f64
+        let adapters = self.adapter.as_ref().map_or(0, |of| of.expert_bytes(backend));
+        all - passed_over * (self.blocks.len() * experts * each + adapters) as f64
     }
 
     /// Bytes that the [tape](crate::Tape) of a forward pass keeps for one token.

@@ -8,7 +8,7 @@ use crate::adapter::AdapterLayout;
 use crate::config::{BranchNorms, ModelConfig, QkNorm};
 use crate::head_rows::HeadRows;
 use isentrope_kernels::{Attention, Backend, Grouped, Kind, Linear, Role, Router};
-use std::ops::{Deref, Range};
+use std::ops::{Deref, Range, RangeFrom};
 
 /// Number of a parameter in its [`ParameterList`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +134,7 @@ impl Deref for ParameterList {
     }
 }
 
-/// A linear layer of a block.
+/// A linear layer of a block, or of one of its experts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Projection {
     /// Its number among the model's, in the order of the forward pass.
@@ -193,31 +193,35 @@ pub(crate) struct ExpertsLayout {
     pub experts: Vec<Expert>,
 }
 
-/// The matrices of one expert.
+/// The linear layers of one expert.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expert {
-    pub gate_up: Id,
-    pub down: Id,
+    pub gate_up: Projection,
+    pub down: Projection,
 }
 
 impl ExpertsLayout {
-    /// Appends the parameters of a block's experts. `name` makes a tensor's name of its part.
+    /// Appends the parameters of a block's experts. `name` makes a tensor's name of its part;
+    /// `numbers` are those of the experts' layers.
     fn new(
         list: &mut ParameterList,
         block: usize,
         router: Router,
         shapes: &Shapes,
+        numbers: RangeFrom<usize>,
         name: impl Fn(&str) -> String,
     ) -> Self {
         let gate_shape = Linear { inputs: shapes.hidden, outputs: router.experts };
         let gate = list.matrix(gate_shape, &[(name("mlp.gate.weight"), router.experts)]);
         let experts = (0..router.experts).map(|number| {
             let part = |part: &str, rows: usize| {
-                (name(&format!("mlp.experts.{number}.{part}_proj.weight")), rows)
+                (name(&format!("mlp.experts.{number}.{part}_proj")), rows)
             };
             let parts = [part("gate", shapes.intermediate), part("up", shapes.intermediate)];
-            let gate_up = list.matrix(shapes.gate_up, &parts);
-            Expert { gate_up, down: list.matrix(shapes.down, &[part("down", shapes.hidden)]) }
+            let first = numbers.start + 2 * number;
+            let gate_up = Projection::new(first, list, shapes.gate_up, &parts, false);
+            let down = [part("down", shapes.hidden)];
+            Expert { gate_up, down: Projection::new(first + 1, list, shapes.down, &down, false) }
         });
         let experts = experts.collect();
         Self { block, router, gate, gate_shape, experts }
@@ -225,13 +229,14 @@ impl ExpertsLayout {
 }
 
 impl BlockLayout {
-    /// Its linear layers that adapters can stand beside: experts have none.
+    /// Its linear layers, by their numbers. A router is none.
     fn projections(&self) -> impl Iterator<Item = &Projection> {
-        let mlp = match &self.mlp {
-            Mlp::Dense { gate_up, down } => [Some(gate_up), Some(down)],
-            Mlp::Experts(_) => [None, None],
+        let (mlp, experts) = match &self.mlp {
+            Mlp::Dense { gate_up, down } => (Some([gate_up, down]), &[][..]),
+            Mlp::Experts(of) => (None, &of.experts[..]),
         };
-        [Some(&self.qkv), Some(&self.output)].into_iter().chain(mlp).flatten()
+        let of_experts = experts.iter().flat_map(|expert| [&expert.gate_up, &expert.down]);
+        [&self.qkv, &self.output].into_iter().chain(mlp.into_iter().flatten()).chain(of_experts)
     }
 }
 
@@ -390,7 +395,8 @@ impl Layout {
                 );
                 let output = [(name("self_attn.o_proj"), hidden)];
                 let down = [(name(names.down), hidden)];
-                let projections = if config.experts.is_some() { 2 } else { 4 };
+                let of_mlp = config.experts.map_or(2, |router| 2 * router.experts);
+                let projections = 2 + of_mlp;
                 let mut numbers = projections * layer..;
                 let mut projection = |list: &mut ParameterList, shape, modules: &[_], biased| {
                     let number = numbers.next().expect("numbers without an end");
@@ -419,7 +425,10 @@ impl Layout {
                 let mlp_input = norm(&mut list, before_mlp);
                 let mlp = match config.experts {
                     Some(router) => {
-                        Mlp::Experts(ExpertsLayout::new(&mut list, layer, router, &shapes, name))
+                        let numbers = projections * layer + 2..;
+                        let list = &mut list;
+                        let of = ExpertsLayout::new(list, layer, router, &shapes, numbers, name);
+                        Mlp::Experts(of)
                     }
                     None => {
                         let bias = config.mlp_bias;

@@ -80,6 +80,8 @@ fn an_adapter_is_the_merged_weights() {
         "gemma3",
         "granite",
         "granite4",
+        "olmoe",
+        "qwen3-moe",
     ];
     for name in names {
         let plain = load(name);

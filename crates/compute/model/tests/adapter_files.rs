@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
 
-const ADAPTERS: [&str; 6] = [
+const ADAPTERS: [&str; 7] = [
+    "qwen3-moe-experts",
     "llama-patterns",
     "mistral-rslora",
     "phi3-all-linear",

@@ -1,12 +1,11 @@
 //! metrics.md has every name that runs write, and no other.
 
 use crate::program::{Scratch, isentrope, page, parse_lines, stdout_of, text};
-use crate::text_model::text_model;
+use crate::text_model::{VOCABULARY, text_model};
 use isentrope_lab::law::{Point, SEED, Study};
 use isentrope_objective::Discernment;
 use isentrope_reward::countdown::Countdown;
 use isentrope_reward::{CodeVerdict, Item};
-use isentrope_train::metrics::ROUTER_METRICS;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
@@ -68,8 +67,16 @@ fn documented_names_are_those_that_are_written() {
             written.extend(names.filter(|name| *name != "step").map(|name| open(name)));
         }
     }
-    // PRIME, above, goes without an environment.
-    let turns = "eval.every = 0\nupdate.prompts = 1\n\
+    // PRIME, above, goes without an environment, and that model has no experts.
+    let mixture = json!({
+        "model_type": "qwen3_moe", "vocab_size": VOCABULARY, "hidden_size": 8, "head_dim": 4,
+        "moe_intermediate_size": 8, "num_experts": 3, "num_experts_per_tok": 2,
+        "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
+        "max_position_embeddings": 256, "tie_word_embeddings": true, "eos_token_id": 1
+    });
+    fs::write(Path::new(&model).join("config.json"), mixture.to_string()).unwrap();
+    let turns = "eval.every = 0\nupdate.prompts = 1\nmodel.from_scratch = true\n\
+                 objective.router_aux_coefficient = 0.01\n\
                  rollout.prompts = 2\nrollout.responses = 2\nrollout.max_tokens = 4\n\
                  environment = { kind = 'tools', tools = ['calculator'] }\n";
     let recipe = scratch.file("turns.toml", format!("{shared}{turns}"));
@@ -93,8 +100,6 @@ fn documented_names_are_those_that_are_written() {
     for name in CodeVerdict::FAILURES {
         written.extend([format!("reward/code/{name}"), format!("eval/<set>/code/{name}")]);
     }
-    // A model without experts has no router.
-    written.extend(ROUTER_METRICS.map(str::to_owned));
     // One process waits for nobody, and sends nothing.
     written.extend(
         ["time/wait_s", "throughput/sent_mb", "throughput/moved_responses"].map(str::to_owned),

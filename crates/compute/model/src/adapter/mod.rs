@@ -16,7 +16,7 @@ use crate::Result;
 use crate::layout::{Id, Layout, ParameterList, Projection};
 use crate::model::Model;
 use crate::parameters::Parameters;
-use isentrope_kernels::{Backend, Buffer, Kind, Linear, Role};
+use isentrope_kernels::{Backend, Buffer, Kind, Linear, Role, Router};
 use isentrope_random::{Draws, Purpose};
 
 pub use config::{ADAPTER_CONFIG, AdapterConfig, BaseModel};
@@ -56,6 +56,8 @@ struct Pair {
     b: Id,
     /// The scale of each of the ranks, `[ranks]`.
     scales: Vec<f32>,
+    /// Whether the layer is an expert's, which some tokens pass over.
+    of_expert: bool,
 }
 
 impl AdapterLayout {
@@ -105,19 +107,34 @@ impl AdapterLayout {
         shapes(self) == shapes(other) && self.scales().eq(other.scales())
     }
 
-    /// Weights of the adapters' products, which each token goes through.
-    pub(crate) fn product_weights(&self) -> f64 {
+    /// Weights of the adapters' products that a token goes through on average.
+    pub(crate) fn product_weights(&self, router: Option<Router>) -> f64 {
         let weights = |shape: Linear| shape.inputs as f64 * shape.outputs as f64;
-        self.pairs.iter().flatten().map(|pair| weights(pair.down) + weights(pair.up)).sum()
+        let share = router.map_or(1.0, |of| of.chosen as f64 / of.experts as f64);
+        let of_pair = |pair: &Pair| {
+            let share = if pair.of_expert { share } else { 1.0 };
+            share * (weights(pair.down) + weights(pair.up))
+        };
+        self.pairs.iter().flatten().map(of_pair).sum()
+    }
+
+    /// Bytes of the weights beside experts.
+    pub(crate) fn expert_bytes(&self, backend: &dyn Backend) -> usize {
+        let bytes = |pair: &Pair| -> usize {
+            let kinds = [pair.down, pair.up].map(Kind::Matrix);
+            kinds.map(|kind| backend.bytes_read(kind)).iter().sum()
+        };
+        self.pairs.iter().flatten().filter(|pair| pair.of_expert).map(bytes).sum()
     }
 }
 
 impl Layout {
-    /// The layout with an adapter of the default rank for each linear layer.
+    /// The layout with an adapter of the default rank for each linear layer but experts'.
     #[must_use]
     pub fn with_default_adapter(&self) -> Self {
         let rank = Rank { rank: DEFAULT_RANK, scale: 1.0 };
-        Self { adapter: AdapterLayout::new(self, |_| Some(rank)), ..self.clone() }
+        let rank = |module: &str| (!is_of_expert(module)).then_some(rank);
+        Self { adapter: AdapterLayout::new(self, rank), ..self.clone() }
     }
 }
 
@@ -126,6 +143,11 @@ pub fn adaptable_modules(layout: &Layout) -> impl Iterator<Item = &str> {
     layout.projections().flat_map(|projection| {
         layout.parameters[projection.weight.0].tensors.iter().map(|t| module_of(&t.name))
     })
+}
+
+/// Whether a module is a linear layer of an expert.
+fn is_of_expert(module: &str) -> bool {
+    module.contains(".experts.")
 }
 
 fn module_of(tensor: &str) -> &str {
@@ -166,7 +188,8 @@ impl Pair {
         let b = list.push(Kind::Matrix(up), rows);
         list.order_heads(b, layout.parameters[projection.weight.0].heads);
         let scales = ranked().flat_map(|(_, of)| vec![of.scale; of.rank]).collect();
-        Some(Self { down, a, up, b, scales })
+        let of_expert = modules.iter().any(|(module, ..)| is_of_expert(module));
+        Some(Self { down, a, up, b, scales, of_expert })
     }
 }
 

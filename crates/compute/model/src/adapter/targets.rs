@@ -1,5 +1,6 @@
 //! The modules of a model that an adapter's configuration chooses, by peft's rules.
 
+use super::is_of_expert;
 use std::collections::HashSet;
 
 use regex::bytes::{Regex, RegexBuilder};
@@ -10,7 +11,7 @@ const MAX_PATTERN_BYTES: usize = 1 << 16;
 /// Modules that get an adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Targets {
-    /// All linear layers of all blocks.
+    /// All linear layers of all blocks, but those of experts.
     AllLinear,
     /// Modules with one of these names, or whose names end in a dot and one of them.
     Modules(Vec<String>),
@@ -22,7 +23,7 @@ impl Targets {
     /// Whether each module is chosen. The error is a sentence about a pattern.
     pub(super) fn choose(&self, modules: &[&str]) -> Result<Vec<bool>, String> {
         match self {
-            Self::AllLinear => Ok(vec![true; modules.len()]),
+            Self::AllLinear => Ok(modules.iter().map(|module| !is_of_expert(module)).collect()),
             Self::Modules(names) => {
                 let names: HashSet<&str> = names.iter().map(String::as_str).collect();
                 let is_named = |module: &&str| suffixes(module).any(|end| names.contains(end));

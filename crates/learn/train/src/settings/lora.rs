@@ -27,7 +27,8 @@ pub struct LoraSettings {
     /// s is `alpha / sqrt(rank)` (rsLoRA, arXiv:2312.03732).
     pub use_rslora: bool,
     /// The modules that get an adapter: `"all-linear"`, or the ends of their names, such as
-    /// `["q_proj", "v_proj"]`. Neither embeddings nor the head can have one.
+    /// `["q_proj", "v_proj"]`. Neither embeddings, the head nor a router can have one, and experts
+    /// only by name: `"all-linear"` leaves them out.
     pub targets: Targets,
     /// The directory of the adapter that training starts from, as a run or peft wrote it. It must
     /// have the modules, ranks and scales of the other keys. A reference model has it, too. Without
@@ -46,7 +47,7 @@ impl Default for LoraSettings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Targets {
-    /// All linear layers of the blocks.
+    /// All linear layers of the blocks, but those of experts.
     All(AllLinear),
     /// Modules whose names are or end with one of these.
     Modules(Vec<String>),
@@ -56,7 +57,7 @@ pub enum Targets {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AllLinear {
-    /// All linear layers of the blocks.
+    /// All linear layers of the blocks, but those of experts.
     AllLinear,
 }
 
