@@ -164,7 +164,7 @@ from transformers import AutoModelForCausalLM
 warnings.filterwarnings("error", message=".*(adapter keys|Unexpected keyword).*")
 base, adapter, merged = sys.argv[1:]
 load = lambda path: AutoModelForCausalLM.from_pretrained(
-    path, dtype=torch.float32, attn_implementation="eager")
+    path, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager")
 tokens = torch.tensor([(i * 17 + 5) % 61 for i in range(24)])
 for model in [PeftModel.from_pretrained(load(base), adapter), load(merged)]:
     with torch.no_grad():
