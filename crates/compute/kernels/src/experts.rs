@@ -90,8 +90,8 @@ impl Routes {
 }
 
 /// Replaces `logits: [tokens, experts]` by their softmax, and chooses the likeliest experts of each
-/// token; of equally likely ones those with lower numbers. Returns the entropies of the softmax too,
-/// `[tokens]`.
+/// token; of equally likely ones those with lower numbers. Returns the entropies of the softmax
+/// too, `[tokens]`.
 pub(crate) fn route(
     workers: &Workers,
     router: Router,

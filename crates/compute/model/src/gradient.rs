@@ -19,7 +19,7 @@ pub struct Gradient {
     router_pass: RouterPass,
 }
 
-/// What the routers of a mixture of experts need to know of the present pass.
+/// The present pass, as the backward pass of a mixture's routers sees it.
 #[derive(Default)]
 pub(crate) struct RouterPass {
     /// The rows whose routes are counted.

@@ -202,7 +202,7 @@ pub(crate) struct Expert {
 
 impl ExpertsLayout {
     /// Appends the parameters of a block's experts. `name` makes a tensor's name of its part;
-    /// `numbers` are those of the experts' layers.
+    /// `numbers` gives the experts' layers theirs.
     fn new(
         list: &mut ParameterList,
         block: usize,

@@ -60,7 +60,7 @@ impl<'a> Derivatives<'a> {
         Self { logprobs, entropies, ..Self::default() }
     }
 
-    /// Those by the scores of one target.
+    /// The derivatives by the scores of one target.
     fn at(&self, target: usize) -> Self {
         let at = |values: &'a [f32]| values.get(target..=target).unwrap_or_default();
         Self {

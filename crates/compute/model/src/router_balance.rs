@@ -7,8 +7,8 @@
 use isentrope_kernels::Routing;
 use serde::{Deserialize, Serialize};
 
-/// Probabilities are summed in these fractions, as integers: so the sum does not depend on the order
-/// of micro-batches, shards and ranks.
+/// Probabilities are summed in these fractions, as integers: so the sum does not depend on the
+/// order of micro-batches, shards and ranks.
 const FRACTIONS: f64 = (1_u64 << 32) as f64;
 
 /// Choices and probabilities of each expert over some tokens, in all blocks together.

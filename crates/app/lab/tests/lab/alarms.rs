@@ -43,6 +43,14 @@ fn says(text: &str, parts: &[&str]) {
 }
 
 #[test]
+fn a_collapse_of_routers_is_said_once() {
+    let rows = series("router/entropy", &[3.0, 2.0, 0.31, 0.29, 0.1, 2.0]);
+    assert_eq!(said(&rows), [(4, Kind::Router)]);
+    let parts = ["router/entropy is 0.290 nats, 10 % of the 3.000 it was in step 1."];
+    says(&alarms(&rows)[0].2, &[parts[0], "router_aux_coefficient"]);
+}
+
+#[test]
 fn a_collapse_of_entropy_is_said_once_until_it_has_recovered() {
     let healthy = [2.0, 1.8, 1.5, 1.0, 0.5, 0.3, 0.21];
     assert_eq!(said(&series("policy/entropy", &healthy)), []);

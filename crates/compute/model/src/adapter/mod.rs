@@ -129,7 +129,7 @@ impl AdapterLayout {
 }
 
 impl Layout {
-    /// The layout with an adapter of the default rank for each linear layer but experts'.
+    /// The layout with an adapter of the default rank for each linear layer; experts have none.
     #[must_use]
     pub fn with_default_adapter(&self) -> Self {
         let rank = Rank { rank: DEFAULT_RANK, scale: 1.0 };

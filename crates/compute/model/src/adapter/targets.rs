@@ -11,7 +11,7 @@ const MAX_PATTERN_BYTES: usize = 1 << 16;
 /// Modules that get an adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Targets {
-    /// All linear layers of all blocks, but those of experts.
+    /// All linear layers of all blocks; experts have none.
     AllLinear,
     /// Modules with one of these names, or whose names end in a dot and one of them.
     Modules(Vec<String>),

@@ -47,7 +47,7 @@ impl Default for LoraSettings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Targets {
-    /// All linear layers of the blocks, but those of experts.
+    /// All linear layers of the blocks; experts have none.
     All(AllLinear),
     /// Modules whose names are or end with one of these.
     Modules(Vec<String>),
@@ -57,7 +57,7 @@ pub enum Targets {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AllLinear {
-    /// All linear layers of the blocks, but those of experts.
+    /// All linear layers of the blocks; experts have none.
     AllLinear,
 }
 
