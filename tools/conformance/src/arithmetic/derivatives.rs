@@ -1,8 +1,8 @@
 //! The gradient is the derivative of the forward pass: for every tensor, along as many random
 //! directions as there is time for, at a temperature other than 1.
 //!
-//! The loss of a mixture of experts jumps where a token changes its experts, and no gradient knows of
-//! that. Its derivatives are measured between weights that send every token to the same experts.
+//! The loss of a mixture of experts jumps where a token changes its experts, and no gradient knows
+//! of that. Its derivatives are measured between weights that send every token to the same experts.
 
 use crate::data::masks;
 use crate::device::Trial;

@@ -31,6 +31,8 @@ impl Recipe {
         let prime = count(self.objective.is_prime());
         let measured = if self.lab.track_theory { 2.0 } else { 0.0 }
             + count(self.objective.needs_entropy_slopes());
+        // The load of the experts is counted before each update.
+        let balanced = epochs * count(self.objective.router_aux_coefficient != 0.0);
         let greedy = count(self.objective.needs_greedy_baseline());
         // Responses that are in one pass share their prompt's tokens.
         let shared = ((SHARING_TOKENS as f64 - prompt) / response).floor().clamp(1.0, responses);
@@ -51,7 +53,7 @@ impl Recipe {
                 prompt,
                 response,
             ),
-            passes: (epochs + reference + measured + 3.0 * prime, epochs + prime),
+            passes: (epochs + balanced + reference + measured + 3.0 * prime, epochs + prime),
             spared: self.prompts_per_update() as f64 / prompts,
             evaluated: EvaluationSet::work(sets, config),
             evaluations: self.eval.evaluations(self.run.steps),
@@ -296,6 +298,8 @@ mod tests {
         assert_eq!(greedy.held_out.tokens, 0.0);
         recipe.lab.track_theory = true;
         assert_eq!(workload(&recipe, 10.0).passes, (6.0, 3.0));
+        recipe.objective.router_aux_coefficient = 0.01;
+        assert_eq!(workload(&recipe, 10.0).passes, (9.0, 3.0));
         // The process model learns from the rollout, and it and the reference score it.
         let mut prime = Recipe { rollout: recipe.rollout.clone(), ..Recipe::default() };
         prime.objective.advantage = serde_json::from_str("\"prime\"").unwrap();
