@@ -75,16 +75,24 @@ fn documented_names_are_those_that_are_written() {
         "max_position_embeddings": 256, "tie_word_embeddings": true, "eos_token_id": 1
     });
     fs::write(Path::new(&model).join("config.json"), mixture.to_string()).unwrap();
-    let turns = "eval.every = 0\nupdate.prompts = 1\nmodel.from_scratch = true\n\
+    let learnt = "eval.every = 0\nsft.batch = 2\nsft.router_aux_coefficient = 0.01\n\
+                  model.from_scratch = true\n";
+    let turns = "eval.every = 0\nupdate.prompts = 1\n\
                  objective.router_aux_coefficient = 0.01\n\
                  rollout.prompts = 2\nrollout.responses = 2\nrollout.max_tokens = 4\n\
                  environment = { kind = 'tools', tools = ['calculator'] }\n";
-    let recipe = scratch.file("turns.toml", format!("{shared}{turns}"));
-    let out = scratch.path("turns");
-    stdout_of(&mut isentrope(&["train", &recipe, "--set", &format!("run.out={out}")]));
-    let lines = parse_lines(&fs::read_to_string(Path::new(&out).join("metrics.jsonl")).unwrap());
-    let names = lines.iter().flat_map(|line| line.as_object().unwrap().keys());
-    written.extend(names.filter(|name| *name != "step").map(|name| open(name)));
+    let mut from = format!("model.path={model}");
+    for (command, own) in [("sft", learnt), ("train", turns)] {
+        let recipe = scratch.file(&format!("mixture-{command}.toml"), format!("{shared}{own}"));
+        let out = scratch.path(&format!("mixture-{command}"));
+        let to = format!("run.out={out}");
+        stdout_of(&mut isentrope(&[command, &recipe, "--set", &to, "--set", &from]));
+        let metrics = fs::read_to_string(Path::new(&out).join("metrics.jsonl")).unwrap();
+        let lines = parse_lines(&metrics);
+        let names = lines.iter().flat_map(|line| line.as_object().unwrap().keys());
+        written.extend(names.filter(|name| *name != "step").map(|name| open(name)));
+        from = format!("model.path={out}/checkpoints/step-000002");
+    }
     // Both began with the same weights, and supervised fine-tuning changed them.
     let [trained, _, tuned, after]: [f64; 4] = checksums.try_into().unwrap();
     assert!(trained == tuned && tuned != after, "{trained} {tuned} {after}");
