@@ -57,6 +57,7 @@ fn every_key_is_spelled_as_documented_and_comes_back() {
         "entropy_bonus": { "coefficient": 0.005, "target": null, "rate": null, "delta": null, "max": 0.1 },
         "reference_kl": { "coefficient": 0.04, "estimator": "k3" },
         "distillation": { "teacher": "runs/teacher/checkpoints/best", "coefficient": 0.5 },
+        "router_aux_coefficient": 0.01,
         "entropy_mask_fraction": 0.2,
         "methods": {
             "w_reinforce": { "lambda": 0.1 },
