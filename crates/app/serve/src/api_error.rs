@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 /// The reason why a request has no answer.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ApiError {
+pub struct ApiError {
+    /// The status of the answer.
     pub status: StatusCode,
     /// A sentence for the client.
     pub message: String,
@@ -30,6 +31,7 @@ pub(crate) fn ending() -> ApiError {
 pub(crate) const RETRY_AFTER: &str = "1";
 
 impl ApiError {
+    /// A status and a sentence.
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
         Self { status, message: message.into(), field: None }
     }

@@ -53,6 +53,21 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// Time for readers of long texts to end, when the server does.
 const LAST_WAIT: Duration = Duration::from_millis(200);
 
+/// The owner of a server's paths: it answers the requests of all connections.
+pub trait Site: Send + Sync + 'static {
+    /// Answers a request.
+    fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Reply>> + Send;
+
+    /// Time for running requests when the server is to end.
+    fn grace(&self) -> Duration;
+
+    /// Ends the work on requests whose time is over.
+    fn end(&self);
+}
+
 /// A server's shared state.
 pub(crate) struct Server {
     pub front: Arc<Front>,
@@ -63,8 +78,8 @@ pub(crate) struct Server {
 }
 
 /// Serves until `stop` says true and the running requests have ended, or have had their time.
-pub(crate) fn run(
-    server: Arc<Server>,
+pub fn run<S: Site>(
+    server: Arc<S>,
     listener: std::net::TcpListener,
     stop: fn() -> bool,
 ) -> io::Result<()> {
@@ -86,8 +101,8 @@ pub(crate) fn run(
         .await;
         let _ = stopping.send(true); // nobody hears it if there is no connection
         let all = || free.acquire_many(CONNECTIONS as u32);
-        if timeout(server.settings.grace, all()).await.is_err() {
-            let _ = server.messages.send(Message::End); // the engine may be gone
+        if timeout(server.grace(), all()).await.is_err() {
+            server.end();
             // The runtime drops the connections that are left then.
             let _ = timeout(LAST_ANSWERS, all()).await;
         }
@@ -108,8 +123,8 @@ async fn until(work: impl Future<Output = ()>, end: impl Future<Output = ()>) {
 }
 
 /// Accepts connections for ever.
-async fn accept(
-    server: &Arc<Server>,
+async fn accept<S: Site>(
+    server: &Arc<S>,
     listener: TcpListener,
     free: &Arc<Semaphore>,
     stopped: &watch::Receiver<bool>,
@@ -128,7 +143,11 @@ async fn accept(
 }
 
 /// Serves a connection to its end.
-async fn connection(server: Arc<Server>, stream: TcpStream, mut stopped: watch::Receiver<bool>) {
+async fn connection<S: Site>(
+    server: Arc<S>,
+    stream: TcpStream,
+    mut stopped: watch::Receiver<bool>,
+) {
     let _ = stream.set_nodelay(true); // it is only faster with it
     // The system breaks off a connection whose client takes nothing, which frees its place.
     #[cfg(target_os = "linux")]
@@ -156,7 +175,7 @@ async fn connection(server: Arc<Server>, stream: TcpStream, mut stopped: watch::
     .await;
 }
 
-impl Server {
+impl Site for Server {
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Reply> {
         let metrics = Arc::clone(&self.metrics);
         let allowed =
@@ -181,6 +200,16 @@ impl Server {
         answer
     }
 
+    fn grace(&self) -> Duration {
+        self.settings.grace
+    }
+
+    fn end(&self) {
+        let _ = self.messages.send(Message::End); // the engine may be gone
+    }
+}
+
+impl Server {
     async fn route(
         self: Arc<Self>,
         request: Request<Incoming>,
@@ -220,10 +249,7 @@ impl Server {
         };
         check_content_type(&request)?;
         let deadline = Instant::now() + self.settings.timeout;
-        let body = timeout(TO_SEND, read(request.into_body())).await.unwrap_or_else(|_| {
-            let message = format!("the body took longer than {} s", TO_SEND.as_secs());
-            Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, message))
-        })?;
+        let body = read(request.into_body(), LONGEST_BODY).await?;
         let front = Arc::clone(&self.front);
         let understood = tokio::task::spawn_blocking(move || front.understand(form, &body)).await;
         let request =
@@ -337,35 +363,46 @@ fn check_content_type(request: &Request<Incoming>) -> Result<(), ApiError> {
 }
 
 /// Compares keys in a time that depends on their lengths alone.
-fn are_equal(a: &[u8], b: &[u8]) -> bool {
+pub fn are_equal(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }
 
-/// Reads a request's body.
-async fn read(mut body: Incoming) -> Result<Vec<u8>, ApiError> {
+/// Reads a request's body of at most `longest` bytes, in [`TO_SEND`].
+///
+/// # Errors
+/// A sentence on a body that is too long or slow, or breaks off.
+pub async fn read(body: Incoming, longest: usize) -> Result<Vec<u8>, ApiError> {
+    timeout(TO_SEND, read_all(body, longest)).await.unwrap_or_else(|_| {
+        let message = format!("the body took longer than {} s", TO_SEND.as_secs());
+        Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, message))
+    })
+}
+
+async fn read_all(mut body: Incoming, longest: usize) -> Result<Vec<u8>, ApiError> {
     let (mut bytes, mut length) = (Vec::new(), 0);
     while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
         let frame = frame.map_err(|_| ApiError::request("the body broke off"))?;
         let Some(data) = frame.data_ref() else { continue };
         length += data.len();
-        if length > LONGEST_BODY {
+        if length > longest {
             bytes = Vec::new();
         } else {
             bytes.extend_from_slice(data);
         }
-        if length > MOST_FORGOTTEN {
+        if length > longest.max(MOST_FORGOTTEN) {
             break;
         }
     }
-    if length > LONGEST_BODY {
-        let message = format!("the body has more than {} MiB", LONGEST_BODY >> 20);
+    if length > longest {
+        let message = format!("the body has more than {} MiB", longest >> 20);
         return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message));
     }
     Ok(bytes)
 }
 
-fn reply(kind: &'static str, body: String) -> Response<Reply> {
-    let mut response = Response::new(Reply::Whole(Some(Bytes::from(body))));
+/// An answer with a whole body of a content type.
+pub fn reply(kind: &'static str, body: impl Into<Bytes>) -> Response<Reply> {
+    let mut response = Response::new(Reply::Whole(Some(body.into())));
     response.headers_mut().insert(CONTENT_TYPE, kind.parse().expect("a plain text"));
     response
 }

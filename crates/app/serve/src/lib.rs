@@ -16,6 +16,10 @@ mod said;
 mod stream;
 mod worker;
 
+pub use api_error::ApiError;
+pub use http::{Site, are_equal, read, reply, run};
+pub use stream::Reply;
+
 use http::Server;
 use isentrope_model::{KvCache, Model};
 use isentrope_rollout::{Limits, Prompter, Sampling};
@@ -97,7 +101,7 @@ pub fn serve(
     };
     let http = thread::Builder::new()
         .name("http".into())
-        .spawn(move || http::run(Arc::new(server), listener, stop))?;
+        .spawn(move || run(Arc::new(server), listener, stop))?;
     let worked = worker::work(model, &front.prompter.tokenizer, limits, &messages, &metrics);
     drop(messages);
     if worked.is_err() {

@@ -14,16 +14,18 @@ use tokio::sync::mpsc::UnboundedReceiver;
 const FRAME: usize = 16 << 10;
 
 /// The body of an answer.
-pub(crate) enum Reply {
+pub enum Reply {
+    /// All of it, until it is sent.
     Whole(Option<Bytes>),
+    /// Events as they come.
     Stream(Box<EventStream>),
 }
 
 /// Chunks of an answer as they come. Dropping it abandons the job.
-pub(crate) struct EventStream {
-    pub answer: Answer,
-    pub updates: UnboundedReceiver<Update>,
-    pub ended: bool,
+pub struct EventStream {
+    pub(crate) answer: Answer,
+    pub(crate) updates: UnboundedReceiver<Update>,
+    pub(crate) ended: bool,
 }
 
 impl EventStream {

@@ -143,6 +143,24 @@ impl Packed {
         packed
     }
 
+    /// Packs inputs whose every token predicts targets of its own, which need not be the tokens
+    /// that follow. `targets` has, for each sequence, as many targets of each of its tokens as of
+    /// any other: `[tokens, targets of a token]`.
+    ///
+    /// # Panics
+    /// When a sequence's targets are not a multiple of its tokens.
+    pub fn predicting(sequences: &[(&[u32], &[u32])]) -> Self {
+        let mut packed = Self::default();
+        for (owner, (tokens, targets)) in sequences.iter().enumerate() {
+            let rows = packed.push(owner, 0, tokens, None);
+            let of_each = targets.len().checked_div(tokens.len()).unwrap_or(0);
+            assert_eq!(targets.len(), of_each * tokens.len(), "targets of each token");
+            packed.rows.extend(rows.flat_map(|row| std::iter::repeat_n(row as u32, of_each)));
+            packed.targets.extend_from_slice(targets);
+        }
+        packed
+    }
+
     /// The sequences with masks, one per target: the tokens that truncated sampling could have
     /// drawn in its place.
     #[must_use]
@@ -254,6 +272,19 @@ mod tests {
                 .collect::<Vec<_>>(),
             [(0, 2, 0), (2, 1, 2), (3, 2, 2), (5, 2, 0)]
         );
+    }
+
+    #[test]
+    fn targets_of_their_own_need_not_follow() {
+        let packed =
+            Packed::predicting(&[(&[1, 2], &[2, 9]), (&[4, 5], &[7, 8, 0, 1]), (&[], &[])]);
+        assert_eq!(packed.tokens, [1, 2, 4, 5]);
+        assert_eq!(packed.rows, [0, 1, 2, 2, 3, 3]);
+        assert_eq!(packed.targets, [2, 9, 7, 8, 0, 1]);
+        // Targets that follow make the same batch as a sequence scored from its second token on.
+        let next = Packed::predicting(&[(&[1, 2, 3], &[2, 3, 4])]);
+        let sequence = Packed::new(&[Sequence { tokens: &[1, 2, 3, 4], score_from: 1 }]);
+        assert_eq!((next.tokens, next.rows), (sequence.tokens, sequence.rows));
     }
 
     #[test]

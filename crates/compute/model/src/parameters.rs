@@ -106,6 +106,19 @@ impl Parameters {
         self.0.iter_mut().zip(&other.0).for_each(|(sum, x)| backend.add(x, sum));
     }
 
+    /// Copies parameters of the same list and role, bit by bit.
+    pub(crate) fn copy_from(&mut self, backend: &dyn Backend, list: &ParameterList, other: &Self) {
+        let mut elements = vec![0.0; NUMBERS_PER_CALL];
+        for ((parameter, to), from) in list.iter().zip(&mut self.0).zip(&other.0) {
+            let count = backend.element_count(parameter.kind);
+            for first in (0..count).step_by(NUMBERS_PER_CALL) {
+                let elements = &mut elements[..NUMBERS_PER_CALL.min(count - first)];
+                backend.read_elements(from, first, elements);
+                backend.write_elements(to, first, elements);
+            }
+        }
+    }
+
     /// The Euclidean norm of all parameters together.
     pub fn norm(&self, backend: &dyn Backend, list: &ParameterList) -> f64 {
         let of_parameter = |(buffer, numbers)| backend.square_sums(&[(buffer, 0..numbers)]);

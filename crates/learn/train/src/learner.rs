@@ -276,6 +276,33 @@ impl Learner {
         Ok(Some(sum))
     }
 
+    /// Most tokens in one pass.
+    pub fn micro_batch_tokens(&self) -> usize {
+        self.limits.micro_batch_tokens
+    }
+
+    /// Takes one micro-batch forward and, with the derivatives that `loss` makes of its scores,
+    /// backward at once. It is of the first shard. Returns the scores.
+    pub fn accumulate(
+        &mut self,
+        packed: Packed,
+        temperature: f32,
+        loss: impl FnOnce(&Scores) -> Coefficients,
+    ) -> Result<Scores> {
+        let Self { model, gradient, limits, .. } = self;
+        let gradient = gradient.sums(model)?;
+        let targets = 0..packed.target_count();
+        let _span = span("micro-batch").with("tokens", packed.token_count());
+        let kind = limits.tape_kind_of_one(model, packed.token_count());
+        let (scores, tape) = model.forward(packed, temperature, kind);
+        let coefficients = loss(&scores);
+        let derivatives = coefficients.part(targets);
+        if !derivatives.are_zero() {
+            model.backward(tape, derivatives, gradient.of_shard(model, 0));
+        }
+        Ok(scores)
+    }
+
     /// The gradient that this rank has accumulated, by parameter, for a look before
     /// [`step`](Self::step) uses it.
     pub fn gradient(&mut self) -> Result<Vec<Tensor<'_>>> {
@@ -315,11 +342,7 @@ impl Learner {
 
     /// Reads the moments of a checkpoint; `progress` is the number of updates behind them. They go
     /// through the gradient's memory, which is zero then and afterwards.
-    pub(crate) fn read_moments(
-        &mut self,
-        checkpoint: &Checkpoint,
-        progress: UpdateCounts,
-    ) -> Result<()> {
+    pub fn read_moments(&mut self, checkpoint: &Checkpoint, progress: UpdateCounts) -> Result<()> {
         let Self { model, optimizer, gradient, .. } = self;
         let read = optimizer.moments.read(model, checkpoint, gradient.room(model)?);
         gradient.reset(&*model.backend);
@@ -334,11 +357,7 @@ impl Learner {
     /// memory was freed, a single rank does without it. Several ranks exchange moments in the order
     /// of the whole gradient, and ask for its memory again: the plan has room for it, since no
     /// other phase's memory is taken while a checkpoint is written.
-    pub(crate) fn write_moments(
-        &mut self,
-        dir: &Path,
-        options: WriteOptions<'_>,
-    ) -> Result<Vec<PathBuf>> {
+    pub fn write_moments(&mut self, dir: &Path, options: WriteOptions<'_>) -> Result<Vec<PathBuf>> {
         let Self { model, optimizer, ranks, gradient, .. } = self;
         if gradient.is_freed() && ranks.count() == 1 {
             return optimizer.moments.write_by_parameter(model, dir, options);

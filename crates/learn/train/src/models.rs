@@ -7,8 +7,7 @@ use crate::trainer::Tables;
 use isentrope_kernels::{Backend, Kind, Role};
 use isentrope_model::Model;
 use isentrope_model::adapter::{AdapterConfig, BaseModel};
-use isentrope_model::checkpoint::Fingerprint;
-use std::path::{Path, absolute};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The origin of a run's models. With adapters, all of them are one base, which is loaded once: the
@@ -54,7 +53,7 @@ impl<'a> Models<'a> {
         let own = tables.lora.map(|lora| lora.config(None));
         let before = saved.map(|saved| check_resumable(dir, own.as_ref(), saved)).transpose()?;
         let adapted = |mut config: AdapterConfig| {
-            let base = base_model(&tables.model.path, dir)?;
+            let base = BaseModel::of(&tables.model.path, dir)?;
             if let (Some(saved), Some(Some(before))) = (saved, before)
                 && before.base.and_then(|base| base.fingerprint) != base.fingerprint
             {
@@ -113,21 +112,6 @@ impl<'a> Models<'a> {
             None => Model::load(dir, self.backend.clone())?,
         })
     }
-}
-
-/// The base of adapters as their checkpoints name it: `path` is `model.path`, and `dir` its files.
-fn base_model(path: &str, dir: &Path) -> Result<BaseModel> {
-    let fingerprint = Some(Fingerprint::of(dir)?);
-    let (path, revision) = match path.split_once('@') {
-        // The adapter is to find its base from any working directory.
-        _ if Path::new(path).exists() => {
-            let whole = absolute(path).map_err(|e| Error::io(Path::new(path), e))?;
-            (whole.display().to_string(), None)
-        }
-        Some((id, revision)) => (id.to_owned(), Some(revision.to_owned())),
-        None => (path.to_owned(), None),
-    };
-    Ok(BaseModel { path, revision, fingerprint })
 }
 
 /// Refuses to go on from the checkpoint in `saved` with a model in `dir`, or adapters, of another

@@ -25,7 +25,8 @@ pub struct UpdateCounts {
 
 /// The moments of this rank's slice of all weights, and the number of updates behind them.
 pub struct Optimizer {
-    settings: OptimizerSettings,
+    /// Its settings; the learning rate comes with each update.
+    pub settings: OptimizerSettings,
     /// The recipe's table of these settings.
     pub(crate) table: &'static str,
     pub(crate) moments: Moments,

@@ -112,6 +112,7 @@ const FILES: &[(&str, &[u8])] = files![
     "examples/own-reward/problems.py"
     "examples/own-reward/recipe.toml"
     "examples/own-reward/reward.py"
+    "examples/tinker/countdown.py"
     "examples/word-problems/make.py"
     "examples/word-problems/test.jsonl"
     "examples/word-problems/train.jsonl"

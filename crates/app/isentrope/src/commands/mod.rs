@@ -19,4 +19,5 @@ pub mod serve;
 pub mod sft;
 pub mod show;
 pub mod sweep;
+pub mod tinker;
 pub mod train;

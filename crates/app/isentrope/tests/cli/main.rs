@@ -41,6 +41,8 @@ mod template_date;
 #[cfg(target_os = "linux")]
 mod terminal;
 mod text_model;
+#[cfg(unix)]
+mod tinker;
 mod trace;
 mod train_bad_recipe;
 mod train_data;

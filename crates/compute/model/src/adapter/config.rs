@@ -12,7 +12,7 @@ use crate::{Error, Result};
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 
 /// The file's name.
 pub const ADAPTER_CONFIG: &str = "adapter_config.json";
@@ -74,6 +74,27 @@ pub struct BaseModel {
     pub revision: Option<String>,
     /// The identity of its files, if it is known.
     pub fingerprint: Option<Fingerprint>,
+}
+
+impl BaseModel {
+    /// The base as its adapters name it: `path` is what the user calls it, a directory or a name on
+    /// the hub with its revision behind an @, and `dir` has its files. All weights are read once.
+    ///
+    /// # Errors
+    /// As [`Fingerprint::of`]; [`Error::Io`] when the working directory is gone.
+    pub fn of(path: &str, dir: &Path) -> Result<Self> {
+        let fingerprint = Some(Fingerprint::of(dir)?);
+        let (path, revision) = match path.split_once('@') {
+            // The adapter is to find its base from any working directory.
+            _ if Path::new(path).exists() => {
+                let whole = absolute(path).map_err(|e| Error::io(Path::new(path), e))?;
+                (whole.display().to_string(), None)
+            }
+            Some((id, revision)) => (id.to_owned(), Some(revision.to_owned())),
+            None => (path.to_owned(), None),
+        };
+        Ok(Self { path, revision, fingerprint })
+    }
 }
 
 /// The configuration of an adapter.

@@ -245,6 +245,20 @@ impl Model {
         Ok(self.adapted(adapter, weights))
     }
 
+    /// A model with the same base and a copy of the adapter, which later updates do not change.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub fn snapshot(&self) -> Result<Self> {
+        let (Some(layout), Some(own)) = (&self.layout.adapter, &self.adapter) else {
+            return Ok(self.base());
+        };
+        let b = &*self.backend;
+        let mut copy = Adapter::zeros(b, layout, Role::Weight)?;
+        copy.weights.copy_from(b, &layout.parameters, &own.weights);
+        Ok(self.base().adapted(layout.clone(), copy))
+    }
+
     fn adapted(mut self, layout: AdapterLayout, adapter: Adapter) -> Self {
         self.layout.adapter = Some(layout);
         self.adapter = Some(adapter);

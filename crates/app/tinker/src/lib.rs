@@ -1,0 +1,122 @@
+//! Tinker's protocol over the trainer and the sampler: scripts that use the packages tinker and
+//! tinker_cookbook run against it unchanged.
+//!
+//! The thread that calls [`serve`] owns all weights ([`worker`]): one frozen base, an adapter for
+//! each model in training, and copies of adapters for samplers. Another thread speaks HTTP
+//! ([`site`]). A request is answered with its id at once; its result is fetched later
+//! ([`promises`]).
+//!
+//! A sample's log-probs equal a forward pass's over the same weights, to the last bit, and depend
+//! on no other request.
+
+mod error;
+mod example;
+mod loss;
+mod promises;
+mod requests;
+mod sampling;
+mod sessions;
+mod site;
+mod store;
+mod training;
+mod wire;
+mod worker;
+
+use example::Bounds;
+use isentrope_budget::PassLimits;
+use isentrope_model::Model;
+use isentrope_model::adapter::BaseModel;
+use isentrope_model::tokenizer::Tokenizer;
+use isentrope_rollout::Limits;
+use promises::Promises;
+use sessions::Sessions;
+use site::Tinker;
+use std::collections::{HashMap, VecDeque};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+use std::{io, thread};
+use store::Store;
+use worker::Worker;
+
+/// Settings of a server.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The base's name in requests.
+    pub name: String,
+    /// The tokenizer as transformers finds it: a hub id or a directory.
+    pub tokenizer_id: String,
+    /// Key that requests must have; none if all may ask.
+    pub api_key: Option<String>,
+    /// Most tokens of a prompt and its response together, and of an example.
+    pub context: usize,
+    /// Tokens that end a response.
+    pub eos_tokens: Vec<u32>,
+    /// The directory of saved weights.
+    pub out: PathBuf,
+    /// The base's directory.
+    pub base_dir: PathBuf,
+    /// The base as saved adapters name it.
+    pub base: BaseModel,
+    /// Limits of the sampling engine.
+    pub sampling: Limits,
+    /// Limits of training passes.
+    pub training: PassLimits,
+    /// Time for running requests when the server is to end.
+    pub grace: Duration,
+}
+
+/// Serves a base and its adapters until `stop` says true.
+///
+/// # Errors
+/// When the system refuses threads or sockets.
+pub fn serve(
+    listener: TcpListener,
+    base: &Model,
+    tokenizer: &Arc<Tokenizer>,
+    settings: Settings,
+    stop: fn() -> bool,
+) -> io::Result<()> {
+    let store = Arc::new(Store {
+        dir: settings.out.clone(),
+        base_dir: settings.base_dir.clone(),
+        base: settings.base.clone(),
+    });
+    let (sessions, promises) = (Arc::new(Sessions::default()), Arc::new(Promises::new()));
+    let (sender, messages) = channel();
+    let (limits, passes) = (settings.sampling, settings.training);
+    let site = Tinker {
+        config: base.config.clone(),
+        layout: base.layout.clone(),
+        bounds: Bounds { vocabulary: base.config.vocab_size, context: settings.context },
+        eos_tokens: settings.eos_tokens.clone(),
+        tokenizer: Arc::clone(tokenizer),
+        store: Arc::clone(&store),
+        sessions: Arc::clone(&sessions),
+        promises: Arc::clone(&promises),
+        messages: sender,
+        settings,
+    };
+    let http = thread::Builder::new()
+        .name("http".into())
+        .spawn(move || isentrope_serve::run(Arc::new(site), listener, stop))?;
+    let worker = Worker {
+        base: Arc::new(base.base()),
+        tokenizer,
+        store: &store,
+        limits,
+        passes,
+        promises: &promises,
+        sessions: &sessions,
+        messages,
+        models: HashMap::new(),
+        loaded: VecDeque::new(),
+        training: VecDeque::new(),
+        sampling: VecDeque::new(),
+        looked: Instant::now(),
+    };
+    worker.work();
+    http.join().map_err(|_| io::Error::other("the HTTP thread failed"))?
+}

@@ -1,0 +1,125 @@
+//! Results that clients fetch later. A request is answered with its id at once; its result stays
+//! until the session ends, or for a while after it was fetched, since an answer may be lost on its
+//! way.
+
+use crate::error::{Cause, Failure, Result};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// Time for which a fetched result stays.
+const KEPT: Duration = Duration::from_secs(60);
+
+/// A finished request.
+#[derive(Clone, Debug)]
+pub(crate) enum Outcome {
+    Json(Value),
+    Proto(Vec<u8>),
+}
+
+impl Outcome {
+    /// The outcome of a failure, as JSON.
+    pub fn failed(failure: &Failure) -> Self {
+        let category = if failure.cause == Cause::Server { "server" } else { "user" };
+        Self::Json(json!({"error": failure.message, "category": category}))
+    }
+}
+
+/// Most requests without an outcome.
+const PENDING: usize = 4096;
+/// Most bytes of their bodies.
+const PENDING_BYTES: usize = 1 << 30;
+
+struct Promise {
+    session: String,
+    /// Bytes of the request.
+    bytes: usize,
+    outcome: Option<Outcome>,
+    fetched: Option<Instant>,
+}
+
+/// The requests of all sessions.
+pub(crate) struct Promises {
+    all: Mutex<HashMap<String, Promise>>,
+    /// The number of outcomes so far.
+    finished: watch::Sender<u64>,
+}
+
+impl Promises {
+    pub fn new() -> Self {
+        Self { all: Mutex::default(), finished: watch::Sender::new(0) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Promise>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a request whose body has this number of bytes; false if it has begun before.
+    ///
+    /// # Errors
+    /// When too many wait.
+    pub fn begin(&self, id: &str, session: &str, bytes: usize) -> Result<bool> {
+        let mut all = self.lock();
+        all.retain(|_, promise| promise.fetched.is_none_or(|at| at.elapsed() < KEPT));
+        if all.contains_key(id) {
+            return Ok(false);
+        }
+        let pending = all.values().filter(|promise| promise.outcome.is_none());
+        let (count, sum) = pending.fold((0, bytes), |(count, sum), p| (count + 1, sum + p.bytes));
+        if count >= PENDING || sum > PENDING_BYTES {
+            return Err(Failure::busy(format!("{count} requests wait already: try later")));
+        }
+        let session = session.to_owned();
+        all.insert(id.to_owned(), Promise { session, bytes, outcome: None, fetched: None });
+        Ok(true)
+    }
+
+    /// Sets the outcome of a request. One of an ended session is dropped.
+    pub fn finish(&self, id: &str, outcome: Outcome) {
+        if let Some(promise) = self.lock().get_mut(id) {
+            promise.outcome = Some(outcome);
+        }
+        self.finished.send_modify(|count| *count += 1);
+    }
+
+    /// Whether somebody may still fetch a request's outcome.
+    pub fn is_wanted(&self, id: &str) -> bool {
+        self.lock().contains_key(id)
+    }
+
+    /// Forgets a session's requests.
+    pub fn end_session(&self, session: &str) {
+        self.lock().retain(|_, promise| promise.session != session);
+        self.finished.send_modify(|count| *count += 1);
+    }
+
+    /// Forgets a request.
+    pub fn forget(&self, id: &str) {
+        self.lock().remove(id);
+    }
+
+    /// Waits for the outcome of a request: at most `patience`, and then it is none. The error is of
+    /// a request that is not known.
+    pub async fn wait(&self, id: &str, patience: Duration) -> Result<Option<Outcome>> {
+        let mut finished = self.finished.subscribe();
+        let waiting = async {
+            loop {
+                finished.mark_unchanged();
+                {
+                    let mut all = self.lock();
+                    let promise = all.get_mut(id).ok_or_else(|| {
+                        Failure::unknown(format!("the request {id} is not known, or is over"))
+                    })?;
+                    if let Some(outcome) = &promise.outcome {
+                        promise.fetched.get_or_insert_with(Instant::now);
+                        return Ok(Some(outcome.clone()));
+                    }
+                }
+                let _ = finished.changed().await; // the sender lives as long as this
+            }
+        };
+        tokio::time::timeout(patience, waiting).await.unwrap_or(Ok(None))
+    }
+}

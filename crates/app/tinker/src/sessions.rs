@@ -1,0 +1,191 @@
+//! Sessions: the models in training and the samplers of a client, for as long as it is heard.
+
+use crate::error::{Failure, Result};
+use crate::store::WeightsPath;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Time without a heartbeat or another request after which a session ends. Clients send a heartbeat
+/// every 10 s.
+pub(crate) const SILENCE: Duration = Duration::from_secs(300);
+/// Most sessions at a time.
+const SESSIONS: usize = 256;
+/// Most models in training at a time, of all sessions together.
+const MODELS: usize = 16;
+/// Most samplers of a session.
+const SAMPLERS: usize = 1 << 16;
+
+/// A model in training, as requests know it.
+#[derive(Clone, Debug)]
+pub(crate) struct ModelInfo {
+    pub rank: usize,
+    /// The number of its last request.
+    last_seq: i64,
+}
+
+/// The weights of a sampler.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Weights {
+    /// The base's.
+    Base,
+    Saved(WeightsPath),
+    /// A copy that a model in training made for this sampler.
+    Snapshot {
+        model: String,
+        sampler: String,
+    },
+}
+
+struct Session {
+    heard: Instant,
+    models: HashMap<String, ModelInfo>,
+    samplers: HashMap<String, Weights>,
+}
+
+/// All sessions.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    all: Mutex<HashMap<String, Session>>,
+}
+
+fn unknown(what: &str, id: &str) -> Failure {
+    Failure::unknown(format!(
+        "there is no {what} {id}: its session has ended, or the server was started anew; go on \
+         from saved weights"
+    ))
+}
+
+impl Sessions {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Session>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a session. No two sessions of a directory of weights have the same id, since it begins
+    /// with the time.
+    pub fn create(&self) -> Result<String> {
+        let mut all = self.lock();
+        if all.len() >= SESSIONS {
+            return Err(Failure::user(format!("there are {SESSIONS} sessions already")));
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let id = (0..).map(|number| format!("{now:x}-{number}")).find(|id| !all.contains_key(id));
+        let id = id.unwrap_or_default();
+        let (models, samplers) = (HashMap::new(), HashMap::new());
+        all.insert(id.clone(), Session { heard: Instant::now(), models, samplers });
+        Ok(id)
+    }
+
+    /// Notes that a session is alive; false if there is none.
+    pub fn hear(&self, id: &str) -> bool {
+        let mut all = self.lock();
+        all.get_mut(id).map(|session| session.heard = Instant::now()).is_some()
+    }
+
+    /// Ends a session, and returns its models.
+    pub fn end(&self, id: &str) -> Option<Vec<String>> {
+        let session = self.lock().remove(id)?;
+        Some(session.models.into_keys().collect())
+    }
+
+    /// The sessions that have been silent for too long.
+    pub fn silent(&self) -> Vec<String> {
+        let all = self.lock();
+        let silent = all.iter().filter(|(_, session)| session.heard.elapsed() > SILENCE);
+        silent.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Adds a model; false if it is there already.
+    pub fn add_model(&self, session: &str, model: &str, rank: usize) -> Result<bool> {
+        let mut all = self.lock();
+        let models: usize = all.values().map(|session| session.models.len()).sum();
+        let of = all.get_mut(session).ok_or_else(|| unknown("session", session))?;
+        of.heard = Instant::now();
+        if of.models.contains_key(model) {
+            return Ok(false);
+        }
+        if models >= MODELS {
+            return Err(Failure::user(format!(
+                "{MODELS} models are in training already, the most at a time: end a session first"
+            )));
+        }
+        of.models.insert(model.to_owned(), ModelInfo { rank, last_seq: 0 });
+        Ok(true)
+    }
+
+    /// Forgets a model.
+    pub fn remove_model(&self, model: &str) {
+        self.lock().values_mut().for_each(|session| _ = session.models.remove(model));
+    }
+
+    /// A model.
+    pub fn model(&self, id: &str) -> Result<ModelInfo> {
+        let all = self.lock();
+        let found = all.values().find_map(|session| session.models.get(id));
+        found.cloned().ok_or_else(|| unknown("model in training", id))
+    }
+
+    /// Takes note of a model's next request. Returns its session, and whether it is new: a client
+    /// that has lost an answer sends its request again.
+    pub fn take_turn(&self, model: &str, seq: i64) -> Result<(String, bool)> {
+        let mut all = self.lock();
+        let found = all.iter_mut().find_map(|(id, session)| {
+            Some((id, &mut session.heard, session.models.get_mut(model)?))
+        });
+        let (id, heard, model) = found.ok_or_else(|| unknown("model in training", model))?;
+        *heard = Instant::now();
+        let is_new = seq > model.last_seq;
+        model.last_seq = seq.max(model.last_seq);
+        Ok((id.clone(), is_new))
+    }
+
+    /// Adds a sampler, and returns its id.
+    pub fn add_sampler(&self, session: &str, number: u64, weights: Weights) -> Result<String> {
+        let mut all = self.lock();
+        let of = all.get_mut(session).ok_or_else(|| unknown("session", session))?;
+        if of.samplers.len() >= SAMPLERS {
+            return Err(Failure::user(format!("the session has {SAMPLERS} samplers already")));
+        }
+        of.heard = Instant::now();
+        let id = sampler_id(session, number);
+        of.samplers.insert(id.clone(), weights);
+        Ok(id)
+    }
+
+    /// The session and the weights of a sampler.
+    pub fn sampler(&self, id: &str) -> Result<(String, Weights)> {
+        let mut all = self.lock();
+        let found = all.iter_mut().find_map(|(session, of)| {
+            let weights = of.samplers.get(id)?.clone();
+            of.heard = Instant::now();
+            Some((session.clone(), weights))
+        });
+        found.ok_or_else(|| unknown("sampler", id))
+    }
+}
+
+/// The id of a session's sampler.
+pub(crate) fn sampler_id(session: &str, number: u64) -> String {
+    format!("{session}:sample:{number}")
+}
+
+/// The id of a session's model, which clients make too.
+pub(crate) fn model_id(session: &str, number: u64) -> String {
+    format!("{session}:train:{number}")
+}
+
+/// Settings that clients ask for when they begin. Anything that would need more of the protocol is
+/// off.
+pub(crate) fn client_config() -> Value {
+    json!({
+        "pjwt_auth_enabled": false,
+        "credential_default_source": "api_key",
+        "parallel_fwdbwd_chunks": false,
+        "proto_compress_fwdbwd": false,
+        "sample_max_concurrent_requests": 256,
+        "sample_use_retrieve_futures": false,
+        "custom_loss_server_side": false,
+        "sample_join_sampling_session": false,
+    })
+}

@@ -1,0 +1,309 @@
+//! A model in training: its adapter, the gradient since the last update, and AdamW.
+
+use crate::error::{Failure, Result};
+use crate::example::Example;
+use crate::loss::Loss;
+use crate::promises::Outcome;
+use crate::store::{SavedState, Store, WeightsPath};
+use crate::wire::{ArrayRecord, BatchedTensor, FLOAT32, ForwardBackwardOutput, bytes};
+use isentrope_budget::PassLimits;
+use isentrope_kernels::Role;
+use isentrope_model::adapter::AdapterConfig;
+use isentrope_model::{Model, Packed, Scores};
+use isentrope_train::learner::{Coefficients, Learner};
+use isentrope_train::optimizer::Optimizer;
+use isentrope_train::ranks::TrainingRanks;
+use isentrope_train::settings::{OptimizerSettings, POLICY_OPTIMIZER};
+use prost::Message;
+use serde_json::json;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Snapshots of a model that are kept for its samplers.
+const SNAPSHOTS: usize = 8;
+/// The only output of every loss.
+const OUTPUT: &str = "logprobs";
+
+/// A model in training.
+pub(crate) struct Trainee {
+    learner: Learner,
+    config: AdapterConfig,
+    state: SavedState,
+    /// Its weights as they were for its latest samplers, by the sampler's id.
+    snapshots: VecDeque<(String, Arc<Model>)>,
+}
+
+/// The loss of a call: the log-probs of its targets, and its sum.
+struct Evaluated {
+    logprobs: Vec<Vec<f32>>,
+    loss: f64,
+}
+
+impl Trainee {
+    /// A model with a new adapter.
+    pub fn new(
+        base: &Model,
+        config: AdapterConfig,
+        seed: u64,
+        state: SavedState,
+        limits: PassLimits,
+    ) -> Result<Self> {
+        let layout = config.layout(&base.layout).map_err(Failure::user)?;
+        let model = base.base().with_new_adapter(layout, seed).map_err(Failure::server)?;
+        Self::of(model, config, state, limits)
+    }
+
+    /// A model with saved weights, and their optimizer if it is asked for.
+    pub fn load(
+        base: &Model,
+        store: &Store,
+        path: &WeightsPath,
+        with_optimizer: bool,
+        limits: PassLimits,
+    ) -> Result<Self> {
+        let (state, config) = store.describe(path)?;
+        let mut trainee = Self::of(store.load(path, base)?, config, state, limits)?;
+        if with_optimizer {
+            store.load_optimizer(path, &mut trainee.learner)?;
+        }
+        Ok(trainee)
+    }
+
+    fn of(
+        model: Model,
+        config: AdapterConfig,
+        state: SavedState,
+        limits: PassLimits,
+    ) -> Result<Self> {
+        let ranks = TrainingRanks::alone(1);
+        let settings = OptimizerSettings::default();
+        let optimizer = Optimizer::new(&model, POLICY_OPTIMIZER, settings, &ranks, Role::Moment)
+            .map_err(Failure::server)?;
+        let learner = Learner::new(model, optimizer, limits, ranks).map_err(Failure::server)?;
+        Ok(Self { learner, config, state, snapshots: VecDeque::new() })
+    }
+
+    /// The log-probs of all targets and the loss, whose gradient is added to the model's if
+    /// `backward` is set.
+    ///
+    /// # Errors
+    /// When log-probs are not finite. The gradient since the last update is dropped then.
+    pub fn pass(&mut self, data: &[Example], loss: Loss, backward: bool) -> Result<Outcome> {
+        let mut evaluated = Evaluated { logprobs: Vec::new(), loss: 0.0 };
+        let limit = self.learner.micro_batch_tokens();
+        let mut rest = data;
+        while let Some(first) = rest.first() {
+            let (mut count, mut tokens) = (1, first.tokens.len());
+            while let Some(next) = rest.get(count)
+                && tokens + next.tokens.len() <= limit
+            {
+                tokens += next.tokens.len();
+                count += 1;
+            }
+            let (batch, after) = rest.split_at(count);
+            rest = after;
+            let sequences: Vec<_> =
+                batch.iter().map(|example| (&example.tokens[..], &example.targets[..])).collect();
+            let packed = Packed::predicting(&sequences);
+            if backward {
+                let of = |scores: &Scores| evaluated.take(batch, loss, scores);
+                self.learner.accumulate(packed, 1.0, of).map_err(Failure::server)?;
+            } else {
+                evaluated.take(batch, loss, &self.learner.model.score(&packed, 1.0));
+            }
+        }
+        if !evaluated.logprobs.iter().flatten().all(|logprob| logprob.is_finite()) {
+            self.learner.free_gradient();
+            return Err(Failure::server(
+                "the model's log-probs are not finite: its weights are damaged; go on from saved \
+                 ones with a lower learning rate",
+            ));
+        }
+        Ok(evaluated.outcome(data))
+    }
+
+    /// One update of AdamW from the gradient of the passes since the last one.
+    ///
+    /// # Errors
+    /// When the gradient is not finite. It is dropped, and no weight changes.
+    pub fn step(&mut self, settings: OptimizerSettings) -> Result<Outcome> {
+        let learning_rate = settings.learning_rate;
+        let optimizer = &mut self.learner.optimizer;
+        optimizer.settings = settings;
+        optimizer.progress.skipped_in_a_row = 0; // each has its own answer
+        let norm = self.learner.step(learning_rate).map_err(Failure::server)?;
+        if !norm.is_finite() {
+            return Err(Failure::user(
+                "the gradient is not finite, and is dropped: no weight has changed",
+            ));
+        }
+        Ok(Outcome::Json(json!({"metrics": {"grad_norm": norm}})))
+    }
+
+    /// Saves the weights, and the optimizer if the path is for training.
+    pub fn save(&mut self, store: &Store, path: &WeightsPath, overwrite: bool) -> Result<()> {
+        store.save(path, &mut self.learner, &self.config, &self.state, overwrite)
+    }
+
+    /// Keeps a copy of the weights for a sampler.
+    pub fn keep(&mut self, sampler: &str) -> Result<()> {
+        let snapshot = Arc::new(self.learner.model.snapshot().map_err(Failure::server)?);
+        if self.snapshots.len() == SNAPSHOTS {
+            self.snapshots.pop_front();
+        }
+        self.snapshots.push_back((sampler.to_owned(), snapshot));
+        Ok(())
+    }
+
+    /// The weights that were kept for a sampler.
+    pub fn kept(&self, sampler: &str) -> Result<Arc<Model>> {
+        let found = self.snapshots.iter().find(|(id, _)| id == sampler);
+        found.map(|(_, model)| Arc::clone(model)).ok_or_else(|| {
+            Failure::user(format!(
+                "the weights of this sampler are gone: the latest {SNAPSHOTS} of a model are kept; \
+                 name weights that are to stay (save_weights_for_sampler)"
+            ))
+        })
+    }
+}
+
+impl Evaluated {
+    /// Takes the scores of some examples. Returns the derivatives of their loss.
+    fn take(&mut self, batch: &[Example], loss: Loss, scores: &Scores) -> Coefficients {
+        let mut d_logprobs = Vec::with_capacity(scores.logprobs.len());
+        let mut logprobs = &scores.logprobs[..];
+        for example in batch {
+            let (own, after) = logprobs.split_at(example.targets.len());
+            logprobs = after;
+            let terms = loss.terms(own, &example.inputs);
+            self.loss += terms.loss;
+            d_logprobs.extend(terms.d_logprobs.into_iter().map(|derivative| derivative as f32));
+            self.logprobs.push(own.to_vec());
+        }
+        let d_entropies = vec![0.0; d_logprobs.len()];
+        Coefficients { d_logprobs, d_entropies, d_log_masses: Vec::new() }
+    }
+
+    /// The answer: examples with equally many targets of each token are one record.
+    fn outcome(self, data: &[Example]) -> Outcome {
+        let all: Vec<_> = data.iter().zip(self.logprobs).collect();
+        let record = |alike: &[(&Example, Vec<f32>)]| {
+            let mut offsets = vec![0i64];
+            let mut data = Vec::new();
+            for (_, logprobs) in alike {
+                data.extend(bytes(logprobs, f32::to_le_bytes));
+                offsets.push(data.len() as i64);
+            }
+            let tensor = BatchedTensor {
+                data,
+                offsets: bytes(&offsets, i64::to_le_bytes),
+                dtype: FLOAT32,
+                trailing_shape: alike[0].0.of_each.iter().map(|&of_each| of_each as i64).collect(),
+            };
+            ArrayRecord {
+                type_tag: String::new(),
+                fields: HashMap::from([(OUTPUT.to_owned(), tensor)]),
+                num_datums: alike.len() as i64,
+            }
+        };
+        let records = all.chunk_by(|(a, _), (b, _)| a.of_each == b.of_each).map(record);
+        let output = ForwardBackwardOutput {
+            loss_fn_output_type: "ArrayRecord".to_owned(),
+            loss_fn_outputs: records.collect(),
+            metrics: HashMap::from([("loss:sum".to_owned(), self.loss)]),
+        };
+        Outcome::Proto(output.encode_to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isentrope_kernels::{Cpu, Isa};
+    use isentrope_model::Sequence;
+    use isentrope_model::adapter::Targets;
+    use std::path::Path;
+
+    fn trainee(micro_batch_tokens: usize) -> Trainee {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../assets/countdown-base");
+        let backend = Arc::new(Cpu::new(Isa::available()[0], 1).unwrap());
+        let base = Model::load_frozen(&dir, backend).unwrap();
+        let config = AdapterConfig::new(3, 32.0, false, Targets::AllLinear);
+        let state = SavedState {
+            base_model: String::new(),
+            train_attn: true,
+            train_mlp: true,
+            optimizer: None,
+        };
+        let limits = PassLimits { micro_batch_tokens, tape_bytes: 1 << 26, activation_slots: 0 };
+        Trainee::new(&base, config, 7, state, limits).unwrap()
+    }
+
+    fn gradient(learner: &mut Learner) -> Vec<f32> {
+        let tensors = learner.gradient().unwrap();
+        tensors.into_iter().flat_map(|tensor| (tensor.values)().unwrap().into_owned()).collect()
+    }
+
+    fn example(tokens: &[u32], targets: &[u32], of_each: Option<usize>, weight: f32) -> Example {
+        let inputs = HashMap::from([("weights", vec![weight; targets.len()])]);
+        Example { tokens: tokens.to_vec(), targets: targets.to_vec(), of_each, inputs }
+    }
+
+    #[test]
+    fn gradients_are_the_trainers() {
+        let sequences: [&[u32]; 3] = [&[3, 4, 5, 6], &[7, 8, 3], &[4, 4, 9, 10, 2, 3]];
+        let weights = [0.5, -1.25, 2.0];
+        let examples: Vec<Example> = sequences
+            .iter()
+            .zip(weights)
+            .map(|(all, weight)| example(&all[..all.len() - 1], &all[1..], None, weight))
+            .collect();
+        let mut expected = trainee(1024).learner;
+        let of_trainer = sequences.map(|tokens| Sequence { tokens, score_from: 1 });
+        let counts = sequences.iter().map(|all| all.len() - 1);
+        let d_logprobs: Vec<f32> =
+            counts.zip(weights).flat_map(|(count, weight)| vec![-weight; count]).collect();
+        let d_entropies = vec![0.0; d_logprobs.len()];
+        let coefficients = Coefficients { d_logprobs, d_entropies, d_log_masses: Vec::new() };
+        expected.accumulate_weighted(&of_trainer, 1.0, &coefficients).unwrap();
+        let expected = gradient(&mut expected);
+        // One call or several, in one pass or one each: not a bit differs.
+        for (micro_batch, calls) in [(1024, 3), (1, 3), (1024, 1), (6, 2)] {
+            let mut trainee = trainee(micro_batch);
+            for call in examples.chunks(calls) {
+                trainee.pass(call, Loss::CrossEntropy, true).unwrap();
+            }
+            assert!(gradient(&mut trainee.learner) == expected, "{micro_batch} {calls}");
+        }
+    }
+
+    #[test]
+    fn several_targets_of_a_token_add_their_gradients() {
+        let tokens = [3, 4, 5];
+        let mut together = trainee(1024);
+        let both = example(&tokens, &[4, 7, 5, 8, 6, 9], Some(2), 1.0);
+        together.pass(&[both], Loss::CrossEntropy, true).unwrap();
+        let mut apart = trainee(1024);
+        let each = [[4, 5, 6], [7, 8, 9]].map(|targets| example(&tokens, &targets, None, 1.0));
+        apart.pass(&each, Loss::CrossEntropy, true).unwrap();
+        let (together, apart) = (gradient(&mut together.learner), gradient(&mut apart.learner));
+        let scale = apart.iter().fold(0.0, |most: f32, value| most.max(value.abs()));
+        assert!(scale > 0.0);
+        let near = together.iter().zip(&apart).all(|(a, b)| (a - b).abs() <= 1e-5 * scale);
+        assert!(near);
+    }
+
+    #[test]
+    fn a_gradient_that_is_not_finite_changes_no_weight() {
+        let mut trainee = trainee(1024);
+        let before = trainee.learner.checksum();
+        let huge = example(&[3, 4], &[4, 5], None, f32::MAX);
+        trainee.pass(&[huge], Loss::CrossEntropy, true).unwrap();
+        let failure = trainee.step(OptimizerSettings::default()).unwrap_err();
+        assert!(failure.message.contains("not finite"));
+        assert_eq!(trainee.learner.checksum(), before);
+        trainee.pass(&[example(&[3], &[4], None, 1.0)], Loss::CrossEntropy, true).unwrap();
+        trainee.step(OptimizerSettings::default()).unwrap();
+        assert_ne!(trainee.learner.checksum(), before);
+    }
+}

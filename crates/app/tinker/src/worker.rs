@@ -1,0 +1,258 @@
+//! The thread that owns all weights. Training requests are done one by one, in the order of their
+//! arrival. Sampling requests of the same weights share the batches of one engine; other weights
+//! wait for their turn. Between two steps of the engine there is at most one training request.
+
+use crate::error::{Failure, Result};
+use crate::example::Example;
+use crate::loss::Loss;
+use crate::promises::{Outcome, Promises};
+use crate::sampling::{Running, SampleTask};
+use crate::sessions::{Sessions, Weights};
+use crate::store::{SavedState, Store, WeightsPath};
+use crate::training::Trainee;
+use isentrope_budget::PassLimits;
+use isentrope_model::Model;
+use isentrope_model::adapter::AdapterConfig;
+use isentrope_model::tokenizer::Tokenizer;
+use isentrope_rollout::{Engine, Limits};
+use isentrope_train::settings::OptimizerSettings;
+use serde_json::json;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::time::{Duration, Instant};
+
+/// Saved weights that are kept loaded for sampling.
+const LOADED: usize = 4;
+/// Time between two looks for sessions that are not heard any more.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// A message to the thread.
+pub(crate) enum Message {
+    Train(Box<TrainTask>),
+    Sample(Box<SampleTask>),
+    End,
+}
+
+/// A request to a model in training.
+pub(crate) struct TrainTask {
+    /// The request's id.
+    pub id: String,
+    pub model: String,
+    pub work: Work,
+}
+
+pub(crate) enum Work {
+    Create {
+        config: Box<AdapterConfig>,
+        seed: u64,
+        state: SavedState,
+    },
+    /// Makes the model, or gives it other weights.
+    Load {
+        path: WeightsPath,
+        with_optimizer: bool,
+    },
+    Pass {
+        data: Vec<Example>,
+        loss: Loss,
+        backward: bool,
+    },
+    Step(OptimizerSettings),
+    Save {
+        path: WeightsPath,
+        overwrite: bool,
+    },
+    Snapshot {
+        sampler: String,
+    },
+    Unload,
+}
+
+/// The thread's state.
+pub(crate) struct Worker<'a> {
+    pub base: Arc<Model>,
+    pub tokenizer: &'a Tokenizer,
+    pub store: &'a Store,
+    pub limits: Limits,
+    pub passes: PassLimits,
+    pub promises: &'a Promises,
+    pub sessions: &'a Sessions,
+    pub messages: Receiver<Message>,
+    pub models: HashMap<String, Trainee>,
+    pub loaded: VecDeque<(WeightsPath, Arc<Model>)>,
+    pub training: VecDeque<TrainTask>,
+    pub sampling: VecDeque<SampleTask>,
+    pub looked: Instant,
+}
+
+/// The server is to end.
+struct Ending;
+
+impl Worker<'_> {
+    /// Works until the server is to end.
+    pub fn work(mut self) {
+        while self.receive(false).is_ok() {
+            if let Some(task) = self.training.pop_front() {
+                self.train(task);
+            }
+            let Some(next) = self.sampling.front() else { continue };
+            let weights = next.weights.clone();
+            let ended = match self.weights(&weights) {
+                Ok(model) => self.sample(&model, &weights),
+                Err(failure) => {
+                    if let Some(task) = self.sampling.pop_front() {
+                        self.promises.finish(&task.id, Outcome::failed(&failure));
+                    }
+                    Ok(())
+                }
+            };
+            if ended.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Takes all messages, and waits for one if there is nothing to do.
+    fn receive(&mut self, is_sampling: bool) -> std::result::Result<(), Ending> {
+        loop {
+            if self.looked.elapsed() >= LOOK {
+                self.end_silent_sessions();
+            }
+            let is_idle = !is_sampling && self.training.is_empty() && self.sampling.is_empty();
+            let message = if is_idle {
+                self.messages.recv_timeout(LOOK)
+            } else {
+                self.messages.try_recv().map_err(|error| match error {
+                    TryRecvError::Empty => RecvTimeoutError::Timeout,
+                    TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
+                })
+            };
+            match message {
+                Ok(Message::Train(task)) => self.training.push_back(*task),
+                Ok(Message::Sample(task)) => self.sampling.push_back(*task),
+                Err(RecvTimeoutError::Timeout) if is_idle => {}
+                Err(RecvTimeoutError::Timeout) => return Ok(()),
+                Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => return Err(Ending),
+            }
+        }
+    }
+
+    fn end_silent_sessions(&mut self) {
+        self.looked = Instant::now();
+        for session in self.sessions.silent() {
+            for model in self.sessions.end(&session).unwrap_or_default() {
+                self.models.remove(&model);
+            }
+            self.promises.end_session(&session);
+        }
+    }
+
+    /// Does a training request.
+    fn train(&mut self, TrainTask { id, model, work }: TrainTask) {
+        if !self.promises.is_wanted(&id) {
+            return; // its session has ended
+        }
+        let outcome = self.outcome(&model, work).unwrap_or_else(|failure| {
+            if !self.models.contains_key(&model) {
+                self.sessions.remove_model(&model);
+            }
+            Outcome::failed(&failure)
+        });
+        self.promises.finish(&id, outcome);
+    }
+
+    fn outcome(&mut self, id: &str, work: Work) -> Result<Outcome> {
+        let Self { base, store, passes, .. } = self;
+        let answer = match work {
+            Work::Create { config, seed, state } => {
+                let trainee = Trainee::new(base, *config, seed, state, *passes)?;
+                self.models.insert(id.to_owned(), trainee);
+                json!({"type": "create_model", "model_id": id})
+            }
+            Work::Load { path, with_optimizer } => {
+                let trainee = Trainee::load(base, store, &path, with_optimizer, *passes)?;
+                self.models.insert(id.to_owned(), trainee);
+                json!({"type": "load_weights", "path": path.to_string(), "model_id": id})
+            }
+            Work::Pass { data, loss, backward } => {
+                return self.model(id)?.pass(&data, loss, backward);
+            }
+            Work::Step(settings) => return self.model(id)?.step(settings),
+            Work::Save { path, overwrite } => {
+                let store = *store;
+                self.model(id)?.save(store, &path, overwrite)?;
+                self.loaded.retain(|(loaded, _)| *loaded != path);
+                json!({"path": path.to_string()})
+            }
+            Work::Snapshot { sampler } => {
+                self.model(id)?.keep(&sampler)?;
+                json!({"sampling_session_id": sampler})
+            }
+            Work::Unload => {
+                self.models.remove(id);
+                self.sessions.remove_model(id);
+                json!({"type": "unload_model", "model_id": id})
+            }
+        };
+        Ok(Outcome::Json(answer))
+    }
+
+    fn model(&mut self, id: &str) -> Result<&mut Trainee> {
+        self.models.get_mut(id).ok_or_else(|| {
+            Failure::user(format!("the model {id} is not there: making it has failed"))
+        })
+    }
+
+    /// The model with a sampler's weights.
+    fn weights(&mut self, weights: &Weights) -> Result<Arc<Model>> {
+        match weights {
+            Weights::Base => Ok(Arc::clone(&self.base)),
+            Weights::Saved(path) => {
+                if let Some((_, model)) = self.loaded.iter().find(|(loaded, _)| loaded == path) {
+                    return Ok(Arc::clone(model));
+                }
+                let model = Arc::new(self.store.load(path, &self.base)?);
+                if self.loaded.len() == LOADED {
+                    self.loaded.pop_front();
+                }
+                self.loaded.push_back((path.clone(), Arc::clone(&model)));
+                Ok(model)
+            }
+            Weights::Snapshot { model, sampler } => {
+                let model = self
+                    .models
+                    .get(model)
+                    .ok_or_else(|| Failure::user("the model of this sampler has been unloaded"))?;
+                model.kept(sampler)
+            }
+        }
+    }
+
+    /// Samples for all requests of these weights that stand before any of others.
+    fn sample(&mut self, model: &Model, weights: &Weights) -> std::result::Result<(), Ending> {
+        let engine = Engine::new(model, Some(self.tokenizer), self.limits);
+        let mut running = match engine {
+            Ok(engine) => Running::new(model, engine, self.promises),
+            Err(error) => {
+                if let Some(task) = self.sampling.pop_front() {
+                    self.promises.finish(&task.id, Outcome::failed(&Failure::server(error)));
+                }
+                return Ok(());
+            }
+        };
+        loop {
+            while self.sampling.front().is_some_and(|task| task.weights == *weights) {
+                let Some(task) = self.sampling.pop_front() else { break };
+                running.begin(task);
+            }
+            if !running.step() {
+                return Ok(());
+            }
+            self.receive(true)?;
+            if let Some(task) = self.training.pop_front() {
+                self.train(task);
+            }
+        }
+    }
+}

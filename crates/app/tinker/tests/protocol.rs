@@ -1,0 +1,413 @@
+//! A server, asked over HTTP: requests recorded from the Python client, and requests of our own.
+#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
+
+use isentrope_budget::PassLimits;
+use isentrope_kernels::{Cpu, Isa};
+use isentrope_model::Model;
+use isentrope_model::adapter::{AdapterConfig, BaseModel};
+use isentrope_model::tokenizer::Tokenizer;
+use isentrope_rollout::Limits;
+use isentrope_tinker::{Settings, serve};
+use serde_json::{Value, json};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use std::{fs, thread};
+use tempfile::TempDir;
+
+fn base_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../assets/countdown-base")
+}
+
+/// A server of the countdown model.
+struct Server {
+    url: String,
+}
+
+/// An answer's content type and body.
+struct Answer {
+    status: u16,
+    kind: String,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+}
+
+impl Server {
+    /// Starts a server whose micro-batches have at most this number of tokens.
+    fn start(out: &Path, micro_batch_tokens: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let out = out.to_owned();
+        thread::spawn(move || {
+            let dir = base_dir();
+            let backend = Arc::new(Cpu::new(Isa::available()[0], 1).unwrap());
+            let model = Model::load_frozen(&dir, backend).unwrap();
+            let tokenizer = Arc::new(Tokenizer::read(&dir).unwrap().unwrap());
+            let settings = Settings {
+                name: "countdown".to_owned(),
+                tokenizer_id: "countdown".to_owned(),
+                api_key: None,
+                context: 256,
+                eos_tokens: vec![1],
+                out,
+                base: BaseModel::of(&dir.display().to_string(), &dir).unwrap(),
+                base_dir: dir,
+                sampling: Limits { cache_bytes: 8 << 20, sequences: 8, prefill_tokens: 16 },
+                training: PassLimits {
+                    micro_batch_tokens,
+                    tape_bytes: 64 << 20,
+                    activation_slots: 0,
+                },
+                grace: Duration::ZERO,
+            };
+            serve(listener, &model, &tokenizer, settings, || false).unwrap();
+        });
+        Self { url }
+    }
+
+    fn send(&self, path: &str, kind: &str, body: &[u8]) -> Answer {
+        let request = ureq::post(format!("{}{path}", self.url));
+        let request = request.config().http_status_as_error(false).build();
+        let mut answer = request.header("Content-Type", kind).send(body).unwrap();
+        let kind = answer.headers()["content-type"].to_str().unwrap().to_owned();
+        let body = answer.body_mut().read_to_vec().unwrap();
+        Answer { status: answer.status().into(), kind, body }
+    }
+
+    fn ask(&self, path: &str, body: &Value) -> Answer {
+        self.send(&format!("/api/v1/{path}"), "application/json", body.to_string().as_bytes())
+    }
+
+    /// The answer to a request, or its result if that comes later.
+    fn result(&self, answer: Answer) -> Answer {
+        if answer.status != 200 || !answer.kind.contains("json") {
+            return answer;
+        }
+        match answer.json().get("request_id") {
+            None => answer,
+            Some(id) => self.ask("retrieve_future", &json!({"request_id": id})),
+        }
+    }
+
+    fn done(&self, path: &str, body: &Value) -> Value {
+        let answer = self.result(self.ask(path, body));
+        assert_eq!(answer.status, 200, "{path}: {}", String::from_utf8_lossy(&answer.body));
+        answer.json()
+    }
+
+    fn session(&self) -> String {
+        self.done("create_session", &json!({}))["session_id"].as_str().unwrap().to_owned()
+    }
+
+    /// A new model of a session.
+    fn model(&self, session: &str, number: u64) -> String {
+        let body = json!({
+            "session_id": session, "model_seq_id": number, "base_model": "countdown",
+            "lora_config": {"rank": 2, "seed": number},
+        });
+        self.done("create_model", &body)["model_id"].as_str().unwrap().to_owned()
+    }
+}
+
+/// The fields of a message in Protocol Buffers with byte strings: numbers and contents.
+fn fields(mut message: &[u8]) -> Vec<(u64, Vec<u8>)> {
+    let mut found = Vec::new();
+    let number = |message: &mut &[u8]| {
+        let (mut value, mut shift) = (0u64, 0);
+        loop {
+            let byte = message[0];
+            *message = &message[1..];
+            value |= u64::from(byte & 127) << shift;
+            shift += 7;
+            if byte < 128 {
+                return value;
+            }
+        }
+    };
+    while !message.is_empty() {
+        let key = number(&mut message);
+        let length = match key & 7 {
+            0 => {
+                number(&mut message);
+                continue;
+            }
+            1 => 8,
+            _ => number(&mut message) as usize,
+        };
+        found.push((key >> 3, message[..length].to_vec()));
+        message = &message[length..];
+    }
+    found
+}
+
+fn field(message: &[u8], number: u64) -> Vec<u8> {
+    fields(message).into_iter().find(|(of, _)| *of == number).map(|(_, own)| own).unwrap()
+}
+
+fn floats(bytes: &[u8]) -> Vec<u32> {
+    bytes.chunks(4).map(|of| u32::from_le_bytes(of.try_into().unwrap())).collect()
+}
+
+/// The bits of a result's log-probs, of all its examples, and the sum of its losses.
+fn passed(result: &Answer) -> (Vec<u32>, f64) {
+    assert!(result.kind.contains("protobuf"), "{}", String::from_utf8_lossy(&result.body));
+    let records = fields(&result.body).into_iter().filter(|(of, _)| *of == 2);
+    let logprobs = records.flat_map(|(_, record)| {
+        let entry = field(&record, 2);
+        assert_eq!(field(&entry, 1), b"logprobs");
+        floats(&field(&field(&entry, 2), 1))
+    });
+    let metric = field(&result.body, 3);
+    assert_eq!(field(&metric, 1), b"loss:sum");
+    let loss = f64::from_le_bytes(field(&metric, 2).try_into().unwrap());
+    (logprobs.collect(), loss)
+}
+
+/// The bits of the log-probs of each sampled sequence.
+fn sampled(result: &Answer) -> Vec<Vec<u32>> {
+    assert!(result.kind.contains("protobuf"), "{}", String::from_utf8_lossy(&result.body));
+    let sequences = fields(&result.body).into_iter().filter(|(of, _)| *of == 1);
+    sequences.map(|(_, sequence)| floats(&field(&sequence, 3))).collect()
+}
+
+/// The recorded requests, each with its path.
+fn recorded() -> (String, Vec<(String, Value)>) {
+    let text = include_str!("fixtures/session.jsonl");
+    let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let session = lines.next().unwrap()["session"].as_str().unwrap().to_owned();
+    (session, lines.map(|line| (line["path"].as_str().unwrap().to_owned(), line)).collect())
+}
+
+/// Replays the recorded session, and returns the results and the session's id.
+fn replay(server: &Server) -> (Vec<(String, Answer)>, String) {
+    let (recorded_id, requests) = recorded();
+    let mut id = recorded_id.clone();
+    let mut results = Vec::new();
+    for (path, request) in requests {
+        // Ids of sessions have the same length, so that no other byte of a message changes.
+        let path = path.replace(&recorded_id, &id);
+        let answer = match (request["json"].as_str(), request["hex"].as_str()) {
+            (Some(body), _) => {
+                let body = body.replace(&recorded_id, &id);
+                server.send(&path, "application/json", body.as_bytes())
+            }
+            (_, Some(hex)) => {
+                let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+                let mut body: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
+                assert_eq!(id.len(), recorded_id.len());
+                let starts = body.windows(id.len()).position(|at| at == recorded_id.as_bytes());
+                body[starts.unwrap()..][..id.len()].copy_from_slice(id.as_bytes());
+                server.send(&path, "application/x-protobuf", &body)
+            }
+            _ => {
+                let mut answer = ureq::get(format!("{}{path}", server.url)).call().unwrap();
+                let body = answer.body_mut().read_to_vec().unwrap();
+                Answer { status: 200, kind: "json".to_owned(), body }
+            }
+        };
+        let result = server.result(answer);
+        let text = String::from_utf8_lossy(&result.body);
+        assert!(result.status == 200 && !text.contains("\"error\""), "{path}: {text}");
+        if path.ends_with("create_session") {
+            id = result.json()["session_id"].as_str().unwrap().to_owned();
+        }
+        let name = path.rsplit('/').next().unwrap().to_owned();
+        results.push((name, result));
+    }
+    (results, id)
+}
+
+/// The recorded client gets right answers, and right weights are saved.
+#[test]
+fn the_recorded_client_is_answered() {
+    let out = TempDir::new().unwrap();
+    let (results, id) = replay(&Server::start(out.path(), 1024));
+    let of = |name: &str| -> Vec<&Answer> {
+        results.iter().filter(|(path, _)| path == name).map(|(_, result)| result).collect()
+    };
+    let (samples, passes) = (of("asample"), of("forward_backward"));
+    // The forward pass over two samples has the sampler's log-probs to the bit. Four targets of
+    // each example are in the prompt, and the sampler answered with as many tokens as it had.
+    let of_samples = sampled(samples[0]);
+    let (forward, loss) = passed(passes[0]);
+    let lengths: Vec<usize> = of_samples.iter().map(Vec::len).collect();
+    assert_eq!(forward.len(), lengths.iter().sum::<usize>() + 2 * 4);
+    assert_eq!(forward[4..4 + lengths[0]], of_samples[0]);
+    assert_eq!(forward[4 + lengths[0] + 4..], of_samples[1]);
+    let all = of_samples.iter().flatten().map(|&bits| f64::from(f32::from_bits(bits)));
+    assert!((loss + all.sum::<f64>()).abs() < 1e-9, "cross-entropy sums weighted log-probs");
+    // The ratio of a token that these weights sampled is exactly 1. The advantages are 1 and -0.5.
+    let (_, loss) = passed(passes[1]);
+    assert_eq!(loss, 0.5 * lengths[1] as f64 - lengths[0] as f64);
+    // A prompt's log-probs are the forward pass's as well; one is not asked for.
+    let prompt = floats(&field(&samples[2].body, 2));
+    assert_eq!(prompt[3..], forward[2..4]);
+    assert!(prompt[..3].iter().all(|&bits| f32::from_bits(bits).is_nan()));
+    // Five targets of each of three tokens: a record of its own.
+    assert_eq!(fields(&passes[3].body).iter().filter(|(of, _)| *of == 2).count(), 2);
+    // Weights loaded with their optimizer score as those in training did; training changed them.
+    let (_, before) = passed(passes[4]);
+    let (after, _) = passed(passes[6]);
+    assert_ne!(after, forward);
+    assert!(before.is_finite());
+    let norms =
+        of("optim_step").into_iter().map(|step| step.json()["metrics"]["grad_norm"].clone());
+    assert!(norms.into_iter().all(|norm| norm.as_f64().unwrap() > 0.0));
+    let info = of("weights_info")[0].json();
+    assert_eq!((&info["base_model"], &info["lora_rank"]), (&json!("countdown"), &json!(4)));
+
+    // Both saved adapters are the same weights, in peft's files.
+    let dir = out.path().join(format!("{id}:train:0"));
+    let weights = |kind: &str| fs::read(dir.join(kind).join("adapter_model.safetensors")).unwrap();
+    assert!(weights("weights/state") == weights("sampler_weights/sampler"));
+    let config = AdapterConfig::read(&dir.join("weights/state")).unwrap();
+    assert_eq!((config.rank, config.alpha), (4, 32.0));
+    assert!(dir.join("weights/state/tokenizer.json").is_file());
+}
+
+/// A script that makes the same calls gets the same answers, whatever runs beside it and however
+/// its examples are cut into passes; and its weights go on bit for bit on another server.
+#[test]
+fn results_do_not_depend_on_company() {
+    let (alone, beside) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let (first, id) = replay(&Server::start(alone.path(), 1));
+    let server = Server::start(beside.path(), 1024);
+    let (second, third) = thread::scope(|scope| {
+        let other = scope.spawn(|| replay(&server));
+        (replay(&server), other.join().unwrap())
+    });
+    for company in [&second, &third] {
+        for ((path, expected), (_, found)) in first.iter().zip(&company.0) {
+            if expected.kind.contains("protobuf") {
+                assert_eq!(expected.body, found.body, "{path}");
+            }
+        }
+        let saved = |dir: &Path, id: &str| {
+            let dir = dir.join(format!("{id}:train:0/weights/state"));
+            ["adapter_model.safetensors", "optimizer/model.safetensors"]
+                .map(|file| fs::read(dir.join(file)).unwrap())
+        };
+        assert!(saved(alone.path(), &id) == saved(beside.path(), &company.1));
+    }
+    // Another server of the same directory has the weights, and saves them again as they were.
+    let server = Server::start(alone.path(), 1024);
+    let session = server.session();
+    let path = format!("tinker://{id}:train:0/weights/state");
+    let body = json!({
+        "session_id": session, "model_seq_id": 0, "path": path, "optimizer": true,
+    });
+    let model = server.done("load_weights", &body)["model_id"].as_str().unwrap().to_owned();
+    let body = json!({"model_id": model, "seq_id": 1, "path": "again"});
+    server.done("save_weights", &body);
+    let file = |path: &str| fs::read(alone.path().join(path)).unwrap();
+    for name in ["adapter_model.safetensors", "optimizer/model.safetensors", "tinker.json"] {
+        let (old, new) = (format!("{id}:train:0/weights/state"), format!("{model}/weights/again"));
+        assert!(file(&format!("{old}/{name}")) == file(&format!("{new}/{name}")), "{name}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_and_harms_nobody_else() {
+    let out = TempDir::new().unwrap();
+    let server = Server::start(out.path(), 1024);
+    let session = server.session();
+    let model = server.model(&session, 0);
+    let create = |field: &str, value: Value| {
+        let mut body = json!({
+            "session_id": session, "model_seq_id": 9, "base_model": "countdown",
+            "lora_config": {"rank": 2},
+        });
+        body[field] = value;
+        body
+    };
+    let told = |path: &str, body: Value, status: u16, what: &str| {
+        let answer = server.result(server.ask(path, &body));
+        let text = answer.json()["error"].as_str().unwrap_or_default().to_owned();
+        assert!(answer.status == status && text.contains(what), "{path} {}: {text}", answer.status);
+    };
+    told("create_model", create("base_model", json!("gpt")), 400, "has the model countdown");
+    told("create_model", create("lora_config", Value::Null), 400, "only adapters are trained");
+    told("create_model", create("optimizer_config", json!({"type": "dimuon"})), 400, "only adamw");
+    let neither = json!({"rank": 2, "train_attn": false, "train_mlp": false});
+    told("create_model", create("lora_config", neither), 400, "must be set");
+    told("create_model", create("lora_config", json!({"rank": 0})), 200, "the rank 0");
+    told("create_model", create("session_id", json!("x")), 404, "its session has ended");
+    told("get_info", json!({"model_id": "x"}), 404, "no model in training x");
+    told("get_info", json!({}), 400, "missing field");
+    told("session_heartbeat", json!({"session_id": "x"}), 404, "has ended");
+    told("retrieve_future", json!({"request_id": "x"}), 404, "not known");
+    told("copy_weights", json!({}), 404, "does not answer");
+
+    let step =
+        |seq: i64, params: Value| json!({"model_id": model, "seq_id": seq, "adam_params": params});
+    told("optim_step", step(1, json!({"beta1": 1.0})), 200, "beta1 is out of range");
+    let save = |seq: i64, name: &str| json!({"model_id": model, "seq_id": seq, "path": name});
+    for (seq, name) in (2..).zip(["..", "a/b", "", ".a", &"a".repeat(200)]) {
+        told("save_weights", save(seq, name), 200, "cannot be the name of weights");
+    }
+    server.done("save_weights", &save(10, "kept"));
+    told("save_weights", save(11, "kept"), 200, "already");
+    // A request that is sent again is not done again.
+    assert!(server.done("save_weights", &save(10, "kept"))["path"].is_string());
+    let over = json!({"model_id": model, "seq_id": 12, "path": "kept", "overwrite": true});
+    server.done("save_weights", &over);
+    let load = |path: &str, optimizer: bool| {
+        let mut body = json!({"session_id": session, "model_seq_id": 5});
+        body["path"] = path.into();
+        body["optimizer"] = optimizer.into();
+        body
+    };
+    for path in ["kept", "tinker://x/weights", "tinker://../weights/a", "tinker://x/other/a"] {
+        told("load_weights", load(path, false), 400, "");
+    }
+    told("load_weights", load("tinker://x/weights/a", false), 400, "there are no weights");
+    server.done(
+        "save_weights_for_sampler",
+        &json!({"model_id": model, "seq_id": 13, "path": "s", "kind": "snapshot"}),
+    );
+    let path = format!("tinker://{model}/sampler_weights/s");
+    told("load_weights", load(&path, true), 200, "has no optimizer");
+
+    let body = json!({"session_id": session, "sampling_session_seq_id": 0});
+    let sampler = server.done("create_sampling_session", &body)["sampling_session_id"].clone();
+    let sample = |seq: u64, tokens: Value, field: &str, value: Value| {
+        let mut body = json!({
+            "sampling_session_id": sampler, "seq_id": seq, "sampling_params": {"max_tokens": 2},
+            "prompt": {"chunks": [{"tokens": tokens, "type": "encoded_text"}]},
+        });
+        if value.is_object() || field != "sampling_params" {
+            body[field] = value;
+        }
+        body
+    };
+    let ok = json!([3, 4]);
+    let none = || ("num_samples", json!(1));
+    for (seq, (tokens, (field, value), what)) in (0..).zip([
+        (json!([]), none(), "the prompt has no tokens"),
+        (json!([3, 99]), none(), "the token 99, outside the vocabulary"),
+        (json!([-1]), none(), "the token -1"),
+        (json!(vec![3; 300]), none(), "the context is 256"),
+        (ok.clone(), ("num_samples", json!(0)), "num_samples is 0"),
+        (ok.clone(), ("topk_prompt_logprobs", json!(2)), "not supported"),
+        (ok.clone(), ("record_stability_info", json!(true)), "not supported"),
+        (ok.clone(), ("prompt_logprobs_last_n", json!(1)), "it needs prompt_logprobs"),
+        (ok.clone(), ("sampling_params", json!({"temperature": -1.0})), "temperature"),
+        (ok.clone(), ("sampling_params", json!({"max_tokens": 0})), "max-tokens"),
+    ]) {
+        told("asample", sample(seq, tokens, field, value), 200, what);
+    }
+    let broken = server.send("/api/v1/forward_backward", "application/x-protobuf", &[9, 9, 9]);
+    assert_eq!(broken.status, 400);
+    let untyped = server.send("/api/v1/create_session", "text/plain", b"{}");
+    assert_eq!(untyped.status, 415);
+    // The model and the sampler still work.
+    server.done("optim_step", &step(20, json!({})));
+    let answer = server.ask("asample", &sample(99, ok, "num_samples", json!(3)));
+    assert_eq!(sampled(&server.result(answer)).len(), 3);
+}
