@@ -367,7 +367,7 @@ pub fn are_equal(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }
 
-/// Reads a request's body of at most `longest` bytes, in [`TO_SEND`].
+/// Reads a request's body of at most `longest` bytes. It has 30 s to arrive.
 ///
 /// # Errors
 /// A sentence on a body that is too long or slow, or breaks off.

@@ -1,10 +1,10 @@
 //! Tinker's protocol over the trainer and the sampler: scripts that use the packages tinker and
 //! tinker_cookbook run against it unchanged.
 //!
-//! The thread that calls [`serve`] owns all weights ([`worker`]): one frozen base, an adapter for
+//! The thread that calls [`serve`] owns all weights (`worker.rs`): one frozen base, an adapter for
 //! each model in training, and copies of adapters for samplers. Another thread speaks HTTP
-//! ([`site`]). A request is answered with its id at once; its result is fetched later
-//! ([`promises`]).
+//! (`site.rs`). A request is answered with its id at once; its result is fetched later
+//! (`promises.rs`).
 //!
 //! A sample's log-probs equal a forward pass's over the same weights, to the last bit, and depend
 //! on no other request.
