@@ -33,6 +33,11 @@ impl Prompt {
         }
     }
 
+    /// Whether it is a chat without messages, which an environment is to write.
+    pub fn is_empty_chat(&self) -> bool {
+        self.messages().is_some_and(<[Value]>::is_empty)
+    }
+
     /// The messages of a chat.
     pub fn messages(&self) -> Option<&[Value]> {
         match self {

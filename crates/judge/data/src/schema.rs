@@ -282,7 +282,7 @@ fn lookup<'a>(row: &'a Row, name: &str) -> Option<&'a Value> {
     })
 }
 
-/// Reads a prompt: a text, or a list of messages with one of the user's.
+/// Reads a prompt: a text, or a list of messages with one of the user's, or an empty list.
 ///
 /// # Errors
 /// The defect, as a sentence.
@@ -296,6 +296,7 @@ pub fn read_prompt(value: &Value) -> Result<Prompt, String> {
         _ => return Err("the prompt is neither text nor a list of messages".into()),
     };
     match prompt.question() {
+        None if prompt.is_empty_chat() => Ok(prompt),
         None => Err("the prompt has no message of the user".into()),
         Some(question) if question.trim().is_empty() => Err("the prompt is empty".into()),
         Some(_) => Ok(prompt),

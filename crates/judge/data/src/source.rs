@@ -76,7 +76,8 @@ impl<T: Record> Records<T> {
         let prompt = |row: &T| {
             let mut prompt = row.prompt()?.clone();
             prompt.surround(&self.prefix, &self.suffix);
-            Some(prompt)
+            // Chats that an environment is to write have nothing to tell them apart by.
+            Some(prompt).filter(|prompt| !prompt.is_empty_chat())
         };
         files.rows().iter().filter_map(prompt).collect()
     }

@@ -18,6 +18,11 @@ pub trait Environment: Send + Sync {
     /// How many episodes may be asked at the same time; more would wait for each other.
     fn workers(&self) -> usize;
 
+    /// Whether its messages open each episode, behind the problem's prompt.
+    fn opens(&self) -> bool {
+        false
+    }
+
     /// Tools for the chat template's variable `tools`, as transformers takes them; empty: none.
     fn tools(&self) -> &[Value];
 
@@ -34,6 +39,16 @@ pub trait Environment: Send + Sync {
 
 /// One response under way.
 pub trait Episode: Send {
+    /// The messages before the model's first turn, objects with `role` (system, user or tool) and
+    /// `content` (a text). Asked once, before any turn, if the environment
+    /// [opens](Environment::opens) its episodes.
+    ///
+    /// # Errors
+    /// [`Fault`]: the episode is over.
+    fn open(&mut self) -> Result<Vec<Value>, Fault> {
+        Ok(Vec::new())
+    }
+
     /// Answers the model's turn. `text` is the turn without special tokens, but for a
     /// [mark](Environment::call_marks) at its beginning.
     ///

@@ -83,6 +83,8 @@ fn default_memory() -> u64 {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ProcessSettings {
+    /// Whether `reset` answers with messages, which open the episode behind the data's prompt.
+    pub opens: bool,
     /// Processes. Each has many episodes, and answers one of them at a time.
     #[schemars(range(min = 1, max = 1024))]
     pub workers: usize,
@@ -93,7 +95,7 @@ pub struct ProcessSettings {
 
 impl Default for ProcessSettings {
     fn default() -> Self {
-        Self { workers: 2, startup_s: 20.0 }
+        Self { opens: false, workers: 2, startup_s: 20.0 }
     }
 }
 
@@ -256,12 +258,12 @@ mod tests {
             }),
             json!({
                 "kind": "python", "python": "a/b.py:C", "interpreter": "p", "sandbox": true,
-                "workers": 3, "startup_s": 0.0, "max_turns": 3, "max_given_tokens": 100,
+                "opens": true, "workers": 3, "startup_s": 0.0, "max_turns": 3, "max_given_tokens": 100,
                 "timeout_s": 1.0
             }),
             json!({
-                "kind": "command", "command": ["a", "b"], "workers": 3, "startup_s": 0.0,
-                "max_turns": 3, "max_given_tokens": 100, "timeout_s": 1.0
+                "kind": "command", "command": ["a", "b"], "opens": false, "workers": 3,
+                "startup_s": 0.0, "max_turns": 3, "max_given_tokens": 100, "timeout_s": 1.0
             }),
         ] {
             let settings: EnvironmentSettings = serde_json::from_value(value.clone()).unwrap();

@@ -199,7 +199,7 @@ fn a_wrong_value_costs_its_episode_and_not_its_process() {
     environment.begin(&problem(7), 0).unwrap().step("yes").unwrap_err();
     assert_eq!(process(1), first);
     let early = environment.begin(&problem(99), 0).unwrap().step("1").unwrap_err().0;
-    assert!(early.contains("it answered reset with more than its id"), "{early}");
+    assert!(early.contains("it answered reset with more than messages"), "{early}");
     environment.begin(&problem(7), 0).unwrap().step("crash").unwrap_err();
     assert_ne!(process(5), first);
 }
@@ -243,7 +243,63 @@ fn what_cannot_be_used_is_refused_before_the_run() {
                    def step(self, m): pass";
     let (environment, _directory) = start("python", returns, json!({}));
     let fault = environment.begin(&problem(1), 0).unwrap().step("1").unwrap_err().0;
-    assert!(fault.contains("reset must return None"), "{fault}");
+    assert!(fault.contains("environment.opens is not true"), "{fault}");
+}
+
+#[test]
+fn reset_opens_an_episode_once_whatever_becomes_of_its_process() {
+    let class = r#"
+class Environment:
+    async def reset(self, problem, seed):
+        if problem["ground_truth"] == 1:
+            raise ValueError("no such game")
+        self.text = f"{problem['prompt']} {seed}"
+        return {5: self.text, 6: None}.get(seed, ({"role": "system", "content": self.text},))
+
+    def step(self, message):
+        if message == "crash":
+            import os
+            os._exit(3)
+        return {"messages": self.text}
+"#;
+    let command = r#"
+import json, os, sys
+texts = {}
+for line in sys.stdin:
+    question = json.loads(line)
+    number = question["id"]
+    answer = {}
+    if question.get("reset"):
+        if question["reset"]["ground_truth"] == 1:
+            answer = {"failed": "no such game"}
+        else:
+            text = texts[number] = question["reset"]["prompt"] + " " + str(question["seed"])
+            messages = {5: text, 6: None}
+            answer = {"messages": messages.get(number, [{"role": "system", "content": text}])}
+    elif question["step"] == "crash":
+        os._exit(3)
+    else:
+        answer = {"messages": texts[number]}
+    print(json.dumps({"id": number, **answer}), flush=True)
+"#;
+    for (kind, code) in [("python", class), ("command", command)] {
+        let (environment, _directory) = start(kind, code, json!({"opens": true}));
+        assert!(environment.opens());
+        let open = |seed: u64| {
+            let mut episode = environment.begin(&problem(7), seed << 11).unwrap();
+            let messages = Value::from(episode.open().unwrap());
+            (messages, episode)
+        };
+        let (messages, mut first) = open(5);
+        assert_eq!(messages, json!([{"role": "user", "content": "Guess. 5"}]));
+        assert_eq!(open(6).0, json!([]));
+        let (messages, mut other) = open(7);
+        assert_eq!(messages, json!([{"role": "system", "content": "Guess. 7"}]));
+        other.step("crash").unwrap_err();
+        assert_eq!(content(&first.step("1").unwrap()), "Guess. 5", "it is played again");
+        let fault = environment.begin(&problem(1), 0).unwrap().open().unwrap_err().0;
+        assert!(fault.contains("no such game"), "{fault}");
+    }
 }
 
 #[test]

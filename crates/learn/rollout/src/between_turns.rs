@@ -1,4 +1,5 @@
-//! The tokens between two turns of the model.
+//! The tokens between two turns of the model, and before the first if an environment opens the
+//! episode.
 //!
 //! Sampled tokens stay as they are: only the text that follows them is encoded. The chat template
 //! renders the conversation with a mark in place of the model's turn; the text behind the mark is
@@ -28,6 +29,11 @@ pub struct Conversation {
 }
 
 impl Conversation {
+    /// Adds the messages that open an episode.
+    pub fn open(&mut self, messages: Vec<Value>) {
+        self.messages.extend(messages);
+    }
+
     /// Adds a turn of the model and the messages that answer it.
     pub fn extend(&mut self, turn: &str, messages: Vec<Value>) {
         self.messages.push(assistant(turn));
@@ -35,7 +41,7 @@ impl Conversation {
     }
 }
 
-/// The tokens that follow a turn of the model.
+/// The tokens that follow a prompt or a turn of the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GivenTokens {
     /// The tokens, which go behind the sampled ones.
@@ -105,7 +111,9 @@ impl Prompter {
         let mut room = None;
         let (tail, tokens) = loop {
             let literal = LiteralTexts::take(&self.tokenizer, &mut messages)?;
-            let tail = self.tail(conversation, ended.is_some(), &mut messages)?;
+            let tail = self.tail(conversation, &mut messages, |messages| {
+                self.tail_of_turn(conversation, ended.is_some(), messages)
+            })?;
             let tokens = literal.encode_after(&self.tokenizer, &before, &tail)?;
             literal.put_back(&mut messages);
             if tokens.len() <= most || room == Some(0) {
@@ -126,6 +134,31 @@ impl Prompter {
         }
         let warning = self.warning(conversation, turn, &end, &tail, &messages);
         Ok(GivenTokens { tokens, messages, warning })
+    }
+
+    /// The tokens behind a prompt that an environment opens an episode with: its messages, and the
+    /// beginning of the model's first turn.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong with the messages or the chat template.
+    pub fn opening(
+        &self,
+        conversation: &Conversation,
+        prompt: &Prompt,
+        messages: &[Value],
+    ) -> Result<GivenTokens, String> {
+        let (head, mut messages) = (self.render(prompt)?, messages.to_vec());
+        let literal = LiteralTexts::take(&self.tokenizer, &mut messages)?;
+        let tail = self.tail(conversation, &mut messages, |messages| {
+            let all = [&conversation.messages, messages].concat();
+            let text = self.apply_template(&all, &self.tools, true)?;
+            text.strip_prefix(&*head).map(str::to_owned).ok_or_else(|| {
+                "the chat template writes the prompt differently once messages follow it".to_owned()
+            })
+        })?;
+        let tokens = literal.encode_after(&self.tokenizer, &head, &tail)?;
+        literal.put_back(&mut messages);
+        Ok(GivenTokens { tokens, messages, warning: None })
     }
 
     /// Tokens of all texts.
@@ -152,27 +185,33 @@ impl Prompter {
         Ok(())
     }
 
-    /// The text behind a turn of the model. Where the template cannot write the role `tool`, such
-    /// messages become the user's.
+    /// The text that gives the model messages, by the chat template as `templated` or as lines.
+    /// Where the template cannot write the role `tool`, such messages become the user's.
     fn tail(
         &self,
         conversation: &Conversation,
-        has_ended: bool,
         messages: &mut [Value],
+        templated: impl Fn(&[Value]) -> Result<String, String>,
     ) -> Result<String, String> {
         if !conversation.uses_template {
             let lines = messages.iter().filter_map(|message| message["content"].as_str());
             return Ok(lines.map(|content| format!("\n{content}\n")).collect());
         }
-        let tail = self.templated_tail(conversation, has_ended, messages);
-        if tail.is_ok() || messages.iter().all(|message| message["role"] != "tool") {
+        let with_all = |messages: &[Value]| {
+            let tail = templated(messages)?;
+            check_written(&tail, messages)?;
+            Ok(tail)
+        };
+        let tail = with_all(messages);
+        let mut of_tools = messages.iter_mut().filter(|message| message["role"] == "tool");
+        if tail.is_ok() || of_tools.by_ref().map(|of| of["role"] = "user".into()).count() == 0 {
             return tail;
         }
-        messages.iter_mut().for_each(|message| message["role"] = "user".into());
-        self.templated_tail(conversation, has_ended, messages)
+        with_all(messages)
     }
 
-    fn templated_tail(
+    /// The template's text behind a turn of the model.
+    fn tail_of_turn(
         &self,
         conversation: &Conversation,
         has_ended: bool,
@@ -183,15 +222,6 @@ impl Prompter {
         let (_, tail) = text
             .rsplit_once(&mark)
             .ok_or("the chat template does not write the assistant's messages")?;
-        for message in messages {
-            let word = longest_word(message["content"].as_str().unwrap_or_default());
-            if !tail.contains(word) {
-                let role = &message["role"];
-                return Err(format!(
-                    "the chat template does not write messages of the role {role}"
-                ));
-            }
-        }
         if !has_ended {
             return Ok(tail.to_owned());
         }
@@ -246,6 +276,16 @@ impl Prompter {
             part(&seen)
         ))
     }
+}
+
+/// Checks that a template has written all messages.
+fn check_written(tail: &str, messages: &[Value]) -> Result<(), String> {
+    let is_lost = |message: &&Value| {
+        !tail.contains(longest_word(message["content"].as_str().unwrap_or_default()))
+    };
+    messages.iter().find(is_lost).map_or(Ok(()), |lost| {
+        Err(format!("the chat template does not write messages of the role {}", lost["role"]))
+    })
 }
 
 fn assistant(text: &str) -> Value {

@@ -1,4 +1,5 @@
-//! Episodes: what follows each turn of the model, asked of an environment while others are sampled.
+//! Episodes: the messages before the first turn of the model and between its turns, asked of an
+//! environment while others are sampled.
 //!
 //! Threads, as many as the environment answers at a time, hand it the turns that have ended. Its
 //! messages become tokens, and the response goes on behind them. No bit of a response depends on
@@ -47,7 +48,7 @@ pub struct Turns<'a> {
 /// The beginning of an episode whose turn is made up, as texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EpisodePreview {
-    /// The prompt.
+    /// The prompt, and the environment's messages behind it if it opens its episodes.
     pub prompt: String,
     /// In place of the model's first turn, with its end token.
     pub turn: String,
@@ -111,9 +112,9 @@ pub struct EpisodeQueue<'scope, 'env> {
 /// An episode between two turns.
 #[derive(Default)]
 struct OpenEpisode {
-    /// None before its first turn.
+    /// None before it is opened or has its first turn.
     episode: Option<Box<dyn Episode>>,
-    /// All messages so far, from the prompt's on; none before the first turn.
+    /// All messages so far, from the prompt's on; none before it is opened or has its first turn.
     conversation: Option<Conversation>,
     turns: usize,
     outcome: EpisodeOutcome,
@@ -129,22 +130,28 @@ enum Next {
     Cut,
 }
 
-/// A turn that has ended.
+/// Asks what an episode goes on with.
 struct Question {
     id: ResponseId,
-    /// The turn's text without special tokens but a mark of a call at its beginning, up to a stop
-    /// string.
+    seed: u64,
+    /// None for the messages that open the episode.
+    turn: Option<EndedTurn>,
+    episode: OpenEpisode,
+}
+
+/// A turn that has ended.
+struct EndedTurn {
+    /// Its text without special tokens but a mark of a call at its beginning, up to a stop string.
     text: String,
     /// The token that has ended it; none at a stop string.
     end_token: Option<u32>,
-    seed: u64,
     completion: Completion,
-    episode: OpenEpisode,
 }
 
 struct Answer {
     id: ResponseId,
-    completion: Completion,
+    /// The response so far; none before its first turn.
+    completion: Option<Completion>,
     episode: OpenEpisode,
     /// Or the panic of the thread that asked.
     next: thread::Result<Next>,
@@ -170,7 +177,8 @@ impl Drop for CloseOnDrop<'_> {
 }
 
 impl<'scope, 'env> EpisodeQueue<'scope, 'env> {
-    /// An empty queue. `problems` has the problem of each request.
+    /// A queue without turns. `problems` has the problem of each request. An environment that opens
+    /// its episodes is asked to open all of them.
     pub fn new(
         scope: &'scope Scope<'scope, 'env>,
         turns: Option<Turns<'env>>,
@@ -184,7 +192,7 @@ impl<'scope, 'env> EpisodeQueue<'scope, 'env> {
             CloseOnDrop(Arc::new(Shared { turns, problems, questions, closed }))
         });
         let drawn = requests.iter().map(|request| (request.key, request.sampling.clone()));
-        Self {
+        let mut queue = Self {
             scope,
             shared,
             drawn: drawn.collect(),
@@ -195,7 +203,15 @@ impl<'scope, 'env> EpisodeQueue<'scope, 'env> {
             open: HashMap::new(),
             asked: 0,
             note: None,
+        };
+        if turns.is_some_and(|turns| turns.environment.opens()) {
+            for (request, Request { samples, .. }) in requests.iter().enumerate() {
+                for &sample in samples {
+                    queue.ask(ResponseId { request, sample }, None, OpenEpisode::default());
+                }
+            }
         }
+        queue
     }
 
     /// Whether all responses have ended.
@@ -229,35 +245,27 @@ impl<'scope, 'env> EpisodeQueue<'scope, 'env> {
         let Some(shared) = &self.shared else { return Ok(sampled) };
         let shared = shared.0.clone();
         for (id, completion) in sampled {
-            match completion.finish_reason {
-                FinishReason::Stop => self.ask(&shared, id, completion),
-                FinishReason::Length => {
-                    let episode = self.open.remove(&id).unwrap_or_default();
-                    ended.push((id, shared.turns.complete(completion, episode)?));
-                }
+            let episode = self.open.remove(&id).unwrap_or_default();
+            let stops = completion.finish_reason == FinishReason::Stop;
+            if stops && episode.outcome.fault.is_none() {
+                let turn = shared.turns.ended_turn(&self.drawn[id.request].1, completion);
+                self.ask(id, Some(turn), episode);
+                continue;
             }
+            if stops {
+                run.end(id)?; // the environment failed to open the episode
+            }
+            ended.push((id, shared.turns.complete(completion, episode)?));
         }
         Ok(ended)
     }
 
-    /// Hands a turn that has ended to the environment.
-    fn ask(&mut self, shared: &Arc<Shared<'env>>, id: ResponseId, completion: Completion) {
-        let (key, sampling) = &self.drawn[id.request];
-        let turn = &completion.tokens[completion.given.last_turn()..];
-        let end_token = turn.last().copied().filter(|&last| sampling.ends(last));
-        let question = Question {
-            id,
-            text: marked_text(
-                &shared.turns.prompter.tokenizer,
-                shared.turns.environment.call_marks(),
-                turn,
-                completion.text.as_deref().unwrap_or_default(),
-            ),
-            end_token,
-            seed: key.environment_seed(id.sample as u64),
-            completion,
-            episode: self.open.remove(&id).unwrap_or_default(),
-        };
+    /// Asks the environment what follows a turn that has ended, or opens an episode.
+    fn ask(&mut self, id: ResponseId, turn: Option<EndedTurn>, episode: OpenEpisode) {
+        let Some(shared) = &self.shared else { return };
+        let shared = &shared.0;
+        let seed = self.drawn[id.request].0.environment_seed(id.sample as u64);
+        let question = Question { id, seed, turn, episode };
         if self.threads < shared.turns.environment.workers().max(1) {
             let (shared, answer) = (shared.clone(), self.answer.clone());
             self.scope.spawn(move || shared.step_all(&answer));
@@ -274,8 +282,13 @@ impl<'scope, 'env> EpisodeQueue<'scope, 'env> {
         answer: Answer,
     ) -> Result<Option<(ResponseId, Completion)>> {
         self.asked -= 1;
-        let Answer { id, mut completion, episode, next } = answer;
-        match next.unwrap_or_else(|panic| resume_unwind(panic)) {
+        let Answer { id, completion, episode, next } = answer;
+        let next = next.unwrap_or_else(|panic| resume_unwind(panic));
+        let Some(mut completion) = completion else {
+            self.opened(run, id, episode, next)?;
+            return Ok(None);
+        };
+        match next {
             Next::End => {}
             Next::Cut => completion.finish_reason = FinishReason::Length,
             Next::Given { tokens, warning } => {
@@ -292,6 +305,31 @@ impl<'scope, 'env> EpisodeQueue<'scope, 'env> {
         run.end(id)?;
         let Some(shared) = &self.shared else { return Ok(None) };
         Ok(Some((id, shared.0.turns.complete(completion, episode)?)))
+    }
+
+    /// Begins a response whose episode has been opened. One that the environment has failed to open
+    /// has a turn behind the prompt all the same, since a response has sampled tokens.
+    fn opened(
+        &mut self,
+        run: &mut SamplingRun<'_>,
+        id: ResponseId,
+        mut episode: OpenEpisode,
+        next: Next,
+    ) -> Result<()> {
+        let mut given = match next {
+            Next::Given { tokens, .. } => tokens,
+            Next::End | Next::Cut => Vec::new(),
+        };
+        let longest = run.longest(id);
+        if given.len() >= longest {
+            episode.outcome.fault = Some(format!(
+                "it opens the episode with {} tokens, and the response has room for {longest}",
+                given.len()
+            ));
+            given.clear();
+        }
+        self.open.insert(id, episode);
+        run.open(id, &given)
     }
 }
 
@@ -313,16 +351,21 @@ impl Shared<'_> {
 
     fn step(&self, question: Question) -> Answer {
         let _span = span("environment");
-        let Question { id, text, end_token, seed, completion, mut episode } = question;
+        let Question { id, seed, turn, mut episode } = question;
         let problem = self.problems[id.request];
-        let follow = || self.turns.follow(problem, seed, &mut episode, &text, end_token);
-        let next = catch_unwind(AssertUnwindSafe(follow)).map(|next| {
+        let ask = || match &turn {
+            Some(EndedTurn { text, end_token, .. }) => {
+                self.turns.follow(problem, seed, &mut episode, text, *end_token)
+            }
+            None => self.turns.open(problem, seed, &mut episode),
+        };
+        let next = catch_unwind(AssertUnwindSafe(ask)).map(|next| {
             next.unwrap_or_else(|Fault(fault)| {
                 episode.outcome.fault = Some(fault);
                 Next::End
             })
         });
-        Answer { id, completion, episode, next }
+        Answer { id, completion: turn.map(|turn| turn.completion), episode, next }
     }
 }
 
@@ -344,19 +387,44 @@ impl Turns<'_> {
     /// # Errors
     /// The environment's fault.
     pub fn preview(&self, problem: &Problem) -> Result<EpisodePreview, String> {
-        let prompt = self.prompter.text(problem).map_err(|error| error.to_string())?;
+        let mut prompt = self.prompter.text(problem).map_err(|error| error.to_string())?;
         let mut open = OpenEpisode::default();
-        let end_token = self.prompter.end_token();
-        let next = self.follow(problem, 0, &mut open, MADE_UP, end_token);
-        let given = match next.map_err(|Fault(fault)| fault)? {
+        let text = |next: Result<Next, Fault>| match next.map_err(|Fault(fault)| fault)? {
             Next::Given { tokens, .. } => {
                 let decoded = self.prompter.tokenizer.decode(&tokens, false);
-                Some(decoded.map_err(|error| error.to_string())?)
+                Ok::<_, String>(Some(decoded.map_err(|error| error.to_string())?))
             }
-            Next::End | Next::Cut => None,
+            Next::End | Next::Cut => Ok(None),
         };
+        if self.environment.opens() {
+            prompt.extend(text(self.open(problem, 0, &mut open))?);
+        }
+        let end_token = self.prompter.end_token();
+        let given = text(self.follow(problem, 0, &mut open, MADE_UP, end_token))?;
         let end = end_token.and_then(|token| self.prompter.tokenizer.special_text(token));
         Ok(EpisodePreview { prompt, turn: format!("{MADE_UP}{}", end.unwrap_or_default()), given })
+    }
+
+    /// Begins an episode with the environment's messages.
+    fn open(&self, problem: &Problem, seed: u64, open: &mut OpenEpisode) -> Result<Next, Fault> {
+        let episode = open.episode.insert(self.environment.begin(problem, seed)?);
+        let messages = episode.open()?;
+        let mut conversation = self.prompter.conversation(&problem.prompt);
+        let opening = self.prompter.opening(&conversation, &problem.prompt, &messages);
+        let GivenTokens { tokens, messages, warning } = opening.map_err(Fault)?;
+        conversation.open(messages);
+        open.conversation = Some(conversation);
+        Ok(Next::Given { tokens, warning })
+    }
+
+    /// A turn that has ended, for the environment.
+    fn ended_turn(&self, sampling: &Sampling, completion: Completion) -> EndedTurn {
+        let turn = &completion.tokens[completion.given.last_turn()..];
+        let end_token = turn.last().copied().filter(|&last| sampling.ends(last));
+        let text = completion.text.as_deref().unwrap_or_default();
+        let marks = self.environment.call_marks();
+        let text = marked_text(&self.prompter.tokenizer, marks, turn, text);
+        EndedTurn { text, end_token, completion }
     }
 
     /// Asks the environment what follows a turn.
@@ -413,16 +481,15 @@ impl Turns<'_> {
         let Completion { tokens, given, .. } = completion;
         let mut stream = self.prompter.tokenizer.decode_stream(false);
         let (mut characters, mut read) = (0, 0);
-        let mut ends = Vec::new(); // of turns, and of the given tokens between them
-        for end in given.turns(tokens.len()).flat_map(|turn| [turn.start, turn.end]) {
+        let mut ends = Vec::new();
+        for end in given.ranges().flat_map(|range| [range.start, range.end]) {
             for &token in &tokens[read..end] {
                 characters += stream.push(token)?.chars().count();
             }
             read = end;
             ends.push(characters);
         }
-        // The first turn begins at 0, the last ends at the end.
-        Ok(ends[1..].chunks_exact(2).map(|range| [range[0], range[1]]).collect())
+        Ok(ends.chunks_exact(2).map(|range| [range[0], range[1]]).collect())
     }
 }
 

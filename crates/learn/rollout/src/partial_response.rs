@@ -4,6 +4,7 @@ use crate::response::bits;
 use crate::response_masks::ResponseMasks;
 use crate::sampling::Sampling;
 use isentrope_kernels::Drawn;
+use isentrope_run::tokens::GivenRanges;
 use serde::{Deserialize, Serialize};
 
 /// A response that has not ended. Vectors are `[tokens]`; without tokens it has not started.
@@ -24,6 +25,9 @@ pub struct PartialResponse {
     /// The tokens that truncated sampling kept at each position, if they are recorded.
     #[serde(rename = "kept", default, skip_serializing_if = "Option::is_none")]
     pub masks: Option<ResponseMasks>,
+    /// Which tokens were given.
+    #[serde(default, skip_serializing_if = "GivenRanges::is_empty")]
+    pub given: GivenRanges,
 }
 
 impl PartialResponse {
@@ -34,7 +38,20 @@ impl PartialResponse {
             sampling_logprobs: drawn.iter().filter_map(|d| d.sampling_logprob).collect(),
             entropies: drawn.iter().map(|d| d.entropy).collect(),
             masks: masks.filter(|_| !drawn.is_empty()),
+            given: GivenRanges::default(),
         }
+    }
+
+    /// A response that begins with these given tokens, or has not started if there are none.
+    pub(crate) fn opened(given: &[u32], records_kept: bool) -> Self {
+        let drawn: Vec<Drawn> = given.iter().map(|&token| given_token(token)).collect();
+        let mut masks = records_kept.then(ResponseMasks::default);
+        masks.iter_mut().for_each(|masks| given.iter().for_each(|_| masks.push(None)));
+        let mut opened = Self::new(&drawn, masks);
+        if !given.is_empty() {
+            opened.given.push(0..given.len());
+        }
+        opened
     }
 
     /// Whether an engine can continue the response: its vectors have one length, and it has not
@@ -47,7 +64,9 @@ impl PartialResponse {
             && (self.sampling_logprobs.is_empty() || self.sampling_logprobs.len() == count)
             && masks == (count > 0 && sampling.records_kept).then_some((count, count))
             && count < max_tokens
-            && self.tokens.last().is_none_or(|&last| !sampling.ends(last))
+            && self.given.fits(count + 1)
+            && (self.given.last_turn() == count
+                || self.tokens.last().is_none_or(|&last| !sampling.ends(last)))
     }
 
     /// Its draws, without the kept tokens.
@@ -61,6 +80,11 @@ impl PartialResponse {
         };
         (0..self.tokens.len()).map(draw).collect()
     }
+}
+
+/// A token that was given. Its numbers are 0.
+pub(crate) fn given_token(token: u32) -> Drawn {
+    Drawn { token, logprob: 0.0, sampling_logprob: None, entropy: 0.0, mask: None }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use crate::between_turns::COMPARISONS;
 use crate::error::{Error, Result};
 use isentrope_data::{DataSettings, Finding, Problem, Prompt, Template};
+use isentrope_environment::Environment;
 use isentrope_model::chat_template::{ChatTemplate, Date};
 use isentrope_model::generation_config::eos_tokens;
 use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
@@ -24,6 +25,9 @@ pub struct Prompter {
     system: Option<String>,
     /// Tools that the model may use, each an object, for the chat template.
     pub(crate) tools: Vec<Value>,
+    /// Whether an environment's messages follow each prompt, which then ends without the beginning
+    /// of the model's turn.
+    opens: bool,
     /// Turns at which it is still to be seen whether the template writes them differently later.
     pub(crate) comparisons: AtomicUsize,
 }
@@ -64,13 +68,15 @@ impl Prompter {
             variables: template_variables(settings),
             system: settings.system.clone(),
             tools: Vec::new(),
+            opens: false,
             comparisons: AtomicUsize::new(COMPARISONS),
         })
     }
 
-    /// Gives tools, each an object, to every prompt that goes through the chat template.
-    pub fn with_tools(self, tools: &[Value]) -> Self {
-        Self { tools: tools.to_vec(), ..self }
+    /// For an environment: its tools are given to every prompt that goes through the chat template,
+    /// and prompts end where it [opens](Environment::opens) the episode.
+    pub fn with_environment(self, environment: &dyn Environment) -> Self {
+        Self { tools: environment.tools().to_vec(), opens: environment.opens(), ..self }
     }
 
     /// A sentence for users whose model does not see the tools, because the chat template does not
@@ -182,9 +188,15 @@ impl Prompter {
         }
     }
 
-    fn render(&self, prompt: &Prompt) -> Result<String, String> {
+    pub(crate) fn render(&self, prompt: &Prompt) -> Result<String, String> {
+        if prompt.is_empty_chat() && !self.opens {
+            return Err("the prompt has no messages: only an environment that opens its episodes \
+                        (environment.opens) goes without"
+                .into());
+        }
         let mut messages = match (prompt, self.uses_template(prompt)) {
             (Prompt::Text(text), false) | (Prompt::Beginning(text), _) => return Ok(text.clone()),
+            (Prompt::Chat(messages), false) if messages.is_empty() => return Ok(String::new()),
             (Prompt::Chat(messages), false) => {
                 let [message] = &messages[..] else {
                     return Err(
@@ -202,7 +214,23 @@ impl Prompter {
             (Prompt::Chat(messages), true) => messages.clone(),
         };
         self.add_system(&mut messages);
-        self.apply_template(&messages, &self.tools, true)
+        if messages.is_empty() {
+            return self.first_special_token();
+        }
+        self.apply_template(&messages, &self.tools, !self.opens)
+    }
+
+    /// The special token with which the chat template begins every conversation.
+    fn first_special_token(&self) -> Result<String, String> {
+        let text =
+            self.apply_template(&[json!({"role": "user", "content": "?"})], &self.tools, true)?;
+        let tokens = self.tokenizer.encode(&text, false).map_err(|e| e.to_string())?;
+        let first = tokens.first().and_then(|&token| self.tokenizer.special_text(token));
+        first.filter(|first| text.starts_with(first)).ok_or_else(|| {
+            "the prompt has no messages, and the chat template begins with no special token that \
+             could stand for it: give the data a prompt"
+                .into()
+        })
     }
 
     /// Gives a chat that has no system message the recipe's.

@@ -9,6 +9,7 @@ use crate::respond::{Interrupt, ResponseId};
 use crate::sequence::{Completion, FinishReason};
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_model::{ActivationCache, KvCache, Model};
+use std::collections::BTreeMap;
 
 /// The means of sampling: model, tokenizer and memory.
 pub struct Sampler<'a> {
@@ -38,6 +39,8 @@ pub struct SamplingRun<'a> {
     numbers: Vec<usize>,
     /// Whether another turn may follow a response that has stopped.
     has_turns: bool,
+    /// Requests of which some responses have not been opened, by number, with those that have.
+    unopened: BTreeMap<usize, (Request, Vec<(usize, PartialResponse)>)>,
     progress: Progress,
 }
 
@@ -54,7 +57,8 @@ pub struct Unfinished {
 type NumberedRequest = (usize, Request, Vec<PartialResponse>);
 
 impl<'a> SamplingRun<'a> {
-    /// Queues requests, which are numbered from 0.
+    /// Queues requests, which are numbered from 0. If an environment opens its episodes, a request
+    /// waits until all its responses are [opened](Self::open).
     pub fn begin(sampler: Sampler<'a>, requests: Vec<Request>) -> Result<Self> {
         let Sampler { model, activation_cache, tokenizer, limits, phase, turns, .. } = sampler;
         let total = requests.iter().map(|request| request.samples.len()).sum();
@@ -69,9 +73,15 @@ impl<'a> SamplingRun<'a> {
         if has_turns {
             engine = engine.keeping_stopped();
         }
-        let numbers = submit(&mut engine, requests)?;
+        let (mut numbers, mut unopened) = (Vec::new(), BTreeMap::new());
+        if turns.is_some_and(|turns| turns.environment.opens()) {
+            let wait = |(number, request, _)| (number, (request, Vec::new()));
+            unopened = requests.into_iter().map(wait).collect();
+        } else {
+            numbers = submit(&mut engine, requests)?;
+        }
         let progress = Progress { phase, done: 0, total, tokens: 0 };
-        Ok(Self { model, tokenizer, limits, engine, numbers, has_turns, progress })
+        Ok(Self { model, tokenizer, limits, engine, numbers, has_turns, unopened, progress })
     }
 
     /// Whether nothing is left to sample: every response has ended, or waits for what follows its
@@ -106,6 +116,33 @@ impl<'a> SamplingRun<'a> {
             }
         }
         Ok(ended)
+    }
+
+    /// Most tokens of a response that is still to be opened.
+    pub fn longest(&self, id: ResponseId) -> usize {
+        let request = self.unopened.get(&id.request).map(|(request, _)| request);
+        request.map_or(0, |Request { prompt, sampling, .. }| {
+            sampling.max_tokens.min(self.model.context().saturating_sub(prompt.len()))
+        })
+    }
+
+    /// Opens a response with these given tokens, of which there may be none. Its request is queued
+    /// with the last of its responses. Activations of these are not cached.
+    pub fn open(&mut self, id: ResponseId, given: &[u32]) -> Result<()> {
+        let ResponseId { request: number, sample } = id;
+        let Some((request, opened)) = self.unopened.get_mut(&number) else {
+            return Err(Error::Prompt(format!("request {number} does not wait to be opened")));
+        };
+        opened.push((sample, PartialResponse::opened(given, request.sampling.records_kept)));
+        if opened.len() == request.samples.len()
+            && let Some((mut request, mut opened)) = self.unopened.remove(&number)
+        {
+            opened.sort_by_key(|(sample, _)| *sample);
+            let opened: (Vec<usize>, Vec<PartialResponse>) = opened.into_iter().unzip();
+            (request.samples, request.cache_activations) = (opened.0, false);
+            self.numbers.extend(submit(&mut self.engine, vec![(number, request, opened.1)])?);
+        }
+        Ok(())
     }
 
     /// Goes on with a response that has stopped, behind these given tokens.
@@ -149,7 +186,8 @@ impl<'a> SamplingRun<'a> {
         mut taken: Vec<(ResponseId, PartialResponse)>,
         requests: &[Request],
     ) -> Result<Self> {
-        let Self { model, tokenizer, limits, engine: idle, has_turns, mut progress, .. } = self;
+        let Self { model, tokenizer, limits, engine: idle, has_turns, unopened, .. } = self;
+        let mut progress = self.progress;
         drop(idle);
         progress.total += taken.len();
         taken.sort_by_key(|(id, _)| *id);
@@ -176,7 +214,7 @@ impl<'a> SamplingRun<'a> {
             engine = engine.keeping_stopped();
         }
         let numbers = submit(&mut engine, parts)?;
-        Ok(Self { model, tokenizer, limits, engine, numbers, has_turns, progress })
+        Ok(Self { model, tokenizer, limits, engine, numbers, has_turns, unopened, progress })
     }
 
     fn id(&self, request: RequestId, sample: usize) -> ResponseId {

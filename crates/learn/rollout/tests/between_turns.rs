@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use isentrope_data::{DataSettings, Prompt, Template};
+use isentrope_data::{DataSettings, Problem, Prompt, Template};
+use isentrope_environment::{Environment, Episode, Fault};
 use isentrope_rollout::{GivenTokens, Prompter};
 use serde_json::{Value, json};
 
@@ -122,6 +123,97 @@ fn turns_add_up_to_the_template_s_own_text() {
             }
         }
     }
+}
+
+/// An environment that opens its episodes.
+struct Opening;
+
+impl Environment for Opening {
+    fn begin(&self, _: &Problem, _: u64) -> Result<Box<dyn Episode>, Fault> {
+        Err(Fault("it is not asked".into()))
+    }
+
+    fn workers(&self) -> usize {
+        1
+    }
+
+    fn opens(&self) -> bool {
+        true
+    }
+
+    fn tools(&self) -> &[Value] {
+        &[]
+    }
+}
+
+#[test]
+fn an_opening_and_turns_add_up_to_the_templates_own_text() {
+    let chat = |roles: &[&str]| -> Vec<Value> {
+        let message = |role| json!({"role": role, "content": format!("{role} 2.5?")});
+        roles.iter().map(message).collect()
+    };
+    for (name, end) in [
+        ("qwen2.5", "<|im_end|>"),
+        ("qwen3", "<|im_end|>"),
+        ("smollm2", "<|im_end|>"),
+        ("llama-3.1", "<|eot_id|>"),
+        ("gemma", "<end_of_turn>"),
+    ] {
+        let prompter = prompter(Some(&template(name)), end).with_environment(&Opening);
+        for (prompt, opening) in [
+            (&["user"][..], &["user"][..]),
+            (&["user"], &[]),
+            (&["system", "user"], &["tool"]),
+            (&[], &["system", "user"]),
+            (&[], &["user"]),
+        ] {
+            if name == "gemma" && prompt.len() + opening.len() != 1 {
+                continue; // it writes no system message, and no two of the user
+            }
+            let (messages, opening) = (chat(prompt), chat(opening));
+            let prompt = Prompt::Chat(messages.clone());
+            let mut conversation = prompter.conversation(&prompt);
+            let mut tokens = prompter.prompt_tokens(&prompt).unwrap();
+            let given = prompter.opening(&conversation, &prompt, &opening).unwrap();
+            conversation.open(given.messages.clone());
+            tokens.extend(given.tokens);
+            tokens.extend(prompter.tokenizer.encode("2 + 3", false).unwrap());
+            let ended = Some(prompter.eos_tokens[0]);
+            tokens.extend(ended);
+            let user = user_messages();
+            let between = prompter.between_turns(&conversation, "2 + 3", ended, &user, 200);
+            tokens.extend(between.unwrap().tokens);
+            let turn = json!({"role": "assistant", "content": "2 + 3"});
+            let all = [&messages[..], &given.messages, &[turn], &user].concat();
+            let own = prompter.apply_template(&all, &[], true).unwrap();
+            let expected = prompter.tokenizer.encode(&own, false).unwrap();
+            assert_eq!(tokens, expected, "{name}, {messages:?}, {opening:?}");
+        }
+    }
+}
+
+#[test]
+fn an_opening_that_cannot_follow_the_prompt_says_why() {
+    let system = [json!({"role": "system", "content": "S"})];
+    let (empty, text) = (Prompt::Chat(Vec::new()), Prompt::Text("q".into()));
+    let opened = |prompter: &Prompter, prompt: &Prompt, messages: &[Value]| {
+        let conversation = prompter.conversation(prompt);
+        let given = prompter.opening(&conversation, prompt, messages)?;
+        Ok::<_, String>(prompter.tokenizer.decode(&given.tokens, false).unwrap())
+    };
+    let own = template("gemma");
+    let gemma = prompter(Some(&own), "<end_of_turn>").with_environment(&Opening);
+    assert!(opened(&gemma, &text, &user_messages()).unwrap_err().contains("roles must alternate"));
+    assert!(opened(&gemma, &empty, &system).unwrap_err().contains("System role not supported"));
+    let last = "{% for m in messages %}{% if loop.last %}{{ m.content }}{% endif %}{% endfor %}";
+    let last = prompter(Some(last), "<eos>").with_environment(&Opening);
+    assert!(opened(&last, &text, &user_messages()).unwrap_err().contains("differently once"));
+    let error = last.prompt_tokens(&empty).unwrap_err();
+    assert!(error.contains("begins with no special token"), "{error}");
+    let lines = prompter(None, "<eos>").with_environment(&Opening);
+    assert_eq!(opened(&lines, &text, &user_messages()).unwrap(), "\nToo low.\n");
+    let error = prompter(Some(&own), "<end_of_turn>").prompt_tokens(&empty).unwrap_err();
+    assert!(error.contains("the prompt has no messages: only an environment"), "{error}");
 }
 
 #[test]

@@ -63,6 +63,10 @@ enum Manner {
     Fails(usize),
     /// Is a program with a mistake.
     Panics,
+    /// Opens with a text that leaves no room.
+    OpensLong,
+    /// Fails to open.
+    OpensNot,
 }
 
 struct Counting {
@@ -71,6 +75,7 @@ struct Counting {
     workers: usize,
     /// Whether some answers are slow.
     is_slow: bool,
+    opens: bool,
 }
 
 struct Counter {
@@ -93,12 +98,29 @@ impl Environment for Counting {
         self.workers
     }
 
+    fn opens(&self) -> bool {
+        self.opens
+    }
+
     fn tools(&self) -> &[Value] {
         &[]
     }
 }
 
 impl Episode for Counter {
+    fn open(&mut self) -> Result<Vec<Value>, Fault> {
+        assert_eq!(self.turns, 0, "it is asked before any turn");
+        let text = match self.manner {
+            Manner::OpensNot => return Err(Fault("it does not open".into())),
+            Manner::OpensLong => "x".repeat(2 * LONGEST),
+            _ => "y".repeat((self.seed % 3) as usize),
+        };
+        if self.is_slow {
+            thread::sleep(Duration::from_millis(self.seed % 5));
+        }
+        Ok(vec![json!({"role": "user", "content": text})])
+    }
+
     fn step(&mut self, text: &str) -> Result<Reply, Fault> {
         self.turns += 1;
         if self.is_slow {
@@ -170,13 +192,13 @@ const ROOMY: Limits = Limits { cache_bytes: 32 << 20, sequences: 64, prefill_tok
 
 impl Trial {
     fn new(manner: fn(usize) -> Manner) -> Self {
-        let environment = Counting { manner, workers: 1, is_slow: false };
+        let environment = Counting { manner, workers: 1, is_slow: false, opens: false };
         Self { threads: 1, limits: ROOMY, environment, max_turns: 5, top_k: 0 }
     }
 
     fn sampling(&self) -> Sampling {
         Sampling {
-            max_tokens: LONGEST,
+            max_tokens: LONGEST + if self.environment.opens { 12 } else { 0 },
             eos_tokens: END.collect(),
             top_k: self.top_k,
             records_kept: self.top_k > 0,
@@ -190,7 +212,8 @@ impl Trial {
 
     /// `[requests][samples]`.
     fn run(&self) -> Vec<Vec<Response>> {
-        let (model, prompter) = (model(self.threads), prompter());
+        let model = model(self.threads);
+        let prompter = prompter().with_environment(&self.environment);
         let problem = |number: usize| Problem {
             prompt: Prompt::Text("q".into()),
             ground_truth: Value::Null,
@@ -250,15 +273,18 @@ fn counts(_: usize) -> Manner {
 
 #[test]
 fn episodes_do_not_depend_on_their_batch_threads_memory_or_the_environments_speed() {
-    for top_k in [0, 7] {
-        let expected = Trial { top_k, ..Trial::new(counts) }.run();
+    for (top_k, opens) in [(0, false), (7, false), (7, true)] {
+        let trial = Trial { top_k, ..Trial::new(counts) };
+        let environment = Counting { opens, ..trial.environment };
+        let expected = Trial { environment, ..trial }.run();
+        assert!(expected.iter().flatten().all(|response| response.given.contains(0) == opens));
         let turns: Vec<usize> = expected.iter().flatten().map(Response::turns).collect();
         assert!(turns.contains(&3) && turns.contains(&1), "{turns:?}");
         for (threads, sequences, prefill_tokens, workers, is_slow) in
             [(2, 64, 512, 1, false), (1, 2, 1, 3, true), (2, 7, 5, 100, true), (1, 1, 3, 1, false)]
         {
             let limits = Limits { cache_bytes: 1 << 20, sequences, prefill_tokens };
-            let environment = Counting { manner: counts, workers, is_slow };
+            let environment = Counting { manner: counts, workers, is_slow, opens };
             let trial = Trial { threads, limits, environment, top_k, ..Trial::new(counts) };
             assert!(trial.run() == expected, "{sequences} {prefill_tokens} {workers} {top_k}");
         }
@@ -270,14 +296,17 @@ fn responses_that_wait_for_memory_wait_for_the_environment() {
     let expected = Trial::new(counts).run();
     let cache_bytes = 4 * KvCache::page_bytes(&model(1)); // of one response
     let limits = Limits { cache_bytes, ..ROOMY };
-    let environment = Counting { manner: counts, workers: 1, is_slow: true };
+    let environment = Counting { is_slow: true, ..Trial::new(counts).environment };
     assert!(Trial { limits, environment, ..Trial::new(counts) }.run() == expected);
 }
 
 #[test]
 fn numbers_of_sampled_tokens_are_those_of_the_whole_sequence_to_the_bit() {
     let model = model(1);
-    for (request, responses) in Trial::new(counts).run().iter().enumerate() {
+    let opened = Counting { opens: true, ..Trial::new(counts).environment };
+    let opened = Trial { environment: opened, ..Trial::new(counts) }.run();
+    for (request, responses) in Trial::new(counts).run().iter().chain(&opened).enumerate() {
+        let request = request % REQUESTS;
         for response in responses {
             let prompt = Trial::prompt(request);
             let tokens = [&prompt[..], &response.tokens].concat();
@@ -368,6 +397,43 @@ fn an_environment_that_fails_costs_its_own_response_alone() {
         }
     }
     assert!(faults > SAMPLES, "{faults}");
+}
+
+/// Group by group, prompts are shared and openings differ: the seed is each response's own.
+#[test]
+fn an_environment_opens_each_episode_with_its_own_messages() {
+    fn manner(problem: usize) -> Manner {
+        match problem {
+            2 => Manner::OpensLong,
+            4 => Manner::OpensNot,
+            6 => Manner::Fails(0),
+            _ => Manner::Counts,
+        }
+    }
+    let prompter = prompter();
+    let environment = Counting { manner, workers: 2, is_slow: false, opens: true };
+    let mut openings = Vec::new();
+    let all = Trial { environment, ..Trial::new(manner) }.run();
+    for (problem, Response { tokens, given, given_text, text, judgement, .. }) in
+        all.iter().enumerate().flat_map(|(problem, of)| of.iter().map(move |one| (problem, one)))
+    {
+        assert!(given.fits(tokens.len()));
+        if manner(problem) != Manner::Counts {
+            // A response has sampled tokens all the same.
+            let why = ["opens the episode with", "it does not open", "it does not begin"];
+            let reason = &judgement.reason;
+            assert!(judgement.failed && given.is_empty(), "{reason}");
+            assert!(reason.contains(why[problem / 2 - 1]), "{reason}");
+            continue;
+        }
+        let opening = given.ranges().next().unwrap();
+        assert_eq!((opening.start, given_text[0]), (0, [0, opening.end]), "one token a character");
+        openings.push(prompter.tokenizer.decode(&tokens[opening], false).unwrap());
+        assert!(text.starts_with(openings.last().unwrap()));
+    }
+    openings.sort();
+    openings.dedup();
+    assert_eq!(openings, ["u:;\na:", "u:y;\na:", "u:yy;\na:"]);
 }
 
 #[test]

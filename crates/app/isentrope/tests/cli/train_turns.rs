@@ -10,10 +10,11 @@ use std::fs;
 const AT_ONCE: usize = 40;
 
 /// A bench with an environment that answers two turns and rewards the third, if the episode comes
-/// so far; and the settings of a run with it.
-fn asking() -> (Bench, String) {
+/// so far; and the settings of a run with it. It may open its episodes.
+fn asking(opens: bool) -> (Bench, String) {
     let bench = Bench::train();
     let (asked, go) = (bench.scratch.file("asked", ""), bench.scratch.path("go"));
+    let (says, opens) = (opens, if opens { "True" } else { "False" });
     let text = format!(
         r#"
 import os, time
@@ -22,6 +23,7 @@ import os, time
 class Asking:
     def reset(self, problem, seed):
         self.turns, self.seed = 0, seed
+        return str(seed % 10) if {opens} else None
 
     def step(self, message):
         with open({asked:?}, "a") as file:
@@ -36,7 +38,7 @@ class Asking:
     );
     let script = bench.scratch.file("asking.py", text);
     let environment =
-        format!(r#"environment={{kind="python",python="{script}:Asking",workers=1}}"#);
+        format!(r#"environment={{kind="python",python="{script}:Asking",workers=1,opens={says}}}"#);
     let sets = format!(
         "run.steps=2 eval.every=0 checkpoint.every=0 rollout.filter=false rollout.max_tokens=40 \
          lab.record_tokens=100000 {environment}"
@@ -46,7 +48,7 @@ class Asking:
 
 #[test]
 fn a_run_that_is_killed_in_an_episode_goes_on_to_the_same_bytes() {
-    let (bench, sets) = asking();
+    let (bench, sets) = asking(true);
     let asked = || fs::read_to_string(bench.scratch.path("asked")).unwrap().lines().count();
     let mut child = start(bench.command("killed", &*sets, ""));
     until_reached(&mut child, || asked() > AT_ONCE);
@@ -59,11 +61,13 @@ fn a_run_that_is_killed_in_an_episode_goes_on_to_the_same_bytes() {
     let whole = asked() - killed;
     assert!(killed < whole + AT_ONCE, "{killed} {whole}: complete episodes are not asked again");
     assert_same_results(&bench.out("whole"), &bench.out("killed"));
+    let records = json_lines(&bench.out("killed").join("tokens/step-000002.jsonl"));
+    assert!(records.iter().all(|record| record["given"][0][0] == 0), "each opens the episode");
 }
 
 #[test]
 fn episodes_are_shown_with_their_given_tokens_apart() {
-    let (bench, sets) = asking();
+    let (bench, sets) = asking(false);
     bench.scratch.file("go", "");
     let planned = stdout_of(bench.command("run", &*sets, "--dry-run"));
     assert!(planned.contains("an episode: ⟦sampled⟧ text is learnt"), "{planned}");

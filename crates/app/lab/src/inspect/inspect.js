@@ -113,7 +113,8 @@
     ];
     if (response.given.length) {
       const given = response.length - response.own;
-      facts.push(`${response.given.length + 1} turns, ${given} tokens given between them`);
+      const turns = response.given.length + (response.given[0][0] > 0 ? 1 : 0);
+      facts.push(`${turns} turn${turns > 1 ? "s" : ""}, ${given} tokens given`);
     }
     if (response.covariance !== null) facts.push(`largest covariance ${shown(response.covariance)}`);
     if (response.update !== null) facts.push(`update ${response.update}`);

@@ -102,9 +102,10 @@ fn response(row: &Row, marks: bool) -> String {
     let given: Option<Vec<[usize; 2]>> =
         row.get("given_text").and_then(|given| serde_json::from_value(given.clone()).ok());
     let Some(given) = given else { return if marks { format!("⟦{text}⟧") } else { text } };
-    let mut shown = String::from("⟦");
+    let is_opened = given.first().is_some_and(|[from, _]| *from == 0);
+    let mut shown = String::from(if is_opened { "" } else { "⟦" });
     let marks = ['⟧', '⟦'].into_iter().cycle();
-    let mut ends = given.into_iter().flatten().zip(marks).peekable();
+    let mut ends = given.into_iter().flatten().zip(marks).skip(is_opened.into()).peekable();
     for (at, c) in text.chars().enumerate() {
         while let Some((_, mark)) = ends.next_if(|(end, _)| *end <= at) {
             shown.push(mark);

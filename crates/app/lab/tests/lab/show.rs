@@ -188,8 +188,10 @@ fn turns_of_the_model_are_marked() {
     let dir = run(3, &rows(3));
     let row = json!({"prompt": "?", "response": "5é|less|3", "given": [[9, 12]],
         "given_text": [[2, 8]], "truncated": true, "out_of_turns": true});
-    write(dir.path(), "rollouts/step-000003.jsonl", &[row]);
-    let parts = ["⟦sampled⟧ text", "    ⟦5é⟧|less|⟦3⟧", "cut off at the last turn"];
+    let opened = json!({"prompt": "?", "response": "Go!5|less|3", "given": [[0, 3], [4, 7]],
+        "given_text": [[0, 3], [4, 10]]});
+    write(dir.path(), "rollouts/step-000003.jsonl", &[row, opened]);
+    let parts = ["⟦sampled⟧ text", "    ⟦5é⟧|less|⟦3⟧", "last turn", "    Go!⟦5⟧|less|⟦3⟧"];
     has(&page_of(&dir), &parts);
 }
 

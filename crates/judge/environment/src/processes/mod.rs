@@ -19,7 +19,7 @@ use isentrope_reward::command::{
 use isentrope_reward::{PYTHON_COMMON, VerifierError, launch_in_jail};
 use serde_json::{Value, json};
 
-use self::protocol::Answer;
+use self::protocol::{Answer, Asked};
 use crate::settings::{CommandSettings, EpisodeLimits, ProcessSettings, PythonSettings};
 use crate::{Environment, Episode, Fault, Reply};
 
@@ -43,6 +43,8 @@ struct Pool {
     launch: Launch,
     timeout: Duration,
     startup: Duration,
+    /// Whether episodes are opened by messages.
+    opens: bool,
     slots: Vec<Slot>,
     /// Episodes so far, which take the slots in turn.
     begun: AtomicUsize,
@@ -112,6 +114,7 @@ impl Processes {
             launch,
             timeout: Duration::from_secs_f64(limits.timeout_s),
             startup: Duration::from_secs_f64(settings.startup_s),
+            opens: settings.opens,
             slots: (0..settings.workers.max(1)).map(|_| Slot::default()).collect(),
             begun: AtomicUsize::new(0),
             live: Mutex::default(),
@@ -171,6 +174,10 @@ impl Environment for Processes {
         self.pool.slots.len()
     }
 
+    fn opens(&self) -> bool {
+        self.pool.opens
+    }
+
     fn tools(&self) -> &[Value] {
         &[]
     }
@@ -186,7 +193,7 @@ struct Play {
     id: u64,
     /// The index of its process.
     place: usize,
-    /// The process that knows it; None before the first turn.
+    /// The process that knows it; None before it is asked anything.
     generation: Option<u64>,
     /// All questions of it so far: the first is its reset.
     questions: Vec<Value>,
@@ -195,6 +202,10 @@ struct Play {
 }
 
 impl Episode for Play {
+    fn open(&mut self) -> Result<Vec<Value>, Fault> {
+        Ok(self.ask().map_err(Fault)?.messages)
+    }
+
     fn step(&mut self, text: &str) -> Result<Reply, Fault> {
         self.questions.push(json!({"step": text}));
         let answer = self.ask().map_err(Fault)?;
@@ -237,14 +248,14 @@ impl Play {
             };
             let closed: Vec<u64> = closed.iter().filter(known).map(|(_, id)| *id).collect();
             let line = protocol::line(self.id, question, &closed);
-            last = self.pool.put(&mut process, line, self.id, limit);
+            let asked = match question.get("reset") {
+                Some(_) if self.pool.opens => Asked::Opening,
+                Some(_) => Asked::Reset,
+                None => Asked::Step,
+            };
+            last = self.pool.put(&mut process, line, (self.id, asked), limit);
             if last.is_err() {
                 break;
-            }
-            if question.get("reset").is_some() && last != Ok(Answer::default()) {
-                return Err("it answered reset with more than its id: the problem's prompt opens \
-                            the episode"
-                    .into());
             }
             limit = self.pool.timeout;
         }
@@ -267,7 +278,7 @@ impl Pool {
         &self,
         process: &mut Process,
         line: Vec<u8>,
-        id: u64,
+        (id, question): (u64, Asked),
         limit: Duration,
     ) -> Result<Answer, String> {
         let Some(mut worker) = process.worker.take() else {
@@ -278,7 +289,7 @@ impl Pool {
             Some(misconduct) => Err(misconduct),
             None => worker.ask(line, limit),
         };
-        match asked.and_then(|line| protocol::answer(&line, id)) {
+        match asked.and_then(|line| protocol::answer(&line, id, question)) {
             Ok(answer) => {
                 process.worker = Some(worker);
                 Ok(answer)

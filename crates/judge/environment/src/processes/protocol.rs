@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! {"id": 17, "reset": {"prompt": ..., "ground_truth": ..., ...}, "seed": 17}
-//!     {"id": 17}
+//!     {"id": 17}, with messages if the environment opens its episodes
 //! {"id": 17, "step": "the model's turn", "closed": [1, 2]}
 //!     {"id": 17, "messages": [...]}
 //! ```
@@ -69,7 +69,7 @@ pub struct Answer {
 /// # Errors
 /// [`Misconduct`]. [`Misconduct::Failed`] is of the episode alone: the line is an answer, and says
 /// that the environment has failed, or has a value that cannot be used.
-pub fn answer(line: &[u8], id: u64) -> Result<Answer, Misconduct> {
+pub fn answer(line: &[u8], id: u64, asked: Asked) -> Result<Answer, Misconduct> {
     let rubbish = |problem: String| rubbish(line, problem);
     let mut fields: Map<String, Value> =
         serde_json::from_slice(&without_halves(line)).map_err(|e| rubbish(e.to_string()))?;
@@ -79,11 +79,49 @@ pub fn answer(line: &[u8], id: u64) -> Result<Answer, Misconduct> {
         Some(answered) => return Err(Misconduct::OutOfTurn { asked: id, answered }),
         None => return Err(rubbish(format!("its \"id\" is {}", shown(&answered)))),
     }
-    read(fields).map_err(|failed| Misconduct::Failed(one_line(&failed)))
+    let read = read(fields, asked).and_then(|answer| asked.check(answer));
+    read.map_err(|failed| Misconduct::Failed(one_line(&failed)))
+}
+
+/// The kind of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// `reset` of an environment whose messages open the episode.
+    Opening,
+    /// `reset` of another one.
+    Reset,
+    /// `step`.
+    Step,
+}
+
+impl Asked {
+    /// The roles that messages may have, as a list and in words.
+    fn roles(self) -> (&'static [&'static str], &'static str) {
+        match self {
+            Self::Opening => (&["system", "user", "tool"], "system, user or tool"),
+            Self::Reset | Self::Step => (&["user", "tool"], "user or tool"),
+        }
+    }
+
+    /// Refuses an answer that a question cannot have.
+    fn check(self, answer: Answer) -> Result<Answer, String> {
+        let Answer { messages, reward, done, metrics } = &answer;
+        if self == Self::Step {
+            return Ok(answer);
+        }
+        if self == Self::Reset && !messages.is_empty() {
+            let what = "it answered reset with messages, and environment.opens is not true";
+            return Err(what.into());
+        }
+        match reward.is_some() || *done || !metrics.is_empty() {
+            true => Err("it answered reset with more than messages".into()),
+            false => Ok(answer),
+        }
+    }
 }
 
 /// Reads the answer's fields but its number. One that is null is left out.
-fn read(mut fields: Map<String, Value>) -> Result<Answer, String> {
+fn read(mut fields: Map<String, Value>, asked: Asked) -> Result<Answer, String> {
     if let Some(failed) = take::<String>(&mut fields, "failed", "a text")? {
         return Err(failed.chars().take(SHOWN).collect());
     }
@@ -97,7 +135,7 @@ fn read(mut fields: Map<String, Value>) -> Result<Answer, String> {
             return Err(format!("its \"messages\" is {}: {what}", shown(&other)));
         }
     };
-    check_messages(&messages)?;
+    check_messages(&messages, asked)?;
     let reward: Option<f64> = take(&mut fields, "reward", "a number")?;
     if let Some(reward) = reward.filter(|reward| reward.abs() > MOST_REWARD) {
         return Err(format!("its reward is {reward:e}, and rewards are from -1e6 to 1e6"));
@@ -134,16 +172,17 @@ fn shown(value: &Value) -> String {
     }
 }
 
-fn check_messages(messages: &[Value]) -> Result<(), String> {
+fn check_messages(messages: &[Value], asked: Asked) -> Result<(), String> {
     if messages.len() > MOST_MESSAGES {
         return Err(format!("it has {} messages, and {MOST_MESSAGES} are allowed", messages.len()));
     }
+    let (roles, listed) = asked.roles();
     for message in messages {
         let [role, content] =
             ["role", "content"].map(|key| message.get(key).and_then(Value::as_str));
-        if !matches!((role, content), (Some("user" | "tool"), Some(_))) {
+        if content.is_none() || !role.is_some_and(|role| roles.contains(&role)) {
             return Err(format!(
-                "a message is {}: it must be an object with the role user or tool, and a text as \
+                "a message is {}: it must be an object with the role {listed}, and a text as \
                  content",
                 shown(message)
             ));
@@ -189,12 +228,32 @@ mod tests {
         ];
         for (lines, is_of_the_episode) in [(&broken[..], false), (&of_the_episode, true)] {
             for (line, why) in lines {
-                let error = answer(line.as_bytes(), 3).unwrap_err();
+                let error = answer(line.as_bytes(), 3, Asked::Step).unwrap_err();
                 assert!(error.to_string().contains(why), "{line}: {error}");
                 assert_eq!(matches!(error, Misconduct::Failed(_)), is_of_the_episode, "{line}");
             }
         }
-        assert!(answer(b"{\"id\": 3, \"messages\": \"\xff\"}", 3).is_err());
+        assert!(answer(b"{\"id\": 3, \"messages\": \"\xff\"}", 3, Asked::Step).is_err());
+    }
+
+    #[test]
+    fn a_reset_has_messages_only_if_they_open_the_episode() {
+        let system = r#"{"id": 3, "messages": [{"role": "system", "content": "Hi"}]}"#;
+        let messages = answer(system.as_bytes(), 3, Asked::Opening).unwrap().messages;
+        assert_eq!(messages[0]["content"], "Hi");
+        for asked in [Asked::Opening, Asked::Reset] {
+            assert_eq!(answer(br#"{"id": 3}"#, 3, asked).unwrap(), Answer::default());
+        }
+        for (line, asked, why) in [
+            (system, Asked::Step, "the role user or tool"),
+            (r#"{"id": 3, "messages": "Hi"}"#, Asked::Reset, "environment.opens is not true"),
+            (r#"{"id": 3, "done": true}"#, Asked::Reset, "more than messages"),
+            (r#"{"id": 3, "reward": 0}"#, Asked::Opening, "more than messages"),
+            (r#"{"id": 3, "metrics": {"a": 1}}"#, Asked::Opening, "more than messages"),
+        ] {
+            let error = answer(line.as_bytes(), 3, asked).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
     }
 
     #[test]
@@ -214,7 +273,7 @@ mod tests {
                 Answer { done: true, reward: Some(1.0), metrics, ..none() }
             }),
         ] {
-            assert_eq!(answer(line.as_bytes(), 3).unwrap(), expected, "{line}");
+            assert_eq!(answer(line.as_bytes(), 3, Asked::Step).unwrap(), expected, "{line}");
         }
     }
 }

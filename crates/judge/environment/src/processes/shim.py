@@ -63,13 +63,12 @@ def play(environment, episodes, question, file, longest):
     try:
         if "reset" in question:
             episodes[number] = environment()
-            said = of(episodes[number].reset(question["reset"], question["seed"]))
-            if said is not None:
-                raise TypeError("reset must return None: the problem's prompt opens the episode")
-            return encoded({"id": number})
-        line = encoded({"id": number, **answer(of(episodes[number].step(question["step"])))})
+            asked, said = "reset", {"messages": of(episodes[number].reset(question["reset"], question["seed"]))}
+        else:
+            asked, said = "step", answer(of(episodes[number].step(question["step"])))
+        line = encoded({"id": number, **said})
         if len(line) >= longest:
-            raise ValueError(f"step returned {len(line)} bytes of JSON, and {longest} are allowed")
+            raise ValueError(f"{asked} returned {len(line)} bytes of JSON, and {longest} are allowed")
         return line
     except BaseException as error:  # sys.exit() too
         episodes.pop(number, None)
@@ -89,7 +88,7 @@ def answer(returned):
         raise TypeError(f"step returned a dict with {', '.join(unknown)}: it may have messages, reward, done and metrics")
     messages, done, metrics = returned.get("messages") or [], returned.get("done"), returned.get("metrics") or {}
     return {
-        "messages": list(messages) if isinstance(messages, tuple) else messages,
+        "messages": messages,
         "reward": number(returned.get("reward")),
         "done": done.item() if hasattr(done, "item") else done,  # also of NumPy
         "metrics": {str(key): number(value) for key, value in metrics.items()},

@@ -10,7 +10,6 @@ use crate::sequence::{Group, GroupState, Sample};
 use crate::stop::Text;
 use isentrope_kernels::Buffer;
 use isentrope_model::KvCache;
-use isentrope_run::tokens::GivenRanges;
 use std::mem;
 use std::sync::Arc;
 
@@ -147,7 +146,7 @@ impl<'a> Engine<'a> {
         let slots = if drawn.is_empty() { g.slots.clone() } else { None };
         let masks = partial.masks.or_else(|| g.sampling.records_kept.then(ResponseMasks::default));
         if let Some(text) = &mut text {
-            for &token in &partial.tokens {
+            for &token in &partial.tokens[partial.given.last_turn()..] {
                 text.push(token, &g.sampling.stop_strings)?;
             }
         }
@@ -162,7 +161,7 @@ impl<'a> Engine<'a> {
             reserved,
             fed: g.prompt.len(),
             drawn,
-            given: GivenRanges::default(),
+            given: partial.given,
             masks,
             slots,
             text,

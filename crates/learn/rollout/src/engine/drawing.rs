@@ -99,6 +99,10 @@ impl<'a> Engine<'a> {
         let fed = sample.positions() - 1;
         self.activation_slots.cut(&mut sample.slots, fed);
         let tokens: Vec<u32> = sample.drawn.iter().map(|d| d.token).collect();
+        let sampling_logprobs = sample.drawn.iter().enumerate().map(|(place, drawn)| {
+            drawn.sampling_logprob.or(sample.given.contains(place).then_some(0.0))
+        });
+        let sampling_logprobs: Option<Vec<f32>> = sampling_logprobs.collect();
         let text = match (sample.text.take(), self.tokenizer) {
             (Some(text), _) => Some(text.finish(&sample.sampling.stop_strings)?),
             (None, Some(tokenizer)) => {
@@ -112,7 +116,7 @@ impl<'a> Engine<'a> {
         let completion = Completion {
             tokens,
             logprobs: sample.drawn.iter().map(|d| d.logprob).collect(),
-            sampling_logprobs: sample.drawn.iter().map(|d| d.sampling_logprob).collect(),
+            sampling_logprobs,
             entropies: sample.drawn.iter().map(|d| d.entropy).collect(),
             masks,
             given: sample.given.clone(),

@@ -6,9 +6,9 @@
 
 use super::Engine;
 use crate::engine::RequestId;
+use crate::partial_response::given_token;
 use crate::sequence::Sample;
 use crate::{Error, Result};
-use isentrope_kernels::Drawn;
 
 impl Engine<'_> {
     /// Keeps the memory of each response that ends by a stop, for [`go_on`](Self::go_on) or
@@ -39,15 +39,7 @@ impl Engine<'_> {
                 sample.max_tokens
             )));
         }
-        let sampling_logprob = sample.drawn.last().and_then(|d| d.sampling_logprob).map(|_| 0.0);
-        let drawn = |&token: &u32| Drawn {
-            token,
-            logprob: 0.0,
-            sampling_logprob,
-            entropy: 0.0,
-            mask: None,
-        };
-        sample.drawn.extend(given.iter().map(drawn));
+        sample.drawn.extend(given.iter().map(|&token| given_token(token)));
         sample.given.push(before..after);
         sample.masks.iter_mut().for_each(|masks| given.iter().for_each(|_| masks.push(None)));
         sample.text = self.text(&sample.sampling);

@@ -7,14 +7,17 @@ use crate::sequence::{GroupState, Sample};
 
 impl Engine<'_> {
     /// The responses that have not ended and can go on in another engine, with their numbers of
-    /// tokens: those that are in their first turn.
+    /// tokens: those that are in their first turn and were not opened.
     pub fn unfinished(&self) -> impl Iterator<Item = (RequestId, usize, usize)> + '_ {
         let running = self.running.iter().filter(|sample| sample.given.is_empty());
         let running = running.map(|sample| (sample.id, sample.sample, sample.drawn.len()));
         let waiting = self.groups.iter().flat_map(|group| {
             let tokens =
                 |at: usize| group.partial.get(at).map_or(0, |response| response.tokens.len());
+            let is_opened =
+                |at: usize| group.partial.get(at).is_some_and(|partial| !partial.given.is_empty());
             (group.started..group.samples.len())
+                .filter(move |&at| !is_opened(at))
                 .map(move |at| (group.id, group.samples[at], tokens(at)))
         });
         running.chain(waiting)

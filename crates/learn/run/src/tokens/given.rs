@@ -6,14 +6,14 @@ use std::iter;
 use std::ops::Range;
 
 /// Which tokens of a response were given. All others were sampled; a response of one turn has no
-/// given tokens. A file has their ranges: `[[12, 40], [55, 61]]`, from 0, without the second
-/// number.
+/// given tokens, unless an environment opened it. A file has their ranges: `[[12, 40], [55, 61]]`,
+/// from 0, without the second number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GivenRanges(Vec<[usize; 2]>);
 
 impl GivenRanges {
-    /// Adds the tokens between two turns, behind all others.
+    /// Adds tokens before the first turn or between two turns, behind all others.
     pub fn push(&mut self, tokens: Range<usize>) {
         self.0.push([tokens.start, tokens.end]);
     }
@@ -34,12 +34,23 @@ impl GivenRanges {
         after > 0 && place < self.0[after - 1][1]
     }
 
+    /// The places of the given tokens, in order.
+    pub fn ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        self.0.iter().map(|[from, to]| *from..*to)
+    }
+
+    /// Whether the response begins with given tokens, before the model's first turn.
+    fn is_opened(&self) -> bool {
+        self.0.first().is_some_and(|[from, _]| *from == 0)
+    }
+
     /// The places of the sampled tokens of a response of `length` tokens, one range for each turn
     /// of the model.
     pub fn turns(&self, length: usize) -> impl Iterator<Item = Range<usize>> + '_ {
         let starts = iter::once(0).chain(self.0.iter().map(|range| range[1]));
         let ends = self.0.iter().map(|range| range[0]).chain(iter::once(length));
-        starts.zip(ends).map(|(start, end)| start..end)
+        let all = starts.zip(ends).map(|(start, end)| start..end);
+        all.skip(usize::from(self.is_opened()))
     }
 
     /// The places of the sampled tokens of a response of `length` tokens.
@@ -68,10 +79,10 @@ impl GivenRanges {
     /// Whether the ranges fit a response of `length` tokens: every turn has a sampled token. A file
     /// may have been edited.
     pub fn fits(&self, length: usize) -> bool {
-        let are_ranges = self.0.iter().all(|[from, to]| from < to);
+        let before = (!self.is_opened()).then_some(0);
         let places: Vec<usize> =
-            iter::once(0).chain(self.0.iter().flatten().copied()).chain([length]).collect();
-        are_ranges && (self.is_empty() || places.is_sorted_by(|a, b| a < b))
+            before.into_iter().chain(self.0.iter().flatten().copied()).chain([length]).collect();
+        self.is_empty() || places.is_sorted_by(|a, b| a < b)
     }
 }
 
@@ -100,7 +111,13 @@ mod tests {
             assert_eq!(some.contains(place), ![0, 1, 5, 8].contains(&place), "{place}");
         }
         assert!(some.fits(9) && !some.fits(8));
-        for wrong in [&[[0, 2]][..], &[[2, 2]], &[[3, 2]], &[[2, 4], [4, 5]], &[[4, 5], [2, 3]]] {
+        let opened = given(&[[0, 2], [4, 5]]);
+        assert_eq!(opened.turns(7).collect::<Vec<_>>(), [2..4, 5..7]);
+        assert_eq!(opened.ranges().collect::<Vec<_>>(), [0..2, 4..5]);
+        assert_eq!(opened.spread(7, [1, 2, 3, 4], 0), [0, 0, 1, 2, 0, 3, 4]);
+        assert!(opened.contains(0) && opened.fits(7) && !opened.fits(5) && !opened.fits(2));
+        assert!(given(&[[0, 2]]).fits(3) && !given(&[[0, 2]]).fits(2) && !given(&[[0, 0]]).fits(2));
+        for wrong in [&[[2, 2]][..], &[[3, 2]], &[[2, 4], [4, 5]], &[[4, 5], [2, 3]]] {
             assert!(!given(wrong).fits(9), "{wrong:?}");
         }
     }

@@ -167,7 +167,7 @@ impl TrainingRecipe for Recipe {
         let prompter = match &environment {
             Some((environment, _)) => {
                 notes.extend(prompter.hidden_tools(environment.tools()).map(str::to_owned));
-                prompter.with_tools(environment.tools())
+                prompter.with_environment(&**environment)
             }
             None => prompter,
         };

@@ -164,11 +164,11 @@ impl Eval {
         let recommended = self.drawing.recommended(&loaded.dir)?;
         let data = DataSettings { date: self.date(out)?, ..self.prompt_flags.settings() };
         let environment = self.environment.as_ref().map(EnvironmentSettings::build).transpose()?;
-        let tools = environment.as_ref().map(|environment| environment.tools());
-        let prompter = loaded.prompter(&data)?;
-        let tools = tools.unwrap_or_default();
-        prompter.hidden_tools(tools).into_iter().for_each(messages::note);
-        let prompter = prompter.with_tools(tools);
+        let mut prompter = loaded.prompter(&data)?;
+        if let Some(environment) = &environment {
+            prompter.hidden_tools(environment.tools()).into_iter().for_each(messages::note);
+            prompter = prompter.with_environment(&**environment);
+        }
         let measured: Vec<BenchmarkPlan> = found
             .iter()
             .map(|files| BenchmarkPlan::of(self, files, &prompter, loaded))
