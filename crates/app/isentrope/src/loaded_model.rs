@@ -106,6 +106,18 @@ pub fn file_hashes(dir: &Path) -> Result<Map<String, Value>> {
     Ok(hashes.into_iter().collect())
 }
 
+/// Hashes of the files of the user's commands and functions, such as scripts, by the names that
+/// settings have, of which some may be no files. `setting` is what names them.
+pub fn hashes_of_programs(setting: &str, names: Vec<String>) -> Result<Map<String, Value>> {
+    let files = names.into_iter().filter(|file| Path::new(file).is_file());
+    let hashed = |file: String| {
+        let hash =
+            sha256_of_file(Path::new(&file)).with_context(|| format!("{setting}: {file}"))?;
+        Ok((file, hash.into()))
+    };
+    files.map(hashed).collect()
+}
+
 /// Finds, checks and loads a model.
 fn load(
     model: &str,

@@ -51,6 +51,9 @@ pub fn say(text: &str) {
     write(&capped(text));
 }
 
+/// Columns of tables and lists where there is no terminal, such as in a file.
+pub const PLAIN_WIDTH: usize = 80;
+
 /// Columns of the terminal behind standard error, if there is one.
 pub fn width() -> Option<usize> {
     if stderr().is_terminal() { columns(terminal_size_of(stderr())) } else { None }

@@ -44,6 +44,9 @@ pub fn report(report: &Report, dir: &Path) -> String {
         if let Some(faults) = estimates.get("faults").filter(|faults| faults.value > 0.0) {
             let _ = writeln!(text, "    {:20} {}", "could not be judged", shown("faults", faults));
         }
+        if let Some(failed) = estimates.get("failed") {
+            let _ = writeln!(text, "    {:20} {}", "failed, so wrong", shown("failed", failed));
+        }
         let counts: Vec<String> = verdicts
             .iter()
             .filter(|(_, count)| **count > 0)

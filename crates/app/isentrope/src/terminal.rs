@@ -195,7 +195,8 @@ impl Observer for Terminal {
         }
         self.shown = Some(now);
         if step.step > 0 {
-            for line in self.steps.lines(step, self.time_left(step), messages::width()) {
+            let width = messages::width().unwrap_or(messages::PLAIN_WIDTH);
+            for line in self.steps.lines(step, self.time_left(step), Some(width)) {
                 self.line(&line);
             }
         }
@@ -239,6 +240,7 @@ fn evaluation_lines(step: &StepReport<'_>) -> Vec<String> {
         }
         let cell = match what {
             "faults" => format!("could not be judged {:.1} %", 100.0 * value),
+            "failed" => format!("failed, so wrong {:.1} %", 100.0 * value),
             _ => format!("{what} {value:.3}"),
         };
         match lines.iter_mut().find(|(known, _)| known == set) {
@@ -404,6 +406,9 @@ fn rows(e: &Evaluation) -> Vec<(String, String)> {
     if e.faults > 0.0 {
         rows.push(("could not be judged".to_owned(), percent(e.faults)));
     }
+    if e.failed > 0.0 {
+        rows.push(("failed, so wrong".to_owned(), percent(e.failed)));
+    }
     rows
 }
 
@@ -437,6 +442,7 @@ mod tests {
             length,
             truncated: 0.0,
             faults,
+            failed: 0.0,
             of_verifier: Default::default(),
             note: None,
         }

@@ -215,6 +215,30 @@ fn a_second_answer_to_a_turn_is_not_taken_for_that_to_the_next() {
 }
 
 #[test]
+fn last_words_are_of_the_turn_at_which_a_process_ends() {
+    let code = r#"
+import sys, os
+class Environment:
+    def reset(self, problem, seed): pass
+    def step(self, message):
+        if message == "loud":
+            print("an earlier word", file=sys.stderr, flush=True)
+        if message == "end":
+            print("the last word", file=sys.stderr, flush=True)
+        if message in ("end", "silent"):
+            os._exit(3)
+        return {"messages": "on"}
+"#;
+    let (environment, _directory) = start("python", code, json!({}));
+    let mut loud = environment.begin(&problem(7), 0).unwrap();
+    loud.step("loud").unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(200)); // until the word is read
+    let fault = |turn| environment.begin(&problem(7), 0).unwrap().step(turn).unwrap_err().0;
+    assert_eq!(fault("silent"), "its process ended (exit status: 3)");
+    assert_eq!(fault("end"), "its process ended (exit status: 3): the last word");
+}
+
+#[test]
 fn processes_learn_which_episodes_are_over() {
     let (environment, _directory) = start("command", COMMAND, json!({}));
     for _ in 0..3 {

@@ -199,10 +199,9 @@ impl Faults {
 
     fn tell(&self, set: &EvaluationSet, observer: &mut dyn ProgressObserver) {
         let Self { of, unjudged, failed } = self;
-        for (Count { count, first }, what) in [
-            (unjudged, "could not be judged"),
-            (failed, "made the verifier fail, and count as wrong"),
-        ] {
+        for (Count { count, first }, what) in
+            [(unjudged, "could not be judged"), (failed, "failed to be judged, and count as wrong")]
+        {
             let Some((problem, reason)) = first else { continue };
             let (name, origin) = (&set.name, &set.problems[*problem].0.origin);
             observer.note(&format!(

@@ -120,6 +120,9 @@ impl Response {
             line.insert("given".into(), json!(self.given));
             line.insert("given_text".into(), json!(self.given_text));
         }
+        if self.judgement.failed {
+            line.insert("failed".into(), json!(true));
+        }
         if self.out_of_turns {
             line.insert("out_of_turns".into(), json!(true));
         }

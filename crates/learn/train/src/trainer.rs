@@ -14,7 +14,7 @@ use crate::teacher::Teacher;
 use isentrope_budget::memory::{Demand, MemorySettings, ParameterSets, Plan, TeacherBytes};
 use isentrope_budget::time::{Estimate, KeptShares, Limit, Peak, Speeds, Workload};
 use isentrope_data::{DataSettings, FileHash, Problem};
-use isentrope_environment::{Environment, EpisodeLimits};
+use isentrope_environment::{Environment, EnvironmentSettings, EpisodeLimits};
 use isentrope_evaluation::{Evaluation, EvaluationSet, EvaluationSettings};
 use isentrope_hub as hub;
 use isentrope_kernels::Backend;
@@ -102,6 +102,8 @@ pub struct Tables<'a> {
     pub data: &'a DataSettings,
     /// `reward`.
     pub reward: &'a RewardSettings,
+    /// `environment`, if responses have several turns.
+    pub environment: Option<&'a EnvironmentSettings>,
     /// `eval`.
     pub eval: &'a EvaluationSettings,
     /// `checkpoint`.

@@ -1,6 +1,7 @@
 //! `isentrope objectives`: what a recipe's `[objective]` can be made of.
 
-use crate::standard_output::print;
+use crate::messages::{PLAIN_WIDTH, fitted};
+use crate::standard_output::{print, width};
 use anyhow::Result;
 use clap::Args;
 use isentrope_objective::{About, catalogue};
@@ -24,7 +25,10 @@ pub struct Objectives {
 impl Objectives {
     pub fn run(&self) -> Result<()> {
         let all = catalogue();
-        print(&if self.markdown { table(&all) } else { list(&all) })
+        match self.markdown {
+            true => print(&table(&all)),
+            false => print(&fitted(&list(&all), width().or(Some(PLAIN_WIDTH)))),
+        }
     }
 }
 

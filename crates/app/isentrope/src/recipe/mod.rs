@@ -69,6 +69,18 @@ pub fn setting<T: DeserializeOwned + JsonSchema>(name: &str, text: &str) -> Resu
     settings(root, name).map(|Table { value }| value)
 }
 
+/// The entries of one table of a recipe.
+///
+/// # Errors
+/// When the file cannot be read or is not TOML, or has no such table.
+pub fn table_of(path: &Path, name: &str) -> Result<Node> {
+    let root = read(path)?;
+    let Value::Table(entries) = root.value else { bail!("{} is no table", path.display()) };
+    let found = entries.into_iter().find(|(key, _)| key == name);
+    let found = found.map(|(_, node)| node).filter(|node| matches!(node.value, Value::Table(_)));
+    found.ok_or_else(|| anyhow!("{} has no table [{name}]", path.display()))
+}
+
 /// Sets the keys of `sets`, each `key.path=value`, over a recipe.
 ///
 /// # Errors

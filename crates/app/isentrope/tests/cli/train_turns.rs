@@ -4,7 +4,9 @@
 use crate::processes::{kill, start, until_reached};
 use crate::program::{Scratch, failure_saying, isentrope, json_lines, outcome, spoken, stdout_of};
 use crate::training::{Bench, assert_same_results, base, problems, succeed};
+use serde_json::Value;
 use std::fs;
+use std::path::Path;
 
 /// Turns after which the environment does not answer any more, in the middle of the second step.
 const AT_ONCE: usize = 40;
@@ -97,6 +99,61 @@ fn episodes_are_shown_with_their_given_tokens_apart() {
     assert!(shown.contains(&format!("{sampled} of {sampled} tokens")), "{shown}");
     let shown = stdout_of(isentrope(format!("show {} --responses 8", out.display())));
     assert!(shown.contains("⟦sampled⟧ text") && shown.contains("    ⟦"), "{shown}");
+
+    let script = bench.scratch.path("asking.py");
+    let text = fs::read_to_string(&script).unwrap();
+    fs::write(&script, format!("{text}# edited\n")).unwrap();
+    let (_, said) = spoken(bench.command("run", format!("{sets} run.steps=3"), "--resume"));
+    let changed = "files of the reward and the environment are not what the run was last started";
+    assert!(said.contains(changed) && said.contains("asking.py"), "{said}");
+}
+
+#[test]
+fn an_environment_that_fails_is_seen_in_the_numbers_of_a_benchmark() {
+    let scratch = Scratch::new();
+    let script = |fails: &str| {
+        let text = format!(
+            "class One:\n    def reset(self, problem, seed):\n        assert not ({fails}), \
+             'no game'\n\n    def step(self, message):\n        \
+             return {{'done': True, 'reward': 1}}\n"
+        );
+        scratch.file("one.py", text)
+    };
+    let file = scratch.lines("problems.jsonl", &problems());
+    let place = script("False");
+    let environment =
+        format!("[environment]\nkind = \"python\"\npython = \"{place}:One\"\nopens = true\n");
+    let recipe = scratch.file("recipe.toml", environment);
+    let eval = |out: &str, recipe: &str| {
+        isentrope(format!(
+            "eval {} --bench mine={file} --max-tokens 30 --limit 4 -n 1 --environment {recipe} \
+             --out {}",
+            base(),
+            scratch.path(out)
+        ))
+    };
+    script("seed % 2");
+    let (table, said) = spoken(eval("some", &recipe));
+    let results = fs::read_to_string(Path::new(&scratch.path("some")).join("results.json"));
+    let results: Value = serde_json::from_str(&results.unwrap()).unwrap();
+    let failed = &results["benchmarks"]["mine"]["estimates"]["failed"]["value"];
+    let failed = failed.as_f64().unwrap_or_else(|| panic!("{results}"));
+    let lines = json_lines(&Path::new(&scratch.path("some")).join("responses/mine.jsonl"));
+    let count = lines.iter().filter(|line| line["failed"] == true).count();
+    assert!((1..4).contains(&count) && failed == count as f64 / 4.0, "{failed}: {lines:?}");
+    assert!(table.contains("failed, so wrong"), "{table}");
+    let note = format!("{count} of 4 responses failed to be judged, and count as wrong; the first");
+    assert!(said.contains(&note) && said.contains("the environment failed: "), "{said}");
+
+    script("True");
+    let (output, said) = outcome(eval("all", &recipe));
+    let says = "error: mine: no response could be judged; once the environment and the verifier";
+    assert!(output.status.code() == Some(1) && said.contains(says), "{said}");
+    let missing = scratch.file("none.toml", "[run]\nsteps = 1\n");
+    let (output, said) = outcome(eval("none", &missing));
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("none.toml has no table [environment]"), "{said}");
+    assert_eq!(said.matches("--environment").count(), 1, "{said}");
 }
 
 #[test]
@@ -127,7 +184,7 @@ class Two:
     let (table, said) = spoken(eval(""));
     assert!(table.contains("mine: 8 problems"), "{table}");
     assert!(said.contains("environment: turn 1"), "{said}");
-    let lines = json_lines(&std::path::Path::new(&out).join("responses/mine.jsonl"));
+    let lines = json_lines(&Path::new(&out).join("responses/mine.jsonl"));
     let of_two = lines.iter().filter(|line| line.get("given").is_some());
     assert!(of_two.clone().count() > 0, "{lines:?}");
     for line in of_two.filter(|line| line["truncated"] == false) {
@@ -139,4 +196,5 @@ class Two:
     let (output, said) = outcome(isentrope(wrong));
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("environment.command is []"), "{said}");
+    assert_eq!(said.matches("--environment").count(), 1, "{said}");
 }

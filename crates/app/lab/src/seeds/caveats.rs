@@ -7,9 +7,54 @@ use std::collections::HashSet;
 /// Most metrics that a note names.
 const NAMED: usize = 6;
 
-/// Notes on runs without an end value of a metric that their group has. An older value is not used
-/// in its place.
-pub(super) fn without_end(named: &Group, group: &[Seeded<'_>], all: &[Measure]) -> Vec<String> {
+/// Notes on runs without an end value of a metric that their group has, one for all runs that lack
+/// the same. An older value is not used in its place.
+pub(super) fn without_end(
+    named: &[Group],
+    groups: &[Vec<Seeded<'_>>],
+    all: &[Measure],
+) -> Vec<String> {
+    let mut lacking: Vec<(u64, Vec<String>, Vec<String>)> = Vec::new();
+    for (named, group) in named.iter().zip(groups) {
+        for (name, end, titles) in runs_without_end(named, group, all) {
+            match lacking.iter_mut().find(|(at, of, _)| *at == end && *of == titles) {
+                Some((.., names)) => names.push(name),
+                None => lacking.push((end, titles, vec![name])),
+            }
+        }
+    }
+    let note = |(end, titles, names): (u64, Vec<String>, Vec<String>)| {
+        let (has, its, is) = match names.len() {
+            1 => ("has", "its", "is"),
+            _ => ("have", "their", "are"),
+        };
+        format!(
+            "{} {has} no {} at {its} end, step {end}, and {is} left out there: nothing of it could \
+             be judged, or the run was ended at a step without an evaluation. An older value does \
+             not stand for it.",
+            listed(&names),
+            listed(&titles)
+        )
+    };
+    lacking.into_iter().map(note).collect()
+}
+
+/// The first of these, and how many more there are.
+fn listed(names: &[String]) -> String {
+    let first = names[..names.len().min(NAMED)].join(", ");
+    match names.len().checked_sub(NAMED) {
+        None | Some(0) => first,
+        Some(others) => format!("{first} and {others} more"),
+    }
+}
+
+/// The runs of a group that lack an end value of a metric that the group has: name, last step, and
+/// the metrics' titles.
+fn runs_without_end(
+    named: &Group,
+    group: &[Seeded<'_>],
+    all: &[Measure],
+) -> Vec<(String, u64, Vec<String>)> {
     let mut known = HashSet::new();
     let is_of_group = |metric: &str| group.iter().any(|(_, run)| run.has(metric));
     let at_end: Vec<&Measure> = all
@@ -21,18 +66,7 @@ pub(super) fn without_end(named: &Group, group: &[Seeded<'_>], all: &[Measure]) 
         let end = run.end?;
         let missing = at_end.iter().filter(|measure| run.number(measure).is_none());
         let missing: Vec<String> = missing.map(|measure| metric_title(&measure.metric)).collect();
-        let others = match missing.len().checked_sub(NAMED) {
-            None | Some(0) => String::new(),
-            Some(others) => format!(" and {others} more"),
-        };
-        let titles = missing[..missing.len().min(NAMED)].join(", ");
-        (!missing.is_empty()).then(|| {
-            format!(
-                "{name} has no {titles}{others} at its end, step {end}, and is left out there: \
-                 nothing of it could be judged, or the run was ended at a step without an \
-                 evaluation. An older value does not stand for it."
-            )
-        })
+        (!missing.is_empty()).then(|| (name.clone(), end, missing))
     };
     named.runs.iter().zip(group).filter_map(note).collect()
 }

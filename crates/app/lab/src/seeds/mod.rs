@@ -241,8 +241,7 @@ fn rows(
         }
     }
     all.sort_by_key(|measure| Section::ALL.iter().position(|section| *section == measure.section));
-    let of_groups = named.iter().zip(&groups);
-    notes.extend(of_groups.flat_map(|(named, group)| caveats::without_end(named, group, &all)));
+    notes.extend(caveats::without_end(named, &groups, &all));
     let mut rows: Vec<Row> =
         all.into_iter().map(|measure| row(measure, named, &groups, controls)).collect();
     rows.extend(price::rows(&groups, controls));

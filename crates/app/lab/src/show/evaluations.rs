@@ -78,7 +78,8 @@ fn columns(run: &Run, set: &SetName) -> Vec<String> {
     columns.extend(
         ["pass", "maj"].into_iter().filter(|w| is_told(w)).map(|what| format!("{what}@{samples}")),
     );
-    columns.extend(["truncated", "faults"].into_iter().filter(|w| is_told(w)).map(str::to_owned));
+    let shares = ["truncated", "faults", "failed"].into_iter();
+    columns.extend(shares.filter(|what| is_told(what)).map(str::to_owned));
     columns.retain(|column| measured.contains(&column.as_str()));
     columns
 }

@@ -72,7 +72,10 @@ fn bare(text: &str) -> Vec<Result<Call, String>> {
     while !rest.is_empty() && calls.len() <= MOST {
         let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
         match values.next() {
-            Some(Ok(value)) => calls.push(call(value)),
+            Some(Ok(value)) => {
+                let exact = check_integers(&rest[..values.byte_offset()]);
+                calls.push(exact.and_then(|()| call(value)));
+            }
             _ => {
                 calls.push(read(rest));
                 break;
@@ -104,7 +107,39 @@ fn blocks(text: &str) -> Vec<Result<Call, String>> {
 }
 
 fn read(json: &str) -> Result<Call, String> {
-    call(serde_json::from_str(json.trim()).map_err(|e| format!("the call is not JSON: {e}"))?)
+    let value = serde_json::from_str(json.trim());
+    let value = value.map_err(|e| format!("the call is not JSON: {e}"))?;
+    check_integers(json)?;
+    call(value)
+}
+
+/// Refuses whole numbers of valid JSON that 64 bits cannot hold: they would be rounded.
+fn check_integers(json: &str) -> Result<(), String> {
+    let (mut is_text, mut is_escaped) = (false, false);
+    let mut beside_texts = String::new();
+    for c in json.chars() {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            '"' => is_text = !is_text,
+            _ if !is_text => beside_texts.push(c),
+            _ => {}
+        }
+    }
+    let is_of_number = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
+    let is_too_large = |word: &&str| {
+        word.ends_with(|c: char| c.is_ascii_digit())
+            && !word.contains(['.', 'e', 'E'])
+            && word.parse::<u64>().is_err()
+            && word.parse::<i64>().is_err()
+    };
+    match beside_texts.split(|c| !is_of_number(c)).find(is_too_large) {
+        Some(number) => {
+            let start: String = number.chars().take(40).collect();
+            Err(format!("the number {start} is too large: write it as a text"))
+        }
+        None => Ok(()),
+    }
 }
 
 fn call(value: Value) -> Result<Call, String> {
@@ -119,8 +154,13 @@ fn call(value: Value) -> Result<Call, String> {
         None | Some(Value::Null) => Map::new(),
         Some(Value::Object(arguments)) => arguments,
         // Some models write the arguments as a text of JSON.
-        Some(Value::String(text)) => serde_json::from_str(&text)
-            .map_err(|e| format!("the arguments of {name} are not an object: {e}"))?,
+        Some(Value::String(text)) => {
+            let arguments = serde_json::from_str(&text);
+            let arguments =
+                arguments.map_err(|e| format!("the arguments of {name} are not an object: {e}"))?;
+            check_integers(&text)?;
+            arguments
+        }
         Some(_) => return Err(format!("the arguments of {name} are not an object")),
     };
     Ok(Call { name, arguments })
@@ -168,6 +208,15 @@ mod tests {
             ("<|python_tag|>print(1)\n2", vec![code("print(1)\n2")]),
             ("<|python_tag|>{\"name\": \"a\"}", vec!["a({})".into()]),
             (block, vec![code("x = 1\nprint(x)"), code("2")]),
+            (
+                r#"{"name": "a", "arguments": {"x": 18446744073709551615, "y": "\"9{e}\\", "z": 1e30}}"#
+                    .replace("{e}", &"9".repeat(30))
+                    .as_str(),
+                vec![format!(
+                    r#"a({{"x":18446744073709551615,"y":"\"9{}\\","z":1e+30}})"#,
+                    "9".repeat(30)
+                )],
+            ),
             ("```python\nnot closed", vec![code("not closed")]),
             ("<think>\n<tool_call>{}</tool_call>\n```python\n1\n```</think>\nIt is 4.", vec![]),
             ("It is 4: {\"name\": 3}", vec![]),
@@ -208,6 +257,13 @@ mod tests {
             ("{\"name\": \"a\", \"arguments\": \"x\"}", 1, "arguments of a are not an object"),
             ("{\"name\": \"a\"", 1, "not JSON: EOF"),
             ("{\"name\": \"a\"} so", 2, "not JSON"),
+            (
+                r#"<tool_call>{"name":"a","arguments":{"x":18446744073709551616}}</tool_call>"#,
+                1,
+                "the number 18446744073709551616 is too large: write it as a text",
+            ),
+            (r#"{"name":"a","arguments":{"x":[-9223372036854775809]}}"#, 1, "-9223372036854775809"),
+            (r#"{"name": "a", "arguments": "{\"x\": 36893488147419103232}"}"#, 1, "368934881474"),
             (&many, 17, "at most 16 calls"),
             (&deep, 1, "recursion limit"),
         ] {

@@ -101,6 +101,8 @@ fn summarize(
     named.push(("length_mean".into(), Statistic::Length));
     named.push(("entropy".into(), Statistic::Entropy));
     named.push(("faults".into(), Statistic::Faults));
+    let any_failed = Statistic::Failed.value(problems).is_some_and(|share| share > 0.0);
+    named.extend(any_failed.then(|| ("failed".into(), Statistic::Failed)));
     let valued: Vec<(String, Statistic, f64)> = named
         .into_iter()
         .filter_map(|(name, statistic)| Some((name, statistic, statistic.value(problems)?)))

@@ -25,13 +25,17 @@ struct Position {
     problem: usize,
     sample: usize,
     verdict: Verdict,
+    #[serde(default)]
+    failed: bool,
 }
 
 /// Moves a complete file back among the unfinished ones, if it has responses that could not be
-/// judged.
+/// judged, or at which the verifier or the environment failed.
 pub(super) fn reopen(complete: &Path, partial: &Path) -> Result<bool> {
     let mut is_final = true;
-    read_lines(complete, &mut |line| is_final &= line.outcome.verdict.is_scored())?;
+    read_lines(complete, &mut |line| {
+        is_final &= line.outcome.verdict.is_scored() && !line.outcome.failed;
+    })?;
     if !is_final {
         fs::rename(complete, partial).map_err(|e| Error::io(complete, e))?;
     }
@@ -81,7 +85,7 @@ impl ResponseLog {
                 break;
             };
             offset += read as u64;
-            faults += usize::from(!position.verdict.is_scored());
+            faults += usize::from(!position.verdict.is_scored() || position.failed);
             if position.sample + 1 == samples {
                 if faults == 0 {
                     places.insert(position.problem, (end, offset - end));

@@ -51,6 +51,9 @@ pub struct Evaluation {
     /// Share of responses that could not be judged; they are left out of everything above but the
     /// entropy and lengths.
     pub faults: f64,
+    /// Share of responses at which the verifier or the environment failed, and which count as wrong.
+    #[serde(default)]
+    pub failed: f64,
     /// The mean of each of the verifier's own metrics over the judged responses that have it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub of_verifier: BTreeMap<String, f64>,
@@ -99,6 +102,7 @@ impl Evaluation {
             length: of(Statistic::Length).unwrap_or(0.0),
             truncated: of(Statistic::Truncated).unwrap_or(0.0),
             faults: of(Statistic::Faults).unwrap_or(0.0),
+            failed: of(Statistic::Failed).unwrap_or(0.0),
             of_verifier: means.collect(),
             note: of_verifier.note(),
         }
@@ -140,6 +144,7 @@ impl Evaluation {
         add("length_mean", Some(self.length));
         add("truncated", Some(self.truncated));
         add("faults", Some(self.faults));
+        add("failed", Some(self.failed).filter(|share| *share > 0.0));
         for (what, value) in self.parts.iter().flat_map(|part| part.numbers(*samples)) {
             add(&what, Some(value));
         }

@@ -5,7 +5,8 @@ use super::outcome::Outcome;
 use isentrope_reward::ByMetric;
 
 /// The names, or their beginnings, of a set's numbers and of those that a run adds.
-const OWN_NAMES: [&str; 6] = ["score", "entropy", "length_mean", "truncated", "faults", KL_INITIAL];
+const OWN_NAMES: [&str; 7] =
+    ["score", "entropy", "length_mean", "truncated", "faults", "failed", KL_INITIAL];
 const OWN_BEGINNINGS: [&str; 4] = ["mean@", "pass@", "maj@", "entropy_"];
 
 /// The prefix of the last part of a name, if the name is taken.

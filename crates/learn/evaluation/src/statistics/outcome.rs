@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 pub struct Outcome {
     /// The verdict.
     pub verdict: Verdict,
+    /// Whether the verifier or the environment failed at it.
+    #[serde(default)]
+    pub failed: bool,
     /// The verifier's score. Files call it the reward. The command `eval` has no penalties, so the
     /// two are the same there.
     #[serde(rename = "reward")]
@@ -34,6 +37,7 @@ impl From<&Response> for Outcome {
     fn from(response: &Response) -> Self {
         Self {
             verdict: response.judgement.verdict,
+            failed: response.judgement.failed,
             score: response.judgement.score,
             extracted: response.judgement.extracted.clone(),
             vote: response.vote.clone(),
@@ -51,6 +55,7 @@ impl Outcome {
     pub(crate) fn of_verdict(verdict: Verdict) -> Self {
         Self {
             verdict,
+            failed: false,
             score: f64::from(u8::from(verdict == Verdict::Correct)),
             extracted: None,
             vote: None,

@@ -29,6 +29,8 @@ pub enum Statistic {
     Entropy,
     /// Share of responses that could not be judged.
     Faults,
+    /// Share of responses at which the verifier or the environment failed, and which count as wrong.
+    Failed,
 }
 
 impl Statistic {
@@ -64,6 +66,7 @@ impl Statistic {
                 (sampled().map(|r| r.entropy).sum(), sampled().count() as f64)
             }
             Self::Faults => over_responses(&|r| share(!r.is_scored())),
+            Self::Failed => over_responses(&|r| share(r.is_scored() && r.failed)),
         }
     }
 

@@ -108,7 +108,7 @@ impl TrainingRecipe for Recipe {
 
     fn tables(&self) -> Tables<'_> {
         let Self { run, model, lora, optimizer, data, reward, eval, .. } = self;
-        let Self { checkpoint, device, memory, ranks, lab, prime, .. } = self;
+        let Self { environment, checkpoint, device, memory, ranks, lab, prime, .. } = self;
         let process_model = self.objective.is_prime().then_some(ProcessModelTable {
             model: prime.model.as_deref(),
             optimizer: &prime.optimizer,
@@ -123,6 +123,7 @@ impl TrainingRecipe for Recipe {
             teacher: self.objective.distillation.teacher.as_deref(),
             data,
             reward,
+            environment: environment.as_ref(),
             eval,
             checkpoint,
             device,

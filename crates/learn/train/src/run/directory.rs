@@ -135,7 +135,7 @@ impl RunDirectory {
     }
 
     /// Writes manifest.json when a process starts or resumes after step `after`. Changed files of
-    /// model and data, and another arithmetic, are reported to `note`.
+    /// model, data, reward and environment, and another arithmetic, are reported to `note`.
     pub(super) fn write_manifest(
         &mut self,
         manifest: &Value,
@@ -152,6 +152,7 @@ impl RunDirectory {
             ("model", "/model/sha256"),
             ("data", "/data/sha256"),
             ("teacher", "/model/teacher/sha256"),
+            ("reward and the environment", "/programs/sha256"),
         ] {
             let before = before.as_ref().and_then(|before| before.pointer(files));
             let changes = match (before, manifest.pointer(files)) {

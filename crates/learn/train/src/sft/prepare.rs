@@ -49,6 +49,7 @@ impl TrainingRecipe for Recipe {
             teacher: None,
             data,
             reward,
+            environment: None,
             eval,
             checkpoint,
             device,

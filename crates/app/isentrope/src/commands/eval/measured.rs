@@ -1,19 +1,15 @@
 //! A benchmark with the command's flags.
 
 use super::Eval;
-use crate::loaded_model::Loaded;
+use crate::loaded_model::{Loaded, hashes_of_programs};
 use crate::messages;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use isentrope_data::benchmark::{Benchmark, Decoding};
 use isentrope_data::{Columns, Template};
 use isentrope_evaluation::{BenchmarkFiles, EvaluationSet};
-use isentrope_files::sha256_of_file;
 use isentrope_reward::VerifierSettings;
 use isentrope_rollout::{Prompter, Sampling, template_variables};
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::io;
-use std::path::Path;
+use serde_json::{Map, Value, json};
 
 /// A benchmark to be measured.
 pub struct BenchmarkPlan {
@@ -117,15 +113,7 @@ impl BenchmarkPlan {
     }
 }
 
-/// Hashes of the files of the user's commands and functions, such as scripts, by the names that
-/// settings have, of which some may be no files; None if there are no such files.
-fn file_hashes(flag: &str, names: Vec<String>) -> Result<Option<BTreeMap<String, String>>> {
-    let files = names.into_iter().filter(|file| Path::new(file).is_file());
-    let hashed = |file: String| {
-        let hash = sha256_of_file(Path::new(&file)).map_err(io::Error::from);
-        let hash = hash.with_context(|| format!("{flag}: {file}"))?;
-        Ok((file, hash))
-    };
-    let hashes: BTreeMap<String, String> = files.map(hashed).collect::<Result<_>>()?;
-    Ok((!hashes.is_empty()).then_some(hashes))
+/// [`hashes_of_programs`]; None if there are none.
+fn file_hashes(flag: &str, names: Vec<String>) -> Result<Option<Map<String, Value>>> {
+    Ok(Some(hashes_of_programs(flag, names)?).filter(|hashes| !hashes.is_empty()))
 }

@@ -77,8 +77,8 @@ pub struct Eval {
     #[arg(long, value_name = "VERIFIER", value_parser = verifier)]
     verifier: Option<VerifierSettings>,
     /// Plays episodes of several turns, as the recipe's [environment]: a table such as
-    /// '{kind="tools",tools=["calculator"]}' (docs/guides/turns.md)
-    #[arg(long, value_name = "TABLE", value_parser = environment)]
+    /// '{kind="tools",tools=["calculator"]}', or a recipe that has one (docs/guides/turns.md)
+    #[arg(long, value_name = "TABLE|RECIPE", value_parser = environment)]
     environment: Option<EnvironmentSettings>,
     /// The directory of the results [default: evals/ and the model's name]
     #[arg(long, value_name = "DIR")]
@@ -95,9 +95,15 @@ fn verifier(text: &str) -> Result<VerifierSettings> {
     recipe::setting("--verifier", text)
 }
 
-/// An environment as recipes write it.
+/// An environment as recipes write it, or the environment of a recipe.
 fn environment(text: &str) -> Result<EnvironmentSettings> {
-    let settings: EnvironmentSettings = recipe::setting("--environment", text)?;
+    let settings: EnvironmentSettings = match text.trim_start().starts_with('{') {
+        true => recipe::setting("the table", text)?,
+        false => {
+            let table = recipe::table_of(Path::new(text), "environment")?;
+            recipe::settings(table, text)?
+        }
+    };
     settings.check()?;
     Ok(settings)
 }
@@ -237,10 +243,13 @@ impl Eval {
         let report = results.report()?;
         print(&results_table::report(&report, out))?;
         for (name, summary) in &report.benchmarks {
-            if benchmarks.contains(name)
-                && summary.estimates.get("faults").is_some_and(|faults| faults.value == 1.0)
-            {
-                let remedy = "once the verifier works, the same command judges them all again";
+            let share = |what: &str| summary.estimates.get(what).map_or(0.0, |share| share.value);
+            if benchmarks.contains(name) && share("faults") + share("failed") >= 1.0 - 1e-9 {
+                let who = match environment {
+                    Some(_) => "the environment and the verifier work",
+                    None => "the verifier works",
+                };
+                let remedy = format!("once {who}, the same command judges them all again");
                 bail!("{name}: no response could be judged; {remedy}");
             }
         }

@@ -1,14 +1,14 @@
 //! The manifest of a run: the program, device, model and data that made it.
 
 use crate::device::Device;
-use crate::loaded_model::file_hashes;
+use crate::loaded_model::{file_hashes, hashes_of_programs};
 use crate::ranks::Ranks;
 use anyhow::{Error, Result};
 use isentrope_cuda::Products;
 use isentrope_data::FileHash;
 use isentrope_kernels::Isa;
 use isentrope_train::teacher::Teacher;
-use isentrope_train::trainer::{Prepared, Trainer};
+use isentrope_train::trainer::{Prepared, Tables, Trainer};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::time::SystemTime;
@@ -36,6 +36,11 @@ pub fn manifest(
     if let Some(Teacher { path, dir, .. }) = teacher {
         model["teacher"] = json!({ "path": path, "sha256": file_hashes(dir)? });
     }
+    let Tables { reward, environment, .. } = trainer.tables();
+    let mut programs = hashes_of_programs("reward.verifier", reward.verifier.files())?;
+    if let Some(environment) = environment {
+        programs.extend(hashes_of_programs("environment", environment.files())?);
+    }
     let mut device = device.manifest();
     if let Some(products) = products {
         device["products"] = json!(products);
@@ -51,11 +56,12 @@ pub fn manifest(
         "ranks": ranks.world.size(),
         "model": model,
         "data": { "sha256": data },
+        "programs": { "sha256": programs },
         "command": std::env::args_os().map(|part| part.to_string_lossy().into_owned()).collect::<Vec<_>>(),
     }))
 }
 
-/// Refuses ranks whose files of the model or the data differ from the first rank's.
+/// Refuses ranks whose files of the model, the data or the reward differ from the first rank's.
 pub fn check_same_files(manifest: &Value, ranks: &Ranks) -> Result<()> {
     let parts = [
         ("the model", "/model/sha256"),
@@ -63,6 +69,7 @@ pub fn check_same_files(manifest: &Value, ranks: &Ranks) -> Result<()> {
         ("lora.adapter", "/model/adapter/sha256"),
         ("the teacher", "/model/teacher/sha256"),
         ("the data", "/data/sha256"),
+        ("the reward or the environment", "/programs/sha256"),
     ];
     for (whose, part) in parts {
         let files = manifest.pointer(part).and_then(Value::as_object).into_iter().flatten();

@@ -49,7 +49,7 @@ pub enum Past {
 pub struct EndedWorker {
     /// The worker's exit status, if it ended by itself.
     pub status: Option<Status>,
-    /// The end of the worker's standard error.
+    /// The end of the worker's standard error since its last question.
     pub stderr: String,
 }
 
@@ -83,11 +83,13 @@ impl Worker {
         })
     }
 
-    /// Sends a line, and waits for the next line that comes back, for so long at most.
+    /// Sends a line, and waits for the next line that comes back, for so long at most. What it said
+    /// to standard error until then is no part of its last words.
     ///
     /// # Errors
     /// What it does instead. It must then be ended: what else it says would answer something else.
     pub fn ask(&mut self, line: Vec<u8>, limit: Duration) -> Result<Vec<u8>, Misconduct> {
+        locked(&self.stderr.kept).clear();
         match self.questions.try_send(line) {
             // One that has closed its standard input may end without a word, or may have an answer
             // left.

@@ -87,6 +87,13 @@ impl Draft<'_> {
             self.done(&[&name("enable"), &name("log")]);
         }
         self.put_custom_reward();
+        if !self.is_on("multi_turn.enable") {
+            let of_turns = ["max_assistant_turns", "max_user_turns", "max_tool_response_length"];
+            let of_turns = of_turns.map(|name| format!("multi_turn.{name}"));
+            let of_turns: Vec<&str> = of_turns.iter().map(String::as_str).collect();
+            self.without_effect(&of_turns, "multi_turn.enable is off");
+            self.done(&["multi_turn.enable"]);
+        }
         // How often, and how it is evaluated; -1 is never.
         for (name, key) in [("test_freq", "eval.every"), ("save_freq", "checkpoint.every")] {
             if let Some(every) = self.whole(name) {
