@@ -65,7 +65,13 @@ impl Record for Problem {
     }
 
     fn identity(&self) -> String {
-        self.prompt.identity()
+        match self.prompt.is_empty_chat() {
+            // All that its environment is told.
+            true => {
+                Value::from(vec![self.ground_truth.clone(), self.extra_info.clone()]).to_string()
+            }
+            false => self.prompt.identity(),
+        }
     }
 
     fn contradicts(&self, other: &Self) -> bool {

@@ -124,6 +124,20 @@ fn verl_parquet_is_read_and_linted() {
 }
 
 #[test]
+fn rows_whose_prompts_an_environment_writes_differ_by_what_it_is_told() {
+    let directory = TempDir::new().unwrap();
+    let row = |number: u64| json!({"prompt": [], "answer": "7", "extra_info": {"row": number}});
+    let path = jsonl(&directory, &[row(1), row(2), row(1)]);
+    let (mut source, report) = Source::open(&settings(&path), 1, &auto()).unwrap();
+    assert_eq!((source.len(), report.duplicates, bad(&report).len()), (Some(2), 1, 0));
+    assert_eq!(source.problem(1).prompt, Prompt::Chat(Vec::new()));
+    assert_eq!(source.problem(1).extra_info, json!({"row": 2}));
+    let system = json!({"prompt": [{"role": "system", "content": "S"}], "answer": "7"});
+    let refused = Source::open(&settings(&jsonl(&directory, &[system])), 1, &auto()).err().unwrap();
+    assert!(refused.to_string().contains("no message of the user"), "{refused}");
+}
+
+#[test]
 fn settings_decide_what_is_drawn() {
     let all = DataSettings { deduplicate: false, ..settings(&verl()) };
     let (source, report) = Source::open(&all, 1, &auto()).unwrap();

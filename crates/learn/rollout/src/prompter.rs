@@ -223,7 +223,7 @@ impl Prompter {
     /// The special token with which the chat template begins every conversation.
     fn first_special_token(&self) -> Result<String, String> {
         let text =
-            self.apply_template(&[json!({"role": "user", "content": "?"})], &self.tools, true)?;
+            self.apply_template(&[json!({"role": "user", "content": ""})], &self.tools, true)?;
         let tokens = self.tokenizer.encode(&text, false).map_err(|e| e.to_string())?;
         let first = tokens.first().and_then(|&token| self.tokenizer.special_text(token));
         first.filter(|first| text.starts_with(first)).ok_or_else(|| {

@@ -10,6 +10,7 @@ use isentrope_kernels::SamplingMasks;
 use isentrope_model::{Model, Sequence};
 use isentrope_objective::process_loss;
 use isentrope_rollout::Response;
+use isentrope_run::tokens::GivenRanges;
 use isentrope_trace::span;
 use std::ops::Range;
 
@@ -21,6 +22,8 @@ pub struct ProcessBatch {
     correct: Vec<bool>,
     /// The range of each response's tokens in the batch, `[responses]`.
     tokens: Vec<Range<usize>>,
+    /// Which of them were given. They have no log-ratio: phi scores the policy's own tokens.
+    given: Vec<GivenRanges>,
     /// Log-probs under the reference, `[tokens]` of the responses end to end.
     reference: Vec<f32>,
 }
@@ -39,6 +42,7 @@ impl ProcessBatch {
             prompt_lengths: Vec::new(),
             correct: Vec::new(),
             tokens: Vec::new(),
+            given: Vec::new(),
             reference: Vec::new(),
         };
         let mut end = 0;
@@ -49,6 +53,7 @@ impl ProcessBatch {
             let start = end;
             end += response.tokens.len();
             batch.tokens.push(start..end);
+            batch.given.push(response.given.clone());
         }
         batch.reference =
             learner.score_with(reference, &batch.sequences(&batch.all()), temperature)?.logprobs;
@@ -65,15 +70,15 @@ impl ProcessBatch {
         self.texts.iter().map(Vec::len).sum()
     }
 
-    /// log pi_phi - log pi_ref of the tokens of each response under the present process model,
-    /// `[responses][tokens]`.
+    /// log pi_phi - log pi_ref of the sampled tokens of each response under the present process
+    /// model, `[responses][sampled]`.
     pub fn log_ratios(&self, learner: &Learner, temperature: f32) -> Result<Vec<Vec<f64>>> {
         let places = self.all();
         Ok(self.ratios(&places, &learner.score(&self.sequences(&places), temperature)?.logprobs))
     }
 
     /// Adds the gradient of the [loss](process_loss) over the responses in these places to the
-    /// learner's. Returns the log-ratios that it was computed from, `[places][tokens]`.
+    /// learner's. Returns the log-ratios that it was computed from, `[places][sampled]`.
     pub fn accumulate(
         &self,
         places: &[usize],
@@ -96,9 +101,15 @@ impl ProcessBatch {
             let _span = span("loss").with("targets", forward.scores.logprobs.len());
             process_loss(beta, &lengths, &ratios.concat(), &correct)
         };
+        let mut slopes = loss.d_logprobs.iter().map(|&slope| slope as f32);
+        let of_response = |(&place, &sampled): (&usize, &usize)| {
+            let own = slopes.by_ref().take(sampled);
+            self.given[place].spread(self.tokens[place].len(), own, 0.0)
+        };
+        let d_logprobs: Vec<f32> = places.iter().zip(&lengths).flat_map(of_response).collect();
         let derivatives = Coefficients {
-            d_logprobs: loss.d_logprobs.iter().map(|&slope| slope as f32).collect(),
-            d_entropies: vec![0.0; loss.d_logprobs.len()],
+            d_entropies: vec![0.0; d_logprobs.len()],
+            d_logprobs,
             ..Coefficients::default()
         };
         learner.backward(forward, &derivatives)?;
@@ -112,9 +123,9 @@ impl ProcessBatch {
             let reference = &self.reference[self.tokens[place].clone()];
             let (own, others) = rest.split_at(reference.len());
             rest = others;
-            own.iter()
-                .zip(reference)
-                .map(|(&own, &reference)| f64::from(own) - f64::from(reference))
+            self.given[place]
+                .sampled(reference.len())
+                .map(|token| f64::from(own[token]) - f64::from(reference[token]))
                 .collect()
         };
         places.iter().map(of_response).collect()

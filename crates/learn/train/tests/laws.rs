@@ -20,6 +20,7 @@ fn evaluation(name: &str, entropy: f64, accuracy: Option<f64>) -> Evaluation {
         length: 3.0,
         truncated: 0.0,
         faults: 0.0,
+        failed: 0.0,
         of_verifier: std::collections::BTreeMap::new(),
         note: None,
     }

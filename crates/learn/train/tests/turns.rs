@@ -16,6 +16,7 @@ use isentrope_train::group::Group;
 use isentrope_train::learner::{Coefficients, Learner, UpdateBatch};
 use isentrope_train::minibatch::{BatchLoss, LossInputs, TrainingBatch};
 use isentrope_train::observer::Progress;
+use isentrope_train::process_model::ProcessBatch;
 use isentrope_train::ranks::TrainingRanks;
 use isentrope_train::rl::Recipe;
 use isentrope_train::settings::OptimizerSettings;
@@ -125,6 +126,25 @@ fn the_gradient_is_that_of_the_whole_sequence_with_zeros_for_given_tokens() {
     let (loss, found) = trained(limits(1000), None);
 
     // With the policy that sampled, a token's loss is -A rho / N - c H / N, rho being 1.
+    let (by_hand, entropies) = gradient_by_hand([-0.5 / 16.0, 0.5 / 16.0], [-0.5 / 16.0; 2]);
+    assert!(found.iter().any(|&bits| f32::from_bits(bits) != 0.0));
+    assert!(by_hand == found, "gradients differ");
+
+    let mut first = 0;
+    let means = (0..2).map(|number| {
+        let own = &entropies[first..first + RESPONSES[number].0];
+        first += RESPONSES[number].0;
+        let sampled: Vec<f64> =
+            given(number).sampled(own.len()).map(|at| f64::from(own[at])).collect();
+        sampled.iter().sum::<f64>() / sampled.len() as f64
+    });
+    assert_eq!(loss.entropy, means.sum::<f64>() / 2.0, "of sampled tokens alone");
+    assert_eq!(loss.objective.d_logprobs.len(), 16);
+}
+
+/// The gradient of a loss with these derivatives by the log-prob and the entropy of each sampled
+/// token of a response, `[responses]`; and the entropies of all tokens.
+fn gradient_by_hand(d_logprobs: [f32; 2], d_entropies: [f32; 2]) -> (Vec<u32>, Vec<f32>) {
     let mut by_hand = learner_of(limits(1000));
     let wholes: Vec<Vec<u32>> = (0..2).map(sequence).collect();
     let sequences: Vec<Sequence<'_>> =
@@ -148,24 +168,43 @@ fn the_gradient_is_that_of_the_whole_sequence_with_zeros_for_given_tokens() {
         .unwrap();
     let entropies = forward.scores.entropies.clone();
     let coefficients = Coefficients {
-        d_logprobs: each([-0.5 / 16.0, 0.5 / 16.0]),
-        d_entropies: each([-0.5 / 16.0; 2]),
+        d_logprobs: each(d_logprobs),
+        d_entropies: each(d_entropies),
         ..Coefficients::default()
     };
     by_hand.backward(forward, &coefficients).unwrap();
-    assert!(found.iter().any(|&bits| f32::from_bits(bits) != 0.0));
-    assert!(gradient(&mut by_hand) == found, "gradients differ");
+    (gradient(&mut by_hand), entropies)
+}
 
-    let mut first = 0;
-    let means = (0..2).map(|number| {
-        let own = &entropies[first..first + RESPONSES[number].0];
-        first += RESPONSES[number].0;
-        let sampled: Vec<f64> =
-            given(number).sampled(own.len()).map(|at| f64::from(own[at])).collect();
-        sampled.iter().sum::<f64>() / sampled.len() as f64
-    });
-    assert_eq!(loss.entropy, means.sum::<f64>() / 2.0, "of sampled tokens alone");
-    assert_eq!(loss.objective.d_logprobs.len(), 16);
+#[test]
+fn a_process_model_scores_and_learns_from_sampled_tokens_alone() {
+    let (mut phi, reference) = (learner_of(limits(1000)), model("qwen3", 1));
+    let groups = groups(&phi);
+    let responses = groups[0].responses.iter().map(|one| (&PROMPT[..], one, one.reward == 1.0));
+    let batch = ProcessBatch::new(responses, &reference, &phi, TEMPERATURE).unwrap();
+    let ratios = batch.accumulate(&[0, 1], &mut phi, 0.5, TEMPERATURE).unwrap();
+    assert_eq!(ratios, [vec![0.0; 9], vec![0.0; 7]], "it begins as the reference");
+    // beta (sigmoid(0) - verdict), as a mean over two responses.
+    let (by_hand, _) = gradient_by_hand([-0.125, 0.125], [0.0; 2]);
+    assert!(gradient(&mut phi) == by_hand, "gradients differ");
+
+    let responses = groups[0].responses.iter().map(|one| (&PROMPT[..], one, one.reward == 1.0));
+    let mut phi = learner_of(limits(1000));
+    let batch = ProcessBatch::new(responses, &reference, &phi, TEMPERATURE).unwrap();
+    batch.accumulate(&[0, 1], &mut phi, 0.5, TEMPERATURE).unwrap();
+    phi.step(1e-3).unwrap();
+    let found = batch.log_ratios(&phi, TEMPERATURE).unwrap();
+    for (number, found) in found.iter().enumerate() {
+        let whole = sequence(number);
+        let targets = [Sequence { tokens: &whole, score_from: PROMPT.len() }];
+        let [own, theirs] = [
+            phi.score(&targets, TEMPERATURE).unwrap().logprobs,
+            phi.score_with(&reference, &targets, TEMPERATURE).unwrap().logprobs,
+        ];
+        let ratio = |at: usize| f64::from(own[at]) - f64::from(theirs[at]);
+        let expected: Vec<f64> = given(number).sampled(own.len()).map(ratio).collect();
+        assert!(*found == expected && expected.iter().all(|ratio| *ratio != 0.0), "{number}");
+    }
 }
 
 #[test]
@@ -259,6 +298,39 @@ fn a_run_of_episodes_has_the_same_bytes_on_ranks_and_after_it_was_broken_off() {
     assert_eq!(differences(&alone, &broken), [""; 0]);
 }
 
+/// PRIME's advantages of tokens, and a verifier that compares the last turns of a group.
+#[test]
+fn opened_episodes_are_rewarded_by_a_process_model_and_compared_in_groups() {
+    let (mut recipe, dirs) = (episodes(), tempfile::tempdir().unwrap());
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/turns/environment.py");
+    let named = |name: &str| format!("{}:{name}", script.display());
+    let environment = json!({ "kind": "python", "python": named("Opening"), "opens": true });
+    recipe.environment = Some(serde_json::from_value(environment).unwrap());
+    let verifier = json!({ "python": named("longest"), "batch": "group" });
+    recipe.reward.verifier = serde_json::from_value(verifier).unwrap();
+    recipe.objective = ObjectiveSettings { advantage: Estimator::Prime, ..settings() };
+    (recipe.rollout.max_tokens, recipe.eval.every, recipe.lab.track_states) = (60, 0, false);
+    let alone = dirs.path().join("alone");
+    assert_eq!(run(&recipe, &alone, 1, patient(1), &|_, _, _, _| {}).errors, [None]);
+    let rows = lines(&alone, "rollouts/step-000001.jsonl");
+    for group in rows.chunks(recipe.rollout.responses) {
+        assert!(group.iter().any(|row| row["reward"] == 1.0), "{group:?}");
+        assert!(group.iter().all(|row| row["given"][0][0] == 0), "{group:?}");
+    }
+    let records = lines(&alone, "tokens/step-000001.jsonl");
+    assert!(!records.is_empty());
+    for record in records {
+        let (advantages, given) = (&record["advantages"], record["given"][0][1].as_u64().unwrap());
+        let each = advantages.as_array().unwrap_or_else(|| panic!("{record}"));
+        let at = |place: usize| each[place].as_f64().unwrap();
+        assert!((0..given as usize).all(|place| at(place) == 0.0), "{advantages}");
+        assert!(at(given as usize) != at(each.len() - 1), "each token has its own: {advantages}");
+    }
+    let ranks = dirs.path().join("ranks");
+    assert_eq!(run(&recipe, &ranks, 2, patient(1), &|_, _, _, _| {}).errors, vec![None; 2]);
+    assert_eq!(differences(&alone, &ranks), [""; 0]);
+}
+
 #[test]
 fn what_episodes_cannot_have_is_refused_by_its_key() {
     let refusal = |change: fn(&mut Recipe)| {
@@ -266,8 +338,6 @@ fn what_episodes_cannot_have_is_refused_by_its_key() {
         change(&mut recipe);
         recipe.resolve().unwrap_err().to_string()
     };
-    let prime = refusal(|recipe| recipe.objective.advantage = Estimator::Prime);
-    assert!(prime.starts_with("objective.advantage is \"prime\""), "{prime}");
     let command = refusal(|recipe| {
         let environment = json!({ "kind": "command", "command": [] });
         recipe.environment = Some(serde_json::from_value(environment).unwrap());

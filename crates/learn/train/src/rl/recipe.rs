@@ -163,7 +163,7 @@ impl Recipe {
         self.check_accuracy_band()?;
         self.tables().check(self.rollout.max_tokens)?;
         self.objective.check()?;
-        self.check_environment()?;
+        self.environment.as_ref().map_or(Ok(()), EnvironmentSettings::check)?;
         let rewards_itself =
             self.environment.as_ref().is_some_and(|e| !matches!(e, EnvironmentSettings::Tools(_)));
         if self.objective.advantage.reads_rewards()
@@ -178,23 +178,6 @@ impl Recipe {
         self.check_reference_kl()?;
         if self.objective.is_prime() {
             self.prime.check(self.rollout.prompts)?;
-        }
-        Ok(())
-    }
-
-    /// Refuses combinations of keys with an environment.
-    fn check_environment(&self) -> Result<()> {
-        let Some(environment) = &self.environment else { return Ok(()) };
-        environment.check()?;
-        if self.objective.is_prime() {
-            let what = "is \"prime\", whose process model takes all tokens of a response for the \
-                        model's own, and with [environment] some are given: take another estimator";
-            return Err(Error::setting("objective.advantage", what));
-        }
-        if self.reward.verifier.judges_groups() {
-            let what = "has batch = \"group\", and with [environment] a verifier sees the last turn \
-                        of one response at a time: leave batch out";
-            return Err(Error::setting("reward.verifier", what));
         }
         Ok(())
     }

@@ -147,13 +147,6 @@ impl Eval {
     }
 
     fn measure(&self, model: &str, out: &Path) -> Result<()> {
-        let judges_groups = self.verifier.as_ref().is_some_and(VerifierSettings::judges_groups);
-        if judges_groups && self.environment.is_some() {
-            bail!(
-                "--verifier has batch = \"group\", and with --environment a verifier sees the last \
-                 turn of one response at a time: leave batch out"
-            );
-        }
         // Defects of the benchmarks are found before the model is loaded.
         let found = self.find()?;
         self.computing.run(model, |loaded| self.measure_on(loaded, model, out, &found))

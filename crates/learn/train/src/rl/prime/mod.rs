@@ -88,7 +88,12 @@ pub(super) fn advantages(
     if let Some(note) = phi.optimizer.skipped_since(skipped_before, "of the process model ") {
         observer.note(&note);
     }
-    Ok(by_group(Estimator::Prime, groups, prime.advantages.into_iter().map(Advantages::Each)))
+    let of_tokens = |(each, compared): (Vec<f64>, &ComparedResponse<'_>)| {
+        let Response { given, tokens, .. } = compared.response;
+        Advantages::Each(given.spread(tokens.len(), each, 0.0))
+    };
+    let advantages = prime.advantages.into_iter().zip(&rollout.responses).map(of_tokens);
+    Ok(by_group(Estimator::Prime, groups, advantages))
 }
 
 fn is_correct(response: &Response) -> bool {
