@@ -66,7 +66,7 @@ impl Record for Problem {
 
     fn identity(&self) -> String {
         match self.prompt.is_empty_chat() {
-            // All that its environment is told.
+            // The environment that writes the prompt is told these two.
             true => {
                 Value::from(vec![self.ground_truth.clone(), self.extra_info.clone()]).to_string()
             }
