@@ -66,7 +66,7 @@ impl Record for Problem {
 
     fn identity(&self) -> String {
         match self.prompt.is_empty_chat() {
-            // The environment that writes the prompt is told these two.
+            // An environment writes the prompt, and sees these two.
             true => {
                 Value::from(vec![self.ground_truth.clone(), self.extra_info.clone()]).to_string()
             }

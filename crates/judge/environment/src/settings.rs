@@ -258,8 +258,8 @@ mod tests {
             }),
             json!({
                 "kind": "python", "python": "a/b.py:C", "interpreter": "p", "sandbox": true,
-                "opens": true, "workers": 3, "startup_s": 0.0, "max_turns": 3, "max_given_tokens": 100,
-                "timeout_s": 1.0
+                "opens": true, "workers": 3, "startup_s": 0.0, "max_turns": 3,
+                "max_given_tokens": 100, "timeout_s": 1.0
             }),
             json!({
                 "kind": "command", "command": ["a", "b"], "opens": false, "workers": 3,

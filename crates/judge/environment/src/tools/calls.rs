@@ -209,7 +209,7 @@ mod tests {
             ("<|python_tag|>{\"name\": \"a\"}", vec!["a({})".into()]),
             (block, vec![code("x = 1\nprint(x)"), code("2")]),
             (
-                r#"{"name": "a", "arguments": {"x": 18446744073709551615, "y": "\"9{e}\\", "z": 1e30}}"#
+                r#"{"name":"a","arguments":{"x":18446744073709551615,"y":"\"9{e}\\","z":1e30}}"#
                     .replace("{e}", &"9".repeat(30))
                     .as_str(),
                 vec![format!(

@@ -51,7 +51,7 @@ pub struct Evaluation {
     /// Share of responses that could not be judged; they are left out of everything above but the
     /// entropy and lengths.
     pub faults: f64,
-    /// Share of responses at which the verifier or the environment failed, and which count as wrong.
+    /// Share of responses at which the verifier or the environment failed. They count as wrong.
     #[serde(default)]
     pub failed: f64,
     /// The mean of each of the verifier's own metrics over the judged responses that have it.

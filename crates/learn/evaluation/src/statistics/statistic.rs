@@ -29,7 +29,7 @@ pub enum Statistic {
     Entropy,
     /// Share of responses that could not be judged.
     Faults,
-    /// Share of responses at which the verifier or the environment failed, and which count as wrong.
+    /// Share of responses at which the verifier or the environment failed. They count as wrong.
     Failed,
 }
 

@@ -29,8 +29,8 @@ pub(super) const IS_IDLE_ON_POLICY: bool = true;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FlexibleClip {
-    /// When which threshold acts, by the share x of `run.steps` that is done: a run that goes on with
-    /// another `run.steps` has the thresholds of that number of steps from there on.
+    /// When which threshold acts, by the share x of `run.steps` that is done: a run that goes on
+    /// with another `run.steps` has the thresholds of that number of steps from there on.
     pub schedule: ClipSchedule,
     /// Change of the upper threshold from a token of probability 0 to one of probability 1. This
     /// default and the next three stand in github.com/Tencent/IterSynth; the paper's numbers could
