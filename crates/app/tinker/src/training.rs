@@ -181,7 +181,7 @@ impl Evaluated {
             self.logprobs.push(own.to_vec());
         }
         let d_entropies = vec![0.0; d_logprobs.len()];
-        Coefficients { d_logprobs, d_entropies, d_log_masses: Vec::new() }
+        Coefficients { d_logprobs, d_entropies, ..Coefficients::default() }
     }
 
     /// The answer: examples with equally many targets of each token are one record.
@@ -264,7 +264,7 @@ mod tests {
         let d_logprobs: Vec<f32> =
             counts.zip(weights).flat_map(|(count, weight)| vec![-weight; count]).collect();
         let d_entropies = vec![0.0; d_logprobs.len()];
-        let coefficients = Coefficients { d_logprobs, d_entropies, d_log_masses: Vec::new() };
+        let coefficients = Coefficients { d_logprobs, d_entropies, ..Coefficients::default() };
         expected.accumulate_weighted(&of_trainer, 1.0, &coefficients).unwrap();
         let expected = gradient(&mut expected);
         // One call or several, in one pass or one each: not a bit differs.
