@@ -47,6 +47,7 @@ impl Backend for Cuda {
             Work::AttentionGradient(shape, positions) => {
                 attention::gradient_workspace(self.dtype, shape, positions)
             }
+            Work::DeltaGradient(..) => 0, // this device has no hybrid models
             Work::Draw(shape, rows) => draw::workspace(self.logits_blocks, shape, rows),
             Work::Steps(layers, adapters) => self.steps_bytes(layers, adapters),
             Work::LinearSums(outputs) => match self.device.product_library() {

@@ -46,6 +46,7 @@
 use crate::adamw::{AdamW, UpdateSlice};
 use crate::attention::{Attention, HeadNorms};
 use crate::batch::HostBatch;
+use crate::delta_rule::{DeltaRule, DeltaWeights};
 use crate::draw::{Draw, Drawn};
 use crate::erased::{Buffer, DeviceBatch, DeviceIndex, DrawnTokens, HeadStatistics, QueuedDraws};
 use crate::experts::{Router, Routing};
@@ -443,6 +444,49 @@ pub trait Backend: Send + Sync + 'static {
 
     /// The operations of mixtures of experts.
     fn experts(&self) -> &dyn ExpertOperations;
+    /// The operations of hybrid models; none if the device does not have them.
+    fn hybrid(&self) -> Option<&dyn HybridOperations> {
+        None
+    }
+}
+
+/// Operations for models with a recurrent state beside keys and values: the gated delta rule, and
+/// gates behind attention.
+pub trait HybridOperations {
+    /// The [gated delta rule](DeltaRule) of a layer. `mixed: [rows, row]`,
+    /// `out: [rows, value features]`. With `states: [slots, state]`, exact, each run of the batch
+    /// goes on from the state in its slot, unless it begins its sequence, and leaves its own there.
+    /// Without, a run that does not begin its sequence continues the last one before it that does.
+    fn delta_rule(
+        &self,
+        shape: DeltaRule,
+        weights: DeltaWeights<&Buffer>,
+        mixed: &Buffer,
+        batch: &DeviceBatch,
+        states: Option<&mut Buffer>,
+        out: &mut Buffer,
+    );
+    /// Replaces `d_mixed` by the gradient of `mixed` from that of the output, over whole sequences,
+    /// and adds to the gradients of the weights if they are wanted.
+    #[allow(clippy::too_many_arguments, reason = "the operands of one gradient")]
+    fn delta_rule_backward(
+        &self,
+        shape: DeltaRule,
+        weights: DeltaWeights<&Buffer>,
+        mixed: &Buffer,
+        batch: &DeviceBatch,
+        d_out: &Buffer,
+        d_mixed: &mut Buffer,
+        d_weights: Option<DeltaWeights<&mut Buffer>>,
+    );
+    /// Copies states, from the first slot of each pair to the second, in order.
+    fn copy_states(&self, states: &mut Buffer, pairs: &[(u32, u32)]);
+    /// Copies columns of the first rows: as many as fit, from `first.0` on to `first.1` on.
+    fn copy_columns(&self, from: &Buffer, to: &mut Buffer, first: (usize, usize), rows: usize);
+    /// `y = x * sigmoid(gate)` over the first rows of activations with as many features.
+    fn gate_output(&self, x: &Buffer, gate: &Buffer, y: &mut Buffer, rows: usize);
+    /// Replaces `gate` by its gradient, and `dy` by that of `x`.
+    fn gate_output_backward(&self, x: &Buffer, gate: &mut Buffer, dy: &mut Buffer, rows: usize);
 }
 
 /// Operations for mixtures of experts, beside those that every block needs. Products of an expert

@@ -38,6 +38,8 @@ pub struct HostBatch {
     pub copied: Vec<Run>,
     /// Numbers of pages, sequence after sequence: see [`Run::pages`].
     pub pages: Vec<u32>,
+    /// The slot of each run's state, in models that have one: none in passes over whole sequences.
+    pub states: Vec<u32>,
 }
 
 impl HostBatch {
@@ -91,6 +93,7 @@ impl HostBatch {
         self.runs.clear();
         self.copied.clear();
         self.pages.clear();
+        self.states.clear();
     }
 }
 
@@ -127,6 +130,9 @@ impl CheckedBatch {
             }
         }
         check_disjoint(&host.runs);
+        let mut slots = host.states.clone();
+        slots.sort_unstable();
+        assert!(slots.windows(2).all(|pair| pair[0] < pair[1]), "runs share a state");
         let is_covered = |run: &Run| (run.position + run.len).div_ceil(page) <= run.pages.len();
         let is_paged = host.stored_runs().all(is_covered);
         if is_paged {

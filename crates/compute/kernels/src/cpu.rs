@@ -2,9 +2,10 @@
 
 use crate::adamw::{self, AdamW, UpdateSlice};
 use crate::attention::{self, Attention};
-use crate::backend::{Backend, ExpertOperations};
+use crate::backend::{Backend, ExpertOperations, HybridOperations};
 use crate::batch::{CheckedBatch, HostBatch, PAGE};
 use crate::buffer::{CpuBuffer, Recycler, Reserved};
+use crate::delta_rule::{self, DeltaRule, DeltaWeights};
 use crate::draw::{self, Draw, Drawn};
 use crate::embedding;
 use crate::erased::{
@@ -15,6 +16,7 @@ use crate::glu::{self, Gate};
 use crate::head::{self, CpuStatistics, EntropySlopes, HeadGradient, HeadScores};
 use crate::linear::{self, Destination, Linear};
 use crate::norm::{self, Grouped, RmsNorm};
+use crate::output_gate;
 use crate::role::{Kind, OutOfMemory, Role, Work};
 use crate::rope::{self, Turn};
 use crate::rows;
@@ -112,6 +114,10 @@ impl Backend for Cpu {
             Work::Statistics(rows) => CpuStatistics::bytes(rows),
             Work::AttentionGradient(shape, positions) => {
                 bytes_of(shape.gradient_workspace().saturating_mul(positions))
+            }
+            Work::DeltaGradient(shape, positions) => {
+                let (of_row, once) = shape.gradient_workspace(self.threads());
+                bytes_of(of_row.saturating_mul(positions).saturating_add(once))
             }
             Work::Draw(shape, rows) => bytes_of(draw::most_workspace(shape, rows)),
             Work::Attention(..)
@@ -549,6 +555,78 @@ impl Backend for Cpu {
 
     fn experts(&self) -> &dyn ExpertOperations {
         self
+    }
+    fn hybrid(&self) -> Option<&dyn HybridOperations> {
+        Some(self)
+    }
+}
+
+impl HybridOperations for Cpu {
+    fn delta_rule(
+        &self,
+        shape: DeltaRule,
+        weights: DeltaWeights<&Buffer>,
+        mixed: &Buffer,
+        batch: &DeviceBatch,
+        states: Option<&mut Buffer>,
+        out: &mut Buffer,
+    ) {
+        let (batch, weights) = (batch.cpu(), weights.map(|weight| &**weight.cpu()));
+        let rows = batch.host().rows();
+        let mixed = mixed.cpu().rows(rows, shape.row());
+        let out = out.cpu_mut().rows_mut(rows, shape.value_features());
+        let states = states.map(|states| &mut **states.cpu_mut());
+        delta_rule::forward(&self.workers, shape, weights, mixed, batch, states, out);
+    }
+    fn delta_rule_backward(
+        &self,
+        shape: DeltaRule,
+        weights: DeltaWeights<&Buffer>,
+        mixed: &Buffer,
+        batch: &DeviceBatch,
+        d_out: &Buffer,
+        d_mixed: &mut Buffer,
+        d_weights: Option<DeltaWeights<&mut Buffer>>,
+    ) {
+        let (batch, weights) = (batch.cpu(), weights.map(|weight| &**weight.cpu()));
+        let rows = batch.host().rows();
+        let mixed = mixed.cpu().rows(rows, shape.row());
+        let d_out = d_out.cpu().rows(rows, shape.value_features());
+        let d_mixed = d_mixed.cpu_mut().rows_mut(rows, shape.row());
+        let d_weights = d_weights.map(|weights| weights.map(|weight| &mut **weight.cpu_mut()));
+        delta_rule::backward(
+            &self.workers,
+            shape,
+            weights,
+            mixed,
+            batch,
+            d_out,
+            d_mixed,
+            d_weights,
+        );
+    }
+    fn copy_states(&self, states: &mut Buffer, pairs: &[(u32, u32)]) {
+        let states = states.cpu_mut();
+        let len = states.features();
+        for &(from, to) in pairs {
+            let (from, to) = (from as usize * len, to as usize * len);
+            states.copy_within(from..from + len, to);
+        }
+    }
+    fn copy_columns(&self, from: &Buffer, to: &mut Buffer, first: (usize, usize), rows: usize) {
+        let (from, to) = (from.cpu(), to.cpu_mut());
+        let strides = (from.features(), to.features());
+        rows::copy_columns(&self.workers, (from, to), strides, first, rows);
+    }
+    fn gate_output(&self, x: &Buffer, gate: &Buffer, y: &mut Buffer, rows: usize) {
+        let (x, features) = (x.cpu(), x.cpu().features());
+        let (x, gate) = (x.rows(rows, features), gate.cpu().rows(rows, features));
+        output_gate::forward(&self.workers, x, gate, y.cpu_mut().rows_mut(rows, features));
+    }
+    fn gate_output_backward(&self, x: &Buffer, gate: &mut Buffer, dy: &mut Buffer, rows: usize) {
+        let (x, features) = (x.cpu(), x.cpu().features());
+        let (x, gate) = (x.rows(rows, features), gate.cpu_mut().rows_mut(rows, features));
+        output_gate::backward(&self.workers, x, gate, dy.cpu_mut().rows_mut(rows, features));
     }
 }
 

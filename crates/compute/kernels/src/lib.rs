@@ -13,6 +13,7 @@ mod backend;
 mod batch;
 mod buffer;
 mod cpu;
+mod delta_rule;
 mod draw;
 mod embedding;
 mod erased;
@@ -23,6 +24,7 @@ mod linear;
 mod mapped_file;
 mod math;
 mod norm;
+mod output_gate;
 mod pool;
 mod replay_key;
 mod role;
@@ -35,10 +37,11 @@ mod tile;
 
 pub use adamw::{AdamW, NORM_BLOCK, UpdateFactors, UpdateSlice, norm};
 pub use attention::{Attention, HeadNorms};
-pub use backend::{Backend, ExpertOperations, NO_SLOT};
+pub use backend::{Backend, ExpertOperations, HybridOperations, NO_SLOT};
 pub use batch::{CheckedBatch, DRAWN, HostBatch, Run};
 pub use buffer::CpuBuffer;
 pub use cpu::Cpu;
+pub use delta_rule::{DeltaRule, DeltaWeights};
 pub use draw::{Adjustments, Draw, Drawn, SamplingMask};
 pub use erased::{
     Buffer, DeviceBatch, DeviceIndex, DeviceRoutes, DrawnTokens, HeadStatistics, QueuedDraws,

@@ -1,6 +1,7 @@
 //! Roles of buffers, and the memory that they and the operations on them take.
 
 use crate::attention::Attention;
+use crate::delta_rule::DeltaRule;
 use crate::linear::Linear;
 use std::fmt;
 
@@ -72,6 +73,9 @@ pub enum Work {
     /// [`attention_backward`](crate::Backend::attention_backward): the layer's shape, and
     /// positions.
     AttentionGradient(Attention, usize),
+    /// The gradient of a [gated delta rule](crate::HybridOperations::delta_rule_backward): the
+    /// layer's shape, and positions. A part of it is needed for no position too.
+    DeltaGradient(DeltaRule, usize),
     /// [`draw`](crate::Backend::draw): the head's shape, and rows.
     Draw(Linear, usize),
     /// Steps that the device keeps captured, to [replay](crate::Backend::run_step) them: the

@@ -16,6 +16,27 @@ pub(crate) fn copy(workers: &Workers, from: &[f32], to: &mut [f32]) {
     });
 }
 
+/// Copies columns of rows that are `strides` floats apart, as many as fit behind `first` in both.
+pub(crate) fn copy_columns(
+    workers: &Workers,
+    (from, to): (&[f32], &mut [f32]),
+    strides: (usize, usize),
+    first: (usize, usize),
+    rows: usize,
+) {
+    let width = (strides.0 - first.0).min(strides.1 - first.1);
+    assert!(from.len() >= rows * strides.0 && to.len() >= rows * strides.1);
+    let to = Shared::of(to);
+    workers.threads.ranges(rows, 1, LEAST / width.max(1) + 1, |range| {
+        for row in range {
+            let (from_row, to_row) = (row * strides.0 + first.0, row * strides.1 + first.1);
+            // SAFETY: rows of `to` are disjoint, and within it.
+            unsafe { to.slice(to_row..to_row + width) }
+                .copy_from_slice(&from[from_row..from_row + width]);
+        }
+    });
+}
+
 /// Adds `from` to the equally long `to`, element by element.
 pub(crate) fn add(workers: &Workers, from: &[f32], to: &mut [f32]) {
     assert_eq!(from.len(), to.len());

@@ -52,6 +52,7 @@ fn shared_beginning(page: usize) -> HostBatch {
         runs: vec![run(0, first, 0, 0..2), run(first, more, first, 2..4)],
         copied: vec![run(page, 4, page, 2..4)],
         pages: vec![3, 1, 3, 2],
+        states: Vec::new(),
     }
 }
 

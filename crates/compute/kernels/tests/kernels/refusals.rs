@@ -97,6 +97,7 @@ fn batch(rows: usize, runs: &[Run], pages: &[u32]) -> DeviceBatch {
         runs: runs.to_vec(),
         pages: pages.to_vec(),
         copied: Vec::new(),
+        states: Vec::new(),
     };
     cpu().upload_batch(&host)
 }
