@@ -16,9 +16,9 @@ use std::sync::Arc;
 
 /// Among them: tied and untied heads, biases, QK norms, one key head, sliding windows on all and on
 /// some layers, YaRN, heads that turn in part, a layer without positions, norms behind and around
-/// branches, GELU, factors, angles that differ by layer, experts, sizes that are no multiple of a
-/// vector, and adapters beside frozen weights.
-pub const FAMILIES: [&str; 22] = [
+/// branches, GELU, factors, angles that differ by layer, experts, recurrent states, sizes that are
+/// no multiple of a vector, and adapters beside frozen weights.
+pub const FAMILIES: [&str; 25] = [
     "gemma3",
     "granite",
     "granite4",
@@ -40,6 +40,9 @@ pub const FAMILIES: [&str; 22] = [
     "qwen3-moe",
     "qwen3-moe with an adapter",
     "qwen3-untied",
+    "qwen3.5",
+    "qwen3.5 with an adapter",
+    "qwen3.5-images",
     "smollm3",
 ];
 /// Words that every family knows.
@@ -100,6 +103,8 @@ fn rank(module: &str) -> Option<Rank> {
         (_, "mlp.up_proj" | "mlp.experts.0.up_proj" | "mlp.experts.4.gate_proj") => (2, 1.0),
         (_, "mlp.experts.4.up_proj" | "mlp.experts.2.down_proj") => (3, 0.6),
         ("0", "mlp.down_proj") => (5, 0.7),
+        (_, "linear_attn.in_proj_z") => (4, 1.2),
+        ("0", "linear_attn.out_proj" | "linear_attn.in_proj_a") => (2, 0.8),
         _ => return None,
     };
     Some(Rank { rank, scale })
@@ -110,8 +115,13 @@ pub fn load(dir: &Path, backend: &Arc<dyn Backend>) -> Model {
     Model::load(dir, backend.clone()).unwrap()
 }
 
-pub fn family() -> impl Strategy<Value = &'static str> + use<> {
-    prop::sample::select(&FAMILIES[..])
+pub fn family(trial: &Trial) -> impl Strategy<Value = &'static str> + use<> {
+    prop::sample::select(trial.families())
+}
+
+/// Whether a device can run the checkpoint of this name.
+pub fn is_run_by(name: &str, backend: &dyn Backend) -> bool {
+    backend.hybrid().is_some() || ModelConfig::read(&checkpoint(name)).unwrap().delta.is_none()
 }
 
 pub fn temperature() -> impl Strategy<Value = f32> {

@@ -2,12 +2,13 @@
 //!
 //! Forward, on the residual stream x: `x += Wo attention(rope(Wqkv norm(x)))`, then
 //! `x += Wdown glu(Wgu norm(x))`, or a sum over [experts](crate::experts). Some families norm a
-//! branch's output too, or instead.
+//! branch's output too, or instead. Hybrid models have a [delta rule](crate::delta) in the place of
+//! some attentions, and gates behind the others.
 
 use crate::config::QkNorm;
 use crate::gradient::Gradient;
 use crate::internals::{AttentionInternals, Internals};
-use crate::layout::{BlockLayout, Id, Mlp, Projection, QkNorms};
+use crate::layout::{BlockLayout, Id, Mixer, Mlp, Projection, QkNorms};
 use crate::model::Model;
 use crate::rope_table::Rotations;
 use isentrope_kernels::{Buffer, DeviceBatch, HeadNorms, HostBatch, Role, Turn};
@@ -26,6 +27,8 @@ pub(crate) struct Rows {
 pub(crate) struct CacheLayer<'a> {
     pub cache: &'a mut Buffer,
     pub layer: usize,
+    /// The states of a delta rule's sequences; none in passes over whole sequences.
+    pub states: Option<&'a mut Buffer>,
 }
 
 impl Model {
@@ -139,38 +142,50 @@ impl Model {
         block: &BlockLayout,
         x: &mut Buffer,
         rows: &Rows,
-        CacheLayer { cache, layer }: CacheLayer<'_>,
+        CacheLayer { cache, layer, states }: CacheLayer<'_>,
     ) -> AttentionInternals<Buffer> {
         let _span = operation("attention");
-        let (b, w, s) = (&*self.backend, &self.weights, &self.layout.shapes);
+        let (b, w) = (&*self.backend, &self.weights);
         let (tokens, norm) = (rows.count, self.config.rms_norm());
         let normed = self.normed_rows(block.attention_norms.input, x, tokens);
-        let mut qkv = self.activations(tokens, s.qkv.outputs);
+        let mut qkv = self.activations(tokens, block.qkv.shape.outputs);
         self.project(&block.qkv, normed.as_ref().unwrap_or(x), &mut qkv, tokens);
-        let raw_qkv = block.qk_norm.map(|_| {
-            let turned = self.activations(tokens, s.qkv.outputs);
+        let mut attended = self.activations(tokens, block.output.shape.inputs);
+        let of = match &block.mixer {
+            Mixer::Attention(of) => of,
+            Mixer::Delta(of) => {
+                self.delta_forward(of, &qkv, rows, states, &mut attended);
+                let norm = block.attention_norms.output;
+                let branch = self.add_branch(&block.output, norm, &attended, x, tokens);
+                return AttentionInternals { raw_qkv: None, qkv, gate: None, attended, branch };
+            }
+        };
+        let gate = of.is_gated.then(|| self.split_gates(of, &mut qkv, tokens));
+        let raw_qkv = of.qk_norm.map(|_| {
+            let turned = self.activations(tokens, of.shape.row());
             mem::replace(&mut qkv, turned)
         });
-        let norms = match block.qk_norm.zip(raw_qkv.as_ref()) {
+        let norms = match of.qk_norm.zip(raw_qkv.as_ref()) {
             None => None,
             Some((QkNorms { queries, keys, span: QkNorm::Heads }, raw)) => {
                 Some(HeadNorms { raw, rows: tokens, queries: &w[queries], keys: &w[keys], norm })
             }
             Some((whole, raw)) => {
                 b.copy_first_rows(raw, &mut qkv, tokens);
-                for (part, id) in whole.groups(block.attention) {
+                for (part, id) in whole.groups(of.shape) {
                     b.rms_norm(part, norm, raw, &w[id], &mut qkv, tokens);
                 }
                 None
             }
         };
-        let angles = rows.rope.of(block);
-        b.prepare_qkv(block.attention, norms, angles, &mut qkv, &rows.batch, cache, layer);
-        let mut attended = self.activations(tokens, s.output.inputs);
-        b.attention(block.attention, &qkv, &rows.batch, cache, layer, &mut attended);
+        let angles = rows.rope.of(of);
+        b.prepare_qkv(of.shape, norms, angles, &mut qkv, &rows.batch, cache, layer);
+        b.attention(of.shape, &qkv, &rows.batch, cache, layer, &mut attended);
         let norm = block.attention_norms.output;
-        let branch = self.add_branch(&block.output, norm, &attended, x, tokens);
-        AttentionInternals { raw_qkv, qkv, attended, branch }
+        let gated = gate.as_ref().map(|gate| self.gated(&attended, gate, tokens));
+        let read = gated.as_ref().unwrap_or(&attended);
+        let branch = self.add_branch(&block.output, norm, read, x, tokens);
+        AttentionInternals { raw_qkv, qkv, gate, attended, branch }
     }
 
     /// The normed rows; none if there is no norm.
@@ -278,7 +293,7 @@ impl Model {
         let tokens = rows.count;
         let rms = self.config.rms_norm();
         let Internals {
-            attention: AttentionInternals { raw_qkv, qkv, attended, branch: attention_branch },
+            attention: AttentionInternals { raw_qkv, qkv, gate, attended, branch: of_attention },
             middle,
             gate_up,
             branch,
@@ -322,24 +337,45 @@ impl Model {
         // Attention.
         let _span = operation("attention backward");
         let norms = block.attention_norms;
-        let d_branch = self.branch_gradient(norms.output, attention_branch, dx, gradient, tokens);
+        let d_branch = self.branch_gradient(norms.output, of_attention, dx, gradient, tokens);
         let d = d_branch.as_ref().unwrap_or(dx);
         let reduced = self.reduced_gradient(&block.output, d, tokens);
         let reduced = reduced.as_ref();
-        self.project_backward_weight(&block.output, &attended, d, reduced, gradient, tokens);
-        let mut d_attended = attended;
+        let gated = gate.as_ref().map(|gate| self.gated(&attended, gate, tokens));
+        let read = gated.as_ref().unwrap_or(&attended);
+        self.project_backward_weight(&block.output, read, d, reduced, gradient, tokens);
+        // The gradient replaces what the product read.
+        let (mut d_attended, attended) = match gated {
+            Some(gated) => (gated, Some(attended)),
+            None => (attended, None),
+        };
         self.project_backward_input(&block.output, d, reduced, &mut d_attended, tokens);
         drop(d_branch);
-        let mut d_qkv = self.activations(tokens, s.qkv.outputs);
-        b.attention_backward(block.attention, &qkv, &rows.batch, &d_attended, &mut d_qkv);
-        let (cos, sin) = rows.rope.of(block);
-        b.rope(block.attention.turned_heads(), &mut d_qkv, cos, sin, &rows.batch, Turn::Backward);
-        if let (Some(norms), Some(raw)) = (block.qk_norm, raw_qkv) {
-            for (part, id) in norms.groups(block.attention) {
-                let dw = gradient.of_model(id);
-                b.rms_norm_backward(part, rms, &raw, &w[id], None, &mut d_qkv, dw, tokens);
+        let d_gate = gate.zip(attended).map(|(mut gate, attended)| {
+            self.hybrid().gate_output_backward(&attended, &mut gate, &mut d_attended, tokens);
+            gate
+        });
+        let d_qkv = match &block.mixer {
+            Mixer::Delta(of) => self.delta_backward(of, &qkv, rows, &d_attended, gradient),
+            Mixer::Attention(of) => {
+                let mut d_qkv = self.activations(tokens, of.shape.row());
+                b.attention_backward(of.shape, &qkv, &rows.batch, &d_attended, &mut d_qkv);
+                let (cos, sin) = rows.rope.of(of);
+                let turned = of.shape.turned_heads();
+                b.rope(turned, &mut d_qkv, cos, sin, &rows.batch, Turn::Backward);
+                if let (Some(norms), Some(raw)) = (of.qk_norm, raw_qkv) {
+                    for (part, id) in norms.groups(of.shape) {
+                        let dw = gradient.of_model(id);
+                        b.rms_norm_backward(part, rms, &raw, &w[id], None, &mut d_qkv, dw, tokens);
+                    }
+                }
+                match d_gate {
+                    Some(d_gate) => self.join_gates(&block.qkv, &d_qkv, &d_gate, tokens),
+                    None => d_qkv,
+                }
             }
-        }
+        };
+        drop(d_attended);
         let normed = self.normed_rows(norms.input, input, tokens);
         let reduced = self.reduced_gradient(&block.qkv, &d_qkv, tokens);
         let reduced = reduced.as_ref();

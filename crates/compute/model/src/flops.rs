@@ -1,6 +1,6 @@
 //! Counts a model's arithmetic, from the layout alone.
 
-use crate::layout::{Layout, Shapes};
+use crate::layout::{BlockLayout, Layout, Mixer, Shapes};
 use isentrope_kernels::Linear;
 use std::iter::Sum;
 use std::ops::Mul;
@@ -85,11 +85,19 @@ impl Layout {
         let mlp = shapes.router.map_or(mlp, |router| {
             router.chosen as f64 * mlp + (shapes.hidden * router.experts) as f64
         });
-        let block = weights(shapes.qkv) + weights(shapes.output) + mlp;
-        let layers = self.blocks.len() as f64;
+        let products = |block: &BlockLayout| {
+            let delta = match &block.mixer {
+                Mixer::Attention(_) => 0.0,
+                // A token decays, reads, writes and reads each matrix; half as products count.
+                Mixer::Delta(of) => 3.5 * (of.rule.value_heads * of.rule.matrix()) as f64,
+            };
+            weights(block.qkv.shape) + weights(block.output.shape) + mlp + delta
+        };
+        let blocks: f64 = self.blocks.iter().map(products).sum();
+        let layers = self.attention_layers() as f64;
         let adapters = self.adapter.as_ref().map_or(0.0, |of| of.product_weights(shapes.router));
         let attention = 4.0 * shapes.output.inputs as f64 * of.visible;
-        2.0 * ((layers * block + adapters) * of.tokens + weights(shapes.vocabulary) * of.scored)
+        2.0 * ((blocks + adapters) * of.tokens + weights(shapes.vocabulary) * of.scored)
             + layers * attention
     }
 

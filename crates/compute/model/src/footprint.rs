@@ -86,6 +86,10 @@ impl Layout {
         let rows =
             (HEAD_ROWS + STREAM_ROWS) * row(self.shapes.hidden) + row(self.shapes.intermediate);
         let attention = backend.workspace(Work::AttentionGradient(self.attention(), 1));
+        let delta = self.delta_rule().map_or(0, |(block, rule)| {
+            let [none, one] = [0, 1].map(|n| backend.workspace(Work::DeltaGradient(rule, n)));
+            one - none + row(block.output.shape.inputs)
+        });
         // Experts keep nothing, so all of this is made on the way back, if all tokens go to one.
         let experts = self.shapes.router.map_or(0, |router| {
             let exact = |features| backend.bytes(Role::Exact(1, features));
@@ -100,7 +104,7 @@ impl Layout {
             self.adapter.as_ref().map_or(0, |of| row(of.widest_input()) + 2 * row(of.most_ranks()));
         // A block's internals, their gradients, and the keys and values of one layer.
         let cache = cache_bytes_per_position(backend, self.cache(1, 1));
-        2 * block + rows + attention + cache + adapter + experts
+        2 * block + rows + attention.max(delta) + cache + adapter + experts
     }
 
     /// Most bytes that a [gradient](crate::Gradient) of `tokens` takes besides its parameters: a
@@ -110,9 +114,36 @@ impl Layout {
             .bytes(Role::Exact(embedded_rows(self.shapes.vocabulary, tokens), self.shapes.hidden))
     }
 
-    /// Bytes of one page of keys and values, over all layers.
+    /// Bytes of one page of keys and values, over all layers, with the page's part of recurrent
+    /// states.
     pub fn cache_page_bytes(&self, backend: &dyn Backend) -> usize {
-        backend.bytes(self.cache(self.blocks.len(), 1))
+        let page = backend.bytes(self.cache(self.attention_layers(), 1));
+        page + self.state_bytes(backend).div_ceil(self.pages_per_state(backend))
+    }
+
+    /// Recurrent states that a cache of `pages` pages has: as many as take the memory of the pages
+    /// again, and two at least, for a prompt and its response. None in models without.
+    pub(crate) fn states_beside(&self, backend: &dyn Backend, pages: usize) -> usize {
+        if self.state_layers() == 0 {
+            return 0;
+        }
+        pages.div_ceil(self.pages_per_state(backend)).max(2)
+    }
+
+    /// Pages that take the memory of a state.
+    fn pages_per_state(&self, backend: &dyn Backend) -> usize {
+        let page = backend.bytes(self.cache(self.attention_layers(), 1));
+        (self.state_bytes(backend) / page).max(1)
+    }
+
+    /// Bytes of a sequence's recurrent state over all layers.
+    fn state_bytes(&self, backend: &dyn Backend) -> usize {
+        self.state_layers() * self.delta_rule().map_or(0, |_| backend.bytes(self.states(1)))
+    }
+
+    /// The role of a layer's states.
+    pub(crate) fn states(&self, slots: usize) -> Role {
+        Role::Exact(slots, self.delta_rule().map_or(0, |(_, rule)| rule.state()))
     }
 
     /// Bytes that drawing from `rows` takes.
@@ -124,6 +155,8 @@ impl Layout {
     /// sequences of at most `longest` tokens.
     pub fn block_bytes(&self, backend: &dyn Backend, longest: usize) -> usize {
         let attention = backend.workspace(Work::Attention(self.attention(), longest));
+        let delta = |rule| backend.workspace(Work::DeltaGradient(rule, 0));
+        let attention = attention.max(self.delta_rule().map_or(0, |(_, rule)| delta(rule)));
         let adds = self.linear_layers().into_iter().filter(|&(_, adds)| adds);
         let outputs = adds.map(|(shape, _)| shape.outputs).max().unwrap_or(0);
         attention.saturating_add(backend.workspace(Work::LinearSums(outputs)))

@@ -5,7 +5,7 @@ use crate::layout::{Id, Layout, ParameterList};
 use crate::model::Model;
 use crate::parameters::{Parameters, ROWS_PER_CALL, set_rows};
 use crate::router_use::RouterUse;
-use isentrope_kernels::{Backend, Buffer, Linear, Role, Routing};
+use isentrope_kernels::{Backend, Buffer, DeltaWeights, Linear, Role, Routing};
 use std::collections::HashMap;
 use std::mem;
 
@@ -131,6 +131,17 @@ impl Gradient {
     pub(crate) fn of_model(&mut self, id: Id) -> Option<&mut Buffer> {
         match self.of {
             Trained::Model(_) => Some(&mut self.parameters[id]),
+            Trained::Adapter { .. } => None,
+        }
+    }
+
+    /// The gradients of a delta rule's parameters; none if they are frozen.
+    pub(crate) fn of_delta_rule(
+        &mut self,
+        ids: DeltaWeights<Id>,
+    ) -> Option<DeltaWeights<&mut Buffer>> {
+        match self.of {
+            Trained::Model(_) => Some(self.parameters.of_delta_rule(ids)),
             Trained::Adapter { .. } => None,
         }
     }

@@ -10,6 +10,12 @@ use isentrope_random::{Draws, Purpose};
 use std::path::Path;
 use std::sync::Arc;
 
+/// Logarithms of decay rates that are even between 0.01 and 16, as in transformers.
+fn rates(mut draws: Draws, len: usize) -> Vec<f32> {
+    let rate = |i: usize| 0.01 + 15.99 * draws.uniform(i as u64);
+    (0..len).map(rate).map(|rate| libm::log(rate) as f32).collect()
+}
+
 /// The default of `initializer_range`, as in transformers.
 const DEFAULT_RANGE: f64 = 0.02;
 
@@ -46,7 +52,13 @@ impl Model {
         for (number, (id, parameter, tensor)) in layout.parameters.tensors().enumerate() {
             let len: usize = parameter.shape(tensor).iter().product();
             let values = match parameter.kind {
-                Kind::Vector(_) if tensor.name.ends_with("bias") => vec![0.0; len],
+                Kind::Vector(_) if tensor.name.ends_with(".bias") => vec![0.0; len],
+                Kind::Vector(_) if tensor.name.ends_with("linear_attn.A_log") => {
+                    let draws = Draws::of(seed, Purpose::Weights, number as u64, 0);
+                    rates(draws, len)
+                }
+                // The norm in linear attention and dt_bias have no shift.
+                Kind::Vector(_) if tensor.name.contains("linear_attn.") => vec![1.0; len],
                 Kind::Vector(_) => vec![1.0 - config.norm_shift; len],
                 Kind::Matrix(_) => {
                     let mut draws = Draws::of(seed, Purpose::Weights, number as u64, 0);

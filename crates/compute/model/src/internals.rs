@@ -1,6 +1,6 @@
 //! Internals of a block's forward pass that its backward pass needs.
 
-use crate::layout::{BlockLayout, Mlp, Norms, Shapes};
+use crate::layout::{BlockLayout, Mixer, Mlp, Norms, Shapes};
 use std::convert::Infallible;
 
 /// Internals of a block, besides its input. Each is a buffer, `[tokens, features]`, or its number
@@ -19,9 +19,11 @@ pub(crate) struct Internals<T> {
 pub(crate) struct AttentionInternals<T> {
     /// Queries, keys and values before their own norm, if there is one.
     pub raw_qkv: Option<T>,
-    /// Queries, keys and values as attention sees them.
+    /// Queries, keys and values as attention sees them, or the first product of a delta rule.
     pub qkv: T,
-    /// Output of attention.
+    /// Gates of attention's output, if it has them.
+    pub gate: Option<T>,
+    /// Output of attention, before gates, or of a delta rule.
     pub attended: T,
     /// Output of the branch before its own norm, if there is one.
     pub branch: Option<T>,
@@ -30,12 +32,20 @@ pub(crate) struct AttentionInternals<T> {
 impl Internals<usize> {
     /// Features in a row of each.
     pub fn features(block: &BlockLayout, s: &Shapes) -> Self {
-        let raw_qkv = block.qk_norm.map(|_| s.qkv.outputs);
+        let attended = block.output.shape.inputs;
+        let (raw_qkv, qkv, gate) = match &block.mixer {
+            Mixer::Attention(of) => {
+                let row = of.shape.row();
+                (of.qk_norm.map(|_| row), row, of.is_gated.then_some(attended))
+            }
+            Mixer::Delta(of) => (None, of.rule.row(), None),
+        };
         let branch = |norms: Norms| norms.output.map(|_| s.hidden);
         let attention = AttentionInternals {
             raw_qkv,
-            qkv: s.qkv.outputs,
-            attended: s.output.inputs,
+            qkv,
+            gate,
+            attended,
             branch: branch(block.attention_norms),
         };
         let branch = branch(block.mlp_norms);
@@ -47,11 +57,12 @@ impl Internals<usize> {
 impl<T> Internals<T> {
     /// Applies `f` to each internal, and stops at the first error.
     pub fn try_map<U, E>(self, f: impl Fn(T) -> Result<U, E>) -> Result<Internals<U>, E> {
-        let AttentionInternals { raw_qkv, qkv, attended, branch } = self.attention;
+        let AttentionInternals { raw_qkv, qkv, gate, attended, branch } = self.attention;
         let maybe = |t: Option<T>| t.map(&f).transpose();
         let attention = AttentionInternals {
             raw_qkv: maybe(raw_qkv)?,
             qkv: f(qkv)?,
+            gate: maybe(gate)?,
             attended: f(attended)?,
             branch: maybe(branch)?,
         };
@@ -70,6 +81,7 @@ impl<T> Internals<T> {
         let (own, others) = (&self.attention, &mut other.attention);
         let optional = [
             own.raw_qkv.as_ref().zip(others.raw_qkv.as_mut()),
+            own.gate.as_ref().zip(others.gate.as_mut()),
             own.branch.as_ref().zip(others.branch.as_mut()),
             self.branch.as_ref().zip(other.branch.as_mut()),
             self.gate_up.as_ref().zip(other.gate_up.as_mut()),
@@ -83,8 +95,8 @@ impl<T> Internals<T> {
 
     /// All of them.
     pub fn each(self) -> impl Iterator<Item = T> {
-        let AttentionInternals { raw_qkv, qkv, attended, branch } = self.attention;
-        let optional = [raw_qkv, branch, self.branch, self.gate_up].into_iter().flatten();
+        let AttentionInternals { raw_qkv, qkv, gate, attended, branch } = self.attention;
+        let optional = [raw_qkv, gate, branch, self.branch, self.gate_up].into_iter().flatten();
         optional.chain([qkv, attended, self.middle])
     }
 }

@@ -1,4 +1,5 @@
-//! Keys and values of growing sequences, in pages that sequences can share.
+//! Keys and values of growing sequences, in pages that sequences can share; and in hybrid models a
+//! recurrent state for each.
 
 use crate::Result;
 use crate::model::Model;
@@ -12,24 +13,63 @@ pub struct KvCache {
     free: Vec<u32>,
     /// How many sequences hold each page.
     holders: Vec<u32>,
+    /// A buffer `[slots, state]` for each layer with a recurrent state.
+    pub(crate) states: Vec<Buffer>,
+    free_states: Vec<u32>,
 }
 
 impl KvCache {
-    /// Bytes of one page over all layers.
+    /// Bytes of one page over all layers, with the page's part of recurrent states.
     pub fn page_bytes(model: &Model) -> usize {
         model.layout.cache_page_bytes(&*model.backend)
     }
 
-    /// An empty cache of `pages` pages, in one buffer.
+    /// An empty cache of `pages` pages, in one buffer. Recurrent states take as much memory again,
+    /// and there are at least two.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
     pub fn new(model: &Model, pages: usize) -> Result<Self> {
+        let states = model.layout.states_beside(&*model.backend, pages);
         Ok(Self {
-            buffer: model.backend.allocate(model.layout.cache(model.layout.blocks.len(), pages))?,
+            buffer: model
+                .backend
+                .allocate(model.layout.cache(model.layout.attention_layers(), pages))?,
             free: (0..pages as u32).rev().collect(),
             holders: vec![0; pages],
+            states: (0..model.layout.state_layers())
+                .map(|_| model.backend.allocate(model.layout.states(states)))
+                .collect::<std::result::Result<_, _>>()?,
+            free_states: (0..states as u32).rev().collect(),
         })
+    }
+
+    /// Whether sequences have recurrent states.
+    pub fn has_states(&self) -> bool {
+        !self.states.is_empty()
+    }
+
+    /// Number of free states; more than can ever be needed in models without.
+    pub fn free_states(&self) -> usize {
+        if self.states.is_empty() { usize::MAX } else { self.free_states.len() }
+    }
+
+    /// Takes a state for a sequence that is to begin or to continue another; none in models
+    /// without, or if none is free.
+    pub fn take_state(&mut self) -> Option<u32> {
+        self.free_states.pop()
+    }
+
+    /// Frees a state that was taken.
+    pub fn release_state(&mut self, state: u32) {
+        self.free_states.push(state);
+    }
+
+    /// Copies states, from the first of each pair to the second, in order.
+    pub fn copy_states(&mut self, model: &Model, states: &[(u32, u32)]) {
+        for buffer in &mut self.states {
+            model.hybrid().copy_states(buffer, states);
+        }
     }
 
     /// Pages, held and free.

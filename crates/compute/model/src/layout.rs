@@ -7,7 +7,9 @@
 use crate::adapter::AdapterLayout;
 use crate::config::{BranchNorms, ModelConfig, QkNorm};
 use crate::head_rows::HeadRows;
-use isentrope_kernels::{Attention, Backend, Grouped, Kind, Linear, Role, Router};
+use isentrope_kernels::{
+    Attention, Backend, DeltaRule, DeltaWeights, Grouped, Kind, Linear, Role, Router,
+};
 use std::ops::{Deref, Range, RangeFrom};
 
 /// Number of a parameter in its [`ParameterList`].
@@ -43,6 +45,10 @@ impl Parameter {
     pub fn shape(&self, tensor: &NamedTensor) -> Vec<usize> {
         match self.kind {
             Kind::Vector(_) => vec![tensor.len],
+            // Each channel of a convolution has one input of its own.
+            Kind::Matrix(_) if tensor.name.ends_with("conv1d.weight") => {
+                vec![tensor.len, 1, tensor.columns.len()]
+            }
             Kind::Matrix(_) => vec![tensor.len, tensor.columns.len()],
         }
     }
@@ -165,13 +171,39 @@ impl Projection {
 #[derive(Clone, Debug)]
 pub(crate) struct BlockLayout {
     pub attention_norms: Norms,
+    /// The first product: queries, keys and values, or what the delta rule reads.
     pub qkv: Projection,
-    pub qk_norm: Option<QkNorms>,
+    pub mixer: Mixer,
+    /// Its number among the blocks with the same kind of mixer: the layer of the cache, or the
+    /// buffer of states.
+    pub cache_layer: usize,
     pub output: Projection,
     pub mlp_norms: Norms,
     pub mlp: Mlp,
-    pub attention: Attention,
+}
+
+/// The operation that mixes tokens in the first branch of a block.
+#[derive(Clone, Debug)]
+pub(crate) enum Mixer {
+    Attention(AttentionLayout),
+    Delta(DeltaLayout),
+}
+
+/// Attention, and the parameters of its norms.
+#[derive(Clone, Debug)]
+pub(crate) struct AttentionLayout {
+    pub shape: Attention,
+    pub qk_norm: Option<QkNorms>,
     pub rotation: Rotation,
+    /// Whether the product has gates of the output behind queries, keys and values.
+    pub is_gated: bool,
+}
+
+/// The gated delta rule, and its parameters besides the two products.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeltaLayout {
+    pub rule: DeltaRule,
+    pub weights: DeltaWeights<Id>,
 }
 
 /// The second branch of a block.
@@ -198,6 +230,21 @@ pub(crate) struct ExpertsLayout {
 pub(crate) struct Expert {
     pub gate_up: Projection,
     pub down: Projection,
+}
+
+impl DeltaLayout {
+    /// Appends the parameters. `name` makes a tensor's name of its part.
+    fn new(list: &mut ParameterList, rule: DeltaRule, name: impl Fn(&str) -> String) -> Self {
+        let name = |part: &str| name(&format!("linear_attn.{part}"));
+        let channels = rule.channels();
+        let weights = DeltaWeights {
+            conv: list.matrix(rule.convolution(), &[(name("conv1d.weight"), channels)]),
+            a_log: list.vector(&[(name("A_log"), rule.value_heads)]),
+            dt_bias: list.vector(&[(name("dt_bias"), rule.value_heads)]),
+            norm: list.vector(&[(name("norm.weight"), rule.value_dim)]),
+        };
+        Self { rule, weights }
+    }
 }
 
 impl ExpertsLayout {
@@ -304,6 +351,7 @@ pub(crate) struct Shapes {
     /// The map from hidden states to logits: the head, or the transposed embedding if the head is
     /// tied.
     pub vocabulary: Linear,
+    /// The products of a block with attention.
     pub qkv: Linear,
     pub output: Linear,
     /// The first product of the MLP, or of each expert.
@@ -341,6 +389,9 @@ impl Layout {
             // Outputs of experts are rounded before they are added to exact sums.
             (down, self.shapes.router.is_none()),
         ];
+        if let Some((block, _)) = self.delta_rule() {
+            all.extend([(block.qkv.shape, false), (block.output.shape, true)]);
+        }
         let router = self.shapes.router;
         all.extend(router.map(|of| (Linear { inputs: output.outputs, outputs: of.experts }, true)));
         for layer in self.adapter.iter().flat_map(AdapterLayout::linear_layers) {
@@ -357,7 +408,9 @@ impl Layout {
             (config.hidden_size, config.intermediate_size, config.head_dim);
         let attention_features = config.heads * dim;
         let kv_features = config.kv_heads * dim;
-        let row = attention_features + 2 * kv_features;
+        let is_gated = config.delta.is_some();
+        let query_features = if is_gated { 2 * attention_features } else { attention_features };
+        let row = query_features + 2 * kv_features;
         let shapes = Shapes {
             hidden,
             intermediate,
@@ -381,19 +434,42 @@ impl Layout {
                     let parts = fused.as_ref().map_or(parts, std::slice::from_ref);
                     parts.iter().map(|(part, rows)| (name(part), *rows)).collect()
                 };
-                let qkv = modules(
-                    names.qkv,
-                    &[
-                        ("self_attn.q_proj", attention_features),
-                        ("self_attn.k_proj", kv_features),
-                        ("self_attn.v_proj", kv_features),
-                    ],
-                );
+                let delta = config.delta.filter(|_| config.is_linear[layer]);
+                let qkv = match delta {
+                    Some(rule) => modules(
+                        None,
+                        &[
+                            ("linear_attn.in_proj_qkv", rule.channels()),
+                            ("linear_attn.in_proj_z", rule.value_features()),
+                            ("linear_attn.in_proj_b", rule.value_heads),
+                            ("linear_attn.in_proj_a", rule.value_heads),
+                        ],
+                    ),
+                    None => modules(
+                        names.qkv,
+                        &[
+                            ("self_attn.q_proj", query_features),
+                            ("self_attn.k_proj", kv_features),
+                            ("self_attn.v_proj", kv_features),
+                        ],
+                    ),
+                };
                 let gate_up = modules(
                     names.gate_up,
                     &[("mlp.gate_proj", intermediate), ("mlp.up_proj", intermediate)],
                 );
-                let output = [(name("self_attn.o_proj"), hidden)];
+                let output = match delta {
+                    Some(_) => [(name("linear_attn.out_proj"), hidden)],
+                    None => [(name("self_attn.o_proj"), hidden)],
+                };
+                let (qkv_shape, output_shape) = match delta {
+                    Some(rule) => (
+                        Linear { inputs: hidden, outputs: rule.row() },
+                        Linear { inputs: rule.value_features(), outputs: hidden },
+                    ),
+                    None => (shapes.qkv, shapes.output),
+                };
+                let is_attention = delta.is_none();
                 let down = [(name(names.down), hidden)];
                 let of_mlp = config.experts.map_or(2, |router| 2 * router.experts);
                 let projections = 2 + of_mlp;
@@ -408,19 +484,43 @@ impl Layout {
                     part.map(|part| list.vector(&[(name(&format!("{part}.weight")), hidden)]))
                 };
                 let attention_input = norm(&mut list, before_attention);
-                let qkv = projection(&mut list, shapes.qkv, &qkv, config.qkv_bias);
+                let qkv_bias = config.qkv_bias && is_attention;
+                let qkv = projection(&mut list, qkv_shape, &qkv, qkv_bias);
                 for id in [Some(qkv.weight), qkv.bias].into_iter().flatten() {
-                    list.order_heads(id, config.head_rows());
+                    list.order_heads(id, config.head_rows().filter(|_| is_attention));
                 }
-                let qk_norm = config.qk_norm.map(|span| {
+                let qk_norm = config.qk_norm.filter(|_| is_attention).map(|span| {
                     let mut norm = |part: &str, heads: usize| {
                         let groups = if span == QkNorm::Whole { heads } else { 1 };
-                        list.vector(&[(name(&format!("self_attn.{part}.weight")), groups * dim)])
+                        let weights = (name(&format!("self_attn.{part}.weight")), groups * dim);
+                        let id = list.vector(&[weights]);
+                        list.order_heads(id, config.norm_rows());
+                        id
                     };
                     let queries = norm("q_norm", config.heads);
                     QkNorms { queries, keys: norm("k_norm", config.kv_heads), span }
                 });
-                let output = projection(&mut list, shapes.output, &output, config.output_bias);
+                let mixer = match delta {
+                    Some(rule) => Mixer::Delta(DeltaLayout::new(&mut list, rule, name)),
+                    None => Mixer::Attention(AttentionLayout {
+                        shape: Attention {
+                            heads: config.heads,
+                            kv_heads: config.kv_heads,
+                            head_dim: dim,
+                            window: config.sliding_window[layer],
+                            scale: config.scales.scores,
+                        },
+                        qk_norm,
+                        rotation: match config.sliding_window[layer] {
+                            _ if !config.rotated[layer] => Rotation::Still,
+                            Some(_) if config.window_rope.is_some() => Rotation::Windowed,
+                            _ => Rotation::Full,
+                        },
+                        is_gated,
+                    }),
+                };
+                let output_bias = config.output_bias && is_attention;
+                let output = projection(&mut list, output_shape, &output, output_bias);
                 let attention_output = norm(&mut list, behind_attention);
                 let mlp_input = norm(&mut list, before_mlp);
                 let mlp = match config.experts {
@@ -441,22 +541,14 @@ impl Layout {
                 BlockLayout {
                     attention_norms: Norms { input: attention_input, output: attention_output },
                     qkv,
-                    qk_norm,
+                    mixer,
+                    cache_layer: config.is_linear[..layer]
+                        .iter()
+                        .filter(|is_linear| **is_linear != is_attention)
+                        .count(),
                     output,
                     mlp_norms: Norms { input: mlp_input, output: mlp_output },
                     mlp,
-                    attention: Attention {
-                        heads: config.heads,
-                        kv_heads: config.kv_heads,
-                        head_dim: dim,
-                        window: config.sliding_window[layer],
-                        scale: config.scales.scores,
-                    },
-                    rotation: match config.sliding_window[layer] {
-                        _ if !config.rotated[layer] => Rotation::Still,
-                        Some(_) if config.window_rope.is_some() => Rotation::Windowed,
-                        _ => Rotation::Full,
-                    },
                 }
             })
             .collect();
@@ -469,9 +561,31 @@ impl Layout {
         Self { parameters: list, adapter: None, embedding, blocks, norm, head, shapes }
     }
 
-    /// The shape of every block's attention, except its window.
+    /// The shape of every attention, except its window.
     pub(crate) fn attention(&self) -> Attention {
-        self.blocks[0].attention // a configuration has at least one layer
+        let shape = |block: &BlockLayout| match &block.mixer {
+            Mixer::Attention(of) => Some(of.shape),
+            Mixer::Delta(_) => None,
+        };
+        self.blocks.iter().find_map(shape).expect("a configuration has a layer with attention")
+    }
+
+    /// Blocks with attention.
+    pub(crate) fn attention_layers(&self) -> usize {
+        self.blocks.iter().filter(|block| matches!(block.mixer, Mixer::Attention(_))).count()
+    }
+
+    /// Blocks with a recurrent state.
+    pub(crate) fn state_layers(&self) -> usize {
+        self.blocks.len() - self.attention_layers()
+    }
+
+    /// The first block with a delta rule, all of which have one shape.
+    pub(crate) fn delta_rule(&self) -> Option<(&BlockLayout, DeltaRule)> {
+        self.blocks.iter().find_map(|block| match &block.mixer {
+            Mixer::Delta(of) => Some((block, of.rule)),
+            Mixer::Attention(_) => None,
+        })
     }
 }
 

@@ -11,6 +11,7 @@ pub mod chat_template;
 pub mod checkpoint;
 pub mod config;
 mod contain;
+mod delta;
 mod error;
 mod experts;
 mod flops;

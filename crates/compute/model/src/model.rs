@@ -183,7 +183,10 @@ pub(crate) fn expect_tensors(
     if config.tie_word_embeddings {
         taken.push(HEAD); // a copy of the embedding that some exports keep
     }
-    if let [first, rest @ ..] = checkpoint.unused(taken).as_slice() {
+    let mut unused = checkpoint.unused(taken);
+    // Layers that predict further tokens, which loaders pass over.
+    unused.retain(|name| layout.state_layers() == 0 || !name.starts_with("mtp."));
+    if let [first, rest @ ..] = unused.as_slice() {
         let others = if rest.is_empty() {
             String::new()
         } else {

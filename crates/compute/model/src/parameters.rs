@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::checkpoint::{Checkpoint, Tensor};
 use crate::layout::{Id, NamedTensor, Parameter, ParameterList};
-use isentrope_kernels::{Backend, Buffer, Kind, Role, norm};
+use isentrope_kernels::{Backend, Buffer, DeltaWeights, Kind, Role, norm};
 use std::borrow::Cow;
 use std::ops::{Index, IndexMut};
 
@@ -135,6 +135,14 @@ impl Parameters {
     /// The buffers, in the list's order.
     pub fn buffers_mut(&mut self) -> &mut [Buffer] {
         &mut self.0
+    }
+
+    /// The buffers of a delta rule.
+    pub(crate) fn of_delta_rule(&mut self, ids: DeltaWeights<Id>) -> DeltaWeights<&mut Buffer> {
+        let DeltaWeights { conv, a_log, dt_bias, norm } = ids.map(|id| id.0);
+        let all = self.0.get_disjoint_mut([conv, a_log, dt_bias, norm]);
+        let [conv, a_log, dt_bias, norm] = all.expect("different parameters");
+        DeltaWeights { conv, a_log, dt_bias, norm }
     }
 
     /// Copies one named tensor to the host, row-major.

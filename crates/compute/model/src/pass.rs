@@ -329,7 +329,7 @@ impl Model {
                 input
             });
             // The cache holds one layer's keys and values; the next block's replace them.
-            let layer = CacheLayer { cache: &mut cache, layer: 0 };
+            let layer = CacheLayer { cache: &mut cache, layer: 0, states: None };
             let internals =
                 self.block_forward(block, &mut x, rows, layer, keep == Some(TapeKind::Activations));
             kept.extend(input.map(|input| BlockRecord { input, internals }));
@@ -410,7 +410,12 @@ impl Model {
         {
             let internals = internals.unwrap_or_else(|| {
                 let cache = cache.get_or_insert_with(|| b.buffer(self.layout.cache(1, pages)));
-                self.block_internals(block, &input, &rows, CacheLayer { cache, layer: 0 })
+                self.block_internals(
+                    block,
+                    &input,
+                    &rows,
+                    CacheLayer { cache, layer: 0, states: None },
+                )
             });
             self.block_backward(block, &input, internals, &rows, &mut dx, gradient);
         }

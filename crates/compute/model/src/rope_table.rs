@@ -1,7 +1,7 @@
 //! Cosines and sines on the device, computed for the positions needed so far.
 
 use crate::config::ModelConfig;
-use crate::layout::{BlockLayout, Rotation};
+use crate::layout::{AttentionLayout, Rotation};
 use crate::rope::Rope;
 use isentrope_kernels::{Backend, Buffer, Role};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -30,8 +30,8 @@ type Angles = (Buffer, Buffer);
 
 impl Rotations {
     /// The cosines and sines of a block.
-    pub fn of(&self, block: &BlockLayout) -> (&Buffer, &Buffer) {
-        let own = match block.rotation {
+    pub fn of(&self, attention: &AttentionLayout) -> (&Buffer, &Buffer) {
+        let own = match attention.rotation {
             Rotation::Full => None,
             Rotation::Windowed => self.windowed.as_ref(),
             Rotation::Still => self.still.as_ref(),

@@ -4,6 +4,7 @@
 use crate::activation_cache::{ActivationCache, CachedRows};
 use crate::block::{CacheLayer, Rows};
 use crate::kv_cache::KvCache;
+use crate::layout::Mixer;
 use crate::model::Model;
 use crate::rope_table::Rotations;
 use isentrope_kernels::{
@@ -43,6 +44,12 @@ impl Step {
     pub fn push_drawn(&mut self, draw: usize, position: usize, pages: &[u32]) {
         self.batch.push_drawn(draw, position, pages);
         self.wanted.push(self.batch.rows() as u32 - 1);
+    }
+
+    /// Gives the last pushed rows the sequence's recurrent state, in models that have one: it is
+    /// read unless they begin the sequence, and replaced. No two runs have one state.
+    pub fn go_on_from_state(&mut self, state: Option<u32>) {
+        self.batch.states.extend(state);
     }
 
     /// Rows.
@@ -183,7 +190,14 @@ impl Model {
             if let Some((activation_cache, cached_rows)) = &mut activation_cache {
                 activation_cache.store_input(b, i, &x, cached_rows);
             }
-            let layer = CacheLayer { cache: &mut cache.buffer, layer: i };
+            let layer = CacheLayer {
+                cache: &mut cache.buffer,
+                layer: block.cache_layer,
+                states: match block.mixer {
+                    Mixer::Attention(_) => None,
+                    Mixer::Delta(_) => Some(&mut cache.states[block.cache_layer]),
+                },
+            };
             let internals =
                 self.block_forward(block, &mut x, rows, layer, activation_cache.is_some());
             if let (Some((activation_cache, cached_rows)), Some(internals)) =

@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::common::directory;
-use isentrope_kernels::Router;
+use isentrope_kernels::{DeltaRule, Router};
 use isentrope_model::config::Scales;
 use isentrope_model::rope::RopeScaling;
 use isentrope_model::{Error, ModelConfig, Rope};
@@ -89,6 +89,21 @@ fn defaults_are_those_of_each_family() {
     assert_eq!(gemma3.window_rope, Some(Rope::new(256, 1e4, RopeScaling::Default)));
     let is_full = |layer: usize| gemma3.sliding_window[layer].is_none();
     assert_eq!((0..26).filter(|&layer| is_full(layer)).collect::<Vec<_>>(), [5, 11, 17, 23]);
+    let qwen3_5 = bare("qwen3_5_text");
+    assert_eq!(sizes(&qwen3_5), (248_320, 12_288, 4, 256, 32_768));
+    assert_eq!((qwen3_5.hidden_size, qwen3_5.layers, qwen3_5.heads), (4096, 32, 16));
+    assert_eq!((qwen3_5.rope.still_pairs, qwen3_5.rms_norm().shift), (96, 1.0));
+    let rule = DeltaRule {
+        key_heads: 16,
+        value_heads: 32,
+        key_dim: 128,
+        value_dim: 128,
+        taps: 4,
+        eps: 1e-6,
+    };
+    assert_eq!(qwen3_5.delta, Some(rule));
+    let full = (0..32).filter(|&layer| !qwen3_5.is_linear[layer]);
+    assert!(full.eq([3, 7, 11, 15, 19, 23, 27, 31]));
     let [qwen3_moe, olmoe] = [bare("qwen3_moe"), bare("olmoe")];
     assert_eq!(sizes(&qwen3_moe), (151_936, 768, 4, 64, 32_768));
     assert_eq!((qwen3_moe.hidden_size, qwen3_moe.layers, qwen3_moe.heads), (2048, 24, 32));
@@ -347,6 +362,10 @@ fn refusals_name_the_key() {
     let llama3 = json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 4.0});
     let experts =
         |patch: Value| with(json!({"model_type": "qwen3_moe", "architectures": null}), &patch);
+    let hybrid = |patch: Value| {
+        let base = json!({"model_type": "qwen3_5_text", "architectures": null});
+        with(with(base, &json!({"num_hidden_layers": 2, "full_attention_interval": 2})), &patch)
+    };
     let cases = [
         (json!({"model_type": "gemma2"}), "model_type \"gemma2\""),
         (json!({"model_type": null}), "model_type is missing"),
@@ -394,6 +413,18 @@ fn refusals_name_the_key() {
         (experts(json!({"decoder_sparse_step": 2})), "decoder_sparse_step is 2"),
         (experts(json!({"mlp_only_layers": [0]})), "mlp_only_layers is [0]"),
         (experts(json!({"clip_qkv": 8.0, "model_type": "olmoe"})), "clip_qkv"),
+        (hybrid(json!({"linear_key_head_dim": 24})), "linear_key_head_dim is 24; multiples of 16"),
+        (hybrid(json!({"linear_num_value_heads": 24})), "linear_num_value_heads is 24, not a"),
+        (hybrid(json!({"linear_value_head_dim": 1 << 21})), "linear_value_head_dim"),
+        (hybrid(json!({"linear_conv_kernel_dim": 1})), "linear_conv_kernel_dim is 1"),
+        (hybrid(json!({"attn_output_gate": false})), "attn_output_gate is false"),
+        (hybrid(json!({"layer_types": ["mamba", "mamba"]})), "layer_types has \"mamba\""),
+        (
+            hybrid(json!({"layer_types": ["linear_attention", "linear_attention"]})),
+            "has no full_attention",
+        ),
+        (hybrid(json!({"layer_types": ["full_attention"]})), "layer_types has 1 entries for 2"),
+        (hybrid(json!({"num_experts": 8})), "num_experts is not supported"),
         (json!({"attn_logit_softcapping": 50.0}), "attn_logit_softcapping"),
         (json!({"logits_scaling": 8.0}), "logits_scaling"),
         (json!({"no_rope_layers": [1, 0]}), "no_rope_layers"),

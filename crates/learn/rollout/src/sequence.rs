@@ -74,6 +74,8 @@ pub(crate) struct Group {
     /// Samples that have started.
     pub started: usize,
     pub pages: Vec<u32>,
+    /// The prompt's recurrent state, in models that have one.
+    pub state_slot: Option<u32>,
     /// The activation slots of the prompt's fed tokens, if they are cached.
     pub slots: Option<Vec<u32>>,
     pub state: GroupState,
@@ -99,6 +101,8 @@ pub(crate) struct Sample<'a> {
     /// Longest response that fits the settings and the context.
     pub max_tokens: usize,
     pub pages: Vec<u32>,
+    /// Its recurrent state, in models that have one.
+    pub state_slot: Option<u32>,
     /// Pages that are reserved for the sample and not taken yet.
     pub reserved: usize,
     /// Tokens that are in the cache, or will be after the current step.

@@ -15,7 +15,7 @@ const SLOTS: usize = 600;
 fn cached_activations_give_the_gradient_of_the_pass(trial: &Trial) {
     let responses = prop::collection::vec(tokens(1..25), 1..4);
     proptest!(trial.cases(96), |(
-        family in family(),
+        family in family(trial),
         groups in prop::collection::vec((tokens(1..40), responses), 1..4),
         chunks in prop::collection::vec(1..20_usize, 1..6),
         order in Just((0..SLOTS as u32).collect::<Vec<_>>()).prop_shuffle(),
@@ -72,13 +72,16 @@ fn feed(
     let mut cache = KvCache::new(model, pages + 1).unwrap();
     let pages: Vec<u32> = (0..pages).filter_map(|_| cache.take()).collect();
     let other = [cache.take().unwrap()];
+    let [own_state, other_state] = [(); 2].map(|()| cache.take_state());
     let mut chunks = chunks.iter().cycle();
     let (mut slots, mut fed) = (Vec::new(), 0);
     while fed < tokens.len() {
         let end = if fed < from { from } else { tokens.len() }.min(fed + chunks.next().unwrap());
         let mut step = Step::default();
         step.push(&[1, 2, 3][..1 + fed % 3], 0, &other, false);
+        step.go_on_from_state(other_state);
         step.push(&tokens[fed..end], fed, &pages, false);
+        step.go_on_from_state(own_state);
         if fed >= from {
             let own: Vec<u32> = (fed..end).map(|_| activation_cache.take().unwrap()).collect();
             step.cache_activations(&own);

@@ -14,7 +14,7 @@ const PAGES: usize = 40;
 
 fn steps_equal_the_training_pass(trial: &Trial) {
     proptest!(trial.cases(96), |(
-        family in family(),
+        family in family(trial),
         texts in prop::collection::vec(tokens(1..some_pages(trial)), 1..6),
         rhythm in rhythm(trial.page()),
         order in Just((0..PAGES).collect::<Vec<_>>()).prop_shuffle(),
@@ -33,7 +33,7 @@ fn steps_equal_the_training_pass(trial: &Trial) {
 
 fn a_shared_prefix_changes_nothing(trial: &Trial) {
     proptest!(trial.cases(96), |(
-        family in family(),
+        family in family(trial),
         prefix in tokens(1..40),
         suffixes in prop::collection::vec(tokens(1..30), 1..5),
         rhythm in rhythm(trial.page()),
@@ -63,6 +63,10 @@ fn a_shared_prefix_changes_nothing(trial: &Trial) {
                 let copy = cache.take().unwrap();
                 cache.copy(model, &[(original, copy)]);
                 writer.pages.push(copy);
+            }
+            writer.state = cache.take_state();
+            if let Some(copy) = writers[0].state.zip(writer.state) {
+                cache.copy_states(model, &[copy]);
             }
             writers.push(writer);
         }
@@ -105,6 +109,8 @@ struct Writer<'a> {
     /// Tokens to be fed.
     end: usize,
     pages: Vec<u32>,
+    /// The sequence's recurrent state, in models that have one.
+    state: Option<u32>,
     /// Bits of log-prob and entropy of the token after each position that was asked about.
     results: Vec<Option<[u32; 2]>>,
 }
@@ -112,7 +118,8 @@ struct Writer<'a> {
 impl<'a> Writer<'a> {
     fn new(tokens: &'a [u32]) -> Self {
         let inputs = tokens.len() - 1;
-        Self { tokens, fed: 0, end: inputs, pages: Vec::new(), results: vec![None; inputs] }
+        let results = vec![None; inputs];
+        Self { tokens, fed: 0, end: inputs, pages: Vec::new(), state: None, results }
     }
 
     /// Pushes up to `rows` rows; returns their positions.
@@ -128,7 +135,9 @@ impl<'a> Writer<'a> {
             while self.pages.len() < KvCache::pages_for(model, positions.end) {
                 self.pages.push(cache.take().unwrap());
             }
+            self.state = self.state.or_else(|| cache.take_state());
             step.push(&self.tokens[positions.clone()], positions.start, &self.pages, true);
+            step.go_on_from_state(self.state);
         }
         self.fed = positions.end;
         positions
@@ -200,7 +209,10 @@ fn scrambled_cache(trial: &Trial, family: &str, order: &[usize]) -> KvCache {
     let pages: Vec<u32> = (0..PAGES).map(|_| cache.take().unwrap()).collect();
     let mut step = Step::default();
     step.push(&vec![0; PAGES * trial.page()], 0, &pages, false);
+    let state = cache.take_state();
+    step.go_on_from_state(state);
     model.step(&step, &mut cache, None);
+    state.into_iter().for_each(|state| cache.release_state(state));
     order.iter().for_each(|&i| cache.release(pages[i]));
     cache
 }

@@ -22,7 +22,7 @@ properties!(
 const TEMPERATURES: [(&str, f32); 2] = [("", 1.0), ("_t0.8", 0.8)];
 
 fn logprobs_and_entropies_agree_at_both_temperatures(trial: &Trial) {
-    for name in names() {
+    for name in names(trial) {
         let oracle = Oracle::read(&name);
         let model = oracle.load(trial.device().backend());
         let noise = match trial.tolerance().oracles {
@@ -63,7 +63,7 @@ fn gradients_of_every_trained_parameter_agree_and_none_is_zero(trial: &Trial) {
     } else {
         &[TapeKind::Activations]
     };
-    for name in names() {
+    for name in names(trial) {
         let oracle = Oracle::read(&name);
         let model = oracle.load(trial.device().backend());
         for &keep in keeps {
@@ -99,13 +99,13 @@ fn greedy_continuations_are_identical(trial: &Trial) {
     if matches!(trial.tolerance().oracles, OracleTolerance::Rounding { .. }) {
         return;
     }
-    for name in checkpoints() {
+    for name in checkpoints(trial) {
         let oracle = Oracle::read(&name);
         let model = oracle.load(trial.device().backend());
         let (prompt, expected) = oracle.greedy();
         let positions = prompt.len() + expected.len();
         let mut cache = KvCache::new(&model, KvCache::pages_for(&model, positions)).unwrap();
-        let mut pages = Vec::new();
+        let (mut pages, state) = (Vec::new(), cache.take_state());
         let (mut fed, mut input, mut ours) = (0, prompt, Vec::new());
         while ours.len() < expected.len() {
             while pages.len() * trial.page() < fed + input.len() {
@@ -113,6 +113,7 @@ fn greedy_continuations_are_identical(trial: &Trial) {
             }
             let mut step = Step::default();
             step.push(&input, fed, &pages, true);
+            step.go_on_from_state(state);
             fed += input.len();
             let hidden = model.step(&step, &mut cache, None);
             let greedy = Draw::at_temperature(0.0, 0, 0.0);

@@ -1,15 +1,23 @@
-//! Models that the kernels of a GPU cannot run: their shapes are too large.
+//! Models that the kernels of a GPU cannot run: their shapes are too large, or layers have none.
 
 use anyhow::{Result, bail};
 use isentrope_cuda::LARGEST_SHAPES;
 use isentrope_model::ModelConfig;
 use std::path::Path;
 
-/// Refuses a model whose shapes exceed the kernels' limits.
+/// Refuses a model whose shapes exceed the kernels' limits, or that has layers with no kernel.
 ///
 /// # Errors
 /// A sentence that names the key of config.json in the model's directory.
 pub fn check_shapes(dir: &Path, config: &ModelConfig) -> Result<()> {
+    if config.delta.is_some() {
+        bail!(
+            "{}: linear attention, which {} has, is computed on the CPU alone (--device cpu), in \
+             f32",
+            dir.join("config.json").display(),
+            config.family.name
+        );
+    }
     let most = LARGEST_SHAPES;
     let head_dim = if config.json.contains_key("head_dim") {
         "head_dim"
@@ -50,6 +58,16 @@ mod tests {
         fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
         let config = ModelConfig::read(dir.path()).unwrap();
         check_shapes(dir.path(), &config).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn linear_attention_is_sent_to_the_cpu() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = json!({ "model_type": "qwen3_5_text" });
+        fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
+        let config = ModelConfig::read(dir.path()).unwrap();
+        let refused = check_shapes(dir.path(), &config).unwrap_err().to_string();
+        assert!(refused.contains("Qwen 3.5") && refused.contains("(--device cpu)"), "{refused}");
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod olmoe;
 mod phi3;
 mod qwen2;
 mod qwen3;
+mod qwen3_5_text;
 mod qwen3_moe;
 mod smollm3;
 
@@ -22,7 +23,7 @@ use super::scales::FamilyScales;
 use isentrope_kernels::Gate;
 
 /// All supported families.
-static FAMILIES: [&Family; 14] = [
+static FAMILIES: [&Family; 15] = [
     &qwen2::FAMILY,
     &qwen3::FAMILY,
     &llama::FAMILY,
@@ -36,6 +37,7 @@ static FAMILIES: [&Family; 14] = [
     &granitemoehybrid::FAMILY,
     &ministral3::FAMILY,
     &qwen3_moe::FAMILY,
+    &qwen3_5_text::FAMILY,
     &olmoe::FAMILY,
 ];
 
@@ -74,8 +76,11 @@ pub struct Family {
     pub(super) intermediate_size: &'static str,
     /// Whether the rotary embedding has no default, so that config.json must describe it.
     pub(super) needs_rope_parameters: bool,
-    /// Whether only the first features of a head may turn, as `partial_rotary_factor` says.
-    pub(super) may_turn_partly: bool,
+    /// The default of `partial_rotary_factor`, the share of a head's features that turn; none if
+    /// only whole heads do.
+    pub(super) turned_share: Option<f64>,
+    /// Whether layers are linear attention but every fourth, and gates follow the others.
+    pub(super) is_hybrid: bool,
     /// Names of a block's modules.
     pub modules: Modules,
 }
@@ -128,7 +133,8 @@ const PLAIN: Family = Family {
     experts: None,
     intermediate_size: "intermediate_size",
     needs_rope_parameters: false,
-    may_turn_partly: false,
+    turned_share: None,
+    is_hybrid: false,
     modules: Modules { qkv: None, gate_up: None, down: "mlp.down_proj" },
 };
 

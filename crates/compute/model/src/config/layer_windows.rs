@@ -27,6 +27,9 @@ pub(super) fn read(
         }
     };
     let width = width.filter(|_| is_used);
+    if family.is_hybrid {
+        return Ok(vec![None; layers]); // `linear_attention` reads the types of layers
+    }
     if let Some(layer_types) = config.texts("layer_types")? {
         return by_type(config, family, layers, width, &layer_types);
     }

@@ -5,6 +5,7 @@ mod experts;
 mod family;
 pub(crate) mod fields;
 mod layer_windows;
+mod linear_attention;
 mod rope_parameters;
 mod rotated_layers;
 mod scales;
@@ -21,7 +22,7 @@ use crate::rope::{Rope, RopeScaling};
 use crate::{Error, Result, json_file};
 use family::AttentionBias;
 use fields::Fields;
-use isentrope_kernels::{Gate, RmsNorm, Router};
+use isentrope_kernels::{DeltaRule, Gate, RmsNorm, Router};
 use stored_form::StoredForm;
 
 pub use family::{BranchNorms, Family, QkNorm};
@@ -83,6 +84,11 @@ pub struct ModelConfig {
     /// Layers that rotate queries and keys by their positions, `[layers]`; in the others positions
     /// show in the causal mask alone.
     pub rotated: Vec<bool>,
+    /// Linear attention in the place of attention, if some layers have it. Gates follow the
+    /// attention of the others then.
+    pub delta: Option<DeltaRule>,
+    /// Layers with linear attention, `[layers]`.
+    pub is_linear: Vec<bool>,
     /// Rotary embedding of the layers that rotate.
     pub rope: Rope,
     /// Rotary embedding of the layers with a window, if it is another one.
@@ -149,6 +155,9 @@ impl ModelConfig {
             .unwrap_or(defaults.max_position_embeddings);
         let (rope, window_rope) =
             rope_parameters::read(config, family, head_dim, max_position_embeddings)?;
+        let rms_norm_eps =
+            config.number("rms_norm_eps", 1e-30..=1.0)?.unwrap_or(defaults.rms_norm_eps) as f32;
+        let (delta, is_linear) = linear_attention::read(config, family, layers, rms_norm_eps)?;
         let attention_bias = config.boolean("attention_bias")?.unwrap_or(false);
         let (qkv_bias, output_bias) = match family.attention_bias {
             AttentionBias::AsConfigured => (attention_bias, attention_bias),
@@ -168,9 +177,7 @@ impl ModelConfig {
             heads,
             kv_heads,
             head_dim,
-            rms_norm_eps: config
-                .number("rms_norm_eps", 1e-30..=1.0)?
-                .unwrap_or(defaults.rms_norm_eps) as f32,
+            rms_norm_eps,
             max_position_embeddings,
             tie_word_embeddings: config
                 .boolean("tie_word_embeddings")?
@@ -185,6 +192,8 @@ impl ModelConfig {
             qk_norm: family.qk_norm,
             sliding_window: layer_windows::read(config, family, &rotated)?,
             rotated,
+            delta,
+            is_linear,
             rope,
             window_rope,
             json,
@@ -237,9 +246,16 @@ impl ModelConfig {
 
     /// The order of the rows of queries and keys on a device, if it is another than in files.
     pub(crate) fn head_rows(&self) -> Option<HeadRows> {
-        let rows = (self.heads + self.kv_heads) * self.head_dim;
-        let turned = 2 * self.rope.inv_freq.len();
-        (self.rope.still_pairs > 0).then_some(HeadRows { rows, dim: self.head_dim, turned })
+        let (dim, is_gated) = (self.head_dim, self.delta.is_some());
+        let turned = if self.rope.still_pairs > 0 { 2 * self.rope.inv_freq.len() } else { dim };
+        let (heads, kv_heads) = (self.heads, self.kv_heads);
+        (is_gated || turned < dim).then_some(HeadRows { heads, kv_heads, dim, turned, is_gated })
+    }
+
+    /// The order of the weights of the norm of queries or keys, if each head is normed alone.
+    pub(crate) fn norm_rows(&self) -> Option<HeadRows> {
+        let of_rows = self.head_rows().filter(|_| self.qk_norm == Some(QkNorm::Heads));
+        of_rows.map(|rows| HeadRows { heads: 1, kv_heads: 0, is_gated: false, ..rows })
     }
 }
 

@@ -32,8 +32,10 @@ struct Heads {
     /// Features of a head.
     dim: usize,
     max_position_embeddings: usize,
-    /// Whether a part of the features may turn alone.
-    may_turn_partly: bool,
+    /// The default of the share of features that turn; none if only all may.
+    turned_share: Option<f64>,
+    /// Whether the family has multimodal positions. In a text they are ordinary ones.
+    has_image_positions: bool,
 }
 
 /// Reads the rotary embedding of heads of `head_dim` features from the whole config.json, and that
@@ -44,8 +46,12 @@ pub(super) fn read(
     head_dim: usize,
     max_position_embeddings: usize,
 ) -> Result<(Rope, Option<Rope>)> {
-    let may_turn_partly = family.may_turn_partly;
-    let heads = Heads { dim: head_dim, max_position_embeddings, may_turn_partly };
+    let heads = Heads {
+        dim: head_dim,
+        max_position_embeddings,
+        turned_share: family.turned_share,
+        has_image_positions: family.is_hybrid,
+    };
     let theta = family.defaults.rope_theta;
     if !head_dim.is_multiple_of(2) {
         return Err(config
@@ -110,7 +116,7 @@ fn read_one(
 ) -> Result<Rope> {
     let max_position_embeddings = heads.max_position_embeddings;
     let turned = heads.turned_features(config, fields)?;
-    if fields.get("mrope_section").is_some() {
+    if fields.get("mrope_section").is_some() && !heads.has_image_positions {
         return Err(fields.unsupported("mrope_section", "(multimodal positions) is not supported"));
     }
     let theta = match fields.number(BASE, THETA)? {
@@ -218,10 +224,10 @@ impl Heads {
     /// config.json.
     fn turned_features(self, config: Fields, fields: Fields) -> Result<usize> {
         let given = [fields, config].into_iter().find(|fields| fields.get(PARTLY).is_some());
-        let Some(fields) = given else { return Ok(self.dim) };
-        let share = fields.number(PARTLY, 0.0..=1.0)?.unwrap_or(1.0);
+        let fields = given.unwrap_or(fields);
+        let share = fields.number(PARTLY, 0.0..=1.0)?.or(self.turned_share).unwrap_or(1.0);
         let turned = (self.dim as f64 * share) as usize;
-        if share != 1.0 && !self.may_turn_partly {
+        if share != 1.0 && self.turned_share.is_none() {
             let what = format!("is {share}; only rotation of the whole head, 1, is supported");
             return Err(fields.unsupported(PARTLY, what));
         }

@@ -76,17 +76,30 @@ impl<'a> Engine<'a> {
         Ok(due.len() > before)
     }
 
-    /// Copies the pages that started samples need copies of. Their contents are right until a
-    /// sequence is fed or frees its pages, so this comes before both.
+    /// Copies the pages and states that started samples need copies of. Their contents are right
+    /// until a sequence is fed or frees its pages, so this comes before both.
     pub(super) fn copy_pages(&mut self) {
         if !self.copies.is_empty() {
             self.cache.copy(self.model, &self.copies);
             self.copies.clear();
         }
+        if !self.state_copies.is_empty() {
+            self.cache.copy_states(self.model, &self.state_copies);
+            self.state_copies.clear();
+        }
     }
 
     fn available(&self) -> usize {
         self.cache.free_pages() - self.reserved
+    }
+
+    fn available_states(&self) -> usize {
+        self.cache.free_states() - self.reserved_states
+    }
+
+    /// Recurrent states that the next sample of a prompt needs: the last takes over the prompt's.
+    pub(super) fn states_for_next(&self, group: &Group) -> usize {
+        usize::from(self.cache.has_states() && group.started + 1 < group.samples.len())
     }
 
     /// Pages that the next sample of a prompt needs besides those that it shares. The last sample
@@ -107,12 +120,14 @@ impl<'a> Engine<'a> {
         if g.started == g.samples.len() || self.running.len() >= self.limits.sequences {
             return Ok(false);
         }
-        let needed = self.pages_for_next(g);
+        let (needed, states) = (self.pages_for_next(g), self.states_for_next(g));
         if g.started > 0 {
-            if needed > self.available() {
+            if needed > self.available() || states > self.available_states() {
                 return Ok(false);
             }
             self.reserved += needed;
+        } else {
+            self.reserved_states -= states;
         }
         let mut reserved = needed;
         let max_tokens = self.max_tokens(g.prompt.len(), &g.sampling);
@@ -139,6 +154,10 @@ impl<'a> Engine<'a> {
             }
             pages
         };
+        let state_slot = if last { g.state_slot.take() } else { self.cache.take_state() };
+        if !last {
+            self.state_copies.extend(g.state_slot.zip(state_slot));
+        }
         let partial = g.partial.get_mut(g.started).map(mem::take).unwrap_or_default();
         let drawn = partial.drawn();
         // Activations of a resumed response are not cached, because the rank that takes it over
@@ -158,6 +177,7 @@ impl<'a> Engine<'a> {
             sampling: g.sampling.clone(),
             max_tokens,
             pages,
+            state_slot,
             reserved,
             fed: g.prompt.len(),
             drawn,
@@ -212,6 +232,7 @@ impl<'a> Engine<'a> {
                 tokens.extend(unfed[..count].iter().map(|drawn| drawn.token));
                 self.step.push(&tokens, sample.fed, &sample.pages, complete);
             }
+            self.step.go_on_from_state(sample.state_slot);
             self.activation_slots.cache(&mut self.step, &mut sample.slots);
             sample.fed += count;
             if complete {
@@ -235,11 +256,13 @@ impl<'a> Engine<'a> {
             if let GroupState::Waiting = self.groups[i].state {
                 let g = &self.groups[i];
                 let pages = KvCache::pages_for(self.model, g.prompt.len());
-                let first = self.pages_for_next(g);
-                if pages + first > self.available() {
+                let (first, states) = (self.pages_for_next(g), self.states_for_next(g));
+                if pages + first > self.available() || states >= self.available_states() {
                     break;
                 }
                 self.reserved += first;
+                self.reserved_states += states;
+                self.groups[i].state_slot = self.cache.take_state();
                 self.groups[i].pages = (0..pages).filter_map(|_| self.cache.take()).collect();
                 self.groups[i].state = GroupState::Prefilling { done: 0 };
             }
@@ -248,6 +271,7 @@ impl<'a> Engine<'a> {
                 let count = left.min(g.prompt.len() - done);
                 let complete = done + count == g.prompt.len();
                 self.step.push(&g.prompt[done..done + count], done, &g.pages, complete);
+                self.step.go_on_from_state(g.state_slot);
                 self.activation_slots.cache(&mut self.step, &mut g.slots);
                 g.state = GroupState::Prefilling { done: done + count };
                 left -= count;

@@ -77,9 +77,10 @@ impl<'a> Engine<'a> {
         Ok(events)
     }
 
-    /// Frees pages, and the reservation of others.
-    pub(super) fn release(&mut self, pages: Vec<u32>, reserved: usize) {
+    /// Frees pages, the reservation of others, and a state.
+    pub(super) fn release(&mut self, pages: Vec<u32>, reserved: usize, state: Option<u32>) {
         self.reserved -= reserved;
+        state.into_iter().for_each(|state| self.cache.release_state(state));
         for page in pages {
             self.cache.release(page);
         }
@@ -129,7 +130,7 @@ impl<'a> Engine<'a> {
         if keeps {
             self.stopped.push(sample);
         } else {
-            self.release(sample.pages, sample.reserved);
+            self.release(sample.pages, sample.reserved, sample.state_slot);
         }
         Ok(Event::Finished { request, sample: number, completion })
     }

@@ -1,9 +1,10 @@
 //! Continuous batching: prompts and responses join and leave the running batch at every step.
 //!
 //! A prompt is prefilled once, in chunks, beside the responses that are being decoded; its samples
-//! then share its full pages and have a copy of the last, partial one. A sample starts only when
-//! the pages of its longest possible response can be promised to it, so nothing that has started is
-//! ever evicted; what does not fit waits, in order.
+//! then share its full pages and have a copy of the last, partial one, and of its recurrent state
+//! if the model has one. A sample starts only when the pages of its longest possible response can
+//! be promised to it, so nothing that has started is ever evicted; what does not fit waits, in
+//! order.
 
 mod admission;
 mod drawing;
@@ -48,8 +49,12 @@ pub struct Engine<'a> {
     is_stalled: bool,
     /// Pages that are reserved for samples that have started, and not taken yet.
     reserved: usize,
+    /// Recurrent states that are reserved for the first samples of prompts.
+    reserved_states: usize,
     /// Pages to copy for samples that have just started: from, to.
     copies: Vec<(u32, u32)>,
+    /// Recurrent states to copy likewise.
+    state_copies: Vec<(u32, u32)>,
     activation_slots: ActivationSlots<'a>,
     step: Step,
     /// Draws of the last step that have not been read.
@@ -80,7 +85,9 @@ impl<'a> Engine<'a> {
             resuming: VecDeque::new(),
             is_stalled: false,
             reserved: 0,
+            reserved_states: 0,
             copies: Vec::new(),
+            state_copies: Vec::new(),
             activation_slots: ActivationSlots(None),
             step: Step::default(),
             pending: None,
@@ -196,6 +203,7 @@ impl<'a> Engine<'a> {
                 partial: responses,
                 started: 0,
                 pages: Vec::new(),
+                state_slot: None,
                 slots: self.activation_slots.slots(cache_activations),
                 state,
             });

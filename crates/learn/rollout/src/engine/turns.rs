@@ -31,7 +31,7 @@ impl Engine<'_> {
         let before = sample.drawn.len();
         let after = before + given.len();
         if given.is_empty() || after >= sample.max_tokens {
-            self.release(sample.pages, sample.reserved);
+            self.release(sample.pages, sample.reserved, sample.state_slot);
             return Err(Error::Prompt(format!(
                 "a response with {before} tokens cannot go on behind {} given ones: at most {} \
                  are allowed",
@@ -54,7 +54,7 @@ impl Engine<'_> {
     /// [`Error::Prompt`] when no such response has stopped.
     pub fn release_stopped(&mut self, request: RequestId, sample: usize) -> Result<()> {
         let sample = self.take_stopped(request, sample)?;
-        self.release(sample.pages, sample.reserved);
+        self.release(sample.pages, sample.reserved, sample.state_slot);
         Ok(())
     }
 

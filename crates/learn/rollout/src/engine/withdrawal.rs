@@ -33,7 +33,7 @@ impl Engine<'_> {
         };
         if let Some(at) = self.running.iter().position(is_it) {
             let sample = self.leave(at);
-            self.release(sample.pages, sample.reserved);
+            self.release(sample.pages, sample.reserved, sample.state_slot);
             self.activation_slots.release(sample.slots, sample.prompt.len());
             return Some(PartialResponse::new(&sample.drawn, sample.masks));
         }
@@ -45,6 +45,7 @@ impl Engine<'_> {
         // they start.
         let has_reserved = group.started == 0 && !matches!(group.state, GroupState::Waiting);
         let reserved = if has_reserved { self.pages_for_next(group) } else { 0 };
+        let reserved_states = if has_reserved { self.states_for_next(group) } else { 0 };
         let group = &mut self.groups[at];
         group.samples.remove(index);
         let response = if index < group.partial.len() {
@@ -56,10 +57,12 @@ impl Engine<'_> {
             if has_reserved {
                 // The last response takes over the prompt's own pages, so the response that is now
                 // the last needs less.
-                self.reserved -= reserved - self.pages_for_next(&self.groups[at]);
+                let group = &self.groups[at];
+                self.reserved_states -= reserved_states - self.states_for_next(group);
+                self.reserved -= reserved - self.pages_for_next(group);
             }
         } else if let Some(group) = self.groups.remove(at) {
-            self.release(group.pages, reserved);
+            self.release(group.pages, reserved, group.state_slot);
             self.activation_slots.release(group.slots.filter(|_| group.started == 0), 0);
         }
         Some(response)

@@ -16,7 +16,7 @@ pub(super) static FAMILY: Family = Family {
     },
     attention_bias: AttentionBias::Never,
     windows: Windows::Always,
-    may_turn_partly: true,
+    turned_share: Some(1.0),
     modules: Modules {
         qkv: Some("self_attn.qkv_proj"),
         gate_up: Some("mlp.gate_up_proj"),

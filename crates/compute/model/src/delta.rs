@@ -1,0 +1,90 @@
+//! Blocks of hybrid models: the gated delta rule in the place of attention, and the gates of
+//! attention's output.
+
+use crate::block::Rows;
+use crate::gradient::Gradient;
+use crate::layout::{AttentionLayout, DeltaLayout, Projection};
+use crate::model::Model;
+use isentrope_kernels::{Buffer, HybridOperations};
+use std::mem;
+
+impl Model {
+    /// The operations of hybrid models.
+    ///
+    /// # Panics
+    /// When the device lacks them.
+    pub(crate) fn hybrid(&self) -> &dyn HybridOperations {
+        self.backend.hybrid().expect("this device has no hybrid models")
+    }
+
+    /// `mixed: [tokens, row]`, `out: [tokens, value features]`.
+    pub(crate) fn delta_forward(
+        &self,
+        of: &DeltaLayout,
+        mixed: &Buffer,
+        rows: &Rows,
+        states: Option<&mut Buffer>,
+        out: &mut Buffer,
+    ) {
+        let weights = of.weights.map(|id| &self.weights[id]);
+        self.hybrid().delta_rule(of.rule, weights, mixed, &rows.batch, states, out);
+    }
+
+    /// The gradient of `mixed` from that of the output; adds to the gradients of the weights if
+    /// they are trained.
+    pub(crate) fn delta_backward(
+        &self,
+        of: &DeltaLayout,
+        mixed: &Buffer,
+        rows: &Rows,
+        d_out: &Buffer,
+        gradient: &mut Gradient,
+    ) -> Buffer {
+        let weights = of.weights.map(|id| &self.weights[id]);
+        let mut d_mixed = self.activations(rows.count, of.rule.row());
+        let d_weights = gradient.of_delta_rule(of.weights);
+        let (rule, batch) = (of.rule, &rows.batch);
+        let hybrid = self.hybrid();
+        hybrid.delta_rule_backward(rule, weights, mixed, batch, d_out, &mut d_mixed, d_weights);
+        d_mixed
+    }
+
+    /// Leaves queries, keys and values in `product`, and returns the gates behind them.
+    pub(crate) fn split_gates(
+        &self,
+        of: &AttentionLayout,
+        product: &mut Buffer,
+        tokens: usize,
+    ) -> Buffer {
+        let (row, hybrid) = (of.shape.row(), self.hybrid());
+        let mut qkv = self.activations(tokens, row);
+        let mut gate = self.activations(tokens, of.shape.heads * of.shape.head_dim);
+        hybrid.copy_columns(product, &mut qkv, (0, 0), tokens);
+        hybrid.copy_columns(product, &mut gate, (row, 0), tokens);
+        drop(mem::replace(product, qkv));
+        gate
+    }
+
+    /// The gradient of the product that [`split_gates`](Self::split_gates) split.
+    pub(crate) fn join_gates(
+        &self,
+        of: &Projection,
+        d_qkv: &Buffer,
+        d_gate: &Buffer,
+        tokens: usize,
+    ) -> Buffer {
+        let first = self.layout.attention().row();
+        let mut d_product = self.activations(tokens, of.shape.outputs);
+        self.hybrid().copy_columns(d_qkv, &mut d_product, (0, 0), tokens);
+        self.hybrid().copy_columns(d_gate, &mut d_product, (0, first), tokens);
+        d_product
+    }
+
+    /// `attended * sigmoid(gate)`.
+    pub(crate) fn gated(&self, attended: &Buffer, gate: &Buffer, tokens: usize) -> Buffer {
+        let shape = self.layout.attention();
+        let mut gated = self.activations(tokens, shape.heads * shape.head_dim);
+        self.hybrid().gate_output(attended, gate, &mut gated, tokens);
+        gated
+    }
+}
