@@ -246,7 +246,7 @@ impl Model {
         let mut cache = self.backend.buffer(self.layout.cache(1, pages));
         let mut x = self.embedded(&rows);
         for block in &self.layout.blocks {
-            let layer = CacheLayer { cache: &mut cache, layer: 0 };
+            let layer = CacheLayer { cache: &mut cache, layer: 0, states: None };
             let internals = self.block_forward(block, &mut x, &rows, layer, true);
             if let (Mlp::Experts(of), Some(Internals { middle, .. })) = (&block.mlp, internals) {
                 let normed = self.normed_rows(block.mlp_norms.input, &middle, rows.count);
