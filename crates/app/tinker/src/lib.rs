@@ -90,7 +90,12 @@ pub fn serve(
     let site = Tinker {
         config: base.config.clone(),
         layout: base.layout.clone(),
-        bounds: Bounds { vocabulary: base.config.vocab_size, context: settings.context },
+        bounds: Bounds {
+            vocabulary: base.config.vocab_size,
+            context: settings.context,
+            // Several rows of hidden states for each, in f32.
+            targets: settings.context.max(passes.tape_bytes / (16 * base.config.hidden_size)),
+        },
         eos_tokens: settings.eos_tokens.clone(),
         tokenizer: Arc::clone(tokenizer),
         store: Arc::clone(&store),

@@ -93,11 +93,11 @@ impl Trainee {
         let limit = self.learner.micro_batch_tokens();
         let mut rest = data;
         while let Some(first) = rest.first() {
-            let (mut count, mut tokens) = (1, first.tokens.len());
+            let (mut count, mut targets) = (1, first.targets.len());
             while let Some(next) = rest.get(count)
-                && tokens + next.tokens.len() <= limit
+                && targets + next.targets.len() <= limit
             {
-                tokens += next.tokens.len();
+                targets += next.targets.len();
                 count += 1;
             }
             let (batch, after) = rest.split_at(count);

@@ -18,6 +18,7 @@ use isentrope_rollout::{Engine, Limits};
 use isentrope_train::settings::OptimizerSettings;
 use serde_json::json;
 use std::collections::{HashMap, VecDeque};
+use std::mem;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
@@ -229,7 +230,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Samples for all requests of these weights that stand before any of others.
+    /// Samples for all waiting requests of these weights, and for those that come before any of
+    /// others.
     fn sample(&mut self, model: &Model, weights: &Weights) -> std::result::Result<(), Ending> {
         let engine = Engine::new(model, Some(self.tokenizer), self.limits);
         let mut running = match engine {
@@ -241,6 +243,10 @@ impl Worker<'_> {
                 return Ok(());
             }
         };
+        let waiting = mem::take(&mut self.sampling).into_iter();
+        let (own, others): (Vec<_>, Vec<_>) = waiting.partition(|task| task.weights == *weights);
+        self.sampling = others.into();
+        own.into_iter().for_each(|task| running.begin(task));
         loop {
             while self.sampling.front().is_some_and(|task| task.weights == *weights) {
                 let Some(task) = self.sampling.pop_front() else { break };
