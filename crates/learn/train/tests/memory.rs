@@ -58,13 +58,14 @@ const CASE: &str = "ISENTROPE_TEST_MEMORY";
 /// Each case has a process of its own, since the peak of a process is of all that came before.
 #[test]
 fn updates_take_no_more_memory_than_was_planned() {
-    let cases = ["all weights", "adapters", "experts"];
+    let cases = ["all weights", "adapters", "experts", "adapters of experts"];
     let before = status("VmRSS");
     let plain = |hidden| move |cpu| model(hidden, cpu);
     match env::var(CASE).as_deref() {
         Ok("all weights") => update(before, plain(16), plain(24)),
         Ok("adapters") => update(before, with_adapters, plain(24)),
         Ok("experts") => update(before, with_experts, with_experts),
+        Ok("adapters of experts") => update(before, with_adapted_experts, with_experts),
         _ => {
             let run = |case| Command::new(env::current_exe().unwrap()).env(CASE, case).output();
             let failed = cases.map(|case| run(case).unwrap()).into_iter();
@@ -77,8 +78,16 @@ fn updates_take_no_more_memory_than_was_planned() {
 }
 
 fn with_adapters(cpu: Arc<Cpu>) -> Model {
-    let base = model(16, cpu);
-    let config = AdapterConfig::new(8, 16.0, false, Targets::AllLinear);
+    adapted(model(16, cpu), Targets::AllLinear)
+}
+
+fn with_adapted_experts(cpu: Arc<Cpu>) -> Model {
+    let modules = ["gate_proj", "up_proj", "down_proj"].map(str::to_owned).to_vec();
+    adapted(with_experts(cpu).base(), Targets::Modules(modules))
+}
+
+fn adapted(base: Model, targets: Targets) -> Model {
+    let config = AdapterConfig::new(8, 16.0, false, targets);
     let layout = config.layout(&base.layout).unwrap();
     base.with_new_adapter(layout, 1).unwrap()
 }
@@ -130,10 +139,16 @@ fn update(before: usize, policy: impl Fn(Arc<Cpu>) -> Model, teacher: impl Fn(Ar
             on_policy: &on_policy,
             temperature: 1.0,
         };
+        let has_experts = learner.model.config.experts.is_some();
+        let balance = has_experts.then(|| learner.router_balance(&sequences).unwrap());
         let forward = learner.forward(batch).unwrap();
         let ones = vec![1.0; forward.scores.logprobs.len()];
-        let derivatives =
-            Coefficients { d_logprobs: ones.clone(), d_entropies: ones, ..Coefficients::default() };
+        let derivatives = Coefficients {
+            d_logprobs: ones.clone(),
+            d_entropies: ones,
+            d_experts: balance.map(|of| of.slopes(1e-2)).unwrap_or_default(),
+            ..Coefficients::default()
+        };
         learner.backward(forward, &derivatives).unwrap();
         assert!(learner.step(1e-3).unwrap().is_finite());
         // Tracking the theory costs this beside an update.
