@@ -33,6 +33,12 @@ pub(crate) fn backward(
     let rows = batch.host().rows();
     let most = mixed.len().min(d_mixed.len()) / shape.row();
     check_batch(batch, most.min(dy.len() / shape.value_features()), None);
+    if let Some(weights) = &d_weights {
+        assert!(weights.conv.len() >= shape.convolution().packed_len());
+        assert!(weights.a_log.len() >= shape.value_heads);
+        assert!(weights.dt_bias.len() >= shape.value_heads);
+        assert!(weights.norm.len() >= shape.value_dim);
+    }
     let mut outputs = vec![0.0; rows * shape.value_features()];
     let mut d_rates = vec![0.0; rows * shape.value_heads];
     d_mixed[..rows * shape.row()].fill(0.0); // rows in no run
