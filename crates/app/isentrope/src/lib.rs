@@ -48,7 +48,7 @@ enum Command {
     Train(commands::train::Train),
     Sft(commands::sft::Sft),
     Sweep(commands::sweep::Sweep),
-    Eval(commands::eval::Eval),
+    Eval(Box<commands::eval::Eval>),
     Generate(commands::generate::Generate),
     Chat(commands::chat::Chat),
     Serve(commands::serve::Serve),
