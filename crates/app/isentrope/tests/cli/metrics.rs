@@ -101,6 +101,8 @@ fn documented_names_are_those_that_are_written() {
     for name in Countdown.verify(&item, "1+2=3,3+3=6!").metrics.keys() {
         written.extend([format!("reward/{name}"), format!("eval/<set>/{name}")]);
     }
+    // Nothing failed in these evaluations.
+    written.insert("eval/<set>/failed".to_owned());
     // A run has one controller.
     written.insert("method/entropic/alpha".to_owned());
     // Without a right response there is nothing to discern.

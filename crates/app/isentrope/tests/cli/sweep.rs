@@ -179,7 +179,7 @@ fn groups_are_compared_with_what_the_file_names() {
 #[test]
 fn what_is_interrupted_goes_on_to_the_same_bits() {
     let sweep = Sweep::of_seeds("[3, 4, 5]");
-    let sets = "run.steps=24 eval.every=0 checkpoint.every=6";
+    let sets = "run.steps=60 eval.every=0 checkpoint.every=6";
     let flags = sets.split(' ').map(|set| format!("--set {set}")).collect::<Vec<_>>().join(" ");
     let whole = sweep.bench.run("whole", sets, "");
     let start = || {
