@@ -68,14 +68,13 @@ fn flat_parquet(directory: &TempDir, rows: &[(&str, i64, f64)]) -> PathBuf {
 #[test]
 fn verl_parquet_is_read_and_linted() {
     let (mut source, report) = Source::open(&settings(&verl()), 1, &auto()).unwrap();
-    assert_eq!((report.rows, report.usable, report.duplicates), (28, 20, 2));
-    assert_eq!(source.len(), Some(20));
+    assert_eq!((report.rows, report.usable, report.duplicates), (28, 21, 2));
+    assert_eq!(source.len(), Some(21));
     assert_eq!(
         bad(&report),
         [
             "verl.parquet row 23: column reward_model.ground_truth is null",
             "verl.parquet row 24: the prompt is empty",
-            "verl.parquet row 25: the prompt has no message of the user",
             "verl.parquet row 26: message 1 has no content that is text",
             "verl.parquet row 27: column prompt is null",
             "verl.parquet row 28: in column reward_model.ground_truth the ground truth is empty",
@@ -86,7 +85,7 @@ fn verl_parquet_is_read_and_linted() {
     assert!(conflict.problem.contains("verl.parquet row 2 asks"), "{}", conflict.problem);
     let text = report.to_string();
     assert!(
-        text.starts_with("28 rows: 20 usable, 2 duplicates (1 with another ground truth), 6 bad\n"),
+        text.starts_with("28 rows: 21 usable, 2 duplicates (1 with another ground truth), 5 bad\n"),
         "{text}"
     );
 
@@ -141,7 +140,7 @@ fn rows_whose_prompts_an_environment_writes_differ_by_what_it_is_told() {
 fn settings_decide_what_is_drawn() {
     let all = DataSettings { deduplicate: false, ..settings(&verl()) };
     let (source, report) = Source::open(&all, 1, &auto()).unwrap();
-    assert_eq!((source.len(), report.duplicates, report.conflicts.count()), (Some(22), 0, 0));
+    assert_eq!((source.len(), report.duplicates, report.conflicts.count()), (Some(23), 0, 0));
 
     let few = DataSettings { limit: Some(3), ..settings(&verl()) };
     assert_eq!(Source::open(&few, 1, &auto()).unwrap().0.len(), Some(3));
@@ -207,7 +206,7 @@ fn rows_that_a_model_cannot_use_are_counted_and_named() {
         let number = |i| source.problem(i).origin.rsplit(' ').next().unwrap().parse().unwrap();
         (0..count).map(number).collect()
     };
-    let before = numbers(&mut source, 20);
+    let before = numbers(&mut source, 21);
     let count =
         |wanted: &dyn Fn(&usize) -> bool| before.iter().filter(|number| wanted(number)).count();
     let (usable, bad) = (report.usable, report.bad.count());

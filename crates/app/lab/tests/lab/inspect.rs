@@ -243,7 +243,7 @@ fn malformed_records_are_named_by_file_and_line() {
         (with("selected", json!([2])), "line 2: \"selected\" must be ascending places"),
         (with("clipped", json!([1, 0])), "line 2: \"clipped\" must be ascending places"),
         (with("tokens", json!([1, 2, -3])), "line 2: invalid value"),
-        (with("given", json!([[0, 1]])), "line 2: \"given\" must be ranges of tokens"),
+        (with("given", json!([[1, 0]])), "line 2: \"given\" must be ranges of tokens"),
         (with("given", json!([[1, 2]])), "line 2: \"given\" must be ranges of tokens"),
         (with("step", json!(3)), "response 2: \"step\" is 3, and the file is that of step 2"),
     ] {
