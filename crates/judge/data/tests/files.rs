@@ -184,7 +184,7 @@ fn settings_decide_what_is_drawn() {
 
     let twice = DataSettings { files: vec![verl(), verl()], ..settings(&verl()) };
     let (source, report) = Source::open(&twice, 1, &auto()).unwrap();
-    assert_eq!((source.len(), report.rows, report.duplicates), (Some(20), 56, 24));
+    assert_eq!((source.len(), report.rows, report.duplicates), (Some(21), 56, 25));
 }
 
 #[test]
