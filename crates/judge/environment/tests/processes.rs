@@ -316,7 +316,8 @@ for line in sys.stdin:
         };
         let (messages, mut first) = open(5);
         assert_eq!(messages, json!([{"role": "user", "content": "Guess. 5"}]));
-        assert_eq!(open(6).0, json!([]));
+        let nothing = environment.begin(&problem(7), 6 << 11).unwrap().open().unwrap_err().0;
+        assert!(nothing.contains("answered reset without messages"), "{nothing}");
         let (messages, mut other) = open(7);
         assert_eq!(messages, json!([{"role": "system", "content": "Guess. 7"}]));
         other.step("crash").unwrap_err();

@@ -114,7 +114,7 @@ fn an_environment_that_fails_is_seen_in_the_numbers_of_a_benchmark() {
     let script = |fails: &str| {
         let text = format!(
             "class One:\n    def reset(self, problem, seed):\n        assert not ({fails}), \
-             'no game'\n\n    def step(self, message):\n        \
+             'no game'\n        return '1'\n\n    def step(self, message):\n        \
              return {{'done': True, 'reward': 1}}\n"
         );
         scratch.file("one.py", text)

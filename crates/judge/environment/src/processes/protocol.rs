@@ -113,6 +113,10 @@ impl Asked {
             let what = "it answered reset with messages, and environment.opens is not true";
             return Err(what.into());
         }
+        if self == Self::Opening && messages.is_empty() {
+            let what = "it answered reset without messages, and environment.opens is true";
+            return Err(what.into());
+        }
         match reward.is_some() || *done || !metrics.is_empty() {
             true => Err("it answered reset with more than messages".into()),
             false => Ok(answer),
@@ -241,15 +245,15 @@ mod tests {
         let system = r#"{"id": 3, "messages": [{"role": "system", "content": "Hi"}]}"#;
         let messages = answer(system.as_bytes(), 3, Asked::Opening).unwrap().messages;
         assert_eq!(messages[0]["content"], "Hi");
-        for asked in [Asked::Opening, Asked::Reset] {
-            assert_eq!(answer(br#"{"id": 3}"#, 3, asked).unwrap(), Answer::default());
-        }
+        assert_eq!(answer(br#"{"id": 3}"#, 3, Asked::Reset).unwrap(), Answer::default());
         for (line, asked, why) in [
             (system, Asked::Step, "the role user or tool"),
             (r#"{"id": 3, "messages": "Hi"}"#, Asked::Reset, "environment.opens is not true"),
+            (r#"{"id": 3}"#, Asked::Opening, "reset without messages"),
+            (r#"{"id": 3, "messages": ""}"#, Asked::Opening, "reset without messages"),
             (r#"{"id": 3, "done": true}"#, Asked::Reset, "more than messages"),
-            (r#"{"id": 3, "reward": 0}"#, Asked::Opening, "more than messages"),
-            (r#"{"id": 3, "metrics": {"a": 1}}"#, Asked::Opening, "more than messages"),
+            (r#"{"id": 3, "messages": "Hi", "reward": 0}"#, Asked::Opening, "more than messages"),
+            (r#"{"id": 3, "metrics": {"a": 1}}"#, Asked::Reset, "more than messages"),
         ] {
             let error = answer(line.as_bytes(), 3, asked).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
