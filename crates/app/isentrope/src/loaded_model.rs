@@ -9,7 +9,7 @@ use crate::recipe;
 use crate::run_directory;
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use isentrope_data::DataSettings;
+use isentrope_data::{DataSettings, Template};
 use isentrope_files::sha256_of_file;
 use isentrope_hub::{self as hub, HubConfig};
 use isentrope_kernels::{Backend, Role};
@@ -254,7 +254,12 @@ impl Loaded {
         let tokenizer = self.tokenizer.clone().with_context(|| {
             format!("{}: there is no tokenizer.json, which texts need", self.dir.display())
         })?;
-        Ok(Prompter::new(&self.dir, tokenizer, self.model.config.vocab_size, settings)?)
+        let prompter = Prompter::new(&self.dir, tokenizer, self.model.config.vocab_size, settings)?;
+        let is_plain = settings.template == Template::None || !prompter.has_template();
+        if settings.system.is_some() && is_plain {
+            messages::note("--system has no effect: prompts go through no chat template");
+        }
+        Ok(prompter)
     }
 
     /// The chat template for this date or today, or a sentence that says which files have none.

@@ -83,6 +83,9 @@ fn prompts_go_through_the_template_as_the_flags_say() {
     let chat = responses(&dir, "chat", "");
     assert_ne!(chat, plain);
     assert_ne!(responses(&dir, "system", "--system 1"), chat);
+    let unused = format!("--system 1 --max-tokens 4 --limit 1 --out {}", scratch.path("unused"));
+    let (_, said) = spoken(eval(format!("{} --bench mine={file} {unused}", base())));
+    assert!(said.contains("--system has no effect"), "{said}");
     let (out, same) = (scratch.path("plain"), "--max-tokens 16 --limit 4 --out");
     let other = eval(format!("{dir} --bench mine={file} {same} {out}"));
     failure_saying(other, &["template", "\"none\"", "--out"]);
