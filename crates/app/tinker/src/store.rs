@@ -163,7 +163,7 @@ impl Store {
     pub fn save(
         &self,
         path: &WeightsPath,
-        learner: &mut Learner,
+        learner: &Learner,
         config: &AdapterConfig,
         state: &SavedState,
         overwrite: bool,
@@ -194,7 +194,7 @@ impl Store {
             let dir = staged.path().join(OPTIMIZER);
             fs::create_dir(&dir).map_err(|e| io(&dir, e))?;
             let options = WriteOptions { carry_from: None, ..options };
-            learner.write_moments(&dir, options).map_err(Failure::server)?;
+            learner.write_moments_of_one(&dir, options).map_err(Failure::server)?;
             state.optimizer = Some(learner.optimizer.progress);
         }
         write_json(&staged.path().join(STATE), &state).map_err(Failure::server)?;

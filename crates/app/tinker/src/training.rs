@@ -141,8 +141,8 @@ impl Trainee {
     }
 
     /// Saves the weights, and the optimizer if the path is for training.
-    pub fn save(&mut self, store: &Store, path: &WeightsPath, overwrite: bool) -> Result<()> {
-        store.save(path, &mut self.learner, &self.config, &self.state, overwrite)
+    pub fn save(&self, store: &Store, path: &WeightsPath, overwrite: bool) -> Result<()> {
+        store.save(path, &self.learner, &self.config, &self.state, overwrite)
     }
 
     /// Keeps a copy of the weights for a sampler.
@@ -219,13 +219,19 @@ impl Evaluated {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Kind;
     use isentrope_kernels::{Cpu, Isa};
     use isentrope_model::Sequence;
-    use isentrope_model::adapter::Targets;
-    use std::path::Path;
+    use isentrope_model::adapter::{BaseModel, Targets};
+    use std::path::{Path, PathBuf};
+    use tempfile::TempDir;
+
+    fn base_dir() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../assets/countdown-base")
+    }
 
     fn trainee(micro_batch_tokens: usize) -> Trainee {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../assets/countdown-base");
+        let dir = base_dir();
         let backend = Arc::new(Cpu::new(Isa::available()[0], 1).unwrap());
         let base = Model::load_frozen(&dir, backend).unwrap();
         let config = AdapterConfig::new(3, 32.0, false, Targets::AllLinear);
@@ -291,6 +297,24 @@ mod tests {
         assert!(scale > 0.0);
         let near = together.iter().zip(&apart).all(|(a, b)| (a - b).abs() <= 1e-5 * scale);
         assert!(near);
+    }
+
+    #[test]
+    fn saving_between_a_pass_and_its_update_leaves_the_gradient() {
+        let out = TempDir::new().unwrap();
+        let base_dir = base_dir();
+        let base = BaseModel::of("base", &base_dir).unwrap();
+        let store = Store { dir: out.path().to_owned(), base_dir, base };
+        let path = WeightsPath::new("run", Kind::Training, "between").unwrap();
+        let mut trainee = trainee(1024);
+        let data = [example(&[3, 4], &[4, 5], None, 1.0)];
+        trainee.pass(&data, Loss::CrossEntropy, true).unwrap();
+        trainee.step(OptimizerSettings::default()).unwrap();
+        trainee.pass(&data, Loss::CrossEntropy, true).unwrap();
+        let before = gradient(&mut trainee.learner);
+        assert!(before.iter().any(|&value| value != 0.0));
+        trainee.save(&store, &path, false).unwrap();
+        assert!(gradient(&mut trainee.learner) == before);
     }
 
     #[test]

@@ -366,4 +366,15 @@ impl Learner {
         gradient.reset(&*model.backend);
         written
     }
+
+    /// Writes the moments of a learner that is a single rank. Its gradient stays as it is, so that
+    /// they may be written between an accumulation and the update.
+    pub fn write_moments_of_one(
+        &self,
+        dir: &Path,
+        options: WriteOptions<'_>,
+    ) -> Result<Vec<PathBuf>> {
+        debug_assert_eq!(self.ranks.count(), 1, "several ranks write together");
+        self.optimizer.moments.write_by_parameter(&self.model, dir, options)
+    }
 }
