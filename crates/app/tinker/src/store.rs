@@ -173,7 +173,8 @@ impl Store {
             |path: &Path, e: std::io::Error| Failure::server(format!("{}: {e}", path.display()));
         fs::create_dir_all(parent(&target)).map_err(|e| io(parent(&target), e))?;
         if target.exists() && !overwrite {
-            let what = format!("there are weights {path} already: save others, or overwrite");
+            let or = if path.is_for_training { ", or overwrite" } else { "" };
+            let what = format!("there are weights {path} already: give another name{or}");
             return Err(Failure::user(what));
         }
         // No user's name begins with a dot.
