@@ -96,8 +96,15 @@ impl Sessions {
         silent.map(|(id, _)| id.clone()).collect()
     }
 
-    /// Adds a model; false if it is there already.
-    pub fn add_model(&self, session: &str, model: &str, rank: usize) -> Result<bool> {
+    /// Adds a model if `begin` begins the request that makes it; false if it is there already or
+    /// the request had begun before.
+    pub fn add_model(
+        &self,
+        session: &str,
+        model: &str,
+        rank: usize,
+        begin: impl FnOnce() -> Result<bool>,
+    ) -> Result<bool> {
         let mut all = self.lock();
         let models: usize = all.values().map(|session| session.models.len()).sum();
         let of = all.get_mut(session).ok_or_else(|| unknown("session", session))?;
@@ -110,8 +117,11 @@ impl Sessions {
                 "{MODELS} models are in training already, the most at a time: end a session first"
             )));
         }
-        of.models.insert(model.to_owned(), ModelInfo { rank, last_seq: 0 });
-        Ok(true)
+        let is_new = begin()?;
+        if is_new {
+            of.models.insert(model.to_owned(), ModelInfo { rank, last_seq: 0 });
+        }
+        Ok(is_new)
     }
 
     /// Forgets a model.
@@ -126,18 +136,35 @@ impl Sessions {
         found.cloned().ok_or_else(|| unknown("model in training", id))
     }
 
-    /// Takes note of a model's next request. Returns its session, and whether it is new: a client
-    /// that has lost an answer sends its request again.
-    pub fn take_turn(&self, model: &str, seq: i64) -> Result<(String, bool)> {
+    /// Sets the rank of a model that has got other weights.
+    pub fn set_rank(&self, model: &str, rank: usize) {
+        let mut all = self.lock();
+        if let Some(info) = all.values_mut().find_map(|session| session.models.get_mut(model)) {
+            info.rank = rank;
+        }
+    }
+
+    /// Takes note of a model's next request if `begin`, which is told the session, begins it. False
+    /// if the request is not new: a client that has lost an answer sends its request again. One
+    /// that could not begin has not had its turn.
+    pub fn take_turn(
+        &self,
+        model: &str,
+        seq: i64,
+        begin: impl FnOnce(&str) -> Result<bool>,
+    ) -> Result<bool> {
         let mut all = self.lock();
         let found = all.iter_mut().find_map(|(id, session)| {
             Some((id, &mut session.heard, session.models.get_mut(model)?))
         });
         let (id, heard, model) = found.ok_or_else(|| unknown("model in training", model))?;
         *heard = Instant::now();
-        let is_new = seq > model.last_seq;
-        model.last_seq = seq.max(model.last_seq);
-        Ok((id.clone(), is_new))
+        if seq <= model.last_seq {
+            return Ok(false);
+        }
+        let is_new = begin(id)?;
+        model.last_seq = seq;
+        Ok(is_new)
     }
 
     /// Adds a sampler, and returns its id.
@@ -188,4 +215,22 @@ pub(crate) fn client_config() -> Value {
         "custom_loss_server_side": false,
         "sample_join_sampling_session": false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_could_not_begin_begins_when_it_is_sent_again() {
+        let sessions = Sessions::default();
+        let id = sessions.create().unwrap();
+        let busy = || Err(Failure::busy("full"));
+        sessions.add_model(&id, "m", 4, busy).unwrap_err();
+        assert!(sessions.add_model(&id, "m", 4, || Ok(true)).unwrap());
+        assert!(!sessions.add_model(&id, "m", 4, || Ok(true)).unwrap());
+        sessions.take_turn("m", 1, |_| busy()).unwrap_err();
+        assert!(sessions.take_turn("m", 1, |session| Ok(session == id)).unwrap());
+        assert!(!sessions.take_turn("m", 1, |_| Ok(true)).unwrap());
+    }
 }

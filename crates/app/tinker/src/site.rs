@@ -246,9 +246,8 @@ impl Tinker {
     fn begin_model(&self, session: &str, number: u64, rank: usize, work: Work) -> Result<Value> {
         let model = model_id(session, number);
         let id = format!("{model}:0");
-        if self.sessions.add_model(session, &model, rank)?
-            && self.promises.begin(&id, session, 0)?
-        {
+        let begin = || self.promises.begin(&id, session, 0);
+        if self.sessions.add_model(session, &model, rank, begin)? {
             let task = TrainTask { id: id.clone(), model: model.clone(), work };
             self.tell(Message::Train(Box::new(task)))?;
         }
@@ -265,8 +264,8 @@ impl Tinker {
         work: impl FnOnce() -> Result<Work>,
     ) -> Result<Value> {
         let id = format!("{model}:{seq}");
-        let (session, is_new) = self.sessions.take_turn(model, seq)?;
-        if is_new && self.promises.begin(&id, &session, bytes)? {
+        let begin = |session: &str| self.promises.begin(&id, session, bytes);
+        if self.sessions.take_turn(model, seq, begin)? {
             match work() {
                 Ok(work) => {
                     let (id, model) = (id.clone(), model.to_owned());
