@@ -155,6 +155,15 @@ impl Trainee {
         Ok(())
     }
 
+    /// Takes over what was kept of the weights before.
+    pub fn take_snapshots(&mut self, former: Self) {
+        self.snapshots = former.snapshots;
+    }
+
+    pub fn rank(&self) -> usize {
+        self.config.rank
+    }
+
     /// The weights that were kept for a sampler.
     pub fn kept(&self, sampler: &str) -> Result<Arc<Model>> {
         let found = self.snapshots.iter().find(|(id, _)| id == sampler);

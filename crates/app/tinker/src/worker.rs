@@ -172,7 +172,11 @@ impl Worker<'_> {
                 json!({"type": "create_model", "model_id": id})
             }
             Work::Load { path, with_optimizer } => {
-                let trainee = Trainee::load(base, store, &path, with_optimizer, *passes)?;
+                let mut trainee = Trainee::load(base, store, &path, with_optimizer, *passes)?;
+                if let Some(former) = self.models.remove(id) {
+                    trainee.take_snapshots(former);
+                }
+                self.sessions.set_rank(id, trainee.rank());
                 self.models.insert(id.to_owned(), trainee);
                 json!({"type": "load_weights", "path": path.to_string(), "model_id": id})
             }
@@ -230,9 +234,20 @@ impl Worker<'_> {
         }
     }
 
+    /// Whether a loaded model still is what its weights' name stands for: other weights may have
+    /// been saved under the path.
+    fn is_current(&self, model: &Arc<Model>, weights: &Weights) -> bool {
+        let Weights::Saved(path) = weights else { return true };
+        self.loaded.iter().any(|(of, loaded)| of == path && Arc::ptr_eq(loaded, model))
+    }
+
     /// Samples for all waiting requests of these weights, and for those that come before any of
     /// others.
-    fn sample(&mut self, model: &Model, weights: &Weights) -> std::result::Result<(), Ending> {
+    fn sample(
+        &mut self,
+        model: &Arc<Model>,
+        weights: &Weights,
+    ) -> std::result::Result<(), Ending> {
         let engine = Engine::new(model, Some(self.tokenizer), self.limits);
         let mut running = match engine {
             Ok(engine) => Running::new(model, engine, self.promises),
@@ -248,7 +263,9 @@ impl Worker<'_> {
         self.sampling = others.into();
         own.into_iter().for_each(|task| running.begin(task));
         loop {
-            while self.sampling.front().is_some_and(|task| task.weights == *weights) {
+            while self.is_current(model, weights)
+                && self.sampling.front().is_some_and(|task| task.weights == *weights)
+            {
                 let Some(task) = self.sampling.pop_front() else { break };
                 running.begin(task);
             }

@@ -411,3 +411,61 @@ fn what_is_wrong_is_told_and_harms_nobody_else() {
     let answer = server.ask("asample", &sample(99, ok, "num_samples", json!(3)));
     assert_eq!(sampled(&server.result(answer)).len(), 3);
 }
+
+/// Other weights in a model leave its samplers theirs; other weights under a path reach all new
+/// requests for it, also while older ones are still sampled.
+#[test]
+fn other_weights_reach_those_who_ask_for_them() {
+    let out = TempDir::new().unwrap();
+    let server = Server::start(out.path(), 1024);
+    let (_, trained) = replay(&server);
+    let session = server.session();
+    let model = server.model(&session, 0);
+    let prompt_logprobs = |sampler: &Value, seq: u64| {
+        let body = json!({
+            "sampling_session_id": sampler, "seq_id": seq, "prompt_logprobs": true,
+            "sampling_params": {"max_tokens": 1}, "prompt": {"chunks": [{"tokens": [3, 4, 5, 6]}]},
+        });
+        let answer = server.result(server.ask("asample", &body));
+        floats(&field(&answer.body, 2))[1..].to_vec()
+    };
+    let snapshot = |seq: u64| {
+        let body = json!({"model_id": model, "seq_id": seq, "sampling_session_seq_id": seq});
+        server.done("save_weights_for_sampler", &body)["sampling_session_id"].clone()
+    };
+    let sampler = |number: u64| {
+        let path = format!("tinker://{model}/weights/x");
+        let body = json!({
+            "session_id": session, "sampling_session_seq_id": number, "model_path": path,
+        });
+        server.done("create_sampling_session", &body)["sampling_session_id"].clone()
+    };
+    let save = |seq: u64| {
+        let body = json!({"model_id": model, "seq_id": seq, "path": "x", "overwrite": true});
+        server.done("save_weights", &body);
+    };
+    save(1);
+    let (old_snapshot, old_sampler) = (snapshot(2), sampler(100));
+    let old = prompt_logprobs(&old_snapshot, 0);
+    assert_eq!(prompt_logprobs(&old_sampler, 0), old);
+
+    let body = json!({
+        "model_id": model, "seq_id": 3, "optimizer": false,
+        "path": format!("tinker://{trained}:train:0/weights/state"),
+    });
+    server.done("load_weights", &body);
+    assert_eq!(server.done("get_info", &json!({"model_id": model}))["lora_rank"], 4);
+    assert_eq!(prompt_logprobs(&old_snapshot, 1), old);
+    let new = prompt_logprobs(&snapshot(4), 0);
+    assert_ne!(new, old);
+
+    let long = json!({
+        "sampling_session_id": old_sampler, "seq_id": 1, "num_samples": 8,
+        "sampling_params": {"max_tokens": 250, "stop": []},
+        "prompt": {"chunks": [{"tokens": [3]}]},
+    });
+    let long = server.ask("asample", &long);
+    save(5);
+    assert_eq!(prompt_logprobs(&sampler(101), 0), new);
+    assert_eq!(sampled(&server.result(long)).len(), 8);
+}
