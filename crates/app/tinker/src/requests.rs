@@ -358,7 +358,12 @@ impl Sample {
         };
         let key = match params.seed {
             Some(seed) => Key { seed, step: 0, prompt: 0 },
-            None => Key { seed: 0, step: 1 + number, prompt: self.seq_id.unwrap_or(0) },
+            None => {
+                let step = number.checked_add(1).ok_or_else(|| {
+                    Failure::user(format!("the sampler's number {number} is too large"))
+                })?;
+                Key { seed: 0, step, prompt: self.seq_id.unwrap_or(0) }
+            }
         };
         Ok(Prompt { tokens, samples: self.num_samples, sampling, key, score_from })
     }

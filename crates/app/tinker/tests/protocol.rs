@@ -402,6 +402,9 @@ fn what_is_wrong_is_told_and_harms_nobody_else() {
     ]) {
         told("asample", sample(seq, tokens, field, value), 200, what);
     }
+    let last = json!({"session_id": session, "sampling_session_seq_id": u64::MAX});
+    let last = server.done("create_sampling_session", &last)["sampling_session_id"].clone();
+    told("asample", sample(0, ok.clone(), "sampling_session_id", last), 200, "too large");
     let broken = server.send("/api/v1/forward_backward", "application/x-protobuf", &[9, 9, 9]);
     assert_eq!(broken.status, 400);
     let untyped = server.send("/api/v1/create_session", "text/plain", b"{}");
