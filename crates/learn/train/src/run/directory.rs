@@ -151,6 +151,7 @@ impl RunDirectory {
         for (part, files) in [
             ("model", "/model/sha256"),
             ("data", "/data/sha256"),
+            ("adapter", "/model/adapter/sha256"),
             ("teacher", "/model/teacher/sha256"),
             ("reward and the environment", "/programs/sha256"),
         ] {
