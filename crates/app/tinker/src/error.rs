@@ -1,5 +1,7 @@
 //! Why a request has no result.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 /// The failure of a request, as the client shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Failure {
@@ -45,3 +47,14 @@ impl Failure {
 
 /// A result, or the sentence for the client.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
+
+/// Does a part of a request. A panic in it is the failure of this request alone: kernels panic where
+/// the system has no memory for them. What the work has changed by then stays changed; the caller
+/// drops what may be damaged.
+pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref().copied()).unwrap_or("no reason told");
+        Failure::server(format!("the server could not do it: {text}"))
+    })
+}

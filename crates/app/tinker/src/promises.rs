@@ -84,6 +84,12 @@ impl Promises {
         self.finished.send_modify(|count| *count += 1);
     }
 
+    /// The outcome of a request that is finished.
+    #[cfg(test)]
+    pub fn outcome(&self, id: &str) -> Option<Outcome> {
+        self.lock().get(id)?.outcome.clone()
+    }
+
     /// Whether somebody may still fetch a request's outcome.
     pub fn is_wanted(&self, id: &str) -> bool {
         self.lock().contains_key(id)

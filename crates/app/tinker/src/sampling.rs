@@ -1,6 +1,6 @@
 //! Sampling from one set of weights: requests come and go in the batches of an engine.
 
-use crate::error::{Failure, Result};
+use crate::error::{Failure, Result, contain};
 use crate::promises::{Outcome, Promises};
 use crate::requests::Prompt;
 use crate::sessions::Weights;
@@ -48,7 +48,7 @@ impl<'a> Running<'a> {
 
     fn submit(&mut self, id: &str, prompt: Prompt) -> Result<()> {
         let Prompt { tokens, samples, sampling, key, score_from } = prompt;
-        let score = |from| prompt_logprobs(self.model, &tokens, from);
+        let score = |from| contain(|| prompt_logprobs(self.model, &tokens, from)).flatten();
         let prompt_logprobs = score_from.map(score).transpose()?;
         let request = Request {
             key,
@@ -69,11 +69,12 @@ impl<'a> Running<'a> {
         if self.engine.is_idle() {
             return false;
         }
-        let events = match self.engine.step() {
+        let engine = &mut self.engine;
+        let events = match contain(|| engine.step().map_err(Failure::server)).flatten() {
             Ok(events) => events,
-            Err(error) => {
+            Err(failure) => {
                 // An engine cannot go on after a failed step. Its requests cannot either.
-                let failure = Outcome::failed(&Failure::server(error));
+                let failure = Outcome::failed(&failure);
                 for live in mem::take(&mut self.live).into_values() {
                     self.promises.finish(&live.id, failure.clone());
                 }

@@ -145,6 +145,11 @@ impl Trainee {
         store.save(path, &self.learner, &self.config, &self.state, overwrite)
     }
 
+    /// Drops the gradient since the last update.
+    pub fn drop_gradient(&mut self) {
+        self.learner.free_gradient();
+    }
+
     /// Keeps a copy of the weights for a sampler.
     pub fn keep(&mut self, sampler: &str) -> Result<()> {
         let snapshot = Arc::new(self.learner.model.snapshot().map_err(Failure::server)?);
@@ -226,7 +231,7 @@ impl Evaluated {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::store::Kind;
     use isentrope_kernels::{Cpu, Isa};
@@ -235,11 +240,11 @@ mod tests {
     use std::path::{Path, PathBuf};
     use tempfile::TempDir;
 
-    fn base_dir() -> PathBuf {
+    pub(crate) fn base_dir() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../assets/countdown-base")
     }
 
-    fn trainee(micro_batch_tokens: usize) -> Trainee {
+    pub(crate) fn trainee(micro_batch_tokens: usize) -> Trainee {
         let dir = base_dir();
         let backend = Arc::new(Cpu::new(Isa::available()[0], 1).unwrap());
         let base = Model::load_frozen(&dir, backend).unwrap();
@@ -259,7 +264,12 @@ mod tests {
         tensors.into_iter().flat_map(|tensor| (tensor.values)().unwrap().into_owned()).collect()
     }
 
-    fn example(tokens: &[u32], targets: &[u32], of_each: Option<usize>, weight: f32) -> Example {
+    pub(crate) fn example(
+        tokens: &[u32],
+        targets: &[u32],
+        of_each: Option<usize>,
+        weight: f32,
+    ) -> Example {
         let inputs = HashMap::from([("weights", vec![weight; targets.len()])]);
         Example { tokens: tokens.to_vec(), targets: targets.to_vec(), of_each, inputs }
     }

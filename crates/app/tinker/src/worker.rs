@@ -2,7 +2,7 @@
 //! arrival. Sampling requests of the same weights share the batches of one engine; other weights
 //! wait for their turn. Between two steps of the engine there is at most one training request.
 
-use crate::error::{Failure, Result};
+use crate::error::{Failure, Result, contain};
 use crate::example::Example;
 use crate::loss::Loss;
 use crate::promises::{Outcome, Promises};
@@ -99,7 +99,7 @@ impl Worker<'_> {
             }
             let Some(next) = self.sampling.front() else { continue };
             let weights = next.weights.clone();
-            let ended = match self.weights(&weights) {
+            let ended = match contain(|| self.weights(&weights)).flatten() {
                 Ok(model) => self.sample(&model, &weights),
                 Err(failure) => {
                     if let Some(task) = self.sampling.pop_front() {
@@ -154,7 +154,18 @@ impl Worker<'_> {
         if !self.promises.is_wanted(&id) {
             return; // its session has ended
         }
-        let outcome = self.outcome(&model, work).unwrap_or_else(|failure| {
+        let (is_pass, is_step) = (matches!(work, Work::Pass { .. }), matches!(work, Work::Step(_)));
+        let done = contain(|| self.outcome(&model, work)).unwrap_or_else(|mut failure| {
+            if is_step {
+                self.models.remove(&model);
+                failure.message += "; the model is half updated and is gone";
+            } else if is_pass && let Some(trainee) = self.models.get_mut(&model) {
+                trainee.drop_gradient();
+                failure.message += "; the gradient since the last update is gone";
+            }
+            Err(failure)
+        });
+        let outcome = done.unwrap_or_else(|failure| {
             if !self.models.contains_key(&model) {
                 self.sessions.remove_model(&model);
             }
@@ -248,12 +259,13 @@ impl Worker<'_> {
         model: &Arc<Model>,
         weights: &Weights,
     ) -> std::result::Result<(), Ending> {
-        let engine = Engine::new(model, Some(self.tokenizer), self.limits);
-        let mut running = match engine {
+        let (tokenizer, limits) = (Some(self.tokenizer), self.limits);
+        let engine = contain(|| Engine::new(model, tokenizer, limits).map_err(Failure::server));
+        let mut running = match engine.flatten() {
             Ok(engine) => Running::new(model, engine, self.promises),
-            Err(error) => {
+            Err(failure) => {
                 if let Some(task) = self.sampling.pop_front() {
-                    self.promises.finish(&task.id, Outcome::failed(&Failure::server(error)));
+                    self.promises.finish(&task.id, Outcome::failed(&failure));
                 }
                 return Ok(());
             }
@@ -277,5 +289,70 @@ impl Worker<'_> {
                 self.train(task);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::training::tests::{base_dir, example, trainee};
+    use isentrope_kernels::{Cpu, Isa};
+    use isentrope_model::adapter::BaseModel;
+    use std::sync::mpsc::channel;
+
+    /// A pass that panics, here for want of an input, fails alone: its model
+    /// goes on without the gradient.
+    #[test]
+    fn a_panic_ends_its_request_alone() {
+        let dir = base_dir();
+        let base = Model::load_frozen(&dir, Arc::new(Cpu::new(Isa::available()[0], 1).unwrap()));
+        let tokenizer = Tokenizer::read(&dir).unwrap().unwrap();
+        let base_model = BaseModel::of("base", &dir).unwrap();
+        let store = Store { dir: dir.clone(), base_dir: dir, base: base_model };
+        let (promises, sessions) = (Promises::new(), Sessions::default());
+        let (sender, messages) = channel();
+        let train = |number: usize, work| {
+            let id = number.to_string();
+            assert!(promises.begin(&id, "session", 0).unwrap());
+            let task = TrainTask { id, model: "model".to_owned(), work };
+            sender.send(Message::Train(Box::new(task))).unwrap();
+        };
+        let pass = |loss| Work::Pass {
+            data: vec![example(&[3, 4], &[4, 5], None, 1.0)],
+            loss,
+            backward: true,
+        };
+        train(0, pass(Loss::CrossEntropy));
+        train(1, pass(Loss::ImportanceSampling));
+        train(2, pass(Loss::CrossEntropy));
+        train(3, Work::Step(OptimizerSettings::default()));
+        sender.send(Message::End).unwrap();
+        let mut worker = Worker {
+            base: Arc::new(base.unwrap()),
+            tokenizer: &tokenizer,
+            store: &store,
+            limits: Limits { cache_bytes: 1 << 20, sequences: 1, prefill_tokens: 16 },
+            passes: PassLimits { micro_batch_tokens: 64, tape_bytes: 1 << 26, activation_slots: 0 },
+            promises: &promises,
+            sessions: &sessions,
+            messages,
+            models: HashMap::from([("model".to_owned(), trainee(64))]),
+            loaded: VecDeque::new(),
+            training: VecDeque::new(),
+            sampling: VecDeque::new(),
+            looked: Instant::now(),
+        };
+        assert!(worker.receive(false).is_err(), "it takes all messages up to the last");
+        while let Some(task) = worker.training.pop_front() {
+            worker.train(task);
+        }
+        let outcome = |id: &str| promises.outcome(id).unwrap();
+        assert!(matches!(outcome("0"), Outcome::Proto(_)));
+        let Outcome::Json(failed) = outcome("1") else { panic!("it cannot be done") };
+        assert_eq!(failed["category"], "server");
+        assert!(failed["error"].as_str().unwrap().contains("the gradient since the last update"));
+        assert!(matches!(outcome("2"), Outcome::Proto(_)));
+        let Outcome::Json(stepped) = outcome("3") else { panic!("a step has metrics") };
+        assert!(stepped["metrics"]["grad_norm"].as_f64().unwrap() > 0.0);
     }
 }
