@@ -95,22 +95,26 @@ impl Optimizer {
 impl LoraConfig {
     /// The configuration of the adapter that it asks for.
     pub fn adapter(&self, layout: &Layout) -> Result<AdapterConfig> {
-        let targets = match (self.train_attn, self.train_mlp) {
-            (true, true) => Targets::AllLinear,
-            (false, false) => {
-                return Err(Failure::user(
-                    "train_attn or train_mlp must be set: the unembedding has no adapter here",
-                ));
-            }
-            (attention, _) => {
-                let mut names: Vec<String> = adaptable_modules(layout)
-                    .filter(|module| module.contains("attn") == attention)
-                    .map(|module| module.rsplit('.').next().unwrap_or(module).to_owned())
-                    .collect();
-                names.sort_unstable();
-                names.dedup();
-                Targets::Modules(names)
-            }
+        if !self.train_attn && !self.train_mlp {
+            return Err(Failure::user(
+                "train_attn or train_mlp must be set: the unembedding has no adapter here",
+            ));
+        }
+        let is_chosen = |module: &str| {
+            if module.contains("attn") { self.train_attn } else { self.train_mlp }
+        };
+        let mut names: Vec<String> = adaptable_modules(layout)
+            .filter(|module| is_chosen(module))
+            .map(|module| module.rsplit('.').next().unwrap_or(module).to_owned())
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        // Peft's "all-linear" leaves out experts, which train_mlp is to take.
+        let has_experts = adaptable_modules(layout).any(|module| module.contains(".experts."));
+        let targets = if self.train_attn && self.train_mlp && !has_experts {
+            Targets::AllLinear
+        } else {
+            Targets::Modules(names)
         };
         Ok(AdapterConfig::new(self.rank, ALPHA, false, targets))
     }
@@ -366,5 +370,27 @@ impl Sample {
             }
         };
         Ok(Prompt { tokens, samples: self.num_samples, sampling, key, score_from })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isentrope_model::ModelConfig;
+    use std::path::Path;
+
+    #[test]
+    fn both_parts_of_a_mixture_are_attention_and_all_experts() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../compute/model/tests/fixtures/models/qwen3-moe");
+        let layout = Layout::new(&ModelConfig::read(&dir).unwrap());
+        let parameters = |train_attn, train_mlp| {
+            let lora = LoraConfig { rank: 2, seed: None, train_mlp, train_attn };
+            let adapted = lora.adapter(&layout).unwrap().layout(&layout).unwrap();
+            adapted.parameters.tensors().count()
+        };
+        let (attention, mlp) = (parameters(true, false), parameters(false, true));
+        assert!(attention > 0 && mlp > 0);
+        assert_eq!(parameters(true, true), attention + mlp);
     }
 }
