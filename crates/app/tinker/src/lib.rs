@@ -84,6 +84,7 @@ pub fn serve(
         base_dir: settings.base_dir.clone(),
         base: settings.base.clone(),
     });
+    store.recover().map_err(|failure| io::Error::other(failure.message))?;
     let (sessions, promises) = (Arc::new(Sessions::default()), Arc::new(Promises::new()));
     let (sender, messages) = channel();
     let (limits, passes) = (settings.sampling, settings.training);

@@ -3,7 +3,7 @@
 //! `tinker.json` the rest.
 
 use crate::error::{Failure, Result};
-use isentrope_files::{AtomicDirectory, parent, remove, sync_directory, write_json};
+use isentrope_files::{AtomicDirectory, names, parent, remove, sync_directory, write_json};
 use isentrope_kernels::Role;
 use isentrope_model::adapter::{AdapterConfig, BaseModel, write_adapter_files};
 use isentrope_model::checkpoint::{MAX_SHARD_BYTES, WeightDtype, WriteOptions, Writer};
@@ -18,6 +18,9 @@ use std::path::{Path, PathBuf};
 const SCHEME: &str = "tinker://";
 const STATE: &str = "tinker.json";
 const OPTIMIZER: &str = "optimizer";
+/// What the name of weights begins with while others take their place. No user's name begins with a
+/// dot.
+const FORMER: &str = ".former-";
 /// Most bytes of a part of a path.
 const LONGEST: usize = 128;
 
@@ -112,6 +115,10 @@ impl Display for WeightsPath {
     }
 }
 
+fn io(path: &Path, error: std::io::Error) -> Failure {
+    Failure::server(format!("{}: {error}", path.display()))
+}
+
 impl Store {
     fn directory(&self, path: &WeightsPath) -> PathBuf {
         self.dir.join(&path.run).join(path.kind()).join(&path.name)
@@ -169,8 +176,6 @@ impl Store {
         overwrite: bool,
     ) -> Result<()> {
         let target = self.directory(path);
-        let io =
-            |path: &Path, e: std::io::Error| Failure::server(format!("{}: {e}", path.display()));
         fs::create_dir_all(parent(&target)).map_err(|e| io(parent(&target), e))?;
         if target.exists() && !overwrite {
             let or = if path.is_for_training { ", or overwrite" } else { "" };
@@ -200,8 +205,70 @@ impl Store {
         }
         write_json(&staged.path().join(STATE), &state).map_err(Failure::server)?;
         staged.commit().map_err(Failure::server)?;
-        remove(&target).map_err(Failure::server)?;
-        fs::rename(&next, &target).map_err(|e| io(&target, e))?;
-        sync_directory(parent(&target)).map_err(Failure::server)
+        let former = target.with_file_name(format!("{FORMER}{}", path.name));
+        if target.exists() {
+            remove(&former).map_err(Failure::server)?;
+            fs::rename(&target, &former).map_err(|e| io(&target, e))?;
+        }
+        if let Err(error) = fs::rename(&next, &target) {
+            let _ = fs::rename(&former, &target); // the first failure is told
+            return Err(io(&target, error));
+        }
+        sync_directory(parent(&target)).map_err(Failure::server)?;
+        remove(&former).map_err(Failure::server)
+    }
+
+    /// Finishes what a server that was killed while it overwrote weights has left: the former ones
+    /// get their name back if no others have it.
+    ///
+    /// # Errors
+    /// What could not be read, renamed or removed.
+    pub fn recover(&self) -> Result<()> {
+        for run in names(&self.dir).map_err(Failure::server)? {
+            let dir = self.dir.join(run).join("weights");
+            let entries =
+                if dir.is_dir() { names(&dir).map_err(Failure::server)? } else { continue };
+            for entry in entries {
+                let Some(name) = entry.to_str().and_then(|entry| entry.strip_prefix(FORMER)) else {
+                    continue;
+                };
+                let (former, target) = (dir.join(&entry), dir.join(name));
+                if target.exists() {
+                    remove(&former).map_err(Failure::server)?;
+                } else {
+                    fs::rename(&former, &target).map_err(|e| io(&target, e))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::training::tests::{base_dir, trainee};
+    use tempfile::TempDir;
+
+    #[test]
+    fn weights_outlast_an_end_while_they_are_overwritten() {
+        let out = TempDir::new().unwrap();
+        let base = BaseModel::of("base", &base_dir()).unwrap();
+        let store = Store { dir: out.path().to_owned(), base_dir: base_dir(), base };
+        let path = WeightsPath::new("run", Kind::Training, "w").unwrap();
+        trainee(64).save(&store, &path, false).unwrap();
+        let dir = store.directory(&path);
+        let former = dir.with_file_name(".former-w");
+        fs::rename(&dir, &former).unwrap();
+        store.describe(&path).unwrap_err();
+        store.recover().unwrap();
+        store.describe(&path).unwrap();
+        // Where the new ones have their name, the former ones go.
+        fs::create_dir(&former).unwrap();
+        store.recover().unwrap();
+        assert!(!former.exists());
+        trainee(64).save(&store, &path, true).unwrap();
+        store.describe(&path).unwrap();
+        assert!(!former.exists());
     }
 }

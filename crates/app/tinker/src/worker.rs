@@ -254,11 +254,7 @@ impl Worker<'_> {
 
     /// Samples for all waiting requests of these weights, and for those that come before any of
     /// others.
-    fn sample(
-        &mut self,
-        model: &Arc<Model>,
-        weights: &Weights,
-    ) -> std::result::Result<(), Ending> {
+    fn sample(&mut self, model: &Arc<Model>, weights: &Weights) -> std::result::Result<(), Ending> {
         let (tokenizer, limits) = (Some(self.tokenizer), self.limits);
         let engine = contain(|| Engine::new(model, tokenizer, limits).map_err(Failure::server));
         let mut running = match engine.flatten() {
