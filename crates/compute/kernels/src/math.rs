@@ -58,7 +58,18 @@ pub fn ln(x: f32) -> f32 {
     if x.is_infinite() {
         return x;
     }
-    let bits = f64::from(x).to_bits();
+    ln_of_f64(f64::from(x)) as f32
+}
+
+/// Natural logarithm of `1 + x` for a finite `x` from 0 on. The sum is in f64, so that a small `x`
+/// counts, too.
+pub(crate) fn ln_1p(x: f32) -> f32 {
+    ln_of_f64(1.0 + f64::from(x)) as f32
+}
+
+/// Natural logarithm of a positive, finite number that is not subnormal, or NaN of NaN.
+fn ln_of_f64(x: f64) -> f64 {
+    let bits = x.to_bits();
     let mut exponent = ((bits >> 52) & 0x7ff) as i32 - 1023;
     let mut m = f64::from_bits((bits & 0x000f_ffff_ffff_ffff) | 0x3ff0_0000_0000_0000);
     if m > std::f64::consts::SQRT_2 {
@@ -71,7 +82,7 @@ pub fn ln(x: f32) -> f32 {
     for k in (0..9).rev() {
         series = series * s2 + 1.0 / f64::from(2 * k + 1);
     }
-    (f64::from(exponent) * std::f64::consts::LN_2 + 2.0 * s * series) as f32
+    f64::from(exponent) * std::f64::consts::LN_2 + 2.0 * s * series
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::batch::{HostBatch, PAGE};
-use crate::simd::Isa;
+use crate::simd::{Isa, Kernel, Simd};
 use crate::threads::{Threads, Workers};
 
 const SHAPE: DeltaRule =
@@ -112,6 +112,24 @@ fn reference(shape: DeltaRule, weights: &DeltaWeights<Vec<f32>>, mixed: &[f32]) 
     out
 }
 
+/// The logarithm of the first head's decay where its place in a row has `a`.
+fn log_decay(weights: &DeltaWeights<Vec<f32>>, a: f32) -> f32 {
+    struct OfRow<'a>(&'a token::Weights, &'a [f32]);
+    impl Kernel for OfRow<'_> {
+        type Output = f32;
+        #[inline(always)]
+        unsafe fn run<S: Simd>(self) -> f32 {
+            // SAFETY: the first head's weights and a whole row are there.
+            unsafe { token::Gates::of::<S>(SHAPE, self.0, self.1.as_ptr(), 0).log_decay }
+        }
+    }
+    let mut row = vec![0.0; SHAPE.row()];
+    row[SHAPE.gates_of(0)[2]] = a;
+    let weights = slices(weights).map(<[f32]>::as_ptr);
+    // SAFETY: the instruction set is available.
+    unsafe { Isa::available()[0].run(OfRow(&weights, &row)) }
+}
+
 #[test]
 fn outputs_are_those_of_f64() {
     let mixed = noise(5, 40 * SHAPE.row());
@@ -120,6 +138,13 @@ fn outputs_are_those_of_f64() {
     let expected = reference(SHAPE, &weights(SHAPE), &mixed);
     for (ours, expected) in ours.iter().zip(expected) {
         assert!((f64::from(*ours) - expected).abs() < 2e-5, "{ours} {expected}");
+    }
+    // The decay of long memories, whose logarithm is far below the rounding of 1.
+    for a in [-20.0, -15.0, -3.0, 0.0, 4.0, 20.0] {
+        let weights = DeltaWeights { a_log: vec![0.5], dt_bias: vec![0.25], ..weights(SHAPE) };
+        let exact = -0.5_f64.exp() * (f64::from(a) + 0.25).exp().ln_1p();
+        let ours = f64::from(log_decay(&weights, a));
+        assert!((ours / exact - 1.0).abs() < 1e-6, "{a}: {ours} {exact}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! The arithmetic of one token in one key head.
 
 use super::{DeltaRule, DeltaWeights};
-use crate::math::{exp, ln, sigmoid};
+use crate::math::{exp, ln_1p, sigmoid};
 use crate::simd::{LANES, Simd};
 use std::ops::Range;
 
@@ -118,7 +118,7 @@ impl Gates {
             let [_, b, a] = shape.gates_of(value_head);
             let x = *row.add(a) + *weights.dt_bias.add(value_head);
             // softplus(x) = max(x, 0) + ln(1 + e^-|x|).
-            let softplus = x.max(0.0) + ln(1.0 + lane::<S>(exp::<S>(S::splat(-x.abs()))));
+            let softplus = x.max(0.0) + ln_1p(lane::<S>(exp::<S>(S::splat(-x.abs()))));
             let rate = -lane::<S>(exp::<S>(S::splat(*weights.a_log.add(value_head))));
             let log_decay = rate * softplus;
             Self {
