@@ -208,11 +208,11 @@ impl Loaded {
             Some(mib) => usize::try_from(mib.saturating_mul(1 << 20)).unwrap_or(usize::MAX),
             None => self.device.free_memory() / 2,
         };
-        let page = KvCache::page_bytes(&self.model);
-        if budget < page {
+        let least = KvCache::least_bytes(&self.model);
+        if budget < least {
             bail!(
-                "--kv-memory: one page of keys and values takes {}, and {} are allowed",
-                human(page),
+                "--kv-memory: the smallest cache of keys and values takes {}, and {} are allowed",
+                human(least),
                 human(budget)
             );
         }

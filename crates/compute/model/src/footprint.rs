@@ -121,23 +121,43 @@ impl Layout {
         page + self.state_bytes(backend).div_ceil(self.pages_per_state(backend))
     }
 
-    /// Recurrent states that a cache of `pages` pages has: as many as take the memory of the pages
-    /// again, and two at least, for a prompt and its response. None in models without.
+    /// Bytes of the keys and values of one position, over all layers.
+    pub fn cache_bytes_per_position(&self, backend: &dyn Backend) -> f64 {
+        let page = backend.bytes(self.cache(self.attention_layers(), 1));
+        page as f64 / backend.page_positions() as f64
+    }
+
+    /// Pages that a cache of several sequences needs for one of `positions` positions: its own and
+    /// a copy of one that it shares; in models with recurrent states at least as many as come with
+    /// a state.
+    pub fn pages_of_sequence(&self, backend: &dyn Backend, positions: usize) -> usize {
+        let pages = positions.div_ceil(backend.page_positions()) + 1;
+        if self.state_layers() == 0 { pages } else { pages.max(self.pages_per_state(backend)) }
+    }
+
+    /// Least pages of a cache: one, or in models with recurrent states as many as come with two,
+    /// for a prompt and its response.
+    pub fn least_pages(&self, backend: &dyn Backend) -> usize {
+        if self.state_layers() == 0 { 1 } else { 2 * self.pages_per_state(backend) }
+    }
+
+    /// Recurrent states that a cache of `pages` pages has: as many as their parts pay for, and two
+    /// even if these do not. None in models without.
     pub(crate) fn states_beside(&self, backend: &dyn Backend, pages: usize) -> usize {
         if self.state_layers() == 0 {
             return 0;
         }
-        pages.div_ceil(self.pages_per_state(backend)).max(2)
+        (pages / self.pages_per_state(backend)).max(2)
     }
 
-    /// Pages that take the memory of a state.
+    /// Pages that take the memory of a state, and come with one.
     fn pages_per_state(&self, backend: &dyn Backend) -> usize {
         let page = backend.bytes(self.cache(self.attention_layers(), 1));
         (self.state_bytes(backend) / page).max(1)
     }
 
-    /// Bytes of a sequence's recurrent state over all layers.
-    fn state_bytes(&self, backend: &dyn Backend) -> usize {
+    /// Bytes of a sequence's recurrent state over all layers; 0 in models without.
+    pub fn state_bytes(&self, backend: &dyn Backend) -> usize {
         self.state_layers() * self.delta_rule().map_or(0, |_| backend.bytes(self.states(1)))
     }
 

@@ -24,8 +24,14 @@ impl KvCache {
         model.layout.cache_page_bytes(&*model.backend)
     }
 
-    /// An empty cache of `pages` pages, in one buffer. Recurrent states take as much memory again,
-    /// and there are at least two.
+    /// Bytes of the smallest cache that any sequence can use.
+    pub fn least_bytes(model: &Model) -> usize {
+        model.layout.least_pages(&*model.backend).saturating_mul(Self::page_bytes(model))
+    }
+
+    /// An empty cache of `pages` pages, in one buffer, with the recurrent states that come with
+    /// them. It takes that many times [`page_bytes`](Self::page_bytes) at most, unless there are
+    /// fewer pages than [`least_bytes`](Self::least_bytes) has: two states are always there.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).

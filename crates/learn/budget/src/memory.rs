@@ -149,8 +149,6 @@ impl Plan {
         }
         let [weights, gradient, moments] = least.sets;
         let logits = layout.draw_bytes(backend, demand.sampled.min(ENOUGH_SEQUENCES));
-        let pages = demand.longest_sampled.div_ceil(backend.page_positions()) + 1;
-        let kv_cache_of_one = pages.saturating_mul(layout.cache_page_bytes(backend));
         let updates = Updates::new(backend, layout, demand);
         let (trained, least_tokens) = (updates.tokens, updates.least_tokens);
         let least_of = |pass: usize| updates.least_of(pass);
@@ -168,7 +166,10 @@ impl Plan {
         // Sampling and scoring may use the gradient's memory, because no update runs meanwhile.
         let free = budget - least.fixed - steps;
         let of_updates = free.saturating_sub(gradient);
-        let kv_cache = demand.sampled.saturating_mul(kv_cache_of_one).min(free - logits.min(free));
+        let pages = layout.pages_of_sequence(backend, demand.longest_sampled);
+        let pages = demand.sampled.saturating_mul(pages).max(layout.least_pages(backend));
+        let kv_cache = pages.saturating_mul(layout.cache_page_bytes(backend));
+        let kv_cache = kv_cache.min(free - logits.min(free));
         let micro_batch_tokens = settings.micro_batch_tokens.unwrap_or_else(|| {
             let room = (of_updates / 2)
                 .saturating_sub(layout.head_bytes(backend, ENOUGH_TOKENS))

@@ -248,9 +248,8 @@ fn submit(engine: &mut Engine<'_>, requests: Vec<NumberedRequest>) -> Result<Vec
 fn largest_need(model: &Model, requests: &[NumberedRequest]) -> usize {
     let pages = requests.iter().fold(0usize, |sum, (_, request, _)| {
         let length = request.prompt.len() + request.sampling.max_tokens.min(model.context());
-        sum.saturating_add(
-            (KvCache::pages_for(model, length) + 1).saturating_mul(request.samples.len()),
-        )
+        let pages = model.layout.pages_of_sequence(&*model.backend, length);
+        sum.saturating_add(pages.saturating_mul(request.samples.len()))
     });
     pages.saturating_mul(KvCache::page_bytes(model))
 }

@@ -247,18 +247,19 @@ impl Generate {
         sampling: &Sampling,
     ) -> Result<Limits> {
         let budget = loaded.cache_bytes(self.drawing.kv_memory)?;
-        let page = KvCache::page_bytes(&loaded.model);
+        let model = &loaded.model;
         // The cache needs no more than all requests at once would take.
         let most: usize = prompts
             .iter()
             .map(|p| {
-                KvCache::pages_for(
-                    &loaded.model,
-                    p.tokens.len().saturating_add(sampling.max_tokens),
-                ) + 1
+                let positions = p.tokens.len().saturating_add(sampling.max_tokens);
+                model.layout.pages_of_sequence(&*model.backend, positions)
             })
             .fold(0, |sum: usize, pages| sum.saturating_add(pages.saturating_mul(self.n as usize)));
-        Ok(Limits { cache_bytes: budget.min(most.saturating_mul(page)), ..Limits::default() })
+        Ok(Limits {
+            cache_bytes: budget.min(most.saturating_mul(KvCache::page_bytes(model))),
+            ..Limits::default()
+        })
     }
 }
 

@@ -106,7 +106,8 @@ impl Least {
         let [weights, gradient, moments] = sets;
         let updates = Updates::new(backend, layout, demand);
         let update = gradient.saturating_add(updates.least_of(updates.least_tokens));
-        let pages = demand.longest_sampled.div_ceil(backend.page_positions()) + 1;
+        let pages = layout.pages_of_sequence(backend, demand.longest_sampled);
+        let pages = pages.max(layout.least_pages(backend));
         let keys_and_values = pages.saturating_mul(layout.cache_page_bytes(backend));
         let logits = layout.draw_bytes(backend, demand.sampled.min(ENOUGH_SEQUENCES));
         let sampling = if demand.sampled > 0 { keys_and_values.saturating_add(logits) } else { 0 };

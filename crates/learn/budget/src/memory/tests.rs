@@ -8,6 +8,20 @@ fn wide() -> Layout {
         "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
         "vocab_size": 150000, "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
         "tie_word_embeddings": true}"#;
+    read(json)
+}
+
+/// A model whose recurrent states are much larger than the keys and values of short responses.
+fn hybrid() -> Layout {
+    let json = r#"{"model_type": "qwen3_5_text", "hidden_size": 32, "intermediate_size": 32,
+        "num_hidden_layers": 2, "full_attention_interval": 2, "num_attention_heads": 2,
+        "num_key_value_heads": 2, "head_dim": 16, "linear_num_key_heads": 4,
+        "linear_num_value_heads": 8, "linear_key_head_dim": 64, "linear_value_head_dim": 64,
+        "vocab_size": 512, "max_position_embeddings": 1024}"#;
+    read(json)
+}
+
+fn read(json: &str) -> Layout {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("config.json"), json).unwrap();
     Layout::new(&ModelConfig::read(dir.path()).unwrap())
@@ -54,6 +68,21 @@ fn the_longest_evaluated_response_has_room_too() {
     let refused = refusal(&layout, long, OVERHEAD + cache);
     assert!(refused.contains("work on 100000 tokens"), "{refused}");
     plan(&layout, demand, OVERHEAD + cache).unwrap();
+}
+
+/// With a state for each response, or in the least memory for a prompt and one response to it.
+#[test]
+fn responses_have_room_for_their_recurrent_states() {
+    let (layout, cpu) = (hybrid(), cpu());
+    let demand = Demand { longest_sampled: 20, ..rollouts(24) };
+    let whole = plan(&layout, demand, 1 << 30).unwrap().kv_cache;
+    let (state, position) = (layout.state_bytes(&cpu), layout.cache_bytes_per_position(&cpu));
+    assert!(state as f64 > 100.0 * position, "{state} {position}");
+    assert!(whole as f64 >= 24.0 * (state as f64 + 20.0 * position), "{whole} {state}");
+    for demand in [demand, Demand { sampled: 1, ..demand }] {
+        let least = plan(&layout, demand, Plan::least(&cpu, &layout, demand)).unwrap();
+        assert!(least.kv_cache >= 2 * state, "{} {state}", least.kv_cache);
+    }
 }
 
 #[test]

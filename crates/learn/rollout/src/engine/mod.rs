@@ -69,7 +69,8 @@ impl<'a> Engine<'a> {
     /// # Errors
     /// [`Error::Model`] when there is no memory for the keys and values that the limits allow.
     pub fn new(model: &'a Model, tokenizer: Option<&'a Tokenizer>, limits: Limits) -> Result<Self> {
-        let pages = (limits.cache_bytes / KvCache::page_bytes(model)).max(1);
+        let cache_bytes = limits.cache_bytes.max(KvCache::least_bytes(model));
+        let pages = cache_bytes / KvCache::page_bytes(model);
         Ok(Self {
             model,
             tokenizer,

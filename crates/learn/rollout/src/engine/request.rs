@@ -27,7 +27,8 @@ pub type RequestId = usize;
 /// Limits of the engine's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes for keys and values.
+    /// Bytes for keys and values, and recurrent states. An engine has the smallest cache
+    /// ([`KvCache::least_bytes`](isentrope_model::KvCache::least_bytes)) at least.
     pub cache_bytes: usize,
     /// Responses decoded at a time.
     pub sequences: usize,
