@@ -105,8 +105,10 @@ impl Workload {
         let weights = |of: Tokens, passes: f64| {
             passes * layout.read_bytes(backend, of.tokens / ranks / passes.max(1.0))
         };
-        let position = layout.cache_page_bytes(backend) as f64 / backend.page_positions() as f64;
-        let visible = |of: Tokens| of.visible * position / ranks;
+        let position = layout.cache_bytes_per_position(backend);
+        // A step reads a sequence's keys and values; its recurrent state it reads and writes.
+        let state = 2.0 * layout.state_bytes(backend) as f64;
+        let remembered = |of: Tokens| (of.visible * position + of.tokens * state) / ranks;
         // Each pass reads the weights once, however many tokens it has.
         let limits = plan.sampling();
         let prefills = (self.prefilled.tokens / ranks / limits.prefill_tokens as f64).ceil();
@@ -115,7 +117,7 @@ impl Workload {
         let in_turn = self.longest.saturating_sub(1) as f64;
         let decodes = in_turn.max(self.decoded.tokens / ranks / limits.sequences as f64);
         let read = weights(self.decoded, decodes);
-        let decode = Cost { flops: flops(self.decoded), bytes: read + visible(self.decoded) };
+        let decode = Cost { flops: flops(self.decoded), bytes: read + remembered(self.decoded) };
 
         let passes = self.trained.tokens / ranks / plan.micro_batch_tokens.max(1) as f64;
         let [forward, backward] = self.update_passes(memory);
