@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Time without a heartbeat or another request after which a session ends. Clients send a heartbeat
 /// every 10 s.
-pub(crate) const SILENCE: Duration = Duration::from_secs(300);
+pub(crate) const SILENCE: Duration = Duration::from_secs(120);
 /// Most sessions at a time.
 const SESSIONS: usize = 256;
 /// Most models in training at a time, of all sessions together.
@@ -67,7 +67,11 @@ impl Sessions {
     pub fn create(&self) -> Result<String> {
         let mut all = self.lock();
         if all.len() >= SESSIONS {
-            return Err(Failure::user(format!("there are {SESSIONS} sessions already")));
+            return Err(Failure::user(format!(
+                "there are {SESSIONS} sessions already, the most at a time: those whose scripts have \
+                 ended are over after {} s",
+                SILENCE.as_secs()
+            )));
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let id = (0..).map(|number| format!("{now:x}-{number}")).find(|id| !all.contains_key(id));
@@ -114,7 +118,9 @@ impl Sessions {
         }
         if models >= MODELS {
             return Err(Failure::user(format!(
-                "{MODELS} models are in training already, the most at a time: end a session first"
+                "{MODELS} models are in training already, the most at a time: unload one, or wait \
+                 {} s for a session whose script has ended",
+                SILENCE.as_secs()
             )));
         }
         let is_new = begin()?;

@@ -98,11 +98,10 @@ impl Tinker {
             activation_slots: 0,
         };
         let named = self.model.name();
-        let is_directory = Path::new(named).is_dir();
-        // Transformers finds a name's tokenizer on the hub, or in the client's directory.
-        let tokenizer_id = match &self.served_model_name {
-            None if is_directory => absolute(&loaded.dir)?.display().to_string(),
-            name => name.as_deref().unwrap_or(named).to_owned(),
+        // Transformers finds it there, whatever name the model is served under.
+        let tokenizer_id = match Path::new(named).is_dir() {
+            true => absolute(&loaded.dir)?.display().to_string(),
+            false => named.to_owned(),
         };
         let settings = Settings {
             name: self.served_model_name.as_deref().unwrap_or(named).to_owned(),
