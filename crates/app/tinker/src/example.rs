@@ -61,6 +61,22 @@ pub(crate) struct Example {
     pub inputs: HashMap<&'static str, Vec<f32>>,
 }
 
+/// Bytes of the examples of a call once they are read, from what their shapes say: a sparse tensor
+/// is much smaller. At most what [`read`] accepts.
+pub(crate) fn bytes(data: &[wire::Datum]) -> usize {
+    let numbers = |tensor: &Tensor| {
+        let sizes = tensor.shape.iter().map(|&size| usize::try_from(size).unwrap_or(0));
+        sizes.fold(1, usize::saturating_mul).min(MOST_TARGETS)
+    };
+    let of_datum = |datum: &wire::Datum| {
+        let chunks = datum.model_input.iter().filter_map(|chunk| chunk.encoded_text.as_ref());
+        let tokens: usize = chunks.map(|text| text.tokens.len()).sum();
+        tokens + 4 * datum.loss_fn_inputs.values().map(numbers).sum::<usize>()
+    };
+    // Targets, and the most inputs that a loss has beside them.
+    data.iter().map(of_datum).sum::<usize>().min(4 * 4 * MOST_TARGETS)
+}
+
 /// Reads the examples of a call.
 ///
 /// # Errors
@@ -255,6 +271,7 @@ mod tests {
         assert_eq!(example.targets, [2, 0, 0, 0, 0, 3, 4, 0, 0, 0, 5, 0, 0, 0, 0]);
         let weights = [1.0, 0.0, 0.0, 0.0, 0.0, 0.5, 0.5, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0];
         assert_eq!(example.inputs["weights"], weights);
+        assert_eq!(bytes(std::slice::from_ref(last)), 4 * (3 + 15 + 15));
     }
 
     #[test]

@@ -20,6 +20,14 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
+    /// Bytes of what can be large in it.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Json(_) => 0,
+            Self::Proto(bytes) => bytes.len(),
+        }
+    }
+
     /// The outcome of a failure, as JSON.
     pub fn failed(failure: &Failure) -> Self {
         let category = if failure.cause == Cause::Server { "server" } else { "user" };
@@ -29,12 +37,12 @@ impl Outcome {
 
 /// Most requests without an outcome.
 const PENDING: usize = 4096;
-/// Most bytes of their bodies.
-const PENDING_BYTES: usize = 1 << 30;
+/// Most bytes of what is held for requests, before and after they are done.
+const HELD_BYTES: usize = 1 << 30;
 
 struct Promise {
     session: String,
-    /// Bytes of the request.
+    /// Bytes held for the request: what it asks for, and later its outcome.
     bytes: usize,
     outcome: Option<Outcome>,
     fetched: Option<Instant>,
@@ -56,20 +64,23 @@ impl Promises {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a request whose body has this number of bytes; false if it has begun before.
+    /// Begins a request for which this number of bytes is held; false if it has begun before.
     ///
     /// # Errors
-    /// When too many wait.
+    /// When too many wait, or too much is held.
     pub fn begin(&self, id: &str, session: &str, bytes: usize) -> Result<bool> {
         let mut all = self.lock();
         all.retain(|_, promise| promise.fetched.is_none_or(|at| at.elapsed() < KEPT));
         if all.contains_key(id) {
             return Ok(false);
         }
-        let pending = all.values().filter(|promise| promise.outcome.is_none());
-        let (count, sum) = pending.fold((0, bytes), |(count, sum), p| (count + 1, sum + p.bytes));
-        if count >= PENDING || sum > PENDING_BYTES {
-            return Err(Failure::busy(format!("{count} requests wait already: try later")));
+        let count = all.values().filter(|promise| promise.outcome.is_none()).count();
+        let held: usize = all.values().map(|promise| promise.bytes).sum();
+        if count >= PENDING || held + bytes > HELD_BYTES {
+            return Err(Failure::busy(format!(
+                "{count} requests wait, and {held} bytes are held for them and for results: try \
+                 later"
+            )));
         }
         let session = session.to_owned();
         all.insert(id.to_owned(), Promise { session, bytes, outcome: None, fetched: None });
@@ -79,6 +90,7 @@ impl Promises {
     /// Sets the outcome of a request. One of an ended session is dropped.
     pub fn finish(&self, id: &str, outcome: Outcome) {
         if let Some(promise) = self.lock().get_mut(id) {
+            promise.bytes = outcome.bytes();
             promise.outcome = Some(outcome);
         }
         self.finished.send_modify(|count| *count += 1);
@@ -127,5 +139,22 @@ impl Promises {
             }
         };
         tokio::time::timeout(patience, waiting).await.unwrap_or(Ok(None))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_for_requests_and_results_is_bounded() {
+        let promises = Promises::new();
+        let begin = |id: &str| promises.begin(id, "session", HELD_BYTES / 2 + 1);
+        assert!(begin("a").unwrap());
+        assert_eq!(begin("b").unwrap_err().cause, Cause::Busy);
+        promises.finish("a", Outcome::Proto(vec![0; HELD_BYTES / 2]));
+        assert_eq!(begin("b").unwrap_err().cause, Cause::Busy);
+        promises.finish("a", Outcome::Proto(vec![0; HELD_BYTES / 4]));
+        assert!(begin("b").unwrap());
     }
 }

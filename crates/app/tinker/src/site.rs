@@ -280,7 +280,8 @@ impl Tinker {
     fn forward_backward(&self, body: &[u8]) -> Result<Value> {
         let request = ForwardBackwardRequest::decode(body)
             .map_err(|error| Failure::user(format!("the request: {error}")))?;
-        self.train(&request.model_id, request.seq_id.into(), body.len(), || {
+        let bytes = example::bytes(&request.data);
+        self.train(&request.model_id, request.seq_id.into(), bytes, || {
             let loss = Loss::of(&request.loss_fn, config_of(&request)?)?;
             let data = example::read(&request.data, loss, self.bounds)?;
             Ok(Work::Pass { data, loss, backward: !request.forward_only })

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 /// Saved weights that are kept loaded for sampling.
 const LOADED: usize = 4;
-/// Time between two looks for sessions that are not heard any more.
+/// Time between two looks for what is not wanted any more.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// A message to the thread.
@@ -118,7 +118,7 @@ impl Worker<'_> {
     fn receive(&mut self, is_sampling: bool) -> std::result::Result<(), Ending> {
         loop {
             if self.looked.elapsed() >= LOOK {
-                self.end_silent_sessions();
+                self.drop_unwanted();
             }
             let is_idle = !is_sampling && self.training.is_empty() && self.sampling.is_empty();
             let message = if is_idle {
@@ -139,7 +139,8 @@ impl Worker<'_> {
         }
     }
 
-    fn end_silent_sessions(&mut self) {
+    /// Ends sessions that are not heard any more, and drops requests that nobody waits for.
+    fn drop_unwanted(&mut self) {
         self.looked = Instant::now();
         for session in self.sessions.silent() {
             for model in self.sessions.end(&session).unwrap_or_default() {
@@ -147,6 +148,9 @@ impl Worker<'_> {
             }
             self.promises.end_session(&session);
         }
+        let promises = self.promises;
+        self.training.retain(|task| promises.is_wanted(&task.id));
+        self.sampling.retain(|task| promises.is_wanted(&task.id));
     }
 
     /// Does a training request.
