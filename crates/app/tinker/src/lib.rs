@@ -6,8 +6,9 @@
 //! (`site.rs`). A request is answered with its id at once; its result is fetched later
 //! (`promises.rs`).
 //!
-//! A sample's log-probs equal a forward pass's over the same weights, to the last bit, and depend
-//! on no other request.
+//! A sample's log-probs at temperature 1 equal a forward pass's over the same weights, to the last
+//! bit, and depend on no other request. At another one above 0 they are those of the logits divided
+//! by it.
 
 mod error;
 mod example;

@@ -31,8 +31,8 @@ const API_KEY: &str = "ISENTROPE_API_KEY";
 /// docs/guides/tinker.md describes. MODEL is frozen; each training client has an adapter (LoRA) of
 /// its own beside it.
 ///
-/// Sampled log-probs equal a forward pass's over the same weights, to the last bit, and depend on
-/// no other request. A script that makes the same calls gets the same tokens.
+/// Log-probs sampled at temperature 1 equal a forward pass's over the same weights, to the last
+/// bit, and depend on no other request. A script that makes the same calls gets the same tokens.
 ///
 /// tinker://RUN/weights/NAME is the directory RUN/weights/NAME below --out: an adapter as peft
 /// reads it, for `isentrope generate --adapter`, `merge` and `eval`. It stays when the server ends.
