@@ -7,8 +7,8 @@
 //! (`promises.rs`).
 //!
 //! A sample's log-probs at temperature 1 equal a forward pass's over the same weights, to the last
-//! bit, and depend on no other request. At another one above 0 they are those of the logits divided
-//! by it.
+//! bit. At a higher or lower temperature they are those of the logits divided by it. They depend on
+//! no other request.
 
 mod error;
 mod example;

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 const SCHEME: &str = "tinker://";
 const STATE: &str = "tinker.json";
 const OPTIMIZER: &str = "optimizer";
-/// What the name of weights begins with while others take their place. No user's name begins with a
+/// Prefix of the name that weights have while others take their place. No user's name begins with a
 /// dot.
 const FORMER: &str = ".former-";
 /// Most bytes of a part of a path.
