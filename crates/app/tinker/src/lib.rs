@@ -7,8 +7,7 @@
 //! (`promises.rs`).
 //!
 //! A sample's log-probs at temperature 1 equal a forward pass's over the same weights, to the last
-//! bit. At a higher or lower temperature they are those of the logits divided by it. They depend on
-//! no other request.
+//! bit, and depend on no other request. Another temperature divides the logits.
 
 mod error;
 mod example;
