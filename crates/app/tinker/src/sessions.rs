@@ -150,8 +150,9 @@ impl Sessions {
         }
     }
 
-    /// Takes note of a model's next request if `begin` begins it in the session. False if the request is not new: a client that has lost an answer sends its request again. One
-    /// that could not begin has not had its turn.
+    /// Takes note of a model's next request if `begin` begins it in the session. False if the
+    /// request is not new: a client that has lost an answer sends its request again. One that could
+    /// not begin has not had its turn.
     pub fn take_turn(
         &self,
         model: &str,
