@@ -48,7 +48,7 @@ impl Failure {
 /// A result, or the sentence for the client.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
-/// Does a part of a request. A panic in it is the failure of this request alone: kernels panic where
+/// Does a part of a request. A panic in it fails this request alone: kernels panic where
 /// the system has no memory for them. What the work has changed by then stays changed; the caller
 /// drops what may be damaged.
 pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Result<T> {
