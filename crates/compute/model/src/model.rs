@@ -185,7 +185,7 @@ pub(crate) fn expect_tensors(
     }
     let mut unused = checkpoint.unused(taken);
     // Layers that predict further tokens, which loaders pass over.
-    unused.retain(|name| layout.state_layers() == 0 || !name.starts_with("mtp."));
+    unused.retain(|name| config.delta.is_none() || !name.starts_with("mtp."));
     if let [first, rest @ ..] = unused.as_slice() {
         let others = if rest.is_empty() {
             String::new()

@@ -54,6 +54,33 @@ fn saved_models_load_with_the_same_bits() {
     }
 }
 
+/// Qwen3.5 has layers that predict further tokens, which no other family has; also where all of its
+/// attention is full.
+#[test]
+fn predictors_of_further_tokens_are_passed_over_in_hybrid_families_alone() {
+    let full = directory(&[(
+        "config.json",
+        br#"{"model_type": "qwen3_5_text", "hidden_size": 16, "intermediate_size": 16,
+        "num_hidden_layers": 1, "full_attention_interval": 1, "num_attention_heads": 1,
+        "num_key_value_heads": 1, "head_dim": 16, "vocab_size": 61, "max_position_embeddings": 64,
+        "tie_word_embeddings": true}"#,
+    )]);
+    let options = WriteOptions {
+        dtype: WeightDtype::F32,
+        max_shard_bytes: 1 << 20,
+        carry_from: None,
+        writer: Writer::ALONE,
+    };
+    let saved = tempfile::tempdir().unwrap();
+    let dir = saved.path().join("full");
+    Model::initialize(full.path(), 1, CPU.clone()).unwrap().save(&dir, options).unwrap();
+    let (hybrid, other) = (copy_of("qwen3.5"), copy_of("qwen3"));
+    for (dir, is_loaded) in [(&*dir, true), (hybrid.path(), true), (other.path(), false)] {
+        edit_weights(dir, |header, data| append(header, data, "mtp.fc.weight", &[1], &[0; 4]));
+        assert_eq!(load(dir).is_ok(), is_loaded, "{}", dir.display());
+    }
+}
+
 #[test]
 fn tokens_are_checked_against_vocabulary_and_context() {
     let model = load(&oracle("llama-yarn")).unwrap();

@@ -14,8 +14,8 @@ const VECTOR: usize = 16;
 /// Largest width of the convolution, several times the published one.
 const MAX_TAPS: usize = 64;
 
-/// Reads the gated delta rule of a hybrid family, and the layers that have it, `[layers]`. None if
-/// all layers have full attention.
+/// Reads the gated delta rule, and the layers that have it, `[layers]`. None unless the family is
+/// hybrid.
 pub(super) fn read(
     config: Fields,
     family: &Family,

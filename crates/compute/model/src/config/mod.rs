@@ -84,8 +84,8 @@ pub struct ModelConfig {
     /// Layers that rotate queries and keys by their positions, `[layers]`; in the others positions
     /// show in the causal mask alone.
     pub rotated: Vec<bool>,
-    /// Linear attention in the place of attention, if some layers have it. Gates follow the
-    /// attention of the others then.
+    /// Linear attention in the place of attention, for the layers that have it. Gates follow the
+    /// attention of the others. None unless the family is hybrid.
     pub delta: Option<DeltaRule>,
     /// Layers with linear attention, `[layers]`.
     pub is_linear: Vec<bool>,
