@@ -39,6 +39,16 @@ fn with_experts(backend: Arc<Cpu>) -> Model {
     initialize(config, backend)
 }
 
+/// A model whose linear attention takes more than anything else on the way back.
+fn with_states(backend: Arc<Cpu>) -> Model {
+    let config = r#"{"model_type": "qwen3_5_text", "hidden_size": 32, "intermediate_size": 32,
+        "num_hidden_layers": 2, "full_attention_interval": 2, "num_attention_heads": 2,
+        "num_key_value_heads": 2, "head_dim": 16, "linear_num_key_heads": 4,
+        "linear_num_value_heads": 8, "linear_key_head_dim": 64, "linear_value_head_dim": 64,
+        "vocab_size": 512, "max_position_embeddings": 1024}"#;
+    initialize(config, backend)
+}
+
 fn initialize(config: &str, backend: Arc<Cpu>) -> Model {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("config.json"), config).unwrap();
@@ -58,7 +68,7 @@ const CASE: &str = "ISENTROPE_TEST_MEMORY";
 /// Each case has a process of its own, since the peak of a process is of all that came before.
 #[test]
 fn updates_take_no_more_memory_than_was_planned() {
-    let cases = ["all weights", "adapters", "experts", "adapters of experts"];
+    let cases = ["all weights", "adapters", "experts", "adapters of experts", "states"];
     let before = status("VmRSS");
     let plain = |hidden| move |cpu| model(hidden, cpu);
     match env::var(CASE).as_deref() {
@@ -66,6 +76,7 @@ fn updates_take_no_more_memory_than_was_planned() {
         Ok("adapters") => update(before, with_adapters, plain(24)),
         Ok("experts") => update(before, with_experts, with_experts),
         Ok("adapters of experts") => update(before, with_adapted_experts, with_experts),
+        Ok("states") => update(before, with_states, with_states),
         _ => {
             let run = |case| Command::new(env::current_exe().unwrap()).env(CASE, case).output();
             let failed = cases.map(|case| run(case).unwrap()).into_iter();

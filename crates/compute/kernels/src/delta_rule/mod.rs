@@ -102,10 +102,13 @@ impl DeltaRule {
 
     /// Floats that [`backward`] takes for each row, and once, on this many threads.
     pub(crate) fn gradient_workspace(self, threads: usize) -> (usize, usize) {
-        let of_task = self.group() * self.matrix();
-        let checkpoints = (threads * of_task).div_ceil(backward::SEGMENT);
-        let task = (backward::SEGMENT + 5) * of_task + 32 * (self.key_dim + self.value_dim);
-        (checkpoints + self.value_features() + self.value_heads, threads * task)
+        let (tasks, segment) = (threads.min(self.key_heads), backward::SEGMENT);
+        let (matrices, values) = (self.group() * self.matrix(), self.group() * self.value_dim);
+        let checkpoints = (tasks * matrices).div_ceil(segment);
+        // A segment's matrices and the one behind it, four more, and what the checkpoints of two
+        // runs are rounded up by; the segment's `u`; a token's vectors and their gradients.
+        let task = (segment + 7) * matrices + segment * values + 6 * (self.key_dim + values);
+        (checkpoints + self.value_features() + self.value_heads, tasks * task)
     }
 
     /// Numbers in a head's matrix.
