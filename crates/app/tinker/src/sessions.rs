@@ -68,8 +68,8 @@ impl Sessions {
         let mut all = self.lock();
         if all.len() >= SESSIONS {
             return Err(Failure::user(format!(
-                "there are {SESSIONS} sessions already, the most at a time: those whose scripts have \
-                 ended are over after {} s",
+                "there are {SESSIONS} sessions already, the most at a time: those whose scripts \
+                 have ended are over after {} s",
                 SILENCE.as_secs()
             )));
         }

@@ -23,8 +23,8 @@ pub struct Judge {
 impl Judge {
     /// Judges responses, each to its problem, as one batch: with verdicts and rewards, in the order
     /// of the batch. Where an environment has rewarded an episode, or failed at it, the verifier is
-    /// not asked; of any other episode it is shown the last turn. A verifier of groups gets the last
-    /// turns of all a group's episodes together.
+    /// not asked; of any other episode it is shown the last turn. A verifier of groups gets the
+    /// last turns of all a group's episodes together.
     pub fn responses(&self, sampled: Vec<(&Problem, Completion)>) -> Result<Vec<Response>> {
         if sampled.is_empty() {
             return Ok(Vec::new());

@@ -1,7 +1,7 @@
 //! Room for the recurrent states of hybrid models.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
-use isentrope_kernels::{Backend, Cpu, Isa};
+use isentrope_kernels::{Cpu, Isa};
 use isentrope_model::{KvCache, Model};
 use isentrope_rollout::{Engine, Key, Limits, Request, Sampling};
 use std::fs;

@@ -102,8 +102,8 @@ fn gradients_of_every_trained_parameter_agree_and_none_is_zero(trial: &Trial) {
     }
 }
 
-/// The names of the experts that other tokens go to than in f32, because rounding has decided: their
-/// gradients are of another sum. They are few.
+/// The names of the experts that other tokens go to than in f32, because rounding has decided:
+/// their gradients are of another sum. They are few.
 fn rerouted_experts(model: &Model, oracle: &Oracle) -> Vec<String> {
     let Some(router) = model.config.experts else { return Vec::new() };
     let exact: Arc<dyn Backend> = Arc::new(Cpu::new(Isa::available()[0], 1).unwrap());
