@@ -10,6 +10,7 @@ mod device;
 pub mod gpus;
 mod interrupt;
 mod lines;
+mod listen_flags;
 mod loaded_model;
 mod memory;
 mod messages;

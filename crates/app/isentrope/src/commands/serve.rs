@@ -1,11 +1,12 @@
 //! `isentrope serve`: a model behind OpenAI's HTTP interface.
 
 use crate::interrupt;
+use crate::listen_flags::ListenFlags;
 use crate::loaded_model::{Loaded, ModelArguments};
 use crate::messages;
 use crate::sampling_flags::of_model;
 use crate::template_flags::TemplateFlags;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use isentrope_rollout::Limits;
 use isentrope_serve::{Settings, context, serve};
@@ -35,12 +36,8 @@ const API_KEY: &str = "ISENTROPE_API_KEY";
 pub struct Serve {
     #[command(flatten)]
     model: ModelArguments,
-    /// Address or name to listen at; 0.0.0.0 is all of this machine's addresses
-    #[arg(long, value_name = "HOST", default_value = "127.0.0.1")]
-    host: String,
-    /// Port to listen at; 0 takes a free one
-    #[arg(long, value_name = "PORT", default_value_t = 8000)]
-    port: u16,
+    #[command(flatten)]
+    address: ListenFlags,
     /// Key that requests must send as "Authorization: Bearer KEY" [default: ISENTROPE_API_KEY, else
     /// none is needed]
     #[arg(long, value_name = "KEY")]
@@ -77,10 +74,7 @@ impl Serve {
         if api_key.as_deref().is_some_and(|key| key.is_empty() || !key.is_ascii()) {
             bail!("--api-key (or {API_KEY}) must be a text of ASCII characters, not an empty one");
         }
-        // A port that is taken is found before the model is loaded.
-        let listener = TcpListener::bind((&*self.host, self.port)).with_context(|| {
-            format!("--host {}, --port {} (0 takes a free one)", self.host, self.port)
-        })?;
+        let listener = self.address.listen()?;
         self.model.run(|loaded| self.serve(listener, api_key, loaded))
     }
 

@@ -1,6 +1,7 @@
 //! `isentrope tinker`: a model behind Tinker's protocol, for training scripts.
 
 use crate::interrupt;
+use crate::listen_flags::ListenFlags;
 use crate::loaded_model::{Loaded, ModelArguments};
 use crate::messages;
 use anyhow::{Context, Result, bail};
@@ -47,12 +48,8 @@ pub struct Tinker {
     /// Directory of saved weights, which is made if need be
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Address or name to listen at; 0.0.0.0 is all of this machine's addresses
-    #[arg(long, value_name = "HOST", default_value = "127.0.0.1")]
-    host: String,
-    /// Port to listen at; 0 takes a free one
-    #[arg(long, value_name = "PORT", default_value_t = 8000)]
-    port: u16,
+    #[command(flatten)]
+    address: ListenFlags,
     /// Key that clients must have as TINKER_API_KEY, which begins with tml- [default:
     /// ISENTROPE_API_KEY, else none is needed]
     #[arg(long, value_name = "KEY")]
@@ -75,9 +72,7 @@ impl Tinker {
         if api_key.as_deref().is_some_and(|key| !key.starts_with("tml-") || !key.is_ascii()) {
             bail!("--api-key (or {API_KEY}) must begin with tml-, as Tinker's clients expect");
         }
-        let listener = TcpListener::bind((&*self.host, self.port)).with_context(|| {
-            format!("--host {}, --port {} (0 takes a free one)", self.host, self.port)
-        })?;
+        let listener = self.address.listen()?;
         std::fs::create_dir_all(&self.out).with_context(|| self.out.display().to_string())?;
         self.model.run(|loaded| self.serve(listener, api_key, loaded))
     }
