@@ -127,6 +127,7 @@ const FILES: &[(&str, &[u8])] = files![
     "experiments/countdown-published-code.toml"
     "experiments/countdown-steps.toml"
     "experiments/countdown-strength.toml"
+    "experiments/countdown-temperature.toml"
     "experiments/figures.py"
     "experiments/guess-methods.toml"
     "experiments/prime_positions.py"
