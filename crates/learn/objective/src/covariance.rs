@@ -32,6 +32,9 @@ pub struct Covariance {
     /// has it. Not with `target_entropy`.
     #[schemars(range(min = 1))]
     pub scope_responses: Option<usize>,
+    /// KL-Cov picks as many tokens at random, whatever their covariance: a control, which tells
+    /// what the choice by covariance adds. (Clip-Cov has its own: a band without bounds.)
+    pub at_random: bool,
     /// Entropy to hold, in nats, by steering `fraction` (or `coefficient`) from step to step
     /// (docs/concepts/entropy.md): a number, a fraction of the entropy that the run begins with, or
     /// a schedule. Unset: nothing is steered.
@@ -50,6 +53,7 @@ impl Default for Covariance {
             kl: KlEstimator::Abs,
             coefficient: 1.0,
             scope_responses: None,
+            at_random: false,
             target_entropy: None,
             controller: ControllerSettings::default(),
         }

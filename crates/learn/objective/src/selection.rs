@@ -7,7 +7,7 @@ use isentrope_random::{Draws, Purpose};
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// The coordinates of Clip-Cov's random draws: equal coordinates draw equal tokens.
+/// The coordinates of random draws of tokens: equal coordinates draw equal tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DrawKey {
     /// The run's seed.
@@ -122,6 +122,8 @@ fn pick(
         let eligible: Vec<usize> = all.filter(in_band).filter(|&t| !silenced[t]).collect();
         let drawn = draws.choose(eligible.len(), count);
         (eligible.len(), drawn.into_iter().map(|i| eligible[i]).collect())
+    } else if settings.at_random {
+        (all.len(), draws.choose(all.len(), count))
     } else {
         (all.len(), largest(covariances, all.collect(), count))
     }
@@ -212,6 +214,21 @@ mod tests {
             let eligible = values[t] > 1.0 && values[t] < 5.0;
             assert!(if eligible { (1815..2185).contains(&n) } else { n == 0 }, "{counts:?}");
         }
+    }
+
+    #[test]
+    fn at_random_covariance_has_no_part() {
+        let settings = Covariance { method: Method::KlCov, at_random: true, ..Default::default() };
+        let mut counts = [0u32; 4];
+        for step in 0..6000 {
+            let key = DrawKey { seed: 5, step, update: 0 };
+            let (eligible, tokens) =
+                pick(&settings, 0.5, &[9.0, 0.0, 3.0, -4.0], &[true; 4], key.draws(0));
+            assert_eq!((eligible, tokens.len()), (4, 2));
+            tokens.into_iter().for_each(|t| counts[t] += 1);
+        }
+        // Two of four each time: 3000 +- 5 standard deviations of 39.
+        assert!(counts.iter().all(|n| n.abs_diff(3000) < 195), "{counts:?}");
     }
 
     #[test]

@@ -92,6 +92,7 @@ impl ObjectiveSettings {
         }
         if covariance.scope_responses == Some(1)
             && covariance.method != Method::None
+            && !covariance.at_random
             && self.advantage != Estimator::Prime
             && !self.has_teacher()
         {
@@ -218,7 +219,7 @@ impl ObjectiveSettings {
             (
                 method == Method::KlCov,
                 "only objective.covariance.method = \"kl-cov\" uses it",
-                vec![coefficient, kl],
+                vec![coefficient, kl, other("covariance.at_random", covariance.at_random)],
             ),
             (
                 covariance.target_entropy.is_some(),

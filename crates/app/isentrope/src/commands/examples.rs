@@ -120,6 +120,7 @@ const FILES: &[(&str, &[u8])] = files![
     "experiments/countdown-autopilot.toml"
     "experiments/countdown-entropy-methods.toml"
     "experiments/countdown-kl-cov-dose.toml"
+    "experiments/countdown-kl-cov-random.toml"
     "experiments/countdown-law.toml"
     "experiments/countdown-lora.toml"
     "experiments/countdown-methods.toml"
