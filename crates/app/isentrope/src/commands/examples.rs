@@ -119,6 +119,7 @@ const FILES: &[(&str, &[u8])] = files![
     "examples/word-problems/worked.jsonl"
     "experiments/countdown-autopilot.toml"
     "experiments/countdown-entropy-methods.toml"
+    "experiments/countdown-kl-cov-dose-test.toml"
     "experiments/countdown-kl-cov-dose.toml"
     "experiments/countdown-kl-cov-random.toml"
     "experiments/countdown-law.toml"
