@@ -32,6 +32,7 @@ def arguments():
     parser.add_argument(
         "--micro-batch", type=int, nargs="+", default=[16, 64], help="TRL's responses in a pass; the fastest counts"
     )
+    parser.add_argument("--lora", type=int, help="train adapters of this rank in every linear layer")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     args = parser.parse_args()
     if min(args.rounds, args.threads, *args.micro_batch) < 1 or args.steps < 2:
@@ -49,6 +50,7 @@ def isentrope_steps(args, program, model):
         out = Path(directory) / "run"
         changed = [f"run.out={json.dumps(str(out))}", f"run.steps={args.steps}", f"model.path={json.dumps(model)}"]
         changed += ["eval.every=0", "checkpoint.every=0"]
+        changed += [f"lora={{rank={args.lora},alpha={2 * args.lora}}}"] if args.lora else []
         command = [program, "train", RECIPE, "--threads", args.threads]
         _, mebibytes = run(command + [word for change in changed for word in ("--set", change)])
         timings, metrics = lines_of(out / "timings.jsonl"), lines_of(out / "metrics.jsonl")
@@ -74,6 +76,7 @@ def trl_steps(args, program, model, micro_batch, precision):
     command += ["--updates", rollout["prompts"] // recipe["update"]["prompts"]]
     command += ["--learning-rate", recipe["optimizer"]["learning_rate"]]
     command += ["--steps", args.steps, "--micro-batch", micro_batch, "--threads", args.threads]
+    command += ["--lora", args.lora] if args.lora else []
     command += ["--bf16"] if precision == "bfloat16" else []
     # PyTorch's products take their threads from here before any code of the script can say so.
     result, mebibytes = measure(command, {"OMP_NUM_THREADS": str(args.threads), "TOKENIZERS_PARALLELISM": "false"})

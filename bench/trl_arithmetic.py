@@ -16,9 +16,11 @@ import torch
 import transformers
 import trl
 from datasets import Dataset
+from peft import LoraConfig
 from transformers import AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
-from trl_clock import Clock, settings
+from trl_clock import Clock
+from trl_clock import settings as settings_alike
 
 
 def arguments():
@@ -34,6 +36,7 @@ def arguments():
     parser.add_argument("--steps", type=int, default=6, help="rollouts; the first is not reported")
     parser.add_argument("--micro-batch", type=int, default=64, help="responses in one pass of an update")
     parser.add_argument("--bf16", action="store_true", help="compute in bfloat16 as TRL does by default; else in float32, as we do")
+    parser.add_argument("--lora", type=int, help="train adapters of this rank in every linear layer, by peft")
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     if args.prompts * args.group % (args.updates * args.micro_batch):
@@ -76,7 +79,7 @@ class Grader:
 
 def settings(args, directory):
     return GRPOConfig(
-        **settings(directory, args.group, args.new_tokens),
+        **settings_alike(directory, args.group, args.new_tokens),
         model_init_kwargs={"dtype": "float32"},
         use_cpu=True,
         bf16=args.bf16,
@@ -104,6 +107,7 @@ def train(args, directory):
         train_dataset=Dataset.from_list(data),
         processing_class=AutoTokenizer.from_pretrained(args.model),
         callbacks=[clock],
+        peft_config=args.lora and LoraConfig(r=args.lora, lora_alpha=2 * args.lora, target_modules="all-linear"),
     )
     trainer.rollout_seconds = []
     trainer.train()
