@@ -74,6 +74,17 @@ pub fn model(name: &str, backend: &Arc<dyn Backend>) -> Model {
     }
 }
 
+/// The family's model with another epsilon in its norms.
+pub fn with_eps(family: &str, eps: f64, backend: &Arc<dyn Backend>) -> Model {
+    let (from, dir) = (checkpoint(family), tempfile::tempdir().unwrap());
+    let config = std::fs::read(from.join("config.json")).unwrap();
+    let mut config: Map<_, _> = serde_json::from_slice(&config).unwrap();
+    config.insert("rms_norm_eps".to_owned(), json!(eps));
+    std::fs::write(dir.path().join("config.json"), serde_json::to_vec(&config).unwrap()).unwrap();
+    std::fs::copy(from.join("model.safetensors"), dir.path().join("model.safetensors")).unwrap();
+    load(dir.path(), backend)
+}
+
 /// Loads the model in this directory to remain as it is.
 pub fn load_frozen(dir: &Path, backend: &Arc<dyn Backend>) -> Model {
     Model::load_frozen(dir, backend.clone()).unwrap()

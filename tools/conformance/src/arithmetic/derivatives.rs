@@ -3,6 +3,12 @@
 //!
 //! The loss of a mixture of experts jumps where a token changes its experts, and no gradient knows
 //! of that. Its derivatives are measured between weights that send every token to the same experts.
+//!
+//! A delta rule's output at a text's first token is its value times a product of query and key, and
+//! normed it is almost the sign of that product: the loss rises within a length that shrinks with
+//! the norm's epsilon. So a hybrid model is given a larger one. Its slopes change over lengths of
+//! many sizes: each is measured with steps from long to short, of which the two that agree best
+//! count.
 
 use crate::data::masks;
 use crate::device::Trial;
@@ -16,13 +22,28 @@ const TEMPERATURE: f32 = 0.7;
 
 /// Most times that a step is halved, until no token changes its experts along it.
 const HALVINGS: i32 = 5;
+/// The first of the steps for a hybrid model, over that for others.
+const LONGEST: f64 = 4.0;
 
 fn directional_derivatives(trial: &Trial) {
     let directions = u64::from(trial.subject().cases(3));
-    for family in
-        ["qwen3-untied", "llama-biases", "llama-biases with an adapter", "olmoe", "qwen3-moe"]
-    {
-        let mut model = models::model(family, trial.device().backend());
+    for (family, eps) in [
+        ("qwen3-untied", None),
+        ("llama-biases", None),
+        ("llama-biases with an adapter", None),
+        ("olmoe", None),
+        ("qwen3-moe", None),
+        ("qwen3.5", Some(0.01)),
+    ] {
+        let device = trial.device();
+        let backend = device.backend();
+        if !models::is_run_by(family, &**backend) {
+            continue;
+        }
+        let mut model = match eps {
+            None => models::model(family, backend),
+            Some(eps) => models::with_eps(family, eps, backend),
+        };
         let text = |seed: u64, len, score_from| Text {
             tokens: noise(seed, len).iter().map(|x| ((x + 1.0) * 30.0) as u32).collect(),
             score_from,
@@ -71,12 +92,21 @@ fn directional_derivatives(trial: &Trial) {
                     let is_smooth = choices.is_empty() || choices_of(&model, &packed) == choices;
                     is_smooth.then(|| loss(&model, &packed, [&a, &b, &c]))
                 };
-                let smooth = (0..=HALVINGS).find_map(|halvings| {
-                    let step = whole * 0.5_f64.powi(halvings);
+                let mut measure = |step: f64| {
                     let near = move_by(step)? - move_by(-step)?;
                     let far = move_by(2.0 * step)? - move_by(-2.0 * step)?;
                     Some((step, (8.0 * near - far) / (12.0 * step)))
-                });
+                };
+                let halved = |halvings| 0.5_f64.powi(halvings);
+                let smooth = if eps.is_none() {
+                    (0..=HALVINGS).find_map(|halvings| measure(whole * halved(halvings)))
+                } else {
+                    let steps = (0..=HALVINGS).map(|halvings| LONGEST * whole * halved(halvings));
+                    let all: Vec<_> = steps.filter_map(measure).collect();
+                    let apart = |pair: &&[(f64, f64)]| (pair[0].1 - pair[1].1).abs();
+                    let best = all.windows(2).min_by(|a, b| apart(a).total_cmp(&apart(b)));
+                    best.map(|pair| pair[1])
+                };
                 move_by(0.0); // puts the weights back
                 let Some((step, measured)) = smooth else {
                     jumps += 1;
