@@ -16,9 +16,9 @@ use std::sync::Arc;
 
 /// Among them: tied and untied heads, biases, QK norms, one key head, sliding windows on all and on
 /// some layers, YaRN, heads that turn in part, a layer without positions, norms behind and around
-/// branches, GELU, factors, angles that differ by layer, experts, recurrent states, sizes that are
-/// no multiple of a vector, and adapters beside frozen weights.
-pub const FAMILIES: [&str; 25] = [
+/// branches, GELU, factors, angles that differ by layer, experts, one of them shared,
+/// recurrent states, sizes that are no multiple of a vector, and adapters beside frozen weights.
+pub const FAMILIES: [&str; 27] = [
     "gemma3",
     "granite",
     "granite4",
@@ -43,6 +43,8 @@ pub const FAMILIES: [&str; 25] = [
     "qwen3.5",
     "qwen3.5 with an adapter",
     "qwen3.5-images",
+    "qwen3.5-moe",
+    "qwen3.5-moe with an adapter",
     "smollm3",
 ];
 /// Words that every family knows.
@@ -113,6 +115,7 @@ fn rank(module: &str) -> Option<Rank> {
         ("0", "self_attn.o_proj") => (1, 1.5),
         (_, "mlp.up_proj" | "mlp.experts.0.up_proj" | "mlp.experts.4.gate_proj") => (2, 1.0),
         (_, "mlp.experts.4.up_proj" | "mlp.experts.2.down_proj") => (3, 0.6),
+        ("1", "mlp.shared_expert.up_proj" | "mlp.shared_expert.down_proj") => (2, 0.9),
         ("0", "mlp.down_proj") => (5, 0.7),
         (_, "linear_attn.in_proj_z") => (4, 1.2),
         ("0", "linear_attn.out_proj" | "linear_attn.in_proj_a") => (2, 0.8),

@@ -159,7 +159,7 @@ mod tests {
     fn a_slot_takes_the_bytes_that_are_planned_for_it() {
         let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/models");
         let cpu = Arc::new(Cpu::new(Isa::available()[0], 1).unwrap());
-        for name in ["gemma3", "olmo3", "qwen2-tied", "qwen3", "qwen3-moe"] {
+        for name in ["gemma3", "olmo3", "qwen2-tied", "qwen3", "qwen3-moe", "qwen3.5-moe"] {
             let model = Model::load(&models.join(name), cpu.clone()).unwrap();
             let ActivationCache { blocks, last, .. } = ActivationCache::new(&model, 5).unwrap();
             let len = |buffer: &Buffer| buffer.of::<CpuBuffer>().len();

@@ -1,11 +1,12 @@
 //! A mixture of experts in the place of a block's MLP, forward and backward.
 //!
 //! A router chooses some experts for each token. The output is the sum of their outputs, each times
-//! its weight, in the order of their numbers. Only the block's input is kept for the way back: the
-//! router and the experts compute again what they computed before, to the last bit.
+//! its weight, in the order of their numbers, and that of a shared expert at last. Only the block's
+//! input is kept for the way back: the router and the experts compute again what they computed
+//! before, to the last bit.
 
 use crate::gradient::{Gradient, RouterPass};
-use crate::layout::{Expert, ExpertsLayout};
+use crate::layout::{Expert, ExpertsLayout, Mixture};
 use crate::model::Model;
 use crate::router_balance::logit_gradient;
 use isentrope_kernels::{Buffer, Role, Routes, Routing};
@@ -26,22 +27,23 @@ impl Model {
     }
 
     /// The sum over each token's experts, `[tokens, hidden]`. `x: [tokens, hidden]`.
-    pub(crate) fn experts_forward(&self, of: &ExpertsLayout, x: &Buffer, tokens: usize) -> Buffer {
-        let (b, s) = (&*self.backend, &self.layout.shapes);
+    pub(crate) fn experts_forward(&self, mixture: &Mixture, x: &Buffer, tokens: usize) -> Buffer {
+        let (b, hidden) = (&*self.backend, self.layout.shapes.hidden);
         let operations = b.experts();
-        let mut sum = b.buffer(Role::Exact(tokens, s.hidden));
+        let mut sum = b.buffer(Role::Exact(tokens, hidden));
         b.fill(&mut sum, 0.0);
-        let routing = self.route(of, x, tokens);
-        // All tokens may go to one expert. One size for all keeps few buffers waiting.
-        let mut own = self.activations(tokens, s.hidden);
-        let mut activated = self.activations(tokens, s.intermediate);
-        for (number, expert, count) in in_use(of, &routing.routes) {
-            operations.copy_expert_rows(&routing, number, x, &mut own);
-            self.project_glu(&expert.gate_up, &own, None, &mut activated, count);
-            self.project(&expert.down, &activated, &mut own, count);
-            operations.add_expert_rows(&routing, number, true, &own, &mut sum);
+        for of in mixture.each() {
+            let routing = self.route(of, x, tokens);
+            // All tokens may go to one expert. One size for all keeps few buffers waiting.
+            let mut own = self.activations(tokens, hidden);
+            let mut activated = self.activations(tokens, of.expert().down.shape.inputs);
+            for (number, expert, count) in in_use(of, &routing.routes) {
+                operations.copy_expert_rows(&routing, number, x, &mut own);
+                self.project_glu(&expert.gate_up, &own, None, &mut activated, count);
+                self.project(&expert.down, &activated, &mut own, count);
+                operations.add_expert_rows(&routing, number, true, &own, &mut sum);
+            }
         }
-        drop((routing, own, activated));
         operations.round_sums(sum, tokens)
     }
 
@@ -49,28 +51,62 @@ impl Model {
     /// router's and the experts' weights if they are trained.
     pub(crate) fn experts_backward(
         &self,
-        of: &ExpertsLayout,
+        mixture: &Mixture,
         x: &Buffer,
         d: &Buffer,
         gradient: &mut Gradient,
         tokens: usize,
     ) -> Buffer {
-        let (b, s, w) = (&*self.backend, &self.layout.shapes, &self.weights);
-        let (operations, gate) = (b.experts(), self.config.gate);
-        let mut dx = b.buffer(Role::Exact(tokens, s.hidden));
+        let b = &*self.backend;
+        let mut dx = b.buffer(Role::Exact(tokens, self.layout.shapes.hidden));
         b.fill(&mut dx, 0.0);
-        let routing = self.route(of, x, tokens);
-        gradient.count_routes(of.block, &routing);
+        let routing = self.route(&mixture.routed, x, tokens);
+        gradient.count_routes(mixture.block, &routing);
+        let RouterPass { targets, slopes, .. } = gradient.router_pass();
+        let by_balance = (!slopes.is_empty()).then(|| {
+            let probabilities = self.router_probabilities(&routing);
+            let by_logits = logit_gradient(slopes, &probabilities, targets);
+            let mut by_balance = self.activations(tokens, mixture.routed.router.experts);
+            b.write(&mut by_balance, 0, &by_logits);
+            by_balance
+        });
+        self.add_experts_gradient(&mixture.routed, routing, x, d, by_balance, gradient, &mut dx);
+        if let Some(shared) = &mixture.shared {
+            let routing = self.route(shared, x, tokens);
+            self.add_experts_gradient(shared, routing, x, d, None, gradient, &mut dx);
+        }
+        b.experts().round_sums(dx, tokens)
+    }
+
+    /// Adds to `dx` the gradient of the input `x` through these experts and their router.
+    /// `by_balance` is another gradient of the router's logits.
+    #[expect(clippy::too_many_arguments, reason = "each is an operand")]
+    fn add_experts_gradient(
+        &self,
+        of: &ExpertsLayout,
+        routing: Routing,
+        x: &Buffer,
+        d: &Buffer,
+        by_balance: Option<Buffer>,
+        gradient: &mut Gradient,
+        dx: &mut Buffer,
+    ) {
+        let (b, w, hidden) = (&*self.backend, &self.weights, self.layout.shapes.hidden);
+        let (operations, gate, size) =
+            (b.experts(), self.config.gate, of.expert().down.shape.inputs);
+        let tokens = routing.routes.experts.len() / of.router.chosen;
+        // An expert without parameters leaves a derivative of 0.
         let mut d_weights = b.buffer(Role::Exact(tokens, of.router.chosen));
-        let [mut own, mut d_own] = [s.hidden; 2].map(|features| self.activations(tokens, features));
-        let mut gate_up = self.activations(tokens, s.gate_up.outputs);
+        b.fill(&mut d_weights, 0.0);
+        let [mut own, mut d_own] = [hidden; 2].map(|features| self.activations(tokens, features));
+        let mut gate_up = self.activations(tokens, 2 * size);
         let [mut activated, mut d_activated] =
-            [s.intermediate; 2].map(|features| self.activations(tokens, features));
+            [size; 2].map(|features| self.activations(tokens, features));
         for (number, &Expert { gate_up: first, down }, count) in in_use(of, &routing.routes) {
             operations.copy_expert_rows(&routing, number, x, &mut own);
             operations.copy_expert_rows(&routing, number, d, &mut d_own);
             self.project(&first, &own, &mut gate_up, count);
-            b.glu(gate, s.intermediate, &gate_up, &mut activated, count);
+            b.glu(gate, size, &gate_up, &mut activated, count);
             let mut reduced = self.reduced_gradient(&down, &d_own, count);
             let by_rank = reduced.as_ref();
             self.project_backward_input(&down, &d_own, by_rank, &mut d_activated, count);
@@ -84,32 +120,25 @@ impl Model {
             }
             let by_rank = reduced.as_ref();
             self.project_backward_weight(&down, &activated, &d_own, by_rank, gradient, count);
-            b.glu_backward(gate, s.intermediate, &mut d_activated, &mut gate_up, count);
+            b.glu_backward(gate, size, &mut d_activated, &mut gate_up, count);
             let reduced = self.reduced_gradient(&first, &gate_up, count);
             let by_rank = reduced.as_ref();
             self.project_backward_weight(&first, &own, &gate_up, by_rank, gradient, count);
             self.project_backward_input(&first, &gate_up, by_rank, &mut d_own, count);
-            operations.add_expert_rows(&routing, number, false, &d_own, &mut dx);
+            operations.add_expert_rows(&routing, number, false, &d_own, dx);
         }
         drop((own, d_own, gate_up, activated, d_activated));
         let mut d_logits = self.activations(tokens, of.router.experts);
         operations.route_backward(&routing, &d_weights, &mut d_logits);
-        if let RouterPass { targets, slopes, .. } = gradient.router_pass()
-            && !slopes.is_empty()
-        {
-            let probabilities = self.router_probabilities(&routing);
-            let more = logit_gradient(slopes, &probabilities, targets);
-            let mut by_balance = self.activations(tokens, of.router.experts);
-            b.write(&mut by_balance, 0, &more);
+        if let Some(by_balance) = by_balance {
             b.add_rows(&by_balance, &mut d_logits, tokens);
         }
         if let Some(d_gate) = gradient.of_model(of.gate) {
             b.linear_backward_weight(of.gate_shape, &d_logits, x, d_gate, tokens);
         }
-        let mut by_router = self.activations(tokens, s.hidden);
+        let mut by_router = self.activations(tokens, hidden);
         b.linear_backward_input(of.gate_shape, &d_logits, &w[of.gate], &mut by_router, tokens);
-        operations.add_to_sums(&by_router, &mut dx, tokens);
-        operations.round_sums(dx, tokens)
+        operations.add_to_sums(&by_router, dx, tokens);
     }
 }
 

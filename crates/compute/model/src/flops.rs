@@ -1,6 +1,6 @@
 //! Counts a model's arithmetic, from the layout alone.
 
-use crate::layout::{BlockLayout, Layout, Mixer, Shapes};
+use crate::layout::{BlockLayout, Expert, Layout, Mixer, Shapes};
 use isentrope_kernels::Linear;
 use std::iter::Sum;
 use std::ops::Mul;
@@ -82,8 +82,12 @@ impl Layout {
         let weights = |shape: Linear| shape.inputs as f64 * shape.outputs as f64;
         let shapes = &self.shapes;
         let mlp = weights(shapes.gate_up) + weights(shapes.down);
+        let shared = self.shared_expert().map_or(0.0, |of| {
+            let Expert { gate_up, down } = of.expert();
+            weights(of.gate_shape) + weights(gate_up.shape) + weights(down.shape)
+        });
         let mlp = shapes.router.map_or(mlp, |router| {
-            router.chosen as f64 * mlp + (shapes.hidden * router.experts) as f64
+            router.chosen as f64 * mlp + (shapes.hidden * router.experts) as f64 + shared
         });
         let products = |block: &BlockLayout| {
             let delta = match &block.mixer {
@@ -106,18 +110,23 @@ impl Layout {
     /// compute their first product again, and the router its logits.
     pub fn backward_flops(&self, of: Tokens) -> f64 {
         let passes = if self.adapter.is_some() { 1.0 } else { 2.0 };
-        let Shapes { gate_up, hidden, router, .. } = &self.shapes;
-        let again = router.map_or(0.0, |router| {
-            (router.chosen * gate_up.inputs * gate_up.outputs + hidden * router.experts) as f64
+        let weights = |shape: Linear| (shape.inputs * shape.outputs) as f64;
+        let Shapes { gate_up, hidden, router, .. } = self.shapes;
+        let routed = router.map_or(0.0, |router| {
+            router.chosen as f64 * weights(gate_up) + (hidden * router.experts) as f64
         });
-        passes * self.forward_flops(of) + 2.0 * self.blocks.len() as f64 * again * of.tokens
+        let shared = self
+            .shared_expert()
+            .map_or(0.0, |of| weights(of.gate_shape) + weights(of.expert().gate_up.shape));
+        let again = self.blocks.len() as f64 * (routed + shared);
+        passes * self.forward_flops(of) + 2.0 * again * of.tokens
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::mixture;
+    use crate::layout::{mixture, mixture_with};
 
     /// A model of 2 blocks with 4 experts, 2 for each token.
     #[test]
@@ -127,6 +136,24 @@ mod tests {
         // Each token has two products from 32 to 16 features and four logits, in each block.
         let again = 3.0 * 2.0 * 2.0 * (2.0 * 32.0 * 16.0 + 32.0 * 4.0);
         assert_eq!(layout.backward_flops(of), 2.0 * layout.forward_flops(of) + again);
+    }
+
+    /// Every token goes through a shared expert, whatever others it chooses.
+    #[test]
+    fn a_shared_expert_computes_for_every_token() {
+        let of = Tokens { tokens: 3.0, scored: 3.0, visible: 6.0 };
+        let [narrow, wide] = [8, 24].map(|size| {
+            let layout = mixture_with(serde_json::json!({
+                "model_type": "qwen3_5_moe_text", "full_attention_interval": 1,
+                "shared_expert_intermediate_size": size
+            }));
+            (layout.forward_flops(of), layout.backward_flops(of))
+        });
+        // In each of 2 blocks, 16 more inner features have three numbers for each of 32 features.
+        let forward = 2.0 * 3.0 * 2.0 * 3.0 * 16.0 * 32.0;
+        assert_eq!(wide.0 - narrow.0, forward);
+        // Two of the three are computed again.
+        assert_eq!(wide.1 - narrow.1, 2.0 * forward + forward * 2.0 / 3.0);
     }
 
     #[test]

@@ -93,7 +93,10 @@ impl Layout {
         // Experts keep nothing, so all of this is made on the way back, if all tokens go to one.
         let experts = self.shapes.router.map_or(0, |router| {
             let exact = |features| backend.bytes(Role::Exact(1, features));
-            let of_expert = row(self.shapes.gate_up.outputs) + 2 * row(self.shapes.intermediate);
+            // Freed buffers of the chosen experts may wait while the shared one has its own.
+            let bytes = |size: usize| row(2 * size) + 2 * row(size);
+            let shared = self.shared_expert().map_or(0, |of| bytes(of.expert().down.shape.inputs));
+            let of_expert = bytes(self.shapes.intermediate) + shared;
             let of_router = exact(router.experts) + row(router.experts);
             let sums = exact(self.shapes.hidden);
             let routes = router.chosen * ROUTE_BYTES + ENTROPY_BYTES;

@@ -14,7 +14,11 @@ use std::mem;
 pub struct Gradient {
     /// The gradient of each trained parameter.
     parameters: Parameters,
-    of: Trained,
+    /// Parameters that are zero outside their tensors: their gradients are multiplied by these
+    /// masks, which have ones where the tensors are, and zeros elsewhere.
+    masks: Vec<(Id, Buffer)>,
+    /// The rows of the embedding; none if the model's own parameters are frozen.
+    embedding: Option<EmbeddingRows>,
     router_use: RouterUse,
     router_pass: RouterPass,
 }
@@ -29,16 +33,6 @@ pub(crate) struct RouterPass {
     /// The loss's derivatives by the probability of each expert at each target, `[experts]`; empty
     /// if all are 0.
     pub slopes: Vec<f32>,
-}
-
-/// The parameters that a gradient is of.
-enum Trained {
-    Model(EmbeddingRows),
-    /// The adapter's. The gradient of a parameter is multiplied by its mask, which has ones where
-    /// its tensors are, and zeros elsewhere.
-    Adapter {
-        masks: Vec<(Id, Buffer)>,
-    },
 }
 
 /// The embedding's gradient, for the tokens that occurred. With tied weights the same matrix has a
@@ -59,19 +53,16 @@ impl Gradient {
     /// [`Error::Memory`](crate::Error::Memory).
     pub fn zeros(model: &Model) -> Result<Self> {
         let (backend, trained) = (&*model.backend, model.layout.trained());
-        let of = if model.layout.adapter.is_some() {
-            Trained::Adapter { masks: masks(backend, trained)? }
-        } else {
-            Trained::Model(EmbeddingRows {
-                slots: HashMap::new(),
-                tokens: Vec::new(),
-                rows: backend.buffer(Role::Exact(0, model.layout.shapes.hidden)),
-                capacity: 0,
-            })
-        };
+        let embedding = model.layout.adapter.is_none().then(|| EmbeddingRows {
+            slots: HashMap::new(),
+            tokens: Vec::new(),
+            rows: backend.buffer(Role::Exact(0, model.layout.shapes.hidden)),
+            capacity: 0,
+        });
+        let masks = masks(backend, trained)?;
         let parameters = Parameters::zeros(backend, trained, Role::Gradient)?;
         let (router_use, router_pass) = Default::default();
-        Ok(Self { parameters, of, router_use, router_pass })
+        Ok(Self { parameters, masks, embedding, router_use, router_pass })
     }
 
     /// The use of experts by the tokens whose derivatives were not 0, since this was last asked.
@@ -99,7 +90,7 @@ impl Gradient {
         for buffer in self.parameters.buffers_mut() {
             backend.fill(buffer, 0.0);
         }
-        if let Trained::Model(embedding) = &mut self.of {
+        if let Some(embedding) = &mut self.embedding {
             embedding.clear();
         }
     }
@@ -108,17 +99,13 @@ impl Gradient {
     /// micro-batch.
     pub fn finish(&mut self, model: &Model) -> &mut Parameters {
         let b = &*model.backend;
-        match &mut self.of {
-            Trained::Model(embedding) => {
-                let Layout { embedding: id, shapes, .. } = &model.layout;
-                let (rows, tokens) = (&embedding.rows, b.upload_index(&embedding.tokens));
-                b.add_embedding_rows(shapes.vocabulary, rows, &tokens, &mut self.parameters[*id]);
-                embedding.clear();
-            }
-            Trained::Adapter { masks } => {
-                masks.iter().for_each(|(id, mask)| b.multiply(mask, &mut self.parameters[*id]));
-            }
+        if let Some(embedding) = &mut self.embedding {
+            let Layout { embedding: id, shapes, .. } = &model.layout;
+            let (rows, tokens) = (&embedding.rows, b.upload_index(&embedding.tokens));
+            b.add_embedding_rows(shapes.vocabulary, rows, &tokens, &mut self.parameters[*id]);
+            embedding.clear();
         }
+        self.masks.iter().for_each(|(id, mask)| b.multiply(mask, &mut self.parameters[*id]));
         &mut self.parameters
     }
 
@@ -129,10 +116,7 @@ impl Gradient {
 
     /// The gradient of one of the model's own parameters; none if they are frozen.
     pub(crate) fn of_model(&mut self, id: Id) -> Option<&mut Buffer> {
-        match self.of {
-            Trained::Model(_) => Some(&mut self.parameters[id]),
-            Trained::Adapter { .. } => None,
-        }
+        self.embedding.is_some().then(|| &mut self.parameters[id])
     }
 
     /// The gradients of a delta rule's parameters; none if they are frozen.
@@ -140,10 +124,7 @@ impl Gradient {
         &mut self,
         ids: DeltaWeights<Id>,
     ) -> Option<DeltaWeights<&mut Buffer>> {
-        match self.of {
-            Trained::Model(_) => Some(self.parameters.of_delta_rule(ids)),
-            Trained::Adapter { .. } => None,
-        }
+        self.embedding.is_some().then(|| self.parameters.of_delta_rule(ids))
     }
 
     /// Adds `dx: [tokens, hidden]`, the gradient of the embedded `tokens`, if the embedding is
@@ -155,7 +136,7 @@ impl Gradient {
         tokens: &[u32],
         dx: &Buffer,
     ) {
-        if let Trained::Model(embedding) = &mut self.of {
+        if let Some(embedding) = &mut self.embedding {
             let slots = embedding.slots_of(backend, vocabulary, tokens);
             backend.embed_backward(&backend.upload_index(&slots), dx, &mut embedding.rows);
         }

@@ -210,18 +210,28 @@ pub(crate) struct DeltaLayout {
 #[derive(Clone, Debug)]
 pub(crate) enum Mlp {
     Dense { gate_up: Projection, down: Projection },
-    Experts(ExpertsLayout),
+    Experts(Mixture),
 }
 
-/// The parameters of a mixture of experts.
+/// A mixture of experts.
 #[derive(Clone, Debug)]
-pub(crate) struct ExpertsLayout {
+pub(crate) struct Mixture {
     /// The number of its block.
     pub block: usize,
+    pub routed: ExpertsLayout,
+    /// An expert that all tokens go to, with the sigmoid of a logit as its weight. A softmax of the
+    /// logit and 0 is that sigmoid: so the expert is one of two, of which the other gives nothing.
+    pub shared: Option<ExpertsLayout>,
+}
+
+/// The parameters of some experts and of their router.
+#[derive(Clone, Debug)]
+pub(crate) struct ExpertsLayout {
     pub router: Router,
     /// The router's matrix, from hidden features to experts.
     pub gate: Id,
     pub gate_shape: Linear,
+    /// The experts that have parameters.
     pub experts: Vec<Expert>,
 }
 
@@ -247,42 +257,89 @@ impl DeltaLayout {
     }
 }
 
+impl Expert {
+    /// Appends the parameters of an expert with `size` inner features. `numbers` gives its layers
+    /// theirs.
+    fn new(
+        list: &mut ParameterList,
+        hidden: usize,
+        size: usize,
+        numbers: &mut RangeFrom<usize>,
+        name: &str,
+    ) -> Self {
+        let mut layer = |shape, parts: &[(&str, usize)]| {
+            let modules: Vec<_> =
+                parts.iter().map(|(part, rows)| (format!("{name}.{part}_proj"), *rows)).collect();
+            let number = numbers.next().expect("numbers without an end");
+            Projection::new(number, list, shape, &modules, false)
+        };
+        let first = Linear { inputs: hidden, outputs: 2 * size };
+        let gate_up = layer(first, &[("gate", size), ("up", size)]);
+        let down = layer(Linear { inputs: size, outputs: hidden }, &[("down", hidden)]);
+        Self { gate_up, down }
+    }
+}
+
 impl ExpertsLayout {
     /// Appends the parameters of a block's experts. `name` makes a tensor's name of its part;
     /// `numbers` gives the experts' layers theirs.
-    fn new(
+    fn routed(
         list: &mut ParameterList,
-        block: usize,
         router: Router,
         shapes: &Shapes,
-        numbers: RangeFrom<usize>,
+        numbers: &mut RangeFrom<usize>,
         name: impl Fn(&str) -> String,
     ) -> Self {
         let gate_shape = Linear { inputs: shapes.hidden, outputs: router.experts };
         let gate = list.matrix(gate_shape, &[(name("mlp.gate.weight"), router.experts)]);
         let experts = (0..router.experts).map(|number| {
-            let part = |part: &str, rows: usize| {
-                (name(&format!("mlp.experts.{number}.{part}_proj")), rows)
-            };
-            let parts = [part("gate", shapes.intermediate), part("up", shapes.intermediate)];
-            let first = numbers.start + 2 * number;
-            let gate_up = Projection::new(first, list, shapes.gate_up, &parts, false);
-            let down = [part("down", shapes.hidden)];
-            Expert { gate_up, down: Projection::new(first + 1, list, shapes.down, &down, false) }
+            let name = name(&format!("mlp.experts.{number}"));
+            Expert::new(list, shapes.hidden, shapes.intermediate, numbers, &name)
         });
         let experts = experts.collect();
-        Self { block, router, gate, gate_shape, experts }
+        Self { router, gate, gate_shape, experts }
+    }
+
+    /// Appends the parameters of an expert of `size` inner features that all tokens go to. The
+    /// logit of the other is 0, since its row of the router has no tensor.
+    fn shared(
+        list: &mut ParameterList,
+        size: usize,
+        shapes: &Shapes,
+        numbers: &mut RangeFrom<usize>,
+        name: impl Fn(&str) -> String,
+    ) -> Self {
+        let router = Router { experts: 2, chosen: 2, normalised: false };
+        let gate_shape = Linear { inputs: shapes.hidden, outputs: router.experts };
+        let own = (name("mlp.shared_expert_gate.weight"), 1, 0..shapes.hidden);
+        let gate = list.push(Kind::Matrix(gate_shape), [own, (String::new(), 1, 0..0)]);
+        let name = name("mlp.shared_expert");
+        let experts = vec![Expert::new(list, shapes.hidden, size, numbers, &name)];
+        Self { router, gate, gate_shape, experts }
+    }
+
+    /// The first expert. All have its shapes.
+    pub fn expert(&self) -> Expert {
+        self.experts[0]
+    }
+}
+
+impl Mixture {
+    /// The chosen experts, then the shared one.
+    pub fn each(&self) -> impl Iterator<Item = &ExpertsLayout> {
+        [&self.routed].into_iter().chain(&self.shared)
     }
 }
 
 impl BlockLayout {
     /// Its linear layers, by their numbers. A router is none.
     fn projections(&self) -> impl Iterator<Item = &Projection> {
-        let (mlp, experts) = match &self.mlp {
-            Mlp::Dense { gate_up, down } => (Some([gate_up, down]), &[][..]),
-            Mlp::Experts(of) => (None, &of.experts[..]),
+        let (mlp, mixture) = match &self.mlp {
+            Mlp::Dense { gate_up, down } => (Some([gate_up, down]), None),
+            Mlp::Experts(of) => (None, Some(of)),
         };
-        let of_experts = experts.iter().flat_map(|expert| [&expert.gate_up, &expert.down]);
+        let experts = mixture.into_iter().flat_map(Mixture::each).flat_map(|of| &of.experts);
+        let of_experts = experts.flat_map(|expert| [&expert.gate_up, &expert.down]);
         [&self.qkv, &self.output].into_iter().chain(mlp.into_iter().flatten()).chain(of_experts)
     }
 }
@@ -394,6 +451,10 @@ impl Layout {
         }
         let router = self.shapes.router;
         all.extend(router.map(|of| (Linear { inputs: output.outputs, outputs: of.experts }, true)));
+        if let Some(of) = self.shared_expert() {
+            let Expert { gate_up, down } = of.expert();
+            all.extend([(of.gate_shape, true), (gate_up.shape, false), (down.shape, false)]);
+        }
         for layer in self.adapter.iter().flat_map(AdapterLayout::linear_layers) {
             if !all.contains(&layer) {
                 all.push(layer);
@@ -471,8 +532,9 @@ impl Layout {
                 };
                 let is_attention = delta.is_none();
                 let down = [(name(names.down), hidden)];
-                let of_mlp = config.experts.map_or(2, |router| 2 * router.experts);
-                let projections = 2 + of_mlp;
+                let experts = config.experts.map_or(1, |router| router.experts);
+                let shared = usize::from(config.shared_expert.is_some());
+                let projections = 2 + 2 * (experts + shared);
                 let mut numbers = projections * layer..;
                 let mut projection = |list: &mut ParameterList, shape, modules: &[_], biased| {
                     let number = numbers.next().expect("numbers without an end");
@@ -525,10 +587,13 @@ impl Layout {
                 let mlp_input = norm(&mut list, before_mlp);
                 let mlp = match config.experts {
                     Some(router) => {
-                        let numbers = projections * layer + 2..;
+                        let numbers = &mut (projections * layer + 2..);
                         let list = &mut list;
-                        let of = ExpertsLayout::new(list, layer, router, &shapes, numbers, name);
-                        Mlp::Experts(of)
+                        let routed = ExpertsLayout::routed(list, router, &shapes, numbers, name);
+                        let shared = config
+                            .shared_expert
+                            .map(|size| ExpertsLayout::shared(list, size, &shapes, numbers, name));
+                        Mlp::Experts(Mixture { block: layer, routed, shared })
                     }
                     None => {
                         let bias = config.mlp_bias;
@@ -580,6 +645,14 @@ impl Layout {
         self.blocks.len() - self.attention_layers()
     }
 
+    /// The shared expert of the first block, if there is one. All have one shape.
+    pub(crate) fn shared_expert(&self) -> Option<&ExpertsLayout> {
+        match &self.blocks.first()?.mlp {
+            Mlp::Dense { .. } => None,
+            Mlp::Experts(of) => of.shared.as_ref(),
+        }
+    }
+
     /// The first block with a delta rule, all of which have one shape.
     pub(crate) fn delta_rule(&self) -> Option<(&BlockLayout, DeltaRule)> {
         self.blocks.iter().find_map(|block| match &block.mixer {
@@ -610,12 +683,22 @@ fn norm_names(norms: BranchNorms) -> [Option<&'static str>; 4] {
 /// A mixture of experts for tests of estimates: 32 hidden features, 2 experts for each token.
 #[cfg(test)]
 pub(crate) fn mixture(layers: usize, experts: usize, size: usize) -> Layout {
+    mixture_with(serde_json::json!({
+        "model_type": "qwen3_moe", "moe_intermediate_size": size, "num_experts": experts,
+        "num_hidden_layers": layers
+    }))
+}
+
+/// A mixture of two layers with these keys.
+#[cfg(test)]
+pub(crate) fn mixture_with(keys: serde_json::Value) -> Layout {
     let dir = tempfile::tempdir().unwrap();
-    let config = serde_json::json!({
-        "model_type": "qwen3_moe", "hidden_size": 32, "moe_intermediate_size": size,
-        "num_experts": experts, "num_experts_per_tok": 2, "num_hidden_layers": layers,
-        "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 64
+    let mut config = serde_json::json!({
+        "hidden_size": 32, "moe_intermediate_size": 16, "num_experts": 4, "num_experts_per_tok": 2,
+        "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2,
+        "head_dim": 16, "vocab_size": 64
     });
+    config.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
     std::fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
     Layout::new(&ModelConfig::read(dir.path()).unwrap())
 }

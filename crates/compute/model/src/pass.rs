@@ -251,7 +251,7 @@ impl Model {
             if let (Mlp::Experts(of), Some(Internals { middle, .. })) = (&block.mlp, internals) {
                 let normed = self.normed_rows(block.mlp_norms.input, &middle, rows.count);
                 let read = normed.as_ref().unwrap_or(&middle);
-                act(self.route(of, read, rows.count));
+                act(self.route(&of.routed, read, rows.count));
             }
         }
     }

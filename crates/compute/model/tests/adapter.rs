@@ -82,6 +82,7 @@ fn an_adapter_is_the_merged_weights() {
         "granite4",
         "olmoe",
         "qwen3-moe",
+        "qwen3.5-moe",
     ];
     for name in names {
         let plain = load(name);

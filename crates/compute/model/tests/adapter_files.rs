@@ -16,8 +16,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
 
-const ADAPTERS: [&str; 7] = [
+const ADAPTERS: [&str; 8] = [
     "qwen3-moe-experts",
+    "qwen3.5-moe-shared",
     "llama-patterns",
     "mistral-rslora",
     "phi3-all-linear",

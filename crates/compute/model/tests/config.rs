@@ -112,7 +112,13 @@ fn defaults_are_those_of_each_family() {
     for (config, experts) in [(&qwen3_moe, 128), (&olmoe, 64)] {
         assert_eq!(config.experts, Some(Router { experts, chosen: 8, normalised: false }));
     }
-    assert_eq!(qwen2.experts, None);
+    let qwen3_5_moe = bare("qwen3_5_moe_text");
+    assert_eq!(sizes(&qwen3_5_moe), (248_320, 512, 2, 256, 32_768));
+    assert_eq!((qwen3_5_moe.hidden_size, qwen3_5_moe.layers, qwen3_5_moe.heads), (2048, 40, 16));
+    let router = Router { experts: 256, chosen: 8, normalised: true };
+    assert_eq!((qwen3_5_moe.experts, qwen3_5_moe.shared_expert), (Some(router), Some(512)));
+    assert_eq!((qwen3_5_moe.delta, &qwen3_5_moe.rope), (qwen3_5.delta, &qwen3_5.rope));
+    assert_eq!((qwen2.experts, qwen3_moe.shared_expert), (None, None));
     for config in [qwen2, mistral, olmo2] {
         assert_eq!((config.hidden_size, config.layers, config.heads), (4096, 32, 32));
         assert!(!config.tie_word_embeddings);

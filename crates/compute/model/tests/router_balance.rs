@@ -21,7 +21,7 @@ fn floats(file: &SafeTensors<'_>, name: &str) -> Vec<f32> {
 
 #[test]
 fn the_loss_and_its_gradient_are_those_of_transformers() {
-    for name in ["olmoe", "qwen3-moe"] {
+    for name in ["olmoe", "qwen3-moe", "qwen3.5-moe"] {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/models").join(name);
         let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 2).unwrap())).unwrap();
         let read = |file: &str| std::fs::read(dir.join(file)).unwrap();

@@ -34,6 +34,7 @@ fn directional_derivatives(trial: &Trial) {
         ("olmoe", None),
         ("qwen3-moe", None),
         ("qwen3.5", Some(0.01)),
+        ("qwen3.5-moe", Some(0.01)),
     ] {
         let device = trial.device();
         let backend = device.backend();

@@ -106,7 +106,33 @@ impl Checkpoint {
         if let Some(fp8) = form.fp8 {
             checkpoint.attach_scales(fp8)?;
         }
+        checkpoint.split_experts()?;
         Ok(checkpoint)
+    }
+
+    /// Splits each tensor of all experts of a block into one for each expert.
+    fn split_experts(&mut self) -> Result<()> {
+        let names: Vec<String> = self.tensors.keys().cloned().collect();
+        for name in names {
+            let shape = &self.tensors[&name].shape;
+            let Some(parts) = stored::parts_of_experts(&name, shape) else { continue };
+            let path = self.shards[self.tensors[&name].shard].path.clone();
+            let parts = parts.map_err(|what| Error::invalid(&path, what))?;
+            let Some(whole) = self.tensors.remove(&name) else { continue };
+            let (size, mut start) = (whole.bytes.len() / parts.len().max(1), whole.bytes.start);
+            for (own_name, shape) in parts {
+                if self.tensors.contains_key(&own_name) {
+                    let what = format!("tensor {own_name} is also a part of {name}: remove one");
+                    return Err(Error::invalid(&path, what));
+                }
+                let bytes = start..start + size;
+                start += size;
+                let (shard, dtype) = (whole.shard, whole.dtype);
+                self.tensors
+                    .insert(own_name, Location { shard, dtype, shape, bytes, scales: None });
+            }
+        }
+        Ok(())
     }
 
     /// Takes the tensors of scales out of the list, and gives each to its weight.

@@ -3,6 +3,7 @@
 use half::bf16;
 use std::collections::BTreeMap;
 
+use crate::config::experts::MAX_EXPERTS_OF_A_LAYER;
 use crate::config::stored_form::Fp8;
 
 /// The name that a tensor of a multimodal model has in the text model alone. None: it belongs to
@@ -31,6 +32,43 @@ pub(super) fn own_tensors<T>(all: BTreeMap<String, T>) -> Result<BTreeMap<String
         own.insert(own_name, (name, tensor));
     }
     Ok(own.into_iter().map(|(own_name, (_, tensor))| (own_name, tensor)).collect())
+}
+
+/// Names of tensors, each with its shape.
+type NamedShapes = Vec<(String, Vec<usize>)>;
+
+/// The names and shapes of the experts' own tensors, in the order of their numbers in the tensor
+/// `name`; none unless that holds all experts of a block, as transformers 5 has them in memory:
+/// `[experts, rows, columns]`, gate above up.
+///
+/// # Errors
+/// What is wrong with the shape.
+pub(super) fn parts_of_experts(
+    name: &str,
+    shape: &[usize],
+) -> Option<Result<NamedShapes, String>> {
+    let (module, part) =
+        name.rsplit_once('.').filter(|(module, _)| module.ends_with(".experts"))?;
+    let parts = match part {
+        "gate_up_proj" => &["gate", "up"][..],
+        "down_proj" => &["down"],
+        _ => return None,
+    };
+    let &[experts @ 1..=MAX_EXPERTS_OF_A_LAYER, rows, columns] = shape else {
+        return Some(Err(format!(
+            "tensor {name} has shape {shape:?}, not [experts, rows, columns] with at most \
+             {MAX_EXPERTS_OF_A_LAYER} experts"
+        )));
+    };
+    if !rows.is_multiple_of(parts.len()) {
+        return Some(Err(format!("tensor {name} has {rows} rows, which gate and up cannot share")));
+    }
+    let of_expert = |expert: usize| {
+        let shape = vec![rows / parts.len(), columns];
+        let named = move |part| (format!("{module}.{expert}.{part}_proj.weight"), shape.clone());
+        parts.iter().map(named)
+    };
+    Some(Ok((0..experts).flat_map(of_expert).collect()))
 }
 
 /// The scales of a weight in FP8, by which its blocks are multiplied.
@@ -118,6 +156,35 @@ mod tests {
         assert_eq!(named(&[old, new]).unwrap_err(), [old, new]);
         let nested = "language_model.lm_head.weight";
         assert_eq!(named(&[head, nested]).unwrap_err(), [nested, head]);
+    }
+
+    #[test]
+    fn tensors_of_all_experts_have_those_of_each_in_their_order() {
+        let parts = |part: &str, shape: &[usize]| {
+            parts_of_experts(&format!("model.layers.3.mlp.experts.{part}"), shape)
+        };
+        let names = |part: &str, shape: &[usize], of_each: &[usize]| -> String {
+            let parts = parts(part, shape).unwrap().unwrap();
+            assert!(parts.iter().all(|(_, shape)| shape == of_each), "{parts:?}");
+            let own =
+                parts.iter().map(|(name, _)| name.strip_prefix("model.layers.3.mlp.experts."));
+            own.map(Option::unwrap).collect::<Vec<_>>().join(" ")
+        };
+        let both = "0.gate_proj.weight 0.up_proj.weight 1.gate_proj.weight 1.up_proj.weight";
+        assert_eq!(names("gate_up_proj", &[2, 6, 5], &[3, 5]), both);
+        assert_eq!(
+            names("down_proj", &[2, 5, 3], &[5, 3]),
+            "0.down_proj.weight 1.down_proj.weight"
+        );
+        for (part, shape) in [
+            ("gate_up_proj", &[2, 7, 5][..]),
+            ("gate_up_proj", &[6, 5]),
+            ("down_proj", &[1 << 40, 0, 0]),
+        ] {
+            assert!(parts(part, shape).unwrap().is_err(), "{part} {shape:?}");
+        }
+        assert_eq!(parts("0.down_proj.weight", &[5, 3]), None);
+        assert_eq!(parts_of_experts("model.layers.3.mlp.down_proj", &[2, 5, 3]), None);
     }
 
     #[test]

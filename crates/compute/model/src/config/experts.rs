@@ -13,7 +13,7 @@ use crate::Result;
 const MAX_EXPERTS: usize = 1 << 16;
 
 /// Largest number of experts of a layer: a GPU orders them by comparing each with each.
-const MAX_EXPERTS_OF_A_LAYER: usize = 1024;
+pub(crate) const MAX_EXPERTS_OF_A_LAYER: usize = 1024;
 
 /// The number of experts, under the names of transformers and of its versions 5.
 const COUNT: &str = "num_experts";
@@ -24,6 +24,11 @@ const COUNT_5: &str = "num_local_experts";
 pub(super) struct FamilyExperts {
     /// The default of the number of experts. A token goes to 8 of them by default.
     pub count: usize,
+    /// Whether the weights of a token's experts sum to 1 whatever `norm_topk_prob` says.
+    pub always_normalised: bool,
+    /// The default of the inner features of an expert that all tokens go to; none if the family has
+    /// no such expert.
+    pub shared: Option<usize>,
 }
 
 /// Reads how tokens are sent to experts, each of `size` inner features, in each of `layers`; none
@@ -75,6 +80,13 @@ pub(super) fn read(
         let what = format!("is {}; only experts in every layer are supported", shown(layers));
         return Err(config.unsupported("mlp_only_layers", what));
     }
-    let normalised = config.boolean("norm_topk_prob")?.unwrap_or(false);
+    let normalised = of.always_normalised || config.boolean("norm_topk_prob")?.unwrap_or(false);
     Ok(Some(Router { experts, chosen, normalised }))
+}
+
+/// Reads the inner features of the expert that all tokens go to; none if the family has none.
+pub(super) fn read_shared(config: Fields, family: &Family) -> Result<Option<usize>> {
+    let Some(default) = family.experts.as_ref().and_then(|of| of.shared) else { return Ok(None) };
+    let size = config.integer("shared_expert_intermediate_size", 1..=MAX_DIMENSION)?;
+    Ok(Some(size.unwrap_or(default)))
 }

@@ -14,6 +14,7 @@ mod olmoe;
 mod phi3;
 mod qwen2;
 mod qwen3;
+mod qwen3_5_moe_text;
 mod qwen3_5_text;
 mod qwen3_moe;
 mod smollm3;
@@ -23,7 +24,7 @@ use super::scales::FamilyScales;
 use isentrope_kernels::Gate;
 
 /// All supported families.
-static FAMILIES: [&Family; 15] = [
+static FAMILIES: [&Family; 16] = [
     &qwen2::FAMILY,
     &qwen3::FAMILY,
     &llama::FAMILY,
@@ -38,6 +39,7 @@ static FAMILIES: [&Family; 15] = [
     &ministral3::FAMILY,
     &qwen3_moe::FAMILY,
     &qwen3_5_text::FAMILY,
+    &qwen3_5_moe_text::FAMILY,
     &olmoe::FAMILY,
 ];
 

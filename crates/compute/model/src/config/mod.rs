@@ -1,7 +1,7 @@
 //! config.json, resolved. Defaults come from the family's configuration class in transformers (4 or
 //! 5), numbers are bounded, and keys that would change the mathematics are refused by name.
 
-mod experts;
+pub(crate) mod experts;
 mod family;
 pub(crate) mod fields;
 mod layer_windows;
@@ -48,6 +48,8 @@ pub struct ModelConfig {
     pub intermediate_size: usize,
     /// The choice among experts; none if blocks have a single MLP.
     pub experts: Option<Router>,
+    /// Inner features of an expert that all tokens go to beside the chosen ones, if there is one.
+    pub shared_expert: Option<usize>,
     /// Decoder blocks.
     pub layers: usize,
     /// Query heads.
@@ -173,6 +175,7 @@ impl ModelConfig {
             hidden_size,
             intermediate_size,
             experts: experts::read(config, family, intermediate_size, layers)?,
+            shared_expert: experts::read_shared(config, family)?,
             layers,
             heads,
             kv_heads,

@@ -17,6 +17,6 @@ pub(super) static FAMILY: Family = Family {
         ..SHARED
     },
     qk_norm: Some(QkNorm::Whole),
-    experts: Some(FamilyExperts { count: 64 }),
+    experts: Some(FamilyExperts { count: 64, always_normalised: false, shared: None }),
     ..PLAIN
 };

@@ -19,6 +19,6 @@ pub(super) static FAMILY: Family = Family {
     qk_norm: Some(QkNorm::Heads),
     windows: Windows::AllIfUsed,
     intermediate_size: "moe_intermediate_size",
-    experts: Some(FamilyExperts { count: 128 }),
+    experts: Some(FamilyExperts { count: 128, always_normalised: false, shared: None }),
     ..PLAIN
 };
