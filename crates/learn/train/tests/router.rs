@@ -7,13 +7,22 @@ use crate::learner::{
 use crate::ranks::{self, on_ranks};
 use crate::support::{limits, model};
 use isentrope_budget::PassLimits;
-use isentrope_model::{Packed, RouterBalance, RouterUse, Sequence};
+use isentrope_budget::time::Speeds;
+use isentrope_data::TaskName;
+use isentrope_kernels::{Cpu, Isa};
+use isentrope_model::checkpoint::{WeightDtype, WriteOptions, Writer};
+use isentrope_model::{Model, Packed, RouterBalance, RouterUse, Sequence};
 use isentrope_ranks::World;
 use isentrope_train::learner::{Coefficients, Learner, OnPolicy, UpdateBatch};
 use isentrope_train::metrics::{Metrics, ROUTER_METRICS};
+use isentrope_train::trainer::TrainingRecipe;
+use isentrope_train::{rl, sft};
+use serde_json::json;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const FAMILIES: [&str; 2] = ["olmoe", "qwen3-moe"];
+const FAMILIES: [&str; 3] = ["olmoe", "qwen3-moe", "qwen3.5-moe"];
 
 fn batch<'a>(
     sequences: &'a [Sequence<'a>],
@@ -142,8 +151,96 @@ fn a_balanced_update_has_the_same_bits_however_its_passes_are_made() {
     assert!(on_ranks(2, of_rank).iter().all(|of_rank| *of_rank == alone));
 }
 
+/// A shared expert's router has a row without a tensor, which must stay 0.
+#[test]
+fn an_updated_model_is_what_its_files_say() {
+    let tokens = tokens();
+    let sequences = sequences(&tokens);
+    let (masks, none) = (masks(&sequences), vec![None; sequences.len()]);
+    let mut learner = learner(model("qwen3.5-moe", 2), limits(40));
+    for _ in 0..2 {
+        accumulate(&mut learner, batch(&sequences, &masks, &none)).unwrap();
+        learner.step(1e-2).unwrap();
+    }
+    let (dir, options) = (
+        tempfile::tempdir().unwrap(),
+        WriteOptions {
+            dtype: WeightDtype::F32,
+            max_shard_bytes: u64::MAX,
+            carry_from: None,
+            writer: Writer::ALONE,
+        },
+    );
+    let saved = dir.path().join("model");
+    learner.model.save(&saved, options).unwrap();
+    let again = Model::load(&saved, learner.model.backend.clone()).unwrap();
+    let packed = Packed::new(&sequences);
+    let scores = |model: &Model| model.score(&packed, 1.0);
+    assert!(scores(&again).same_bits(&scores(&learner.model)));
+    assert!(!scores(&again).same_bits(&scores(&model("qwen3.5-moe", 2))));
+}
+
 #[test]
 fn a_model_without_experts_has_no_router() {
     let mut learner = learner(model("qwen3", 1), limits(40));
     assert_eq!(learner.take_router_use().unwrap(), None);
+}
+
+/// The directory of the built-in task's model, which has no experts.
+fn dense() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../assets/countdown-base")
+}
+
+fn fine_tuning(router_aux_coefficient: f64) -> sft::Recipe {
+    let mut recipe = sft::Recipe::default();
+    recipe.model.path = dense().display().to_string();
+    recipe.data.task = Some(TaskName::Countdown);
+    recipe.sft.router_aux_coefficient = router_aux_coefficient;
+    recipe.eval.every = 0;
+    recipe.resolve().unwrap();
+    recipe
+}
+
+#[test]
+fn a_model_without_experts_cannot_balance_them() {
+    let mut reinforced = rl::Recipe::default();
+    reinforced.model.path = dense().display().to_string();
+    reinforced.data.task = Some(TaskName::Countdown);
+    reinforced.objective.router_aux_coefficient = 0.01;
+    reinforced.resolve().unwrap();
+    for (key, error) in [
+        ("objective.", reinforced.prepare(&dense(), 1, &()).err().unwrap()),
+        ("sft.", fine_tuning(0.01).prepare(&dense(), 1, &()).err().unwrap()),
+    ] {
+        let sentence = format!("{key}router_aux_coefficient balances the experts of a mixture");
+        assert!(error.to_string().starts_with(&sentence), "{error}");
+    }
+    assert!(fine_tuning(0.0).prepare(&dense(), 1, &()).is_ok());
+}
+
+/// The tokenizer is that of the built-in task.
+#[test]
+fn the_time_of_fine_tuning_counts_the_pass_that_balances() {
+    let dir = tempfile::tempdir().unwrap();
+    for file in ["tokenizer.json", "tokenizer_config.json"] {
+        fs::copy(dense().join(file), dir.path().join(file)).unwrap();
+    }
+    let config = fs::read(dense().join("config.json")).unwrap();
+    let config: serde_json::Value = serde_json::from_slice(&config).unwrap();
+    let mixture = json!({
+        "model_type": "qwen3_moe", "vocab_size": config["vocab_size"], "hidden_size": 32,
+        "moe_intermediate_size": 16, "num_experts": 4, "num_experts_per_tok": 2, "head_dim": 16,
+        "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
+        "max_position_embeddings": 256, "eos_token_id": 1
+    });
+    fs::write(dir.path().join("config.json"), mixture.to_string()).unwrap();
+    let (cpu, mut speeds) = (Cpu::new(Isa::available()[0], 1).unwrap(), Speeds::default());
+    let [plain, balanced] = [0.0, 0.01].map(|coefficient| {
+        let prepared = fine_tuning(coefficient).prepare(dir.path(), 1, &()).unwrap();
+        let plan = prepared.plan(&cpu, 4 << 30).unwrap();
+        prepared.estimate_with(&cpu, &plan, &mut speeds).unwrap().step.as_secs_f64()
+    });
+    // A forward and a backward pass, which is at least two, and another forward pass.
+    let ratio = balanced / plain;
+    assert!(ratio > 1.2 && ratio < 4.0 / 3.0 + 1e-6, "{ratio}");
 }

@@ -95,6 +95,8 @@ impl TrainingRecipe for Recipe {
         let config = ModelConfig::read(model_dir)?;
         let coefficient = recipe.sft.router_aux_coefficient;
         check_router_aux("sft.router_aux_coefficient", coefficient, &config)?;
+        // The load of the experts is counted before each update.
+        let balanced = f64::from(u8::from(coefficient != 0.0));
         let layout = recipe.tables().layout(model_dir, &config)?;
         recipe.sft.max_tokens = recipe.sft.max_tokens.min(config.context());
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
@@ -135,7 +137,7 @@ impl TrainingRecipe for Recipe {
             steps: recipe.run.steps,
             sampled_at_a_time: sampled,
             trained: mean_work(&first, &config) * recipe.sft.batch as f64,
-            passes: (1.0, 1.0),
+            passes: (1.0 + balanced, 1.0),
             updates: 1.0,
             evaluated: EvaluationSet::work(&sets, &config),
             held_out: held_out.iter().map(|example| work(example, &config)).sum(),
