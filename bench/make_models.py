@@ -1,13 +1,14 @@
-"""Random-weight Qwen2 checkpoints for the benchmarks, written by transformers: make_models.py OUT [NAME...]"""
+"""Random-weight checkpoints for the benchmarks, written by transformers: make_models.py OUT [NAME...]"""
 
 import sys
 from pathlib import Path
 
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen3MoeConfig
 
-# About 1 million weights, 30 million, and the exact shape of Qwen2.5-0.5B.
+# About 1 million weights, 30 million, the exact shape of Qwen2.5-0.5B, and 120 million of which a token goes through
+# a quarter.
 SHAPES = {
     "tiny": dict(
         vocab_size=64,
@@ -33,6 +34,18 @@ SHAPES = {
         num_attention_heads=14,
         num_key_value_heads=2,
     ),
+    "mixture": dict(
+        vocab_size=16384,
+        hidden_size=512,
+        moe_intermediate_size=256,
+        num_hidden_layers=8,
+        num_attention_heads=8,
+        num_key_value_heads=2,
+        head_dim=64,
+        num_experts=32,
+        num_experts_per_tok=4,
+        norm_topk_prob=True,
+    ),
 }
 SPECIAL = ["<pad>", "<eos>", "<bos>"]
 CHARACTERS = "0123456789+-*/()=,;:!?. \nabcdefghijklmnopqrstuvwxyz"
@@ -52,7 +65,8 @@ def tokenizer():
 def main(out, names):
     for name in names or SHAPES:
         torch.manual_seed(0)
-        config = Qwen2Config(
+        kind = Qwen3MoeConfig if "num_experts" in SHAPES[name] else Qwen2Config
+        config = kind(
             **SHAPES[name],
             max_position_embeddings=4096,
             tie_word_embeddings=True,
@@ -60,7 +74,7 @@ def main(out, names):
             eos_token_id=1,
             bos_token_id=2,
         )
-        model = Qwen2ForCausalLM(config)
+        model = AutoModelForCausalLM.from_config(config)
         model.save_pretrained(Path(out) / name)
         tokenizer().save_pretrained(Path(out) / name)
         print(f"{name}: {sum(parameter.numel() for parameter in model.parameters())} weights")

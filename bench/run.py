@@ -14,7 +14,7 @@ from work import Batch, Shape, generate_flops, train_flops
 
 HERE = Path(__file__).resolve().parent
 # The largest model gets fewer prompts: 16 sequences of it already keep the machine busy for long.
-PROMPTS = {"tiny": 32, "small": 32, "half-b": 2}
+PROMPTS = {"tiny": 32, "small": 32, "half-b": 2, "mixture": 32}
 JOBS = {"generate": ("sampling", generate_flops), "train": ("forward + backward", train_flops)}
 HEADINGS = ["model", "job", "isentrope s", "transformers s", "ratio", "isentrope tokens/s", "transformers tokens/s"]
 HEADINGS += ["isentrope MiB", "transformers MiB", "isentrope share", "transformers share"]

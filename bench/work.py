@@ -29,7 +29,10 @@ class Shape:
         self.layers = config["num_hidden_layers"]
         self.queries = heads * head_dim
         keys = config["num_key_value_heads"] * head_dim
-        self.block = hidden * (2 * self.queries + 2 * keys + 3 * config["intermediate_size"])
+        # Of a mixture's experts those that a token goes to, and the router.
+        experts, chosen = config.get("num_experts", 0), config.get("num_experts_per_tok", 1)
+        inner = chosen * config["moe_intermediate_size"] if experts else config["intermediate_size"]
+        self.block = hidden * (2 * self.queries + 2 * keys + 3 * inner + experts)
         self.head = hidden * config["vocab_size"]
 
     def flops(self, tokens, scored, visible):
