@@ -43,10 +43,7 @@ type NamedShapes = Vec<(String, Vec<usize>)>;
 ///
 /// # Errors
 /// What is wrong with the shape.
-pub(super) fn parts_of_experts(
-    name: &str,
-    shape: &[usize],
-) -> Option<Result<NamedShapes, String>> {
+pub(super) fn parts_of_experts(name: &str, shape: &[usize]) -> Option<Result<NamedShapes, String>> {
     let (module, part) =
         name.rsplit_once('.').filter(|(module, _)| module.ends_with(".experts"))?;
     let parts = match part {
