@@ -9,7 +9,7 @@ use isentrope_files::sha256;
 use crate::file_hash::FileHash;
 use crate::rows::{self, Row, Rows};
 use crate::schema::Record;
-use crate::{DataSettings, Error, Finding, Order, Report, Result};
+use crate::{Columns, DataSettings, Error, Finding, Order, Report, Result};
 
 /// The usable rows of files, in the order in which they are drawn.
 #[derive(Debug)]
@@ -136,7 +136,8 @@ pub(crate) fn read_rows<T: Record>(
     most: usize,
     reader: &RowReader<'_, T>,
 ) -> Result<(Vec<T>, Report)> {
-    let chosen = [&settings.columns.prompt, &settings.columns.answer];
+    let Columns { prompt, answer, hint } = &settings.columns;
+    let chosen = [prompt, answer, hint];
     let mut wanted: Vec<&str> = reader.columns.clone();
     wanted.push("extra_info");
     wanted.extend(chosen.into_iter().flatten().map(String::as_str));

@@ -33,6 +33,7 @@ pub use report::{Finding, Findings, Report};
 pub use rows::{Format, Row, Rows};
 pub use schema::{
     GROUND_TRUTH, GroundTruth, PROMPT, Record, check_exact, find, find_ground_truth, read_prompt,
+    text_of,
 };
 pub use settings::{Columns, DataSettings, TaskName, Template, TemplateVariable};
 pub use source::{Examples, Records, Source, evaluation_set};

@@ -68,6 +68,19 @@ impl Prompt {
         }
     }
 
+    /// Puts another text in the question's place, if there is a question.
+    pub fn ask(&mut self, question: String) {
+        match self {
+            Self::Text(text) | Self::Beginning(text) => *text = question,
+            Self::Chat(messages) => {
+                let message = messages.iter_mut().rfind(|message| message["role"] == "user");
+                if let Some(content) = message.and_then(|message| message.get_mut("content")) {
+                    *content = question.into();
+                }
+            }
+        }
+    }
+
     /// A text that only equal prompts share.
     pub(crate) fn identity(&self) -> String {
         match self {
@@ -130,6 +143,9 @@ pub struct Problem {
     /// Further columns of the row, if the verifier takes them.
     #[serde(default, skip_serializing_if = "Row::is_empty")]
     pub columns: Row,
+    /// What only a teacher is shown, if the settings name its column and the row has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
     /// Origin, such as `train.parquet row 17` or `countdown train 17`, with the path if two files
     /// share a name.
     pub origin: String,

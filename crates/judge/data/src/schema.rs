@@ -126,11 +126,12 @@ impl Problem {
                 }
             };
         let extra_info = row.get("extra_info").cloned().unwrap_or_default();
+        let hint = columns.hint.as_ref().and_then(|hint| lookup(row, hint)).and_then(text_of);
         let columns = match verifier.takes_columns() {
             true => further_columns(row, prompt_column, &ground_truth),
             false => Row::new(),
         };
-        Ok(Self { prompt, ground_truth, data_source, extra_info, columns, origin })
+        Ok(Self { prompt, ground_truth, data_source, extra_info, columns, hint, origin })
     }
 }
 
@@ -187,7 +188,9 @@ impl Example {
     /// Makes an example of a row. An error is the row's defect.
     pub(crate) fn from_row(row: &Row, columns: &Columns, origin: String) -> Result<Self, String> {
         let content = match row.get("messages") {
-            Some(messages) if !messages.is_null() && *columns == Columns::default() => {
+            Some(messages)
+                if !messages.is_null() && columns.prompt.is_none() && columns.answer.is_none() =>
+            {
                 Content::Messages {
                     messages: read_conversation(messages)?,
                     tools: read_tools(row.get("tools"))?,
@@ -286,6 +289,15 @@ fn lookup<'a>(row: &'a Row, name: &str) -> Option<&'a Value> {
         let (column, inner) = name.split_once('.')?;
         inner.split('.').try_fold(row.get(column)?, |value, key| value.get(key))
     })
+}
+
+/// A value as a model is shown it: a text as it is, any other as JSON; nothing of null.
+pub fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        value => Some(value.to_string()),
+    }
 }
 
 /// Reads a prompt: a text, or a list of messages with one of the user's, or an empty list.

@@ -174,6 +174,10 @@ pub struct Columns {
     /// Answer, solution, extra_info.answer; for SFT, of response, completion, output, answer,
     /// solution, extra_info.answer.
     pub answer: Option<String>,
+    /// Column of a text that only a teacher is shown, such as a worked solution: the `{hint}` of
+    /// `objective.distillation.teacher_prompt`. The answer's column may be named again, whose whole
+    /// text the hint then is.
+    pub hint: Option<String>,
 }
 
 impl DataSettings {

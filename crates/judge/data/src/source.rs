@@ -207,6 +207,7 @@ mod tests {
             data_source: String::new(),
             extra_info: serde_json::Value::Null,
             columns: Row::new(),
+            hint: None,
             origin: origin.into(),
         };
         let problems =

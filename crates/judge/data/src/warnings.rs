@@ -12,7 +12,7 @@ impl DataSettings {
     ) -> impl Iterator<Item = String> {
         let Self { task, columns, template, .. } = self;
         let its = Self::default();
-        let Columns { prompt, answer } = columns;
+        let Columns { prompt, answer, hint } = columns;
         let (is_task, reads_rows) = (task.is_some(), task.is_none() || evaluates_files);
         let templated = has_template && *template != Template::None;
         let of_files = "data.task is set, and only rows of files are read by it";
@@ -30,6 +30,7 @@ impl DataSettings {
             ("limit", self.limit.is_some(), !is_task, of_files),
             ("columns.prompt", prompt.is_some(), reads_rows, of_files),
             ("columns.answer", answer.is_some(), reads_rows, of_files),
+            ("columns.hint", hint.is_some(), !is_task, of_files),
             ("shuffle", self.shuffle != its.shuffle, !is_task, of_files),
             ("deduplicate", self.deduplicate != its.deduplicate, reads_rows, of_files),
         ];
@@ -55,7 +56,11 @@ mod tests {
         DataSettings {
             task,
             files: files.iter().map(Into::into).collect(),
-            columns: Columns { prompt: Some("x".into()), answer: Some("y".into()) },
+            columns: Columns {
+                prompt: Some("x".into()),
+                answer: Some("y".into()),
+                hint: Some("z".into()),
+            },
             template_variables: [("x".into(), crate::TemplateVariable::Boolean(true))].into(),
             system: Some("x".into()),
             deduplicate: false,
@@ -72,14 +77,15 @@ mod tests {
         let (files, task) =
             (settings(&["a.jsonl"], None), settings(&[], Some(TaskName::Countdown)));
         let plain = DataSettings { template: Template::None, ..files.clone() };
-        let rows = ["limit", "columns.prompt", "columns.answer", "shuffle", "deduplicate"];
+        let rows =
+            ["limit", "columns.prompt", "columns.answer", "columns.hint", "shuffle", "deduplicate"];
         let (texts, tasks) = (["system", "template_variables"], ["countdown", "programs"]);
         for (settings, has_template, evaluates_files, keys) in [
             (&files, true, false, tasks.to_vec()),
             (&files, false, false, [tasks, texts].concat()),
             (&plain, true, false, [tasks, texts].concat()),
             (&task, true, false, [&rows[..], &["programs"]].concat()),
-            (&task, true, true, vec!["limit", "shuffle", "programs"]),
+            (&task, true, true, vec!["limit", "columns.hint", "shuffle", "programs"]),
             (&DataSettings::default(), false, false, vec![]),
         ] {
             let said: Vec<String> = settings.warnings(has_template, evaluates_files).collect();

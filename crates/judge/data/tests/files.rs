@@ -277,7 +277,7 @@ fn flat_parquet_is_read() {
     let problem = source.problem(1);
     assert_eq!((problem.prompt, problem.ground_truth), (Prompt::Text("2+2?".into()), json!(4)));
 
-    let columns = Columns { prompt: Some("raw".into()), answer: Some("level".into()) };
+    let columns = Columns { prompt: Some("raw".into()), answer: Some("level".into()), hint: None };
     let (mut source, report) =
         Source::open(&DataSettings { columns, ..settings(&path) }, 1, &auto()).unwrap();
     assert_eq!(source.problem(0).ground_truth, json!(0.5));
@@ -328,7 +328,7 @@ fn jsonl_problems_are_read_and_linted() {
         [4, 6, 7, 8, 9, 10, 12, 14].map(|line| format!("rows.jsonl line {line}")).into();
     assert_eq!(lines, expected);
 
-    let columns = Columns { prompt: Some("problem".into()), answer: None };
+    let columns = Columns { prompt: Some("problem".into()), ..Columns::default() };
     let (source, _) =
         Source::open(&DataSettings { columns, ..settings(&path) }, 1, &auto()).unwrap();
     assert_eq!(source.len(), Some(2));
@@ -480,7 +480,8 @@ fn files_without_a_usable_row_are_errors_that_say_what_is_expected() {
             && error.contains("column answer is not text"),
         "{error}"
     );
-    let no_columns = Columns { prompt: Some("nowhere".into()), answer: Some("nothing".into()) };
+    let no_columns =
+        Columns { prompt: Some("nowhere".into()), answer: Some("nothing".into()), hint: None };
     let error = Source::open(&DataSettings { columns: no_columns, ..settings(&flat) }, 1, &auto())
         .unwrap_err()
         .to_string();

@@ -16,6 +16,7 @@ fn problem(answer: u64) -> Problem {
         data_source: "d".into(),
         extra_info: Value::Null,
         columns: Map::from_iter([("c".to_owned(), json!(1))]),
+        hint: None,
         origin: "row 1".into(),
     }
 }

@@ -91,12 +91,12 @@ pub struct Estimate {
 }
 
 impl Workload {
-    /// The work with a pass of a teacher over the trained tokens in each step, counted by its
+    /// The work with a pass of a teacher over `scored` tokens in each step, counted by its
     /// operations as a part of the policy's forward passes.
-    pub fn with_scoring_by(self, teacher: &Layout, policy: &Layout) -> Self {
-        let flops = |layout: &Layout| layout.forward_flops(self.trained);
+    pub fn with_scoring_by(self, teacher: &Layout, policy: &Layout, scored: Tokens) -> Self {
+        let of_policy = policy.forward_flops(self.trained).max(1.0);
         let (forward, backward) = self.passes;
-        Self { passes: (forward + flops(teacher) / flops(policy).max(1.0), backward), ..self }
+        Self { passes: (forward + teacher.forward_flops(scored) / of_policy, backward), ..self }
     }
 
     /// How often updates go forward and backward. Where the memory does not keep activations, they

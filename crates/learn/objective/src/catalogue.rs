@@ -57,7 +57,7 @@ impl fmt::Display for Kind {
 pub(crate) const FREE: &str = "none";
 
 /// The parts that have tables of their own.
-const OTHERS: [About; 8] = [
+const OTHERS: [About; 9] = [
     About {
         name: "Clip-Cov",
         kind: Kind::Weight,
@@ -124,6 +124,16 @@ const OTHERS: [About; 8] = [
         setting: "objective.distillation.teacher",
         cost: "the teacher in memory, its forward pass a step, and no response is skipped in the \
                update",
+    },
+    About {
+        name: "On-policy self-distillation",
+        kind: Kind::Advantage,
+        equation: "A + coefficient (log pi_self(. | teacher_prompt) - log pi_old), pi_self the \
+                   model that training starts from, or the one that sampled",
+        source: "arXiv:2601.18734; github.com/siyan-zhao/OPSD, `use_tinker_loss`",
+        setting: "objective.distillation.self_teacher",
+        cost: "one forward pass a step over the teacher's prompts and the responses, \"base\" the \
+               reference in memory, and no response is skipped in the update",
     },
 ];
 

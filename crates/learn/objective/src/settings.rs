@@ -49,8 +49,8 @@ pub struct ObjectiveSettings {
     pub entropy_bonus: EntropyBonus,
     /// Penalises distance from the reference model, the one that training started from.
     pub reference_kl: ReferenceKl,
-    /// On-policy distillation: a second model, the teacher, scores the responses, and each token
-    /// has an advantage by it, beside `advantage` or, with `advantage = "distill"`, alone
+    /// On-policy distillation: a teacher, which is a second model or the policy shown more, scores
+    /// the responses, and each token has an advantage by it, beside `advantage` or, with `advantage = "distill"`, alone
     /// (docs/guides/train.md).
     pub distillation: Distillation,
     /// Weight of the load-balancing loss of a mixture of experts, which keeps its routers from
@@ -119,9 +119,10 @@ impl ObjectiveSettings {
                 "objective.advantage",
                 "\"distill\"",
                 "it learns from a teacher and not from rewards: name one in \
-                 objective.distillation.teacher",
+                 objective.distillation.teacher, or objective.distillation.self_teacher",
             );
         }
+        self.distillation.check()?;
         self.methods.check()?;
         self.covariance.check()?;
         self.entropy_bonus.check()?;
@@ -164,7 +165,7 @@ impl ObjectiveSettings {
 
     /// Whether a teacher scores the responses.
     pub fn has_teacher(&self) -> bool {
-        self.distillation.teacher.is_some()
+        self.distillation.teacher.is_some() || self.distillation.self_teacher.is_some()
     }
 
     /// Whether advantages come from a process model too, which is trained beside the policy.

@@ -156,6 +156,7 @@ impl ObjectiveSettings {
         let estimator = reference_kl.estimator != its.reference_kl.estimator;
         let its_share = its.distillation.coefficient;
         let teaching = changed("distillation.coefficient", distillation.coefficient, its_share);
+        let has_prompt = distillation.teacher_prompt.is_some();
         let clip = vec![
             changed("clip_low", self.clip_low, its.clip_low),
             changed("clip_high", self.clip_high, its.clip_high),
@@ -236,7 +237,11 @@ impl ObjectiveSettings {
                 "objective.reference_kl.coefficient is 0",
                 vec![other("reference_kl.estimator", estimator)],
             ),
-            (self.has_teacher(), "objective.distillation.teacher is not set", vec![teaching]),
+            (
+                self.has_teacher(),
+                "objective.distillation.teacher is not set, and self_teacher neither",
+                vec![teaching, other("distillation.teacher_prompt", has_prompt)],
+            ),
         ]
         .into_iter()
         .filter(|(is_read, ..)| !is_read)

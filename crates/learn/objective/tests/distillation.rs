@@ -7,6 +7,10 @@ use isentrope_objective::{Distillation, Loss, ObjectiveSettings, objective};
 const LOGITS: [f64; 6] = [0.4, -1.1, 0.9, 0.0, -0.3, 1.7];
 const TEACHER: [f64; 6] = [1.2, 0.3, -0.8, 0.1, -2.0, 0.6];
 
+fn teacher() -> Distillation {
+    Distillation { teacher: Some("t".into()), ..Distillation::default() }
+}
+
 /// ln of the softmax of the logits of these tokens.
 fn log_softmax(logits: &[f64], tokens: &[usize]) -> Vec<f64> {
     let mass: f64 = tokens.iter().map(|&token| logits[token].exp()).sum();
@@ -63,7 +67,7 @@ fn the_expected_gradient_is_that_of_the_reverse_kl() {
     for kept in [&[0, 1, 2, 3, 4, 5][..], &[0, 2, 5]] {
         for loss in [Loss::Importance, Loss::Clip, Loss::PolicyGradient, Loss::Cispo] {
             for coefficient in [1.0, 0.25] {
-                let distillation = Distillation { teacher: Some("t".into()), coefficient };
+                let distillation = Distillation { coefficient, ..teacher() };
                 let settings = ObjectiveSettings { loss, distillation, ..Default::default() };
                 let gradient = expected_gradient(&settings, kept);
                 for (k, ours) in gradient.into_iter().enumerate() {

@@ -57,7 +57,10 @@ fn every_key_is_spelled_as_documented_and_comes_back() {
         },
         "entropy_bonus": { "coefficient": 0.005, "target": null, "rate": null, "delta": null, "max": 0.1 },
         "reference_kl": { "coefficient": 0.04, "estimator": "k3" },
-        "distillation": { "teacher": "runs/teacher/checkpoints/best", "coefficient": 0.5 },
+        "distillation": {
+            "teacher": "runs/teacher/checkpoints/best", "self_teacher": null,
+            "teacher_prompt": "{prompt} {hint}", "coefficient": 0.5
+        },
         "router_aux_coefficient": 0.01,
         "entropy_mask_fraction": 0.2,
         "methods": {
@@ -171,6 +174,10 @@ const REFUSED: &str = r#"
 {"entropy_bonus": {"target": 1, "rate": 0}} | objective.entropy_bonus.rate is 0: it must be
 {"entropy_bonus": {"target": 1, "coefficient": 1}} | objective.entropy_bonus.max is 0.02: it must be
 {"advantage": "distill"} | objective.advantage is "distill": it learns from a teacher
+{"distillation": {"teacher": "t", "self_teacher": "base"}} | objective.distillation.teacher is "t": objective.distillation.self_teacher is set too
+{"distillation": {"self_teacher": "live"}} | objective.distillation.self_teacher is "live": the weights that sampled
+{"distillation": {"teacher": "t", "teacher_prompt": "{answer}"}} | objective.distillation.teacher_prompt is "{answer}": it must have {prompt}
+{"distillation": {"teacher": "t", "teacher_prompt": "{prompt} {anwser}"}} | objective.distillation.teacher_prompt is "{prompt} {anwser}": it must have {prompt}
 {"distillation": {"teacher": "t", "coefficient": 0}} | objective.distillation.coefficient is 0: it must be
 {"reference_kl": {"coefficient": -1}} | objective.reference_kl.coefficient is -1: it must be
 {"sapo": {"tau_pos": 0}} | objective.sapo.tau_pos is 0: it must be
@@ -222,6 +229,7 @@ const WARNED: &str = r#"
 {"covariance": {"method": "clip-cov", "controller": {"gain": 10}}} | objective.covariance.controller has no effect: objective.covariance.target_entropy is not set
 {"entropy_bonus": {"coefficient": 0.001, "max": 0.1}} | objective.entropy_bonus.max = 0.1 has no
 {"distillation": {"coefficient": 0.5}} | objective.distillation.coefficient = 0.5 has no effect: objective.distillation.teacher is not set
+{"distillation": {"teacher_prompt": "{prompt} {answer}"}} | objective.distillation.teacher_prompt has no effect: objective.distillation.teacher is not set
 {"reference_kl": {"estimator": "k1"}} | objective.reference_kl.estimator has no effect
 {"reference_kl": {"coefficient": 0.01, "estimator": "k1"}} | objective.reference_kl.estimator = "k1" penalises nothing
 {"covariance": {"method": "kl-cov", "kl": "k1"}} | objective.covariance.kl = "k1" does not hold the picked tokens

@@ -220,6 +220,7 @@ impl Trial {
             data_source: number.to_string(),
             extra_info: Value::Null,
             columns: isentrope_data::Row::new(),
+            hint: None,
             origin: "made up".into(),
         };
         let problems: Vec<Problem> = (0..REQUESTS).map(problem).collect();

@@ -159,6 +159,7 @@ impl Trial {
                 data_source: i.to_string(),
                 extra_info: Value::Null,
                 columns: isentrope_data::Row::new(),
+                hint: None,
                 origin: "made up".into(),
             })
             .collect();

@@ -1,6 +1,8 @@
 //! The problems of a run: to train on, and held out.
 
 use crate::error::{Error, Result};
+use crate::rl::Recipe;
+use crate::teacher::taught_prompt;
 use isentrope_data::{Finding, Findings, Longest, Problem, Record, Records, Report, Source, Split};
 use isentrope_evaluation::{
     EvaluationSet, EvaluationSettings, check_held_out_files, held_out_sets,
@@ -20,24 +22,31 @@ pub(crate) struct Problems {
     pub longest_prompt: usize,
     /// Mean tokens of the prompts that are trained on.
     pub mean_prompt: f64,
+    /// Tokens of the longest prompt that a teacher is shown: the policy's, unless the recipe has
+    /// another for it.
+    pub longest_taught: usize,
+    /// Mean tokens of the prompts that a teacher is shown.
+    pub mean_taught: f64,
     /// Defects that the user should know of.
     pub notes: Vec<String>,
 }
 
 impl Problems {
     pub(crate) fn open(
-        data: &isentrope_data::DataSettings,
-        eval: (&EvaluationSettings, usize),
-        seed: u64,
+        recipe: &Recipe,
         prompter: &Prompter,
         context: usize,
-        verifier: &VerifierSettings,
         progress: &dyn hub::Progress,
     ) -> Result<Self> {
+        let Recipe { data, eval, run, reward, rollout, objective, .. } = recipe;
+        let (seed, verifier) = (run.seed, &reward.verifier);
+        let question = objective.distillation.teacher_prompt.as_ref();
+        let question = question.filter(|_| objective.has_teacher());
         let found = data.found(Split::Train, progress)?;
         let (mut train, mut report) = Source::open(&found, seed, verifier)?;
         let longest = longest(data.max_prompt_tokens, "data.max_prompt_tokens", context);
         let (mut longest_prompt, mut kept_prompts, mut prompt_tokens) = (0, 0_usize, 0_usize);
+        let (mut longest_taught, mut taught_tokens) = (0, 0_usize);
         let mut unjudged = Ok(());
         let mut lossy = Findings::default();
         let mut measure = |problem: &Problem| {
@@ -50,6 +59,14 @@ impl Problems {
             let tokens = prompter.prompt_tokens(&problem.prompt)?.len();
             let loss = prompter.loss(&problem.origin);
             if tokens <= longest.tokens {
+                let taught = match question {
+                    Some(question) => {
+                        prompter.prompt_tokens(&taught_prompt(question, problem)?)?.len()
+                    }
+                    None => tokens,
+                };
+                longest_taught = longest_taught.max(taught);
+                taught_tokens += taught;
                 lossy.extend(loss);
                 longest_prompt = longest_prompt.max(tokens);
                 kept_prompts += 1;
@@ -82,10 +99,12 @@ impl Problems {
                  and left out"
             ));
         }
+        let eval = (eval, rollout.max_tokens);
         let sets = held_out_sets(data, eval, verifier, prompter, context, &mut notes, progress)?;
         notes.extend(trained_on(&train, &sets));
-        let mean_prompt = prompt_tokens as f64 / kept_prompts.max(1) as f64;
-        Ok(Self { train, sets, longest_prompt, mean_prompt, notes })
+        let mean = |tokens: usize| tokens as f64 / kept_prompts.max(1) as f64;
+        let (mean_prompt, mean_taught) = (mean(prompt_tokens), mean(taught_tokens));
+        Ok(Self { train, sets, longest_prompt, mean_prompt, longest_taught, mean_taught, notes })
     }
 }
 

@@ -1,7 +1,8 @@
 //! The teacher of on-policy distillation: a frozen model of any size and family whose tokenizer has
-//! the policy's tokens.
+//! the policy's tokens. And the question that a teacher is shown in place of the policy's.
 
 use crate::error::{Error, Result};
+use isentrope_data::{Problem, Prompt, text_of};
 use isentrope_hub::{self as hub, HubConfig};
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_model::{Layout, ModelConfig};
@@ -9,6 +10,42 @@ use std::path::PathBuf;
 
 /// The recipe's key that names the teacher.
 pub const TEACHER: &str = "objective.distillation.teacher";
+
+/// The recipe's key of the question that a teacher is shown.
+pub(crate) const TEACHER_PROMPT: &str = "objective.distillation.teacher_prompt";
+/// The part of it that stands for the problem's hint.
+pub(crate) const HINT: &str = "{hint}";
+
+/// The problem's prompt with the teacher's question, in which parts in braces stand for the
+/// problem's texts. Other braces are text, and so are braces in the problem's texts.
+///
+/// # Errors
+/// A sentence that says what the problem lacks.
+pub(crate) fn taught_prompt(question: &str, problem: &Problem) -> Result<Prompt, String> {
+    let own = problem.prompt.question().ok_or("the prompt has no question to show a teacher")?;
+    let lacks = |what: &str| format!("the row has no {what}, which {TEACHER_PROMPT} shows");
+    let mut asked = String::new();
+    let mut rest = question;
+    while let Some(brace) = rest.find('{') {
+        let (before, from_brace) = rest.split_at(brace);
+        asked.push_str(before);
+        let (part, text) = if from_brace.starts_with("{prompt}") {
+            ("{prompt}", own.to_owned())
+        } else if from_brace.starts_with("{answer}") {
+            ("{answer}", text_of(&problem.ground_truth).ok_or_else(|| lacks("answer"))?)
+        } else if from_brace.starts_with(HINT) {
+            (HINT, problem.hint.clone().ok_or_else(|| lacks("hint (data.columns.hint)"))?)
+        } else {
+            ("{", "{".to_owned())
+        };
+        asked.push_str(&text);
+        rest = &from_brace[part.len()..];
+    }
+    asked.push_str(rest);
+    let mut prompt = problem.prompt.clone();
+    prompt.ask(asked);
+    Ok(prompt)
+}
 
 /// A teacher that can score the policy's responses. Its weights have not been read.
 pub struct Teacher {
@@ -84,5 +121,45 @@ impl Teacher {
         }
         let layout = Layout::new(&config);
         Ok(Self { path: path.to_owned(), dir, config, layout })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::problem;
+    use serde_json::json;
+
+    #[test]
+    fn a_teachers_prompt_shows_the_problems_texts_and_nothing_within_them() {
+        let question = r"{prompt} = \boxed{{answer}}: {hint} {x}{";
+        let mut problem = Problem {
+            prompt: Prompt::Text("{hint}?".into()),
+            ground_truth: json!([3, "4"]),
+            hint: Some("{answer}{prompt}".into()),
+            ..problem()
+        };
+        let shown = r#"{hint}? = \boxed{[3,"4"]}: {answer}{prompt} {x}{"#;
+        assert_eq!(taught_prompt(question, &problem), Ok(Prompt::Text(shown.into())));
+        // Only the last question of a chat changes.
+        let [system, first, answer] = [("system", "s"), ("user", "1"), ("assistant", "2")]
+            .map(|(role, content)| json!({"role": role, "content": content}));
+        let asks = |question: &str| json!({"role": "user", "content": question});
+        let chat = |question| {
+            Prompt::Chat(vec![system.clone(), first.clone(), answer.clone(), asks(question)])
+        };
+        problem.prompt = chat("3");
+        assert_eq!(taught_prompt("{prompt}, {answer}", &problem), Ok(chat(r#"3, [3,"4"]"#)));
+        // What is missing is named.
+        let lacking = [
+            Problem { ground_truth: json!(null), ..problem.clone() },
+            Problem { hint: None, ..problem.clone() },
+            Problem { prompt: Prompt::Chat(vec![]), ..problem },
+        ];
+        for (problem, part) in lacking.iter().zip(["no answer", "no hint (data.col", "no question"])
+        {
+            let said = taught_prompt(question, problem).unwrap_err();
+            assert!(said.contains(part), "{said}");
+        }
     }
 }

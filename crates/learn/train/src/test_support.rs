@@ -46,6 +46,7 @@ pub fn problem() -> Problem {
         data_source: String::new(),
         extra_info: Value::Null,
         columns: Row::new(),
+        hint: None,
         origin: "made up".into(),
     }
 }

@@ -425,10 +425,13 @@ pub struct LearnContext<'a> {
     pub learner: &'a mut Learner,
     /// The process model, if the recipe has one.
     pub process_model: Option<&'a mut Learner>,
-    /// The model that training started from, where the loss or the process model needs it.
+    /// The model that training started from, where the loss, the process model or a teacher needs
+    /// it.
     pub reference: Option<&'a Model>,
-    /// The teacher, if the recipe has one.
+    /// The teacher, if the recipe names a model.
     pub teacher: Option<&'a Model>,
+    /// Renders prompts.
+    pub prompter: &'a Prompter,
     /// Whether each phase must return its memory before the next ([`Plan::is_tight`]).
     pub is_tight: bool,
     /// The learning rate of this step's updates.

@@ -272,6 +272,7 @@ impl<T: Trainer> TrainingLoop<'_, T> {
             process_model: self.process_model.as_mut(),
             reference: self.reference.as_ref(),
             teacher: self.teacher.as_ref(),
+            prompter: self.evaluator.prompter,
             is_tight: self.plan.is_tight(),
             learning_rate,
             record: &mut record,

@@ -187,6 +187,7 @@ impl Fixture {
                 data_source: String::new(),
                 extra_info: serde_json::Value::Null,
                 columns: isentrope_data::Row::new(),
+                hint: None,
                 origin: String::new(),
             },
             prompt: group.prompt.clone(),

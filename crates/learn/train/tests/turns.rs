@@ -88,6 +88,7 @@ fn groups(learner: &Learner) -> Vec<Group> {
             data_source: String::new(),
             extra_info: Value::Null,
             columns: Row::new(),
+            hint: None,
             origin: "made up".into(),
         },
         prompt: PROMPT.to_vec(),

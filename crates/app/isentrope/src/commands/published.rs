@@ -55,9 +55,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Controllers of another part's strength give tokens no coefficients of their own; the KL to
-    /// the reference and a teacher need a second model.
-    const WITHOUT: [&str; 4] = [
+    /// the reference and a teacher need another pass.
+    const WITHOUT: [&str; 5] = [
         "objective.covariance.target_entropy",
+        "objective.distillation.self_teacher",
         "objective.distillation.teacher",
         "objective.entropy_bonus.target",
         "objective.reference_kl.coefficient",

@@ -88,6 +88,61 @@ fn data_without_answers_teach_what_the_teacher_says() {
 }
 
 #[test]
+fn a_policy_shown_more_is_its_own_teacher_and_the_run_goes_on() {
+    let bench = Bench::train();
+    let row = |i: usize| json!({"prompt": format!("{i} 2 3>6:"), "hint": format!("{i}+2;6;")});
+    let rows = bench.scratch.lines("hints.jsonl", &(1..7).map(row).collect::<Vec<_>>());
+    let shared = format!(
+        "data.files={rows} data.columns.hint=hint reward.verifier=none eval.every=0 \
+         objective.advantage=distill objective.entropy_bonus={{}} objective.covariance={{}} \
+         rollout.filter=false optimizer.weight_decay=0.0"
+    );
+    let taught = |kind: &str, prompt: &str| {
+        format!(
+            "{shared} objective.distillation.self_teacher={kind} \
+             objective.distillation.teacher_prompt=\"{prompt}\""
+        )
+    };
+    let [base, live] = ["base", "live"].map(|kind| {
+        let sets = taught(kind, "{hint}{prompt}");
+        let whole = assert_resumes(&bench, kind, &sets, 1, 2);
+        let due = "run.steps=2 checkpoint.every=1 optimizer.schedule=constant";
+        let other = format!("{sets} {due} memory.micro_batch_tokens=11");
+        let other = bench.run(&format!("{kind}-other"), other, "--threads 3");
+        assert_same_results(&whole, &other);
+        let lines = metrics(&whole);
+        [1, 2].map(|step| number(&lines[step], "kl/teacher"))
+    });
+    assert!(base[0] == live[0] && base[0] > 0.0, "both have the weights that training starts from");
+    assert!(base[1] != live[1], "{base:?}");
+    // The reference is in memory, and the longest prompt of the teacher in the plan's passes.
+    let plan = |kind: &str| {
+        let said = stdout_of(bench.command("plan", taught(kind, "{prompt}{hint}"), "--dry-run"));
+        said.split("weights ").nth(1).unwrap().split(',').next().unwrap().to_owned()
+    };
+    assert!(plan("base") != plan("live"));
+    let prompt = "objective.distillation.teacher_prompt";
+    let long = format!("{{prompt}}{{hint}}{}", "1".repeat(600));
+    for (sets, parts) in [
+        (
+            format!("{} data.columns={{}}", taught("live", "{prompt}{hint}")),
+            vec![prompt, "has {hint}, and data.columns.hint names no column"],
+        ),
+        (
+            format!("{} data.columns.hint=nowhere", taught("live", "{prompt}{hint}")),
+            vec!["the row has no hint (data.columns.hint), which", prompt],
+        ),
+        (
+            format!("{} data.files=[] data.task=countdown", taught("live", "{prompt}{hint}")),
+            vec![prompt, "data.task is set"],
+        ),
+        (taught("live", &long), vec![prompt, "comes to prompts of up to", "shorten it"]),
+    ] {
+        failure_last(bench.command("refused", sets, ""), &parts);
+    }
+}
+
+#[test]
 fn a_teacher_that_cannot_score_the_students_tokens_is_refused() {
     let bench = Bench::train();
     let copy = |name: &str| bench.scratch.copy(TEACHER.as_ref(), name);

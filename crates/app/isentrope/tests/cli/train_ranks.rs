@@ -106,6 +106,13 @@ fn a_run_has_the_same_bytes_on_any_number_of_ranks() {
         (Bench::train(), format!("{ALL} {prime}")),
         (Bench::train(), format!("{ALL} {reference}")),
         (Bench::train(), format!("{ALL} objective.distillation.teacher={TEACHER}")),
+        (
+            Bench::train(),
+            format!(
+                "{ALL} objective.distillation.self_teacher=live \
+                 objective.distillation.teacher_prompt=\"{{prompt}}{{answer}}\""
+            ),
+        ),
         (Bench::sft(), "sft.shards=4 run.steps=4".to_owned()),
     ]
     .into_iter()

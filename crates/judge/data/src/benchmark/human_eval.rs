@@ -34,6 +34,7 @@ fn asked(prompt: Prompt, row: &Row, origin: String) -> Result<Problem, String> {
         data_source: "humaneval".into(),
         extra_info: json!({ "task_id": row.get("task_id") }),
         columns: Row::new(),
+        hint: None,
         origin,
     })
 }

@@ -23,6 +23,7 @@ pub(super) fn problem(row: &Row, origin: String) -> Result<Problem, String> {
         data_source: source("leetcode", difficulty),
         extra_info: json!({ "task_id": row.get("task_id") }),
         columns: Row::new(),
+        hint: None,
         origin,
     })
 }

@@ -55,6 +55,7 @@ pub(super) fn problem(row: &Row, origin: String) -> Result<Problem, String> {
         data_source: source("livecodebench", row.get("difficulty")),
         extra_info: json!({ "question_id": row.get("question_id"), "contest_date": row.get("contest_date") }),
         columns: Row::new(),
+        hint: None,
         origin,
     })
 }

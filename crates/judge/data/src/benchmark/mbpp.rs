@@ -38,6 +38,7 @@ pub(super) fn problem(row: &Row, origin: String) -> Result<Problem, String> {
         data_source: "mbpp".into(),
         extra_info: json!({ "task_id": task_id }),
         columns: Row::new(),
+        hint: None,
         origin,
     })
 }

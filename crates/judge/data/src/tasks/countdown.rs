@@ -338,6 +338,7 @@ fn problem(challenge: &Challenge, split: Split, position: u64) -> Problem {
         data_source: "countdown".into(),
         extra_info: Value::Null,
         columns: Row::new(),
+        hint: None,
         origin: format!("countdown {} {position}", split.name()),
     }
 }

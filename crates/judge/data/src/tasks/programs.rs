@@ -296,6 +296,7 @@ fn problem(
         data_source: function.kind().into(),
         extra_info: Value::Null,
         columns: Row::new(),
+        hint: None,
         origin,
     }
 }

@@ -209,6 +209,7 @@ mod tests {
             data_source: String::new(),
             extra_info: Value::Null,
             columns: serde_json::Map::new(),
+            hint: None,
             origin: String::new(),
         };
         let episode = tools.begin(&problem, 0).unwrap();

@@ -49,7 +49,7 @@ fn time_is_work_over_speed() {
     near(step(workload, KeptShares { of_passes: false, ..NOTHING }), 3.0);
     near(step(Workload { ranks: 4, ..workload }, NOTHING), 2.5 / 4.0);
     // A teacher like the policy goes forward once more.
-    near(step(workload.with_scoring_by(&layout, &layout), NOTHING), 3.0);
+    near(step(workload.with_scoring_by(&layout, &layout, workload.trained), NOTHING), 3.0);
     let held_out =
         Workload { held_out: workload.sampled, evaluated: Tokens::default(), ..workload };
     near(held_out.estimate(&layout, NOTHING, speed).evaluation, 0.5);

@@ -111,6 +111,7 @@ pub(super) mod tests {
             data_source: String::new(),
             extra_info: Value::Null,
             columns: isentrope_data::Row::new(),
+            hint: None,
             origin: format!("a.jsonl line {number}"),
         }
     }

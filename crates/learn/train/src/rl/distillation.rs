@@ -5,12 +5,13 @@ use super::Recipe;
 use crate::advantage::is_masked;
 use crate::error::{Error, Result};
 use crate::group::Group;
+use crate::learner::Learner;
 use crate::observer::{Phase, Progress};
-use crate::teacher::TEACHER;
+use crate::teacher::{TEACHER, TEACHER_PROMPT, taught_prompt};
 use crate::trainer::LearnContext;
 use isentrope_model::Sequence;
-use isentrope_objective::Distillation;
-use isentrope_rollout::Response;
+use isentrope_objective::{Distillation, SelfTeacher};
+use isentrope_rollout::{Prompter, Response};
 use isentrope_run::tokens::Advantages;
 
 /// Adds the teacher's advantages to the outcomes' advantages, `[groups][responses]`, and records
@@ -22,8 +23,15 @@ pub(super) fn add_teaching(
     advantages: &mut [Vec<Option<Advantages>>],
     context: &mut LearnContext<'_>,
 ) -> Result<()> {
-    let LearnContext { learner, teacher, is_tight, record, observer, .. } = context;
-    let Some(teacher) = *teacher else { return Ok(()) };
+    let LearnContext { learner, reference, teacher, .. } = context;
+    let LearnContext { prompter, is_tight, record, observer, .. } = context;
+    let learner: &Learner = learner;
+    let teacher = match recipe.objective.distillation.self_teacher {
+        None => *teacher,
+        Some(SelfTeacher::Base) => *reference,
+        Some(SelfTeacher::Live) => Some(&learner.model),
+    };
+    let Some(teacher) = teacher else { return Ok(()) };
     let (temperature, prompts) = (recipe.rollout.temperature, recipe.prompts_per_update());
     let (mut reverse_kl, mut targets, mut tokens) = (0.0, 0, 0);
     let total = groups.len().div_ceil(prompts);
@@ -34,21 +42,37 @@ pub(super) fn add_teaching(
         if taught.is_empty() {
             continue;
         }
+        let shown: Vec<Vec<u32>> =
+            groups.iter().map(|group| shown(recipe, group, prompter)).collect::<Result<_>>()?;
         let texts: Vec<Vec<u32>> = taught
             .iter()
-            .map(|taught| [&taught.group.prompt[..], &taught.response.tokens].concat())
+            .map(|taught| [&shown[taught.group][..], &taught.response.tokens].concat())
             .collect();
+        if let Some(longest) = texts.iter().map(Vec::len).max()
+            && longest > teacher.config.context()
+        {
+            let what = format!(
+                "a response comes to {longest} tokens behind {TEACHER_PROMPT}, and the teacher's \
+                 context is {}: lower rollout.max_tokens or shorten it",
+                teacher.config.context()
+            );
+            return Err(Error::Run(what));
+        }
         let sequences: Vec<Sequence<'_>> = texts
             .iter()
             .zip(&taught)
-            .map(|(tokens, taught)| Sequence { tokens, score_from: taught.group.prompt.len() })
+            .map(|(tokens, taught)| Sequence { tokens, score_from: shown[taught.group].len() })
             .collect();
         let score = || learner.score_with(teacher, &sequences, temperature);
         let scores = record.clock.time("teacher", score)?;
         if scores.logprobs.iter().any(|logprob| !logprob.is_finite()) {
+            let of = match recipe.objective.distillation.self_teacher {
+                None => format!("the model that {TEACHER} names"),
+                Some(SelfTeacher::Base) => "the model that model.path names".to_owned(),
+                Some(SelfTeacher::Live) => "the policy".to_owned(),
+            };
             let what = format!(
-                "the log-probs of the teacher are not finite: look for damaged weights in the \
-                 model that {TEACHER} names"
+                "the log-probs of the teacher are not finite: look for damaged weights in {of}"
             );
             return Err(Error::Run(what));
         }
@@ -69,9 +93,20 @@ pub(super) fn add_teaching(
     Ok(())
 }
 
+/// The tokens of the prompt that the teacher is shown.
+fn shown(recipe: &Recipe, group: &Group, prompter: &Prompter) -> Result<Vec<u32>> {
+    let Some(question) = &recipe.objective.distillation.teacher_prompt else {
+        return Ok(group.prompt.clone());
+    };
+    taught_prompt(question, &group.problem)
+        .and_then(|prompt| prompter.prompt_tokens(&prompt))
+        .map_err(|what| Error::Run(format!("{}: {what}", group.problem.origin)))
+}
+
 /// A response that is trained on.
 struct TaughtResponse<'a> {
-    group: &'a Group,
+    /// The number of its group in the minibatch.
+    group: usize,
     response: &'a Response,
     advantages: &'a mut Advantages,
 }
@@ -101,14 +136,15 @@ fn trained<'a>(
     advantages: &'a mut [Vec<Option<Advantages>>],
     mask_truncated: bool,
 ) -> Vec<TaughtResponse<'a>> {
-    let of_group = |(group, advantages): (&'a Group, &'a mut Vec<Option<Advantages>>)| {
-        group.responses.iter().zip(advantages).filter_map(move |(response, advantages)| {
-            let advantages =
-                advantages.as_mut().filter(|_| !is_masked(response, mask_truncated))?;
-            Some(TaughtResponse { group, response, advantages })
-        })
-    };
-    groups.iter().zip(advantages).flat_map(of_group).collect()
+    let of_group =
+        |(number, (group, advantages)): (usize, (&'a Group, &'a mut Vec<Option<Advantages>>))| {
+            group.responses.iter().zip(advantages).filter_map(move |(response, advantages)| {
+                let advantages =
+                    advantages.as_mut().filter(|_| !is_masked(response, mask_truncated))?;
+                Some(TaughtResponse { group: number, response, advantages })
+            })
+        };
+    groups.iter().zip(advantages).enumerate().flat_map(of_group).collect()
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Prepares a run for its first step from a recipe: reads and checks everything but the weights.
 
 use super::{PolicyGradient, Recipe};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::problems::{self, Problems};
 use crate::settings::{RunSettings, check_router_aux};
-use crate::teacher::{Student, Teacher};
+use crate::teacher::{Student, TEACHER_PROMPT, Teacher};
 use crate::trainer::{Prepared, ProcessModelTable, Tables, TrainingRecipe};
 use isentrope_budget::memory::{Demand, TeacherBytes};
 use isentrope_budget::time::Workload;
@@ -13,6 +13,7 @@ use isentrope_environment::{Environment, EpisodeLimits};
 use isentrope_evaluation::EvaluationSet;
 use isentrope_hub as hub;
 use isentrope_model::{ModelConfig, SHARING_TOKENS, Tokens};
+use isentrope_objective::SelfTeacher;
 use isentrope_rollout::Prompter;
 use std::path::{Path, PathBuf};
 use std::slice;
@@ -21,8 +22,7 @@ impl Recipe {
     /// The run's amount of computation, with prompts of `prompt` tokens.
     fn workload(&self, prompt: f64, sets: &[EvaluationSet], config: &ModelConfig) -> Workload {
         let (prompts, responses) = (self.rollout.prompts as f64, self.rollout.responses as f64);
-        let response =
-            (self.rollout.max_tokens as f64).min(config.context() as f64 - prompt).max(1.0);
+        let response = self.response(prompt, config);
         let count = |is: bool| f64::from(u8::from(is));
         let (epochs, reference) =
             (self.update.epochs as f64, count(self.objective.needs_reference()));
@@ -34,8 +34,6 @@ impl Recipe {
         // The load of the experts is counted before each update.
         let balanced = epochs * count(self.objective.router_aux_coefficient != 0.0);
         let greedy = count(self.objective.needs_greedy_baseline());
-        // Responses that are in one pass share their prompt's tokens.
-        let shared = ((SHARING_TOKENS as f64 - prompt) / response).floor().clamp(1.0, responses);
         let windows = &config.sliding_window[..];
         Workload {
             ranks: 1,
@@ -46,13 +44,7 @@ impl Recipe {
             updates: epochs
                 * self.rollout.prompts.div_ceil(self.prompts_per_update().max(1)) as f64,
             sampled_at_a_time: self.rollout.prompts.saturating_mul(self.rollout.responses),
-            trained: Tokens::of_groups(
-                windows,
-                prompts * responses / shared,
-                shared,
-                prompt,
-                response,
-            ),
+            trained: self.trained(prompt, config),
             passes: (epochs + balanced + reference + measured + 3.0 * prime, epochs + prime),
             spared: self.prompts_per_update() as f64 / prompts,
             evaluated: EvaluationSet::work(sets, config),
@@ -65,6 +57,21 @@ impl Recipe {
             longest: response as usize,
             has_turns: self.environment.is_some(),
         }
+    }
+
+    /// Tokens of a full response to a prompt of `prompt` tokens.
+    fn response(&self, prompt: f64, config: &ModelConfig) -> f64 {
+        (self.rollout.max_tokens as f64).min(config.context() as f64 - prompt).max(1.0)
+    }
+
+    /// The work of a pass over a rollout's full responses behind prompts of `prompt` tokens.
+    fn trained(&self, prompt: f64, config: &ModelConfig) -> Tokens {
+        let (prompts, responses) = (self.rollout.prompts as f64, self.rollout.responses as f64);
+        let response = self.response(prompt, config);
+        // Responses that are in one pass share their prompt's tokens.
+        let shared = ((SHARING_TOKENS as f64 - prompt) / response).floor().clamp(1.0, responses);
+        let groups = prompts * responses / shared;
+        Tokens::of_groups(&config.sliding_window, groups, shared, prompt, response)
     }
 
     /// The environment and the limits of its episodes, if there is one.
@@ -135,7 +142,8 @@ impl TrainingRecipe for Recipe {
     }
 
     fn needs_reference(&self) -> bool {
-        self.objective.needs_reference() || self.objective.is_prime()
+        let is_teacher = self.objective.distillation.self_teacher == Some(SelfTeacher::Base);
+        self.objective.needs_reference() || self.objective.is_prime() || is_teacher
     }
 
     fn data_places(&self) -> Vec<PathBuf> {
@@ -175,15 +183,7 @@ impl TrainingRecipe for Recipe {
         let evaluates_files = !recipe.eval.files_read().is_empty();
         notes.extend(recipe.data.warnings(prompter.has_template(), evaluates_files));
         notes.extend(recipe.objective.advantage.warning(recipe.rollout.responses));
-        let data = Problems::open(
-            &recipe.data,
-            (&recipe.eval, recipe.rollout.max_tokens),
-            recipe.run.seed,
-            &prompter,
-            config.context(),
-            &recipe.reward.verifier,
-            progress,
-        )?;
+        let data = Problems::open(&recipe, &prompter, config.context(), progress)?;
         notes.extend(data.notes);
         notes.extend(problems::repeated(
             data.train.len(),
@@ -208,10 +208,27 @@ impl TrainingRecipe for Recipe {
                     .into(),
             );
         }
+        // The teacher scores each response behind its own prompt, in passes like an update's.
+        let longest_taught = data.longest_taught.saturating_add(recipe.rollout.max_tokens);
+        let longest_scored = match recipe.shows_more() {
+            true => longest_trained.min(config.context()).max(longest_taught),
+            false => longest_trained.min(config.context()),
+        };
+        if recipe.objective.distillation.self_teacher.is_some() && longest_scored > config.context()
+        {
+            let what = format!(
+                "comes to prompts of up to {} tokens, with responses of up to {}, and the model's \
+                 context is {}: shorten it, or lower rollout.max_tokens or data.max_prompt_tokens",
+                data.longest_taught,
+                recipe.rollout.max_tokens,
+                config.context()
+            );
+            return Err(Error::setting(TEACHER_PROMPT, what));
+        }
         let student = Student {
             tokenizer: &prompter.tokenizer,
             vocabulary: config.vocab_size,
-            longest: longest_trained.min(config.context()),
+            longest: longest_scored,
         };
         let teacher = recipe.tables().teacher;
         let teacher = teacher.map(|path| Teacher::open(path, &student, progress)).transpose()?;
@@ -227,7 +244,7 @@ impl TrainingRecipe for Recipe {
         let demand = Demand {
             longest_sampled: longest_trained.max(longest_evaluated).min(config.context()),
             sampled: responses.max(evaluated),
-            longest_trained: longest_trained.min(config.context()),
+            longest_trained: longest_scored,
             trained,
             // Episodes have targets whose scores the sampler does not know.
             forward_first: match recipe.on_policy() && !prime && recipe.environment.is_none() {
@@ -247,8 +264,12 @@ impl TrainingRecipe for Recipe {
             teacher: TeacherBytes::default(), // a plan knows the device
         };
         let workload = Workload { ranks, ..recipe.workload(data.mean_prompt, &data.sets, &config) };
+        let scored = recipe.trained(data.mean_taught, &config);
         let workload = match &teacher {
-            Some(teacher) => workload.with_scoring_by(&teacher.layout, &layout),
+            Some(teacher) => workload.with_scoring_by(&teacher.layout, &layout, scored),
+            None if recipe.objective.has_teacher() => {
+                workload.with_scoring_by(&layout, &layout, scored)
+            }
             None => workload,
         };
         let judge = recipe.tables().judge(recipe.rollout.max_tokens, &mut notes)?;

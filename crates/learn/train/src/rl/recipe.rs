@@ -7,6 +7,7 @@ use crate::settings::{
     self, CheckpointSettings, LabSettings, LoraSettings, ModelSource, OptimizerSettings,
     RanksSettings, RunSettings,
 };
+use crate::teacher::{HINT, TEACHER_PROMPT};
 use crate::trainer::TrainingRecipe;
 use isentrope_budget::memory::MemorySettings;
 use isentrope_budget::memory::human;
@@ -174,6 +175,7 @@ impl Recipe {
                         teacher, with objective.advantage = \"distill\"";
             return Err(Error::setting("reward.verifier", what));
         }
+        self.check_hint()?;
         self.check_actuator()?;
         self.check_reference_kl()?;
         if self.objective.is_prime() {
@@ -196,6 +198,30 @@ impl Recipe {
             return Ok(());
         };
         Err(Error::setting("rollout.accuracy_band", format!("is [{low}, {high}]: {what}")))
+    }
+
+    /// Whether a teacher is shown another prompt than the policy.
+    pub(super) fn shows_more(&self) -> bool {
+        self.objective.has_teacher() && self.objective.distillation.teacher_prompt.is_some()
+    }
+
+    /// Whether a teacher is shown the problems' hints.
+    fn shows_hints(&self) -> bool {
+        let prompt = self.objective.distillation.teacher_prompt.as_ref();
+        self.shows_more() && prompt.is_some_and(|prompt| prompt.contains(HINT))
+    }
+
+    /// Refuses to show a teacher hints that no column has.
+    fn check_hint(&self) -> Result<()> {
+        if !self.shows_hints() {
+            return Ok(());
+        }
+        let what = match (self.data.task, &self.data.columns.hint) {
+            (Some(_), _) => "data.task is set, whose problems have no hints: show {answer}",
+            (None, None) => "data.columns.hint names no column of hints",
+            (None, Some(_)) => return Ok(()),
+        };
+        Err(Error::setting(TEACHER_PROMPT, format!("has {HINT}, and {what}")))
     }
 
     /// Refuses to hold entropy by KL-Cov if all updates are on-policy: its penalty has no gradient
@@ -272,6 +298,10 @@ impl Recipe {
         }
         warnings.extend(self.warning_of_shards());
         warnings.extend(self.warning_of_kept_tokens());
+        if self.data.columns.hint.is_some() && !self.shows_hints() {
+            let why = format!("no {TEACHER_PROMPT} has {HINT}");
+            warnings.push(format!("data.columns.hint has no effect: {why}"));
+        }
         warnings
     }
 

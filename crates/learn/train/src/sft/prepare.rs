@@ -104,6 +104,10 @@ impl TrainingRecipe for Recipe {
         let mut notes = config.remarks(model_dir)?;
         notes.extend(recipe.lora.as_ref().and_then(|lora| lora.rank_note(&layout)));
         notes.extend(recipe.data.warnings(prompter.has_template(), evaluates_files));
+        if recipe.data.columns.hint.is_some() {
+            notes
+                .push("data.columns.hint has no effect: hints are for a teacher of `train`".into());
+        }
         let found = recipe.data.found(Split::Train, progress)?;
         let mut examples =
             open(&found, ("training data", Split::Train), &recipe, &prompter, &mut notes)?;

@@ -258,7 +258,8 @@ impl Eval {
     }
 
     fn columns(&self) -> Columns {
-        Columns { prompt: self.prompt_column.clone(), answer: self.answer_column.clone() }
+        let (prompt, answer) = (self.prompt_column.clone(), self.answer_column.clone());
+        Columns { prompt, answer, hint: None }
     }
 
     /// The files of the benchmarks. No benchmark may be asked for twice.

@@ -31,7 +31,8 @@ impl Observer for Silent {
 fn recipe(advantage: Estimator, coefficient: f64) -> Recipe {
     let mut recipe = Recipe::default();
     recipe.objective.advantage = advantage;
-    recipe.objective.distillation = Distillation { teacher: Some("a test's".into()), coefficient };
+    recipe.objective.distillation =
+        Distillation { teacher: Some("a test's".into()), coefficient, ..Distillation::default() };
     (recipe.rollout.temperature, recipe.rollout.prompts) = (TEMPERATURE, 3);
     (recipe.update.prompts, recipe.reward.mask_truncated) = (Some(2), true);
     recipe
@@ -56,13 +57,38 @@ fn groups() -> Vec<Group> {
     groups
 }
 
-/// The advantages with the teacher's part, and the reverse KL that is recorded.
+/// Of a tokenizer of characters, without a chat template.
+fn prompter() -> Prompter {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../compute/model/tests/fixtures");
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["tokenizer.json", "tokenizer_config.json"] {
+        std::fs::copy(fixtures.join("tokenizer/character").join(name), dir.path().join(name))
+            .unwrap();
+    }
+    let config = dir.path().join("config.json");
+    std::fs::copy(test_support::model_dir().join("config.json"), config).unwrap();
+    Prompter::read(dir.path(), 61, &isentrope_data::DataSettings::default()).unwrap()
+}
+
+/// The advantages with the teacher's part, and the reverse KL that is recorded. `other` is the
+/// teacher, or the model that training started from if the policy is its own teacher.
 fn taught(
     recipe: &Recipe,
     groups: &[Group],
-    teacher: &Model,
+    other: &Model,
     micro_batch_tokens: usize,
 ) -> (Vec<Vec<Option<Advantages>>>, f64) {
+    let (advantages, reverse_kl) = outcome(recipe, groups, other, micro_batch_tokens);
+    (advantages, reverse_kl.unwrap())
+}
+
+/// As [`taught`], or the error.
+fn outcome(
+    recipe: &Recipe,
+    groups: &[Group],
+    other: &Model,
+    micro_batch_tokens: usize,
+) -> (Vec<Vec<Option<Advantages>>>, Result<f64>) {
     let limits = PassLimits { micro_batch_tokens, tape_bytes: 0, activation_slots: 0 };
     let mut learner = learner(&TrainingRanks::alone(1), limits);
     let mut record = StepRecord::default();
@@ -70,16 +96,17 @@ fn taught(
         step: 1,
         learner: &mut learner,
         process_model: None,
-        reference: None,
-        teacher: Some(teacher),
+        reference: Some(other),
+        teacher: Some(other).filter(|_| recipe.objective.distillation.teacher.is_some()),
+        prompter: &prompter(),
         is_tight: true,
         learning_rate: 0.0,
         record: &mut record,
         observer: &mut Silent,
     };
     let mut advantages = group_advantages(&recipe.objective, groups);
-    add_teaching(recipe, groups, &mut advantages, &mut context).unwrap();
-    (advantages, record.metrics.get("kl/teacher").unwrap())
+    let taught = add_teaching(recipe, groups, &mut advantages, &mut context);
+    (advantages, taught.map(|()| record.metrics.get("kl/teacher").unwrap()))
 }
 
 fn model(name: &str) -> Model {
@@ -90,8 +117,12 @@ fn model(name: &str) -> Model {
 
 /// The log-probs of a response's tokens, scored alone.
 fn scores(model: &Model, group: &Group, response: &Response) -> Vec<f32> {
-    let tokens = [&group.prompt[..], &response.tokens].concat();
-    let sequence = Sequence { tokens: &tokens, score_from: group.prompt.len() };
+    scores_behind(model, &group.prompt, response)
+}
+
+fn scores_behind(model: &Model, prompt: &[u32], response: &Response) -> Vec<f32> {
+    let tokens = [prompt, &response.tokens].concat();
+    let sequence = Sequence { tokens: &tokens, score_from: prompt.len() };
     model.score(&Packed::new(&[sequence]), TEMPERATURE).logprobs
 }
 
@@ -159,4 +190,48 @@ fn a_teacher_equal_to_the_student_has_nothing_to_say() {
     let (advantages, _) = taught(&recipe(Estimator::Grpo, 1.0), &even, &teacher, 40);
     let learnt = trained_advantages(&even, &advantages, true);
     assert_eq!(share_without_signal(&learnt), Some(0.0));
+}
+
+/// The policy is the fixture qwen3; "base" is another model here, to tell the two apart.
+#[test]
+fn a_policy_is_its_own_teacher_behind_a_prompt_that_shows_more() {
+    let (mut groups, base) = (groups(), model("llama3"));
+    // Ids in the tokenizer of characters: digits from 3, letters from 28.
+    let behind: [&[u32]; 3] = [&[28, 4, 26, 29, 5, 23], &[28, 7, 26, 23], &[28, 26, 30, 30, 23]];
+    let of_problems = [("1", "b2"), ("4", ""), ("", "cc")];
+    for (group, (question, hint)) in groups.iter_mut().zip(of_problems) {
+        group.problem.prompt = isentrope_data::Prompt::Text(question.into());
+        group.problem.hint = Some(hint.into());
+    }
+    let mut recipe = recipe(Estimator::Rloo, 0.5);
+    let settings = &mut recipe.objective.distillation;
+    (settings.teacher, settings.teacher_prompt) = (None, Some("a{prompt} {hint}!".into()));
+    for kind in [SelfTeacher::Base, SelfTeacher::Live] {
+        recipe.objective.distillation.self_teacher = Some(kind);
+        let scorer = if kind == SelfTeacher::Base { &base } else { &model("qwen3") };
+        let (advantages, reverse_kl) = taught(&recipe, &groups, &base, 4096);
+        let outcomes = group_advantages(&recipe.objective, &groups);
+        for (number, (group, prompt)) in groups.iter().zip(behind).enumerate() {
+            for sample in [0, 1] {
+                let response = &group.responses[sample];
+                let theirs = scores_behind(scorer, prompt, response);
+                let [ours, outcome] =
+                    [&advantages, &outcomes].map(|all| all[number][sample].as_ref().unwrap());
+                for (token, (theirs, own)) in theirs.iter().zip(&response.logprobs).enumerate() {
+                    let difference = f64::from(*theirs) - f64::from(*own);
+                    let expected = outcome.at(token) + 0.5 * difference;
+                    assert_eq!(ours.at(token).to_bits(), expected.to_bits(), "{kind:?} {number}");
+                }
+            }
+        }
+        for micro_batch_tokens in [11, 40] {
+            let cut = taught(&recipe, &groups, &base, micro_batch_tokens);
+            assert_eq!(cut, (advantages.clone(), reverse_kl), "{micro_batch_tokens}");
+        }
+    }
+    // A problem that a recipe's check could not see, since tasks have no end.
+    groups[1].problem.hint = None;
+    let (_, failed) = outcome(&recipe, &groups, &base, 40);
+    let said = failed.unwrap_err().to_string();
+    assert!(said.starts_with("made up: the row has no hint"), "{said}");
 }
