@@ -143,7 +143,7 @@ pub struct Problem {
     /// Further columns of the row, if the verifier takes them.
     #[serde(default, skip_serializing_if = "Row::is_empty")]
     pub columns: Row,
-    /// What only a teacher is shown, if the settings name its column and the row has it.
+    /// Text that only a teacher is shown, if the settings name its column and the row has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// Origin, such as `train.parquet row 17` or `countdown train 17`, with the path if two files

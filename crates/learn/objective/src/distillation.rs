@@ -36,9 +36,9 @@ pub struct Distillation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SelfTeacher {
-    /// Those that training starts from, which are kept beside the policy's: as OPSD recommends.
+    /// The weights that training starts from, kept beside the policy's: as OPSD recommends.
     Base,
-    /// Those that sampled the rollout: the teacher learns with the policy.
+    /// The weights that sampled the rollout: the teacher learns with the policy.
     Live,
 }
 

@@ -150,7 +150,7 @@ mod tests {
         };
         problem.prompt = chat("3");
         assert_eq!(taught_prompt("{prompt}, {answer}", &problem), Ok(chat(r#"3, [3,"4"]"#)));
-        // What is missing is named.
+        // A missing text is named.
         let lacking = [
             Problem { ground_truth: json!(null), ..problem.clone() },
             Problem { hint: None, ..problem.clone() },

@@ -57,7 +57,7 @@ fn groups() -> Vec<Group> {
     groups
 }
 
-/// Of a tokenizer of characters, without a chat template.
+/// Renders prompts by a tokenizer of characters, without a chat template.
 fn prompter() -> Prompter {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../compute/model/tests/fixtures");
     let dir = tempfile::tempdir().unwrap();
