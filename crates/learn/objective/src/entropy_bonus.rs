@@ -29,7 +29,7 @@ pub struct EntropyBonus {
     /// With a target, in place of `rate`: after each step the weight moves up by this where the
     /// rollout's entropy is below the target, and down by it where it is above, where it does not
     /// act either (adaptive entropy control of Skywork-OR1, arXiv:2505.22312, section 3.2.5, which
-    /// takes 5e-3; also TRL's).
+    /// takes 5e-3, and 1e-4 in its scripts; also TRL's).
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub delta: Option<f64>,
     /// With a target, the largest weight; the smallest is 0.

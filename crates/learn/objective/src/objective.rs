@@ -62,6 +62,8 @@ pub struct RunState {
     /// The answer of [`FlexibleClip::raises_entropy`](crate::FlexibleClip::raises_entropy) for this
     /// step.
     pub raises_entropy: bool,
+    /// The zeta of this step, where [`RepoR`](crate::RepoR) has a target.
+    pub repo_zeta: Option<f64>,
 }
 
 /// The set K of tokens that top-k, top-p and min-p kept of the distribution that each token was

@@ -3,7 +3,7 @@
 use crate::error::{Result, refuse, require};
 use crate::{
     Aggregation, Baseline, CeGppo, Covariance, Distillation, Dppo, EntropyBonus, Estimator, Loss,
-    Methods, Qae, ReferenceKl, Sapo, Vespo,
+    Methods, Qae, ReferenceKl, Sapo, TargetEntropy, Vespo,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -136,21 +136,30 @@ impl ObjectiveSettings {
                  each other; leave one of them out",
             );
         }
+        let of_repo_r = self.repo_target();
+        let entropic = self.methods.entropic.as_ref().map(|_| "objective.methods.entropic");
+        let of_methods = [entropic, of_repo_r.map(|_| "objective.methods.repo_r.target_entropy")];
         let targets = [
-            ("objective.covariance.target_entropy", &self.covariance.target_entropy),
-            ("objective.entropy_bonus.target", &self.entropy_bonus.target),
+            ("objective.covariance.target_entropy", self.covariance.target_entropy.as_ref()),
+            ("objective.entropy_bonus.target", self.entropy_bonus.target.as_ref()),
+            ("objective.methods.repo_r.target_entropy", of_repo_r),
         ];
         for (key, target) in targets {
-            if let (Some(target), Some(_)) = (target, &self.methods.entropic) {
-                return refuse(
-                    key,
-                    target,
-                    "objective.methods.entropic holds an entropy too, and two controllers would \
-                     work against each other; leave one of them out",
+            let other = of_methods.into_iter().flatten().find(|other| *other != key);
+            if let (Some(target), Some(other)) = (target, other) {
+                let expected = format!(
+                    "{other} holds an entropy too, and two controllers would work against each \
+                     other; leave one of them out"
                 );
+                return refuse(key, target, &expected);
             }
         }
         Ok(())
+    }
+
+    /// The entropy that REPO-R holds, if it holds one.
+    pub fn repo_target(&self) -> Option<&TargetEntropy> {
+        self.methods.repo_r.as_ref()?.target_entropy.as_ref()
     }
 
     /// Whether log-probs of the reference model are needed.

@@ -1,7 +1,7 @@
 //! Settings that are allowed but hardly meant.
 
 use crate::{
-    Aggregation, Estimator, FractionOfInitial, KlEstimator, Loss, Method, ObjectiveSettings,
+    Aggregation, Estimator, FractionOfInitial, KlEstimator, Loss, Method, ObjectiveSettings, RepoR,
     TargetEntropy,
 };
 use std::fmt::Display;
@@ -156,6 +156,8 @@ impl ObjectiveSettings {
         let estimator = reference_kl.estimator != its.reference_kl.estimator;
         let its_share = its.distillation.coefficient;
         let teaching = changed("distillation.coefficient", distillation.coefficient, its_share);
+        let its_repo_r = RepoR::default();
+        let repo_r = methods.repo_r.as_ref().unwrap_or(&its_repo_r);
         let has_prompt = distillation.teacher_prompt.is_some();
         let clip = vec![
             changed("clip_low", self.clip_low, its.clip_low),
@@ -221,6 +223,14 @@ impl ObjectiveSettings {
                 method == Method::KlCov,
                 "only objective.covariance.method = \"kl-cov\" uses it",
                 vec![coefficient, kl, other("covariance.at_random", covariance.at_random)],
+            ),
+            (
+                self.repo_target().is_some(),
+                "objective.methods.repo_r.target_entropy is not set",
+                vec![
+                    changed("methods.repo_r.zeta_min", repo_r.zeta_min, its_repo_r.zeta_min),
+                    changed("methods.repo_r.zeta_max", repo_r.zeta_max, its_repo_r.zeta_max),
+                ],
             ),
             (
                 covariance.target_entropy.is_some(),

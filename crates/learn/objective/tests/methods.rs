@@ -79,6 +79,7 @@ fn values_and_gradients_are_those_of_the_formulas() {
                 entropy_error: case.entropy_error,
                 progress: case.progress,
                 raises_entropy: case.raises_entropy,
+                repo_zeta: None,
             },
             ..Default::default()
         };
@@ -256,6 +257,29 @@ fn entropic_adds_the_errors_of_the_updates_before() {
         assert_eq!(objective.statistics.methods[1], ("method/entropic/alpha", alpha));
         assert_eq!(objective.d_logprobs, [-(1.0 + alpha) / 2.0, (1.0 - alpha) / 2.0]);
     }
+}
+
+/// The caller moves zeta; without a target, a run's state has none.
+#[test]
+fn repo_takes_the_zeta_of_the_step() {
+    let arrays = |repo_zeta| Arrays {
+        lengths: vec![2],
+        logprobs: vec![-1.0, -2.0],
+        old_logprobs: vec![-1.0, -2.0],
+        entropies: vec![1.0, 0.5],
+        advantages: vec![1.0, -1.0],
+        run: RunState { repo_zeta, ..RunState::default() },
+        ..Default::default()
+    };
+    let of = |settings: Value, repo_zeta| {
+        let settings = with(Loss::Clip, &[("repo_r".to_owned(), settings)]);
+        objective(&settings, &arrays(repo_zeta).minibatch())
+    };
+    let steered = of(json!({ "target_entropy": 0.3 }), Some(0.25));
+    assert_eq!(steered.statistics.methods[1], ("method/repo_r/zeta", 0.25));
+    assert_eq!(steered.d_logprobs, [-0.625, 0.25]);
+    let fixed = of(json!({ "zeta": 0.25 }), None);
+    assert_eq!((fixed.d_logprobs, fixed.statistics.methods.len()), (steered.d_logprobs, 1));
 }
 
 /// The mean thresholds, for a token of probability 0.4, whose dynamic ones are 0.4 and 0.248.

@@ -65,7 +65,9 @@ fn every_key_is_spelled_as_documented_and_comes_back() {
         "entropy_mask_fraction": 0.2,
         "methods": {
             "w_reinforce": { "lambda": 0.1 },
-            "repo_r": { "zeta": 0.01 },
+            "repo_r": {
+                "zeta": 0.01, "target_entropy": null, "zeta_min": 0.0001, "zeta_max": 0.05
+            },
             "entropy_advantage": { "alpha": 0.4, "kappa": 2.0 },
             "steer": { "weight_min": 0.8 },
             "clip_b": { "mu": 2.0 },
@@ -192,6 +194,11 @@ const REFUSED: &str = r#"
 {"methods": {"bapo": {"lower_start": 0.9}}} | objective.methods.bapo.lower_start is 0.9: it must n
 {"methods": {"bapo": {"upper_step": 0}}} | objective.methods.bapo.upper_step is 0: it must be
 {"methods": {"entropic": {"target": -1}}} | objective.methods.entropic.target is -1: it must be
+{"methods": {"repo_r": {"target_entropy": 1}}, "entropy_bonus": {"target": 1}} | objective.entropy_bonus.target is 1.0: objective.methods.repo_r.target_entropy holds
+{"methods": {"repo_r": {"target_entropy": 1}, "entropic": {}}} | objective.methods.repo_r.target_entropy is 1.0: objective.methods.entropic holds
+{"methods": {"repo_r": {"target_entropy": 1, "zeta": 0}}} | objective.methods.repo_r.zeta is 0: with a target
+{"methods": {"repo_r": {"target_entropy": 1, "zeta_min": 0.1}}} | objective.methods.repo_r.zeta_min is 0.1: it must not be above
+{"methods": {"repo_r": {"target_entropy": 0}}} | objective.methods.repo_r.target_entropy is 0: it must be above 0
 {"methods": {"entropic": {}}, "entropy_bonus": {"target": 1}} | objective.entropy_bonus.target is 1
 {"methods": {"archer": {"quantile": 80}}} | objective.methods.archer.quantile is 80: it must
 {"covariance": {"method": "clip-cov", "target_entropy": 0.5, "scope_responses": 16}} | objective.covariance.target_entropy is 0.5: the controller
@@ -228,6 +235,7 @@ const WARNED: &str = r#"
 {"covariance": {"method": "clip-cov", "at_random": true}} | at_random has no effect
 {"covariance": {"method": "clip-cov", "controller": {"gain": 10}}} | objective.covariance.controller has no effect: objective.covariance.target_entropy is not set
 {"entropy_bonus": {"coefficient": 0.001, "max": 0.1}} | objective.entropy_bonus.max = 0.1 has no
+{"methods": {"repo_r": {"zeta_max": 0.1}}} | objective.methods.repo_r.zeta_max = 0.1 has no effect: objective.methods.repo_r.target_entropy is not set
 {"distillation": {"coefficient": 0.5}} | objective.distillation.coefficient = 0.5 has no effect: objective.distillation.teacher is not set
 {"distillation": {"teacher_prompt": "{prompt} {answer}"}} | objective.distillation.teacher_prompt has no effect: objective.distillation.teacher is not set
 {"reference_kl": {"estimator": "k1"}} | objective.reference_kl.estimator has no effect

@@ -105,6 +105,7 @@ fn documented_names_are_those_that_are_written() {
     written.insert("eval/<set>/failed".to_owned());
     // A run has one controller.
     written.insert("method/entropic/alpha".to_owned());
+    written.insert("method/repo_r/zeta".to_owned());
     // Without a right response there is nothing to discern.
     written.extend(Discernment::METRICS.map(str::to_owned));
     for name in CodeVerdict::FAILURES {

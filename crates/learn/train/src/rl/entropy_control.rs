@@ -25,6 +25,8 @@ pub(super) struct EntropyControl {
     entropy_error: f64,
     /// Whether flexible clip thresholds raise entropy in this step.
     raises_entropy: bool,
+    /// REPO-R's zeta in this step; none without a target.
+    repo_zeta: Option<f64>,
 }
 
 /// The settings in force in a step.
@@ -70,12 +72,13 @@ impl EntropyControl {
         if self.initial.is_some() {
             return Ok(());
         }
-        let is_share =
-            |target: &Option<TargetEntropy>| matches!(target, Some(TargetEntropy::OfInitial(_)));
-        let key = if is_share(&settings.covariance.target_entropy) {
+        let is_share = |target: &TargetEntropy| matches!(target, TargetEntropy::OfInitial(_));
+        let key = if settings.covariance.target_entropy.as_ref().is_some_and(is_share) {
             "objective.covariance.target_entropy.fraction_of_initial"
-        } else if is_share(&settings.entropy_bonus.target) {
+        } else if settings.entropy_bonus.target.as_ref().is_some_and(is_share) {
             "objective.entropy_bonus.target.fraction_of_initial"
+        } else if settings.repo_target().is_some_and(is_share) {
+            "objective.methods.repo_r.target_entropy.fraction_of_initial"
         } else if decays_by_oscillation(&settings.methods).is_some() {
             return Err(Error::setting(
                 "objective.methods.flexible_clip.schedule",
@@ -113,7 +116,7 @@ impl EntropyControl {
         let ObjectiveSettings { covariance, entropy_bonus, .. } = settings;
         let bonus_target = entropy_bonus.target.as_ref().map(at);
         let target = covariance.target_entropy.as_ref().map(at);
-        if let Some(target) = target.or(bonus_target) {
+        if let Some(target) = target.or(bonus_target).or(settings.repo_target().map(at)) {
             metrics.set("entropy/target", target);
         }
         let held = match target {
@@ -139,8 +142,15 @@ impl EntropyControl {
 
     /// Begins a step for the methods: moves their state with the entropy of the step's rollout, in
     /// nats, if it has one. `progress` is the share of the run's steps before this one.
-    pub fn begin_methods(&mut self, methods: &Methods, progress: f64, entropy: Option<f64>) {
-        // Without their methods both would grow old.
+    pub fn begin_methods(
+        &mut self,
+        settings: &ObjectiveSettings,
+        step: u64,
+        progress: f64,
+        entropy: Option<f64>,
+    ) {
+        let methods = &settings.methods;
+        // Without their methods these would grow old.
         if methods.entropic.is_none() {
             self.entropy_error = 0.0;
         }
@@ -151,12 +161,19 @@ impl EntropyControl {
             }
             _ => false,
         };
+        self.repo_zeta = match (&methods.repo_r, settings.repo_target()) {
+            (Some(repo_r), Some(target)) => {
+                let zeta = self.repo_zeta.unwrap_or(repo_r.zeta);
+                Some(repo_r.moved(zeta, entropy, target.at(step, self.initial)))
+            }
+            _ => None,
+        };
     }
 
     /// The run's state for the methods in the next update.
     pub fn run_state(&self, progress: f64) -> RunState {
-        let Self { entropy_error, raises_entropy, .. } = *self;
-        RunState { entropy_error, progress, raises_entropy }
+        let Self { entropy_error, raises_entropy, repo_zeta, .. } = *self;
+        RunState { entropy_error, progress, raises_entropy, repo_zeta }
     }
 
     /// Updates the bonus's weight, and the sum of EntroPIC's errors, from the entropy that an update
@@ -206,7 +223,7 @@ fn decays_by_oscillation(methods: &Methods) -> Option<&FlexibleClip> {
 mod tests {
     use super::*;
     use isentrope_objective::{
-        Covariance, Entropic, FractionOfInitial, LossTerms, Method, Minibatch, objective,
+        Covariance, Entropic, FractionOfInitial, LossTerms, Method, Minibatch, RepoR, objective,
     };
     use std::time::Duration;
 
@@ -290,7 +307,7 @@ mod tests {
         };
         let mut control = EntropyControl::default();
         let begin = |control: &mut EntropyControl, settings: &ObjectiveSettings| {
-            control.begin_methods(&settings.methods, 0.5, Some(0.4));
+            control.begin_methods(settings, 2, 0.5, Some(0.4));
             control.begin_step(settings, 2, Some(0.4), &mut Metrics::default()).unwrap()
         };
         let error = |control: &EntropyControl| control.run_state(0.5).entropy_error;
@@ -329,12 +346,45 @@ mod tests {
         ] {
             let saved = serde_json::to_string(&control).unwrap();
             control = serde_json::from_str(&saved).unwrap();
-            control.begin_methods(&settings.methods, progress, entropy);
+            control.begin_methods(&settings, 2, progress, entropy);
             assert_eq!(control.run_state(progress).raises_entropy, raises, "{entropy:?}");
         }
         control.raises_entropy = true;
-        control.begin_methods(&Methods::default(), 0.5, Some(0.1));
+        control.begin_methods(&ObjectiveSettings::default(), 2, 0.5, Some(0.1));
         assert!(!control.run_state(0.5).raises_entropy, "without the method nothing is kept");
+    }
+
+    /// The initial entropy is the paper's target: the first step leaves zeta as it is.
+    #[test]
+    fn repos_zeta_goes_on_from_what_a_checkpoint_says_while_it_has_a_target() {
+        let of_initial = FractionOfInitial { fraction_of_initial: 1.0 };
+        let repo_r = RepoR {
+            zeta: 0.01,
+            target_entropy: Some(TargetEntropy::OfInitial(of_initial)),
+            ..RepoR::default()
+        };
+        let methods = Methods { repo_r: Some(repo_r), ..Methods::default() };
+        let settings = ObjectiveSettings { methods, ..ObjectiveSettings::default() };
+        let mut control = EntropyControl::default();
+        assert!(control.check(&settings).unwrap_err().to_string().contains("repo_r.target"));
+        for (step, entropy, zeta) in [
+            (1, Some(0.5), 0.01),
+            (2, Some(0.4), 0.02),
+            (3, None, 0.02),
+            (4, Some(0.4), 0.04),
+            (5, Some(0.4), 0.05),
+            (6, Some(0.6), 0.025),
+        ] {
+            let saved = serde_json::to_string(&control).unwrap();
+            control = serde_json::from_str(&saved).unwrap();
+            let mut metrics = Metrics::default();
+            control.begin_step(&settings, step, entropy, &mut metrics).unwrap();
+            control.begin_methods(&settings, step, 0.5, entropy);
+            let state = control.run_state(0.5).repo_zeta;
+            assert_eq!((state, metrics.get("entropy/target")), (Some(zeta), Some(0.5)), "{step}");
+        }
+        control.begin_methods(&ObjectiveSettings::default(), 7, 0.5, Some(0.1));
+        assert_eq!(control.run_state(0.5).repo_zeta, None, "without the method nothing is kept");
     }
 
     #[test]

@@ -160,7 +160,7 @@ impl Trainer for PolicyGradient {
         let mut control =
             state.entropy_control.begin_step(objective, context.step, entropy, metrics)?;
         let progress = self.progress(context.step);
-        state.entropy_control.begin_methods(&objective.methods, progress, entropy);
+        state.entropy_control.begin_methods(objective, context.step, progress, entropy);
         let mut advantages = match objective.is_prime() {
             true => prime::advantages(&self.recipe, &groups, context)?,
             false => group_advantages(objective, &groups),
