@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::rl::Recipe;
-use crate::teacher::taught_prompt;
+use crate::teacher::{TEACHER_PROMPT, taught_prompt};
 use isentrope_data::{Finding, Findings, Longest, Problem, Record, Records, Report, Source, Split};
 use isentrope_evaluation::{
     EvaluationSet, EvaluationSettings, check_held_out_files, held_out_sets,
@@ -42,6 +42,7 @@ impl Problems {
         let (seed, verifier) = (run.seed, &reward.verifier);
         let question = objective.distillation.teacher_prompt.as_ref();
         let question = question.filter(|_| objective.has_teacher());
+        let is_own = objective.distillation.self_teacher.is_some();
         let found = data.found(Split::Train, progress)?;
         let (mut train, mut report) = Source::open(&found, seed, verifier)?;
         let longest = longest(data.max_prompt_tokens, "data.max_prompt_tokens", context);
@@ -57,14 +58,23 @@ impl Problems {
                 return Ok(usize::MAX);
             }
             let tokens = prompter.prompt_tokens(&problem.prompt)?.len();
+            let fits = tokens <= longest.tokens;
+            let taught = match question {
+                Some(question) if fits => {
+                    prompter.prompt_tokens(&taught_prompt(question, problem)?)?.len()
+                }
+                _ => tokens,
+            };
             let loss = prompter.loss(&problem.origin);
-            if tokens <= longest.tokens {
-                let taught = match question {
-                    Some(question) => {
-                        prompter.prompt_tokens(&taught_prompt(question, problem)?)?.len()
-                    }
-                    None => tokens,
-                };
+            if fits {
+                let response = rollout.max_tokens.min(context - tokens);
+                if is_own && taught + response > context {
+                    return Err(format!(
+                        "{TEACHER_PROMPT} comes to {taught} tokens, behind which the context of \
+                         {context} has no room for a response of {response} \
+                         (rollout.max_tokens)"
+                    ));
+                }
                 longest_taught = longest_taught.max(taught);
                 taught_tokens += taught;
                 lossy.extend(loss);

@@ -136,7 +136,7 @@ fn a_policy_shown_more_is_its_own_teacher_and_the_run_goes_on() {
             format!("{} data.files=[] data.task=countdown", taught("live", "{prompt}{hint}")),
             vec![prompt, "data.task is set"],
         ),
-        (taught("live", &long), vec![prompt, "comes to prompts of up to", "shorten it"]),
+        (taught("live", &long), vec![prompt, "tokens, behind which the context of", "max_tokens"]),
     ] {
         failure_last(bench.command("refused", sets, ""), &parts);
     }

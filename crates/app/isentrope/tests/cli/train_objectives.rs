@@ -46,6 +46,8 @@ fn every_advantage_and_every_loss_trains() {
         "reference_kl={coefficient=10.0,estimator=\"k2\"}",
         "methods.w_reinforce={}",
         "methods.repo_r={zeta=0.5}",
+        "methods.repo_r={zeta=0.5,zeta_max=1.0,target_entropy=0.1} \
+         objective.entropy_bonus.target= objective.entropy_bonus.rate=",
         "methods.entropy_advantage={alpha=0.4,kappa=2.0}",
         "methods.steer={weight_min=0.1}",
         "methods.erc={low=0.9999,high=1.0001}",

@@ -1,10 +1,10 @@
 //! Prepares a run for its first step from a recipe: reads and checks everything but the weights.
 
 use super::{PolicyGradient, Recipe};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::problems::{self, Problems};
 use crate::settings::{RunSettings, check_router_aux};
-use crate::teacher::{Student, TEACHER_PROMPT, Teacher};
+use crate::teacher::{Student, Teacher};
 use crate::trainer::{Prepared, ProcessModelTable, Tables, TrainingRecipe};
 use isentrope_budget::memory::{Demand, TeacherBytes};
 use isentrope_budget::time::Workload;
@@ -210,21 +210,12 @@ impl TrainingRecipe for Recipe {
         }
         // The teacher scores each response behind its own prompt, in passes like an update's.
         let longest_taught = data.longest_taught.saturating_add(recipe.rollout.max_tokens);
-        let longest_scored = match recipe.shows_more() {
-            true => longest_trained.min(config.context()).max(longest_taught),
-            false => longest_trained.min(config.context()),
+        let own = longest_trained.min(config.context());
+        let longest_scored = match recipe.objective.distillation.self_teacher {
+            _ if !recipe.shows_more() => own,
+            None => own.max(longest_taught),
+            Some(_) => own.max(longest_taught.min(config.context())),
         };
-        if recipe.objective.distillation.self_teacher.is_some() && longest_scored > config.context()
-        {
-            let what = format!(
-                "comes to prompts of up to {} tokens, with responses of up to {}, and the model's \
-                 context is {}: shorten it, or lower rollout.max_tokens or data.max_prompt_tokens",
-                data.longest_taught,
-                recipe.rollout.max_tokens,
-                config.context()
-            );
-            return Err(Error::setting(TEACHER_PROMPT, what));
-        }
         let student = Student {
             tokenizer: &prompter.tokenizer,
             vocabulary: config.vocab_size,
