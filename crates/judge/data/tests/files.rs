@@ -284,6 +284,29 @@ fn flat_parquet_is_read() {
     assert_eq!(bad(&report), ["flat.parquet row 2: column level is null"]);
 }
 
+/// Only a teacher needs a hint: a row without one is read all the same. A parquet file gives up the
+/// column that is named.
+#[test]
+fn hints_are_whole_texts_of_the_column_that_is_named() {
+    let directory = TempDir::new().unwrap();
+    let rows = [
+        json!({"prompt": "p1", "answer": "Two and two. #### 4"}),
+        json!({"prompt": "p2", "answer": "5", "extra_info": {"steps": ["2+3", 5]}}),
+    ];
+    let path = jsonl(&directory, &rows);
+    let flat = flat_parquet(&directory, &[("1+1?", 2, 0.5)]);
+    let hints = |path: &Path, column: &str| {
+        let columns = Columns { hint: Some(column.into()), ..Columns::default() };
+        let (mut source, report) =
+            Source::open(&DataSettings { columns, ..settings(path) }, 1, &auto()).unwrap();
+        let hints = (0..report.usable as u64).map(|position| source.problem(position).hint);
+        hints.map(|hint| hint.unwrap_or_else(|| "none".into())).collect::<Vec<_>>()
+    };
+    assert_eq!(hints(&path, "answer"), ["Two and two. #### 4", "5"]);
+    assert_eq!(hints(&path, "extra_info.steps"), ["none", "[\"2+3\",5]"]);
+    assert_eq!(hints(&flat, "level"), ["0.5"]);
+}
+
 #[test]
 fn jsonl_problems_are_read_and_linted() {
     let directory = TempDir::new().unwrap();
