@@ -12,7 +12,7 @@ use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER as RETRY};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
@@ -36,8 +36,6 @@ const LONGEST_BODY: usize = 4 << 20;
 /// Most bytes of a longer body that are read and forgotten, because a client reads the refusal only
 /// once it has sent its body.
 const MOST_FORGOTTEN: usize = 64 << 20;
-/// Path before a model's name.
-const MODELS: &str = "/v1/models/";
 /// Most connections at a time; further ones wait to be accepted.
 const CONNECTIONS: usize = 512;
 /// Time for a client to send a request's head, and for its body.
@@ -178,9 +176,9 @@ async fn connection<S: Site>(
 impl Site for Server {
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Reply> {
         let metrics = Arc::clone(&self.metrics);
-        let allowed =
-            if request.uri().path().ends_with("/completions") { "POST" } else { "GET, HEAD" };
-        let answer = match self.route(request).await {
+        let target = Target::of(request.uri().path());
+        let allowed = target.as_ref().map_or("", Target::methods);
+        let answer = match self.route(target, request).await {
             Ok(answer) => answer,
             Err(error) => {
                 let mut answer = json_reply(&error.body());
@@ -209,43 +207,72 @@ impl Site for Server {
     }
 }
 
+/// The resource that a path names.
+enum Target {
+    Health,
+    Metrics,
+    Models,
+    Model(String),
+    Completions(Form),
+}
+
+impl Target {
+    /// None if there is no such path.
+    fn of(path: &str) -> Option<Self> {
+        Some(match path {
+            "/health" => Self::Health,
+            "/metrics" => Self::Metrics,
+            "/v1/models" => Self::Models,
+            "/v1/completions" => Self::Completions(Form::Completion),
+            "/v1/chat/completions" => Self::Completions(Form::Chat),
+            _ => {
+                let name = percent_decode_str(path.strip_prefix("/v1/models/")?);
+                Self::Model(name.decode_utf8_lossy().into_owned())
+            }
+        })
+    }
+
+    /// The methods that it takes. hyper leaves out the body of an answer to HEAD.
+    fn methods(&self) -> &'static str {
+        match self {
+            Self::Completions(_) => "POST",
+            _ => "GET, HEAD",
+        }
+    }
+}
+
 impl Server {
     async fn route(
         self: Arc<Self>,
+        target: Option<Target>,
         request: Request<Incoming>,
     ) -> Result<Response<Reply>, ApiError> {
-        let path = request.uri().path().to_owned();
-        if path.starts_with("/v1/") {
+        if request.uri().path().starts_with("/v1/") {
             self.check_key(&request)?;
         }
-        // hyper leaves out the body of an answer to HEAD.
-        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-        let asks = request.method() == Method::POST;
-        let form = match &*path {
-            "/health" if reads => return Ok(reply("text/plain", String::new())),
-            "/metrics" if reads => {
+        let Some(target) = target else {
+            let message = "there is no such path: /v1/completions, /v1/chat/completions, \
+                           /v1/models, /health and /metrics are there";
+            return Err(ApiError::new(StatusCode::NOT_FOUND, message));
+        };
+        if !target.methods().split(", ").any(|method| method == request.method()) {
+            let message = format!("{} does not take {}", request.uri().path(), request.method());
+            return Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message));
+        }
+        let form = match target {
+            Target::Health => return Ok(reply("text/plain", String::new())),
+            Target::Metrics => {
                 return Ok(reply("text/plain; version=0.0.4", self.metrics.text()));
             }
-            "/v1/models" if reads => {
+            Target::Models => {
                 let all = json!({"object": "list", "data": [self.model()]});
                 return Ok(json_reply(&all));
             }
-            "/v1/completions" if asks => Form::Completion,
-            "/v1/chat/completions" if asks => Form::Chat,
-            _ if reads && path.starts_with(MODELS) => {
-                let name = percent_decode_str(&path[MODELS.len()..]);
-                self.front.check_name(&name.decode_utf8_lossy())?;
+            Target::Model(name) => {
+                self.front.check_name(&name)?;
                 return Ok(json_reply(&self.model()));
             }
-            "/health" | "/metrics" | "/v1/models" | "/v1/completions" | "/v1/chat/completions" => {
-                return Err(not_taken(&request));
-            }
-            _ if path.starts_with(MODELS) => return Err(not_taken(&request)),
-            _ => {
-                let message = "there is no such path: /v1/completions, /v1/chat/completions, \
-                               /v1/models, /health and /metrics are there";
-                return Err(ApiError::new(StatusCode::NOT_FOUND, message));
-            }
+            Target::Completions(form) => form,
         };
         check_content_type(&request)?;
         let deadline = Instant::now() + self.settings.timeout;
@@ -342,12 +369,6 @@ async fn next(
 ) -> Result<Update, ApiError> {
     let update = timeout_at(deadline.into(), updates.recv()).await.map_err(|_| time_over())?;
     update.ok_or_else(ending)
-}
-
-/// The error of a path that does not take the request's method.
-fn not_taken(request: &Request<Incoming>) -> ApiError {
-    let message = format!("{} does not take {}", request.uri().path(), request.method());
-    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message)
 }
 
 /// Refuses a body that does not say that it is JSON: a browser lets any page send a body of another
