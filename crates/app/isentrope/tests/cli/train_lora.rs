@@ -5,6 +5,7 @@ use crate::program::{assert_parts, failure_last, json_of, names, spoken, stdout_
 use crate::training::untrained;
 use crate::training::{Bench, assert_resumes, assert_same_results, base, checkpoint, metrics};
 use std::fs;
+use std::path::{Path, PathBuf};
 
 const LORA: &str = "lora.rank=3 lora.alpha=6 optimizer.learning_rate=0.01";
 
@@ -39,6 +40,16 @@ fn adapters_learn_and_go_on_and_the_base_stays() {
     assert_eq!(weights(""), weights("objective.reference_kl.coefficient=0.01"));
 }
 
+/// A copy of the base with another weight.
+fn other_weights(bench: &Bench) -> PathBuf {
+    let dir = bench.scratch.copy(base().as_ref(), "heavier");
+    let mut bytes = fs::read(dir.join("model.safetensors")).unwrap();
+    let last = bytes.len() - 2;
+    bytes[last] ^= 1;
+    fs::write(dir.join("model.safetensors"), bytes).unwrap();
+    dir
+}
+
 #[test]
 fn a_run_with_adapters_goes_on_beside_the_same_base_and_with_the_same_settings() {
     let bench = Bench::train();
@@ -49,12 +60,8 @@ fn a_run_with_adapters_goes_on_beside_the_same_base_and_with_the_same_settings()
     let other = copy("other");
     let tokenizer = fs::read_to_string(other.join("tokenizer.json")).unwrap();
     fs::write(other.join("tokenizer.json"), format!("{tokenizer}\n")).unwrap();
-    let heavier = copy("heavier");
-    let mut bytes = fs::read(heavier.join("model.safetensors")).unwrap();
-    let last = bytes.len() - 2;
-    bytes[last] ^= 1;
-    fs::write(heavier.join("model.safetensors"), bytes).unwrap();
-    let model_of = |dir: &std::path::Path| format!("model.path={}", text(dir));
+    let heavier = other_weights(&bench);
+    let model_of = |dir: &Path| format!("model.path={}", text(dir));
     for (more, parts) in [
         ("lora.rank=4".into(), vec!["lora.rank was 3 until "]),
         ("lora.alpha=7".into(), vec!["lora.alpha was 6 until "]),
@@ -87,7 +94,7 @@ fn training_starts_from_an_adapter() {
     let once = "objective.reference_kl.coefficient=0.1 update.epochs=1 update.prompts=4";
     let next = bench.run("next", format!("{own} {once}"), "");
     // Before its first step it is the policy that the first run ended with.
-    let evaluated = |out: &std::path::Path, row: usize| {
+    let evaluated = |out: &Path, row: usize| {
         let rows = metrics(out);
         let row = rows[row].as_object().unwrap().clone().into_iter();
         row.filter(|(name, _)| name.starts_with("eval/")).collect::<Vec<_>>()
@@ -105,6 +112,26 @@ fn training_starts_from_an_adapter() {
         ("lora.adapter=elsewhere", ["lora.adapter cannot be started from", "elsewhere"]),
     ] {
         failure_last(bench.command("refused", format!("{own} {more}"), ""), &parts);
+    }
+    // A dry run finds what the run would: weights that are damaged, and another base.
+    let damaged = bench.scratch.copy(&saved, "damaged");
+    let weights = damaged.join("adapter_model.safetensors");
+    let mut bytes = fs::read(&weights).unwrap();
+    let at = bytes.len() - 4;
+    bytes[at..].copy_from_slice(&f32::NAN.to_le_bytes());
+    fs::write(weights, bytes).unwrap();
+    let heavier = other_weights(&bench);
+    let other = format!("{own} model.path={}", text(&heavier));
+    for (more, parts) in [
+        (
+            format!("{own} lora.adapter={}", text(&damaged)),
+            vec!["lora.adapter cannot be", "is NaN"],
+        ),
+        (other, vec!["is not the base that the adapter is for", "its weights differ"]),
+    ] {
+        for flags in ["", "--dry-run"] {
+            failure_last(bench.command("refused", &more, flags), &parts);
+        }
     }
     // All linear layers by their names are the same adapter.
     let names = "lora.targets=[\"q_proj\",\"k_proj\",\"v_proj\",\"o_proj\",\"gate_proj\",\

@@ -8,7 +8,7 @@ use crate::checkpoint::{
 use crate::config::ModelConfig;
 use crate::layout::Layout;
 use crate::model::Model;
-use crate::parameters::Parameters;
+use crate::parameters::{Parameters, ROWS_PER_CALL};
 use crate::{Error, Result};
 use isentrope_files::sha256_of_file;
 use isentrope_kernels::{Backend, Kind, Role};
@@ -96,6 +96,19 @@ pub(super) fn open(
 }
 
 impl AdapterConfig {
+    /// Checks the weights of the adapter in `dir`, beside a model with this layout. It reads all of
+    /// them.
+    ///
+    /// # Errors
+    /// Those of [`Model::load_adapter`] that are about the adapter's weights.
+    pub fn check_weights(&self, dir: &Path, model: &Layout) -> Result<()> {
+        let (layout, weights) = open(dir, self, model)?;
+        layout.parameters.tensors().try_for_each(|(_, parameter, tensor)| {
+            let (name, shape) = (format!("{PREFIX}{}", tensor.name), parameter.shape(tensor));
+            weights.read_rows(&name, &shape, ROWS_PER_CALL, |_, _| ())
+        })
+    }
+
     /// Checks that a model directory is the base that this adapter is for, as far as its files are
     /// known. It reads all weights.
     ///

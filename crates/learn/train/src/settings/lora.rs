@@ -87,6 +87,7 @@ impl LoraSettings {
             |error| Error::setting("lora.adapter", format!("cannot be started from: {error}"));
         let first = AdapterConfig::read(dir).map_err(cannot)?;
         if first.layout(layout).map_err(cannot)?.has_form_of(&adapter) {
+            first.check_weights(dir, layout).map_err(cannot)?;
             return Ok(adapter);
         }
         let what = match first_change(&own, &first) {
