@@ -7,6 +7,7 @@
 mod adapters;
 mod commands;
 mod device;
+mod disk;
 pub mod gpus;
 mod interrupt;
 mod lines;

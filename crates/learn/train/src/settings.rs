@@ -4,6 +4,7 @@ mod device;
 mod lora;
 
 pub use device::{DeviceKind, DeviceSettings, NumberType};
+pub(crate) use lora::count;
 pub(crate) use lora::first_change;
 pub use lora::{AllLinear, LoraSettings, Targets};
 

@@ -7,11 +7,13 @@ use crate::observer::Observer;
 use crate::ranks::TrainingRanks;
 use crate::run::{RunDirectory, StepRecord};
 use crate::settings::{
-    CheckpointSettings, DeviceSettings, LoraSettings, ModelSource, OptimizerSettings,
-    POLICY_OPTIMIZER, RanksSettings, RunSettings,
+    CheckpointSettings, DeviceSettings, Dtype, LoraSettings, ModelSource, OptimizerSettings,
+    POLICY_OPTIMIZER, RanksSettings, RunSettings, count,
 };
 use crate::teacher::Teacher;
-use isentrope_budget::memory::{Demand, MemorySettings, ParameterSets, Plan, TeacherBytes};
+use isentrope_budget::memory::{
+    Demand, MOMENTS, MemorySettings, ParameterSets, Plan, TeacherBytes,
+};
 use isentrope_budget::time::{Estimate, KeptShares, Limit, Peak, Speeds, Workload};
 use isentrope_data::{DataSettings, FileHash, Problem};
 use isentrope_environment::{Environment, EnvironmentSettings, EpisodeLimits};
@@ -299,6 +301,21 @@ impl<T: Trainer> Prepared<T> {
     /// How many weights are trained beside how many frozen ones, if adapters are trained.
     pub fn adapters(&self) -> Option<String> {
         Some(self.trainer.tables().lora?.summary(&self.layout))
+    }
+
+    /// Bytes of a checkpoint's weights and moments; and the most checkpoints at a time, among them
+    /// the one that is being written.
+    pub fn checkpoints(&self) -> (usize, usize) {
+        let Tables { run, checkpoint, process_model, .. } = self.trainer.tables();
+        let exact = 4 + 4 * MOMENTS;
+        let rounded = if checkpoint.dtype == Dtype::Float32 { 0 } else { 2 };
+        let of_process_model = if process_model.is_some() { exact } else { 0 };
+        let bytes = count(self.layout.trained()) * (exact + rounded + of_process_model);
+        let due = if checkpoint.every > 0 { run.steps.div_ceil(checkpoint.every) } else { 1 };
+        let best = usize::from(!self.sets.is_empty());
+        let interim = usize::from(checkpoint.minutes > 0.0);
+        let due = usize::try_from(due).unwrap_or(usize::MAX);
+        (bytes, due.min(checkpoint.keep.saturating_add(best + 1)).saturating_add(interim))
     }
 
     /// Plans a device's memory. `available` are the bytes that the run may take unless the recipe

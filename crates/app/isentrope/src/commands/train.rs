@@ -8,6 +8,7 @@ mod manifest;
 pub use flags::RunArguments;
 
 use crate::device::{self, Device, DeviceRequest};
+use crate::disk::Room;
 use crate::interrupt::{self, Interrupted};
 use crate::memory::Memory;
 use crate::messages;
@@ -243,7 +244,8 @@ impl<R: TrainingRecipe> Training<'_, R> {
         let products = device.products(&layout, &config, plan.micro_batch_tokens);
         products.iter().for_each(|products| watcher.heading(&products.to_string()));
         watcher.heading(&format!("watch it: isentrope show {} --follow", place.dir.display()));
-        for note in &prepared.notes {
+        let room = Room::of(&prepared, &place).warning();
+        for note in prepared.notes.iter().chain(&room) {
             watcher.note(note);
         }
 

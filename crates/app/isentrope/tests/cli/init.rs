@@ -1,7 +1,7 @@
 //! `isentrope init`: a recipe that trains, from a model, data and a reward.
 
-use crate::program::{Scratch, assert_parts, failure, isentrope, spoken};
-use crate::training::{base, metrics, problems, succeed};
+use crate::program::{Scratch, assert_parts, failure, isentrope, names, spoken};
+use crate::training::{base, checkpoint, metrics, problems, succeed};
 use serde_json::json;
 use std::fs;
 use std::path::Path;
@@ -26,6 +26,15 @@ fn a_recipe_is_written_shown_and_trains() {
     let sets = format!("--set run.steps=1 --set {small} --set run.out={run}");
     succeed(isentrope(format!("train {out} {sets}")).env("ISENTROPE_THREADS", "1"));
     assert_eq!(metrics(Path::new(&run)).last().unwrap()["step"], 1);
+    // The checkpoint is as large as planned, but for its small files and headers.
+    let planned = printed.split("# checkpoints: ").nth(1).unwrap().split(" KiB each").next();
+    let planned: f64 = planned.unwrap().parse().unwrap();
+    let size = |file: &Path| fs::metadata(file).unwrap().len() as f64 / 1024.0;
+    let saved = checkpoint(Path::new(&run), 1);
+    let moments = saved.join("trainer/moments");
+    let moments = names(&moments).into_iter().map(|name| size(&moments.join(name))).sum::<f64>();
+    let saved = moments + size(&saved.join("model.safetensors"));
+    assert!((0.9..=1.0).contains(&(planned / saved)), "{planned} KiB, and {saved} KiB");
 }
 
 #[test]

@@ -61,6 +61,14 @@ pub enum AllLinear {
     AllLinear,
 }
 
+/// Numbers in all tensors of a list.
+pub(crate) fn count(list: &ParameterList) -> usize {
+    let numbers = |(_, parameter, tensor): (_, &Parameter, &NamedTensor)| {
+        parameter.shape(tensor).iter().product::<usize>()
+    };
+    list.tensors().map(numbers).sum()
+}
+
 impl LoraSettings {
     /// Checks what the schema cannot say.
     pub(crate) fn check(&self) -> Result<()> {
@@ -129,12 +137,6 @@ impl LoraSettings {
 
     /// How many weights are trained, of how many.
     pub fn summary(&self, layout: &Layout) -> String {
-        let count = |list: &ParameterList| -> usize {
-            let numbers = |(_, parameter, tensor): (_, &Parameter, &NamedTensor)| {
-                parameter.shape(tensor).iter().product::<usize>()
-            };
-            list.tensors().map(numbers).sum()
-        };
         let [trained, frozen] = [count(layout.trained()), count(&layout.parameters)];
         format!(
             "adapters: rank {}, {:.3} million trained weights beside {:.3} million frozen ones",

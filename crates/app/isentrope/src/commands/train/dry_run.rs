@@ -3,6 +3,7 @@
 use super::card::{self, Card};
 use super::settle_date;
 use crate::device::{self, Device};
+use crate::disk::Room;
 use crate::memory::Memory;
 use crate::progress::Download;
 use crate::ranks::Ranks;
@@ -59,6 +60,7 @@ pub fn dry_run<R: TrainingRecipe>(
     }
     let of_teacher = prepared.teacher.as_ref().map(|teacher| (&teacher.dir, &teacher.config));
     let models = || std::iter::once((&model_dir, &config)).chain(of_teacher);
+    let mut too_little_room = None;
     let planned = match target {
         Target::Card(card) => {
             let checked = models().try_for_each(|(dir, config)| device::check_shapes(dir, config));
@@ -72,9 +74,12 @@ pub fn dry_run<R: TrainingRecipe>(
             let of_host = Memory::now().available as usize / ranks.local_rank().of;
             let needs =
                 device.run(|backend| needs(&prepared, most, of_host, &*backend, &device))?;
-            Ok((format!("{needs}\n"), Ok(())))
+            let room = Room::of(&prepared, place);
+            too_little_room = room.warning();
+            Ok((format!("{needs}# {}\n\n", room.line()), Ok(())))
         }),
     };
+    prepared.notes.extend(too_little_room);
     let (needs, fits) = planned.unwrap_or_else(|error| (as_comment(&error), Err(error)));
     print(&needs)?;
     print(&rendered)?;

@@ -1,0 +1,97 @@
+//! The room that a run's checkpoints need on the disk.
+
+use crate::memory::human;
+use isentrope_files::names;
+use isentrope_train::run::{Existing, RunLocation};
+use isentrope_train::trainer::{Prepared, Trainer};
+use std::path::Path;
+
+/// The room that checkpoints need, and the room that there is.
+pub struct Room {
+    /// Bytes of a checkpoint.
+    each: usize,
+    /// The most checkpoints at a time.
+    count: usize,
+    /// The checkpoints that are there already.
+    had: usize,
+    /// Free bytes, if they are known.
+    free: Option<usize>,
+    dir: String,
+}
+
+impl Room {
+    pub fn of<T: Trainer>(prepared: &Prepared<T>, place: &RunLocation) -> Self {
+        let (each, count) = prepared.checkpoints();
+        let goes_on = place.existing == Existing::Resume;
+        let had = if goes_on { names(&place.dir.join("checkpoints")) } else { Ok(Vec::new()) };
+        let (had, dir) = (had.map_or(0, |had| had.len()), place.dir.display().to_string());
+        Self { each, count, had, free: free(&place.dir), dir }
+    }
+
+    /// The need, as a line of the plan.
+    pub fn line(&self) -> String {
+        let Self { each, count, dir, .. } = self;
+        let most = if *count > 1 { format!(" each, at most {count} at a time") } else { "".into() };
+        let free = self.free.map_or(String::new(), |free| format!(", {} are free", human(free)));
+        format!("checkpoints: {}{most} in {dir}{free}", human(*each))
+    }
+
+    /// A warning, if there is too little room.
+    pub fn warning(&self) -> Option<String> {
+        let needed = self.each.saturating_mul(self.count.saturating_sub(self.had));
+        let free = self.free.filter(|free| *free < needed)?;
+        Some(format!(
+            "checkpoints will need {} in {}, and {} are free: make room, name another disk with \
+             --set run.out=..., or keep fewer (checkpoint.keep)",
+            human(needed),
+            self.dir,
+            human(free)
+        ))
+    }
+}
+
+/// Free bytes of the disk that a directory is on, or is to be on.
+#[cfg(unix)]
+fn free(dir: &Path) -> Option<usize> {
+    let whole = std::path::absolute(dir).ok()?;
+    let there = whole.ancestors().find(|dir| dir.exists())?;
+    let disk = nix::sys::statvfs::statvfs(there).ok()?;
+    usize::try_from(disk.blocks_available() as u64 * disk.fragment_size() as u64).ok()
+}
+
+#[cfg(not(unix))]
+fn free(_: &Path) -> Option<usize> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_comes_with_too_little_room() {
+        let room = |free: usize, had: usize| Room {
+            each: 3 << 30,
+            count: 4,
+            had,
+            free: Some(free << 30),
+            dir: "runs/a".into(),
+        };
+        assert_eq!(
+            room(20, 0).line(),
+            "checkpoints: 3072 MiB each, at most 4 at a time in runs/a, 20.0 GiB are free"
+        );
+        assert_eq!(room(12, 0).warning(), None);
+        let said = room(11, 0).warning().unwrap();
+        assert!(said.contains("need 12.0 GiB in runs/a, and 11.0 GiB are free"), "{said}");
+        assert_eq!(room(11, 1).warning(), None); // one of them has its room
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_room_of_a_directory_to_be_made_is_that_of_its_disk() {
+        let here = free(Path::new("."));
+        assert!(here.is_some_and(|bytes| bytes > 0));
+        assert!(free(Path::new("not/there/yet")).is_some());
+    }
+}
