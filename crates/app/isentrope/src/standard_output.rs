@@ -1,6 +1,6 @@
 //! Standard output, for results. A failure to write there is an error, unless the reader has gone.
 
-use crate::messages::{columns, fitted};
+use crate::messages::{PLAIN_WIDTH, columns, fitted};
 use crate::visible::visible;
 use anyhow::{Result, anyhow};
 use std::fmt;
@@ -42,6 +42,11 @@ pub fn print(text: &str) -> Result<()> {
 /// Columns of the terminal behind standard output, if there is one.
 pub fn width() -> Option<usize> {
     if io::stdout().is_terminal() { columns(terminal_size_of(io::stdout())) } else { None }
+}
+
+/// Columns for tables: the terminal's, but no more than in a file.
+pub fn table_width() -> usize {
+    width().map_or(PLAIN_WIDTH, |width| width.min(PLAIN_WIDTH))
 }
 
 /// Writes text for people at once. Lines wider than the terminal are broken between words.

@@ -3,7 +3,7 @@
 use crate::commands::published;
 use crate::messages;
 use crate::output::Output;
-use crate::standard_output::print;
+use crate::standard_output::{print, table_width};
 use anyhow::Result;
 use clap::Args;
 use isentrope_lab::inspect::{Inspection, StepChoice};
@@ -51,7 +51,7 @@ impl Inspect {
         if out == Path::new("-") {
             return Ok(());
         }
-        print(&inspection.text())?;
+        print(&inspection.text(table_width()))?;
         inspection.notes.iter().for_each(|note| messages::note(note));
         messages::say(&format!("all recorded tokens are in {}", out.display()));
         Ok(())

@@ -2,10 +2,10 @@
 //! that is shown.
 
 use crate::program::{
-    Scratch, failure, fixture, isentrope, lines_of, outcome, skipped, text, token_model,
+    Scratch, failure, fixture, isentrope, lines_of, outcome, skipped, spoken, text, token_model,
 };
 use crate::text_model::text_model;
-use crate::training::{Bench, assert_same_results, base, checkpoint};
+use crate::training::{Bench, assert_same_results, base, checkpoint, problems};
 use serde_json::json;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -185,6 +185,17 @@ fn messages_are_wrapped_and_rows_keep_their_columns_on_a_terminal() {
     assert!(lines[at + 1..].iter().all(|line| line.starts_with("  ")), "{shown:?}");
     let fits = |line: &&str| line.chars().count() <= 60 || !line.trim().contains(' ');
     assert!(lines.iter().all(fits), "{shown:?}");
+    let (results, rows) =
+        (bench.scratch.path("results"), bench.scratch.lines("rows.jsonl", &problems()));
+    let measured = format!("eval {} --bench mine={rows} --out {results} --limit 2", base());
+    spoken(isentrope(format!("{measured} --max-tokens 4 -n 2 --temperature 1")));
+    for line in [
+        format!("eval --against {results} --out {results}"),
+        format!("inspect {}", text(&bench.out("wide"))),
+    ] {
+        let shown = on_terminal(60, &isentrope(line)).unwrap();
+        assert!(shown.lines().count() > 10 && shown.lines().all(|line| fits(&line)), "{shown}");
+    }
 }
 
 #[test]

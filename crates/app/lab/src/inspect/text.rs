@@ -1,4 +1,4 @@
-//! Tables for a terminal of 80 columns.
+//! Tables for a terminal.
 
 use super::{Inspection, Table, tables};
 use crate::show::{fitted, wrapped};
@@ -6,28 +6,32 @@ use crate::visible::visible;
 use std::fmt::Write;
 use unicode_width::UnicodeWidthStr;
 
-/// Columns.
-const WIDTH: usize = 80;
+/// Columns that the names of rows have at least, if they are so long.
+const NAME: usize = 16;
 
 impl Inspection {
-    /// The tables, for a terminal.
-    pub fn text(&self) -> String {
-        let mut text = format!("{}, step {}: {}\n", visible(&self.run), self.step, self.summary());
+    /// The tables, for a terminal of `width` columns.
+    pub fn text(&self, width: usize) -> String {
+        let heading = format!("{}, step {}: {}", visible(&self.run), self.step, self.summary());
+        let mut text = wrapped(&heading, width).join("\n") + "\n";
         for table in &tables(self) {
-            let _ = write!(text, "\n{}", table.text());
+            let _ = write!(text, "\n{}", table.text(width));
         }
         text
     }
 }
 
 impl Table {
-    /// The table in lines of at most 80 columns.
-    pub fn text(&self) -> String {
+    /// The table in lines of at most `width` columns. Cells for which there is no room beside the
+    /// others stand below them.
+    pub fn text(&self, width: usize) -> String {
         let cells = self.rows.iter().flat_map(|(_, cells)| cells).chain(&self.columns);
         let cell = cells.map(|cell| cell.width()).max().unwrap_or(0) + 2;
-        let room = WIDTH.saturating_sub(2 + cell * self.columns.len());
-        let name = self.rows.iter().map(|(name, _)| name.width()).max().unwrap_or(0).min(room);
-        let mut text = format!("{}\n", self.title);
+        let name = self.rows.iter().map(|(name, _)| name.width()).max().unwrap_or(0);
+        let beside = (width.saturating_sub(2 + name.min(NAME)) / cell).max(1);
+        let room = width.saturating_sub(2 + cell * beside.min(self.columns.len()));
+        let name = name.min(room);
+        let mut text = wrapped(&self.title, width).join("\n") + "\n";
         let mut line = |name_of: &str, cells: &[String]| {
             let shown = fitted(name_of, name);
             let mut line = format!("  {shown}{}", " ".repeat(name - shown.width()));
@@ -36,13 +40,17 @@ impl Table {
             }
             let _ = writeln!(text, "{}", line.trim_end());
         };
-        line("", &self.columns);
-        if self.rows.is_empty() {
-            line("none", &[]);
+        for (part, columns) in self.columns.chunks(beside).enumerate() {
+            line("", columns);
+            if self.rows.is_empty() {
+                line("none", &[]);
+            }
+            for (name, cells) in &self.rows {
+                line(name, cells.chunks(beside).nth(part).unwrap_or_default());
+            }
         }
-        self.rows.iter().for_each(|(name, cells)| line(name, cells));
         if !self.note.is_empty() {
-            for line in wrapped(&self.note, WIDTH - 2) {
+            for line in wrapped(&self.note, width.saturating_sub(2)) {
                 let _ = writeln!(text, "  {line}");
             }
         }

@@ -18,8 +18,6 @@ use crate::{Error, Result};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// Columns of a terminal.
-const WIDTH: usize = 80;
 /// A coefficient differs if it does by more than this share of the largest.
 const TOLERANCE: f64 = 1e-9;
 /// Objectives are of a family if their changes have at least this cosine with one another.
@@ -90,18 +88,19 @@ impl MethodMap {
         Ok(Self { batch, effects, comparisons, notes })
     }
 
-    /// The comparisons as a table, and the families, for a terminal.
-    pub fn text(&self) -> String {
+    /// The comparisons as a table, and the families, for a terminal of `width` columns.
+    pub fn text(&self, width: usize) -> String {
         let all = &self.comparisons;
         let first = self.batch.entropy_changes(&self.effects[0].coefficients);
         let moved = first.map_or(0.0, |changes| changes.iter().map(|x| x.abs()).sum());
-        let mut text = table(all, moved).text();
-        let _ = writeln!(text, "\nFamilies: changes of coefficients with cosines from {FAMILY}");
+        let mut text = table(all, moved).text(width);
+        let heading = format!("Families: changes of coefficients with cosines from {FAMILY}");
+        let _ = writeln!(text, "\n{}", wrapped(&heading, width).join("\n"));
         let (families, alone): (Vec<_>, Vec<_>) =
             families(all).into_iter().partition(|family| family.len() > 1);
         let alone = format!("alone: {}", alone.concat().join(", "));
         for line in families.iter().map(|family| family.join(", ")).chain([alone]) {
-            for line in wrapped(&line, WIDTH - 2) {
+            for line in wrapped(&line, width.saturating_sub(2)) {
                 let _ = writeln!(text, "  {line}");
             }
         }

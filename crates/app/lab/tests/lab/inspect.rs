@@ -102,9 +102,11 @@ fn planted_tokens_come_to_what_was_planted() {
     assert_eq!(row(&inspection, 2, "top 2 %")[7], "100.0");
     assert_eq!(row(&inspection, 3, "\"x\""), ["1", "1", "2.000", "0.500", "-0.250"]);
     assert!(
-        inspection.text().lines().all(|line| line.chars().count() <= 80),
+        [60, 80].iter().all(|&width| {
+            inspection.text(width).lines().all(|line| line.chars().count() <= width)
+        }),
         "{}",
-        inspection.text()
+        inspection.text(80)
     );
 }
 
@@ -120,9 +122,9 @@ fn a_token_that_had_moved_before_its_update_lies_where_its_covariance_says() {
 fn steps_without_numbers_are_shown_too() {
     let dir = run(1, &[]);
     assert!(
-        open(&dir).text().contains("0 of 64 responses recorded; 0 of 4096 tokens"),
+        open(&dir).text(80).contains("0 of 64 responses recorded; 0 of 4096 tokens"),
         "{}",
-        open(&dir).text()
+        open(&dir).text(80)
     );
     assert!(data(&open(&dir).html().unwrap()).contains("\"responses\":[]"));
 
@@ -207,7 +209,7 @@ fn given_tokens_are_shown_and_in_no_table() {
     assert_eq!((turns.tokens().len(), turns.summary()), (3, plain.summary()));
     for (a, b) in tables(&turns).iter().zip(&tables(&plain)) {
         if !a.title.starts_with("Where in the response") {
-            assert_eq!(a.text(), b.text());
+            assert_eq!(a.text(80), b.text(80));
         }
     }
     let data: Value = serde_json::from_str(&data(&turns.html().unwrap())).unwrap();
@@ -265,7 +267,7 @@ fn hostile_text_stays_text() {
         hostile[key] = json!("</script><script>alert(1)</script>\u{2066}");
     }
     let inspection = open(&run(1, &[hostile]));
-    let (page, text) = (inspection.html().unwrap(), inspection.text());
+    let (page, text) = (inspection.html().unwrap(), inspection.text(80));
     assert_eq!(page.matches("</script>").count(), 2, "the page's own, and its data");
     assert!(!page.contains("<img") && !page.contains("<b>&"), "{page}");
     let data = data(&page);
@@ -320,7 +322,7 @@ fn numbers_have_their_columns_whatever_they_are() {
     huge["covariances"] = json!([3e38, -3e38]);
     huge["entropies"] = json!([3e38, 0.5]);
     let inspection = open(&run(1, &[huge]));
-    let text = inspection.text();
+    let text = inspection.text(80);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert_eq!(row(&inspection, 3, "\"a\"")[2..4], ["3.00e38", "3.00e38"]);
     assert_eq!(row(&inspection, 0, "recorded tokens")[5], "0.000");

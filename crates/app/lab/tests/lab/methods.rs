@@ -98,7 +98,7 @@ fn families_are_of_those_that_change_the_same() {
         named("erc", json!({ "methods": { "erc": {} } })),
         named("idle", json!({ "methods": { "w_reinforce": { "lambda": 1 } } })),
     ];
-    let text = map(&records(), &objectives).text();
+    let text = map(&records(), &objectives).text(80);
     assert!(text.ends_with("\n  nsr, weak\n  alone: erc\n"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
@@ -132,7 +132,7 @@ fn inspect_shows_a_method_in_tables_and_on_the_page() {
             ["-2.000", "0.500", "1.000", "-2.000", "0.000"].map(String::from).to_vec()
         )]
     );
-    assert!(inspection.text().lines().all(|line| line.chars().count() <= 80));
+    assert!(inspection.text(80).lines().all(|line| line.chars().count() <= 80));
     let page = inspection.html().unwrap();
     assert!(page.contains("What clip would have done"));
 }
@@ -147,7 +147,7 @@ fn given_tokens_have_no_coefficients() {
         let [plain, other] = &objectives;
         inspection.add_method(other, plain).unwrap();
         let all = tables(&inspection);
-        (touched, all[all.len() - 2..].iter().map(Table::text).collect::<Vec<_>>())
+        (touched, all[all.len() - 2..].iter().map(|table| table.text(80)).collect::<Vec<_>>())
     };
     let [turns, plain] = with_and_without_given(&["1", "+", "wait"], 1);
     assert_eq!(of(turns), of(plain));
@@ -171,7 +171,7 @@ fn records_that_lack_numbers_say_so() {
     }
     let [_, erc] = &map.comparisons[..] else { panic!() };
     assert_eq!((erc.touched, erc.entropy_change), (0.0, None));
-    assert!(map.text().contains(" -"));
+    assert!(map.text(80).contains(" -"));
     let none = MethodMap::of(&open(&run(3, &[unscored])), &objectives).unwrap_err().to_string();
     assert!(none.contains("step 3 of") && none.contains("lab.track_theory=true"), "{none}");
     let reference = [named("kl", json!({ "reference_kl": { "coefficient": 0.1 } }))];

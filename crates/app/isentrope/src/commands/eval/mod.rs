@@ -11,7 +11,7 @@ use crate::progress::Download;
 use crate::recipe;
 use crate::results_table;
 use crate::sampling_flags::SamplingFlags;
-use crate::standard_output::print;
+use crate::standard_output::print_fitted;
 use crate::template_flags::PromptFlags;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -140,7 +140,7 @@ impl Eval {
             Some(old) => {
                 let comparisons = Comparisons::of(old, &out)?;
                 comparisons.write(old, &out)?;
-                print(&results_table::comparison(&comparisons, old, &out))
+                print_fitted(&results_table::comparison(&comparisons, old, &out))
             }
             None => Ok(()),
         }
@@ -234,7 +234,7 @@ impl Eval {
             sampling::sample(&evaluator, set, loaded, &results, out)?;
         }
         let report = results.report()?;
-        print(&results_table::report(&report, out))?;
+        print_fitted(&results_table::report(&report, out))?;
         for (name, summary) in &report.benchmarks {
             let share = |what: &str| summary.estimates.get(what).map_or(0.0, |share| share.value);
             if benchmarks.contains(name) && share("faults") + share("failed") >= 1.0 - 1e-9 {

@@ -3,7 +3,7 @@
 use crate::commands::published;
 use crate::messages;
 use crate::output::Output;
-use crate::standard_output::print;
+use crate::standard_output::{print, table_width};
 use anyhow::Result;
 use clap::Args;
 use isentrope_lab::inspect::{Inspection, StepChoice};
@@ -48,7 +48,7 @@ impl Methods {
         if self.json {
             print(&(serde_json::to_string_pretty(&map.comparisons)? + "\n"))?;
         } else {
-            print(&map.text())?;
+            print(&map.text(table_width()))?;
         }
         inspection.notes.iter().chain(&map.notes).for_each(|note| messages::note(note));
         Ok(())
