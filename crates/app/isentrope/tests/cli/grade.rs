@@ -3,8 +3,8 @@
 
 use crate::processes::{send, wait_until};
 use crate::program::{
-    Scratch, assert_parts, can_judge_programs, failure_saying, isentrope, json_lines, lines_of,
-    outcome, output_for, parse_lines, spoken, stderr, stdout_of,
+    Scratch, assert_parts, can_judge_programs, failure_saying, has_python, isentrope, json_lines,
+    lines_of, outcome, output_for, parse_lines, spoken, stderr, stdout_of,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -185,6 +185,27 @@ fn a_line_at_which_the_verifier_fails_scores_0() {
     assert_eq!((&lines[1]["verdict"], &lines[1]["score"]), (&json!("unparseable"), &json!(0.0)));
     let failed = "1 made the verifier fail, and score 0; the first, line 2: the worker ended";
     assert_parts(&said, &["mean score 0.7500", failed]);
+}
+
+#[test]
+fn a_traceback_is_shown_once_for_each_response() {
+    if !has_python() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let raises = "def reward(completions, **_):\n    raise ValueError(max(completions))\n";
+    let file = scratch.file("reward.py", raises);
+    for batch in ["response", "group"] {
+        let verifier =
+            format!("--verifier {{python=\"{file}:reward\",batch=\"{batch}\",workers=1}}");
+        let row = |response: &str| json!({"prompt": "p", "gold": "1", "response": response});
+        let rows = scratch.lines("rows.jsonl", &["a", "b", "c"].map(row));
+        let said = stderr(&isentrope(format!("grade --in {rows} {verifier}")).output().unwrap());
+        for response in ["a", "b", "c"] {
+            let shown = format!("function: ValueError: {response}\n");
+            assert_eq!(said.matches(&shown).count(), 1, "{batch}: {said}");
+        }
+    }
 }
 
 #[cfg(unix)]

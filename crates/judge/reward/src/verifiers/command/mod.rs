@@ -303,7 +303,7 @@ impl CommandVerifier {
         responses: &[&str],
     ) -> Result<Vec<Judgement>, VerifierError> {
         let judged = match responses {
-            [response] => vec![self.judge_alone(slot, item, response)?],
+            [response] => vec![self.judge_alone(slot, item, response, None)?],
             _ => self.judge_group(slot, item, responses)?,
         };
         match judged.iter().map(|judged| judged.as_ref().err()).collect::<Option<Vec<_>>>() {
@@ -338,14 +338,19 @@ impl CommandVerifier {
         Err(self.error(problem, last.stderr.clone()))
     }
 
+    /// Judges a response alone, perhaps because a worker failed at its group.
     fn judge_alone(
         &self,
         slot: &mut WorkerSlot,
         item: &Item<'_>,
         response: &str,
+        of_group: Option<&Failure>,
     ) -> Result<Result<Judgement, Failure>, VerifierError> {
         let question = self.question(item, &[response]);
-        let asked = self.ask(slot, &question)?;
+        let asked = match of_group {
+            Some(failure) => self.ask(slot, &question.again(&failure.reason))?,
+            None => self.ask(slot, &question)?,
+        };
         self.count(asked.as_ref().err())?;
         let judged = self.settle(slot, &question, asked)?;
         Ok(judged.map(|mut judgements| judgements.remove(0)))
@@ -361,11 +366,15 @@ impl CommandVerifier {
         item: &Item<'_>,
         responses: &[&str],
     ) -> Result<Vec<Result<Judgement, Failure>>, VerifierError> {
-        if let Ok(judgements) = self.ask(slot, &self.question(item, responses))? {
-            responses.iter().try_for_each(|_| self.count(None))?;
-            return Ok(judgements.into_iter().map(Ok).collect());
-        }
-        let alone = responses.iter().map(|response| self.judge_alone(slot, item, response));
+        let failure = match self.ask(slot, &self.question(item, responses))? {
+            Err(failure) => failure,
+            Ok(judgements) => {
+                responses.iter().try_for_each(|_| self.count(None))?;
+                return Ok(judgements.into_iter().map(Ok).collect());
+            }
+        };
+        let alone =
+            responses.iter().map(|response| self.judge_alone(slot, item, response, Some(&failure)));
         let mut judged = alone.collect::<Result<Vec<_>, VerifierError>>()?;
         let others: Vec<&str> =
             responses.iter().zip(&judged).filter(|(_, j)| j.is_ok()).map(|(r, _)| *r).collect();
@@ -394,13 +403,14 @@ impl CommandVerifier {
         question: &Question,
         asked: Result<Vec<Judgement>, Failure>,
     ) -> Result<Result<Vec<Judgement>, Failure>, VerifierError> {
-        if asked.as_ref().err().is_none_or(|failure| failure.is_of_question) {
-            return Ok(asked);
-        }
+        let failure = match asked {
+            Err(failure) if !failure.is_of_question => failure,
+            settled => return Ok(settled),
+        };
         if let Some(worker) = slot.worker.take() {
             worker.dismiss(Instant::now());
         }
-        self.ask(slot, question)
+        self.ask(slot, &question.again(&failure.reason))
     }
 
     fn question(&self, item: &Item<'_>, responses: &[&str]) -> Question {

@@ -106,6 +106,17 @@ impl Question {
         Self { id: u64::from(id), line, group, to_shim }
     }
 
+    /// The question once more, to the shim of a function that failed with this error: the shim does
+    /// not show the error's traceback again.
+    pub fn again(&self, error: &str) -> Self {
+        let mut again = self.clone();
+        if self.to_shim {
+            let error = format!("\"again\":{},", Value::from(error)).into_bytes();
+            again.line.splice(1..1, error); // behind the opening brace
+        }
+        again
+    }
+
     /// The number of responses that it is about.
     pub fn responses(&self) -> usize {
         self.group.unwrap_or(1)

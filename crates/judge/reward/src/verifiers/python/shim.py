@@ -383,8 +383,10 @@ def judge(call, question, file):
     except Unjudged as reason:
         return {"failed": str(reason)}
     except BaseException as error:  # sys.exit() too
-        print(own_traceback(error), file=sys.stderr, flush=True)
-        return {"failed": last_line(error, file)}
+        line = last_line(error, file)
+        if line != question.get("again"):
+            print(own_traceback(error), file=sys.stderr, flush=True)
+        return {"failed": line}
     return {"answers": answers} if "responses" in question else answers[0]
 
 
