@@ -183,7 +183,7 @@ fn a_line_at_which_the_verifier_fails_scores_0() {
     let row = |response: &str| json!({"prompt": "p", "gold": "1", "response": response});
     let (lines, said) = grade(&["good", "bad", "good", "good"].map(row), &verifier);
     assert_eq!((&lines[1]["verdict"], &lines[1]["score"]), (&json!("unparseable"), &json!(0.0)));
-    let failed = "1 made the verifier fail, and score 0; the first, line 2: the worker ended";
+    let failed = "1 score 0, since judging them failed; the first, line 2: the worker ended";
     assert_parts(&said, &["mean score 0.7500", failed]);
 }
 

@@ -25,7 +25,7 @@ pub struct Totals {
     disagreements: Vec<usize>,
     /// The first line that could not be judged: its number and why.
     unjudged: Option<(usize, String)>,
-    /// Lines at which the verifier failed, which score 0, and the first: its number and why.
+    /// Lines at which judging failed, which score 0, and the first: its number and why.
     failed: usize,
     first_failed: Option<(usize, String)>,
     /// Lines not judged correct whose ground truth may be at fault, and the first of them: its
@@ -105,7 +105,7 @@ impl Totals {
         if let Some((number, reason)) = &self.first_failed {
             let _ = writeln!(
                 text,
-                "{} made the verifier fail, and score 0; the first, line {number}: {reason}",
+                "{} score 0, since judging them failed; the first, line {number}: {reason}",
                 self.failed
             );
         }
