@@ -1,7 +1,7 @@
 //! The differences between the settings of two evaluations.
 
 use isentrope_settings::differences;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// Adds the differences of two manifests in the settings of all benchmarks, besides the model.
 pub(super) fn of_all_benchmarks(before: &Value, now: &Value, changes: &mut Vec<String>) {
@@ -26,16 +26,19 @@ pub(super) fn of_benchmark(name: &str, before: &Value, now: &Value, changes: &mu
             changes.push(format!("{name}: {whose} files were edited, or are others"));
         }
     }
-    differences(name, &without_hashes(before), &without_hashes(now), changes);
+    differences(name, &compared(before), &compared(now), changes);
 }
 
-fn without_hashes(settings: &Value) -> Value {
-    let kept = settings
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter(|(key, _)| !key.ends_with("files_sha256"));
-    Value::Object(kept.map(|(key, value)| (key.clone(), value.clone())).collect::<Map<_, _>>())
+/// The settings without hashes, and with a key that results had no need to name before there was
+/// it: the processes of an environment did not open its episodes.
+fn compared(settings: &Value) -> Value {
+    let mut kept = settings.as_object().cloned().unwrap_or_default();
+    kept.retain(|key, _| !key.ends_with("files_sha256"));
+    let environment = kept.get_mut("environment").and_then(Value::as_object_mut);
+    if let Some(environment) = environment.filter(|settings| settings.contains_key("workers")) {
+        environment.entry("opens").or_insert(Value::Bool(false));
+    }
+    kept.into()
 }
 
 #[cfg(test)]
@@ -78,5 +81,18 @@ mod tests {
         assert_eq!(of(&before, &settings("aa", json!({"a.py": "44"}), 3)), expected);
         let expected = ["mine: its files were edited, or are others", scripts];
         assert_eq!(of(&settings("bb", Value::Null, 2), &before), expected);
+    }
+    #[test]
+    fn environments_that_do_not_say_whether_they_open_do_not() {
+        let of = |environment: Value| json!({"environment": environment});
+        let unsaid = of(json!({"command": ["a"], "workers": 2}));
+        let with = |opens: bool| of(json!({"command": ["a"], "workers": 2, "opens": opens}));
+        let found = |before: &Value, now: &Value| {
+            changes(|changes| of_benchmark("mine", before, now, changes))
+        };
+        assert_eq!(found(&unsaid, &with(false)), [""; 0]);
+        assert_eq!(found(&unsaid, &with(true)), ["mine.environment.opens false -> true"]);
+        let tools = of(json!({"kind": "tools", "tools": ["calculator"]}));
+        assert_eq!(found(&tools, &tools), [""; 0]);
     }
 }
