@@ -37,6 +37,11 @@ impl Separated {
                 .map_err(|_| format!("the name of its column {number} is not UTF-8"))?;
             columns.push(name.trim().to_owned());
         }
+        if let [only] = &columns[..]
+            && only.contains(';')
+        {
+            return Err("its separator is a semicolon: write it with commas".to_owned());
+        }
         let mut sorted: Vec<&String> = columns.iter().collect();
         sorted.sort_unstable();
         if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -141,6 +146,8 @@ mod tests {
         assert_eq!(found[3], (4, Ok(json!({"a": "1", "b": "2"}))));
         let error = |text: &[u8]| open(text, b',').err().unwrap_or_default();
         assert_eq!(error(b"a,b,a\n"), "its first row names two columns \"a\"");
+        let semicolons = "its separator is a semicolon: write it with commas";
+        assert_eq!(error(b"question;answer\n1+1;2\n"), semicolons);
         assert_eq!(error(b"a,\xff\n"), "the name of its column 2 is not UTF-8");
         let mut open_quote = b"a\n1\n\"".to_vec();
         open_quote.resize(MAX_ROW + 100_000, b'x');
