@@ -87,7 +87,7 @@ impl FromStr for DeviceRequest {
         let kind = match text {
             "auto" => DeviceKind::Auto,
             "cpu" => DeviceKind::Cpu,
-            "cuda" | "gpu" => DeviceKind::Cuda,
+            "cuda" => DeviceKind::Cuda,
             _ => {
                 let index = text.strip_prefix("cuda:").and_then(|index| index.parse().ok());
                 let index = index
@@ -136,7 +136,7 @@ mod tests {
             assert_eq!(parsed(name).unwrap().to_string(), name);
         }
         assert_eq!(parsed("cuda"), Ok(DeviceKind::Cuda.into()));
-        for wrong in ["", "CPU", "cuda:", "cuda:-1", "cuda:a", "cuda:99999999999999999999"] {
+        for wrong in ["", "CPU", "gpu", "cuda:", "cuda:-1", "cuda:a", "cuda:99999999999999999999"] {
             assert!(parsed(wrong).unwrap_err().contains("cuda:N"), "{wrong}");
         }
     }
