@@ -76,7 +76,7 @@ impl Clock {
                 .iter()
                 .find(|(name, _)| name == phase)
                 .map_or(0.0, |(_, t)| t.as_secs_f64());
-            if time > 0.0 {
+            if time > 0.0 && *tokens > 0 {
                 metrics.set(format!("throughput/{phase}_tokens_per_s"), *tokens as f64 / time);
             }
         }

@@ -2,10 +2,11 @@
 //! again.
 
 use crate::processes::{kill, start, until_reached};
-use crate::program::{names, spoken, stderr};
+use crate::program::{json_lines, names, spoken, stderr};
 use crate::train_ranks::{Launcher, kill_a_rank};
 use crate::train_reward::{command as verifier, worker};
-use crate::training::{Bench, assert_same_results};
+use crate::training::{Bench, assert_same_results, metrics};
+use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -104,6 +105,17 @@ fn what_was_judged_before_a_kill_is_not_sampled_again() {
             "but for the one that was not answered, none was asked about twice"
         );
         assert!(journals(&killed).is_empty(), "the checkpoint has these steps");
+        // Speeds count what was sampled now: nothing in the first step, not all in the second.
+        let (timings, steps) = (json_lines(&killed.join("timings.jsonl")), metrics(&killed));
+        let speed = "throughput/rollout_tokens_per_s";
+        assert!(timings[1].get(speed).is_none(), "{}", timings[1]);
+        let sampled = |step: usize| {
+            let number = |value: &Value| value.as_f64().unwrap();
+            let tokens = number(&timings[step][speed]) * number(&timings[step]["time/rollout_s"]);
+            tokens / number(&steps[step]["rollout/tokens"])
+        };
+        let (some, all) = (sampled(2), sampled(3));
+        assert!(some < 0.9 && (all - 1.0).abs() < 1e-6, "{some} {all}");
         run.end(run.command("whole", ""));
         assert_same_results(&run.bench.out("whole"), &killed);
     }

@@ -32,6 +32,8 @@ pub(super) struct Batch {
     pub verdicts: Duration,
     /// Responses that have gone from one rank to another.
     pub moved: usize,
+    /// Tokens of responses that were read from the journals of all ranks.
+    pub journalled: usize,
 }
 
 /// One prompt's responses; empty slots have none yet.
@@ -88,6 +90,9 @@ impl Collector<'_, '_> {
             ..(*self.sampling).clone()
         });
         let mut slots = self.slots(taken, count, cached, &checksums, &most_likely);
+        let to_learn = slots.iter().filter(|slots| !slots.key.greedy);
+        let journalled = to_learn.flat_map(|slots| slots.responses.iter().flatten());
+        let journalled: usize = journalled.map(Response::sampled_tokens).sum();
         let (seed, step) = (self.recipe.run.seed, self.context.step);
         let question = |slots: &Slots| {
             let Slots { place, key, .. } = *slots;
@@ -152,6 +157,7 @@ impl Collector<'_, '_> {
             waited: responded.waited,
             verdicts: responded.verdicts,
             moved,
+            journalled: ranks.gather(vec![journalled])?.into_iter().sum(),
         })
     }
 

@@ -130,6 +130,8 @@ pub struct CollectedRollout {
     pub verdicts: Duration,
     /// The number of responses that have gone from one rank to another.
     pub moved: usize,
+    /// Tokens of responses that were sampled before the step was broken off.
+    pub journalled: usize,
 }
 
 impl Collector<'_, '_> {
@@ -162,6 +164,7 @@ impl Collector<'_, '_> {
             waited: Duration::ZERO,
             verdicts: Duration::ZERO,
             moved: 0,
+            journalled: 0,
         };
         let mut batches = 0;
         while self.carried + collected.groups.len() < wanted {
@@ -188,6 +191,7 @@ impl Collector<'_, '_> {
             collected.waited += batch.waited;
             collected.verdicts += batch.verdicts;
             collected.moved += batch.moved;
+            collected.journalled += batch.journalled;
             batches += 1;
             for group in batch.groups {
                 seen(&group)?;

@@ -141,7 +141,7 @@ impl Trainer for PolicyGradient {
         file.finish()?;
         clock.add("verify", collected.waited);
         clock.add("verdicts", collected.verdicts);
-        clock.count("rollout", collected.statistics.tokens());
+        clock.count("rollout", collected.statistics.tokens() - collected.journalled);
         context.record.moved_responses = collected.moved;
         Ok(collected)
     }
