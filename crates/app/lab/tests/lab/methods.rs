@@ -1,7 +1,7 @@
 //! Objectives side by side on planted token records.
 
 use crate::inspect::{record, run, with_and_without_given};
-use isentrope_lab::inspect::{Inspection, StepChoice, Table, tables};
+use isentrope_lab::inspect::{Inspection, StepChoice, tables};
 use isentrope_lab::methods::{Comparison, MethodMap, NamedObjective};
 use serde_json::{Value, json};
 use tempfile::TempDir;
