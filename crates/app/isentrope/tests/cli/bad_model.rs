@@ -65,7 +65,7 @@ fn a_chat_template_that_is_missing_or_broken_is_named() {
     let parts = ["model has no chat template", "chat_template.jinja"];
     failure_saying(isentrope(format!("generate {model} --prompts {messages}")), &parts);
     failure_saying(isentrope(format!("score {model} --in {messages}")), &parts);
-    let chat = format!("generate {model} --prompt Hi --chat");
+    let chat = format!("generate {model} --prompt Hi --template chat");
     failure_saying(isentrope(&chat), &parts);
     fs::write(dir.join("chat_template.jinja"), "{% if %}").unwrap();
     failure_saying(isentrope(&chat), &["chat_template.jinja", "line 1"]);

@@ -19,7 +19,7 @@ fn chat_prompts_messages_and_rendered_text_are_one() {
     let prompt = json!({"prompt": "What is 2+2?"});
     let user = json!({"role": "user", "content": "What is 2+2?"});
     let messages = generate(json!({"messages": [user]}), "");
-    for flags in ["", "--chat", "--template chat"] {
+    for flags in ["", "--template chat"] {
         assert_eq!(messages, generate(prompt.clone(), flags), "{flags}");
     }
     // The prompt of a chat that is there to be imitated.
@@ -115,7 +115,7 @@ fn what_a_run_prints_at_its_end_asks_as_the_run_did() {
 fn a_command_is_itself_whatever_it_finds_in_the_environment() {
     let scratch = Scratch::new();
     let model = text(&text_model(&scratch, "model"));
-    let command = || isentrope(format!("generate {model} --chat --prompt Hi --max-tokens 3"));
+    let command = || isentrope(format!("generate {model} --prompt Hi --max-tokens 3"));
     let mut marked = command();
     marked.env("ISENTROPE_CHAT_TEMPLATE_WORKER", "1");
     assert_eq!(lines_of(marked), lines_of(command()));

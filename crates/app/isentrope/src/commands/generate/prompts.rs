@@ -7,7 +7,7 @@ use crate::template_flags::PromptFlags;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use clap::error::ErrorKind;
-use isentrope_data::{DataSettings, Prompt, Template};
+use isentrope_data::Prompt;
 use isentrope_rollout::Prompter;
 use serde_json::Value;
 use std::cell::OnceCell;
@@ -26,9 +26,6 @@ pub struct PromptArguments {
     prompts: Option<PathBuf>,
     #[command(flatten)]
     flags: PromptFlags,
-    /// Same as --template chat
-    #[arg(long, conflicts_with = "template")]
-    chat: bool,
     /// Text put before every prompt, as data.prompt_prefix; in a chat, before the user's last
     /// message
     #[arg(
@@ -79,14 +76,6 @@ impl PromptArguments {
         };
         Ok(PromptSource { arguments: self, prompts })
     }
-
-    fn settings(&self) -> DataSettings {
-        let mut settings = self.flags.settings();
-        if self.chat {
-            settings.template = Template::Chat;
-        }
-        settings
-    }
 }
 
 /// A prompt from the terminal.
@@ -130,7 +119,7 @@ impl PromptSource<'_> {
         let mut tokens = |place: usize, mut prompt: Prompt| -> Result<Vec<u32>> {
             if prompter.get().is_none() {
                 loaded.tokenizer().map_err(|e| self.error(place, e))?;
-                let _ = prompter.set(loaded.prompter(&self.arguments.settings())?);
+                let _ = prompter.set(loaded.prompter(&self.arguments.flags.settings())?);
             }
             let prompter = prompter.get().context("the tokenizer was read")?;
             prompt.surround(&self.arguments.prompt_prefix, &self.arguments.prompt_suffix);
