@@ -47,7 +47,7 @@ pub struct RolloutSettings {
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_p: f32,
     /// Longest response, in tokens. With an environment, of all turns together, with the tokens
-    /// that the model is given between them.
+    /// that the model is given: the opening, and the answers between turns.
     #[schemars(range(min = 1))]
     pub max_tokens: usize,
     /// Texts that end a response and are cut off it. One that is a special token, such as
