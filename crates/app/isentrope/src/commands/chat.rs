@@ -125,6 +125,9 @@ impl Chat {
                 Ok("/exit" | "/quit") => return Ok(()),
                 Ok("/help") => messages::say(HELP),
                 Ok("/reset") => conversation.messages.clear(),
+                Ok(line) if is_command(line) => {
+                    messages::warning(&format!("there is no {line}: {HELP}"));
+                }
                 Ok(message) => conversation.turn(message)?,
             }
         }
@@ -139,6 +142,12 @@ impl Chat {
         sampling.check().map_err(|e| anyhow!("--{e}"))?;
         Ok(sampling)
     }
+}
+
+/// Whether a line is a word behind a slash, as commands are: not a path, nor a sentence.
+fn is_command(line: &str) -> bool {
+    let word = line.strip_prefix('/');
+    word.is_some_and(|word| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric()))
 }
 
 impl Conversation<'_> {
@@ -156,8 +165,12 @@ impl Conversation<'_> {
         }
         let room = self.context.saturating_sub(prompt.len());
         if room == 0 {
+            let remedy = match self.messages[..] {
+                [] => "a shorter message leaves room for an answer",
+                _ => "/reset begins anew",
+            };
             messages::warning(&format!(
-                "the conversation has {} tokens, and the context {}: /reset begins anew",
+                "the conversation has {} tokens, and the context {}: {remedy}",
                 prompt.len(),
                 self.context
             ));

@@ -402,9 +402,13 @@ fn a_conversation_goes_on_from_its_answers() {
     let (apart, _) = talk("Hi\n/reset\nHo\n", "--temperature 0");
     let (alone, _) = talk("Ho\n", "--temperature 0");
     assert!(apart.ends_with(&alone) && !both.ends_with(&alone), "{both:?} {apart:?}");
+    // A word behind a slash that is no command is no message either.
+    let (answers, said) = talk("/rest\nHo\n", "--temperature 0");
+    assert_parts(&said, &["there is no /rest: /reset begins anew, /exit or Ctrl-D ends"]);
+    assert_eq!(answers, alone);
     // A message that has no room is refused, and the conversation goes on.
     let long = "a ".repeat(400);
-    let (answers, said) = talk(&format!("{long}\nHo\n"), "--temperature 0");
-    assert_parts(&said, &["the context 256: /reset begins anew"]);
+    let (answers, said) = talk(&format!("{long}\nHo\n{long}\n"), "--temperature 0");
+    assert_parts(&said, &["the context 256: a shorter message", "the context 256: /reset begins"]);
     assert_eq!(answers, alone);
 }
