@@ -4,6 +4,7 @@
 use crate::Settings;
 use crate::answer::Answer;
 use crate::api_error::{ApiError, RETRY_AFTER, ending, time_over};
+use crate::client::Client;
 use crate::job::{Job, Message, Update, Waiting};
 use crate::metrics::Metrics;
 use crate::reading::{Form, Front, Understood};
@@ -29,7 +30,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{sleep, timeout, timeout_at};
+use tokio::time::{interval, sleep, timeout, timeout_at};
 
 /// Longest body of a request, in bytes.
 const LONGEST_BODY: usize = 4 << 20;
@@ -46,6 +47,10 @@ const TO_TAKE: Duration = Duration::from_secs(30);
 const READERS: usize = 4;
 /// Time between two looks at whether the server is to end.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Time between two looks at whether a client has left.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// Time for requests that are under way to arrive whole, when the server ends.
+const LAST_ARRIVALS: Duration = Duration::from_secs(1);
 /// Time for clients to get the errors of requests that the server's end has cut off.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// Time for readers of long texts to end, when the server does.
@@ -141,15 +146,12 @@ async fn accept<S: Site>(
 }
 
 /// Serves a connection to its end.
-async fn connection<S: Site>(
-    server: Arc<S>,
-    stream: TcpStream,
-    mut stopped: watch::Receiver<bool>,
-) {
+async fn connection<S: Site>(server: Arc<S>, stream: TcpStream, stopped: watch::Receiver<bool>) {
     let _ = stream.set_nodelay(true); // it is only faster with it
     // The system breaks off a connection whose client takes nothing, which frees its place.
     #[cfg(target_os = "linux")]
     let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, TO_TAKE.as_millis() as u32);
+    let client = Client::new(stream);
     let service = service_fn(|request| {
         let server = Arc::clone(&server);
         async move { Ok::<_, Infallible>(server.answer(request).await) }
@@ -158,14 +160,23 @@ async fn connection<S: Site>(
         http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(TO_SEND)
-            .serve_connection(TokioIo::new(stream), service)
+            .half_close(true)
+            .serve_connection(TokioIo::new(client.clone()), service)
     );
-    let mut stop = pin!(stopped.wait_for(|stopped| *stopped));
-    let mut is_stopping = false;
+    let mut looks = interval(LOOK_INTERVAL);
+    let mut stopping = None;
     poll_fn(|context| {
-        if !is_stopping && stop.as_mut().poll(context).is_ready() {
-            is_stopping = true;
-            connection.as_mut().graceful_shutdown();
+        while looks.poll_tick(context).is_ready() {
+            if client.has_left() {
+                return Poll::Ready(()); // its request is dropped
+            }
+            if stopping.is_none() && *stopped.borrow() {
+                stopping = Some(Instant::now());
+                connection.as_mut().graceful_shutdown();
+            }
+            if stopping.is_some_and(|since| since.elapsed() >= LAST_ARRIVALS) {
+                client.stop_reading();
+            }
         }
         // A client that breaks off, or sends what is not HTTP, ends its own connection alone.
         connection.as_mut().poll(context).map(|_| ())

@@ -7,6 +7,7 @@
 
 mod answer;
 mod api_error;
+mod client;
 mod fields;
 mod http;
 mod job;
