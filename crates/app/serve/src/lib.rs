@@ -14,6 +14,7 @@ mod job;
 mod metrics;
 mod reading;
 mod said;
+mod scoring;
 mod stream;
 mod worker;
 

@@ -4,10 +4,11 @@
 //! events any more: its sequences are withdrawn then and their memory is free again.
 
 use crate::api_error::{ApiError, ending, time_over};
-use crate::job::{Job, Message, PromptScores, Update};
+use crate::job::{Job, Message, Update};
 use crate::metrics::Metrics;
+use crate::scoring::Scoring;
+use isentrope_model::Model;
 use isentrope_model::tokenizer::Tokenizer;
-use isentrope_model::{Model, Packed, Sequence};
 use isentrope_rollout::{Engine, Event, Key, Limits, Request, RequestId, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
@@ -29,6 +30,7 @@ pub(crate) fn work(
     let mut worker = Worker {
         model,
         engine: Engine::new(model, Some(tokenizer), limits)?,
+        chunk: limits.prefill_tokens,
         metrics,
         live: BTreeMap::new(),
         accepted: 0,
@@ -52,7 +54,7 @@ pub(crate) fn work(
             }
         }
         worker.withdraw_ended();
-        worker.score_one();
+        worker.score_some();
         if let Err(failure) = worker.step() {
             // An engine cannot go on after a failed step. Its requests cannot either.
             worker.fail_all(&ApiError::internal(failure.to_string()));
@@ -76,6 +78,8 @@ pub(crate) fn work(
 struct Worker<'a> {
     model: &'a Model,
     engine: Engine<'a>,
+    /// Most tokens of a prompt that are scored between two steps of the engine.
+    chunk: usize,
     metrics: &'a Metrics,
     /// Jobs that have not ended, by their number.
     live: BTreeMap<u64, Live>,
@@ -91,6 +95,8 @@ struct Live {
     requests: Vec<RequestId>,
     /// Prompts that have been scored.
     scored: usize,
+    /// The scores of the next one, if they are begun.
+    scoring: Option<Scoring>,
     /// Whether each choice has a token.
     begun: Vec<bool>,
     /// Choices that have not ended.
@@ -114,7 +120,8 @@ impl Worker<'_> {
         let number = self.accepted;
         self.accepted += 1;
         let begun = vec![false; job.prompts.len() * job.samples];
-        let mut live = Live { job, requests: Vec::new(), scored: 0, begun, unfinished: 0 };
+        let mut live =
+            Live { job, requests: Vec::new(), scored: 0, scoring: None, begun, unfinished: 0 };
         if let Err(wrong) = self.submit(number, &mut live) {
             self.withdraw(&live);
             live.send(Update::Failed(ApiError::request(wrong.to_string())));
@@ -169,28 +176,32 @@ impl Worker<'_> {
         }
     }
 
-    /// Scores the next prompt of the oldest job that has one to score.
-    fn score_one(&mut self) {
+    /// Goes on with the next prompt of the oldest job that has one to score.
+    fn score_some(&mut self) {
         let next = self.live.iter_mut().find_map(|(&number, live)| {
             let temperature = live.job.scoring?;
             (live.scored < live.job.prompts.len()).then_some((number, live, temperature))
         });
         let Some((number, live, temperature)) = next else { return };
-        let prompt = live.scored;
-        live.scored += 1;
-        match score(self.model, &live.job.prompts[prompt], temperature) {
-            Some(scores) => live.send(Update::Scored { prompt, scores }),
-            None => {
+        let prompt = &live.job.prompts[live.scored];
+        let begun = live.scoring.take().map_or_else(|| Scoring::begin(self.model, prompt), Ok);
+        let mut scoring = match begun {
+            Ok(scoring) => scoring,
+            Err(no_memory) => return self.fail(number, no_memory),
+        };
+        if !scoring.is_done(prompt) {
+            if !scoring.advance(self.model, prompt, temperature, self.chunk) {
                 let failure = "the model's log-probs are not finite: its weights or its \
                                configuration are damaged";
-                live.send(Update::Failed(ApiError::internal(failure)));
-                self.metrics.failures.fetch_add(1, Ordering::Relaxed);
-                if let Some(live) = self.live.remove(&number) {
-                    self.withdraw(&live);
-                }
+                return self.fail(number, failure);
+            }
+            if !scoring.is_done(prompt) {
+                live.scoring = Some(scoring);
                 return;
             }
         }
+        live.send(Update::Scored { prompt: live.scored, scores: scoring.into_scores() });
+        live.scored += 1;
         if live.job.sampling.is_none() {
             live.job.waiting.begin_one();
         }
@@ -238,6 +249,14 @@ impl Worker<'_> {
         }
     }
 
+    /// Fails one job, because of the model or the memory.
+    fn fail(&mut self, number: u64, failure: impl ToString) {
+        let Some(live) = self.live.remove(&number) else { return };
+        self.metrics.failures.fetch_add(1, Ordering::Relaxed);
+        self.withdraw(&live);
+        live.send(Update::Failed(ApiError::internal(failure.to_string())));
+    }
+
     fn fail_all(&mut self, failure: &ApiError) {
         self.requests.clear();
         for live in mem::take(&mut self.live).into_values() {
@@ -245,17 +264,4 @@ impl Worker<'_> {
             live.send(Update::Failed(failure.clone()));
         }
     }
-}
-
-/// Scores of a prompt; none if they are not finite.
-fn score(model: &Model, prompt: &[u32], temperature: f32) -> Option<PromptScores> {
-    if prompt.len() < 2 {
-        return Some(PromptScores { logprobs: Vec::new(), likeliest: Vec::new() });
-    }
-    let packed = Packed::new(&[Sequence { tokens: prompt, score_from: 1 }]);
-    let (scores, likeliest) = model.score_beside_likeliest(&packed, temperature);
-    let likeliest: Option<Vec<(u32, f32)>> =
-        likeliest.into_iter().map(|drawn| drawn.map(|d| (d.token, d.logprob))).collect();
-    let is_finite = scores.logprobs.iter().all(|logprob| logprob.is_finite());
-    Some(PromptScores { logprobs: scores.logprobs, likeliest: likeliest? }).filter(|_| is_finite)
 }

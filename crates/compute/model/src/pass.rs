@@ -171,32 +171,6 @@ impl Model {
         self.head(&last, packed, temperature).0
     }
 
-    /// The scores of [`score`](Self::score), and the most likely token at each target: the greedy
-    /// draw there, whose log-prob is at temperature 1. No draw if logits are not finite.
-    ///
-    /// # Panics
-    /// As [`score`](Self::score).
-    pub fn score_beside_likeliest(
-        &self,
-        packed: &Packed,
-        temperature: f32,
-    ) -> (Scores, Vec<Option<Drawn>>) {
-        let uploaded = self.upload_packed(packed);
-        let (_, last) = self.run(packed, &uploaded, None);
-        let normed = self.normed(&last, packed.target_count());
-        let greedy = |row| Draw {
-            row,
-            adjustments: Adjustments::temperature(0.0),
-            penalised: Vec::new(),
-            records_kept: false,
-            uniform: 0.0,
-        };
-        let draws: Vec<Draw> = (0..packed.target_count()).map(greedy).collect();
-        let likeliest = self.draw(&normed, &draws);
-        let masks = Arc::clone(&packed.masks);
-        (self.predict(&normed, &packed.targets, masks, temperature).0, likeliest)
-    }
-
     /// The scores of [`score`](Self::score), and the slope of each target's entropy along the
     /// gradient of the target's log-prob, both by the logits over the temperature
     /// ([`EntropySlopes`]). If the target's mask leaves tokens out, the log-prob is that among the
@@ -295,10 +269,22 @@ impl Model {
     }
 
     /// Log-prob of a token after each row of final hidden states, `[tokens, hidden]`, and the row's
-    /// entropy: what drawing that token would report. Sampling reads this off its draws; tests ask
-    /// it of any row.
+    /// entropy: what drawing that token would report.
     pub fn score_next(&self, hidden: &Buffer, tokens: &[u32], temperature: f32) -> Scores {
         self.predict(hidden, tokens, Arc::default(), temperature).0
+    }
+
+    /// The most likely token after each of the first rows of final hidden states: the greedy draw
+    /// there, whose log-prob is at temperature 1. No draw if logits are not finite.
+    pub fn likeliest_next(&self, hidden: &Buffer, rows: usize) -> Vec<Option<Drawn>> {
+        let greedy = |row| Draw {
+            row,
+            adjustments: Adjustments::temperature(0.0),
+            penalised: Vec::new(),
+            records_kept: false,
+            uniform: 0.0,
+        };
+        self.draw(hidden, &(0..rows).map(greedy).collect::<Vec<Draw>>())
     }
 
     fn upload_packed(&self, packed: &Packed) -> DeviceRows {
