@@ -46,6 +46,7 @@ pub fn run(
         assert!(idle_steps <= 1000, "nothing happens any more");
         for event in events {
             match event {
+                Event::NotFinite { .. } => panic!("logits are not finite: {event:?}"),
                 Event::Token { request, sample, drawn, text } => {
                     assert_eq!(text, None, "there is no tokenizer");
                     let place = (ids.iter().position(|&id| id == request).unwrap(), sample);

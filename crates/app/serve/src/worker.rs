@@ -9,7 +9,7 @@ use crate::metrics::Metrics;
 use crate::scoring::Scoring;
 use isentrope_model::Model;
 use isentrope_model::tokenizer::Tokenizer;
-use isentrope_rollout::{Engine, Event, Key, Limits, Request, RequestId, Result};
+use isentrope_rollout::{Engine, Error, Event, Key, Limits, Request, RequestId, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
 use std::sync::atomic::Ordering;
@@ -232,6 +232,10 @@ impl Worker<'_> {
                     let choice = prompt * live.job.samples + sample;
                     live.send(Update::Finished { choice, completion: Box::new(completion) });
                     self.remove_done(number);
+                }
+                Event::NotFinite { request, position, .. } => {
+                    let Some(&(number, _)) = self.requests.get(&request) else { continue };
+                    self.fail(number, Error::NotFinite { position });
                 }
             }
         }

@@ -6,7 +6,7 @@ use crate::requests::Prompt;
 use crate::sessions::Weights;
 use crate::wire::{SampleResponse, SampledSequence, bytes};
 use isentrope_model::{Model, Packed, Sequence};
-use isentrope_rollout::{Completion, Engine, Event, FinishReason, Request, RequestId};
+use isentrope_rollout::{Completion, Engine, Error, Event, FinishReason, Request, RequestId};
 use prost::Message;
 use std::collections::HashMap;
 use std::mem;
@@ -82,7 +82,14 @@ impl<'a> Running<'a> {
             }
         };
         for event in events {
-            let Event::Finished { request, sample, completion } = event else { continue };
+            let (request, sample, completion) = match event {
+                Event::Token { .. } => continue,
+                Event::Finished { request, sample, completion } => (request, sample, completion),
+                Event::NotFinite { request, position, .. } => {
+                    self.fail(request, &Failure::server(Error::NotFinite { position }));
+                    continue;
+                }
+            };
             let Some(live) = self.live.get_mut(&request) else { continue };
             live.completions[sample] = Some(completion);
             if live.completions.iter().all(Option::is_some)
@@ -92,6 +99,15 @@ impl<'a> Running<'a> {
             }
         }
         true
+    }
+
+    /// Ends a request, whose other samples are withdrawn.
+    fn fail(&mut self, request: RequestId, failure: &Failure) {
+        let Some(live) = self.live.remove(&request) else { return };
+        for sample in 0..live.completions.len() {
+            self.engine.withdraw(request, sample);
+        }
+        self.promises.finish(&live.id, Outcome::failed(failure));
     }
 
     /// Withdraws the requests that have been cancelled, or whose session has ended.

@@ -113,6 +113,7 @@ impl<'a> SamplingRun<'a> {
                     self.progress.done += usize::from(!waits);
                     ended.push((self.id(request, sample), completion));
                 }
+                Event::NotFinite { position, .. } => return Err(Error::NotFinite { position }),
             }
         }
         Ok(ended)

@@ -68,6 +68,7 @@ fn run_in_two<'a>(
         }
         for event in engine.step().unwrap() {
             match event {
+                Event::NotFinite { .. } => panic!("{event:?}"),
                 Event::Token { request, sample, text, .. } => {
                     streamed[request * 3 + sample] += text.as_deref().unwrap_or_default();
                 }

@@ -17,7 +17,7 @@ properties!(
     a_full_activation_cache_keeps_whole_responses,
     memory_that_there_is_not_is_refused_with_a_sentence,
     draws_are_read_behind_a_step_and_no_row_is_fed_beyond_a_known_end,
-    logits_that_are_not_finite_are_an_error_whenever_draws_are_read
+    logits_that_are_not_finite_end_their_response_whenever_draws_are_read
 );
 
 fn responses_wait_where_only_one_fits_at_a_time(trial: &Trial) {
@@ -203,12 +203,16 @@ fn draws_are_read_behind_a_step_and_no_row_is_fed_beyond_a_known_end(trial: &Tri
     assert!(completions.values().all(|completion| completion.activation_slots.is_some()));
 }
 
-fn logits_that_are_not_finite_are_an_error_whenever_draws_are_read(trial: &Trial) {
+fn logits_that_are_not_finite_end_their_response_whenever_draws_are_read(trial: &Trial) {
     let model = nan_model(trial, "qwen3");
     for draws_behind in [false, true] {
         let mut engine = Engine::new(&model, None, ROOMY).unwrap().drawing_behind(draws_behind);
         engine.submit(request(&[3, 4, 5], 2, 0, Sampling::default())).unwrap();
-        let error = (0..2).find_map(|_| engine.step().err()).unwrap();
-        assert!(matches!(error, Error::NotFinite { position: 3 }), "{error}");
+        let events: Vec<Event> = (0..2).flat_map(|_| engine.step().unwrap()).collect();
+        let failed = |&sample: &usize| {
+            events.contains(&Event::NotFinite { request: 0, sample, position: 3 })
+        };
+        assert!(events.len() == 2 && (0..2).all(|sample| failed(&sample)), "{events:?}");
+        assert!(engine.is_idle());
     }
 }

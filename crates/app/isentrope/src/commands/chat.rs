@@ -7,11 +7,11 @@ use crate::sampling_flags::{SamplingFlags, of_model};
 use crate::standard_output::{draw, print};
 use crate::template_flags::TemplateFlags;
 use crate::visible::visible;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use isentrope_data::DataSettings;
 use isentrope_model::KvCache;
-use isentrope_rollout::{Engine, Event, Key, Limits, Prompter, Request, Sampling};
+use isentrope_rollout::{Engine, Error, Event, Key, Limits, Prompter, Request, Sampling};
 use serde_json::{Value, json};
 use std::env;
 use std::io::{BufRead, IsTerminal, stdin, stdout};
@@ -195,6 +195,7 @@ impl Conversation<'_> {
         while !self.engine.is_idle() && interrupt::may_answer() {
             for event in self.engine.step()? {
                 match event {
+                    Event::NotFinite { position, .. } => bail!(Error::NotFinite { position }),
                     Event::Token { drawn, text, .. } => {
                         tokens += 1;
                         entropy += f64::from(drawn.entropy);

@@ -13,7 +13,7 @@ use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use isentrope_model::KvCache;
 use isentrope_model::generation_config::eos_tokens;
-use isentrope_rollout::{Completion, Engine, Event, Key, Limits, Request, Sampling};
+use isentrope_rollout::{Completion, Engine, Error, Event, Key, Limits, Request, Sampling};
 use prompts::{NamedPrompt, PromptArguments, PromptSource};
 use serde::Serialize;
 use serde_json::Value;
@@ -158,6 +158,7 @@ impl Generate {
             }
             for event in engine.step()? {
                 match event {
+                    Event::NotFinite { position, .. } => bail!(Error::NotFinite { position }),
                     Event::Token { drawn, text, .. } => {
                         tokens += 1;
                         entropy += f64::from(drawn.entropy);

@@ -4,7 +4,9 @@ use crate::processes::{kill, send, start_heard, until};
 use crate::program::{
     Scratch, array, assert_parts, bits, isentrope, lines_of, output_for, stderr, text,
 };
-use crate::text_model::text_model;
+use crate::text_model::{VOCABULARY, text_model};
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -30,14 +32,11 @@ impl Server {
         Self::of(flags, |_| ())
     }
 
-    /// A server of the model after a change to its weights' file.
-    fn of(flags: &str, change: impl Fn(&mut Vec<u8>)) -> Self {
+    /// A server of the model after a change to its directory.
+    fn of(flags: &str, change: impl Fn(&Path)) -> Self {
         let scratch = Scratch::new();
         let model = text_model(&scratch, "model");
-        let weights = model.join("model.safetensors");
-        let mut bytes = fs::read(&weights).unwrap();
-        change(&mut bytes);
-        fs::write(weights, bytes).unwrap();
+        change(&model);
         let model = text(&model);
         let line = format!("serve {model} --served-model-name tiny --port 0 {flags}");
         let mut child = start_heard(isentrope(line));
@@ -381,9 +380,12 @@ fn what_is_no_request_ends_its_connection_alone() {
 #[test]
 fn a_damaged_model_fails_requests_and_not_the_server() {
     // The last weight, of the final norm, takes the logits beyond f32.
-    let server = Server::of("", |bytes| {
+    let server = Server::of("", |dir| {
+        let weights = dir.join("model.safetensors");
+        let mut bytes = fs::read(&weights).unwrap();
         let at = bytes.len() - 4;
         bytes[at..].copy_from_slice(&f32::MAX.to_le_bytes());
+        fs::write(weights, bytes).unwrap();
     });
     let sampled = json!({"prompt": "a", "n": 3});
     let scored = json!({"prompt": "abc", "echo": true, "logprobs": 0, "max_tokens": 0});
@@ -395,6 +397,63 @@ fn a_damaged_model_fails_requests_and_not_the_server() {
     for gauge in ["sequences_waiting", "sequences_running"] {
         until(PATIENCE, gauge, || server.metric(gauge) == 0);
     }
+}
+
+#[test]
+fn logits_that_are_not_finite_fail_their_request_alone() {
+    const DAMAGED: usize = 42;
+    let server = Server::of("", |dir| {
+        // One feature, of a token that no other shares it with, is scaled beyond f32. The head
+        // is the embedding as it was, and does not draw that token.
+        let weights = dir.join("model.safetensors");
+        let bytes = fs::read(&weights).unwrap();
+        let tensors = SafeTensors::deserialize(&bytes).unwrap();
+        let changed = |name: &str, change: &dyn Fn(&mut [[u8; 4]])| {
+            let tensor = tensors.tensor(name).unwrap();
+            let mut data = tensor.data().to_vec();
+            change(data.as_chunks_mut().0);
+            (name.to_owned(), tensor.shape().to_vec(), data)
+        };
+        let embedding = changed("model.embed_tokens.weight", &|numbers| {
+            let width = numbers.len() / VOCABULARY;
+            for (token, row) in numbers.chunks_mut(width).enumerate() {
+                row[0] = if token == DAMAGED { 1f32 } else { 0.0 }.to_le_bytes();
+            }
+        });
+        let head = changed(&embedding.0, &|numbers| {
+            let width = numbers.len() / VOCABULARY;
+            numbers[DAMAGED * width..][..width].fill([0; 4]);
+        });
+        let norm = changed("model.layers.0.input_layernorm.weight", &|numbers| {
+            numbers[0] = f32::MAX.to_le_bytes();
+        });
+        let mut all = tensors.tensors();
+        all.retain(|(name, _)| *name != embedding.0 && *name != norm.0);
+        let head = ("lm_head.weight".to_owned(), head.1, head.2);
+        for (name, shape, data) in [&embedding, &head, &norm] {
+            all.push((name.clone(), TensorView::new(Dtype::F32, shape.clone(), data).unwrap()));
+        }
+        safetensors::serialize_to_file(all, None, &weights).unwrap();
+        let config = fs::read_to_string(dir.join("config.json")).unwrap();
+        let untied =
+            config.replace("\"tie_word_embeddings\":true", "\"tie_word_embeddings\":false");
+        fs::write(dir.join("config.json"), untied).unwrap();
+    });
+    let whole = json!({
+        "prompt": [[5, 24, 43]], "n": 128, "max_tokens": 200, "temperature": 0, "ignore_eos": true,
+    });
+    let damaged = json!({"prompt": [[5, DAMAGED]], "n": 2});
+    let alone = server.post(COMPLETIONS, &whole);
+    let sampled = server.metric(TOKENS);
+    thread::scope(|scope| {
+        let beside = scope.spawn(|| server.post(COMPLETIONS, &whole));
+        until(PATIENCE, "it does not begin", || server.metric(TOKENS) > sampled);
+        let (status, answer) = server.ask(COMPLETIONS, damaged.to_string().as_bytes(), "");
+        assert!(status == 500 && answer.contains("not finite after 2 tokens"), "{status} {answer}");
+        assert!(!beside.is_finished(), "it ended too early to show anything");
+        assert_eq!(beside.join().unwrap()["choices"], alone["choices"]);
+    });
+    assert_eq!(server.metric("request_failures_total"), 1);
 }
 
 #[test]

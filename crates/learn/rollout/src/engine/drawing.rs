@@ -1,9 +1,9 @@
 //! Draws tokens from hidden states, and completes responses that have ended.
 
 use super::{Engine, Event};
+use crate::Result;
 use crate::sequence::{Completion, FinishReason, Sample};
 use crate::stop::Text;
-use crate::{Error, Result};
 use isentrope_kernels::{Buffer, Draw, Drawn};
 use isentrope_trace::span;
 
@@ -51,7 +51,8 @@ impl<'a> Engine<'a> {
         for (at, drawn) in all {
             let sample = &mut self.running[at];
             let Some(mut drawn) = drawn else {
-                return Err(Error::NotFinite { position: sample.positions() });
+                ended.push((at, None));
+                continue;
             };
             // The mask may be large, so it is moved out before the draw is copied.
             let mask = drawn.mask.take();
@@ -65,14 +66,17 @@ impl<'a> Engine<'a> {
             let ends = sample.sampling.ends(drawn.token);
             events.push(Event::Token { request: sample.id, sample: sample.sample, drawn, text });
             if ends || sample.text.as_ref().is_some_and(Text::stopped) {
-                ended.push((at, FinishReason::Stop));
+                ended.push((at, Some(FinishReason::Stop)));
             } else if sample.drawn.len() == sample.max_tokens {
-                ended.push((at, FinishReason::Length));
+                ended.push((at, Some(FinishReason::Length)));
             }
         }
         ended.sort_unstable_by_key(|&(sample, _)| std::cmp::Reverse(sample));
         for (sample, finish_reason) in ended {
-            events.push(self.retire(sample, finish_reason)?);
+            events.push(match finish_reason {
+                Some(finish_reason) => self.retire(sample, finish_reason)?,
+                None => self.fail(sample),
+            });
         }
         Ok(events)
     }
@@ -92,6 +96,15 @@ impl<'a> Engine<'a> {
             pending.leaves(at);
         }
         self.running.remove(at)
+    }
+
+    /// Drops a response whose logits are not finite.
+    fn fail(&mut self, at: usize) -> Event {
+        let sample = self.leave(at);
+        let position = sample.positions();
+        self.release(sample.pages, sample.reserved, sample.state_slot);
+        self.activation_slots.release(sample.slots, sample.prompt.len());
+        Event::NotFinite { request: sample.id, sample: sample.sample, position }
     }
 
     /// Completes a response that has ended. If another turn may follow it, it keeps its pages.

@@ -234,8 +234,7 @@ impl<'a> Engine<'a> {
     /// draws are read one step late, so are the events.
     ///
     /// # Errors
-    /// [`Error::NotFinite`] when the model fails numerically, [`Error::Model`] when a token cannot
-    /// be decoded. The engine cannot go on then.
+    /// [`Error::Model`] when a token cannot be decoded. The engine cannot go on then.
     pub fn step(&mut self) -> Result<Vec<Event>> {
         self.resume();
         let events = if self.may_draw_behind() { self.step_behind() } else { self.step_now() }?;

@@ -68,4 +68,14 @@ pub enum Event {
         /// The whole of it.
         completion: Completion,
     },
+    /// Logits after a response are NaN or infinite, so there is no distribution to sample from. The
+    /// response has left the engine; the others go on.
+    NotFinite {
+        /// The request.
+        request: RequestId,
+        /// The response, from 0.
+        sample: usize,
+        /// Number of tokens of prompt and response before the failure.
+        position: usize,
+    },
 }
