@@ -9,6 +9,7 @@ use crate::between_turns::{Conversation, GivenTokens};
 use crate::engine::Request;
 use crate::error::Result;
 use crate::prompter::Prompter;
+use crate::questions::{CloseOnDrop, Questions};
 use crate::random::Key;
 use crate::respond::ResponseId;
 use crate::sampling::Sampling;
@@ -21,9 +22,8 @@ use isentrope_reward::{Judgement, Verdict};
 use isentrope_trace::{name_thread, span};
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Scope};
 use std::time::Duration;
 
@@ -93,7 +93,9 @@ impl EpisodeOutcome {
 /// pass on what ends.
 pub struct EpisodeQueue<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
-    shared: Option<CloseOnDrop<'env>>,
+    /// None without turns.
+    shared: Option<Arc<Shared<'env>>>,
+    _open: CloseOnDrop<Question>,
     /// How each request is drawn.
     drawn: Vec<(Key, Arc<Sampling>)>,
     threads: usize,
@@ -162,18 +164,7 @@ struct Shared<'env> {
     turns: Turns<'env>,
     /// The problem of each request.
     problems: &'env [&'env Problem],
-    questions: Mutex<Receiver<Question>>,
-    /// Set when no more answers are wanted: threads drop the questions that are left.
-    closed: AtomicBool,
-}
-
-/// Closes the queue when it is dropped, so that its threads end after the turn they are at.
-struct CloseOnDrop<'env>(Arc<Shared<'env>>);
-
-impl Drop for CloseOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.closed.store(true, Ordering::Relaxed);
-    }
+    questions: Arc<Questions<Question>>,
 }
 
 impl<'scope, 'env> EpisodeQueue<'scope, 'env> {
@@ -187,14 +178,15 @@ impl<'scope, 'env> EpisodeQueue<'scope, 'env> {
     ) -> Self {
         let (questions, incoming) = mpsc::channel();
         let (answer, answers) = mpsc::channel();
-        let shared = turns.map(|turns| {
-            let (questions, closed) = (Mutex::new(incoming), AtomicBool::new(false));
-            CloseOnDrop(Arc::new(Shared { turns, problems, questions, closed }))
-        });
+        let open = CloseOnDrop(Questions::new(incoming));
+        let questions_of_threads = open.0.clone();
+        let shared = turns
+            .map(|turns| Arc::new(Shared { turns, problems, questions: questions_of_threads }));
         let drawn = requests.iter().map(|request| (request.key, request.sampling.clone()));
         let mut queue = Self {
             scope,
             shared,
+            _open: open,
             drawn: drawn.collect(),
             threads: 0,
             questions,
@@ -243,7 +235,7 @@ impl<'scope, 'env> EpisodeQueue<'scope, 'env> {
         }
         let sampled = run.step()?;
         let Some(shared) = &self.shared else { return Ok(sampled) };
-        let shared = shared.0.clone();
+        let shared = shared.clone();
         for (id, completion) in sampled {
             let episode = self.open.remove(&id).unwrap_or_default();
             let stops = completion.finish_reason == FinishReason::Stop;
@@ -263,7 +255,6 @@ impl<'scope, 'env> EpisodeQueue<'scope, 'env> {
     /// Asks the environment what follows a turn that has ended, or opens an episode.
     fn ask(&mut self, id: ResponseId, turn: Option<EndedTurn>, episode: OpenEpisode) {
         let Some(shared) = &self.shared else { return };
-        let shared = &shared.0;
         let seed = self.drawn[id.request].0.environment_seed(id.sample as u64);
         let question = Question { id, seed, turn, episode };
         if self.threads < shared.turns.environment.workers().max(1) {
@@ -304,7 +295,7 @@ impl<'scope, 'env> EpisodeQueue<'scope, 'env> {
         }
         run.end(id)?;
         let Some(shared) = &self.shared else { return Ok(None) };
-        Ok(Some((id, shared.0.turns.complete(completion, episode)?)))
+        Ok(Some((id, shared.turns.complete(completion, episode)?)))
     }
 
     /// Begins a response whose episode has been opened. One that the environment has failed to open
@@ -337,12 +328,7 @@ impl Shared<'_> {
     /// The work of a thread: answers one turn after another until there are no more.
     fn step_all(&self, answer: &Sender<Answer>) {
         name_thread("environment");
-        loop {
-            let next = self.questions.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            let Ok(question) = next else { return };
-            if self.closed.load(Ordering::Relaxed) {
-                continue;
-            }
+        while let Some(question) = self.questions.next() {
             if answer.send(self.step(question)).is_err() {
                 return;
             }

@@ -9,6 +9,7 @@ use crate::engine::Request;
 use crate::error::{Error, Result};
 use crate::judge::Judge;
 use crate::observer::ProgressObserver;
+use crate::questions::{CloseOnDrop, Questions};
 use crate::respond::{Interrupt, RespondOutcome, ResponseId, ResponseSink};
 use crate::response::Response;
 use crate::sequence::Completion;
@@ -17,9 +18,8 @@ use isentrope_trace::{name_thread, span};
 use std::mem;
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,8 @@ const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Takes sampled responses and gives them back judged.
 pub struct JudgeQueue<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
-    shared: CloseOnDrop<'env>,
+    shared: Arc<Shared<'env>>,
+    open: CloseOnDrop<Asked>,
     threads: Vec<ScopedJoinHandle<'scope, ()>>,
     questions: Sender<Asked>,
     answers: Receiver<Answer>,
@@ -51,18 +52,7 @@ struct Shared<'env> {
     judge: &'env Judge,
     /// The problem of each request.
     problems: &'env [&'env Problem],
-    questions: Mutex<Receiver<Asked>>,
-    /// Set when no more verdicts are wanted: threads drop the questions that are left.
-    closed: AtomicBool,
-}
-
-/// Closes the queue when it is dropped, so that its threads end after the verdict they are at.
-struct CloseOnDrop<'env>(Arc<Shared<'env>>);
-
-impl Drop for CloseOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.close();
-    }
+    questions: Arc<Questions<Asked>>,
 }
 
 /// Responses that are judged together: one, or all to a request.
@@ -97,11 +87,11 @@ impl<'scope, 'env> JudgeQueue<'scope, 'env> {
             judge.verifier.judges_groups().then(|| requests.iter().map(open).collect::<Vec<_>>());
         let (questions, incoming) = mpsc::channel();
         let (answer, answers) = mpsc::channel();
-        let closed = AtomicBool::new(false);
-        let shared = Arc::new(Shared { judge, problems, questions: Mutex::new(incoming), closed });
+        let open = CloseOnDrop(Questions::new(incoming));
         Self {
             scope,
-            shared: CloseOnDrop(shared),
+            shared: Arc::new(Shared { judge, problems, questions: open.0.clone() }),
+            open,
             threads: Vec::new(),
             questions,
             answers,
@@ -118,13 +108,13 @@ impl<'scope, 'env> JudgeQueue<'scope, 'env> {
 
     /// Asks for verdicts on responses that have just been sampled.
     pub fn ask(&mut self, sampled: Vec<(ResponseId, Completion)>) -> Result<()> {
-        let workers = self.shared.0.judge.verifier.workers();
+        let workers = self.shared.judge.verifier.workers();
         for sampled in sampled {
             self.sent += 1;
             if workers > 0 {
                 let Some(asked) = self.complete(sampled) else { continue };
                 if self.threads.len() < workers {
-                    let (shared, answer) = (self.shared.0.clone(), self.answer.clone());
+                    let (shared, answer) = (self.shared.clone(), self.answer.clone());
                     self.threads.push(self.scope.spawn(move || shared.judge_all(answer)));
                 }
                 let _ = self.questions.send(asked); // its receiver is in `shared`
@@ -175,7 +165,7 @@ impl<'scope, 'env> JudgeQueue<'scope, 'env> {
         observer: &mut dyn ProgressObserver,
     ) -> Result<RespondOutcome, E> {
         if !matches!(sampled, Ok(ControlFlow::Continue(()))) {
-            self.shared.0.close();
+            self.open.0.close();
         }
         let _span = span("wait for verdicts");
         let begun = Instant::now();
@@ -205,7 +195,7 @@ impl<'scope, 'env> JudgeQueue<'scope, 'env> {
         (self.questions, self.answer) = (mpsc::channel().0, mpsc::channel().0);
         loop {
             if interrupt == Interrupt::WhenAsked && observer.stop_requested() {
-                self.shared.0.close();
+                self.open.0.close();
             }
             match self.answers.recv_timeout(STOP_POLL_INTERVAL) {
                 Ok(answer) => {
@@ -227,8 +217,8 @@ impl<'scope, 'env> JudgeQueue<'scope, 'env> {
     fn judge_pending(&mut self) -> Result<()> {
         let (ids, completions): (Vec<_>, Vec<_>) = mem::take(&mut self.pending).into_iter().unzip();
         let begun = Instant::now();
-        let problems = ids.iter().map(|id: &ResponseId| self.shared.0.problems[id.request]);
-        let responses = self.shared.0.judge.responses(problems.zip(completions).collect())?;
+        let problems = ids.iter().map(|id: &ResponseId| self.shared.problems[id.request]);
+        let responses = self.shared.judge.responses(problems.zip(completions).collect())?;
         self.verdicts += begun.elapsed();
         for (id, response) in ids.into_iter().zip(responses) {
             let answer = Answer { id, response: Ok(response), took: Duration::ZERO };
@@ -239,19 +229,10 @@ impl<'scope, 'env> JudgeQueue<'scope, 'env> {
 }
 
 impl Shared<'_> {
-    fn close(&self) {
-        self.closed.store(true, Ordering::Relaxed);
-    }
-
     /// The work of a thread: answers one question after another until there are no more.
     fn judge_all(&self, answer: Sender<Answer>) {
         name_thread("verification");
-        loop {
-            let next = self.questions.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            let Ok(asked) = next else { return };
-            if self.closed.load(Ordering::Relaxed) {
-                continue;
-            }
+        while let Some(asked) = self.questions.next() {
             let begun = Instant::now();
             let (ids, completions): (Vec<ResponseId>, Vec<_>) = asked.into_iter().unzip();
             let problems = ids.iter().map(|id| self.problems[id.request]);
@@ -260,7 +241,7 @@ impl Shared<'_> {
             let responses: Vec<Result<Response>> = match judged {
                 Ok(responses) => responses.into_iter().map(Ok).collect(),
                 Err(error) => {
-                    self.close();
+                    self.questions.close();
                     vec![Err(error)]
                 }
             };

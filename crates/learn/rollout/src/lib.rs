@@ -20,6 +20,7 @@ mod literal_text;
 mod observer;
 mod partial_response;
 mod prompter;
+mod questions;
 mod random;
 mod respond;
 mod response;
