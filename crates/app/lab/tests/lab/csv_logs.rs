@@ -1,17 +1,10 @@
 //! Tables of one run, as pandas writes W&B's history.
 
+use crate::json_logs::{open_as, points};
 use isentrope_lab::log::{Origin, RunLog};
-use std::fs;
 
 fn open(text: &str) -> Result<RunLog, String> {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("history.csv");
-    fs::write(&path, text).unwrap();
-    RunLog::open(&path).map_err(|error| error.to_string())
-}
-
-fn points(log: &RunLog, name: &str) -> Vec<(u64, f64)> {
-    log.series(name).unwrap_or_else(|| panic!("{name}")).iter().collect()
+    open_as("history.csv", text)
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub fn run(step: u64, lines: &[Value]) -> TempDir {
     dir
 }
 
-fn open(dir: &TempDir) -> Inspection {
+pub fn open(dir: &TempDir) -> Inspection {
     Inspection::open(dir.path(), StepChoice::Last).unwrap()
 }
 

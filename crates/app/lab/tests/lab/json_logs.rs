@@ -4,13 +4,18 @@ use isentrope_lab::log::{Origin, RunLog, part_of};
 use std::fs;
 
 fn open(text: impl AsRef<[u8]>) -> Result<RunLog, String> {
+    open_as("curve.jsonl", text)
+}
+
+/// A log of this name and text, or what is wrong with it.
+pub fn open_as(name: &str, text: impl AsRef<[u8]>) -> Result<RunLog, String> {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("curve.jsonl");
+    let path = dir.path().join(name);
     fs::write(&path, text).unwrap();
     RunLog::open(&path).map_err(|error| error.to_string())
 }
 
-fn points(log: &RunLog, name: &str) -> Vec<(u64, f64)> {
+pub fn points(log: &RunLog, name: &str) -> Vec<(u64, f64)> {
     log.series(name).unwrap_or_else(|| panic!("{name}")).iter().collect()
 }
 

@@ -1,10 +1,9 @@
 //! Objectives side by side on planted token records.
 
-use crate::inspect::{record, run, with_and_without_given};
-use isentrope_lab::inspect::{Inspection, StepChoice, tables};
+use crate::inspect::{open, record, run, with_and_without_given};
+use isentrope_lab::inspect::tables;
 use isentrope_lab::methods::{Comparison, MethodMap, NamedObjective};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 /// Two responses of two tokens, advantages 1 and -1, whose ratios are 1 but for one of 2. Slopes of
 /// the entropy: -0.5, 0.25, 0.5, -1.
@@ -23,10 +22,6 @@ fn records() -> [Value; 2] {
 
 fn named(name: &str, settings: Value) -> NamedObjective {
     NamedObjective { name: name.into(), settings: serde_json::from_value(settings).unwrap() }
-}
-
-fn open(dir: &TempDir) -> Inspection {
-    Inspection::open(dir.path(), StepChoice::Last).unwrap()
 }
 
 fn map(lines: &[Value], objectives: &[NamedObjective]) -> MethodMap {

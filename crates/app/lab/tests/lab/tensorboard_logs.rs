@@ -1,5 +1,6 @@
 //! Event files that were resumed, cut off or damaged.
 
+use crate::json_logs::points;
 use isentrope_files::masked_crc;
 use isentrope_lab::log::RunLog;
 use std::fs;
@@ -30,10 +31,6 @@ fn start(step: u8) -> Vec<u8> {
 fn write(dir: &Path, name: &str, records: &[Vec<u8>]) {
     fs::create_dir_all(dir).unwrap();
     fs::write(dir.join(format!("events.out.tfevents.{name}")), records.concat()).unwrap();
-}
-
-fn points(log: &RunLog, name: &str) -> Vec<(u64, f64)> {
-    log.series(name).unwrap_or_else(|| panic!("{name}")).iter().collect()
 }
 
 #[test]
