@@ -52,12 +52,4 @@ impl Prediction {
         });
         Some(Self { prefix, until: known.last()?.step, rest: rest.len(), scored: scored.collect() })
     }
-
-    /// The share of the points' steps that lie in the prefix. With few points it is larger than the
-    /// share that was asked for.
-    pub fn share_of_steps(&self, points: &[Point]) -> Option<f64> {
-        let (first, last) = (points.first()?.step, points.last()?.step);
-        let over = |step: u64| step.saturating_sub(first) as f64;
-        (last > first).then(|| over(self.until) / over(last))
-    }
 }
