@@ -3,7 +3,6 @@
 
 use crate::device::LocalRank;
 use crate::interrupt::{self, Interrupted};
-use crate::memory::Memory;
 use crate::messages;
 use crate::standard_output::ReaderGone;
 use crate::terminal::{Terminal, phase_name};
@@ -52,7 +51,6 @@ pub fn together(
         .map_err(|e| anyhow!("{}{e}", if asked.is_some() { "--threads: " } else { "" }))?;
     let settings = Settings {
         threads,
-        memory: Memory::now().available,
         program: format!("isentrope {}", env!("CARGO_PKG_VERSION")),
         watch: Watch { silent: patience, ..Watch::default() },
         tell: Arc::new(|text: &str| messages::error(text)),

@@ -16,7 +16,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let world = World::begin(&Settings {
         threads: 1,
-        memory: 0,
         program: "sum_speed".into(),
         watch: Watch::default(),
         tell: Arc::new(|why| {

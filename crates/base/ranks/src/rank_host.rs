@@ -23,13 +23,11 @@ pub struct RankHost {
     /// Most threads of the rank that run at a time, by `processors` and the control group's quota;
     /// none if unknown.
     pub parallelism: Option<usize>,
-    /// Bytes of memory available on the machine, for all its ranks together.
-    pub memory: u64,
 }
 
 impl RankHost {
     /// This process's.
-    pub fn here(threads: usize, memory: u64) -> Self {
+    pub fn here(threads: usize) -> Self {
         let read =
             |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).ok();
         Self {
@@ -40,7 +38,6 @@ impl RankHost {
             processors: processors_of("self"),
             launcher_processors: processors_of(&std::os::unix::process::parent_id().to_string()),
             parallelism: std::thread::available_parallelism().ok().map(usize::from),
-            memory,
         }
     }
 }
@@ -59,8 +56,6 @@ pub struct Node {
     pub processors: Option<usize>,
     /// The number of processors if no launcher bound ranks to some.
     pub unbound: Option<usize>,
-    /// Bytes of memory available on the machine: the least that a rank saw.
-    pub memory: u64,
 }
 
 impl Node {
@@ -99,13 +94,7 @@ impl Node {
             threads: hosts().map(|place| place.threads).sum(),
             processors: at_a_time(&bound),
             unbound: at_a_time(&bound.union(&of_all_launchers).copied().collect()),
-            memory: hosts().map(|place| place.memory).min().unwrap_or(0),
         }
-    }
-
-    /// Bytes of memory for each rank of the node.
-    pub fn memory_of_each(&self) -> u64 {
-        self.memory / self.ranks.len() as u64
     }
 
     /// A note to the user, if the node's ranks have more threads than processors, or fewer than
@@ -180,7 +169,6 @@ mod tests {
             processors: "0-3".into(),
             launcher_processors: "0-3".into(),
             parallelism: Some(4),
-            memory: 100 + threads as u64,
         }
     }
 
@@ -192,7 +180,7 @@ mod tests {
         let ranks: Vec<_> =
             nodes.iter().map(|node| (node.host.as_str(), node.ranks.as_slice())).collect();
         assert_eq!(ranks, [("a", &[0, 2][..]), ("b", &[1]), ("a", &[3])]);
-        assert_eq!((nodes[0].threads, nodes[0].memory, nodes[0].memory_of_each()), (3, 101, 50));
+        assert_eq!(nodes[0].threads, 3);
         assert!(nodes[0].note().unwrap().to_string().contains("--bind-to none"));
         assert!(nodes[2].note().is_none());
     }

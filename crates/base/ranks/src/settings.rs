@@ -7,8 +7,6 @@ use crate::pulse::{Tell, Watch};
 pub struct Settings {
     /// Threads that it computes with.
     pub threads: usize,
-    /// Bytes of memory available on the rank's machine.
-    pub memory: u64,
     /// The program and its version. All ranks must have the same, from the same build.
     pub program: String,
     /// When silent ranks are given up.

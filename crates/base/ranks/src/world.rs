@@ -68,7 +68,7 @@ impl World {
         let activity = Arc::new(Activity::new());
         let exchange =
             Exchange::new(Arc::clone(&line), Arc::clone(&activity), Arc::clone(&settings.tell));
-        let own = RankHost::here(settings.threads, settings.memory);
+        let own = RankHost::here(settings.threads);
         let hosts = check::introduce(&exchange, &own)?;
         exchange.name_hosts(hosts.iter().map(|place| place.host.clone()).collect());
         let names = (0..line.size()).map(|rank| exchange.name(rank)).collect();

@@ -80,7 +80,6 @@ pub fn on_ranks<T: Send>(
 ) -> Vec<T> {
     let settings = Settings {
         threads: 1,
-        memory: 1 << 30,
         program: "isentrope of a test".into(),
         watch,
         tell: Arc::new(|_| {}),

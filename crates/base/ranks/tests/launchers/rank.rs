@@ -29,7 +29,6 @@ pub fn run(task: &str) -> ExitCode {
         env::var(TIMEOUT).ok().and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
     let settings = Settings {
         threads: 1,
-        memory: 1 << 30,
         program: "a test".into(),
         watch: Watch { silent, period: Duration::from_millis(100) },
         tell: Arc::new(|why| say(&mut io::stderr(), why)),

@@ -42,7 +42,7 @@ fn an_error_on_one_rank_ends_all_with_its_cause() {
             if full { Err("metrics.jsonl: no space left on device".into()) } else { Ok(()) }
         })
     });
-    let host = isentrope_ranks::RankHost::here(1, 1).host;
+    let host = isentrope_ranks::RankHost::here(1).host;
     for (error, finished) in ended {
         assert_eq!(error, format!("rank 2 ({host}): metrics.jsonl: no space left on device"));
         assert_eq!(finished, Ok(()));

@@ -15,7 +15,6 @@ use std::time::Duration;
 fn patient() -> Settings {
     Settings {
         threads: 1,
-        memory: 1 << 30,
         program: "isentrope of a test".into(),
         watch: Watch { silent: None, period: Duration::from_millis(20) },
         tell: Arc::new(|_| {}),

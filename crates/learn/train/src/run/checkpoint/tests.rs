@@ -65,7 +65,6 @@ const LIMITS: PassLimits =
 fn on_ranks(count: usize, act: impl Fn(&TrainingRanks) + Sync) {
     let settings = Settings {
         threads: 1,
-        memory: 1 << 30,
         program: "isentrope of a test".into(),
         watch: Watch { silent: None, ..Watch::default() },
         tell: Arc::new(|_| {}),
