@@ -3,9 +3,7 @@
 //! other. The gradient of a shared prompt's last state is the sum over the runs that continue it,
 //! in order. Gradients of weights go on from the sums so far, over the rows in order.
 
-use super::token::{
-    Gates, Inputs, Weights, advance, dot, inverse_rms, query_scale, rows_before, window,
-};
+use super::token::{Gates, Inputs, Weights, advance, dot, inverse_rms, rows_before, window};
 use super::{DeltaRule, DeltaWeights, check_batch, continued};
 use crate::batch::{CheckedBatch, Run};
 use crate::math::sigmoid;
@@ -213,12 +211,11 @@ impl Backward<'_> {
         i: usize,
     ) {
         let shape = self.shape;
-        let mut rows = vec![std::ptr::null(); shape.taps];
         // SAFETY: the caller's promise.
         unsafe {
             let own = self.mixed.add(run.row * shape.row());
-            window(before, own, shape.row(), i, &mut rows);
-            inputs.fill::<S>(shape, self.weights.conv, &rows, self.key_head);
+            window(before, own, shape.row(), i, &mut inputs.rows);
+            inputs.fill::<S>(shape, self.weights.conv, self.key_head);
         }
     }
 
@@ -405,7 +402,7 @@ impl Backward<'_> {
             let vector = inputs.vectors.as_ptr().add(which * keys);
             let pre = inputs.pre.as_ptr().add(which * keys);
             let (inverse, scale) =
-                (inputs.inverse[which], if which == 0 { query_scale(shape) } else { 1.0 });
+                (inputs.inverse[which], if which == 0 { shape.query_scale() } else { 1.0 });
             // vector = scale unit.
             let along = dot::<S>(vector, d, keys);
             for c in (0..keys).step_by(LANES) {

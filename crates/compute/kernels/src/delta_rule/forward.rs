@@ -127,14 +127,13 @@ impl Forward<'_> {
         matrices: *mut f32,
     ) {
         let shape = self.shape;
-        let mut rows = vec![std::ptr::null(); shape.taps];
         let mut u = vec![0.0; shape.value_dim];
         // SAFETY: the caller's promise.
         unsafe {
             let own = self.mixed.add(run.row * shape.row());
             for i in 0..run.len {
-                window(before, own, shape.row(), i, &mut rows);
-                inputs.fill::<S>(shape, self.weights.conv, &rows, self.key_head);
+                window(before, own, shape.row(), i, &mut inputs.rows);
+                inputs.fill::<S>(shape, self.weights.conv, self.key_head);
                 let row = own.add(i * shape.row());
                 for (number, head) in shape.value_heads_of(self.key_head).enumerate() {
                     let gates = Gates::of::<S>(shape, &self.weights, row, head);

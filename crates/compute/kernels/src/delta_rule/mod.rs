@@ -116,6 +116,11 @@ impl DeltaRule {
         self.key_dim * self.value_dim
     }
 
+    /// The factor of unit queries.
+    pub fn query_scale(self) -> f32 {
+        (1.0 / (self.key_dim as f64).sqrt()) as f32
+    }
+
     /// Value heads of a key head.
     fn group(self) -> usize {
         self.value_heads / self.key_heads

@@ -19,12 +19,16 @@ pub(super) struct Inputs {
     pub vectors: Vec<f32>,
     /// `1 / norm` of the query and of the key.
     pub inverse: [f32; 2],
+    /// The rows that the convolution sees, the oldest first: null where there are none before the
+    /// sequence.
+    pub rows: Vec<*const f32>,
 }
 
 impl Inputs {
     pub fn new(shape: DeltaRule) -> Self {
         let len = 2 * shape.key_dim + shape.group() * shape.value_dim;
-        Self { pre: vec![0.0; len], vectors: vec![0.0; len], inverse: [0.0; 2] }
+        let rows = vec![std::ptr::null(); shape.taps];
+        Self { pre: vec![0.0; len], vectors: vec![0.0; len], inverse: [0.0; 2], rows }
     }
 
     pub fn query(&self) -> *const f32 {
@@ -40,19 +44,12 @@ impl Inputs {
         self.vectors[2 * shape.key_dim + number * shape.value_dim..].as_ptr()
     }
 
-    /// Fills in a token of a key head. `rows` are the rows that the convolution sees, the oldest
-    /// first: null where there are none before the sequence.
+    /// Fills in a token of a key head from its [`rows`](Self::rows).
     ///
     /// # Safety
     /// Weights and rows have the shape's extents.
     #[inline(always)]
-    pub unsafe fn fill<S: Simd>(
-        &mut self,
-        shape: DeltaRule,
-        conv: *const f32,
-        rows: &[*const f32],
-        key_head: usize,
-    ) {
+    pub unsafe fn fill<S: Simd>(&mut self, shape: DeltaRule, conv: *const f32, key_head: usize) {
         // SAFETY: the caller's promise; both vectors have the lengths of `new`.
         unsafe {
             let mut place = 0;
@@ -60,7 +57,7 @@ impl Inputs {
                 for channel in channels.step_by(LANES) {
                     let (start, stride) = shape.convolution().row(channel);
                     let mut sum = S::splat(0.0);
-                    for (tap, row) in rows.iter().enumerate() {
+                    for (tap, row) in self.rows.iter().enumerate() {
                         if !row.is_null() {
                             let w = S::load(conv.add(start + tap * stride));
                             sum = S::fma(w, S::load(row.add(channel)), sum);
@@ -73,7 +70,7 @@ impl Inputs {
                 }
             }
             let dim = shape.key_dim;
-            for (i, scale) in [query_scale(shape), 1.0].into_iter().enumerate() {
+            for (i, scale) in [shape.query_scale(), 1.0].into_iter().enumerate() {
                 let x = self.vectors.as_mut_ptr().add(i * dim);
                 let inverse = 1.0 / (dot::<S>(x, x, dim) + UNIT_EPS).sqrt();
                 self.inverse[i] = inverse;
@@ -85,11 +82,6 @@ impl Inputs {
             }
         }
     }
-}
-
-/// The factor of unit queries.
-pub(super) fn query_scale(shape: DeltaRule) -> f32 {
-    (1.0 / (shape.key_dim as f64).sqrt()) as f32
 }
 
 /// The two gates of a token and value head, and their parts.
