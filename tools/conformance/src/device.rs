@@ -1,7 +1,7 @@
 //! Buffers on the device of a backend on trial, with marked memory around an operation's own.
 
 use crate::data::{self, POISON, assert_bits, is_poison};
-use crate::models::{self, ADAPTED, FAMILIES};
+use crate::models::{self, FAMILIES};
 use crate::subject::{Subject, Tolerance, Variant};
 use isentrope_kernels::{
     Attention, Backend, Buffer, DeviceBatch, HostBatch, Kind, Linear, Role, Run, norm,
@@ -46,18 +46,8 @@ impl Trial {
     /// The model of a family, on that variant.
     pub fn model(&self, family: &str) -> &Model {
         let load = |name| models::model(name, self.device().backend());
-        let families = self.families();
-        let at = families.iter().position(|&name| name == family).unwrap();
-        &self.models.get_or_init(|| families.into_iter().map(load).collect())[at]
-    }
-
-    /// The [`FAMILIES`] that the device can run.
-    pub fn families(&self) -> Vec<&'static str> {
-        let device = self.device();
-        let is_run = |name: &&str| {
-            models::is_run_by(name.strip_suffix(ADAPTED).unwrap_or(name), &**device.backend())
-        };
-        FAMILIES.into_iter().filter(is_run).collect()
+        let at = FAMILIES.iter().position(|&name| name == family).unwrap();
+        &self.models.get_or_init(|| FAMILIES.into_iter().map(load).collect())[at]
     }
 
     /// The number of random cases of a property: `all`, or fewer if the subject has less time.

@@ -1,4 +1,4 @@
-// Gated linear units: crates/compute/kernels/src/glu.rs. Bound by memory.
+// Gated linear units and gates of attention's output: crates/compute/kernels/src/glu.rs and output_gate.rs. Bound by memory.
 #include "numbers.h"
 
 #define PER_THREAD 4
@@ -53,3 +53,41 @@ KERNEL(glu_backward_bf16, THREADS)(bf16* dy, bf16* gate_up, u32 rows, u32 featur
 }
 EXPORT(glu_backward_f32)
 EXPORT(glu_backward_bf16)
+
+// y = x * sigmoid(gate). Grid: 1024 numbers a block. Reads two numbers, writes one.
+template <typename T>
+DEVICE void gate_output(const T* x, const T* gate, T* y, u32 rows, u32 features, u32 stride) {
+  EACH(i, (u64)rows * features) {
+    const Cell cell = cell_of(i, features);
+    const u64 at = (u64)cell.row * stride + cell.column;
+    store(y + at, load(x + at) * sigmoid(load(gate + at)));
+  }
+}
+KERNEL(gate_output_f32, THREADS)(const float* x, const float* gate, float* y, u32 rows, u32 features, u32 stride) {
+  gate_output(x, gate, y, rows, features, stride);
+}
+KERNEL(gate_output_bf16, THREADS)(const bf16* x, const bf16* gate, bf16* y, u32 rows, u32 features, u32 stride) {
+  gate_output(x, gate, y, rows, features, stride);
+}
+EXPORT(gate_output_f32)
+EXPORT(gate_output_bf16)
+
+// Replaces the gate by its gradient, and dy by that of x. Grid: 1024 numbers a block. Reads three numbers, writes two.
+template <typename T>
+DEVICE void gate_output_backward(const T* x, T* gate, T* dy, u32 rows, u32 features, u32 stride) {
+  EACH(i, (u64)rows * features) {
+    const Cell cell = cell_of(i, features);
+    const u64 at = (u64)cell.row * stride + cell.column;
+    const float s = sigmoid(load(gate + at)), d = load(dy + at);
+    store(gate + at, d * load(x + at) * (s * (1.0f - s)));
+    store(dy + at, d * s);
+  }
+}
+KERNEL(gate_output_backward_f32, THREADS)(const float* x, float* gate, float* dy, u32 rows, u32 features, u32 stride) {
+  gate_output_backward(x, gate, dy, rows, features, stride);
+}
+KERNEL(gate_output_backward_bf16, THREADS)(const bf16* x, bf16* gate, bf16* dy, u32 rows, u32 features, u32 stride) {
+  gate_output_backward(x, gate, dy, rows, features, stride);
+}
+EXPORT(gate_output_backward_f32)
+EXPORT(gate_output_backward_bf16)

@@ -59,11 +59,9 @@ DEVICE float sigmoid(float x) {
   return divide(x < 0.0f ? e : 1.0f, 1.0f + e);
 }
 
-// `ln` of math.rs: in f64, by the series of 2 artanh((m-1)/(m+1)). NaN if x is not positive.
-DEVICE float logarithm(float x) {
-  if (!(x > 0.0f)) return float_of(0x7fc00000);
-  if (bits_of(x) == 0x7f800000) return x;
-  const u64 bits = bits_of((double)x);
+// `ln_of_f64` of math.rs: by the series of 2 artanh((m-1)/(m+1)).
+DEVICE double logarithm_of(double x) {
+  const u64 bits = bits_of(x);
   i32 exponent = (i32)((bits >> 52) & 0x7ff) - 1023;
   double m = double_of((bits & 0x000fffffffffffffULL) | 0x3ff0000000000000ULL);
   if (m > 1.4142135623730951) {
@@ -74,8 +72,17 @@ DEVICE float logarithm(float x) {
   const double s2 = s * s;
   double series = 0.0;
   for (i32 k = 8; k >= 0; k--) series = series * s2 + divide(1.0, (double)(2 * k + 1));
-  return (float)((double)exponent * 0.6931471805599453 + 2.0 * s * series);
+  return (double)exponent * 0.6931471805599453 + 2.0 * s * series;
 }
+
+// `ln` of math.rs: in f64. NaN if x is not positive.
+DEVICE float logarithm(float x) {
+  if (!(x > 0.0f)) return float_of(0x7fc00000);
+  return bits_of(x) == 0x7f800000 ? x : (float)logarithm_of((double)x);
+}
+
+// `ln_1p` of math.rs: the logarithm of 1 + x, for a finite x from 0 on.
+DEVICE float logarithm_1p(float x) { return (float)logarithm_of(1.0 + (double)x); }
 
 // Combines the partial sums of the 16 lanes of each half warp: neighbours at distance 8, then 4, 2, 1. All lanes get the sum.
 DEVICE float sum_lanes(float x) {

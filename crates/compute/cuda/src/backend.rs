@@ -8,12 +8,12 @@ use crate::failure::DeviceFailure;
 use crate::index::CudaIndex;
 use crate::layout::{Layout, PAGE};
 use crate::replay::Key;
-use crate::{attention, draw, head, linear, splits};
+use crate::{attention, delta_rule, draw, head, linear, splits};
 use isentrope_kernels::{
     AdamW, Attention, Backend, Buffer, DeviceBatch, DeviceIndex, Draw, Drawn, DrawnTokens,
     EntropySlopes, ExpertOperations, Gate, Grouped, HeadNorms, HeadScores, HeadStatistics,
-    HostBatch, Kind, Linear, OutOfMemory, QueuedDraws, ReplayKey, RmsNorm, Role, SamplingMasks,
-    Turn, UpdateSlice, Work,
+    HostBatch, HybridOperations, Kind, Linear, OutOfMemory, QueuedDraws, ReplayKey, RmsNorm, Role,
+    SamplingMasks, Turn, UpdateSlice, Work,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -47,7 +47,9 @@ impl Backend for Cuda {
             Work::AttentionGradient(shape, positions) => {
                 attention::gradient_workspace(self.dtype, shape, positions)
             }
-            Work::DeltaGradient(..) => 0, // this device has no hybrid models
+            Work::DeltaGradient(shape, positions) => {
+                delta_rule::gradient_workspace(shape, positions)
+            }
             Work::Draw(shape, rows) => draw::workspace(self.logits_blocks, shape, rows),
             Work::Steps(layers, adapters) => self.steps_bytes(layers, adapters),
             Work::LinearSums(outputs) => match self.device.product_library() {
@@ -442,6 +444,9 @@ impl Backend for Cuda {
     }
 
     fn experts(&self) -> &dyn ExpertOperations {
+        self
+    }
+    fn hybrid(&self) -> &dyn HybridOperations {
         self
     }
 }

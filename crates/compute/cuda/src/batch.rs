@@ -1,6 +1,7 @@
 //! The assignment of rows to sequences. A batch is checked on the host and uploaded once; every
 //! kernel of every layer uses it.
 
+use crate::delta_runs::DeltaRuns;
 use crate::draw::CudaTokens;
 use crate::kernels::{Pointer, word};
 use crate::layout::PAGE;
@@ -33,6 +34,8 @@ pub struct CudaBatch {
     /// Tiles of attention's gradient, by query heads per key-value head, and rows and keys of a
     /// tile.
     gradient_tiles: Mutex<HashMap<[usize; 3], Arc<GradientTiles>>>,
+    /// Runs of the gated delta rule, by the number that is computed at a time.
+    delta_runs: Mutex<HashMap<usize, Arc<DeltaRuns>>>,
 }
 
 type SplitKey = (usize, usize, Option<usize>);
@@ -104,6 +107,7 @@ impl CudaBatch {
             tiles: Mutex::default(),
             split_tiles: Mutex::default(),
             gradient_tiles: Mutex::default(),
+            delta_runs: Mutex::default(),
             checked,
         }
     }
@@ -192,6 +196,35 @@ impl CudaBatch {
         let mut known = self.split_tiles.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || Arc::new(split_tiles(shape, self.runs(), processors, upload));
         known.entry((shape.heads, shape.kv_heads, shape.window)).or_insert_with(make).clone()
+    }
+
+    /// The runs of the gated delta rule, of which `at_once` are computed at a time. Uploaded once.
+    pub(crate) fn delta_runs(
+        &self,
+        at_once: usize,
+        upload: impl FnOnce(&[u32]) -> Uploaded,
+    ) -> Arc<DeltaRuns> {
+        let mut known = self.delta_runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let (rows, states) = (self.rows(), &self.checked.host().states);
+        let make = || Arc::new(DeltaRuns::new(rows, self.runs(), states, at_once, upload));
+        known.entry(at_once).or_insert_with(make).clone()
+    }
+
+    /// One more than the largest state of a run.
+    pub(crate) fn states_end(&self) -> usize {
+        self.checked.host().states.iter().max().map_or(0, |&state| state as usize + 1)
+    }
+
+    /// Whether runs have all rows, in order.
+    pub(crate) fn is_covered(&self) -> bool {
+        let mut end = 0;
+        for run in self.runs() {
+            if run.row != end {
+                return false;
+            }
+            end += run.len;
+        }
+        end == self.rows()
     }
 
     /// Rows of the longest run.

@@ -147,6 +147,12 @@ type Forward = (P, P, P, P, P, P, P, N, N, N, N, f32, N, N);
 /// The parameters of the pairs in `attention_backward.cu`.
 type BackwardQueries = (P, P, P, P, P, N, N, N, N, f32, N, N);
 type BackwardKeys = (P, P, P, P, P, P, N, N, N, N, f32, N, N);
+/// vectors, gates, runs, order, states, kept states, o, key heads, value heads, key_dim, value_dim,
+/// numbers from one state to the next.
+type Recurrence = (P, P, P, P, P, P, P, N, N, N, N, u64);
+/// vectors, pre, gates, d_o, runs, order, kept states, states, u, gradients behind and before,
+/// terms, d_gates, key heads, value heads, key_dim, value_dim.
+type RecurrenceBackward = (P, P, P, P, P, P, P, P, P, P, P, P, P, N, N, N, N);
 
 catalog! {
     ROWS "rows.cu" {
@@ -207,6 +213,39 @@ catalog! {
         pair GLU "glu" (P, P, N, N, N, N, bool);
         // dy, gate_up, rows, features, gate_up's stride, dy's stride, is GELU.
         pair GLU_BACKWARD "glu_backward" (P, P, N, N, N, N, bool);
+        // x, gate, y, rows, features, stride.
+        pair GATE_OUTPUT "gate_output" (P, P, P, N, N, N);
+        // x, gate, dy, rows, features, stride.
+        pair GATE_OUTPUT_BACKWARD "gate_output_backward" (P, P, P, N, N, N);
+    }
+    DELTA "delta_rule.cu" {
+        heads DELTA_RULE "delta_rule" Recurrence;
+        // mixed, convolution, a_log, dt_bias, runs, numbers of rows' runs, states, vectors, pre,
+        // inverses, gates, rows, key heads, value heads, key_dim, value_dim, taps, strides of mixed
+        // and of the convolution, queries' scale.
+        pair DELTA_INPUTS "delta_inputs"
+            (P, P, P, P, P, P, P, P, P, P, P, N, N, N, N, N, N, N, N, f32);
+        // o, mixed, norm, numbers of rows' runs, y, rows, value heads, value_dim, first z, strides
+        // of mixed and y, eps.
+        pair DELTA_OUTPUT "delta_output" (P, P, P, P, P, N, N, N, N, N, N, f32);
+        // mixed, runs, states, channels, rows, stride, numbers of a state.
+        pair DELTA_HISTORY "delta_history" (P, P, P, N, N, N, u64);
+    }
+    DELTA_BACK "delta_rule_backward.cu" {
+        // vectors, inverses, terms, pre, rows, key heads, value heads, key_dim, value_dim, queries'
+        // scale.
+        one DELTA_VECTORS_BACKWARD "delta_vectors_backward" (P, P, P, P, N, N, N, N, N, f32);
+        heads DELTA_RULE_BACKWARD "delta_rule_backward" RecurrenceBackward;
+        // o, mixed, norm, dy, runs, order, d_o, d_normed, scales, d_mixed, value heads, value_dim,
+        // first z, strides of mixed, dy and d_mixed, eps.
+        pair DELTA_OUTPUT_BACKWARD "delta_output_backward"
+            (P, P, P, P, P, P, P, P, P, P, N, N, N, N, N, N, f32);
+        // d_sums, mixed, runs, numbers of rows' runs, dw, rows, channels, taps, strides of mixed
+        // and of the convolution.
+        pair DELTA_CONV_GRADIENT "delta_conv_gradient" (P, P, P, P, P, N, N, N, N, N);
+        // d_sums, d_gates, convolution, runs, numbers of rows' runs, d_mixed, channels, value
+        // heads, value features, taps, strides of d_mixed and of the convolution.
+        pair DELTA_CONV_BACKWARD "delta_conv_backward" (P, P, P, P, P, P, N, N, N, N, N, N);
     }
     EXPERTS "experts.cu" {
         // logits, ranked, experts, weights, entropies, number of experts, chosen, normalises.

@@ -30,6 +30,7 @@ pub static HEADERS: &[Source] = &[
     Source { file: "device.h", text: include_str!("../kernels/device.h") },
     Source { file: "numbers.h", text: include_str!("../kernels/numbers.h") },
     Source { file: "ahead.h", text: include_str!("../kernels/ahead.h") },
+    Source { file: "delta_rule.h", text: include_str!("../kernels/delta_rule.h") },
     Source { file: "parts.h", text: include_str!("../kernels/parts.h") },
     Source { file: "tiles.h", text: include_str!("../kernels/tiles.h") },
     Source { file: "splits.h", text: include_str!("../kernels/splits.h") },

@@ -15,6 +15,8 @@ mod catalog;
 mod counted_memory;
 mod cuda;
 mod data_sheets;
+mod delta_rule;
+mod delta_runs;
 mod device;
 mod draw;
 mod dtype;

@@ -5,8 +5,9 @@ use crate::support::{ADAMW, Results, Trial, assert_equal, bits, cpu, load, noise
 use isentrope_conformance::adapted;
 use isentrope_cuda::Dtype;
 use isentrope_kernels::{
-    Adjustments, Attention, Backend, Draw, Gate, Grouped, HeadNorms, HeadScores, HostBatch, Kind,
-    Linear, RmsNorm, Role, Router, Run, SamplingMasks, Turn, UpdateSlice,
+    Adjustments, Attention, Backend, Buffer, DeltaRule, DeltaWeights, Draw, Gate, Grouped,
+    HeadNorms, HeadScores, HostBatch, Kind, Linear, RmsNorm, Role, Router, Run, SamplingMasks,
+    Turn, UpdateSlice,
 };
 use isentrope_model::{Derivatives, Gradient, Model, Packed, Sequence, TapeKind};
 use std::sync::Arc;
@@ -438,6 +439,160 @@ fn mixtures_of_experts() {
     }
 }
 
+/// Runs of these lengths: those that begin sequences, and others that continue the last of them.
+fn delta_runs(lens: &[(usize, bool)]) -> HostBatch {
+    let mut batch = HostBatch::default();
+    let mut prompt = 0;
+    for &(len, begins) in lens {
+        let row = batch.rows();
+        batch.tokens.extend(vec![0; len]);
+        let position = if begins { 0 } else { prompt };
+        batch.runs.push(Run { row, len, position, pages: 0..0 });
+        prompt = if begins { len } else { prompt };
+    }
+    batch
+}
+
+/// The gated delta rule over whole sequences, and its gradients.
+pub fn delta_rule(t: &mut Trial<'_>, shape: DeltaRule, lens: &[(usize, bool)]) {
+    let hybrid = t.backend.hybrid();
+    let host = delta_runs(lens);
+    let (rows, batch) = (host.rows(), t.backend.upload_batch(&host));
+    let (row, width) = (shape.row(), shape.value_features());
+    let kinds = delta_kinds(shape);
+    let weights = delta_weights(t, shape);
+    let of = DeltaWeights { conv: 0, a_log: 1, dt_bias: 2, norm: 3 };
+    let (mixed, d_out) = (t.rows(1, rows, row), t.rows(2, rows, width));
+    let mut out = t.rows(3, rows, width);
+    hybrid.delta_rule(shape, of.map(|i| &weights[i]), &mixed, &batch, None, &mut out);
+    t.push_rows("delta_rule", &out, rows, width);
+    let mut sums: Vec<Buffer> = kinds
+        .iter()
+        .zip(7..)
+        .map(|(&kind, seed)| t.parameter(Role::Gradient, kind, seed))
+        .collect();
+    for adds in [true, false] {
+        let mut d_mixed = t.rows(4, rows, row);
+        let [conv, a_log, dt_bias, norm] = &mut sums[..] else { unreachable!() };
+        let d_weights = adds.then_some(DeltaWeights { conv, a_log, dt_bias, norm });
+        let weights = of.map(|i| &weights[i]);
+        hybrid.delta_rule_backward(shape, weights, &mixed, &batch, &d_out, &mut d_mixed, d_weights);
+        t.push_rows("delta_rule_backward", &d_mixed, rows, row);
+    }
+    for (name, (kind, sum)) in
+        ["conv", "a_log", "dt_bias", "norm"].iter().zip(kinds.iter().zip(&sums))
+    {
+        t.push_numbers(name, *kind, sum);
+    }
+}
+
+pub fn delta_kinds(shape: DeltaRule) -> [Kind; 4] {
+    let of_heads = Kind::Vector(shape.value_heads);
+    [Kind::Matrix(shape.convolution()), of_heads, of_heads, Kind::Vector(shape.value_dim)]
+}
+
+fn delta_weights(t: &Trial<'_>, shape: DeltaRule) -> Vec<Buffer> {
+    let all = delta_kinds(shape).into_iter().zip(11..);
+    all.map(|(kind, seed)| t.parameter(Role::Weight, kind, seed)).collect()
+}
+
+/// Steps of sequences from their states: chunks that begin them, then one or more tokens of each.
+/// Copies of states go on, too.
+pub fn delta_steps(t: &mut Trial<'_>, shape: DeltaRule, chunks: &[&[usize]]) {
+    let (hybrid, sequences) = (t.backend.hybrid(), chunks[0].len());
+    let weights = delta_weights(t, shape);
+    let (row, width) = (shape.row(), shape.value_features());
+    let slots = 2 * sequences;
+    let mut states = t.exact(5, slots, shape.state());
+    let mut done = vec![0; sequences];
+    for (lens, seed) in chunks.iter().zip(20..) {
+        let mut host = HostBatch::default();
+        for (number, &len) in lens.iter().enumerate() {
+            let run = Run { row: host.rows(), len, position: done[number], pages: 0..0 };
+            host.runs.push(run);
+            host.tokens.extend(vec![0; len]);
+            host.states.push((slots - 1 - number) as u32);
+            done[number] += len;
+        }
+        host.tokens.extend([0; 2]); // rows in no run
+        let (rows, batch) = (host.rows(), t.backend.upload_batch(&host));
+        let (mixed, mut out) = (t.rows(seed, rows, row), t.rows(3, rows, width));
+        let of = DeltaWeights { conv: 0, a_log: 1, dt_bias: 2, norm: 3 };
+        let weights = of.map(|i| &weights[i]);
+        hybrid.delta_rule(shape, weights, &mixed, &batch, Some(&mut states), &mut out);
+        t.push_rows("steps", &out, rows, width);
+        t.push_rows("states", &states, slots, shape.state());
+        // The second copies what the first has written, the third writes where it was read.
+        let last = slots as u32 - 1;
+        hybrid.copy_states(&mut states, &[(last, 0), (0, 1), (last - 1, 0), (last - 1, last)]);
+        t.push_rows("copied states", &states, slots, shape.state());
+    }
+}
+
+/// Gates behind attention, and the columns of a product.
+pub fn output_gates(t: &mut Trial<'_>, features: usize, rows: usize) {
+    let hybrid = t.backend.hybrid();
+    let x = t.rows(1, rows, features);
+    let (mut gate, mut y, mut dy) =
+        (t.rows(2, rows, features), t.rows(3, rows, features), t.rows(4, rows, features));
+    hybrid.gate_output(&x, &gate, &mut y, rows);
+    t.push_rows("gate_output", &y, rows, features);
+    hybrid.gate_output_backward(&x, &mut gate, &mut dy, rows);
+    t.push_rows("gate_output_backward", &gate, rows, features);
+    t.push_rows("gate_output_backward's dx", &dy, rows, features);
+    let (wide, mut narrow) = (t.rows(5, rows, features + 7), t.rows(6, rows, features));
+    for first in [(0, 0), (features, 0), (3, 2)] {
+        hybrid.copy_columns(&wide, &mut narrow, first, rows);
+        t.push_rows("copy_columns", &narrow, rows, features);
+    }
+    let mut wide = wide;
+    hybrid.copy_columns(&narrow, &mut wide, (0, 5), rows);
+    t.push_rows("copy_columns", &wide, rows, features + 7);
+}
+
+#[test]
+fn hybrids() {
+    let (cpu, cuda) = (cpu(), seeded(Dtype::F32, 5));
+    let shape =
+        DeltaRule { key_heads: 1, value_heads: 1, key_dim: 16, value_dim: 16, taps: 2, eps: 1e-6 };
+    let families = [(37, true), (3, false), (33, false), (2, true), (1, true), (4, false)];
+    for (shape, lens, chunks) in [
+        (shape, &[(1, true)][..], &[&[1][..], &[1]][..]),
+        (
+            DeltaRule {
+                key_heads: 2,
+                value_heads: 4,
+                key_dim: 48,
+                value_dim: 80,
+                taps: 4,
+                ..shape
+            },
+            &families,
+            &[&[5, 1, 9], &[1, 1, 1], &[2, 6, 1]],
+        ),
+        // More heads than are computed at a time in more than one sequence.
+        (
+            DeltaRule { key_heads: 22, value_heads: 66, taps: 3, ..shape },
+            &[(2, true), (2, false), (1, false), (1, true)],
+            &[&[1, 2]],
+        ),
+        (
+            DeltaRule { key_heads: 1, value_heads: 2, key_dim: 128, value_dim: 128, ..shape },
+            &[(3, true), (2, false)],
+            &[&[3], &[1]],
+        ),
+    ] {
+        let on = |backend| {
+            let mut t = Trial::new(backend);
+            delta_rule(&mut t, shape, lens);
+            delta_steps(&mut t, shape, chunks);
+            output_gates(&mut t, shape.value_dim + 1, lens.len());
+            t.results
+        };
+        assert_equal(&format!("{shape:?}"), &on(&cuda), &on(&cpu));
+    }
+}
+
 /// Scores of some texts, and every tensor of a gradient by them.
 fn on_model(model: &Model) -> Results {
     let prompt = indices(1, 9, 61);
@@ -478,6 +633,7 @@ fn models_forward_and_backward() {
         "qwen2-tied",
         "qwen3-moe",
         "qwen3-untied",
+        "qwen3.5",
         "smollm3",
     ] {
         let on_both =

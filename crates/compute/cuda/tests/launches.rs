@@ -28,6 +28,8 @@ const STRATEGIES: [StepStrategy; 3] = [
 
 /// Ends the name of a shape whose linear layers all have an adapter.
 const ADAPTED: &str = " with adapters";
+/// A family with linear attention in three of four layers.
+const HYBRID: &str = "qwen3_5_text";
 
 /// Counts of the last of a hundred steps, and the number of steps launched one by one. The model
 /// has 24 layers, and sequences begin with `position` positions.
@@ -41,11 +43,16 @@ fn counted(
         Some(family) => (family, true),
         None => (shape, false),
     };
-    let config = serde_json::json!({
+    let mut config = serde_json::json!({
         "model_type": family, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 24,
         "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 1000,
         "tie_word_embeddings": true, "max_position_embeddings": 32_768, "rms_norm_eps": 1e-6,
     });
+    if family == HYBRID {
+        for key in ["num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim"] {
+            config[format!("linear_{key}")] = 16.into();
+        }
+    }
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("config.json"), config.to_string()).unwrap();
     let device = Arc::new(Counts::default());
@@ -58,6 +65,7 @@ fn counted(
     }
     let mut cache = KvCache::new(&model, sequences * (position / 16 + 8)).unwrap();
     let mut pages: Vec<Vec<u32>> = vec![Vec::new(); sequences];
+    let states: Vec<Option<u32>> = (0..sequences).map(|_| cache.take_state()).collect();
     let draws: Vec<Draw> = (0..sequences).map(|row| Draw::at_temperature(1.0, row, 0.5)).collect();
     let (mut last, mut one_by_one, mut behind) = ([0; 5], 0, None);
     for position in position..position + 100 {
@@ -70,6 +78,7 @@ fn counted(
                 Some(_) => step.push_drawn(i, position, pages),
                 None => step.push(&[1], position, pages, true),
             }
+            step.go_on_from_state(states[i]);
         }
         device.take();
         if strategy.draws_behind {
@@ -101,6 +110,7 @@ fn table() -> String {
         ("qwen2", 256, 500),
         ("qwen3", 64, 500),
         ("qwen3 with adapters", 64, 500),
+        (HYBRID, 64, 500),
     ] {
         for strategy in STRATEGIES {
             let (last, one_by_one) = counted(family, sequences, position, strategy);
@@ -123,6 +133,7 @@ fn plans_keep_room_for_graphs_of_as_many_kernels_as_steps_have() {
         ("qwen3", 0, 64, 500),
         ("qwen3", 0, 1, 5000),
         ("qwen3 with adapters", 4 * 24, 1, 5000),
+        (HYBRID, 0, 64, 500),
     ] {
         let kernels_planned = cuda.workspace(Work::Steps(24, adapters)) / (64 * (64 << 10));
         let ([kernels, ..], _) = counted(family, sequences, position, STRATEGIES[0]);

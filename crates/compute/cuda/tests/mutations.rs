@@ -12,8 +12,8 @@ use crate::support::{Results, Trial, caught, cpu, difference, halves, rounded, s
 use isentrope_cuda::{Cuda, Dtype, HEADERS, SOURCES};
 use isentrope_cuda_emulator::{Emulator, Settings, TensorCore};
 use isentrope_kernels::{
-    Attention, Backend, Buffer, Cpu, DeviceBatch, Gate, Grouped, HeadNorms, HostBatch, Kind,
-    Linear, RmsNorm, Role, Router, Run, Turn,
+    Attention, Backend, Buffer, Cpu, DeltaRule, DeviceBatch, Gate, Grouped, HeadNorms, HostBatch,
+    Kind, Linear, RmsNorm, Role, Router, Run, Turn,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,7 +33,7 @@ enum Operations {
 }
 
 /// Operations by their names in mutations.txt.
-const OPERATIONS: [(&str, Operations); 18] = {
+const OPERATIONS: [(&str, Operations); 19] = {
     use Operations::{Bf16, F32};
     [
         ("linear", F32(|t| on_f32::linear(t, Linear { inputs: 70, outputs: 130 }, 20))),
@@ -42,6 +42,7 @@ const OPERATIONS: [(&str, Operations); 18] = {
         ("elementwise", F32(elementwise)),
         ("optimizer", F32(|t| on_f32::optimizer(t, Linear { inputs: 3, outputs: 20 }))),
         ("experts", F32(experts)),
+        ("delta_rule", F32(delta_rule)),
         ("attention", F32(attention)),
         ("decoding", F32(decoding)),
         ("prepared", F32(prepared)),
@@ -74,6 +75,15 @@ fn elementwise(t: &mut Trial<'_>) {
     on_f32::glu(t, 26, 40);
     on_f32::rope(t, Grouped { stride: 52, offset: 0, groups: 2, features: 26 }, 40);
     on_f32::selection(t, Linear { inputs: 52, outputs: 70 }, 40);
+    on_f32::output_gates(t, 52, 40);
+}
+
+/// A sequence of two segments, and a beginning shorter than the convolution that runs continue.
+fn delta_rule(t: &mut Trial<'_>) {
+    let shape =
+        DeltaRule { key_heads: 1, value_heads: 2, key_dim: 32, value_dim: 48, taps: 4, eps: 1e-6 };
+    on_f32::delta_rule(t, shape, &[(33, true), (1, true), (3, false), (1, false)]);
+    on_f32::delta_steps(t, shape, &[&[2, 3], &[3, 1]]);
 }
 
 /// More experts than a warp has lanes, with and without normalised weights.

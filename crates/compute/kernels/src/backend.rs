@@ -444,10 +444,8 @@ pub trait Backend: Send + Sync + 'static {
 
     /// The operations of mixtures of experts.
     fn experts(&self) -> &dyn ExpertOperations;
-    /// The operations of hybrid models; none if the device does not have them.
-    fn hybrid(&self) -> Option<&dyn HybridOperations> {
-        None
-    }
+    /// The operations of hybrid models.
+    fn hybrid(&self) -> &dyn HybridOperations;
 }
 
 /// Operations for models with a recurrent state beside keys and values: the gated delta rule, and

@@ -556,8 +556,8 @@ impl Backend for Cpu {
     fn experts(&self) -> &dyn ExpertOperations {
         self
     }
-    fn hybrid(&self) -> Option<&dyn HybridOperations> {
-        Some(self)
+    fn hybrid(&self) -> &dyn HybridOperations {
+        self
     }
 }
 

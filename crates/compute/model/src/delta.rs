@@ -10,11 +10,8 @@ use std::mem;
 
 impl Model {
     /// The operations of hybrid models.
-    ///
-    /// # Panics
-    /// When the device lacks them.
     pub(crate) fn hybrid(&self) -> &dyn HybridOperations {
-        self.backend.hybrid().expect("this device has no hybrid models")
+        self.backend.hybrid()
     }
 
     /// `mixed: [tokens, row]`, `out: [tokens, value features]`.

@@ -15,7 +15,7 @@ const SLOTS: usize = 600;
 fn cached_activations_give_the_gradient_of_the_pass(trial: &Trial) {
     let responses = prop::collection::vec(tokens(1..25), 1..4);
     proptest!(trial.cases(96), |(
-        family in family(trial),
+        family in family(),
         groups in prop::collection::vec((tokens(1..40), responses), 1..4),
         chunks in prop::collection::vec(1..20_usize, 1..6),
         order in Just((0..SLOTS as u32).collect::<Vec<_>>()).prop_shuffle(),

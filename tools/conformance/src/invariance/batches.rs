@@ -2,7 +2,8 @@
 
 use crate::device::Trial;
 use crate::models::{
-    Text, bits, family, gradient_bits, pack, score_bits, score_bits_alone, temperature, texts,
+    FAMILIES, Text, bits, family, gradient_bits, pack, score_bits, score_bits_alone, temperature,
+    texts,
 };
 use crate::properties;
 use isentrope_model::{Gradient, TapeKind};
@@ -18,7 +19,7 @@ properties!(
 
 fn company_changes_nothing(trial: &Trial) {
     proptest!(trial.cases(96), |(
-        family in family(trial),
+        family in family(),
         texts in texts(trial, 1..7).prop_shuffle(),
         temperature in temperature(),
     )| {
@@ -38,7 +39,7 @@ fn company_changes_nothing(trial: &Trial) {
 /// equal the scores of `Model::score`.
 fn company_changes_no_slope(trial: &Trial) {
     proptest!(trial.cases(24), |(
-        family in family(trial),
+        family in family(),
         texts in texts(trial, 1..7).prop_shuffle(),
         temperature in temperature(),
     )| {
@@ -57,7 +58,7 @@ fn company_changes_no_slope(trial: &Trial) {
 /// Batches that differ only in the order of their sequences.
 fn order_changes_nothing(trial: &Trial) {
     proptest!(trial.cases(96), |(
-        family in family(trial),
+        family in family(),
         (texts, order) in texts(trial, 2..7).prop_flat_map(|texts| {
         let order: Vec<usize> = (0..texts.len()).collect();
         (Just(texts), Just(order).prop_shuffle())
@@ -78,7 +79,7 @@ fn batches_without_targets_are_nothing(trial: &Trial) {
     let text = |len: u32, score_from| Text { tokens: (0..len).collect(), score_from };
     let batches =
         [vec![], vec![text(0, 1)], vec![text(1, 1)], vec![text(5, 5), text(5, 90), text(0, 7)]];
-    for family in trial.families() {
+    for family in FAMILIES {
         let model = trial.model(family);
         for batch in &batches {
             let packed = pack(batch);

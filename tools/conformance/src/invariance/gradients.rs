@@ -3,8 +3,8 @@
 
 use crate::device::Trial;
 use crate::models::{
-    Text, adapted, family, gradient_bits, load, load_frozen, sequences, temperature, texts,
-    wide_words, write_wide,
+    FAMILIES, Text, adapted, family, gradient_bits, load, load_frozen, sequences, temperature,
+    texts, wide_words, write_wide,
 };
 use crate::properties;
 use isentrope_model::{Gradient, TapeKind, units};
@@ -22,7 +22,7 @@ fn keep() -> impl Strategy<Value = TapeKind> {
 
 fn micro_batches_change_nothing(trial: &Trial) {
     proptest!(trial.cases(64), |(
-        family in family(trial),
+        family in family(),
         texts in texts(trial, 1..8),
         cuts in prop::collection::vec((any::<prop::sample::Index>(), keep()), 0..6),
         last_keep in keep(),
@@ -60,7 +60,7 @@ fn micro_batches_change_nothing(trial: &Trial) {
 /// With the prompt repeated for each response the gradient is the same, but for rounding.
 fn a_shared_prompt_has_the_gradient_of_all_its_responses(trial: &Trial) {
     let tolerance = trial.tolerance().shared_prompt;
-    for family in trial.families() {
+    for family in FAMILIES {
         let model = trial.model(family);
         let prompt: Vec<u32> = (0..21).map(|i| (i * i + 3) % 61).collect();
         let texts: Vec<Text> = [30, 1, 17, 5]

@@ -14,7 +14,7 @@ const PAGES: usize = 40;
 
 fn steps_equal_the_training_pass(trial: &Trial) {
     proptest!(trial.cases(96), |(
-        family in family(trial),
+        family in family(),
         texts in prop::collection::vec(tokens(1..some_pages(trial)), 1..6),
         rhythm in rhythm(trial.page()),
         order in Just((0..PAGES).collect::<Vec<_>>()).prop_shuffle(),
@@ -33,7 +33,7 @@ fn steps_equal_the_training_pass(trial: &Trial) {
 
 fn a_shared_prefix_changes_nothing(trial: &Trial) {
     proptest!(trial.cases(96), |(
-        family in family(trial),
+        family in family(),
         prefix in tokens(1..40),
         suffixes in prop::collection::vec(tokens(1..30), 1..5),
         rhythm in rhythm(trial.page()),

@@ -2,8 +2,8 @@
 
 use crate::device::{Device, Trial};
 use crate::models::{
-    ADAPTED, Text, adapted, checkpoint, gradient_bits, load, load_frozen, model, score_bits,
-    wide_words, words, write_wide,
+    ADAPTED, FAMILIES, Text, adapted, checkpoint, gradient_bits, load, load_frozen, model,
+    score_bits, wide_words, words, write_wide,
 };
 use crate::properties;
 use isentrope_kernels::Backend;
@@ -51,7 +51,7 @@ fn a_wide_model(trial: &Trial) {
 /// has the same gradient.
 fn frozen_weights(trial: &Trial) {
     let (device, texts) = (trial.device(), texts(&[20, 2, 33], words));
-    for family in trial.families().into_iter().filter(|name| !name.ends_with(ADAPTED)) {
+    for family in FAMILIES.into_iter().filter(|name| !name.ends_with(ADAPTED)) {
         let [trained, frozen] =
             [load, load_frozen].map(|load| load(&checkpoint(family), device.backend()));
         let scores = [&trained, &frozen].map(|model| score_bits(model, &texts, 0.7));

@@ -1,7 +1,6 @@
 //! The checkpoints under `crates/compute/model/tests/fixtures/models` and the adapters beside them,
 //! and the results of transformers and peft for them.
 
-use crate::device::Trial;
 use crate::models;
 use isentrope_kernels::{Backend, Role};
 use isentrope_model::{AdapterConfig, Model};
@@ -13,18 +12,17 @@ use std::sync::Arc;
 /// The folder of the adapters.
 const ADAPTERS: &str = "adapters";
 
-/// The names of all checkpoints that the device can run.
-pub fn checkpoints(trial: &Trial) -> Vec<String> {
-    let mut names = names_in("");
+/// The names of all checkpoints.
+pub fn checkpoints() -> Vec<String> {
+    let names = names_in("");
     assert!(names.len() >= 18, "fixtures are missing");
-    names.retain(|name| models::is_run_by(name, &**trial.device().backend()));
     names
 }
 
 /// The names of those checkpoints and of all adapters.
-pub fn names(trial: &Trial) -> Vec<String> {
+pub fn names() -> Vec<String> {
     let adapters = names_in(ADAPTERS).into_iter().map(|name| format!("{ADAPTERS}/{name}"));
-    let names: Vec<String> = checkpoints(trial).into_iter().chain(adapters).collect();
+    let names: Vec<String> = checkpoints().into_iter().chain(adapters).collect();
     assert!(names.len() >= 24, "fixtures are missing");
     names
 }

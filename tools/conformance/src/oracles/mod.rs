@@ -23,7 +23,7 @@ properties!(
 const TEMPERATURES: [(&str, f32); 2] = [("", 1.0), ("_t0.8", 0.8)];
 
 fn logprobs_and_entropies_agree_at_both_temperatures(trial: &Trial) {
-    for name in names(trial) {
+    for name in names() {
         let oracle = Oracle::read(&name);
         let model = oracle.load(trial.device().backend());
         let noise = match trial.tolerance().oracles {
@@ -64,7 +64,7 @@ fn gradients_of_every_trained_parameter_agree_and_none_is_zero(trial: &Trial) {
     } else {
         &[TapeKind::Activations]
     };
-    for name in names(trial) {
+    for name in names() {
         let oracle = Oracle::read(&name);
         let model = oracle.load(trial.device().backend());
         let rerouted = match trial.tolerance().oracles {
@@ -130,7 +130,7 @@ fn greedy_continuations_are_identical(trial: &Trial) {
     if matches!(trial.tolerance().oracles, OracleTolerance::Rounding { .. }) {
         return;
     }
-    for name in checkpoints(trial) {
+    for name in checkpoints() {
         let oracle = Oracle::read(&name);
         let model = oracle.load(trial.device().backend());
         let (prompt, expected) = oracle.greedy();

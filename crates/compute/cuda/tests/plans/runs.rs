@@ -1,5 +1,6 @@
 //! Runs on an emulated device that has no more memory than their plan says.
 
+use super::MOMENT;
 use isentrope_budget::memory::{OVERHEAD, Plan};
 use isentrope_cuda::{Cuda, Device, Dtype, Memory};
 use isentrope_cuda_emulator::Settings;
@@ -15,10 +16,6 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Short-lived uploads, such as row numbers. A real device's plan counts them as the program's own
-/// memory.
-const MOMENT: usize = 96 << 10;
 
 /// Takes notes. If it has a device, it takes the device's memory once a step has been recorded,
 /// except for a given number of bytes.
