@@ -1,23 +1,15 @@
-//! Models that the kernels of a GPU cannot run: their shapes are too large, or layers have none.
+//! Models that the kernels of a GPU cannot run, because their shapes are too large.
 
 use anyhow::{Result, bail};
 use isentrope_cuda::LARGEST_SHAPES;
 use isentrope_model::ModelConfig;
 use std::path::Path;
 
-/// Refuses a model whose shapes exceed the kernels' limits, or that has layers with no kernel.
+/// Refuses a model whose shapes exceed the kernels' limits.
 ///
 /// # Errors
 /// A sentence that names the key of config.json in the model's directory.
 pub fn check_shapes(dir: &Path, config: &ModelConfig) -> Result<()> {
-    if config.delta.is_some() {
-        bail!(
-            "{}: linear attention, which {} has, is computed on the CPU alone (--device cpu), in \
-             f32",
-            dir.join("config.json").display(),
-            config.family.name
-        );
-    }
     let most = LARGEST_SHAPES;
     let head_dim = if config.json.contains_key("head_dim") {
         "head_dim"
@@ -31,6 +23,8 @@ pub fn check_shapes(dir: &Path, config: &ModelConfig) -> Result<()> {
         ("intermediate_size", config.intermediate_size, most.features),
         ("num_attention_heads x head_dim", config.heads * config.head_dim, most.features),
         ("vocab_size", config.vocab_size, most.vocabulary),
+        ("linear_key_head_dim", config.delta.map_or(0, |of| of.key_dim), most.delta_dim),
+        ("linear_value_head_dim", config.delta.map_or(0, |of| of.value_dim), most.delta_dim),
     ];
     if let Some((key, value, most)) = shapes.into_iter().find(|(_, value, most)| value > most) {
         bail!(
@@ -61,13 +55,18 @@ mod tests {
     }
 
     #[test]
-    fn linear_attention_is_sent_to_the_cpu() {
+    fn heads_of_linear_attention_are_bounded() {
         let dir = tempfile::tempdir().unwrap();
-        let config = json!({ "model_type": "qwen3_5_text" });
-        fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
-        let config = ModelConfig::read(dir.path()).unwrap();
-        let refused = check_shapes(dir.path(), &config).unwrap_err().to_string();
-        assert!(refused.contains("Qwen 3.5") && refused.contains("(--device cpu)"), "{refused}");
+        let refusal = |value_dim: usize| {
+            let config =
+                json!({ "model_type": "qwen3_5_text", "linear_value_head_dim": value_dim });
+            fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
+            let config = ModelConfig::read(dir.path()).unwrap();
+            check_shapes(dir.path(), &config).err().map(|error| error.to_string())
+        };
+        assert_eq!(refusal(128), None);
+        let refused = refusal(144).unwrap();
+        assert!(refused.contains("linear_value_head_dim is 144, "), "{refused}");
     }
 
     #[test]

@@ -42,40 +42,48 @@ fn to_score(scratch: &Scratch, prompts: &[Value], generated: &[Value]) -> String
     scratch.lines("score.jsonl", &generated.iter().map(line).collect::<Vec<_>>())
 }
 
-/// With f32 models sample and score the CPU's bytes, with bf16 what is scored is what was sampled.
-#[test]
-fn models_sample_and_score() {
+/// With f32 a model samples and scores the CPU's bytes, with bf16 what is scored is what was
+/// sampled.
+fn samples_and_scores(name: &str) {
     let scratch = Scratch::new();
     let (prompts, file) = prompts(&scratch);
-    for name in ["llama3", "qwen2-window"] {
-        let model = token_model(name);
-        let generate =
-            format!("generate {model} --prompts {file} -n 2 --max-tokens 6 --top-p 0.95");
-        let on_cpu = stdout_of(isentrope(&generate));
-        assert_eq!(stdout_of(emulated(&generate)), on_cpu, "{name}");
-        let input = to_score(&scratch, &prompts, &parse_lines(&on_cpu));
-        let score = format!("score {model} --in {input}");
-        assert_eq!(stdout_of(emulated(&score)), stdout_of(isentrope(&score)), "{name}");
+    let model = token_model(name);
+    let generate = format!("generate {model} --prompts {file} -n 2 --max-tokens 6 --top-p 0.95");
+    let on_cpu = stdout_of(isentrope(&generate));
+    assert_eq!(stdout_of(emulated(&generate)), on_cpu, "{name}");
+    let input = to_score(&scratch, &prompts, &parse_lines(&on_cpu));
+    let score = format!("score {model} --in {input}");
+    assert_eq!(stdout_of(emulated(&score)), stdout_of(isentrope(&score)), "{name}");
 
-        let bf16 = "--device cuda --dtype bf16";
-        let (printed, said) = spoken(emulated(format!("{generate} {bf16}")));
-        // Who computes is known before the model is loaded, as of a run.
-        assert_parts(&said, &["compute all products of matrices"]);
-        let generated = parse_lines(&printed);
-        let input = to_score(&scratch, &prompts, &generated);
-        let scored = lines_of(emulated(format!("score {model} --in {input} {bf16}")));
-        for (generated, scored) in generated.iter().zip(&scored) {
-            for key in ["logprobs", "entropies"] {
-                assert_eq!(bits(generated, key), bits(scored, key), "{name}: {key}");
-            }
-            assert_eq!(scored["mismatch"]["max"], 0.0, "{name}");
+    let bf16 = "--device cuda --dtype bf16";
+    let (printed, said) = spoken(emulated(format!("{generate} {bf16}")));
+    // Who computes is known before the model is loaded, as of a run.
+    assert_parts(&said, &["compute all products of matrices"]);
+    let generated = parse_lines(&printed);
+    let input = to_score(&scratch, &prompts, &generated);
+    let scored = lines_of(emulated(format!("score {model} --in {input} {bf16}")));
+    for (generated, scored) in generated.iter().zip(&scored) {
+        for key in ["logprobs", "entropies"] {
+            assert_eq!(bits(generated, key), bits(scored, key), "{name}: {key}");
         }
-        let logprobs = |lines: &[Value]| -> Vec<u32> {
-            lines.iter().flat_map(|line| bits(line, "logprobs")).collect()
-        };
-        let on_cpu = logprobs(&parse_lines(&on_cpu));
-        assert_ne!(on_cpu, logprobs(&generated), "{name}: as if bf16 were f32");
+        assert_eq!(scored["mismatch"]["max"], 0.0, "{name}");
     }
+    let logprobs = |lines: &[Value]| -> Vec<u32> {
+        lines.iter().flat_map(|line| bits(line, "logprobs")).collect()
+    };
+    let on_cpu = logprobs(&parse_lines(&on_cpu));
+    assert_ne!(on_cpu, logprobs(&generated), "{name}: as if bf16 were f32");
+}
+
+#[test]
+fn models_sample_and_score() {
+    ["llama3", "qwen2-window"].into_iter().for_each(samples_and_scores);
+}
+
+#[test]
+#[ignore = "deep: seven processes on the emulated GPU"]
+fn hybrid_models_sample_and_score() {
+    samples_and_scores("qwen3.5");
 }
 
 /// Supervised fine-tuning and reinforcement learning with everything that a run carries: metrics,
