@@ -17,8 +17,6 @@ pub(crate) struct Bounds {
     pub vocabulary: usize,
     /// Most tokens of an input.
     pub context: usize,
-    /// Most targets of an example.
-    pub targets: usize,
 }
 
 impl Bounds {
@@ -87,7 +85,7 @@ pub(crate) fn read(data: &[wire::Datum], loss: Loss, bounds: Bounds) -> Result<V
     }
     let mut left = MOST_TARGETS;
     let of_datum = |(number, datum): (usize, &wire::Datum)| {
-        let example = Example::read(datum, loss, bounds, left.min(bounds.targets))
+        let example = Example::read(datum, loss, bounds, left)
             .map_err(|what| Failure::user(format!("datum {number}: {what}")))?;
         left -= example.targets.len();
         Ok(example)
@@ -180,7 +178,7 @@ fn shape(
         }
     };
     if rows.saturating_mul(of_each.unwrap_or(1)) > most {
-        return Err(format!("there is no room for more than {most} targets: send fewer at a time"));
+        return Err(format!("a call has at most {MOST_TARGETS} targets: send fewer at a time"));
     }
     Ok(Shape { rows, of_each })
 }
@@ -244,7 +242,7 @@ mod tests {
     use prost::Message;
     use std::collections::BTreeMap;
 
-    const BOUNDS: Bounds = Bounds { vocabulary: 23, context: 64, targets: 64 };
+    const BOUNDS: Bounds = Bounds { vocabulary: 23, context: 64 };
 
     /// The recorded requests to go forward and backward.
     fn recorded() -> Vec<Vec<u8>> {
@@ -306,8 +304,6 @@ mod tests {
         told(&set("target_tokens", tensor(INT64, vec![255; zeros(8).len()], count)), "token -1");
         let nan = [f32::NAN.to_le_bytes().to_vec(), zeros(4)[4..].to_vec()].concat();
         told(&set("advantages", tensor(FLOAT32, nan, count)), "NaN");
-        let narrow = Bounds { targets: 3, ..BOUNDS };
-        assert!(read(&request.data, loss, narrow).unwrap_err().message.contains("than 3 targets"));
         assert!(read(&[], loss, BOUNDS).unwrap_err().message.contains("no data"));
     }
 

@@ -1,8 +1,8 @@
 //! Tinker's protocol over the trainer and the sampler: scripts that use the packages tinker and
 //! tinker_cookbook run against it unchanged.
 //!
-//! The thread that calls [`serve`] owns all weights (`worker.rs`): one frozen base, an adapter for
-//! each model in training, and copies of adapters for samplers. Another thread speaks HTTP
+//! The thread that calls [`serve`] owns all weights (`worker.rs`): one frozen base, an adapter or all
+//! weights for each model in training, and copies of them for samplers. Another thread speaks HTTP
 //! (`site.rs`). A request is answered with its id at once; its result is fetched later
 //! (`promises.rs`).
 //!
@@ -11,7 +11,9 @@
 
 mod error;
 mod example;
+mod lists;
 mod loss;
+mod memory;
 mod promises;
 mod requests;
 mod sampling;
@@ -23,23 +25,25 @@ mod wire;
 mod worker;
 
 use example::Bounds;
-use isentrope_budget::PassLimits;
 use isentrope_model::Model;
 use isentrope_model::adapter::BaseModel;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_rollout::Limits;
+use memory::{Memory, PassMemory};
 use promises::Promises;
+use sampling::SampledWeights;
 use sessions::Sessions;
 use site::Tinker;
 use std::collections::{HashMap, VecDeque};
 use std::net::TcpListener;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use std::{io, thread};
 use store::Store;
-use worker::Worker;
+use worker::{TrainingQueue, Worker};
 
 /// Settings of a server.
 #[derive(Clone, Debug)]
@@ -62,8 +66,14 @@ pub struct Settings {
     pub base: BaseModel,
     /// Limits of the sampling engine.
     pub sampling: Limits,
-    /// Limits of training passes.
-    pub training: PassLimits,
+    /// Whether models in training train all weights, and no adapter.
+    pub all_weights: bool,
+    /// Most targets of a training pass over several examples.
+    pub micro_batch_tokens: usize,
+    /// Bytes for a training pass.
+    pub pass_bytes: usize,
+    /// Bytes for models in training, and for copies of weights to sample from.
+    pub model_bytes: usize,
     /// Time for running requests when the server is to end.
     pub grace: Duration,
 }
@@ -87,16 +97,14 @@ pub fn serve(
     store.recover().map_err(|failure| io::Error::other(failure.message))?;
     let (sessions, promises) = (Arc::new(Sessions::default()), Arc::new(Promises::new()));
     let (sender, messages) = channel();
-    let (limits, passes) = (settings.sampling, settings.training);
+    let limits = settings.sampling;
+    let passes =
+        PassMemory { bytes: settings.pass_bytes, micro_batch_tokens: settings.micro_batch_tokens };
+    let memory = Memory::new(settings.model_bytes);
     let site = Tinker {
         config: base.config.clone(),
         layout: base.layout.clone(),
-        bounds: Bounds {
-            vocabulary: base.config.vocab_size,
-            context: settings.context,
-            // Several rows of hidden states for each, in f32.
-            targets: settings.context.max(passes.tape_bytes / (16 * base.config.hidden_size)),
-        },
+        bounds: Bounds { vocabulary: base.config.vocab_size, context: settings.context },
         eos_tokens: settings.eos_tokens.clone(),
         tokenizer: Arc::clone(tokenizer),
         store: Arc::clone(&store),
@@ -109,17 +117,18 @@ pub fn serve(
         .name("http".into())
         .spawn(move || isentrope_serve::run(Arc::new(site), listener, stop))?;
     let worker = Worker {
-        base: Arc::new(base.base()),
+        base: Rc::new(SampledWeights::new(base.base(), None)),
         tokenizer,
         store: &store,
         limits,
         passes,
+        memory,
         promises: &promises,
         sessions: &sessions,
         messages,
         models: HashMap::new(),
         loaded: VecDeque::new(),
-        training: VecDeque::new(),
+        training: TrainingQueue::default(),
         sampling: VecDeque::new(),
         looked: Instant::now(),
     };

@@ -1,6 +1,7 @@
 //! Sampling from one set of weights: requests come and go in the batches of an engine.
 
 use crate::error::{Failure, Result, contain};
+use crate::memory::{PassMemory, Room};
 use crate::promises::{Outcome, Promises};
 use crate::requests::Prompt;
 use crate::sessions::Weights;
@@ -10,6 +11,19 @@ use isentrope_rollout::{Completion, Engine, Error, Event, FinishReason, Request,
 use prost::Message;
 use std::collections::HashMap;
 use std::mem;
+
+/// Weights to sample from, and the memory that they take.
+pub(crate) struct SampledWeights {
+    pub model: Model,
+    _room: Option<Room>,
+}
+
+impl SampledWeights {
+    /// Weights that take `room`; none if they are the base's, which always have their memory.
+    pub fn new(model: Model, room: Option<Room>) -> Self {
+        Self { model, _room: room }
+    }
+}
 
 /// A request to sample.
 pub(crate) struct SampleTask {
@@ -23,6 +37,7 @@ pub(crate) struct SampleTask {
 pub(crate) struct Running<'a> {
     model: &'a Model,
     engine: Engine<'a>,
+    passes: PassMemory,
     promises: &'a Promises,
     live: HashMap<RequestId, Live>,
 }
@@ -34,8 +49,13 @@ struct Live {
 }
 
 impl<'a> Running<'a> {
-    pub fn new(model: &'a Model, engine: Engine<'a>, promises: &'a Promises) -> Self {
-        Self { model, engine, promises, live: HashMap::new() }
+    pub fn new(
+        model: &'a Model,
+        engine: Engine<'a>,
+        passes: PassMemory,
+        promises: &'a Promises,
+    ) -> Self {
+        Self { model, engine, passes, promises, live: HashMap::new() }
     }
 
     /// Begins with a request, or tells what is wrong with it.
@@ -48,7 +68,12 @@ impl<'a> Running<'a> {
 
     fn submit(&mut self, id: &str, prompt: Prompt) -> Result<()> {
         let Prompt { tokens, samples, sampling, key, score_from } = prompt;
-        let score = |from| contain(|| prompt_logprobs(self.model, &tokens, from)).flatten();
+        let score = |from| {
+            if let Some(lack) = self.passes.lack(self.model, tokens.len(), tokens.len()) {
+                return Err(Failure::user(format!("prompt_logprobs: {lack}")));
+            }
+            contain(|| prompt_logprobs(self.model, &tokens, from)).flatten()
+        };
         let prompt_logprobs = score_from.map(score).transpose()?;
         let request = Request {
             key,

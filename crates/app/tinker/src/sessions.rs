@@ -20,7 +20,8 @@ const SAMPLERS: usize = 1 << 16;
 /// A model in training, as requests know it.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelInfo {
-    pub rank: usize,
+    /// The rank of its adapter; none if all weights are trained.
+    pub rank: Option<usize>,
     /// The number of its last request.
     last_seq: i64,
 }
@@ -106,7 +107,7 @@ impl Sessions {
         &self,
         session: &str,
         model: &str,
-        rank: usize,
+        rank: Option<usize>,
         begin: impl FnOnce() -> Result<bool>,
     ) -> Result<bool> {
         let mut all = self.lock();
@@ -142,8 +143,19 @@ impl Sessions {
         found.cloned().ok_or_else(|| unknown("model in training", id))
     }
 
+    /// All models, each with the rank of its adapter and the time when its session was heard.
+    pub fn models(&self) -> Vec<(String, Option<usize>, Instant)> {
+        let all = self.lock();
+        let of = |session: &Session| {
+            let heard = session.heard;
+            let of_model = move |(id, info): (&String, &ModelInfo)| (id.clone(), info.rank, heard);
+            session.models.iter().map(of_model).collect::<Vec<_>>()
+        };
+        all.values().flat_map(of).collect()
+    }
+
     /// Sets the rank of a model that has got other weights.
-    pub fn set_rank(&self, model: &str, rank: usize) {
+    pub fn set_rank(&self, model: &str, rank: Option<usize>) {
         let mut all = self.lock();
         if let Some(info) = all.values_mut().find_map(|session| session.models.get_mut(model)) {
             info.rank = rank;
@@ -232,9 +244,9 @@ mod tests {
         let sessions = Sessions::default();
         let id = sessions.create().unwrap();
         let busy = || Err(Failure::busy("full"));
-        sessions.add_model(&id, "m", 4, busy).unwrap_err();
-        assert!(sessions.add_model(&id, "m", 4, || Ok(true)).unwrap());
-        assert!(!sessions.add_model(&id, "m", 4, || Ok(true)).unwrap());
+        sessions.add_model(&id, "m", Some(4), busy).unwrap_err();
+        assert!(sessions.add_model(&id, "m", Some(4), || Ok(true)).unwrap());
+        assert!(!sessions.add_model(&id, "m", Some(4), || Ok(true)).unwrap());
         sessions.take_turn("m", 1, |_| busy()).unwrap_err();
         assert!(sessions.take_turn("m", 1, |session| Ok(session == id)).unwrap());
         assert!(!sessions.take_turn("m", 1, |_| Ok(true)).unwrap());

@@ -10,7 +10,7 @@ use crate::requests::{self, CreateModel, CreateSampler, LoadWeights, OfModel, Of
 use crate::requests::{OfSession, OptimStep, Sample, SaveWeights};
 use crate::sampling::SampleTask;
 use crate::sessions::{Sessions, Weights, client_config, model_id, sampler_id};
-use crate::store::{Kind, SavedState, Store, WeightsPath};
+use crate::store::{Kind, SCHEME, SavedState, Store, WeightsPath};
 use crate::wire::{ConfigValue, ForwardBackwardRequest};
 use crate::worker::{Message, TrainTask, Work};
 use hyper::body::Incoming;
@@ -92,21 +92,27 @@ impl Tinker {
             return Err(ApiError::new(StatusCode::NOT_FOUND, message));
         };
         self.check_key(request.headers())?;
-        if request.method() == Method::GET {
-            let answer = self.get(&path).map_err(refused)?;
-            return Ok(reply(JSON, answer.to_string()));
-        }
-        if request.method() != Method::POST {
-            let message = format!("{} is not supported", request.method());
+        let method = request.method().clone();
+        if ![Method::GET, Method::POST, Method::DELETE].contains(&method) {
+            let message = format!("{method} is not supported");
             return Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message));
         }
-        check_content_type(request.headers())?;
-        let body = read(request.into_body(), LONGEST_BODY).await?;
-        if path == "retrieve_future" {
-            return self.retrieve(&body).await;
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let mut body = Vec::new();
+        if method == Method::POST {
+            check_content_type(request.headers())?;
+            body = read(request.into_body(), LONGEST_BODY).await?;
+            if path == "retrieve_future" {
+                return self.retrieve(&body).await;
+            }
         }
-        let answered = tokio::task::spawn_blocking(move || self.post(&path, &body)).await;
-        let answer = answered
+        let answer = move || match method {
+            Method::GET => self.get(&path, &query),
+            Method::DELETE => self.delete(&path),
+            _ => self.post(&path, &body),
+        };
+        let answer = tokio::task::spawn_blocking(answer)
+            .await
             .map_err(|_| ApiError::internal("the request could not be read"))?
             .map_err(refused)?;
         Ok(reply(JSON, answer.to_string()))
@@ -122,7 +128,7 @@ impl Tinker {
         Err(ApiError::new(StatusCode::UNAUTHORIZED, message))
     }
 
-    fn get(&self, path: &str) -> Result<Value> {
+    fn get(&self, path: &str, query: &str) -> Result<Value> {
         if let Some(id) = path.strip_prefix("samplers/") {
             let (_, weights) = self.sessions.sampler(id)?;
             let path = match weights {
@@ -140,8 +146,17 @@ impl Tinker {
                 "trainable": true,
                 "sampleable": true,
             }]})),
-            _ => Err(not_there(path)),
+            _ => self.list(path, query)?.ok_or_else(|| not_there(path)),
         }
+    }
+
+    /// Deletes saved weights, the only thing that can be deleted.
+    fn delete(&self, path: &str) -> Result<Value> {
+        let weights =
+            path.strip_prefix("training_runs/").map(|of| of.replace("/checkpoints/", "/"));
+        let weights = weights.ok_or_else(|| not_there(path))?;
+        self.store.delete(&WeightsPath::parse(&format!("{SCHEME}{weights}"))?)?;
+        Ok(json!({}))
     }
 
     fn post(&self, path: &str, body: &[u8]) -> Result<Value> {
@@ -151,8 +166,12 @@ impl Tinker {
             "telemetry" => Ok(json!({"status": "accepted"})),
             "create_session" => {
                 let id = self.sessions.create()?;
-                let message = "isentrope trains adapters of attention and MLP layers; the \
-                               unembedding stays as it is, whatever train_unembed says";
+                let message = if self.settings.all_weights {
+                    "this server trains all weights: lora_config has no effect"
+                } else {
+                    "isentrope trains adapters of attention and MLP layers; the unembedding stays \
+                     as it is, whatever train_unembed says"
+                };
                 Ok(json!({"type": "create_session", "session_id": id, "info_message": message}))
             }
             "session_heartbeat" => {
@@ -211,20 +230,25 @@ impl Tinker {
     fn create_model(&self, request: CreateModel) -> Result<Value> {
         self.check_base(Some(&request.base_model))?;
         request.optimizer_config.check()?;
-        let lora = request.lora_config.ok_or_else(|| {
-            Failure::user("lora_config is missing: only adapters are trained here")
-        })?;
-        let mut config = lora.adapter(&self.layout)?;
-        config.base = Some(self.store.base.clone());
-        let state = SavedState {
+        let mut state = SavedState {
             base_model: self.settings.name.clone(),
-            train_attn: lora.train_attn,
-            train_mlp: lora.train_mlp,
+            train_attn: true,
+            train_mlp: true,
             optimizer: None,
         };
-        let config = Box::new(config);
-        let work = Work::Create { config, seed: lora.seed.unwrap_or(0), state };
-        self.begin_model(&request.session_id, request.model_seq_id, lora.rank, work)
+        let (mut adapter, mut seed) = (None, 0);
+        if !self.settings.all_weights {
+            let lora = request.lora_config.ok_or_else(|| {
+                Failure::user("lora_config is missing, which says what adapters are trained")
+            })?;
+            let mut config = lora.adapter(&self.layout)?;
+            config.base = Some(self.store.base.clone());
+            (state.train_attn, state.train_mlp) = (lora.train_attn, lora.train_mlp);
+            (adapter, seed) = (Some(Box::new(config)), lora.seed.unwrap_or(0));
+        }
+        let rank = adapter.as_ref().map(|config| config.rank);
+        let work = Work::Create { adapter, seed, state };
+        self.begin_model(&request.session_id, request.model_seq_id, rank, work)
     }
 
     fn load_weights(&self, request: LoadWeights) -> Result<Value> {
@@ -233,8 +257,9 @@ impl Tinker {
         let path = WeightsPath::parse(&request.path)?;
         let work = Work::Load { path: path.clone(), with_optimizer: request.optimizer };
         if let (Some(session), Some(number)) = (&request.session_id, request.model_seq_id) {
-            let (_, config) = self.store.describe(&path)?;
-            return self.begin_model(session, number, config.rank, work);
+            let (_, adapter) = self.store.describe(&path)?;
+            let rank = adapter.map(|config| config.rank);
+            return self.begin_model(session, number, rank, work);
         }
         let (Some(model), Some(seq)) = (&request.model_id, request.seq_id) else {
             return Err(Failure::user("load_weights needs model_id and seq_id, or a session"));
@@ -243,7 +268,13 @@ impl Tinker {
     }
 
     /// Begins the request that makes a model.
-    fn begin_model(&self, session: &str, number: u64, rank: usize, work: Work) -> Result<Value> {
+    fn begin_model(
+        &self,
+        session: &str,
+        number: u64,
+        rank: Option<usize>,
+        work: Work,
+    ) -> Result<Value> {
         let model = model_id(session, number);
         let id = format!("{model}:0");
         let begin = || self.promises.begin(&id, session, 0);
@@ -279,7 +310,7 @@ impl Tinker {
 
     fn forward_backward(&self, body: &[u8]) -> Result<Value> {
         let request = ForwardBackwardRequest::decode(body)
-            .map_err(|error| Failure::user(format!("the request: {error}")))?;
+            .map_err(|_| Failure::user("the body is no forward_backward request in protobuf"))?;
         let bytes = example::bytes(&request.data);
         self.train(&request.model_id, request.seq_id.into(), bytes, || {
             let loss = Loss::of(&request.loss_fn, config_of(&request)?)?;
@@ -300,19 +331,19 @@ impl Tinker {
                 "model_name": name,
                 "tokenizer_id": tokenizer_id,
             },
-            "is_lora": true,
+            "is_lora": rank.is_some(),
             "lora_rank": rank,
         }))
     }
 
     fn weights_info(&self, OfPath { tinker_path }: OfPath) -> Result<Value> {
-        let (state, config) = self.store.describe(&WeightsPath::parse(&tinker_path)?)?;
+        let (state, adapter) = self.store.describe(&WeightsPath::parse(&tinker_path)?)?;
         let SavedState { base_model, train_attn, train_mlp, .. } = state;
         Ok(json!({
             "base_model": base_model,
-            "is_lora": true,
-            "lora_rank": config.rank,
-            "train_unembed": false,
+            "is_lora": adapter.is_some(),
+            "lora_rank": adapter.as_ref().map(|config| config.rank),
+            "train_unembed": adapter.is_none(),
             "train_mlp": train_mlp,
             "train_attn": train_attn,
         }))

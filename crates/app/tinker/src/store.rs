@@ -1,26 +1,35 @@
 //! Saved weights: `tinker://RUN/weights/NAME` is the directory `RUN/weights/NAME` below the
-//! server's, an adapter as peft reads it; `optimizer/` in it has the moments of AdamW, and
-//! `tinker.json` the rest.
+//! server's, an adapter as peft reads it or a whole model; `optimizer/` in it has the moments of
+//! AdamW, and `tinker.json` the rest.
 
 use crate::error::{Failure, Result};
 use isentrope_files::{AtomicDirectory, names, parent, remove, sync_directory, write_json};
-use isentrope_kernels::Role;
+use isentrope_kernels::{Backend, Role};
 use isentrope_model::adapter::{AdapterConfig, BaseModel, write_adapter_files};
-use isentrope_model::checkpoint::{MAX_SHARD_BYTES, WeightDtype, WriteOptions, Writer};
-use isentrope_model::{Checkpoint, Model};
+use isentrope_model::checkpoint::{
+    MAX_SHARD_BYTES, WeightDtype, WriteOptions, Writer, write_checkpoint_files,
+};
+use isentrope_model::{Checkpoint, Model, ModelConfig};
 use isentrope_train::learner::Learner;
 use isentrope_train::optimizer::UpdateCounts;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::cmp::Reverse;
 use std::fmt::{self, Display};
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
 
-const SCHEME: &str = "tinker://";
+pub(crate) const SCHEME: &str = "tinker://";
 const STATE: &str = "tinker.json";
 const OPTIMIZER: &str = "optimizer";
 /// Prefix of the name that weights have while others take their place. No user's name begins with a
 /// dot.
 const FORMER: &str = ".former-";
+/// Prefix of the name that weights have while they are deleted.
+const DELETED: &str = ".deleted-";
 /// Most bytes of a part of a path.
 const LONGEST: usize = 128;
 
@@ -35,7 +44,7 @@ pub(crate) struct Store {
 }
 
 /// The use of saved weights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     /// Training can go on from them.
     Training,
@@ -43,11 +52,33 @@ pub(crate) enum Kind {
     Sampler,
 }
 
+impl Kind {
+    const ALL: [Self; 2] = [Self::Training, Self::Sampler];
+
+    /// The directory of such weights in their run's.
+    fn directory(self) -> &'static str {
+        match self {
+            Self::Training => "weights",
+            Self::Sampler => "sampler_weights",
+        }
+    }
+}
+
+/// Saved weights in a list.
+#[derive(Clone, Debug)]
+pub(crate) struct SavedWeights {
+    pub path: WeightsPath,
+    /// The time when they were saved.
+    pub time: SystemTime,
+    /// Bytes of their files.
+    pub bytes: u64,
+}
+
 /// The path of saved weights.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct WeightsPath {
     run: String,
-    is_for_training: bool,
+    kind: Kind,
     name: String,
 }
 
@@ -56,7 +87,7 @@ pub(crate) struct WeightsPath {
 pub(crate) struct SavedState {
     /// The base's name on the server that saved it.
     pub base_model: String,
-    /// Which of its layers have an adapter.
+    /// Which of its layers are trained.
     pub train_attn: bool,
     /// Likewise.
     pub train_mlp: bool,
@@ -84,8 +115,7 @@ impl WeightsPath {
                 )));
             }
         }
-        let is_for_training = kind == Kind::Training;
-        Ok(Self { run: run.to_owned(), is_for_training, name: name.to_owned() })
+        Ok(Self { run: run.to_owned(), kind, name: name.to_owned() })
     }
 
     /// Reads a path.
@@ -104,14 +134,20 @@ impl WeightsPath {
         }
     }
 
-    fn kind(&self) -> &'static str {
-        if self.is_for_training { "weights" } else { "sampler_weights" }
+    /// The use of the weights.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Their name in their run.
+    pub fn id(&self) -> String {
+        format!("{}/{}", self.kind.directory(), self.name)
     }
 }
 
 impl Display for WeightsPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{SCHEME}{}/{}/{}", self.run, self.kind(), self.name)
+        write!(f, "{SCHEME}{}/{}", self.run, self.id())
     }
 }
 
@@ -119,51 +155,93 @@ fn io(path: &Path, error: std::io::Error) -> Failure {
     Failure::server(format!("{}: {error}", path.display()))
 }
 
+/// A model's config.json without the type of the saved numbers.
+fn architecture(dir: &Path) -> Result<Map<String, Value>> {
+    let mut json = ModelConfig::read(dir).map_err(Failure::server)?.json;
+    json.retain(|key, _| key != "dtype" && key != "torch_dtype");
+    Ok(json)
+}
+
+/// Bytes of the files in a directory.
+fn file_bytes(dir: &Path) -> u64 {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let files = entries.filter_map(|entry| entry.metadata().ok()).filter(fs::Metadata::is_file);
+    files.map(|of| of.len()).sum()
+}
+
 impl Store {
     fn directory(&self, path: &WeightsPath) -> PathBuf {
-        self.dir.join(&path.run).join(path.kind()).join(&path.name)
+        self.dir.join(&path.run).join(path.kind.directory()).join(&path.name)
     }
 
-    /// Reads the state and the configuration of saved weights.
+    /// Reads the state of saved weights, and the configuration of their adapter; none if they are
+    /// all of a model's.
     ///
     /// # Errors
-    /// When there are none, they are for another base, or they cannot be read.
-    pub fn describe(&self, path: &WeightsPath) -> Result<(SavedState, AdapterConfig)> {
-        let file = self.directory(path).join(STATE);
+    /// When there are none, or they cannot be read.
+    pub fn read(&self, path: &WeightsPath) -> Result<(SavedState, Option<AdapterConfig>)> {
+        let dir = self.directory(path);
+        let file = dir.join(STATE);
         let text = fs::read(&file)
             .map_err(|_| Failure::user(format!("there are no weights {path} on this server")))?;
         let state: SavedState = serde_json::from_slice(&text)
             .map_err(|error| Failure::server(format!("{}: {error}", file.display())))?;
-        let config = AdapterConfig::read(&self.directory(path)).map_err(Failure::server)?;
-        let of = config.base.as_ref().and_then(|base| base.fingerprint.as_ref());
-        if of.is_some() && of != self.base.fingerprint.as_ref() {
-            let base = &state.base_model;
-            let what = format!("{path} is for other weights than this server's, once of {base}");
-            return Err(Failure::user(what));
-        }
-        Ok((state, config))
+        let adapter = AdapterConfig::is_in(&dir).then(|| AdapterConfig::read(&dir));
+        Ok((state, adapter.transpose().map_err(Failure::server)?))
     }
 
-    /// The adapter of saved weights beside a base.
-    pub fn load(&self, path: &WeightsPath, base: &Model) -> Result<Model> {
-        let (_, config) = self.describe(path)?;
-        base.base()
-            .with_adapter_from(&self.directory(path), &config, Role::Weight)
-            .map_err(Failure::server)
+    /// Does what [`read`](Self::read) does for weights that are to be used.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); when they are for another base.
+    pub fn describe(&self, path: &WeightsPath) -> Result<(SavedState, Option<AdapterConfig>)> {
+        let (state, adapter) = self.read(path)?;
+        let is_for_base = match &adapter {
+            Some(adapter) => {
+                let of = adapter.base.as_ref().and_then(|base| base.fingerprint.as_ref());
+                of.is_none() || of == self.base.fingerprint.as_ref()
+            }
+            None => architecture(&self.directory(path))? == architecture(&self.base_dir)?,
+        };
+        if !is_for_base {
+            let base = &state.base_model;
+            let what = format!("{path} is for another model than this server's, once of {base}");
+            return Err(Failure::user(what));
+        }
+        Ok((state, adapter))
+    }
+
+    /// The model of saved weights, which shares the base's if they are an adapter's; `whole` loads
+    /// a model's directory.
+    pub fn load(
+        &self,
+        path: &WeightsPath,
+        adapter: Option<&AdapterConfig>,
+        base: &Model,
+        whole: fn(&Path, Arc<dyn Backend>) -> isentrope_model::Result<Model>,
+    ) -> Result<Model> {
+        let dir = self.directory(path);
+        match adapter {
+            Some(config) => base.base().with_adapter_from(&dir, config, Role::Weight),
+            None => whole(&dir, base.backend.clone()),
+        }
+        .map_err(Failure::server)
     }
 
     /// Reads the optimizer of saved weights into a learner of them.
-    pub fn load_optimizer(&self, path: &WeightsPath, learner: &mut Learner) -> Result<()> {
-        let (state, _) = self.describe(path)?;
-        let updates = state.optimizer.ok_or_else(|| {
-            Failure::user(format!("{path} has no optimizer: only save_state saves one"))
-        })?;
+    pub fn load_optimizer(
+        &self,
+        path: &WeightsPath,
+        updates: UpdateCounts,
+        learner: &mut Learner,
+    ) -> Result<()> {
         let moments =
             Checkpoint::open(&self.directory(path).join(OPTIMIZER)).map_err(Failure::server)?;
         learner.read_moments(&moments, updates).map_err(Failure::server)
     }
 
-    /// Saves an adapter, and its optimizer if it is for training. It appears whole or not at all.
+    /// Saves an adapter or, without one, all weights, and their optimizer if the path is for
+    /// training. They appear whole or not at all.
     ///
     /// # Errors
     /// When there are weights of this path and `overwrite` is not set; what could not be written.
@@ -171,14 +249,14 @@ impl Store {
         &self,
         path: &WeightsPath,
         learner: &Learner,
-        config: &AdapterConfig,
+        adapter: Option<&AdapterConfig>,
         state: &SavedState,
         overwrite: bool,
     ) -> Result<()> {
         let target = self.directory(path);
         fs::create_dir_all(parent(&target)).map_err(|e| io(parent(&target), e))?;
         if target.exists() && !overwrite {
-            let or = if path.is_for_training { ", or overwrite" } else { "" };
+            let or = if path.kind == Kind::Training { ", or overwrite" } else { "" };
             let what = format!("there are weights {path} already: give another name{or}");
             return Err(Failure::user(what));
         }
@@ -192,11 +270,18 @@ impl Store {
             carry_from: Some(&self.base_dir),
             writer: Writer::ALONE,
         };
-        write_adapter_files(staged.path(), &learner.model, config, options)
-            .map_err(Failure::server)?;
+        let Model { config, layout, weights, backend, .. } = &learner.model;
+        match adapter {
+            Some(adapter) => write_adapter_files(staged.path(), &learner.model, adapter, options),
+            None => {
+                let tensors = weights.tensors(&**backend, &layout.parameters, "");
+                write_checkpoint_files(staged.path(), &config.json, tensors, options)
+            }
+        }
+        .map_err(Failure::server)?;
         let mut state = state.clone();
         state.optimizer = None;
-        if path.is_for_training {
+        if path.kind == Kind::Training {
             let dir = staged.path().join(OPTIMIZER);
             fs::create_dir(&dir).map_err(|e| io(&dir, e))?;
             let options = WriteOptions { carry_from: None, ..options };
@@ -218,25 +303,85 @@ impl Store {
         remove(&former).map_err(Failure::server)
     }
 
-    /// Finishes what a server that was killed while it overwrote weights has left: the former ones
-    /// get their name back if no others have it.
+    /// The runs with directories of saved weights, in no order.
+    pub fn runs(&self) -> Result<Vec<String>> {
+        let found = names(&self.dir).map_err(Failure::server)?.into_iter();
+        let names = found.filter_map(|name| name.into_string().ok());
+        Ok(names.filter(|run| WeightsPath::new(run, Kind::Training, "name").is_ok()).collect())
+    }
+
+    /// The saved weights of a run, the newest first. Links are passed over.
+    pub fn saved(&self, run: &str) -> Result<Vec<SavedWeights>> {
+        let mut all = Vec::new();
+        for kind in Kind::ALL {
+            let dir =
+                self.dir.join(WeightsPath::new(run, kind, "name")?.run).join(kind.directory());
+            for name in names(&dir).map_err(Failure::server)? {
+                let name = name.to_string_lossy();
+                let Ok(path) = WeightsPath::new(run, kind, &name) else { continue };
+                let dir = self.directory(&path);
+                let time = fs::metadata(dir.join(STATE)).and_then(|of| of.modified());
+                if let (true, Ok(time)) = (self.is_own(&path), time) {
+                    let bytes = file_bytes(&dir) + file_bytes(&dir.join(OPTIMIZER));
+                    all.push(SavedWeights { path, time, bytes });
+                }
+            }
+        }
+        all.sort_by_key(|saved| Reverse(saved.time));
+        Ok(all)
+    }
+
+    /// Whether the directory of weights is there, below the server's and not by a link, which could
+    /// lead elsewhere.
+    fn is_own(&self, path: &WeightsPath) -> bool {
+        let dir = self.directory(path);
+        let is_own = |dir: &Path| fs::symlink_metadata(dir).is_ok_and(|of| of.is_dir());
+        dir.ancestors().take(3).all(is_own)
+    }
+
+    /// Deletes saved weights. They lose their name at once.
+    ///
+    /// # Errors
+    /// When there are none; what could not be renamed or removed.
+    pub fn delete(&self, path: &WeightsPath) -> Result<()> {
+        let none = || Failure::unknown(format!("there are no weights {path} on this server"));
+        if !self.is_own(path) {
+            return Err(none());
+        }
+        let target = self.directory(path);
+        let gone = target.with_file_name(format!("{DELETED}{}", path.name));
+        remove(&gone).map_err(Failure::server)?;
+        fs::rename(&target, &gone).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => none(),
+            _ => io(&target, error),
+        })?;
+        sync_directory(parent(&target)).map_err(Failure::server)?;
+        remove(&gone).map_err(Failure::server)
+    }
+
+    /// Finishes what a server that was killed has left: weights that were being overwritten get
+    /// their name back if no others have it, and those that were being deleted go.
     ///
     /// # Errors
     /// What could not be read, renamed or removed.
     pub fn recover(&self) -> Result<()> {
         for run in names(&self.dir).map_err(Failure::server)? {
-            let dir = self.dir.join(run).join("weights");
-            let entries =
-                if dir.is_dir() { names(&dir).map_err(Failure::server)? } else { continue };
-            for entry in entries {
-                let Some(name) = entry.to_str().and_then(|entry| entry.strip_prefix(FORMER)) else {
-                    continue;
-                };
-                let (former, target) = (dir.join(&entry), dir.join(name));
-                if target.exists() {
-                    remove(&former).map_err(Failure::server)?;
-                } else {
-                    fs::rename(&former, &target).map_err(|e| io(&target, e))?;
+            for kind in Kind::ALL {
+                let dir = self.dir.join(&run).join(kind.directory());
+                let entries =
+                    if dir.is_dir() { names(&dir).map_err(Failure::server)? } else { continue };
+                for entry in entries {
+                    let (path, entry) = (dir.join(&entry), entry.to_string_lossy());
+                    if entry.starts_with(DELETED) {
+                        remove(&path).map_err(Failure::server)?;
+                    } else if let Some(name) = entry.strip_prefix(FORMER) {
+                        let target = dir.join(name);
+                        if target.exists() {
+                            remove(&path).map_err(Failure::server)?;
+                        } else {
+                            fs::rename(&path, &target).map_err(|e| io(&target, e))?;
+                        }
+                    }
                 }
             }
         }
@@ -247,7 +392,9 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Cause;
     use crate::training::tests::{base_dir, trainee};
+    use std::os::unix::fs::symlink;
     use tempfile::TempDir;
 
     #[test]
@@ -270,5 +417,40 @@ mod tests {
         trainee(64).save(&store, &path, true).unwrap();
         store.describe(&path).unwrap();
         assert!(!former.exists());
+        // What was being deleted goes.
+        let deleted = dir.with_file_name(".deleted-x");
+        fs::create_dir(&deleted).unwrap();
+        store.recover().unwrap();
+        assert!(!deleted.exists());
+    }
+
+    #[test]
+    fn nothing_outside_is_listed_or_deleted() {
+        let (out, outside) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let base = BaseModel::of("base", &base_dir()).unwrap();
+        let store = Store { dir: out.path().to_owned(), base_dir: base_dir(), base };
+        let path = |run, name| WeightsPath::new(run, Kind::Training, name).unwrap();
+        trainee(64).save(&store, &path("run", "w"), false).unwrap();
+        let dir = store.directory(&path("run", "w"));
+        fs::rename(&dir, outside.path().join("w")).unwrap();
+        symlink(outside.path().join("w"), &dir).unwrap();
+        fs::create_dir(out.path().join("other")).unwrap();
+        symlink(outside.path(), out.path().join("other/weights")).unwrap();
+        for run in ["run", "other"] {
+            assert!(store.saved(run).unwrap().is_empty(), "{run}");
+            let failure = store.delete(&path(run, "w")).unwrap_err();
+            assert_eq!(failure.cause, Cause::Unknown);
+        }
+        store.saved("..").unwrap_err();
+        assert!(outside.path().join("w").join(STATE).is_file());
+        // A link among the files of weights is removed, and what it leads to stays.
+        trainee(64).save(&store, &path("run", "x"), false).unwrap();
+        let linked = store.directory(&path("run", "x")).join("link");
+        symlink(outside.path(), linked).unwrap();
+        assert_eq!(store.saved("run").unwrap().len(), 1);
+        store.delete(&path("run", "x")).unwrap();
+        assert!(store.saved("run").unwrap().is_empty());
+        assert!(outside.path().join("w").join(STATE).is_file());
+        assert_eq!(store.delete(&path("run", "x")).unwrap_err().cause, Cause::Unknown);
     }
 }

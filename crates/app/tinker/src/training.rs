@@ -1,37 +1,46 @@
-//! A model in training: its adapter, the gradient since the last update, and AdamW.
+//! A model in training: the weights that are trained, the gradient since the last update, and
+//! AdamW.
 
 use crate::error::{Failure, Result};
 use crate::example::Example;
 use crate::loss::Loss;
+use crate::memory::{PassMemory, Room};
 use crate::promises::Outcome;
+use crate::sampling::SampledWeights;
 use crate::store::{SavedState, Store, WeightsPath};
 use crate::wire::{ArrayRecord, BatchedTensor, FLOAT32, ForwardBackwardOutput, bytes};
-use isentrope_budget::PassLimits;
 use isentrope_kernels::Role;
 use isentrope_model::adapter::AdapterConfig;
 use isentrope_model::{Model, Packed, Scores};
 use isentrope_train::learner::{Coefficients, Learner};
-use isentrope_train::optimizer::Optimizer;
+use isentrope_train::optimizer::{Optimizer, UpdateCounts};
 use isentrope_train::ranks::TrainingRanks;
 use isentrope_train::settings::{OptimizerSettings, POLICY_OPTIMIZER};
 use prost::Message;
 use serde_json::json;
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::rc::Rc;
 
-/// Snapshots of a model that are kept for its samplers.
+/// Snapshots of an adapter that are kept for its samplers, if memory has room for them.
 const SNAPSHOTS: usize = 8;
+/// Snapshots of all weights, likewise.
+const WHOLE_SNAPSHOTS: usize = 2;
 /// The only output of every loss.
 const OUTPUT: &str = "logprobs";
 
 /// A model in training.
 pub(crate) struct Trainee {
     learner: Learner,
-    config: AdapterConfig,
+    /// The configuration of its adapter; none if all weights are trained.
+    adapter: Option<AdapterConfig>,
     state: SavedState,
-    /// Its weights as they were for its latest samplers, by the sampler's id.
-    snapshots: VecDeque<(String, Arc<Model>)>,
+    passes: PassMemory,
+    snapshots: Snapshots,
+    _room: Room,
 }
+
+/// A model's weights as they were for its latest samplers, by the sampler's id.
+pub(crate) type Snapshots = VecDeque<(String, Rc<SampledWeights>)>;
 
 /// The loss of a call: the log-probs of its targets, and its sum.
 struct Evaluated {
@@ -40,47 +49,39 @@ struct Evaluated {
 }
 
 impl Trainee {
-    /// A model with a new adapter.
+    /// A model before its first update, which takes `room`.
     pub fn new(
-        base: &Model,
-        config: AdapterConfig,
-        seed: u64,
-        state: SavedState,
-        limits: PassLimits,
-    ) -> Result<Self> {
-        let layout = config.layout(&base.layout).map_err(Failure::user)?;
-        let model = base.base().with_new_adapter(layout, seed).map_err(Failure::server)?;
-        Self::of(model, config, state, limits)
-    }
-
-    /// A model with saved weights, and their optimizer if it is asked for.
-    pub fn load(
-        base: &Model,
-        store: &Store,
-        path: &WeightsPath,
-        with_optimizer: bool,
-        limits: PassLimits,
-    ) -> Result<Self> {
-        let (state, config) = store.describe(path)?;
-        let mut trainee = Self::of(store.load(path, base)?, config, state, limits)?;
-        if with_optimizer {
-            store.load_optimizer(path, &mut trainee.learner)?;
-        }
-        Ok(trainee)
-    }
-
-    fn of(
         model: Model,
-        config: AdapterConfig,
+        adapter: Option<AdapterConfig>,
         state: SavedState,
-        limits: PassLimits,
+        passes: PassMemory,
+        room: Room,
     ) -> Result<Self> {
         let ranks = TrainingRanks::alone(1);
         let settings = OptimizerSettings::default();
         let optimizer = Optimizer::new(&model, POLICY_OPTIMIZER, settings, &ranks, Role::Moment)
             .map_err(Failure::server)?;
+        let limits = passes.limits(&model);
         let learner = Learner::new(model, optimizer, limits, ranks).map_err(Failure::server)?;
-        Ok(Self { learner, config, state, snapshots: VecDeque::new() })
+        Ok(Self { learner, adapter, state, passes, snapshots: VecDeque::new(), _room: room })
+    }
+
+    /// A model with saved weights that takes `room`, and with their optimizer after `updates`.
+    pub fn load(
+        base: &Model,
+        store: &Store,
+        path: &WeightsPath,
+        (state, adapter): (SavedState, Option<AdapterConfig>),
+        updates: Option<UpdateCounts>,
+        passes: PassMemory,
+        room: Room,
+    ) -> Result<Self> {
+        let model = store.load(path, adapter.as_ref(), base, Model::load)?;
+        let mut trainee = Self::new(model, adapter, state, passes, room)?;
+        if let Some(updates) = updates {
+            store.load_optimizer(path, updates, &mut trainee.learner)?;
+        }
+        Ok(trainee)
     }
 
     /// The log-probs of all targets and the loss, whose gradient is added to the model's if
@@ -90,14 +91,24 @@ impl Trainee {
     /// When log-probs are not finite. The gradient since the last update is dropped then.
     pub fn pass(&mut self, data: &[Example], loss: Loss, backward: bool) -> Result<Outcome> {
         let mut evaluated = Evaluated { logprobs: Vec::new(), loss: 0.0 };
-        let limit = self.learner.micro_batch_tokens();
+        let lack = |tokens, targets| self.passes.lack(&self.learner.model, tokens, targets);
+        for (number, example) in data.iter().enumerate() {
+            if let Some(lack) = lack(example.tokens.len(), example.targets.len()) {
+                return Err(Failure::user(format!("datum {number}: {lack}")));
+            }
+        }
+        let limit = self.passes.micro_batch_tokens;
         let mut rest = data;
         while let Some(first) = rest.first() {
-            let (mut count, mut targets) = (1, first.targets.len());
-            while let Some(next) = rest.get(count)
-                && targets + next.targets.len() <= limit
-            {
+            let (mut count, mut tokens, mut targets) = (1, first.tokens.len(), first.targets.len());
+            while let Some(next) = rest.get(count) {
+                tokens += next.tokens.len();
                 targets += next.targets.len();
+                if targets > limit
+                    || self.passes.lack(&self.learner.model, tokens, targets).is_some()
+                {
+                    break;
+                }
                 count += 1;
             }
             let (batch, after) = rest.split_at(count);
@@ -142,7 +153,7 @@ impl Trainee {
 
     /// Saves the weights, and the optimizer if the path is for training.
     pub fn save(&self, store: &Store, path: &WeightsPath, overwrite: bool) -> Result<()> {
-        store.save(path, &self.learner, &self.config, &self.state, overwrite)
+        store.save(path, &self.learner, self.adapter.as_ref(), &self.state, overwrite)
     }
 
     /// Drops the gradient since the last update.
@@ -150,31 +161,53 @@ impl Trainee {
         self.learner.free_gradient();
     }
 
+    /// Bytes of a copy of the weights.
+    pub fn snapshot_bytes(&self) -> usize {
+        let Model { backend, layout, .. } = &self.learner.model;
+        layout.trained().bytes(&**backend, Role::Weight)
+    }
+
+    /// Leaves one snapshot fewer than are kept at most.
+    pub fn trim_snapshots(&mut self) {
+        let most = if self.adapter.is_some() { SNAPSHOTS } else { WHOLE_SNAPSHOTS };
+        self.snapshots.truncate(most - 1);
+    }
+
+    /// Drops the oldest snapshot; false if there is none.
+    pub fn drop_oldest_snapshot(&mut self) -> bool {
+        self.snapshots.pop_back().is_some()
+    }
+
     /// Keeps a copy of the weights for a sampler.
-    pub fn keep(&mut self, sampler: &str) -> Result<()> {
-        let snapshot = Arc::new(self.learner.model.snapshot().map_err(Failure::server)?);
-        if self.snapshots.len() == SNAPSHOTS {
-            self.snapshots.pop_front();
-        }
-        self.snapshots.push_back((sampler.to_owned(), snapshot));
+    pub fn keep(&mut self, sampler: &str, room: Room) -> Result<()> {
+        let copy = self.learner.model.snapshot().map_err(Failure::server)?;
+        let copy = Rc::new(SampledWeights::new(copy, Some(room)));
+        self.snapshots.push_front((sampler.to_owned(), copy));
         Ok(())
     }
 
-    /// Takes over what was kept of the weights before.
-    pub fn take_snapshots(&mut self, former: Self) {
-        self.snapshots = former.snapshots;
+    /// The rank of its adapter; none if all weights are trained.
+    pub fn rank(&self) -> Option<usize> {
+        self.adapter.as_ref().map(|adapter| adapter.rank)
     }
 
-    pub fn rank(&self) -> usize {
-        self.config.rank
+    /// What was kept of the weights.
+    pub fn into_snapshots(self) -> Snapshots {
+        self.snapshots
+    }
+
+    /// Takes over what was kept of other weights.
+    pub fn set_snapshots(&mut self, snapshots: Snapshots) {
+        self.snapshots = snapshots;
     }
 
     /// The weights that were kept for a sampler.
-    pub fn kept(&self, sampler: &str) -> Result<Arc<Model>> {
+    pub fn kept(&self, sampler: &str) -> Result<Rc<SampledWeights>> {
         let found = self.snapshots.iter().find(|(id, _)| id == sampler);
-        found.map(|(_, model)| Arc::clone(model)).ok_or_else(|| {
+        found.map(|(_, weights)| Rc::clone(weights)).ok_or_else(|| {
             Failure::user(format!(
-                "the weights of this sampler are gone: the latest {SNAPSHOTS} of a model are kept; \
+                "the weights of this sampler are gone: of a model the latest {SNAPSHOTS} are kept, \
+                 or {WHOLE_SNAPSHOTS} if all weights are trained, and fewer if memory is short; \
                  name weights that are to stay (save_weights_for_sampler)"
             ))
         })
@@ -233,35 +266,64 @@ impl Evaluated {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::memory::Memory;
     use crate::store::Kind;
+    use isentrope_budget::PassLimits;
     use isentrope_kernels::{Cpu, Isa};
     use isentrope_model::Sequence;
+    use isentrope_model::TapeKind;
     use isentrope_model::adapter::{BaseModel, Targets};
+    use isentrope_model::checkpoint::Tensor;
     use std::path::{Path, PathBuf};
+    use std::sync::Arc;
     use tempfile::TempDir;
 
     pub(crate) fn base_dir() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../assets/countdown-base")
     }
 
-    pub(crate) fn trainee(micro_batch_tokens: usize) -> Trainee {
-        let dir = base_dir();
-        let backend = Arc::new(Cpu::new(Isa::available()[0], 1).unwrap());
-        let base = Model::load_frozen(&dir, backend).unwrap();
-        let config = AdapterConfig::new(3, 32.0, false, Targets::AllLinear);
+    pub(crate) fn cpu() -> Arc<Cpu> {
+        Arc::new(Cpu::new(Isa::available()[0], 1).unwrap())
+    }
+
+    fn adapter() -> AdapterConfig {
+        AdapterConfig::new(3, 32.0, false, Targets::AllLinear)
+    }
+
+    /// A model with a new adapter, or one whose weights are all trained.
+    fn model(adapter: Option<&AdapterConfig>) -> Model {
+        let Some(config) = adapter else { return Model::load(&base_dir(), cpu()).unwrap() };
+        let base = Model::load_frozen(&base_dir(), cpu()).unwrap();
+        let layout = config.layout(&base.layout).unwrap();
+        base.with_new_adapter(layout, 7).unwrap()
+    }
+
+    fn trainee_of(adapter: Option<AdapterConfig>, passes: PassMemory) -> Trainee {
         let state = SavedState {
             base_model: String::new(),
             train_attn: true,
             train_mlp: true,
             optimizer: None,
         };
-        let limits = PassLimits { micro_batch_tokens, tape_bytes: 1 << 26, activation_slots: 0 };
-        Trainee::new(&base, config, 7, state, limits).unwrap()
+        let room = Memory::new(1 << 30).take(1 << 20, "").unwrap();
+        Trainee::new(model(adapter.as_ref()), adapter, state, passes, room).unwrap()
+    }
+
+    pub(crate) fn trainee(micro_batch_tokens: usize) -> Trainee {
+        trainee_of(Some(adapter()), PassMemory { bytes: 1 << 27, micro_batch_tokens })
+    }
+
+    /// The numbers of tensors, in order.
+    fn numbers(tensors: Vec<Tensor<'_>>) -> Vec<f32> {
+        tensors.into_iter().flat_map(|tensor| (tensor.values)().unwrap().into_owned()).collect()
     }
 
     fn gradient(learner: &mut Learner) -> Vec<f32> {
-        let tensors = learner.gradient().unwrap();
-        tensors.into_iter().flat_map(|tensor| (tensor.values)().unwrap().into_owned()).collect()
+        numbers(learner.gradient().unwrap())
+    }
+
+    fn trained(model: &Model) -> Vec<f32> {
+        numbers(model.trained().tensors(&*model.backend, model.layout.trained(), ""))
     }
 
     pub(crate) fn example(
@@ -274,8 +336,13 @@ pub(crate) mod tests {
         Example { tokens: tokens.to_vec(), targets: targets.to_vec(), of_each, inputs }
     }
 
+    /// Gradients and updates have the bits of the trainer's own parts.
     #[test]
-    fn gradients_are_the_trainers() {
+    fn gradients_and_updates_are_the_trainers() {
+        [Some(adapter()), None].into_iter().for_each(is_the_trainers);
+    }
+
+    fn is_the_trainers(adapter: Option<AdapterConfig>) {
         let sequences: [&[u32]; 3] = [&[3, 4, 5, 6], &[7, 8, 3], &[4, 4, 9, 10, 2, 3]];
         let weights = [0.5, -1.25, 2.0];
         let examples: Vec<Example> = sequences
@@ -283,23 +350,68 @@ pub(crate) mod tests {
             .zip(weights)
             .map(|(all, weight)| example(&all[..all.len() - 1], &all[1..], None, weight))
             .collect();
-        let mut expected = trainee(1024).learner;
+        let (model, ranks) = (model(adapter.as_ref()), TrainingRanks::alone(1));
+        let settings = OptimizerSettings { learning_rate: 1e-3, ..OptimizerSettings::default() };
+        let optimizer =
+            Optimizer::new(&model, POLICY_OPTIMIZER, settings.clone(), &ranks, Role::Moment);
+        let limits =
+            PassLimits { micro_batch_tokens: 1024, tape_bytes: usize::MAX, activation_slots: 0 };
+        let mut trainer = Learner::new(model, optimizer.unwrap(), limits, ranks).unwrap();
         let of_trainer = sequences.map(|tokens| Sequence { tokens, score_from: 1 });
         let counts = sequences.iter().map(|all| all.len() - 1);
         let d_logprobs: Vec<f32> =
             counts.zip(weights).flat_map(|(count, weight)| vec![-weight; count]).collect();
         let d_entropies = vec![0.0; d_logprobs.len()];
         let coefficients = Coefficients { d_logprobs, d_entropies, ..Coefficients::default() };
-        expected.accumulate_weighted(&of_trainer, 1.0, &coefficients).unwrap();
-        let expected = gradient(&mut expected);
+        trainer.accumulate_weighted(&of_trainer, 1.0, &coefficients).unwrap();
+        let expected = gradient(&mut trainer);
+        let first = trained(&trainer.model);
+        trainer.step(settings.learning_rate).unwrap();
+        let updated = trained(&trainer.model);
+        assert!(first != updated);
         // One call or several, in one pass or one each: not a bit differs.
-        for (micro_batch, calls) in [(1024, 3), (1, 3), (1024, 1), (6, 2)] {
-            let mut trainee = trainee(micro_batch);
+        for (micro_batch_tokens, calls) in [(1024, 3), (1, 3), (1024, 1), (6, 2)] {
+            let passes = PassMemory { bytes: 1 << 27, micro_batch_tokens };
+            let mut trainee = trainee_of(adapter.clone(), passes);
             for call in examples.chunks(calls) {
                 trainee.pass(call, Loss::CrossEntropy, true).unwrap();
             }
-            assert!(gradient(&mut trainee.learner) == expected, "{micro_batch} {calls}");
+            assert!(gradient(&mut trainee.learner) == expected, "{micro_batch_tokens} {calls}");
+            let room = || Memory::new(1).take(1, "").unwrap();
+            trainee.keep("sampler", room()).unwrap();
+            trainee.step(settings.clone()).unwrap();
+            assert!(trained(&trainee.learner.model) == updated, "{micro_batch_tokens} {calls}");
+            // What was kept for a sampler stays as it was.
+            assert!(trained(&trainee.kept("sampler").unwrap().model) == first);
         }
+    }
+
+    #[test]
+    fn an_example_without_memory_for_a_pass_is_refused() {
+        let tokens = [3; 200];
+        let long = || example(&tokens, &tokens, None, 1.0);
+        let mut trainee = trainee(1024);
+        let Model { layout, backend, .. } = model(Some(&adapter()));
+        let needed = |n: usize| {
+            let tape = layout.tape_bytes_per_token(&*backend, TapeKind::BlockInputs);
+            n * tape + layout.working_bytes(&*backend, n)
+        };
+        let enough = needed(200) / 3 * 4 + 8;
+        trainee.passes.bytes = enough;
+        trainee.pass(&[long()], Loss::CrossEntropy, true).unwrap();
+        trainee.passes.bytes = needed(199) / 3 * 4;
+        let before = gradient(&mut trainee.learner);
+        let short = example(&[3], &[4], None, 1.0);
+        let failure = trainee.pass(&[short, long()], Loss::CrossEntropy, true).unwrap_err();
+        assert!(failure.message.starts_with("datum 1: 200 tokens take"), "{}", failure.message);
+        assert!(gradient(&mut trainee.learner) == before);
+        // Examples that fit one by one are not packed into a pass that does not.
+        let both = [&tokens[..120]; 2].map(|part| example(part, part, None, 1.0));
+        trainee.pass(&both, Loss::CrossEntropy, false).unwrap();
+        trainee.passes.bytes = enough;
+        let many = example(&tokens, &vec![4; 200 * 400], Some(400), 1.0);
+        let failure = trainee.pass(&[many], Loss::CrossEntropy, true).unwrap_err();
+        assert!(failure.message.contains("80000 targets take"), "{}", failure.message);
     }
 
     #[test]

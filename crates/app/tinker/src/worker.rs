@@ -1,24 +1,26 @@
-//! The thread that owns all weights. Training requests are done one by one, in the order of their
-//! arrival. Sampling requests of the same weights share the batches of one engine; other weights
+//! The thread that owns all weights. Training requests are done one by one; models take turns, and
+//! those of a model keep their order. Sampling requests of the same weights share the batches of one engine; other weights
 //! wait for their turn. Between two steps of the engine there is at most one training request.
 
 use crate::error::{Failure, Result, contain};
 use crate::example::Example;
 use crate::loss::Loss;
+use crate::memory::{Memory, PassMemory, Room, training_bytes};
 use crate::promises::{Outcome, Promises};
-use crate::sampling::{Running, SampleTask};
+use crate::sampling::{Running, SampleTask, SampledWeights};
 use crate::sessions::{Sessions, Weights};
 use crate::store::{SavedState, Store, WeightsPath};
 use crate::training::Trainee;
-use isentrope_budget::PassLimits;
-use isentrope_model::Model;
+use isentrope_kernels::Role;
 use isentrope_model::adapter::AdapterConfig;
 use isentrope_model::tokenizer::Tokenizer;
+use isentrope_model::{Layout, Model};
 use isentrope_rollout::{Engine, Limits};
 use isentrope_train::settings::OptimizerSettings;
 use serde_json::json;
 use std::collections::{HashMap, VecDeque};
 use std::mem;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
@@ -45,7 +47,8 @@ pub(crate) struct TrainTask {
 
 pub(crate) enum Work {
     Create {
-        config: Box<AdapterConfig>,
+        /// The adapter; none to train all weights.
+        adapter: Option<Box<AdapterConfig>>,
         seed: u64,
         state: SavedState,
     },
@@ -72,19 +75,53 @@ pub(crate) enum Work {
 
 /// The thread's state.
 pub(crate) struct Worker<'a> {
-    pub base: Arc<Model>,
+    pub base: Rc<SampledWeights>,
     pub tokenizer: &'a Tokenizer,
     pub store: &'a Store,
     pub limits: Limits,
-    pub passes: PassLimits,
+    pub passes: PassMemory,
+    pub memory: Memory,
     pub promises: &'a Promises,
     pub sessions: &'a Sessions,
     pub messages: Receiver<Message>,
     pub models: HashMap<String, Trainee>,
-    pub loaded: VecDeque<(WeightsPath, Arc<Model>)>,
-    pub training: VecDeque<TrainTask>,
+    pub loaded: VecDeque<(WeightsPath, Rc<SampledWeights>)>,
+    pub training: TrainingQueue,
     pub sampling: VecDeque<SampleTask>,
     pub looked: Instant,
+}
+
+/// Training requests that wait. Models take turns, so that a long queue of one holds up no other;
+/// the requests of a model keep their order, and so nothing but the time depends on the turns.
+#[derive(Default)]
+pub(crate) struct TrainingQueue(VecDeque<(String, VecDeque<TrainTask>)>);
+
+impl TrainingQueue {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn push(&mut self, task: TrainTask) {
+        match self.0.iter_mut().find(|(model, _)| *model == task.model) {
+            Some((_, tasks)) => tasks.push_back(task),
+            None => self.0.push_back((task.model.clone(), VecDeque::from([task]))),
+        }
+    }
+
+    /// Takes a request of the model whose turn it is.
+    pub fn pop(&mut self) -> Option<TrainTask> {
+        let (model, mut tasks) = self.0.pop_front()?;
+        let task = tasks.pop_front();
+        if !tasks.is_empty() {
+            self.0.push_back((model, tasks));
+        }
+        task
+    }
+
+    pub fn retain(&mut self, is_wanted: impl Fn(&TrainTask) -> bool) {
+        self.0.iter_mut().for_each(|(_, tasks)| tasks.retain(&is_wanted));
+        self.0.retain(|(_, tasks)| !tasks.is_empty());
+    }
 }
 
 /// The server is to end.
@@ -94,13 +131,13 @@ impl Worker<'_> {
     /// Works until the server is to end.
     pub fn work(mut self) {
         while self.receive(false).is_ok() {
-            if let Some(task) = self.training.pop_front() {
+            if let Some(task) = self.training.pop() {
                 self.train(task);
             }
             let Some(next) = self.sampling.front() else { continue };
             let weights = next.weights.clone();
             let ended = match contain(|| self.weights(&weights)).flatten() {
-                Ok(model) => self.sample(&model, &weights),
+                Ok(sampled) => self.sample(&sampled, &weights),
                 Err(failure) => {
                     if let Some(task) = self.sampling.pop_front() {
                         self.promises.finish(&task.id, Outcome::failed(&failure));
@@ -130,7 +167,7 @@ impl Worker<'_> {
                 })
             };
             match message {
-                Ok(Message::Train(task)) => self.training.push_back(*task),
+                Ok(Message::Train(task)) => self.training.push(*task),
                 Ok(Message::Sample(task)) => self.sampling.push_back(*task),
                 Err(RecvTimeoutError::Timeout) if is_idle => {}
                 Err(RecvTimeoutError::Timeout) => return Ok(()),
@@ -179,20 +216,14 @@ impl Worker<'_> {
     }
 
     fn outcome(&mut self, id: &str, work: Work) -> Result<Outcome> {
-        let Self { base, store, passes, .. } = self;
         let answer = match work {
-            Work::Create { config, seed, state } => {
-                let trainee = Trainee::new(base, *config, seed, state, *passes)?;
+            Work::Create { adapter, seed, state } => {
+                let trainee = self.create(id, adapter.map(|config| *config), seed, state)?;
                 self.models.insert(id.to_owned(), trainee);
                 json!({"type": "create_model", "model_id": id})
             }
             Work::Load { path, with_optimizer } => {
-                let mut trainee = Trainee::load(base, store, &path, with_optimizer, *passes)?;
-                if let Some(former) = self.models.remove(id) {
-                    trainee.take_snapshots(former);
-                }
-                self.sessions.set_rank(id, trainee.rank());
-                self.models.insert(id.to_owned(), trainee);
+                self.load(id, &path, with_optimizer)?;
                 json!({"type": "load_weights", "path": path.to_string(), "model_id": id})
             }
             Work::Pass { data, loss, backward } => {
@@ -200,13 +231,16 @@ impl Worker<'_> {
             }
             Work::Step(settings) => return self.model(id)?.step(settings),
             Work::Save { path, overwrite } => {
-                let store = *store;
+                let store = self.store;
                 self.model(id)?.save(store, &path, overwrite)?;
                 self.loaded.retain(|(loaded, _)| *loaded != path);
                 json!({"path": path.to_string()})
             }
             Work::Snapshot { sampler } => {
-                self.model(id)?.keep(&sampler)?;
+                self.model(id)?.trim_snapshots();
+                let bytes = self.model(id)?.snapshot_bytes();
+                let room = self.room(id, bytes, "a copy of the weights for a sampler")?;
+                self.model(id)?.keep(&sampler, room)?;
                 json!({"sampling_session_id": sampler})
             }
             Work::Unload => {
@@ -218,26 +252,117 @@ impl Worker<'_> {
         Ok(Outcome::Json(answer))
     }
 
+    /// Takes memory for a model. Weights that can be loaded again make place for it, and then the
+    /// model's own snapshots, the oldest first.
+    fn room(&mut self, id: &str, bytes: usize, what: &str) -> Result<Room> {
+        loop {
+            let taken = self.memory.take(bytes, what);
+            if taken.is_ok() || !(self.loaded.pop_front().is_some() || self.drop_snapshot(id)) {
+                return taken;
+            }
+        }
+    }
+
+    /// Drops the oldest snapshot of a model; false if there is none.
+    fn drop_snapshot(&mut self, id: &str) -> bool {
+        self.models.get_mut(id).is_some_and(Trainee::drop_oldest_snapshot)
+    }
+
+    /// The bytes of an adapter beside the base, or of all weights, by `count`.
+    fn bytes(
+        &self,
+        adapter: Option<&AdapterConfig>,
+        count: impl Fn(&Layout) -> usize,
+    ) -> Result<usize> {
+        let mut layout = self.base.model.layout.clone();
+        let adapter = adapter.map(|config| config.layout(&layout));
+        layout.adapter = adapter.transpose().map_err(Failure::user)?;
+        Ok(count(&layout))
+    }
+
+    /// Takes memory to train an adapter or all weights.
+    fn training_room(&mut self, id: &str, adapter: Option<&AdapterConfig>) -> Result<Room> {
+        let backend = Arc::clone(&self.base.model.backend);
+        let bytes = self.bytes(adapter, |layout| training_bytes(&*backend, layout))?;
+        self.room(id, bytes, "training the model")
+    }
+
+    /// Makes a model in training.
+    fn create(
+        &mut self,
+        id: &str,
+        adapter: Option<AdapterConfig>,
+        seed: u64,
+        state: SavedState,
+    ) -> Result<Trainee> {
+        let room = self.training_room(id, adapter.as_ref())?;
+        let base = &self.base.model;
+        let model = match &adapter {
+            None => Model::load(&self.store.base_dir, base.backend.clone()),
+            Some(config) => {
+                let layout = config.layout(&base.layout).map_err(Failure::user)?;
+                base.base().with_new_adapter(layout, seed)
+            }
+        };
+        Trainee::new(model.map_err(Failure::server)?, adapter, state, self.passes, room)
+    }
+
+    /// Makes a model of saved weights, in place of the one of this id if it is there already.
+    fn load(&mut self, id: &str, path: &WeightsPath, with_optimizer: bool) -> Result<()> {
+        let (state, adapter) = self.store.describe(path)?;
+        let updates = match (with_optimizer, state.optimizer) {
+            (true, None) => {
+                let what = format!("{path} has no optimizer: only save_state saves one");
+                return Err(Failure::user(what));
+            }
+            (true, updates) => updates,
+            (false, _) => None,
+        };
+        // The former weights go first, since both may not fit in memory.
+        let snapshots = self.models.remove(id).map(Trainee::into_snapshots);
+        let loaded = self.training_room(id, adapter.as_ref()).and_then(|room| {
+            let (base, store, saved) = (&self.base.model, self.store, (state, adapter));
+            Trainee::load(base, store, path, saved, updates, self.passes, room)
+        });
+        let mut trainee = loaded.map_err(|mut failure| {
+            if snapshots.is_some() {
+                failure.message += "; the model with the former weights is gone";
+            }
+            failure
+        })?;
+        trainee.set_snapshots(snapshots.unwrap_or_default());
+        self.sessions.set_rank(id, trainee.rank());
+        self.models.insert(id.to_owned(), trainee);
+        Ok(())
+    }
+
     fn model(&mut self, id: &str) -> Result<&mut Trainee> {
         self.models.get_mut(id).ok_or_else(|| {
             Failure::user(format!("the model {id} is not there: making it has failed"))
         })
     }
 
-    /// The model with a sampler's weights.
-    fn weights(&mut self, weights: &Weights) -> Result<Arc<Model>> {
+    /// A sampler's weights.
+    fn weights(&mut self, weights: &Weights) -> Result<Rc<SampledWeights>> {
         match weights {
-            Weights::Base => Ok(Arc::clone(&self.base)),
+            Weights::Base => Ok(Rc::clone(&self.base)),
             Weights::Saved(path) => {
-                if let Some((_, model)) = self.loaded.iter().find(|(loaded, _)| loaded == path) {
-                    return Ok(Arc::clone(model));
+                if let Some((_, weights)) = self.loaded.iter().find(|(loaded, _)| loaded == path) {
+                    return Ok(Rc::clone(weights));
                 }
-                let model = Arc::new(self.store.load(path, &self.base)?);
                 if self.loaded.len() == LOADED {
                     self.loaded.pop_front();
                 }
-                self.loaded.push_back((path.clone(), Arc::clone(&model)));
-                Ok(model)
+                let (_, adapter) = self.store.describe(path)?;
+                let backend = Arc::clone(&self.base.model.backend);
+                let bytes = |layout: &Layout| layout.trained().bytes(&*backend, Role::Weight);
+                let bytes = self.bytes(adapter.as_ref(), bytes)?;
+                let room = self.room("", bytes, "a sampler of saved weights")?;
+                let base = &self.base.model;
+                let model = self.store.load(path, adapter.as_ref(), base, Model::load_frozen)?;
+                let weights = Rc::new(SampledWeights::new(model, Some(room)));
+                self.loaded.push_back((path.clone(), Rc::clone(&weights)));
+                Ok(weights)
             }
             Weights::Snapshot { model, sampler } => {
                 let model = self
@@ -249,20 +374,24 @@ impl Worker<'_> {
         }
     }
 
-    /// Whether a loaded model still is what its weights' name stands for: other weights may have
+    /// Whether loaded weights still are what their name stands for: other weights may have
     /// been saved under the path.
-    fn is_current(&self, model: &Arc<Model>, weights: &Weights) -> bool {
+    fn is_current(&self, sampled: &Rc<SampledWeights>, weights: &Weights) -> bool {
         let Weights::Saved(path) = weights else { return true };
-        self.loaded.iter().any(|(of, loaded)| of == path && Arc::ptr_eq(loaded, model))
+        self.loaded.iter().any(|(of, loaded)| of == path && Rc::ptr_eq(loaded, sampled))
     }
 
     /// Samples for all waiting requests of these weights, and for those that come before any of
     /// others.
-    fn sample(&mut self, model: &Arc<Model>, weights: &Weights) -> std::result::Result<(), Ending> {
-        let (tokenizer, limits) = (Some(self.tokenizer), self.limits);
+    fn sample(
+        &mut self,
+        sampled: &Rc<SampledWeights>,
+        weights: &Weights,
+    ) -> std::result::Result<(), Ending> {
+        let (tokenizer, limits, model) = (Some(self.tokenizer), self.limits, &sampled.model);
         let engine = contain(|| Engine::new(model, tokenizer, limits).map_err(Failure::server));
         let mut running = match engine.flatten() {
-            Ok(engine) => Running::new(model, engine, self.promises),
+            Ok(engine) => Running::new(model, engine, self.passes, self.promises),
             Err(failure) => {
                 if let Some(task) = self.sampling.pop_front() {
                     self.promises.finish(&task.id, Outcome::failed(&failure));
@@ -275,7 +404,7 @@ impl Worker<'_> {
         self.sampling = others.into();
         own.into_iter().for_each(|task| running.begin(task));
         loop {
-            while self.is_current(model, weights)
+            while self.is_current(sampled, weights)
                 && self.sampling.front().is_some_and(|task| task.weights == *weights)
             {
                 let Some(task) = self.sampling.pop_front() else { break };
@@ -285,7 +414,7 @@ impl Worker<'_> {
                 return Ok(());
             }
             self.receive(true)?;
-            if let Some(task) = self.training.pop_front() {
+            if let Some(task) = self.training.pop() {
                 self.train(task);
             }
         }
@@ -295,17 +424,29 @@ impl Worker<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::training::tests::{base_dir, example, trainee};
-    use isentrope_kernels::{Cpu, Isa};
+    use crate::training::tests::{base_dir, cpu, example, trainee};
     use isentrope_model::adapter::BaseModel;
     use std::sync::mpsc::channel;
+
+    #[test]
+    fn models_take_turns_and_keep_their_order() {
+        let mut queue = TrainingQueue::default();
+        for (model, id) in ["a0", "a1", "a2", "a3", "b0", "c0", "b1"].map(|id| (&id[..1], id)) {
+            let work = Work::Unload;
+            queue.push(TrainTask { id: id.to_owned(), model: model.to_owned(), work });
+        }
+        queue.retain(|task| task.id != "a2");
+        let order: Vec<String> = std::iter::from_fn(|| Some(queue.pop()?.id)).collect();
+        assert_eq!(order, ["a0", "b0", "c0", "a1", "b1", "a3"]);
+        assert!(queue.is_empty());
+    }
 
     /// A pass that panics, here for want of an input, fails alone: its model
     /// goes on without the gradient.
     #[test]
     fn a_panic_ends_its_request_alone() {
         let dir = base_dir();
-        let base = Model::load_frozen(&dir, Arc::new(Cpu::new(Isa::available()[0], 1).unwrap()));
+        let base = Model::load_frozen(&dir, cpu()).unwrap();
         let tokenizer = Tokenizer::read(&dir).unwrap().unwrap();
         let base_model = BaseModel::of("base", &dir).unwrap();
         let store = Store { dir: dir.clone(), base_dir: dir, base: base_model };
@@ -328,22 +469,23 @@ mod tests {
         train(3, Work::Step(OptimizerSettings::default()));
         sender.send(Message::End).unwrap();
         let mut worker = Worker {
-            base: Arc::new(base.unwrap()),
+            base: Rc::new(SampledWeights::new(base, None)),
             tokenizer: &tokenizer,
             store: &store,
             limits: Limits { cache_bytes: 1 << 20, sequences: 1, prefill_tokens: 16 },
-            passes: PassLimits { micro_batch_tokens: 64, tape_bytes: 1 << 26, activation_slots: 0 },
+            passes: PassMemory { bytes: 1 << 26, micro_batch_tokens: 64 },
+            memory: Memory::new(0),
             promises: &promises,
             sessions: &sessions,
             messages,
             models: HashMap::from([("model".to_owned(), trainee(64))]),
             loaded: VecDeque::new(),
-            training: VecDeque::new(),
+            training: TrainingQueue::default(),
             sampling: VecDeque::new(),
             looked: Instant::now(),
         };
         assert!(worker.receive(false).is_err(), "it takes all messages up to the last");
-        while let Some(task) = worker.training.pop_front() {
+        while let Some(task) = worker.training.pop() {
             worker.train(task);
         }
         let outcome = |id: &str| promises.outcome(id).unwrap();

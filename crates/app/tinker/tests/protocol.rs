@@ -1,7 +1,6 @@
 //! A server, asked over HTTP: requests recorded from the Python client, and requests of our own.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
-use isentrope_budget::PassLimits;
 use isentrope_kernels::{Cpu, Isa};
 use isentrope_model::Model;
 use isentrope_model::adapter::{AdapterConfig, BaseModel};
@@ -39,8 +38,12 @@ impl Answer {
 }
 
 impl Server {
-    /// Starts a server whose micro-batches have at most this number of tokens.
+    /// Starts a server of adapters whose micro-batches have at most this number of tokens.
     fn start(out: &Path, micro_batch_tokens: usize) -> Self {
+        Self::start_with(out, move |settings| settings.micro_batch_tokens = micro_batch_tokens)
+    }
+
+    fn start_with(out: &Path, change: impl FnOnce(&mut Settings) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let out = out.to_owned();
@@ -49,7 +52,7 @@ impl Server {
             let backend = Arc::new(Cpu::new(Isa::available()[0], 1).unwrap());
             let model = Model::load_frozen(&dir, backend).unwrap();
             let tokenizer = Arc::new(Tokenizer::read(&dir).unwrap().unwrap());
-            let settings = Settings {
+            let mut settings = Settings {
                 name: "countdown".to_owned(),
                 tokenizer_id: "countdown".to_owned(),
                 api_key: None,
@@ -59,13 +62,13 @@ impl Server {
                 base: BaseModel::of(&dir.display().to_string(), &dir).unwrap(),
                 base_dir: dir,
                 sampling: Limits { cache_bytes: 8 << 20, sequences: 8, prefill_tokens: 16 },
-                training: PassLimits {
-                    micro_batch_tokens,
-                    tape_bytes: 64 << 20,
-                    activation_slots: 0,
-                },
+                all_weights: false,
+                micro_batch_tokens: 1024,
+                pass_bytes: 64 << 20,
+                model_bytes: 128 << 20,
                 grace: Duration::ZERO,
             };
+            change(&mut settings);
             serve(listener, &model, &tokenizer, settings, || false).unwrap();
         });
         Self { url }
@@ -275,9 +278,52 @@ fn the_recorded_client_is_answered() {
 /// its examples are cut into passes; and its weights go on bit for bit on another server.
 #[test]
 fn results_do_not_depend_on_company() {
+    company_changes_nothing(false, "adapter_model.safetensors");
+}
+
+/// The same with all weights, which are saved as a model that loads without this server.
+#[test]
+fn all_weights_are_trained_and_saved() {
+    let (results, out, path) = company_changes_nothing(true, "model.safetensors");
+    let dir = out.path().join(path);
+    let answers = |path: &str| -> Vec<Value> {
+        let of_path = results.iter().filter(|(of, _)| of == path);
+        of_path.map(|(_, answer)| answer.json()).collect()
+    };
+    for info in [answers("get_info"), answers("weights_info")].concat() {
+        assert_eq!((&info["is_lora"], &info["lora_rank"]), (&json!(false), &Value::Null));
+    }
+    let sent = answers("create_session")[0]["info_message"].clone();
+    assert_eq!(sent, "this server trains all weights: lora_config has no effect");
+    assert!(!AdapterConfig::is_in(&dir) && dir.join("tokenizer.json").is_file());
+    let backend = Arc::new(Cpu::new(Isa::available()[0], 1).unwrap());
+    let (saved, first) = (Model::load(&dir, backend.clone()), Model::load(&base_dir(), backend));
+    let changed = |from: &Model, to: &Model| {
+        let tensors = |model: &Model| {
+            let all = model.weights.tensors(&*model.backend, &model.layout.parameters, "");
+            all.into_iter().map(|of| (of.values)().unwrap().into_owned()).collect::<Vec<_>>()
+        };
+        tensors(from).iter().zip(tensors(to)).filter(|(a, b)| *a != b).count()
+    };
+    let (saved, first) = (saved.unwrap(), first.unwrap());
+    assert_eq!(changed(&first, &saved), first.layout.parameters.tensors().count());
+}
+
+/// Replays the recorded session alone and beside another, and goes on from its weights, which are
+/// in a file of this name. Returns the results, a server's directory and the weights' in it.
+fn company_changes_nothing(
+    all_weights: bool,
+    file: &str,
+) -> (Vec<(String, Answer)>, TempDir, String) {
+    let start = |out: &TempDir, micro_batch_tokens| {
+        Server::start_with(out.path(), move |settings| {
+            settings.micro_batch_tokens = micro_batch_tokens;
+            settings.all_weights = all_weights;
+        })
+    };
     let (alone, beside) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let (first, id) = replay(&Server::start(alone.path(), 1));
-    let server = Server::start(beside.path(), 1024);
+    let (first, id) = replay(&start(&alone, 1));
+    let server = start(&beside, 1024);
     let (second, third) = thread::scope(|scope| {
         let other = scope.spawn(|| replay(&server));
         (replay(&server), other.join().unwrap())
@@ -290,8 +336,7 @@ fn results_do_not_depend_on_company() {
         }
         let saved = |dir: &Path, id: &str| {
             let dir = dir.join(format!("{id}:train:0/weights/state"));
-            ["adapter_model.safetensors", "optimizer/model.safetensors"]
-                .map(|file| fs::read(dir.join(file)).unwrap())
+            [file, "optimizer/model.safetensors"].map(|file| fs::read(dir.join(file)).unwrap())
         };
         assert!(saved(alone.path(), &id) == saved(beside.path(), &company.1));
     }
@@ -305,11 +350,106 @@ fn results_do_not_depend_on_company() {
     let model = server.done("load_weights", &body)["model_id"].as_str().unwrap().to_owned();
     let body = json!({"model_id": model, "seq_id": 1, "path": "again"});
     server.done("save_weights", &body);
-    let file = |path: &str| fs::read(alone.path().join(path)).unwrap();
-    for name in ["adapter_model.safetensors", "optimizer/model.safetensors", "tinker.json"] {
+    let read = |path: &str| fs::read(alone.path().join(path)).unwrap();
+    for name in [file, "optimizer/model.safetensors", "tinker.json"] {
         let (old, new) = (format!("{id}:train:0/weights/state"), format!("{model}/weights/again"));
-        assert!(file(&format!("{old}/{name}")) == file(&format!("{new}/{name}")), "{name}");
+        assert!(read(&format!("{old}/{name}")) == read(&format!("{new}/{name}")), "{name}");
     }
+    (first, alone, format!("{id}:train:0/weights/state"))
+}
+
+/// Runs and weights are listed as the client's types have them, newest first, and deleted.
+#[test]
+fn runs_and_their_weights_are_listed_and_deleted() {
+    let out = TempDir::new().unwrap();
+    let (server, whole) = (
+        Server::start(out.path(), 1024),
+        Server::start_with(out.path(), |settings| settings.all_weights = true),
+    );
+    let get = |path: &str| {
+        let mut answer = ureq::get(format!("{}/api/v1/{path}", server.url)).call().unwrap();
+        serde_json::from_str::<Value>(&answer.body_mut().read_to_string().unwrap()).unwrap()
+    };
+    let session = server.session();
+    let (first, second) = (server.model(&session, 0), server.model(&session, 1));
+    let save = |server: &Server, model: &str, seq: u64| {
+        let body = json!({"model_id": model, "seq_id": seq, "path": format!("w{seq}")});
+        server.done("save_weights", &body);
+        let body = json!({"model_id": model, "seq_id": seq + 1, "path": "s"});
+        server.done("save_weights_for_sampler", &body);
+    };
+    save(&server, &first, 1);
+    // A run of another server, which trains all weights.
+    let other = whole.model(&whole.session(), 7);
+    save(&whole, &other, 3);
+    let runs = get("training_runs?limit=20&offset=0&access_scope=owned");
+    assert_eq!(runs["cursor"], json!({"offset": 0, "limit": 20, "total_count": 3}));
+    let of_run = |id: &str| {
+        let all = runs["training_runs"].as_array().unwrap();
+        let run = all.iter().find(|run| run["training_run_id"] == id).unwrap().clone();
+        assert_eq!(run, get(&format!("training_runs/{id}")));
+        (run["lora_rank"].clone(), run["last_checkpoint"]["checkpoint_id"].clone())
+    };
+    assert_eq!(of_run(&first), (json!(2), json!("weights/w1")));
+    assert_eq!(of_run(&second), (json!(2), Value::Null));
+    assert_eq!(of_run(&other), (Value::Null, json!("weights/w3")));
+    let part = get("training_runs?offset=1&limit=1");
+    assert_eq!(part["training_runs"].as_array().unwrap().len(), 1);
+
+    let of_first = get(&format!("training_runs/{first}/checkpoints"))["checkpoints"].clone();
+    assert_eq!(of_first.as_array().unwrap().len(), 2);
+    let saved = of_first.as_array().unwrap().iter().find(|of| of["checkpoint_id"] == "weights/w1");
+    let saved = saved.unwrap();
+    let dir = out.path().join(format!("{first}/weights/w1"));
+    let files = ["adapter_model.safetensors", "optimizer/model.safetensors"];
+    let least: u64 = files.iter().map(|file| fs::metadata(dir.join(file)).unwrap().len()).sum();
+    assert!(saved["size_bytes"].as_u64().unwrap() > least);
+    assert_eq!(saved["tinker_path"], format!("tinker://{first}/weights/w1"));
+    assert_eq!(get("checkpoints?limit=0")["cursor"]["total_count"], 4);
+
+    let delete = |path: &str| {
+        let request = ureq::delete(format!("{}/api/v1/training_runs/{path}", server.url));
+        let request = request.config().http_status_as_error(false).build();
+        request.call().unwrap().status().as_u16()
+    };
+    assert_eq!(delete(&format!("{first}/checkpoints/weights/w1")), 200);
+    assert!(!dir.exists() && dir.parent().unwrap().is_dir());
+    assert_eq!(delete(&format!("{first}/checkpoints/weights/w1")), 404);
+    assert_eq!(delete(&format!("{first}/checkpoints/weights/.next-w1")), 400);
+    assert_eq!(delete(&first), 400);
+    assert_eq!(get("checkpoints")["checkpoints"].as_array().unwrap().len(), 3);
+    let status = |path: &str| {
+        let request = ureq::get(format!("{}/api/v1/{path}", server.url));
+        request.config().http_status_as_error(false).build().call().unwrap().status().as_u16()
+    };
+    assert_eq!(status("training_runs/none"), 404);
+    assert_eq!(status("training_runs/none/checkpoints"), 404);
+    assert_eq!(status("training_runs/../checkpoints"), 400);
+    assert_eq!(status("checkpoints?limit=-1"), 400);
+}
+
+#[test]
+fn models_that_memory_has_no_room_for_are_refused() {
+    let out = TempDir::new().unwrap();
+    let server = Server::start_with(out.path(), |settings| {
+        settings.all_weights = true;
+        settings.model_bytes = 64 << 20;
+    });
+    let session = server.session();
+    let create = |number: u64| {
+        let body = json!({
+            "session_id": session, "model_seq_id": number, "base_model": "countdown",
+        });
+        server.result(server.ask("create_model", &body)).json()
+    };
+    let mut made = (0..).map(create).take_while(|answer| answer.get("error").is_none()).count();
+    assert!((1..16).contains(&made), "{made}");
+    let message = create(20)["error"].as_str().unwrap().to_owned();
+    assert!(message.starts_with("training the model takes "), "{message}");
+    assert!(message.contains("unload a model"), "{message}");
+    server.done("unload_model", &json!({"model_id": format!("{session}:train:0")}));
+    made -= 1;
+    assert!(create(21).get("error").is_none(), "{made} others");
 }
 
 #[test]
@@ -332,14 +472,14 @@ fn what_is_wrong_is_told_and_harms_nobody_else() {
         assert!(answer.status == status && text.contains(what), "{path} {}: {text}", answer.status);
     };
     told("create_model", create("base_model", json!("gpt")), 400, "has the model countdown");
-    told("create_model", create("lora_config", Value::Null), 400, "only adapters are trained");
+    told("create_model", create("lora_config", Value::Null), 400, "lora_config is missing");
     told("create_model", create("optimizer_config", json!({"type": "dimuon"})), 400, "only adamw");
     let neither = json!({"rank": 2, "train_attn": false, "train_mlp": false});
     told("create_model", create("lora_config", neither), 400, "must be set");
     told("create_model", create("lora_config", json!({"rank": 0})), 200, "the rank 0");
     told("create_model", create("session_id", json!("x")), 404, "its session has ended");
     told("get_info", json!({"model_id": "x"}), 404, "no model in training x");
-    told("get_info", json!({}), 400, "missing field");
+    told("get_info", json!({}), 400, "model_id is missing");
     told("session_heartbeat", json!({"session_id": "x"}), 404, "has ended");
     told("retrieve_future", json!({"request_id": "x"}), 404, "not known");
     told("copy_weights", json!({}), 404, "does not answer");

@@ -1,12 +1,12 @@
 //! `isentrope serve`: a model behind OpenAI's HTTP interface.
 
 use crate::interrupt;
-use crate::listen_flags::ListenFlags;
 use crate::loaded_model::{Loaded, ModelArguments};
 use crate::messages;
 use crate::sampling_flags::of_model;
+use crate::server_flags::{ServerFlags, warn_if_open};
 use crate::template_flags::TemplateFlags;
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use isentrope_rollout::Limits;
 use isentrope_serve::{Settings, context, serve};
@@ -18,8 +18,6 @@ use std::time::Duration;
 const GRACE: Duration = Duration::from_secs(10);
 /// Prompt tokens that are read per step: few, since the other requests wait for them.
 const PREFILL_TOKENS: usize = 256;
-/// The variable with the key, which other users see less easily than a flag.
-const API_KEY: &str = "ISENTROPE_API_KEY";
 
 /// Serve a model over OpenAI's HTTP interface
 ///
@@ -31,28 +29,19 @@ const API_KEY: &str = "ISENTROPE_API_KEY";
 /// Sampling settings that a request does not give come from the model's generation_config.json
 /// where it asks for sampling (do_sample), else temperature 1 without truncation.
 ///
+/// A key (--api-key) comes with requests as "Authorization: Bearer KEY".
+///
 /// Ctrl-C gives running requests 10 s to end; Ctrl-C again ends at once.
 #[derive(Args)]
 pub struct Serve {
     #[command(flatten)]
     model: ModelArguments,
     #[command(flatten)]
-    address: ListenFlags,
-    /// Key that requests must send as "Authorization: Bearer KEY" [default: ISENTROPE_API_KEY, else
-    /// none is needed]
-    #[arg(long, value_name = "KEY")]
-    api_key: Option<String>,
-    /// Name of the model in requests and answers [default: MODEL as given]
-    #[arg(long, value_name = "NAME")]
-    served_model_name: Option<String>,
+    server: ServerFlags,
     /// Most tokens of a prompt and its response together [default: the model's context, or what
     /// --kv-memory holds]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
     max_model_len: Option<u32>,
-    /// Most sequences decoded at a time
-    #[arg(long, value_name = "N", default_value_t = 256)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=65536))]
-    max_num_seqs: u32,
     /// Most sequences that may wait to begin; requests beyond get status 503
     #[arg(long, value_name = "N", default_value_t = 1024)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
@@ -61,32 +50,23 @@ pub struct Serve {
     #[arg(long, value_name = "S", default_value_t = 600)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=86400))]
     timeout: u32,
-    /// Memory for keys and values, in MiB [default: half of what is available]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
-    kv_memory: Option<u64>,
     #[command(flatten)]
     template_flags: TemplateFlags,
 }
 
 impl Serve {
     pub fn run(self) -> Result<()> {
-        let api_key = self.api_key.clone().or_else(|| std::env::var(API_KEY).ok());
-        if api_key.as_deref().is_some_and(|key| key.is_empty() || !key.is_ascii()) {
-            bail!("--api-key (or {API_KEY}) must be a text of ASCII characters, not an empty one");
-        }
-        let listener = self.address.listen()?;
+        let rule = "be a text of ASCII characters, not an empty one";
+        let api_key = self.server.api_key("", rule)?;
+        let listener = self.server.listen()?;
         self.model.run(|loaded| self.serve(listener, api_key, loaded))
     }
 
     fn serve(&self, listener: TcpListener, api_key: Option<String>, loaded: &Loaded) -> Result<()> {
         let prompter = loaded.prompter(&self.template_flags.settings())?;
         let (defaults, _) = of_model(loaded)?;
-        let limits = Limits {
-            cache_bytes: loaded.cache_bytes(self.kv_memory)?,
-            sequences: self.max_num_seqs as usize,
-            prefill_tokens: PREFILL_TOKENS,
-        };
-        let name = self.served_model_name.as_deref().unwrap_or(self.model.name());
+        let limits = self.server.limits(loaded, PREFILL_TOKENS)?;
+        let name = self.server.served_model_name.as_deref().unwrap_or(self.model.name());
         let settings = Settings {
             name: name.to_owned(),
             api_key,
@@ -121,9 +101,7 @@ impl Serve {
             "serving {} at http://{address}/v1: contexts of up to {tokens} tokens{key}",
             settings.name
         ));
-        if !address.ip().is_loopback() && settings.api_key.is_none() {
-            messages::warning("everybody who reaches this address may ask: --api-key sets a key");
-        }
+        warn_if_open(address, settings.api_key.as_deref());
         let (path, body) = if has_template {
             let message = json!({"role": "user", "content": "What is 2+2?"});
             ("chat/completions", json!({"messages": [message], "max_tokens": 64}))

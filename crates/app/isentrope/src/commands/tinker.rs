@@ -1,15 +1,14 @@
 //! `isentrope tinker`: a model behind Tinker's protocol, for training scripts.
 
 use crate::interrupt;
-use crate::listen_flags::ListenFlags;
 use crate::loaded_model::{Loaded, ModelArguments};
 use crate::messages;
+use crate::server_flags::{ServerFlags, warn_if_open};
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use isentrope_budget::PassLimits;
+use isentrope_files::{check_writable, make_directory};
 use isentrope_model::adapter::BaseModel;
 use isentrope_model::generation_config::eos_tokens;
-use isentrope_rollout::Limits;
 use isentrope_serve::context;
 use isentrope_tinker::{Settings, serve};
 use std::net::TcpListener;
@@ -20,23 +19,23 @@ use std::time::Duration;
 const GRACE: Duration = Duration::from_secs(2);
 /// Prompt tokens that are read per step beside the responses that are decoded.
 const PREFILL_TOKENS: usize = 512;
-/// Most tokens in one pass of training; a longer example has a pass of its own.
+/// Most targets in one pass of training; a longer example has a pass of its own.
 const MICRO_BATCH_TOKENS: usize = 2048;
-/// The variable with the key.
-const API_KEY: &str = "ISENTROPE_API_KEY";
 
 /// Train and sample from scripts that use Tinker
 ///
 /// Answers the protocol of the Python packages tinker and tinker_cookbook at /api/v1:
 /// forward_backward, optim_step, sample, save_weights and what belongs to them, as
-/// docs/guides/tinker.md describes. MODEL is frozen; each training client has an adapter (LoRA) of
-/// its own beside it.
+/// docs/guides/tinker.md describes. Each training client has an adapter (LoRA) of its own beside
+/// MODEL, or with --all-weights a copy of MODEL, all of whose weights it trains.
 ///
 /// Log-probs sampled at temperature 1 equal a forward pass's over the same weights, to the last
 /// bit, and depend on no other request. A script that makes the same calls gets the same tokens.
 ///
 /// tinker://RUN/weights/NAME is the directory RUN/weights/NAME below --out: an adapter as peft
-/// reads it, for `isentrope generate --adapter`, `merge` and `eval`. It stays when the server ends.
+/// reads it, for `isentrope generate --adapter`, `merge` and `eval`, or a model's directory. It
+/// stays when the server ends. A key (--api-key) begins with tml-; clients have it as
+/// TINKER_API_KEY.
 #[derive(Args)]
 #[command(after_help = "Example:
   isentrope tinker Qwen/Qwen3-0.6B --out runs/tinker
@@ -48,32 +47,24 @@ pub struct Tinker {
     /// Directory of saved weights, which is made if need be
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
+    /// Trains all weights of every training client's model; lora_config has no effect then
+    #[arg(long)]
+    all_weights: bool,
     #[command(flatten)]
-    address: ListenFlags,
-    /// Key that clients must have as TINKER_API_KEY, which begins with tml- [default:
-    /// ISENTROPE_API_KEY, else none is needed]
-    #[arg(long, value_name = "KEY")]
-    api_key: Option<String>,
-    /// Name of the model in requests [default: MODEL as given]
-    #[arg(long, value_name = "NAME")]
-    served_model_name: Option<String>,
-    /// Most sequences decoded at a time
-    #[arg(long, value_name = "N", default_value_t = 256)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=65536))]
-    max_num_seqs: u32,
-    /// Memory for keys and values, in MiB [default: half of what is available]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
-    kv_memory: Option<u64>,
+    server: ServerFlags,
 }
 
 impl Tinker {
     pub fn run(self) -> Result<()> {
-        let api_key = self.api_key.clone().or_else(|| std::env::var(API_KEY).ok());
-        if api_key.as_deref().is_some_and(|key| !key.starts_with("tml-") || !key.is_ascii()) {
-            bail!("--api-key (or {API_KEY}) must begin with tml-, as Tinker's clients expect");
+        let rule = "begin with tml-, as Tinker's clients expect";
+        let api_key = self.server.api_key("tml-", rule)?;
+        let listener = self.server.listen()?;
+        let out = self.out.display();
+        if self.out.exists() && !self.out.is_dir() {
+            bail!("--out {out}: is a file; name a directory for saved weights");
         }
-        let listener = self.address.listen()?;
-        std::fs::create_dir_all(&self.out).with_context(|| self.out.display().to_string())?;
+        make_directory(&self.out).with_context(|| format!("--out {out}"))?;
+        check_writable(&self.out).with_context(|| format!("--out {out}"))?;
         self.model.run(|loaded| self.serve(listener, api_key, loaded))
     }
 
@@ -82,16 +73,11 @@ impl Tinker {
             bail!("{}: is an adapter; MODEL must be the base", adapter.display());
         }
         let tokenizer = loaded.tokenizer()?;
-        let sampling = Limits {
-            cache_bytes: loaded.cache_bytes(self.kv_memory)?,
-            sequences: self.max_num_seqs as usize,
-            prefill_tokens: PREFILL_TOKENS,
-        };
-        let training = PassLimits {
-            micro_batch_tokens: MICRO_BATCH_TOKENS,
-            tape_bytes: loaded.device.free_memory() / 4,
-            activation_slots: 0,
-        };
+        let free = loaded.device.free_memory();
+        let sampling = self.server.limits(loaded, PREFILL_TOKENS)?;
+        // A tenth is left for all that is not counted.
+        let rest = (free - free / 10).saturating_sub(sampling.cache_bytes);
+        let pass_bytes = rest / if self.all_weights { 4 } else { 2 };
         let named = self.model.name();
         // Transformers finds it there, whatever name the model is served under.
         let tokenizer_id = match Path::new(named).is_dir() {
@@ -99,7 +85,7 @@ impl Tinker {
             false => named.to_owned(),
         };
         let settings = Settings {
-            name: self.served_model_name.as_deref().unwrap_or(named).to_owned(),
+            name: self.server.served_model_name.as_deref().unwrap_or(named).to_owned(),
             tokenizer_id,
             api_key,
             context: context(&loaded.model, &sampling, None),
@@ -108,7 +94,10 @@ impl Tinker {
             base_dir: loaded.dir.clone(),
             base: BaseModel::of(named, &loaded.dir)?,
             sampling,
-            training,
+            all_weights: self.all_weights,
+            micro_batch_tokens: MICRO_BATCH_TOKENS,
+            pass_bytes,
+            model_bytes: rest - pass_bytes,
             grace: GRACE,
         };
         self.introduce(&listener, &settings)?;
@@ -127,9 +116,7 @@ impl Tinker {
              weights go to {}",
             self.out.display()
         ));
-        if !address.ip().is_loopback() && settings.api_key.is_none() {
-            messages::warning("everybody who reaches this address may ask: --api-key sets a key");
-        }
+        warn_if_open(address, settings.api_key.as_deref());
         let key = settings.api_key.as_ref().map_or("tml-none", |_| "KEY");
         messages::say(&format!(
             "run scripts after `export TINKER_BASE_URL=http://{address} TINKER_API_KEY={key}`"

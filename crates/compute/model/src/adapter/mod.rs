@@ -245,15 +245,19 @@ impl Model {
         Ok(self.adapted(adapter, weights))
     }
 
-    /// A model with the same base and a copy of the adapter, which later updates do not change.
+    /// A model with a copy of the trained weights, which later updates do not change: of its
+    /// adapter, beside the same base, or of all.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
     pub fn snapshot(&self) -> Result<Self> {
-        let (Some(layout), Some(own)) = (&self.layout.adapter, &self.adapter) else {
-            return Ok(self.base());
-        };
         let b = &*self.backend;
+        let (Some(layout), Some(own)) = (&self.layout.adapter, &self.adapter) else {
+            let Self { config, layout, weights, backend, .. } = self;
+            let mut copy = Parameters::zeros(b, &layout.parameters, Role::Weight)?;
+            copy.copy_from(b, &layout.parameters, weights);
+            return Ok(Self::new(config.clone(), layout.clone(), copy, backend.clone()));
+        };
         let mut copy = Adapter::zeros(b, layout, Role::Weight)?;
         copy.weights.copy_from(b, &layout.parameters, &own.weights);
         Ok(self.base().adapted(layout.clone(), copy))
