@@ -1,8 +1,8 @@
 //! Tinker's protocol over the trainer and the sampler: scripts that use the packages tinker and
 //! tinker_cookbook run against it unchanged.
 //!
-//! The thread that calls [`serve`] owns all weights (`worker.rs`): one frozen base, an adapter or all
-//! weights for each model in training, and copies of them for samplers. Another thread speaks HTTP
+//! The thread that calls [`serve`] owns all weights (`worker.rs`): one frozen base, an adapter or
+//! a whole model for each client in training, and copies for samplers. Another thread speaks HTTP
 //! (`site.rs`). A request is answered with its id at once; its result is fetched later
 //! (`promises.rs`).
 //!

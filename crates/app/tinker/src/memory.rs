@@ -9,11 +9,11 @@ use isentrope_model::{Layout, Model, TapeKind};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// What the user of a server can do when memory is short.
+/// A remedy of short memory.
 const REMEDY: &str = "or start the server with a smaller --kv-memory";
 /// Bytes of a target of a token beyond its first, for each feature: rows of hidden states in f32.
 const BYTES_OF_TARGET: usize = 4 * 4;
-/// The part of a pass's memory that such targets may take is one of so many.
+/// Such targets may take a quarter of a pass's memory.
 const TARGETS_PART: usize = 4;
 
 /// The memory for models in training, and for copies of weights to sample from.
@@ -100,7 +100,7 @@ impl PassMemory {
         self.bytes - self.bytes / TARGETS_PART
     }
 
-    /// Why a pass over so many tokens with so many targets does not fit; none if it fits.
+    /// Says why a pass over these numbers of tokens and targets does not fit; none if it fits.
     pub fn lack(self, model: &Model, tokens: usize, targets: usize) -> Option<String> {
         let (layout, b) = (&model.layout, &*model.backend);
         let tape = layout.tape_bytes_per_token(b, TapeKind::BlockInputs).saturating_mul(tokens);

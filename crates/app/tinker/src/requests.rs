@@ -35,7 +35,7 @@ pub(crate) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
     Ok(request)
 }
 
-/// What is wrong with the field at a path, from serde's words.
+/// Says in serde's place, from its words, why the field at a path is wrong.
 fn fault(path: &str, words: &str) -> String {
     let words = words.rsplit_once(" at line ").map_or(words, |(words, _)| words);
     if let Some(field) = words.strip_prefix("missing field `") {

@@ -417,7 +417,7 @@ mod tests {
         trainee(64).save(&store, &path, true).unwrap();
         store.describe(&path).unwrap();
         assert!(!former.exists());
-        // What was being deleted goes.
+        // A deletion that a kill has cut off is finished.
         let deleted = dir.with_file_name(".deleted-x");
         fs::create_dir(&deleted).unwrap();
         store.recover().unwrap();

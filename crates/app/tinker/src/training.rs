@@ -191,12 +191,12 @@ impl Trainee {
         self.adapter.as_ref().map(|adapter| adapter.rank)
     }
 
-    /// What was kept of the weights.
+    /// The snapshots.
     pub fn into_snapshots(self) -> Snapshots {
         self.snapshots
     }
 
-    /// Takes over what was kept of other weights.
+    /// Takes over the snapshots of other weights.
     pub fn set_snapshots(&mut self, snapshots: Snapshots) {
         self.snapshots = snapshots;
     }
@@ -381,7 +381,7 @@ pub(crate) mod tests {
             trainee.keep("sampler", room()).unwrap();
             trainee.step(settings.clone()).unwrap();
             assert!(trained(&trainee.learner.model) == updated, "{micro_batch_tokens} {calls}");
-            // What was kept for a sampler stays as it was.
+            // An update leaves snapshots as they were.
             assert!(trained(&trainee.kept("sampler").unwrap().model) == first);
         }
     }

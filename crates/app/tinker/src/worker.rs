@@ -1,6 +1,7 @@
-//! The thread that owns all weights. Training requests are done one by one; models take turns, and
-//! those of a model keep their order. Sampling requests of the same weights share the batches of one engine; other weights
-//! wait for their turn. Between two steps of the engine there is at most one training request.
+//! The thread that owns all weights. Training requests are done one by one: models take turns, and
+//! each has its requests in order. Sampling requests of equal weights share the batches of one
+//! engine; other weights wait for their turn. Between two steps of the engine there is at most one
+//! training request.
 
 use crate::error::{Failure, Result, contain};
 use crate::example::Example;

@@ -1,10 +1,10 @@
 //! A server, asked over HTTP: requests recorded from the Python client, and requests of our own.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
-use isentrope_kernels::{Cpu, Isa};
-use isentrope_model::Model;
+use isentrope_kernels::{Cpu, Isa, Role};
 use isentrope_model::adapter::{AdapterConfig, BaseModel};
 use isentrope_model::tokenizer::Tokenizer;
+use isentrope_model::{Layout, Model, ModelConfig};
 use isentrope_rollout::Limits;
 use isentrope_tinker::{Settings, serve};
 use serde_json::{Value, json};
@@ -281,7 +281,7 @@ fn results_do_not_depend_on_company() {
     company_changes_nothing(false, "adapter_model.safetensors");
 }
 
-/// The same with all weights, which are saved as a model that loads without this server.
+/// With all weights this holds too. They are saved as a model that loads without this server.
 #[test]
 fn all_weights_are_trained_and_saved() {
     let (results, out, path) = company_changes_nothing(true, "model.safetensors");
@@ -450,6 +450,45 @@ fn models_that_memory_has_no_room_for_are_refused() {
     server.done("unload_model", &json!({"model_id": format!("{session}:train:0")}));
     made -= 1;
     assert!(create(21).get("error").is_none(), "{made} others");
+}
+
+/// Where memory has room for one snapshot, a new one takes the place of the last, and weights for
+/// another sampler are refused.
+#[test]
+fn snapshots_make_place_for_newer_ones() {
+    let out = TempDir::new().unwrap();
+    let server = Server::start_with(out.path(), |settings| {
+        let backend = Cpu::new(Isa::available()[0], 1).unwrap();
+        let layout = Layout::new(&ModelConfig::read(&base_dir()).unwrap());
+        let weights = layout.parameters.bytes(&backend, Role::Weight);
+        let training = 4 * weights + layout.embedded_bytes(&backend, usize::MAX);
+        settings.all_weights = true;
+        settings.model_bytes = training + weights * 3 / 2;
+    });
+    let session = server.session();
+    let model = server.model(&session, 0);
+    let samplers = [1, 2, 3].map(|seq| {
+        let body = json!({"model_id": model, "seq_id": seq, "sampling_session_seq_id": seq});
+        server.done("save_weights_for_sampler", &body)["sampling_session_id"].clone()
+    });
+    let sample = |sampler: &Value| {
+        let body = json!({
+            "sampling_session_id": sampler, "seq_id": 0, "sampling_params": {"max_tokens": 2},
+            "prompt": {"chunks": [{"tokens": [3, 4]}]},
+        });
+        server.result(server.ask("asample", &body))
+    };
+    assert!(sample(&samplers[1]).json()["error"].as_str().unwrap().contains("are gone"));
+    assert_eq!(sampled(&sample(&samplers[2])).len(), 1);
+    server.done("save_weights", &json!({"model_id": model, "seq_id": 4, "path": "x"}));
+    let body = json!({
+        "session_id": session, "sampling_session_seq_id": 9,
+        "model_path": format!("tinker://{model}/weights/x"),
+    });
+    let named = server.done("create_sampling_session", &body)["sampling_session_id"].clone();
+    let refused = sample(&named).json()["error"].as_str().unwrap().to_owned();
+    assert!(refused.starts_with("a sampler of saved weights takes "), "{refused}");
+    assert_eq!(sampled(&sample(&samplers[2])).len(), 1);
 }
 
 #[test]
