@@ -54,7 +54,7 @@ impl ServerFlags {
         Ok(key)
     }
 
-    /// Limits of an engine that reads so many prompt tokens per step.
+    /// Limits of the sampling engine, which reads `prefill_tokens` of prompts per step.
     pub fn limits(&self, loaded: &Loaded, prefill_tokens: usize) -> Result<Limits> {
         Ok(Limits {
             cache_bytes: loaded.cache_bytes(self.kv_memory)?,

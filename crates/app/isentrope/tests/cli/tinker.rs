@@ -96,6 +96,9 @@ fn saved_weights_outlive_the_server() {
     failure_saying(isentrope(adapted), &["is an adapter; MODEL must be the base"]);
     let keyed = format!("tinker {model} --out x --port 0 --api-key secret");
     failure_saying(isentrope(keyed), &["must begin with tml-"]);
+    let file = scratch.path("model/config.json");
+    let onto_file = format!("tinker {model} --out {file} --port 0");
+    failure_saying(isentrope(onto_file), &["--out", "is a file; name a directory"]);
 }
 
 /// Datasets that the cookbook's loops load by name, as directories.
@@ -182,4 +185,27 @@ fn tinkers_scripts_run() {
     let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
     assert!(mean(&first[18..]) > 1.3 * mean(&first[..6]), "{first:?}");
     assert_eq!(solved(&run(&served, &[&script, "3"])), first[..3]);
+    drop(served);
+
+    // All weights: the script asserts, and the saved model samples here as on the server.
+    fs::remove_dir_all(scratch.path("out")).unwrap();
+    let served = Server::start(&scratch, &base, "--all-weights --kv-memory 64");
+    let script = text(&root.join("crates/app/isentrope/tests/cli/all_weights.py"));
+    let said = run(&served, &[&script, &scratch.path("out")]);
+    let said: Value = serde_json::from_str(&said).unwrap();
+    let path = said["path"].as_str().unwrap();
+    let model = format!("out/{}", path.strip_prefix("tinker://").unwrap());
+    let line = json!({"id": 0, "tokens": said["prompt"]});
+    scratch.lines("prompts.jsonl", &[line]);
+    let saved = format!("generate {} --prompts prompts.jsonl", scratch.path(&model));
+    let mut generate = isentrope(format!("{saved} --temperature 0 --max-tokens 12"));
+    let line = lines_of(generate.current_dir(scratch.path("."))).remove(0);
+    assert_eq!(bits(&line, "logprobs"), bits(&said, "logprobs"));
+    let tool = |arguments: &[&str]| {
+        run(&served, &[&["-m", "tinker.cli", "--format", "json"], arguments].concat())
+    };
+    assert!(tool(&["checkpoint", "list"]).contains(path));
+    assert!(tool(&["run", "list"]).contains("\"is_lora\": false"));
+    tool(&["checkpoint", "delete", "--yes", path]);
+    assert!(!Path::new(&scratch.path(&model)).exists());
 }
