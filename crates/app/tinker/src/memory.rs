@@ -2,6 +2,7 @@
 //! as they are there, that of a training pass before it begins.
 
 use crate::error::{Failure, Result};
+use crate::sessions::SILENCE;
 use isentrope_budget::PassLimits;
 use isentrope_budget::memory::{ParameterSets, human};
 use isentrope_kernels::{Backend, Role};
@@ -43,10 +44,12 @@ impl Memory {
         if bytes > self.bytes - taken {
             return Err(Failure::user(format!(
                 "{what} takes {}, and models in training and copies of weights have {} of their \
-                 {} already: unload a model, {REMEDY}",
+                 {} already: end a session with ServiceClient.close, wait {} s for one whose \
+                 script has ended, {REMEDY}",
                 human(bytes),
                 human(taken),
-                human(self.bytes)
+                human(self.bytes),
+                SILENCE.as_secs()
             )));
         }
         self.taken.set(taken + bytes);

@@ -4,6 +4,7 @@ use crate::error::{Failure, Result};
 use crate::store::WeightsPath;
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -49,6 +50,8 @@ struct Session {
 #[derive(Default)]
 pub(crate) struct Sessions {
     all: Mutex<HashMap<String, Session>>,
+    /// Sessions made so far.
+    made: AtomicU64,
 }
 
 fn unknown(what: &str, id: &str) -> Failure {
@@ -63,8 +66,8 @@ impl Sessions {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a session. No two sessions of a directory of weights have the same id, since it begins
-    /// with the time.
+    /// Makes a session. No two sessions of a directory of weights have the same id, since it is
+    /// made of the time and a number, which counts a server's sessions.
     pub fn create(&self) -> Result<String> {
         let mut all = self.lock();
         if all.len() >= SESSIONS {
@@ -75,8 +78,7 @@ impl Sessions {
             )));
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let id = (0..).map(|number| format!("{now:x}-{number}")).find(|id| !all.contains_key(id));
-        let id = id.unwrap_or_default();
+        let id = format!("{now:x}-{}", self.made.fetch_add(1, Ordering::Relaxed));
         let (models, samplers) = (HashMap::new(), HashMap::new());
         all.insert(id.clone(), Session { heard: Instant::now(), models, samplers });
         Ok(id)
@@ -119,8 +121,8 @@ impl Sessions {
         }
         if models >= MODELS {
             return Err(Failure::user(format!(
-                "{MODELS} models are in training already, the most at a time: unload one, or wait \
-                 {} s for a session whose script has ended",
+                "{MODELS} models are in training already, the most at a time: end a session with \
+                 ServiceClient.close, or wait {} s for one whose script has ended",
                 SILENCE.as_secs()
             )));
         }

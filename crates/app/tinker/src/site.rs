@@ -212,7 +212,15 @@ impl Tinker {
             "save_weights_for_sampler" => self.save_for_sampler(&requests::read(body)?),
             "create_sampling_session" => self.create_sampler(&requests::read(body)?),
             "asample" => self.sample(requests::read(body)?, body.len()),
-            _ => Err(not_there(path)),
+            _ => {
+                let session =
+                    path.strip_prefix("sessions/").and_then(|of| of.strip_suffix("/finish"));
+                let session = session.ok_or_else(|| not_there(path))?;
+                let models = self.sessions.end(session).unwrap_or_default();
+                self.promises.end_session(session);
+                self.tell(Message::Free(models))?;
+                Ok(json!({}))
+            }
         }
     }
 

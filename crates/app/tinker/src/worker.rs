@@ -35,6 +35,8 @@ const LOOK: Duration = Duration::from_secs(5);
 pub(crate) enum Message {
     Train(Box<TrainTask>),
     Sample(Box<SampleTask>),
+    /// Frees the models of a session that has ended.
+    Free(Vec<String>),
     End,
 }
 
@@ -170,6 +172,7 @@ impl Worker<'_> {
             match message {
                 Ok(Message::Train(task)) => self.training.push(*task),
                 Ok(Message::Sample(task)) => self.sampling.push_back(*task),
+                Ok(Message::Free(models)) => self.free(&models),
                 Err(RecvTimeoutError::Timeout) if is_idle => {}
                 Err(RecvTimeoutError::Timeout) => return Ok(()),
                 Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => return Err(Ending),
@@ -181,14 +184,16 @@ impl Worker<'_> {
     fn drop_unwanted(&mut self) {
         self.looked = Instant::now();
         for session in self.sessions.silent() {
-            for model in self.sessions.end(&session).unwrap_or_default() {
-                self.models.remove(&model);
-            }
+            self.free(&self.sessions.end(&session).unwrap_or_default());
             self.promises.end_session(&session);
         }
         let promises = self.promises;
         self.training.retain(|task| promises.is_wanted(&task.id));
         self.sampling.retain(|task| promises.is_wanted(&task.id));
+    }
+
+    fn free(&mut self, models: &[String]) {
+        models.iter().for_each(|model| _ = self.models.remove(model));
     }
 
     /// Does a training request.

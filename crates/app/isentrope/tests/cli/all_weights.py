@@ -83,4 +83,5 @@ left = rest.list_user_checkpoints().result()
 assert [of.tinker_path for of in left.checkpoints] == [path] and left.cursor.total_count == 1
 greedy = types.SamplingParams(max_tokens=12, temperature=0)
 answer = named.sample(prompt, 1, greedy).result().sequences[0]
+service.close("success").result()
 print(json.dumps({"path": path, "prompt": TOKENS, "logprobs": answer.logprobs}))
