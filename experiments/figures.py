@@ -23,6 +23,7 @@ import matplotlib.pyplot as plt
 from runs import RESULTS, computed, evaluation_set, groups, keep, of_table, paired, pooled, seed_of, together
 
 WORDS = "#8b949e"
+TEMPERATURES = ("0.6", "0.8", "1.2", "1.4", "1.6")
 # One colour for a method in all pictures, by how its group's name begins; the longest beginning counts.
 COLOURS = {
     "grpo": "#8b949e", "none": "#8b949e", "no-clipping": "#db6d28", "clip-higher": "#f2cc60", "clip-cov": "#2f81f7",
@@ -156,11 +157,30 @@ def forest(**tables):
     return figure
 
 
+def frontier(found):
+    """pass@k against mean@k at the end, over temperatures of the evaluation: means over seeds, each temperature written beside."""
+    name, k = evaluation_set(found)
+    figure, axis = plt.subplots(figsize=(7.0, 4.2))
+    for group, runs in found.items():
+        last = [max(rows, key=lambda row: row["step"]) for rows in runs.values()]
+        sets = {1.0: name} | {float(at): f"{name}_t{at}" for at in TEMPERATURES if f"eval/{name}_t{at}/mean@{k}" in last[0]}
+        mean = lambda of, at: sum(row[f"eval/{sets[at]}/{of}@{k}"] for row in last) / len(last)
+        points = [(100 * mean("mean", at), 100 * mean("pass", at)) for at in sorted(sets)]
+        axis.plot(*zip(*points), "o-", color=colour(group), label=f"{group}, {len(last)} seeds", linewidth=1.8, markersize=4)
+        for point, at in zip(points, sorted(sets)):
+            axis.annotate(f"{at:g}", point, textcoords="offset points", xytext=(4, 4), fontsize=8, color=colour(group))
+    axis.set_xlabel(f"mean@{k}, %")
+    axis.set_ylabel(f"pass@{k}, %")
+    axis.legend(fontsize=9)
+    return figure
+
+
 # Each picture: how it is drawn, and of which tables and groups; None stands for all groups.
 PICTURES = {
     "countdown-methods": (methods, {"countdown-methods": None}),
     "countdown-estimators": (law, {"countdown-law": ["grpo", "rloo", "reinforce", "on-policy", "base-brief", "base-early", "prime"]}),
     "autopilot": (autopilot, {"countdown-autopilot": None}),
+    "countdown-temperature": (frontier, {"countdown-temperature": None}),
     "smollm2-law": (law, {"smollm2-methods": None}),
     "qwen2.5-coder-1.5b": (seeds, {"qwen2.5-coder-1.5b": ["grpo", "kl-cov", "clip-cov"]}),
     "forest": (forest, {

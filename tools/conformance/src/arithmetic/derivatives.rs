@@ -38,9 +38,6 @@ fn directional_derivatives(trial: &Trial) {
     ] {
         let device = trial.device();
         let backend = device.backend();
-        if !models::is_run_by(family, &**backend) {
-            continue;
-        }
         let mut model = match eps {
             None => models::model(family, backend),
             Some(eps) => models::with_eps(family, eps, backend),
