@@ -266,7 +266,7 @@ fn tokens(data: &[u8]) {
             let page = inspection.html().expect("numbers and texts can be written");
             // One of the data, one of the script.
             assert_eq!(page.matches("</script").count(), 2, "text has become a part of the page");
-            drop(inspection.text());
+            drop(inspection.text(80));
         }
         Err(error) => check_message(&error),
     }

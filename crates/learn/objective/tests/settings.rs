@@ -176,10 +176,10 @@ const REFUSED: &str = r#"
 {"entropy_bonus": {"target": 1, "rate": 0}} | objective.entropy_bonus.rate is 0: it must be
 {"entropy_bonus": {"target": 1, "coefficient": 1}} | objective.entropy_bonus.max is 0.02: it must be
 {"advantage": "distill"} | objective.advantage is "distill": it learns from a teacher
-{"distillation": {"teacher": "t", "self_teacher": "base"}} | objective.distillation.teacher is "t": objective.distillation.self_teacher is set too
-{"distillation": {"self_teacher": "live"}} | objective.distillation.self_teacher is "live": the weights that sampled
-{"distillation": {"teacher": "t", "teacher_prompt": "{answer}"}} | objective.distillation.teacher_prompt is "{answer}": it must have {prompt}
-{"distillation": {"teacher": "t", "teacher_prompt": "{prompt} {anwser}"}} | objective.distillation.teacher_prompt is "{prompt} {anwser}": it must have {prompt}
+{"distillation": {"teacher": "t", "self_teacher": "base"}} | self_teacher is set
+{"distillation": {"self_teacher": "live"}} | is "live": the weights
+{"distillation": {"teacher": "t", "teacher_prompt": "{answer}"}} | it must have {prompt}
+{"distillation": {"teacher": "t", "teacher_prompt": "{prompt} {anwser}"}} | {anwser}
 {"distillation": {"teacher": "t", "coefficient": 0}} | objective.distillation.coefficient is 0: it must be
 {"reference_kl": {"coefficient": -1}} | objective.reference_kl.coefficient is -1: it must be
 {"sapo": {"tau_pos": 0}} | objective.sapo.tau_pos is 0: it must be
@@ -194,11 +194,11 @@ const REFUSED: &str = r#"
 {"methods": {"bapo": {"lower_start": 0.9}}} | objective.methods.bapo.lower_start is 0.9: it must n
 {"methods": {"bapo": {"upper_step": 0}}} | objective.methods.bapo.upper_step is 0: it must be
 {"methods": {"entropic": {"target": -1}}} | objective.methods.entropic.target is -1: it must be
-{"methods": {"repo_r": {"target_entropy": 1}}, "entropy_bonus": {"target": 1}} | objective.entropy_bonus.target is 1.0: objective.methods.repo_r.target_entropy holds
-{"methods": {"repo_r": {"target_entropy": 1}, "entropic": {}}} | objective.methods.repo_r.target_entropy is 1.0: objective.methods.entropic holds
-{"methods": {"repo_r": {"target_entropy": 1, "zeta": 0}}} | objective.methods.repo_r.zeta is 0: with a target
-{"methods": {"repo_r": {"target_entropy": 1, "zeta_min": 0.1}}} | objective.methods.repo_r.zeta_min is 0.1: it must not be above
-{"methods": {"repo_r": {"target_entropy": 0}}} | objective.methods.repo_r.target_entropy is 0: it must be above 0
+{"methods": {"repo_r": {"target_entropy": 1}}, "entropy_bonus": {"target": 1}} | holds
+{"methods": {"repo_r": {"target_entropy": 1}, "entropic": {}}} | entropic holds
+{"methods": {"repo_r": {"target_entropy": 1, "zeta": 0}}} | zeta is 0: with a target
+{"methods": {"repo_r": {"target_entropy": 1, "zeta_min": 0.1}}} | must not be above
+{"methods": {"repo_r": {"target_entropy": 0}}} | is 0: it must be above 0
 {"methods": {"entropic": {}}, "entropy_bonus": {"target": 1}} | objective.entropy_bonus.target is 1
 {"methods": {"archer": {"quantile": 80}}} | objective.methods.archer.quantile is 80: it must
 {"covariance": {"method": "clip-cov", "target_entropy": 0.5, "scope_responses": 16}} | objective.covariance.target_entropy is 0.5: the controller
@@ -235,9 +235,9 @@ const WARNED: &str = r#"
 {"covariance": {"method": "clip-cov", "at_random": true}} | at_random has no effect
 {"covariance": {"method": "clip-cov", "controller": {"gain": 10}}} | objective.covariance.controller has no effect: objective.covariance.target_entropy is not set
 {"entropy_bonus": {"coefficient": 0.001, "max": 0.1}} | objective.entropy_bonus.max = 0.1 has no
-{"methods": {"repo_r": {"zeta_max": 0.1}}} | objective.methods.repo_r.zeta_max = 0.1 has no effect: objective.methods.repo_r.target_entropy is not set
+{"methods": {"repo_r": {"zeta_max": 0.1}}} | target_entropy is not set
 {"distillation": {"coefficient": 0.5}} | objective.distillation.coefficient = 0.5 has no effect: objective.distillation.teacher is not set
-{"distillation": {"teacher_prompt": "{prompt} {answer}"}} | objective.distillation.teacher_prompt has no effect: objective.distillation.teacher is not set
+{"distillation": {"teacher_prompt": "{prompt} {answer}"}} | teacher is not set
 {"reference_kl": {"estimator": "k1"}} | objective.reference_kl.estimator has no effect
 {"reference_kl": {"coefficient": 0.01, "estimator": "k1"}} | objective.reference_kl.estimator = "k1" penalises nothing
 {"covariance": {"method": "kl-cov", "kl": "k1"}} | objective.covariance.kl = "k1" does not hold the picked tokens

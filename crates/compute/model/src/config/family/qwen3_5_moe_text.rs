@@ -1,5 +1,5 @@
-//! The text models of Qwen 3.5 with experts: its linear attention, and beside the chosen experts one
-//! that all tokens go to.
+//! The text models of Qwen 3.5 with experts: its linear attention, and beside the chosen experts
+//! one that all tokens go to.
 
 use super::{Defaults, Family, FamilyExperts, PLAIN, QkNorm, SHARED};
 
