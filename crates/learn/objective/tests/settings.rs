@@ -176,10 +176,10 @@ const REFUSED: &str = r#"
 {"entropy_bonus": {"target": 1, "rate": 0}} | objective.entropy_bonus.rate is 0: it must be
 {"entropy_bonus": {"target": 1, "coefficient": 1}} | objective.entropy_bonus.max is 0.02: it must be
 {"advantage": "distill"} | objective.advantage is "distill": it learns from a teacher
-{"distillation": {"teacher": "t", "self_teacher": "base"}} | self_teacher is set
-{"distillation": {"self_teacher": "live"}} | is "live": the weights
-{"distillation": {"teacher": "t", "teacher_prompt": "{answer}"}} | it must have {prompt}
-{"distillation": {"teacher": "t", "teacher_prompt": "{prompt} {anwser}"}} | {anwser}
+{"distillation": {"teacher": "t", "self_teacher": "base"}} | objective.distillation.teacher is
+{"distillation": {"self_teacher": "live"}} | objective.distillation.self_teacher is
+{"distillation": {"teacher": "t", "teacher_prompt": "{answer}"}} | objective.distillation
+{"distillation": {"teacher": "t", "teacher_prompt": "{prompt} {anwser}"}} | objective.d
 {"distillation": {"teacher": "t", "coefficient": 0}} | objective.distillation.coefficient is 0: it must be
 {"reference_kl": {"coefficient": -1}} | objective.reference_kl.coefficient is -1: it must be
 {"sapo": {"tau_pos": 0}} | objective.sapo.tau_pos is 0: it must be
@@ -194,11 +194,11 @@ const REFUSED: &str = r#"
 {"methods": {"bapo": {"lower_start": 0.9}}} | objective.methods.bapo.lower_start is 0.9: it must n
 {"methods": {"bapo": {"upper_step": 0}}} | objective.methods.bapo.upper_step is 0: it must be
 {"methods": {"entropic": {"target": -1}}} | objective.methods.entropic.target is -1: it must be
-{"methods": {"repo_r": {"target_entropy": 1}}, "entropy_bonus": {"target": 1}} | holds
-{"methods": {"repo_r": {"target_entropy": 1}, "entropic": {}}} | entropic holds
-{"methods": {"repo_r": {"target_entropy": 1, "zeta": 0}}} | zeta is 0: with a target
-{"methods": {"repo_r": {"target_entropy": 1, "zeta_min": 0.1}}} | must not be above
-{"methods": {"repo_r": {"target_entropy": 0}}} | is 0: it must be above 0
+{"methods": {"repo_r": {"target_entropy": 1}}, "entropy_bonus": {"target": 1}} | objective.
+{"methods": {"repo_r": {"target_entropy": 1}, "entropic": {}}} | objective.methods.
+{"methods": {"repo_r": {"target_entropy": 1, "zeta": 0}}} | objective.methods.repo_r.zeta is
+{"methods": {"repo_r": {"target_entropy": 1, "zeta_min": 0.1}}} | objective.methods.repo_r.zeta_m
+{"methods": {"repo_r": {"target_entropy": 0}}} | objective.methods.repo_r.target
 {"methods": {"entropic": {}}, "entropy_bonus": {"target": 1}} | objective.entropy_bonus.target is 1
 {"methods": {"archer": {"quantile": 80}}} | objective.methods.archer.quantile is 80: it must
 {"covariance": {"method": "clip-cov", "target_entropy": 0.5, "scope_responses": 16}} | objective.covariance.target_entropy is 0.5: the controller

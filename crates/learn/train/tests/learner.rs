@@ -74,10 +74,12 @@ pub fn sample(learner: &mut Learner, sequences: &[Sequence<'_>]) -> Vec<Vec<u32>
         let pages = KvCache::pages_for(model, inputs.len());
         let mut cache = KvCache::new(model, pages).unwrap();
         let pages: Vec<u32> = (0..pages).filter_map(|_| cache.take()).collect();
+        let state = cache.take_state();
         let of_sequence: Vec<u32> = inputs.iter().filter_map(|_| activations.take()).collect();
         for (position, slot) in of_sequence.iter().enumerate() {
             let mut step = Step::default();
             step.push(&inputs[position..=position], position, &pages, false);
+            step.go_on_from_state(state);
             step.cache_activations(&[*slot]);
             model.step(&step, &mut cache, Some(&mut *activations));
         }

@@ -182,15 +182,21 @@ fn check_ranks(name: &str, recipe: &Recipe, runs: &[(usize, u64)]) {
     let alone = dirs.path().join("alone");
     let ran = run(recipe, &alone, 1, patient(1), &|_, _, _, _| {});
     assert_eq!((ran.errors, ran.moved), (vec![None], 0.0));
-    for &(ranks, period) in runs {
-        let dir = dirs.path().join(format!("{ranks}-{period}"));
-        let ran = run(recipe, &dir, ranks, patient(period), &|_, _, _, _| {});
-        assert_eq!(ran.errors, vec![None; ranks], "{name}");
-        let what = format!("{name}, {ranks} ranks, {period} ms: {}", ran.moved);
-        assert_eq!(differences(&alone, &dir), [""; 0], "{what}");
-        moved += ran.moved;
+    // A busy machine may let a rank finish before another asks.
+    for attempt in 0..5 {
+        for &(ranks, period) in runs {
+            let dir = dirs.path().join(format!("{ranks}-{period}-{attempt}"));
+            let ran = run(recipe, &dir, ranks, patient(period), &|_, _, _, _| {});
+            assert_eq!(ran.errors, vec![None; ranks], "{name}");
+            let what = format!("{name}, {ranks} ranks, {period} ms: {}", ran.moved);
+            assert_eq!(differences(&alone, &dir), [""; 0], "{what}");
+            moved += ran.moved;
+        }
+        if moved > 0.0 {
+            return;
+        }
     }
-    assert!(moved > 0.0, "{name}: nothing was tried");
+    panic!("{name}: nothing was tried");
 }
 
 #[test]
