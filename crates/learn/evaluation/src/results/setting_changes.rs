@@ -82,6 +82,7 @@ mod tests {
         let expected = ["mine: its files were edited, or are others", scripts];
         assert_eq!(of(&settings("bb", Value::Null, 2), &before), expected);
     }
+
     #[test]
     fn environments_that_do_not_say_whether_they_open_do_not() {
         let of = |environment: Value| json!({"environment": environment});
