@@ -53,12 +53,18 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
     /// Whether the model that training starts from is kept beside the one in training.
     fn needs_reference(&self) -> bool;
 
+    /// The settings that would do without it.
+    fn without_reference(&self) -> &'static str {
+        "objective.reference_kl.coefficient = 0"
+    }
+
     /// The sets of parameters that each of `ranks` ranks holds.
     fn parameter_sets(&self, ranks: usize) -> ParameterSets {
         let Tables { model, process_model, shards, memory, .. } = self.tables();
         let is_apart = process_model.as_ref().is_some_and(|table| table.model.is_some());
         ParameterSets {
             reference: self.needs_reference(),
+            without_reference: self.without_reference(),
             process_model: process_model.is_some(),
             shards: shards.div_ceil(ranks),
             ranks,

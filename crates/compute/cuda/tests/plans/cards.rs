@@ -43,6 +43,7 @@ fn demand(offloads_moments: bool) -> Demand {
         scored: 0,
         sets: ParameterSets {
             reference: false,
+            without_reference: "",
             process_model: false,
             shards: 1,
             ranks: 1,

@@ -27,6 +27,8 @@ pub fn waiting_sums(shards: usize) -> usize {
 pub struct ParameterSets {
     /// Whether a reference model is kept: weights alone.
     pub reference: bool,
+    /// The settings that would do without that model, unless a process model is trained.
+    pub without_reference: &'static str,
     /// Whether a process model is trained: weights, gradient and moments.
     pub process_model: bool,
     /// Shards of an update. Besides one shard's gradient, sums of others wait to be added.
@@ -44,6 +46,7 @@ impl Default for ParameterSets {
     fn default() -> Self {
         Self {
             reference: false,
+            without_reference: "objective.reference_kl.coefficient = 0",
             process_model: false,
             shards: 1,
             ranks: 1,
@@ -103,7 +106,7 @@ impl ParameterSets {
         if self.process_model {
             add("objective.advantage = \"rloo\"", alone); // it is compared with the reference
         } else if self.reference {
-            add("objective.reference_kl.coefficient = 0", alone);
+            add(self.without_reference, alone);
         }
         if self.shards > 1 {
             add("fewer shards (update.shards, sft.shards)", Self { shards: 1, ..self });

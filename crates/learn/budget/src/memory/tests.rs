@@ -243,6 +243,11 @@ fn remedies_that_are_enough_are_named_with_the_memory_that_the_run_would_need() 
     let message = refusal(&layout, with, with_adapters - 1);
     let less = "; it would need less with objective.reference_kl.coefficient = 0 (";
     assert!(message.contains(less), "{message}");
+    let without_reference = "objective.distillation.self_teacher = \"live\"";
+    let sets = ParameterSets { without_reference, ..sets };
+    let message = refusal(&layout, Demand { sets, ..with }, all - 1);
+    let live = format!(", or objective.distillation.self_teacher = \"live\" ({})", human(without));
+    assert!(message.contains(&live) && !message.contains("reference_kl"), "{message}");
 }
 
 #[test]

@@ -13,7 +13,6 @@ use isentrope_environment::{Environment, EpisodeLimits};
 use isentrope_evaluation::EvaluationSet;
 use isentrope_hub as hub;
 use isentrope_model::{ModelConfig, SHARING_TOKENS, Tokens};
-use isentrope_objective::SelfTeacher;
 use isentrope_rollout::Prompter;
 use std::path::{Path, PathBuf};
 use std::slice;
@@ -142,8 +141,18 @@ impl TrainingRecipe for Recipe {
     }
 
     fn needs_reference(&self) -> bool {
-        let is_teacher = self.objective.distillation.self_teacher == Some(SelfTeacher::Base);
-        self.objective.needs_reference() || self.objective.is_prime() || is_teacher
+        self.objective.needs_reference() || self.objective.is_prime() || self.base_teaches()
+    }
+
+    fn without_reference(&self) -> &'static str {
+        match (self.base_teaches(), self.objective.needs_reference()) {
+            (false, _) => "objective.reference_kl.coefficient = 0",
+            (true, false) => "objective.distillation.self_teacher = \"live\"",
+            (true, true) => {
+                "objective.distillation.self_teacher = \"live\" and \
+                 objective.reference_kl.coefficient = 0"
+            }
+        }
     }
 
     fn data_places(&self) -> Vec<PathBuf> {

@@ -13,7 +13,7 @@ use isentrope_budget::memory::MemorySettings;
 use isentrope_budget::memory::human;
 use isentrope_environment::EnvironmentSettings;
 use isentrope_evaluation::EvaluationSettings;
-use isentrope_objective::Method;
+use isentrope_objective::{Method, SelfTeacher};
 use isentrope_reward::Overlong;
 use isentrope_rollout::{Prompter, Sampling, check_stop_texts};
 use schemars::JsonSchema;
@@ -198,6 +198,11 @@ impl Recipe {
             return Ok(());
         };
         Err(Error::setting("rollout.accuracy_band", format!("is [{low}, {high}]: {what}")))
+    }
+
+    /// Whether the model that training starts from is the teacher.
+    pub(super) fn base_teaches(&self) -> bool {
+        self.objective.distillation.self_teacher == Some(SelfTeacher::Base)
     }
 
     /// Whether a teacher is shown another prompt than the policy.
