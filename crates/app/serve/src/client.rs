@@ -4,16 +4,16 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// Time after its request within which a client may close its side and still wait for the answer,
-/// as `nc -N` and scripts of HTTP/1.0 do at once. A client that closes later has left.
-const TO_CLOSE: Duration = Duration::from_millis(500);
+/// Looks after a client's last bytes of which one must find its side closed for it to wait for the
+/// answer, as `nc -N` and scripts of HTTP/1.0 do at once. A client that closes later has left. They
+/// are counted, not timed: a server that stalls between them does not take the one for the other.
+const LOOKS_TO_CLOSE: usize = 3;
 
 /// A client's connection, shared by those who read and write and those who watch it.
 #[derive(Clone)]
@@ -21,8 +21,8 @@ pub(crate) struct Client(Arc<Shared>);
 
 struct Shared {
     stream: TcpStream,
-    /// When bytes came last.
-    arrived: Mutex<Instant>,
+    /// Looks since bytes came last.
+    looks: AtomicUsize,
     /// Whether the client has closed its side and waits for its answer.
     waits: AtomicBool,
     /// Whether nothing more is read.
@@ -32,18 +32,16 @@ struct Shared {
 impl Client {
     pub fn new(stream: TcpStream) -> Self {
         let (waits, is_deaf) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self(Arc::new(Shared { stream, arrived: Mutex::new(Instant::now()), waits, is_deaf }))
+        Self(Arc::new(Shared { stream, looks: AtomicUsize::new(0), waits, is_deaf }))
     }
 
-    /// Whether the client has left: its connection is broken, or it has closed its side too long
-    /// after its last bytes to wait for an answer.
+    /// Looks whether the client has left: its connection is broken, or it has closed its side too
+    /// many looks after its last bytes to wait for an answer.
     pub fn has_left(&self) -> bool {
-        let Shared { stream, arrived, waits, .. } = &*self.0;
+        let Shared { stream, looks, waits, .. } = &*self.0;
+        let is_early = looks.fetch_add(1, Ordering::Relaxed) < LOOKS_TO_CLOSE;
         match recv(stream, &mut [0], RecvFlags::PEEK) {
-            Ok((_, 0)) => {
-                let ago = arrived.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
-                !waits.fetch_or(ago < TO_CLOSE, Ordering::Relaxed) && ago >= TO_CLOSE
-            }
+            Ok((_, 0)) => !waits.fetch_or(is_early, Ordering::Relaxed) && !is_early,
             Ok(_) => false,
             Err(error) => error != Errno::AGAIN && error != Errno::INTR,
         }
@@ -61,13 +59,15 @@ impl AsyncRead for Client {
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Shared { stream, arrived, is_deaf, .. } = &*self.0;
+        let Shared { stream, looks, is_deaf, .. } = &*self.0;
         while !is_deaf.load(Ordering::Relaxed) {
             ready!(stream.poll_read_ready(context))?;
             match stream.try_read(into.initialize_unfilled()) {
                 Ok(length) => {
                     into.advance(length);
-                    *arrived.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+                    if length > 0 {
+                        looks.store(0, Ordering::Relaxed);
+                    }
                     break;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
