@@ -60,12 +60,20 @@ impl Problems {
             let tokens = prompter.prompt_tokens(&problem.prompt)?.len();
             let fits = tokens <= longest.tokens;
             let taught = match question {
-                Some(question) if fits => {
-                    prompter.prompt_tokens(&taught_prompt(question, problem)?)?.len()
-                }
-                _ => tokens,
+                Some(question) if fits => taught_prompt(question, problem).and_then(|prompt| {
+                    if is_own && !prompt.may_fit(context) {
+                        return Err(format!(
+                            "{TEACHER_PROMPT} has {} bytes, too many for the context of {context}",
+                            prompt.bytes()
+                        ));
+                    }
+                    Ok(prompter.prompt_tokens(&prompt)?.len())
+                }),
+                _ => Ok(tokens),
             };
+            // Taken whatever came of it, so that it is not reported for the next problem.
             let loss = prompter.loss(&problem.origin);
+            let taught = taught?;
             if fits {
                 let response = rollout.max_tokens.min(context - tokens);
                 if is_own && taught + response > context {

@@ -34,7 +34,8 @@ pub(crate) fn taught_prompt(question: &str, problem: &Problem) -> Result<Prompt,
         } else if from_brace.starts_with("{answer}") {
             ("{answer}", text_of(&problem.ground_truth).ok_or_else(|| lacks("answer"))?)
         } else if from_brace.starts_with(HINT) {
-            (HINT, problem.hint.clone().ok_or_else(|| lacks("hint (data.columns.hint)"))?)
+            let hint = problem.hint.clone().filter(|hint| !hint.is_empty());
+            (HINT, hint.ok_or_else(|| lacks("hint (data.columns.hint)"))?)
         } else {
             ("{", "{".to_owned())
         };

@@ -121,6 +121,16 @@ fn a_policy_shown_more_is_its_own_teacher_and_the_run_goes_on() {
         said.split("weights ").nth(1).unwrap().split(',').next().unwrap().to_owned()
     };
     assert!(plan("base") != plan("live"));
+    // Each row answers for its own characters, and an empty hint is none.
+    let mut faulty: Vec<Value> = (1..7).map(row).collect();
+    (faulty[0]["prompt"], faulty[0]["hint"]) = ("1 2 x3>6:".into(), "".into());
+    faulty[2]["hint"] = "z".into();
+    let faulty = bench.scratch.lines("faulty.jsonl", &faulty);
+    let sets = format!("{} data.files={faulty}", taught("live", "{prompt}{hint}"));
+    let (plan, said) = crate::program::spoken(bench.command("faulty", sets, "--dry-run"));
+    let said = plan + &said;
+    assert_parts(&said, &["the row has no hint (data.columns.hint)", "(U+007A)"]);
+    assert!(!said.contains("(U+0078)"), "{said}");
     let prompt = "objective.distillation.teacher_prompt";
     let long = format!("{{prompt}}{{hint}}{}", "1".repeat(600));
     for (sets, parts) in [

@@ -222,7 +222,7 @@ impl Recipe {
             return Ok(());
         }
         let what = match (self.data.task, &self.data.columns.hint) {
-            (Some(_), _) => "data.task is set, whose problems have no hints: show {answer}",
+            (Some(_), _) => "data.task is set, whose problems have no hints",
             (None, None) => "data.columns.hint names no column of hints",
             (None, Some(_)) => return Ok(()),
         };
