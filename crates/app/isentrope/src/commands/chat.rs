@@ -144,9 +144,10 @@ impl Chat {
     }
 }
 
-/// Whether a line is a word behind a slash, as commands are: not a path, nor a sentence.
+/// Whether a line is a word behind a slash, as commands are: not a path, nor a sentence. `/think`
+/// is the model's, Qwen3's switch, as `/no_think` is.
 fn is_command(line: &str) -> bool {
-    let word = line.strip_prefix('/');
+    let word = line.strip_prefix('/').filter(|word| *word != "think");
     word.is_some_and(|word| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric()))
 }
 

@@ -492,6 +492,8 @@ fn a_conversation_goes_on_from_its_answers() {
     let (answers, said) = talk("/rest\nHo\n", "--temperature 0");
     assert_parts(&said, &["there is no /rest: /reset begins anew, /exit or Ctrl-D ends"]);
     assert_eq!(answers, alone);
+    let (_, said) = talk("/think\n", "--temperature 0"); // the switch of Qwen3
+    assert!(!said.contains("there is no"), "{said}");
     // A message that has no room is refused, and the conversation goes on.
     let long = "a ".repeat(400);
     let (answers, said) = talk(&format!("{long}\nHo\n{long}\n"), "--temperature 0");
