@@ -6,7 +6,7 @@ use crate::messages;
 use crate::server_flags::{ServerFlags, warn_if_open};
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use isentrope_files::{check_writable, make_directory};
+use isentrope_files::{check_writable, lock_directory, make_directory};
 use isentrope_model::adapter::BaseModel;
 use isentrope_model::generation_config::eos_tokens;
 use isentrope_serve::context;
@@ -65,6 +65,8 @@ impl Tinker {
         }
         make_directory(&self.out).with_context(|| format!("--out {out}"))?;
         check_writable(&self.out).with_context(|| format!("--out {out}"))?;
+        // Two servers would give their training clients the same names.
+        let _lock = lock_directory(&self.out, "serving").with_context(|| format!("--out {out}"))?;
         self.model.run(|loaded| self.serve(listener, api_key, loaded))
     }
 
