@@ -39,6 +39,7 @@ impl Separated {
         }
         if let [only] = &columns[..]
             && only.contains(';')
+            && delimiter == b','
         {
             return Err("its separator is a semicolon: write it with commas".to_owned());
         }
@@ -148,6 +149,7 @@ mod tests {
         assert_eq!(error(b"a,b,a\n"), "its first row names two columns \"a\"");
         let semicolons = "its separator is a semicolon: write it with commas";
         assert_eq!(error(b"question;answer\n1+1;2\n"), semicolons);
+        assert!(open(b"a;b\n1;2\n", b'\t').is_ok()); // tabs are its separator, whatever it holds
         assert_eq!(error(b"a,\xff\n"), "the name of its column 2 is not UTF-8");
         let mut open_quote = b"a\n1\n\"".to_vec();
         open_quote.resize(MAX_ROW + 100_000, b'x');
