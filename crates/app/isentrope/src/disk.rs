@@ -2,7 +2,7 @@
 
 use crate::memory::human;
 use isentrope_files::names;
-use isentrope_train::run::{Existing, RunLocation};
+use isentrope_train::run::RunLocation;
 use isentrope_train::trainer::{Prepared, Trainer};
 use std::path::Path;
 
@@ -12,6 +12,8 @@ pub struct Room {
     each: usize,
     /// The most checkpoints at a time.
     count: usize,
+    /// The latest checkpoints that are kept (`checkpoint.keep`).
+    keep: usize,
     /// The checkpoints that are there already.
     had: usize,
     /// Free bytes, if they are known.
@@ -22,10 +24,10 @@ pub struct Room {
 impl Room {
     pub fn of<T: Trainer>(prepared: &Prepared<T>, place: &RunLocation) -> Self {
         let (each, count) = prepared.checkpoints();
-        let goes_on = place.existing == Existing::Resume;
-        let had = if goes_on { names(&place.dir.join("checkpoints")) } else { Ok(Vec::new()) };
-        let (had, dir) = (had.map_or(0, |had| had.len()), place.dir.display().to_string());
-        Self { each, count, had, free: free(&place.dir), dir }
+        // A run that goes on replaces its checkpoints, and one that is overwritten loses them.
+        let had = names(&place.dir.join("checkpoints")).map_or(0, |had| had.len());
+        let dir = place.dir.display().to_string();
+        Self { each, count, keep: prepared.kept_checkpoints(), had, free: free(&place.dir), dir }
     }
 
     /// The need, as a line of the plan.
@@ -40,9 +42,10 @@ impl Room {
     pub fn warning(&self) -> Option<String> {
         let needed = self.each.saturating_mul(self.count.saturating_sub(self.had));
         let free = self.free.filter(|free| *free < needed)?;
+        let fewer = if self.keep > 1 { ", or keep fewer (checkpoint.keep)" } else { "" };
         Some(format!(
-            "checkpoints will need {} in {}, and {} are free: make room, name another disk with \
-             --set run.out=..., or keep fewer (checkpoint.keep)",
+            "checkpoints will need {} in {}, and {} are free: make room, or name another disk with \
+             --set run.out=...{fewer}",
             human(needed),
             self.dir,
             human(free)
@@ -70,13 +73,15 @@ mod tests {
 
     #[test]
     fn a_warning_comes_with_too_little_room() {
-        let room = |free: usize, had: usize| Room {
+        let of = |free: usize, had: usize, keep: usize| Room {
             each: 3 << 30,
             count: 4,
+            keep,
             had,
             free: Some(free << 30),
             dir: "runs/a".into(),
         };
+        let room = |free, had| of(free, had, 2);
         assert_eq!(
             room(20, 0).line(),
             "checkpoints: 3072 MiB each, at most 4 at a time in runs/a, 20.0 GiB are free"
@@ -84,6 +89,8 @@ mod tests {
         assert_eq!(room(12, 0).warning(), None);
         let said = room(11, 0).warning().unwrap();
         assert!(said.contains("need 12.0 GiB in runs/a, and 11.0 GiB are free"), "{said}");
+        assert!(said.contains("checkpoint.keep"), "{said}");
+        assert!(!of(11, 0, 1).warning().unwrap().contains("checkpoint.keep"));
         assert_eq!(room(11, 1).warning(), None); // one of them has its room
     }
 

@@ -309,6 +309,11 @@ impl<T: Trainer> Prepared<T> {
         Some(self.trainer.tables().lora?.summary(&self.layout))
     }
 
+    /// The latest checkpoints that are kept.
+    pub fn kept_checkpoints(&self) -> usize {
+        self.trainer.tables().checkpoint.keep
+    }
+
     /// Bytes of a checkpoint's weights and moments; and the most checkpoints at a time, among them
     /// the one that is being written.
     pub fn checkpoints(&self) -> (usize, usize) {
