@@ -297,7 +297,7 @@ fn keys_limits_and_departures_leave_the_server_whole() {
         let (status, answer) = server.ask(COMPLETIONS, small.as_bytes(), "secret");
         assert_eq!(status, 503, "{answer}");
         let before = server.metric("requests_withdrawn_total");
-        thread::sleep(Duration::from_millis(600)); // a client that closes at once waits
+        thread::sleep(Duration::from_millis(1500)); // a client that closes at once waits
         drop(stream);
         until(PATIENCE, "it is not withdrawn", || {
             server.metric("requests_withdrawn_total") == before + 1
