@@ -170,6 +170,7 @@ const FILES: &[(&str, &[u8])] = files![
     "recipes/qwen2.5-7b-prime.toml"
     "recipes/qwen3-30b-a3b-lora-kl-cov.toml"
     "recipes/qwen3-4b-kl-cov.toml"
+    "recipes/qwen3.5-4b-kl-cov.toml"
     "recipes/smollm2-135m-arithmetic.toml"
     "recipes/smollm2-135m-lora.toml"
     "recipes/smollm2-135m-word-problems.toml"
