@@ -78,7 +78,7 @@ pub struct Settings {
     pub grace: Duration,
 }
 
-/// Serves a base and its adapters until `stop` says true.
+/// Serves a base, its adapters and whole models until `stop` says true.
 ///
 /// # Errors
 /// When the system refuses threads or sockets.

@@ -74,8 +74,9 @@ impl Tinker {
                 let page = Page::parse(query, 20)?;
                 let live = self.sessions.models().into_iter().map(|(id, ..)| id);
                 let all: BTreeSet<String> = live.chain(self.store.runs()?).collect();
-                let runs = all.iter().filter_map(|id| self.run(id).transpose());
-                let mut runs = runs.collect::<Result<Vec<Run>>>()?;
+                // One that cannot be read, or goes meanwhile, hides no other.
+                let mut runs: Vec<Run> =
+                    all.iter().filter_map(|id| self.run(id).ok().flatten()).collect();
                 runs.sort_by_key(|run| Reverse(run.time));
                 let (runs, cursor) = page.cut(runs);
                 let runs: Vec<Value> = runs.into_iter().map(|run| run.json).collect();

@@ -90,7 +90,9 @@ impl PassMemory {
         let (layout, b) = (&model.layout, &*model.backend);
         let tape = layout.tape_bytes_per_token(b, TapeKind::Activations);
         let working = layout.working_bytes_per_token(b);
+        let of_blocks = layout.block_bytes(b, model.context());
         let of_tokens = self.of_tokens().saturating_sub(layout.head_bytes(b, model.context()));
+        let of_tokens = of_tokens.saturating_sub(of_blocks);
         PassLimits {
             micro_batch_tokens: self.micro_batch_tokens,
             tape_bytes: of_tokens / (tape + working) * tape,
@@ -109,6 +111,7 @@ impl PassMemory {
         let tape = layout.tape_bytes_per_token(b, TapeKind::BlockInputs).saturating_mul(tokens);
         let further = targets.saturating_sub(tokens).saturating_mul(model.config.hidden_size);
         let of_tokens = layout.working_bytes(b, tokens).saturating_add(tape);
+        let of_tokens = of_tokens.saturating_add(layout.block_bytes(b, tokens));
         let parts = [
             (format!("{tokens} tokens"), of_tokens, self.of_tokens()),
             (
@@ -160,7 +163,9 @@ mod tests {
                 let counted = if kind == TapeKind::Activations { &mut whole } else { &mut inputs };
                 *counted += 1;
                 let tape = tokens * layout.tape_bytes_per_token(b, kind);
-                assert!(tape + layout.working_bytes(b, tokens) <= bytes, "{bytes} {tokens}");
+                let of_blocks = layout.block_bytes(b, tokens);
+                let taken = tape + layout.working_bytes(b, tokens) + of_blocks;
+                assert!(taken <= bytes, "{bytes} {tokens}");
             }
         }
         assert!(whole > 0 && inputs > 0 && refused > 0, "{whole} {inputs} {refused}");

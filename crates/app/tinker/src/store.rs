@@ -30,6 +30,8 @@ const OPTIMIZER: &str = "optimizer";
 const FORMER: &str = ".former-";
 /// Prefix of the name that weights have while they are deleted.
 const DELETED: &str = ".deleted-";
+/// Begins the name of weights that are being written.
+const NEXT: &str = ".next-";
 /// Most bytes of a part of a path.
 const LONGEST: usize = 128;
 
@@ -261,7 +263,7 @@ impl Store {
             return Err(Failure::user(what));
         }
         // No user's name begins with a dot.
-        let next = target.with_file_name(format!(".next-{}", path.name));
+        let next = target.with_file_name(format!("{NEXT}{}", path.name));
         remove(&next).map_err(Failure::server)?;
         let staged = AtomicDirectory::create(&next).map_err(Failure::server)?;
         let options = WriteOptions {
@@ -307,7 +309,8 @@ impl Store {
     pub fn runs(&self) -> Result<Vec<String>> {
         let found = names(&self.dir).map_err(Failure::server)?.into_iter();
         let names = found.filter_map(|name| name.into_string().ok());
-        Ok(names.filter(|run| WeightsPath::new(run, Kind::Training, "name").is_ok()).collect())
+        let names = names.filter(|run| WeightsPath::new(run, Kind::Training, "name").is_ok());
+        Ok(names.filter(|run| is_directory(&self.dir.join(run))).collect())
     }
 
     /// The saved weights of a run, the newest first. Links are passed over.
@@ -334,9 +337,7 @@ impl Store {
     /// Whether the directory of weights is there, below the server's and not by a link, which could
     /// lead elsewhere.
     fn is_own(&self, path: &WeightsPath) -> bool {
-        let dir = self.directory(path);
-        let is_own = |dir: &Path| fs::symlink_metadata(dir).is_ok_and(|of| of.is_dir());
-        dir.ancestors().take(3).all(is_own)
+        self.directory(path).ancestors().take(3).all(is_directory)
     }
 
     /// Deletes saved weights. They lose their name at once.
@@ -360,7 +361,7 @@ impl Store {
     }
 
     /// Finishes what a server that was killed has left: weights that were being overwritten get
-    /// their name back if no others have it, and those that were being deleted go.
+    /// their name back if no others have it, and those that were being written or deleted go.
     ///
     /// # Errors
     /// What could not be read, renamed or removed.
@@ -368,11 +369,14 @@ impl Store {
         for run in names(&self.dir).map_err(Failure::server)? {
             for kind in Kind::ALL {
                 let dir = self.dir.join(&run).join(kind.directory());
-                let entries =
-                    if dir.is_dir() { names(&dir).map_err(Failure::server)? } else { continue };
-                for entry in entries {
+                if !dir.ancestors().take(2).all(is_directory) {
+                    continue;
+                }
+                for entry in names(&dir).map_err(Failure::server)? {
                     let (path, entry) = (dir.join(&entry), entry.to_string_lossy());
-                    if entry.starts_with(DELETED) {
+                    // A directory is written under its name with a dot and an ending more.
+                    let unfinished = [DELETED.to_owned(), NEXT.to_owned(), format!(".{NEXT}")];
+                    if unfinished.iter().any(|begin| entry.starts_with(begin)) {
                         remove(&path).map_err(Failure::server)?;
                     } else if let Some(name) = entry.strip_prefix(FORMER) {
                         let target = dir.join(name);
@@ -387,6 +391,11 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// Whether this is a directory and no link to one.
+fn is_directory(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|of| of.is_dir())
 }
 
 #[cfg(test)]
@@ -436,6 +445,8 @@ mod tests {
         symlink(outside.path().join("w"), &dir).unwrap();
         fs::create_dir(out.path().join("other")).unwrap();
         symlink(outside.path(), out.path().join("other/weights")).unwrap();
+        fs::write(out.path().join("notes.txt"), "a stray file").unwrap();
+        assert_eq!(store.runs().unwrap(), ["other", "run"]);
         for run in ["run", "other"] {
             assert!(store.saved(run).unwrap().is_empty(), "{run}");
             let failure = store.delete(&path(run, "w")).unwrap_err();

@@ -28,6 +28,8 @@ use std::time::{Duration, Instant};
 
 /// Saved weights that are kept loaded for sampling.
 const LOADED: usize = 4;
+/// What memory of a model in training is for.
+const TRAINING: &str = "training the model";
 /// Time between two looks for what is not wanted any more.
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -290,7 +292,7 @@ impl Worker<'_> {
     fn training_room(&mut self, id: &str, adapter: Option<&AdapterConfig>) -> Result<Room> {
         let backend = Arc::clone(&self.base.model.backend);
         let bytes = self.bytes(adapter, |layout| training_bytes(&*backend, layout))?;
-        self.room(id, bytes, "training the model")
+        self.room(id, bytes, TRAINING)
     }
 
     /// Makes a model in training.
@@ -324,9 +326,18 @@ impl Worker<'_> {
             (true, updates) => updates,
             (false, _) => None,
         };
-        // The former weights go first, since both may not fit in memory.
-        let snapshots = self.models.remove(id).map(Trainee::into_snapshots);
-        let loaded = self.training_room(id, adapter.as_ref()).and_then(|room| {
+        let backend = Arc::clone(&self.base.model.backend);
+        let bytes = self.bytes(adapter.as_ref(), |layout| training_bytes(&*backend, layout))?;
+        // The former weights stay until the others are read, unless memory is short of both.
+        let (mut room, mut snapshots) = (self.memory.take(bytes, TRAINING), None);
+        if room.is_err() {
+            snapshots = self.models.remove(id).map(Trainee::into_snapshots);
+            room = self.room(id, bytes, TRAINING);
+            while room.is_err() && snapshots.as_mut().is_some_and(|all| all.pop_back().is_some()) {
+                room = self.memory.take(bytes, TRAINING);
+            }
+        }
+        let loaded = room.and_then(|room| {
             let (base, store, saved) = (&self.base.model, self.store, (state, adapter));
             Trainee::load(base, store, path, saved, updates, self.passes, room)
         });
@@ -336,7 +347,8 @@ impl Worker<'_> {
             }
             failure
         })?;
-        trainee.set_snapshots(snapshots.unwrap_or_default());
+        let former = self.models.remove(id).map(Trainee::into_snapshots);
+        trainee.set_snapshots(snapshots.or(former).unwrap_or_default());
         self.sessions.set_rank(id, trainee.rank());
         self.models.insert(id.to_owned(), trainee);
         Ok(())
