@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 /// Saved weights that are kept loaded for sampling.
 const LOADED: usize = 4;
-/// What memory of a model in training is for.
+/// The purpose of memory of a model in training.
 const TRAINING: &str = "training the model";
 /// Time between two looks for what is not wanted any more.
 const LOOK: Duration = Duration::from_secs(5);

@@ -277,7 +277,7 @@ fn wrong_requests_get_a_status_and_a_sentence() {
 
 #[test]
 fn keys_limits_and_departures_leave_the_server_whole() {
-    let mut server = Server::start("--api-key secret --max-waiting 1024 --max-num-seqs 2");
+    let mut server = Server::start("--api-key secret --max-waiting 1024 --max-num-seqs 1");
     let prompts = vec!["a"; 8];
     let long = json!({"prompt": prompts, "n": 128, "max_tokens": 200, "ignore_eos": true});
     for key in ["", "secre", "secret2"] {
@@ -297,7 +297,7 @@ fn keys_limits_and_departures_leave_the_server_whole() {
         let (status, answer) = server.ask(COMPLETIONS, small.as_bytes(), "secret");
         assert_eq!(status, 503, "{answer}");
         let before = server.metric("requests_withdrawn_total");
-        thread::sleep(Duration::from_millis(1500)); // a client that closes at once waits
+        thread::sleep(Duration::from_millis(900)); // a client that closes at once waits
         drop(stream);
         until(PATIENCE, "it is not withdrawn", || {
             server.metric("requests_withdrawn_total") == before + 1

@@ -197,8 +197,9 @@ fn a_teacher_equal_to_the_student_has_nothing_to_say() {
 fn a_policy_is_its_own_teacher_behind_a_prompt_that_shows_more() {
     let (mut groups, base) = (groups(), model("llama3"));
     // Ids in the tokenizer of characters: digits from 3, letters from 28.
-    let behind: [&[u32]; 3] = [&[28, 4, 26, 29, 5, 23], &[28, 7, 26, 23], &[28, 26, 30, 30, 23]];
-    let of_problems = [("1", "b2"), ("4", ""), ("", "cc")];
+    let behind: [&[u32]; 3] =
+        [&[28, 4, 26, 29, 5, 23], &[28, 7, 26, 28, 23], &[28, 26, 30, 30, 23]];
+    let of_problems = [("1", "b2"), ("4", "a"), ("", "cc")];
     for (group, (question, hint)) in groups.iter_mut().zip(of_problems) {
         group.problem.prompt = isentrope_data::Prompt::Text(question.into());
         group.problem.hint = Some(hint.into());
