@@ -131,6 +131,7 @@ impl PassMemory {
 mod tests {
     use super::*;
     use crate::training::tests::{base_dir, cpu};
+    use std::path::Path;
 
     #[test]
     fn what_is_taken_is_counted_until_it_is_dropped() {
@@ -148,24 +149,28 @@ mod tests {
     /// A pass that is not refused takes no more than its memory with the tape that it chooses.
     #[test]
     fn passes_stay_within_their_memory() {
-        let model = Model::load_frozen(&base_dir(), cpu()).unwrap();
-        let (layout, b) = (&model.layout, &*model.backend);
+        let fixtures =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../compute/model/tests/fixtures");
         let (mut whole, mut inputs, mut refused) = (0, 0, 0);
-        for bytes in [1 << 20, 3 << 20, 10 << 20] {
-            let passes = PassMemory { bytes, micro_batch_tokens: 64 };
-            let limits = passes.limits(&model);
-            for tokens in 1..model.context() {
-                if passes.lack(&model, tokens, tokens).is_some() {
-                    refused += 1;
-                    continue;
+        for dir in [base_dir(), fixtures.join("models/qwen3.5")] {
+            let model = Model::load_frozen(&dir, cpu()).unwrap();
+            let (layout, b) = (&model.layout, &*model.backend);
+            for bytes in [1 << 20, 3 << 20, 10 << 20] {
+                let passes = PassMemory { bytes, micro_batch_tokens: 64 };
+                let limits = passes.limits(&model);
+                for tokens in 1..model.context().min(1000) {
+                    if passes.lack(&model, tokens, tokens).is_some() {
+                        refused += 1;
+                        continue;
+                    }
+                    let kind = limits.tape_kind_of_one(&model, tokens);
+                    let is_whole = kind == TapeKind::Activations;
+                    *(if is_whole { &mut whole } else { &mut inputs }) += 1;
+                    let tape = tokens * layout.tape_bytes_per_token(b, kind);
+                    let of_blocks = layout.block_bytes(b, tokens);
+                    let taken = tape + layout.working_bytes(b, tokens) + of_blocks;
+                    assert!(taken <= bytes, "{}: {bytes} {tokens}", dir.display());
                 }
-                let kind = limits.tape_kind_of_one(&model, tokens);
-                let counted = if kind == TapeKind::Activations { &mut whole } else { &mut inputs };
-                *counted += 1;
-                let tape = tokens * layout.tape_bytes_per_token(b, kind);
-                let of_blocks = layout.block_bytes(b, tokens);
-                let taken = tape + layout.working_bytes(b, tokens) + of_blocks;
-                assert!(taken <= bytes, "{bytes} {tokens}");
             }
         }
         assert!(whole > 0 && inputs > 0 && refused > 0, "{whole} {inputs} {refused}");

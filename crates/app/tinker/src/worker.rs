@@ -330,6 +330,9 @@ impl Worker<'_> {
         let bytes = self.bytes(adapter.as_ref(), |layout| training_bytes(&*backend, layout))?;
         // The former weights stay until the others are read, unless memory is short of both.
         let (mut room, mut snapshots) = (self.memory.take(bytes, TRAINING), None);
+        while room.is_err() && self.loaded.pop_front().is_some() {
+            room = self.memory.take(bytes, TRAINING);
+        }
         if room.is_err() {
             snapshots = self.models.remove(id).map(Trainee::into_snapshots);
             room = self.room(id, bytes, TRAINING);

@@ -379,7 +379,9 @@ fn runs_and_their_weights_are_listed_and_deleted() {
         server.done("save_weights_for_sampler", &body);
     };
     save(&server, &first, 1);
-    // A run of another server, which trains all weights.
+    // A run of another server, which trains all weights. Its first session may have the name of the
+    // first server's: the program lets one server at a time have a directory.
+    whole.session();
     let other = whole.model(&whole.session(), 7);
     save(&whole, &other, 3);
     let runs = get("training_runs?limit=20&offset=0&access_scope=owned");
