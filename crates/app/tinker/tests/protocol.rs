@@ -370,6 +370,9 @@ fn runs_and_their_weights_are_listed_and_deleted() {
         let mut answer = ureq::get(format!("{}/api/v1/{path}", server.url)).call().unwrap();
         serde_json::from_str::<Value>(&answer.body_mut().read_to_string().unwrap()).unwrap()
     };
+    // The program lets one server at a time have a directory: here the second has looked through it
+    // before the first saves, and its first session may have the name of the first server's.
+    whole.session();
     let session = server.session();
     let (first, second) = (server.model(&session, 0), server.model(&session, 1));
     let save = |server: &Server, model: &str, seq: u64| {
@@ -379,9 +382,7 @@ fn runs_and_their_weights_are_listed_and_deleted() {
         server.done("save_weights_for_sampler", &body);
     };
     save(&server, &first, 1);
-    // A run of another server, which trains all weights. Its first session may have the name of the
-    // first server's: the program lets one server at a time have a directory.
-    whole.session();
+    // A run of another server, which trains all weights.
     let other = whole.model(&whole.session(), 7);
     save(&whole, &other, 3);
     let runs = get("training_runs?limit=20&offset=0&access_scope=owned");
