@@ -13,7 +13,7 @@
 use crate::data::masks;
 use crate::device::Trial;
 use crate::models::{self, Text, noise, pack};
-use crate::{Tolerance, properties};
+use crate::{OracleTolerance, Tolerance, properties};
 use isentrope_model::{Derivatives, Gradient, Model, Packed, TapeKind};
 
 properties!(directional_derivatives);
@@ -36,6 +36,10 @@ fn directional_derivatives(trial: &Trial) {
         ("qwen3.5", Some(0.01)),
         ("qwen3.5-moe", Some(0.01)),
     ] {
+        // The short steps that hybrids need are lost in bf16's rounding.
+        if eps.is_some() && matches!(trial.tolerance().oracles, OracleTolerance::Rounding { .. }) {
+            continue;
+        }
         let device = trial.device();
         let backend = device.backend();
         let mut model = match eps {

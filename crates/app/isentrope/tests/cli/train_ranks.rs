@@ -109,7 +109,7 @@ fn a_run_has_the_same_bytes_on_any_number_of_ranks() {
         (
             Bench::train(),
             format!(
-                "{ALL} objective.distillation.self_teacher=live \
+                "{ALL} rollout.filter=false objective.distillation.self_teacher=live \
                  objective.distillation.teacher_prompt=\"{{prompt}}{{answer}}\""
             ),
         ),
