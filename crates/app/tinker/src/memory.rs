@@ -90,9 +90,9 @@ impl PassMemory {
         let (layout, b) = (&model.layout, &*model.backend);
         let tape = layout.tape_bytes_per_token(b, TapeKind::Activations);
         let working = layout.working_bytes_per_token(b);
-        let of_blocks = layout.block_bytes(b, model.context());
-        let of_tokens = self.of_tokens().saturating_sub(layout.head_bytes(b, model.context()));
-        let of_tokens = of_tokens.saturating_sub(of_blocks);
+        let context = model.context();
+        let once = layout.head_bytes(b, context).saturating_add(layout.block_bytes(b, context));
+        let of_tokens = self.of_tokens().saturating_sub(once);
         PassLimits {
             micro_batch_tokens: self.micro_batch_tokens,
             tape_bytes: of_tokens / (tape + working) * tape,

@@ -288,11 +288,10 @@ impl Worker<'_> {
         Ok(count(&layout))
     }
 
-    /// Takes memory to train an adapter or all weights.
-    fn training_room(&mut self, id: &str, adapter: Option<&AdapterConfig>) -> Result<Room> {
-        let backend = Arc::clone(&self.base.model.backend);
-        let bytes = self.bytes(adapter, |layout| training_bytes(&*backend, layout))?;
-        self.room(id, bytes, TRAINING)
+    /// The bytes of a model that trains an adapter or all weights.
+    fn training_bytes(&self, adapter: Option<&AdapterConfig>) -> Result<usize> {
+        let backend = &*self.base.model.backend;
+        self.bytes(adapter, |layout| training_bytes(backend, layout))
     }
 
     /// Makes a model in training.
@@ -303,7 +302,7 @@ impl Worker<'_> {
         seed: u64,
         state: SavedState,
     ) -> Result<Trainee> {
-        let room = self.training_room(id, adapter.as_ref())?;
+        let room = self.room(id, self.training_bytes(adapter.as_ref())?, TRAINING)?;
         let base = &self.base.model;
         let model = match &adapter {
             None => Model::load(&self.store.base_dir, base.backend.clone()),
@@ -326,8 +325,7 @@ impl Worker<'_> {
             (true, updates) => updates,
             (false, _) => None,
         };
-        let backend = Arc::clone(&self.base.model.backend);
-        let bytes = self.bytes(adapter.as_ref(), |layout| training_bytes(&*backend, layout))?;
+        let bytes = self.training_bytes(adapter.as_ref())?;
         // The former weights stay until the others are read, unless memory is short of both.
         let (mut room, mut snapshots) = (self.memory.take(bytes, TRAINING), None);
         while room.is_err() && self.loaded.pop_front().is_some() {
@@ -335,7 +333,7 @@ impl Worker<'_> {
         }
         if room.is_err() {
             snapshots = self.models.remove(id).map(Trainee::into_snapshots);
-            room = self.room(id, bytes, TRAINING);
+            room = self.memory.take(bytes, TRAINING);
             while room.is_err() && snapshots.as_mut().is_some_and(|all| all.pop_back().is_some()) {
                 room = self.memory.take(bytes, TRAINING);
             }

@@ -5,7 +5,8 @@ use crate::buffer::CudaBuffer;
 use crate::catalog::{
     ADD, BIAS_GRADIENT, COPY_ROWS, DELTA_CONV_BACKWARD, DELTA_CONV_GRADIENT, DELTA_HISTORY,
     DELTA_INPUTS, DELTA_OUTPUT, DELTA_OUTPUT_BACKWARD, DELTA_RULE, DELTA_RULE_BACKWARD,
-    DELTA_VECTORS_BACKWARD, GATE_OUTPUT, GATE_OUTPUT_BACKWARD, RMS_NORM_WEIGHT_GRADIENT, for_head,
+    DELTA_VECTORS_BACKWARD, GATE_OUTPUT, GATE_OUTPUT_BACKWARD, Pair, RMS_NORM_WEIGHT_GRADIENT,
+    for_head,
 };
 use crate::cuda::{Cuda, lines};
 use crate::delta_runs::{DeltaRuns, Part, SEGMENT, Wave};
@@ -562,42 +563,21 @@ impl HybridOperations for Cuda {
     }
 
     fn gate_output(&self, x: &Buffer, gate: &Buffer, y: &mut Buffer, rows: usize) {
-        let (x, gate, y): (&CudaBuffer, &CudaBuffer, &CudaBuffer) = (x.of(), gate.of(), y.of());
-        let (features, stride) = gated(x, gate, y);
-        GATE_OUTPUT.of(self.dtype).launch(
-            &*self.device,
-            lines(rows * features),
-            (
-                x.rows(rows, features),
-                gate.rows(rows, features),
-                y.rows(rows, features),
-                rows,
-                features,
-                stride,
-            ),
-        );
+        gate_rows(self, &GATE_OUTPUT, [x.of(), gate.of(), y.of()], rows);
     }
 
     fn gate_output_backward(&self, x: &Buffer, gate: &mut Buffer, dy: &mut Buffer, rows: usize) {
-        let (x, gate, dy): (&CudaBuffer, &CudaBuffer, &CudaBuffer) = (x.of(), gate.of(), dy.of());
-        let (features, stride) = gated(x, gate, dy);
-        GATE_OUTPUT_BACKWARD.of(self.dtype).launch(
-            &*self.device,
-            lines(rows * features),
-            (
-                x.rows(rows, features),
-                gate.rows(rows, features),
-                dy.rows(rows, features),
-                rows,
-                features,
-                stride,
-            ),
-        );
+        gate_rows(self, &GATE_OUTPUT_BACKWARD, [x.of(), gate.of(), dy.of()], rows);
     }
 }
 
-/// Features and stride of activations of one kind.
-fn gated(x: &CudaBuffer, gate: &CudaBuffer, y: &CudaBuffer) -> (usize, usize) {
+/// Launches a kernel of the gate over activations of one kind.
+fn gate_rows(
+    cuda: &Cuda,
+    kernel: &Pair<(Pointer, Pointer, Pointer, usize, usize, usize)>,
+    [x, gate, y]: [&CudaBuffer; 3],
+    rows: usize,
+) {
     for other in [gate, y] {
         assert!(
             other.layout.element == x.layout.element && other.layout.stride == x.layout.stride,
@@ -605,5 +585,17 @@ fn gated(x: &CudaBuffer, gate: &CudaBuffer, y: &CudaBuffer) -> (usize, usize) {
         );
     }
     assert!(x.layout.element != Element::Split, "weights are not activations");
-    (x.layout.features, x.layout.stride)
+    let features = x.layout.features;
+    kernel.of(cuda.dtype).launch(
+        &*cuda.device,
+        lines(rows * features),
+        (
+            x.rows(rows, features),
+            gate.rows(rows, features),
+            y.rows(rows, features),
+            rows,
+            features,
+            x.layout.stride,
+        ),
+    );
 }
