@@ -92,6 +92,7 @@ fn both(dtype: Dtype, case: &Case) -> Replays {
 }
 
 #[test]
+#[ignore = "deep: samples at length on the emulated GPU"]
 fn steps_that_are_one_have_the_bits_of_their_launches() {
     for dtype in [Dtype::F32, Dtype::Bf16] {
         for (family, sequences) in
@@ -169,6 +170,7 @@ fn sampled(cuda: &Arc<Cuda>, sequences: usize, steps: usize, draws_behind: bool)
 }
 
 #[test]
+#[ignore = "deep: samples at length on the emulated GPU"]
 fn draws_that_are_one_and_are_fed_on_the_device_are_those_that_are_waited_for() {
     for (dtype, sequences) in [(Dtype::F32, 1), (Dtype::F32, 19), (Dtype::Bf16, 5)] {
         let cuda = Arc::new(device(dtype));

@@ -228,6 +228,7 @@ fn said_of_kernels_with(change: &Change) -> String {
 }
 
 #[test]
+#[ignore = "deep: a start on the emulator for each wrong kernel"]
 fn wrong_kernels_are_told_by_the_operation() {
     let changes = Change::all(include_str!("mutations.txt"));
     let mut missed = Vec::new();

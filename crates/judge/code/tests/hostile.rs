@@ -130,6 +130,7 @@ impl Judges {
 
 /// Every program and every variant, each by one of its forms of tests in turn.
 #[test]
+#[ignore = "deep: waits for the limits of dozens of programs"]
 fn hostile_programs_come_to_nothing() {
     attack_all(false);
 }
@@ -180,6 +181,7 @@ fn attack_all(in_every_form: bool) {
 /// Assertion code is somebody else's too. It may judge as it likes, but not beyond its own
 /// judgement.
 #[test]
+#[ignore = "deep: waits for the limits of many tests"]
 fn hostile_tests_spoil_nothing() {
     let bait = Bait::lay();
     let by = start(&settings());

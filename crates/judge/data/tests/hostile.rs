@@ -61,6 +61,7 @@ fn a_value_that_unfolds_is_refused_before_it_is_unpacked() {
 }
 
 #[test]
+#[ignore = "deep: unpacks files to their limits"]
 fn a_long_text_that_a_dictionary_repeats_is_refused() {
     let directory = TempDir::new().unwrap();
     let long = ByteArray::from(vec![b'a'; 8 << 20]);
@@ -180,6 +181,7 @@ fn columns_that_are_nested_without_end_are_refused() {
 }
 
 #[test]
+#[ignore = "deep: unpacks files to their limits"]
 fn files_that_unpack_without_end_are_refused() {
     let directory = TempDir::new().unwrap();
     let blank = vec![b' '; 1 << 20];
@@ -431,6 +433,7 @@ fn names_that_every_column_repeats_are_refused() {
 }
 
 #[test]
+#[ignore = "deep: reads files to their limits"]
 fn json_of_countless_small_values_is_refused() {
     let directory = TempDir::new().unwrap();
     let packed = |name: &str, texts: &[&str]| {

@@ -332,6 +332,7 @@ def f(completions, **kwargs):
 
 /// Each text of letters scores its length, alone and in groups.
 #[test]
+#[ignore = "deep: waits for the time limits of a function"]
 fn a_judgement_does_not_depend_on_what_else_makes_the_function_fail() {
     let directory = directory(MARKERS);
     let cases: [&[&str]; 3] = [
@@ -371,6 +372,7 @@ fn an_error_costs_no_fresh_worker() {
 
 /// Failures are counted by responses, of groups too.
 #[test]
+#[ignore = "deep: waits for the time limits of a function"]
 fn a_few_responses_of_each_group_do_not_end_a_run_and_most_do() {
     let directory = directory(MARKERS);
     for (culprit, failing, groups) in [("<raise>", 1, 33), ("<exit>", 1, 2), ("<exit>", 9, 3)] {
@@ -392,6 +394,7 @@ fn a_few_responses_of_each_group_do_not_end_a_run_and_most_do() {
 
 /// The time of a call is that of all its responses, and a group has a few times that.
 #[test]
+#[ignore = "deep: waits for the time limits of a function"]
 fn a_slow_group_is_judged_and_one_without_end_has_its_time() {
     let directory = directory(
         r#"
@@ -420,6 +423,7 @@ def f(completions, **kwargs):
 }
 
 #[test]
+#[ignore = "deep: waits for many workers to end"]
 fn a_function_that_fails_at_half_of_all_responses_stops_the_verifier() {
     let broken = directory("def f(solution_str): return answer");
     let half = directory("def f(solution_str): return 1 if solution_str == '0' else answer");

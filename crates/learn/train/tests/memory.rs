@@ -67,6 +67,7 @@ const CASE: &str = "ISENTROPE_TEST_MEMORY";
 
 /// Each case has a process of its own, since the peak of a process is of all that came before.
 #[test]
+#[ignore = "deep: measures the memory of dozens of updates"]
 fn updates_take_no_more_memory_than_was_planned() {
     let cases = ["all weights", "adapters", "experts", "adapters of experts", "states"];
     let before = status("VmRSS");

@@ -250,6 +250,7 @@ fn lines(dir: &Path, name: &str) -> Vec<Value> {
 }
 
 #[test]
+#[ignore = "deep: several runs on ranks"]
 fn a_run_of_episodes_has_the_same_bytes_on_ranks_and_after_it_was_broken_off() {
     let (recipe, dirs) = (episodes(), tempfile::tempdir().unwrap());
     let alone = dirs.path().join("alone");
@@ -301,6 +302,7 @@ fn a_run_of_episodes_has_the_same_bytes_on_ranks_and_after_it_was_broken_off() {
 
 /// PRIME's advantages of tokens, and a verifier that compares the last turns of a group.
 #[test]
+#[ignore = "deep: runs with a process model, on ranks too"]
 fn opened_episodes_are_rewarded_by_a_process_model_and_compared_in_groups() {
     let (mut recipe, dirs) = (episodes(), tempfile::tempdir().unwrap());
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/turns/environment.py");

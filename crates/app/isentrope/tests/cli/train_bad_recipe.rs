@@ -17,6 +17,7 @@ fn refused(bench: &Bench, sets: &str, parts: &[&str]) {
 }
 
 #[test]
+#[ignore = "deep: dozens of runs that are refused"]
 fn data_that_is_missing_or_useless_is_named() {
     let (bench, sft) = (Bench::train(), Bench::sft());
     let of = |name: &str, rows: &[Value]| format!("data.files={}", bench.scratch.lines(name, rows));

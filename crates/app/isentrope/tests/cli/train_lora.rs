@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 const LORA: &str = "lora.rank=3 lora.alpha=6 optimizer.learning_rate=0.01";
 
 #[test]
+#[ignore = "deep: several runs"]
 fn adapters_learn_and_go_on_and_the_base_stays() {
     let bench = Bench::train();
     // A reference and a process model, which share the frozen weights.

@@ -91,6 +91,7 @@ fn holds(shards: usize, ranks: usize, lengths: &[usize], expected: &[Vec<u32>]) 
 }
 
 #[test]
+#[ignore = "deep: hundreds of worlds of ranks"]
 fn every_number_of_shards_on_every_allowed_number_of_ranks() {
     let lengths = [3 * BLOCK + 17, 0, 1, 2 * BLOCK, 40];
     for shards in 1..=33 {
@@ -102,6 +103,7 @@ fn every_number_of_shards_on_every_allowed_number_of_ranks() {
 }
 
 #[test]
+#[ignore = "deep: moves many megabytes in small pieces"]
 fn many_pieces_each_way() {
     let lengths = [1_700_001, 33, 900_000];
     for shards in [4, 6] {

@@ -183,6 +183,7 @@ fn a_run_with_bf16_takes_no_more_than_its_plan_says() {
 }
 
 #[test]
+#[ignore = "deep: trains whole models on the emulated GPU"]
 fn a_run_with_f32_takes_no_more_than_its_plan_says() {
     check(Dtype::F32);
 }

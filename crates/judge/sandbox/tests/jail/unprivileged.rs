@@ -7,6 +7,7 @@ use std::process::Command;
 use crate::support::{SKIPPED, is_root, skipped};
 
 #[test]
+#[ignore = "deep: repeats the jail's tests as another user"]
 fn everything_holds_for_a_user_who_is_not_root() {
     if !is_root() {
         return; // all other tests are this one
