@@ -200,6 +200,7 @@ def main():
     arguments.add_argument("pictures", nargs="*", help=f"of {', '.join(PICTURES)}; default all")
     arguments.add_argument("--keep", nargs=2, type=Path, metavar=("SWEEP", "TABLE"), help="write a sweep's metrics as a table")
     arguments.add_argument("--add", action="store_true", help="--keep: besides the runs that TABLE has")
+    arguments.add_argument("--metrics", default="", metavar="REGEX", help="--keep: only metrics whose names begin so")
     arguments.add_argument("--pool", action="store_true", help="write countdown-pooled.csv.gz from two other tables")
     given = arguments.parse_args()
     if given.pool:
@@ -207,7 +208,7 @@ def main():
     if given.keep:
         sweep, table = given.keep
         found = groups(sweep, None)
-        return keep(together(of_table(table), found) if given.add else found, table)
+        return keep(together(of_table(table), found) if given.add else found, table, given.metrics)
     for name in given.pictures or PICTURES:
         kind, sources = PICTURES[name]
         tables = {table: RESULTS / f"{table}.csv.gz" for table in sources}

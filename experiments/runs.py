@@ -17,7 +17,7 @@ RESULTS = Path(__file__).resolve().parent.parent / "docs/paper/results"
 
 # The metrics that the pictures and the tables of docs/paper/results.md need.
 KEPT = re.compile(
-    r"policy/entropy|theory/.+|cov/(fraction|mean|(top|quadrant)_.+)|reward/(attempts|gave_up|false_steps)"
+    r"policy/entropy|theory/.+|cov/(fraction|mean|gradient_share|(top|quadrant)_.+)|reward/(attempts|gave_up|false_steps)"
     r"|eval/.+/(mean@\d+|pass@\d+|maj@\d+|entropy|length_mean|attempts|gave_up|false_steps|entropy_initial_states|kl_initial)"
 )
 
@@ -58,10 +58,10 @@ def seed_of(group, run):
     return run.removeprefix(f"{group}/").removesuffix(f"/{group}")
 
 
-def keep(found, out):
-    """A line for each step of each run, with the kept metrics; columns without a value are empty."""
+def keep(found, out, wanted=""):
+    """A line for each step of each run, with the kept metrics that match `wanted`; columns without a value are empty."""
     runs = [(group, run, row) for group, seeds in found.items() for run, rows in seeds.items() for row in rows]
-    names = sorted({name for _, _, row in runs for name in row if KEPT.fullmatch(name)})
+    names = sorted({name for _, _, row in runs for name in row if KEPT.fullmatch(name) and re.match(wanted, name)})
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["group", "run", "step", *names])
