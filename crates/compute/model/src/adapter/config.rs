@@ -183,6 +183,7 @@ impl AdapterConfig {
             exclude: read_targets(fields, "exclude_modules")?,
             layers: read_layers(fields)?,
             layer_patterns: match fields.get("layers_pattern") {
+                Some(Value::String(pattern)) if pattern.is_empty() => Vec::new(),
                 Some(Value::String(pattern)) => vec![pattern.clone()],
                 _ => read_names(fields, "layers_pattern", MAX_PATTERNS)?.unwrap_or_default(),
             },

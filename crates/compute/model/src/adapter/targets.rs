@@ -3,7 +3,7 @@
 use super::is_of_expert;
 use std::collections::HashSet;
 
-use regex::bytes::{Regex, RegexBuilder};
+use regex::bytes::{Captures, Regex, RegexBuilder};
 
 /// Largest compiled pattern, in bytes: far above any that names modules.
 const MAX_PATTERN_BYTES: usize = 1 << 16;
@@ -71,33 +71,40 @@ pub(super) fn by_pattern<T: Copy>(
 }
 
 /// Numbers of the layers that modules are in, by the first pattern that matches what stands before
-/// the number; without patterns, by the first number. None for a module in no layer.
+/// the number; without patterns, by the first number. None for a module in no layer. As in peft, an
+/// alternative within a pattern ends it: of `h|layers`, only `layers` stands before a number.
 pub(super) fn layer_numbers(
     patterns: &[String],
     modules: &[&str],
 ) -> Result<Vec<Option<usize>>, String> {
-    let before_number = |pattern: &str| format!(r"\A(?:.*?\.)??(?:{pattern})\.([0-9]+)\.");
+    let before_number = |pattern: &str| format!(r"\A(?:(?:.*?\.)??{pattern}\.([0-9]+)\.)");
     let any = [r".*?\.[^.]*".to_owned()];
     let patterns = if patterns.is_empty() { &any } else { patterns };
-    let mut numbers = vec![None; modules.len()];
+    let mut found = vec![None; modules.len()];
     for pattern in patterns {
         let regex = compile(pattern, before_number)?;
-        for (number, module) in numbers.iter_mut().zip(modules) {
-            let found = || {
-                let all = regex.captures(module.as_bytes())?;
+        for (found, module) in found.iter_mut().zip(modules) {
+            let number = |all: Captures<'_>| {
                 let digits = all.get(all.len() - 1)?;
                 std::str::from_utf8(digits.as_bytes()).ok()?.parse().ok()
             };
-            *number = number.or_else(found);
+            *found = found.or_else(|| regex.captures(module.as_bytes()).map(number));
         }
     }
-    Ok(numbers)
+    Ok(found.into_iter().map(Option::flatten).collect())
 }
 
 /// Compiles a pattern within `whole`. Names of modules are ASCII, so classes of characters are too.
 fn compile(pattern: &str, whole: impl Fn(&str) -> String) -> Result<Regex, String> {
     if pattern.len() > MAX_PATTERN_BYTES {
         return Err(format!("a pattern has {} bytes, above {MAX_PATTERN_BYTES}", pattern.len()));
+    }
+    if differs_in_python(pattern) {
+        return Err(format!(
+            "the pattern {} has a possessive repetition, or [, &&, -- or ~~ within a class, which \
+             cannot be read",
+            crate::json_file::quoted(pattern)
+        ));
     }
     let build = |pattern: &str| {
         RegexBuilder::new(pattern).unicode(false).size_limit(MAX_PATTERN_BYTES).build()
@@ -113,4 +120,90 @@ fn compile(pattern: &str, whole: impl Fn(&str) -> String) -> Result<Regex, Strin
             ),
         }
     })
+}
+
+/// Whether a pattern has signs that mean something else to Python than to this program's regular
+/// expressions: a repetition repeated by `+` is possessive there, and a class has no operations.
+fn differs_in_python(pattern: &str) -> bool {
+    // The number of members of the class that is open, if one is.
+    let (mut class, mut before) = (None, '\0');
+    let mut signs = pattern.chars();
+    while let Some(sign) = signs.next() {
+        if sign == '\\' {
+            signs.next();
+        }
+        let previous = std::mem::replace(&mut before, sign);
+        class = match (class, sign) {
+            (None, '[') => Some(0),
+            (None, '+') if matches!(previous, '*' | '+' | '?' | '}') => return true,
+            (None, _) => None,
+            (Some(0), '^') if previous == '[' => Some(0),
+            (Some(1..), ']') => None,
+            (Some(_), '[') => return true,
+            (Some(_), '&' | '-' | '~') if previous == sign => return true,
+            (Some(members), _) => Some(members + 1),
+        };
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::adapter::{AdapterConfig, adaptable_modules};
+    use crate::{Layout, ModelConfig};
+    use serde_json::{Value, json};
+    use std::fs;
+    use std::path::Path;
+
+    /// The layout of tests/fixtures/targets.py's models.
+    fn layout(dir: &Path, family: &str) -> Layout {
+        let config = json!({
+            "model_type": family, "hidden_size": 8, "intermediate_size": 8,
+            "num_hidden_layers": 12, "num_attention_heads": 2, "num_key_value_heads": 1,
+            "head_dim": 4, "vocab_size": 16,
+        });
+        fs::write(dir.join("config.json"), config.to_string()).unwrap();
+        Layout::new(&ModelConfig::read(dir).unwrap())
+    }
+
+    /// Settings that peft refuses are refused, and three patterns that it takes.
+    #[test]
+    fn settings_choose_the_modules_ranks_and_scales_that_they_do_in_peft() {
+        let cases: Vec<Value> =
+            serde_json::from_str(include_str!("../../tests/fixtures/targets.json")).unwrap();
+        let (dir, mut unread) = (tempfile::tempdir().unwrap(), 0);
+        for case in &cases {
+            let layout = layout(dir.path(), case["model"].as_str().unwrap());
+            let mut file = json!({ "peft_type": "LORA", "r": 4, "lora_alpha": 8 });
+            let settings = case["settings"].as_object().unwrap().clone();
+            file.as_object_mut().unwrap().extend(settings);
+            fs::write(dir.path().join("adapter_config.json"), file.to_string()).unwrap();
+            let config = AdapterConfig::read(dir.path());
+            let ranks = config.and_then(|config| {
+                config.layout(&layout)?;
+                config.ranks(&layout)
+            });
+            match (&case["adapted"], ranks) {
+                (Value::Array(expected), Ok(ranks)) => {
+                    let rank = |module| match ranks.get(module) {
+                        Some(of) => (of.rank as u64, of.scale),
+                        None => (0, 0.0),
+                    };
+                    let ours: Vec<(u64, f32)> = adaptable_modules(&layout).map(rank).collect();
+                    let theirs = expected.iter().map(|of| match of.as_array() {
+                        Some(of) => (of[0].as_u64().unwrap(), of[1].as_f64().unwrap() as f32),
+                        None => (0, 0.0),
+                    });
+                    assert_eq!(ours, theirs.collect::<Vec<_>>(), "{case}");
+                }
+                (Value::Array(_), Err(refusal)) => {
+                    unread += 1;
+                    let refusal = refusal.to_string();
+                    assert!(refusal.contains(" within a class, which cannot be read"), "{refusal}");
+                }
+                (_, ranks) => assert!(ranks.is_err(), "{case}"),
+            }
+        }
+        assert_eq!((cases.len(), unread), (33, 3));
+    }
 }
