@@ -155,7 +155,7 @@ fn load(
     if let Some(tokenizer) = &tokenizer {
         tokenizer.check_against(config.vocab_size, &dir)?;
     }
-    config.remarks(&dir)?.iter().for_each(|remark| messages::note(remark));
+    config.remarks.iter().for_each(|remark| messages::note(remark));
     let model = match &adapter {
         None => Model::load_frozen(&dir, backend)?,
         Some((adapter, config)) => {

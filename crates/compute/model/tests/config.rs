@@ -271,7 +271,9 @@ fn text_models_of_multimodal_ones_are_read_on_their_own() {
         "eos_token_id": [1, 106], "model_type": "gemma3", "text_config": text,
         "torch_dtype": "bfloat16", "vision_config": {"hidden_size": 1152}
     });
-    let config = read(&whole).unwrap();
+    let mut config = read(&whole).unwrap();
+    let remarks = std::mem::take(&mut config.remarks);
+    assert!(remarks[0].contains("only the text model is used"), "{remarks:?}");
     assert_eq!((config.hidden_size, config.layers, config.vocab_size), (2560, 34, 262_208));
     assert_eq!((config.context(), config.sliding_window[5]), (131_072, None));
     let own = with(

@@ -16,8 +16,11 @@ pub(crate) struct ModelKind {
 impl ModelKind {
     /// Reads them from a model directory.
     pub(crate) fn of(dir: &Path) -> Result<Self> {
-        // Keys of config.json that mean nothing to this program are not compared.
-        let config = ModelConfig { json: serde_json::Map::new(), ..ModelConfig::read(dir)? };
+        // Keys of config.json that mean nothing to this program are not compared, nor is the form
+        // in which weights are stored.
+        let mut config = ModelConfig::read(dir)?;
+        config.json.clear();
+        config.remarks.clear();
         Ok(Self { config, tokenizer: tokenizer_of(dir)? })
     }
 

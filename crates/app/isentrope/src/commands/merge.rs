@@ -81,7 +81,7 @@ impl Merge {
         let dtype = self.dtype.map(WeightDtype::from);
         let dtype = merge(&self.adapter, &base, &self.out, dtype, MAX_SHARD_BYTES)?;
         warn_of_companions(&self.adapter, &base)?;
-        ModelConfig::read(&base)?.remarks(&base)?.iter().for_each(|remark| messages::note(remark));
+        ModelConfig::read(&base)?.remarks.iter().for_each(|remark| messages::note(remark));
         messages::say(&format!(
             "{}: {} with {}, in {}, in {:.1} s",
             self.out.display(),

@@ -98,6 +98,9 @@ pub struct ModelConfig {
     /// The model's own config.json in its own order, with unused keys: without what else a
     /// multimodal model has, and without quantisation.
     pub json: Map<String, Value>,
+    /// Sentences for the user about the differences between the files that it was read from and a
+    /// checkpoint that is written from this model, and about a context that is cut short.
+    pub remarks: Vec<String>,
 }
 
 impl ModelConfig {
@@ -169,6 +172,16 @@ impl ModelConfig {
 
         let intermediate_size = dimension(family.intermediate_size, defaults.intermediate_size)?;
 
+        let mut remarks = form.remarks(family);
+        if let Some(limit) = rope.limit.filter(|limit| *limit < max_position_embeddings) {
+            remarks.push(format!(
+                "the context ends at {limit} tokens, original_max_position_embeddings of its \
+                 config.json, and not at {max_position_embeddings}: {} treats positions of longer \
+                 texts otherwise, which is not supported",
+                family.name
+            ));
+        }
+
         Ok(Self {
             family,
             vocab_size: dimension("vocab_size", defaults.vocab_size)?,
@@ -200,25 +213,8 @@ impl ModelConfig {
             rope,
             window_rope,
             json,
+            remarks,
         })
-    }
-
-    /// Sentences for the user about the differences between the files in `dir` and a checkpoint
-    /// that is written from this model, and about a context that is cut short.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    pub fn remarks(&self, dir: &Path) -> Result<Vec<String>> {
-        let mut remarks = StoredForm::read_dir(dir)?.remarks(self.family);
-        if let Some(limit) = self.rope.limit.filter(|limit| *limit < self.max_position_embeddings) {
-            remarks.push(format!(
-                "the context ends at {limit} tokens, original_max_position_embeddings of its \
-                 config.json, and not at {}: {} treats positions of longer texts otherwise, which \
-                 is not supported",
-                self.max_position_embeddings, self.family.name
-            ));
-        }
-        Ok(remarks)
     }
 
     /// Every RMS norm, without its weights.

@@ -177,7 +177,7 @@ impl TrainingRecipe for Recipe {
         if recipe.objective.is_prime() {
             recipe.prime.check_model(model_dir)?;
         }
-        let mut notes = config.remarks(model_dir)?;
+        let mut notes = config.remarks.clone();
         notes.extend(recipe.lora.as_ref().and_then(|lora| lora.rank_note(&layout)));
         notes.extend(recipe.warnings());
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;

@@ -101,7 +101,7 @@ impl TrainingRecipe for Recipe {
         recipe.sft.max_tokens = recipe.sft.max_tokens.min(config.context());
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
         let evaluates_files = recipe.data_places().len() > recipe.data.files.len();
-        let mut notes = config.remarks(model_dir)?;
+        let mut notes = config.remarks.clone();
         notes.extend(recipe.lora.as_ref().and_then(|lora| lora.rank_note(&layout)));
         notes.extend(recipe.data.warnings(prompter.has_template(), evaluates_files));
         if recipe.data.columns.hint.is_some() {
