@@ -157,12 +157,12 @@ DEVICE void delta_output(const float* o, const T* mixed, const T* norm, const u3
 DELTA_OUTPUT(delta_output_f32, float)
 DELTA_OUTPUT(delta_output_bf16, bf16)
 
-// Leaves the last `history` rows of each sequence in its state, zeros where it is shorter. Grid: x 128 channels a block, y runs. A
+// Leaves the last `history` rows of each sequence in its state, zeros where it is shorter. Grid: x runs, y 128 channels a block. A
 // row moves to a place that is not read again.
 template <typename T>
 DEVICE void delta_history(const T* mixed, const Run* runs, float* states, u32 channels, u32 history, u32 stride, u64 state_len) {
-  const Run run = runs[block_y()];
-  const u32 channel = block_x() * THREADS + thread_index();
+  const Run run = runs[block_x()];
+  const u32 channel = block_y() * THREADS + thread_index();
   if (channel >= channels || run.len == 0) return;
   float* const state = states + run.state * state_len + channel;
   for (u32 i = 0; i < history; i++) {

@@ -402,7 +402,7 @@ impl HybridOperations for Cuda {
             layer.go_through(&inputs, part, places, Pointer::NULL, &o);
             DELTA_HISTORY.of(self.dtype).launch(
                 &*self.device,
-                Grid::new([shape.channels().div_ceil(THREADS as usize), part.len, 1], THREADS),
+                Grid::new([part.len, shape.channels().div_ceil(THREADS as usize), 1], THREADS),
                 (
                     layer.mixed(),
                     runs.runs(),

@@ -90,6 +90,7 @@ impl Device for Counts {
         count(&self.waits);
     }
     fn launch(&self, _: &Function, grid: Grid, _: &[Argument]) {
+        assert!(grid.blocks[1..].iter().all(|&n| n <= 65_535), "a grid of {:?}", grid.blocks);
         // A grid without blocks launches nothing.
         if !grid.blocks.contains(&0) {
             count(&self.launches);

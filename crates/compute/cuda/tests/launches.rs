@@ -4,7 +4,7 @@
 use crate::counting::Counts;
 use crate::guide::has_table;
 use isentrope_cuda::{Cuda, Dtype};
-use isentrope_kernels::{Backend, Draw, Work};
+use isentrope_kernels::{Backend, DeltaRule, DeltaWeights, Draw, HostBatch, Kind, Role, Run, Work};
 use isentrope_model::adapter::{AdapterLayout, Rank};
 use isentrope_model::{KvCache, Model, Step};
 use std::fs;
@@ -146,4 +146,38 @@ fn plans_keep_room_for_graphs_of_as_many_kernels_as_steps_have() {
 #[test]
 fn the_guide_says_what_a_step_asks_for() {
     has_table("tests/decoding_steps.md", "launches", &table());
+}
+
+/// A launch has at most 65,535 blocks in its second dimension.
+#[test]
+fn linear_attention_steps_more_sequences_than_that() {
+    let cuda = Cuda::new(Arc::new(Counts::default()), Dtype::Bf16);
+    let (dim, sequences) = (16, 1 << 16);
+    let shape = DeltaRule {
+        key_heads: 1,
+        value_heads: 1,
+        key_dim: dim,
+        value_dim: dim,
+        taps: 4,
+        eps: 1e-6,
+    };
+    let host = HostBatch {
+        tokens: vec![0; sequences],
+        runs: (0..sequences).map(|row| Run { row, len: 1, position: 9, pages: 0..0 }).collect(),
+        states: (0..sequences as u32).collect(),
+        ..HostBatch::default()
+    };
+    let batch = cuda.upload_batch(&host);
+    let activation = |features| cuda.buffer(Role::Activation(sequences, features));
+    let of_heads = Role::Weight(Kind::Vector(1));
+    let (conv, norm) = (Kind::Matrix(shape.convolution()), Kind::Vector(dim));
+    let weights = DeltaWeights {
+        conv: &cuda.buffer(Role::Weight(conv)),
+        a_log: &cuda.buffer(of_heads),
+        dt_bias: &cuda.buffer(of_heads),
+        norm: &cuda.buffer(Role::Weight(norm)),
+    };
+    let mut states = cuda.buffer(Role::Exact(sequences, shape.state()));
+    let (mixed, mut out) = (activation(shape.row()), activation(shape.value_features()));
+    cuda.hybrid().delta_rule(shape, weights, &mixed, &batch, Some(&mut states), &mut out);
 }
