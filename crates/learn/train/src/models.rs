@@ -60,11 +60,11 @@ impl<'a> Models<'a> {
                 let differs = "weights or config.json are others than those of the base";
                 return Err(other_model(dir, saved, differs));
             }
-            config.base = Some(base);
             let first = tables.lora.and_then(|lora| lora.adapter.as_deref());
-            if let Some(first) = first {
-                AdapterConfig::read(first)?.check_base(dir)?;
+            if let (Some(first), Some(known)) = (first, &base.fingerprint) {
+                AdapterConfig::read(first)?.check_known_base(dir, known)?;
             }
+            config.base = Some(base);
             Ok(AdaptedBase { base: Model::load_frozen(dir, backend.clone())?, config, first })
         };
         let adapted = own.map(adapted).transpose()?;

@@ -114,7 +114,8 @@ fn training_starts_from_an_adapter() {
     ] {
         failure_last(bench.command("refused", format!("{own} {more}"), ""), &parts);
     }
-    // A dry run finds what the run would: weights that are damaged, and another base.
+    // A dry run finds what the run would: weights that are damaged, and another base, which no
+    // other setting would mend.
     let damaged = bench.scratch.copy(&saved, "damaged");
     let weights = damaged.join("adapter_model.safetensors");
     let mut bytes = fs::read(&weights).unwrap();
@@ -122,7 +123,7 @@ fn training_starts_from_an_adapter() {
     bytes[at..].copy_from_slice(&f32::NAN.to_le_bytes());
     fs::write(weights, bytes).unwrap();
     let heavier = other_weights(&bench);
-    let other = format!("{own} model.path={}", text(&heavier));
+    let other = format!("{own} model.path={} lora.rank=4", text(&heavier));
     for (more, parts) in [
         (
             format!("{own} lora.adapter={}", text(&damaged)),
@@ -137,7 +138,8 @@ fn training_starts_from_an_adapter() {
     // All linear layers by their names are the same adapter.
     let names = "lora.targets=[\"q_proj\",\"k_proj\",\"v_proj\",\"o_proj\",\"gate_proj\",\
                  \"up_proj\",\"down_proj\"]";
-    stdout_of(bench.command("named", format!("{own} {names}"), "--dry-run"));
+    let (_, said) = spoken(bench.command("named", format!("{own} {names}"), "--dry-run"));
+    assert_parts(&said, &["lora.adapter: comparing ", " with the base that it is for"]);
 }
 
 #[test]

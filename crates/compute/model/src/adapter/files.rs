@@ -3,7 +3,8 @@
 use super::config::ADAPTER_CONFIG;
 use super::{Adapter, AdapterConfig, AdapterLayout};
 use crate::checkpoint::{
-    COMPANIONS, Checkpoint, WriteOptions, Writer, copy_companions, write_json, write_safetensors,
+    COMPANIONS, Checkpoint, Fingerprint, WriteOptions, Writer, copy_companions, write_json,
+    write_safetensors,
 };
 use crate::config::ModelConfig;
 use crate::layout::Layout;
@@ -109,15 +110,31 @@ impl AdapterConfig {
         })
     }
 
-    /// Checks that a model directory is the base that this adapter is for, as far as its files are
-    /// known. It reads all weights.
+    /// Checks that a model directory is the base that this adapter is for, as far as that is known
+    /// and its files are there. It reads all weights.
     ///
     /// # Errors
     /// [`Error::Invalid`] naming the base and what differs.
     pub fn check_base(&self, dir: &Path) -> Result<()> {
+        self.check_fingerprint(dir, |expected| expected.differs_from_dir(dir))
+    }
+
+    /// As [`check_base`](Self::check_base), for a model directory whose fingerprint is known.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] naming the base and what differs.
+    pub fn check_known_base(&self, dir: &Path, known: &Fingerprint) -> Result<()> {
+        self.check_fingerprint(dir, |expected| Ok(expected.differs_from(known)))
+    }
+
+    fn check_fingerprint(
+        &self,
+        dir: &Path,
+        differs: impl FnOnce(&Fingerprint) -> Result<Option<&'static str>>,
+    ) -> Result<()> {
         let Some(base) = &self.base else { return Ok(()) };
         let Some(expected) = &base.fingerprint else { return Ok(()) };
-        let Some(differs) = expected.differs_from(dir)? else { return Ok(()) };
+        let Some(differs) = differs(expected)? else { return Ok(()) };
         let what = format!("is not the base that the adapter is for, {}: {differs}", base.path);
         Err(Error::invalid(dir, what))
     }

@@ -28,18 +28,26 @@ impl Fingerprint {
     /// As [`Checkpoint::open`]; [`Error::Io`](crate::Error::Io) when config.json cannot be read.
     pub fn of(dir: &Path) -> Result<Self> {
         let config_sha256 = sha256_of_file(&dir.join("config.json"))?;
-        let weights_crc32c = format!("{:08x}", Checkpoint::open(dir)?.crc32c());
-        Ok(Self { config_sha256, weights_crc32c })
+        Ok(Self { config_sha256, weights_crc32c: checksum(&Checkpoint::open(dir)?) })
     }
 
-    /// The file of a model directory that differs from this fingerprint, in words. The weights are
-    /// only read if config.json is the same.
-    pub(crate) fn differs_from(&self, dir: &Path) -> Result<Option<&'static str>> {
-        if sha256_of_file(&dir.join("config.json"))? != self.config_sha256 {
-            return Ok(Some("its config.json differs"));
+    /// The part in which another model differs, in words.
+    pub(crate) fn differs_from(&self, other: &Self) -> Option<&'static str> {
+        if other.config_sha256 != self.config_sha256 {
+            return Some("its config.json differs");
         }
-        let weights_differ = Self::of(dir)?.weights_crc32c != self.weights_crc32c;
-        Ok(weights_differ.then_some("its weights differ"))
+        (other.weights_crc32c != self.weights_crc32c).then_some("its weights differ")
+    }
+
+    /// The part in which the model in a directory differs, in words. Weights are only read if
+    /// config.json is the same. Absent ones, which may be on the hub, are not compared.
+    pub(crate) fn differs_from_dir(&self, dir: &Path) -> Result<Option<&'static str>> {
+        let config_sha256 = sha256_of_file(&dir.join("config.json"))?;
+        let weights_crc32c = match Checkpoint::open(dir) {
+            Ok(weights) if config_sha256 == self.config_sha256 => checksum(&weights),
+            _ => self.weights_crc32c.clone(),
+        };
+        Ok(self.differs_from(&Self { config_sha256, weights_crc32c }))
     }
 
     /// The fingerprint that an adapter's directory holds, if it holds one.
@@ -65,4 +73,8 @@ impl Fingerprint {
         write_json(&path, &json)?;
         Ok(path)
     }
+}
+
+fn checksum(weights: &Checkpoint) -> String {
+    format!("{:08x}", weights.crc32c())
 }

@@ -174,11 +174,13 @@ impl TrainingRecipe for Recipe {
         let coefficient = recipe.objective.router_aux_coefficient;
         check_router_aux("objective.router_aux_coefficient", coefficient, &config)?;
         let layout = recipe.tables().layout(model_dir, &config)?;
+        let lora = recipe.lora.as_ref();
+        lora.map_or(Ok(()), |lora| lora.check_adapter(model_dir, &layout, progress))?;
         if recipe.objective.is_prime() {
             recipe.prime.check_model(model_dir)?;
         }
         let mut notes = config.remarks.clone();
-        notes.extend(recipe.lora.as_ref().and_then(|lora| lora.rank_note(&layout)));
+        notes.extend(lora.and_then(|lora| lora.rank_note(&layout)));
         notes.extend(recipe.warnings());
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
         let environment = recipe.environment(&mut notes)?;

@@ -1,13 +1,14 @@
 //! Low-rank adapters.
 
 use crate::error::{Error, Result};
+use isentrope_hub as hub;
 use isentrope_model::adapter::{
     AdapterConfig, AdapterLayout, BaseModel, DEFAULT_RANK, Targets as AdapterTargets,
 };
 use isentrope_model::{Layout, NamedTensor, Parameter, ParameterList};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A learning rate below this is one for all weights.
 const LOW_RATE: f64 = 5e-6;
@@ -85,20 +86,41 @@ impl LoraSettings {
     /// The parameters of the adapters beside a model's.
     ///
     /// # Errors
-    /// When the targets match nothing, or the adapter to start from cannot be read or is another.
+    /// When the targets match nothing.
     pub(crate) fn layout(&self, layout: &Layout) -> Result<AdapterLayout> {
-        let own = self.config(None);
         let wrong = |error| Error::setting("lora.targets", format!("cannot be had: {error}"));
-        let adapter = own.layout(layout).map_err(wrong)?;
-        let Some(dir) = &self.adapter else { return Ok(adapter) };
+        self.config(None).layout(layout).map_err(wrong)
+    }
+
+    /// Checks that training can start from `adapter` beside the model in `model_dir`, whose
+    /// parameters with the adapters of these settings are `layout`. It reads the base's weights, if
+    /// the adapter says what they were.
+    ///
+    /// # Errors
+    /// When the adapter cannot be read, is for another base, or is another than these settings ask
+    /// for.
+    pub(crate) fn check_adapter(
+        &self,
+        model_dir: &Path,
+        layout: &Layout,
+        progress: &dyn hub::Progress,
+    ) -> Result<()> {
+        let (Some(dir), Some(own)) = (&self.adapter, &layout.adapter) else { return Ok(()) };
         let cannot =
             |error| Error::setting("lora.adapter", format!("cannot be started from: {error}"));
         let first = AdapterConfig::read(dir).map_err(cannot)?;
-        if first.layout(layout).map_err(cannot)?.has_form_of(&adapter) {
-            first.check_weights(dir, layout).map_err(cannot)?;
-            return Ok(adapter);
+        // The base comes first: with another one, no other setting would make it right.
+        if first.base.as_ref().is_some_and(|base| base.fingerprint.is_some()) {
+            progress.say(&format!(
+                "lora.adapter: comparing {} with the base that it is for",
+                model_dir.display()
+            ));
         }
-        let what = match first_change(&own, &first) {
+        first.check_base(model_dir).map_err(cannot)?;
+        if first.layout(layout).map_err(cannot)?.has_form_of(own) {
+            return first.check_weights(dir, layout).map_err(cannot);
+        }
+        let what = match first_change(&self.config(None), &first) {
             Some((key, theirs)) => format!("has {key} = {theirs}: set it so"),
             None => "has other ranks or scales for some modules, which [lora] cannot say: \
                      `isentrope merge` makes a model of it"

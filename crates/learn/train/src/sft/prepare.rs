@@ -98,11 +98,13 @@ impl TrainingRecipe for Recipe {
         // The load of the experts is counted before each update.
         let balanced = f64::from(u8::from(coefficient != 0.0));
         let layout = recipe.tables().layout(model_dir, &config)?;
+        let lora = recipe.lora.as_ref();
+        lora.map_or(Ok(()), |lora| lora.check_adapter(model_dir, &layout, progress))?;
         recipe.sft.max_tokens = recipe.sft.max_tokens.min(config.context());
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
         let evaluates_files = recipe.data_places().len() > recipe.data.files.len();
         let mut notes = config.remarks.clone();
-        notes.extend(recipe.lora.as_ref().and_then(|lora| lora.rank_note(&layout)));
+        notes.extend(lora.and_then(|lora| lora.rank_note(&layout)));
         notes.extend(recipe.data.warnings(prompter.has_template(), evaluates_files));
         if recipe.data.columns.hint.is_some() {
             notes

@@ -13,8 +13,7 @@ use anyhow::{Error, Result};
 use isentrope_budget::time::Speeds;
 use isentrope_hub::{self as hub, HubConfig};
 use isentrope_kernels::Backend;
-use isentrope_model::adapter::AdapterConfig;
-use isentrope_model::{Checkpoint, ModelConfig};
+use isentrope_model::ModelConfig;
 use isentrope_rollout::EpisodePreview;
 use isentrope_train::run::RunLocation;
 use isentrope_train::trainer::{Prepared, Trainer, TrainingRecipe};
@@ -53,11 +52,6 @@ pub fn dry_run<R: TrainingRecipe>(
     let rendered = rendered(&recipe, all);
     let mut prepared = recipe.prepare(&model_dir, ranks.world.size(), &Download::default())?;
     let config = ModelConfig::read(&model_dir)?;
-    let first = prepared.trainer.tables().lora.and_then(|lora| lora.adapter.as_deref());
-    // The weights of a base on the hub may not be here yet.
-    if let Some(first) = first.filter(|_| Checkpoint::open(&model_dir).is_ok()) {
-        AdapterConfig::read(first)?.check_base(&model_dir)?;
-    }
     let of_teacher = prepared.teacher.as_ref().map(|teacher| (&teacher.dir, &teacher.config));
     let models = || std::iter::once((&model_dir, &config)).chain(of_teacher);
     let mut too_little_room = None;
