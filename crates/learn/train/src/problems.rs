@@ -36,13 +36,12 @@ impl Problems {
         recipe: &Recipe,
         prompter: &Prompter,
         context: usize,
+        teacher_context: usize,
         progress: &dyn hub::Progress,
     ) -> Result<Self> {
-        let Recipe { data, eval, run, reward, rollout, objective, .. } = recipe;
+        let Recipe { data, eval, run, reward, rollout, .. } = recipe;
         let (seed, verifier) = (run.seed, &reward.verifier);
-        let question = objective.distillation.teacher_prompt.as_ref();
-        let question = question.filter(|_| objective.has_teacher());
-        let is_own = objective.distillation.self_teacher.is_some();
+        let question = recipe.teacher_prompt();
         let found = data.found(Split::Train, progress)?;
         let (mut train, mut report) = Source::open(&found, seed, verifier)?;
         let longest = longest(data.max_prompt_tokens, "data.max_prompt_tokens", context);
@@ -61,9 +60,10 @@ impl Problems {
             let fits = tokens <= longest.tokens;
             let taught = match question {
                 Some(question) if fits => taught_prompt(question, problem).and_then(|prompt| {
-                    if is_own && !prompt.may_fit(context) {
+                    if !prompt.may_fit(teacher_context) {
                         return Err(format!(
-                            "{TEACHER_PROMPT} has {} bytes, too many for the context of {context}",
+                            "{TEACHER_PROMPT} comes to {} bytes, too many for the teacher's \
+                             context of {teacher_context} tokens",
                             prompt.bytes()
                         ));
                     }
@@ -76,10 +76,10 @@ impl Problems {
             let taught = taught?;
             if fits {
                 let response = rollout.max_tokens.min(context - tokens);
-                if is_own && taught + response > context {
+                if question.is_some() && taught + response > teacher_context {
                     return Err(format!(
-                        "{TEACHER_PROMPT} comes to {taught} tokens, behind which the context of \
-                         {context} has no room for a response of {response} \
+                        "{TEACHER_PROMPT} comes to {taught} tokens, behind which the teacher's \
+                         context of {teacher_context} has no room for a response of {response} \
                          (rollout.max_tokens)"
                     ));
                 }

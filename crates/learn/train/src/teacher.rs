@@ -66,8 +66,6 @@ pub(crate) struct Student<'a> {
     pub tokenizer: &'a Tokenizer,
     /// Rows of its embedding, which may be more than its tokenizer has tokens.
     pub vocabulary: usize,
-    /// The longest prompt with its response, in tokens.
-    pub longest: usize,
 }
 
 impl Teacher {
@@ -81,7 +79,7 @@ impl Teacher {
         student: &Student<'_>,
         progress: &dyn hub::Progress,
     ) -> Result<Self> {
-        let wrong = |what: String| Error::setting(TEACHER, format!("is {path}, {what}"));
+        let wrong = |what: String| wrong(path, &what);
         let fetched = HubConfig::from_env().and_then(|hub| hub::describe(&hub, path, progress));
         let dir = fetched.map_err(|e| wrong(format!("which cannot be read: {e}")))?;
         let read = ModelConfig::read(&dir).and_then(|config| {
@@ -112,17 +110,27 @@ impl Teacher {
                 config.vocab_size, student.vocabulary
             )));
         }
-        if config.context() < student.longest {
-            return Err(wrong(format!(
-                "whose context is {} tokens, and prompts with their responses may have {}: lower \
-                 rollout.max_tokens or data.max_prompt_tokens",
-                config.context(),
-                student.longest
-            )));
-        }
         let layout = Layout::new(&config);
         Ok(Self { path: path.to_owned(), dir, config, layout })
     }
+
+    /// Checks that the policy's prompts with their responses, of which the longest has `longest`
+    /// tokens, fit the context.
+    pub(crate) fn check_context(&self, longest: usize) -> Result<()> {
+        let context = self.config.context();
+        if longest <= context {
+            return Ok(());
+        }
+        let what = format!(
+            "whose context is {context} tokens, and prompts with their responses may have \
+             {longest}: lower rollout.max_tokens or data.max_prompt_tokens"
+        );
+        Err(wrong(&self.path, &what))
+    }
+}
+
+fn wrong(path: &str, what: &str) -> Error {
+    Error::setting(TEACHER, format!("is {path}, {what}"))
 }
 
 #[cfg(test)]

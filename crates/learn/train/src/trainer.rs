@@ -214,6 +214,11 @@ pub trait Trainer {
     /// The first texts to learn from, as the model will see them.
     fn preview(&mut self, prompter: &Prompter, count: usize) -> Result<Vec<String>>;
 
+    /// The first prompt of the data as a teacher is shown it, if that is another than the model's.
+    fn preview_taught(&mut self, _prompter: &Prompter) -> Result<Option<String>> {
+        Ok(None)
+    }
+
     /// The first problem that responses are sampled to, if any are.
     fn first_problem(&mut self) -> Option<Problem> {
         None
@@ -397,6 +402,11 @@ impl<T: Trainer> Prepared<T> {
     /// The first texts that the run will learn from, as the model will see them.
     pub fn preview(&mut self, count: usize) -> Result<Vec<String>> {
         self.trainer.preview(&self.prompter, count)
+    }
+
+    /// The first of these texts as a teacher is shown it, if that is another.
+    pub fn preview_taught(&mut self) -> Result<Option<String>> {
+        self.trainer.preview_taught(&self.prompter)
     }
 
     /// The beginning of an episode, if the recipe has an environment: a turn that is made up and

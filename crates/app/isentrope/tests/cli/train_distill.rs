@@ -146,10 +146,43 @@ fn a_policy_shown_more_is_its_own_teacher_and_the_run_goes_on() {
             format!("{} data.files=[] data.task=countdown", taught("live", "{prompt}{hint}")),
             vec![prompt, "data.task is set"],
         ),
-        (taught("live", &long), vec![prompt, "tokens, behind which the context of", "max_tokens"]),
+        (
+            taught("live", &long),
+            vec![prompt, "tokens, behind which the teacher's context of", "max_tokens"],
+        ),
     ] {
         failure_last(bench.command("refused", sets, ""), &parts);
     }
+    // A dry run prints the first prompt as the policy is shown it, and as the teacher is.
+    let sets = format!("{} data.shuffle=false", taught("live", "{hint}{prompt}"));
+    let shown = stdout_of(bench.command("shown", sets, "--dry-run"));
+    let [own, taught] = ["1 of the data ", "1 of the data, as the teacher is shown it "]
+        .map(|heading| shown.split(&format!("{heading}──\n")).nth(1).unwrap().lines().next());
+    assert_eq!((own, taught), (Some("1 2 3>6:"), Some("1+2;6;1 2 3>6:")));
+}
+
+/// The rows are checked before the run with the response that may come, which has 16 tokens.
+#[test]
+fn a_row_that_shows_more_than_the_teachers_context_is_left_out_by_name() {
+    let bench = Bench::train();
+    let teacher = bench.scratch.copy(TEACHER.as_ref(), "short");
+    let config = fs::read_to_string(teacher.join("config.json")).unwrap();
+    fs::write(teacher.join("config.json"), config.replace("512", "36")).unwrap();
+    let row =
+        |i: usize| json!({"prompt": format!("{i} 2 3>6:"), "hint": "1;".repeat(1 + i * i / 2)});
+    let rows = bench.scratch.lines("hints.jsonl", &(1..5).map(row).collect::<Vec<_>>());
+    let sets = format!(
+        "{} data.files={rows} data.columns.hint=hint reward.verifier=none eval.every=0 \
+         objective.distillation.teacher_prompt=\"{{prompt}}{{hint}}\" run.steps=1",
+        distill(&text(&teacher))
+    );
+    let said = succeed(bench.command("run", &sets, ""));
+    let parts = [
+        "4 rows: 3 usable",
+        "hints.jsonl line 4: objective.distillation.teacher_prompt comes to 26 tokens",
+        "the teacher's context of 36 has no room for a response of 16",
+    ];
+    assert_parts(&said, &parts);
 }
 
 #[test]

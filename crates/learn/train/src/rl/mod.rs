@@ -22,12 +22,13 @@ use crate::advantage::{
     group_advantages, nothing_to_learn, share_without_signal, trained_advantages,
 };
 use crate::collect::{CollectedRollout, Collector};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::metrics::Metrics;
 use crate::minibatch::{BatchLoss, LossInputs, TrainingBatch};
 use crate::observer::{Observer, Phase, Progress};
 use crate::run::{Heading, StepRecord};
+use crate::teacher::taught_prompt;
 use crate::token_records::{DroppedRecords, TokenRecords};
 use crate::trainer::{CollectContext, LearnContext, Tables, Trainer, TrainingRecipe};
 use isentrope_data::{FileHash, Problem, Source};
@@ -75,6 +76,14 @@ impl Trainer for PolicyGradient {
 
     fn preview(&mut self, prompter: &Prompter, count: usize) -> Result<Vec<String>> {
         (0..count as u64).map(|i| Ok(prompter.text(&self.source.problem(i))?)).collect()
+    }
+
+    fn preview_taught(&mut self, prompter: &Prompter) -> Result<Option<String>> {
+        let Some(question) = self.recipe.teacher_prompt() else { return Ok(None) };
+        let mut problem = self.source.problem(0);
+        problem.prompt = taught_prompt(question, &problem)
+            .map_err(|what| Error::Run(format!("{}: {what}", problem.origin)))?;
+        Ok(Some(prompter.text(&problem)?))
     }
 
     fn first_problem(&mut self) -> Option<Problem> {

@@ -194,7 +194,11 @@ impl TrainingRecipe for Recipe {
         let evaluates_files = !recipe.eval.files_read().is_empty();
         notes.extend(recipe.data.warnings(prompter.has_template(), evaluates_files));
         notes.extend(recipe.objective.advantage.warning(recipe.rollout.responses));
-        let data = Problems::open(&recipe, &prompter, config.context(), progress)?;
+        let student = Student { tokenizer: &prompter.tokenizer, vocabulary: config.vocab_size };
+        let teacher = recipe.tables().teacher;
+        let teacher = teacher.map(|path| Teacher::open(path, &student, progress)).transpose()?;
+        let teacher_context = teacher.as_ref().map_or(&config, |teacher| &teacher.config).context();
+        let data = Problems::open(&recipe, &prompter, config.context(), teacher_context, progress)?;
         notes.extend(data.notes);
         notes.extend(problems::repeated(
             data.train.len(),
@@ -222,18 +226,11 @@ impl TrainingRecipe for Recipe {
         // The teacher scores each response behind its own prompt, in passes like an update's.
         let longest_taught = data.longest_taught.saturating_add(recipe.rollout.max_tokens);
         let own = longest_trained.min(config.context());
-        let longest_scored = match recipe.objective.distillation.self_teacher {
-            _ if !recipe.shows_more() => own,
-            None => own.max(longest_taught),
-            Some(_) => own.max(longest_taught.min(config.context())),
+        let longest_scored = match (recipe.teacher_prompt(), &teacher) {
+            (Some(_), _) => own.max(longest_taught.min(teacher_context)),
+            (None, Some(teacher)) => teacher.check_context(own).map(|()| own)?,
+            (None, None) => own,
         };
-        let student = Student {
-            tokenizer: &prompter.tokenizer,
-            vocabulary: config.vocab_size,
-            longest: longest_scored,
-        };
-        let teacher = recipe.tables().teacher;
-        let teacher = teacher.map(|path| Teacher::open(path, &student, progress)).transpose()?;
         let (longest_evaluated, evaluated) = EvaluationSet::demand(&data.sets, config.context());
         let rollout = &recipe.rollout;
         let prime = recipe.objective.is_prime();

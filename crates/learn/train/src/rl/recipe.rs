@@ -205,15 +205,15 @@ impl Recipe {
         self.objective.distillation.self_teacher == Some(SelfTeacher::Base)
     }
 
-    /// Whether a teacher is shown another prompt than the policy.
-    pub(super) fn shows_more(&self) -> bool {
-        self.objective.has_teacher() && self.objective.distillation.teacher_prompt.is_some()
+    /// The question that a teacher is shown, if there is one and it is another than the policy's.
+    pub(crate) fn teacher_prompt(&self) -> Option<&str> {
+        let prompt = self.objective.distillation.teacher_prompt.as_deref();
+        prompt.filter(|_| self.objective.has_teacher())
     }
 
     /// Whether a teacher is shown the problems' hints.
     fn shows_hints(&self) -> bool {
-        let prompt = self.objective.distillation.teacher_prompt.as_ref();
-        self.shows_more() && prompt.is_some_and(|prompt| prompt.contains(HINT))
+        self.teacher_prompt().is_some_and(|prompt| prompt.contains(HINT))
     }
 
     /// Refuses to show a teacher hints that no column has.

@@ -81,6 +81,9 @@ pub fn dry_run<R: TrainingRecipe>(
     for (i, text) in prepared.preview(SHOWN)?.iter().enumerate() {
         print(&format!("\n# ── {} of the data ──\n{text}\n", i + 1))?;
     }
+    if let Some(text) = prepared.preview_taught()? {
+        print(&format!("\n# ── 1 of the data, as the teacher is shown it ──\n{text}\n"))?;
+    }
     if let Some(EpisodePreview { prompt, turn, given }) = prepared.preview_episode()? {
         let heading = "an episode: ⟦sampled⟧ text is learnt, all other is given";
         let rest = match given {
