@@ -30,7 +30,10 @@ pub(crate) fn find_object(path: &Path) -> Result<Option<Map<String, Value>>> {
     match serde_json::from_slice(&bytes) {
         Ok(Distinct(Value::Object(object))) => Ok(Some(object)),
         Ok(_) => Err(Error::invalid(path, "the top level is not a JSON object")),
-        Err(error) => Err(Error::invalid(path, format!("not valid JSON: {error}"))),
+        Err(error) => {
+            let what = format!("not valid JSON: {error}; mend it or copy it again");
+            Err(Error::invalid(path, what))
+        }
     }
 }
 

@@ -401,6 +401,30 @@ fn damaged_weights_are_refused_with_file_and_tensor() {
         let refused = merge(dir.path(), &base, &out, None, u64::MAX).unwrap_err().to_string();
         assert!(refused.ends_with(&what) && !out.exists(), "{refused}");
     }
+    // Files that are no longer what they were.
+    let whole = fs::read(adapter("qwen3-qv").join(WEIGHTS)).unwrap();
+    let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
+    let text = fs::read(adapter("qwen3-qv").join(CONFIG)).unwrap();
+    for (file, bytes, parts) in [
+        (WEIGHTS, &whole[..whole.len() / 2], ["is not a whole safetensors file", "save it again"]),
+        (WEIGHTS, &[], ["is not a whole safetensors file (header too small)", "save it again"]),
+        (WEIGHTS, &text, ["its first bytes claim a header of 8", "save it again"]),
+        (WEIGHTS, pointer, ["is a pointer of Git LFS", "`git lfs pull`"]),
+        (CONFIG, &text[..99], ["not valid JSON: EOF while parsing", "; mend it or copy it again"]),
+    ] {
+        let (dir, base) = copy_of("qwen3-qv");
+        fs::write(dir.path().join(file), bytes).unwrap();
+        let refused = load(dir.path(), &base).err().unwrap().to_string();
+        let starts = refused.starts_with(&format!("{}: ", dir.path().join(file).display()));
+        assert!(starts && parts.iter().all(|part| refused.contains(part)), "{refused}");
+    }
+    let (dir, base) = copy_of("qwen3-qv");
+    fs::remove_file(dir.path().join(WEIGHTS)).unwrap();
+    let refused = load(dir.path(), &base).err().unwrap().to_string();
+    assert!(
+        refused
+            .ends_with("no adapter_model.safetensors, with the weights: copy the whole directory")
+    );
     let (dir, base) = copy_of("qwen3-qv");
     fs::rename(dir.path().join(WEIGHTS), dir.path().join("adapter_model.bin")).unwrap();
     let refused = load(dir.path(), &base).err().unwrap().to_string();

@@ -20,6 +20,9 @@ use crate::{Error, Result, json_file};
 /// Largest header, far above that of any published shard (a few hundred kilobytes).
 const MAX_HEADER_BYTES: u64 = 32 << 20;
 
+/// The beginning of the text that a repository has in the place of a large file.
+const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/";
+
 /// Values that [`Checkpoint::read_f32`] converts at a time; they fit the second-level cache.
 const READ_BLOCK: usize = 1 << 16;
 /// Bytes to read before their pages are released. The kernel maps pages around each touched one, so
@@ -167,7 +170,8 @@ impl Checkpoint {
     pub(crate) fn open_file(dir: &Path, name: &str) -> Result<Self> {
         let path = dir.join(name);
         if !path.exists() {
-            return Err(explain_absence(dir, &format!("no {name}")));
+            let lacks = format!("no {name}, with the weights: copy the whole directory");
+            return Err(explain_absence(dir, &lacks));
         }
         let mut checkpoint =
             Self { dir: dir.to_owned(), shards: Vec::new(), tensors: BTreeMap::new() };
@@ -418,14 +422,23 @@ impl Checkpoint {
 /// library checks that tensors have the size that shape and type require, and that they fill the
 /// file without gaps or overlaps.
 fn read_header(path: &Path, file: &[u8]) -> Result<(usize, BTreeMap<String, TensorInfo>)> {
-    let claimed = file.first_chunk().map_or(0, |length| u64::from_le_bytes(*length));
-    if claimed > MAX_HEADER_BYTES {
-        let what = format!("claims a header of {claimed} bytes; {MAX_HEADER_BYTES} are the limit");
+    if file.starts_with(LFS_POINTER) {
+        let what = "is a pointer of Git LFS, which stands for the file: fetch that with `git lfs \
+                    pull`";
         return Err(Error::invalid(path, what));
     }
-    let (header_bytes, metadata) = SafeTensors::read_metadata(file).map_err(|error| {
-        Error::invalid(path, format!("is not a whole safetensors file: {error}"))
-    })?;
+    let damaged = |why: String| {
+        let what =
+            format!("is not a whole safetensors file ({why}): copy, download or save it again");
+        Error::invalid(path, what)
+    };
+    let claimed = file.first_chunk().map_or(0, |length| u64::from_le_bytes(*length));
+    if claimed > MAX_HEADER_BYTES {
+        let why = format!("its first bytes claim a header of {claimed}, above {MAX_HEADER_BYTES}");
+        return Err(damaged(why));
+    }
+    let (header_bytes, metadata) =
+        SafeTensors::read_metadata(file).map_err(|error| damaged(error.to_string()))?;
     let infos = metadata.tensors().into_iter().map(|(name, info)| (name, info.clone()));
     Ok((HEADER_LENGTH_BYTES + header_bytes, infos.collect()))
 }
