@@ -348,8 +348,8 @@ fn settle_date_of_ranks<R: TrainingRecipe>(
 }
 
 /// Refuses paths of the recipe's models that would be taken for hub ids by mistake: a link to
-/// nothing, or a directory that stands beside the recipe and not here. Refuses a run's directory
-/// too.
+/// nothing, a checkpoint that no run has written, or a directory that stands beside the recipe and
+/// not here. Refuses a run's directory too.
 pub fn refuse_misplaced_models<R: TrainingRecipe>(recipe: &R, file: &Path) -> Result<()> {
     let Tables { model, teacher, .. } = recipe.tables();
     refuse_misplaced("model.path", Path::new(&model.path), file)?;
@@ -368,6 +368,16 @@ fn refuse_misplaced(key: &'static str, model: &Path, recipe: &Path) -> Result<()
             model.display(),
             found.display()
         )),
-        _ => Ok(()),
+        _ => refuse_unwritten(model).context(key),
     }
+}
+
+/// Refuses the directory of a checkpoint that is not there.
+fn refuse_unwritten(model: &Path) -> Result<()> {
+    let checkpoints = model.parent().filter(|dir| dir.ends_with("checkpoints"));
+    let Some(run) = checkpoints.and_then(Path::parent).filter(|_| !model.is_dir()) else {
+        return Ok(());
+    };
+    let (model, run) = (model.display(), run.display());
+    Err(anyhow!("there is no {model} here: train the run {run}, which is to write it, first"))
 }

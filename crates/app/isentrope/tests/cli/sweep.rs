@@ -260,6 +260,17 @@ fn supervised_fine_tuning_is_swept_too() {
 }
 
 #[test]
+fn a_hub_is_asked_for_a_model_once() {
+    let sweep = Sweep::new(METHODS);
+    let mut plan = sweep.command("--dry-run --set model.path=Qwen/Qwen2.5-0.5B");
+    plan.env("HF_ENDPOINT", "http://127.0.0.1:9").env("HF_HUB_OFFLINE", "0");
+    let (output, said) = outcome(plan);
+    assert!(!output.status.success());
+    assert_eq!(said.matches("asking http://127.0.0.1:9").count(), 1, "{said}");
+    assert_parts(&said, &["error: kl-cov/3 and 3 other runs: Qwen/Qwen2.5-0.5B: "]);
+}
+
+#[test]
 fn one_that_fails_is_named_and_the_others_go_on() {
     let sweep = Sweep::new(METHODS);
     // A run that has made no step, and cannot: a file is where its responses are to be.

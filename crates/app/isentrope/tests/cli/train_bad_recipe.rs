@@ -51,6 +51,10 @@ fn data_that_is_missing_or_useless_is_named() {
         (format!("data.files={letter}"), &["all.jsonl line 1", lost]),
         (format!("eval.files={letter}"), &["all.jsonl line 1", lost]),
         ("model.path=/absent".into(), &["absent", "no such directory"]),
+        (
+            "model.path=runs/a/checkpoints/step-000120".into(),
+            &["model.path: there is no runs/a/checkpoints/step-000120 here: train the run runs/a"],
+        ),
         ("model.path=models/small".into(), &["models/small"]),
     ] {
         refused(&bench, &sets, parts);

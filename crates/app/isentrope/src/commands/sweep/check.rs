@@ -7,7 +7,7 @@ use crate::commands::train::refuse_misplaced_models;
 use crate::device::{self, Device, DeviceRequest, LocalRank};
 use crate::memory::Memory;
 use crate::progress::Download;
-use anyhow::{Result, anyhow};
+use anyhow::{Error, Result, anyhow};
 use isentrope_budget::time::Speeds;
 use isentrope_hub::{self as hub, HubConfig};
 use isentrope_kernels::Backend;
@@ -17,7 +17,8 @@ use isentrope_train::settings::NumberType;
 use isentrope_train::trainer::{Prepared, Trainer, TrainingRecipe};
 use isentrope_train::{rl, sft};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 /// The findings of the checks.
 pub struct Checked {
@@ -54,7 +55,7 @@ pub struct Machine {
 /// The faults of all runs.
 pub fn check(runs: &[PlannedRun], states: &[State], machine: &Machine) -> Result<Checked> {
     let mut seen: Vec<(Value, f64)> = Vec::new();
-    let mut devices = Devices::default();
+    let (mut models, mut devices) = (Models::default(), Devices::default());
     let mut problems = Problems::default();
     let mut checked = Checked { seconds: Vec::new(), notes: BTreeSet::new() };
     for (run, state) in runs.iter().zip(states) {
@@ -68,8 +69,8 @@ pub fn check(runs: &[PlannedRun], states: &[State], machine: &Machine) -> Result
             continue;
         }
         let needs = match run.command {
-            Training::Train => needs::<rl::Recipe>(run, machine, &mut devices),
-            Training::Sft => needs::<sft::Recipe>(run, machine, &mut devices),
+            Training::Train => needs::<rl::Recipe>(run, machine, &mut models, &mut devices),
+            Training::Sft => needs::<sft::Recipe>(run, machine, &mut models, &mut devices),
         };
         match needs {
             Ok(needs) => {
@@ -89,14 +90,12 @@ pub fn check(runs: &[PlannedRun], states: &[State], machine: &Machine) -> Result
 fn needs<R: TrainingRecipe>(
     run: &PlannedRun,
     machine: &Machine,
+    models: &mut Models,
     devices: &mut Devices,
 ) -> Result<Needs> {
     let recipe: R = serde_json::from_value(run.recipe().clone())?;
-    let path = recipe.tables().model.path.clone();
     refuse_misplaced_models(&recipe, &run.place.source)?;
-    // There are no retries, so that a check does not wait for an unreachable hub.
-    let hub = HubConfig { retries: 0, ..HubConfig::from_env()? };
-    let dir = hub::describe(&hub, &path, &Download::default())?;
+    let dir = models.describe(&recipe.tables().model.path)?;
     let prepared = recipe.prepare(&dir, 1, &Download::default())?;
     let (device, speeds) = devices.with(prepared.trainer.tables().device.dtype, machine)?;
     device.check_shapes(&dir, &ModelConfig::read(&dir)?)?;
@@ -104,6 +103,24 @@ fn needs<R: TrainingRecipe>(
         device.check_shapes(&teacher.dir, &teacher.config)?;
     }
     device.run(|backend| needs_on(prepared, machine, speeds, &*backend, device))
+}
+
+/// The directories of the runs' models by their names, or why there is none: a hub is asked for
+/// each once.
+#[derive(Default)]
+struct Models(BTreeMap<String, Result<PathBuf, String>>);
+
+impl Models {
+    fn describe(&mut self, model: &str) -> Result<PathBuf> {
+        let ask = || {
+            // There are no retries, so that a check does not wait for an unreachable hub.
+            let hub = HubConfig { retries: 0, ..HubConfig::from_env()? };
+            hub::describe(&hub, model, &Download::default())
+        };
+        let found = self.0.entry(model.to_owned());
+        let found = found.or_insert_with(|| ask().map_err(|error| error.to_string()));
+        found.clone().map_err(Error::msg)
+    }
 }
 
 /// The device of the runs, opened once per type of numbers, and its measured speeds.
@@ -136,7 +153,7 @@ fn needs_on<T: Trainer>(
     device: &Device,
 ) -> Result<Needs> {
     let jobs = machine.jobs;
-    let fewer = |error: anyhow::Error| match jobs {
+    let fewer = |error: Error| match jobs {
         1 => error,
         _ => anyhow!("{error}; or give a smaller --jobs than {jobs}"),
     };
