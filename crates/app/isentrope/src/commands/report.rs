@@ -1,5 +1,6 @@
 //! `isentrope report`: runs as a web page of one file.
 
+use crate::memory::human;
 use crate::messages::say;
 use crate::output::Output;
 use anyhow::Result;
@@ -36,8 +37,7 @@ impl Report {
         let path = self.out.clone().unwrap_or_else(|| default_place(&self.runs, &report));
         let bytes = write(&report, &path)?;
         if path != Path::new("-") {
-            let megabytes = bytes as f64 / 1e6;
-            say(&format!("{}: {megabytes:.1} MB; open it in a browser", path.display()));
+            say(&format!("{}: {}; open it in a browser", path.display(), human(bytes)));
         }
         Ok(())
     }

@@ -24,6 +24,12 @@ const EVENTS: &str = "tfevents";
 /// # Errors
 /// As [`RunLog::open`].
 pub(super) fn open_all(path: &Path) -> Result<Vec<RunLog>> {
+    if !path.exists() && !path.is_symlink() {
+        return Err(Error::Refused(format!(
+            "{}: there is no such file or directory; name a run's directory or a log",
+            path.display()
+        )));
+    }
     if path.is_dir() { of_directory(path) } else { Ok(vec![of_file(path)?]) }
 }
 
