@@ -59,6 +59,12 @@ impl Backend for Cuda {
             Work::OffloadedMoments(elements) => adamw::workspace(self.piece.min(elements)),
         }
     }
+    /// A pass reads and writes the gradient of every weight, 8 bytes, and reads 6 bytes of the
+    /// weight. At 4 TB/s and 600 TFLOP/s that takes the time of 350 rows, of 6 operations a weight
+    /// each: 17 % of a pass of 2048 rows, 4 % of this one.
+    fn enough_rows(&self) -> usize {
+        8192
+    }
     fn allocate(&self, role: Role) -> Result<Buffer, OutOfMemory> {
         if let Role::OffloadedMoment(_) = role {
             return self.kept_on_host(Layout::new(self.dtype, role)).map(Buffer::new);

@@ -86,6 +86,10 @@ pub trait Backend: Send + Sync + 'static {
     /// Most bytes that operations take beside their operands; `usize::MAX` if no memory could hold
     /// them.
     fn workspace(&self, work: Work) -> usize;
+    /// Rows of a pass beyond which a pass gets hardly faster per row.
+    fn enough_rows(&self) -> usize {
+        2048
+    }
     /// Allocates a buffer to keep. It holds zeros, except a cache, whose pages hold anything.
     ///
     /// # Errors

@@ -17,8 +17,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Tokens in one pass beyond which a pass gets no faster per token.
-const ENOUGH_TOKENS: usize = 2048;
+/// Tokens in one pass that are worth computing activations again.
+const FEW_TOKENS: usize = 2048;
 /// Concurrent responses beyond which decoding gets no faster per token.
 const ENOUGH_SEQUENCES: usize = 1024;
 /// Bytes per token of a loss over a whole minibatch: log-probs, entropies and log-masses from
@@ -171,12 +171,18 @@ impl Plan {
         let kv_cache = pages.saturating_mul(layout.cache_page_bytes(backend));
         let kv_cache = kv_cache.min(free - logits.min(free));
         let micro_batch_tokens = settings.micro_batch_tokens.unwrap_or_else(|| {
-            let room = (of_updates / 2)
-                .saturating_sub(layout.head_bytes(backend, ENOUGH_TOKENS))
-                .saturating_sub(updates.whole);
-            let fitting = room / (layout.working_bytes_per_token(backend) + updates.least_tape);
-            let fitting = fitting.min(demand.teacher.most_tokens(of_updates));
-            fitting.clamp(least_tokens.min(ENOUGH_TOKENS), ENOUGH_TOKENS)
+            // Tokens, at most `enough`, that fit with this tape in half of the memory.
+            let fitting = |tape: usize, enough: usize| {
+                let room = (of_updates / 2)
+                    .saturating_sub(layout.head_bytes(backend, enough))
+                    .saturating_sub(updates.whole);
+                let fitting = room / (layout.working_bytes_per_token(backend) + tape);
+                fitting.min(demand.teacher.most_tokens(of_updates)).min(enough)
+            };
+            let few = fitting(updates.least_tape, FEW_TOKENS).max(least_tokens.min(FEW_TOKENS));
+            // More only if a pass keeps all its activations: they cost more than it gains.
+            let all = layout.tape_bytes_per_token(backend, TapeKind::Activations);
+            few.max(fitting(all, backend.enough_rows()))
         });
         let (pass, scored) = passes(micro_batch_tokens);
         let scoring = scoring(backend, layout, demand, scored);
