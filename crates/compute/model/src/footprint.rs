@@ -56,6 +56,11 @@ impl Layout {
         all - passed_over * (self.blocks.len() * experts * each + adapters) as f64
     }
 
+    /// Number of blocks.
+    pub fn block_count(&self) -> usize {
+        self.blocks.len()
+    }
+
     /// Bytes that the [tape](crate::Tape) of a forward pass keeps for one token.
     pub fn tape_bytes_per_token(&self, backend: &dyn Backend, keep: TapeKind) -> usize {
         self.activation_bytes_per_token(backend, keep) + backend.workspace(Work::Statistics(1))
@@ -203,12 +208,12 @@ impl Layout {
     /// Bytes per token that a backward pass needs of a forward pass, without the head's statistics.
     fn activation_bytes_per_token(&self, backend: &dyn Backend, keep: TapeKind) -> usize {
         let hidden = backend.bytes(Role::Activation(1, self.shapes.hidden));
-        let block = |block| match keep {
-            TapeKind::Activations => hidden + self.internals_bytes(backend, block),
-            TapeKind::BlockInputs => hidden,
+        let block = |(number, block)| match keep.is_whole(number, self.blocks.len()) {
+            true => hidden + self.internals_bytes(backend, block),
+            false => hidden,
         };
         // At most all rows of the last block's output are kept.
-        self.blocks.iter().map(block).sum::<usize>() + hidden
+        self.blocks.iter().enumerate().map(block).sum::<usize>() + hidden
     }
 
     /// Bytes of a block for one token: the internals that its backward pass needs besides its

@@ -23,9 +23,22 @@ use std::sync::Arc;
 pub enum TapeKind {
     /// All that is needed: fastest.
     Activations,
+    /// Each block's input, and all that this many last blocks need; the others are computed again.
+    LastBlocks(usize),
     /// Each block's input; the block is computed again on the way back. A fraction of the memory
     /// for a third more arithmetic.
     BlockInputs,
+}
+
+impl TapeKind {
+    /// Whether the internals of block `block` of `blocks` are kept.
+    pub(crate) fn is_whole(self, block: usize, blocks: usize) -> bool {
+        match self {
+            Self::Activations => true,
+            Self::LastBlocks(last) => blocks - block <= last,
+            Self::BlockInputs => false,
+        }
+    }
 }
 
 /// Results of a forward pass, one per target.
@@ -308,7 +321,8 @@ impl Model {
         let mut cache = b.buffer(self.layout.cache(1, *pages));
         let mut x = self.embedded(rows);
         let mut kept = Vec::new();
-        for block in &self.layout.blocks {
+        let blocks = self.layout.blocks.len();
+        for (number, block) in self.layout.blocks.iter().enumerate() {
             let input = keep.map(|_| {
                 let mut input = self.activations(rows.count, s.hidden);
                 b.copy_first_rows(&x, &mut input, rows.count);
@@ -316,8 +330,8 @@ impl Model {
             });
             // The cache holds one layer's keys and values; the next block's replace them.
             let layer = CacheLayer { cache: &mut cache, layer: 0, states: None };
-            let internals =
-                self.block_forward(block, &mut x, rows, layer, keep == Some(TapeKind::Activations));
+            let is_whole = keep.is_some_and(|keep| keep.is_whole(number, blocks));
+            let internals = self.block_forward(block, &mut x, rows, layer, is_whole);
             kept.extend(input.map(|input| BlockRecord { input, internals }));
         }
         let mut last = self.activations(packed.target_count(), s.hidden);

@@ -7,7 +7,7 @@ mod pass_limits;
 pub mod time;
 
 pub use error::{Error, Result};
-pub use pass_limits::PassLimits;
+pub use pass_limits::{PassLimits, PassSize, PassTape};
 
 #[cfg(test)]
 mod test_support {

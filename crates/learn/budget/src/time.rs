@@ -64,8 +64,9 @@ pub struct Workload {
 pub struct KeptShares {
     /// The part of sampling's activations.
     pub of_sampling: f64,
-    /// Whether memory keeps the activations of forward passes; otherwise they are computed again.
-    pub of_passes: bool,
+    /// The part of the blocks whose activations forward passes keep. The other blocks are computed
+    /// again.
+    pub of_passes: f64,
 }
 
 /// Speed of a device with the products of a model, in floating-point operations per second.
@@ -103,7 +104,7 @@ impl Workload {
     /// go forward once more.
     fn update_passes(&self, memory: KeptShares) -> [f64; 2] {
         let (forward, backward) = self.passes;
-        [if memory.of_passes { forward } else { forward + backward }, backward]
+        [forward + (1.0 - memory.of_passes) * backward, backward]
     }
 
     /// Estimates the time of the work at this speed.

@@ -212,7 +212,7 @@ impl Learner {
     ) -> Result<()> {
         let ForwardBatch { scores, batch: UpdateBatch { masks, temperature, .. }, passes } =
             forward;
-        let Self { model, activation_cache, gradient, limits, .. } = self;
+        let Self { model, activation_cache, gradient, .. } = self;
         let gradient = gradient.sums(model)?;
         for (pass, tape) in passes {
             let derivatives = derivatives.part(pass.targets.clone());
@@ -223,7 +223,7 @@ impl Learner {
             let _span = pass.span("micro-batch");
             let tape = tape.unwrap_or_else(|| {
                 let cache = activation_cache.as_ref();
-                let (again, tape) = pass.tape(model, cache, masks, temperature, limits);
+                let (again, tape) = pass.tape(model, cache, masks, temperature);
                 let before = || scores.part(pass.targets.clone());
                 debug_assert!(again.same_bits(&before()), "log-probs depend on their company");
                 tape

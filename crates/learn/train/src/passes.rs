@@ -9,7 +9,7 @@
 use crate::learner::UpdateBatch;
 use crate::ranks::TrainingRanks;
 use crate::shards::shards_of;
-use isentrope_budget::PassLimits;
+use isentrope_budget::{PassLimits, PassSize, PassTape};
 use isentrope_kernels::SamplingMasks;
 use isentrope_model::{
     ActivationCache, Model, Packed, Scores, Sequence, Tape, TapeKind, Unit, units,
@@ -45,12 +45,12 @@ pub(crate) enum PassStrategy<'a> {
     Cached { slots: Vec<&'a [u32]> },
     /// Forward after the loss, which needs no scores because the sequences are on-policy; backward
     /// at once, while the tape is still in the processor's cache.
-    OnPolicy,
+    OnPolicy(TapeKind),
     /// Forward before the loss; the tape waits for the backward pass.
     Forward(TapeKind),
     /// Forward before the loss without a tape, because the sequences are idle or memory is short;
-    /// and again after the loss if derivatives are not zero.
-    ScoreOnly,
+    /// and again after the loss, with this tape, if derivatives are not zero.
+    ScoreOnly(TapeKind),
 }
 
 /// Cuts the batch into this rank's passes, in order, each with its strategy. `has_cache` says
@@ -68,14 +68,15 @@ pub(crate) fn passes<'a>(
     let cached: Vec<bool> = on_policy.iter().map(|known| has_cache && has_slots(known)).collect();
     let limit = limits.micro_batch_tokens;
     let cuts = cut(sequences, units(sequences), idle, &cached, ranks, limit);
-    // The tapes of all passes that wait for the loss exist at the same time.
-    let waiting: usize =
-        cuts.iter().filter(|cut| waits(cut, on_policy)).map(|cut| cut.tokens).sum();
-    let tape_kind = limits.tape_kind(model, waiting);
+    let sizes: Vec<PassSize> = cuts
+        .iter()
+        .map(|cut| PassSize { tokens: cut.tokens, waits: waits(cut, on_policy) })
+        .collect();
+    let tapes = limits.tapes(&*model.backend, &model.layout, &sizes);
     let mut passes = Vec::with_capacity(cuts.len());
-    for Cut { sequences: range, targets, shard, idle, .. } in cuts {
+    for (Cut { sequences: range, targets, shard, .. }, tape) in cuts.into_iter().zip(tapes) {
         let on_policy = &on_policy[range.clone()];
-        let strategy = PassStrategy::of(on_policy, has_cache, idle, tape_kind);
+        let strategy = PassStrategy::of(on_policy, has_cache, tape);
         passes.push(Pass { sequences: &sequences[range], on_policy, targets, shard, strategy });
     }
     passes
@@ -87,24 +88,19 @@ fn waits(cut: &Cut, on_policy: &[Option<OnPolicy<'_>>]) -> bool {
 }
 
 impl<'a> PassStrategy<'a> {
-    /// The cheapest strategy. `tape_kind` is the kind of tape that memory has room for in all
-    /// passes that wait.
-    fn of(
-        on_policy: &'a [Option<OnPolicy<'a>>],
-        has_cache: bool,
-        idle: bool,
-        tape_kind: Option<TapeKind>,
-    ) -> Self {
-        if on_policy.iter().all(Option::is_some) {
-            let slots = on_policy.iter().map(|known| known.as_ref()?.slots).collect();
-            return match slots {
-                Some(slots) if has_cache => Self::Cached { slots },
-                _ => Self::OnPolicy,
-            };
-        }
-        match tape_kind {
-            Some(kind) if !idle => Self::Forward(kind),
-            _ => Self::ScoreOnly,
+    /// The cheapest strategy with the tape that memory has room for.
+    fn of(on_policy: &'a [Option<OnPolicy<'a>>], has_cache: bool, tape: PassTape) -> Self {
+        let is_on_policy = on_policy.iter().all(Option::is_some);
+        match tape {
+            PassTape::Waiting(kind) => Self::Forward(kind),
+            PassTape::Later(kind) if is_on_policy => {
+                let slots = on_policy.iter().map(|known| known.as_ref()?.slots).collect();
+                match slots {
+                    Some(slots) if has_cache => Self::Cached { slots },
+                    _ => Self::OnPolicy(kind),
+                }
+            }
+            PassTape::Later(kind) => Self::ScoreOnly(kind),
         }
     }
 }
@@ -119,13 +115,13 @@ impl Pass<'_> {
         temperature: f32,
     ) -> (Scores, Option<Tape<'static>>) {
         match self.strategy {
-            PassStrategy::Cached { .. } | PassStrategy::OnPolicy => (self.sampled(), None),
+            PassStrategy::Cached { .. } | PassStrategy::OnPolicy(_) => (self.sampled(), None),
             PassStrategy::Forward(kind) => {
                 let _span = self.span("forward");
                 let (scores, tape) = model.forward(self.packed(masks), temperature, kind);
                 (scores, Some(tape))
             }
-            PassStrategy::ScoreOnly => {
+            PassStrategy::ScoreOnly(_) => {
                 let _span = self.span("score");
                 (model.score(&self.packed(masks), temperature), None)
             }
@@ -140,7 +136,6 @@ impl Pass<'_> {
         cache: Option<&'c ActivationCache>,
         masks: &SamplingMasks,
         temperature: f32,
-        limits: &PassLimits,
     ) -> (Scores, Tape<'c>) {
         let packed = self.packed(masks);
         match (&self.strategy, cache) {
@@ -148,10 +143,15 @@ impl Pass<'_> {
                 let _span = self.span("forward from the cache");
                 model.tape_from_cache(packed, temperature, cache, slots)
             }
-            _ => {
+            (PassStrategy::Cached { .. }, None) => unreachable!("a cached pass has a cache"),
+            (
+                PassStrategy::OnPolicy(kind)
+                | PassStrategy::Forward(kind)
+                | PassStrategy::ScoreOnly(kind),
+                _,
+            ) => {
                 let _span = self.span("forward");
-                let kind = limits.tape_kind_of_one(model, packed.token_count());
-                model.forward(packed, temperature, kind)
+                model.forward(packed, temperature, *kind)
             }
         }
     }
@@ -264,9 +264,9 @@ mod tests {
                     .map(|pass| {
                         let strategy = match pass.strategy {
                             PassStrategy::Cached { slots } => format!("cached {}", slots.len()),
-                            PassStrategy::OnPolicy => "on-policy".into(),
+                            PassStrategy::OnPolicy(_) => "on-policy".into(),
                             PassStrategy::Forward(kind) => format!("forward {kind:?}"),
-                            PassStrategy::ScoreOnly => "score only".into(),
+                            PassStrategy::ScoreOnly(_) => "score only".into(),
                         };
                         (pass.sequences.len(), strategy)
                     })
@@ -283,15 +283,19 @@ mod tests {
         assert_eq!(strategies(&mixed, cached, 1, usize::MAX), each(expected));
         let expected = ["on-policy", "on-policy", forward, "score only", forward];
         assert_eq!(strategies(&mixed, false, 1, usize::MAX), each(expected), "without a cache");
-        // The tapes of two passes wait, of eight tokens each.
-        let bytes = |kind| 2 * 8 * model.layout.tape_bytes_per_token(&*model.backend, kind);
-        for (room, strategy) in [
-            (bytes(TapeKind::Activations), forward),
-            (bytes(TapeKind::Activations) - 1, "forward BlockInputs"),
-            (bytes(TapeKind::BlockInputs), "forward BlockInputs"),
-            (bytes(TapeKind::BlockInputs) - 1, "score only"),
+        // The tapes of two passes wait, of eight tokens each, beside the least one of another pass.
+        let bytes = |kind| 8 * model.layout.tape_bytes_per_token(&*model.backend, kind);
+        let (all, least) = (bytes(TapeKind::Activations), bytes(TapeKind::BlockInputs));
+        let (none, less) = ("score only", "forward LastBlocks(1)");
+        let inputs = "forward BlockInputs";
+        for (room, first, second) in [
+            (2 * all + least, forward, forward),
+            (2 * all + least - 1, forward, less),
+            (3 * least, inputs, inputs),
+            (3 * least - 1, inputs, none),
+            (2 * least - 1, none, none),
         ] {
-            let expected = ["cached 1", "on-policy", strategy, "score only", strategy];
+            let expected = ["cached 1", "on-policy", first, "score only", second];
             assert_eq!(strategies(&mixed, cached, 1, room), each(expected));
         }
         // Whole passes are cached or known, and idle ones never join others.

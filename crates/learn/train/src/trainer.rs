@@ -394,9 +394,10 @@ impl<T: Trainer> Prepared<T> {
         let of_sampling = plan.passes().activation_slots as f64 / activation_slots.max(1) as f64;
         let pass = plan.micro_batch_tokens.min(trained.saturating_mul(longest_trained));
         let kept = forward_first.saturating_mul(longest_trained).max(pass);
-        let each = self.layout.tape_bytes_per_token(backend, TapeKind::Activations);
-        let of_passes = plan.tape >= kept.saturating_mul(each);
-        KeptShares { of_sampling, of_passes }
+        let each = |kind| self.layout.tape_bytes_per_token(backend, kind) as f64;
+        let (least, all) = (each(TapeKind::BlockInputs), each(TapeKind::Activations));
+        let of_passes = (plan.tape as f64 / kept.max(1) as f64 - least) / (all - least);
+        KeptShares { of_sampling, of_passes: of_passes.clamp(0.0, 1.0) }
     }
 
     /// The first texts that the run will learn from, as the model will see them.

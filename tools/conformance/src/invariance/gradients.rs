@@ -17,7 +17,11 @@ properties!(
 );
 
 fn keep() -> impl Strategy<Value = TapeKind> {
-    prop_oneof![Just(TapeKind::Activations), Just(TapeKind::BlockInputs)]
+    prop_oneof![
+        Just(TapeKind::Activations),
+        Just(TapeKind::LastBlocks(1)),
+        Just(TapeKind::BlockInputs)
+    ]
 }
 
 fn micro_batches_change_nothing(trial: &Trial) {

@@ -24,7 +24,7 @@ fn workload() -> Workload {
     }
 }
 
-const NOTHING: KeptShares = KeptShares { of_sampling: 0.0, of_passes: true };
+const NOTHING: KeptShares = KeptShares { of_sampling: 0.0, of_passes: 1.0 };
 
 #[test]
 fn time_is_work_over_speed() {
@@ -46,7 +46,7 @@ fn time_is_work_over_speed() {
     let blocks = layout.forward_flops(Tokens { scored: 0.0, ..workload.trained }) / forward;
     near(step(workload, KeptShares { of_sampling: 0.5, ..NOTHING }), 2.5 - 0.25 * blocks);
     // Without memory for activations of its own, a backward pass needs another forward pass.
-    near(step(workload, KeptShares { of_passes: false, ..NOTHING }), 3.0);
+    near(step(workload, KeptShares { of_passes: 0.0, ..NOTHING }), 3.0);
     near(step(Workload { ranks: 4, ..workload }, NOTHING), 2.5 / 4.0);
     // A teacher like the policy goes forward once more.
     near(step(workload.with_scoring_by(&layout, &layout, workload.trained), NOTHING), 3.0);
