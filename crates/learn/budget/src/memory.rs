@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Tokens in one pass that are worth computing activations again.
+/// Tokens that a pass has if they fit, also where its activations are computed again.
 const FEW_TOKENS: usize = 2048;
 /// Concurrent responses beyond which decoding gets no faster per token.
 const ENOUGH_SEQUENCES: usize = 1024;
@@ -171,18 +171,20 @@ impl Plan {
         let kv_cache = pages.saturating_mul(layout.cache_page_bytes(backend));
         let kv_cache = kv_cache.min(free - logits.min(free));
         let micro_batch_tokens = settings.micro_batch_tokens.unwrap_or_else(|| {
-            // Tokens, at most `enough`, that fit with this tape in half of the memory.
-            let fitting = |tape: usize, enough: usize| {
-                let room = (of_updates / 2)
+            // Tokens, at most `enough`, that fit into `room` with this tape.
+            let fitting = |room: usize, tape: usize, enough: usize| {
+                let room = room
                     .saturating_sub(layout.head_bytes(backend, enough))
                     .saturating_sub(updates.whole);
                 let fitting = room / (layout.working_bytes_per_token(backend) + tape);
                 fitting.min(demand.teacher.most_tokens(of_updates)).min(enough)
             };
-            let few = fitting(updates.least_tape, FEW_TOKENS).max(least_tokens.min(FEW_TOKENS));
-            // More only if a pass keeps all its activations: they cost more than it gains.
+            let few = fitting(of_updates / 2, updates.least_tape, FEW_TOKENS);
+            // More only if a pass keeps all its activations: computing them again would cost more
+            // than a larger pass gains.
             let all = layout.tape_bytes_per_token(backend, TapeKind::Activations);
-            few.max(fitting(all, backend.enough_rows()))
+            let more = fitting(of_updates, all, backend.enough_rows());
+            few.max(least_tokens.min(FEW_TOKENS)).max(more)
         });
         let (pass, scored) = passes(micro_batch_tokens);
         let scoring = scoring(backend, layout, demand, scored);
