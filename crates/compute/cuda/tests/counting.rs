@@ -5,7 +5,7 @@ use isentrope_cuda::{
     Operation,
 };
 use isentrope_kernels::OutOfMemory;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// A GPU that computes nothing, and counts requests.
 #[derive(Default)]
@@ -20,6 +20,11 @@ pub struct Counts {
     /// Launches of both kinds so far.
     all_launches: AtomicUsize,
     addresses: AtomicU64,
+    /// Whether the GPU has had work since the host last waited for it.
+    has_work: AtomicBool,
+    /// How often the host waited for work, rather than for bytes alone.
+    stalls: AtomicUsize,
+    uploaded_bytes: AtomicUsize,
 }
 
 impl Counts {
@@ -27,6 +32,18 @@ impl Counts {
     pub fn take(&self) -> [usize; 5] {
         [&self.launches, &self.replays, &self.uploads, &self.waits, &self.waits_behind]
             .map(|count| count.swap(0, Ordering::Relaxed))
+    }
+
+    /// How often the host waited for work, and the bytes that it uploaded, since the last call.
+    pub fn take_stalls(&self) -> [usize; 2] {
+        [&self.stalls, &self.uploaded_bytes].map(|count| count.swap(0, Ordering::Relaxed))
+    }
+
+    fn wait(&self) {
+        count(&self.waits);
+        if self.has_work.swap(false, Ordering::Relaxed) {
+            count(&self.stalls);
+        }
     }
 }
 
@@ -52,11 +69,12 @@ impl Device for Counts {
         let address = 256 + self.addresses.fetch_add(size, Ordering::Relaxed);
         Ok(Memory::new(address, bytes, ()))
     }
-    fn upload(&self, _: &[u8], _: &Memory, _: usize) {
+    fn upload(&self, bytes: &[u8], _: &Memory, _: usize) {
         count(&self.uploads);
+        self.uploaded_bytes.fetch_add(bytes.len(), Ordering::Relaxed);
     }
     fn download(&self, _: &Memory, _: usize, bytes: &mut [u8]) {
-        count(&self.waits);
+        self.wait();
         bytes.fill(0);
     }
     fn fetch(&self, _: &Memory, _: usize, _: usize) -> Fetch {
@@ -95,6 +113,7 @@ impl Device for Counts {
         if !grid.blocks.contains(&0) {
             count(&self.launches);
             count(&self.all_launches);
+            self.has_work.store(true, Ordering::Relaxed);
         }
     }
     fn capture(&self, _: &[Operation]) -> Result<Graph, String> {
@@ -106,6 +125,6 @@ impl Device for Counts {
         Ok(())
     }
     fn synchronize(&self) {
-        count(&self.waits);
+        self.wait();
     }
 }

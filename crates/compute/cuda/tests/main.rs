@@ -27,5 +27,6 @@ mod replay;
 mod self_test;
 mod signatures;
 mod support;
+mod updates;
 mod watched;
 mod weights;

@@ -41,7 +41,7 @@ pub(crate) struct RouterPass {
 struct EmbeddingRows {
     slots: HashMap<u32, u32>,
     tokens: Vec<u32>,
-    /// `[capacity, hidden]`; rows in use are the first `tokens.len()`.
+    /// `[capacity, hidden]`; rows in use are the first `tokens.len()`, and the others are zero.
     rows: Buffer,
     capacity: usize,
 }
@@ -91,7 +91,7 @@ impl Gradient {
             backend.fill(buffer, 0.0);
         }
         if let Some(embedding) = &mut self.embedding {
-            embedding.clear();
+            embedding.clear(backend);
         }
     }
 
@@ -103,7 +103,7 @@ impl Gradient {
             let Layout { embedding: id, shapes, .. } = &model.layout;
             let (rows, tokens) = (&embedding.rows, b.upload_index(&embedding.tokens));
             b.add_embedding_rows(shapes.vocabulary, rows, &tokens, &mut self.parameters[*id]);
-            embedding.clear();
+            embedding.clear(b);
         }
         self.masks.iter().for_each(|(id, mask)| b.multiply(mask, &mut self.parameters[*id]));
         &mut self.parameters
@@ -167,7 +167,10 @@ pub(crate) fn embedded_capacity(vocabulary: Linear, used: usize) -> usize {
 }
 
 impl EmbeddingRows {
-    fn clear(&mut self) {
+    fn clear(&mut self, backend: &dyn Backend) {
+        if !self.tokens.is_empty() {
+            backend.fill(&mut self.rows, 0.0);
+        }
         self.slots.clear();
         self.tokens.clear();
     }
@@ -187,11 +190,10 @@ impl EmbeddingRows {
         if self.tokens.len() > self.capacity {
             self.capacity = embedded_capacity(vocabulary, self.tokens.len());
             let mut rows = backend.buffer(Role::Exact(self.capacity, hidden));
+            backend.fill(&mut rows, 0.0);
             backend.copy_first_rows(&self.rows, &mut rows, used);
             self.rows = rows;
         }
-        let new = vec![0.0; (self.tokens.len() - used) * hidden];
-        backend.write(&mut self.rows, used, &new);
         slots
     }
 }

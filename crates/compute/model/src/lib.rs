@@ -49,7 +49,7 @@ pub use layout::{Id, Layout, NamedTensor, Parameter, ParameterList};
 pub use model::Model;
 pub use packed::{Packed, SHARING_TOKENS, Sequence, Unit, apart, units};
 pub use parameters::Parameters;
-pub use pass::{Derivatives, Scores, Tape, TapeKind};
+pub use pass::{Derivatives, QueuedScores, Scores, Tape, TapeKind};
 pub use rope::Rope;
 pub use router_balance::RouterBalance;
 pub use router_use::RouterUse;

@@ -125,6 +125,23 @@ impl Scores {
     }
 }
 
+/// Scores that the device may still be computing: reading them waits for it.
+pub struct QueuedScores(HeadStatistics);
+
+impl QueuedScores {
+    /// Waits for the scores.
+    pub fn read(mut self, model: &Model) -> Scores {
+        model.read_scores(&mut self.0)
+    }
+}
+
+impl Tape<'_> {
+    /// Waits for the scores of the forward pass. Call it once.
+    pub fn read_scores(&mut self, model: &Model) -> Scores {
+        model.read_scores(&mut self.statistics)
+    }
+}
+
 /// The forward pass's state that [`Model::backward`] needs.
 pub struct Tape<'r> {
     packed: Packed,
@@ -179,9 +196,17 @@ impl Model {
     /// # Panics
     /// When a token is outside the vocabulary; see [`check_tokens`](Self::check_tokens).
     pub fn score(&self, packed: &Packed, temperature: f32) -> Scores {
+        self.begin_score(packed, temperature).read(self)
+    }
+
+    /// As [`score`](Self::score), without waiting for the device.
+    ///
+    /// # Panics
+    /// As [`score`](Self::score).
+    pub fn begin_score(&self, packed: &Packed, temperature: f32) -> QueuedScores {
         let uploaded = self.upload_packed(packed);
         let (_, last) = self.run(packed, &uploaded, None);
-        self.head(&last, packed, temperature).0
+        QueuedScores(self.head(&last, packed, temperature))
     }
 
     /// The scores of [`score`](Self::score), and the slope of each target's entropy along the
@@ -254,14 +279,24 @@ impl Model {
         temperature: f32,
         keep: TapeKind,
     ) -> (Scores, Tape<'static>) {
-        let uploaded = self.upload_packed(&packed);
-        let (kept, last) = self.run(&packed, &uploaded, Some(keep));
-        let (scores, statistics) = self.head(&last, &packed, temperature);
-        (scores, Tape { packed, uploaded, blocks: BlockSource::Records(kept), last, statistics })
+        let mut tape = self.begin_forward(packed, temperature, keep);
+        (tape.read_scores(self), tape)
     }
 
-    /// The tape of [`forward`](Self::forward), from activations cached when these weights sampled.
-    /// `slots` has, for each packed sequence, the slots of its inputs: all its tokens but the last.
+    /// As [`forward`](Self::forward), without waiting for the device.
+    ///
+    /// # Panics
+    /// As [`score`](Self::score).
+    pub fn begin_forward(&self, packed: Packed, temperature: f32, keep: TapeKind) -> Tape<'static> {
+        let uploaded = self.upload_packed(&packed);
+        let (kept, last) = self.run(&packed, &uploaded, Some(keep));
+        let statistics = self.head(&last, &packed, temperature);
+        Tape { packed, uploaded, blocks: BlockSource::Records(kept), last, statistics }
+    }
+
+    /// The tape of [`begin_forward`](Self::begin_forward), from activations cached when these
+    /// weights sampled. `slots` has, for each packed sequence, the slots of its inputs: all its
+    /// tokens but the last.
     ///
     /// # Panics
     /// When a sequence has fewer slots than inputs, or the activation cache has no such slots.
@@ -271,20 +306,20 @@ impl Model {
         temperature: f32,
         activation_cache: &'r ActivationCache,
         slots: &[&[u32]],
-    ) -> (Scores, Tape<'r>) {
+    ) -> Tape<'r> {
         let slots = packed.rows_of(slots);
         let of_targets: Vec<u32> = packed.rows.iter().map(|&row| slots[row as usize]).collect();
         let last = activation_cache.last(self, &of_targets);
-        let (scores, statistics) = self.head(&last, &packed, temperature);
+        let statistics = self.head(&last, &packed, temperature);
         let (slots, rows) = (self.backend.upload_index(&slots), slots.len());
         let blocks = BlockSource::Cache { activation_cache, slots, rows };
-        (scores, Tape { uploaded: self.upload_packed(&packed), packed, blocks, last, statistics })
+        Tape { uploaded: self.upload_packed(&packed), packed, blocks, last, statistics }
     }
 
     /// Log-prob of a token after each row of final hidden states, `[tokens, hidden]`, and the row's
     /// entropy: what drawing that token would report.
     pub fn score_next(&self, hidden: &Buffer, tokens: &[u32], temperature: f32) -> Scores {
-        self.predict(hidden, tokens, Arc::default(), temperature).0
+        self.read_scores(&mut self.predict(hidden, tokens, Arc::default(), temperature))
     }
 
     /// The most likely token after each of the first rows of final hidden states: the greedy draw
@@ -341,7 +376,7 @@ impl Model {
 
     /// The final norm and the head, on the rows of the last block's output that predict the
     /// targets.
-    fn head(&self, last: &Buffer, packed: &Packed, temperature: f32) -> (Scores, HeadStatistics) {
+    fn head(&self, last: &Buffer, packed: &Packed, temperature: f32) -> HeadStatistics {
         let Packed { targets, masks, .. } = packed;
         let normed = self.normed(last, targets.len());
         self.predict(&normed, targets, Arc::clone(masks), temperature)
@@ -362,18 +397,16 @@ impl Model {
         targets: &[u32],
         masks: Arc<SamplingMasks>,
         temperature: f32,
-    ) -> (Scores, HeadStatistics) {
+    ) -> HeadStatistics {
         let _span = operation("head");
         let (b, head) = (&*self.backend, &self.weights[self.layout.head]);
-        let mut statistics = b.head(
-            self.layout.shapes.vocabulary,
-            hidden,
-            head,
-            b.upload_index(targets),
-            masks,
-            temperature,
-        );
-        (Scores::of_head(b.scores(&mut statistics)), statistics)
+        let (shape, targets) = (self.layout.shapes.vocabulary, b.upload_index(targets));
+        b.head(shape, hidden, head, targets, masks, temperature)
+    }
+
+    fn read_scores(&self, statistics: &mut HeadStatistics) -> Scores {
+        let _span = operation("scores");
+        Scores::of_head(self.backend.scores(statistics))
     }
 
     /// Adds the gradient of a loss with these derivatives to `gradient`. Micro-batches passed in

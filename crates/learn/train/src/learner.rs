@@ -14,8 +14,8 @@ use isentrope_budget::PassLimits;
 use isentrope_kernels::SamplingMasks;
 use isentrope_model::checkpoint::{Tensor, WriteOptions};
 use isentrope_model::{
-    ActivationCache, Checkpoint, Derivatives, Model, Packed, RouterBalance, RouterUse, Scores,
-    Sequence, Tape, apart, units,
+    ActivationCache, Checkpoint, Derivatives, Model, Packed, QueuedScores, RouterBalance,
+    RouterUse, Scores, Sequence, Tape, apart, units,
 };
 use isentrope_trace::span;
 use std::ops::Range;
@@ -73,6 +73,8 @@ pub struct ForwardBatch<'a> {
     passes: Vec<(Pass<'a>, Option<Tape<'static>>)>,
 }
 
+/// Most targets whose scores wait on the device while further passes are scored: 2 MiB.
+const QUEUED_TARGETS: usize = 1 << 16;
 /// Tokens of the text on which a model is tested for finite scores.
 const PROBE: usize = 64;
 
@@ -139,11 +141,18 @@ impl Learner {
         temperature: f32,
     ) -> Result<Scores> {
         let mut own = Scores::default();
+        let (mut queued, mut targets) = (Vec::new(), 0);
         for Cut { sequences: range, .. } in self.cut(sequences) {
             let packed = Packed::new(&sequences[range]);
             let _span = span("score").with("tokens", packed.token_count());
-            own.extend(model.score(&packed, temperature));
+            if targets + packed.target_count() > QUEUED_TARGETS {
+                read_all(&mut queued, model, &mut own);
+                targets = 0;
+            }
+            targets += packed.target_count();
+            queued.push(model.begin_score(&packed, temperature));
         }
+        read_all(&mut queued, model, &mut own);
         self.ranks.gather_scores(own)
     }
 
@@ -195,9 +204,14 @@ impl Learner {
         assert!(sequences.len() == idle.len() && sequences.len() == on_policy.len());
         let Self { model, activation_cache, ranks, gradient, limits, .. } = self;
         gradient.sums(model)?; // large, and stays: it must have its memory before the tapes
-        let (mut own, mut with_tapes) = (Scores::default(), Vec::new());
-        for pass in passes(&batch, limits, ranks, model, activation_cache.is_some()) {
-            let (scores, tape) = pass.forward(model, masks, temperature);
+        let passes = passes(&batch, limits, ranks, model, activation_cache.is_some());
+        let results: Vec<_> =
+            passes.iter().map(|pass| pass.forward(model, masks, temperature)).collect();
+        // Only now the host waits for the device, which goes from pass to pass without a gap.
+        let mut own = Scores::default();
+        let mut with_tapes = Vec::with_capacity(passes.len());
+        for (pass, result) in passes.into_iter().zip(results) {
+            let (scores, tape) = pass.read(model, result);
             own.extend(scores);
             with_tapes.push((pass, tape));
         }
@@ -210,8 +224,7 @@ impl Learner {
         forward: ForwardBatch<'_>,
         derivatives: &Coefficients,
     ) -> Result<()> {
-        let ForwardBatch { scores, batch: UpdateBatch { masks, temperature, .. }, passes } =
-            forward;
+        let ForwardBatch { batch: UpdateBatch { masks, temperature, .. }, passes, .. } = forward;
         let Self { model, activation_cache, gradient, .. } = self;
         let gradient = gradient.sums(model)?;
         for (pass, tape) in passes {
@@ -221,13 +234,8 @@ impl Learner {
                 continue;
             }
             let _span = pass.span("micro-batch");
-            let tape = tape.unwrap_or_else(|| {
-                let cache = activation_cache.as_ref();
-                let (again, tape) = pass.tape(model, cache, masks, temperature);
-                let before = || scores.part(pass.targets.clone());
-                debug_assert!(again.same_bits(&before()), "log-probs depend on their company");
-                tape
-            });
+            let tape = tape
+                .unwrap_or_else(|| pass.tape(model, activation_cache.as_ref(), masks, temperature));
             let _span = pass.span("backward");
             model.backward(tape, derivatives, gradient.of_shard(model, pass.shard));
         }
@@ -377,4 +385,9 @@ impl Learner {
         debug_assert_eq!(self.ranks.count(), 1, "several ranks write together");
         self.optimizer.moments.write_by_parameter(&self.model, dir, options)
     }
+}
+
+/// Waits for queued scores, and appends them in order.
+fn read_all(queued: &mut Vec<QueuedScores>, model: &Model, to: &mut Scores) {
+    queued.drain(..).for_each(|scores| to.extend(scores.read(model)));
 }

@@ -12,7 +12,7 @@ use crate::shards::shards_of;
 use isentrope_budget::{PassLimits, PassSize, PassTape};
 use isentrope_kernels::SamplingMasks;
 use isentrope_model::{
-    ActivationCache, Model, Packed, Scores, Sequence, Tape, TapeKind, Unit, units,
+    ActivationCache, Model, Packed, QueuedScores, Scores, Sequence, Tape, TapeKind, Unit, units,
 };
 use isentrope_trace::{Span, span};
 use std::ops::Range;
@@ -106,37 +106,43 @@ impl<'a> PassStrategy<'a> {
 }
 
 impl Pass<'_> {
-    /// Makes the pass before the loss. Returns its scores, and its tape if that waits for the
-    /// backward pass.
-    pub fn forward(
-        &self,
-        model: &Model,
-        masks: &SamplingMasks,
-        temperature: f32,
-    ) -> (Scores, Option<Tape<'static>>) {
+    /// Makes the pass before the loss, without waiting for the device.
+    pub fn forward(&self, model: &Model, masks: &SamplingMasks, temperature: f32) -> ForwardResult {
+        let (mut queued, mut tape) = (None, None);
         match self.strategy {
-            PassStrategy::Cached { .. } | PassStrategy::OnPolicy(_) => (self.sampled(), None),
+            PassStrategy::Cached { .. } | PassStrategy::OnPolicy(_) => {}
             PassStrategy::Forward(kind) => {
                 let _span = self.span("forward");
-                let (scores, tape) = model.forward(self.packed(masks), temperature, kind);
-                (scores, Some(tape))
+                tape = Some(model.begin_forward(self.packed(masks), temperature, kind));
             }
             PassStrategy::ScoreOnly(_) => {
                 let _span = self.span("score");
-                (model.score(&self.packed(masks), temperature), None)
+                queued = Some(model.begin_score(&self.packed(masks), temperature));
             }
         }
+        ForwardResult { queued, tape }
     }
 
-    /// Makes the tape of a pass that kept none, for the backward pass that follows. Returns it with
-    /// the scores.
+    /// Waits for the scores of the pass before the loss. Returns them with the tape that waits for
+    /// the backward pass.
+    pub fn read(&self, model: &Model, result: ForwardResult) -> (Scores, Option<Tape<'static>>) {
+        let ForwardResult { queued, mut tape } = result;
+        let scores = match (queued, &mut tape) {
+            (Some(queued), _) => queued.read(model),
+            (None, Some(tape)) => tape.read_scores(model),
+            (None, None) => self.sampled(),
+        };
+        (scores, tape)
+    }
+
+    /// Makes the tape of a pass that kept none, for the backward pass that follows.
     pub fn tape<'c>(
         &self,
         model: &Model,
         cache: Option<&'c ActivationCache>,
         masks: &SamplingMasks,
         temperature: f32,
-    ) -> (Scores, Tape<'c>) {
+    ) -> Tape<'c> {
         let packed = self.packed(masks);
         match (&self.strategy, cache) {
             (PassStrategy::Cached { slots }, Some(cache)) => {
@@ -151,7 +157,7 @@ impl Pass<'_> {
                 _,
             ) => {
                 let _span = self.span("forward");
-                model.forward(packed, temperature, *kind)
+                model.begin_forward(packed, temperature, *kind)
             }
         }
     }
@@ -172,6 +178,13 @@ impl Pass<'_> {
         self.on_policy.iter().flatten().for_each(|sequence| scores.extend(sequence.scores.clone()));
         scores
     }
+}
+
+/// Results of a pass before the loss, which the device may still be computing: scores alone, or a
+/// tape with scores, or neither if the sampler knows the scores.
+pub(crate) struct ForwardResult {
+    queued: Option<QueuedScores>,
+    tape: Option<Tape<'static>>,
 }
 
 /// A part of an update's sequences: one micro-batch.

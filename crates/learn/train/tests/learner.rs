@@ -9,7 +9,6 @@ use isentrope_model::{
 use isentrope_train::learner::{Coefficients, Learner, OnPolicy, UpdateBatch};
 use isentrope_train::ranks::TrainingRanks;
 use isentrope_train::settings::OptimizerSettings;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub const TEMPERATURE: f32 = 0.9;
 
@@ -204,12 +203,9 @@ fn what_is_cached_is_what_is_used() {
             on_policy: &on_policy,
             temperature: TEMPERATURE,
         };
-        // A pass whose scores differ is caught where assertions are on, and would show in the
-        // weights elsewhere.
-        catch_unwind(AssertUnwindSafe(|| accumulate(&mut learner, batch))).ok()?.unwrap();
+        accumulate(&mut learner, batch).unwrap();
         learner.step(0.01).unwrap();
-        Some(weights(&learner))
+        weights(&learner)
     };
-    assert!(update(NONE).is_some());
     assert_ne!(update(ALL), update(NONE));
 }
