@@ -14,22 +14,22 @@ use std::sync::Arc;
 
 /// GPUs by the GB that their sellers name. Each has a little less than this many GiB.
 const CARDS: [usize; 3] = [24, 80, 141];
-const GIB: usize = 1 << 30;
+pub const GIB: usize = 1 << 30;
 
-fn layout(model: &Qwen2) -> Layout {
+pub fn layout(model: &Qwen2) -> Layout {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("config.json"), model.config().to_string()).unwrap();
     Layout::new(&ModelConfig::read(dir.path()).unwrap())
 }
 
 /// Adapters beside all linear layers.
-fn adapters(layout: &Layout) -> AdapterLayout {
+pub fn adapters(layout: &Layout) -> AdapterLayout {
     AdapterConfig::new(32, 64.0, false, Targets::AllLinear).layout(layout).unwrap()
 }
 
 /// On-policy updates of 64 prompts with 8 responses each: prompts of up to 1024 tokens, responses
 /// of up to 4096.
-fn demand(offloads_moments: bool) -> Demand {
+pub fn demand(offloads_moments: bool) -> Demand {
     let (longest, responses) = (1024 + 4096, 64 * 8);
     Demand {
         longest_sampled: longest,
@@ -55,7 +55,7 @@ fn demand(offloads_moments: bool) -> Demand {
     }
 }
 
-fn cuda(gib: usize, dtype: Dtype) -> Cuda {
+pub fn cuda(gib: usize, dtype: Dtype) -> Cuda {
     Cuda::new(Arc::new(PlanningDevice { memory: gib * GIB }), dtype)
 }
 
