@@ -33,11 +33,15 @@ pub enum PassTape {
 }
 
 impl PassLimits {
-    /// The tape of a single pass that goes backward right after it went forward. The plan has room
-    /// for at least the smallest kind.
+    /// The tape of a single pass that goes backward right after it went forward: all activations,
+    /// or the least if these do not fit. The plan has room for the least. It is nothing between
+    /// them, because a pass that is larger than planned needs more memory beside its tape.
     pub fn tape_kind_of_one(&self, model: &Model, tokens: usize) -> TapeKind {
-        let bytes = TapeBytes::of(&*model.backend, &model.layout);
-        bytes.kind(bytes.most_blocks(tokens, self.tape_bytes).unwrap_or(0))
+        let all = model.layout.tape_bytes_per_token(&*model.backend, TapeKind::Activations);
+        match tokens.saturating_mul(all) <= self.tape_bytes {
+            true => TapeKind::Activations,
+            false => TapeKind::BlockInputs,
+        }
     }
 
     /// The tapes of an update's passes, which go forward in order, wait for the loss, and go
