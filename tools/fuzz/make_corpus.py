@@ -51,11 +51,17 @@ put("config", "qwen3", json.dumps(base | {
     "model_type": "qwen3", "head_dim": 32, "attention_bias": False, "layer_types": ["full_attention"] * 2,
     "dtype": "float32", "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}))
 put("config", "mistral", json.dumps(base | {"model_type": "mistral", "sliding_window": None}))
-put("config", "qwen3.5", json.dumps(base | {
+hybrid = base | {
     "model_type": "qwen3_5_text", "layer_types": ["linear_attention", "full_attention"], "head_dim": 32,
     "attn_output_gate": True, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16,
     "linear_value_head_dim": 32, "linear_conv_kernel_dim": 4, "mtp_num_hidden_layers": 1,
-    "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "partial_rotary_factor": 0.25}}))
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "partial_rotary_factor": 0.25}}
+put("config", "qwen3.5", json.dumps(hybrid))
+put("config", "qwen3.5-moe", json.dumps({
+    "model_type": "qwen3_5_moe", "architectures": ["Qwen3_5MoeForConditionalGeneration"], "image_token_id": 7,
+    "text_config": hybrid | {
+        "model_type": "qwen3_5_moe_text", "moe_intermediate_size": 32, "shared_expert_intermediate_size": 48,
+        "num_experts": 8, "num_experts_per_tok": 2, "router_aux_loss_coef": 0.001}}))
 put("config", "generation", json.dumps({"eos_token_id": 2, "pad_token_id": 0, "temperature": 0.6, "top_p": 0.95, "top_k": 20,
                                         "do_sample": True}))
 put("config", "special-tokens", json.dumps({"bos_token": "<s>", "eos_token": {"content": "</s>"}, "unk_token": None}))
