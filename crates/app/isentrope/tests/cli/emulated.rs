@@ -127,6 +127,58 @@ fn runs_in_f32_are_the_cpus_wherever_they_are_made() {
     }
 }
 
+/// Two steps of imitation from scratch, then two of reinforcement learning from there, of models
+/// with linear attention and experts: the CPU's bytes. No answer is right, so the entropy bonus
+/// alone makes the gradient.
+#[test]
+#[ignore = "deep: trains whole models on the emulated GPU"]
+fn runs_of_hybrids_in_f32_are_the_cpus() {
+    let hybrid = json!({
+        "model_type": "qwen3_5_text", "hidden_size": 32, "intermediate_size": 48,
+        "num_hidden_layers": 2, "full_attention_interval": 2, "num_attention_heads": 2,
+        "num_key_value_heads": 1, "head_dim": 16, "linear_num_key_heads": 1,
+        "linear_num_value_heads": 2, "linear_key_head_dim": 16, "linear_value_head_dim": 16,
+        "vocab_size": 23, "max_position_embeddings": 128, "eos_token_id": 0, "pad_token_id": 0,
+    });
+    let experts = json!({
+        "model_type": "qwen3_5_moe_text", "moe_intermediate_size": 16,
+        "shared_expert_intermediate_size": 16, "num_experts": 4, "num_experts_per_tok": 2,
+    });
+    for (differences, balance) in [(json!({}), 0.0), (experts, 0.1)] {
+        let (imitation, reinforcement) = (Bench::sft(), Bench::train());
+        let model = imitation.out("model");
+        fs::create_dir(&model).unwrap();
+        for name in ["tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
+            fs::copy(Path::new(&untrained()).join(name), model.join(name)).unwrap();
+        }
+        let mut config = hybrid.clone();
+        config.as_object_mut().unwrap().extend(differences.as_object().unwrap().clone());
+        fs::write(model.join("config.json"), config.to_string()).unwrap();
+
+        let steps = "run.steps=2 eval.every=2 eval.problems=2 eval.samples=1 checkpoint.every=1";
+        let sets = format!(
+            "{steps} sft.batch=4 sft.router_aux_coefficient={balance} model.path={}",
+            text(&model)
+        );
+        let on_cpu = imitation.run("cpu", sets.as_str(), "");
+        succeed(imitation.emulated("gpu", sets.as_str(), "--device cuda"));
+        assert_same_results(&on_cpu, &imitation.out("gpu"));
+
+        let sets = format!(
+            "{steps} rollout.filter=false objective.router_aux_coefficient={balance} \
+             model.path={}",
+            text(&checkpoint(&on_cpu, 2))
+        );
+        let on_cpu = reinforcement.run("cpu", sets.as_str(), "");
+        succeed(reinforcement.emulated("gpu", sets.as_str(), "--device cuda"));
+        assert_same_results(&on_cpu, &reinforcement.out("gpu"));
+        for line in &metrics(&on_cpu)[1..] {
+            assert!(line["grad/norm"].as_f64().unwrap() > 0.0, "{line}");
+            assert_eq!(line.get("router/entropy").is_some(), balance > 0.0, "{line}");
+        }
+    }
+}
+
 /// With bf16 a run learns, repeats itself, and goes on after SIGKILL as if nothing had happened.
 #[test]
 #[ignore = "deep: trains whole models on the emulated GPU"]
