@@ -634,6 +634,7 @@ fn models_forward_and_backward() {
         "qwen3-moe",
         "qwen3-untied",
         "qwen3.5",
+        "qwen3.5-moe",
         "smollm3",
     ] {
         let on_both =
