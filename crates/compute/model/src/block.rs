@@ -160,7 +160,7 @@ impl Model {
                 return AttentionInternals { raw_qkv: None, qkv, gate: None, attended, branch };
             }
         };
-        let gate = of.is_gated.then(|| self.split_gates(of, &mut qkv, tokens));
+        let gate = of.is_gated.then(|| self.split_gates(of.shape, &mut qkv, tokens));
         let raw_qkv = of.qk_norm.map(|_| {
             let turned = self.activations(tokens, of.shape.row());
             mem::replace(&mut qkv, turned)
@@ -370,7 +370,7 @@ impl Model {
                     }
                 }
                 match d_gate {
-                    Some(d_gate) => self.join_gates(&block.qkv, &d_qkv, &d_gate, tokens),
+                    Some(d_gate) => self.join_gates(of.shape, &d_qkv, &d_gate, tokens),
                     None => d_qkv,
                 }
             }

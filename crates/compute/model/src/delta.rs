@@ -3,10 +3,9 @@
 
 use crate::block::Rows;
 use crate::gradient::Gradient;
-use crate::layout::{AttentionLayout, DeltaLayout, Projection};
+use crate::layout::DeltaLayout;
 use crate::model::Model;
-use isentrope_kernels::{Buffer, HybridOperations};
-use std::mem;
+use isentrope_kernels::{Attention, Buffer, HybridOperations};
 
 impl Model {
     /// The operations of hybrid models.
@@ -49,39 +48,43 @@ impl Model {
     /// Leaves queries, keys and values in `product`, and returns the gates behind them.
     pub(crate) fn split_gates(
         &self,
-        of: &AttentionLayout,
+        shape: Attention,
         product: &mut Buffer,
         tokens: usize,
     ) -> Buffer {
-        let (row, hybrid) = (of.shape.row(), self.hybrid());
+        let (row, hybrid) = (shape.row(), self.hybrid());
         let mut qkv = self.activations(tokens, row);
-        let mut gate = self.activations(tokens, of.shape.heads * of.shape.head_dim);
+        let mut gate = self.activations(tokens, gates(shape));
         hybrid.copy_columns(product, &mut qkv, (0, 0), tokens);
         hybrid.copy_columns(product, &mut gate, (row, 0), tokens);
-        drop(mem::replace(product, qkv));
+        *product = qkv;
         gate
     }
 
     /// The gradient of the product that [`split_gates`](Self::split_gates) split.
     pub(crate) fn join_gates(
         &self,
-        of: &Projection,
+        shape: Attention,
         d_qkv: &Buffer,
         d_gate: &Buffer,
         tokens: usize,
     ) -> Buffer {
-        let first = self.layout.attention().row();
-        let mut d_product = self.activations(tokens, of.shape.outputs);
-        self.hybrid().copy_columns(d_qkv, &mut d_product, (0, 0), tokens);
-        self.hybrid().copy_columns(d_gate, &mut d_product, (0, first), tokens);
+        let (row, hybrid) = (shape.row(), self.hybrid());
+        let mut d_product = self.activations(tokens, row + gates(shape));
+        hybrid.copy_columns(d_qkv, &mut d_product, (0, 0), tokens);
+        hybrid.copy_columns(d_gate, &mut d_product, (0, row), tokens);
         d_product
     }
 
     /// `attended * sigmoid(gate)`.
     pub(crate) fn gated(&self, attended: &Buffer, gate: &Buffer, tokens: usize) -> Buffer {
-        let shape = self.layout.attention();
-        let mut gated = self.activations(tokens, shape.heads * shape.head_dim);
+        let mut gated = self.activations(tokens, gates(self.layout.attention()));
         self.hybrid().gate_output(attended, gate, &mut gated, tokens);
         gated
     }
+}
+
+/// Gates behind an attention: one for each feature of its output.
+fn gates(shape: Attention) -> usize {
+    shape.heads * shape.head_dim
 }
