@@ -5,10 +5,10 @@ from pathlib import Path
 
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen3MoeConfig
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen3_5TextConfig, Qwen3MoeConfig
 
-# About 1 million weights, 30 million, the exact shape of Qwen2.5-0.5B, and 120 million of which a token goes through
-# a quarter.
+# About 1 million weights, 30 million, the exact shape of Qwen2.5-0.5B, 120 million of which a token goes through a
+# quarter, and 34 million of which six of eight layers are linear attention.
 SHAPES = {
     "tiny": dict(
         vocab_size=64,
@@ -46,7 +46,19 @@ SHAPES = {
         num_experts_per_tok=4,
         norm_topk_prob=True,
     ),
+    "hybrid": dict(
+        vocab_size=16384,
+        hidden_size=512,
+        intermediate_size=1408,
+        num_hidden_layers=8,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=128,
+        linear_num_key_heads=2,
+        linear_num_value_heads=4,
+    ),
 }
+KINDS = {"mixture": Qwen3MoeConfig, "hybrid": Qwen3_5TextConfig}
 SPECIAL = ["<pad>", "<eos>", "<bos>"]
 CHARACTERS = "0123456789+-*/()=,;:!?. \nabcdefghijklmnopqrstuvwxyz"
 
@@ -65,7 +77,7 @@ def tokenizer():
 def main(out, names):
     for name in names or SHAPES:
         torch.manual_seed(0)
-        kind = Qwen3MoeConfig if "num_experts" in SHAPES[name] else Qwen2Config
+        kind = KINDS.get(name, Qwen2Config)
         config = kind(
             **SHAPES[name],
             max_position_embeddings=4096,

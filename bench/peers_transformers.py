@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", help="checkpoint directory")
-    parser.add_argument("--only", choices=["generate", "train"], required=True)
+    parser.add_argument("--only", choices=["generate", "score", "train"], required=True)
     parser.add_argument("--prompts", type=int, default=32)
     parser.add_argument("--group", type=int, default=8, help="samples per prompt")
     parser.add_argument("--prompt-tokens", type=int, default=16)
@@ -38,17 +38,27 @@ def generate(model, prompts, new_tokens):
         )
 
 
-def forward_backward(model, sequences, new_tokens, scored_only):
-    """Log-prob and entropy of the last `new_tokens` tokens, and the gradient of their mean log-prob."""
-    model.zero_grad(set_to_none=True)
+def scores(model, sequences, new_tokens, scored_only):
+    """Log-prob and entropy of the last `new_tokens` tokens."""
     # A plain call has logits everywhere; the fastest way that transformers offers is to ask for those that are needed.
     kept = new_tokens if scored_only else 0
     logits = model(sequences[:, :-1], logits_to_keep=kept).logits[:, -new_tokens:]
     log_softmax = torch.log_softmax(logits, dim=-1)
-    logprob = log_softmax.gather(-1, sequences[:, -new_tokens:, None])[..., 0]
+    logprobs = log_softmax.gather(-1, sequences[:, -new_tokens:, None])[..., 0]
     with torch.no_grad():
-        -(log_softmax.exp() * log_softmax).sum(-1)
-    (-logprob.mean()).backward()
+        return logprobs, -(log_softmax.exp() * log_softmax).sum(-1)
+
+
+def forward(model, *task):
+    with torch.no_grad():
+        scores(model, *task)
+
+
+def forward_backward(model, *task):
+    """The gradient of the mean log-prob, too."""
+    model.zero_grad(set_to_none=True)
+    logprobs, _ = scores(model, *task)
+    (-logprobs.mean()).backward()
 
 
 def median_seconds(job, repeats):
@@ -76,9 +86,9 @@ def main():
     else:
         response = torch.randint(3, highest, (sequences, args.new_tokens))
         tokens = torch.cat([prompts, response], dim=1)
-        seconds = median_seconds(lambda: forward_backward(model, tokens, args.new_tokens, args.scored_only), args.repeats)
+        job, what = (forward, "forward") if args.only == "score" else (forward_backward, "forward+backward")
+        seconds = median_seconds(lambda: job(model, tokens, args.new_tokens, args.scored_only), args.repeats)
         rate = {"tokens_per_s": round(sequences * (args.prompt_tokens + args.new_tokens - 1) / seconds, 1)}
-        what = "forward+backward"
     measured = {"tool": "transformers", "what": what, "sequences": sequences, "seconds": round(seconds, 6)}
     print(json.dumps(measured | rate))
 

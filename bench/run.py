@@ -1,4 +1,4 @@
-"""Compares isentrope with transformers at sampling and at forward + backward, and prints a Markdown table.
+"""Compares isentrope with transformers at sampling, forward and forward + backward, and prints a Markdown table.
 
 Builds the release binary, makes the checkpoints that are missing, and runs both sides in turn, each measurement in a
 process of its own. README.md says what is measured and how the table is read.
@@ -10,12 +10,16 @@ import sys
 from pathlib import Path
 
 from processes import ROOT, alternate, build, make_missing, measure, table, warn_if_busy
-from work import Batch, Shape, generate_flops, train_flops
+from work import Batch, Shape, generate_flops, score_flops, train_flops
 
 HERE = Path(__file__).resolve().parent
 # The largest model gets fewer prompts: 16 sequences of it already keep the machine busy for long.
-PROMPTS = {"tiny": 32, "small": 32, "half-b": 2, "mixture": 32}
-JOBS = {"generate": ("sampling", generate_flops), "train": ("forward + backward", train_flops)}
+PROMPTS = {"tiny": 32, "small": 32, "half-b": 2, "mixture": 8, "hybrid": 8}
+JOBS = {
+    "generate": ("sampling", generate_flops),
+    "score": ("forward", score_flops),
+    "train": ("forward + backward", train_flops),
+}
 HEADINGS = ["model", "job", "isentrope s", "transformers s", "ratio", "isentrope tokens/s", "transformers tokens/s"]
 HEADINGS += ["isentrope MiB", "transformers MiB", "isentrope share", "transformers share"]
 

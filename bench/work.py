@@ -26,20 +26,32 @@ class Shape:
         config = json.loads((Path(model) / "config.json").read_text())
         hidden, heads = config["hidden_size"], config["num_attention_heads"]
         head_dim = config.get("head_dim") or hidden // heads
-        self.layers = config["num_hidden_layers"]
         self.queries = heads * head_dim
         keys = config["num_key_value_heads"] * head_dim
-        # Of a mixture's experts those that a token goes to, and the router.
-        experts, chosen = config.get("num_experts", 0), config.get("num_experts_per_tok", 1)
+        # Of a mixture's experts those that a token goes to, and the router. transformers 5 writes the second name.
+        experts = config.get("num_experts", config.get("num_local_experts", 0))
+        chosen = config.get("num_experts_per_tok", 1)
         inner = chosen * config["moe_intermediate_size"] if experts else config["intermediate_size"]
-        self.block = hidden * (2 * self.queries + 2 * keys + 3 * inner + experts)
+        layers = config["num_hidden_layers"]
+        linear = config.get("layer_types", []).count("linear_attention")
+        self.attentions = layers - linear
+        # A hybrid's attention has a gate as wide as its queries.
+        mixers = self.attentions * hidden * ((3 if linear else 2) * self.queries + 2 * keys)
+        if linear:
+            key_heads, value_heads = config["linear_num_key_heads"], config["linear_num_value_heads"]
+            key_dim, value_dim = config["linear_key_head_dim"], config["linear_value_head_dim"]
+            keys, values = key_heads * key_dim, value_heads * value_dim
+            product = hidden * (2 * keys + 3 * values + 2 * value_heads)
+            # A state is read by a key, written to, and read by a query.
+            state = 3 * values * key_dim + config["linear_conv_kernel_dim"] * (2 * keys + values)
+            mixers += linear * (product + state)
+        self.blocks = mixers + layers * hidden * (3 * inner + experts)
         self.head = hidden * config["vocab_size"]
 
     def flops(self, tokens, scored, visible):
         """One forward pass: `tokens` run through the blocks, `scored` through the head, and `visible` counts the keys
         seen, summed over the tokens."""
-        linear = 2 * (self.layers * self.block * tokens + self.head * scored)
-        return linear + 4 * self.layers * self.queries * visible
+        return 2 * (self.blocks * tokens + self.head * scored) + 4 * self.attentions * self.queries * visible
 
 
 def triangle(n):
@@ -57,11 +69,16 @@ def generate_flops(shape, batch):
     )
 
 
-def train_flops(shape, batch):
-    """Forward, and backward at twice its cost; every sequence by itself."""
+def score_flops(shape, batch):
+    """Forward; every sequence by itself."""
     length = batch.prompt_tokens + batch.new_tokens - 1
-    return 3 * shape.flops(
+    return shape.flops(
         tokens=batch.sequences * length,
         scored=batch.sequences * batch.new_tokens,
         visible=batch.sequences * triangle(length),
     )
+
+
+def train_flops(shape, batch):
+    """Backward is twice forward."""
+    return 3 * score_flops(shape, batch)

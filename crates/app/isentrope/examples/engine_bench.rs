@@ -1,6 +1,6 @@
-//! Times batched sampling, or one forward and backward pass, of a checkpoint: the work that
-//! bench/run.py gives to both sides. Prints one JSON line per measurement; seconds are the median
-//! over the repeats, after one warm-up.
+//! Times batched sampling, a forward pass, or one forward and backward, of a checkpoint: the work
+//! that bench/run.py gives to both sides. Prints one JSON line per measurement; seconds are the
+//! median over the repeats, after one warm-up.
 #![allow(clippy::print_stdout, reason = "the terminal is what it is for")]
 
 use anyhow::Result;
@@ -16,7 +16,7 @@ use std::time::Instant;
 #[derive(Parser)]
 struct Arguments {
     model: PathBuf,
-    /// Only one of the two jobs: generate or train
+    /// Only one of the jobs: generate, score or train
     #[arg(long)]
     only: Option<String>,
     #[arg(long, default_value_t = 32)]
@@ -62,31 +62,49 @@ fn main() -> Result<()> {
         let new_tokens = sequences * a.new_tokens;
         println!(
             "{}",
-            json!({"tool": "isentrope", "what": "generate", "sequences": sequences, "seconds": seconds,
-                   "new_tokens_per_s": new_tokens as f64 / seconds})
+            json!({"tool": "isentrope", "what": "generate", "sequences": sequences,
+                   "seconds": seconds, "new_tokens_per_s": new_tokens as f64 / seconds})
         );
     }
+    let tokens: Vec<Vec<u32>> = (0..sequences)
+        .map(|s| {
+            let response =
+                (0..a.new_tokens as u32).map(|i| (i * 7919 + s as u32 * 104_729) % vocabulary);
+            prompts[s / a.group].iter().copied().chain(response).collect()
+        })
+        .collect();
+    let sequences_of_pass = (a.micro_batch_tokens / (a.prompt_tokens + a.new_tokens)).max(1);
+    let micro_batches: Vec<Packed> = tokens
+        .chunks(sequences_of_pass)
+        .map(|batch| {
+            let sequences: Vec<Sequence<'_>> =
+                batch.iter().map(|t| Sequence { tokens: t, score_from: a.prompt_tokens }).collect();
+            Packed::new(&sequences)
+        })
+        .collect();
+    let report = |what: &str, seconds: f64| {
+        let all = sequences * (a.prompt_tokens + a.new_tokens - 1);
+        println!(
+            "{}",
+            json!({"tool": "isentrope", "what": what, "sequences": sequences, "seconds": seconds,
+                   "tokens_per_s": all as f64 / seconds})
+        );
+    };
+    if wanted("score") {
+        let seconds = median(a.repeats, || {
+            micro_batches.iter().for_each(|packed| drop(model.score(packed, 1.0)));
+            Ok(())
+        })?;
+        report("forward", seconds);
+    }
     if wanted("train") {
-        let tokens: Vec<Vec<u32>> = (0..sequences)
-            .map(|s| {
-                let response =
-                    (0..a.new_tokens as u32).map(|i| (i * 7919 + s as u32 * 104_729) % vocabulary);
-                prompts[s / a.group].iter().copied().chain(response).collect()
-            })
-            .collect();
         let keep = if a.recompute { TapeKind::BlockInputs } else { TapeKind::Activations };
         let mut gradient = Gradient::zeros(&model)?;
         let seconds = median(a.repeats, || {
             gradient.reset(&*model.backend);
-            let per_batch = (a.micro_batch_tokens / tokens[0].len()).max(1);
-            for batch in tokens.chunks(per_batch) {
-                let packed: Vec<Sequence<'_>> = batch
-                    .iter()
-                    .map(|t| Sequence { tokens: t, score_from: a.prompt_tokens })
-                    .collect();
-                let packed = Packed::new(&packed);
+            for packed in &micro_batches {
                 let targets = packed.target_count();
-                let (_, tape) = model.forward(packed, 1.0, keep);
+                let (_, tape) = model.forward(packed.clone(), 1.0, keep);
                 let coefficient = vec![-1.0 / (sequences * a.new_tokens) as f32; targets];
                 model.backward(
                     tape,
@@ -97,12 +115,7 @@ fn main() -> Result<()> {
             gradient.finish(&model);
             Ok(())
         })?;
-        let all = sequences * (a.prompt_tokens + a.new_tokens - 1);
-        println!(
-            "{}",
-            json!({"tool": "isentrope", "what": "forward+backward", "sequences": sequences, "seconds": seconds,
-                   "tokens_per_s": all as f64 / seconds})
-        );
+        report("forward+backward", seconds);
     }
     Ok(())
 }
@@ -110,7 +123,9 @@ fn main() -> Result<()> {
 fn generate(model: &Model, a: &Arguments, prompts: &[Vec<u32>]) -> Result<usize> {
     let sampling =
         Arc::new(Sampling { max_tokens: a.new_tokens, ignore_eos: true, ..Sampling::default() });
-    let pages = a.prompts * a.group * KvCache::pages_for(model, a.prompt_tokens + a.new_tokens);
+    let of_sequence =
+        model.layout.pages_of_sequence(&*model.backend, a.prompt_tokens + a.new_tokens);
+    let pages = a.prompts * a.group * of_sequence;
     let limits = Limits { cache_bytes: pages * KvCache::page_bytes(model), ..Limits::default() };
     let mut engine = Engine::new(model, None, limits)?;
     for (i, prompt) in prompts.iter().enumerate() {
