@@ -1,21 +1,33 @@
 //! Numbers that are added or exchanged, in the host's memory or a device's.
 
 use crate::piece::Piece;
+use bytemuck::{Pod, Zeroable};
 use std::ops::Range;
 
 /// The numbers of one parameter, which the host can read and write even if a device holds them.
 pub trait Parameter {
+    /// How a number travels: `f32`, or `u16` for the bits of a bf16, which can be exchanged and not
+    /// added.
+    type Number: Pod;
+
     /// How many numbers it has.
     fn count(&self) -> usize;
 
     /// Copies the numbers from `first` on.
-    fn read(&self, first: usize, numbers: &mut [f32]);
+    fn read(&self, first: usize, numbers: &mut [Self::Number]);
 
     /// Replaces the numbers from `first` on.
-    fn write(&mut self, first: usize, numbers: &[f32]);
+    fn write(&mut self, first: usize, numbers: &[Self::Number]);
+}
+
+/// Bytes of `numbers` of a parameter's numbers.
+pub(crate) fn bytes_of<P: Parameter>(numbers: usize) -> usize {
+    numbers * size_of::<P::Number>()
 }
 
 impl Parameter for &mut [f32] {
+    type Number = f32;
+
     fn count(&self) -> usize {
         self.len()
     }
@@ -72,8 +84,8 @@ impl<P: Parameter> HostFloats<P> {
             .collect()
     }
 
-    fn read_part(&self, part: &Part) -> Vec<f32> {
-        let mut numbers = vec![0.0; part.within.len()];
+    fn read_part(&self, part: &Part) -> Vec<P::Number> {
+        let mut numbers = vec![P::Number::zeroed(); part.within.len()];
         self.parameters[part.parameter].1.read(part.first, &mut numbers);
         numbers
     }
@@ -82,35 +94,37 @@ impl<P: Parameter> HostFloats<P> {
     pub(crate) fn read(&self, numbers: Range<usize>, piece: &mut Piece) {
         for part in self.parts(&numbers) {
             let own = self.read_part(&part);
-            piece.contents_mut()[bytes(&part.within)].copy_from_slice(bytemuck::cast_slice(&own));
+            piece.contents_mut()[bytes::<P>(&part.within)]
+                .copy_from_slice(bytemuck::cast_slice(&own));
         }
     }
 
     /// Overwrites numbers with a received piece.
     pub(crate) fn write(&mut self, numbers: Range<usize>, piece: &Piece) {
         for part in self.parts(&numbers) {
-            let came: Vec<f32> = floats(piece, &part.within).collect();
+            // A piece's numbers need not be aligned there.
+            let mut came = vec![P::Number::zeroed(); part.within.len()];
+            bytemuck::cast_slice_mut(&mut came)
+                .copy_from_slice(&piece.contents()[bytes::<P>(&part.within)]);
             self.parameters[part.parameter].1.write(part.first, &came);
         }
     }
+}
 
+impl<P: Parameter<Number = f32>> HostFloats<P> {
     /// Adds a received piece to numbers.
     pub(crate) fn add(&mut self, numbers: Range<usize>, piece: &Piece) {
         for part in self.parts(&numbers) {
             let mut sum = self.read_part(&part);
-            sum.iter_mut().zip(floats(piece, &part.within)).for_each(|(sum, came)| *sum += came);
+            let came = piece.contents()[bytes::<P>(&part.within)].chunks_exact(4).map(float);
+            sum.iter_mut().zip(came).for_each(|(sum, came)| *sum += came);
             self.parameters[part.parameter].1.write(part.first, &sum);
         }
     }
 }
 
-fn bytes(numbers: &Range<usize>) -> Range<usize> {
-    4 * numbers.start..4 * numbers.end
-}
-
-/// The numbers in a part of a piece, which need not be aligned there.
-fn floats<'a>(piece: &'a Piece, numbers: &Range<usize>) -> impl Iterator<Item = f32> + 'a {
-    piece.contents()[bytes(numbers)].chunks_exact(4).map(float)
+fn bytes<P: Parameter>(numbers: &Range<usize>) -> Range<usize> {
+    bytes_of::<P>(numbers.start)..bytes_of::<P>(numbers.end)
 }
 
 fn float(bytes: &[u8]) -> f32 {
@@ -119,7 +133,7 @@ fn float(bytes: &[u8]) -> f32 {
 
 /// Adds the first `count` numbers of `right` to the first `count` of `left`.
 pub(crate) fn add_pieces(left: &mut Piece, right: &Piece, count: usize) {
-    let right = floats(right, &(0..count));
+    let right = right.contents()[..4 * count].chunks_exact(4).map(float);
     for (left, right) in left.contents_mut().chunks_exact_mut(4).zip(right) {
         let sum = float(left) + right;
         left.copy_from_slice(&sum.to_ne_bytes());

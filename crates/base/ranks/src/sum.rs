@@ -8,7 +8,7 @@
 
 use crate::engine::{Move, Ticket};
 use crate::error::{Error, Result};
-use crate::floats::{HostFloats, Parameter, add_pieces};
+use crate::floats::{HostFloats, Parameter, add_pieces, bytes_of};
 use crate::line::Line;
 use crate::piece::Piece;
 use crate::slices::{BLOCK, Slices, part};
@@ -16,7 +16,7 @@ use crate::tree::PartialSums;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Numbers of a piece: 1 MiB.
+/// Numbers of a piece: 1 MiB of f32.
 const PIECE: usize = 1 << 18;
 /// Pieces each way that travel at a time: the next is on its way while one is added.
 const PIECES_IN_FLIGHT: usize = 4;
@@ -27,7 +27,7 @@ const PIECES_IN_FLIGHT: usize = 4;
 /// # Errors
 /// [`Error::Damage`] when other bytes came than were sent; the exchange still goes on to its end,
 /// since the other ranks wait for it. [`Error::Engine`] when the engine failed.
-pub fn reduce_scatter<P: Parameter>(
+pub fn reduce_scatter<P: Parameter<Number = f32>>(
     line: &Line,
     floats: &mut HostFloats<P>,
     slices: &Slices,
@@ -138,11 +138,11 @@ impl<'a> Lane<'a> {
             moves.push(Move::Receive {
                 from: *peer,
                 piece: self.take(),
-                bytes: Piece::sealed(4 * numbers.len()),
+                bytes: Piece::sealed(bytes_of::<P>(numbers.len())),
             });
         }
         for Part { peer, numbers } in goes {
-            let contents = 4 * numbers.len();
+            let contents = bytes_of::<P>(numbers.len());
             let mut piece = self.take();
             floats.read(numbers, &mut piece);
             piece.seal(self.line.next_to(peer), contents);
@@ -156,11 +156,11 @@ impl<'a> Lane<'a> {
     }
 
     /// Waits for the started moves, and returns the received pieces.
-    fn finish(&mut self, batch: Batch) -> Result<Vec<(Part, Piece)>> {
+    fn finish<P: Parameter>(&mut self, batch: Batch) -> Result<Vec<(Part, Piece)>> {
         let mut pieces = self.line.wait(batch.ticket)?.into_iter();
         let mut came = Vec::with_capacity(batch.comes.len());
         for ((part, number), piece) in batch.comes.into_iter().zip(&mut pieces) {
-            if !piece.is_sound(number, 4 * part.numbers.len()) {
+            if !piece.is_sound(number, bytes_of::<P>(part.numbers.len())) {
                 self.damage.get_or_insert_with(|| {
                     Error::Damage(format!(
                         "what came from rank {} is not what it sent: a network or memory damages \
@@ -217,7 +217,7 @@ impl<'a> Lane<'a> {
     }
 
     /// The last levels of the tree: every rank adds its part over all groups.
-    fn add_over_groups<P: Parameter>(
+    fn add_over_groups<P: Parameter<Number = f32>>(
         &mut self,
         floats: &mut HostFloats<P>,
         slices: &Slices,
@@ -260,7 +260,7 @@ impl<'a> Lane<'a> {
             if in_flight.len() == PIECES_IN_FLIGHT
                 && let Some(oldest) = in_flight.pop_front()
             {
-                let came = self.finish(oldest)?;
+                let came = self.finish::<P>(oldest)?;
                 arrived(self, floats, came);
             }
             let cut = |parts: &[Part]| {
@@ -270,7 +270,7 @@ impl<'a> Lane<'a> {
             in_flight.push_back(self.start(floats, goes, comes)?);
         }
         for oldest in in_flight {
-            let came = self.finish(oldest)?;
+            let came = self.finish::<P>(oldest)?;
             arrived(self, floats, came);
         }
         Ok(())

@@ -221,7 +221,11 @@ impl World {
     /// slice ([`Slices::of_rank`]), and nothing of use in the rest. `slices` divides the numbers
     /// over
     /// [`size`](Self::size) ranks.
-    pub fn sum<P: Parameter>(&self, floats: &mut HostFloats<P>, slices: &Slices) -> Result<()> {
+    pub fn sum<P: Parameter<Number = f32>>(
+        &self,
+        floats: &mut HostFloats<P>,
+        slices: &Slices,
+    ) -> Result<()> {
         self.exchange(Kind::Sum, slices, |line| sum::reduce_scatter(line, floats, slices))
     }
 

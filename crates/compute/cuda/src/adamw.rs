@@ -23,7 +23,7 @@ fn part(of: &CudaBuffer, elements: &Range<usize>) -> (Pointer, Pointer) {
     );
     let start = of.start().by(elements.start * of.layout.element.bytes());
     match of.layout.element {
-        Element::Split => (start, of.rest().by(2 * elements.start)),
+        Element::Split => (start, of.rest_of(elements)),
         _ => (start, Pointer::NULL),
     }
 }

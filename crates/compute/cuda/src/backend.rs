@@ -4,6 +4,7 @@ use crate::adamw::{self, Parameter};
 use crate::batch::CudaBatch;
 use crate::buffer::CudaBuffer;
 use crate::cuda::Cuda;
+use crate::dtype::Dtype;
 use crate::failure::DeviceFailure;
 use crate::index::CudaIndex;
 use crate::layout::{Layout, PAGE};
@@ -13,7 +14,7 @@ use isentrope_kernels::{
     AdamW, Attention, Backend, Buffer, DeviceBatch, DeviceIndex, Draw, Drawn, DrawnTokens,
     EntropySlopes, ExpertOperations, Gate, Grouped, HeadNorms, HeadScores, HeadStatistics,
     HostBatch, HybridOperations, Kind, Linear, OutOfMemory, QueuedDraws, ReplayKey, RmsNorm, Role,
-    SamplingMasks, Turn, UpdateSlice, Work,
+    SamplingMasks, SplitWeights, Turn, UpdateSlice, Work,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -451,6 +452,9 @@ impl Backend for Cuda {
 
     fn experts(&self) -> &dyn ExpertOperations {
         self
+    }
+    fn split_weights(&self) -> Option<&dyn SplitWeights> {
+        (self.dtype == Dtype::Bf16).then_some(self)
     }
     fn hybrid(&self) -> &dyn HybridOperations {
         self

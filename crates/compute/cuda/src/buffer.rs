@@ -4,6 +4,7 @@ use crate::device::{HostMemory, Memory};
 use crate::kernels::Pointer;
 use crate::layout::{BLOCK, Element, Layout};
 use crate::pool::Block;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -125,10 +126,21 @@ impl CudaBuffer {
         self.start()
     }
 
-    /// The address of the rests of split elements; null without them.
+    /// The address of the rests of all split elements; null without them.
+    ///
+    /// # Panics
+    /// When another rank has some of them.
     pub(crate) fn rest(&self) -> Pointer {
+        self.rest_of(&(0..self.elements()))
+    }
+
+    /// The address of the rests of these split elements; null without them.
+    ///
+    /// # Panics
+    /// When another rank has some of them.
+    pub(crate) fn rest_of(&self, elements: &Range<usize>) -> Pointer {
         match self.layout.element {
-            Element::Split => self.at(self.layout.rest_at()),
+            Element::Split => self.at(self.layout.rest_at(elements)),
             _ => Pointer::NULL,
         }
     }

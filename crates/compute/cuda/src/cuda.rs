@@ -191,12 +191,12 @@ impl Cuda {
             Element::Split => {
                 let joined = self.scratch(4 * elements.len());
                 let count = elements.len();
-                let (upper, rest) = (from.start(), from.rest());
+                let (upper, rest) = (from.start(), from.rest_of(&(first..first + count)));
                 let grid = Grid::line(elements.len().div_ceil(256), 256);
                 UNPACK_SPLIT.launch(
                     &*self.device,
                     grid,
-                    (upper.by(2 * first), rest.by(2 * first), joined.at(0), 0, 1, count, count),
+                    (upper.by(2 * first), rest, joined.at(0), 0, 1, count, count),
                 );
                 self.device.download(joined.memory(), 0, bytemuck::cast_slice_mut(elements));
             }

@@ -2,6 +2,7 @@
 
 use crate::dtype::Dtype;
 use isentrope_kernels::{Attention, Kind, Linear, Role};
+use std::ops::Range;
 
 /// Positions in a page of keys and values, the same as in `attention.cu`.
 pub(crate) const PAGE: usize = 16;
@@ -14,6 +15,7 @@ pub(crate) enum Element {
     F32,
     Bf16,
     /// bf16, with a 16-bit rest for each element behind all of them, which makes it an exact f32.
+    /// Some elements may have no rest.
     Split,
     /// The bf16 of a split element, without its rest: a weight that never changes.
     Frozen,
@@ -44,6 +46,8 @@ pub(crate) struct Layout {
     pub in_panels: bool,
     /// Whether this is a matrix's gradient, whose last tokens may wait until a block is full.
     pub has_tail: bool,
+    /// The split elements that have a rest: the first, and how many.
+    rests: (usize, usize),
 }
 
 /// A row of bf16 begins at a multiple of 16 bytes, the unit of asynchronous copies.
@@ -90,8 +94,9 @@ impl Layout {
     }
 
     fn plain(element: Element, rows: usize, features: usize) -> Self {
+        let (stride, rests) = (features, (0, rows.saturating_mul(features)));
         let (matrix, in_panels, has_tail) = (None, false, false);
-        Self { element, rows, features, stride: features, matrix, in_panels, has_tail }
+        Self { element, rows, features, stride, matrix, in_panels, has_tail, rests }
     }
 
     fn parameter(dtype: Dtype, kind: Kind, element: Element) -> Self {
@@ -108,7 +113,8 @@ impl Layout {
                     false => (shape.outputs, padded(shape.inputs)),
                 };
                 let plain = Self::plain(element, rows, shape.inputs);
-                Self { stride, matrix: Some(shape), in_panels, ..plain }
+                let rests = (0, rows.saturating_mul(stride));
+                Self { stride, matrix: Some(shape), in_panels, rests, ..plain }
             }
         }
     }
@@ -118,9 +124,33 @@ impl Layout {
         self.rows.saturating_mul(self.stride)
     }
 
-    /// First byte of the rests of split elements.
-    pub(crate) fn rest_at(&self) -> usize {
+    /// The layout of split elements of which only these have a rest.
+    pub(crate) fn with_rests(self, of: &Range<usize>) -> Self {
+        assert!(self.element == Element::Split, "only split weights have rests");
+        self.check_rests(of);
+        Self { rests: (of.start, of.len()), ..self }
+    }
+
+    /// First byte of the rests.
+    fn rests_at(&self) -> usize {
         aligned(self.elements().saturating_mul(2))
+    }
+
+    /// First byte of the rests of these split elements.
+    ///
+    /// # Panics
+    /// When another rank has some of them.
+    pub(crate) fn rest_at(&self, of: &Range<usize>) -> usize {
+        self.check_rests(of);
+        self.rests_at() + 2 * of.start.saturating_sub(self.rests.0)
+    }
+
+    fn check_rests(&self, of: &Range<usize>) {
+        let (first, count) = self.rests;
+        assert!(
+            of.is_empty() || (first <= of.start && of.end <= first + count),
+            "rests of {of:?}, and only {count} elements from {first} on have one"
+        );
     }
 
     /// First byte of a gradient's tail.
@@ -141,7 +171,7 @@ impl Layout {
     /// Bytes of a buffer; `usize::MAX` if no memory could hold it.
     pub(crate) fn bytes(&self) -> usize {
         match self.element {
-            Element::Split => self.rest_at().saturating_add(self.elements().saturating_mul(2)),
+            Element::Split => self.rests_at().saturating_add(self.rests.1.saturating_mul(2)),
             Element::F32 if self.has_tail => {
                 let (outputs, inputs) = self.tail_strides();
                 // Gradients by outputs, and inputs twice: the waiting ones, and room for the next

@@ -41,6 +41,7 @@ mod replay;
 mod rounding;
 mod rows;
 mod self_test;
+mod split_weights;
 mod splits;
 mod stream;
 mod transfer;

@@ -207,10 +207,10 @@ impl Stream {
         let _call = call("fetched").with("bytes", bytes.len());
         self.device.fetched(fetch, bytes);
     }
-    pub(crate) fn copy(&self, from: &Memory, to: &Memory, bytes: usize) {
+    pub(crate) fn copy(&self, from: &Memory, at: usize, to: &Memory, to_at: usize, bytes: usize) {
         let device = self.at_once();
         let _call = call("copy").with("bytes", bytes);
-        device.copy(from, 0, to, 0, bytes);
+        device.copy(from, at, to, to_at, bytes);
     }
     pub(crate) fn clear(&self, memory: &Memory, offset: usize, bytes: usize) {
         let device = self.at_once();

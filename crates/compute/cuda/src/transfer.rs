@@ -114,7 +114,7 @@ impl Cuda {
             // An ordinary launch, without the rows of padding.
             self.copy_rows(from, None, to, None, rows);
         } else if bytes > 0 {
-            self.device.copy(from.memory(), to.memory(), bytes);
+            self.device.copy(from.memory(), 0, to.memory(), 0, bytes);
         }
     }
 
@@ -208,13 +208,10 @@ impl Cuda {
             Element::Split => {
                 let (upper, rest): (Vec<u16>, Vec<u16>) =
                     elements.iter().map(|&x| split(x)).unzip();
-                let memory = to.memory();
+                let (memory, rest_at) =
+                    (to.memory(), to.layout.rest_at(&(first..first + elements.len())));
                 self.device.upload(bytemuck::cast_slice(&upper), memory, 2 * first);
-                self.device.upload(
-                    bytemuck::cast_slice(&rest),
-                    memory,
-                    to.layout.rest_at() + 2 * first,
-                );
+                self.device.upload(bytemuck::cast_slice(&rest), memory, rest_at);
             }
             Element::Bf16 => panic!("activations are written by rows"),
         }

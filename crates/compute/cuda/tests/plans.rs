@@ -3,6 +3,7 @@
 mod cards;
 mod delta;
 mod passes;
+mod ranks;
 mod runs;
 
 /// Short-lived uploads, such as row numbers. A real device's plan counts them as the program's own

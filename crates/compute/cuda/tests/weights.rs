@@ -199,6 +199,66 @@ fn updates_have_the_bits_of_the_cpu() {
     }
 }
 
+/// Of weights whose other remainders are gone, a rank's own elements are updated as of whole ones.
+#[test]
+fn a_rank_updates_its_own_elements_without_the_remainders_of_the_others() {
+    let cuda = cuda();
+    let split = cuda.split_weights().unwrap();
+    let of_f32 = emulated(Dtype::F32, Settings::default());
+    assert!(of_f32.split_weights().is_none() && cpu().split_weights().is_none());
+    let kind = Kind::Matrix(Linear { inputs: 13, outputs: 700 });
+    let count = cuda.element_count(kind);
+    let numbers: Vec<f32> = weights().into_iter().filter(|x| x.is_finite()).take(count).collect();
+    let settings = AdamW { learning_rate: 3e-4, step: 1, gradient_scale: 0.7, ..ADAMW };
+    let ranges = [0..count, 4096..8192, 4096..count, 0..4096, 0..0];
+    let made = ranges.map(|own| {
+        let mut packed = cuda.allocate(Role::Weight(kind)).unwrap();
+        cuda.write_elements(&mut packed, 0, &numbers);
+        let free = cuda.device().memory_info().free;
+        split.keep_remainders(&mut packed, own.clone()).unwrap();
+        let freed = cuda.device().memory_info().free - free;
+        assert_eq!(freed, 2 * (count - own.len()), "{own:?}");
+        let mut rounded = vec![0; count];
+        split.read_rounded(&packed, 0, &mut rounded);
+        let nearest = numbers.iter().map(|&x| (nearest(x).to_bits() >> 16) as u16);
+        assert!(nearest.eq(rounded), "{own:?}");
+        let moments = [0, 1].map(|_| cuda.allocate(Role::Moment(own.len())).unwrap());
+        let ([mut first, mut second], mut elements) = (moments, vec![0.0; own.len()]);
+        let mut gradient = cuda.allocate(Role::Gradient(kind)).unwrap();
+        cuda.write_elements(&mut gradient, 0, &numbers);
+        cuda.adamw(
+            settings,
+            &mut [UpdateSlice {
+                weights: &mut packed,
+                gradient: &gradient,
+                elements: own.clone(),
+                first: &mut first,
+                second: &mut second,
+            }],
+        );
+        cuda.read_elements(&packed, own.start, &mut elements);
+        // Others' elements are seen as they come.
+        let others: Vec<usize> = (0..count).filter(|at| !own.contains(at)).collect();
+        if let Some(&other) = others.last() {
+            split.write_rounded(&mut packed, other, &[0x3fc0]);
+            let mut seen = [0; 2];
+            split.read_rounded(&packed, other - 1, &mut seen);
+            assert_eq!(seen[1], 0x3fc0);
+            let read = || cuda.read_elements(&packed, other, &mut [0.0]);
+            let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(read));
+            assert!(refused.is_err(), "half of a weight was read as if it were all");
+        }
+        let sums = cuda.square_sums(&[(&packed, own.clone())]);
+        (own, bits(&elements), sums)
+    });
+    let [whole, parts @ ..] = &made;
+    for (own, elements, sums) in parts {
+        assert!(elements[..] == whole.1[own.clone()], "{own:?}");
+        let blocks = own.start / 4096..own.end.div_ceil(4096);
+        assert_eq!(sums[..], whole.2[blocks], "{own:?}");
+    }
+}
+
 #[test]
 fn offloaded_moments_take_the_memory_of_the_host_alone() {
     let cuda = cuda().with_moments_in_pieces_of(100);

@@ -448,8 +448,28 @@ pub trait Backend: Send + Sync + 'static {
 
     /// The operations of mixtures of experts.
     fn experts(&self) -> &dyn ExpertOperations;
+    /// Weights in two parts; none if the device keeps a weight as one f32.
+    fn split_weights(&self) -> Option<&dyn SplitWeights> {
+        None
+    }
     /// The operations of hybrid models.
     fn hybrid(&self) -> &dyn HybridOperations;
+}
+
+/// Weights that a device keeps as a bf16, which operations read, and a remainder of 16 bits, which
+/// makes it an exact f32 and which only the optimizer reads. Of several ranks, each needs the
+/// remainders of the elements alone that it updates.
+pub trait SplitWeights {
+    /// Gives up the remainders of a parameter's weights outside `own`. From then on the weights can
+    /// be updated, measured and read exactly only in `own`.
+    ///
+    /// # Errors
+    /// When memory is lacking: for a moment there are both the old weights and the new ones.
+    fn keep_remainders(&self, weights: &mut Buffer, own: Range<usize>) -> Result<(), OutOfMemory>;
+    /// Copies the bf16s of elements `first ..` to the host, as bits.
+    fn read_rounded(&self, from: &Buffer, first: usize, rounded: &mut [u16]);
+    /// Replaces the bf16s of elements `first ..`, and no remainder.
+    fn write_rounded(&self, to: &mut Buffer, first: usize, rounded: &[u16]);
 }
 
 /// Operations for models with a recurrent state beside keys and values: the gated delta rule, and

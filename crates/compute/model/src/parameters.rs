@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::checkpoint::{Checkpoint, Tensor};
 use crate::layout::{Id, NamedTensor, Parameter, ParameterList};
-use isentrope_kernels::{Backend, Buffer, DeltaWeights, Kind, Role, norm};
+use isentrope_kernels::{Backend, Buffer, DeltaWeights, Kind, Role};
 use std::borrow::Cow;
 use std::ops::{Index, IndexMut};
 
@@ -117,14 +117,6 @@ impl Parameters {
                 backend.write_elements(to, first, elements);
             }
         }
-    }
-
-    /// The Euclidean norm of all parameters together.
-    pub fn norm(&self, backend: &dyn Backend, list: &ParameterList) -> f64 {
-        let of_parameter = |(buffer, numbers)| backend.square_sums(&[(buffer, 0..numbers)]);
-        let sums: Vec<Vec<f32>> =
-            self.0.iter().zip(list.numbers(backend)).map(of_parameter).collect();
-        norm(sums.iter().map(Vec::as_slice))
     }
 
     /// The buffers, in the list's order.

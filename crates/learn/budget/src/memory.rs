@@ -92,6 +92,8 @@ pub struct Plan {
     /// Gradients of the trained models, and sums of shards that wait to be added; only during
     /// updates.
     pub gradient: usize,
+    /// The part of `gradient` that is sums of shards.
+    pub sums: usize,
     /// AdamW's moments of the trained models, as far as they are in the device's memory.
     pub moments: usize,
     /// Moments in the host's memory, if the device has its own memory.
@@ -216,6 +218,7 @@ impl Plan {
         Ok(Self {
             weights,
             gradient,
+            sums: demand.sets.sum_bytes(backend, layout),
             moments,
             host_moments: demand.sets.host_bytes(backend, layout),
             host_program: if has_own_memory(backend) {
@@ -470,8 +473,9 @@ impl fmt::Display for Plan {
         f.write_str(&if_any("scoring by the teacher: ", self.teacher_pass, "; "))?;
         write!(
             f,
-            "updates: gradient {}, activations up to {}, {} in passes of {} tokens; peak {} of {}",
-            human(self.gradient),
+            "updates: gradient {}{}, activations up to {}, {} in passes of {} tokens; peak {} of {}",
+            human(self.gradient - self.sums),
+            if_any(", sums of shards ", self.sums, ""),
             human(self.tape),
             human(self.working),
             self.micro_batch_tokens,

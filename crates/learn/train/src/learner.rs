@@ -14,8 +14,8 @@ use isentrope_budget::PassLimits;
 use isentrope_kernels::SamplingMasks;
 use isentrope_model::checkpoint::{Tensor, WriteOptions};
 use isentrope_model::{
-    ActivationCache, Checkpoint, Derivatives, Model, Packed, QueuedScores, RouterBalance,
-    RouterUse, Scores, Sequence, Tape, apart, units,
+    ActivationCache, Checkpoint, Derivatives, Model, Packed, Parameters, QueuedScores,
+    RouterBalance, RouterUse, Scores, Sequence, Tape, apart, units,
 };
 use isentrope_trace::span;
 use std::ops::Range;
@@ -77,6 +77,8 @@ pub struct ForwardBatch<'a> {
 const QUEUED_TARGETS: usize = 1 << 16;
 /// Tokens of the text on which a model is tested for finite scores.
 const PROBE: usize = 64;
+/// Weights that are read at a time.
+const READ: usize = 1 << 20;
 
 /// A model in training.
 pub struct Learner {
@@ -97,11 +99,12 @@ pub struct Learner {
 impl Learner {
     /// Makes a learner that is ready for the first update. The gradient has no memory before that.
     pub fn new(
-        model: Model,
+        mut model: Model,
         optimizer: Optimizer,
         limits: PassLimits,
         ranks: TrainingRanks,
     ) -> Result<Self> {
+        optimizer.moments.keep_remainders(&mut model, &ranks)?;
         let gradient = ShardedGradient::new(ranks.own_shards());
         let slots = limits.activation_slots;
         let activation_cache =
@@ -110,11 +113,51 @@ impl Learner {
     }
 
     /// The bits of the norm of the trained weights: equal for equal weights, and hardly ever for
-    /// others.
-    pub fn checksum(&mut self) -> u64 {
-        let model = &self.model;
-        let norm = || model.trained().norm(&*model.backend, model.layout.trained()).to_bits();
-        *self.checksum.get_or_insert_with(norm)
+    /// others. All ranks ask for it together.
+    pub fn checksum(&mut self) -> Result<u64> {
+        if let Some(known) = self.checksum {
+            return Ok(known);
+        }
+        let Self { model, optimizer, ranks, .. } = self;
+        let norm = optimizer.norm(&*model.backend, model.trained(), ranks)?;
+        Ok(*self.checksum.insert(norm.to_bits()))
+    }
+
+    /// Calls `read` with the trained weights, exact and whole, between two updates. All ranks come
+    /// together. Where each rank has the remainders of its slice alone, the weights go through the
+    /// gradient's memory, which is zero then and afterwards, as in
+    /// [`write_moments`](Self::write_moments).
+    pub fn with_exact_weights<T>(
+        &mut self,
+        read: impl FnOnce(&Model, &Parameters) -> Result<T>,
+    ) -> Result<T> {
+        let Self { model, optimizer, ranks, gradient, .. } = self;
+        if ranks.split(model).is_none() {
+            return read(model, model.trained());
+        }
+        let room = gradient.room(model)?;
+        let gathered = optimizer.moments.gather_weights(model, ranks, room);
+        let result = gathered.and_then(|()| read(model, room));
+        gradient.reset(&*model.backend);
+        result
+    }
+
+    /// Notes what operations see of weights in two parts: gathered weights are the same on all
+    /// ranks, whatever is left of them in a rank's own memory.
+    pub(crate) fn note_rounded_weights(&self) -> Result<()> {
+        let Self { model, ranks, .. } = self;
+        let Some(split) = ranks.split(model) else { return Ok(()) };
+        let (mut checksum, mut rounded) = (0, vec![0; READ]);
+        let counts = model.layout.trained().numbers(&*model.backend);
+        for (weights, count) in model.trained().buffers().iter().zip(counts) {
+            for first in (0..count).step_by(READ) {
+                let rounded = &mut rounded[..READ.min(count - first)];
+                split.read_rounded(weights, first, rounded);
+                let bytes: Vec<u8> = rounded.iter().flat_map(|bits| bits.to_le_bytes()).collect();
+                checksum = crc32c::crc32c_append(checksum, &bytes);
+            }
+        }
+        ranks.note("the weights", &checksum)
     }
 
     /// Log-probs and entropies of all targets under the present weights. Each rank scores a part of

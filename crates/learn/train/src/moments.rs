@@ -1,5 +1,6 @@
 //! AdamW's moments. Each rank has the moments of the weights that it updates and no others (ZeRO
-//! stage 1, arXiv:1910.02054). A checkpoint has all moments; each rank reads its own.
+//! stage 1, arXiv:1910.02054), and where weights are in two parts, the remainders of these alone. A
+//! checkpoint has everything; each rank reads its own.
 
 use crate::error::{Error, Result};
 use crate::ranks::TrainingRanks;
@@ -50,6 +51,35 @@ impl Moments {
             parts.push(Part { parameter, moments: [zeros()?, zeros()?], elements });
         }
         Ok(Self { slices, parts })
+    }
+
+    /// Gives up the remainders of the weights that other ranks update, where weights are in two
+    /// parts.
+    pub fn keep_remainders(&self, model: &mut Model, ranks: &TrainingRanks) -> Result<()> {
+        let backend = model.backend.clone();
+        let Some(split) = ranks.split(model).and(backend.split_weights()) else { return Ok(()) };
+        for (parameter, weights) in model.trained_mut().buffers_mut().iter_mut().enumerate() {
+            let own = self.parts.iter().find(|part| part.parameter == parameter);
+            let own = own.map_or(0..0, |part| part.elements.clone());
+            split.keep_remainders(weights, own).map_err(ModelError::from)?;
+        }
+        Ok(())
+    }
+
+    /// Gathers the exact weights of all ranks. `room` is a gradient of zeros, and is overwritten.
+    pub fn gather_weights(
+        &self,
+        model: &Model,
+        ranks: &TrainingRanks,
+        room: &mut Parameters,
+    ) -> Result<()> {
+        for Part { parameter, elements, .. } in &self.parts {
+            let Range { start, end } = *elements;
+            let (from, to) =
+                (&model.trained().buffers()[*parameter], &mut room.buffers_mut()[*parameter]);
+            copy(&*model.backend, from, start, to, start, end - start);
+        }
+        ranks.share(&*model.backend, room, &self.slices)
     }
 
     /// Reads the moments of a checkpoint. `room` is a gradient of zeros, and is overwritten.
@@ -169,9 +199,9 @@ impl Moments {
         Ok(buffer)
     }
 
-    /// The elements of a gradient that this rank updates.
-    pub fn of_gradient<'a>(&'a self, gradient: &'a Parameters) -> Vec<(&'a Buffer, Range<usize>)> {
-        let part = |part: &Part| (&gradient.buffers()[part.parameter], part.elements.clone());
+    /// The elements of weights or of a gradient that this rank updates.
+    pub fn own<'a>(&'a self, parameters: &'a Parameters) -> Vec<(&'a Buffer, Range<usize>)> {
+        let part = |part: &Part| (&parameters.buffers()[part.parameter], part.elements.clone());
         self.parts.iter().map(part).collect()
     }
 

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::moments::Moments;
 use crate::ranks::TrainingRanks;
 use crate::settings::OptimizerSettings;
-use isentrope_kernels::{AdamW, Role, norm};
+use isentrope_kernels::{AdamW, Backend, Role, norm};
 use isentrope_model::{Model, Parameters};
 use isentrope_trace::span;
 use serde::{Deserialize, Serialize};
@@ -82,10 +82,8 @@ impl Optimizer {
         let slices = &self.moments.slices;
         let summing = span("norm of the gradient");
         ranks.sum_gradients(b, gradient, slices)?;
-        let own = b.square_sums(&self.moments.of_gradient(gradient));
-        let sums = ranks.gather_slices(own, |rank| slices.blocks_of_rank(rank))?;
+        let norm = self.norm(b, gradient, ranks)?;
         drop(summing);
-        let norm = norm(slices.blocks_of_parameters().map(|blocks| &sums[blocks]));
         if !norm.is_finite() {
             self.progress.skipped += 1;
             self.progress.skipped_in_a_row += 1;
@@ -112,7 +110,20 @@ impl Optimizer {
         };
         let _span = span("AdamW");
         b.adamw(step, &mut self.moments.updated(model.trained_mut(), gradient));
-        ranks.share(b, model.trained_mut(), &self.moments.slices)?;
+        ranks.share_weights(model, &self.moments.slices)?;
         Ok(norm)
+    }
+
+    /// The Euclidean norm of all weights, or of a gradient: each rank has its slice.
+    pub(crate) fn norm(
+        &self,
+        backend: &dyn Backend,
+        parameters: &Parameters,
+        ranks: &TrainingRanks,
+    ) -> Result<f64> {
+        let slices = &self.moments.slices;
+        let own = backend.square_sums(&self.moments.own(parameters));
+        let sums = ranks.gather_slices(own, |rank| slices.blocks_of_rank(rank))?;
+        Ok(norm(slices.blocks_of_parameters().map(|blocks| &sums[blocks])))
     }
 }

@@ -13,7 +13,7 @@
 
 use crate::error::{Error, Result};
 use crate::shards::shards_of;
-use isentrope_kernels::{Backend, Buffer};
+use isentrope_kernels::{Backend, Buffer, SplitWeights};
 use isentrope_model::{Model, Parameters, Scores};
 use isentrope_ranks::{HostFloats, Parameter, Slices, Traffic, World, shards_of_rank};
 use serde::Serialize;
@@ -154,7 +154,27 @@ impl TrainingRanks {
         Ok(self.world.sum(&mut floats(backend, gradient, slices), slices)?)
     }
 
-    /// Exchanges the ranks' slices of weights or moments: every rank then has all.
+    /// The device's weights in two parts, if each rank keeps the remainders of its own slice alone:
+    /// of a whole model on several ranks. Adapters are small and stay whole.
+    pub(crate) fn split<'a>(&self, model: &'a Model) -> Option<&'a dyn SplitWeights> {
+        (self.count() > 1 && model.adapter.is_none())
+            .then(|| model.backend.split_weights())
+            .flatten()
+    }
+
+    /// After the optimizer: exchanges the ranks' slices of weights, of weights in two parts only
+    /// what operations read.
+    pub(crate) fn share_weights(&self, model: &mut Model, slices: &Slices) -> Result<()> {
+        let backend = model.backend.clone();
+        let Some(split) = self.split(model).and(backend.split_weights()) else {
+            return self.share(&*backend, model.trained_mut(), slices);
+        };
+        let counted = slices.lengths().zip(model.trained_mut().buffers_mut());
+        let parameters = counted.map(|(count, buffer)| Rounded { split, count, buffer });
+        Ok(self.world.share(&mut HostFloats::new(parameters), slices)?)
+    }
+
+    /// Exchanges the ranks' slices of exact weights or moments: every rank then has all.
     pub fn share(
         &self,
         backend: &dyn Backend,
@@ -276,6 +296,8 @@ struct OnDevice<'a> {
 }
 
 impl Parameter for OnDevice<'_> {
+    type Number = f32;
+
     fn count(&self) -> usize {
         self.count
     }
@@ -286,6 +308,29 @@ impl Parameter for OnDevice<'_> {
 
     fn write(&mut self, first: usize, numbers: &[f32]) {
         self.backend.write_elements(self.buffer, first, numbers);
+    }
+}
+
+/// The bf16s of weights in two parts.
+struct Rounded<'a> {
+    split: &'a dyn SplitWeights,
+    count: usize,
+    buffer: &'a mut Buffer,
+}
+
+impl Parameter for Rounded<'_> {
+    type Number = u16;
+
+    fn count(&self) -> usize {
+        self.count
+    }
+
+    fn read(&self, first: usize, numbers: &mut [u16]) {
+        self.split.read_rounded(self.buffer, first, numbers);
+    }
+
+    fn write(&mut self, first: usize, numbers: &[u16]) {
+        self.split.write_rounded(self.buffer, first, numbers);
     }
 }
 

@@ -238,7 +238,10 @@ impl<T: Trainer> TrainingLoop<'_, T> {
         self.run.begin_step();
         let _span = span("step").with("number", self.run.step as usize);
         let mut record = StepRecord::default();
-        let before = self.learner.checksum();
+        let before = match self.learner.checksum() {
+            Ok(before) => before,
+            Err(error) => return Err(self.undo_step(error)),
+        };
         let mut context = CollectContext {
             step: self.run.step,
             model: &self.learner.model,
@@ -258,11 +261,7 @@ impl<T: Trainer> TrainingLoop<'_, T> {
         let ready = collected.and_then(|collected| self.allocate_gradients().map(|()| collected));
         let collected = match ready {
             Ok(collected) => collected,
-            Err(error) => {
-                // Neither weights nor state have changed since the step before.
-                self.run.undo_step();
-                return Err(Failure { error, unsaved: Unsaved::Step(None) });
-            }
+            Err(error) => return Err(self.undo_step(error)),
         };
         let skipped_before = self.learner.optimizer.progress.skipped;
         let learning_rate = self.trainer.tables().optimizer.rate(self.run.step, self.run.steps);
@@ -281,7 +280,7 @@ impl<T: Trainer> TrainingLoop<'_, T> {
         self.trainer.learn(collected, &mut self.state, &mut context)?;
         record.metrics.set("optimizer/learning_rate", learning_rate);
         let has_gradient = record.metrics.get("grad/norm").is_some_and(|norm| norm > 0.0);
-        if has_gradient && self.learner.checksum() == before {
+        if has_gradient && self.learner.checksum()? == before {
             self.observer.note(&format!(
                 "step {} has changed next to no weight: their norm is what it was, and the learning \
                  rate, {learning_rate:e}, too small for single precision",
@@ -291,6 +290,13 @@ impl<T: Trainer> TrainingLoop<'_, T> {
         self.record_skipped(skipped_before, &mut record);
         self.end_update();
         self.finish_step(record)
+    }
+
+    /// Undoes a step that has failed before its updates: neither weights nor state have changed
+    /// since the step before.
+    fn undo_step(&mut self, error: Error) -> Failure {
+        self.run.undo_step();
+        Failure { error, unsaved: Unsaved::Step(None) }
     }
 
     /// Allocates the gradients, whose memory may have been freed, on all ranks before any of them
@@ -344,9 +350,12 @@ impl<T: Trainer> TrainingLoop<'_, T> {
             return Ok(());
         }
         self.trainer.evaluate(&self.learner, record)?;
-        let checksum = record.clock.time("eval", || weights_checksum(&self.learner.model))?;
+        let checksum = record.clock.time("eval", || {
+            self.learner.with_exact_weights(|model, weights| Ok(weights_checksum(model, weights)?))
+        })?;
         record.metrics.set(WEIGHTS, f64::from(checksum));
-        self.trim_if_tight();
+        self.learner.note_rounded_weights()?;
+        self.end_update(); // gathering weights has used the gradient's memory
         if self.sets.is_empty() {
             return Ok(()); // a mean over nothing would pass for a score
         }

@@ -121,7 +121,7 @@ impl RunArguments {
             recipe.run_mut().out.get_or_insert_with(|| Path::new("runs").join(&*name)).clone();
         self.settle_shards(&mut recipe, &dir, ranks)?;
         recipe.resolve().with_context(|| path.display().to_string())?;
-        shards_of_rank(recipe.tables().shards, ranks.world.size(), ranks.world.rank())?;
+        shards_of_rank(recipe.tables().shards, self.count(ranks), 0)?;
         refuse_misplaced_models(&recipe, path)?;
         let place = RunLocation {
             dir,
@@ -148,7 +148,7 @@ impl RunArguments {
         let found = ranks.first_finds(|| {
             let is_resumed = self.existing() == Existing::Resume;
             let saved = if is_resumed { RunLocation::saved_setting(out, key) } else { None };
-            saved.and_then(|value| value.as_u64()).unwrap_or(ranks.world.size() as u64).to_string()
+            saved.and_then(|value| value.as_u64()).unwrap_or(self.count(ranks) as u64).to_string()
         })?;
         *shards = Some(found.parse().with_context(|| key)?);
         Ok(())
@@ -169,7 +169,9 @@ impl RunArguments {
             None => Target::Device(open(&recipe, request, ranks).map(|device| (device, most))),
         };
         match target {
-            target if ranks.is_first() => dry_run::dry_run(recipe, place, ranks, target, self.all),
+            target if ranks.is_first() => {
+                dry_run::dry_run(recipe, place, ranks, self.count(ranks), target, self.all)
+            }
             Target::Device(opened) => opened.map(drop),
             Target::Card(_) => Ok(()),
         }

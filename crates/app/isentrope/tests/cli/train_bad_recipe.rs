@@ -215,6 +215,23 @@ fn a_dry_run_plans_for_gpus_that_are_not_here() {
     assert!(!shown.contains("# time: "), "nobody knows how fast it is: {shown}");
     let limit = "if a GPU of type RTX 4090 ran at its peak of 165 TFLOP/s in bf16";
     assert_parts(&shown, &["# limit, not a forecast: ", limit, "; with f32 at least "]);
+    // One of several ranks has its share of the moments, and in bf16 of the remainders.
+    let (alone, _) = spoken(dry("update.shards=8", "--gpu-memory 24 --ranks 1"));
+    assert_parts(alone.lines().next().unwrap(), &[", sums of shards "]);
+    let (of_eight, _) = spoken(dry("", "--gpu-memory 24 --ranks 8"));
+    let mut of_eight = of_eight.lines();
+    assert_eq!(of_eight.next(), Some("# one of 8 ranks, each with a device of its own:"));
+    let (one, eight) = (alone.lines().next().unwrap(), of_eight.next().unwrap());
+    assert!(!eight.contains("sums of shards"), "{eight}");
+    let mib = |line: &str, name: &str| -> f64 {
+        let number = line.split(name).nth(1).and_then(|rest| rest.split(' ').next());
+        number.unwrap().parse().unwrap()
+    };
+    for (name, share) in [("weights ", 0.5625), ("moments ", 0.125), ("gradient ", 1.0)] {
+        let ratio = mib(eight, name) / mib(one, name);
+        assert!((ratio - share).abs() < 0.1, "{name}: {one}\n{eight}");
+    }
+    failure_saying(dry("update.shards=4", "--ranks 8"), &["4 shards", "not over 8"]);
     // A GPU that is named has the memory that its driver shows, which is less than it is sold with.
     let (l40s, _) = spoken(dry("", "--gpu L40S"));
     let first = l40s.lines().next().unwrap();

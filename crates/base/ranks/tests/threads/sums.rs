@@ -3,7 +3,7 @@
 
 use super::{on_ranks, patient};
 use isentrope_ranks::{
-    BLOCK, HostFloats, PartialSums, Slices, World, allowed_ranks, shards_of_rank,
+    BLOCK, HostFloats, Parameter, PartialSums, Slices, World, allowed_ranks, shards_of_rank,
 };
 use proptest::prelude::*;
 
@@ -119,6 +119,50 @@ fn more_ranks_than_blocks() {
     for ranks in [8, 12] {
         holds(ranks, ranks, &[5], &expected(ranks, &[5]));
         holds(ranks, ranks, &[], &[]);
+    }
+}
+
+/// Numbers of two bytes.
+struct Halves(Vec<u16>);
+
+impl Parameter for &mut Halves {
+    type Number = u16;
+
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn read(&self, first: usize, numbers: &mut [u16]) {
+        numbers.copy_from_slice(&self.0[first..][..numbers.len()]);
+    }
+
+    fn write(&mut self, first: usize, numbers: &[u16]) {
+        self.0[first..][..numbers.len()].copy_from_slice(numbers);
+    }
+}
+
+#[test]
+fn halves_are_shared_in_half_of_the_bytes() {
+    let lengths = [1_700_001, 0, 33, 2 * BLOCK + 5];
+    let number = |parameter: usize, at: usize| (31 * at + 7 * parameter) as u16 | 1;
+    for ranks in [1, 2, 3, 6, 8] {
+        on_ranks(ranks, &patient(), |world, _| {
+            let slices = Slices::new(lengths, ranks);
+            let mut all = lengths.map(|length| Halves(vec![0; length]));
+            for (parameter, own) in slices.by_parameter(slices.of_rank(world.rank())) {
+                own.for_each(|at| all[parameter].0[at] = number(parameter, at));
+            }
+            let before = world.traffic().sent_bytes;
+            world.share(&mut HostFloats::new(all.iter_mut()), &slices).unwrap();
+            let sent = world.traffic().sent_bytes - before;
+            for (parameter, halves) in all.iter().enumerate() {
+                let mut numbers = halves.0.iter().enumerate();
+                assert!(numbers.all(|(at, &half)| half == number(parameter, at)), "{ranks} ranks");
+            }
+            // A rank sends no more than all but its own part, with little around it.
+            let least = 2 * slices.numbers() * (ranks - 1) / ranks;
+            assert!(sent as usize <= least + least / 20 + 4096, "{sent} of {least}");
+        });
     }
 }
 

@@ -128,6 +128,46 @@ fn the_guide_says_what_fits_on_which_card() {
     has_table("../../../docs/guides/gpus.md", "plans", &table());
 }
 
+/// One line a model and a way to keep its moments, of one of eight ranks with bf16 and a shard
+/// each: bytes of weights, gradient and moments, the least memory, and for each card the tokens of
+/// keys and values that a rank has room for.
+fn table_of_ranks() -> String {
+    let mut table = String::from(
+        "| Qwen2.5 | moments | weights | gradient | moments | needs at least | 80 GB | 141 GB |\n\
+         |---|---|---:|---:|---:|---:|---:|---:|\n",
+    );
+    for shape in ALL.iter().filter(|shape| shape.billions > 7.0) {
+        let layout = layout(shape);
+        for (offloads, name) in [(false, "on the GPU"), (true, "on the host")] {
+            let all = demand(offloads);
+            let sets = ParameterSets { ranks: 8, ..all.sets };
+            let activation_slots = all.activation_slots / 8;
+            let demand = Demand { sets, activation_slots, ..all };
+            let backend = cuda(0, Dtype::Bf16);
+            let gib = |bytes: usize| bytes as f64 / GIB as f64;
+            let [weights, gradient, moments] = sets.bytes(&backend, &layout).map(gib);
+            let moments = moments + gib(sets.host_bytes(&backend, &layout));
+            let least = gib(Plan::least(&backend, &layout, demand)) / 0.9;
+            let page = layout.cache_page_bytes(&backend) / 16;
+            let cells = [80, 141].map(|card| match plan(&layout, card, Dtype::Bf16, demand) {
+                Ok(plan) => format!("{:.0} k", (plan.kv_cache / page) as f64 / 1e3),
+                Err(_) => "no".into(),
+            });
+            table += &format!(
+                "| {} | {name} | {weights:.1} | {gradient:.1} | {moments:.1} | {least:.1} GiB | {} |\n",
+                shape.name,
+                cells.join(" | ")
+            );
+        }
+    }
+    table
+}
+
+#[test]
+fn the_guide_says_what_fits_on_eight_ranks() {
+    has_table("../../../docs/guides/gpus.md", "eight_ranks", &table_of_ranks());
+}
+
 /// With bf16: 2 + 2 bytes of a weight, 4 of its gradient, 8 of its moments; behind a matrix 16 rows
 /// of gradients by outputs and 32 of inputs, 2 bytes a number. No dimension of these models wants
 /// padding.

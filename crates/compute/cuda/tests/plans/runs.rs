@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// Takes notes. If it has a device, it takes the device's memory once a step has been recorded,
 /// except for a given number of bytes.
 #[derive(Default)]
-struct Watcher {
+pub struct Watcher {
     takes_from: Option<(Arc<dyn Device>, usize)>,
     taken: Option<Memory>,
     notes: Vec<String>,
@@ -44,7 +44,7 @@ impl Observer for Watcher {
     }
 }
 
-fn location(out: &Path, name: &str) -> RunLocation {
+pub fn location(out: &Path, name: &str) -> RunLocation {
     RunLocation {
         dir: out.join(name),
         existing: Existing::Refuse,
@@ -55,7 +55,7 @@ fn location(out: &Path, name: &str) -> RunLocation {
 }
 
 /// Imitation of the built-in task by a model in `dir`.
-fn imitation(dir: &Path, steps: u64, eval_every: u64) -> sft::Recipe {
+pub fn imitation(dir: &Path, steps: u64, eval_every: u64) -> sft::Recipe {
     let mut recipe = sft::Recipe::default();
     recipe.model.from_scratch = true;
     recipe.model.path = dir.display().to_string();
@@ -68,7 +68,7 @@ fn imitation(dir: &Path, steps: u64, eval_every: u64) -> sft::Recipe {
 }
 
 /// A tiny model over the built-in task's characters.
-fn model(dir: &Path) {
+pub fn model(dir: &Path) {
     let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../assets/countdown-base");
     for name in ["tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
         fs::copy(assets.join(name), dir.join(name)).unwrap();
@@ -87,7 +87,7 @@ fn model(dir: &Path) {
     fs::write(dir.join("config.json"), config.to_string()).unwrap();
 }
 
-fn emulated(memory: usize, dtype: Dtype) -> Cuda {
+pub fn emulated(memory: usize, dtype: Dtype) -> Cuda {
     crate::support::emulated(dtype, Settings { memory, ..Settings::default() })
         .with_moments_in_pieces_of(9000)
 }
@@ -134,7 +134,7 @@ fn run<R: TrainingRecipe>(
 }
 
 /// The last checkpoint of a run.
-fn last(out: &Path) -> PathBuf {
+pub fn last(out: &Path) -> PathBuf {
     fs::read_dir(out.join("run/checkpoints"))
         .unwrap()
         .map(|entry| entry.unwrap().path())

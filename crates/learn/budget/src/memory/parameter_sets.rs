@@ -3,6 +3,8 @@
 use isentrope_kernels::{Backend, NORM_BLOCK, Role, Work};
 use isentrope_model::Layout;
 
+/// Most bytes before the remainders of a parameter's weights.
+const ALIGNMENT: usize = 16;
 /// AdamW's moments of an element.
 pub const MOMENTS: usize = 2;
 
@@ -68,16 +70,37 @@ impl ParameterSets {
         let (trained, list) = (self.trained(), layout.trained());
         let frozen = usize::from(self.reference || layout.adapter.is_some());
         let frozen = layout.parameters.bytes(backend, Role::Frozen).saturating_mul(frozen);
-        let weights = list.bytes(backend, Role::Weight).saturating_mul(trained);
-        let gradients = (1 + waiting_sums(self.shards))
-            .saturating_mul(list.bytes(backend, Role::Gradient))
-            .saturating_add(list.mask_bytes(backend));
+        let weights = self.trained_bytes(backend, layout).saturating_mul(trained);
+        let gradients = list
+            .bytes(backend, Role::Gradient)
+            .saturating_add(list.mask_bytes(backend))
+            .saturating_mul(trained)
+            .saturating_add(self.sum_bytes(backend, layout));
         let moments = backend.bytes(self.moment(moments_of_rank(backend, layout, self.ranks)));
-        [
-            frozen.saturating_add(weights),
-            gradients.saturating_mul(trained),
-            moments.saturating_mul(trained * MOMENTS),
-        ]
+        [frozen.saturating_add(weights), gradients, moments.saturating_mul(trained * MOMENTS)]
+    }
+
+    /// Bytes of the sums of shards that wait to be added, beside the gradients.
+    pub fn sum_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
+        let sums = waiting_sums(self.shards).saturating_mul(self.trained());
+        layout.trained().bytes(backend, Role::Gradient).saturating_mul(sums)
+    }
+
+    /// Bytes of one model's trained weights on a rank. Where a device keeps them as what passes read
+    /// and remainders, a rank of several has the remainders of its own slice alone. While weights
+    /// are loaded it has all of them, in memory that is the gradient's later.
+    fn trained_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
+        let list = layout.trained();
+        let [exact, read] = [Role::Weight, Role::Frozen].map(|role| list.bytes(backend, role));
+        let remainders = exact.saturating_sub(read);
+        if self.ranks == 1 || layout.adapter.is_some() || remainders == 0 {
+            return exact;
+        }
+        let numbers = list.numbers(backend).fold(0, usize::saturating_add);
+        let own = moments_of_rank(backend, layout, self.ranks);
+        let own = remainders as u128 * own as u128 / numbers.max(1) as u128;
+        // The remainders of each parameter begin at a multiple of a few bytes.
+        read.saturating_add(own as usize + ALIGNMENT * list.len()).min(exact)
     }
 
     /// Bytes of a rank's moments in the host's memory, if the device has its own.

@@ -180,7 +180,7 @@ impl Eval {
             "model": {
                 "path": model,
                 "sha256": loaded.file_hashes()?,
-                "weights": weights_checksum(&loaded.model)?,
+                "weights": weights_checksum(&loaded.model, loaded.model.trained())?,
             },
             "seed": self.drawing.seed,
             "benchmarks": settings,

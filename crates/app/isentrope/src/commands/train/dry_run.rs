@@ -30,12 +30,13 @@ pub enum Target {
     Card(Card),
 }
 
-/// Prints everything that can be known before step 1, the run's needs first. If the model's
+/// Prints everything that can be known before step 1, the needs of one of `count` ranks first. If the model's
 /// configuration cannot be fetched, the recipe's data are checked all the same.
 pub fn dry_run<R: TrainingRecipe>(
     mut recipe: R,
     place: &RunLocation,
     ranks: &Ranks,
+    count: usize,
     target: Target,
     all: bool,
 ) -> Result<()> {
@@ -50,7 +51,7 @@ pub fn dry_run<R: TrainingRecipe>(
     };
     settle_date(&mut recipe, &model_dir, place);
     let rendered = rendered(&recipe, all);
-    let mut prepared = recipe.prepare(&model_dir, ranks.world.size(), &Download::default())?;
+    let mut prepared = recipe.prepare(&model_dir, count, &Download::default())?;
     let config = ModelConfig::read(&model_dir)?;
     let of_teacher = prepared.teacher.as_ref().map(|teacher| (&teacher.dir, &teacher.config));
     let models = || std::iter::once((&model_dir, &config)).chain(of_teacher);
@@ -75,6 +76,9 @@ pub fn dry_run<R: TrainingRecipe>(
     };
     prepared.notes.extend(too_little_room);
     let (needs, fits) = planned.unwrap_or_else(|error| (as_comment(&error), Err(error)));
+    if count > 1 {
+        print(&format!("# one of {count} ranks, each with a device of its own:\n"))?;
+    }
     print(&needs)?;
     print(&rendered)?;
     print_notes(&prepared.notes)?;

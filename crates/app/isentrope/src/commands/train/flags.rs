@@ -54,6 +54,10 @@ pub struct RunArguments {
     /// h100, h200, b200), and says how long a step takes at least by its data sheet
     #[arg(long, value_name = "NAME", requires = "dry_run", conflicts_with = "gpu_memory")]
     gpu: Option<String>,
+    /// With --dry-run: plans for one of N ranks, each with such a device of its own
+    #[arg(long, value_name = "N", requires = "dry_run")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    ranks: Option<u32>,
     /// Prints what every key of a recipe means, as Markdown, and does nothing else
     #[arg(long, exclusive = true)]
     pub(super) keys: bool,
@@ -128,6 +132,11 @@ impl RunArguments {
             (None, Some(gb)) => Card::new(gb).map(Some),
             (None, None) => Ok(None),
         }
+    }
+
+    /// The ranks that the work is shared by: those of the launcher, unless a dry run has others.
+    pub(super) fn count(&self, ranks: &Ranks) -> usize {
+        self.ranks.map_or(ranks.world.size(), |ranks| ranks as usize)
     }
 
     /// The trace that a run with this many steps is asked for; the first rank alone makes one.

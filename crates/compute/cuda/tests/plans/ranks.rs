@@ -1,0 +1,157 @@
+//! Runs on several ranks, which are threads with an emulated device each: the same bytes on any
+//! number of them, in the memory that the plan of one of them says.
+
+use super::MOMENT;
+use super::runs::{Watcher, emulated, imitation, last, location, model};
+use isentrope_budget::memory::{OVERHEAD, Plan};
+use isentrope_cuda::Dtype;
+use isentrope_data::TaskName;
+use isentrope_ranks::threads::worlds;
+use isentrope_ranks::{Settings, Watch, World};
+use isentrope_train::rl;
+use isentrope_train::run::{Existing, RunLocation};
+use isentrope_train::trainer::TrainingRecipe;
+use isentrope_train::training_loop::train;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+
+/// Makes or continues a run on `ranks` ranks whose devices have no more memory than the least plan
+/// says; returns that plan.
+fn run<R: TrainingRecipe>(
+    recipe: impl Fn() -> R + Sync,
+    model: &Path,
+    out: &Path,
+    dtype: Dtype,
+    ranks: usize,
+) -> Plan {
+    let prepare = |budget: Option<usize>| {
+        let mut values = serde_json::to_value(recipe()).unwrap();
+        if let Some(bytes) = budget {
+            values["memory"]["budget_gib"] = json!(bytes as f64 / f64::from(1 << 30));
+        }
+        let mut recipe: R = serde_json::from_value(values).unwrap();
+        recipe.resolve().unwrap();
+        recipe.prepare(model, ranks, &()).unwrap()
+    };
+    let roomy = emulated(1 << 30, dtype);
+    let budget = prepare(None).least(&roomy);
+    let plan = prepare(Some(budget)).plan(&roomy, 0).unwrap();
+    assert!(plan.is_tight(), "{plan}");
+    let place = RunLocation { existing: Existing::Resume, ..location(out, "run") };
+    let settings = Settings {
+        threads: 1,
+        program: "isentrope of a test".into(),
+        watch: Watch { silent: None, ..Watch::default() },
+        tell: Arc::new(|_| {}),
+    };
+    let worlds = match ranks {
+        1 => vec![World::alone()],
+        _ => worlds(ranks, &settings).unwrap().0,
+    };
+    let act = |world: World| {
+        let device = Arc::new(emulated(plan.peak() - OVERHEAD + MOMENT, dtype));
+        let (world, watcher) = (Arc::new(world), &mut Watcher::default());
+        train(prepare(Some(budget)), &plan, &place, world, device, json!({}), watcher).map(drop)
+    };
+    thread::scope(|scope| {
+        let act = &act;
+        let threads: Vec<_> =
+            worlds.into_iter().map(|world| scope.spawn(move || act(world))).collect();
+        threads.into_iter().for_each(|rank| rank.join().unwrap().unwrap());
+    });
+    plan
+}
+
+/// The weights and moments of the last checkpoint, by name.
+fn saved(out: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    let mut dirs = vec![last(out)];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "safetensors") {
+                let name = path.strip_prefix(last(out)).unwrap().display().to_string();
+                files.insert(name, fs::read(&path).unwrap());
+            }
+        }
+    }
+    files
+}
+
+/// Runs whose steps are each made on so many ranks, against as many steps of one rank.
+fn check<R: TrainingRecipe>(
+    recipe: impl Fn(usize) -> R + Sync,
+    model: &Path,
+    dtype: Dtype,
+    runs: &[&[usize]],
+) {
+    let whole = model.join("whole");
+    let alone = run(|| recipe(runs[0].len()), model, &whole, dtype, 1);
+    let want = saved(&whole);
+    assert!(want.len() > 1, "weights and moments");
+    for counts in runs {
+        let out = model.join(format!("{counts:?}"));
+        for (step, &ranks) in counts.iter().enumerate() {
+            let plan = run(|| recipe(step + 1), model, &out, dtype, ranks);
+            // A rank has what operations read of all weights, and its share of the rest.
+            if dtype == Dtype::Bf16 {
+                let share = alone.weights / 2 + alone.weights / 2 / ranks;
+                assert!((share..share + share / 8).contains(&plan.weights), "{plan}");
+            }
+        }
+        assert!(saved(&out) == want, "{dtype:?}, on {counts:?} ranks");
+    }
+}
+
+/// Imitation with checkpoints whose model files are rounded, beside exact weights.
+fn imitating(dtype: Dtype, shards: usize, runs: &[&[usize]]) {
+    let dir = tempfile::tempdir().unwrap();
+    model(dir.path());
+    let recipe = |steps: usize| {
+        let mut recipe = imitation(dir.path(), steps as u64, 1);
+        recipe.sft.shards = Some(shards);
+        recipe.sft.batch = shards;
+        recipe.checkpoint.dtype = isentrope_train::settings::Dtype::Bfloat16;
+        recipe
+    };
+    check(recipe, dir.path(), dtype, runs);
+}
+
+#[test]
+fn ranks_in_bf16_have_one_ranks_bytes_and_keep_only_their_own_remainders() {
+    imitating(Dtype::Bf16, 2, &[&[2]]);
+}
+
+#[test]
+#[ignore = "deep: many runs on the emulator"]
+fn any_number_of_ranks_makes_the_same_bytes() {
+    for dtype in [Dtype::Bf16, Dtype::F32] {
+        imitating(dtype, 8, &[&[8, 4], &[4, 2], &[2, 1], &[1, 8]]);
+        // With a process model, which is trained as well, beside a reference.
+        let dir = tempfile::tempdir().unwrap();
+        model(dir.path());
+        let recipe = |steps: usize| {
+            let mut values = serde_json::to_value(rl::Recipe::default()).unwrap();
+            values["objective"]["advantage"] = json!("prime");
+            let mut recipe: rl::Recipe = serde_json::from_value(values).unwrap();
+            recipe.model.path = dir.path().display().to_string();
+            recipe.model.from_scratch = true;
+            recipe.data.task = Some(TaskName::Countdown);
+            recipe.rollout.filter = false;
+            (recipe.rollout.prompts, recipe.rollout.responses) = (4, 2);
+            recipe.rollout.max_tokens = 12;
+            (recipe.run.steps, recipe.eval.every) = (steps as u64, 1);
+            (recipe.eval.problems, recipe.eval.samples) = (Some(1), Some(1));
+            recipe.eval.max_tokens = Some(4);
+            recipe.update.shards = Some(4);
+            recipe
+        };
+        check(recipe, dir.path(), dtype, &[&[1, 4], &[4, 2], &[2, 1]]);
+    }
+}
