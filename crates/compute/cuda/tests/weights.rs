@@ -199,7 +199,7 @@ fn updates_have_the_bits_of_the_cpu() {
     }
 }
 
-/// Of weights whose other remainders are gone, a rank's own elements are updated as of whole ones.
+/// A rank updates its own elements as if it had all remainders, although it gave up the others.
 #[test]
 fn a_rank_updates_its_own_elements_without_the_remainders_of_the_others() {
     let cuda = cuda();

@@ -158,6 +158,29 @@ fn a_run_goes_on_with_another_number_of_ranks_also_when_one_was_killed() {
     }
 }
 
+/// In bf16 a rank has exact weights in its slice alone. A checkpoint has all of them, and any number
+/// of ranks goes on from it.
+#[test]
+#[ignore = "deep: starts ranks by real MPI launchers, on emulated GPUs"]
+fn ranks_on_gpus_make_the_bytes_of_one_and_go_on_from_each_others_checkpoints() {
+    let bench = Bench::sft();
+    let sets = "sft.shards=4 sft.batch=4 device.kind=cuda device.dtype=bf16 eval.every=2 \
+                eval.problems=1 eval.samples=1 eval.max_tokens=4 checkpoint.every=1 \
+                checkpoint.keep=9 run.steps=3";
+    succeed(bench.emulated("whole", sets, ""));
+    for launcher in Launcher::installed() {
+        let name = format!("gpus-{}", launcher.is_open_mpi);
+        let out = bench.out(&name);
+        for (kept, ranks) in [(0, 2), (1, 4), (2, 1)] {
+            for step in kept + 1..=3 {
+                let _ = fs::remove_dir_all(checkpoint(&out, step));
+            }
+            succeed(launcher.ranks(ranks, &bench.emulated(&name, sets, "--resume")));
+            assert_same_results(&bench.out("whole"), &out);
+        }
+    }
+}
+
 #[test]
 #[ignore = "deep: starts ranks by real MPI launchers"]
 fn an_error_of_one_rank_ends_all_and_costs_no_step_that_was_made() {

@@ -134,7 +134,7 @@ impl RunArguments {
         }
     }
 
-    /// The ranks that the work is shared by: those of the launcher, unless a dry run has others.
+    /// Ranks that share the work: the launcher's, unless a dry run names another number.
     pub(super) fn count(&self, ranks: &Ranks) -> usize {
         self.ranks.map_or(ranks.world.size(), |ranks| ranks as usize)
     }
