@@ -1,5 +1,5 @@
-//! Weights in two parts on ranks: a rank keeps the rests of its own elements, and ranks exchange the
-//! bf16s.
+//! Weights in two parts on ranks: a rank keeps the rests of its own elements, and ranks exchange
+//! the bf16s.
 
 use crate::buffer::CudaBuffer;
 use crate::cuda::Cuda;

@@ -473,7 +473,8 @@ impl fmt::Display for Plan {
         f.write_str(&if_any("scoring by the teacher: ", self.teacher_pass, "; "))?;
         write!(
             f,
-            "updates: gradient {}{}, activations up to {}, {} in passes of {} tokens; peak {} of {}",
+            "updates: gradient {}{}, activations up to {}, {} in passes of {} tokens; peak {} \
+             of {}",
             human(self.gradient - self.sums),
             if_any(", sums of shards ", self.sums, ""),
             human(self.tape),

@@ -158,8 +158,8 @@ fn a_run_goes_on_with_another_number_of_ranks_also_when_one_was_killed() {
     }
 }
 
-/// In bf16 a rank has exact weights in its slice alone. A checkpoint has all of them, and any number
-/// of ranks goes on from it.
+/// In bf16 a rank has exact weights in its slice alone. A checkpoint has all of them, and any
+/// number of ranks goes on from it.
 #[test]
 #[ignore = "deep: starts ranks by real MPI launchers, on emulated GPUs"]
 fn ranks_on_gpus_make_the_bytes_of_one_and_go_on_from_each_others_checkpoints() {

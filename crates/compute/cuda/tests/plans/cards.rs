@@ -154,7 +154,8 @@ fn table_of_ranks() -> String {
                 Err(_) => "no".into(),
             });
             table += &format!(
-                "| {} | {name} | {weights:.1} | {gradient:.1} | {moments:.1} | {least:.1} GiB | {} |\n",
+                "| {} | {name} | {weights:.1} | {gradient:.1} | {moments:.1} | {least:.1} GiB | \
+                 {} |\n",
                 shape.name,
                 cells.join(" | ")
             );

@@ -86,9 +86,9 @@ impl ParameterSets {
         layout.trained().bytes(backend, Role::Gradient).saturating_mul(sums)
     }
 
-    /// Bytes of one model's trained weights on a rank. Where a device keeps them as what passes read
-    /// and remainders, a rank of several has the remainders of its own slice alone. While weights
-    /// are loaded it has all of them, in memory that is the gradient's later.
+    /// Bytes of one model's trained weights on a rank. Where a device keeps them as what passes
+    /// read and remainders, a rank of several has the remainders of its own slice alone. While
+    /// weights are loaded it has all of them, in memory that is the gradient's later.
     fn trained_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
         let list = layout.trained();
         let [exact, read] = [Role::Weight, Role::Frozen].map(|role| list.bytes(backend, role));

@@ -30,8 +30,8 @@ pub enum Target {
     Card(Card),
 }
 
-/// Prints everything that can be known before step 1, the needs of one of `count` ranks first. If the model's
-/// configuration cannot be fetched, the recipe's data are checked all the same.
+/// Prints everything that can be known before step 1, the needs of one of `count` ranks first. If
+/// the model's configuration cannot be fetched, the recipe's data are checked all the same.
 pub fn dry_run<R: TrainingRecipe>(
     mut recipe: R,
     place: &RunLocation,
