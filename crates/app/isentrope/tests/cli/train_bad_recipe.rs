@@ -229,7 +229,9 @@ fn a_dry_run_plans_for_gpus_that_are_not_here() {
     };
     assert!(["weights ", "moments "].iter().all(|name| kib(eight, name) < kib(one, name)));
     assert_eq!(kib(eight, "gradient "), kib(one, "gradient "));
-    failure_saying(dry("update.shards=4", "--ranks 8"), &["4 shards", "not over 8"]);
+    let (refused, said) = outcome(dry("update.shards=4", "--ranks 8"));
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert_parts(&said, &["4 shards", "not over 8"]);
     // A GPU that is named has the memory that its driver shows, which is less than it is sold with.
     let (l40s, _) = spoken(dry("", "--gpu L40S"));
     let first = l40s.lines().next().unwrap();
