@@ -129,9 +129,7 @@ impl<'a> Running<'a> {
     /// Ends a request, whose other samples are withdrawn.
     fn fail(&mut self, request: RequestId, failure: &Failure) {
         let Some(live) = self.live.remove(&request) else { return };
-        for sample in 0..live.completions.len() {
-            self.engine.withdraw(request, sample);
-        }
+        live.withdraw(&mut self.engine, request);
         self.promises.finish(&live.id, Outcome::failed(failure));
     }
 
@@ -141,9 +139,7 @@ impl<'a> Running<'a> {
         live.retain(|&request, live| {
             let is_wanted = promises.is_wanted(&live.id);
             if !is_wanted {
-                for sample in 0..live.completions.len() {
-                    engine.withdraw(request, sample);
-                }
+                live.withdraw(engine, request);
             }
             is_wanted
         });
@@ -151,6 +147,13 @@ impl<'a> Running<'a> {
 }
 
 impl Live {
+    /// Withdraws the samples that have not ended.
+    fn withdraw(&self, engine: &mut Engine<'_>, request: RequestId) {
+        for sample in 0..self.completions.len() {
+            engine.withdraw(request, sample);
+        }
+    }
+
     fn outcome(self) -> Outcome {
         let sequence = |completion: Completion| SampledSequence {
             stop_reason: i32::from(completion.finish_reason == FinishReason::Length),
