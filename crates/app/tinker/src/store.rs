@@ -20,6 +20,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 pub(crate) const SCHEME: &str = "tinker://";
@@ -28,8 +29,11 @@ const OPTIMIZER: &str = "optimizer";
 /// Prefix of the name that weights have while others take their place. No user's name begins with a
 /// dot.
 const FORMER: &str = ".former-";
-/// Prefix of the name that weights have while they are deleted.
+/// Prefix of the name that weights have while they are deleted. A number comes behind it, since
+/// weights that were saved anew under a name may be deleted before the former ones are gone.
 const DELETED: &str = ".deleted-";
+/// Deletions so far. What an earlier server has left is gone before the first.
+static DELETIONS: AtomicU64 = AtomicU64::new(0);
 /// Begins the name of weights that are being written.
 const NEXT: &str = ".next-";
 /// Most bytes of a part of a path.
@@ -350,8 +354,8 @@ impl Store {
             return Err(none());
         }
         let target = self.directory(path);
-        let gone = target.with_file_name(format!("{DELETED}{}", path.name));
-        remove(&gone).map_err(Failure::server)?;
+        let number = DELETIONS.fetch_add(1, Ordering::Relaxed);
+        let gone = target.with_file_name(format!("{DELETED}{number}"));
         fs::rename(&target, &gone).map_err(|error| match error.kind() {
             ErrorKind::NotFound => none(),
             _ => io(&target, error),
@@ -431,6 +435,22 @@ mod tests {
         fs::create_dir(&deleted).unwrap();
         store.recover().unwrap();
         assert!(!deleted.exists());
+    }
+
+    /// Large files take a while to go, and the name is free meanwhile.
+    #[test]
+    fn a_name_can_be_deleted_while_its_former_weights_are_going() {
+        let out = TempDir::new().unwrap();
+        let base = BaseModel::of("base", &base_dir()).unwrap();
+        let store = Store { dir: out.path().to_owned(), base_dir: base_dir(), base };
+        let path = WeightsPath::new("run", Kind::Training, "w").unwrap();
+        trainee(64).save(&store, &path, false).unwrap();
+        let dir = store.directory(&path);
+        let going = dir.with_file_name(".deleted-w");
+        fs::create_dir(&going).unwrap();
+        store.delete(&path).unwrap();
+        assert!(!dir.exists());
+        assert_eq!(names(parent(&dir)).unwrap(), [".deleted-w"], "the former ones' own");
     }
 
     #[test]
