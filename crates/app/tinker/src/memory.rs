@@ -35,13 +35,18 @@ impl Memory {
         Self { bytes, taken: Rc::default() }
     }
 
+    /// Bytes that are not taken.
+    pub fn free(&self) -> usize {
+        self.bytes - self.taken.get()
+    }
+
     /// Takes a part of it for `what`.
     ///
     /// # Errors
     /// When so much is not free, with the numbers.
     pub fn take(&self, bytes: usize, what: &str) -> Result<Room> {
         let taken = self.taken.get();
-        if bytes > self.bytes - taken {
+        if bytes > self.free() {
             return Err(Failure::user(format!(
                 "{what} takes {}, and models in training and copies of weights have {} of their \
                  {} already: end a session with ServiceClient.close, wait {} s for one whose \
@@ -54,6 +59,13 @@ impl Memory {
         }
         self.taken.set(taken + bytes);
         Ok(Room { bytes, taken: Rc::clone(&self.taken) })
+    }
+}
+
+impl Room {
+    /// The part's size.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 

@@ -11,17 +11,24 @@ use isentrope_rollout::{Completion, Engine, Error, Event, FinishReason, Request,
 use prost::Message;
 use std::collections::HashMap;
 use std::mem;
+use std::rc::Rc;
 
 /// Weights to sample from, and the memory that they take.
 pub(crate) struct SampledWeights {
     pub model: Model,
-    _room: Option<Room>,
+    room: Option<Room>,
 }
 
 impl SampledWeights {
     /// Weights that take `room`; none if they are the base's, which always have their memory.
     pub fn new(model: Model, room: Option<Room>) -> Self {
-        Self { model, _room: room }
+        Self { model, room }
+    }
+
+    /// Bytes that become free if these are dropped: 0 while somebody else has them.
+    pub fn freed_by_dropping(self: &Rc<Self>) -> usize {
+        let room = self.room.as_ref().filter(|_| Rc::strong_count(self) == 1);
+        room.map_or(0, Room::bytes)
     }
 }
 

@@ -167,6 +167,11 @@ impl Trainee {
         layout.trained().bytes(&**backend, Role::Weight)
     }
 
+    /// Bytes that become free if all snapshots are dropped.
+    pub fn freed_by_dropping_snapshots(&self) -> usize {
+        self.snapshots.iter().map(|(_, weights)| weights.freed_by_dropping()).sum()
+    }
+
     /// Leaves one snapshot fewer than are kept at most.
     pub fn trim_snapshots(&mut self) {
         let most = if self.adapter.is_some() { SNAPSHOTS } else { WHOLE_SNAPSHOTS };

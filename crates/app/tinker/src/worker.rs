@@ -245,7 +245,6 @@ impl Worker<'_> {
                 json!({"path": path.to_string()})
             }
             Work::Snapshot { sampler } => {
-                self.model(id)?.trim_snapshots();
                 let bytes = self.model(id)?.snapshot_bytes();
                 let room = self.room(id, bytes, "a copy of the weights for a sampler")?;
                 self.model(id)?.keep(&sampler, room)?;
@@ -261,14 +260,18 @@ impl Worker<'_> {
     }
 
     /// Takes memory for a model. Weights that can be loaded again make place for it, and then the
-    /// model's own snapshots, the oldest first.
+    /// model's own snapshots, the oldest first; if all of them were not enough, they stay.
     fn room(&mut self, id: &str, bytes: usize, what: &str) -> Result<Room> {
-        loop {
-            let taken = self.memory.take(bytes, what);
-            if taken.is_ok() || !(self.loaded.pop_front().is_some() || self.drop_snapshot(id)) {
-                return taken;
-            }
+        let loaded = self.loaded.iter().map(|(_, weights)| weights.freed_by_dropping());
+        let most = self.memory.free() + loaded.sum::<usize>();
+        let of_snapshots = self.models.get(id).map_or(0, Trainee::freed_by_dropping_snapshots);
+        if most + of_snapshots >= bytes {
+            self.models.get_mut(id).into_iter().for_each(Trainee::trim_snapshots);
+            while self.memory.free() < bytes
+                && (self.loaded.pop_front().is_some() || self.drop_snapshot(id))
+            {}
         }
+        self.memory.take(bytes, what)
     }
 
     /// Drops the oldest snapshot of a model; false if there is none.
@@ -445,6 +448,7 @@ mod tests {
     use super::*;
     use crate::training::tests::{base_dir, cpu, example, trainee};
     use isentrope_model::adapter::BaseModel;
+    use std::path::Path;
     use std::sync::mpsc::channel;
 
     #[test]
@@ -460,20 +464,75 @@ mod tests {
         assert!(queue.is_empty());
     }
 
+    /// The parts of a server that its worker borrows.
+    struct Server {
+        tokenizer: Tokenizer,
+        store: Store,
+        promises: Promises,
+        sessions: Sessions,
+    }
+
+    impl Server {
+        fn new(dir: &Path) -> Self {
+            let base = BaseModel::of("base", &base_dir()).unwrap();
+            Self {
+                tokenizer: Tokenizer::read(&base_dir()).unwrap().unwrap(),
+                store: Store { dir: dir.to_owned(), base_dir: base_dir(), base },
+                promises: Promises::new(),
+                sessions: Sessions::default(),
+            }
+        }
+
+        /// A worker with one model, `model`.
+        fn worker(&self, memory: usize, messages: Receiver<Message>) -> Worker<'_> {
+            let base = Model::load_frozen(&base_dir(), cpu()).unwrap();
+            Worker {
+                base: Rc::new(SampledWeights::new(base, None)),
+                tokenizer: &self.tokenizer,
+                store: &self.store,
+                limits: Limits { cache_bytes: 1 << 20, sequences: 1, prefill_tokens: 16 },
+                passes: PassMemory { bytes: 1 << 26, micro_batch_tokens: 64 },
+                memory: Memory::new(memory),
+                promises: &self.promises,
+                sessions: &self.sessions,
+                messages,
+                models: HashMap::from([("model".to_owned(), trainee(64))]),
+                loaded: VecDeque::new(),
+                training: TrainingQueue::default(),
+                sampling: VecDeque::new(),
+                looked: Instant::now(),
+            }
+        }
+    }
+
+    #[test]
+    fn a_snapshot_that_is_refused_takes_no_other_with_it() {
+        let server = Server::new(&base_dir());
+        let bytes = trainee(64).snapshot_bytes();
+        let mut worker = server.worker(bytes * 3 / 2, channel().1);
+        let snapshot = |worker: &mut Worker<'_>, sampler: &str| {
+            let work = Work::Snapshot { sampler: sampler.to_owned() };
+            worker.outcome("model", work).err().map(|failure| failure.message)
+        };
+        assert_eq!(snapshot(&mut worker, "first"), None);
+        let in_use = worker.models["model"].kept("first").unwrap();
+        let message = snapshot(&mut worker, "second").unwrap();
+        assert!(message.starts_with("a copy of the weights for a sampler takes"), "{message}");
+        assert!(Rc::ptr_eq(&worker.models["model"].kept("first").unwrap(), &in_use));
+        drop(in_use);
+        assert_eq!(snapshot(&mut worker, "third"), None, "in the place of the first");
+        assert!(worker.models["model"].kept("first").is_err());
+    }
+
     /// A pass that panics, here for want of an input, fails alone: its model
     /// goes on without the gradient.
     #[test]
     fn a_panic_ends_its_request_alone() {
-        let dir = base_dir();
-        let base = Model::load_frozen(&dir, cpu()).unwrap();
-        let tokenizer = Tokenizer::read(&dir).unwrap().unwrap();
-        let base_model = BaseModel::of("base", &dir).unwrap();
-        let store = Store { dir: dir.clone(), base_dir: dir, base: base_model };
-        let (promises, sessions) = (Promises::new(), Sessions::default());
+        let server = Server::new(&base_dir());
         let (sender, messages) = channel();
         let train = |number: usize, work| {
             let id = number.to_string();
-            assert!(promises.begin(&id, "session", 0).unwrap());
+            assert!(server.promises.begin(&id, "session", 0).unwrap());
             let task = TrainTask { id, model: "model".to_owned(), work };
             sender.send(Message::Train(Box::new(task))).unwrap();
         };
@@ -487,27 +546,12 @@ mod tests {
         train(2, pass(Loss::CrossEntropy));
         train(3, Work::Step(OptimizerSettings::default()));
         sender.send(Message::End).unwrap();
-        let mut worker = Worker {
-            base: Rc::new(SampledWeights::new(base, None)),
-            tokenizer: &tokenizer,
-            store: &store,
-            limits: Limits { cache_bytes: 1 << 20, sequences: 1, prefill_tokens: 16 },
-            passes: PassMemory { bytes: 1 << 26, micro_batch_tokens: 64 },
-            memory: Memory::new(0),
-            promises: &promises,
-            sessions: &sessions,
-            messages,
-            models: HashMap::from([("model".to_owned(), trainee(64))]),
-            loaded: VecDeque::new(),
-            training: TrainingQueue::default(),
-            sampling: VecDeque::new(),
-            looked: Instant::now(),
-        };
+        let mut worker = server.worker(0, messages);
         assert!(worker.receive(false).is_err(), "it takes all messages up to the last");
         while let Some(task) = worker.training.pop() {
             worker.train(task);
         }
-        let outcome = |id: &str| promises.outcome(id).unwrap();
+        let outcome = |id: &str| server.promises.outcome(id).unwrap();
         assert!(matches!(outcome("0"), Outcome::Proto(_)));
         let Outcome::Json(failed) = outcome("1") else { panic!("it cannot be done") };
         assert_eq!(failed["category"], "server");
