@@ -113,9 +113,9 @@ impl Promises {
         self.finished.send_modify(|count| *count += 1);
     }
 
-    /// Forgets a request.
-    pub fn forget(&self, id: &str) {
-        self.lock().remove(id);
+    /// Forgets a request; true if its outcome had not been fetched.
+    pub fn forget(&self, id: &str) -> bool {
+        self.lock().remove(id).is_some_and(|promise| promise.fetched.is_none())
     }
 
     /// Waits for the outcome of a request: at most `patience`, and then it is none. The error is of

@@ -30,6 +30,8 @@ use std::time::Duration;
 const LONGEST_BODY: usize = 16 << 20;
 /// Time for which a request for a result waits; clients wait 45 s.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Ends the id of the request that makes a model, behind the model's id.
+const CREATION: &str = ":0";
 const API: &str = "/api/v1/";
 const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/x-protobuf";
@@ -182,7 +184,14 @@ impl Tinker {
             }
             "cancel_future" => {
                 let OfRequest { request_id } = requests::read(body)?;
-                self.promises.forget(&request_id);
+                let was_wanted = self.promises.forget(&request_id);
+                // Nobody has the model that the request has made or would make.
+                if let Some(model) = request_id.strip_suffix(CREATION)
+                    && was_wanted
+                {
+                    self.sessions.remove_model(model);
+                    self.tell(Message::Free(vec![model.to_owned()]))?;
+                }
                 Ok(json!({}))
             }
             "create_model" => self.create_model(requests::read(body)?),
@@ -284,7 +293,7 @@ impl Tinker {
         work: Work,
     ) -> Result<Value> {
         let model = model_id(session, number);
-        let id = format!("{model}:0");
+        let id = format!("{model}{CREATION}");
         let begin = || self.promises.begin(&id, session, 0);
         if self.sessions.add_model(session, &model, rank, begin)? {
             let task = TrainTask { id: id.clone(), model: model.clone(), work };

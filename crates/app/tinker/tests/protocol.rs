@@ -460,6 +460,14 @@ fn models_that_memory_has_no_room_for_are_refused() {
         server.ask("get_info", &json!({"model_id": format!("{session}:train:1")})).status,
         404
     );
+    // So does a model whose making is cancelled.
+    server.done(&format!("sessions/{next}/finish"), &json!({"reason": {"type": "success"}}));
+    let last = server.session();
+    let body = json!({"session_id": last, "model_seq_id": 99, "base_model": "countdown"});
+    let asked = server.ask("create_model", &body).json();
+    server.done("cancel_future", &json!({"request_id": asked["request_id"]}));
+    (0..made as u64).for_each(|number| drop(server.model(&last, number)));
+    assert_eq!(server.ask("get_info", &json!({"model_id": asked["model_id"]})).status, 404);
 }
 
 /// Where memory has room for one snapshot, a new one takes the place of the last, and weights for
