@@ -20,10 +20,9 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// Bytes of what can be large in it.
     fn bytes(&self) -> usize {
         match self {
-            Self::Json(_) => 0,
+            Self::Json(answer) => answer.to_string().len(),
             Self::Proto(bytes) => bytes.len(),
         }
     }
@@ -37,6 +36,8 @@ impl Outcome {
 
 /// Most requests without an outcome.
 const PENDING: usize = 4096;
+/// Most requests, with those whose outcome has not been fetched.
+const REQUESTS: usize = 1 << 16;
 /// Most bytes of what is held for requests, before and after they are done.
 const HELD_BYTES: usize = 1 << 30;
 
@@ -76,10 +77,11 @@ impl Promises {
         }
         let count = all.values().filter(|promise| promise.outcome.is_none()).count();
         let held: usize = all.values().map(|promise| promise.bytes).sum();
-        if count >= PENDING || held + bytes > HELD_BYTES {
+        if count >= PENDING || all.len() >= REQUESTS || held + bytes > HELD_BYTES {
             return Err(Failure::busy(format!(
-                "{count} requests wait, and {held} bytes are held for them and for results: try \
-                 later"
+                "{count} requests wait, and {held} bytes are held for them and for {} results: \
+                 fetch results, or try later",
+                all.len() - count
             )));
         }
         let session = session.to_owned();
@@ -156,5 +158,25 @@ mod tests {
         assert_eq!(begin("b").unwrap_err().cause, Cause::Busy);
         promises.finish("a", Outcome::Proto(vec![0; HELD_BYTES / 4]));
         assert!(begin("b").unwrap());
+        assert!(Outcome::Json(json!({"error": "a".repeat(1000)})).bytes() > 1000);
+    }
+
+    #[test]
+    fn results_that_nobody_fetches_are_bounded() {
+        let promises = Promises::new();
+        let result = || Promise {
+            session: "session".into(),
+            bytes: 0,
+            outcome: Some(Outcome::Json(json!({}))),
+            fetched: None,
+        };
+        promises.lock().extend((0..REQUESTS).map(|number| (number.to_string(), result())));
+        let failure = promises.begin("one more", "session", 0).unwrap_err();
+        assert!(failure.message.contains("held for them and for 65536 results"));
+        assert_eq!(failure.cause, Cause::Busy);
+        // One that was fetched some time ago makes place.
+        let long_ago = Instant::now().checked_sub(2 * KEPT);
+        promises.lock().get_mut("7").unwrap().fetched = Some(long_ago.unwrap());
+        assert!(promises.begin("one more", "session", 0).unwrap());
     }
 }
