@@ -225,10 +225,11 @@ impl Loaded {
     }
 
     /// The tokenizer, or a sentence that says what needs it.
-    pub fn tokenizer(&self) -> Result<&Tokenizer> {
-        self.tokenizer.as_deref().with_context(|| {
+    pub fn tokenizer(&self) -> Result<&Arc<Tokenizer>> {
+        self.tokenizer.as_ref().with_context(|| {
             format!(
-                "{}: there is no tokenizer.json, so only lines with \"tokens\" can be used",
+                "{}: there is no tokenizer.json, which texts need; copy it from the model that \
+                 these weights were trained from",
                 self.dir.display()
             )
         })
@@ -251,9 +252,7 @@ impl Loaded {
 
     /// Renders prompts for the model.
     pub fn prompter(&self, settings: &DataSettings) -> Result<Prompter> {
-        let tokenizer = self.tokenizer.clone().with_context(|| {
-            format!("{}: there is no tokenizer.json, which texts need", self.dir.display())
-        })?;
+        let tokenizer = self.tokenizer()?.clone();
         let prompter = Prompter::new(&self.dir, tokenizer, self.model.config.vocab_size, settings)?;
         let is_plain = settings.template == Template::None || !prompter.has_template();
         if settings.system.is_some() && is_plain {
