@@ -4,7 +4,8 @@ use crate::device::Trial;
 use isentrope_kernels::SamplingMasks;
 use isentrope_model::{KvCache, Model};
 use isentrope_rollout::{
-    Completion, Engine, Event, FinishReason, Key, Limits, PartialResponse, Request, Sampling,
+    Completion, Engine, Event, FinishReason, Key, Limits, PartialResponse, Request, ResponseMasks,
+    Sampling,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -64,6 +65,53 @@ pub fn run(
         }
     }
     assert_eq!(engine.running(), 0);
+    let places =
+        requests.iter().enumerate().flat_map(|(i, r)| r.samples.iter().map(move |&s| (i, s)));
+    assert!(places.eq(finished.keys().copied()), "responses are missing");
+    finished
+}
+
+/// Runs requests on an engine that keeps what stops. Some responses begin with given tokens, and
+/// those that stop go on behind given tokens, for three turns at most.
+pub fn run_turns(
+    engine: &mut Engine<'_>,
+    requests: &[Request],
+) -> BTreeMap<ResponseId, Completion> {
+    let given = |count: usize| (0..count as u32).map(|i| (i * 5 + 3) % 61).collect::<Vec<u32>>();
+    let opened = |request: &Request, sample: usize| {
+        let tokens = given((sample % 3 * 2).min(request.sampling.max_tokens - 1));
+        let count = tokens.len();
+        let mut opened = PartialResponse { tokens, ..PartialResponse::default() };
+        if count > 0 {
+            (opened.logprobs, opened.entropies) = (vec![0.0; count], vec![0.0; count]);
+            opened.given.push(0..count);
+            let mut masks = ResponseMasks { log_masses: vec![0.0; count], ..Default::default() };
+            (0..count).for_each(|_| masks.tokens.push(&[]));
+            opened.masks = request.sampling.records_kept.then_some(masks);
+        }
+        opened
+    };
+    for request in requests {
+        let opened = request.samples.iter().map(|&sample| opened(request, sample)).collect();
+        engine.submit_partial(request.clone(), opened).unwrap();
+    }
+    let mut finished = BTreeMap::new();
+    while !engine.is_idle() {
+        for event in engine.step().unwrap() {
+            let Event::Finished { request, sample, completion } = event else { continue };
+            if completion.finish_reason == FinishReason::Stop {
+                let (length, turns) = (completion.tokens.len(), completion.given.turns(0).count());
+                let next = given(1 + (request + sample + turns) % 5 * 4);
+                let most = requests[request].sampling.max_tokens.min(completion.room);
+                if turns < 3 && length + next.len() < most {
+                    engine.go_on(request, sample, &next).unwrap();
+                    continue;
+                }
+                engine.release_stopped(request, sample).unwrap();
+            }
+            assert!(finished.insert((request, sample), completion).is_none(), "it ended twice");
+        }
+    }
     let places =
         requests.iter().enumerate().flat_map(|(i, r)| r.samples.iter().map(move |&s| (i, s)));
     assert!(places.eq(finished.keys().copied()), "responses are missing");

@@ -13,29 +13,25 @@ impl ActivationSlots<'_> {
         (cache_activations && self.0.is_some()).then(Vec::new)
     }
 
-    /// Makes room for one row of each cached running sample that has a row. If there is too little
-    /// room, the samples that started last are no longer cached: neighbours go through an update
-    /// together, so a cached sample without its neighbours saves nothing.
-    pub fn make_room(
-        &mut self,
-        running: &mut [Sample<'_>],
-        has_row: impl Fn(usize, &Sample<'_>) -> bool,
-    ) {
+    /// Makes room for the rows of cached running samples; `rows` has the number of each sample's,
+    /// `[running]`. If there is too little room, the samples that started last are no longer
+    /// cached: neighbours go through an update together, so a cached sample without its neighbours
+    /// saves nothing.
+    pub fn make_room(&mut self, running: &mut [Sample<'_>], rows: &[usize]) {
         let Some(activation_cache) = &mut self.0 else { return };
-        let is_cached =
-            |&(at, sample): &(usize, &Sample<'_>)| sample.slots.is_some() && has_row(at, sample);
-        let mut rows = running.iter().enumerate().filter(is_cached).count();
-        for (at, sample) in running.iter_mut().enumerate().rev() {
-            if rows <= activation_cache.free_slots() {
+        let cached = running.iter().zip(rows).filter(|(sample, _)| sample.slots.is_some());
+        let mut needed: usize = cached.map(|(_, rows)| rows).sum();
+        for (sample, &rows) in running.iter_mut().zip(rows).rev() {
+            if needed <= activation_cache.free_slots() {
                 break;
             }
-            if has_row(at, sample)
+            if rows > 0
                 && let Some(slots) = sample.slots.take()
             {
                 slots[sample.prompt.len()..]
                     .iter()
                     .for_each(|&slot| activation_cache.release(slot));
-                rows -= 1;
+                needed -= rows;
             }
         }
     }
@@ -45,12 +41,6 @@ impl ActivationSlots<'_> {
     pub fn release(&mut self, slots: Option<Vec<u32>>, from: usize) {
         let (Some(activation_cache), Some(slots)) = (&mut self.0, slots) else { return };
         slots.iter().skip(from).for_each(|&slot| activation_cache.release(slot));
-    }
-
-    /// Frees the slots of a sequence beyond its first tokens.
-    pub fn cut(&mut self, slots: &mut Option<Vec<u32>>, len: usize) {
-        let (Some(activation_cache), Some(slots)) = (&mut self.0, slots) else { return };
-        slots.drain(len..).for_each(|slot| activation_cache.release(slot));
     }
 
     /// Caches the activations of the step's last run, if there is room for all its rows, and

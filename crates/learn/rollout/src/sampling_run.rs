@@ -128,7 +128,7 @@ impl<'a> SamplingRun<'a> {
     }
 
     /// Opens a response with these given tokens, of which there may be none. Its request is queued
-    /// with the last of its responses. Activations of these are not cached.
+    /// with the last of its responses.
     pub fn open(&mut self, id: ResponseId, given: &[u32]) -> Result<()> {
         let ResponseId { request: number, sample } = id;
         let Some((request, opened)) = self.unopened.get_mut(&number) else {
@@ -140,7 +140,7 @@ impl<'a> SamplingRun<'a> {
         {
             opened.sort_by_key(|(sample, _)| *sample);
             let opened: (Vec<usize>, Vec<PartialResponse>) = opened.into_iter().unzip();
-            (request.samples, request.cache_activations) = (opened.0, false);
+            request.samples = opened.0;
             self.numbers.extend(submit(&mut self.engine, vec![(number, request, opened.1)])?);
         }
         Ok(())

@@ -12,7 +12,7 @@ use isentrope_rollout::{
     ProgressObserver, Prompter, Request, Response, ResponseId, Sampler, Sampling, Turns, respond,
 };
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -445,7 +445,7 @@ fn a_panic_of_an_environment_ends_sampling() {
 
 /// The engine's own part, with draws that are read late and with a cache of activations.
 #[test]
-fn what_goes_on_is_the_same_however_draws_are_read_and_takes_no_activations() {
+fn what_goes_on_is_the_same_however_draws_are_read_and_keeps_its_activations() {
     let model = model(2);
     let run = |behind: bool, slots: usize, sequences: usize| {
         let mut activations = (slots > 0).then(|| ActivationCache::new(&model, slots).unwrap());
@@ -482,10 +482,15 @@ fn what_goes_on_is_the_same_however_draws_are_read_and_takes_no_activations() {
                 }
             }
         }
-        for completion in ended.values_mut() {
-            assert!(completion.given.is_empty() || completion.activation_slots.is_none());
-            completion.activation_slots = None;
+        let mut held = BTreeSet::new();
+        for Completion { tokens, activation_slots, .. } in ended.values_mut() {
+            let own = activation_slots.take();
+            assert!(own.is_some() || slots < 4000, "there is room");
+            assert!(own.iter().all(|own| own.len() == Trial::prompt(0).len() + tokens.len() - 1));
+            held.extend(own.into_iter().flatten());
         }
+        let free = activations.map_or(0, |activations| activations.free_slots());
+        assert!(slots < 4000 || held.len() + free == slots, "only responses hold slots");
         ended
     };
     let expected = run(false, 0, 64);

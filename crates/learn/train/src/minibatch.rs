@@ -14,7 +14,7 @@ use isentrope_objective::{
     LossTerms, Minibatch, Objective, ObjectiveSettings, Truncation, objective,
 };
 use isentrope_rollout::Response;
-use isentrope_run::tokens::Advantages;
+use isentrope_run::tokens::{Advantages, GivenRanges};
 use isentrope_trace::span;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -33,8 +33,8 @@ pub struct TrainingBatch {
     targets: usize,
     /// The place of each sampled token among the targets, ascending, if some were given.
     places_of_tokens: Option<Vec<usize>>,
-    /// Whether tokens of each response were given, `[responses]`.
-    has_given: Vec<bool>,
+    /// Which tokens of each response were given, `[responses]`.
+    given: Vec<GivenRanges>,
     /// Scores from when they were sampled, `[tokens]` of the responses end to end.
     sampled: Scores,
     /// The tokens that truncated sampling kept at each position, `[targets]`.
@@ -94,7 +94,7 @@ impl TrainingBatch {
             lengths: Vec::new(),
             targets: 0,
             places_of_tokens: None,
-            has_given: Vec::new(),
+            given: Vec::new(),
             sampled: Scores::default(),
             masks: SamplingMasks::default(),
             steps: Vec::new(),
@@ -117,7 +117,7 @@ impl TrainingBatch {
             batch.tokens.push([&group.prompt[..], tokens].concat());
             batch.prompt_lengths.push(group.prompt.len());
             batch.lengths.push(response.sampled_tokens());
-            batch.has_given.push(!given.is_empty());
+            batch.given.push(given.clone());
             batch.masks.extend(masks.as_ref().map_or(&whole, |masks| &masks.tokens), tokens.len());
             batch.steps.push(group.step);
             batch.slots.push(activation_slots.clone());
@@ -131,7 +131,8 @@ impl TrainingBatch {
             }
             batch.targets += tokens.len();
         }
-        batch.places_of_tokens = batch.has_given.contains(&true).then_some(places);
+        let were_given = batch.given.iter().any(|given| !given.is_empty());
+        batch.places_of_tokens = were_given.then_some(places);
         batch
     }
 
@@ -282,17 +283,24 @@ impl TrainingBatch {
         BatchLoss { objective, entropy, objective_time: started.elapsed() }
     }
 
-    /// The sampler's scores of each response that the present weights have sampled. Where tokens
-    /// were given the sampler does not know all targets' scores.
+    /// The sampler's scores of each response that the present weights have sampled.
     fn on_policy(&self, inputs: &LossInputs<'_>) -> Vec<Option<OnPolicy<'_>>> {
         let mut at = 0;
         let mut all = Vec::with_capacity(self.lengths.len());
-        let responses = self.lengths.iter().zip(&self.steps).zip(&self.slots).zip(&self.has_given);
-        for (((&length, &step), slots), &has_given) in responses {
-            let tokens = at..at + length;
-            at = tokens.end;
-            let known = || OnPolicy { scores: self.sampled.part(tokens), slots: slots.as_deref() };
-            all.push((inputs.on_policy_step == Some(step) && !has_given).then(known));
+        let responses = self.lengths.iter().zip(&self.steps).zip(&self.slots).zip(&self.given);
+        for (((&length, &step), slots), given) in responses {
+            let Scores { logprobs, entropies, log_masses } = self.sampled.part(at..at + length);
+            at += length;
+            let spread = |scores: Vec<f32>| given.spread(length + given.count(), scores, f32::NAN);
+            let known = || {
+                let scores = Scores {
+                    logprobs: spread(logprobs),
+                    entropies: spread(entropies),
+                    log_masses: spread(log_masses),
+                };
+                OnPolicy { scores, slots: slots.as_deref() }
+            };
+            all.push((inputs.on_policy_step == Some(step)).then(known));
         }
         all
     }

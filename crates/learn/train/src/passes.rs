@@ -21,7 +21,8 @@ use std::ops::Range;
 #[derive(Clone)]
 pub struct OnPolicy<'a> {
     /// Log-probs, entropies and log-masses of the sequence's targets, to the last bit as the
-    /// present weights give them.
+    /// present weights give them; NaN for targets that were given, not sampled, whose derivatives
+    /// are 0.
     pub scores: Scores,
     /// The slots of the sequence's inputs, if it is in the activation cache.
     pub slots: Option<&'a [u32]>,

@@ -1,11 +1,12 @@
 //! Training on responses of several turns: only sampled tokens are learnt from.
 
+use crate::learner::sample;
 use crate::ranks_pulled::{differences, patient, recipe, run};
 use crate::support::{learner, limits, model};
 use isentrope_budget::PassLimits;
 use isentrope_data::{Problem, Prompt, Row};
 use isentrope_kernels::SamplingMasks;
-use isentrope_model::Sequence;
+use isentrope_model::{ActivationCache, Sequence};
 use isentrope_objective::{Estimator, LossTerms, Method, ObjectiveSettings};
 use isentrope_ranks::Watch;
 use isentrope_reward::{Judgement, Verdict};
@@ -23,6 +24,7 @@ use isentrope_train::settings::OptimizerSettings;
 use isentrope_train::trainer::TrainingRecipe;
 use serde_json::{Value, json};
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Duration;
 
@@ -109,8 +111,27 @@ fn gradient(learner: &mut Learner) -> Vec<u32> {
 
 /// The trainer's loss and its gradient.
 fn trained(limits: PassLimits, on_policy_step: Option<u64>) -> (BatchLoss, Vec<u32>) {
+    trained_after(limits, on_policy_step, |_| {})
+}
+
+/// As [`trained`]; if there are slots, a sampler has cached activations. `act` comes before the
+/// update.
+fn trained_after(
+    limits: PassLimits,
+    on_policy_step: Option<u64>,
+    act: impl FnOnce(&mut Learner),
+) -> (BatchLoss, Vec<u32>) {
     let mut learner = learner_of(limits);
-    let (groups, settings) = (groups(&learner), settings());
+    let (mut groups, settings) = (groups(&learner), settings());
+    if learner.activation_cache.is_some() {
+        let wholes = [0, 1].map(sequence);
+        let score_from = PROMPT.len();
+        let sequences = wholes.each_ref().map(|tokens| Sequence { tokens, score_from });
+        let slots = sample(&mut learner, &sequences);
+        let responses = groups[0].responses.iter_mut().zip(slots);
+        responses.for_each(|(response, slots)| response.activation_slots = Some(slots));
+    }
+    act(&mut learner);
     let advantages = group_advantages(&settings, &groups);
     let learnt = trained_advantages(&groups, &advantages, false);
     let batch = TrainingBatch::minibatches(&groups, &learnt, 1).next().unwrap();
@@ -211,15 +232,34 @@ fn a_process_model_scores_and_learns_from_sampled_tokens_alone() {
 #[test]
 fn a_gradients_bits_do_not_depend_on_micro_batches_or_on_what_is_known_from_sampling() {
     let expected = trained(limits(1000), None).1;
-    for (micro_batch_tokens, tape_bytes, on_policy_step) in
-        [(20, usize::MAX, None), (1000, 0, None), (1000, usize::MAX, Some(1)), (1, 0, Some(1))]
-    {
-        let limits = PassLimits { micro_batch_tokens, tape_bytes, activation_slots: 0 };
+    for (micro_batch_tokens, tape_bytes, activation_slots, on_policy_step) in [
+        (20, usize::MAX, 0, None),
+        (1000, 0, 0, None),
+        (1000, usize::MAX, 0, Some(1)),
+        (1, 0, 0, Some(1)),
+        (1000, usize::MAX, 40, Some(1)),
+        (1, 0, 40, Some(1)),
+    ] {
+        let limits = PassLimits { micro_batch_tokens, tape_bytes, activation_slots };
         assert!(
             trained(limits, on_policy_step).1 == expected,
-            "{micro_batch_tokens} {tape_bytes} {on_policy_step:?}"
+            "{micro_batch_tokens} {tape_bytes} {activation_slots} {on_policy_step:?}"
         );
     }
+}
+
+/// Otherwise the test above could not tell whether they were.
+#[test]
+fn cached_activations_of_several_turns_are_used() {
+    let limits = PassLimits { activation_slots: 40, ..limits(1000) };
+    let trained = |act: fn(&mut Learner)| {
+        // Scores that differ are caught where assertions are on, and else show in the gradient.
+        catch_unwind(AssertUnwindSafe(|| trained_after(limits, Some(1), act).1)).ok()
+    };
+    let zeros = |learner: &mut Learner| {
+        learner.activation_cache = Some(ActivationCache::new(&learner.model, 40).unwrap());
+    };
+    assert!(trained(|_| {}).is_some() && trained(|_| {}) != trained(zeros));
 }
 
 /// Episodes of the built-in task's problems, with everything that reads their tokens.

@@ -4,7 +4,8 @@ use crate::device::Trial;
 use crate::models::{FAMILIES, bits};
 use crate::properties;
 use crate::requests::{
-    ResponseId, alone, check_free_pages, exact, request, requests, run, run_apart, setting,
+    ResponseId, alone, check_free_pages, exact, request, requests, run, run_apart, run_turns,
+    setting,
 };
 use isentrope_model::{
     ActivationCache, Derivatives, Gradient, Model, Packed, Scores, Sequence, Tape, TapeKind,
@@ -14,13 +15,15 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestCaseError;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 properties!(
     responses_are_those_of_each_request_alone,
     a_sample_does_not_depend_on_how_many_there_are,
     keys_decide_what_is_drawn,
     responses_that_go_on_elsewhere_are_those_that_stay,
-    cached_activations_are_what_a_pass_computes
+    cached_activations_are_what_a_pass_computes,
+    cached_activations_of_several_turns_are_what_a_pass_computes
 );
 
 /// Models that sample.
@@ -150,11 +153,53 @@ fn cached_activations_are_what_a_pass_computes(trial: &Trial) {
             prop_assert!(slots < ENOUGH || is_cached == is_wanted, "there is room");
         }
         check_slots(model, &activation_cache, &requests, &together)?;
-        // If there is room, only completions hold slots.
-        let held = together.values().filter_map(|completion| completion.activation_slots.as_ref());
-        let held: BTreeSet<u32> = held.flatten().copied().collect();
-        prop_assert!(slots < ENOUGH || activation_cache.free_slots() + held.len() == slots);
+        check_free_slots(slots, &activation_cache, &together)?;
     });
+}
+
+fn cached_activations_of_several_turns_are_what_a_pass_computes(trial: &Trial) {
+    proptest!(trial.cases(16), |(
+        name in sampled(),
+        requests in requests(trial),
+        slots in slots(),
+        setting in setting(),
+    )| {
+        let model = trial.model(name);
+        // Turns are short.
+        let eos_tokens = || (0..16).collect();
+        let short = |request: Request| {
+            let sampling = Sampling { eos_tokens: eos_tokens(), ..(*request.sampling).clone() };
+            Request { sampling: Arc::new(sampling), ..request }
+        };
+        let requests: Vec<Request> = requests.into_iter().map(short).collect();
+        let limits = setting.limits(trial, model, &requests);
+        let mut activation_cache = ActivationCache::new(model, slots).unwrap();
+        let engine = setting.engine(model, limits).keeping_stopped();
+        let mut engine = engine.caching_activations(Some(&mut activation_cache));
+        let together = run_turns(&mut engine, &requests);
+        check_free_pages(trial, model, &mut engine, limits);
+        let engine = Engine::new(model, None, limits).unwrap().drawing_behind(false);
+        let without = run_turns(&mut engine.keeping_stopped(), &requests);
+        for (place, completion) in &together {
+            prop_assert_eq!(exact(completion), exact(&without[place]));
+            prop_assert_eq!(&completion.given, &without[place].given);
+            prop_assert!(slots < ENOUGH || completion.activation_slots.is_some(), "there is room");
+        }
+        check_slots(model, &activation_cache, &requests, &together)?;
+        check_free_slots(slots, &activation_cache, &together)?;
+    });
+}
+
+/// If there is room, only completions hold slots.
+fn check_free_slots(
+    slots: usize,
+    activation_cache: &ActivationCache,
+    completions: &BTreeMap<ResponseId, Completion>,
+) -> Result<(), TestCaseError> {
+    let held = completions.values().filter_map(|completion| completion.activation_slots.as_ref());
+    let held: BTreeSet<u32> = held.flatten().copied().collect();
+    prop_assert!(slots < ENOUGH || activation_cache.free_slots() + held.len() == slots);
+    Ok(())
 }
 
 /// The slots of completions hold a pass's activations of their tokens, and no slot has two rows.

@@ -160,9 +160,6 @@ impl<'a> Engine<'a> {
         }
         let partial = g.partial.get_mut(g.started).map(mem::take).unwrap_or_default();
         let drawn = partial.drawn();
-        // Activations of a resumed response are not cached, because the rank that takes it over
-        // seldom trains on it.
-        let slots = if drawn.is_empty() { g.slots.clone() } else { None };
         let masks = partial.masks.or_else(|| g.sampling.records_kept.then(ResponseMasks::default));
         if let Some(text) = &mut text {
             for &token in &partial.tokens[partial.given.last_turn()..] {
@@ -183,7 +180,7 @@ impl<'a> Engine<'a> {
             drawn,
             given: partial.given,
             masks,
-            slots,
+            slots: g.slots.clone(),
             text,
         });
         g.started += 1;
@@ -205,17 +202,20 @@ impl<'a> Engine<'a> {
             .pending
             .as_ref()
             .map_or_else(|| vec![None; running], |pending| pending.draws(running));
-        let has_row = |at: usize, sample: &Sample<'_>| sample.waiting(draws[at].is_some()) > 0;
-        self.activation_slots.make_room(&mut self.running, has_row);
-        let (mut due, mut tokens) = (Vec::with_capacity(running), Vec::new());
-        for (at, sample) in self.running.iter_mut().enumerate() {
-            let waiting = sample.waiting(draws[at].is_some());
+        let rows = |(sample, draw): (&Sample<'_>, &Option<usize>)| {
+            let waiting = sample.waiting(draw.is_some());
             let count = if waiting > 1 { waiting.min(*room) } else { waiting };
-            if count == 0 {
-                continue;
-            }
             if waiting > 1 {
                 *room -= count;
+            }
+            count
+        };
+        let counts: Vec<usize> = self.running.iter().zip(&draws).map(rows).collect();
+        self.activation_slots.make_room(&mut self.running, &counts);
+        let (mut due, mut tokens) = (Vec::with_capacity(running), Vec::new());
+        for (at, (sample, count)) in self.running.iter_mut().zip(counts).enumerate() {
+            if count == 0 {
+                continue;
             }
             while sample.pages.len() * self.model.backend.page_positions() < sample.fed + count {
                 // Promised when the sample started.
@@ -223,7 +223,7 @@ impl<'a> Engine<'a> {
                 sample.reserved -= 1;
                 self.reserved -= 1;
             }
-            let complete = count == waiting;
+            let complete = count == sample.waiting(draws[at].is_some());
             if let Some(draw) = draws[at] {
                 self.step.push_drawn(draw, sample.fed, &sample.pages);
             } else {

@@ -90,6 +90,13 @@ impl<'a> Engine<'a> {
         }
     }
 
+    /// Frees the memory of a response that has ended, but for the slots that its completion names.
+    pub(super) fn release_ended(&mut self, sample: Sample<'a>) {
+        let inputs = sample.positions() - 1;
+        self.release(sample.pages, sample.reserved, sample.state_slot);
+        self.activation_slots.release(sample.slots, inputs);
+    }
+
     /// Removes a sample from `running`.
     pub(super) fn leave(&mut self, at: usize) -> Sample<'a> {
         if let Some(pending) = &mut self.pending {
@@ -107,11 +114,10 @@ impl<'a> Engine<'a> {
         Event::NotFinite { request: sample.id, sample: sample.sample, position }
     }
 
-    /// Completes a response that has ended. If another turn may follow it, it keeps its pages.
+    /// Completes a response that has ended. If another turn may follow it, it keeps its memory.
     fn retire(&mut self, at: usize, finish_reason: FinishReason) -> Result<Event> {
         let mut sample = self.leave(at);
-        let fed = sample.positions() - 1;
-        self.activation_slots.cut(&mut sample.slots, fed);
+        let inputs = sample.positions() - 1;
         let tokens: Vec<u32> = sample.drawn.iter().map(|d| d.token).collect();
         let sampling_logprobs = sample.drawn.iter().enumerate().map(|(place, drawn)| {
             drawn.sampling_logprob.or(sample.given.contains(place).then_some(0.0))
@@ -137,13 +143,13 @@ impl<'a> Engine<'a> {
             text,
             finish_reason,
             room: self.model.context() - sample.prompt.len(),
-            activation_slots: sample.slots.clone(),
+            activation_slots: sample.slots.as_ref().map(|slots| slots[..inputs].to_vec()),
             episode: None,
         };
         if keeps {
             self.stopped.push(sample);
         } else {
-            self.release(sample.pages, sample.reserved, sample.state_slot);
+            self.release_ended(sample);
         }
         Ok(Event::Finished { request, sample: number, completion })
     }

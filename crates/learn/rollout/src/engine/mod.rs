@@ -137,7 +137,6 @@ impl<'a> Engine<'a> {
 
     /// Queues a request whose first samples go on from `responses` of another engine; the others
     /// begin anew. Every response has the bits of one that was sampled here from the start.
-    /// Activations of a response that goes on are not cached.
     pub fn submit_partial(
         &mut self,
         request: Request,

@@ -19,8 +19,7 @@ impl Engine<'_> {
         self
     }
 
-    /// Goes on with a response that has stopped, behind these given tokens. Activations of such a
-    /// response are not cached.
+    /// Goes on with a response that has stopped, behind these given tokens.
     ///
     /// # Errors
     /// [`Error::Prompt`] when no such response has stopped, or a token could not follow the given
@@ -31,19 +30,18 @@ impl Engine<'_> {
         let before = sample.drawn.len();
         let after = before + given.len();
         if given.is_empty() || after >= sample.max_tokens {
-            self.release(sample.pages, sample.reserved, sample.state_slot);
+            let most = sample.max_tokens;
+            self.release_ended(sample);
             return Err(Error::Prompt(format!(
-                "a response with {before} tokens cannot go on behind {} given ones: at most {} \
+                "a response with {before} tokens cannot go on behind {} given ones: at most {most} \
                  are allowed",
-                given.len(),
-                sample.max_tokens
+                given.len()
             )));
         }
         sample.drawn.extend(given.iter().map(|&token| given_token(token)));
         sample.given.push(before..after);
         sample.masks.iter_mut().for_each(|masks| given.iter().for_each(|_| masks.push(None)));
         sample.text = self.text(&sample.sampling);
-        self.activation_slots.release(sample.slots.take(), sample.prompt.len());
         self.resuming.push_back(sample);
         Ok(())
     }
@@ -54,7 +52,7 @@ impl Engine<'_> {
     /// [`Error::Prompt`] when no such response has stopped.
     pub fn release_stopped(&mut self, request: RequestId, sample: usize) -> Result<()> {
         let sample = self.take_stopped(request, sample)?;
-        self.release(sample.pages, sample.reserved, sample.state_slot);
+        self.release_ended(sample);
         Ok(())
     }
 

@@ -245,11 +245,7 @@ impl TrainingRecipe for Recipe {
             sampled: responses.max(evaluated),
             longest_trained: longest_scored,
             trained,
-            // Episodes have targets whose scores the sampler does not know.
-            forward_first: match recipe.on_policy() && !prime && recipe.environment.is_none() {
-                true => 0,
-                false => trained,
-            },
+            forward_first: if recipe.on_policy() && !prime { 0 } else { trained },
             loss_tokens: trained.saturating_mul(longest_response),
             // Slots for the responses that this rank samples for the first update.
             activation_slots: recipe.prompts_per_update().div_ceil(ranks).saturating_mul(
