@@ -163,8 +163,8 @@ impl<'a> SamplingRun<'a> {
         request.ok_or_else(|| Error::Prompt(format!("request {} is not sampled here", id.request)))
     }
 
-    /// The responses that have not ended, without those that go on behind given tokens: they stay
-    /// where their episodes are.
+    /// The responses that have not ended and whose episodes have not begun. The others stay where
+    /// their environment is.
     pub fn unfinished(&self) -> Vec<Unfinished> {
         let unfinished = self.engine.unfinished();
         unfinished

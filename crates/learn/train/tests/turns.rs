@@ -319,9 +319,10 @@ fn a_run_of_episodes_has_the_same_bytes_on_ranks_and_after_it_was_broken_off() {
         assert_eq!(line.get("given").is_some(), line.get("given_text").is_some(), "{line}");
     }
 
+    // Episodes that have not begun may go to a rank that has run out of work.
     let ranks = dirs.path().join("ranks");
     let ran = run(&recipe, &ranks, 2, patient(1), &|_, _, _, _| {});
-    assert_eq!((ran.errors, ran.moved), (vec![None; 2], 0.0));
+    assert_eq!(ran.errors, vec![None; 2]);
     assert_eq!(differences(&alone, &ranks), [""; 0]);
 
     let broken = dirs.path().join("broken");

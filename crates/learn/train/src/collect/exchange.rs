@@ -3,6 +3,7 @@
 
 use super::share_out::{Move, Offer, Shares, share_out};
 use crate::error::{Error, Result};
+use crate::observer::Progress;
 use crate::ranks::TrainingRanks;
 use isentrope_data::Problem;
 use isentrope_rollout::{
@@ -27,9 +28,10 @@ pub(super) fn respond_with_ranks(
     observer: &mut dyn ProgressObserver,
 ) -> Result<(RespondOutcome, usize)> {
     let (problems, requests): (Vec<&Problem>, Vec<Request>) = questions.into_iter().unzip();
-    // A group is judged by one rank, so none of its responses goes to another. An episode stays
-    // with the process that has begun it.
-    let is_over = judge.verifier.judges_groups() || sampler.turns.is_some();
+    // A group is judged by one rank, so none of its responses goes to another. Episodes that their
+    // environment opens have all begun.
+    let opens = sampler.turns.is_some_and(|turns| turns.environment.opens());
+    let is_over = judge.verifier.judges_groups() || opens;
     let mut exchange = Exchange { ranks, moved: 0, is_over };
     let responded = thread::scope(|scope| {
         let mut queue = JudgeQueue::new(scope, judge, &problems, &requests, batch);
@@ -114,10 +116,10 @@ impl Exchange<'_> {
     /// Meets the other ranks. Responses that others take over leave the run. Returns the responses
     /// that this rank takes over: none while it has responses of its own.
     fn meet(&mut self, run: &mut SamplingRun<'_>) -> Result<Vec<(ResponseId, PartialResponse)>> {
-        let unfinished = run.unfinished().into_iter();
-        let unfinished =
-            unfinished.map(|Unfinished { id, tokens }| (id.request, id.sample, tokens));
-        let offers = self.ranks.balance(&Offer::of(unfinished.collect()))?;
+        let Progress { total, done, .. } = run.progress();
+        let movable = run.unfinished().into_iter();
+        let movable = movable.map(|Unfinished { id, tokens }| (id.request, id.sample, tokens));
+        let offers = self.ranks.balance(&Offer::of(movable.collect(), total - done))?;
         let Shares { moves, is_last } = share_out(&offers);
         self.moved += moves.len();
         self.is_over = is_last;

@@ -17,18 +17,21 @@ pub(super) const MOST_TOKENS: usize = 1 << 18;
 /// A rank's unfinished responses: their number, and the ones that it offers to other ranks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Offer {
-    /// The number of unfinished responses, offered or not.
+    /// The number of unfinished responses.
     pub left: usize,
+    /// The number of those that may move, offered or not.
+    pub movable: usize,
     /// Responses that others may take over, in this order: request, sample, and tokens so far.
     pub offered: Vec<(usize, usize, usize)>,
 }
 
 impl Offer {
-    /// The offer of a rank with these responses left, as request, sample and tokens. Responses that
-    /// have not started go first, then those with the fewest tokens, which the taker must feed
-    /// again. Among equals the last to be asked for goes first, since it would start last.
-    pub fn of(mut all: Vec<(usize, usize, usize)>) -> Self {
-        let left = all.len();
+    /// The offer of a rank with `left` responses, of which these may move, as request, sample and
+    /// tokens. Responses that have not started go first, then those with the fewest tokens, which
+    /// the taker must feed again. Among equals the last to be asked for goes first, since it would
+    /// start last.
+    pub fn of(mut all: Vec<(usize, usize, usize)>, left: usize) -> Self {
+        let movable = all.len();
         all.sort_by_key(|&(request, sample, tokens)| (tokens, Reverse((request, sample))));
         let mut sum = 0;
         let fits = all.iter().take(MOST_OFFERED).take_while(|&&(_, _, tokens)| {
@@ -38,7 +41,7 @@ impl Offer {
         });
         let count = fits.count();
         all.truncate(count);
-        Self { left, offered: all }
+        Self { left, movable, offered: all }
     }
 }
 
@@ -73,6 +76,7 @@ fn burden(tokens: usize) -> usize {
 /// and two that are under way.
 pub(super) fn share_out(offers: &[Offer]) -> Shares {
     let mut left: Vec<usize> = offers.iter().map(|offer| offer.left).collect();
+    let mut movable: Vec<usize> = offers.iter().map(|offer| offer.movable).collect();
     let has_not_started =
         |offer: &Offer| offer.offered.iter().filter(|(_, _, tokens)| *tokens == 0).count();
     let mut not_started: Vec<usize> = offers.iter().map(has_not_started).collect();
@@ -92,8 +96,10 @@ pub(super) fn share_out(offers: &[Offer]) -> Shares {
             continue; // nor does any other of its responses go: they are no less of a burden
         }
         moves.push(Move { from, to, request, sample, tokens });
-        left[from] -= 1;
-        left[to] += 1;
+        for count in [&mut left, &mut movable] {
+            count[from] -= 1;
+            count[to] += 1;
+        }
         if tokens == 0 {
             not_started[from] -= 1;
             not_started[to] += 1;
@@ -102,7 +108,8 @@ pub(super) fn share_out(offers: &[Offer]) -> Shares {
         takers.pop();
         takers.push(Reverse((after, to)));
     }
-    let could_give = |rank: usize| left[rank] > if not_started[rank] > 0 { 1 } else { 2 };
+    let could_give =
+        |rank: usize| movable[rank] > 0 && left[rank] > if not_started[rank] > 0 { 1 } else { 2 };
     Shares { moves, is_last: !ranks().any(could_give) }
 }
 
@@ -112,15 +119,19 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// The offers of ranks whose responses have these tokens, `[ranks][responses]`. Each rank's
-    /// responses belong to a request of its own.
-    fn offers(tokens: &[Vec<usize>]) -> Vec<Offer> {
+    /// The offers of ranks whose responses have these tokens, `[ranks][responses]`, beside
+    /// `staying` ones that may not move, `[ranks]`. Each rank's responses belong to a request of
+    /// its own.
+    fn offers_beside(tokens: &[Vec<usize>], staying: &[usize]) -> Vec<Offer> {
         let of_rank = |(rank, all): (usize, &Vec<usize>)| {
-            Offer::of(
-                all.iter().enumerate().map(|(sample, &tokens)| (rank, sample, tokens)).collect(),
-            )
+            let movable = all.iter().enumerate().map(|(sample, &tokens)| (rank, sample, tokens));
+            Offer::of(movable.collect(), all.len() + staying[rank])
         };
         tokens.iter().enumerate().map(of_rank).collect()
+    }
+
+    fn offers(tokens: &[Vec<usize>]) -> Vec<Offer> {
+        offers_beside(tokens, &vec![0; tokens.len()])
     }
 
     fn moved(tokens: &[Vec<usize>]) -> Vec<(usize, usize, usize)> {
@@ -142,6 +153,15 @@ mod tests {
     }
 
     #[test]
+    fn a_rank_whose_episodes_have_begun_is_busy_and_may_give_the_others() {
+        let shares = |tokens: &[Vec<usize>], staying| share_out(&offers_beside(tokens, staying));
+        assert_eq!(shares(&[vec![0; 4], vec![]], &[0, 1]).moves, [], "both are busy");
+        let Shares { moves, is_last } = shares(&[vec![0], vec![]], &[1, 0]);
+        assert_eq!((moves.len(), is_last), (1, true), "the one that stays is left");
+        assert!(shares(&[vec![], vec![]], &[9, 0]).is_last, "none may move");
+    }
+
+    #[test]
     fn what_is_offered_has_a_bound_in_tokens() {
         let offered = |tokens: &[usize]| offers(&[tokens.to_vec()])[0].offered.len();
         assert_eq!(offered(&[MOST_TOKENS / 2; 5]), 2);
@@ -154,32 +174,36 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_is_lost_or_doubled_and_what_is_worth_it_moves(
-            tokens in prop::collection::vec(
+            ranks in prop::collection::vec((
                 prop_oneof![Just(vec![]), prop::collection::vec(prop_oneof![Just(0), 0usize..99], 0..40)],
-                1..9,
-            ),
+                prop_oneof![Just(0), 0usize..9],
+            ), 1..9),
         ) {
-            let offers = offers(&tokens);
+            let (tokens, staying): (Vec<Vec<usize>>, Vec<usize>) = ranks.into_iter().unzip();
+            let offers = offers_beside(&tokens, &staying);
+            let before = |rank: usize| tokens[rank].len() + staying[rank];
             let Shares { moves, is_last } = share_out(&offers);
             let mut at: BTreeMap<(usize, usize), usize> = BTreeMap::new();
             for m in &moves {
                 prop_assert_eq!(m.tokens, tokens[m.from][m.sample]);
-                prop_assert!(m.request == m.from && tokens[m.to].is_empty() && !tokens[m.from].is_empty());
+                prop_assert!(m.request == m.from && !tokens[m.from].is_empty());
+                prop_assert_eq!(before(m.to), 0);
                 prop_assert_eq!(at.insert((m.request, m.sample), m.to), None, "moved twice");
             }
-            let mut after = vec![0; tokens.len()];
+            let mut after = staying.clone();
             for (rank, all) in tokens.iter().enumerate() {
                 for sample in 0..all.len() {
                     after[at.get(&(rank, sample)).copied().unwrap_or(rank)] += 1;
                 }
             }
-            prop_assert_eq!(after.iter().sum::<usize>(), tokens.iter().map(Vec::len).sum::<usize>());
+            let all: usize = (0..after.len()).map(before).sum();
+            prop_assert_eq!(after.iter().sum::<usize>(), all);
             // No rank takes over more than the slowest had before, and no further move would help.
             let mut burdens = vec![0; tokens.len()];
             moves.iter().for_each(|m| burdens[m.to] += burden(m.tokens));
-            let most = tokens.iter().map(Vec::len).max().unwrap_or(0);
+            let most = (0..after.len()).map(before).max().unwrap_or(0);
             prop_assert!(burdens.iter().all(|&burden| burden == 0 || burden < most), "{burdens:?}");
-            let takers = (0..after.len()).filter(|&rank| tokens[rank].is_empty());
+            let takers = (0..after.len()).filter(|&rank| before(rank) == 0);
             let least = takers.map(|rank| burdens[rank]).min();
             let kept = |rank: usize| {
                 let all = tokens[rank].iter().enumerate();
@@ -195,13 +219,15 @@ mod tests {
                 let here = tokens.iter().enumerate().flat_map(|(of, all)| all.iter().enumerate().map(move |(s, t)| (of, s, *t)));
                 here.filter(|(of, sample, _)| at.get(&(*of, *sample)).copied().unwrap_or(*of) == rank).collect::<Vec<_>>()
             };
-            let mut later: Vec<Offer> = (0..after.len()).map(|rank| Offer::of(later(rank))).collect();
+            let mut later: Vec<Offer> =
+                (0..after.len()).map(|rank| Offer::of(later(rank), after[rank])).collect();
             later.push(Offer::default());
             prop_assert_eq!(is_last, share_out(&later).moves.is_empty());
             // A rank keeps responses with no fewer tokens than those that it gives away.
             for (rank, all) in tokens.iter().enumerate() {
                 let given = moves.iter().filter(|m| m.from == rank).map(|m| m.tokens).max();
-                prop_assert!(all.is_empty() || given.is_none() || given <= kept(rank) && kept(rank).is_some());
+                prop_assert!(all.is_empty() || given.is_none() || after[rank] > 0);
+                prop_assert!(kept(rank).is_none_or(|kept| given.is_none_or(|given| given <= kept)));
             }
         }
     }
