@@ -9,9 +9,9 @@ use isentrope_model::adapter::{AdapterConfig, BaseModel, write_adapter_files};
 use isentrope_model::checkpoint::{
     MAX_SHARD_BYTES, WeightDtype, WriteOptions, Writer, write_checkpoint_files,
 };
-use isentrope_model::{Checkpoint, Model, ModelConfig};
+use isentrope_model::{Checkpoint, Layout, Model, ModelConfig};
 use isentrope_train::learner::Learner;
-use isentrope_train::optimizer::UpdateCounts;
+use isentrope_train::optimizer::{Optimizer, UpdateCounts};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::cmp::Reverse;
@@ -232,6 +232,28 @@ impl Store {
             None => whole(&dir, base.backend.clone()),
         }
         .map_err(Failure::server)
+    }
+
+    /// Checks that saved weights can be loaded, with their optimizer if it is wanted. `layout` is
+    /// the model's with their adapter. It reads all of them and keeps none.
+    pub fn check(
+        &self,
+        path: &WeightsPath,
+        adapter: Option<&AdapterConfig>,
+        layout: &Layout,
+        with_optimizer: bool,
+    ) -> Result<()> {
+        let dir = self.directory(path);
+        match adapter {
+            Some(config) => config.check_weights(&dir, layout),
+            None => Model::check_weights(&dir),
+        }
+        .map_err(Failure::server)?;
+        if with_optimizer {
+            let moments = Checkpoint::open(&dir.join(OPTIMIZER)).map_err(Failure::server)?;
+            Optimizer::check_moments(layout.trained(), &moments).map_err(Failure::server)?;
+        }
+        Ok(())
     }
 
     /// Reads the optimizer of saved weights into a learner of them.

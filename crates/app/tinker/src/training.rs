@@ -36,7 +36,7 @@ pub(crate) struct Trainee {
     state: SavedState,
     passes: PassMemory,
     snapshots: Snapshots,
-    _room: Room,
+    room: Room,
 }
 
 /// A model's weights as they were for its latest samplers, by the sampler's id.
@@ -63,7 +63,7 @@ impl Trainee {
             .map_err(Failure::server)?;
         let limits = passes.limits(&model);
         let learner = Learner::new(model, optimizer, limits, ranks).map_err(Failure::server)?;
-        Ok(Self { learner, adapter, state, passes, snapshots: VecDeque::new(), _room: room })
+        Ok(Self { learner, adapter, state, passes, snapshots: VecDeque::new(), room })
     }
 
     /// A model with saved weights that takes `room`, and with their optimizer after `updates`.
@@ -165,6 +165,11 @@ impl Trainee {
     pub fn snapshot_bytes(&self) -> usize {
         let Model { backend, layout, .. } = &self.learner.model;
         layout.trained().bytes(&**backend, Role::Weight)
+    }
+
+    /// Bytes that it takes without its snapshots.
+    pub fn bytes(&self) -> usize {
+        self.room.bytes()
     }
 
     /// Bytes that become free if all snapshots are dropped.

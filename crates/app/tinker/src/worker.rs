@@ -22,7 +22,6 @@ use serde_json::json;
 use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
@@ -262,10 +261,8 @@ impl Worker<'_> {
     /// Takes memory for a model. Weights that can be loaded again make place for it, and then the
     /// model's own snapshots, the oldest first; if all of them were not enough, they stay.
     fn room(&mut self, id: &str, bytes: usize, what: &str) -> Result<Room> {
-        let loaded = self.loaded.iter().map(|(_, weights)| weights.freed_by_dropping());
-        let most = self.memory.free() + loaded.sum::<usize>();
         let of_snapshots = self.models.get(id).map_or(0, Trainee::freed_by_dropping_snapshots);
-        if most + of_snapshots >= bytes {
+        if self.free_without_loaded() + of_snapshots >= bytes {
             self.models.get_mut(id).into_iter().for_each(Trainee::trim_snapshots);
             while self.memory.free() < bytes
                 && (self.loaded.pop_front().is_some() || self.drop_snapshot(id))
@@ -274,27 +271,28 @@ impl Worker<'_> {
         self.memory.take(bytes, what)
     }
 
+    /// Bytes that are free once loaded weights are dropped.
+    fn free_without_loaded(&self) -> usize {
+        let loaded = self.loaded.iter().map(|(_, weights)| weights.freed_by_dropping());
+        self.memory.free() + loaded.sum::<usize>()
+    }
+
     /// Drops the oldest snapshot of a model; false if there is none.
     fn drop_snapshot(&mut self, id: &str) -> bool {
         self.models.get_mut(id).is_some_and(Trainee::drop_oldest_snapshot)
     }
 
-    /// The bytes of an adapter beside the base, or of all weights, by `count`.
-    fn bytes(
-        &self,
-        adapter: Option<&AdapterConfig>,
-        count: impl Fn(&Layout) -> usize,
-    ) -> Result<usize> {
+    /// The base's layout, with an adapter's if there is one.
+    fn layout(&self, adapter: Option<&AdapterConfig>) -> Result<Layout> {
         let mut layout = self.base.model.layout.clone();
         let adapter = adapter.map(|config| config.layout(&layout));
         layout.adapter = adapter.transpose().map_err(Failure::user)?;
-        Ok(count(&layout))
+        Ok(layout)
     }
 
     /// The bytes of a model that trains an adapter or all weights.
     fn training_bytes(&self, adapter: Option<&AdapterConfig>) -> Result<usize> {
-        let backend = &*self.base.model.backend;
-        self.bytes(adapter, |layout| training_bytes(backend, layout))
+        Ok(training_bytes(&*self.base.model.backend, &self.layout(adapter)?))
     }
 
     /// Makes a model in training.
@@ -330,18 +328,22 @@ impl Worker<'_> {
         };
         let bytes = self.training_bytes(adapter.as_ref())?;
         // The former weights stay until the others are read, unless memory is short of both.
-        let (mut room, mut snapshots) = (self.memory.take(bytes, TRAINING), None);
-        while room.is_err() && self.loaded.pop_front().is_some() {
-            room = self.memory.take(bytes, TRAINING);
-        }
-        if room.is_err() {
-            snapshots = self.models.remove(id).map(Trainee::into_snapshots);
-            room = self.memory.take(bytes, TRAINING);
-            while room.is_err() && snapshots.as_mut().is_some_and(|all| all.pop_back().is_some()) {
-                room = self.memory.take(bytes, TRAINING);
+        let mut snapshots = None;
+        let free = self.free_without_loaded();
+        let of_former = |of: &Trainee| of.bytes() + of.freed_by_dropping_snapshots();
+        let of_former = self.models.get(id).map_or(0, of_former);
+        if free + of_former >= bytes {
+            if free < bytes {
+                let layout = self.layout(adapter.as_ref())?;
+                self.store.check(path, adapter.as_ref(), &layout, updates.is_some())?;
+                snapshots = self.models.remove(id).map(Trainee::into_snapshots);
             }
+            while self.memory.free() < bytes
+                && (self.loaded.pop_front().is_some()
+                    || snapshots.as_mut().is_some_and(|all| all.pop_back().is_some()))
+            {}
         }
-        let loaded = room.and_then(|room| {
+        let loaded = self.memory.take(bytes, TRAINING).and_then(|room| {
             let (base, store, saved) = (&self.base.model, self.store, (state, adapter));
             Trainee::load(base, store, path, saved, updates, self.passes, room)
         });
@@ -376,9 +378,8 @@ impl Worker<'_> {
                     self.loaded.pop_front();
                 }
                 let (_, adapter) = self.store.describe(path)?;
-                let backend = Arc::clone(&self.base.model.backend);
-                let bytes = |layout: &Layout| layout.trained().bytes(&*backend, Role::Weight);
-                let bytes = self.bytes(adapter.as_ref(), bytes)?;
+                let layout = self.layout(adapter.as_ref())?;
+                let bytes = layout.trained().bytes(&*self.base.model.backend, Role::Weight);
                 let room = self.room("", bytes, "a sampler of saved weights")?;
                 let base = &self.base.model;
                 let model = self.store.load(path, adapter.as_ref(), base, Model::load_frozen)?;
@@ -446,10 +447,13 @@ impl Worker<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Kind;
     use crate::training::tests::{base_dir, cpu, example, trainee};
-    use isentrope_model::adapter::BaseModel;
+    use isentrope_model::adapter::{BaseModel, Targets};
+    use std::fs;
     use std::path::Path;
     use std::sync::mpsc::channel;
+    use tempfile::TempDir;
 
     #[test]
     fn models_take_turns_and_keep_their_order() {
@@ -522,6 +526,39 @@ mod tests {
         drop(in_use);
         assert_eq!(snapshot(&mut worker, "third"), None, "in the place of the first");
         assert!(worker.models["model"].kept("first").is_err());
+    }
+
+    #[test]
+    fn weights_that_cannot_be_read_leave_the_former_ones() {
+        let out = TempDir::new().unwrap();
+        let server = Server::new(out.path());
+        let adapter = AdapterConfig::new(3, 32.0, false, Targets::AllLinear);
+        let bytes = server.worker(0, channel().1).training_bytes(Some(&adapter)).unwrap();
+        let mut worker = server.worker(bytes * 3 / 2, channel().1);
+        let state = SavedState {
+            base_model: String::new(),
+            train_attn: true,
+            train_mlp: true,
+            optimizer: None,
+        };
+        let create = Work::Create { adapter: Some(Box::new(adapter)), seed: 1, state };
+        worker.outcome("own", create).unwrap();
+        let path = WeightsPath::new("run", Kind::Training, "w").unwrap();
+        worker.outcome("own", Work::Save { path: path.clone(), overwrite: false }).unwrap();
+        let load = |worker: &mut Worker<'_>| {
+            let work = Work::Load { path: path.clone(), with_optimizer: true };
+            worker.outcome("own", work).map(drop)
+        };
+        for name in ["adapter_model.safetensors", "optimizer/model.safetensors"] {
+            let file = out.path().join("run/weights/w").join(name);
+            let whole = fs::read(&file).unwrap();
+            fs::write(&file, &whole[..whole.len() - 4]).unwrap();
+            let message = load(&mut worker).unwrap_err().message;
+            assert!(!message.contains("is gone"), "{message}");
+            assert!(worker.models.contains_key("own"), "{name}");
+            fs::write(&file, whole).unwrap();
+        }
+        load(&mut worker).unwrap();
     }
 
     /// A pass that panics, here for want of an input, fails alone: its model

@@ -124,12 +124,18 @@ impl Model {
     }
 
     fn load_as(dir: &Path, backend: Arc<dyn Backend>, role: fn(Kind) -> Role) -> Result<Self> {
-        let config = ModelConfig::read(dir)?;
-        let checkpoint = Checkpoint::open_model(dir)?;
-        let layout = Layout::new(&config);
-        expect_tensors(dir, &config, &layout, &checkpoint)?;
+        let (config, layout, checkpoint) = open(dir)?;
         let weights = Parameters::read(&*backend, &layout.parameters, role, &checkpoint, "")?;
         Ok(Self::new(config, layout, weights, backend))
+    }
+
+    /// Checks the weights of a Hugging Face model directory. It reads all of them and keeps none.
+    ///
+    /// # Errors
+    /// Those of [`load`](Self::load) that are about the files.
+    pub fn check_weights(dir: &Path) -> Result<()> {
+        let (_, layout, checkpoint) = open(dir)?;
+        Parameters::check(&layout.parameters, &checkpoint, "")
     }
 
     /// Writes a Hugging Face model directory that transformers and vLLM load, without the adapter.
@@ -168,6 +174,15 @@ impl Model {
     pub fn context(&self) -> usize {
         self.config.context()
     }
+}
+
+/// Opens the weights of a model directory, which are the model's and no others.
+fn open(dir: &Path) -> Result<(ModelConfig, Layout, Checkpoint)> {
+    let config = ModelConfig::read(dir)?;
+    let checkpoint = Checkpoint::open_model(dir)?;
+    let layout = Layout::new(&config);
+    expect_tensors(dir, &config, &layout, &checkpoint)?;
+    Ok((config, layout, checkpoint))
 }
 
 /// Checks that a checkpoint has the tensors of a model and no others.

@@ -71,6 +71,17 @@ impl Parameters {
         Ok(())
     }
 
+    /// Reads every tensor of the list and keeps none, to know whether [`fill`](Self::fill) can.
+    ///
+    /// # Errors
+    /// As [`fill`](Self::fill).
+    pub fn check(list: &ParameterList, checkpoint: &Checkpoint, prefix: &str) -> Result<()> {
+        list.tensors().try_for_each(|(_, parameter, tensor)| {
+            let (name, shape) = (format!("{prefix}{}", tensor.name), parameter.shape(tensor));
+            checkpoint.read_rows(&name, &shape, ROWS_PER_CALL, |_, _| ())
+        })
+    }
+
     /// Checks that every tensor of the list is there and has its shape.
     pub(crate) fn expect(
         list: &ParameterList,

@@ -7,7 +7,7 @@ use crate::ranks::TrainingRanks;
 use isentrope_budget::memory::MOMENTS;
 use isentrope_kernels::{Backend, Buffer, NORM_BLOCK, Role, UpdateSlice};
 use isentrope_model::checkpoint::{Tensor, WriteOptions, write_tensors};
-use isentrope_model::{Checkpoint, Error as ModelError, Model, Parameters};
+use isentrope_model::{Checkpoint, Error as ModelError, Model, ParameterList, Parameters};
 use isentrope_ranks::{BLOCK, Slices};
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -97,6 +97,12 @@ impl Moments {
             }
         }
         Ok(())
+    }
+
+    /// Checks that a checkpoint has the moments of these parameters. It reads all of them.
+    pub fn check(list: &ParameterList, checkpoint: &Checkpoint) -> Result<()> {
+        let check = |prefix| Ok(Parameters::check(list, checkpoint, prefix)?);
+        NAMES.into_iter().try_for_each(check)
     }
 
     /// Writes the moments of all ranks into an existing directory, each rank some of the files.

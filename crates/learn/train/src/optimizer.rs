@@ -5,7 +5,7 @@ use crate::moments::Moments;
 use crate::ranks::TrainingRanks;
 use crate::settings::OptimizerSettings;
 use isentrope_kernels::{AdamW, Backend, Role, norm};
-use isentrope_model::{Model, Parameters};
+use isentrope_model::{Checkpoint, Model, ParameterList, Parameters};
 use isentrope_trace::span;
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +35,12 @@ pub struct Optimizer {
 }
 
 impl Optimizer {
+    /// Checks the moments of a checkpoint for these parameters. It reads all of them and keeps
+    /// none.
+    pub fn check_moments(list: &ParameterList, checkpoint: &Checkpoint) -> Result<()> {
+        Moments::check(list, checkpoint)
+    }
+
     /// An optimizer before its first update. `table` is the recipe's table of the settings. `role`
     /// gives the role of a moment by its number of elements: [`Role::Moment`] or, in the host's
     /// memory, [`Role::OffloadedMoment`]. No bit depends on it.

@@ -9,7 +9,7 @@ use crate::checkpoint::{
 use crate::config::ModelConfig;
 use crate::layout::Layout;
 use crate::model::Model;
-use crate::parameters::{Parameters, ROWS_PER_CALL};
+use crate::parameters::Parameters;
 use crate::{Error, Result};
 use isentrope_files::sha256_of_file;
 use isentrope_kernels::{Backend, Kind, Role};
@@ -104,10 +104,7 @@ impl AdapterConfig {
     /// Those of [`Model::load_adapter`] that are about the adapter's weights.
     pub fn check_weights(&self, dir: &Path, model: &Layout) -> Result<()> {
         let (layout, weights) = open(dir, self, model)?;
-        layout.parameters.tensors().try_for_each(|(_, parameter, tensor)| {
-            let (name, shape) = (format!("{PREFIX}{}", tensor.name), parameter.shape(tensor));
-            weights.read_rows(&name, &shape, ROWS_PER_CALL, |_, _| ())
-        })
+        Parameters::check(&layout.parameters, &weights, PREFIX)
     }
 
     /// Checks that a model directory is the base that this adapter is for, as far as that is known
