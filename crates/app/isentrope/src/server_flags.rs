@@ -55,9 +55,15 @@ impl ServerFlags {
     }
 
     /// Limits of the sampling engine, which reads `prefill_tokens` of prompts per step.
-    pub fn limits(&self, loaded: &Loaded, prefill_tokens: usize) -> Result<Limits> {
+    /// `kv_memory`, in MiB, is in place of the flag's usual default.
+    pub fn limits(
+        &self,
+        loaded: &Loaded,
+        prefill_tokens: usize,
+        kv_memory: Option<u64>,
+    ) -> Result<Limits> {
         Ok(Limits {
-            cache_bytes: loaded.cache_bytes(self.kv_memory)?,
+            cache_bytes: loaded.cache_bytes(self.kv_memory.or(kv_memory))?,
             sequences: self.max_num_seqs as usize,
             prefill_tokens,
         })

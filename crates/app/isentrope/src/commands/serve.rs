@@ -65,7 +65,7 @@ impl Serve {
     fn serve(&self, listener: TcpListener, api_key: Option<String>, loaded: &Loaded) -> Result<()> {
         let prompter = loaded.prompter(&self.template_flags.settings())?;
         let (defaults, _) = of_model(loaded)?;
-        let limits = self.server.limits(loaded, PREFILL_TOKENS)?;
+        let limits = self.server.limits(loaded, PREFILL_TOKENS, None)?;
         let name = self.server.served_model_name.as_deref().unwrap_or(self.model.name());
         let settings = Settings {
             name: name.to_owned(),

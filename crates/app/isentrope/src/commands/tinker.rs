@@ -47,7 +47,8 @@ pub struct Tinker {
     /// Directory of saved weights, which is made if need be
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Trains all weights of every training client's model; lora_config has no effect then
+    /// Trains all weights of every training client's model; lora_config has no effect then, and
+    /// --kv-memory is an eighth of what is available by default
     #[arg(long)]
     all_weights: bool,
     #[command(flatten)]
@@ -76,10 +77,9 @@ impl Tinker {
         }
         let tokenizer = loaded.tokenizer()?;
         let free = loaded.device.free_memory();
-        let sampling = self.server.limits(loaded, PREFILL_TOKENS)?;
-        // A tenth is left for all that is not counted.
-        let rest = (free - free / 10).saturating_sub(sampling.cache_bytes);
-        let pass_bytes = rest / if self.all_weights { 4 } else { 2 };
+        let kv_memory = self.all_weights.then(|| kv_memory_beside_weights(free));
+        let sampling = self.server.limits(loaded, PREFILL_TOKENS, kv_memory)?;
+        let [pass_bytes, model_bytes] = divide(free, sampling.cache_bytes, self.all_weights);
         let named = self.model.name();
         // Transformers finds it there, whatever name the model is served under.
         let tokenizer_id = match Path::new(named).is_dir() {
@@ -91,7 +91,11 @@ impl Tinker {
             tokenizer_id,
             api_key,
             context: context(&loaded.model, &sampling, None),
-            eos_tokens: eos_tokens(&loaded.dir, loaded.model.config.vocab_size, Some(tokenizer))?,
+            eos_tokens: eos_tokens(
+                &loaded.dir,
+                loaded.model.config.vocab_size,
+                Some(&**tokenizer),
+            )?,
             out: self.out.clone(),
             base_dir: loaded.dir.clone(),
             base: BaseModel::of(named, &loaded.dir)?,
@@ -99,12 +103,11 @@ impl Tinker {
             all_weights: self.all_weights,
             micro_batch_tokens: MICRO_BATCH_TOKENS,
             pass_bytes,
-            model_bytes: rest - pass_bytes,
+            model_bytes,
             grace: GRACE,
         };
         self.introduce(&listener, &settings)?;
         interrupt::wind_up_first("what has been saved stays");
-        let tokenizer = loaded.tokenizer.as_ref().context("there is a tokenizer")?;
         serve(listener, &loaded.model, tokenizer, settings, interrupt::requested)?;
         Ok(())
     }
@@ -124,5 +127,33 @@ impl Tinker {
             "run scripts after `export TINKER_BASE_URL=http://{address} TINKER_API_KEY={key}`"
         ));
         Ok(())
+    }
+}
+
+/// The default of `--kv-memory` in MiB where all weights are trained, which takes four times the
+/// model for each client.
+fn kv_memory_beside_weights(free: usize) -> u64 {
+    (free / 8) as u64 >> 20
+}
+
+/// Bytes for a training pass, and for models and copies of weights, of those that keys and values
+/// leave. A tenth is left for all that is not counted.
+fn divide(free: usize, cache_bytes: usize, all_weights: bool) -> [usize; 2] {
+    let rest = (free - free / 10).saturating_sub(cache_bytes);
+    let pass_bytes = rest / if all_weights { 4 } else { 2 };
+    [pass_bytes, rest - pass_bytes]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_have_most_of_the_memory_where_all_weights_are_trained() {
+        let free = 8 << 30;
+        let cache_bytes = (kv_memory_beside_weights(free) as usize) << 20;
+        let [pass_bytes, model_bytes] = divide(free, cache_bytes, true);
+        assert!(model_bytes > free / 2 && pass_bytes > 1 << 30, "{model_bytes} {pass_bytes}");
+        assert!(cache_bytes + pass_bytes + model_bytes <= free - free / 10);
     }
 }
