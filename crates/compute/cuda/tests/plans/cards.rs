@@ -202,7 +202,7 @@ fn a_parameter_takes_sixteen_bytes_and_a_matrix_the_tokens_that_wait() {
         let [weights, _, moments] = sets.bytes(&backend, &layout);
         let rounding = NORM_BLOCK * (1 + parameters / 8);
         assert!(moments.abs_diff(numbers) <= 8 * rounding, "{moments} of {numbers}");
-    // Operations read 2 of a weight's 4 bytes; a rank keeps the other 2 of its share alone.
+        // Operations read 2 of a weight's 4 bytes; a rank keeps the other 2 of its share alone.
         let of_rank = 2 * numbers + numbers / 4;
         assert!(weights.abs_diff(of_rank) <= 2 * rounding + 16 * parameters, "{weights}");
         // Beside adapters, a frozen weight takes 2 bytes, and so do all that share it.
