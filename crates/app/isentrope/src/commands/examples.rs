@@ -123,6 +123,7 @@ const FILES: &[(&str, &[u8])] = files![
     "experiments/countdown-kl-cov-dose.toml"
     "experiments/countdown-kl-cov-random.toml"
     "experiments/countdown-law.toml"
+    "experiments/countdown-lora-ranks.toml"
     "experiments/countdown-lora.toml"
     "experiments/countdown-methods.toml"
     "experiments/countdown-prime.toml"
