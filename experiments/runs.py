@@ -62,6 +62,8 @@ def keep(found, out, wanted=""):
     """A line for each step of each run, with the kept metrics that match `wanted`; columns without a value are empty."""
     runs = [(group, run, row) for group, seeds in found.items() for run, rows in seeds.items() for row in rows]
     names = sorted({name for _, _, row in runs for name in row if KEPT.fullmatch(name) and re.match(wanted, name)})
+    if not names:
+        raise SystemExit(f"no kept metric's name begins with {wanted!r}")
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["group", "run", "step", *names])

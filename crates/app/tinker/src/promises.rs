@@ -75,6 +75,9 @@ impl Promises {
         if all.contains_key(id) {
             return Ok(false);
         }
+        if all.len() >= REQUESTS {
+            all.retain(|_, promise| promise.fetched.is_none());
+        }
         let count = all.values().filter(|promise| promise.outcome.is_none()).count();
         let held: usize = all.values().map(|promise| promise.bytes).sum();
         if count >= PENDING || all.len() >= REQUESTS || held + bytes > HELD_BYTES {

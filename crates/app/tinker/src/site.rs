@@ -185,12 +185,12 @@ impl Tinker {
             "cancel_future" => {
                 let OfRequest { request_id } = requests::read(body)?;
                 let was_wanted = self.promises.forget(&request_id);
-                // Nobody has the model that the request has made or would make.
+                // The model goes even if it is made already.
                 if let Some(model) = request_id.strip_suffix(CREATION)
                     && was_wanted
                 {
+                    self.tell(Message::Uncreate(model.to_owned(), request_id.clone()))?;
                     self.sessions.remove_model(model);
-                    self.tell(Message::Free(vec![model.to_owned()]))?;
                 }
                 Ok(json!({}))
             }

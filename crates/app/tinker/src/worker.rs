@@ -38,6 +38,8 @@ pub(crate) enum Message {
     Sample(Box<SampleTask>),
     /// Frees the models of a session that has ended.
     Free(Vec<String>),
+    /// Frees a model whose making is cancelled, and drops the request of this id that would make it.
+    Uncreate(String, String),
     End,
 }
 
@@ -174,6 +176,10 @@ impl Worker<'_> {
                 Ok(Message::Train(task)) => self.training.push(*task),
                 Ok(Message::Sample(task)) => self.sampling.push_back(*task),
                 Ok(Message::Free(models)) => self.free(&models),
+                Ok(Message::Uncreate(model, id)) => {
+                    self.training.retain(|task| task.id != id);
+                    self.free(&[model]);
+                }
                 Err(RecvTimeoutError::Timeout) if is_idle => {}
                 Err(RecvTimeoutError::Timeout) => return Ok(()),
                 Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => return Err(Ending),

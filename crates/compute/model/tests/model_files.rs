@@ -34,7 +34,6 @@ fn weights(model: &Model) -> Vec<(String, Vec<u32>)> {
 }
 
 #[test]
-#[ignore = "deep: saves and loads every family"]
 fn saved_models_load_with_the_same_bits() {
     for name in oracles() {
         let model = load(&oracle(&name)).unwrap();

@@ -181,7 +181,6 @@ fn attack_all(in_every_form: bool) {
 /// Assertion code is somebody else's too. It may judge as it likes, but not beyond its own
 /// judgement.
 #[test]
-#[ignore = "deep: waits for the limits of many tests"]
 fn hostile_tests_spoil_nothing() {
     let bait = Bait::lay();
     let by = start(&settings());

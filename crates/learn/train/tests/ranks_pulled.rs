@@ -200,7 +200,6 @@ fn check_ranks(name: &str, recipe: &Recipe, runs: &[(usize, u64)]) {
 }
 
 #[test]
-#[ignore = "deep: several runs on ranks"]
 fn responses_that_go_to_another_rank_change_no_byte() {
     cases()[1..3].iter().for_each(|(name, recipe)| check_ranks(name, recipe, &[(2, 1)]));
 }

@@ -7,6 +7,7 @@ use crate::server_flags::{ServerFlags, warn_if_open};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use isentrope_files::{check_writable, lock_directory, make_directory};
+use isentrope_model::KvCache;
 use isentrope_model::adapter::BaseModel;
 use isentrope_model::generation_config::eos_tokens;
 use isentrope_serve::context;
@@ -77,7 +78,8 @@ impl Tinker {
         }
         let tokenizer = loaded.tokenizer()?;
         let free = loaded.device.free_memory();
-        let kv_memory = self.all_weights.then(|| kv_memory_beside_weights(free));
+        let least = KvCache::least_bytes(&loaded.model);
+        let kv_memory = self.all_weights.then(|| kv_memory_beside_weights(free, least));
         let sampling = self.server.limits(loaded, PREFILL_TOKENS, kv_memory)?;
         let [pass_bytes, model_bytes] = divide(free, sampling.cache_bytes, self.all_weights);
         let named = self.model.name();
@@ -132,8 +134,8 @@ impl Tinker {
 
 /// The default of `--kv-memory` in MiB where all weights are trained, which takes four times the
 /// model for each client.
-fn kv_memory_beside_weights(free: usize) -> u64 {
-    (free / 8) as u64 >> 20
+fn kv_memory_beside_weights(free: usize, least: usize) -> u64 {
+    (free / 8).max(least).div_ceil(1 << 20) as u64
 }
 
 /// Bytes for a training pass, and for models and copies of weights, of those that keys and values
@@ -151,7 +153,7 @@ mod tests {
     #[test]
     fn models_have_most_of_the_memory_where_all_weights_are_trained() {
         let free = 8 << 30;
-        let cache_bytes = (kv_memory_beside_weights(free) as usize) << 20;
+        let cache_bytes = (kv_memory_beside_weights(free, 0) as usize) << 20;
         let [pass_bytes, model_bytes] = divide(free, cache_bytes, true);
         assert!(model_bytes > free / 2 && pass_bytes > 1 << 30, "{model_bytes} {pass_bytes}");
         assert!(cache_bytes + pass_bytes + model_bytes <= free - free / 10);

@@ -377,9 +377,8 @@ fn refuse_misplaced(key: &'static str, model: &Path, recipe: &Path) -> Result<()
 /// Refuses the directory of a checkpoint that is not there.
 fn refuse_unwritten(model: &Path) -> Result<()> {
     let checkpoints = model.parent().filter(|dir| dir.ends_with("checkpoints"));
-    let Some(run) = checkpoints.and_then(Path::parent).filter(|_| !model.is_dir()) else {
-        return Ok(());
-    };
+    let run = checkpoints.and_then(Path::parent).filter(|run| !run.as_os_str().is_empty());
+    let Some(run) = run.filter(|_| !model.is_dir()) else { return Ok(()) };
     let (model, run) = (model.display(), run.display());
     Err(anyhow!("there is no {model} here: train the run {run}, which is to write it, first"))
 }

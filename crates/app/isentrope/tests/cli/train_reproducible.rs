@@ -59,7 +59,6 @@ fn tight_budget(bench: &Bench, sets: &str) -> f64 {
 /// From where nothing can be kept for the backward passes, and no activations from sampling, to
 /// where everything can.
 #[test]
-#[ignore = "deep: a whole run for each setting"]
 fn memory_settings_change_nothing() {
     let on_policy =
         "run.steps=2 eval.every=0 rollout.filter=false update.epochs=1 update.prompts=4";

@@ -101,8 +101,8 @@ fn compile(pattern: &str, whole: impl Fn(&str) -> String) -> Result<Regex, Strin
     }
     if differs_in_python(pattern) {
         return Err(format!(
-            "the pattern {} has a possessive repetition, or [, &&, -- or ~~ within a class, which \
-             cannot be read",
+            "the pattern {} has a sign that Python reads otherwise: a possessive repetition, [, &&, \
+             -- or ~~ within a class, \\<, \\>, \\b{{, a blank in braces, or a flag x or U",
             crate::json_file::quoted(pattern)
         ));
     }
@@ -123,19 +123,34 @@ fn compile(pattern: &str, whole: impl Fn(&str) -> String) -> Result<Regex, Strin
 }
 
 /// Whether a pattern has signs that mean something else to Python than to this program's regular
-/// expressions: a repetition repeated by `+` is possessive there, and a class has no operations.
+/// expressions: a repetition repeated by `+` is possessive there, a class has no operations, an
+/// escaped angle bracket is itself, braces with a blank are text, and verbose classes keep blanks.
 fn differs_in_python(pattern: &str) -> bool {
     // The number of members of the class that is open, if one is.
     let (mut class, mut before) = (None, '\0');
     let mut signs = pattern.chars();
     while let Some(sign) = signs.next() {
+        let rest = signs.as_str();
         if sign == '\\' {
+            if rest.starts_with(['<', '>']) || rest.starts_with("b{") {
+                return true;
+            }
             signs.next();
         }
         let previous = std::mem::replace(&mut before, sign);
         class = match (class, sign) {
             (None, '[') => Some(0),
             (None, '+') if matches!(previous, '*' | '+' | '?' | '}') => return true,
+            (None, '{') if rest.split('}').next().is_some_and(|inner| inner.contains(' ')) => {
+                return true;
+            }
+            (None, '?') if previous == '(' => {
+                let flags = rest.split(|sign: char| !sign.is_ascii_alphabetic() && sign != '-');
+                if flags.into_iter().next().is_some_and(|flags| flags.contains(['x', 'U'])) {
+                    return true;
+                }
+                None
+            }
             (None, _) => None,
             (Some(0), '^') if previous == '[' => Some(0),
             (Some(1..), ']') => None,
@@ -164,6 +179,26 @@ mod tests {
         });
         fs::write(dir.join("config.json"), config.to_string()).unwrap();
         Layout::new(&ModelConfig::read(dir).unwrap())
+    }
+
+    #[test]
+    fn patterns_that_python_reads_otherwise_are_refused() {
+        let others = [
+            r".*\.\<q_proj",
+            r"q_proj\>",
+            r"\b{start}q",
+            r"q{1, 1}_proj",
+            r"(?x).*[ ^k]_proj",
+            "(?iU)q",
+            "(?-x:q)",
+            "q*+",
+            "[a[b]]",
+            "[a&&b]",
+            "[a--b]",
+        ];
+        assert_eq!(others.iter().find(|pattern| !super::differs_in_python(pattern)), None);
+        let same = [r".*\.[qk]_proj", "(?i)q", "(?:q|k)", "(?P<ux>q)", "q{1,2}", "[^]a]", r"[\]]q"];
+        assert_eq!(same.iter().find(|pattern| super::differs_in_python(pattern)), None);
     }
 
     /// Settings that peft refuses are refused, and three patterns that it takes.
@@ -199,7 +234,10 @@ mod tests {
                 (Value::Array(_), Err(refusal)) => {
                     unread += 1;
                     let refusal = refusal.to_string();
-                    assert!(refusal.contains(" within a class, which cannot be read"), "{refusal}");
+                    assert!(
+                        refusal.contains("has a sign that Python reads otherwise"),
+                        "{refusal}"
+                    );
                 }
                 (_, ranks) => assert!(ranks.is_err(), "{case}"),
             }

@@ -43,9 +43,10 @@ impl Fingerprint {
     /// config.json is the same. Absent ones, which may be on the hub, are not compared.
     pub(crate) fn differs_from_dir(&self, dir: &Path) -> Result<Option<&'static str>> {
         let config_sha256 = sha256_of_file(&dir.join("config.json"))?;
-        let weights_crc32c = match Checkpoint::open(dir) {
-            Ok(weights) if config_sha256 == self.config_sha256 => checksum(&weights),
-            _ => self.weights_crc32c.clone(),
+        let weights_crc32c = if config_sha256 == self.config_sha256 && Checkpoint::is_in(dir) {
+            checksum(&Checkpoint::open(dir)?)
+        } else {
+            self.weights_crc32c.clone()
         };
         Ok(self.differs_from(&Self { config_sha256, weights_crc32c }))
     }

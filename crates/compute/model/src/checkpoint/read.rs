@@ -88,6 +88,11 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
+    /// Whether a directory has weights that can be [opened](Self::open), or damaged ones.
+    pub(super) fn is_in(dir: &Path) -> bool {
+        [SINGLE_FILE, INDEX_FILE].iter().any(|name| dir.join(name).exists())
+    }
+
     /// Opens the weights of the language model in `dir`, whose config.json says how it is held: the
     /// other tensors of a multimodal model are left out, and weights in FP8 have their scales.
     ///
