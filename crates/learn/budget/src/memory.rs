@@ -302,11 +302,14 @@ impl Plan {
         let adapter = adapter.map(|_| ADAPTERS.to_owned());
         let others = has.remedies(backend).into_iter().map(|(remedy, _)| remedy);
         Err(Error::TooLarge(format!(
-            "the run needs at least {} of memory, for the model alone, and has {}: {}; a smaller \
-             model would fit{}",
+            "the run needs at least {} of memory, for the model alone, and has {}: {}; {}{}",
             human(needed),
             human(budget),
             listed(sets),
+            match budget > OVERHEAD {
+                true => "a smaller model would fit",
+                false => "no model would fit",
+            },
             adapter
                 .into_iter()
                 .chain(others)
@@ -379,7 +382,8 @@ fn budget(settings: &MemorySettings, available: usize) -> usize {
 }
 
 fn listed([weights, gradient, moments]: [usize; 3]) -> String {
-    format!("weights {}, gradient {}, moments {}", human(weights), human(gradient), human(moments))
+    let [program, weights, gradient, moments] = [OVERHEAD, weights, gradient, moments].map(human);
+    format!("the program {program}, weights {weights}, gradient {gradient}, moments {moments}")
 }
 
 /// The remedy of training less.

@@ -296,6 +296,10 @@ impl AdapterConfig {
             let what = format!("the alpha {alpha} is not from 0 to {}", ALPHAS.end());
             return Err(self.wrong(what));
         }
+        if self.layers.is_none() && !self.layer_patterns.is_empty() {
+            let what = "layers_pattern needs layers_to_transform beside it, as in peft";
+            return Err(self.wrong(what.to_owned()));
+        }
         Ok(())
     }
 
