@@ -350,12 +350,13 @@ impl<T: Trainer> TrainingLoop<'_, T> {
             return Ok(());
         }
         self.trainer.evaluate(&self.learner, record)?;
+        self.trim_if_tight(); // gathering weights takes the gradient's memory
         let checksum = record.clock.time("eval", || {
             self.learner.with_exact_weights(|model, weights| Ok(weights_checksum(model, weights)?))
         })?;
         record.metrics.set(WEIGHTS, f64::from(checksum));
         self.learner.note_rounded_weights()?;
-        self.end_update(); // gathering weights has used the gradient's memory
+        self.end_update();
         if self.sets.is_empty() {
             return Ok(()); // a mean over nothing would pass for a score
         }

@@ -65,7 +65,8 @@ fn sample(
             while let Some((id, response)) = queue.next_judged()? {
                 keep(id, response)?;
             }
-            if !run.is_idle() && exchange.is_called() {
+            // Also where all that is left waits for the environment: the others wait meanwhile.
+            if !episodes.are_over(&run) && exchange.is_called() {
                 taken.extend(exchange.meet(&mut run)?);
             }
             episodes.take_note().iter().for_each(|note| observer.note(note));
