@@ -261,7 +261,8 @@ fn told_in_little_memory(test: &str, path: &dyn Fn() -> PathBuf) -> String {
     let output = Command::new("sh")
         .args([
             "-c",
-            "ulimit -v 1048576; exec \"$0\" \"hostile::$1\" --exact --nocapture --test-threads 1",
+            "ulimit -v 1048576; exec \"$0\" \"hostile::$1\" --exact --include-ignored --nocapture \
+             --test-threads 1",
         ])
         .arg(std::env::current_exe().unwrap())
         .arg(test)
