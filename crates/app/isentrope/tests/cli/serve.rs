@@ -306,7 +306,8 @@ fn keys_limits_and_departures_leave_the_server_whole() {
         });
         assert_eq!(server.ask(COMPLETIONS, small.as_bytes(), "secret").0, 200);
     }
-    assert!(server.metric(TOKENS) < 1024 * 200);
+    // Neither was sampled to its end.
+    assert!(server.metric(TOKENS) < 2 * 1024 * 200);
 
     // Asked to end, it lets a request end and takes no other.
     let sampled = server.metric(TOKENS);

@@ -83,7 +83,7 @@ fn data_that_is_missing_or_useless_is_named() {
 fn memory_that_is_too_small_is_refused_with_what_would_help() {
     let sft = Bench::sft();
     for bench in [&Bench::train(), &sft] {
-        let parts = ["at least", "for the model alone", "smaller"];
+        let parts = ["at least", "for the model alone", "the program 64 MiB", "no model would fit"];
         refused(bench, "memory.budget_gib=0.01", &parts);
         let parts = ["needs at least", "to work on", "smaller model", "max_tokens"];
         refused(bench, "memory.budget_gib=0.0632", &parts);
