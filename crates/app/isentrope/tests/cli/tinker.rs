@@ -176,6 +176,7 @@ fn tinkers_scripts_run() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").canonicalize().unwrap();
     let base = text(&root.join("assets/countdown-base"));
     let script = text(&root.join("examples/tinker/countdown.py"));
+    drop(served); // one server has a directory at a time
     let served = Server::start(&scratch, &base, "--kv-memory 256");
     let solved = |output: &str| -> Vec<f64> {
         let lines = output.lines().filter_map(|line| line.strip_suffix(" solved"));
