@@ -189,8 +189,9 @@ impl Tinker {
                 if let Some(model) = request_id.strip_suffix(CREATION)
                     && was_wanted
                 {
-                    self.tell(Message::Uncreate(model.to_owned(), request_id.clone()))?;
-                    self.sessions.remove_model(model);
+                    let (model, request) = (model.to_owned(), request_id.clone());
+                    self.tell(Message::Uncreate { model: model.clone(), request })?;
+                    self.sessions.remove_model(&model);
                 }
                 Ok(json!({}))
             }

@@ -432,11 +432,15 @@ mod tests {
     use std::os::unix::fs::symlink;
     use tempfile::TempDir;
 
+    fn store_in(out: &TempDir) -> Store {
+        let base = BaseModel::of("base", &base_dir()).unwrap();
+        Store { dir: out.path().to_owned(), base_dir: base_dir(), base }
+    }
+
     #[test]
     fn weights_outlast_an_end_while_they_are_overwritten() {
         let out = TempDir::new().unwrap();
-        let base = BaseModel::of("base", &base_dir()).unwrap();
-        let store = Store { dir: out.path().to_owned(), base_dir: base_dir(), base };
+        let store = store_in(&out);
         let path = WeightsPath::new("run", Kind::Training, "w").unwrap();
         trainee(64).save(&store, &path, false).unwrap();
         let dir = store.directory(&path);
@@ -463,8 +467,7 @@ mod tests {
     #[test]
     fn a_name_can_be_deleted_while_its_former_weights_are_going() {
         let out = TempDir::new().unwrap();
-        let base = BaseModel::of("base", &base_dir()).unwrap();
-        let store = Store { dir: out.path().to_owned(), base_dir: base_dir(), base };
+        let store = store_in(&out);
         let path = WeightsPath::new("run", Kind::Training, "w").unwrap();
         trainee(64).save(&store, &path, false).unwrap();
         let dir = store.directory(&path);
@@ -478,8 +481,7 @@ mod tests {
     #[test]
     fn nothing_outside_is_listed_or_deleted() {
         let (out, outside) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-        let base = BaseModel::of("base", &base_dir()).unwrap();
-        let store = Store { dir: out.path().to_owned(), base_dir: base_dir(), base };
+        let store = store_in(&out);
         let path = |run, name| WeightsPath::new(run, Kind::Training, name).unwrap();
         trainee(64).save(&store, &path("run", "w"), false).unwrap();
         let dir = store.directory(&path("run", "w"));

@@ -38,8 +38,12 @@ pub(crate) enum Message {
     Sample(Box<SampleTask>),
     /// Frees the models of a session that has ended.
     Free(Vec<String>),
-    /// Frees a model whose making is cancelled, and drops the request of this id that would make it.
-    Uncreate(String, String),
+    /// Frees a model whose making is cancelled, and drops the request that would make it.
+    Uncreate {
+        model: String,
+        /// The request's id.
+        request: String,
+    },
     End,
 }
 
@@ -176,8 +180,8 @@ impl Worker<'_> {
                 Ok(Message::Train(task)) => self.training.push(*task),
                 Ok(Message::Sample(task)) => self.sampling.push_back(*task),
                 Ok(Message::Free(models)) => self.free(&models),
-                Ok(Message::Uncreate(model, id)) => {
-                    self.training.retain(|task| task.id != id);
+                Ok(Message::Uncreate { model, request }) => {
+                    self.training.retain(|task| task.id != request);
                     self.free(&[model]);
                 }
                 Err(RecvTimeoutError::Timeout) if is_idle => {}
@@ -270,22 +274,27 @@ impl Worker<'_> {
         let of_snapshots = self.models.get(id).map_or(0, Trainee::freed_by_dropping_snapshots);
         if self.free_without_loaded() + of_snapshots >= bytes {
             self.models.get_mut(id).into_iter().for_each(Trainee::trim_snapshots);
-            while self.memory.free() < bytes
-                && (self.loaded.pop_front().is_some() || self.drop_snapshot(id))
-            {}
+            self.make_place(bytes, |worker| {
+                worker.models.get_mut(id).is_some_and(Trainee::drop_oldest_snapshot)
+            });
         }
         self.memory.take(bytes, what)
+    }
+
+    /// Drops loaded weights until `bytes` are free. If they are too few, calls `drop_other` as long
+    /// as it drops something.
+    fn make_place(&mut self, bytes: usize, mut drop_other: impl FnMut(&mut Self) -> bool) {
+        while self.memory.free() < bytes {
+            if self.loaded.pop_front().is_none() && !drop_other(self) {
+                return;
+            }
+        }
     }
 
     /// Bytes that are free once loaded weights are dropped.
     fn free_without_loaded(&self) -> usize {
         let loaded = self.loaded.iter().map(|(_, weights)| weights.freed_by_dropping());
         self.memory.free() + loaded.sum::<usize>()
-    }
-
-    /// Drops the oldest snapshot of a model; false if there is none.
-    fn drop_snapshot(&mut self, id: &str) -> bool {
-        self.models.get_mut(id).is_some_and(Trainee::drop_oldest_snapshot)
     }
 
     /// The base's layout, with an adapter's if there is one.
@@ -336,18 +345,17 @@ impl Worker<'_> {
         // The former weights stay until the others are read, unless memory is short of both.
         let mut snapshots = None;
         let free = self.free_without_loaded();
-        let of_former = |of: &Trainee| of.bytes() + of.freed_by_dropping_snapshots();
-        let of_former = self.models.get(id).map_or(0, of_former);
+        let held = |former: &Trainee| former.bytes() + former.freed_by_dropping_snapshots();
+        let of_former = self.models.get(id).map_or(0, held);
         if free + of_former >= bytes {
             if free < bytes {
                 let layout = self.layout(adapter.as_ref())?;
                 self.store.check(path, adapter.as_ref(), &layout, updates.is_some())?;
                 snapshots = self.models.remove(id).map(Trainee::into_snapshots);
             }
-            while self.memory.free() < bytes
-                && (self.loaded.pop_front().is_some()
-                    || snapshots.as_mut().is_some_and(|all| all.pop_back().is_some()))
-            {}
+            self.make_place(bytes, |_| {
+                snapshots.as_mut().is_some_and(|all| all.pop_back().is_some())
+            });
         }
         let loaded = self.memory.take(bytes, TRAINING).and_then(|room| {
             let (base, store, saved) = (&self.base.model, self.store, (state, adapter));

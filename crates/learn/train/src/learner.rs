@@ -132,7 +132,7 @@ impl Learner {
         read: impl FnOnce(&Model, &Parameters) -> Result<T>,
     ) -> Result<T> {
         let Self { model, optimizer, ranks, gradient, .. } = self;
-        if ranks.split(model).is_none() {
+        if ranks.split(model, &*model.backend).is_none() {
             return read(model, model.trained());
         }
         let room = gradient.room(model)?;
@@ -146,7 +146,7 @@ impl Learner {
     /// ranks, whatever is left of them in a rank's own memory.
     pub(crate) fn note_rounded_weights(&self) -> Result<()> {
         let Self { model, ranks, .. } = self;
-        let Some(split) = ranks.split(model) else { return Ok(()) };
+        let Some(split) = ranks.split(model, &*model.backend) else { return Ok(()) };
         let (mut checksum, mut rounded) = (0, vec![0; READ]);
         let counts = model.layout.trained().numbers(&*model.backend);
         for (weights, count) in model.trained().buffers().iter().zip(counts) {

@@ -57,7 +57,7 @@ impl Moments {
     /// parts.
     pub fn keep_remainders(&self, model: &mut Model, ranks: &TrainingRanks) -> Result<()> {
         let backend = model.backend.clone();
-        let Some(split) = ranks.split(model).and(backend.split_weights()) else { return Ok(()) };
+        let Some(split) = ranks.split(model, &*backend) else { return Ok(()) };
         for (parameter, weights) in model.trained_mut().buffers_mut().iter_mut().enumerate() {
             let own = self.parts.iter().find(|part| part.parameter == parameter);
             let own = own.map_or(0..0, |part| part.elements.clone());

@@ -109,31 +109,28 @@ impl<'a> PassStrategy<'a> {
 impl Pass<'_> {
     /// Makes the pass before the loss, without waiting for the device.
     pub fn forward(&self, model: &Model, masks: &SamplingMasks, temperature: f32) -> ForwardResult {
-        let (mut queued, mut tape) = (None, None);
         match self.strategy {
-            PassStrategy::Cached { .. } | PassStrategy::OnPolicy(_) => {}
+            PassStrategy::Cached { .. } | PassStrategy::OnPolicy(_) => ForwardResult::Known,
             PassStrategy::Forward(kind) => {
                 let _span = self.span("forward");
-                tape = Some(model.begin_forward(self.packed(masks), temperature, kind));
+                let tape = model.begin_forward(self.packed(masks), temperature, kind);
+                ForwardResult::Tape(Box::new(tape))
             }
             PassStrategy::ScoreOnly(_) => {
                 let _span = self.span("score");
-                queued = Some(model.begin_score(&self.packed(masks), temperature));
+                ForwardResult::Scores(model.begin_score(&self.packed(masks), temperature))
             }
         }
-        ForwardResult { queued, tape }
     }
 
     /// Waits for the scores of the pass before the loss. Returns them with the tape that waits for
     /// the backward pass.
     pub fn read(&self, model: &Model, result: ForwardResult) -> (Scores, Option<Tape<'static>>) {
-        let ForwardResult { queued, mut tape } = result;
-        let scores = match (queued, &mut tape) {
-            (Some(queued), _) => queued.read(model),
-            (None, Some(tape)) => tape.read_scores(model),
-            (None, None) => self.sampled(),
-        };
-        (scores, tape)
+        match result {
+            ForwardResult::Known => (self.sampled(), None),
+            ForwardResult::Scores(scores) => (scores.read(model), None),
+            ForwardResult::Tape(mut tape) => (tape.read_scores(model), Some(*tape)),
+        }
     }
 
     /// Makes the tape of a pass that kept none, for the backward pass that follows.
@@ -181,11 +178,13 @@ impl Pass<'_> {
     }
 }
 
-/// Results of a pass before the loss, which the device may still be computing: scores alone, or a
-/// tape with scores, or neither if the sampler knows the scores.
-pub(crate) struct ForwardResult {
-    queued: Option<QueuedScores>,
-    tape: Option<Tape<'static>>,
+/// The result of a pass before the loss, which the device may still be computing.
+pub(crate) enum ForwardResult {
+    /// Nothing: the sampler knows the scores.
+    Known,
+    Scores(QueuedScores),
+    /// A tape, which has the scores too.
+    Tape(Box<Tape<'static>>),
 }
 
 /// A part of an update's sequences: one micro-batch.

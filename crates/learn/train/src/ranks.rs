@@ -154,19 +154,22 @@ impl TrainingRanks {
         Ok(self.world.sum(&mut floats(backend, gradient, slices), slices)?)
     }
 
-    /// The device's weights in two parts, if each rank keeps the remainders of its own slice alone:
-    /// of a whole model on several ranks. Adapters are small and stay whole.
-    pub(crate) fn split<'a>(&self, model: &'a Model) -> Option<&'a dyn SplitWeights> {
-        (self.count() > 1 && model.adapter.is_none())
-            .then(|| model.backend.split_weights())
-            .flatten()
+    /// A model's weights in two parts on its `backend`, if each rank keeps the remainders of its own
+    /// slice alone: of a whole model on several ranks. Adapters are small and stay whole.
+    pub(crate) fn split<'b>(
+        &self,
+        model: &Model,
+        backend: &'b dyn Backend,
+    ) -> Option<&'b dyn SplitWeights> {
+        let is_sliced = self.count() > 1 && model.adapter.is_none();
+        if is_sliced { backend.split_weights() } else { None }
     }
 
     /// After the optimizer: exchanges the ranks' slices of weights, of weights in two parts only
     /// what operations read.
     pub(crate) fn share_weights(&self, model: &mut Model, slices: &Slices) -> Result<()> {
         let backend = model.backend.clone();
-        let Some(split) = self.split(model).and(backend.split_weights()) else {
+        let Some(split) = self.split(model, &*backend) else {
             return self.share(&*backend, model.trained_mut(), slices);
         };
         let counted = slices.lengths().zip(model.trained_mut().buffers_mut());

@@ -144,13 +144,7 @@ fn differs_in_python(pattern: &str) -> bool {
             (None, '{') if rest.split('}').next().is_some_and(|inner| inner.contains(' ')) => {
                 return true;
             }
-            (None, '?') if previous == '(' => {
-                let flags = rest.split(|sign: char| !sign.is_ascii_alphabetic() && sign != '-');
-                if flags.into_iter().next().is_some_and(|flags| flags.contains(['x', 'U'])) {
-                    return true;
-                }
-                None
-            }
+            (None, '?') if previous == '(' && flags(rest).contains(['x', 'U']) => return true,
             (None, _) => None,
             (Some(0), '^') if previous == '[' => Some(0),
             (Some(1..), ']') => None,
@@ -160,6 +154,12 @@ fn differs_in_python(pattern: &str) -> bool {
         };
     }
     false
+}
+
+/// The letters of flags, and their `-`, that a group begins with.
+fn flags(group: &str) -> &str {
+    let is_flag = |sign: char| sign.is_ascii_alphabetic() || sign == '-';
+    &group[..group.find(|sign| !is_flag(sign)).unwrap_or(group.len())]
 }
 
 #[cfg(test)]
