@@ -134,7 +134,7 @@ impl LoraSettings {
         (learning_rate < LOW_RATE).then(|| {
             format!(
                 "optimizer.learning_rate = {learning_rate:e} is a rate for whole models: adapters \
-                 take three to ten times as much"
+                 take about three times as much"
             )
         })
     }
