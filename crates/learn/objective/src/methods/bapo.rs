@@ -27,7 +27,7 @@ pub(super) const IS_IDLE_ON_POLICY: bool = true;
 #[serde(deny_unknown_fields, default)]
 pub struct Bapo {
     /// The P / N to reach, the published code's `adv_ratio_target`: 1 in its configuration, 0.5 in
-    /// its example.
+    /// its example. A share s as in the paper is about s / (1 - s) here.
     #[schemars(range(min = 0.0))]
     pub target: f64,
     /// The lower bound of the ratio at the start.

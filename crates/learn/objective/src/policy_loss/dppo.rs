@@ -23,8 +23,8 @@ pub(super) const ABOUT: About = About {
 pub struct Dppo {
     /// The measure of the distance.
     pub divergence: Divergence,
-    /// Largest divergence of a token with A < 0 that has become less likely: 0.2 for "binary-tv",
-    /// 0.05 for "binary-kl".
+    /// Largest divergence of a token with A < 0 that has become less likely: 0.2 for "binary-tv"
+    /// (SkyRL's; verl's example has 0.15), 0.05 for "binary-kl".
     #[schemars(range(min = 0.0))]
     pub delta_low: f64,
     /// Largest divergence of a token with A > 0 that has become likelier, likewise.

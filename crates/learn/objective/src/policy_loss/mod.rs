@@ -33,7 +33,7 @@ pub enum Loss {
     /// "seq-mean-token-mean".
     Gspo,
     /// -clip(rho) A log pi with clip(rho) held constant: clipped tokens keep a gradient
-    /// (arXiv:2506.13585).
+    /// (arXiv:2506.13585), which has no lower bound: clip_low = 1.
     Cispo,
     /// -A log pi without correction for the age of the samples (arXiv:2504.02546); meant for one
     /// update per rollout.

@@ -10,7 +10,7 @@ pub(super) const ABOUT: About = About {
     kind: Kind::Loss,
     equation: "-sg(w^k exp(lambda (1 - w))) A log pi, w = exp(sum of log rho over the response); \
                k and lambda by the sign of A",
-    source: "arXiv:2602.10693; github.com/huggingface/trl",
+    source: "arXiv:2602.10693; github.com/FloyedShen/VESPO",
     setting: "objective.loss = \"vespo\"",
     cost: FREE,
 };
@@ -20,16 +20,16 @@ pub(super) const ABOUT: About = About {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Vespo {
-    /// Power of w where A >= 0; 2 in TRL.
+    /// Power of w where A >= 0; 2 in the authors' scripts and TRL.
     #[schemars(range(min = 0.0))]
     pub k_pos: f64,
-    /// Decay by w where A >= 0; 3 in TRL.
+    /// Decay by w where A >= 0; 3 in the authors' scripts and TRL.
     #[schemars(range(min = 1e-4))]
     pub lambda_pos: f64,
-    /// Power of w where A < 0; 3 in TRL.
+    /// Power of w where A < 0; 3 in the authors' scripts and TRL.
     #[schemars(range(min = 0.0))]
     pub k_neg: f64,
-    /// Decay by w where A < 0; 2 in TRL.
+    /// Decay by w where A < 0; 2 in the authors' scripts and TRL.
     #[schemars(range(min = 1e-4))]
     pub lambda_neg: f64,
 }
