@@ -9,7 +9,7 @@ use isentrope_random::Purpose;
 use isentrope_reward::{Judgement, Verdict};
 use isentrope_rollout::{
     Groups, Interrupt, Judge, Key, Limits, Phase, ProgressObserver, Prompter, Request, Response,
-    ResponseId, Sampler, Sampling, Turns, respond, settle_failures, verifier_item,
+    ResponseEvent, ResponseId, Sampler, Sampling, Turns, respond, settle_failures, verifier_item,
 };
 use isentrope_run::tokens::GivenRanges;
 use std::ops::{ControlFlow, Range};
@@ -133,7 +133,8 @@ impl Evaluator<'_> {
         let questions = fitting.iter().map(question).collect();
         let mut groups = Groups::new(fitting.len(), set.decoding.sampled());
         let judge = set.judge.as_deref().unwrap_or(self.judge);
-        let keep = &mut |id: ResponseId, response: Response| {
+        let keep = &mut |id: ResponseId, event: ResponseEvent| {
+            let ResponseEvent::Judged(response) = event else { return Ok(()) };
             let Some(mut responses) = groups.add(id, response) else { return Ok(()) };
             settle_failures(&mut responses.iter_mut().collect::<Vec<_>>());
             // A greedy one stands for all.

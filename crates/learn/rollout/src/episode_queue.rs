@@ -8,10 +8,12 @@
 use crate::between_turns::{Conversation, GivenTokens};
 use crate::engine::Request;
 use crate::error::Result;
+use crate::partial_response::PartialResponse;
+use crate::played_turn::{BegunEpisodes, PlayedTurn, Replay};
 use crate::prompter::Prompter;
 use crate::questions::{CloseOnDrop, Questions};
 use crate::random::Key;
-use crate::respond::ResponseId;
+use crate::respond::{ResponseEvent, ResponseId};
 use crate::sampling::Sampling;
 use crate::sampling_run::SamplingRun;
 use crate::sequence::{Completion, FinishReason};
@@ -21,6 +23,7 @@ use isentrope_model::tokenizer::Tokenizer;
 use isentrope_reward::{Judgement, Verdict};
 use isentrope_trace::{name_thread, span};
 use std::collections::{BTreeMap, HashMap};
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -43,6 +46,9 @@ pub struct Turns<'a> {
     pub max_turns: usize,
     /// Most tokens of an answer's messages.
     pub max_given_tokens: usize,
+    /// Episodes that another process has begun. The environment is asked their turns again, and
+    /// they go on from where its answers end or differ.
+    pub begun: Option<&'a BegunEpisodes>,
 }
 
 /// The beginning of an episode whose turn is made up, as texts.
@@ -96,8 +102,6 @@ pub struct EpisodeQueue<'scope, 'env> {
     /// None without turns.
     shared: Option<Arc<Shared<'env>>>,
     _open: CloseOnDrop<Question>,
-    /// How each request is drawn.
-    drawn: Vec<(Key, Arc<Sampling>)>,
     threads: usize,
     questions: Sender<Question>,
     answers: Receiver<Answer>,
@@ -107,6 +111,7 @@ pub struct EpisodeQueue<'scope, 'env> {
     open: HashMap<ResponseId, OpenEpisode>,
     /// Questions that have no answer yet.
     asked: usize,
+    events: Vec<(ResponseId, ResponseEvent)>,
     /// A warning about tokens between turns.
     note: Option<String>,
 }
@@ -135,33 +140,41 @@ enum Next {
 /// Asks what an episode goes on with.
 struct Question {
     id: ResponseId,
-    seed: u64,
-    /// None for the messages that open the episode.
-    turn: Option<EndedTurn>,
+    /// The response, whose last turn has ended. None for an episode that is to be opened, or
+    /// replayed if another process has begun it.
+    completion: Option<Completion>,
     episode: OpenEpisode,
 }
 
-/// A turn that has ended.
+/// A turn that has ended, for the environment.
 struct EndedTurn {
     /// Its text without special tokens but a mark of a call at its beginning, up to a stop string.
     text: String,
     /// The token that has ended it; none at a stop string.
     end_token: Option<u32>,
-    completion: Completion,
 }
 
 struct Answer {
     id: ResponseId,
-    /// The response so far; none before its first turn.
-    completion: Option<Completion>,
+    response: PlayedResponse,
     episode: OpenEpisode,
     /// Or the panic of the thread that asked.
     next: thread::Result<Next>,
 }
 
+/// A response so far.
+enum PlayedResponse {
+    /// It has stopped in the engine.
+    Stopped(Completion),
+    /// It is to be opened; its turns, if there are any, were replayed.
+    Replayed(Replay),
+}
+
 /// The state that the threads share with the queue.
 struct Shared<'env> {
     turns: Turns<'env>,
+    /// How each request is drawn.
+    drawn: Vec<(Key, Arc<Sampling>)>,
     /// The problem of each request.
     problems: &'env [&'env Problem],
     questions: Arc<Questions<Question>>,
@@ -169,7 +182,7 @@ struct Shared<'env> {
 
 impl<'scope, 'env> EpisodeQueue<'scope, 'env> {
     /// A queue without turns. `problems` has the problem of each request. An environment that opens
-    /// its episodes is asked to open all of them.
+    /// its episodes is asked to open all of them; begun ones are replayed.
     pub fn new(
         scope: &'scope Scope<'scope, 'env>,
         turns: Option<Turns<'env>>,
@@ -179,27 +192,28 @@ impl<'scope, 'env> EpisodeQueue<'scope, 'env> {
         let (questions, incoming) = mpsc::channel();
         let (answer, answers) = mpsc::channel();
         let open = CloseOnDrop(Questions::new(incoming));
-        let questions_of_threads = open.0.clone();
-        let shared = turns
-            .map(|turns| Arc::new(Shared { turns, problems, questions: questions_of_threads }));
-        let drawn = requests.iter().map(|request| (request.key, request.sampling.clone()));
+        let shared = turns.map(|turns| {
+            let drawn = requests.iter().map(|request| (request.key, request.sampling.clone()));
+            let (drawn, questions) = (drawn.collect(), open.0.clone());
+            Arc::new(Shared { turns, drawn, problems, questions })
+        });
         let mut queue = Self {
             scope,
             shared,
             _open: open,
-            drawn: drawn.collect(),
             threads: 0,
             questions,
             answers,
             answer,
             open: HashMap::new(),
             asked: 0,
+            events: Vec::new(),
             note: None,
         };
-        if turns.is_some_and(|turns| turns.environment.opens()) {
-            for (request, Request { samples, .. }) in requests.iter().enumerate() {
-                for &sample in samples {
-                    queue.ask(ResponseId { request, sample }, None, OpenEpisode::default());
+        for (request, Request { samples, .. }) in requests.iter().enumerate() {
+            for id in samples.iter().map(|&sample| ResponseId { request, sample }) {
+                if turns.is_some_and(|turns| turns.is_asked_first(id)) {
+                    queue.ask(id, None, OpenEpisode::default());
                 }
             }
         }
@@ -209,6 +223,11 @@ impl<'scope, 'env> EpisodeQueue<'scope, 'env> {
     /// Whether all responses have ended.
     pub fn are_over(&self, run: &SamplingRun<'_>) -> bool {
         self.asked == 0 && run.is_idle()
+    }
+
+    /// New events of episodes.
+    pub fn take_events(&mut self) -> Vec<(ResponseId, ResponseEvent)> {
+        mem::take(&mut self.events)
     }
 
     /// A warning about the tokens between turns, if there is a new one.
@@ -239,10 +258,13 @@ impl<'scope, 'env> EpisodeQueue<'scope, 'env> {
         for (id, completion) in sampled {
             let episode = self.open.remove(&id).unwrap_or_default();
             let stops = completion.finish_reason == FinishReason::Stop;
-            if stops && episode.outcome.fault.is_none() {
-                let turn = shared.turns.ended_turn(&self.drawn[id.request].1, completion);
-                self.ask(id, Some(turn), episode);
-                continue;
+            if episode.outcome.fault.is_none() {
+                let turn = PlayedTurn::last_of(&completion, &episode.outcome);
+                self.events.push((id, ResponseEvent::Turn(turn)));
+                if stops {
+                    self.ask(id, Some(completion), episode);
+                    continue;
+                }
             }
             if stops {
                 run.end(id)?; // the environment failed to open the episode
@@ -252,11 +274,10 @@ impl<'scope, 'env> EpisodeQueue<'scope, 'env> {
         Ok(ended)
     }
 
-    /// Asks the environment what follows a turn that has ended, or opens an episode.
-    fn ask(&mut self, id: ResponseId, turn: Option<EndedTurn>, episode: OpenEpisode) {
+    /// Asks the environment what follows a turn that has ended, or opens or replays an episode.
+    fn ask(&mut self, id: ResponseId, completion: Option<Completion>, episode: OpenEpisode) {
         let Some(shared) = &self.shared else { return };
-        let seed = self.drawn[id.request].0.environment_seed(id.sample as u64);
-        let question = Question { id, seed, turn, episode };
+        let question = Question { id, completion, episode };
         if self.threads < shared.turns.environment.workers().max(1) {
             let (shared, answer) = (shared.clone(), self.answer.clone());
             self.scope.spawn(move || shared.step_all(&answer));
@@ -273,28 +294,48 @@ impl<'scope, 'env> EpisodeQueue<'scope, 'env> {
         answer: Answer,
     ) -> Result<Option<(ResponseId, Completion)>> {
         self.asked -= 1;
-        let Answer { id, completion, episode, next } = answer;
+        let Some(shared) = self.shared.clone() else { return Ok(None) };
+        let Answer { id, response, episode, next } = answer;
         let next = next.unwrap_or_else(|panic| resume_unwind(panic));
-        let Some(mut completion) = completion else {
-            self.opened(run, id, episode, next)?;
-            return Ok(None);
+        if let PlayedResponse::Replayed(replay) = &response {
+            if !shared.turns.begun(id).is_empty() {
+                self.events.push((id, ResponseEvent::Replayed(replay.turns)));
+            }
+            if replay.turns == 0 {
+                self.opened(run, id, episode, next)?;
+                return Ok(None);
+            }
+        }
+        let (before, room) = match &response {
+            PlayedResponse::Stopped(completion) => (completion.tokens.len(), completion.room),
+            PlayedResponse::Replayed(replay) => (replay.response.tokens.len(), run.room(id)),
         };
-        match next {
-            Next::End => {}
-            Next::Cut => completion.finish_reason = FinishReason::Length,
+        let finish_reason = match next {
+            Next::End => FinishReason::Stop,
+            Next::Cut => FinishReason::Length,
             Next::Given { tokens, warning } => {
                 self.note = self.note.take().or(warning);
-                let longest = self.drawn[id.request].1.max_tokens.min(completion.room);
-                if completion.tokens.len() + tokens.len() < longest {
-                    run.go_on(id, &tokens)?;
+                let longest = shared.drawn[id.request].1.max_tokens.min(room);
+                if before + tokens.len() < longest {
+                    match response {
+                        PlayedResponse::Stopped(_) => run.go_on(id, &tokens)?,
+                        PlayedResponse::Replayed(replay) => {
+                            run.open(id, replay.response, &tokens)?;
+                        }
+                    }
                     self.open.insert(id, episode);
                     return Ok(None);
                 }
-                completion.finish_reason = FinishReason::Length; // they leave no room for a turn
+                FinishReason::Length // they leave no room for a turn
             }
-        }
+        };
         run.end(id)?;
-        let Some(shared) = &self.shared else { return Ok(None) };
+        let completion = match response {
+            PlayedResponse::Stopped(completion) => Completion { finish_reason, ..completion },
+            PlayedResponse::Replayed(Replay { response, text, .. }) => {
+                response.into_completion(text, finish_reason, room)
+            }
+        };
         Ok(Some((id, shared.turns.complete(completion, episode)?)))
     }
 
@@ -311,7 +352,8 @@ impl<'scope, 'env> EpisodeQueue<'scope, 'env> {
             Next::Given { tokens, .. } => tokens,
             Next::End | Next::Cut => Vec::new(),
         };
-        let longest = run.longest(id);
+        let max_tokens = self.shared.as_ref().map_or(0, |of| of.drawn[id.request].1.max_tokens);
+        let longest = max_tokens.min(run.room(id));
         if given.len() >= longest {
             episode.outcome.fault = Some(format!(
                 "it opens the episode with {} tokens, and the response has room for {longest}",
@@ -320,7 +362,7 @@ impl<'scope, 'env> EpisodeQueue<'scope, 'env> {
             given.clear();
         }
         self.open.insert(id, episode);
-        run.open(id, &given)
+        run.open(id, PartialResponse::default(), &given)
     }
 }
 
@@ -337,13 +379,21 @@ impl Shared<'_> {
 
     fn step(&self, question: Question) -> Answer {
         let _span = span("environment");
-        let Question { id, seed, turn, mut episode } = question;
-        let problem = self.problems[id.request];
-        let ask = || match &turn {
-            Some(EndedTurn { text, end_token, .. }) => {
-                self.turns.follow(problem, seed, &mut episode, text, *end_token)
+        let Question { id, completion, mut episode } = question;
+        let (problem, (key, sampling)) = (self.problems[id.request], &self.drawn[id.request]);
+        let seed = key.environment_seed(id.sample as u64);
+        let mut replay = Replay::default();
+        let ask = || match &completion {
+            Some(completion) => {
+                let Completion { tokens, given, text, .. } = completion;
+                let (tokens, text) = (&tokens[given.last_turn()..], text.as_deref());
+                let turn = self.turns.ended_turn(sampling, tokens, text.unwrap_or_default());
+                self.turns.follow(problem, seed, &mut episode, &turn)
             }
-            None => self.turns.open(problem, seed, &mut episode),
+            None => {
+                let begun = self.turns.begun(id);
+                self.turns.replay(problem, seed, sampling, &mut episode, begun, &mut replay)
+            }
         };
         let next = catch_unwind(AssertUnwindSafe(ask)).map(|next| {
             next.unwrap_or_else(|Fault(fault)| {
@@ -351,7 +401,11 @@ impl Shared<'_> {
                 Next::End
             })
         });
-        Answer { id, completion: turn.map(|turn| turn.completion), episode, next }
+        let response = match completion {
+            Some(completion) => PlayedResponse::Stopped(completion),
+            None => PlayedResponse::Replayed(replay),
+        };
+        Answer { id, response, episode, next }
     }
 }
 
@@ -363,7 +417,17 @@ impl<'a> Turns<'a> {
         prompter: &'a Prompter,
     ) -> Self {
         let EpisodeLimits { max_turns, max_given_tokens, .. } = *limits;
-        Self { environment, prompter, max_turns, max_given_tokens }
+        Self { environment, prompter, max_turns, max_given_tokens, begun: None }
+    }
+
+    /// The turns of a response's episode that another process has played.
+    fn begun(&self, id: ResponseId) -> &'a [PlayedTurn] {
+        self.begun.and_then(|begun| begun.get(&id)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether the environment is asked about a response before it is sampled.
+    pub(crate) fn is_asked_first(&self, id: ResponseId) -> bool {
+        self.environment.opens() || !self.begun(id).is_empty()
     }
 }
 
@@ -386,7 +450,8 @@ impl Turns<'_> {
             prompt.extend(text(self.open(problem, 0, &mut open))?);
         }
         let end_token = self.prompter.end_token();
-        let given = text(self.follow(problem, 0, &mut open, MADE_UP, end_token))?;
+        let turn = EndedTurn { text: MADE_UP.to_owned(), end_token };
+        let given = text(self.follow(problem, 0, &mut open, &turn))?;
         let end = end_token.and_then(|token| self.prompter.tokenizer.special_text(token));
         Ok(EpisodePreview { prompt, turn: format!("{MADE_UP}{}", end.unwrap_or_default()), given })
     }
@@ -403,14 +468,46 @@ impl Turns<'_> {
         Ok(Next::Given { tokens, warning })
     }
 
-    /// A turn that has ended, for the environment.
-    fn ended_turn(&self, sampling: &Sampling, completion: Completion) -> EndedTurn {
-        let turn = &completion.tokens[completion.given.last_turn()..];
-        let end_token = turn.last().copied().filter(|&last| sampling.ends(last));
-        let text = completion.text.as_deref().unwrap_or_default();
+    /// Asks the environment a begun episode's turns again, and takes each of them over into
+    /// `replay` if the answer before it is the same as then. Returns what follows the last.
+    fn replay(
+        &self,
+        problem: &Problem,
+        seed: u64,
+        sampling: &Sampling,
+        open: &mut OpenEpisode,
+        begun: &[PlayedTurn],
+        replay: &mut Replay,
+    ) -> Result<Next, Fault> {
+        let mut next = match self.environment.opens() {
+            true => self.open(problem, seed, open)?,
+            false => Next::Given { tokens: Vec::new(), warning: None },
+        };
+        for turn in begun {
+            let Next::Given { tokens, warning } = &mut next else { break };
+            if !turn.follows(tokens, &open.outcome) {
+                break;
+            }
+            let earlier = warning.take();
+            replay.take(turn);
+            if turn.is_cut() {
+                return Ok(Next::Cut);
+            }
+            let ended = self.ended_turn(sampling, turn.sampled(), turn.text());
+            next = self.follow(problem, seed, open, &ended)?;
+            if let Next::Given { warning, .. } = &mut next {
+                *warning = earlier.or(warning.take());
+            }
+        }
+        Ok(next)
+    }
+
+    /// A turn that has ended, of these tokens and with this text.
+    fn ended_turn(&self, sampling: &Sampling, tokens: &[u32], text: &str) -> EndedTurn {
+        let end_token = tokens.last().copied().filter(|&last| sampling.ends(last));
         let marks = self.environment.call_marks();
-        let text = marked_text(&self.prompter.tokenizer, marks, turn, text);
-        EndedTurn { text, end_token, completion }
+        let text = marked_text(&self.prompter.tokenizer, marks, tokens, text);
+        EndedTurn { text, end_token }
     }
 
     /// Asks the environment what follows a turn.
@@ -419,10 +516,9 @@ impl Turns<'_> {
         problem: &Problem,
         seed: u64,
         open: &mut OpenEpisode,
-        text: &str,
-        end_token: Option<u32>,
+        EndedTurn { text, end_token }: &EndedTurn,
     ) -> Result<Next, Fault> {
-        let Self { environment, prompter, max_turns, max_given_tokens } = *self;
+        let Self { environment, prompter, max_turns, max_given_tokens, .. } = *self;
         let OpenEpisode { episode, conversation, turns, outcome } = open;
         let episode = match episode {
             Some(episode) => episode,
@@ -445,7 +541,7 @@ impl Turns<'_> {
         let conversation =
             conversation.get_or_insert_with(|| prompter.conversation(&problem.prompt));
         let given =
-            prompter.between_turns(conversation, text, end_token, &messages, max_given_tokens);
+            prompter.between_turns(conversation, text, *end_token, &messages, max_given_tokens);
         let GivenTokens { tokens, messages, warning } = given.map_err(Fault)?;
         conversation.extend(text, messages);
         Ok(Next::Given { tokens, warning })

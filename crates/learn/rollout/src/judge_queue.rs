@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::judge::Judge;
 use crate::observer::ProgressObserver;
 use crate::questions::{CloseOnDrop, Questions};
-use crate::respond::{Interrupt, RespondOutcome, ResponseId, ResponseSink};
+use crate::respond::{Interrupt, RespondOutcome, ResponseEvent, ResponseId, ResponseSink};
 use crate::response::Response;
 use crate::sequence::Completion;
 use isentrope_data::Problem;
@@ -200,7 +200,7 @@ impl<'scope, 'env> JudgeQueue<'scope, 'env> {
             match self.answers.recv_timeout(STOP_POLL_INTERVAL) {
                 Ok(answer) => {
                     let (id, response) = self.received(answer)?;
-                    keep(id, response)?;
+                    keep(id, ResponseEvent::Judged(response))?;
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok((self.answered, self.verdicts)),

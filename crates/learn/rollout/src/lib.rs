@@ -19,6 +19,7 @@ mod judge_queue;
 mod literal_text;
 mod observer;
 mod partial_response;
+mod played_turn;
 mod prompter;
 mod questions;
 mod random;
@@ -40,9 +41,12 @@ pub use judge::{Judge, check_problem, settle_failures, verifier_item};
 pub use judge_queue::JudgeQueue;
 pub use observer::{Phase, Progress, ProgressObserver};
 pub use partial_response::PartialResponse;
+pub use played_turn::{BegunEpisodes, PlayedTurn};
 pub use prompter::{Prompter, template_variables};
 pub use random::Key;
-pub use respond::{Groups, Interrupt, RespondOutcome, ResponseId, ResponseSink, respond};
+pub use respond::{
+    Groups, Interrupt, RespondOutcome, ResponseEvent, ResponseId, ResponseSink, respond,
+};
 pub use response::Response;
 pub use response_masks::ResponseMasks;
 pub use sampling::{Sampling, check_stop_texts};

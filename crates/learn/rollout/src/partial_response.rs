@@ -1,8 +1,9 @@
 //! A response that has not ended, in a form that another engine can go on with.
 
-use crate::response::bits;
+use crate::response::{bits, can_be_drawn};
 use crate::response_masks::ResponseMasks;
 use crate::sampling::Sampling;
+use crate::sequence::{Completion, FinishReason};
 use isentrope_kernels::Drawn;
 use isentrope_run::tokens::GivenRanges;
 use serde::{Deserialize, Serialize};
@@ -42,16 +43,90 @@ impl PartialResponse {
         }
     }
 
-    /// A response that begins with these given tokens, or has not started if there are none.
-    pub(crate) fn opened(given: &[u32], records_kept: bool) -> Self {
+    /// The part of a completion from its token `from` on. Given tokens are within one part.
+    pub(crate) fn from_token(completion: &Completion, from: usize) -> Self {
+        let masks = completion.masks.as_ref().map(|masks| {
+            let mut part = ResponseMasks::default();
+            (from..completion.tokens.len()).for_each(|at| part.tokens.push(masks.tokens.of(at)));
+            part.log_masses.extend_from_slice(&masks.log_masses[from..]);
+            part
+        });
+        let mut given = GivenRanges::default();
+        let behind = completion.given.ranges().filter(|range| range.start >= from);
+        behind.for_each(|range| given.push(range.start - from..range.end - from));
+        let sampling_logprobs = completion.sampling_logprobs.as_deref().unwrap_or_default();
+        Self {
+            tokens: completion.tokens[from..].to_vec(),
+            logprobs: completion.logprobs[from..].to_vec(),
+            sampling_logprobs: sampling_logprobs.iter().skip(from).copied().collect(),
+            entropies: completion.entropies[from..].to_vec(),
+            masks,
+            given,
+        }
+    }
+
+    /// Goes on with the part that follows.
+    pub(crate) fn append(&mut self, part: &Self) {
+        let (before, count) = (self.tokens.len(), part.tokens.len());
+        self.tokens.extend_from_slice(&part.tokens);
+        self.logprobs.extend_from_slice(&part.logprobs);
+        self.sampling_logprobs.extend_from_slice(&part.sampling_logprobs);
+        self.entropies.extend_from_slice(&part.entropies);
+        if let Some(more) = &part.masks {
+            let masks = self.masks.get_or_insert_default();
+            masks.tokens.extend(&more.tokens, count);
+            masks.log_masses.extend_from_slice(&more.log_masses);
+        }
+        part.given.ranges().for_each(|range| {
+            self.given.push(before + range.start..before + range.end);
+        });
+    }
+
+    /// Goes on with tokens that the model is given, of which there may be none.
+    pub(crate) fn give(&mut self, given: &[u32], records_kept: bool) {
         let drawn: Vec<Drawn> = given.iter().map(|&token| given_token(token)).collect();
         let mut masks = records_kept.then(ResponseMasks::default);
         masks.iter_mut().for_each(|masks| given.iter().for_each(|_| masks.push(None)));
-        let mut opened = Self::new(&drawn, masks);
+        let mut part = Self::new(&drawn, masks);
         if !given.is_empty() {
-            opened.given.push(0..given.len());
+            part.given.push(0..given.len());
         }
-        opened
+        if !self.sampling_logprobs.is_empty() {
+            part.sampling_logprobs = vec![0.0; given.len()];
+        }
+        self.append(&part);
+    }
+
+    /// The response, which has ended with a turn of this text. `room` is what could follow its
+    /// prompt in the model's context, in tokens.
+    pub(crate) fn into_completion(
+        self,
+        text: String,
+        finish_reason: FinishReason,
+        room: usize,
+    ) -> Completion {
+        Completion {
+            tokens: self.tokens,
+            logprobs: self.logprobs,
+            sampling_logprobs: Some(self.sampling_logprobs).filter(|all| !all.is_empty()),
+            entropies: self.entropies,
+            masks: self.masks,
+            given: self.given,
+            text: Some(text),
+            finish_reason,
+            room,
+            activation_slots: None,
+            episode: None,
+        }
+    }
+
+    /// Whether this can be a turn of a model with this vocabulary, behind tokens that it was given
+    /// if there are any, because a file may have been edited.
+    pub(crate) fn is_turn(&self, vocabulary: usize, sampling: &Sampling) -> bool {
+        let Self { tokens, logprobs, sampling_logprobs, entropies, masks, given } = self;
+        can_be_drawn(vocabulary, sampling, [logprobs, entropies], tokens, given, masks.as_ref())
+            && given.last_turn() == given.count()
+            && (sampling_logprobs.is_empty() || sampling_logprobs.len() == tokens.len())
     }
 
     /// Whether an engine can continue the response: its vectors have one length, and it has not

@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::judge::Judge;
 use crate::judge_queue::JudgeQueue;
 use crate::observer::ProgressObserver;
+use crate::played_turn::PlayedTurn;
 use crate::response::Response;
 use crate::sampling_run::{Sampler, SamplingRun};
 use isentrope_data::Problem;
@@ -32,8 +33,20 @@ pub enum Interrupt {
     WhenAsked,
 }
 
-/// Takes each judged response, in whatever order verdicts come.
-pub type ResponseSink<'a, E> = &'a mut dyn FnMut(ResponseId, Response) -> Result<(), E>;
+/// An event in the making of a response.
+#[allow(clippy::large_enum_variant, reason = "it is taken at once")]
+pub enum ResponseEvent {
+    /// So many turns of its begun episode were taken over. Those behind them are not, since the
+    /// environment has answered otherwise. It comes before the response's other events.
+    Replayed(usize),
+    /// A turn of its episode has ended.
+    Turn(PlayedTurn),
+    /// It is judged.
+    Judged(Response),
+}
+
+/// Takes the events of each response, in whatever order responses end and verdicts come.
+pub type ResponseSink<'a, E> = &'a mut dyn FnMut(ResponseId, ResponseEvent) -> Result<(), E>;
 
 /// How sampling and judging went.
 #[derive(Clone, Copy, Debug)]
@@ -86,8 +99,11 @@ fn sample<E: From<Error>>(
             return Ok(ControlFlow::Break(()));
         }
         queue.ask(episodes.step(&mut run)?)?;
+        for (id, event) in episodes.take_events() {
+            keep(id, event)?;
+        }
         while let Some((id, response)) = queue.next_judged()? {
-            keep(id, response)?;
+            keep(id, ResponseEvent::Judged(response))?;
         }
         episodes.take_note().iter().for_each(|note| observer.note(note));
         observer.progress(run.progress());

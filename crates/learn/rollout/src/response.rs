@@ -71,23 +71,8 @@ impl Response {
     /// Whether a model with this vocabulary can have sampled the response, because a file may have
     /// been edited.
     pub fn can_be_of(&self, vocabulary: usize, sampling: &Sampling) -> bool {
-        let count = self.tokens.len();
-        let is_token = |&token: &u32| (token as usize) < vocabulary;
-        (1..=sampling.max_tokens).contains(&count)
-            && self.logprobs.len() == count
-            && self.entropies.len() == count
-            && self.tokens.iter().all(is_token)
-            && self.given.fits(count)
-            && self.masks.is_some() == sampling.records_kept
-            && self.masks.as_ref().is_none_or(|masks| {
-                let is_ascending = |draw: usize| masks.tokens.of(draw).is_sorted_by(|a, b| a < b);
-                let has_drawn = |draw: usize| match masks.tokens.of(draw) {
-                    [] => true,
-                    mask => mask.contains(&self.tokens[draw]) && mask.last().is_some_and(is_token),
-                };
-                let has_all = masks.tokens.len() == count && masks.log_masses.len() == count;
-                has_all && (0..count).all(|draw| is_ascending(draw) && has_drawn(draw))
-            })
+        let Self { tokens, given, logprobs, entropies, masks, .. } = self;
+        can_be_drawn(vocabulary, sampling, [logprobs, entropies], tokens, given, masks.as_ref())
     }
 
     /// Mean entropy over the response's sampled tokens, in nats (arXiv:2505.22617, equation 5,
@@ -137,6 +122,34 @@ impl Response {
         }
         line
     }
+}
+
+/// Whether a model with this vocabulary can have drawn these tokens, but for those it was given,
+/// with these numbers for each and these masks.
+pub(crate) fn can_be_drawn(
+    vocabulary: usize,
+    sampling: &Sampling,
+    numbers: [&Vec<f32>; 2],
+    tokens: &[u32],
+    given: &GivenRanges,
+    masks: Option<&ResponseMasks>,
+) -> bool {
+    let count = tokens.len();
+    let is_token = |&token: &u32| (token as usize) < vocabulary;
+    (1..=sampling.max_tokens).contains(&count)
+        && numbers.iter().all(|numbers| numbers.len() == count)
+        && tokens.iter().all(is_token)
+        && given.fits(count)
+        && masks.is_some() == sampling.records_kept
+        && masks.is_none_or(|masks| {
+            let is_ascending = |draw: usize| masks.tokens.of(draw).is_sorted_by(|a, b| a < b);
+            let has_drawn = |draw: usize| match masks.tokens.of(draw) {
+                [] => true,
+                mask => mask.contains(&tokens[draw]) && mask.last().is_some_and(is_token),
+            };
+            let has_all = masks.tokens.len() == count && masks.log_masses.len() == count;
+            has_all && (0..count).all(|draw| is_ascending(draw) && has_drawn(draw))
+        })
 }
 
 /// Longest ground truth that every line repeats, in bytes of JSON. The tests of a program may be

@@ -40,7 +40,7 @@ pub struct SamplingRun<'a> {
     /// Whether another turn may follow a response that has stopped.
     has_turns: bool,
     /// Requests of which some responses have not been opened, by number, with those that have.
-    unopened: BTreeMap<usize, (Request, Vec<(usize, PartialResponse)>)>,
+    unopened: BTreeMap<usize, (Request, BTreeMap<usize, PartialResponse>)>,
     progress: Progress,
 }
 
@@ -57,8 +57,9 @@ pub struct Unfinished {
 type NumberedRequest = (usize, Request, Vec<PartialResponse>);
 
 impl<'a> SamplingRun<'a> {
-    /// Queues requests, which are numbered from 0. If an environment opens its episodes, a request
-    /// waits until all its responses are [opened](Self::open).
+    /// Queues requests, which are numbered from 0. A request with responses whose environment opens
+    /// the episode, or whose begun episode is replayed, waits until all of them are
+    /// [opened](Self::open) or [ended](Self::end).
     pub fn begin(sampler: Sampler<'a>, requests: Vec<Request>) -> Result<Self> {
         let Sampler { model, activation_cache, tokenizer, limits, phase, turns, .. } = sampler;
         let total = requests.iter().map(|request| request.samples.len()).sum();
@@ -73,13 +74,20 @@ impl<'a> SamplingRun<'a> {
         if has_turns {
             engine = engine.keeping_stopped();
         }
-        let (mut numbers, mut unopened) = (Vec::new(), BTreeMap::new());
-        if turns.is_some_and(|turns| turns.environment.opens()) {
-            let wait = |(number, request, _)| (number, (request, Vec::new()));
-            unopened = requests.into_iter().map(wait).collect();
-        } else {
-            numbers = submit(&mut engine, requests)?;
+        let waits = |id| turns.is_some_and(|turns| turns.is_asked_first(id));
+        let (mut queued, mut unopened) = (Vec::new(), BTreeMap::new());
+        for (number, request, none) in requests {
+            let begins_here = |&sample: &usize| !waits(ResponseId { request: number, sample });
+            let anew = request.samples.iter().copied().filter(begins_here);
+            let anew: BTreeMap<usize, PartialResponse> =
+                anew.map(|sample| (sample, PartialResponse::default())).collect();
+            if anew.len() == request.samples.len() {
+                queued.push((number, request, none));
+            } else {
+                unopened.insert(number, (request, anew));
+            }
         }
+        let numbers = submit(&mut engine, queued)?;
         let progress = Progress { phase, done: 0, total, tokens: 0 };
         Ok(Self { model, tokenizer, limits, engine, numbers, has_turns, unopened, progress })
     }
@@ -119,26 +127,36 @@ impl<'a> SamplingRun<'a> {
         Ok(ended)
     }
 
-    /// Most tokens of a response that is still to be opened.
-    pub fn longest(&self, id: ResponseId) -> usize {
-        let request = self.unopened.get(&id.request).map(|(request, _)| request);
-        request.map_or(0, |Request { prompt, sampling, .. }| {
-            sampling.max_tokens.min(self.model.context().saturating_sub(prompt.len()))
-        })
+    /// Most tokens that could follow the prompt of a response that is still to be opened.
+    pub fn room(&self, id: ResponseId) -> usize {
+        let request = self.unopened.get(&id.request);
+        request.map_or(0, |(request, _)| self.model.context().saturating_sub(request.prompt.len()))
     }
 
-    /// Opens a response with these given tokens, of which there may be none. Its request is queued
-    /// with the last of its responses.
-    pub fn open(&mut self, id: ResponseId, given: &[u32]) -> Result<()> {
-        let ResponseId { request: number, sample } = id;
-        let Some((request, opened)) = self.unopened.get_mut(&number) else {
+    /// Opens a response, which goes on from `response` behind these given tokens, of which there
+    /// may be none. Its request is queued with the last of its responses.
+    pub fn open(
+        &mut self,
+        id: ResponseId,
+        mut response: PartialResponse,
+        given: &[u32],
+    ) -> Result<()> {
+        let Some((request, opened)) = self.unopened.get_mut(&id.request) else {
+            let number = id.request;
             return Err(Error::Prompt(format!("request {number} does not wait to be opened")));
         };
-        opened.push((sample, PartialResponse::opened(given, request.sampling.records_kept)));
-        if opened.len() == request.samples.len()
-            && let Some((mut request, mut opened)) = self.unopened.remove(&number)
+        response.give(given, request.sampling.records_kept);
+        opened.insert(id.sample, response);
+        self.submit_opened(id.request)
+    }
+
+    /// Queues a request if it waits for no more of its responses.
+    fn submit_opened(&mut self, number: usize) -> Result<()> {
+        let is_open =
+            |(request, opened): &(Request, BTreeMap<_, _>)| request.samples.len() == opened.len();
+        if self.unopened.get(&number).is_some_and(is_open)
+            && let Some((mut request, opened)) = self.unopened.remove(&number)
         {
-            opened.sort_by_key(|(sample, _)| *sample);
             let opened: (Vec<usize>, Vec<PartialResponse>) = opened.into_iter().unzip();
             request.samples = opened.0;
             self.numbers.extend(submit(&mut self.engine, vec![(number, request, opened.1)])?);
@@ -151,9 +169,13 @@ impl<'a> SamplingRun<'a> {
         self.engine.go_on(self.request(id)?, id.sample, given)
     }
 
-    /// Ends a response that has stopped.
+    /// Ends a response that has stopped, or that was still to be opened.
     pub fn end(&mut self, id: ResponseId) -> Result<()> {
         self.progress.done += 1;
+        if let Some((request, _)) = self.unopened.get_mut(&id.request) {
+            request.samples.retain(|&sample| sample != id.sample);
+            return self.submit_opened(id.request);
+        }
         self.engine.release_stopped(self.request(id)?, id.sample)
     }
 

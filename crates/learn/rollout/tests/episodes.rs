@@ -3,13 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 use isentrope_data::{DataSettings, Problem, Prompt};
-use isentrope_environment::{Environment, Episode, Fault, Reply};
+use isentrope_environment::{Environment, EnvironmentSettings, Episode, Fault, Reply};
 use isentrope_kernels::{Cpu, Isa};
 use isentrope_model::{ActivationCache, KvCache, Model, Packed, Sequence};
 use isentrope_reward::{Item, Judgement, Overlong, Verdict, Verifier, VerifierError};
 use isentrope_rollout::{
-    Completion, Engine, Error, Event, Groups, Interrupt, Judge, Key, Limits, Phase, Progress,
-    ProgressObserver, Prompter, Request, Response, ResponseId, Sampler, Sampling, Turns, respond,
+    BegunEpisodes, Completion, Engine, Error, Event, Groups, Interrupt, Judge, Key, Limits, Phase,
+    PlayedTurn, Progress, ProgressObserver, Prompter, Request, Response, ResponseEvent, ResponseId,
+    Sampler, Sampling, Turns, respond,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,6 +54,10 @@ fn prompter() -> Prompter {
 enum Manner {
     /// Answers twice, and rewards the third turn.
     Counts,
+    /// Does the same, and its answer to the second turn is another one.
+    CountsOtherwise,
+    /// Does the same, and has its answers from a session of Python.
+    Interprets,
     /// Answers for ever, and gives no reward.
     Endless,
     /// Answers with a text that leaves no room.
@@ -83,6 +88,7 @@ struct Counter {
     seed: u64,
     turns: usize,
     is_slow: bool,
+    session: Option<Box<dyn Episode>>,
 }
 
 impl Environment for Counting {
@@ -91,7 +97,12 @@ impl Environment for Counting {
         if manner == Manner::Fails(0) {
             return Err(Fault("it does not begin".into()));
         }
-        Ok(Box::new(Counter { manner, seed, turns: 0, is_slow: self.is_slow }))
+        let session = (manner == Manner::Interprets).then(|| {
+            let settings = json!({"kind": "tools", "tools": ["python"]});
+            let settings: EnvironmentSettings = serde_json::from_value(settings).unwrap();
+            settings.build().unwrap().begin(problem, seed).unwrap()
+        });
+        Ok(Box::new(Counter { manner, seed, turns: 0, is_slow: self.is_slow, session }))
     }
 
     fn workers(&self) -> usize {
@@ -132,9 +143,17 @@ impl Episode for Counter {
             Manner::Silent => return Ok(Reply::default()),
             Manner::Panics => panic!("a mistake"),
             Manner::Long => "x".repeat(LONGEST),
+            Manner::Interprets => {
+                let code = format!("x = [*globals().get('x', []), {}]\nprint(*x)", text.len());
+                let reply =
+                    self.session.as_mut().unwrap().step(&format!("```python\n{code}\n```"))?;
+                reply.messages[0]["content"].as_str().unwrap().trim().to_owned()
+            }
+            Manner::CountsOtherwise if turns == 2 => "another".to_owned(),
             _ => format!("{}", (self.seed + turns as u64 + text.len() as u64) % 100),
         };
-        let done = manner == Manner::Counts && turns == 3;
+        let ends = matches!(manner, Manner::Counts | Manner::CountsOtherwise | Manner::Interprets);
+        let done = ends && turns == 3;
         let message = json!({ "role": "user", "content": answer });
         Ok(Reply {
             messages: if done { Vec::new() } else { vec![message] },
@@ -157,26 +176,41 @@ impl Verifier for Echo {
     }
 }
 
-/// Expects no note, and no more steps than there are tokens and answers.
+/// Expects no more steps than there are tokens and answers.
 #[derive(Default)]
-struct Quiet {
+struct Watcher {
     steps: usize,
+    sampled: usize,
+    notes: Vec<String>,
 }
 
-impl ProgressObserver for Quiet {
+impl ProgressObserver for Watcher {
     fn stop_requested(&self) -> bool {
         false
     }
 
     fn progress(&mut self, progress: Progress) {
         assert!(progress.total == REQUESTS * SAMPLES && progress.done <= progress.total);
-        self.steps += 1;
+        (self.steps, self.sampled) = (self.steps + 1, progress.tokens);
         assert!(self.steps <= 2 * REQUESTS * SAMPLES * LONGEST, "it steps in vain");
     }
 
     fn note(&mut self, text: &str) {
-        panic!("{text}");
+        self.notes.push(text.to_owned());
     }
+}
+
+/// The results of a trial.
+struct Played {
+    /// `[requests][samples]`.
+    responses: Vec<Vec<Response>>,
+    /// Turns that have ended, in that order.
+    turns: Vec<(ResponseId, PlayedTurn)>,
+    /// Turns that were taken over from each begun episode.
+    replayed: BTreeMap<ResponseId, usize>,
+    /// Tokens that the engine has sampled.
+    sampled: usize,
+    notes: Vec<String>,
 }
 
 struct Trial {
@@ -210,8 +244,15 @@ impl Trial {
         vec![3 + request as u32, 4, 5]
     }
 
-    /// `[requests][samples]`.
+    /// `[requests][samples]`. Nothing is to be said.
     fn run(&self) -> Vec<Vec<Response>> {
+        let Played { responses, notes, .. } = self.play(&BegunEpisodes::new());
+        assert!(notes.is_empty(), "{notes:?}");
+        responses
+    }
+
+    /// Goes on with begun episodes, and begins the others.
+    fn play(&self, begun: &BegunEpisodes) -> Played {
         let model = model(self.threads);
         let prompter = prompter().with_environment(&self.environment);
         let problem = |number: usize| Problem {
@@ -250,22 +291,56 @@ impl Trial {
                 prompter: &prompter,
                 max_turns: self.max_turns,
                 max_given_tokens: 60,
+                begun: Some(begun),
             }),
         };
         let mut groups = Groups::new(REQUESTS, SAMPLES);
         let mut all = vec![Vec::new(); REQUESTS];
-        let keep = &mut |id: ResponseId, response| {
-            if let Some(responses) = groups.add(id, response) {
-                all[id.request] = responses;
+        let (mut turns, mut replayed) = (Vec::new(), BTreeMap::new());
+        let keep = &mut |id: ResponseId, event| {
+            match event {
+                ResponseEvent::Turn(turn) => turns.push((id, turn)),
+                ResponseEvent::Replayed(count) => {
+                    assert!(replayed.insert(id, count).is_none(), "each is replayed once");
+                }
+                ResponseEvent::Judged(response) => {
+                    if let Some(responses) = groups.add(id, response) {
+                        all[id.request] = responses;
+                    }
+                }
             }
             Ok::<_, Error>(())
         };
-        let responded =
-            respond(sampler, questions, &judge, 4, keep, &mut Quiet::default()).unwrap();
+        let mut watcher = Watcher::default();
+        let responded = respond(sampler, questions, &judge, 4, keep, &mut watcher).unwrap();
         assert_eq!(responded.ended, ControlFlow::Continue(()));
         assert!(all.iter().all(|responses| responses.len() == SAMPLES), "some are lost");
-        all
+        let Watcher { sampled, notes, .. } = watcher;
+        Played { responses: all, turns, replayed, sampled, notes }
     }
+}
+
+/// The turns of each episode as a journal has them, and of those the first that `count` says.
+fn begun(
+    turns: &[(ResponseId, PlayedTurn)],
+    sampling: &Sampling,
+    count: impl Fn(ResponseId) -> usize,
+) -> BegunEpisodes {
+    let mut begun = BegunEpisodes::new();
+    for (id, turn) in turns {
+        let turn = serde_json::from_str(&serde_json::to_string(turn).unwrap()).unwrap();
+        begun.entry(*id).or_default().insert(0, turn); // in no good order
+    }
+    for (id, turns) in &mut begun {
+        *turns = PlayedTurn::in_order(std::mem::take(turns), 61, sampling);
+        turns.truncate(count(*id));
+    }
+    begun.retain(|_, turns| !turns.is_empty());
+    begun
+}
+
+fn sampled(begun: &BegunEpisodes) -> usize {
+    begun.values().flatten().map(PlayedTurn::sampled_tokens).sum()
 }
 
 fn counts(_: usize) -> Manner {
@@ -290,6 +365,61 @@ fn episodes_do_not_depend_on_their_batch_threads_memory_or_the_environments_spee
             assert!(trial.run() == expected, "{sequences} {prefill_tokens} {workers} {top_k}");
         }
     }
+}
+
+#[test]
+fn begun_episodes_have_the_same_bits_and_their_turns_are_not_sampled_again() {
+    for (top_k, opens) in [(0, false), (7, true)] {
+        let environment = Counting { opens, ..Trial::new(counts).environment };
+        let trial = Trial { top_k, environment, ..Trial::new(counts) };
+        let whole = trial.play(&BegunEpisodes::new());
+        assert!(whole.replayed.is_empty());
+        let of_all: usize = whole.responses.iter().flatten().map(Response::turns).sum();
+        assert_eq!(whole.turns.len(), of_all);
+        // None, one, two or all turns of each; and all turns of all.
+        for most in [|id: ResponseId| (id.request + id.sample) % 4, |_| usize::MAX] {
+            let begun = begun(&whole.turns, &trial.sampling(), most);
+            let environment = Counting { is_slow: true, workers: 3, ..trial.environment };
+            let limits = Limits { cache_bytes: 1 << 20, sequences: 5, prefill_tokens: 7 };
+            let part = Trial { environment, limits, threads: 2, ..trial }.play(&begun);
+            assert!(part.responses == whole.responses, "{top_k} {opens}");
+            let count: usize = begun.values().map(Vec::len).sum();
+            assert!(begun.iter().all(|(id, turns)| part.replayed[id] == turns.len()));
+            assert_eq!(part.turns.len(), of_all - count);
+            assert_eq!(part.sampled, whole.sampled - sampled(&begun), "{top_k} {opens}");
+            assert!(part.notes.is_empty(), "{:?}", part.notes);
+        }
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_session_of_an_interpreter_is_rebuilt() {
+    let trial = Trial::new(|problem| match problem {
+        0 => Manner::Interprets,
+        _ => Manner::Counts,
+    });
+    let whole = trial.play(&BegunEpisodes::new());
+    let begun = begun(&whole.turns, &trial.sampling(), |_| 2);
+    let part = trial.play(&begun);
+    assert!(part.notes.is_empty() && part.responses == whole.responses, "{:?}", part.notes);
+    let of_three = whole.responses[0].iter().filter(|response| response.turns() == 3);
+    assert!(of_three.count() > 0 && part.replayed.values().any(|&turns| turns == 2));
+}
+
+/// Episodes go on behind the answer that differs, as if the environment had always given it.
+#[test]
+fn an_environment_that_does_not_repeat_itself_has_its_new_answers() {
+    let turns = Trial::new(counts).play(&BegunEpisodes::new()).turns;
+    let trial = Trial::new(|_| Manner::CountsOtherwise);
+    let begun = begun(&turns, &trial.sampling(), |_| usize::MAX);
+    let part = trial.play(&begun);
+    let (twice, thrice): (Vec<_>, Vec<_>) = begun.iter().partition(|(_, turns)| turns.len() < 3);
+    assert!(twice.iter().all(|(id, turns)| part.replayed[id] == turns.len()));
+    assert!(!thrice.is_empty() && thrice.iter().all(|(id, _)| part.replayed[id] == 2));
+    let whole = trial.play(&BegunEpisodes::new());
+    assert!(part.responses == whole.responses);
+    assert!(part.sampled < whole.sampled);
 }
 
 #[test]

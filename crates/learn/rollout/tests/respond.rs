@@ -8,7 +8,7 @@ use isentrope_model::tokenizer::Tokenizer;
 use isentrope_reward::{Item, Judgement, Overlong, Verdict, Verifier, VerifierError};
 use isentrope_rollout::{
     Error, Groups, Interrupt, Judge, Key, Limits, Phase, Progress, ProgressObserver, Request,
-    RespondOutcome, Response, ResponseId, Result, Sampler, Sampling, respond,
+    RespondOutcome, Response, ResponseEvent, ResponseId, Result, Sampler, Sampling, respond,
 };
 use serde_json::Value;
 use std::cell::Cell;
@@ -141,7 +141,8 @@ impl Trial {
     ) -> (Result<RespondOutcome>, BTreeMap<usize, Vec<Response>>) {
         let mut groups = BTreeMap::new();
         let mut open = Groups::new(REQUESTS, SAMPLES);
-        let keep = &mut |id: ResponseId, response| {
+        let keep = &mut |id: ResponseId, event| {
+            let ResponseEvent::Judged(response) = event else { panic!("it has no turns") };
             let Some(responses) = open.add(id, response) else { return Ok(()) };
             let earlier = groups.insert(id.request, responses);
             assert_eq!(earlier, None, "request {} is complete twice", id.request);

@@ -1,8 +1,8 @@
 //! One batch of a rollout: the groups of consecutive problems.
 //!
 //! A response is read from the journal, if the step was broken off before, or else sampled and
-//! judged. Each of several ranks knows all problems and begins with the responses to some; at the
-//! end all ranks exchange their responses.
+//! judged; an episode that had begun goes on. Each of several ranks knows all problems and begins
+//! with the responses to some; at the end all ranks exchange their responses.
 
 use super::Collector;
 use super::exchange::respond_with_ranks;
@@ -13,7 +13,8 @@ use crate::run::{ResponseKey, checksum_of};
 use crate::trainer::CollectContext;
 use isentrope_data::Problem;
 use isentrope_rollout::{
-    Interrupt, Key, Request, Response, ResponseId, Sampler, Sampling, respond, settle_failures,
+    BegunEpisodes, Interrupt, Key, PlayedTurn, Request, Response, ResponseEvent, ResponseId,
+    Sampler, Sampling, Turns, respond, settle_failures,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,10 +90,11 @@ impl Collector<'_, '_> {
             records_kept: false,
             ..(*self.sampling).clone()
         });
-        let mut slots = self.slots(taken, count, cached, &checksums, &most_likely);
+        let (mut slots, begun) = self.slots(taken, count, cached, &checksums, &most_likely);
         let to_learn = slots.iter().filter(|slots| !slots.key.greedy);
         let journalled = to_learn.flat_map(|slots| slots.responses.iter().flatten());
-        let journalled: usize = journalled.map(Response::sampled_tokens).sum();
+        let mut parted = 0;
+        let mut journalled: usize = journalled.map(Response::sampled_tokens).sum();
         let (seed, step) = (self.recipe.run.seed, self.context.step);
         let question = |slots: &Slots| {
             let Slots { place, key, .. } = *slots;
@@ -108,11 +110,25 @@ impl Collector<'_, '_> {
         let questions = slots.iter().map(question).collect();
         let journal = &mut self.journal;
         let keep = &mut |ResponseId { request, sample }: ResponseId,
-                         response: Response|
+                         event: ResponseEvent|
          -> Result<()> {
             let slots: &mut Slots = &mut slots[request];
-            journal.add(ResponseKey { sample, ..slots.key }, checksums[slots.place], &response)?;
-            slots.put(sample, response)
+            let (key, of) = (ResponseKey { sample, ..slots.key }, checksums[slots.place]);
+            match event {
+                ResponseEvent::Replayed(turns) => {
+                    let (taken, rest) = begun[&ResponseId { request, sample }].split_at(turns);
+                    parted += usize::from(!rest.is_empty());
+                    if !key.greedy {
+                        journalled += taken.iter().map(PlayedTurn::sampled_tokens).sum::<usize>();
+                    }
+                }
+                ResponseEvent::Turn(turn) => journal.add_turn(key, of, &turn)?,
+                ResponseEvent::Judged(response) => {
+                    journal.add(key, of, &response)?;
+                    slots.put(sample, response)?;
+                }
+            }
+            Ok(())
         };
         let CollectContext { model, prompter, judge, turns, limits, ranks, .. } = *self.context;
         let sampler = Sampler {
@@ -122,7 +138,7 @@ impl Collector<'_, '_> {
             limits,
             phase: Phase::Rollout,
             interrupt: Interrupt::Never,
-            turns,
+            turns: turns.map(|turns| Turns { begun: Some(&begun), ..turns }),
         };
         // An environment is not to be asked for a complete episode again, so none waits.
         let batch = if turns.is_some() { 1 } else { JUDGED_AT_A_TIME };
@@ -139,6 +155,18 @@ impl Collector<'_, '_> {
             slots.iter().flat_map(|slots| &slots.responses).filter(|r| r.is_none()).count();
         if missing > 0 {
             return Err(Error::Run(format!("{missing} responses were sampled by no rank")));
+        }
+        // Only the first rank's notes are shown.
+        let replays = ranks.gather(vec![(journalled, begun.len(), parted)])?;
+        let sum = |of: fn(&(usize, usize, usize)) -> usize| replays.iter().map(of).sum::<usize>();
+        let (episodes, parted) = (sum(|(_, begun, _)| *begun), sum(|(.., parted)| *parted));
+        if parted > 0 {
+            self.context.observer.note(&format!(
+                "step {step}: the environment has answered {parted} of {episodes} episodes \
+                 otherwise than before the run was broken off, so the run differs from an \
+                 unbroken one: they go on behind the new answers; let answers depend on the \
+                 problem, the seed and the episode's turns alone"
+            ));
         }
         let mut all = slots.into_iter().map(|slots| slots.responses.into_iter().flatten());
         let responses: Vec<Vec<Response>> =
@@ -157,12 +185,13 @@ impl Collector<'_, '_> {
             waited: responded.waited,
             verdicts: responded.verdicts,
             moved,
-            journalled: ranks.gather(vec![journalled])?.into_iter().sum(),
+            journalled: sum(|(journalled, ..)| *journalled),
         })
     }
 
     /// The slots of each problem's responses, then the slot of each problem's most likely response,
-    /// if the advantage needs it. Responses of this rank that the journal has are in their slots.
+    /// if the advantage needs it. Responses of this rank that the journal has are in their slots;
+    /// also returns the begun episodes of others, by the number of the slots.
     fn slots(
         &mut self,
         taken: u64,
@@ -170,7 +199,7 @@ impl Collector<'_, '_> {
         cached: usize,
         checksums: &[u32],
         most_likely: &Sampling,
-    ) -> Vec<Slots> {
+    ) -> (Vec<Slots>, BegunEpisodes) {
         let mut is_own = vec![false; count];
         self.context
             .ranks
@@ -179,7 +208,7 @@ impl Collector<'_, '_> {
             .for_each(|place| is_own[place] = true);
         let vocabulary = self.context.model.config.vocab_size;
         let judges_groups = self.context.judge.verifier.judges_groups();
-        let mut slots = Vec::new();
+        let (mut slots, mut begun) = (Vec::new(), BegunEpisodes::new());
         let greedy = usize::from(self.recipe.objective.needs_greedy_baseline());
         for (greedy, samples) in [(false, self.recipe.rollout.responses), (true, greedy)] {
             for (place, &is_own) in is_own.iter().enumerate() {
@@ -195,10 +224,17 @@ impl Collector<'_, '_> {
                 if judges_groups && responses.iter().any(Option::is_none) {
                     responses.fill(None);
                 }
+                for (sample, response) in responses.iter().enumerate().filter(|_| is_own) {
+                    let turns = self.journal.take_turns(key(sample), checksums[place]);
+                    let turns = PlayedTurn::in_order(turns, vocabulary, drawn_as);
+                    if response.is_none() && !turns.is_empty() {
+                        begun.insert(ResponseId { request: slots.len(), sample }, turns);
+                    }
+                }
                 slots.push(Slots { place, key: key(0), is_own, responses });
             }
         }
-        slots
+        (slots, begun)
     }
 
     /// Fills the empty slots with the responses of the other ranks.

@@ -8,7 +8,7 @@ use crate::ranks::TrainingRanks;
 use isentrope_data::Problem;
 use isentrope_rollout::{
     EpisodeQueue, Interrupt, Judge, JudgeQueue, PartialResponse, ProgressObserver, Request,
-    RespondOutcome, ResponseId, ResponseSink, Sampler, SamplingRun, Unfinished,
+    RespondOutcome, ResponseEvent, ResponseId, ResponseSink, Sampler, SamplingRun, Unfinished,
 };
 use serde::{Deserialize, Serialize};
 use std::mem;
@@ -62,8 +62,11 @@ fn sample(
     loop {
         while !episodes.are_over(&run) {
             queue.ask(episodes.step(&mut run)?)?;
+            for (id, event) in episodes.take_events() {
+                keep(id, event)?;
+            }
             while let Some((id, response)) = queue.next_judged()? {
-                keep(id, response)?;
+                keep(id, ResponseEvent::Judged(response))?;
             }
             // Also where all that is left waits for the environment: the others wait meanwhile.
             if !episodes.are_over(&run) && exchange.is_called() {
@@ -78,7 +81,7 @@ fn sample(
             }
             queue.judge_incomplete_batch()?;
             while let Some((id, response)) = queue.next_judged()? {
-                keep(id, response)?;
+                keep(id, ResponseEvent::Judged(response))?;
             }
             taken.extend(exchange.meet(&mut run)?);
             observer.progress(run.progress());

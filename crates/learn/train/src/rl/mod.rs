@@ -119,11 +119,18 @@ impl Trainer for PolicyGradient {
         };
         let journal = context.directory.journal(context.step, context.ranks.rank(), &heading)?;
         context.ranks.any(false)?; // all know what there is before anyone writes more
-        let (step, known) = (context.step, journal.known());
+        let (step, known, turns) = (context.step, journal.known(), journal.known_turns());
         if known > 0 {
             context.observer.note(&format!(
                 "step {step}: {known} of its responses were sampled before the run was broken off, \
                  and are not sampled again"
+            ));
+        }
+        if turns > 0 {
+            context.observer.note(&format!(
+                "step {step}: {turns} turns of its unfinished episodes were sampled before the run \
+                 was broken off; the environment is asked them again, and the episodes go on from \
+                 there"
             ));
         }
         if let Some(why) = journal.unused() {

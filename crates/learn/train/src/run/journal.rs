@@ -1,5 +1,5 @@
-//! The journal of a rollout: each judged response is written at once, so that a run that is killed
-//! need not sample it again.
+//! The journal of a rollout: each judged response, and each turn of an episode that is under way,
+//! is written at once, so that a run that is killed need not sample it again.
 //!
 //! Each rank appends to a file of its own, `rollouts/step-N.rank-R.journal`. A process that makes
 //! the step again reads the journals of all ranks. The first line has everything that the responses
@@ -11,7 +11,7 @@ use super::directory::step_of;
 use crate::error::{Error, Result};
 use isentrope_data::Problem;
 use isentrope_files::{Digest, names, remove, sha256_of_file};
-use isentrope_rollout::Response;
+use isentrope_rollout::{PlayedTurn, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -38,8 +38,8 @@ pub struct Heading {
 }
 
 impl Heading {
-    /// The heading for weights of this checksum that sample with an arithmetic under these settings.
-    /// Files that the settings name, such as a reward function's, count as well.
+    /// The heading for weights of this checksum that sample with an arithmetic under these
+    /// settings. Files that the settings name, such as a reward function's, count as well.
     pub fn new(weights: u64, arithmetic: &str, settings: &impl Serialize) -> Result<Self> {
         let settings = serde_json::to_value(settings)
             .map_err(|e| Error::Run(format!("the settings of a rollout cannot be written: {e}")))?;
@@ -81,21 +81,33 @@ pub struct ResponseKey {
     pub sample: usize,
 }
 
+/// A line behind the heading: a response, or a turn of one.
 #[derive(Serialize, Deserialize)]
-struct Entry<R> {
+struct Entry<R, T> {
     #[serde(rename = "asked")]
     key: ResponseKey,
     /// The checksum of its problem: [`checksum_of`].
     of: u32,
-    response: R,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response: Option<R>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turn: Option<T>,
+}
+
+/// The entries of earlier processes, keyed by question and problem checksum, so that an edited
+/// problem gets fresh ones.
+#[derive(Default)]
+struct Known {
+    responses: HashMap<(ResponseKey, u32), Response>,
+    /// The turns of each response's episode as they were written, also of complete ones.
+    turns: HashMap<(ResponseKey, u32), Vec<PlayedTurn>>,
 }
 
 /// The journal of the step under way.
 pub struct Journal {
     path: PathBuf,
     file: File,
-    /// Keyed by question and problem checksum, so an edited problem gets fresh entries.
-    known: HashMap<(ResponseKey, u32), Response>,
+    known: Known,
     /// Why some earlier responses cannot be used.
     unused: Option<String>,
 }
@@ -105,7 +117,7 @@ impl Journal {
     /// missing.
     pub(super) fn open(dir: &Path, step: u64, rank: usize, heading: &Heading) -> Result<Self> {
         let path = dir.join(format!("step-{step:06}.rank-{rank}{EXTENSION}"));
-        let (mut known, mut unused) = (HashMap::new(), None);
+        let (mut known, mut unused) = (Known::default(), None);
         let mut others = journals(dir)?;
         others.retain(|other| other.file_name().and_then(step_of) == Some(step) && *other != path);
         others.sort();
@@ -132,7 +144,14 @@ impl Journal {
 
     /// The number of responses known from an earlier process.
     pub fn known(&self) -> usize {
-        self.known.len()
+        self.known.responses.len()
+    }
+
+    /// The number of turns known from an earlier process, of episodes that were not complete.
+    pub fn known_turns(&self) -> usize {
+        let Known { responses, turns } = &self.known;
+        let unfinished = turns.iter().filter(|(key, _)| !responses.contains_key(key));
+        unfinished.map(|(_, turns)| turns.len()).sum()
     }
 
     /// Why some or all of the earlier responses are sampled again.
@@ -143,7 +162,13 @@ impl Journal {
     /// The response to a problem of this [checksum](checksum_of), if an earlier process has left
     /// it. Each response is returned once.
     pub fn take(&mut self, key: ResponseKey, of: u32) -> Option<Response> {
-        self.known.remove(&(key, of))
+        self.known.responses.remove(&(key, of))
+    }
+
+    /// The turns of such a response's episode that earlier processes have left, as they were
+    /// written. They are returned once.
+    pub fn take_turns(&mut self, key: ResponseKey, of: u32) -> Vec<PlayedTurn> {
+        self.known.turns.remove(&(key, of)).unwrap_or_default()
     }
 
     /// Writes a response down, unless it could not be judged or the verifier failed at it: that may
@@ -152,7 +177,12 @@ impl Journal {
         if !response.is_judged() || response.judgement.failed {
             return Ok(());
         }
-        self.line(&Entry { key, of, response })
+        self.line(&Entry { key, of, response: Some(response), turn: None::<PlayedTurn> })
+    }
+
+    /// Writes down a turn of a response's episode.
+    pub fn add_turn(&mut self, key: ResponseKey, of: u32, turn: &PlayedTurn) -> Result<()> {
+        self.line(&Entry { key, of, response: None::<Response>, turn: Some(turn) })
     }
 
     /// Writes a whole line. The operating system has it when this returns.
@@ -186,13 +216,13 @@ fn journals(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(names(dir)?.iter().filter(|name| is_journal(name)).map(|name| dir.join(name)).collect())
 }
 
-/// Reads the responses of a journal, and returns the number of sound bytes at its start. That is 0
+/// Reads the entries of a journal, and returns the number of sound bytes at its start. That is 0
 /// for a journal of other weights, settings or another arithmetic, and `unused` gets the reason.
 fn read(
     path: &Path,
     file: &File,
     heading: &Heading,
-    known: &mut HashMap<(ResponseKey, u32), Response>,
+    known: &mut Known,
     unused: &mut Option<String>,
 ) -> Result<u64> {
     let mut lines = BufReader::new(file);
@@ -219,10 +249,15 @@ fn read(
                 return Ok(0);
             }
         } else {
-            let Ok(Entry::<Response> { key, of, response }) = serde_json::from_slice(json) else {
-                return Ok(sound);
-            };
-            known.entry((key, of)).or_insert(response);
+            match serde_json::from_slice(json) {
+                Ok(Entry { key, of, response: Some(response), turn: None::<PlayedTurn> }) => {
+                    known.responses.entry((key, of)).or_insert(response);
+                }
+                Ok(Entry { key, of, response: None, turn: Some(turn) }) => {
+                    known.turns.entry((key, of)).or_default().push(turn);
+                }
+                _ => return Ok(sound),
+            }
         }
         sound += line.len() as u64;
     }
@@ -331,12 +366,43 @@ mod tests {
         // A journal whose first line has another form is ignored too.
         let path = dir.path().join("step-000012.rank-7.journal");
         let file = File::create(&path).unwrap();
-        let mut journal = Journal { path, file, known: HashMap::new(), unused: None };
+        let mut journal = Journal { path, file, known: Known::default(), unused: None };
         journal.line(&serde_json::json!({ "program": "0.0.1" })).unwrap();
         journal.add(key(3, 0), OF, &response("x", Some(0.1 + 0.2))).unwrap();
         assert_eq!(open(7, 1.0).unused(), Some("another version has written it"));
         remove_journals(dir.path(), 12).unwrap();
         assert_eq!(names(dir.path()).unwrap(), ["step-000013.rank-0.journal"]);
+    }
+
+    fn turn(token: u32, after: u32) -> PlayedTurn {
+        let part = serde_json::json!({"tokens": [token], "logprobs": [7], "entropies": [8]});
+        let turn = serde_json::json!({"after": after, "part": part, "text": "x", "reward": 0.3});
+        serde_json::from_value(turn).unwrap()
+    }
+
+    #[test]
+    fn turns_of_every_rank_are_known_until_their_episode_is_complete() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = |rank, weights| Journal::open(dir.path(), 1, rank, &heading(weights)).unwrap();
+        for rank in 0..2 {
+            let mut journal = open(rank, 1.0);
+            journal.add_turn(key(0, 0), OF, &turn(5 + rank as u32, rank as u32)).unwrap();
+            journal.add_turn(key(1, rank), OF, &turn(9, 0)).unwrap();
+        }
+        let mut journal = open(2, 1.0);
+        assert_eq!((journal.known(), journal.known_turns()), (0, 4));
+        assert_eq!(journal.take_turns(key(0, 0), OF), [turn(5, 0), turn(6, 1)]);
+        assert_eq!(journal.take_turns(key(0, 0), OF), [], "they are given once");
+        assert_eq!(journal.take_turns(key(1, 0), OF + 1), [], "of another problem");
+        journal.add(key(0, 0), OF, &response("x", Some(0.5))).unwrap();
+        assert_eq!((open(2, 1.0).known(), open(2, 1.0).known_turns()), (1, 2));
+        // A turn that is cut off is not used, and those before it are.
+        let path = dir.path().join("step-000001.rank-1.journal");
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+        assert_eq!(open(2, 1.0).known_turns(), 1);
+        let other = open(1, 2.0);
+        assert_eq!((other.known_turns(), other.unused()), (0, Some("the weights are others")));
     }
 
     #[test]
