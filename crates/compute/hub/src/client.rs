@@ -25,6 +25,7 @@ const LISTING_LIMIT: u64 = 32 << 20;
 const REDIRECT_LIMIT: usize = 8;
 
 /// The files of one commit.
+#[derive(Clone)]
 pub(crate) struct Listing {
     pub commit: String,
     /// Relative paths without `..`, safe to write below a directory.

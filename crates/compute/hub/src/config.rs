@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fmt, fs, io};
 
-use crate::{Error, Result};
+use crate::{Error, Listings, Result};
 
 /// Settings of hub access. [`HubConfig::from_env`] reads the variables of `huggingface_hub`.
 #[derive(Clone)]
@@ -26,6 +26,9 @@ pub struct HubConfig {
     pub backoff: Duration,
     /// Longest time that a connection may take to open or stay silent.
     pub timeout: Duration,
+    /// The hub's answers so far: it is asked once for the files of a revision. All settings from the
+    /// environment share one.
+    pub listings: Listings,
 }
 
 impl HubConfig {
@@ -77,6 +80,7 @@ impl HubConfig {
             retries: 5,
             backoff: Duration::from_secs(1),
             timeout: Duration::from_secs(30),
+            listings: Listings::of_process(),
         })
     }
 }

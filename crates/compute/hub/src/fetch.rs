@@ -69,11 +69,13 @@ pub(crate) fn fetch(
         None if has_owner => config.retries.min(LISTING_RETRIES),
         _ => 0,
     };
-    // Once is enough: weights are fetched after the other files.
-    if id.kind == Kind::Model && !cache.root().exists() {
-        progress.say(&format!("there is no directory {id} here; asking {}", config.endpoint));
-    }
-    let listing = match (client.listing(retries), cached) {
+    let ask = || {
+        if id.kind == Kind::Model && !cache.root().exists() {
+            progress.say(&format!("there is no directory {id} here; asking {}", config.endpoint));
+        }
+        client.listing(retries)
+    };
+    let listing = match (config.listings.of(&config.endpoint, id, ask), cached) {
         (Ok(listing), _) => listing,
         (Err(Failure::Transient(what)), Some(snapshot)) => {
             let copy = snapshot.directory.display();

@@ -27,6 +27,7 @@ mod fetch;
 mod files;
 mod gguf;
 mod id;
+mod listings;
 mod retries;
 
 use std::path::{Path, PathBuf};
@@ -38,6 +39,7 @@ pub use config::HubConfig;
 pub use error::{Error, Result};
 pub use fetch::{Names, Select};
 pub use id::neighbours;
+pub use listings::Listings;
 
 /// Listener to a download. `()` ignores everything.
 pub trait Progress {

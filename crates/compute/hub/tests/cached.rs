@@ -13,10 +13,10 @@ use isentrope_hub::{HubConfig, resolve};
 #[test]
 fn a_second_call_transfers_no_file() {
     let (server, cache) = (hub(sharded()), tempfile::tempdir().unwrap());
-    let config = settings(&server, cache.path());
-    let first = resolve(&config, "org/name", &()).unwrap();
+    let config = || settings(&server, cache.path()); // of another process
+    let first = resolve(&config(), "org/name", &()).unwrap();
     let before = server.requests().len();
-    assert_eq!(resolve(&config, "org/name", &()).unwrap(), first);
+    assert_eq!(resolve(&config(), "org/name", &()).unwrap(), first);
     let new = server.requests().split_off(before);
     assert_eq!(new.len(), 1, "only the current commit is asked for: {new:?}");
     assert_eq!(new[0].path, "/api/models/org/name/revision/main");
@@ -35,7 +35,7 @@ fn a_cached_commit_needs_no_hub() {
 
     // Another program may have fetched a part, so only the hub knows whether there is more.
     fs::remove_dir_all(cache.path().join("models--org--name/.files")).unwrap();
-    resolve(&config, &model, &()).unwrap();
+    resolve(&settings(&server, cache.path()), &model, &()).unwrap();
     assert_eq!(server.requests().len(), before + 1);
 }
 
@@ -78,6 +78,19 @@ fn an_unreachable_hub_leaves_the_cached_copy() {
     let config = HubConfig { endpoint: closed.into(), ..config };
     let message = failure(&config, "org/name");
     assert!(message.contains(closed), "{message}");
+}
+
+#[test]
+fn a_hub_that_cannot_be_asked_is_not_asked_again() {
+    let (ill, cache) = (Server::start(|_| Reply::status(503)), tempfile::tempdir().unwrap());
+    let config = settings(&ill, cache.path());
+    let first = failure(&config, "org/name");
+    let asked = ill.requests().len();
+    assert!(asked > 0);
+    assert_eq!(failure(&config.clone(), "org/name"), first);
+    assert_eq!(ill.requests().len(), asked);
+    failure(&config, "org/other");
+    assert_eq!(ill.requests().len(), 2 * asked);
 }
 
 #[test]

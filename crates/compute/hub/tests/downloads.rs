@@ -91,6 +91,8 @@ fn a_description_comes_without_weights_and_is_completed_later() {
         assert_eq!(resolve(&config, "org/name", &()).unwrap(), described);
         assert_holds(&described, &entries[..entries.len().min(5)]); // a consolidated file is no part of shards
         assert_eq!(describe(&offline, "org/name", &()).unwrap(), described);
+        // The hub is asked once for what there is.
+        assert_eq!(server.matching("GET", "/revision/main").len(), 1);
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::server::{Received, Reply, Server};
-use isentrope_hub::{HubConfig, Progress, resolve};
+use isentrope_hub::{HubConfig, Listings, Progress, resolve};
 
 pub const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 pub const WEIGHTS: &str = "model.safetensors";
@@ -115,6 +115,7 @@ pub fn settings(server: &Server, cache: &Path) -> HubConfig {
         retries: 2,
         backoff: Duration::from_millis(1),
         timeout: Duration::from_secs(5),
+        listings: Listings::default(),
     }
 }
 
