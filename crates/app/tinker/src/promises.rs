@@ -34,12 +34,38 @@ impl Outcome {
     }
 }
 
-/// Most requests without an outcome.
-const PENDING: usize = 4096;
-/// Most requests, with those whose outcome has not been fetched.
-const REQUESTS: usize = 1 << 16;
-/// Most bytes of what is held for requests, before and after they are done.
-const HELD_BYTES: usize = 1 << 30;
+/// Counts of the requests of one session or of all.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    /// Requests without an outcome.
+    waiting: usize,
+    /// All requests, with those whose outcome has not been fetched.
+    requests: usize,
+    /// Bytes, before and after requests are done.
+    bytes: usize,
+}
+
+/// The most of a session.
+const OF_SESSION: Held = Held { waiting: 4096, requests: 1 << 16, bytes: 1 << 28 };
+/// All sessions together may have as much as this many with the most.
+const FULL_SESSIONS: usize = 4;
+
+impl Held {
+    fn of<'p>(promises: impl Iterator<Item = &'p Promise>) -> Self {
+        promises.fold(Self::default(), |held, promise| Self {
+            waiting: held.waiting + usize::from(promise.outcome.is_none()),
+            requests: held.requests + 1,
+            bytes: held.bytes + promise.bytes,
+        })
+    }
+
+    /// Whether a request of this many bytes fits what `sessions` sessions may hold.
+    fn has_room(self, bytes: usize, sessions: usize) -> bool {
+        self.waiting < sessions * OF_SESSION.waiting
+            && self.requests < sessions * OF_SESSION.requests
+            && self.bytes.saturating_add(bytes) <= sessions * OF_SESSION.bytes
+    }
+}
 
 struct Promise {
     session: String,
@@ -75,16 +101,23 @@ impl Promises {
         if all.contains_key(id) {
             return Ok(false);
         }
-        if all.len() >= REQUESTS {
-            all.retain(|_, promise| promise.fetched.is_none());
+        let own = |all: &HashMap<String, Promise>| {
+            Held::of(all.values().filter(|promise| promise.session == session))
+        };
+        if !own(&all).has_room(bytes, 1) {
+            all.retain(|_, promise| promise.session != session || promise.fetched.is_none());
         }
-        let count = all.values().filter(|promise| promise.outcome.is_none()).count();
-        let held: usize = all.values().map(|promise| promise.bytes).sum();
-        if count >= PENDING || all.len() >= REQUESTS || held + bytes > HELD_BYTES {
+        let (of_session, of_all) = (own(&all), Held::of(all.values()));
+        let (whose, held) = match of_session.has_room(bytes, 1) {
+            false => ("of this session", of_session),
+            true => ("of all sessions", of_all),
+        };
+        if !(of_session.has_room(bytes, 1) && of_all.has_room(bytes, FULL_SESSIONS)) {
+            let Held { waiting, requests, bytes } = held;
             return Err(Failure::busy(format!(
-                "{count} requests wait, and {held} bytes are held for them and for {} results: \
-                 fetch results, or try later",
-                all.len() - count
+                "{waiting} requests {whose} wait, and {bytes} bytes are held for them and for {} \
+                 results: fetch results, or try later",
+                requests - waiting
             )));
         }
         let session = session.to_owned();
@@ -152,16 +185,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_held_for_requests_and_results_is_bounded() {
+    fn what_is_held_for_a_session_is_bounded_and_so_is_all() {
         let promises = Promises::new();
-        let begin = |id: &str| promises.begin(id, "session", HELD_BYTES / 2 + 1);
-        assert!(begin("a").unwrap());
-        assert_eq!(begin("b").unwrap_err().cause, Cause::Busy);
-        promises.finish("a", Outcome::Proto(vec![0; HELD_BYTES / 2]));
-        assert_eq!(begin("b").unwrap_err().cause, Cause::Busy);
-        promises.finish("a", Outcome::Proto(vec![0; HELD_BYTES / 4]));
-        assert!(begin("b").unwrap());
+        let most = OF_SESSION.bytes;
+        let begin = |session: &str, id: &str| promises.begin(id, session, most / 2 + 1);
+        assert!(begin("one", "a").unwrap());
+        let failure = begin("one", "b").unwrap_err();
+        assert_eq!(failure.cause, Cause::Busy);
+        assert!(failure.message.starts_with("1 requests of this session wait"));
+        promises.finish("a", Outcome::Proto(vec![0; most / 2]));
+        assert_eq!(begin("one", "b").unwrap_err().cause, Cause::Busy);
+        promises.finish("a", Outcome::Proto(vec![0; most / 4]));
+        assert!(begin("one", "b").unwrap());
         assert!(Outcome::Json(json!({"error": "a".repeat(1000)})).bytes() > 1000);
+        // Other sessions have as much, until all is held.
+        for session in 1..FULL_SESSIONS {
+            assert!(promises.begin(&session.to_string(), &session.to_string(), most).unwrap());
+        }
+        let failure = begin("last", "last").unwrap_err();
+        assert!(failure.message.contains("requests of all sessions wait"));
+        promises.end_session("one");
+        assert!(begin("last", "last").unwrap());
     }
 
     #[test]
@@ -173,10 +217,12 @@ mod tests {
             outcome: Some(Outcome::Json(json!({}))),
             fetched: None,
         };
-        promises.lock().extend((0..REQUESTS).map(|number| (number.to_string(), result())));
+        let most = OF_SESSION.requests;
+        promises.lock().extend((0..most).map(|number| (number.to_string(), result())));
         let failure = promises.begin("one more", "session", 0).unwrap_err();
         assert!(failure.message.contains("held for them and for 65536 results"));
         assert_eq!(failure.cause, Cause::Busy);
+        assert!(promises.begin("of another", "other", 0).unwrap());
         // One that was fetched some time ago makes place.
         let long_ago = Instant::now().checked_sub(2 * KEPT);
         promises.lock().get_mut("7").unwrap().fetched = Some(long_ago.unwrap());
