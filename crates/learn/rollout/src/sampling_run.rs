@@ -209,7 +209,7 @@ impl<'a> SamplingRun<'a> {
         mut taken: Vec<(ResponseId, PartialResponse)>,
         requests: &[Request],
     ) -> Result<Self> {
-        let Self { model, tokenizer, limits, engine: idle, has_turns, unopened, .. } = self;
+        let Self { model, tokenizer, limits, engine: idle, has_turns, .. } = self;
         let mut progress = self.progress;
         drop(idle);
         progress.total += taken.len();
@@ -237,6 +237,7 @@ impl<'a> SamplingRun<'a> {
             engine = engine.keeping_stopped();
         }
         let numbers = submit(&mut engine, parts)?;
+        let unopened = BTreeMap::new(); // responses that wait to be opened are never given away
         Ok(Self { model, tokenizer, limits, engine, numbers, has_turns, unopened, progress })
     }
 

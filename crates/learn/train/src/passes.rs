@@ -148,12 +148,8 @@ impl Pass<'_> {
                 model.tape_from_cache(packed, temperature, cache, slots)
             }
             (PassStrategy::Cached { .. }, None) => unreachable!("a cached pass has a cache"),
-            (
-                PassStrategy::OnPolicy(kind)
-                | PassStrategy::Forward(kind)
-                | PassStrategy::ScoreOnly(kind),
-                _,
-            ) => {
+            (PassStrategy::Forward(_), _) => unreachable!("its tape has waited"),
+            (PassStrategy::OnPolicy(kind) | PassStrategy::ScoreOnly(kind), _) => {
                 let _span = self.span("forward");
                 model.begin_forward(packed, temperature, *kind)
             }
