@@ -40,18 +40,30 @@ impl SamplingMasks {
         self.ends.is_empty()
     }
 
-    /// Appends the first `draws` draws of `more`; draws that it lacks have the whole vocabulary.
-    pub fn extend(&mut self, more: &Self, draws: usize) {
-        (0..draws).for_each(|draw| self.push(more.of(draw)));
+    /// The first draws of each part, one part behind the other; draws that a part lacks have the
+    /// whole vocabulary. Like a [`part`](Self::part), it takes no more memory than the draws need.
+    pub fn concat(parts: &[(&Self, usize)]) -> Self {
+        let draws =
+            || parts.iter().flat_map(|&(masks, draws)| (0..draws).map(move |draw| masks.of(draw)));
+        let mut all = Self {
+            tokens: Vec::with_capacity(draws().map(<[u32]>::len).sum()),
+            ends: Vec::with_capacity(parts.iter().map(|(_, draws)| draws).sum()),
+        };
+        draws().for_each(|tokens| all.push(tokens));
+        all
     }
 
     /// The masks of some of the draws.
     #[must_use]
     pub fn part(&self, draws: Range<usize>) -> Self {
-        let mut part = Self::default();
-        if !self.is_whole() {
-            draws.for_each(|draw| part.push(self.of(draw)));
+        if self.is_whole() {
+            return Self::default();
         }
+        let mut part = Self {
+            tokens: Vec::with_capacity(draws.clone().map(|draw| self.of(draw).len()).sum()),
+            ends: Vec::with_capacity(draws.len()),
+        };
+        draws.for_each(|draw| part.push(self.of(draw)));
         part
     }
 
@@ -80,5 +92,12 @@ mod tests {
         assert_eq!([part.of(0), part.of(1)], [&[][..], &[1]]);
         assert!(masks.part(1..2).is_whole());
         assert_eq!(SamplingMasks::default().part(3..9), SamplingMasks::default());
+        // The memory plan counts tokens, not what vectors grow to.
+        let all =
+            SamplingMasks::concat(&[(&masks, 4), (&SamplingMasks::default(), 1), (&masks, 1)]);
+        let expected = [&[2, 5][..], &[], &[1], &[], &[], &[2, 5]];
+        assert_eq!([0, 1, 2, 3, 4, 5].map(|draw| all.of(draw)), expected);
+        assert_eq!((all.len(), all.tokens.capacity(), all.ends.capacity()), (6, 5, 6));
+        assert_eq!((part.tokens.capacity(), part.ends.capacity()), (1, 2));
     }
 }

@@ -102,7 +102,7 @@ impl TrainingBatch {
             advantages: Vec::new(),
         };
         let whole = SamplingMasks::default();
-        let mut places = Vec::new();
+        let (mut places, mut masks_of) = (Vec::new(), Vec::new());
         let responses =
             (first..).zip(groups.iter().zip(learnt)).flat_map(|(number, (group, learnt))| {
                 let of_group = group.responses.iter().zip(learnt).enumerate();
@@ -118,7 +118,7 @@ impl TrainingBatch {
             batch.prompt_lengths.push(group.prompt.len());
             batch.lengths.push(response.sampled_tokens());
             batch.given.push(given.clone());
-            batch.masks.extend(masks.as_ref().map_or(&whole, |masks| &masks.tokens), tokens.len());
+            masks_of.push((masks.as_ref().map_or(&whole, |masks| &masks.tokens), tokens.len()));
             batch.steps.push(group.step);
             batch.slots.push(activation_slots.clone());
             for token in given.sampled(tokens.len()) {
@@ -131,6 +131,7 @@ impl TrainingBatch {
             }
             batch.targets += tokens.len();
         }
+        batch.masks = SamplingMasks::concat(&masks_of);
         let were_given = batch.given.iter().any(|given| !given.is_empty());
         batch.places_of_tokens = were_given.then_some(places);
         batch
