@@ -1,10 +1,10 @@
 //! Loads the model that a command's argument names.
 
-use crate::adapters::{ModelPlace, warn_of_companions};
+use crate::adapters::{ModelPlace, fingerprint, warn_of_companions};
 use crate::device::{self, Device, DeviceFlag, LocalRank};
 use crate::memory::{Memory, human};
 use crate::messages;
-use crate::progress::Download;
+use crate::progress::{Download, said_if_slow};
 use crate::recipe;
 use crate::run_directory;
 use anyhow::{Context, Result, bail};
@@ -91,8 +91,17 @@ impl Computing {
     }
 }
 
-/// The contents of a model's files, by name: SHA-256 in hexadecimal.
-pub fn file_hashes(dir: &Path) -> Result<Map<String, Value>> {
+/// The contents of a model's files, by name: SHA-256 in hexadecimal. Says so if it takes long and
+/// this process `speaks`.
+pub fn file_hashes(dir: &Path, speaks: bool) -> Result<Map<String, Value>> {
+    if !speaks {
+        return hashes_of_files(dir);
+    }
+    let what = format!("hashing the files in {}, for the manifest", dir.display());
+    said_if_slow(&what, || hashes_of_files(dir))
+}
+
+fn hashes_of_files(dir: &Path) -> Result<Map<String, Value>> {
     let mut hashes = BTreeMap::new();
     for entry in std::fs::read_dir(dir).with_context(|| dir.display().to_string())? {
         let path = entry?.path();
@@ -159,6 +168,7 @@ fn load(
     let model = match &adapter {
         None => Model::load_frozen(&dir, backend)?,
         Some((adapter, config)) => {
+            config.check_base(&dir, fingerprint)?;
             let model = Model::load_adapter(adapter, config, &dir, backend, Role::Frozen)?;
             warn_of_companions(adapter, &dir)?;
             model
@@ -194,9 +204,9 @@ pub fn warn_of_losses(losses: impl IntoIterator<Item = anyhow::Error>) {
 impl Loaded {
     /// The contents of the model's files, as [`file_hashes`], and of its adapter's.
     pub fn file_hashes(&self) -> Result<Map<String, Value>> {
-        let mut hashes = file_hashes(&self.dir)?;
+        let mut hashes = file_hashes(&self.dir, true)?;
         if let Some(adapter) = &self.adapter {
-            let own = file_hashes(adapter)?.into_iter();
+            let own = file_hashes(adapter, true)?.into_iter();
             hashes.extend(own.map(|(name, hash)| (format!("adapter/{name}"), hash)));
         }
         Ok(hashes)

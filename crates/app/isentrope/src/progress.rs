@@ -6,10 +6,29 @@ use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use isentrope_hub as hub;
 use std::cell::RefCell;
 use std::io::{IsTerminal, stderr};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Time between two lines if there is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
+/// Work that takes longer is announced.
+const SLOW: Duration = Duration::from_secs(1);
+
+/// Runs `work`, and says `what` it is if it takes more than a second.
+pub fn said_if_slow<T>(what: &str, work: impl FnOnce() -> T) -> T {
+    let (under_way, ended) = channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            if ended.recv_timeout(SLOW) == Err(RecvTimeoutError::Timeout) {
+                messages::say(what);
+            }
+        });
+        let done = work();
+        drop(under_way);
+        done
+    })
+}
 
 /// Work that is counted in items and has a speed worth showing.
 pub struct Work {

@@ -429,11 +429,12 @@ mod tests {
     use super::*;
     use crate::error::Cause;
     use crate::training::tests::{base_dir, trainee};
+    use isentrope_model::checkpoint::Fingerprint;
     use std::os::unix::fs::symlink;
     use tempfile::TempDir;
 
     fn store_in(out: &TempDir) -> Store {
-        let base = BaseModel::of("base", &base_dir()).unwrap();
+        let base = BaseModel::new("base", Fingerprint::of(&base_dir()).unwrap()).unwrap();
         Store { dir: out.path().to_owned(), base_dir: base_dir(), base }
     }
 

@@ -283,7 +283,7 @@ pub(crate) mod tests {
     use isentrope_model::Sequence;
     use isentrope_model::TapeKind;
     use isentrope_model::adapter::{BaseModel, Targets};
-    use isentrope_model::checkpoint::Tensor;
+    use isentrope_model::checkpoint::{Fingerprint, Tensor};
     use std::path::{Path, PathBuf};
     use std::sync::Arc;
     use tempfile::TempDir;
@@ -444,7 +444,7 @@ pub(crate) mod tests {
     fn saving_between_a_pass_and_its_update_leaves_the_gradient() {
         let out = TempDir::new().unwrap();
         let base_dir = base_dir();
-        let base = BaseModel::of("base", &base_dir).unwrap();
+        let base = BaseModel::new("base", Fingerprint::of(&base_dir).unwrap()).unwrap();
         let store = Store { dir: out.path().to_owned(), base_dir, base };
         let path = WeightsPath::new("run", Kind::Training, "between").unwrap();
         let mut trainee = trainee(1024);

@@ -464,6 +464,7 @@ mod tests {
     use crate::store::Kind;
     use crate::training::tests::{base_dir, cpu, example, trainee};
     use isentrope_model::adapter::{BaseModel, Targets};
+    use isentrope_model::checkpoint::Fingerprint;
     use std::fs;
     use std::path::Path;
     use std::sync::mpsc::channel;
@@ -492,7 +493,7 @@ mod tests {
 
     impl Server {
         fn new(dir: &Path) -> Self {
-            let base = BaseModel::of("base", &base_dir()).unwrap();
+            let base = BaseModel::new("base", Fingerprint::of(&base_dir()).unwrap()).unwrap();
             Self {
                 tokenizer: Tokenizer::read(&base_dir()).unwrap().unwrap(),
                 store: Store { dir: dir.to_owned(), base_dir: base_dir(), base },

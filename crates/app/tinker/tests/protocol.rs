@@ -3,6 +3,7 @@
 
 use isentrope_kernels::{Cpu, Isa, Role};
 use isentrope_model::adapter::{AdapterConfig, BaseModel};
+use isentrope_model::checkpoint::Fingerprint;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_model::{Layout, Model, ModelConfig};
 use isentrope_rollout::Limits;
@@ -59,7 +60,8 @@ impl Server {
                 context: 256,
                 eos_tokens: vec![1],
                 out,
-                base: BaseModel::of(&dir.display().to_string(), &dir).unwrap(),
+                base: BaseModel::new(&dir.display().to_string(), Fingerprint::of(&dir).unwrap())
+                    .unwrap(),
                 base_dir: dir,
                 sampling: Limits { cache_bytes: 8 << 20, sequences: 8, prefill_tokens: 16 },
                 all_weights: false,

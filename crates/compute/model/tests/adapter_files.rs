@@ -440,7 +440,8 @@ fn another_base_is_refused_by_name() {
             "config_sha256": expected.config_sha256, "weights_crc32c": expected.weights_crc32c,
         });
         fs::write(dir.path().join("base_fingerprint.json"), text.to_string()).unwrap();
-        load(dir.path(), &base).err().map(|error| error.to_string())
+        let config = AdapterConfig::read(dir.path()).unwrap();
+        config.check_base(&base, Fingerprint::of).err().map(|error| error.to_string())
     };
     let other = Fingerprint::of(&oracle("qwen3-untied")).unwrap();
     let is_not =
@@ -450,6 +451,10 @@ fn another_base_is_refused_by_name() {
     assert_eq!(refusal(weights), Some(format!("{is_not}its weights differ")));
     let config = Fingerprint { config_sha256: other.config_sha256, ..fingerprint };
     assert_eq!(refusal(config), Some(format!("{is_not}its config.json differs")));
+    // Without equal configurations, and for them alone, no weights are read.
+    let unread = |_: &Path| -> Result<Fingerprint> { panic!("the weights are read") };
+    let read = AdapterConfig::read(dir.path()).unwrap();
+    assert!(read.check_base(&base, unread).is_err() && read.check_base_config(&base).is_err());
     // Without a fingerprint, shapes decide.
     fs::remove_file(dir.path().join("base_fingerprint.json")).unwrap();
     let refused = load(dir.path(), &oracle("llama-mqa")).err().unwrap().to_string();

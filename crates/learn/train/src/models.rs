@@ -2,11 +2,13 @@
 
 use crate::error::{Error, Result};
 use crate::model_kind::{ModelKind, tokenizer_of};
-use crate::settings::first_change;
+use crate::ranks::TrainingRanks;
+use crate::settings::{LoraSettings, first_change};
 use crate::trainer::Tables;
 use isentrope_kernels::{Backend, Kind, Role};
 use isentrope_model::Model;
 use isentrope_model::adapter::{AdapterConfig, BaseModel};
+use isentrope_model::checkpoint::Fingerprint;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -38,36 +40,36 @@ impl AdaptedBase<'_> {
 }
 
 impl<'a> Models<'a> {
-    /// Loads the base of adapters, if the recipe trains adapters. `saved` is the checkpoint that
-    /// the run goes on from.
+    /// Loads the base of adapters, if the recipe trains adapters. The first rank alone reads the
+    /// base for its fingerprint: all ranks have the same files. `saved` is the checkpoint that the
+    /// run goes on from.
     ///
     /// # Errors
     /// [`Setting`](isentrope_evaluation::Error::Setting) when the checkpoint has a model or adapters
-    /// of another kind; what is wrong with a model's files.
+    /// of another kind, or `lora.adapter` is for another base; what is wrong with a model's files.
     pub fn open(
         dir: &'a Path,
         tables: Tables<'a>,
         saved: Option<&Path>,
+        ranks: &TrainingRanks,
         backend: Arc<dyn Backend>,
     ) -> Result<Self> {
         let own = tables.lora.map(|lora| lora.config(None));
-        let before = saved.map(|saved| check_resumable(dir, own.as_ref(), saved)).transpose()?;
-        let adapted = |mut config: AdapterConfig| {
-            let base = BaseModel::of(&tables.model.path, dir)?;
+        let before = saved.map(|saved| check_kind_of(dir, own.as_ref(), saved)).transpose()?;
+        let adapted = |lora: &'a LoraSettings| {
+            let fingerprint = ranks.first_finds(|| Ok(Fingerprint::of(dir)?))?;
             if let (Some(saved), Some(Some(before))) = (saved, before)
-                && before.base.and_then(|base| base.fingerprint) != base.fingerprint
+                && before.base.and_then(|base| base.fingerprint).as_ref() != Some(&fingerprint)
             {
                 let differs = "weights or config.json are others than those of the base";
                 return Err(other_model(dir, saved, differs));
             }
-            let first = tables.lora.and_then(|lora| lora.adapter.as_deref());
-            if let (Some(first), Some(known)) = (first, &base.fingerprint) {
-                AdapterConfig::read(first)?.check_known_base(dir, known)?;
-            }
-            config.base = Some(base);
-            Ok(AdaptedBase { base: Model::load_frozen(dir, backend.clone())?, config, first })
+            lora.check_base(dir, |_| Ok(fingerprint.clone()))?;
+            let config = lora.config(Some(BaseModel::new(&tables.model.path, fingerprint)?));
+            let base = Model::load_frozen(dir, backend.clone())?;
+            Ok(AdaptedBase { base, config, first: lora.adapter.as_deref() })
         };
-        let adapted = own.map(adapted).transpose()?;
+        let adapted = tables.lora.map(adapted).transpose()?;
         Ok(Self { dir, tables, backend, adapted })
     }
 
@@ -117,7 +119,7 @@ impl<'a> Models<'a> {
 /// Refuses to go on from the checkpoint in `saved` with a model in `dir`, or adapters, of another
 /// kind. The weights of a base are not compared. Returns the configuration of the checkpoint's
 /// adapters, if it has any.
-fn check_resumable(
+pub(crate) fn check_kind_of(
     dir: &Path,
     own: Option<&AdapterConfig>,
     saved: &Path,

@@ -222,6 +222,15 @@ impl TrainingRanks {
         decoded(&self.world.broadcast(&encoded(&value)?)?)
     }
 
+    /// Finds a value on the first rank, for all ranks.
+    pub fn first_finds<T>(&self, find: impl FnOnce() -> Result<T>) -> Result<T>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let found = if self.is_first() { encoded(&find()?)? } else { Vec::new() };
+        decoded(&self.world.broadcast(&found)?)
+    }
+
     /// After an error that ends the run: reports it to all ranks, unless they know, and gathers
     /// every rank's vote on what is still to be done together. Returns nothing if a rank is lost,
     /// because then nothing can be done together.

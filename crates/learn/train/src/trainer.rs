@@ -21,6 +21,7 @@ use isentrope_evaluation::{Evaluation, EvaluationSet, EvaluationSettings};
 use isentrope_hub as hub;
 use isentrope_kernels::Backend;
 use isentrope_model::adapter::AdapterConfig;
+use isentrope_model::checkpoint::Fingerprint;
 use isentrope_model::{ActivationCache, Layout, Model, ModelConfig, TapeKind};
 use isentrope_reward::RewardSettings;
 use isentrope_rollout::{EpisodePreview, Judge, Limits, Prompter, Turns};
@@ -174,6 +175,19 @@ impl Tables<'_> {
             layout.adapter = Some(lora.layout(&layout)?);
         }
         Ok(layout)
+    }
+
+    /// Checks that `lora.adapter` is for the model in `dir`, by the model's fingerprint, which is
+    /// not asked for without that key. A run checks it by itself.
+    ///
+    /// # Errors
+    /// [`Setting`](isentrope_evaluation::Error::Setting) when it is for another.
+    pub fn check_base(
+        &self,
+        dir: &Path,
+        fingerprint: impl FnOnce(&Path) -> isentrope_model::Result<Fingerprint>,
+    ) -> Result<()> {
+        self.lora.map_or(Ok(()), |lora| lora.check_base(dir, fingerprint))
     }
 
     /// The judge of responses of at most `max_tokens` tokens. Notes for the user are added to

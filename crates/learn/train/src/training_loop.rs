@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::learner::Learner;
-use crate::models::Models;
+use crate::models::{Models, check_kind_of};
 use crate::observer::Observer;
 use crate::optimizer::{Optimizer, UpdateCounts};
 use crate::ranks::TrainingRanks;
@@ -12,10 +12,10 @@ use crate::run::{
 };
 use crate::settings::{POLICY_OPTIMIZER, PROCESS_OPTIMIZER};
 use crate::teacher::Teacher;
-use crate::trainer::{CollectContext, LearnContext, Prepared, Trainer};
+use crate::trainer::{CollectContext, LearnContext, Prepared, Tables, Trainer};
 use isentrope_budget::PassLimits;
 use isentrope_budget::memory::Plan;
-use isentrope_evaluation::{EvaluationSet, Evaluator, weights_checksum};
+use isentrope_evaluation::{Error as CommonError, EvaluationSet, Evaluator, weights_checksum};
 use isentrope_kernels::Backend;
 use isentrope_model::Model;
 use isentrope_model::adapter::AdapterConfig;
@@ -64,7 +64,7 @@ pub fn train<T: Trainer>(
         check_resumable(found, &trainer)?;
     }
     let saved = found.map(|found| &*found.dir);
-    let models = Models::open(&model_dir, tables, saved, backend.clone())?;
+    let models = Models::open(&model_dir, tables, saved, &ranks, backend.clone())?;
     let reference = demand.sets.reference.then(|| models.reference()).transpose()?;
     let load = |teacher: Teacher| Model::load_frozen(&teacher.dir, backend);
     let teacher = teacher.map(load).transpose()?;
@@ -138,6 +138,20 @@ pub fn train<T: Trainer>(
     let (evaluated, latest) = training.run.evaluations();
     let laws = training.trainer.laws(&training.state, evaluated, latest);
     Ok(training.run.summary(ending, example, laws))
+}
+
+/// Refuses before anything is planned what [`train`] would refuse behind it: to go on from the
+/// checkpoint in `saved` with a model in `model_dir`, or adapters, of another kind. A checkpoint
+/// that cannot be read is no error here: an earlier one may be whole.
+///
+/// # Errors
+/// [`Setting`](isentrope_evaluation::Error::Setting), naming the key.
+pub fn check_kind(tables: Tables<'_>, model_dir: &Path, saved: &Path) -> Result<()> {
+    let own = tables.lora.map(|lora| lora.config(None));
+    match check_kind_of(model_dir, own.as_ref(), saved) {
+        Err(error @ Error::Common(CommonError::Setting { .. })) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Checks that the run can go on from a checkpoint with the present recipe.

@@ -1,6 +1,6 @@
 //! `isentrope merge`: an adapter and its base as one checkpoint.
 
-use crate::adapters::{base_of, warn_of_companions};
+use crate::adapters::{base_of, fingerprint, warn_of_companions};
 use crate::messages;
 use crate::progress::Download;
 use anyhow::{Context, Result, bail};
@@ -77,6 +77,7 @@ impl Merge {
         };
         let base = hub::resolve(&HubConfig::from_env()?, &base, &Download::default())
             .with_context(|| format!("the base of {}", self.adapter.display()))?;
+        config.check_base(&base, fingerprint)?;
         let started = Instant::now();
         let dtype = self.dtype.map(WeightDtype::from);
         let dtype = merge(&self.adapter, &base, &self.out, dtype, MAX_SHARD_BYTES)?;

@@ -1,5 +1,6 @@
 //! `isentrope tinker`: a model behind Tinker's protocol, for training scripts.
 
+use crate::adapters::fingerprint;
 use crate::interrupt;
 use crate::loaded_model::{Loaded, ModelArguments};
 use crate::messages;
@@ -100,7 +101,7 @@ impl Tinker {
             )?,
             out: self.out.clone(),
             base_dir: loaded.dir.clone(),
-            base: BaseModel::of(named, &loaded.dir)?,
+            base: BaseModel::new(named, fingerprint(&loaded.dir)?)?,
             sampling,
             all_weights: self.all_weights,
             micro_batch_tokens: MICRO_BATCH_TOKENS,

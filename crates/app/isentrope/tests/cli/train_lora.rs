@@ -114,8 +114,8 @@ fn training_starts_from_an_adapter() {
     ] {
         failure_last(bench.command("refused", format!("{own} {more}"), ""), &parts);
     }
-    // A dry run finds what the run would: weights that are damaged, and another base, which no
-    // other setting would mend.
+    // A dry run finds what the run would: weights that are damaged, and another base, before a
+    // setting that would not mend it.
     let damaged = bench.scratch.copy(&saved, "damaged");
     let weights = damaged.join("adapter_model.safetensors");
     let mut bytes = fs::read(&weights).unwrap();
@@ -123,23 +123,18 @@ fn training_starts_from_an_adapter() {
     bytes[at..].copy_from_slice(&f32::NAN.to_le_bytes());
     fs::write(weights, bytes).unwrap();
     let heavier = other_weights(&bench);
-    let other = format!("{own} model.path={} lora.rank=4", text(&heavier));
-    for (more, parts) in [
-        (
-            format!("{own} lora.adapter={}", text(&damaged)),
-            vec!["lora.adapter cannot be", "is NaN"],
-        ),
-        (other, vec!["is not the base that the adapter is for", "its weights differ"]),
-    ] {
-        for flags in ["", "--dry-run"] {
-            failure_last(bench.command("refused", &more, flags), &parts);
-        }
+    let damaged = format!("{own} lora.adapter={}", text(&damaged));
+    let other = format!("{own} model.path={}", text(&heavier));
+    for (flags, and) in [("", ""), ("--dry-run", " lora.rank=4")] {
+        let parts = ["lora.adapter cannot be", "is NaN"];
+        failure_last(bench.command("refused", &damaged, flags), &parts);
+        let parts = ["is not the base that the adapter is for", "its weights differ"];
+        failure_last(bench.command("refused", format!("{other}{and}"), flags), &parts);
     }
     // All linear layers by their names are the same adapter.
     let names = "lora.targets=[\"q_proj\",\"k_proj\",\"v_proj\",\"o_proj\",\"gate_proj\",\
                  \"up_proj\",\"down_proj\"]";
-    let (_, said) = spoken(bench.command("named", format!("{own} {names}"), "--dry-run"));
-    assert_parts(&said, &["lora.adapter: comparing ", " with the base that it is for"]);
+    stdout_of(bench.command("named", format!("{own} {names}"), "--dry-run"));
 }
 
 #[test]

@@ -78,12 +78,11 @@ pub struct BaseModel {
 
 impl BaseModel {
     /// The base as its adapters name it: `path` is what the user calls it, a directory or a name on
-    /// the hub with its revision behind an @, and `dir` has its files. All weights are read once.
+    /// the hub with its revision behind an @; `fingerprint` is that of its files.
     ///
     /// # Errors
-    /// As [`Fingerprint::of`]; [`Error::Io`] when the working directory is gone.
-    pub fn of(path: &str, dir: &Path) -> Result<Self> {
-        let fingerprint = Some(Fingerprint::of(dir)?);
+    /// [`Error::Io`] when the working directory is gone.
+    pub fn new(path: &str, fingerprint: Fingerprint) -> Result<Self> {
         let (path, revision) = match path.split_once('@') {
             // The adapter is to find its base from any working directory.
             _ if Path::new(path).exists() => {
@@ -93,7 +92,7 @@ impl BaseModel {
             Some((id, revision)) => (id.to_owned(), Some(revision.to_owned())),
             None => (path.to_owned(), None),
         };
-        Ok(Self { path, revision, fingerprint })
+        Ok(Self { path, revision, fingerprint: Some(fingerprint) })
     }
 }
 

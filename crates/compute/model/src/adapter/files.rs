@@ -108,42 +108,41 @@ impl AdapterConfig {
     }
 
     /// Checks that a model directory is the base that this adapter is for, as far as that is known
-    /// and its files are there. It reads all weights.
+    /// and its files are there. `fingerprint` is asked for the directory's fingerprint if it is
+    /// needed: [`Fingerprint::of`] reads all weights.
     ///
     /// # Errors
     /// [`Error::Invalid`] naming the base and what differs.
-    pub fn check_base(&self, dir: &Path) -> Result<()> {
-        self.check_fingerprint(dir, |expected| expected.differs_from_dir(dir))
-    }
-
-    /// As [`check_base`](Self::check_base), for a model directory whose fingerprint is known.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] naming the base and what differs.
-    pub fn check_known_base(&self, dir: &Path, known: &Fingerprint) -> Result<()> {
-        self.check_fingerprint(dir, |expected| Ok(expected.differs_from(known)))
-    }
-
-    fn check_fingerprint(
+    pub fn check_base(
         &self,
         dir: &Path,
-        differs: impl FnOnce(&Fingerprint) -> Result<Option<&'static str>>,
+        fingerprint: impl FnOnce(&Path) -> Result<Fingerprint>,
     ) -> Result<()> {
         let Some(base) = &self.base else { return Ok(()) };
         let Some(expected) = &base.fingerprint else { return Ok(()) };
-        let Some(differs) = differs(expected)? else { return Ok(()) };
+        let Some(differs) = expected.differs_from_dir(dir, fingerprint)? else { return Ok(()) };
         let what = format!("is not the base that the adapter is for, {}: {differs}", base.path);
         Err(Error::invalid(dir, what))
+    }
+
+    /// As [`check_base`](Self::check_base), but of the directory's config.json alone.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] naming the base and what differs.
+    pub fn check_base_config(&self, dir: &Path) -> Result<()> {
+        let known = self.base.as_ref().and_then(|base| base.fingerprint.clone());
+        known.map_or(Ok(()), |known| self.check_base(dir, |_| Ok(known)))
     }
 }
 
 impl Model {
-    /// Loads the adapter in `dir`, whose configuration is `config`, beside the frozen weights of
-    /// its base. `role` is [`Role::Weight`] if the adapter is to be trained.
+    /// Loads the adapter in `dir`, whose configuration is `config`, beside the frozen weights of a
+    /// base, which only their shapes need fit: [`AdapterConfig::check_base`] compares their values.
+    /// `role` is [`Role::Weight`] if the adapter is to be trained.
     ///
     /// # Errors
-    /// As [`AdapterConfig::layout`], [`AdapterConfig::check_base`] and [`Model::load`]; also when a
-    /// tensor is missing, has another shape, is not finite or is none of the adapter's.
+    /// As [`AdapterConfig::layout`] and [`Model::load`]; also when a tensor is missing, has another
+    /// shape, is not finite or is none of the adapter's.
     pub fn load_adapter(
         dir: &Path,
         config: &AdapterConfig,
@@ -151,7 +150,6 @@ impl Model {
         backend: Arc<dyn Backend>,
         role: fn(Kind) -> Role,
     ) -> Result<Self> {
-        config.check_base(base)?;
         // The adapter is small: it is checked before the base is loaded.
         let (layout, weights) = open(dir, config, &Layout::new(&ModelConfig::read(base)?))?;
         Self::load_frozen(base, backend)?.with_adapter(layout, &weights, role)

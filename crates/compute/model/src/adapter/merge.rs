@@ -14,7 +14,8 @@ use std::path::Path;
 /// Writes the model directory `out`, in which each adapted weight is W + s B A. B A is summed in
 /// f64 in the order of the ranks; the result is rounded to f32, and then to `dtype`, if that is
 /// another: by default the widest type in the base's files. It does not depend on the number of
-/// threads. One tensor at a time is in memory. Returns the type.
+/// threads. One tensor at a time is in memory. [`AdapterConfig::check_base`] compares the base.
+/// Returns the type.
 ///
 /// # Errors
 /// As [`Model::load_adapter`](crate::Model::load_adapter) and [`write_checkpoint`].
@@ -26,7 +27,6 @@ pub fn merge(
     max_shard_bytes: u64,
 ) -> Result<WeightDtype> {
     let config = AdapterConfig::read(adapter)?;
-    config.check_base(base)?;
     let model = ModelConfig::read(base)?;
     let layout = Layout::new(&model);
     let weights = Checkpoint::open_model(base)?;

@@ -4,15 +4,16 @@ use super::{Checkpoint, write_json};
 use crate::config::fields::Fields;
 use crate::{Result, json_file};
 use isentrope_files::sha256_of_file;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// The file beside an adapter that says which base it is for. peft has no key for it in
 /// adapter_config.json, and warns of keys that it does not know.
 const FINGERPRINT_FILE: &str = "base_fingerprint.json";
+const CONFIG_FILE: &str = "config.json";
 
 /// The identity of a model: of its configuration and of its weights.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
     /// SHA-256 of config.json, in hexadecimal.
     pub config_sha256: String,
@@ -22,33 +23,30 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// The fingerprint of a model directory. All weights are read once.
+    /// The fingerprint of a model directory. All weights are read once. It is not kept for the next
+    /// time: a file's size and time can stay while its bytes change, as with a copy that keeps times.
     ///
     /// # Errors
     /// As [`Checkpoint::open`]; [`Error::Io`](crate::Error::Io) when config.json cannot be read.
     pub fn of(dir: &Path) -> Result<Self> {
-        let config_sha256 = sha256_of_file(&dir.join("config.json"))?;
-        Ok(Self { config_sha256, weights_crc32c: checksum(&Checkpoint::open(dir)?) })
+        let config_sha256 = sha256_of_file(&dir.join(CONFIG_FILE))?;
+        let weights_crc32c = format!("{:08x}", Checkpoint::open(dir)?.crc32c());
+        Ok(Self { config_sha256, weights_crc32c })
     }
 
-    /// The part in which another model differs, in words.
-    pub(crate) fn differs_from(&self, other: &Self) -> Option<&'static str> {
-        if other.config_sha256 != self.config_sha256 {
-            return Some("its config.json differs");
+    /// The part in which the model in a directory differs, in words. `fingerprint` is asked only if
+    /// config.json is the same. Absent weights, which may be on the hub, are not compared.
+    pub(crate) fn differs_from_dir(
+        &self,
+        dir: &Path,
+        fingerprint: impl FnOnce(&Path) -> Result<Self>,
+    ) -> Result<Option<&'static str>> {
+        if sha256_of_file(&dir.join(CONFIG_FILE))? != self.config_sha256 {
+            return Ok(Some("its config.json differs"));
         }
-        (other.weights_crc32c != self.weights_crc32c).then_some("its weights differ")
-    }
-
-    /// The part in which the model in a directory differs, in words. Weights are only read if
-    /// config.json is the same. Absent ones, which may be on the hub, are not compared.
-    pub(crate) fn differs_from_dir(&self, dir: &Path) -> Result<Option<&'static str>> {
-        let config_sha256 = sha256_of_file(&dir.join("config.json"))?;
-        let weights_crc32c = if config_sha256 == self.config_sha256 && Checkpoint::is_in(dir) {
-            checksum(&Checkpoint::open(dir)?)
-        } else {
-            self.weights_crc32c.clone()
-        };
-        Ok(self.differs_from(&Self { config_sha256, weights_crc32c }))
+        let differs =
+            Checkpoint::is_in(dir) && fingerprint(dir)?.weights_crc32c != self.weights_crc32c;
+        Ok(differs.then_some("its weights differ"))
     }
 
     /// The fingerprint that an adapter's directory holds, if it holds one.
@@ -69,13 +67,7 @@ impl Fingerprint {
     /// Writes the file that [`find`](Self::find) reads, and returns its path.
     pub(crate) fn write(&self, dir: &Path) -> Result<PathBuf> {
         let path = dir.join(FINGERPRINT_FILE);
-        let Self { config_sha256, weights_crc32c } = self;
-        let json = json!({ "config_sha256": config_sha256, "weights_crc32c": weights_crc32c });
-        write_json(&path, &json)?;
+        write_json(&path, self)?;
         Ok(path)
     }
-}
-
-fn checksum(weights: &Checkpoint) -> String {
-    format!("{:08x}", weights.crc32c())
 }

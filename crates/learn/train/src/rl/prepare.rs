@@ -175,7 +175,7 @@ impl TrainingRecipe for Recipe {
         check_router_aux("objective.router_aux_coefficient", coefficient, &config)?;
         let layout = recipe.tables().layout(model_dir, &config)?;
         let lora = recipe.lora.as_ref();
-        lora.map_or(Ok(()), |lora| lora.check_adapter(model_dir, &layout, progress))?;
+        lora.map_or(Ok(()), |lora| lora.check_adapter(model_dir, &layout))?;
         if recipe.objective.is_prime() {
             recipe.prime.check_model(model_dir)?;
         }

@@ -271,7 +271,7 @@ impl CheckpointStore {
         ranks: &TrainingRanks,
         note: &mut dyn FnMut(&str),
     ) -> Result<Option<FoundCheckpoint<S>>> {
-        let steps = ranks.broadcast(if ranks.is_first() { self.steps()? } else { Vec::new() })?;
+        let steps = ranks.first_finds(|| self.steps())?;
         for &step in steps.iter().rev() {
             let dir = self.path(step);
             let damage = Self::verify(&dir, ranks).err().map(|error| error.to_string());

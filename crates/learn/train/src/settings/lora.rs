@@ -1,10 +1,10 @@
 //! Low-rank adapters.
 
 use crate::error::{Error, Result};
-use isentrope_hub as hub;
 use isentrope_model::adapter::{
     AdapterConfig, AdapterLayout, BaseModel, DEFAULT_RANK, Targets as AdapterTargets,
 };
+use isentrope_model::checkpoint::Fingerprint;
 use isentrope_model::{Layout, NamedTensor, Parameter, ParameterList};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -93,30 +93,17 @@ impl LoraSettings {
     }
 
     /// Checks that training can start from `adapter` beside the model in `model_dir`, whose
-    /// parameters with the adapters of these settings are `layout`. It reads the base's weights, if
-    /// the adapter says what they were.
+    /// parameters with the adapters of these settings are `layout`. Of that model, only config.json
+    /// is compared with the adapter's base: [`check_base`](Self::check_base) compares its weights.
     ///
     /// # Errors
     /// When the adapter cannot be read, is for another base, or is another than these settings ask
     /// for.
-    pub(crate) fn check_adapter(
-        &self,
-        model_dir: &Path,
-        layout: &Layout,
-        progress: &dyn hub::Progress,
-    ) -> Result<()> {
+    pub(crate) fn check_adapter(&self, model_dir: &Path, layout: &Layout) -> Result<()> {
         let (Some(dir), Some(own)) = (&self.adapter, &layout.adapter) else { return Ok(()) };
-        let cannot =
-            |error| Error::setting("lora.adapter", format!("cannot be started from: {error}"));
         let first = AdapterConfig::read(dir).map_err(cannot)?;
         // The base comes first: with another one, no other setting would make it right.
-        if first.base.as_ref().is_some_and(|base| base.fingerprint.is_some()) {
-            progress.say(&format!(
-                "lora.adapter: comparing {} with the base that it is for",
-                model_dir.display()
-            ));
-        }
-        first.check_base(model_dir).map_err(cannot)?;
+        first.check_base_config(model_dir).map_err(cannot)?;
         if first.layout(layout).map_err(cannot)?.has_form_of(own) {
             return first.check_weights(dir, layout).map_err(cannot);
         }
@@ -127,6 +114,21 @@ impl LoraSettings {
                 .to_owned(),
         };
         Err(Error::setting("lora.adapter", format!("is {}, which {what}", dir.display())))
+    }
+
+    /// Checks that the weights of the model in `model_dir` are those that `adapter` is for, by the
+    /// model's fingerprint.
+    ///
+    /// # Errors
+    /// When the adapter cannot be read or is for another base.
+    pub(crate) fn check_base(
+        &self,
+        model_dir: &Path,
+        fingerprint: impl FnOnce(&Path) -> isentrope_model::Result<Fingerprint>,
+    ) -> Result<()> {
+        let Some(dir) = &self.adapter else { return Ok(()) };
+        let first = AdapterConfig::read(dir).map_err(cannot)?;
+        first.check_base(model_dir, fingerprint).map_err(cannot)
     }
 
     /// A note if the learning rate is one of whole models.
@@ -179,6 +181,11 @@ impl LoraSettings {
         config.base = base;
         config
     }
+}
+
+/// The error that training cannot start from `lora.adapter`.
+fn cannot(error: isentrope_model::Error) -> Error {
+    Error::setting("lora.adapter", format!("cannot be started from: {error}"))
 }
 
 /// The first key of `lora` in which an adapter differs, and its value there.

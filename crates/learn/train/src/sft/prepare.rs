@@ -99,7 +99,7 @@ impl TrainingRecipe for Recipe {
         let balanced = f64::from(u8::from(coefficient != 0.0));
         let layout = recipe.tables().layout(model_dir, &config)?;
         let lora = recipe.lora.as_ref();
-        lora.map_or(Ok(()), |lora| lora.check_adapter(model_dir, &layout, progress))?;
+        lora.map_or(Ok(()), |lora| lora.check_adapter(model_dir, &layout))?;
         recipe.sft.max_tokens = recipe.sft.max_tokens.min(config.context());
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
         let evaluates_files = recipe.data_places().len() > recipe.data.files.len();

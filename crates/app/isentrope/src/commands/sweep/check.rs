@@ -3,6 +3,7 @@
 use super::file::Training;
 use super::runs::{PlannedRun, Problems};
 use super::state::State;
+use crate::adapters::fingerprint;
 use crate::commands::train::refuse_misplaced_models;
 use crate::device::{self, Device, DeviceRequest, LocalRank};
 use crate::memory::Memory;
@@ -13,12 +14,13 @@ use isentrope_hub::{self as hub, HubConfig};
 use isentrope_kernels::Backend;
 use isentrope_lab::seeds::without_seed;
 use isentrope_model::ModelConfig;
+use isentrope_model::checkpoint::Fingerprint;
 use isentrope_train::settings::NumberType;
 use isentrope_train::trainer::{Prepared, Trainer, TrainingRecipe};
 use isentrope_train::{rl, sft};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The findings of the checks.
 pub struct Checked {
@@ -55,7 +57,7 @@ pub struct Machine {
 /// The faults of all runs.
 pub fn check(runs: &[PlannedRun], states: &[State], machine: &Machine) -> Result<Checked> {
     let mut seen: Vec<(Value, f64)> = Vec::new();
-    let (mut models, mut devices) = (Models::default(), Devices::default());
+    let (mut bases, mut devices) = (Bases::default(), Devices::default());
     let mut problems = Problems::default();
     let mut checked = Checked { seconds: Vec::new(), notes: BTreeSet::new() };
     for (run, state) in runs.iter().zip(states) {
@@ -69,8 +71,8 @@ pub fn check(runs: &[PlannedRun], states: &[State], machine: &Machine) -> Result
             continue;
         }
         let needs = match run.command {
-            Training::Train => needs::<rl::Recipe>(run, machine, &mut models, &mut devices),
-            Training::Sft => needs::<sft::Recipe>(run, machine, &mut models, &mut devices),
+            Training::Train => needs::<rl::Recipe>(run, machine, &mut bases, &mut devices),
+            Training::Sft => needs::<sft::Recipe>(run, machine, &mut bases, &mut devices),
         };
         match needs {
             Ok(needs) => {
@@ -90,12 +92,15 @@ pub fn check(runs: &[PlannedRun], states: &[State], machine: &Machine) -> Result
 fn needs<R: TrainingRecipe>(
     run: &PlannedRun,
     machine: &Machine,
-    models: &mut Models,
+    bases: &mut Bases,
     devices: &mut Devices,
 ) -> Result<Needs> {
     let recipe: R = serde_json::from_value(run.recipe().clone())?;
     refuse_misplaced_models(&recipe, &run.place.source)?;
-    let dir = models.describe(&recipe.tables().model.path)?;
+    // There are no retries, so that a check does not wait for an unreachable hub.
+    let hub = HubConfig { retries: 0, ..HubConfig::from_env()? };
+    let dir = hub::describe(&hub, &recipe.tables().model.path, &Download::default())?;
+    recipe.tables().check_base(&dir, |dir| bases.fingerprint(dir))?;
     let prepared = recipe.prepare(&dir, 1, &Download::default())?;
     let (device, speeds) = devices.with(prepared.trainer.tables().device.dtype, machine)?;
     device.check_shapes(&dir, &ModelConfig::read(&dir)?)?;
@@ -105,21 +110,18 @@ fn needs<R: TrainingRecipe>(
     device.run(|backend| needs_on(prepared, machine, speeds, &*backend, device))
 }
 
-/// The directories of the runs' models by their names, or why there is none: a hub is asked for
-/// each once.
+/// The fingerprints of adapters' bases by directories: each base is read once.
 #[derive(Default)]
-struct Models(BTreeMap<String, Result<PathBuf, String>>);
+struct Bases(BTreeMap<PathBuf, Fingerprint>);
 
-impl Models {
-    fn describe(&mut self, model: &str) -> Result<PathBuf> {
-        let ask = || {
-            // There are no retries, so that a check does not wait for an unreachable hub.
-            let hub = HubConfig { retries: 0, ..HubConfig::from_env()? };
-            hub::describe(&hub, model, &Download::default())
-        };
-        let found = self.0.entry(model.to_owned());
-        let found = found.or_insert_with(|| ask().map_err(|error| error.to_string()));
-        found.clone().map_err(Error::msg)
+impl Bases {
+    fn fingerprint(&mut self, dir: &Path) -> isentrope_model::Result<Fingerprint> {
+        if let Some(known) = self.0.get(dir) {
+            return Ok(known.clone());
+        }
+        let found = fingerprint(dir)?;
+        self.0.insert(dir.to_owned(), found.clone());
+        Ok(found)
     }
 }
 

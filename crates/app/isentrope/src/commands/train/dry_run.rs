@@ -2,6 +2,7 @@
 
 use super::card::{self, Card};
 use super::settle_date;
+use crate::adapters::fingerprint;
 use crate::device::{self, Device};
 use crate::disk::Room;
 use crate::memory::Memory;
@@ -50,6 +51,7 @@ pub fn dry_run<R: TrainingRecipe>(
         Err(error) => return without_model(&recipe, &data, &error, target, all),
     };
     settle_date(&mut recipe, &model_dir, place);
+    recipe.tables().check_base(&model_dir, fingerprint)?;
     let rendered = rendered(&recipe, all);
     let mut prepared = recipe.prepare(&model_dir, count, &Download::default())?;
     let config = ModelConfig::read(&model_dir)?;

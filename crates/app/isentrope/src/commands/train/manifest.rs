@@ -25,16 +25,16 @@ pub fn manifest(
     let hash =
         |file: &FileHash| (file.path.display().to_string(), Value::from(file.sha256.clone()));
     let data: Map<String, Value> = trainer.data_files().iter().map(hash).collect();
-    let mut model =
-        json!({ "path": trainer.tables().model.path, "sha256": file_hashes(model_dir)? });
+    let hashes = |dir: &Path| file_hashes(dir, ranks.is_first());
+    let mut model = json!({ "path": trainer.tables().model.path, "sha256": hashes(model_dir)? });
     if let Some(dir) = trainer.tables().process_model.and_then(|table| table.model) {
-        model["process_model"] = json!({ "path": dir, "sha256": file_hashes(dir)? });
+        model["process_model"] = json!({ "path": dir, "sha256": hashes(dir)? });
     }
     if let Some(dir) = trainer.tables().lora.and_then(|lora| lora.adapter.as_ref()) {
-        model["adapter"] = json!({ "path": dir, "sha256": file_hashes(dir)? });
+        model["adapter"] = json!({ "path": dir, "sha256": hashes(dir)? });
     }
     if let Some(Teacher { path, dir, .. }) = teacher {
-        model["teacher"] = json!({ "path": path, "sha256": file_hashes(dir)? });
+        model["teacher"] = json!({ "path": path, "sha256": hashes(dir)? });
     }
     let Tables { reward, environment, .. } = trainer.tables();
     let mut programs = hashes_of_programs("reward.verifier", reward.verifier.files())?;

@@ -97,8 +97,10 @@ fn write_and_read(lora: Option<LoraSettings>) {
     let recipe = Recipe { lora, ..Recipe::default() };
     let parent = tempfile::tempdir().unwrap();
     let source = model_dir();
-    let models = || Models::open(&source, recipe.tables(), None, Arc::new(cpu())).unwrap();
-    let new = |ranks: &_| learner_of(models().first(None).unwrap(), ranks, LIMITS);
+    let models = |ranks: &TrainingRanks| {
+        Models::open(&source, recipe.tables(), None, ranks, Arc::new(cpu())).unwrap()
+    };
+    let new = |ranks: &TrainingRanks| learner_of(models(ranks).first(None).unwrap(), ranks, LIMITS);
     let store = |name: String| {
         let dir = parent.path().join(name);
         fs::create_dir_all(&dir).unwrap();
@@ -108,7 +110,7 @@ fn write_and_read(lora: Option<LoraSettings>) {
     };
     let save = |store: &CheckpointStore, learner: &mut Learner, step| {
         let state = state(learner.optimizer.progress, step, ());
-        let models = models();
+        let models = models(&learner.ranks);
         let mut learners =
             Learners { policy: learner, process_model: None, adapter: models.adapter() };
         store.save(&mut learners, &source, &state).unwrap();
@@ -155,7 +157,7 @@ fn write_and_read(lora: Option<LoraSettings>) {
     on_ranks(8, |ranks| {
         let found = store.latest::<()>(ranks, &mut |message| panic!("{message}")).unwrap().unwrap();
         let mut learner = new(ranks);
-        let (model, (moments, progress)) = found.policy(&models()).unwrap();
+        let (model, (moments, progress)) = found.policy(&models(ranks)).unwrap();
         learner.model = model;
         learner.read_moments(&moments, progress).unwrap();
         save(&store, &mut learner, 2);
