@@ -37,7 +37,7 @@ use isentrope_train::teacher::TEACHER;
 use isentrope_train::trainer::{Tables, TrainingRecipe};
 use isentrope_train::training_loop;
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Train a model by reinforcement learning
@@ -347,6 +347,18 @@ fn settle_date_of_ranks<R: TrainingRecipe>(
         place.recipe = rendered(recipe)?;
     }
     Ok(())
+}
+
+/// The directory of the recipe's model, for a look ahead, which does not wait for an unreachable
+/// hub: there are no retries.
+pub fn describe_at_once<R: TrainingRecipe>(recipe: &R) -> hub::Result<PathBuf> {
+    let hub = HubConfig { retries: 0, ..HubConfig::from_env()? };
+    let describe = |model: &str| hub::describe(&hub, model, &Download::default());
+    let Tables { model, teacher, .. } = recipe.tables();
+    let dir = describe(&model.path)?;
+    // The hub is not asked again for the teacher where it is opened, which says what is wrong.
+    let _ = teacher.map(describe);
+    Ok(dir)
 }
 
 /// Refuses paths of the recipe's models that would be taken for hub ids by mistake: a link to

@@ -6,6 +6,7 @@ use crate::program::{
     spoken, stderr, stdout_of, text,
 };
 use crate::text_model::text_model;
+use crate::train_distill::distill;
 use crate::training::{Bench, assert_same_results, base, tree, weights};
 use serde_json::{Value, json};
 use std::fs;
@@ -261,13 +262,22 @@ fn supervised_fine_tuning_is_swept_too() {
 
 #[test]
 fn a_hub_is_asked_for_a_model_once() {
-    let sweep = Sweep::new(METHODS);
-    let mut plan = sweep.command("--dry-run --set model.path=Qwen/Qwen2.5-0.5B");
-    plan.env("HF_ENDPOINT", "http://127.0.0.1:9").env("HF_HUB_OFFLINE", "0");
-    let (output, said) = outcome(plan);
-    assert!(!output.status.success());
-    assert_eq!(said.matches("asking http://127.0.0.1:9").count(), 1, "{said}");
-    assert_parts(&said, &["error: kl-cov/3 and 3 other runs: Qwen/Qwen2.5-0.5B: "]);
+    let rates = "base = \"recipe.toml\"\n[axes]\n\
+                 rate = { key = \"optimizer.learning_rate\", values = [1e-3, 1e-4] }\n";
+    let taught = format!(" {}", distill("Qwen/Qwen2.5-0.5B")).replace(' ', " --set ");
+    for (sweep, sets, said_of) in [
+        (METHODS, " --set model.path=Qwen/Qwen2.5-0.5B", "kl-cov/3 and 3 other runs: Qwen/"),
+        (rates, &*taught, "0.001 and 1 other run: objective.distillation.teacher is Qwen/"),
+    ] {
+        let sweep = Sweep::new(sweep);
+        let mut plan = sweep.command(&format!("--dry-run{sets}"));
+        plan.env("HF_ENDPOINT", "http://127.0.0.1:9").env("HF_HUB_OFFLINE", "0");
+        let (output, said) = outcome(plan);
+        assert!(!output.status.success());
+        assert_eq!(said.matches("asking http://127.0.0.1:9").count(), 1, "{said}");
+        assert_parts(&said, &[&format!("error: {said_of}")]);
+        assert!(!said.contains("retry"), "{said}");
+    }
 }
 
 #[test]

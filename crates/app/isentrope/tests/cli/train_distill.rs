@@ -11,7 +11,7 @@ use std::fs;
 pub const TEACHER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../assets/countdown-base");
 
 /// Nothing but the teacher, and nothing that moves weights beside it.
-fn distill(teacher: &str) -> String {
+pub fn distill(teacher: &str) -> String {
     format!(
         "objective.advantage=distill objective.distillation.teacher={teacher} \
          objective.entropy_bonus={{}} objective.covariance={{}} rollout.filter=false \

@@ -4,13 +4,12 @@ use super::file::Training;
 use super::runs::{PlannedRun, Problems};
 use super::state::State;
 use crate::adapters::fingerprint;
-use crate::commands::train::refuse_misplaced_models;
+use crate::commands::train::{describe_at_once, refuse_misplaced_models};
 use crate::device::{self, Device, DeviceRequest, LocalRank};
 use crate::memory::Memory;
 use crate::progress::Download;
 use anyhow::{Error, Result, anyhow};
 use isentrope_budget::time::Speeds;
-use isentrope_hub::{self as hub, HubConfig};
 use isentrope_kernels::Backend;
 use isentrope_lab::seeds::without_seed;
 use isentrope_model::ModelConfig;
@@ -97,9 +96,7 @@ fn needs<R: TrainingRecipe>(
 ) -> Result<Needs> {
     let recipe: R = serde_json::from_value(run.recipe().clone())?;
     refuse_misplaced_models(&recipe, &run.place.source)?;
-    // There are no retries, so that a check does not wait for an unreachable hub.
-    let hub = HubConfig { retries: 0, ..HubConfig::from_env()? };
-    let dir = hub::describe(&hub, &recipe.tables().model.path, &Download::default())?;
+    let dir = describe_at_once(&recipe)?;
     recipe.tables().check_base(&dir, |dir| bases.fingerprint(dir))?;
     let prepared = recipe.prepare(&dir, 1, &Download::default())?;
     let (device, speeds) = devices.with(prepared.trainer.tables().device.dtype, machine)?;

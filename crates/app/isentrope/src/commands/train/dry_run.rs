@@ -1,7 +1,7 @@
 //! `--dry-run`: the needs of a run, its settings, and its first prompts.
 
 use super::card::{self, Card};
-use super::settle_date;
+use super::{describe_at_once, settle_date};
 use crate::adapters::fingerprint;
 use crate::device::{self, Device};
 use crate::disk::Room;
@@ -12,7 +12,7 @@ use crate::recipe;
 use crate::standard_output::print;
 use anyhow::{Error, Result};
 use isentrope_budget::time::Speeds;
-use isentrope_hub::{self as hub, HubConfig};
+use isentrope_hub as hub;
 use isentrope_kernels::Backend;
 use isentrope_model::ModelConfig;
 use isentrope_rollout::EpisodePreview;
@@ -44,9 +44,7 @@ pub fn dry_run<R: TrainingRecipe>(
     let path = recipe.tables().model.path.clone();
     let data = describe_data(&recipe.data_places());
     hub::check_name(&path)?;
-    // There are no retries, so that a dry run does not wait for an unreachable hub.
-    let hub = HubConfig { retries: 0, ..HubConfig::from_env()? };
-    let model_dir = match hub::describe(&hub, &path, &Download::default()) {
+    let model_dir = match describe_at_once(&recipe) {
         Ok(dir) => dir,
         Err(error) => return without_model(&recipe, &data, &error, target, all),
     };
