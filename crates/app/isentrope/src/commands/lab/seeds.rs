@@ -1,7 +1,7 @@
 //! `isentrope lab seeds`: statistics over seeds of a table that was kept of a sweep.
 
 use crate::standard_output::print;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use isentrope_lab::seeds::{GroupCurves, RunTable, Summary, markdown};
 use serde::Serialize;
@@ -39,6 +39,13 @@ struct Everything<'a> {
 
 impl Seeds {
     pub fn run(&self) -> Result<()> {
+        if self.table.is_dir() {
+            bail!(
+                "{}: is a directory, and this reads a table (.csv, .csv.gz); a sweep's directory \
+                 has its statistics in table.md and table.json, and `isentrope show` shows runs",
+                self.table.display()
+            );
+        }
         let runs = RunTable::read(&self.table, &self.group)?;
         let summary = runs.summary();
         if self.json {
