@@ -83,6 +83,13 @@ impl DataSheet {
     pub fn of_memory(gb: f64) -> impl Iterator<Item = &'static Self> {
         DATA_SHEETS.iter().filter(move |sheet| sheet.memory_gb == gb)
     }
+
+    /// Bytes of memory of a GPU that is sold with `gb` GB: the least that the driver of a known one
+    /// shows, or `gb` GiB, which is an upper bound, if none is known.
+    pub fn bytes_of(gb: f64) -> usize {
+        let known = Self::of_memory(gb).map(|sheet| sheet.memory_mib << 20).min();
+        known.unwrap_or((gb * f64::from(1 << 30)) as usize)
+    }
 }
 
 #[cfg(test)]
@@ -124,5 +131,6 @@ mod tests {
             DataSheet::of_memory(141.0).map(|sheet| sheet.key).collect::<Vec<_>>(),
             ["h200"]
         );
+        assert_eq!([80.0, 0.5].map(DataSheet::bytes_of), [81_559 << 20, 1 << 29]);
     }
 }

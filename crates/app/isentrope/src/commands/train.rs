@@ -15,13 +15,13 @@ use crate::messages;
 use crate::progress::Download;
 use crate::ranks::{self, Ranks, Watcher};
 use crate::recipe;
-use crate::run_directory;
+use crate::run_directory::{self, latest_checkpoint};
 use crate::standard_output::print;
 use crate::terminal;
 use crate::trace::{StepTrace, TraceRequest};
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use dry_run::Target;
+use dry_run::{Share, Target};
 use isentrope_budget::memory::Plan;
 use isentrope_data::Template;
 use isentrope_files::Digest;
@@ -61,6 +61,7 @@ pub struct Train {
 impl RunArguments {
     /// Trains by a recipe, with reinforcement learning or on examples, and prints the results.
     pub fn train<R: TrainingRecipe>(self, command: &str) -> Result<()> {
+        self.refuse_ranks(command)?;
         match &self.recipe {
             Some(path) if !self.keys => {
                 // The recipe decides how ranks connect, so it is read before. An error in it is
@@ -79,7 +80,7 @@ impl RunArguments {
     /// One rank's part: it checks everything that files and flags say, then opens its device and
     /// trains.
     fn train_on<R: TrainingRecipe>(&self, path: &Path, ranks: &Ranks, command: &str) -> Result<()> {
-        let (recipe, place) = self.resolve::<R>(path, ranks)?;
+        let (recipe, place, shards) = self.resolve::<R>(path, ranks)?;
         let most = self.most_memory()?;
         let request = self.device(recipe.tables().device.kind)?;
         if ranks.is_first() {
@@ -87,7 +88,7 @@ impl RunArguments {
             self.check_resumable(&place.dir)?;
         }
         if self.dry_run {
-            return self.dry_run(recipe, &place, ranks, request, most);
+            return self.dry_run(recipe, &place, ranks, request, most, shards);
         }
         let trace = self.trace(recipe.tables().run.steps, ranks)?;
         if self.end_with_standard_input {
@@ -113,13 +114,18 @@ impl RunArguments {
             })
     }
 
-    /// Reads the recipe, fills in its defaults, and checks it; also says where the run is kept.
-    fn resolve<R: TrainingRecipe>(&self, path: &Path, ranks: &Ranks) -> Result<(R, RunLocation)> {
+    /// Reads the recipe, fills in its defaults, and checks it; also says where the run is kept, and
+    /// how the number of shards was found if the recipe does not set it.
+    fn resolve<R: TrainingRecipe>(
+        &self,
+        path: &Path,
+        ranks: &Ranks,
+    ) -> Result<(R, RunLocation, Option<String>)> {
         let mut recipe: R = recipe::load(path, &self.set)?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         let dir =
             recipe.run_mut().out.get_or_insert_with(|| Path::new("runs").join(&*name)).clone();
-        self.settle_shards(&mut recipe, &dir, ranks)?;
+        let shards = self.settle_shards(&mut recipe, &dir, ranks)?;
         recipe.resolve().with_context(|| path.display().to_string())?;
         shards_of_rank(recipe.tables().shards, self.count(ranks), 0)?;
         refuse_misplaced_models(&recipe, path)?;
@@ -130,28 +136,31 @@ impl RunArguments {
             recipe: rendered(&recipe)?,
             defaults: serde_json::to_value(R::default())?,
         };
-        Ok((recipe, place))
+        Ok((recipe, place, shards))
     }
 
     /// Sets the number of shards if the recipe does not: a resumed run keeps its own, a new one has
-    /// one per rank.
+    /// one per rank. Says so.
     fn settle_shards<R: TrainingRecipe>(
         &self,
         recipe: &mut R,
         out: &Path,
         ranks: &Ranks,
-    ) -> Result<()> {
+    ) -> Result<Option<String>> {
         let (key, shards) = recipe.shards_mut();
         if shards.is_some() {
-            return Ok(());
+            return Ok(None);
         }
+        let count = self.count(ranks);
         let found = ranks.first_finds(|| {
             let is_resumed = self.existing() == Existing::Resume;
             let saved = if is_resumed { RunLocation::saved_setting(out, key) } else { None };
-            saved.and_then(|value| value.as_u64()).unwrap_or(self.count(ranks) as u64).to_string()
+            saved.and_then(|value| value.as_u64()).unwrap_or(count as u64).to_string()
         })?;
-        *shards = Some(found.parse().with_context(|| key)?);
-        Ok(())
+        let found = found.parse().with_context(|| key)?;
+        *shards = Some(found);
+        let why = if found == count { "one for each rank" } else { "as the run has it" };
+        Ok(Some(format!("{key} = {found}, {why}, since the recipe does not set it")))
     }
 
     /// The dry run. Every rank opens its device, since ranks count who shares it; the first
@@ -163,6 +172,7 @@ impl RunArguments {
         ranks: &Ranks,
         request: DeviceRequest,
         most: usize,
+        shards: Option<String>,
     ) -> Result<()> {
         let target = match self.card()? {
             Some(card) => Target::Card(card),
@@ -170,7 +180,8 @@ impl RunArguments {
         };
         match target {
             target if ranks.is_first() => {
-                dry_run::dry_run(recipe, place, ranks, self.count(ranks), target, self.all)
+                let share = Share { count: self.count(ranks), shards };
+                dry_run::dry_run(recipe, place, ranks, share, target, self.all)
             }
             Target::Device(opened) => opened.map(drop),
             Target::Card(_) => Ok(()),
@@ -212,6 +223,9 @@ impl<R: TrainingRecipe> Training<'_, R> {
         let describe = || Ok(hub::describe(&hub, &model.path, download)?);
         let model_dir = ranks.first_then_all(describe)?;
         settle_date_of_ranks(&mut recipe, &mut place, &model_dir, ranks)?;
+        if ranks.is_first() {
+            check_kind(&recipe, &place, &model_dir)?;
+        }
 
         let mut watcher = Watcher::new(ranks);
         watcher.tracing(trace.map(|trace| StepTrace::new(trace, device.clone())));
@@ -359,6 +373,13 @@ pub fn describe_at_once<R: TrainingRecipe>(recipe: &R) -> hub::Result<PathBuf> {
     // The hub is not asked again for the teacher where it is opened, which says what is wrong.
     let _ = teacher.map(describe);
     Ok(dir)
+}
+
+/// Refuses to resume a run with a model or adapters of another kind.
+fn check_kind<R: TrainingRecipe>(recipe: &R, place: &RunLocation, model_dir: &Path) -> Result<()> {
+    let is_resumed = place.existing == Existing::Resume;
+    let saved = is_resumed.then(|| latest_checkpoint(&place.dir.join("checkpoints"))).flatten();
+    saved.map_or(Ok(()), |saved| Ok(training_loop::check_kind(recipe.tables(), model_dir, &saved)?))
 }
 
 /// Refuses paths of the recipe's models that would be taken for hub ids by mistake: a link to

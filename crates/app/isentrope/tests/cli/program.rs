@@ -115,11 +115,14 @@ pub fn output_for(input: &str, mut command: impl BorrowMut<Command>) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Runs a command that must succeed: what it prints, and what it says on standard error.
-pub fn spoken(command: impl BorrowMut<Command>) -> (String, String) {
+/// Runs a command that must succeed: what it prints, and what it says on standard error. A dry
+/// run's comments, which it breaks between words, are whole.
+pub fn spoken(mut command: impl BorrowMut<Command>) -> (String, String) {
+    let is_dry = command.borrow_mut().get_args().any(|argument| argument == "--dry-run");
     let (output, said) = outcome(command);
     assert!(output.status.success(), "{said}");
-    (String::from_utf8(output.stdout).unwrap(), said)
+    let printed = String::from_utf8(output.stdout).unwrap();
+    (if is_dry { printed.replace("\n#   ", " ") } else { printed }, said)
 }
 
 /// Runs a command that must succeed; its standard output as JSON lines.

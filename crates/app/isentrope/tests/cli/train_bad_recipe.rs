@@ -208,7 +208,9 @@ fn a_dry_run_plans_for_gpus_that_are_not_here() {
     let dry = |sets: &str, flags: &str| bench.command("out", sets, format!("--dry-run {flags}"));
     let (shown, _) = spoken(dry("memory.offload_moments=true", "--gpu-memory 24"));
     for (line, dtype) in shown.lines().zip(["bf16", "f32"]) {
-        let start = format!("# a GPU of 24 GB with {dtype}: memory: weights ");
+        let start = format!(
+            "# a GPU of 24 GB (24.0 GiB, as its driver shows) with {dtype}: memory: weights "
+        );
         assert!(line.starts_with(&start), "{shown}");
         assert_parts(line, &[" in the host's memory; sampling: "]);
     }
@@ -220,7 +222,9 @@ fn a_dry_run_plans_for_gpus_that_are_not_here() {
     assert_parts(alone.lines().next().unwrap(), &[", sums of shards "]);
     let (of_eight, _) = spoken(dry("", "--gpu-memory 24 --ranks 8"));
     let mut of_eight = of_eight.lines();
-    assert_eq!(of_eight.next(), Some("# one of 8 ranks, each with a device of its own:"));
+    let shards = "update.shards = 8, one for each rank, since the recipe does not set it";
+    let heading = format!("# one of 8 ranks, each with a device of its own; {shards}:");
+    assert_eq!(of_eight.next(), Some(&*heading));
     let (one, eight) = (alone.lines().next().unwrap(), of_eight.next().unwrap());
     assert!(!eight.contains("sums of shards"), "{eight}");
     let kib = |line: &str, name: &str| -> f64 {
@@ -243,11 +247,16 @@ fn a_dry_run_plans_for_gpus_that_are_not_here() {
     let help = stdout_of(isentrope("train --help"));
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_parts(&help, &[&format!("plans for such a GPU ({known})")]);
+    // Comments are lines that a page holds.
+    let shown = String::from_utf8(outcome(dry("", "--gpu-memory 24")).0.stdout).unwrap();
+    let comments = shown.lines().filter(|line| line.starts_with('#'));
+    assert!(comments.clone().all(|line| line.len() <= 100) && comments.count() > 6, "{shown}");
+    // A run that does not fit has the reason alone.
     let (small, said) = outcome(dry("", "--gpu-memory 0.05"));
-    assert_eq!(small.status.code(), Some(1));
-    let shown = String::from_utf8(small.stdout).unwrap();
-    assert_parts(&shown, &["with bf16: the run needs at least", "the least GPU has 1 GB"]);
-    assert_parts(&said, &["the run does not fit a GPU of 0.05 GB"]);
+    assert_eq!((small.status.code(), small.stdout.len()), (Some(1), 0));
+    let parts = ["the run does not fit a GPU of 0.05 GB (51 MiB)\n  with bf16: the run needs at"];
+    assert_parts(&said, &parts);
+    assert_parts(&said, &["\n  with f32: the run needs", "the least GPU has 1 GiB"]);
     for gb in ["0", "nan"] {
         let (output, said) = outcome(dry("", &format!("--gpu-memory {gb}")));
         assert!(!output.status.success() && said.contains("--gpu-memory"), "{said}");

@@ -1,7 +1,9 @@
 //! Low-rank adapters in whole runs. `crates/compute/model/tests/adapter.rs` has the numbers,
 //! `merge.rs` what other commands do with an adapter.
 
-use crate::program::{assert_parts, failure_last, json_of, names, spoken, stdout_of, text};
+use crate::program::{
+    assert_parts, failure_last, failure_saying, json_of, names, spoken, stdout_of, text,
+};
 use crate::training::untrained;
 use crate::training::{Bench, assert_resumes, assert_same_results, base, checkpoint, metrics};
 use std::fs;
@@ -68,11 +70,15 @@ fn a_run_with_adapters_goes_on_beside_the_same_base_and_with_the_same_settings()
         ("lora.alpha=7".into(), vec!["lora.alpha was 6 until "]),
         ("lora.targets=[\"q_proj\"]".into(), vec!["lora.targets was all-linear until "]),
         (model_of(&other), vec!["model.path is ", "whose tokenizer.json is another than that of "]),
-        (model_of(&heavier), vec!["model.path is ", "whose weights or config.json are others"]),
     ] {
-        let said = bench.command("run", format!("{} {more}", sets("run.steps=2")), "--resume");
-        failure_last(said, &parts);
+        for flags in ["--resume", "--resume --dry-run"] {
+            let more = format!("{} {more}", sets("run.steps=2"));
+            failure_saying(bench.command("run", more, flags), &parts); // without a plan
+        }
     }
+    let more = format!("{} {}", sets("run.steps=2"), model_of(&heavier));
+    let parts = ["model.path is ", "whose weights or config.json are others"];
+    failure_last(bench.command("run", more, "--resume"), &parts);
     let whole = format!("model.path={} eval.every=0 run.steps=2", text(&model));
     failure_last(bench.command("run", &whole, "--resume"), &["lora is not set", "adapters until "]);
     bench.run("whole", &whole, "");

@@ -1,14 +1,15 @@
 //! A run's needs on a GPU that need not be here: the GPU's own backend says how many bytes
 //! everything takes, and data sheets how long a step takes at least.
 
-use anyhow::{Result, anyhow};
+use crate::memory::human;
+use anyhow::{Result, anyhow, bail};
 use isentrope_budget::time::Peak;
 use isentrope_cuda::{Cuda, DATA_SHEETS, DataSheet, Dtype, PlanningDevice};
 use isentrope_train::trainer::{Prepared, Trainer};
 use std::sync::Arc;
 
-/// The memory of a GPU that is planned for. A card sold as 80 GB has a little less than 80 GiB; a
-/// run takes nine tenths of it unless `memory.budget_gib` is set.
+/// A GPU that is planned for. One sold as 80 GB shows 79.6 GiB; a run takes nine tenths of it
+/// unless `memory.budget_gib` is set.
 #[derive(Clone, Debug)]
 pub struct Card {
     /// Its name.
@@ -20,25 +21,26 @@ pub struct Card {
 }
 
 const GIB: f64 = (1u64 << 30) as f64;
-/// Most GiB that a GPU may have.
+/// Most GB that a GPU may have.
 const MOST: f64 = 1e6;
 
 impl Card {
-    /// A GPU with this memory, as `--gpu-memory` gives it.
+    /// A GPU sold with this memory, as `--gpu-memory` gives it.
     ///
     /// # Errors
     /// When it is out of range.
-    pub fn new(gib: f64) -> Result<Self> {
-        if gib > 0.0 && gib <= MOST {
-            let memory = (gib * GIB) as usize;
-            Ok(Self {
-                name: format!("a GPU of {gib} GB"),
-                memory,
-                sheets: DataSheet::of_memory(gib).collect(),
-            })
-        } else {
-            Err(anyhow!("--gpu-memory is {gib}: it must be above 0, and at most {MOST}"))
+    pub fn new(gb: f64) -> Result<Self> {
+        let is_possible = gb > 0.0 && gb <= MOST;
+        if !is_possible {
+            bail!("--gpu-memory is {gb}: it must be above 0, and at most {MOST}");
         }
+        let sheets: Vec<_> = DataSheet::of_memory(gb).collect();
+        let memory = DataSheet::bytes_of(gb);
+        Ok(Self {
+            name: named(&format!("a GPU of {gb} GB"), memory, !sheets.is_empty()),
+            memory,
+            sheets,
+        })
     }
 
     /// The GPU that `--gpu` names.
@@ -54,21 +56,22 @@ impl Card {
             )
         })?;
         let memory = sheet.memory_mib << 20;
-        let name = format!("{} ({:.1} GiB, as its driver shows)", sheet.name, memory as f64 / GIB);
-        Ok(Self { name, memory, sheets: vec![sheet] })
+        Ok(Self { name: named(sheet.name, memory, true), memory, sheets: vec![sheet] })
     }
 
     /// Plans of a run with either type of numbers, a line each, and how long a step takes at least
-    /// on known GPUs; and an error if it fits with neither.
-    pub fn plans<T: Trainer>(&self, prepared: &Prepared<T>) -> (String, Result<()>) {
+    /// on known GPUs.
+    ///
+    /// # Errors
+    /// When it fits with neither, with what would help.
+    pub fn plans<T: Trainer>(&self, prepared: &Prepared<T>) -> Result<String> {
         let memory = self.memory;
-        let (mut text, mut fits, mut last) = (String::new(), false, String::new());
+        let (mut text, mut refusals) = (String::new(), Vec::new());
         let mut limits = vec![Vec::new(); self.sheets.len()];
         for (name, dtype) in [("bf16", Dtype::Bf16), ("f32", Dtype::F32)] {
             let backend = Cuda::new(Arc::new(PlanningDevice { memory }), dtype);
             let line = match prepared.plan(&backend, memory) {
                 Ok(plan) => {
-                    fits = true;
                     for (sheet, limits) in self.sheets.iter().zip(&mut limits) {
                         let limit = prepared.limit(&backend, &plan, peak(sheet, dtype));
                         limits.push(format!("with {name} {limit}"));
@@ -76,20 +79,29 @@ impl Card {
                     plan.to_string()
                 }
                 Err(error) => {
-                    last = format!("{error}; {}", larger(prepared.least(&backend), name));
-                    last.clone()
+                    let line = format!("{error}; {}", larger(prepared.least(&backend), name));
+                    refusals.push(format!("with {name}: {line}"));
+                    line
                 }
             };
             text += &format!("{} with {name}: {line}\n", self.name);
+        }
+        if refusals.len() == 2 {
+            bail!("the run does not fit {}\n{}", self.name, refusals.join("\n"));
         }
         for (sheet, limits) in
             self.sheets.iter().zip(&limits).filter(|(_, limits)| !limits.is_empty())
         {
             text += &format!("{}: {}\n", at_peak(sheet), limits.join("; "));
         }
-        let refused = || anyhow!("the run does not fit {}; with f32: {last}", self.name);
-        (text, if fits { Ok(()) } else { Err(refused()) })
+        Ok(text)
     }
+}
+
+/// A GPU's name with its memory.
+fn named(name: &str, memory: usize, is_known: bool) -> String {
+    let shown = if is_known { ", as its driver shows" } else { "" };
+    format!("{name} ({}{shown})", human(memory))
 }
 
 /// A data sheet's peaks of products and of memory.
@@ -118,5 +130,5 @@ pub fn at_peak(sheet: &DataSheet) -> String {
 fn larger(least: usize, dtype: &str) -> String {
     // A run takes nine tenths.
     let gib = (least as f64 / 0.9 / GIB).ceil();
-    format!("with {dtype} as it is, the least GPU has {gib} GB")
+    format!("with {dtype} as it is, the least GPU has {gib} GiB")
 }

@@ -1,16 +1,17 @@
 //! `--dry-run`: the needs of a run, its settings, and its first prompts.
 
 use super::card::{self, Card};
-use super::{describe_at_once, settle_date};
+use super::{check_kind, describe_at_once, settle_date};
 use crate::adapters::fingerprint;
 use crate::device::{self, Device};
 use crate::disk::Room;
 use crate::memory::Memory;
+use crate::messages::fitted;
 use crate::progress::Download;
 use crate::ranks::Ranks;
 use crate::recipe;
-use crate::standard_output::print;
-use anyhow::{Error, Result};
+use crate::standard_output::{print, width};
+use anyhow::Result;
 use isentrope_budget::time::Speeds;
 use isentrope_hub as hub;
 use isentrope_kernels::Backend;
@@ -22,6 +23,8 @@ use std::path::PathBuf;
 
 /// Number of prompts or examples that are shown.
 const SHOWN: usize = 3;
+/// Columns of comments where there is no terminal.
+const FILE_WIDTH: usize = 100;
 
 /// The device or GPU for which the run is planned.
 pub enum Target {
@@ -31,13 +34,20 @@ pub enum Target {
     Card(Card),
 }
 
-/// Prints everything that can be known before step 1, the needs of one of `count` ranks first. If
-/// the model's configuration cannot be fetched, the recipe's data are checked all the same.
+/// The ranks that share the work.
+pub struct Share {
+    pub count: usize,
+    /// How the number of shards was found, if the recipe does not set it.
+    pub shards: Option<String>,
+}
+
+/// Prints everything that can be known before step 1, the needs of one rank first. If the model's
+/// configuration cannot be fetched, the recipe's data are checked all the same.
 pub fn dry_run<R: TrainingRecipe>(
     mut recipe: R,
     place: &RunLocation,
     ranks: &Ranks,
-    count: usize,
+    share: Share,
     target: Target,
     all: bool,
 ) -> Result<()> {
@@ -49,38 +59,37 @@ pub fn dry_run<R: TrainingRecipe>(
         Err(error) => return without_model(&recipe, &data, &error, target, all),
     };
     settle_date(&mut recipe, &model_dir, place);
+    check_kind(&recipe, place, &model_dir)?;
     recipe.tables().check_base(&model_dir, fingerprint)?;
     let rendered = rendered(&recipe, all);
-    let mut prepared = recipe.prepare(&model_dir, count, &Download::default())?;
+    let mut prepared = recipe.prepare(&model_dir, share.count, &Download::default())?;
     let config = ModelConfig::read(&model_dir)?;
     let of_teacher = prepared.teacher.as_ref().map(|teacher| (&teacher.dir, &teacher.config));
     let models = || std::iter::once((&model_dir, &config)).chain(of_teacher);
-    let mut too_little_room = None;
-    let planned = match target {
+    let check_shapes = || models().try_for_each(|(dir, config)| device::check_shapes(dir, config));
+    let (needs, usable) = match target {
         Target::Card(card) => {
-            let checked = models().try_for_each(|(dir, config)| device::check_shapes(dir, config));
-            checked.map(|()| {
-                let (plans, fits) = card.plans(&prepared);
-                (format!("# {}\n\n", commented(plans.trim_end())), fits)
-            })
+            check_shapes()?;
+            (comment(&card.plans(&prepared)?), Ok(()))
         }
-        Target::Device(opened) => opened.and_then(|(device, most)| {
+        Target::Device(Ok((device, most))) => {
             models().try_for_each(|(dir, config)| device.check_shapes(dir, config))?;
             let of_host = Memory::now().available as usize / ranks.local_rank().of;
             let needs =
                 device.run(|backend| needs(&prepared, most, of_host, &*backend, &device))?;
             let room = Room::of(&prepared, place);
-            too_little_room = room.warning();
-            Ok((format!("{needs}# {}\n\n", room.line()), Ok(())))
-        }),
+            prepared.notes.extend(room.warning());
+            (needs + &comment(&room.line()), Ok(()))
+        }
+        // The recipe may be for a machine with the device.
+        Target::Device(Err(error)) => (comment(&crate::sentence(&error)), Err(error)),
     };
-    prepared.notes.extend(too_little_room);
-    let (needs, fits) = planned.unwrap_or_else(|error| (as_comment(&error), Err(error)));
-    if count > 1 {
-        print(&format!("# one of {count} ranks, each with a device of its own:\n"))?;
+    if share.count > 1 {
+        let shards = share.shards.map(|shards| format!("; {shards}")).unwrap_or_default();
+        let count = share.count;
+        print(&comment(&format!("one of {count} ranks, each with a device of its own{shards}:")))?;
     }
-    print(&needs)?;
-    print(&rendered)?;
+    print(&format!("{needs}\n{rendered}"))?;
     print_notes(&prepared.notes)?;
     for (i, text) in prepared.preview(SHOWN)?.iter().enumerate() {
         print(&format!("\n# ── {} of the data ──\n{text}\n", i + 1))?;
@@ -96,7 +105,7 @@ pub fn dry_run<R: TrainingRecipe>(
         };
         print(&format!("\n# ── {heading} ──\n{prompt}⟦{turn}⟧{rest}\n"))?;
     }
-    fits
+    usable
 }
 
 /// The recipe with every key, or its changes of the defaults.
@@ -123,7 +132,7 @@ fn without_model<R: TrainingRecipe>(
         Target::Device(Ok(_)) | Target::Card(_) => Ok(()),
     };
     if let Err(error) = &device {
-        print(&as_comment(error))?;
+        print(&format!("{}\n", comment(&crate::sentence(error))))?;
     }
     print(&rendered(recipe, all))?;
     print_notes(&notes)?;
@@ -134,12 +143,11 @@ fn without_model<R: TrainingRecipe>(
         }
         None => error.to_string(),
     };
-    print(&format!(
-        "\n# The recipe is well-formed. {}What the run needs and its prompts cannot be shown \
-         without the model. {}\n",
-        commented(data),
-        commented(&why)
-    ))?;
+    let text = format!(
+        "The recipe is well-formed. {data}What the run needs and its prompts cannot be shown \
+         without the model. {why}"
+    );
+    print(&format!("\n{}", comment(&text)))?;
     device
 }
 
@@ -172,7 +180,6 @@ fn needs<T: Trainer>(
     let plan = prepared.plan(backend, device.available(most));
     let plan = plan.map_err(|error| device.unfitting(error))?;
     plan.check_host(of_host)?;
-    let heading = device.heading().map(|heading| format!("# {heading}\n")).unwrap_or_default();
     let mut speeds = Speeds::default();
     let estimate = prepared.estimate_with(backend, &plan, &mut speeds)?;
     let limit = match device.data_sheet() {
@@ -190,24 +197,21 @@ fn needs<T: Trainer>(
             )
         }
     };
-    let adapters = prepared.adapters().map(|adapters| format!("# {adapters}\n"));
-    let adapters = adapters.unwrap_or_default();
-    Ok(format!("# {plan}\n{adapters}{heading}# {estimate}\n# {limit}\n"))
-}
-
-/// An error as comments above the recipe, in place of the plan.
-fn as_comment(error: &Error) -> String {
-    format!("# {}\n\n", commented(&crate::sentence(error)))
+    let lines = [Some(plan.to_string()), prepared.adapters(), device.heading()];
+    let lines = lines.into_iter().flatten().chain([estimate.to_string(), limit]);
+    Ok(lines.map(|line| comment(&line)).collect())
 }
 
 fn print_notes(notes: &[String]) -> Result<()> {
     if !notes.is_empty() {
         print("\n")?;
     }
-    notes.iter().try_for_each(|note| print(&format!("# note: {}\n", commented(note))))
+    notes.iter().try_for_each(|note| print(&comment(&format!("note: {note}"))))
 }
 
-/// A text of several lines, all of them in the comment that the first begins.
-fn commented(text: &str) -> String {
-    text.replace('\n', "\n# ")
+/// Lines of text as comments of a recipe, broken between words.
+fn comment(text: &str) -> String {
+    let width = width().unwrap_or(FILE_WIDTH) - "# ".len();
+    let lines = fitted(text, Some(width));
+    lines.lines().map(|line| format!("# {line}\n")).collect()
 }

@@ -46,8 +46,9 @@ pub struct RunArguments {
     /// With --dry-run: shows every setting, as a recipe
     #[arg(long, requires = "dry_run")]
     pub(super) all: bool,
-    /// With --dry-run: plans for a GPU with this many GB, such as 24, 80 or 141; this machine needs
-    /// no GPU
+    /// With --dry-run: plans for a GPU sold with this many GB, such as 24, 80 or 141, by the memory
+    /// that its driver shows (79.6 GiB of 80 GB), or with as many GiB if no such GPU is known; this
+    /// machine needs no GPU
     #[arg(long, value_name = "GB", requires = "dry_run")]
     gpu_memory: Option<f64>,
     /// With --dry-run: plans for such a GPU (a100, a100-40gb, a100-pcie, l40s, rtx4090, h100-pcie,
@@ -55,7 +56,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "NAME", requires = "dry_run", conflicts_with = "gpu_memory")]
     gpu: Option<String>,
     /// With --dry-run: plans for one of N ranks, each with such a device of its own
-    #[arg(long, value_name = "N", requires = "dry_run")]
+    #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     ranks: Option<u32>,
     /// Prints what every key of a recipe means, as Markdown, and does nothing else
@@ -132,6 +133,16 @@ impl RunArguments {
             (None, Some(gb)) => Card::new(gb).map(Some),
             (None, None) => Ok(None),
         }
+    }
+
+    /// Refuses a number of ranks where none are planned.
+    pub(super) fn refuse_ranks(&self, command: &str) -> Result<()> {
+        let (Some(ranks), false) = (self.ranks, self.dry_run) else { return Ok(()) };
+        let recipe = self.recipe.as_deref().unwrap_or(Path::new("RECIPE")).display();
+        bail!(
+            "--ranks plans for ranks, with --dry-run; `mpirun -n {ranks} isentrope {command} \
+             {recipe}` starts them (docs/guides/several-machines.md)"
+        )
     }
 
     /// Ranks that share the work: the launcher's, unless a dry run names another number.
