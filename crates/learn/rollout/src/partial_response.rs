@@ -4,7 +4,7 @@ use crate::response::{bits, can_be_drawn};
 use crate::response_masks::ResponseMasks;
 use crate::sampling::Sampling;
 use crate::sequence::{Completion, FinishReason};
-use isentrope_kernels::Drawn;
+use isentrope_kernels::{Drawn, SamplingMasks};
 use isentrope_run::tokens::GivenRanges;
 use serde::{Deserialize, Serialize};
 
@@ -74,7 +74,7 @@ impl PartialResponse {
         self.entropies.extend_from_slice(&part.entropies);
         if let Some(more) = &part.masks {
             let masks = self.masks.get_or_insert_default();
-            masks.tokens.extend(&more.tokens, count);
+            masks.tokens = SamplingMasks::concat(&[(&masks.tokens, before), (&more.tokens, count)]);
             masks.log_masses.extend_from_slice(&more.log_masses);
         }
         part.given.ranges().for_each(|range| {
