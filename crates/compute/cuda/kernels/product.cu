@@ -253,14 +253,26 @@ DEVICE void add_products(SUMS(sums, T), const bf16* a, const bf16* b, Rows<false
   }
 }
 
-// Grid: x and y are tiles along the rows and the columns of d. Strides are numbers from one row in memory to the next, multiples of
-// 8 for a and b, which lie at multiples of 16 bytes. If it accumulates, sums continue from d. The bias is one number a column. If
-// it adds, the values of d are added last, and there is one rounding.
+// A thin product of the same a, computed beside d by the first tiles, so that their chains begin first: the rounded sums of a b^T,
+// multiplied by one factor a column. b has the stride of the other b. Without columns there is none.
+template <typename Out>
+struct Beside {
+  const bf16* b;
+  const float* factors;
+  Out* d;
+  u32 columns, d_stride;
+};
+
+// Grid: x and y are tiles along the rows and the columns of what is beside d, and then of d. Strides are numbers from one row in
+// memory to the next, multiples of 8 for a and b, which lie at multiples of 16 bytes. If it accumulates, sums continue from d. The
+// bias is one number a column. If it adds, the values of d are added last, and there is one rounding.
 template <typename T, bool TransposedA, bool TransposedB, typename Out>
 DEVICE void product(const bf16* a, const bf16* b, const bf16* bias, Out* d, u32 rows, u32 columns, u32 depth, u32 a_stride,
-                    u32 b_stride, u32 d_stride, bool accumulates, bool adds) {
+                    u32 b_stride, u32 d_stride, bool accumulates, bool adds, Beside<Out> beside = {}) {
   const Place tile = tile_of_block();
-  u32 first_row = tile.row * T::rows, first_column = tile.column * T::columns;
+  const u32 end = (beside.columns + T::columns - 1) / T::columns * T::columns;
+  u32 first_row = tile.row * T::rows, first_column = tile.column * T::columns - end;
+  const auto is_beside = [&] { return beside.columns > 0 && (i32)first_column < 0; };
   float sums[T::warp_rows / 16][T::warp_columns / 8][4];
   UNROLL for (u32 m = 0; m < T::warp_rows / 16; m++) {
     UNROLL for (u32 n = 0; n < T::warp_columns / 8; n++) {
@@ -271,11 +283,26 @@ DEVICE void product(const bf16* a, const bf16* b, const bf16* bias, Out* d, u32 
       }
     }
   }
-  const Rows<false> of_a = {first_row, rows}, of_b = {first_column, columns};
+  const Rows<false> of_a = {first_row, rows};
+  Rows<false> of_b = {first_column, columns};
+  if (is_beside()) {
+    of_b = {first_column + end, beside.columns};
+    b = beside.b;
+  }
   add_products<T, TransposedA, TransposedB>(sums, a, b, of_a, of_b, depth, a_stride, b_stride);
   // The destinations are computed anew here, so that no registers keep them during the products.
   first_row = forgotten(first_row);
   first_column = forgotten(first_column);
+  const float* factors = nullptr;
+  if (is_beside()) {
+    first_column += end;
+    d = beside.d;
+    columns = beside.columns;
+    d_stride = beside.d_stride;
+    factors = beside.factors;
+    bias = nullptr;
+    adds = false;
+  }
   UNROLL for (u32 m = 0; m < T::warp_rows / 16; m++) {
     UNROLL for (u32 n = 0; n < T::warp_columns / 8; n++) {
       UNROLL for (u32 i = 0; i < 4; i++) {
@@ -286,6 +313,11 @@ DEVICE void product(const bf16* a, const bf16* b, const bf16* bias, Out* d, u32 
           float y = sums[m][n][i];
           if (bias) y = y + load(bias + column);
           if (adds) y = load(out) + y;
+          if (factors) {
+            Out rounded;
+            store(&rounded, y);
+            y = load(&rounded) * factors[column];
+          }
           store(out, y);
         }
       }
@@ -304,20 +336,23 @@ DEVICE void product(const bf16* a, const bf16* b, const bf16* bias, Out* d, u32 
   KERNEL_OF(name##_narrow, Narrow)        \
   EXPORT(name##_narrow)
 
-// y = x W^T + b, or added to y. a: x [tokens, inputs], b: W [outputs, inputs].
+// y = x W^T + b, or added to y; and beside it s * (x A^T), [tokens, ranks], of an adapter. a: x [tokens, inputs], b: W [outputs,
+// inputs], thin: A [ranks, inputs].
 #define LINEAR(name, T)                                                                                                \
   KERNEL(name, T::threads)(const bf16* a, const bf16* b, const bf16* bias, bf16* d, u32 rows, u32 columns, u32 depth,  \
-                           u32 a_stride, u32 b_stride, u32 d_stride, u32 adds) {                                       \
-    product<T, false, false>(a, b, bias, d, rows, columns, depth, a_stride, b_stride, d_stride, false, adds != 0);     \
+                           u32 a_stride, u32 b_stride, u32 d_stride, u32 adds, const bf16* thin, const float* factors, \
+                           bf16* reduced, u32 ranks, u32 reduced_stride) {                                             \
+    const Beside<bf16> beside = {thin, factors, reduced, ranks, reduced_stride};                                       \
+    product<T, false, false>(a, b, bias, d, rows, columns, depth, a_stride, b_stride, d_stride, false, adds != 0, beside); \
   }
 TILED_OR_NARROW(LINEAR, linear_bf16)
 
-// y = f(gate) * up. gate and up are the halves of x W^T + b; each of their numbers is rounded as if it were stored, and is
-// stored in [rows, 2 features] if that memory is given. a: x [tokens, inputs], b: W [2 features, inputs]. Grid: x is tiles of rows,
+// y = f(gate) * up. gate and up are the halves of x W^T + b, or of gate_up + x W^T + b if it adds; each of their numbers is rounded
+// as if it were stored, and is stored in gate_up, [rows, 2 features], if that memory is given. a: x [tokens, inputs], b: W [2 features, inputs]. Grid: x is tiles of rows,
 // y tiles of half as many features.
 template <typename T>
 DEVICE void linear_glu(const bf16* a, const bf16* b, const bf16* bias, bf16* gate_up, bf16* y, u32 rows, u32 features, u32 depth,
-                          u32 a_stride, u32 b_stride, u32 gate_up_stride, u32 y_stride, u32 is_gelu) {
+                          u32 a_stride, u32 b_stride, u32 gate_up_stride, u32 y_stride, u32 is_gelu, u32 adds) {
   const Place tile = tile_of_block();
   const u32 first_row = tile.row * T::rows, first_feature = tile.column * (T::columns / 2);
   float sums[T::warp_rows / 16][T::warp_columns / 8][4];
@@ -339,10 +374,12 @@ DEVICE void linear_glu(const bf16* a, const bf16* b, const bf16* bias, bf16* gat
         if (row < rows && feature < features) {
           bf16 pair[2];
           UNROLL for (u32 half = 0; half < 2; half++) {
+            const u64 at = (u64)row * gate_up_stride + half * features + feature;
             float sum = sums[m][n + 2 * half][i];
             if (bias) sum = sum + load(bias + half * features + feature);
+            if (adds) sum = load(gate_up + at) + sum;
             store(&pair[half], sum);
-            if (gate_up) gate_up[(u64)row * gate_up_stride + half * features + feature] = pair[half];
+            if (gate_up) gate_up[at] = pair[half];
           }
           store(y + (u64)row * y_stride + feature, gated(load(&pair[0]), load(&pair[1]), is_gelu));
         }
@@ -350,10 +387,10 @@ DEVICE void linear_glu(const bf16* a, const bf16* b, const bf16* bias, bf16* gat
     }
   }
 }
-#define LINEAR_GLU(name, T)                                                                                              \
-  KERNEL(name, T::threads)(const bf16* a, const bf16* b, const bf16* bias, bf16* gate_up, bf16* y, u32 rows, u32 features,  \
-                              u32 depth, u32 a_stride, u32 b_stride, u32 gate_up_stride, u32 y_stride, u32 is_gelu) {       \
-    linear_glu<T>(a, b, bias, gate_up, y, rows, features, depth, a_stride, b_stride, gate_up_stride, y_stride, is_gelu); \
+#define LINEAR_GLU(name, T)                                                                                                    \
+  KERNEL(name, T::threads)(const bf16* a, const bf16* b, const bf16* bias, bf16* gate_up, bf16* y, u32 rows, u32 features,     \
+                           u32 depth, u32 a_stride, u32 b_stride, u32 gate_up_stride, u32 y_stride, u32 is_gelu, u32 adds) {   \
+    linear_glu<T>(a, b, bias, gate_up, y, rows, features, depth, a_stride, b_stride, gate_up_stride, y_stride, is_gelu, adds); \
   }
 TILED_OR_NARROW(LINEAR_GLU, linear_glu_bf16)
 

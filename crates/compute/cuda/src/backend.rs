@@ -13,8 +13,8 @@ use crate::{attention, delta_rule, draw, head, linear, splits};
 use isentrope_kernels::{
     AdamW, Attention, Backend, Buffer, DeviceBatch, DeviceIndex, Draw, Drawn, DrawnTokens,
     EntropySlopes, ExpertOperations, Gate, Grouped, HeadNorms, HeadScores, HeadStatistics,
-    HostBatch, HybridOperations, Kind, Linear, OutOfMemory, QueuedDraws, ReplayKey, RmsNorm, Role,
-    SamplingMasks, SplitWeights, Turn, UpdateSlice, Work,
+    HostBatch, HybridOperations, Kind, Linear, LowRank, OutOfMemory, QueuedDraws, ReplayKey,
+    RmsNorm, Role, SamplingMasks, SplitWeights, Turn, UpdateSlice, Work,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -169,6 +169,56 @@ impl Backend for Cuda {
             y.of_mut(),
             tokens,
         );
+    }
+    fn linear_adapted(
+        &self,
+        shape: Linear,
+        x: &Buffer,
+        weights: &Buffer,
+        bias: Option<&Buffer>,
+        adapter: LowRank<'_>,
+        y: &mut Buffer,
+        tokens: usize,
+        adds: bool,
+    ) {
+        self.forward_adapted(
+            shape,
+            x.of(),
+            weights.of(),
+            bias.map(Buffer::of),
+            adapter,
+            y.of_mut(),
+            tokens,
+            adds,
+            None,
+        );
+    }
+    fn linear_adapted_glu(
+        &self,
+        shape: Linear,
+        by: Gate,
+        x: &Buffer,
+        weights: &Buffer,
+        bias: Option<&Buffer>,
+        adapter: LowRank<'_>,
+        gate_up: &mut Buffer,
+        y: &mut Buffer,
+        tokens: usize,
+    ) {
+        self.forward_adapted(
+            shape,
+            x.of(),
+            weights.of(),
+            bias.map(Buffer::of),
+            adapter,
+            gate_up.of_mut(),
+            tokens,
+            false,
+            Some((by, y.of_mut())),
+        );
+    }
+    fn reduce(&self, adapter: LowRank<'_>, x: &Buffer, reduced: &mut Buffer, tokens: usize) {
+        self.reduce_rows(adapter, x.of(), reduced.of_mut(), tokens);
     }
     fn linear_backward_input(
         &self,

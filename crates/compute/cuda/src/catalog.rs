@@ -33,21 +33,29 @@ impl<P: Arguments> Tiled<P> {
         self.narrow.as_ref().expect("declared with narrow tiles").function()
     }
 
-    /// The kernel and grid for a product of `rows` x `columns` on a device with `processors`
+    /// The kernel and grid for products of `rows` x each of `columns` on a device with `processors`
     /// processors.
     ///
     /// Large tiles read each operand half as often. A small product has too few of them to occupy
     /// the processors; and if one small tile covers all rows, more blocks read the other operand
     /// faster. If even small tiles leave processors idle, narrow tiles keep memory busy, because
     /// more of their reads are under way. The choice changes no bit.
-    pub(crate) fn of(&self, rows: usize, columns: usize, processors: usize) -> (&Kernel<P>, Grid) {
-        let blocks = |tile: &Tile| rows.div_ceil(tile.rows) * columns.div_ceil(tile.columns);
+    pub(crate) fn of(
+        &self,
+        rows: usize,
+        columns: &[usize],
+        processors: usize,
+    ) -> (&Kernel<P>, Grid) {
+        let across = |tile: &Tile| -> usize {
+            columns.iter().map(|columns| columns.div_ceil(tile.columns)).sum()
+        };
+        let blocks = |tile: &Tile| rows.div_ceil(tile.rows) * across(tile);
         let (kernel, tile) = match &self.narrow {
             _ if rows > SMALL.rows && blocks(&LARGE) >= processors => (&self.large, LARGE),
             Some(narrow) if blocks(&SMALL) < processors => (narrow, NARROW),
             _ => (&self.small, SMALL),
         };
-        let grid = [rows.div_ceil(tile.rows), columns.div_ceil(tile.columns), 1];
+        let grid = [rows.div_ceil(tile.rows), across(&tile), 1];
         (kernel, Grid::new(grid, tile.threads).with_shared(tile.shared()))
     }
 }
@@ -65,6 +73,8 @@ pub(crate) struct Tile {
 }
 
 const SMALL: Tile = Tile { rows: 64, columns: 64, threads: 128, depth: 32, stages: 4 };
+/// Rows that one tile covers, so that each weight is read once.
+pub(crate) const FEW_ROWS: usize = SMALL.rows;
 const LARGE: Tile = Tile { rows: 128, columns: 128, threads: 128, depth: 32, stages: 4 };
 const NARROW: Tile = Tile { rows: 64, columns: 32, threads: 128, depth: 64, stages: 7 };
 
@@ -280,12 +290,14 @@ catalog! {
         pair BIAS_GRADIENT "bias_gradient" (P, P, N, N, N);
     }
     TENSOR_CORE "product.cu" {
-        // a, b, bias, d, rows, columns, depth, strides of a, b and d, adds.
-        decoding LINEAR_BF16 "linear_bf16" (P, P, P, P, N, N, N, N, N, N, bool);
+        // a, b, bias, d, rows, columns, depth, strides of a, b and d, adds; thin b, factors, thin
+        // d, its columns, its stride.
+        decoding LINEAR_BF16 "linear_bf16"
+            (P, P, P, P, N, N, N, N, N, N, bool, P, P, P, N, N);
         // a, b, bias, gate_up, y, rows, features, depth, strides of a, b, gate_up and y, is
-        // GELU.
+        // GELU, adds.
         decoding LINEAR_GLU_BF16 "linear_glu_bf16"
-            (P, P, P, P, P, N, N, N, N, N, N, N, bool);
+            (P, P, P, P, P, N, N, N, N, N, N, N, bool, bool);
         // a, b, d, rows, columns, depth, strides.
         decoding LOGITS_BF16 "logits_bf16" (P, P, P, N, N, N, N, N, N);
         tiled LINEAR_BACKWARD_INPUT_BF16 "linear_backward_input_bf16" (P, P, P, N, N, N, N, N, N);

@@ -7,19 +7,24 @@
 //! The vendor's library computes a product where it has the right bits. It can neither add a bias
 //! or a residual before the one rounding, nor continue a sum. So a kernel adds them to the
 //! library's unrounded sums, and the library computes only the first part of a weight's gradient.
+//!
+//! An adapter's two products are thin: their time is that of a launch, and of a chain over the
+//! layer's inputs. So the first is computed beside the layer's own product by the same launch, and
+//! the second adds to its output at once. The library computes neither, because it would write
+//! unrounded sums and read them again, three times the bytes.
 
 use crate::buffer::{CudaBuffer, Tail};
 use crate::catalog::{
-    ADD_AND_ROUND, BIAS_GRADIENT, COPY_ROWS, HEAD_BACKWARD_INPUT_BF16, LINEAR_BACKWARD_INPUT_BF16,
-    LINEAR_BACKWARD_INPUT_F32, LINEAR_BACKWARD_WEIGHT_BF16, LINEAR_BACKWARD_WEIGHT_F32,
-    LINEAR_BF16, LINEAR_F32, LINEAR_GLU_BF16, LOGITS_BF16, Tiled,
+    ADD_AND_ROUND, BIAS_GRADIENT, COPY_ROWS, FEW_ROWS, HEAD_BACKWARD_INPUT_BF16,
+    LINEAR_BACKWARD_INPUT_BF16, LINEAR_BACKWARD_INPUT_F32, LINEAR_BACKWARD_WEIGHT_BF16,
+    LINEAR_BACKWARD_WEIGHT_F32, LINEAR_BF16, LINEAR_F32, LINEAR_GLU_BF16, LOGITS_BF16, Tiled,
 };
 use crate::cuda::{Cuda, lines};
 use crate::device::Product;
 use crate::dtype::Dtype;
 use crate::kernels::{Arguments, Grid, Pointer};
 use crate::layout::{BLOCK, Layout};
-use isentrope_kernels::{Gate, Linear, Role};
+use isentrope_kernels::{Gate, Linear, LowRank, Role};
 use std::ops::Range;
 
 /// A matrix in memory: its address, and elements from one row to the next.
@@ -38,6 +43,36 @@ pub(crate) struct Operands {
     pub rows: usize,
     pub columns: usize,
     pub depth: usize,
+}
+
+/// A thin product of the rows that another product takes: `d`, `[rows, columns]`, gets factors
+/// times the rounded product. Without columns there is none.
+#[derive(Clone, Copy)]
+struct Beside {
+    b: Matrix,
+    factors: Pointer,
+    d: Matrix,
+    columns: usize,
+}
+
+impl Beside {
+    const NOTHING: Self = Self {
+        b: Matrix { start: Pointer::NULL, stride: 0 },
+        factors: Pointer::NULL,
+        d: Matrix { start: Pointer::NULL, stride: 0 },
+        columns: 0,
+    };
+
+    /// An adapter's first product.
+    fn of(adapter: LowRank<'_>, reduced: &CudaBuffer, tokens: usize) -> Self {
+        let (a, ranks) = (adapter.a.of::<CudaBuffer>(), adapter.down.outputs);
+        Self {
+            b: Matrix { start: a.matrix(adapter.down), stride: a.layout.stride },
+            factors: adapter.scales.of::<CudaBuffer>().rows(1, ranks),
+            d: Cuda::matrix_of(reduced, tokens, ranks),
+            columns: ranks,
+        }
+    }
 }
 
 /// The four directions of a product. Only kernels continue sums.
@@ -122,35 +157,95 @@ impl Cuda {
         tokens: usize,
         adds: bool,
     ) {
-        let Linear { inputs, outputs } = shape;
-        let (x, y) = (Self::matrix_of(x, tokens, inputs), Self::matrix_of(y, tokens, outputs));
-        let w = weights.matrix(shape);
-        let bias = bias.map(|bias| bias.vector(outputs));
-        if tokens == 0 || outputs == 0 {
+        let operands = Self::operands(shape, x, weights, y, tokens);
+        let bias = bias.map_or(Pointer::NULL, |bias| bias.vector(shape.outputs));
+        if self.dtype == Dtype::Bf16 {
+            return self.multiply_beside(operands, bias, adds, Beside::NOTHING);
+        }
+        let Operands { a, b, d, rows, columns, depth } = operands;
+        if rows > 0 && columns > 0 {
+            LINEAR_F32.launch(
+                &*self.device,
+                grid_f32(rows, columns),
+                (a.start, b.start, bias, d.start, rows, depth, columns, 0, columns, adds),
+            );
+        }
+    }
+
+    /// The operands of a layer's outputs.
+    fn operands(
+        shape: Linear,
+        x: &CudaBuffer,
+        weights: &CudaBuffer,
+        y: &CudaBuffer,
+        tokens: usize,
+    ) -> Operands {
+        Operands {
+            a: Self::matrix_of(x, tokens, shape.inputs),
+            b: Matrix { start: weights.matrix(shape), stride: weights.layout.stride },
+            d: Self::matrix_of(y, tokens, shape.outputs),
+            rows: tokens,
+            columns: shape.outputs,
+            depth: shape.inputs,
+        }
+    }
+
+    /// A layer with an adapter. With a gate, `y` is what it gates, and the gated numbers go to the
+    /// buffer beside it.
+    #[allow(clippy::too_many_arguments, reason = "the operands of one layer")]
+    pub(crate) fn forward_adapted(
+        &self,
+        shape: Linear,
+        x: &CudaBuffer,
+        weights: &CudaBuffer,
+        bias: Option<&CudaBuffer>,
+        adapter: LowRank<'_>,
+        y: &CudaBuffer,
+        tokens: usize,
+        adds: bool,
+        gated: Option<(Gate, &CudaBuffer)>,
+    ) {
+        let LowRank { up, b, .. } = adapter;
+        let layout = Layout::new(self.dtype, Role::Activation(tokens, up.inputs));
+        let reduced = CudaBuffer::new(self.scratch(layout.bytes()), layout);
+        if self.dtype == Dtype::F32 {
+            self.forward(shape, x, weights, bias, y, tokens, adds);
+            self.reduce_rows(adapter, x, &reduced, tokens);
+            self.forward(up, &reduced, b.of(), None, y, tokens, true);
+            if let Some((by, to)) = gated {
+                self.gate(by, up.outputs / 2, y, to, tokens);
+            }
             return;
         }
-        match self.dtype {
-            Dtype::F32 => {
-                let bias = bias.unwrap_or(Pointer::NULL);
-                LINEAR_F32.launch(
-                    &*self.device,
-                    grid_f32(tokens, outputs),
-                    (x.start, w, bias, y.start, tokens, inputs, outputs, 0, outputs, adds),
-                );
+        let operands = Self::operands(shape, x, weights, y, tokens);
+        let bias = bias.map_or(Pointer::NULL, |bias| bias.vector(shape.outputs));
+        self.multiply_beside(operands, bias, adds, Beside::of(adapter, &reduced, tokens));
+        match gated {
+            None => {
+                let operands = Self::operands(up, &reduced, b.of(), y, tokens);
+                self.multiply_and_add(operands, Pointer::NULL, true, Beside::NOTHING);
             }
-            Dtype::Bf16 => {
-                let b = Matrix { start: w, stride: weights.layout.stride };
-                let operands =
-                    Operands { a: x, b, d: y, rows: tokens, columns: outputs, depth: inputs };
-                let sums = Operands { d: Matrix { stride: outputs, ..operands.d }, ..operands };
-                if bias.is_none() && !adds {
-                    self.multiply(Direction::Forward(false), operands);
-                } else if self.is_of_library(Direction::Forward(true), &sums) {
-                    self.multiply_then_add(operands, bias.unwrap_or(Pointer::NULL), adds);
-                } else {
-                    self.multiply_and_add(operands, bias.unwrap_or(Pointer::NULL), adds);
-                }
+            Some((by, to)) => {
+                self.multiply_and_gate(up, by, &reduced, b.of(), None, Some(y), to, tokens, true);
             }
+        }
+    }
+
+    /// An adapter's first product, scaled.
+    pub(crate) fn reduce_rows(
+        &self,
+        adapter: LowRank<'_>,
+        x: &CudaBuffer,
+        reduced: &CudaBuffer,
+        tokens: usize,
+    ) {
+        if self.dtype == Dtype::F32 {
+            self.forward(adapter.down, x, adapter.a.of(), None, reduced, tokens, false);
+            self.scale(adapter.scales.of(), reduced, tokens);
+        } else {
+            let a = Self::matrix_of(x, tokens, adapter.down.inputs);
+            let beside = Beside::of(adapter, reduced, tokens);
+            self.multiply_thin(a, beside, adapter.down.inputs, tokens);
         }
     }
 
@@ -170,8 +265,7 @@ impl Cuda {
     ) {
         let Linear { inputs, outputs } = shape;
         assert!(outputs.is_multiple_of(2), "halves of {outputs} outputs");
-        let features = outputs / 2;
-        let (a, d) = (Self::matrix_of(x, tokens, inputs), Self::matrix_of(y, tokens, features));
+        let a = Self::matrix_of(x, tokens, inputs);
         let b = Matrix { start: weights.matrix(shape), stride: weights.layout.stride };
         let layout = Layout::new(self.dtype, Role::Activation(tokens, outputs));
         let of_library = || {
@@ -192,16 +286,40 @@ impl Cuda {
                 }
             };
             self.forward(shape, x, weights, bias, gate_up, tokens, false);
-            self.gate(by, features, gate_up, y, tokens);
+            self.gate(by, outputs / 2, gate_up, y, tokens);
             return;
         }
+        self.multiply_and_gate(shape, by, x, weights, bias, gate_up, y, tokens, false);
+    }
+
+    /// Gated outputs by one kernel. If it `adds`, the outputs are added to those in `gate_up`
+    /// first.
+    #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
+    fn multiply_and_gate(
+        &self,
+        shape: Linear,
+        by: Gate,
+        x: &CudaBuffer,
+        weights: &CudaBuffer,
+        bias: Option<&CudaBuffer>,
+        gate_up: Option<&CudaBuffer>,
+        y: &CudaBuffer,
+        tokens: usize,
+        adds: bool,
+    ) {
+        let Linear { inputs, outputs } = shape;
+        let features = outputs / 2;
         if tokens == 0 || features == 0 {
             return;
         }
+        let (a, d) = (Self::matrix_of(x, tokens, inputs), Self::matrix_of(y, tokens, features));
+        let b = Matrix { start: weights.matrix(shape), stride: weights.layout.stride };
+        let layout = Layout::new(self.dtype, Role::Activation(tokens, outputs));
         // A tile has both values of a pair.
         self.launch_tiles(
             &LINEAR_GLU_BF16,
-            [tokens, outputs],
+            tokens,
+            &[outputs],
             (
                 a.start,
                 b.start,
@@ -216,6 +334,7 @@ impl Cuda {
                 layout.stride,
                 d.stride,
                 by == Gate::GeluTanh,
+                adds,
             ),
         );
     }
@@ -464,11 +583,12 @@ impl Cuda {
         );
     }
 
-    /// Launches a kernel for a product of `rows` x `columns`.
+    /// Launches a kernel for products of `rows` x each of `columns`.
     fn launch_tiles<P: Arguments>(
         &self,
         kernels: &Tiled<P>,
-        [rows, columns]: [usize; 2],
+        rows: usize,
+        columns: &[usize],
         arguments: P,
     ) {
         let (kernel, grid) = kernels.of(rows, columns, self.device.limits().processors);
@@ -494,17 +614,24 @@ impl Cuda {
         }
         let Operands { a, b, d, rows, columns, depth } = operands;
         let [a_stride, b_stride, d_stride] = [a, b, d].map(|matrix| matrix.stride);
-        let (a, b, d, size) = (a.start, b.start, d.start, [rows, columns]);
+        let (a, b, d) = (a.start, b.start, d.start);
         let plain = (a, b, d, rows, columns, depth, a_stride, b_stride, d_stride);
         match direction {
-            Direction::Forward(true) => self.launch_tiles(&LOGITS_BF16, size, plain),
-            Direction::Input => self.launch_tiles(&LINEAR_BACKWARD_INPUT_BF16, size, plain),
+            Direction::Forward(true) => self.launch_tiles(&LOGITS_BF16, rows, &[columns], plain),
+            Direction::Input => {
+                self.launch_tiles(&LINEAR_BACKWARD_INPUT_BF16, rows, &[columns], plain);
+            }
             // A new gradient continues from zeros.
-            Direction::Weight(_) => self.launch_tiles(&LINEAR_BACKWARD_WEIGHT_BF16, size, plain),
-            Direction::Forward(false) => self.multiply_and_add(operands, Pointer::NULL, false),
+            Direction::Weight(_) => {
+                self.launch_tiles(&LINEAR_BACKWARD_WEIGHT_BF16, rows, &[columns], plain);
+            }
+            Direction::Forward(false) => {
+                self.multiply_and_add(operands, Pointer::NULL, false, Beside::NOTHING);
+            }
             Direction::HeadInput(resumes) => self.launch_tiles(
                 &HEAD_BACKWARD_INPUT_BF16,
-                size,
+                rows,
+                &[columns],
                 (a, b, d, rows, columns, depth, a_stride, b_stride, d_stride, resumes),
             ),
         }
@@ -533,15 +660,65 @@ impl Cuda {
         }
     }
 
-    /// Outputs of a layer with a bias and a residual, which are added before the only rounding.
-    fn multiply_and_add(&self, operands: Operands, bias: Pointer, adds: bool) {
+    /// Outputs of a layer, by the library if it has their bits, and what is computed beside them.
+    fn multiply_beside(&self, operands: Operands, bias: Pointer, adds: bool, beside: Beside) {
+        let Operands { a, d, rows, columns, depth, .. } = operands;
+        if rows == 0 {
+            return;
+        }
+        let is_plain = bias == Pointer::NULL && !adds;
+        let stride = if is_plain { d.stride } else { columns };
+        let product = Operands { d: Matrix { stride, ..d }, ..operands };
+        // With as few rows as in decoding, the adapter's chain over all inputs takes about as long
+        // as the layer's weights need to arrive. A launch of its own would wait that long again.
+        let waits = beside.columns > 0 && rows <= FEW_ROWS;
+        if waits || !self.is_of_library(Direction::Forward(!is_plain), &product) {
+            return self.multiply_and_add(operands, bias, adds, beside);
+        }
+        if is_plain {
+            self.multiply(Direction::Forward(false), operands);
+        } else {
+            self.multiply_then_add(operands, bias, adds);
+        }
+        self.multiply_thin(a, beside, depth, rows);
+    }
+
+    /// An adapter's first product without the layer's.
+    fn multiply_thin(&self, a: Matrix, beside: Beside, depth: usize, rows: usize) {
+        let (b, d) = (beside.b, beside.d);
+        let nothing = Operands { a, b, d, rows, columns: 0, depth };
+        self.multiply_and_add(nothing, Pointer::NULL, false, beside);
+    }
+
+    /// Outputs of a layer with a bias and a residual, which are added before the only rounding, and
+    /// what is computed beside them.
+    fn multiply_and_add(&self, operands: Operands, bias: Pointer, adds: bool, beside: Beside) {
         let Operands { a, b, d, rows, columns, depth } = operands;
         let [a_stride, b_stride, d_stride] = [a, b, d].map(|matrix| matrix.stride);
-        let (a, b, d) = (a.start, b.start, d.start);
+        let Beside { b: thin, factors, d: reduced, columns: ranks } = beside;
+        assert!(ranks == 0 || thin.stride == b_stride, "weights of the same rows");
         self.launch_tiles(
             &LINEAR_BF16,
-            [rows, columns],
-            (a, b, bias, d, rows, columns, depth, a_stride, b_stride, d_stride, adds),
+            rows,
+            &[columns, ranks],
+            (
+                a.start,
+                b.start,
+                bias,
+                d.start,
+                rows,
+                columns,
+                depth,
+                a_stride,
+                b_stride,
+                d_stride,
+                adds,
+                thin.start,
+                factors,
+                reduced.start,
+                ranks,
+                reduced.stride,
+            ),
         );
     }
 }

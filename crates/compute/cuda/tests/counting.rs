@@ -2,9 +2,11 @@
 
 use isentrope_cuda::{
     Argument, Device, Fetch, Function, Graph, Grid, HostMemory, Limits, Memory, MemoryInfo,
-    Operation,
+    Operation, Product,
 };
 use isentrope_kernels::OutOfMemory;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// A GPU that computes nothing, and counts requests.
@@ -25,9 +27,33 @@ pub struct Counts {
     /// How often the host waited for work, rather than for bytes alone.
     stalls: AtomicUsize,
     uploaded_bytes: AtomicUsize,
+    /// Launches of each kernel, and of the library's.
+    by_kernel: Mutex<BTreeMap<&'static str, usize>>,
+    /// Whether there is a library that computes all products.
+    has_library: bool,
 }
 
+/// The name that stands for all of the library's kernels.
+pub const LIBRARY: &str = "the library's";
+
 impl Counts {
+    /// With a library that computes all products.
+    pub fn with_library() -> Self {
+        Self { has_library: true, ..Self::default() }
+    }
+
+    /// Launches of each kernel since the last call.
+    pub fn take_kernels(&self) -> BTreeMap<&'static str, usize> {
+        std::mem::take(&mut self.by_kernel.lock().unwrap())
+    }
+
+    fn launched(&self, kernel: &'static str) {
+        count(&self.launches);
+        count(&self.all_launches);
+        *self.by_kernel.lock().unwrap().entry(kernel).or_default() += 1;
+        self.has_work.store(true, Ordering::Relaxed);
+    }
+
     /// Launches of kernels and of graphs, uploads, and both kinds of waits since the last call.
     pub fn take(&self) -> [usize; 5] {
         [&self.launches, &self.replays, &self.uploads, &self.waits, &self.waits_behind]
@@ -107,13 +133,23 @@ impl Device for Counts {
     fn write_host(&self, _: &[u8], _: &HostMemory, _: usize) {
         count(&self.waits);
     }
-    fn launch(&self, _: &Function, grid: Grid, _: &[Argument]) {
+    fn product_library(&self) -> Option<String> {
+        self.has_library.then(|| "a library".into())
+    }
+    fn examine(&self, _: &Product) -> Result<(), String> {
+        if self.has_library { Ok(()) } else { Err("there is no library".into()) }
+    }
+    fn product(&self, _: &Product) -> bool {
+        if self.has_library {
+            self.launched(LIBRARY);
+        }
+        self.has_library
+    }
+    fn launch(&self, function: &Function, grid: Grid, _: &[Argument]) {
         assert!(grid.blocks[1..].iter().all(|&n| n <= 65_535), "a grid of {:?}", grid.blocks);
         // A grid without blocks launches nothing.
         if !grid.blocks.contains(&0) {
-            count(&self.launches);
-            count(&self.all_launches);
-            self.has_work.store(true, Ordering::Relaxed);
+            self.launched(function.name);
         }
     }
     fn capture(&self, _: &[Operation]) -> Result<Graph, String> {

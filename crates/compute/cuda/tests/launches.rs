@@ -7,6 +7,7 @@ use isentrope_cuda::{Cuda, Dtype};
 use isentrope_kernels::{Backend, DeltaRule, DeltaWeights, Draw, HostBatch, Kind, Role, Run, Work};
 use isentrope_model::adapter::{AdapterLayout, Rank};
 use isentrope_model::{KvCache, Model, Step};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::sync::Arc;
 
@@ -31,6 +32,18 @@ const ADAPTED: &str = " with adapters";
 /// A family with linear attention in three of four layers.
 const HYBRID: &str = "qwen3_5_text";
 
+/// A model of zeros, whose linear layers may all have an adapter of rank 16.
+fn model(config: &serde_json::Value, is_adapted: bool, cuda: Arc<Cuda>) -> Model {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("config.json"), config.to_string()).unwrap();
+    let model = Model::zeros(directory.path(), cuda).unwrap();
+    if !is_adapted {
+        return model;
+    }
+    let layout = AdapterLayout::new(&model.layout, |_| Some(Rank { rank: 16, scale: 2.0 }));
+    model.with_new_adapter(layout.unwrap(), 1).unwrap()
+}
+
 /// Counts of the last of a hundred steps, and the number of steps launched one by one. The model
 /// has 24 layers, and sequences begin with `position` positions.
 fn counted(
@@ -53,16 +66,10 @@ fn counted(
             config[format!("linear_{key}")] = 16.into();
         }
     }
-    let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("config.json"), config.to_string()).unwrap();
     let device = Arc::new(Counts::default());
     let cuda = Cuda::new(device.clone(), Dtype::Bf16);
     let cuda = Arc::new(if strategy.replays { cuda } else { cuda.without_replay() });
-    let mut model = Model::zeros(directory.path(), cuda.clone()).unwrap();
-    if is_adapted {
-        let layout = AdapterLayout::new(&model.layout, |_| Some(Rank { rank: 16, scale: 2.0 }));
-        model = model.with_new_adapter(layout.unwrap(), 1).unwrap();
-    }
+    let model = model(&config, is_adapted, cuda);
     let mut cache = KvCache::new(&model, sequences * (position / 16 + 8)).unwrap();
     let mut pages: Vec<Vec<u32>> = vec![Vec::new(); sequences];
     let states: Vec<Option<u32>> = (0..sequences).map(|_| cache.take_state()).collect();
@@ -96,6 +103,50 @@ fn counted(
         one_by_one += usize::from(last[1] < 2);
     }
     (last, one_by_one)
+}
+
+/// Launches of each kernel in one layer of Qwen2.5-7B, in a decoding step of 64 sequences.
+fn of_layer(is_adapted: bool, has_library: bool) -> BTreeMap<&'static str, usize> {
+    let [one, two] = [1, 2].map(|layers| {
+        let config = serde_json::json!({
+            "model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18_944,
+            "num_hidden_layers": layers, "num_attention_heads": 28, "num_key_value_heads": 4,
+            "vocab_size": 152_064, "max_position_embeddings": 32_768, "rms_norm_eps": 1e-6,
+        });
+        let device = Arc::new(if has_library { Counts::with_library() } else { Counts::default() });
+        let cuda = Arc::new(Cuda::new(device.clone(), Dtype::Bf16).without_replay());
+        let model = model(&config, is_adapted, cuda);
+        let mut cache = KvCache::new(&model, 64 * 32).unwrap();
+        let mut step = Step::default();
+        for _ in 0..64 {
+            let pages: Vec<u32> = (0..32).map(|_| cache.take().unwrap()).collect();
+            step.push(&[1], 500, &pages, true);
+        }
+        device.take_kernels();
+        model.step(&step, &mut cache, None);
+        device.take_kernels()
+    });
+    let more = two
+        .into_iter()
+        .map(|(kernel, count)| (kernel, count - one.get(kernel).copied().unwrap_or_default()));
+    more.filter(|&(_, count)| count > 0).collect()
+}
+
+fn table_of_layer() -> String {
+    let columns = [(false, false), (true, false), (false, true), (true, true)];
+    let counts = columns.map(|(is_adapted, has_library)| of_layer(is_adapted, has_library));
+    let kernels: BTreeSet<&str> = counts.iter().flat_map(|of| of.keys().copied()).collect();
+    let mut table =
+        "| kernel | own products | with adapters | library's products | with adapters |\n\
+                     |---|---:|---:|---:|---:|\n"
+            .to_owned();
+    for kernel in kernels {
+        let row =
+            counts.each_ref().map(|of| of.get(kernel).map_or(String::new(), usize::to_string));
+        table += &format!("| {kernel} | {} |\n", row.join(" | "));
+    }
+    let sums = counts.map(|of| of.values().sum::<usize>().to_string()).join(" | ");
+    table + &format!("| all | {sums} |\n")
 }
 
 fn table() -> String {
@@ -146,6 +197,11 @@ fn plans_keep_room_for_graphs_of_as_many_kernels_as_steps_have() {
 #[test]
 fn the_guide_says_what_a_step_asks_for() {
     has_table("tests/decoding_steps.md", "launches", &table());
+}
+
+#[test]
+fn the_guide_says_what_a_layer_launches() {
+    has_table("tests/decoding_steps.md", "layer", &table_of_layer());
 }
 
 /// A launch has at most 65,535 blocks in its second dimension.

@@ -13,7 +13,7 @@ use isentrope_cuda::{Cuda, Dtype, HEADERS, SOURCES};
 use isentrope_cuda_emulator::{Emulator, Settings, TensorCore};
 use isentrope_kernels::{
     Attention, Backend, Buffer, Cpu, DeltaRule, DeviceBatch, Gate, Grouped, HeadNorms, HostBatch,
-    Kind, Linear, RmsNorm, Role, Router, Run, Turn,
+    Kind, Linear, LowRank, RmsNorm, Role, Router, Run, Turn,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,7 +33,7 @@ enum Operations {
 }
 
 /// Operations by their names in mutations.txt.
-const OPERATIONS: [(&str, Operations); 19] = {
+const OPERATIONS: [(&str, Operations); 20] = {
     use Operations::{Bf16, F32};
     [
         ("linear", F32(|t| on_f32::linear(t, Linear { inputs: 70, outputs: 130 }, 20))),
@@ -53,6 +53,7 @@ const OPERATIONS: [(&str, Operations); 19] = {
         ("products", Bf16 { on_device: products, expected: products_expected }),
         ("many_blocks", Bf16 { on_device: many_blocks, expected: many_blocks_expected }),
         ("gated", Bf16 { on_device: gated, expected: gated_expected }),
+        ("adapted", Bf16 { on_device: adapted, expected: adapted_expected }),
         ("prepared_bf16", Bf16 { on_device: prepared_bf16, expected: prepared_bf16_expected }),
         ("decoding_tiles", Bf16 { on_device: decoding_tiles, expected: decoding_expected }),
         ("tiles", Bf16 { on_device: tiles, expected: tiles_expected }),
@@ -134,14 +135,19 @@ fn products(cuda: &Cuda) -> Results {
     t.results
 }
 
-fn outputs_expected((shape, tokens): (Linear, usize)) -> Vec<f32> {
+fn outputs_expected(of: (Linear, usize)) -> Vec<f32> {
+    exact_outputs(of).into_iter().map(rounded).collect()
+}
+
+/// Outputs with a bias before they are rounded.
+fn exact_outputs((shape, tokens): (Linear, usize)) -> Vec<f32> {
     let Linear { inputs, outputs } = shape;
     let [x, w] =
         [(1, tokens), (3, outputs)].map(|(seed, n)| halves(&short_noise(seed, n * inputs)));
     let bias = short_noise(4, outputs);
     let of_row = |x: &[u16]| {
         let sums = w.chunks(inputs).map(|w| CORE.chain(0.0, x, w));
-        sums.zip(&bias).map(|(sum, bias)| rounded(sum + bias)).collect::<Vec<_>>()
+        sums.zip(&bias).map(|(sum, bias)| sum + bias).collect::<Vec<_>>()
     };
     x.chunks(inputs).flat_map(of_row).collect()
 }
@@ -212,6 +218,64 @@ fn gated_expected() -> Results {
         CPU.glu(GELU, features, &t.rows_of(&outputs, shape.outputs), &mut y, tokens);
         let gated: Vec<f32> = t.read(&y, tokens * features).into_iter().map(rounded).collect();
         t.push("kept", &outputs);
+        t.push("gated", &gated);
+    }
+    t.results
+}
+
+/// Ranks of the products' adapters: beside small tiles, and as many as fill narrow ones.
+const RANKS: [usize; 2] = [19, 64];
+
+/// The products with adapters: added to a residual, and gated.
+fn adapted(cuda: &Cuda) -> Results {
+    let mut t = Trial::short(cuda);
+    for ((shape, tokens), ranks) in PRODUCTS_OF.into_iter().zip(RANKS) {
+        let Linear { inputs, outputs } = shape;
+        let (down, up) = (Linear { inputs, outputs: ranks }, Linear { inputs: ranks, outputs });
+        let x = t.rows(1, tokens, inputs);
+        let [w, a, b] = [(shape, 3), (down, 8), (up, 9)]
+            .map(|(shape, seed)| t.parameter(Role::Weight, Kind::Matrix(shape), seed));
+        let bias = t.parameter(Role::Weight, Kind::Vector(outputs), 4);
+        let scales = t.exact(10, 1, ranks);
+        let adapter = LowRank { down, a: &a, scales: &scales, up, b: &b };
+        let mut sum = t.rows(5, tokens, outputs);
+        cuda.linear_adapted(shape, &x, &w, Some(&bias), adapter, &mut sum, tokens, true);
+        t.push_rows("added", &sum, tokens, outputs);
+        let (mut kept, mut y) = (t.rows(5, tokens, outputs), t.rows(6, tokens, outputs / 2));
+        let bias = Some(&bias);
+        cuda.linear_adapted_glu(shape, GELU, &x, &w, bias, adapter, &mut kept, &mut y, tokens);
+        t.push_rows("kept", &kept, tokens, outputs);
+        t.push_rows("gated", &y, tokens, outputs / 2);
+    }
+    t.results
+}
+
+fn adapted_expected() -> Results {
+    let mut t = Trial::short(&*CPU);
+    for ((shape, tokens), ranks) in PRODUCTS_OF.into_iter().zip(RANKS) {
+        let Linear { inputs, outputs } = shape;
+        let [x, a, b] = [(1, tokens * inputs), (8, ranks * inputs), (9, outputs * ranks)]
+            .map(|(seed, len)| halves(&short_noise(seed, len)));
+        let scales = t.read(&t.exact(10, 1, ranks), ranks);
+        let of_row = |x: &[u16]| {
+            let products = a.chunks(inputs).map(|a| rounded(CORE.chain(0.0, x, a)));
+            let reduced = products.zip(&scales).map(|(product, scale)| rounded(product * scale));
+            let reduced = halves(&reduced.collect::<Vec<_>>());
+            b.chunks(ranks).map(|b| CORE.chain(0.0, &reduced, b)).collect::<Vec<_>>()
+        };
+        let branch: Vec<f32> = x.chunks(inputs).flat_map(of_row).collect();
+        let with_branch = |y: Vec<f32>| -> Vec<f32> {
+            y.iter().zip(&branch).map(|(y, more)| rounded(y + more)).collect()
+        };
+        let before = short_noise(5, tokens * outputs);
+        let sums = exact_outputs((shape, tokens));
+        let added = before.iter().zip(&sums).map(|(y, sum)| rounded(y + sum)).collect();
+        t.push("added", &with_branch(added));
+        let kept = with_branch(outputs_expected((shape, tokens)));
+        let (features, mut y) = (outputs / 2, t.rows(6, tokens, outputs / 2));
+        CPU.glu(GELU, features, &t.rows_of(&kept, outputs), &mut y, tokens);
+        let gated: Vec<f32> = t.read(&y, tokens * features).into_iter().map(rounded).collect();
+        t.push("kept", &kept);
         t.push("gated", &gated);
     }
     t.results

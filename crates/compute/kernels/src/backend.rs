@@ -52,7 +52,7 @@ use crate::erased::{Buffer, DeviceBatch, DeviceIndex, DrawnTokens, HeadStatistic
 use crate::experts::{Router, Routing};
 use crate::glu::Gate;
 use crate::head::{EntropySlopes, HeadScores};
-use crate::linear::Linear;
+use crate::linear::{Linear, LowRank};
 use crate::norm::{Grouped, RmsNorm};
 use crate::replay_key::ReplayKey;
 use crate::role::{Kind, OutOfMemory, Role, Work};
@@ -191,6 +191,51 @@ pub trait Backend: Send + Sync + 'static {
         });
         self.linear(shape, x, weights, bias, gate_up, tokens);
         self.glu(by, shape.outputs / 2, gate_up, y, tokens);
+    }
+    /// A layer with an adapter: [`linear`](Self::linear), or [`linear_add`](Self::linear_add) if it
+    /// `adds`, then `y += B (s (A x))`. It has the bits of the single operations.
+    #[allow(clippy::too_many_arguments, reason = "the operands of one layer")]
+    fn linear_adapted(
+        &self,
+        shape: Linear,
+        x: &Buffer,
+        weights: &Buffer,
+        bias: Option<&Buffer>,
+        adapter: LowRank<'_>,
+        y: &mut Buffer,
+        tokens: usize,
+        adds: bool,
+    ) {
+        if adds {
+            self.linear_add(shape, x, weights, bias, y, tokens);
+        } else {
+            self.linear(shape, x, weights, bias, y, tokens);
+        }
+        let mut reduced = self.buffer(Role::Activation(tokens, adapter.down.outputs));
+        self.reduce(adapter, x, &mut reduced, tokens);
+        self.linear_add(adapter.up, &reduced, adapter.b, None, y, tokens);
+    }
+    /// [`linear_adapted`](Self::linear_adapted) into `gate_up`, and then [`glu`](Self::glu).
+    #[allow(clippy::too_many_arguments, reason = "the operands of one layer")]
+    fn linear_adapted_glu(
+        &self,
+        shape: Linear,
+        by: Gate,
+        x: &Buffer,
+        weights: &Buffer,
+        bias: Option<&Buffer>,
+        adapter: LowRank<'_>,
+        gate_up: &mut Buffer,
+        y: &mut Buffer,
+        tokens: usize,
+    ) {
+        self.linear_adapted(shape, x, weights, bias, adapter, gate_up, tokens, false);
+        self.glu(by, shape.outputs / 2, gate_up, y, tokens);
+    }
+    /// `reduced = s (A x)`, `[tokens, ranks]`: the product is finished, then multiplied.
+    fn reduce(&self, adapter: LowRank<'_>, x: &Buffer, reduced: &mut Buffer, tokens: usize) {
+        self.linear(adapter.down, x, adapter.a, None, reduced, tokens);
+        self.scale_rows(adapter.scales, reduced, tokens);
     }
     /// `dx = dy W`. `dy: [tokens, outputs]`, `dx: [tokens, inputs]`.
     fn linear_backward_input(

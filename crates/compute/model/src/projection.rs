@@ -8,16 +8,24 @@ use isentrope_kernels::Buffer;
 impl Model {
     /// `y = W x + b`, and the layer's adapter. `x: [tokens, inputs]`, `y: [tokens, outputs]`.
     pub(crate) fn project(&self, of: &Projection, x: &Buffer, y: &mut Buffer, tokens: usize) {
-        let (weight, bias) = self.weight_and_bias(of);
-        self.backend.linear(of.shape, x, weight, bias, y, tokens);
-        self.add_adapter(of, x, y, tokens);
+        let (b, shape, (weight, bias)) = (&*self.backend, of.shape, self.weight_and_bias(of));
+        match self.low_rank(of) {
+            Some(adapter) => {
+                b.linear_adapted(shape, x, weight, bias, adapter, y, tokens, false);
+            }
+            None => b.linear(shape, x, weight, bias, y, tokens),
+        }
     }
 
     /// `y += W x + b`, and the layer's adapter: the residual connection.
     pub(crate) fn project_add(&self, of: &Projection, x: &Buffer, y: &mut Buffer, tokens: usize) {
-        let (weight, bias) = self.weight_and_bias(of);
-        self.backend.linear_add(of.shape, x, weight, bias, y, tokens);
-        self.add_adapter(of, x, y, tokens);
+        let (b, shape, (weight, bias)) = (&*self.backend, of.shape, self.weight_and_bias(of));
+        match self.low_rank(of) {
+            Some(adapter) => {
+                b.linear_adapted(shape, x, weight, bias, adapter, y, tokens, true);
+            }
+            None => b.linear_add(shape, x, weight, bias, y, tokens),
+        }
     }
 
     /// `y = f(gate) * up` of the layer's outputs, which are kept in `gate_up` if it is given.
@@ -29,17 +37,15 @@ impl Model {
         y: &mut Buffer,
         tokens: usize,
     ) {
-        let by = self.config.gate;
-        if self.is_adapted(of) {
-            let mut for_a_moment = None;
-            let gate_up = gate_up
-                .unwrap_or_else(|| for_a_moment.insert(self.activations(tokens, of.shape.outputs)));
-            self.project(of, x, gate_up, tokens);
-            self.backend.glu(by, of.shape.outputs / 2, gate_up, y, tokens);
-        } else {
-            let (weight, bias) = self.weight_and_bias(of);
-            self.backend.linear_glu(of.shape, by, x, weight, bias, gate_up, y, tokens);
-        }
+        let (b, shape, by) = (&*self.backend, of.shape, self.config.gate);
+        let (weight, bias) = self.weight_and_bias(of);
+        let Some(adapter) = self.low_rank(of) else {
+            return b.linear_glu(shape, by, x, weight, bias, gate_up, y, tokens);
+        };
+        let mut for_a_moment = None;
+        let gate_up =
+            gate_up.unwrap_or_else(|| for_a_moment.insert(self.activations(tokens, shape.outputs)));
+        b.linear_adapted_glu(shape, by, x, weight, bias, adapter, gate_up, y, tokens);
     }
 
     /// Adds to the gradients of the layer's trained weights. `dy` is the gradient of its output,

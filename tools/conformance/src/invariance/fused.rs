@@ -4,10 +4,11 @@ use crate::data::{POISON, assert_bits};
 use crate::device::{Device, Trial, vector, weights, width};
 use crate::properties;
 use isentrope_kernels::{
-    Attention, Buffer, DeviceBatch, Gate, HeadNorms, HostBatch, Linear, RmsNorm, Role, Run, Turn,
+    Attention, Buffer, DeviceBatch, Gate, HeadNorms, HostBatch, Linear, LowRank, RmsNorm, Role,
+    Run, Turn,
 };
 
-properties!(gated_products, queries_keys_and_values);
+properties!(gated_products, adapted_products, queries_keys_and_values);
 
 fn gated_products(trial: &Trial) {
     for device in trial.devices() {
@@ -38,6 +39,76 @@ fn gated_products(trial: &Trial) {
                 let mut y = device.blank(one);
                 device.linear_glu(shape, by, &x, &w, bias.as_ref(), None, &mut y, rows);
                 assert_bits(&format!("nothing kept of {what}"), &device.download(one, &y), &want);
+            }
+        }
+    }
+}
+
+fn adapted_products(trial: &Trial) {
+    for device in trial.devices() {
+        for (inputs, features, ranks, rows) in
+            [(1, 1, 1, 1), (70, 17, 3, 5), (133, 50, 48, 83), (64, 96, 16, 3), (40, 230, 70, 130)]
+        {
+            let shape = Linear { inputs, outputs: 2 * features };
+            let (down, up) = (
+                Linear { inputs, outputs: ranks },
+                Linear { inputs: ranks, outputs: shape.outputs },
+            );
+            let [both, one, thin] =
+                [shape.outputs, features, ranks].map(|features| Role::Activation(rows, features));
+            let x = device.upload_noise(Role::Activation(rows, inputs), 1);
+            let [w, a, b] = [(shape, 2), (down, 3), (up, 4)]
+                .map(|(shape, seed)| device.upload_noise(weights(shape), seed));
+            let scales = device.upload_noise(Role::Exact(1, ranks), 5);
+            let adapter = LowRank { down, a: &a, scales: &scales, up, b: &b };
+            let mut reduced = device.blank(thin);
+            device.linear(down, &x, &a, None, &mut reduced, rows);
+            device.scale_rows(&scales, &mut reduced, rows);
+            let mut alone = device.blank(thin);
+            device.reduce(adapter, &x, &mut alone, rows);
+            let what = format!("{shape:?}, {ranks} ranks, {rows} rows, on {}", device.name());
+            let want = device.download(thin, &reduced);
+            assert_bits(&format!("reduced, {what}"), &device.download(thin, &alone), &want);
+            for (bias, adds) in [(false, false), (true, false), (false, true), (true, true)] {
+                let bias = bias.then(|| device.upload_noise(vector(shape.outputs), 6));
+                let [mut want, mut y] = [(); 2].map(|()| device.upload_noise(both, 7));
+                if adds {
+                    device.linear_add(shape, &x, &w, bias.as_ref(), &mut want, rows);
+                } else {
+                    device.linear(shape, &x, &w, bias.as_ref(), &mut want, rows);
+                }
+                device.linear_add(up, &reduced, &b, None, &mut want, rows);
+                device.linear_adapted(shape, &x, &w, bias.as_ref(), adapter, &mut y, rows, adds);
+                let numbers = device.download(both, &want);
+                assert_bits(&what, &device.download(both, &y), &numbers);
+                if !adds {
+                    let [mut gated, mut of_adapted] = [(); 2].map(|()| device.blank(one));
+                    let (by, bias) = (Gate::Silu, bias.as_ref());
+                    device.glu(by, features, &want, &mut gated, rows);
+                    let mut kept = device.blank(both);
+                    device.linear_adapted_glu(
+                        shape,
+                        by,
+                        &x,
+                        &w,
+                        bias,
+                        adapter,
+                        &mut kept,
+                        &mut of_adapted,
+                        rows,
+                    );
+                    let gated = device.download(one, &gated);
+                    assert_bits(
+                        &format!("gated, {what}"),
+                        &device.download(one, &of_adapted),
+                        &gated,
+                    );
+                    assert_bits(
+                        &format!("both halves of {what}"),
+                        &device.download(both, &kept),
+                        &numbers,
+                    );
+                }
             }
         }
     }

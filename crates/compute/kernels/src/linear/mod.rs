@@ -13,6 +13,7 @@ pub(crate) use forward::{forward, forward_columns};
 pub(crate) use input_gradient::{backward_input, backward_input_columns};
 pub(crate) use weight_gradient::{backward_bias, backward_weight, backward_weight_columns};
 
+use crate::erased::Buffer;
 use crate::simd::LANES;
 use crate::tile::TILE_ROWS;
 use std::ops::Range;
@@ -35,6 +36,22 @@ pub struct Linear {
     pub inputs: usize,
     /// Features out.
     pub outputs: usize,
+}
+
+/// A low-rank adapter of a linear layer, `B (s (A x))`: see
+/// [`linear_adapted`](crate::Backend::linear_adapted).
+#[derive(Clone, Copy)]
+pub struct LowRank<'a> {
+    /// The shape of A, from the layer's inputs to the ranks.
+    pub down: Linear,
+    /// A.
+    pub a: &'a Buffer,
+    /// s, a factor for each rank: `[1, ranks]`, exact.
+    pub scales: &'a Buffer,
+    /// The shape of B, from the ranks to the layer's outputs.
+    pub up: Linear,
+    /// B.
+    pub b: &'a Buffer,
 }
 
 impl Linear {

@@ -16,7 +16,7 @@ use crate::Result;
 use crate::layout::{Id, Layout, ParameterList, Projection};
 use crate::model::Model;
 use crate::parameters::Parameters;
-use isentrope_kernels::{Backend, Buffer, Kind, Linear, Role, Router};
+use isentrope_kernels::{Backend, Buffer, Kind, Linear, LowRank, Role, Router};
 use isentrope_random::{Draws, Purpose};
 
 pub use config::{ADAPTER_CONFIG, AdapterConfig, BaseModel};
@@ -269,38 +269,17 @@ impl Model {
         self
     }
 
-    fn pair(&self, projection: &Projection) -> Option<(&Pair, &Parameters, &Buffer)> {
+    /// The adapter of a linear layer.
+    pub(crate) fn low_rank(&self, projection: &Projection) -> Option<LowRank<'_>> {
+        self.pair(projection).map(|(_, adapter)| adapter)
+    }
+
+    fn pair(&self, projection: &Projection) -> Option<(&Pair, LowRank<'_>)> {
         let (layout, adapter) = (self.layout.adapter.as_ref()?, self.adapter.as_ref()?);
         let pair = layout.pairs[projection.number].as_ref()?;
-        Some((pair, &adapter.weights, adapter.scales[projection.number].as_ref()?))
-    }
-
-    /// Whether a linear layer has an adapter.
-    pub(crate) fn is_adapted(&self, projection: &Projection) -> bool {
-        self.pair(projection).is_some()
-    }
-
-    /// `y += B (s * (A x))`, if the layer has an adapter.
-    pub(crate) fn add_adapter(&self, of: &Projection, x: &Buffer, y: &mut Buffer, tokens: usize) {
-        if let Some((pair, weights, scales)) = self.pair(of) {
-            let reduced = self.reduced(pair, weights, scales, x, tokens);
-            self.backend.linear_add(pair.up, &reduced, &weights[pair.b], None, y, tokens);
-        }
-    }
-
-    /// `s * (A x)`, `[tokens, ranks]`.
-    fn reduced(
-        &self,
-        pair: &Pair,
-        weights: &Parameters,
-        scales: &Buffer,
-        x: &Buffer,
-        tokens: usize,
-    ) -> Buffer {
-        let mut reduced = self.activations(tokens, pair.down.outputs);
-        self.backend.linear(pair.down, x, &weights[pair.a], None, &mut reduced, tokens);
-        self.backend.scale_rows(scales, &mut reduced, tokens);
-        reduced
+        let scales = adapter.scales[projection.number].as_ref()?;
+        let (a, b) = (&adapter.weights[pair.a], &adapter.weights[pair.b]);
+        Some((pair, LowRank { down: pair.down, a, scales, up: pair.up, b }))
     }
 
     /// `s * (dy B)`, the gradient of A x, `[tokens, ranks]`; none without an adapter.
@@ -310,9 +289,9 @@ impl Model {
         dy: &Buffer,
         tokens: usize,
     ) -> Option<Buffer> {
-        let (pair, weights, scales) = self.pair(of)?;
-        let mut reduced = self.activations(tokens, pair.up.inputs);
-        self.backend.linear_backward_input(pair.up, dy, &weights[pair.b], &mut reduced, tokens);
+        let LowRank { up, b, scales, .. } = self.low_rank(of)?;
+        let mut reduced = self.activations(tokens, up.inputs);
+        self.backend.linear_backward_input(up, dy, b, &mut reduced, tokens);
         self.backend.scale_rows(scales, &mut reduced, tokens);
         Some(reduced)
     }
@@ -328,9 +307,10 @@ impl Model {
         gradient: &mut Parameters,
         tokens: usize,
     ) {
-        if let Some((pair, weights, scales)) = self.pair(of) {
+        if let Some((pair, adapter)) = self.pair(of) {
             let b = &*self.backend;
-            let reduced = self.reduced(pair, weights, scales, x, tokens);
+            let mut reduced = self.activations(tokens, pair.down.outputs);
+            b.reduce(adapter, x, &mut reduced, tokens);
             b.linear_backward_weight(pair.up, dy, &reduced, &mut gradient[pair.b], tokens);
             b.linear_backward_weight(pair.down, reduced_gradient, x, &mut gradient[pair.a], tokens);
         }
@@ -344,16 +324,10 @@ impl Model {
         dx: &mut Buffer,
         tokens: usize,
     ) {
-        if let Some((pair, weights, _)) = self.pair(of) {
+        if let Some(LowRank { down, a, .. }) = self.low_rank(of) {
             let b = &*self.backend;
-            let mut more = self.activations(tokens, pair.down.inputs);
-            b.linear_backward_input(
-                pair.down,
-                reduced_gradient,
-                &weights[pair.a],
-                &mut more,
-                tokens,
-            );
+            let mut more = self.activations(tokens, down.inputs);
+            b.linear_backward_input(down, reduced_gradient, a, &mut more, tokens);
             b.add_rows(&more, dx, tokens);
         }
     }
