@@ -680,7 +680,9 @@ impl Cuda {
         } else {
             self.multiply_then_add(operands, bias, adds);
         }
-        self.multiply_thin(a, beside, depth, rows);
+        if beside.columns > 0 {
+            self.multiply_thin(a, beside, depth, rows);
+        }
     }
 
     /// An adapter's first product without the layer's.

@@ -1,12 +1,13 @@
-//! Products in bf16: in three directions, gated, and the head's.
+//! Products in bf16: in three directions, gated, with adapters, and the head's.
 
 use super::{compare, noise, parameter, read, rounded, rows};
 use crate::cuda::Cuda;
 use crate::gpu::cublas::chain::chain;
 use crate::linear::{Direction, Matrix};
 use half::bf16;
-use isentrope_kernels::{Backend, Buffer, Cpu, Gate, Kind, Linear, Role};
+use isentrope_kernels::{Backend, Buffer, Cpu, Gate, Kind, Linear, LowRank, Role};
 
+const SILU: Gate = Gate::Silu;
 /// A product whose steps are compared: not a multiple of any tile, and so deep that stages of tiles
 /// are used again. No library computes it, since its rows are padded.
 const STEPS: Linear = Linear { inputs: 547, outputs: 71 };
@@ -15,6 +16,8 @@ const ROWS: usize = 5;
 /// outputs are also used as two halves; both sizes need padding.
 const TILES: Linear = Linear { inputs: 133, outputs: 134 };
 const MANY_ROWS: usize = 147;
+/// Ranks of an adapter of this layer, which fill no tile.
+const RANKS: usize = 19;
 /// First output of the head's second part: a multiple of 64.
 const PART: usize = 64;
 
@@ -113,7 +116,8 @@ pub(super) fn outputs(backend: &Cuda, cpu: &Cpu, tiles: &str) -> Result<(), Stri
     backend.logits(TILES, 0..outputs, of_x, packed.of(), logits.at(0), MANY_ROWS);
     compare_tiles("the head's logits", tiles, &backend.downloaded(&logits, want.len()), &want)?;
 
-    gated(backend, cpu, tiles)
+    gated(backend, cpu, tiles)?;
+    adapted(backend, tiles)
 }
 
 /// A layer's gradients, and the gradient of the head's input, which continues from part to part of
@@ -165,7 +169,6 @@ pub(super) fn gradients(backend: &Cuda, tiles: &str) -> Result<(), String> {
 /// A gated layer by one kernel. It is compared with a layer by one kernel and its gate by another,
 /// and with the CPU.
 fn gated(backend: &Cuda, cpu: &Cpu, tiles: &str) -> Result<(), String> {
-    const SILU: Gate = Gate::Silu;
     let Linear { inputs, outputs } = TILES;
     let (features, vector) = (outputs / 2, Kind::Vector(outputs));
     let x = rows(backend, &noise(11, MANY_ROWS * inputs), inputs);
@@ -187,4 +190,32 @@ fn gated(backend: &Cuda, cpu: &Cpu, tiles: &str) -> Result<(), String> {
     let want = rounded(read(cpu, &want, MANY_ROWS * features));
     compare("SwiGLU in bf16", &read(backend, &of_apart, MANY_ROWS * features), &want)?;
     compare_tiles("a gated linear layer", tiles, &read(backend, &y, MANY_ROWS * features), &want)
+}
+
+/// A gated layer with an adapter, compared with its operations by one kernel each.
+fn adapted(backend: &Cuda, tiles: &str) -> Result<(), String> {
+    let Linear { inputs, outputs } = TILES;
+    let (down, up) = (Linear { inputs, outputs: RANKS }, Linear { inputs: RANKS, outputs });
+    let noisy_rows = |seed, features| rows(backend, &noise(seed, MANY_ROWS * features), features);
+    let [w, a, b] = [(TILES, 21), (down, 22), (up, 23)].map(|(shape, seed)| {
+        matrix(backend, Role::Weight, shape, &noise(seed, shape.inputs * shape.outputs))
+    });
+    let mut scales = backend.buffer(Role::Exact(1, RANKS));
+    backend.write(&mut scales, 0, &noise(24, RANKS));
+    let (x, mut reduced) = (noisy_rows(25, inputs), noisy_rows(26, RANKS));
+    let [mut apart, mut kept] = [27, 28].map(|seed| noisy_rows(seed, outputs));
+    let [mut of_apart, mut y] = [29, 30].map(|seed| noisy_rows(seed, outputs / 2));
+    backend.linear(TILES, &x, &w, None, &mut apart, MANY_ROWS);
+    backend.linear(down, &x, &a, None, &mut reduced, MANY_ROWS);
+    backend.scale_rows(&scales, &mut reduced, MANY_ROWS);
+    backend.linear_add(up, &reduced, &b, None, &mut apart, MANY_ROWS);
+    backend.glu(SILU, outputs / 2, &apart, &mut of_apart, MANY_ROWS);
+    let adapter = LowRank { down, a: &a, scales: &scales, up, b: &b };
+    let rows = MANY_ROWS;
+    backend.linear_adapted_glu(TILES, SILU, &x, &w, None, adapter, &mut kept, &mut y, rows);
+
+    let [got, want] = [&kept, &apart].map(|of| read(backend, of, rows * outputs));
+    compare_tiles("a linear layer with an adapter", tiles, &got, &want)?;
+    let [got, want] = [&y, &of_apart].map(|of| read(backend, of, rows * outputs / 2));
+    compare_tiles("a gated linear layer with an adapter", tiles, &got, &want)
 }
