@@ -51,6 +51,38 @@ DEVICE void rms_norm(const T* x, const T* weight, T* y, u32 rows, u32 x_stride, 
 RMS_NORM(rms_norm_f32, float)
 RMS_NORM(rms_norm_bf16, bf16)
 
+#define ROW_THREADS 256
+// x += sums + bias with one rounding, and y = x / rms(x) * (w + shift): the end of a layer whose sums, [rows, features], are not
+// rounded yet, and the norm behind it. Features and strides are multiples of 8, and rows lie at multiples of 16 bytes. Grid: a row a
+// block. Dynamic shared memory: the row in bf16. Reads 6 bytes a number, writes 4.
+KERNEL(add_and_norm, ROW_THREADS)(const float* sums, const bf16* bias, bf16* x, const bf16* weight, bf16* y, u32 features,
+                                  u32 x_stride, u32 y_stride, float eps, float shift) {
+  DYNAMIC_SHARED(memory);
+  SHARED(float, of_row, [1]);
+  bf16* const row = (bf16*)memory;
+  sums += (u64)block_x() * features;
+  x += (u64)block_x() * x_stride;
+  y += (u64)block_x() * y_stride;
+  for (u32 n = thread_index() * 4; n < features; n += ROW_THREADS * 4) {
+    const Words2 four = finished(sums + n, bias ? bias + n : nullptr, x + n);
+    store_words2(x + n, four);
+    store_words2(row + n, four);
+  }
+  sync();
+  if (warp_index() == 0) {
+    const float scale = inverse_rms(row, features, eps);
+    if (lane_index() == 0) of_row[0] = scale;
+  }
+  sync();
+  const float scale = of_row[0];
+  for (u32 n = thread_index() * 4; n < features; n += ROW_THREADS * 4) {
+    float v[4];
+    UNROLL for (u32 k = 0; k < 4; k++) v[k] = load(row + n + k) * scale * factor(load(weight + n + k), shift);
+    store_words2(y + n, {{pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3])}});
+  }
+}
+EXPORT(add_and_norm)
+
 // The scale of each group, `[rows, groups]`, for both gradients. Grid: 8 groups a block. Reads each number of x.
 template <typename T>
 DEVICE void rms_norm_scales(const T* x, float* scales, u32 rows, u32 stride, u32 offset, u32 groups, u32 features, float eps) {

@@ -110,6 +110,19 @@ DEVICE float inverse_rms(const T* x, u32 features, float eps) {
   return divide(1.0f, square_root(divide(sum_lanes(squares), (float)features) + eps));
 }
 
+// Four numbers of a layer's sums with their bias, and with what is there before, with one rounding. Either may be missing.
+DEVICE Words2 finished(const float* sums, const bf16* bias, const bf16* before) {
+  const Words4 four = load_words4(sums);
+  const Words2 halves = before ? load_words2(before) : Words2{{0, 0}};
+  float y[4];
+  UNROLL for (u32 n = 0; n < 4; n++) {
+    y[n] = float_of(four.words[n]);
+    if (bias) y[n] = y[n] + load(bias + n);
+    if (before) y[n] = float_of(halves.words[n / 2] >> n % 2 * 16 << 16) + y[n];
+  }
+  return {{pack_bf16(y[0], y[1]), pack_bf16(y[2], y[3])}};
+}
+
 // A pair of numbers turned by an angle: crates/compute/kernels/src/rope.rs.
 struct Turned {
   float first, second;

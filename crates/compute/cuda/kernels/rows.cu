@@ -72,17 +72,8 @@ KERNEL(add_and_round, THREADS)(const float* sums, const bf16* bias, bf16* d, u32
   const u32 pieces = columns / 4, i = block_x() * THREADS + thread_index();
   const u32 row = i / pieces, column = i % pieces * 4;
   if (row >= rows) return;
-  const Words4 four = load_words4(sums + (u64)row * columns + column);
   bf16* const to = d + (u64)row * d_stride + column;
-  const Words2 before = adds ? load_words2(to) : Words2{{0, 0}};
-  float y[4];
-  UNROLL for (u32 n = 0; n < 4; n++) {
-    y[n] = float_of(four.words[n]);
-    if (bias) y[n] = y[n] + load(bias + column + n);
-    const u32 half = before.words[n / 2] >> n % 2 * 16;
-    if (adds) y[n] = float_of(half << 16) + y[n];
-  }
-  store_words2(to, Words2{{pack_bf16(y[0], y[1]), pack_bf16(y[2], y[3])}});
+  store_words2(to, finished(sums + (u64)row * columns + column, bias ? bias + column : nullptr, adds ? to : nullptr));
 }
 EXPORT(add_and_round)
 

@@ -148,6 +148,30 @@ impl Backend for Cuda {
     ) {
         self.forward(shape, x.of(), weights.of(), bias.map(Buffer::of), y.of_mut(), tokens, true);
     }
+    fn linear_add_norm(
+        &self,
+        shape: Linear,
+        x: &Buffer,
+        weights: &Buffer,
+        bias: Option<&Buffer>,
+        y: &mut Buffer,
+        norm: RmsNorm,
+        norm_weight: &Buffer,
+        normed: &mut Buffer,
+        tokens: usize,
+    ) {
+        self.forward_normed(
+            shape,
+            x.of(),
+            weights.of(),
+            bias.map(Buffer::of),
+            y.of_mut(),
+            norm,
+            norm_weight.of(),
+            normed.of_mut(),
+            tokens,
+        );
+    }
     fn linear_glu(
         &self,
         shape: Linear,

@@ -202,6 +202,8 @@ catalog! {
         one UNPACK_SPLIT "unpack_split" (P, P, P, u64, N, N, N);
     }
     NORM "norm.cu" {
+        // sums, bias, x, weight, y, features, x's stride, y's stride, eps, shift.
+        one ADD_AND_NORM "add_and_norm" (P, P, P, P, P, N, N, N, f32, f32);
         // x, weight, y, rows, x's stride, y's stride, offset, groups, features, eps, shift.
         pair RMS_NORM "rms_norm" (P, P, P, N, N, N, N, N, N, f32, f32);
         // x, scales, rows, stride, offset, groups, features, eps.

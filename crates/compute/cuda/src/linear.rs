@@ -15,16 +15,16 @@
 
 use crate::buffer::{CudaBuffer, Tail};
 use crate::catalog::{
-    ADD_AND_ROUND, BIAS_GRADIENT, COPY_ROWS, FEW_ROWS, HEAD_BACKWARD_INPUT_BF16,
+    ADD_AND_NORM, ADD_AND_ROUND, BIAS_GRADIENT, COPY_ROWS, FEW_ROWS, HEAD_BACKWARD_INPUT_BF16,
     LINEAR_BACKWARD_INPUT_BF16, LINEAR_BACKWARD_INPUT_F32, LINEAR_BACKWARD_WEIGHT_BF16,
     LINEAR_BACKWARD_WEIGHT_F32, LINEAR_BF16, LINEAR_F32, LINEAR_GLU_BF16, LOGITS_BF16, Tiled,
 };
 use crate::cuda::{Cuda, lines};
 use crate::device::Product;
 use crate::dtype::Dtype;
-use crate::kernels::{Arguments, Grid, Pointer};
+use crate::kernels::{Arguments, Grid, Pointer, word};
 use crate::layout::{BLOCK, Layout};
-use isentrope_kernels::{Gate, Linear, LowRank, Role};
+use isentrope_kernels::{Gate, Grouped, Linear, LowRank, RmsNorm, Role};
 use std::ops::Range;
 
 /// A matrix in memory: its address, and elements from one row to the next.
@@ -170,6 +170,49 @@ impl Cuda {
                 (a.start, b.start, bias, d.start, rows, depth, columns, 0, columns, adds),
             );
         }
+    }
+
+    /// A layer that is added to `y`, whose rows are then normed.
+    #[allow(clippy::too_many_arguments, reason = "the operands of two operations")]
+    pub(crate) fn forward_normed(
+        &self,
+        shape: Linear,
+        x: &CudaBuffer,
+        weights: &CudaBuffer,
+        bias: Option<&CudaBuffer>,
+        y: &CudaBuffer,
+        norm: RmsNorm,
+        norm_weight: &CudaBuffer,
+        normed: &CudaBuffer,
+        tokens: usize,
+    ) {
+        let outputs = shape.outputs;
+        let operands = Self::operands(shape, x, weights, y, tokens);
+        if self.dtype == Dtype::F32 || !self.has_library_sums(&operands) {
+            self.forward(shape, x, weights, bias, y, tokens, true);
+            self.norm(Grouped::rows(outputs), norm, y, norm_weight, normed, tokens);
+            return;
+        }
+        let bias = bias.map_or(Pointer::NULL, |bias| bias.vector(outputs));
+        let (w, to) = (norm_weight.vector(outputs), Self::matrix_of(normed, tokens, outputs));
+        self.multiply_in_parts(operands, |sums, y, rows| {
+            ADD_AND_NORM.launch(
+                &*self.device,
+                Grid::line(rows.len(), 256).with_shared(word(2 * outputs)),
+                (
+                    sums,
+                    bias,
+                    y.start,
+                    w,
+                    to.start.by(2 * rows.start * to.stride),
+                    outputs,
+                    y.stride,
+                    to.stride,
+                    norm.eps,
+                    norm.shift,
+                ),
+            );
+        });
     }
 
     /// The operands of a layer's outputs.
@@ -640,6 +683,23 @@ impl Cuda {
     /// Outputs of a layer with a bias and a residual, which are added before the only rounding. The
     /// library computes exact sums first, for as many rows at a time as [`SUMS`] allows.
     fn multiply_then_add(&self, operands: Operands, bias: Pointer, adds: bool) {
+        self.multiply_in_parts(operands, |sums, d, rows| {
+            let (rows, columns) = (rows.len(), operands.columns);
+            ADD_AND_ROUND.launch(
+                &*self.device,
+                Grid::line((rows * columns).div_ceil(4 * 256), 256),
+                (sums, bias, d.start, rows, columns, d.stride, adds),
+            );
+        });
+    }
+
+    /// Unrounded sums of a layer by the library. `finish` gets the sums of each part of the rows,
+    /// the part's outputs, and its rows.
+    fn multiply_in_parts(
+        &self,
+        operands: Operands,
+        finish: impl Fn(Pointer, Matrix, Range<usize>),
+    ) {
         let Operands { a, d, rows, columns, .. } = operands;
         let at_a_time = rows_of_sums(columns).min(rows);
         let sums = self.scratch(4 * at_a_time * columns);
@@ -652,27 +712,33 @@ impl Cuda {
                 ..operands
             };
             self.multiply(Direction::Forward(true), product);
-            ADD_AND_ROUND.launch(
-                &*self.device,
-                Grid::line((here * columns).div_ceil(4 * 256), 256),
-                (sums.at(0), bias, d.start.by(2 * first * d.stride), here, columns, d.stride, adds),
-            );
+            let outputs = Matrix { start: d.start.by(2 * first * d.stride), ..d };
+            finish(sums.at(0), outputs, first..first + here);
         }
+    }
+
+    /// Whether the library computes the unrounded sums of these outputs.
+    fn has_library_sums(&self, operands: &Operands) -> bool {
+        let d = Matrix { stride: operands.columns, ..operands.d };
+        operands.rows > 0
+            && self.is_of_library(Direction::Forward(true), &Operands { d, ..*operands })
     }
 
     /// Outputs of a layer, by the library if it has their bits, and what is computed beside them.
     fn multiply_beside(&self, operands: Operands, bias: Pointer, adds: bool, beside: Beside) {
-        let Operands { a, d, rows, columns, depth, .. } = operands;
+        let Operands { a, rows, depth, .. } = operands;
         if rows == 0 {
             return;
         }
         let is_plain = bias == Pointer::NULL && !adds;
-        let stride = if is_plain { d.stride } else { columns };
-        let product = Operands { d: Matrix { stride, ..d }, ..operands };
         // With as few rows as in decoding, the adapter's chain over all inputs takes about as long
         // as the layer's weights need to arrive. A launch of its own would wait that long again.
         let waits = beside.columns > 0 && rows <= FEW_ROWS;
-        if waits || !self.is_of_library(Direction::Forward(!is_plain), &product) {
+        let is_of_library = || match is_plain {
+            true => self.is_of_library(Direction::Forward(false), &operands),
+            false => self.has_library_sums(&operands),
+        };
+        if waits || !is_of_library() {
             return self.multiply_and_add(operands, bias, adds, beside);
         }
         if is_plain {

@@ -22,9 +22,9 @@ const MOST: usize = 128;
 /// this is the order of magnitude that others have measured.
 const KERNEL_BYTES: usize = 64 << 10;
 /// Most kernels of a layer in a step, of a linear layer's adapter, and of the draws and everything
-/// around the layers (`tests/launches.rs` counts them). A layer has nine, and four more with a
-/// library of products: one for the gate and one for each of three products that something is added
-/// to. A hybrid model's layers have ten and a half on average. An adapter's first product is in the
+/// around the layers (`tests/launches.rs` counts them). A layer has nine, and two more with a
+/// library of products, for the gate and for a bias; two more if branches end with a norm. A hybrid
+/// model's layers have ten and a half on average. An adapter's first product is in the
 /// layer's own launch, but not with a library.
 const KERNELS: [usize; 3] = [13, 2, 7];
 

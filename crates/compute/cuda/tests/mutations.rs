@@ -8,7 +8,9 @@
 use crate::attention_bits::{Case, Times, gradient, gradient_expected, output};
 use crate::equal_to_cpu as on_f32;
 use crate::patches::Change;
+use crate::products::Able;
 use crate::support::{Results, Trial, caught, cpu, difference, halves, rounded, short_noise};
+use crate::watched::Watched;
 use isentrope_cuda::{Cuda, Dtype, HEADERS, SOURCES};
 use isentrope_cuda_emulator::{Emulator, Settings, TensorCore};
 use isentrope_kernels::{
@@ -33,7 +35,7 @@ enum Operations {
 }
 
 /// Operations by their names in mutations.txt.
-const OPERATIONS: [(&str, Operations); 20] = {
+const OPERATIONS: [(&str, Operations); 21] = {
     use Operations::{Bf16, F32};
     [
         ("linear", F32(|t| on_f32::linear(t, Linear { inputs: 70, outputs: 130 }, 20))),
@@ -54,6 +56,7 @@ const OPERATIONS: [(&str, Operations); 20] = {
         ("many_blocks", Bf16 { on_device: many_blocks, expected: many_blocks_expected }),
         ("gated", Bf16 { on_device: gated, expected: gated_expected }),
         ("adapted", Bf16 { on_device: adapted, expected: adapted_expected }),
+        ("normed", Bf16 { on_device: normed, expected: normed_expected }),
         ("prepared_bf16", Bf16 { on_device: prepared_bf16, expected: prepared_bf16_expected }),
         ("decoding_tiles", Bf16 { on_device: decoding_tiles, expected: decoding_expected }),
         ("tiles", Bf16 { on_device: tiles, expected: tiles_expected }),
@@ -220,6 +223,39 @@ fn gated_expected() -> Results {
         t.push("kept", &outputs);
         t.push("gated", &gated);
     }
+    t.results
+}
+
+/// A layer that a library may compute, and its rows: more numbers than a block has threads.
+const NORMED: (Linear, usize) = (Linear { inputs: 40, outputs: 1160 }, 3);
+
+/// Outputs that are added to a residual from the library's unrounded sums, and normed.
+fn normed(cuda: &Cuda) -> Results {
+    let (mut t, (shape, tokens)) = (Trial::short(cuda), NORMED);
+    let x = t.rows(1, tokens, shape.inputs);
+    let weights = t.parameter(Role::Weight, Kind::Matrix(shape), 3);
+    let [bias, norm] =
+        [4, 8].map(|seed| t.parameter(Role::Weight, Kind::Vector(shape.outputs), seed));
+    let [mut y, mut out] = [5, 6].map(|seed| t.rows(seed, tokens, shape.outputs));
+    let bias = Some(&bias);
+    cuda.linear_add_norm(shape, &x, &weights, bias, &mut y, NORM, &norm, &mut out, tokens);
+    t.push_rows("added", &y, tokens, shape.outputs);
+    t.push_rows("normed", &out, tokens, shape.outputs);
+    t.results
+}
+
+fn normed_expected() -> Results {
+    let (mut t, (shape, tokens)) = (Trial::short(&*CPU), NORMED);
+    let (outputs, before) = (shape.outputs, short_noise(5, tokens * shape.outputs));
+    let sums = exact_outputs(NORMED);
+    let added: Vec<f32> = before.iter().zip(&sums).map(|(y, sum)| rounded(y + sum)).collect();
+    let weight = t.parameter(Role::Weight, Kind::Vector(outputs), 8);
+    let mut out = t.rows(6, tokens, outputs);
+    let (layout, of_added) = (Grouped::rows(outputs), t.rows_of(&added, outputs));
+    CPU.rms_norm(layout, NORM, &of_added, &weight, &mut out, tokens);
+    t.push("added", &added);
+    let normed: Vec<f32> = t.read(&out, tokens * outputs).into_iter().map(rounded).collect();
+    t.push("normed", &normed);
     t.results
 }
 
@@ -494,7 +530,8 @@ impl Operations {
         if let Some((file, text)) = replaced {
             device = device.with_replaced(file, text.to_owned());
         }
-        let device = Arc::new(device);
+        // The library of products takes none whose sizes are no multiples of 8, and computes none.
+        let device = Arc::new(Watched { emulator: device, watch: Able::default() });
         caught(|| match self {
             Self::F32(operations) => {
                 let cuda = Cuda::new(device, Dtype::F32);

@@ -56,7 +56,7 @@ fn pass(model: &Model, length: u32, gradient: &mut Gradient) -> Vec<u32> {
 /// result's memory to zero first: a sum that should have continued from there would have other
 /// bits.
 #[derive(Default)]
-struct Able {
+pub struct Able {
     /// Products whose result is not rounded: of layers that add to a residual, logits, and parts of
     /// gradients.
     exact: AtomicUsize,

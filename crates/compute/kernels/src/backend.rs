@@ -169,6 +169,24 @@ pub trait Backend: Send + Sync + 'static {
         y: &mut Buffer,
         tokens: usize,
     );
+    /// [`linear_add`](Self::linear_add), and then [`rms_norm`](Self::rms_norm) of whole rows of `y`
+    /// into `normed`. It has the bits of both.
+    #[allow(clippy::too_many_arguments, reason = "the operands of two operations")]
+    fn linear_add_norm(
+        &self,
+        shape: Linear,
+        x: &Buffer,
+        weights: &Buffer,
+        bias: Option<&Buffer>,
+        y: &mut Buffer,
+        norm: RmsNorm,
+        norm_weight: &Buffer,
+        normed: &mut Buffer,
+        tokens: usize,
+    ) {
+        self.linear_add(shape, x, weights, bias, y, tokens);
+        self.rms_norm(Grouped::rows(shape.outputs), norm, y, norm_weight, normed, tokens);
+    }
     /// `y = f(gate) * up`, `y: [tokens, outputs / 2]`, where f is the function of `by`. `gate` and
     /// `up` are the two halves of the outputs of [`linear`](Self::linear), which are kept in
     /// `gate_up: [tokens, outputs]` if it is given. It has the bits of [`linear`](Self::linear) and

@@ -23,6 +23,20 @@ pub(crate) struct Rows {
     pub rope: Arc<Rotations>,
 }
 
+/// The residual stream.
+pub(crate) struct Stream {
+    /// `[tokens, hidden]`.
+    pub x: Buffer,
+    /// The stream after the next branch's norm, if one operation has computed both.
+    normed: Option<Buffer>,
+}
+
+impl Stream {
+    fn new(x: Buffer) -> Self {
+        Self { x, normed: None }
+    }
+}
+
 /// A layer of the cache, where a block reads earlier keys and values and stores its own.
 pub(crate) struct CacheLayer<'a> {
     pub cache: &'a mut Buffer,
@@ -43,13 +57,13 @@ impl Model {
         self.backend.buffer(Role::Activation(rows, features))
     }
 
-    /// The residual stream before the first block, `[rows, hidden]`.
-    pub(crate) fn embedded(&self, rows: &Rows) -> Buffer {
+    /// The residual stream before the first block.
+    pub(crate) fn embedded(&self, rows: &Rows) -> Stream {
         let (b, s) = (&*self.backend, &self.layout.shapes);
         let mut x = self.activations(rows.count, s.hidden);
         b.embed(s.vocabulary, &self.weights[self.layout.embedding], &rows.batch, &mut x);
         self.scale(self.scales.embeddings.as_ref(), &mut x, rows.count);
-        x
+        Stream::new(x)
     }
 
     /// Multiplies each of the rows by `factors`, if there are any.
@@ -59,40 +73,43 @@ impl Model {
         }
     }
 
-    /// Advances the residual stream `x: [tokens, hidden]` through one block, which stores the
-    /// batch's keys and values. Returns the internals if they are to be kept.
+    /// Advances the residual stream through the block with this number, which stores the batch's
+    /// keys and values. Returns the internals if they are to be kept.
     pub(crate) fn block_forward(
         &self,
-        block: &BlockLayout,
-        x: &mut Buffer,
+        number: usize,
+        stream: &mut Stream,
         rows: &Rows,
         cache: CacheLayer<'_>,
         keep: bool,
     ) -> Option<Internals<Buffer>> {
         let (b, s) = (&*self.backend, &self.layout.shapes);
         let tokens = rows.count;
-        let attention = self.attention_branch(block, x, rows, cache);
+        let block = &self.layout.blocks[number];
+        let next = self.layout.blocks.get(number + 1).and_then(|next| next.attention_norms.input);
+        let attention = self.attention_branch(block, stream, rows, cache);
         // Buffers that are not kept are freed here, before the MLP takes its memory.
         let kept = keep.then(|| {
             let mut middle = self.activations(tokens, s.hidden);
-            b.copy_first_rows(x, &mut middle, tokens);
+            b.copy_first_rows(&stream.x, &mut middle, tokens);
             (attention, middle)
         });
         let _span = operation("MLP");
-        let normed = self.normed_rows(block.mlp_norms.input, x, tokens);
-        let read = normed.as_ref().unwrap_or(x);
+        let normed = self.normed_stream(block.mlp_norms.input, stream, tokens);
+        let read = normed.as_ref().unwrap_or(&stream.x);
         let (gate_up, branch) = match &block.mlp {
             Mlp::Dense { gate_up: product, down } => {
                 let mut gate_up = keep.then(|| self.activations(tokens, s.gate_up.outputs));
                 let mut activated = self.activations(tokens, s.intermediate);
                 self.project_glu(product, read, gate_up.as_mut(), &mut activated, tokens);
                 drop(normed);
-                (gate_up, self.add_branch(down, block.mlp_norms.output, &activated, x, tokens))
+                let norm = block.mlp_norms.output;
+                (gate_up, self.add_branch(down, norm, &activated, stream, next, tokens))
             }
             Mlp::Experts(experts) => {
                 let sum = self.experts_forward(experts, read, tokens);
                 drop(normed);
-                (None, self.add_output(block.mlp_norms.output, sum, x, tokens))
+                (None, self.add_output(block.mlp_norms.output, sum, &mut stream.x, tokens))
             }
         };
         kept.map(|(attention, middle)| Internals { attention, middle, gate_up, branch })
@@ -110,8 +127,10 @@ impl Model {
         let tokens = rows.count;
         let mut middle = self.activations(tokens, self.layout.shapes.hidden);
         self.backend.copy_first_rows(input, &mut middle, tokens);
-        let attention = self.attention_branch(block, &mut middle, rows, cache);
-        let normed = self.normed_rows(block.mlp_norms.input, &middle, tokens);
+        let mut stream = Stream::new(middle);
+        let attention = self.attention_branch(block, &mut stream, rows, cache);
+        let normed = self.normed_stream(block.mlp_norms.input, &mut stream, tokens);
+        let middle = stream.x;
         let read = normed.as_ref().unwrap_or(&middle);
         let is_normed = block.mlp_norms.output.is_some();
         let (gate_up, branch) = match &block.mlp {
@@ -140,23 +159,25 @@ impl Model {
     fn attention_branch(
         &self,
         block: &BlockLayout,
-        x: &mut Buffer,
+        stream: &mut Stream,
         rows: &Rows,
         CacheLayer { cache, layer, states }: CacheLayer<'_>,
     ) -> AttentionInternals<Buffer> {
         let _span = operation("attention");
         let (b, w) = (&*self.backend, &self.weights);
         let (tokens, norm) = (rows.count, self.config.rms_norm());
-        let normed = self.normed_rows(block.attention_norms.input, x, tokens);
+        let (norm_output, next) = (block.attention_norms.output, block.mlp_norms.input);
+        let normed = self.normed_stream(block.attention_norms.input, stream, tokens);
         let mut qkv = self.activations(tokens, block.qkv.shape.outputs);
-        self.project(&block.qkv, normed.as_ref().unwrap_or(x), &mut qkv, tokens);
+        self.project(&block.qkv, normed.as_ref().unwrap_or(&stream.x), &mut qkv, tokens);
+        drop(normed);
         let mut attended = self.activations(tokens, block.output.shape.inputs);
         let of = match &block.mixer {
             Mixer::Attention(of) => of,
             Mixer::Delta(of) => {
                 self.delta_forward(of, &qkv, rows, states, &mut attended);
-                let norm = block.attention_norms.output;
-                let branch = self.add_branch(&block.output, norm, &attended, x, tokens);
+                let output = &block.output;
+                let branch = self.add_branch(output, norm_output, &attended, stream, next, tokens);
                 return AttentionInternals { raw_qkv: None, qkv, gate: None, attended, branch };
             }
         };
@@ -181,10 +202,9 @@ impl Model {
         let angles = rows.rope.of(of);
         b.prepare_qkv(of.shape, norms, angles, &mut qkv, &rows.batch, cache, layer);
         b.attention(of.shape, &qkv, &rows.batch, cache, layer, &mut attended);
-        let norm = block.attention_norms.output;
         let gated = gate.as_ref().map(|gate| self.gated(&attended, gate, tokens));
         let read = gated.as_ref().unwrap_or(&attended);
-        let branch = self.add_branch(&block.output, norm, read, x, tokens);
+        let branch = self.add_branch(&block.output, norm_output, read, stream, next, tokens);
         AttentionInternals { raw_qkv, qkv, gate, attended, branch }
     }
 
@@ -202,19 +222,33 @@ impl Model {
         })
     }
 
+    /// The normed residual stream; none if there is no norm.
+    fn normed_stream(
+        &self,
+        norm: Option<Id>,
+        stream: &mut Stream,
+        tokens: usize,
+    ) -> Option<Buffer> {
+        stream.normed.take().or_else(|| self.normed_rows(norm, &stream.x, tokens))
+    }
+
     /// `x += W y`; if the branch has a norm behind it or a factor, `x += factor norm(W y)`. Then
-    /// returns `W y` if the norm's gradient needs it.
+    /// returns `W y` if the norm's gradient needs it. `next` is the next branch's norm.
     fn add_branch(
         &self,
         of: &Projection,
         norm: Option<Id>,
         y: &Buffer,
-        x: &mut Buffer,
+        stream: &mut Stream,
+        next: Option<Id>,
         tokens: usize,
     ) -> Option<Buffer> {
-        let factor = self.scales.branches.as_ref();
+        let (factor, x) = (self.scales.branches.as_ref(), &mut stream.x);
         if norm.is_none() && factor.is_none() {
-            self.project_add(of, y, x, tokens);
+            match next {
+                Some(next) => stream.normed = Some(self.project_add_norm(of, y, x, next, tokens)),
+                None => self.project_add(of, y, x, tokens),
+            }
             return None;
         }
         let mut branch = self.activations(tokens, of.shape.outputs);

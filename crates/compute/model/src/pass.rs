@@ -256,10 +256,10 @@ impl Model {
     fn each_routing(&self, packed: &Packed, mut act: impl FnMut(Routing)) {
         let DeviceRows { rows, pages, .. } = self.upload_packed(packed);
         let mut cache = self.backend.buffer(self.layout.cache(1, pages));
-        let mut x = self.embedded(&rows);
-        for block in &self.layout.blocks {
+        let mut stream = self.embedded(&rows);
+        for (number, block) in self.layout.blocks.iter().enumerate() {
             let layer = CacheLayer { cache: &mut cache, layer: 0, states: None };
-            let internals = self.block_forward(block, &mut x, &rows, layer, true);
+            let internals = self.block_forward(number, &mut stream, &rows, layer, true);
             if let (Mlp::Experts(of), Some(Internals { middle, .. })) = (&block.mlp, internals) {
                 let normed = self.normed_rows(block.mlp_norms.input, &middle, rows.count);
                 let read = normed.as_ref().unwrap_or(&middle);
@@ -354,23 +354,23 @@ impl Model {
     ) -> (Vec<BlockRecord>, Buffer) {
         let (b, s) = (&*self.backend, &self.layout.shapes);
         let mut cache = b.buffer(self.layout.cache(1, *pages));
-        let mut x = self.embedded(rows);
+        let mut stream = self.embedded(rows);
         let mut kept = Vec::new();
         let blocks = self.layout.blocks.len();
-        for (number, block) in self.layout.blocks.iter().enumerate() {
+        for number in 0..blocks {
             let input = keep.map(|_| {
                 let mut input = self.activations(rows.count, s.hidden);
-                b.copy_first_rows(&x, &mut input, rows.count);
+                b.copy_first_rows(&stream.x, &mut input, rows.count);
                 input
             });
             // The cache holds one layer's keys and values; the next block's replace them.
             let layer = CacheLayer { cache: &mut cache, layer: 0, states: None };
             let is_whole = keep.is_some_and(|keep| keep.is_whole(number, blocks));
-            let internals = self.block_forward(block, &mut x, rows, layer, is_whole);
+            let internals = self.block_forward(number, &mut stream, rows, layer, is_whole);
             kept.extend(input.map(|input| BlockRecord { input, internals }));
         }
         let mut last = self.activations(packed.target_count(), s.hidden);
-        b.copy_rows(&x, predicting, &mut last);
+        b.copy_rows(&stream.x, predicting, &mut last);
         (kept, last)
     }
 

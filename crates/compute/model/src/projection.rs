@@ -1,7 +1,7 @@
 //! A block's linear layers, with their adapters: forward and backward.
 
 use crate::gradient::Gradient;
-use crate::layout::Projection;
+use crate::layout::{Id, Projection};
 use crate::model::Model;
 use isentrope_kernels::Buffer;
 
@@ -26,6 +26,27 @@ impl Model {
             }
             None => b.linear_add(shape, x, weight, bias, y, tokens),
         }
+    }
+
+    /// [`project_add`](Self::project_add), and then the norm of the rows of `y`, which is returned.
+    pub(crate) fn project_add_norm(
+        &self,
+        of: &Projection,
+        x: &Buffer,
+        y: &mut Buffer,
+        norm: Id,
+        tokens: usize,
+    ) -> Buffer {
+        let mut normed = self.activations(tokens, of.shape.outputs);
+        if self.low_rank(of).is_some() {
+            self.project_add(of, x, y, tokens);
+            self.norm(y, norm, &mut normed, tokens);
+            return normed;
+        }
+        let (b, shape, (weight, bias)) = (&*self.backend, of.shape, self.weight_and_bias(of));
+        let (rms, w) = (self.config.rms_norm(), &self.weights[norm]);
+        b.linear_add_norm(shape, x, weight, bias, y, rms, w, &mut normed, tokens);
+        normed
     }
 
     /// `y = f(gate) * up` of the layer's outputs, which are kept in `gate_up` if it is given.

@@ -185,10 +185,10 @@ impl Model {
             &Rows { count: step.rows(), batch: b.upload_drawn_batch(&step.batch, drawn), rope };
         let cached_rows = activation_cache.as_ref().map(|_| step.cached_rows.upload(b));
         let mut activation_cache = activation_cache.zip(cached_rows.as_ref());
-        let mut x = self.embedded(rows);
+        let mut stream = self.embedded(rows);
         for (i, block) in self.layout.blocks.iter().enumerate() {
             if let Some((activation_cache, cached_rows)) = &mut activation_cache {
-                activation_cache.store_input(b, i, &x, cached_rows);
+                activation_cache.store_input(b, i, &stream.x, cached_rows);
             }
             let layer = CacheLayer {
                 cache: &mut cache.buffer,
@@ -199,7 +199,7 @@ impl Model {
                 },
             };
             let internals =
-                self.block_forward(block, &mut x, rows, layer, activation_cache.is_some());
+                self.block_forward(i, &mut stream, rows, layer, activation_cache.is_some());
             if let (Some((activation_cache, cached_rows)), Some(internals)) =
                 (&mut activation_cache, internals)
             {
@@ -207,11 +207,11 @@ impl Model {
             }
         }
         if let Some((activation_cache, cached_rows)) = activation_cache {
-            activation_cache.store_last(b, &x, cached_rows);
+            activation_cache.store_last(b, &stream.x, cached_rows);
         }
         let wanted = step.wanted.len();
         let mut last = self.activations(wanted, s.hidden);
-        b.copy_rows(&x, &b.upload_index(&step.wanted), &mut last);
+        b.copy_rows(&stream.x, &b.upload_index(&step.wanted), &mut last);
         self.normed(&last, wanted)
     }
 

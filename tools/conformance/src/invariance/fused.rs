@@ -4,11 +4,11 @@ use crate::data::{POISON, assert_bits};
 use crate::device::{Device, Trial, vector, weights, width};
 use crate::properties;
 use isentrope_kernels::{
-    Attention, Buffer, DeviceBatch, Gate, HeadNorms, HostBatch, Linear, LowRank, RmsNorm, Role,
-    Run, Turn,
+    Attention, Buffer, DeviceBatch, Gate, Grouped, HeadNorms, HostBatch, Linear, LowRank, RmsNorm,
+    Role, Run, Turn,
 };
 
-properties!(gated_products, adapted_products, queries_keys_and_values);
+properties!(gated_products, adapted_products, normed_products, queries_keys_and_values);
 
 fn gated_products(trial: &Trial) {
     for device in trial.devices() {
@@ -110,6 +110,30 @@ fn adapted_products(trial: &Trial) {
                     );
                 }
             }
+        }
+    }
+}
+
+fn normed_products(trial: &Trial) {
+    for device in trial.devices() {
+        for (inputs, outputs, rows) in [(1, 1, 1), (40, 72, 5), (133, 50, 83)] {
+            let shape = Linear { inputs, outputs };
+            let role = Role::Activation(rows, outputs);
+            let x = device.upload_noise(Role::Activation(rows, inputs), 1);
+            let w = device.upload_noise(weights(shape), 2);
+            let [bias, weight] = [3, 4].map(|seed| device.upload_noise(vector(outputs), seed));
+            let norm = RmsNorm { eps: 1e-5, shift: 1.0 };
+            let [mut sum, mut y] = [(); 2].map(|()| device.upload_noise(role, 5));
+            let [mut want, mut normed] = [(); 2].map(|()| device.blank(role));
+            device.linear_add(shape, &x, &w, Some(&bias), &mut sum, rows);
+            let whole = Grouped::rows(outputs);
+            device.rms_norm(whole, norm, &sum, &weight, &mut want, rows);
+            let bias = Some(&bias);
+            device.linear_add_norm(shape, &x, &w, bias, &mut y, norm, &weight, &mut normed, rows);
+            let what = format!("{shape:?}, {rows} rows, on {}", device.name());
+            assert_bits(&what, &device.download(role, &y), &device.download(role, &sum));
+            let (normed, want) = (device.download(role, &normed), device.download(role, &want));
+            assert_bits(&format!("normed, {what}"), &normed, &want);
         }
     }
 }
