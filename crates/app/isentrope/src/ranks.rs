@@ -129,8 +129,10 @@ pub fn is_setup_error(error: &Error) -> bool {
 
 /// Whether a network, a memory or a disk has failed, so that a restart may help.
 fn is_of_the_machines(error: &Error) -> bool {
-    use isentrope_ranks::Error::{All, Damage, Engine};
-    error.chain().any(|cause| matches!(cause.downcast_ref(), Some(All(_) | Damage(_) | Engine(_))))
+    use isentrope_ranks::Error::{All, Damage, Device, Engine};
+    error.chain().any(|cause| {
+        matches!(cause.downcast_ref(), Some(All(_) | Damage(_) | Device(_) | Engine(_)))
+    })
 }
 
 /// Whether a model hub could not be reached, so that a restart may help.

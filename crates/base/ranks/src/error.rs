@@ -26,6 +26,9 @@ pub enum Error {
     /// Bytes have arrived damaged.
     #[error("{0}")]
     Damage(String),
+    /// The library that moves bytes between devices has failed on this rank.
+    #[error("{0}")]
+    Device(String),
     /// The engine has failed, or was ended because a rank was not heard of.
     #[error("{0}")]
     Engine(String),

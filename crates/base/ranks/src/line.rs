@@ -95,6 +95,12 @@ impl Line {
         self.engine().start(moves)
     }
 
+    /// Counts an exchange that did not go through the engine.
+    pub fn count(&self, sent_bytes: u64, waited: Duration) {
+        self.sent_bytes.fetch_add(sent_bytes, Ordering::Relaxed);
+        self.waited_ns.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
+    }
+
     /// Waits for the moves of a ticket, and returns their pieces.
     pub fn wait(&self, ticket: Ticket) -> Result<Vec<Piece>> {
         let begun = Instant::now();

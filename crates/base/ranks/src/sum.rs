@@ -21,50 +21,68 @@ const PIECE: usize = 1 << 18;
 /// Pieces each way that travel at a time: the next is on its way while one is added.
 const PIECES_IN_FLIGHT: usize = 4;
 
-/// Adds the numbers of all ranks, in the tree. Afterwards a rank has the sum in its own slice
-/// ([`Slices::of_rank`]); the rest of its numbers has no meaning.
+/// The exchanges of a rank that add the numbers of all ranks, in the tree: `add` sends the parts of
+/// its first argument, receives those of its second, and replaces this rank's numbers there by sums
+/// over the ranks, in their order ([`PartialSums`]). All parts that come are of one range.
+/// Afterwards a rank has the sum in its own slice ([`Slices::of_rank`]); the rest of its numbers has
+/// no meaning.
 ///
 /// # Errors
-/// [`Error::Damage`] when other bytes came than were sent; the exchange still goes on to its end,
-/// since the other ranks wait for it. [`Error::Engine`] when the engine failed.
-pub fn reduce_scatter<P: Parameter<Number = f32>>(
-    line: &Line,
-    floats: &mut HostFloats<P>,
+/// As `add`.
+pub fn reduce_scatter<E>(
+    rank: usize,
     slices: &Slices,
-) -> Result<()> {
-    let mut lane = Lane::new(line, slices.groups());
+    mut add: impl FnMut(&[Part], &[Part]) -> Result<(), E>,
+) -> Result<(), E> {
     for halving in 0..slices.halvings() {
-        let all = slices.halved(line.rank(), halving);
-        let bit = line.rank() >> halving & 1;
-        let give = slices.numbers_of(part(&all, 2, 1 - bit));
-        let keep = slices.numbers_of(part(&all, 2, bit));
-        lane.swap(floats, line.rank() ^ (1 << halving), give, keep, HostFloats::add)?;
+        let [ours, theirs] = halves(rank, slices, halving);
+        add(&[theirs], &[ours])?;
     }
     if slices.groups() > 1 {
-        lane.add_over_groups(floats, slices)?;
+        let (theirs, ours) = over_groups(rank, slices);
+        add(&theirs, &ours)?;
     }
-    lane.end()
+    Ok(())
 }
 
-/// Gives every rank's slice to all; it fails as [`reduce_scatter`] does.
-pub fn all_gather<P: Parameter>(
-    line: &Line,
-    floats: &mut HostFloats<P>,
+/// The exchanges of a rank that give every rank's slice to all: `write` sends the parts of its first
+/// argument, and receives those of its second.
+///
+/// # Errors
+/// As `write`.
+pub fn all_gather<E>(
+    rank: usize,
     slices: &Slices,
-) -> Result<()> {
-    let mut lane = Lane::new(line, slices.groups());
+    mut write: impl FnMut(&[Part], &[Part]) -> Result<(), E>,
+) -> Result<(), E> {
     if slices.groups() > 1 {
-        let (theirs, ours) = lane.over_groups(slices);
-        lane.exchange(floats, &ours, &theirs, HostFloats::write)?;
+        let (theirs, ours) = over_groups(rank, slices);
+        write(&ours, &theirs)?;
     }
     for halving in (0..slices.halvings()).rev() {
-        let all = slices.halved(line.rank(), halving);
-        let bit = line.rank() >> halving & 1;
-        let have = slices.numbers_of(part(&all, 2, bit));
-        let want = slices.numbers_of(part(&all, 2, 1 - bit));
-        lane.swap(floats, line.rank() ^ (1 << halving), have, want, HostFloats::write)?;
+        let [ours, theirs] = halves(rank, slices, halving);
+        write(&[ours], &[theirs])?;
     }
-    lane.end()
+    Ok(())
+}
+
+/// What a rank keeps of a halved range, and what the rank that it exchanges with keeps.
+fn halves(rank: usize, slices: &Slices, halving: u32) -> [Part; 2] {
+    let (all, bit) = (slices.halved(rank, halving), rank >> halving & 1);
+    [bit, 1 - bit].map(|half| Part {
+        peer: rank ^ (1 << halving),
+        numbers: slices.numbers_of(part(&all, 2, half)),
+    })
+}
+
+/// The parts to exchange with the ranks that have our place in the other groups: their slices, then
+/// ours.
+fn over_groups(rank: usize, slices: &Slices) -> (Vec<Part>, Vec<Part>) {
+    let parts = |of: fn(usize, usize) -> usize| {
+        let part = |peer| Part { peer, numbers: slices.of_rank(of(peer, rank)) };
+        same_place(rank, slices).map(part).collect()
+    };
+    (parts(|peer, _| peer), parts(|_, rank| rank))
 }
 
 /// Exchanges with one rank: the numbers in `give` go there, and its numbers come into `get`.
@@ -75,15 +93,19 @@ pub fn swap<P: Parameter>(
     give: Range<usize>,
     get: Range<usize>,
 ) -> Result<()> {
+    let part = |numbers| Part { peer, numbers };
     let mut lane = Lane::new(line, 1);
-    lane.swap(floats, peer, give, get, HostFloats::write)?;
+    lane.write(floats, &[part(give)], &[part(get)])?;
     lane.end()
 }
 
 /// Numbers for a rank, or from one.
-struct Part {
-    peer: usize,
-    numbers: Range<usize>,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The other rank.
+    pub peer: usize,
+    /// A range of the numbers of all parameters.
+    pub numbers: Range<usize>,
 }
 
 impl Part {
@@ -102,8 +124,8 @@ struct Batch {
     comes: Vec<(Part, u32)>,
 }
 
-/// Cuts ranges into pieces, and keeps the pieces for later use.
-struct Lane<'a> {
+/// Cuts ranges into pieces, which travel through the host, and keeps the pieces for later use.
+pub(crate) struct Lane<'a> {
     line: &'a Line,
     /// Numbers of a piece.
     piece: usize,
@@ -113,12 +135,17 @@ struct Lane<'a> {
 
 impl<'a> Lane<'a> {
     /// Makes a lane for exchanges between `groups` groups at a time.
-    fn new(line: &'a Line, groups: usize) -> Self {
+    pub fn new(line: &'a Line, groups: usize) -> Self {
         let piece = (PIECE / groups).max(BLOCK);
         Self { line, piece, idle: Vec::new(), damage: None }
     }
 
-    fn end(self) -> Result<()> {
+    /// Ends the exchanges.
+    ///
+    /// # Errors
+    /// [`Error::Damage`] when other bytes came than were sent; the exchanges still went on to their
+    /// end, since the other ranks wait for them.
+    pub fn end(self) -> Result<()> {
         self.damage.map_or(Ok(()), Err)
     }
 
@@ -176,17 +203,28 @@ impl<'a> Lane<'a> {
         Ok(came)
     }
 
-    /// Exchanges ranges with one rank, and calls `put` with each piece received.
-    fn swap<P: Parameter>(
+    /// Sends parts, and overwrites others with what comes. It fails when the engine has failed.
+    pub fn write<P: Parameter>(
         &mut self,
         floats: &mut HostFloats<P>,
-        peer: usize,
-        give: Range<usize>,
-        get: Range<usize>,
-        put: impl Fn(&mut HostFloats<P>, Range<usize>, &Piece),
+        goes: &[Part],
+        comes: &[Part],
     ) -> Result<()> {
-        let part = |numbers| Part { peer, numbers };
-        self.exchange(floats, &[part(give)], &[part(get)], put)
+        self.exchange(floats, goes, comes, HostFloats::write)
+    }
+
+    /// Sends parts, and adds what comes: see [`reduce_scatter`]. It fails as [`write`](Self::write).
+    pub fn add<P: Parameter<Number = f32>>(
+        &mut self,
+        floats: &mut HostFloats<P>,
+        goes: &[Part],
+        comes: &[Part],
+    ) -> Result<()> {
+        match comes {
+            // a + b = b + a: whose number is the first does not matter.
+            [_] => self.exchange(floats, goes, comes, HostFloats::add),
+            _ => self.add_over_groups(floats, goes, comes),
+        }
     }
 
     /// Exchanges ranges of numbers with peers, and calls `put` with each piece received.
@@ -205,26 +243,15 @@ impl<'a> Lane<'a> {
         })
     }
 
-    /// The parts to exchange with the ranks that have our place in the other groups: their slices
-    /// to send, ours to receive.
-    fn over_groups(&self, slices: &Slices) -> (Vec<Part>, Vec<Part>) {
-        let rank = self.line.rank();
-        let parts = |of: fn(usize, usize) -> usize| {
-            let part = |peer| Part { peer, numbers: slices.of_rank(of(peer, rank)) };
-            same_place(rank, slices).map(part).collect()
-        };
-        (parts(|peer, _| peer), parts(|_, rank| rank))
-    }
-
     /// The last levels of the tree: every rank adds its part over all groups.
     fn add_over_groups<P: Parameter<Number = f32>>(
         &mut self,
         floats: &mut HostFloats<P>,
-        slices: &Slices,
+        goes: &[Part],
+        comes: &[Part],
     ) -> Result<()> {
         let rank = self.line.rank();
-        let (theirs, ours) = self.over_groups(slices);
-        self.each(floats, &theirs, &ours, |lane, floats, came| {
+        self.each(floats, goes, comes, |lane, floats, came| {
             let Some(numbers) = came.first().map(|(part, _)| part.numbers.clone()) else { return };
             let mut own = lane.take();
             floats.read(numbers.clone(), &mut own);

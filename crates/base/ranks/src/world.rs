@@ -10,9 +10,11 @@ use crate::pulse::{Listener, Pulse};
 use crate::rank_host::{Node, RankHost};
 use crate::settings::{Library, Settings};
 use crate::slices::Slices;
+use crate::sum::{Lane, Part};
 use crate::{check, launch, sum};
 use isentrope_files::sha256_of_file;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The ranks that run together: this one and all others.
 ///
@@ -226,12 +228,64 @@ impl World {
         floats: &mut HostFloats<P>,
         slices: &Slices,
     ) -> Result<()> {
-        self.exchange(Kind::Sum, slices, |line| sum::reduce_scatter(line, floats, slices))
+        self.exchange(Kind::Sum, slices, |line| {
+            let mut lane = Lane::new(line, slices.groups());
+            let add = |goes: &[Part], comes: &[Part]| lane.add(floats, goes, comes);
+            sum::reduce_scatter(line.rank(), slices, add)?;
+            lane.end()
+        })
     }
 
     /// Gives every rank's slice to all.
     pub fn share<P: Parameter>(&self, floats: &mut HostFloats<P>, slices: &Slices) -> Result<()> {
-        self.exchange(Kind::Share, slices, |line| sum::all_gather(line, floats, slices))
+        self.exchange(Kind::Share, slices, |line| {
+            let mut lane = Lane::new(line, slices.groups());
+            let write = |goes: &[Part], comes: &[Part]| lane.write(floats, goes, comes);
+            sum::all_gather(line.rank(), slices, write)?;
+            lane.end()
+        })
+    }
+
+    /// As [`sum`](Self::sum), of numbers on devices, which another library moves. `add` sends the
+    /// parts of its first argument, receives those of its second, and replaces this rank's numbers
+    /// there by sums over the ranks: what it received from lower ranks, this rank's own, what it
+    /// received from higher ones, added as [`PartialSums`](crate::PartialSums) does. All parts that
+    /// come are of one range. Returns the sentence of a failure.
+    ///
+    /// # Errors
+    /// [`Error::Device`] on the rank where `add` has failed; otherwise as [`gather`](Self::gather).
+    pub fn sum_on_devices(
+        &self,
+        slices: &Slices,
+        mut add: impl FnMut(&[Part], &[Part]) -> Result<(), String>,
+    ) -> Result<()> {
+        self.exchange(Kind::Sum, slices, |line| {
+            let add = |goes: &[Part], comes: &[Part]| {
+                counted(line, size_of::<f32>(), goes, || add(goes, comes))
+            };
+            sum::reduce_scatter(line.rank(), slices, add)
+        })
+    }
+
+    /// As [`share`](Self::share), of numbers of `bytes` bytes on devices, which another library
+    /// moves. `write` sends the parts of its first argument, and receives those of its second. It
+    /// fails as [`sum_on_devices`](Self::sum_on_devices).
+    pub fn share_on_devices(
+        &self,
+        slices: &Slices,
+        bytes: usize,
+        mut write: impl FnMut(&[Part], &[Part]) -> Result<(), String>,
+    ) -> Result<()> {
+        self.exchange(Kind::Share, slices, |line| {
+            let write =
+                |goes: &[Part], comes: &[Part]| counted(line, bytes, goes, || write(goes, comes));
+            sum::all_gather(line.rank(), slices, write)
+        })
+    }
+
+    /// Whether ranks exchange more after a failure ([`vote`](Self::vote)).
+    pub fn has_gone_on(&self) -> bool {
+        self.together.as_ref().is_some_and(|together| together.exchange.has_gone_on())
     }
 
     /// Bytes per second and direction between each rank and its neighbours, `[ranks][log2 ranks]`:
@@ -323,6 +377,20 @@ impl World {
         let Some(together) = &self.together else { return Ok(()) };
         check::try_neighbours(&together.exchange)
     }
+}
+
+/// Counts an exchange between devices.
+fn counted(
+    line: &Line,
+    bytes: usize,
+    goes: &[Part],
+    exchange: impl FnOnce() -> Result<(), String>,
+) -> Result<()> {
+    let begun = Instant::now();
+    exchange().map_err(Error::Device)?;
+    let numbers: usize = goes.iter().map(|part| part.numbers.len()).sum();
+    line.count((bytes * numbers) as u64, begun.elapsed());
+    Ok(())
 }
 
 /// The beginning of the SHA-256 of this program's file, because builds of one version may differ.
