@@ -1,6 +1,7 @@
 //! The emulated device.
 
 use crate::failure::{LaunchFailure, Mistake};
+use crate::library_stream::LibraryStream;
 use crate::memory::{Allocations, EmulatedMemory, Snapshot};
 use crate::region::damage_between;
 use crate::tensor_core::TensorCore;
@@ -14,9 +15,10 @@ use isentrope_cuda::{
 };
 use isentrope_kernels::OutOfMemory;
 use std::collections::HashMap;
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::{env, thread};
+use std::{env, ptr, thread};
 
 /// The emulated device, and how strictly it is emulated.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +63,8 @@ pub struct Emulator {
     units: Mutex<HashMap<&'static str, Arc<Unit>>>,
     /// Texts that replace the files' own.
     replaced: Replaced,
+    /// The stream that libraries put work into.
+    stream: Box<LibraryStream>,
 }
 
 impl Emulator {
@@ -74,6 +78,7 @@ impl Emulator {
             launches: AtomicU64::new(0),
             units: Mutex::default(),
             replaced: Replaced::new(),
+            stream: Box::default(),
         }
     }
 
@@ -300,6 +305,7 @@ impl Device for Emulator {
     }
 
     fn upload(&self, bytes: &[u8], to: &Memory, offset: usize) {
+        self.stream.wait();
         let work = TracedWork::begin("upload");
         // SAFETY: `range` has checked that they fit; launches have ended.
         unsafe { bytes.as_ptr().copy_to(range(to, offset, bytes.len()), bytes.len()) };
@@ -330,6 +336,7 @@ impl Device for Emulator {
             from.addr().abs_diff(to.addr()) >= bytes,
             "a copy whose two ranges touch each other"
         );
+        self.stream.wait();
         let work = TracedWork::begin("copy");
         // SAFETY: as above.
         unsafe { from.copy_to(to, bytes) };
@@ -337,6 +344,7 @@ impl Device for Emulator {
     }
 
     fn clear(&self, memory: &Memory, offset: usize, bytes: usize) {
+        self.stream.wait();
         let work = TracedWork::begin("clear");
         // SAFETY: as above.
         unsafe { range(memory, offset, bytes).write_bytes(0, bytes) };
@@ -385,7 +393,16 @@ impl Device for Emulator {
         Ok(())
     }
 
+    fn library_stream(&self) -> Option<*mut c_void> {
+        Some(ptr::from_ref(&*self.stream).cast_mut().cast())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.stream.is_idle()
+    }
+
     fn synchronize(&self) {
+        self.stream.wait();
         let damage = self.allocations.lock().damage.take();
         if let Some(damage) = damage {
             isentrope_cuda::DeviceFailure::of_device(damage).end();

@@ -12,6 +12,7 @@ mod copies;
 mod emulator;
 mod failure;
 mod fiber;
+mod library_stream;
 mod memory;
 mod races;
 mod random;

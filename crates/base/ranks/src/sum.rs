@@ -21,11 +21,10 @@ const PIECE: usize = 1 << 18;
 /// Pieces each way that travel at a time: the next is on its way while one is added.
 const PIECES_IN_FLIGHT: usize = 4;
 
-/// The exchanges of a rank that add the numbers of all ranks, in the tree: `add` sends the parts of
-/// its first argument, receives those of its second, and replaces this rank's numbers there by sums
-/// over the ranks, in their order ([`PartialSums`]). All parts that come are of one range.
-/// Afterwards a rank has the sum in its own slice ([`Slices::of_rank`]); the rest of its numbers has
-/// no meaning.
+/// Adds the numbers of all ranks, in the tree. `add` sends its first parts, receives its second
+/// ones, and replaces this rank's numbers there by sums over the ranks, in their order
+/// ([`PartialSums`]). All parts that come are of one range. Afterwards a rank has the sum in its
+/// own slice ([`Slices::of_rank`]); the rest of its numbers has no meaning.
 ///
 /// # Errors
 /// As `add`.
@@ -45,8 +44,7 @@ pub fn reduce_scatter<E>(
     Ok(())
 }
 
-/// The exchanges of a rank that give every rank's slice to all: `write` sends the parts of its first
-/// argument, and receives those of its second.
+/// Gives every rank's slice to all. `write` sends its first parts, and receives its second ones.
 ///
 /// # Errors
 /// As `write`.
@@ -66,7 +64,7 @@ pub fn all_gather<E>(
     Ok(())
 }
 
-/// What a rank keeps of a halved range, and what the rank that it exchanges with keeps.
+/// The half of a range that a rank keeps, and the half that the rank keeps with which it exchanges.
 fn halves(rank: usize, slices: &Slices, halving: u32) -> [Part; 2] {
     let (all, bit) = (slices.halved(rank, halving), rank >> halving & 1);
     [bit, 1 - bit].map(|half| Part {
@@ -213,7 +211,8 @@ impl<'a> Lane<'a> {
         self.exchange(floats, goes, comes, HostFloats::write)
     }
 
-    /// Sends parts, and adds what comes: see [`reduce_scatter`]. It fails as [`write`](Self::write).
+    /// Sends parts, and adds what comes: see [`reduce_scatter`]. It fails as
+    /// [`write`](Self::write).
     pub fn add<P: Parameter<Number = f32>>(
         &mut self,
         floats: &mut HostFloats<P>,

@@ -246,11 +246,11 @@ impl World {
         })
     }
 
-    /// As [`sum`](Self::sum), of numbers on devices, which another library moves. `add` sends the
-    /// parts of its first argument, receives those of its second, and replaces this rank's numbers
-    /// there by sums over the ranks: what it received from lower ranks, this rank's own, what it
-    /// received from higher ones, added as [`PartialSums`](crate::PartialSums) does. All parts that
-    /// come are of one range. Returns the sentence of a failure.
+    /// As [`sum`](Self::sum), of numbers on devices, which another library moves. `add` sends its
+    /// first parts, receives its second ones, and replaces this rank's numbers there by sums over
+    /// the ranks: numbers of lower ranks, this rank's own, numbers of higher ones, added as
+    /// [`PartialSums`](crate::PartialSums) does. All parts that come are of one range. It returns
+    /// the sentence of a failure.
     ///
     /// # Errors
     /// [`Error::Device`] on the rank where `add` has failed; otherwise as [`gather`](Self::gather).
@@ -268,8 +268,8 @@ impl World {
     }
 
     /// As [`share`](Self::share), of numbers of `bytes` bytes on devices, which another library
-    /// moves. `write` sends the parts of its first argument, and receives those of its second. It
-    /// fails as [`sum_on_devices`](Self::sum_on_devices).
+    /// moves. `write` sends its first parts, and receives its second ones. It fails as
+    /// [`sum_on_devices`](Self::sum_on_devices).
     pub fn share_on_devices(
         &self,
         slices: &Slices,

@@ -11,10 +11,10 @@ use crate::layout::{Layout, PAGE};
 use crate::replay::Key;
 use crate::{attention, delta_rule, draw, head, linear, splits};
 use isentrope_kernels::{
-    AdamW, Attention, Backend, Buffer, DeviceBatch, DeviceIndex, Draw, Drawn, DrawnTokens,
-    EntropySlopes, ExpertOperations, Gate, Grouped, HeadNorms, HeadScores, HeadStatistics,
-    HostBatch, HybridOperations, Kind, Linear, LowRank, OutOfMemory, QueuedDraws, ReplayKey,
-    RmsNorm, Role, SamplingMasks, SplitWeights, Turn, UpdateSlice, Work,
+    AdamW, Attention, Backend, Buffer, DeviceBatch, DeviceIndex, DeviceLinks, Draw, Drawn,
+    DrawnTokens, EntropySlopes, ExpertOperations, Gate, Grouped, HeadNorms, HeadScores,
+    HeadStatistics, HostBatch, HybridOperations, Kind, Linear, LowRank, OutOfMemory, QueuedDraws,
+    ReplayKey, RmsNorm, Role, SamplingMasks, SplitWeights, Turn, UpdateSlice, Work,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -58,6 +58,7 @@ impl Backend for Cuda {
                 None => 0,
             },
             Work::OffloadedMoments(elements) => adamw::workspace(self.piece.min(elements)),
+            Work::LinkedSums(elements) => 4 * self.linked_piece.min(elements),
         }
     }
     /// A pass reads and writes the gradient of every weight, 8 bytes, and reads 6 bytes of the
@@ -529,6 +530,9 @@ impl Backend for Cuda {
     }
     fn split_weights(&self) -> Option<&dyn SplitWeights> {
         (self.dtype == Dtype::Bf16).then_some(self)
+    }
+    fn device_links(&self) -> Option<&dyn DeviceLinks> {
+        self.communicator().is_some().then_some(self)
     }
     fn hybrid(&self) -> &dyn HybridOperations {
         self

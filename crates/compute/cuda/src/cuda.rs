@@ -5,16 +5,18 @@ use crate::catalog::{FILL_HALVES, FILL_WORDS, UNPACK_SPLIT};
 use crate::device::Device;
 use crate::dtype::Dtype;
 use crate::failure::DeviceFailure;
+use crate::gpu::Communicator;
 use crate::index::CudaIndex;
 use crate::kernels::{Grid, Pointer};
 use crate::layout::{Element, Layout};
+use crate::links;
 use crate::logits_blocks::LogitsBlocks;
 use crate::pool::{Block, Pool};
 use crate::replay::Graphs;
 use crate::stream::Stream;
 use crate::uploaded::Uploaded;
 use isentrope_kernels::{Isa, OutOfMemory};
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
 /// A GPU as a [`Backend`](isentrope_kernels::Backend).
 pub struct Cuda {
@@ -31,6 +33,10 @@ pub struct Cuda {
     pub(crate) graphs: Graphs,
     /// Whether a step is launched as one graph.
     pub(crate) replays: bool,
+    /// The most gradients' elements that come from other ranks at a time.
+    pub(crate) linked_piece: usize,
+    /// Connects the device to other ranks' devices.
+    pub(crate) communicator: RwLock<Option<Arc<Communicator>>>,
 }
 
 /// Elements of a piece: 16 MiB of each moment, which is large enough for the bus, and small beside
@@ -50,6 +56,8 @@ impl Cuda {
             logits_blocks: LogitsBlocks::OF_A_GPU,
             graphs: Graphs::new(),
             replays: true,
+            linked_piece: links::PIECE,
+            communicator: RwLock::default(),
         }
     }
 
@@ -61,6 +69,16 @@ impl Cuda {
     pub fn with_moments_in_pieces_of(self, elements: usize) -> Self {
         assert!(elements > 0, "pieces without elements");
         Self { piece: elements, ..self }
+    }
+
+    /// Gradients come from the devices of other ranks in pieces of this many elements. No bit
+    /// depends on it. All ranks must have the same.
+    ///
+    /// # Panics
+    /// When `elements` is 0.
+    pub fn with_linked_gradients_in_pieces_of(self, elements: usize) -> Self {
+        assert!(elements > 0, "pieces without elements");
+        Self { linked_piece: elements, ..self }
     }
 
     /// Holds at most this many logits at a time, forward and back, but at least one row of them and

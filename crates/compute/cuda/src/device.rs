@@ -4,6 +4,7 @@ use crate::kernels::{Argument, Function, Grid};
 use crate::operation::Operation;
 use isentrope_kernels::OutOfMemory;
 use std::any::Any;
+use std::ffi::c_void;
 
 /// A GPU: memory on it, and kernels that are launched there.
 ///
@@ -110,6 +111,18 @@ pub trait Device: Send + Sync + 'static {
     /// Why the graph cannot be launched now, for example too little memory. Nothing has been
     /// launched.
     fn replay(&self, graph: &Graph) -> Result<(), String>;
+    /// The stream as other libraries take it, a `CUstream`: their work in it is carried out in the
+    /// order of calls. Gives the calling thread the device's context. None if libraries cannot work
+    /// on the device.
+    fn library_stream(&self) -> Option<*mut c_void> {
+        None
+    }
+    /// Whether all calls have been carried out, and what libraries have put into the stream. It
+    /// does not wait.
+    fn is_idle(&self) -> bool {
+        self.synchronize();
+        true
+    }
     /// Waits until all calls have been carried out.
     fn synchronize(&self);
 }

@@ -30,6 +30,7 @@ mod kernels;
 mod largest;
 mod layout;
 mod linear;
+mod links;
 mod logits_blocks;
 mod norm;
 mod operation;

@@ -14,6 +14,7 @@ mod equal_to_cpu;
 mod guide;
 mod install;
 mod launches;
+mod links;
 mod mutations;
 mod nvrtc;
 mod on_gpu;

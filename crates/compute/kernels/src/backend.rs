@@ -515,8 +515,53 @@ pub trait Backend: Send + Sync + 'static {
     fn split_weights(&self) -> Option<&dyn SplitWeights> {
         None
     }
+    /// Exchanges with the devices of other ranks; none if numbers travel through the host.
+    fn device_links(&self) -> Option<&dyn DeviceLinks> {
+        None
+    }
     /// The operations of hybrid models.
     fn hybrid(&self) -> &dyn HybridOperations;
+}
+
+/// Elements of some buffers, in order, that one rank sends another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerElements {
+    /// The other rank.
+    pub rank: usize,
+    /// The number of a buffer in the exchange, and a range of its elements.
+    pub elements: Vec<(usize, Range<usize>)>,
+}
+
+/// Exchanges of elements between the devices of ranks, by a library that moves bytes and adds
+/// nothing up. Of two ranks, each sends as many elements, of the same buffers, as the other
+/// receives. An exchange returns once it has been carried out.
+pub trait DeviceLinks {
+    /// Sends elements of gradients, receives others, and replaces them by their sums over the
+    /// ranks: those received from lower ranks, this rank's own, those received from higher ones.
+    /// Pairs of neighbours are added first, then pairs of these sums, and so on; one without a
+    /// neighbour goes up as it is. The elements that come from each rank are the same.
+    ///
+    /// # Errors
+    /// A sentence, which names the other rank if it has not come in time. Nothing can be exchanged
+    /// afterwards.
+    fn add(
+        &self,
+        gradients: &mut [Buffer],
+        goes: &[PeerElements],
+        comes: &[PeerElements],
+    ) -> Result<(), String>;
+    /// Sends elements, and overwrites others by what comes: of [weights in two parts](SplitWeights)
+    /// only the bf16s if `rounded`, else exact elements.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    fn write(
+        &self,
+        buffers: &mut [Buffer],
+        rounded: bool,
+        goes: &[PeerElements],
+        comes: &[PeerElements],
+    ) -> Result<(), String>;
 }
 
 /// Weights that a device keeps as a bf16, which operations read, and a remainder of 16 bits, which

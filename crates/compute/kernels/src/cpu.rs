@@ -123,7 +123,8 @@ impl Backend for Cpu {
             Work::Attention(..)
             | Work::Steps(..)
             | Work::LinearSums(_)
-            | Work::OffloadedMoments(_) => 0,
+            | Work::OffloadedMoments(_)
+            | Work::LinkedSums(_) => 0,
         }
     }
     fn allocate(&self, role: Role) -> Result<Buffer, OutOfMemory> {

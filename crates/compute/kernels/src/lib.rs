@@ -37,7 +37,9 @@ mod tile;
 
 pub use adamw::{AdamW, NORM_BLOCK, UpdateFactors, UpdateSlice, norm};
 pub use attention::{Attention, HeadNorms};
-pub use backend::{Backend, ExpertOperations, HybridOperations, NO_SLOT, SplitWeights};
+pub use backend::{
+    Backend, DeviceLinks, ExpertOperations, HybridOperations, NO_SLOT, PeerElements, SplitWeights,
+};
 pub use batch::{CheckedBatch, DRAWN, HostBatch, Run};
 pub use buffer::CpuBuffer;
 pub use cpu::Cpu;

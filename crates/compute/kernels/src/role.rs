@@ -88,6 +88,8 @@ pub enum Work {
     /// [`adamw`](crate::Backend::adamw) with [offloaded](Role::OffloadedMoment) moments: their
     /// elements.
     OffloadedMoments(usize),
+    /// [`add`](crate::DeviceLinks::add) of gradients of several ranks: their elements.
+    LinkedSums(usize),
 }
 
 /// Memory that the device refused.

@@ -11,9 +11,11 @@
 //! decide whether there is one. While they sample, ranks meet whenever one of them has nothing
 //! left, which others hear of by [`is_called`](TrainingRanks::is_called).
 
+mod links;
+
 use crate::error::{Error, Result};
 use crate::shards::shards_of;
-use isentrope_kernels::{Backend, Buffer, SplitWeights};
+use isentrope_kernels::{Backend, Buffer, DeviceLinks, SplitWeights};
 use isentrope_model::{Model, Parameters, Scores};
 use isentrope_ranks::{HostFloats, Parameter, Slices, Traffic, World, shards_of_rank};
 use serde::Serialize;
@@ -21,6 +23,8 @@ use serde::de::DeserializeOwned;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+
+pub use links::try_links;
 
 /// The ranks that train together, and this rank's share of the work.
 #[derive(Clone)]
@@ -151,11 +155,22 @@ impl TrainingRanks {
         gradient: &mut Parameters,
         slices: &Slices,
     ) -> Result<()> {
-        Ok(self.world.sum(&mut floats(backend, gradient, slices), slices)?)
+        match self.links(backend) {
+            Some(links) => links::sum(&self.world, links, gradient.buffers_mut(), slices),
+            None => {
+                Ok(self.world.sum(&mut floats(backend, gradient.buffers_mut(), slices), slices)?)
+            }
+        }
     }
 
-    /// A model's weights in two parts on its `backend`, if each rank keeps the remainders of its own
-    /// slice alone: of a whole model on several ranks. Adapters are small and stay whole.
+    /// The links between the ranks' devices, which all ranks have, or none. After a failure bytes
+    /// travel through the host.
+    fn links<'b>(&self, backend: &'b dyn Backend) -> Option<&'b dyn DeviceLinks> {
+        backend.device_links().filter(|_| !self.world.has_gone_on())
+    }
+
+    /// A model's weights in two parts on its `backend`, if each rank keeps the remainders of its
+    /// own slice alone: of a whole model on several ranks. Adapters are small and stay whole.
     pub(crate) fn split<'b>(
         &self,
         model: &Model,
@@ -172,6 +187,15 @@ impl TrainingRanks {
         let Some(split) = self.split(model, &*backend) else {
             return self.share(&*backend, model.trained_mut(), slices);
         };
+        if let Some(links) = self.links(&*backend) {
+            return links::share(
+                &self.world,
+                links,
+                model.trained_mut().buffers_mut(),
+                true,
+                slices,
+            );
+        }
         let counted = slices.lengths().zip(model.trained_mut().buffers_mut());
         let parameters = counted.map(|(count, buffer)| Rounded { split, count, buffer });
         Ok(self.world.share(&mut HostFloats::new(parameters), slices)?)
@@ -184,7 +208,14 @@ impl TrainingRanks {
         parameters: &mut Parameters,
         slices: &Slices,
     ) -> Result<()> {
-        Ok(self.world.share(&mut floats(backend, parameters, slices), slices)?)
+        match self.links(backend) {
+            Some(links) => {
+                links::share(&self.world, links, parameters.buffers_mut(), false, slices)
+            }
+            None => Ok(self
+                .world
+                .share(&mut floats(backend, parameters.buffers_mut(), slices), slices)?),
+        }
     }
 
     /// Puts each rank's elements at its `place` in one array, on all ranks.
@@ -294,10 +325,10 @@ impl TrainingRanks {
 /// Parameters as ranks exchange them, on whatever device they are.
 fn floats<'a>(
     backend: &'a dyn Backend,
-    parameters: &'a mut Parameters,
+    buffers: &'a mut [Buffer],
     slices: &Slices,
 ) -> HostFloats<OnDevice<'a>> {
-    let counted = slices.lengths().zip(parameters.buffers_mut());
+    let counted = slices.lengths().zip(buffers);
     HostFloats::new(counted.map(|(count, buffer)| OnDevice { backend, count, buffer }))
 }
 

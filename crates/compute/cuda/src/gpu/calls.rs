@@ -30,6 +30,7 @@ functions! {
         cuCtxSetCurrent(CUcontext) -> c_int;
         cuStreamCreate(*mut CUstream, c_uint) -> c_int;
         cuStreamSynchronize(CUstream) -> c_int;
+        cuStreamQuery(CUstream) -> c_int;
         cuStreamDestroy_v2(CUstream) -> c_int;
         cuEventCreate(*mut CUevent, c_uint) -> c_int;
         cuEventRecord(CUevent, CUstream) -> c_int;
@@ -76,6 +77,8 @@ impl DriverError {
     pub const OUT_OF_MEMORY: c_int = CUresult::CUDA_ERROR_OUT_OF_MEMORY as c_int;
     /// An argument is invalid.
     pub const INVALID_VALUE: c_int = CUresult::CUDA_ERROR_INVALID_VALUE as c_int;
+    /// The stream has not carried out everything yet.
+    pub const NOT_DONE: c_int = CUresult::CUDA_ERROR_NOT_READY as c_int;
     /// A launch needs more registers or shared memory than there are.
     pub const OUT_OF_RESOURCES: c_int = CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES as c_int;
     /// There is no GPU.

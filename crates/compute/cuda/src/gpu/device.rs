@@ -531,6 +531,15 @@ impl Device for Gpu {
         }
     }
 
+    fn library_stream(&self) -> Option<*mut c_void> {
+        self.stream.enter();
+        Some(self.stream.handle.cast())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.stream.is_idle()
+    }
+
     fn synchronize(&self) {
         self.stream.wait();
     }

@@ -8,8 +8,9 @@
 //!   which waits for them alone by an `event`; `timeline` measures the GPU's work for traces.
 //! - `nvrtc`: compiles CUDA C++ to machine code, and keeps machine code on disk.
 //! - `cublas`: products by cuBLASLt, with algorithms that a comparison with chains has found right.
-//! - `search`: finds NVRTC and cuBLASLt, and tells why a copy is taken or not.
-//! - `install`: fetches both.
+//! - `nccl`: moves bytes between the GPUs of ranks.
+//! - `search`: finds NVRTC, cuBLASLt and NCCL, and tells why a copy is taken or not.
+//! - `install`: fetches the first two.
 
 #![allow(
     unsafe_code,
@@ -27,6 +28,7 @@ mod fetch;
 mod graph;
 mod install;
 mod memory;
+mod nccl;
 mod nvrtc;
 mod search;
 mod stream;
@@ -40,6 +42,7 @@ pub use device::Gpu;
 pub use driver::{Driver, GpuDescription, NoDriver};
 pub use error::Error;
 pub use install::{Installation, Installer, Package, Progress};
+pub use nccl::{Communicator, Nccl, Transfer, UniqueId};
 pub use nvrtc::{Compiled, KernelCache, Nvrtc, Source};
 pub use search::{Candidate, LibraryName, LibraryPlace, Outcome, Search, Surroundings};
 pub use version::Version;

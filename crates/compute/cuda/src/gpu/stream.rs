@@ -131,6 +131,16 @@ impl Stream {
         self.has_waited();
     }
 
+    /// Whether everything in the stream has been carried out.
+    pub fn is_idle(&self) -> bool {
+        // SAFETY: the stream lives as long as this.
+        match self.call(|calls| unsafe { (calls.cuStreamQuery)(self.handle) }) {
+            Ok(()) => true,
+            Err(DriverError { code: DriverError::NOT_DONE, .. }) => false,
+            Err(error) => self.fail(&error),
+        }
+    }
+
     /// Call this after the host has waited for something in the stream.
     pub fn has_waited(&self) {
         if isentrope_trace::is_on() {

@@ -111,8 +111,12 @@ impl ParameterSets {
 
     /// Bytes that an update of the weights takes on the device besides these sets.
     pub fn update_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
-        let numbers = moments_of_rank(backend, layout, self.ranks);
-        if self.offloads_moments { backend.workspace(Work::OffloadedMoments(numbers)) } else { 0 }
+        let numbers = layout.trained().numbers(backend).fold(0, usize::saturating_add);
+        let sums = if self.ranks > 1 { backend.workspace(Work::LinkedSums(numbers)) } else { 0 };
+        let own = moments_of_rank(backend, layout, self.ranks);
+        let moments =
+            if self.offloads_moments { backend.workspace(Work::OffloadedMoments(own)) } else { 0 };
+        sums.max(moments) // gradients are added before the optimizer begins
     }
 
     /// The role of a moment by its number of elements.

@@ -8,8 +8,8 @@ use crate::progress::Download;
 use crate::standard_output::{print, print_fitted};
 use anyhow::Result;
 use isentrope_cuda::gpu::{
-    Blas, Driver, Installation, Installer, LibraryName, NoDriver, Nvrtc, Outcome, Package, Search,
-    Surroundings,
+    Blas, Driver, Installation, Installer, LibraryName, Nccl, NoDriver, Nvrtc, Outcome, Package,
+    Search, Surroundings,
 };
 use std::fmt;
 use std::path::PathBuf;
@@ -42,6 +42,7 @@ impl CudaReport {
         let libraries = vec![
             Nvrtc::search(&surroundings, cuda, architecture).1,
             Blas::look(&surroundings, cuda),
+            Nccl::search(&surroundings).1,
         ];
         Self { driver, no_driver, libraries, misnamed: surroundings.misnamed() }
     }
@@ -95,6 +96,11 @@ impl CudaReport {
         let name = match search.library {
             LibraryName::Nvrtc => "NVRTC",
             LibraryName::CublasLt => "cuBLASLt",
+            LibraryName::Nccl => "NCCL",
+        };
+        let of_use = match search.library {
+            LibraryName::Nccl => "several GPUs",
+            _ => "a GPU",
         };
         let why = match search.taken() {
             Some(taken) => taken.to_string(),
@@ -103,7 +109,7 @@ impl CudaReport {
                 && search.candidates.is_empty() =>
             {
                 format!(
-                    "not in any of {} directories (it is of use with a GPU only)",
+                    "not in any of {} directories (it is of use with {of_use} only)",
                     search.directories
                 )
             }

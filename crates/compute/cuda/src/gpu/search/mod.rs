@@ -9,8 +9,11 @@ use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Versions that this program can work with.
+/// Versions of CUDA that this program can work with.
 const MAJORS: [u32; 2] = [13, 12];
+/// The oldest version of NCCL that this program can work with: it has communicators that do not
+/// block.
+pub(super) const OLDEST_NCCL: Version = Version { major: 2, minor: Some(14) };
 
 /// A library of NVIDIA's, besides the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -21,6 +24,9 @@ pub enum LibraryName {
     /// Products of matrices.
     #[serde(rename = "cuBLASLt")]
     CublasLt,
+    /// Moves bytes between the GPUs of ranks.
+    #[serde(rename = "NCCL")]
+    Nccl,
 }
 
 impl LibraryName {
@@ -29,6 +35,7 @@ impl LibraryName {
         match self {
             Self::Nvrtc => "libnvrtc.so",
             Self::CublasLt => "libcublasLt.so",
+            Self::Nccl => "libnccl.so",
         }
     }
 
@@ -37,6 +44,7 @@ impl LibraryName {
         match self {
             Self::Nvrtc => "nvidia-cuda-nvrtc",
             Self::CublasLt => "nvidia-cublas",
+            Self::Nccl => "nvidia-nccl-cu13",
         }
     }
 }
@@ -46,6 +54,7 @@ impl fmt::Display for LibraryName {
         f.write_str(match self {
             Self::Nvrtc => "NVRTC",
             Self::CublasLt => "cuBLASLt",
+            Self::Nccl => "NCCL",
         })
     }
 }
@@ -119,13 +128,14 @@ impl Search {
                     continue;
                 }
                 let mut version = version_of(library, &path);
-                let outcome = match version.map_or(Ok(()), |version| fits(version, driver)) {
+                let outcome = match version.map_or(Ok(()), |version| fits(library, version, driver))
+                {
                     Err(why) => Outcome::Refused(why),
                     Ok(()) if taken.is_some() => Outcome::Unneeded,
                     Ok(()) => match open(&path) {
                         Ok((opened, own)) => {
                             version = Some(own);
-                            match fits(own, driver) {
+                            match fits(library, own, driver) {
                                 Ok(()) => {
                                     taken = Some(opened);
                                     Outcome::Taken
@@ -150,23 +160,36 @@ impl Search {
     /// Explains why no copy can be used, and how to get one.
     pub fn missing(&self) -> String {
         let refused = match self.candidates.as_slice() {
-            [] => format!(
-                "no {}.13 or .12 in any of {} directories",
-                self.library.file(),
-                self.directories
-            ),
+            [] => {
+                let versions = match self.library {
+                    LibraryName::Nccl => "2",
+                    _ => "13 or .12",
+                };
+                let (file, directories) = (self.library.file(), self.directories);
+                format!("no {file}.{versions} in any of {directories} directories")
+            }
             candidates => candidates.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
         };
         let package = self.library.package();
-        format!(
-            "{refused}; `isentrope doctor --install-cuda` fetches it, as does `pip install \
-             {package}`"
-        )
+        match self.library {
+            LibraryName::Nccl => format!("{refused}; `pip install {package}` fetches it"),
+            _ => format!(
+                "{refused}; `isentrope doctor --install-cuda` fetches it, as does `pip install \
+                 {package}`"
+            ),
+        }
     }
 }
 
 /// Whether this program and this driver can work with a version.
-fn fits(version: Version, driver: Option<Version>) -> Result<(), String> {
+fn fits(library: LibraryName, version: Version, driver: Option<Version>) -> Result<(), String> {
+    if library == LibraryName::Nccl {
+        // A file's name may give the major number alone.
+        let fits = version.major == OLDEST_NCCL.major
+            && (version.minor.is_none() || version >= OLDEST_NCCL);
+        let why = || format!("NCCL {version} is not supported, only 2, from {OLDEST_NCCL} on");
+        return if fits { Ok(()) } else { Err(why()) };
+    }
     if !MAJORS.contains(&version.major) {
         return Err(format!("CUDA {version} is not supported, only 12 and 13"));
     }
@@ -339,6 +362,27 @@ mod tests {
             assert!(said.contains(part), "{part}: {said}");
         }
         assert_eq!(search.candidates.len(), 2);
+    }
+
+    #[test]
+    fn nccl_has_versions_of_its_own() {
+        let fits = |major, minor| fits(LibraryName::Nccl, Version { major, minor }, None).is_ok();
+        assert!(fits(2, None) && fits(2, Some(14)) && fits(2, Some(30)));
+        assert!(!fits(2, Some(13)) && !fits(3, Some(0)) && !fits(1, None));
+        let machine = Machine::new(&[
+            "venv/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2",
+            "named/libnccl.so.2.12.10",
+        ]);
+        let at = |path: &str| machine.at(path).into();
+        let variables = [("VIRTUAL_ENV".into(), at("venv")), (NAMED.into(), at("named"))].into();
+        let surroundings = Surroundings { root: machine.at(""), home: None, variables };
+        let open = |path: &Path| Ok((path.to_owned(), Version::new(2, 27)));
+        let (taken, search) = Search::run(LibraryName::Nccl, &surroundings, None, open);
+        assert!(taken.unwrap().ends_with("nccl/lib/libnccl.so.2"));
+        let Outcome::Refused(why) = &search.candidates[0].outcome else { panic!("{search:?}") };
+        assert!(why.contains("NCCL 2.12") && why.contains("2.14"), "{why}");
+        let none = Search { candidates: vec![], ..search }.missing();
+        assert!(none.contains("no libnccl.so.2 in") && none.contains("pip install"), "{none}");
     }
 
     #[test]

@@ -195,10 +195,10 @@ fn of_python(prefix: &Path) -> Vec<PathBuf> {
 }
 
 /// Libraries of NVIDIA's wheels among Python's packages: CUDA 13 has one, `nvidia/cu13/lib`;
-/// CUDA 12 has `nvidia/cuda_nvrtc/lib` and similar directories.
+/// CUDA 12 has `nvidia/cuda_nvrtc/lib` and similar directories, NCCL always has its own.
 fn of_packages(packages: &Path) -> Vec<PathBuf> {
     let nvidia = packages.join("nvidia");
-    let newest = ["cu13", "cuda_nvrtc", "cublas"].map(|name| nvidia.join(name));
+    let newest = ["cu13", "cuda_nvrtc", "cublas", "nccl"].map(|name| nvidia.join(name));
     newest.iter().map(|package| package.join("lib")).collect()
 }
 
