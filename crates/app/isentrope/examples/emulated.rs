@@ -2,10 +2,14 @@
 //!
 //! `ISENTROPE_EMULATED_GPUS` lists the GPUs that the process sees, by the part of their UUIDs
 //! behind `GPU-`. Unset, there is one GPU, `0`; empty, there is none. `ISENTROPE_EMULATED_MEMORY`
-//! is the memory of each in KiB (2 GiB without it).
+//! is the memory of each in KiB (2 GiB without it). `ISENTROPE_EMULATED_NCCL` is the path of
+//! `tools/nccl-loopback`, which moves bytes between ranks; without it they travel through the
+//! hosts.
 
 use isentrope::gpus::{AboutGpu, Gpus, NoGpu, OpenGpu};
+use isentrope_cuda::gpu::Nccl;
 use isentrope_cuda_emulator::{Emulator, Settings};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -37,6 +41,11 @@ impl Gpus for Emulated {
             cublaslt: None,
         };
         Ok(OpenGpu { device: Arc::new(Emulator::new(settings)), about })
+    }
+
+    fn nccl(&self) -> Result<Nccl, String> {
+        let path = std::env::var_os("ISENTROPE_EMULATED_NCCL").ok_or("no NCCL is emulated")?;
+        Nccl::open(Path::new(&path)).map_err(|error| error.to_string())
     }
 }
 

@@ -1,6 +1,6 @@
 //! The GPUs that the program may compute on: the machine's, or emulated ones in tests.
 
-use isentrope_cuda::gpu::{Driver, Gpu, Surroundings};
+use isentrope_cuda::gpu::{Driver, Gpu, Nccl, Surroundings};
 use isentrope_cuda::{Device, SOURCES};
 use serde::Serialize;
 use std::sync::Arc;
@@ -18,6 +18,12 @@ pub trait Gpus: Send + Sync {
     /// # Errors
     /// A sentence that says why it cannot be used, and what to do.
     fn open(&self, index: usize) -> Result<OpenGpu, String>;
+
+    /// The library that moves bytes between GPUs of several ranks.
+    ///
+    /// # Errors
+    /// Why there is none, and what to do.
+    fn nccl(&self) -> Result<Nccl, String>;
 }
 
 /// Why there is no GPU to compute on.
@@ -82,5 +88,10 @@ impl Gpus for NvidiaGpus {
             cublaslt: gpu.blas().map(|blas| blas.version().to_string()),
         };
         Ok(OpenGpu { device: Arc::new(gpu), about })
+    }
+
+    fn nccl(&self) -> Result<Nccl, String> {
+        let (found, search) = Nccl::search(&Surroundings::of_process());
+        found.ok_or_else(|| search.missing())
     }
 }

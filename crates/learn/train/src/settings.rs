@@ -279,11 +279,28 @@ pub struct RanksSettings {
     /// never.
     #[schemars(range(min = 0.0, max = 1e9))]
     pub timeout_s: f64,
+    /// The way of gradients and weights between GPUs of several ranks. auto: by NCCL if it is found
+    /// and has moved known numbers rightly before the run, else through the hosts over MPI; host:
+    /// through the hosts; nccl: by NCCL, or the run does not begin. CPUs always use the hosts.
+    pub transport: Transport,
+}
+
+/// The way of bytes between GPUs of several ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// By NCCL where it works, else through the hosts.
+    #[default]
+    Auto,
+    /// Through the hosts, over MPI.
+    Host,
+    /// By NCCL.
+    Nccl,
 }
 
 impl Default for RanksSettings {
     fn default() -> Self {
-        Self { timeout_s: 600.0 }
+        Self { timeout_s: 600.0, transport: Transport::default() }
     }
 }
 

@@ -189,11 +189,13 @@ impl RunArguments {
     }
 }
 
-/// Opens this rank's device, then waits until all ranks have theirs: some may share one.
+/// Opens this rank's device, then waits until all ranks have theirs: some may share one, others are
+/// connected.
 fn open<R: TrainingRecipe>(recipe: &R, request: DeviceRequest, ranks: &Ranks) -> Result<Device> {
     let (dtype, threads) = (recipe.tables().device.dtype, Some(ranks.threads));
     let mut device = device::open(request, "device.dtype", dtype, threads, ranks.local_rank())?;
     device::settle(&mut device, &ranks.world)?;
+    device::connect(&device, &ranks.world, recipe.tables().ranks)?;
     Ok(device)
 }
 

@@ -2,10 +2,12 @@
 
 mod choice;
 mod contained;
+mod links;
 mod shapes;
 
 pub use choice::{DeviceFlag, DeviceRequest, LocalRank, request, requested};
 pub use contained::{Failed, contained};
+pub use links::connect;
 pub use shapes::check_shapes;
 
 use crate::gpus::{AboutGpu, Gpus, NoGpu, OpenGpu};

@@ -181,6 +181,98 @@ fn ranks_on_gpus_make_the_bytes_of_one_and_go_on_from_each_others_checkpoints() 
     }
 }
 
+/// A command on emulated GPUs, a GPU for each of four ranks, connected by `tools/nccl-loopback`.
+fn linked(mut command: Command) -> Command {
+    // Cargo builds the library beside the tests.
+    let library = std::env::current_exe().unwrap();
+    command.env("ISENTROPE_EMULATED_NCCL", library.with_file_name("libisentrope_nccl_loopback.so"));
+    command.env("ISENTROPE_EMULATED_GPUS", "0,1,2,3");
+    command
+}
+
+/// Settings of a short run on GPUs.
+const ON_GPUS: &str = "sft.shards=4 sft.batch=4 device.kind=cuda eval.every=0 run.steps=2";
+
+#[test]
+#[ignore = "deep: starts ranks by real MPI launchers, on emulated GPUs"]
+fn ranks_whose_gpus_are_connected_make_the_bytes_of_one() {
+    let bench = Bench::sft();
+    for dtype in ["f32", "bf16"] {
+        let sets = &format!("{ON_GPUS} device.dtype={dtype}");
+        let alone = format!("alone-{dtype}");
+        succeed(bench.emulated(&alone, sets, ""));
+        for launcher in Launcher::installed() {
+            for (count, transport) in [(2, "host"), (2, "nccl"), (4, "nccl")] {
+                let out = format!("{dtype}-{count}-{transport}-{}", launcher.is_open_mpi);
+                let sets = format!("{sets} ranks.transport={transport}");
+                let run = linked(bench.emulated(&out, sets, ""));
+                let said = succeed(launcher.ranks(count, &run));
+                assert_eq!(said.contains("from GPU to GPU by NCCL 2.99"), transport == "nccl");
+                assert_same_results(&bench.out(&alone), &bench.out(&out));
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "deep: starts ranks by real MPI launchers, on emulated GPUs"]
+fn ranks_whose_gpus_cannot_be_connected_go_through_the_hosts() {
+    let bench = Bench::sft();
+    succeed(bench.emulated("alone", ON_GPUS, ""));
+    let shared = |out: &str, sets: String| {
+        let mut command = linked(bench.emulated(out, sets, ""));
+        command.env("ISENTROPE_EMULATED_GPUS", "0");
+        command
+    };
+    let mistaken = |out: &str| {
+        let mut command = linked(bench.emulated(out, ON_GPUS, ""));
+        command.env("ISENTROPE_LOOPBACK_MISTAKE", "swapped:1:0");
+        command
+    };
+    for launcher in Launcher::installed() {
+        let [one, other, none, wrong] =
+            ["one", "other", "none", "wrong"].map(|out| format!("{out}-{}", launcher.is_open_mpi));
+        for (out, command, why) in [
+            (&one, shared(&one, ON_GPUS.to_owned()), "share a GPU"),
+            (&other, mistaken(&other), "known numbers have other sums"),
+            (&none, bench.emulated(&none, ON_GPUS, ""), "no NCCL is emulated"),
+        ] {
+            let said = succeed(launcher.ranks(2, &command));
+            assert_parts(&said, &["go through the hosts", why]);
+            assert_same_results(&bench.out("alone"), &bench.out(out));
+        }
+        let sets = format!("{ON_GPUS} ranks.transport=nccl");
+        let output = ended(launcher.ranks(2, &shared(&wrong, sets)));
+        assert!(!output.status.success());
+        assert_failed_once(&output, "ranks.transport is nccl");
+    }
+}
+
+/// The trial before the run has two exchanges, and each update two.
+#[test]
+#[ignore = "deep: starts ranks by real MPI launchers, on emulated GPUs"]
+fn a_library_between_gpus_that_fails_ends_all_ranks_in_time() {
+    let bench = Bench::sft();
+    let sets = format!("{ON_GPUS} run.steps=9 ranks.timeout_s=6");
+    for launcher in Launcher::installed() {
+        for (mistake, parts) in [
+            (
+                "failing:0:4",
+                ["rank 0 (", "bytes to or from rank 1: NCCL 2.99: remote process exited"],
+            ),
+            ("lost:1:4", ["rank 0 (", "bytes to or from rank 1 have not moved within 6 s"]),
+        ] {
+            let out = format!("{}-{}", &mistake[..4], launcher.is_open_mpi);
+            let mut command = linked(bench.emulated(&out, &sets, ""));
+            command.env("ISENTROPE_LOOPBACK_MISTAKE", mistake);
+            let output = ended(launcher.ranks(2, &command));
+            assert!(!output.status.success(), "{}", stderr(&output));
+            assert_failed_once(&output, parts[0]);
+            assert_failed_once(&output, parts[1]);
+        }
+    }
+}
+
 #[test]
 #[ignore = "deep: starts ranks by real MPI launchers"]
 fn an_error_of_one_rank_ends_all_and_costs_no_step_that_was_made() {

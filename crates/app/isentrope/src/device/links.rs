@@ -1,0 +1,130 @@
+//! Connects the GPUs of several ranks by NCCL, if that works on all of them.
+
+use super::{Computes, Device, contained, gpus};
+use crate::messages;
+use anyhow::{Result, bail};
+use isentrope_cuda::Cuda;
+use isentrope_cuda::gpu::{Communicator, Nccl, UniqueId};
+use isentrope_kernels::Backend;
+use isentrope_ranks::World;
+use isentrope_train::ranks::try_links;
+use isentrope_train::settings::{RanksSettings, Transport};
+use std::sync::Arc;
+
+/// Connects the GPUs of all ranks, and tries the connections, unless `ranks.transport` is host.
+/// Rank 0 says what moves bytes from now on. All ranks call it together.
+///
+/// # Errors
+/// When `ranks.transport` is nccl and NCCL cannot be used; when ranks cannot go on together.
+pub fn connect(device: &Device, world: &World, settings: &RanksSettings) -> Result<()> {
+    if world.size() == 1 || settings.transport == Transport::Host {
+        return Ok(());
+    }
+    let said = match (contained(|| try_nccl(device, world, settings))?, settings.transport) {
+        (Ok(version), _) => format!("gradients and weights go from GPU to GPU by NCCL {version}"),
+        (Err(why), Transport::Nccl) => {
+            bail!("ranks.transport is nccl, which cannot be: {why}; auto and host do without")
+        }
+        // Ranks on CPUs need no word about it.
+        (Err(_), _) if !device.is_gpu() => return Ok(()),
+        (Err(why), _) => format!(
+            "gradients and weights go through the hosts, since NCCL cannot be used: {why}; \
+             ranks.transport=host says that this is wanted"
+        ),
+    };
+    if world.is_first() {
+        messages::note(&said);
+    }
+    Ok(())
+}
+
+/// NCCL's version, or why it cannot be used; the same on all ranks.
+fn try_nccl(
+    device: &Device,
+    world: &World,
+    settings: &RanksSettings,
+) -> Result<Result<String, String>> {
+    let found = match &device.computes {
+        Computes::Cpu(_) => Err("it computes on the CPU".to_owned()),
+        Computes::Gpu { backend, about, .. } => {
+            gpus().nccl().map(|nccl| (nccl, backend, about.uuid.as_str()))
+        }
+    };
+    // Each rank says which version it has found, or why it has found none.
+    let (versions, uuids) = match &found {
+        Ok((nccl, _, uuid)) => (Ok(nccl.version().to_string()), *uuid),
+        Err(why) => (Err(why.clone()), ""),
+    };
+    let versions = agreed(world, versions)?;
+    let uuids = world.gather(uuids.as_bytes())?;
+    let (version, (nccl, backend, _)) = match (versions, found) {
+        (Ok(versions), Ok(found)) => {
+            if let Some(odd) = versions.iter().position(|version| *version != versions[0]) {
+                let (first, other) = (world.name(0), world.name(odd));
+                let [own, its] = [&versions[0], &versions[odd]];
+                return Ok(Err(format!("{first} has {own}, {other} has {its}")));
+            }
+            (versions[0].clone(), found)
+        }
+        (Err(why), _) | (_, Err(why)) => return Ok(Err(why)),
+    };
+    for (rank, uuid) in uuids.iter().enumerate() {
+        if let Some(earlier) = uuids[..rank].iter().position(|other| other == uuid) {
+            let (first, second) = (world.name(earlier), world.name(rank));
+            return Ok(Err(format!("{first} and {second} share a GPU")));
+        }
+    }
+    if let Err(why) = begin(nccl, backend, world, settings)? {
+        return Ok(Err(why));
+    }
+    let tried = match backend.device_links() {
+        Some(links) => try_links(world, &**backend, links)?,
+        None => Some("the GPUs are not connected".to_owned()),
+    };
+    if let Some(why) = tried {
+        backend.link(None);
+        return Ok(Err(why));
+    }
+    Ok(Ok(version))
+}
+
+/// Makes the communicator of all ranks. The error is the same on all.
+fn begin(
+    nccl: Nccl,
+    backend: &Arc<Cuda>,
+    world: &World,
+    settings: &RanksSettings,
+) -> Result<Result<(), String>> {
+    let id = if world.is_first() { nccl.unique_id() } else { Err(String::new()) };
+    let record = id.as_ref().map_or(Vec::new(), |id| id.bytes().to_vec());
+    let Some(shared) = UniqueId::of(&world.broadcast(&record)?) else {
+        let why = String::from_utf8(world.broadcast(id.err().unwrap_or_default().as_bytes())?)?;
+        return Ok(Err(format!("{}: {why}", world.name(0))));
+    };
+    let (place, patience) = ((world.rank(), world.size()), settings.patience());
+    let begun = Communicator::begin(nccl, backend.device().clone(), &shared, place, patience);
+    let (begun, verdict) = match begun {
+        Ok(communicator) => (Some(communicator), Ok(String::new())),
+        Err(why) => (None, Err(why)),
+    };
+    let verdict = agreed(world, verdict)?.map(drop);
+    if verdict.is_ok() {
+        backend.link(begun);
+    }
+    Ok(verdict)
+}
+
+/// The words of all ranks, or the first reason why a rank cannot go on; the same on all ranks.
+fn agreed(world: &World, own: Result<String, String>) -> Result<Result<Vec<String>, String>> {
+    let (mark, text) = match &own {
+        Ok(text) => ('+', text),
+        Err(why) => ('-', why),
+    };
+    let all = world.gather(format!("{mark}{text}").as_bytes())?;
+    let all: Vec<String> =
+        all.iter().map(|record| String::from_utf8_lossy(record).into_owned()).collect();
+    if let Some((rank, why)) = all.iter().enumerate().find(|(_, said)| said.starts_with('-')) {
+        return Ok(Err(format!("{}: {}", world.name(rank), &why[1..])));
+    }
+    Ok(Ok(all.into_iter().map(|said| said[1..].to_owned()).collect()))
+}
