@@ -33,9 +33,9 @@ fn blocks_of_the_head(trial: &Trial) {
     let (targets, a, b, c) =
         (indices(3, rows, 1000), noise(4, rows), noise(5, rows), noise(6, rows));
     // Only some rows have masks: masks of all rows would take long.
-    let mut masks = masks(&targets[..40], 1000);
-    masks.extend(&SamplingMasks::default(), rows - 2 * masks.len());
-    masks.extend(&masks.part(0..40), 40);
+    let some = masks(&targets[..40], 1000);
+    let masks =
+        SamplingMasks::concat(&[(&some, 40), (&SamplingMasks::default(), rows - 80), (&some, 40)]);
     let head = |range: Range<usize>, dw: &mut _| {
         let role = Role::Activation(range.len(), 2);
         let device_x = device.upload(role, &x[range.start * 2..range.end * 2]);
