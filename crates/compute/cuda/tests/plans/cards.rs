@@ -5,16 +5,16 @@ use crate::guide::has_table;
 use crate::qwen2::{ALL, HALF, Qwen2, SEVEN};
 use isentrope_budget::memory::MemorySettings;
 use isentrope_budget::memory::{Demand, OVERHEAD, ParameterSets, Plan};
-use isentrope_cuda::{Cuda, Dtype, PlanningDevice};
+use isentrope_cuda::{Cuda, DataSheet, Dtype, PlanningDevice};
 use isentrope_kernels::{Kind, NORM_BLOCK};
 use isentrope_model::adapter::{AdapterConfig, Targets};
 use isentrope_model::{AdapterLayout, Layout, ModelConfig};
 use std::fs;
 use std::sync::Arc;
 
-/// GPUs by the GB that their sellers name. Each has a little less than this many GiB.
+/// GPUs by the GB that their sellers name.
 const CARDS: [usize; 3] = [24, 80, 141];
-pub const GIB: usize = 1 << 30;
+const GIB: usize = 1 << 30;
 
 pub fn layout(model: &Qwen2) -> Layout {
     let dir = tempfile::tempdir().unwrap();
@@ -55,13 +55,18 @@ pub fn demand(offloads_moments: bool) -> Demand {
     }
 }
 
-pub fn cuda(gib: usize, dtype: Dtype) -> Cuda {
-    Cuda::new(Arc::new(PlanningDevice { memory: gib * GIB }), dtype)
+/// Bytes of memory of a GPU that is sold with these GB, as `--gpu-memory` takes them.
+pub fn memory(gb: usize) -> usize {
+    DataSheet::bytes_of(gb as f64)
+}
+
+pub fn cuda(gb: usize, dtype: Dtype) -> Cuda {
+    Cuda::new(Arc::new(PlanningDevice { memory: memory(gb) }), dtype)
 }
 
 fn plan(
     layout: &Layout,
-    gib: usize,
+    gb: usize,
     dtype: Dtype,
     demand: Demand,
 ) -> isentrope_budget::Result<Plan> {
@@ -69,7 +74,7 @@ fn plan(
         offload_moments: demand.sets.offloads_moments,
         ..MemorySettings::default()
     };
-    Plan::new(&cuda(gib, dtype), layout, demand, &settings, gib * GIB)
+    Plan::new(&cuda(gb, dtype), layout, demand, &settings, memory(gb))
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The passes of an update of Qwen2.5-7B's shape: docs/guides/gpus.md has this table, and
 //! `UPDATE_DOCS=1` writes it there.
 
-use super::cards::{GIB, adapters, cuda, demand, layout};
+use super::cards::{adapters, cuda, demand, layout, memory};
 use crate::guide::has_table;
 use crate::qwen2::SEVEN;
 use isentrope_budget::memory::{Demand, MemorySettings, Plan};
@@ -45,8 +45,8 @@ fn line(layout: &Layout, card: usize, offloads: bool, name: &str) -> String {
     };
     let backend = cuda(card, Dtype::Bf16);
     let settings = MemorySettings { offload_moments: offloads, ..MemorySettings::default() };
-    let plan = Plan::new(&backend, layout, demand, &settings, card * GIB).unwrap();
-    assert!(plan.peak() <= card * GIB / 10 * 9, "{plan}");
+    let plan = Plan::new(&backend, layout, demand, &settings, memory(card)).unwrap();
+    assert!(plan.peak() <= memory(card) / 10 * 9, "{plan}");
     let each = (plan.micro_batch_tokens / INPUTS).max(1);
     let passes = RESPONSES.div_ceil(each);
     let sizes = |waits| vec![PassSize { tokens: each * INPUTS, waits }; passes];
