@@ -85,11 +85,19 @@ impl HubConfig {
     }
 }
 
-/// Reads the token in `path`, or none if there is no such file.
+/// Reads the token in `path`, or none if there is no such file or it is another user's: local and
+/// public models need none.
 fn read_token(path: &Path) -> Result<Option<String>> {
     match fs::read_to_string(path) {
         Ok(token) => Ok(Some(token)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
+            ) =>
+        {
+            Ok(None)
+        }
         Err(error) => Err(Error::io(path, error)),
     }
 }

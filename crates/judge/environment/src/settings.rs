@@ -151,6 +151,23 @@ impl EnvironmentSettings {
         }
     }
 
+    /// These settings without those on which no answer depends: the number of processes, and their
+    /// time, because an episode that runs out of it has failed. A tool's limit is an answer.
+    #[must_use]
+    pub fn of_answers(&self) -> Self {
+        let mut settings = self.clone();
+        let of_process = match &mut settings {
+            Self::Tools(_) => None,
+            Self::Python(settings) => Some((&mut settings.processes, &mut settings.limits)),
+            Self::Command(settings) => Some((&mut settings.processes, &mut settings.limits)),
+        };
+        if let Some((processes, limits)) = of_process {
+            *processes = ProcessSettings { opens: processes.opens, ..ProcessSettings::default() };
+            limits.timeout_s = EpisodeLimits::default().timeout_s;
+        }
+        settings
+    }
+
     /// Names in the settings that may be files on which answers depend: the arguments of a command,
     /// the file of a class.
     pub fn files(&self) -> Vec<String> {

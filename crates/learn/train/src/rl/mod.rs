@@ -115,7 +115,9 @@ impl Trainer for PolicyGradient {
         let (weights, arithmetic) = (context.checksum, &context.directory.arithmetic);
         let heading = match &self.recipe.environment {
             None => Heading::new(weights, arithmetic, &drawn_by)?,
-            Some(environment) => Heading::new(weights, arithmetic, &(drawn_by, environment))?,
+            Some(environment) => {
+                Heading::new(weights, arithmetic, &(drawn_by, environment.of_answers()))?
+            }
         };
         let journal = context.directory.journal(context.step, context.ranks.rank(), &heading)?;
         context.ranks.any(false)?; // all know what there is before anyone writes more

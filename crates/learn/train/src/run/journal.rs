@@ -207,6 +207,12 @@ pub(super) fn remove_journals(dir: &Path, step: u64) -> Result<()> {
     Ok(())
 }
 
+/// Whether a directory of rollouts, which need not be there, has a journal of a step.
+pub(super) fn has_journal(dir: &Path, step: u64) -> Result<bool> {
+    let journals = journals(dir)?;
+    Ok(journals.iter().any(|path| path.file_name().and_then(step_of) == Some(step)))
+}
+
 /// Whether a file in a directory of rollouts is a journal.
 pub(super) fn is_journal(name: &std::ffi::OsStr) -> bool {
     name.to_str().is_some_and(|name| name.ends_with(EXTENSION))

@@ -1,9 +1,10 @@
 //! The directory of a run, and the policy for an existing run there.
 
+use super::journal::has_journal;
 use super::sinks::JsonlSink;
 use crate::error::{Error, Result};
 use isentrope_files::{check_writable, dangling, names, write_json};
-use isentrope_run::run_files::{MANIFEST, METRICS, RECIPE, VALUES};
+use isentrope_run::run_files::{MANIFEST, METRICS, RECIPE, ROLLOUTS, VALUES};
 use isentrope_settings::{complete, differences};
 use serde_json::{Value, json};
 use std::fs;
@@ -80,7 +81,8 @@ impl RunLocation {
             return Ok(());
         }
         let recorded = self.recorded()?;
-        if recorded == 0 {
+        // A checkpoint removes the journals of its steps, so with the first step's there never was one.
+        if recorded == 0 || has_journal(&self.dir.join(ROLLOUTS), 1)? {
             return Ok(());
         }
         let recipe = self.saved_recipe()?;
@@ -304,6 +306,15 @@ mod tests {
             [false, false, false, true, true]
         );
         assert_eq!([7, 8].map(|recorded| is_lost(0, 8, recorded)), [false, true]);
+        // Nor does a checkpoint that found no room on the disk.
+        fs::create_dir(dir.path().join(ROLLOUTS)).unwrap();
+        for (name, lost) in
+            [("step-000008.rank-0.journal", true), ("step-000001.rank-0.journal", false)]
+        {
+            fs::write(dir.path().join(ROLLOUTS).join(name), "").unwrap();
+            assert_eq!(is_lost(0, 8, 8), lost, "{name}");
+        }
+        fs::remove_dir_all(dir.path().join(ROLLOUTS)).unwrap();
         fs::create_dir_all(dir.path().join("checkpoints/.step-000008.partial")).unwrap();
         assert!(!is_lost(0, 8, 8));
     }
