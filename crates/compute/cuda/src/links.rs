@@ -22,9 +22,8 @@ pub(crate) const PIECE: usize = 16 << 20;
 
 impl Cuda {
     /// Moves what ranks exchange by this communicator from now on; none: through the host.
-    pub fn link(&self, communicator: Option<Communicator>) {
-        *self.communicator.write().unwrap_or_else(PoisonError::into_inner) =
-            communicator.map(Arc::new);
+    pub fn link(&self, communicator: Option<Arc<Communicator>>) {
+        *self.communicator.write().unwrap_or_else(PoisonError::into_inner) = communicator;
     }
 
     pub(crate) fn communicator(&self) -> Option<Arc<Communicator>> {

@@ -44,8 +44,8 @@ fn on_ranks<T: Send>(
                 // Pieces end within parameters.
                 let cuda = emulated(dtype, settings).with_linked_gradients_in_pieces_of(10_000);
                 let (device, place) = (cuda.device().clone(), (world.rank(), world.size()));
-                let begun = Communicator::begin(nccl, device, &id, place, Some(patience));
-                cuda.link(Some(begun.unwrap()));
+                let begun = Communicator::begin(nccl, device, &id, place, patience);
+                cuda.link(Some(Arc::new(begun.unwrap())));
                 act(&world, &cuda)
             }
         };

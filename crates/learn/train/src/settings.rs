@@ -322,6 +322,18 @@ impl RanksSettings {
     pub fn patience(&self) -> Option<Duration> {
         (self.timeout_s > 0.0).then(|| Duration::from_secs_f64(self.timeout_s))
     }
+
+    /// Longest time of one exchange between GPUs. It has an end even if ranks may be silent for
+    /// ever: a message that is lost never comes, while all ranks give signs of life.
+    pub fn exchange_patience(&self) -> Duration {
+        self.patience().unwrap_or(Duration::from_secs(600))
+    }
+
+    /// Longest time of one exchange of the trial before the run, and for the GPUs to connect: the
+    /// numbers are few, and without the links the run goes on all the same.
+    pub fn trial_patience(&self) -> Duration {
+        self.exchange_patience().min(Duration::from_secs(120))
+    }
 }
 
 /// Measurements beside training, for the laboratory. Nothing here changes a weight.

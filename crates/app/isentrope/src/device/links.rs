@@ -10,6 +10,7 @@ use isentrope_ranks::World;
 use isentrope_train::ranks::try_links;
 use isentrope_train::settings::{RanksSettings, Transport};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Connects the GPUs of all ranks, and tries the connections, unless `ranks.transport` is host.
 /// Rank 0 says what moves bytes from now on. All ranks call it together.
@@ -74,9 +75,14 @@ fn try_nccl(
             return Ok(Err(format!("{first} and {second} share a GPU")));
         }
     }
-    if let Err(why) = begin(nccl, backend, world, settings)? {
-        return Ok(Err(why));
+    if world.is_first() {
+        messages::note("connecting GPUs by NCCL");
     }
+    let communicator = match begin(nccl, backend, world, settings.trial_patience())? {
+        Ok(communicator) => Arc::new(communicator),
+        Err(why) => return Ok(Err(why)),
+    };
+    backend.link(Some(communicator.clone()));
     let tried = match backend.device_links() {
         Some(links) => try_links(world, &**backend, links)?,
         None => Some("the GPUs are not connected".to_owned()),
@@ -85,6 +91,7 @@ fn try_nccl(
         backend.link(None);
         return Ok(Err(why));
     }
+    communicator.set_patience(settings.exchange_patience());
     Ok(Ok(version))
 }
 
@@ -93,25 +100,18 @@ fn begin(
     nccl: Nccl,
     backend: &Arc<Cuda>,
     world: &World,
-    settings: &RanksSettings,
-) -> Result<Result<(), String>> {
+    patience: Duration,
+) -> Result<Result<Communicator, String>> {
     let id = if world.is_first() { nccl.unique_id() } else { Err(String::new()) };
     let record = id.as_ref().map_or(Vec::new(), |id| id.bytes().to_vec());
     let Some(shared) = UniqueId::of(&world.broadcast(&record)?) else {
         let why = String::from_utf8(world.broadcast(id.err().unwrap_or_default().as_bytes())?)?;
         return Ok(Err(format!("{}: {why}", world.name(0))));
     };
-    let (place, patience) = ((world.rank(), world.size()), settings.patience());
+    let place = (world.rank(), world.size());
     let begun = Communicator::begin(nccl, backend.device().clone(), &shared, place, patience);
-    let (begun, verdict) = match begun {
-        Ok(communicator) => (Some(communicator), Ok(String::new())),
-        Err(why) => (None, Err(why)),
-    };
-    let verdict = agreed(world, verdict)?.map(drop);
-    if verdict.is_ok() {
-        backend.link(begun);
-    }
-    Ok(verdict)
+    let own = begun.as_ref().map(|_| String::new()).map_err(Clone::clone);
+    Ok(agreed(world, own)?.and(begun))
 }
 
 /// The words of all ranks, or the first reason why a rank cannot go on; the same on all ranks.

@@ -170,8 +170,8 @@ pub struct Communicator {
     nccl: Nccl,
     device: Arc<dyn Device>,
     rank: usize,
-    /// Longest time of an exchange; none: it may take for ever.
-    patience: Option<Duration>,
+    /// Longest time of the beginning, and of an exchange.
+    patience: Mutex<Duration>,
     /// None once it was aborted.
     handle: Mutex<Option<Handle>>,
 }
@@ -192,7 +192,7 @@ impl Communicator {
         device: Arc<dyn Device>,
         id: &UniqueId,
         (rank, ranks): (usize, usize),
-        patience: Option<Duration>,
+        patience: Duration,
     ) -> Result<Self, String> {
         // NCCL takes the GPU whose context the thread has.
         device.library_stream().ok_or("the device has no stream for libraries")?;
@@ -211,7 +211,7 @@ impl Communicator {
         };
         nccl.check(code)?;
         let handle = Mutex::new((!handle.is_null()).then_some(handle));
-        let this = Self { nccl, device, rank, patience, handle };
+        let this = Self { nccl, device, rank, patience: Mutex::new(patience), handle };
         let locked = this.lock();
         let begun = locked.ok_or("NCCL has made no communicator".to_owned()).and_then(|handle| {
             this.wait(|| Ok(!this.is_in_progress(handle)?), "not all ranks have begun")
@@ -224,6 +224,11 @@ impl Communicator {
     /// This rank.
     pub fn rank(&self) -> usize {
         self.rank
+    }
+
+    /// Gives exchanges this long from now on.
+    pub fn set_patience(&self, patience: Duration) {
+        *self.patience.lock().unwrap_or_else(PoisonError::into_inner) = patience;
     }
 
     /// The library's version.
@@ -320,11 +325,12 @@ impl Communicator {
         mut is_over: impl FnMut() -> Result<bool, String>,
         late: &str,
     ) -> Result<(), String> {
+        let limit = *self.patience.lock().unwrap_or_else(PoisonError::into_inner);
         let (begun, mut asked) = (Instant::now(), 0);
         while !is_over()? {
-            if let Some(limit) = self.patience.filter(|limit| begun.elapsed() > *limit) {
+            if begun.elapsed() > limit {
                 return Err(format!(
-                    "NCCL {}: {late} within {} s (ranks.timeout_s)",
+                    "NCCL {}: {late} within {} s (see ranks.timeout_s)",
                     self.nccl.version,
                     limit.as_secs()
                 ));

@@ -74,24 +74,32 @@ pub fn try_links(
     };
     let (mut linked, mut hosted) = (buffers(), buffers());
     // A rank whose library fails goes on: the others wait for it in each of these exchanges.
-    let summed = sum(world, links, &mut linked, &slices);
-    let shared = share(world, links, &mut linked, false, &slices);
+    let summed = said(sum(world, links, &mut linked, &slices))?;
+    // Without a sum, a rank would wait once more for others that no longer send.
+    if let Some(why) = failure(world, summed)? {
+        return Ok(Some(why));
+    }
+    let mut own = said(share(world, links, &mut linked, false, &slices))?;
     let mut floats = floats(backend, &mut hosted, &slices);
     world.sum(&mut floats, &slices)?;
     world.share(&mut floats, &slices)?;
     drop(floats);
-    let mut own = None;
-    for result in [summed, shared] {
-        match result {
-            Err(Error::Ranks(isentrope_ranks::Error::Device(why))) => {
-                own.get_or_insert(why);
-            }
-            result => result?,
-        }
-    }
     if own.is_none() && bits(backend, &slices, &linked) != bits(backend, &slices, &hosted) {
         own = Some("known numbers have other sums than through the hosts".to_owned());
     }
+    failure(world, own)
+}
+
+/// Why the library has failed, if it is that.
+fn said(result: Result<()>) -> Result<Option<String>> {
+    match result {
+        Err(Error::Ranks(isentrope_ranks::Error::Device(why))) => Ok(Some(why)),
+        result => result.map(|()| None),
+    }
+}
+
+/// The first reason of a rank; the same on all ranks.
+fn failure(world: &World, own: Option<String>) -> Result<Option<String>> {
     let all = world.gather(own.unwrap_or_default().as_bytes())?;
     let failed = all.iter().enumerate().find(|(_, why)| !why.is_empty());
     Ok(failed.map(|(rank, why)| format!("{}: {}", world.name(rank), String::from_utf8_lossy(why))))
