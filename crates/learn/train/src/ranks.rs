@@ -24,7 +24,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use links::try_links;
+pub use links::{failures, try_links};
 
 /// The ranks that train together, and this rank's share of the work.
 #[derive(Clone)]

@@ -7,7 +7,7 @@ use isentrope_cuda::Cuda;
 use isentrope_cuda::gpu::{Communicator, Nccl, UniqueId};
 use isentrope_kernels::Backend;
 use isentrope_ranks::World;
-use isentrope_train::ranks::try_links;
+use isentrope_train::ranks::{failures, try_links};
 use isentrope_train::settings::{RanksSettings, Transport};
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,24 +51,19 @@ fn try_nccl(
             gpus().nccl().map(|nccl| (nccl, backend, about.uuid.as_str()))
         }
     };
-    // Each rank says which version it has found, or why it has found none.
-    let (versions, uuids) = match &found {
-        Ok((nccl, _, uuid)) => (Ok(nccl.version().to_string()), *uuid),
-        Err(why) => (Err(why.clone()), ""),
+    let lacks = failures(world, found.as_ref().err().cloned())?;
+    let (nccl, backend, uuid) = match (lacks, found) {
+        (None, Ok(found)) => found,
+        (Some(why), _) | (None, Err(why)) => return Ok(Err(why)),
     };
-    let versions = agreed(world, versions)?;
-    let uuids = world.gather(uuids.as_bytes())?;
-    let (version, (nccl, backend, _)) = match (versions, found) {
-        (Ok(versions), Ok(found)) => {
-            if let Some(odd) = versions.iter().position(|version| *version != versions[0]) {
-                let (first, other) = (world.name(0), world.name(odd));
-                let [own, its] = [&versions[0], &versions[odd]];
-                return Ok(Err(format!("{first} has {own}, {other} has {its}")));
-            }
-            (versions[0].clone(), found)
-        }
-        (Err(why), _) | (_, Err(why)) => return Ok(Err(why)),
-    };
+    let version = nccl.version().to_string();
+    let versions = world.gather(version.as_bytes())?;
+    if let Some(odd) = versions.iter().position(|version| *version != versions[0]) {
+        let (first, other) = (world.name(0), world.name(odd));
+        let [own, its] = [0, odd].map(|rank| String::from_utf8_lossy(&versions[rank]));
+        return Ok(Err(format!("{first} has {own}, {other} has {its}")));
+    }
+    let uuids = world.gather(uuid.as_bytes())?;
     for (rank, uuid) in uuids.iter().enumerate() {
         if let Some(earlier) = uuids[..rank].iter().position(|other| other == uuid) {
             let (first, second) = (world.name(earlier), world.name(rank));
@@ -110,21 +105,6 @@ fn begin(
     };
     let place = (world.rank(), world.size());
     let begun = Communicator::begin(nccl, backend.device().clone(), &shared, place, patience);
-    let own = begun.as_ref().map(|_| String::new()).map_err(Clone::clone);
-    Ok(agreed(world, own)?.and(begun))
-}
-
-/// The words of all ranks, or the first reason why a rank cannot go on; the same on all ranks.
-fn agreed(world: &World, own: Result<String, String>) -> Result<Result<Vec<String>, String>> {
-    let (mark, text) = match &own {
-        Ok(text) => ('+', text),
-        Err(why) => ('-', why),
-    };
-    let all = world.gather(format!("{mark}{text}").as_bytes())?;
-    let all: Vec<String> =
-        all.iter().map(|record| String::from_utf8_lossy(record).into_owned()).collect();
-    if let Some((rank, why)) = all.iter().enumerate().find(|(_, said)| said.starts_with('-')) {
-        return Ok(Err(format!("{}: {}", world.name(rank), &why[1..])));
-    }
-    Ok(Ok(all.into_iter().map(|said| said[1..].to_owned()).collect()))
+    let failed = failures(world, begun.as_ref().err().cloned())?;
+    Ok(failed.map_or(begun, Err))
 }

@@ -76,7 +76,7 @@ pub fn try_links(
     // A rank whose library fails goes on: the others wait for it in each of these exchanges.
     let summed = said(sum(world, links, &mut linked, &slices))?;
     // Without a sum, a rank would wait once more for others that no longer send.
-    if let Some(why) = failure(world, summed)? {
+    if let Some(why) = failures(world, summed)? {
         return Ok(Some(why));
     }
     let mut own = said(share(world, links, &mut linked, false, &slices))?;
@@ -87,7 +87,7 @@ pub fn try_links(
     if own.is_none() && bits(backend, &slices, &linked) != bits(backend, &slices, &hosted) {
         own = Some("known numbers have other sums than through the hosts".to_owned());
     }
-    failure(world, own)
+    failures(world, own)
 }
 
 /// Why the library has failed, if it is that.
@@ -98,11 +98,25 @@ fn said(result: Result<()>) -> Result<Option<String>> {
     }
 }
 
-/// The first reason of a rank; the same on all ranks.
-fn failure(world: &World, own: Option<String>) -> Result<Option<String>> {
+/// The failed ranks with their reasons; none if there is none. All ranks call it together and learn
+/// the same. The lowest rank's reason alone may be that it has waited for the one that has failed.
+///
+/// # Errors
+/// When ranks cannot go on together.
+pub fn failures(world: &World, own: Option<String>) -> Result<Option<String>> {
     let all = world.gather(own.unwrap_or_default().as_bytes())?;
-    let failed = all.iter().enumerate().find(|(_, why)| !why.is_empty());
-    Ok(failed.map(|(rank, why)| format!("{}: {}", world.name(rank), String::from_utf8_lossy(why))))
+    let mut reasons: Vec<(String, &[u8])> = Vec::new();
+    for (rank, why) in all.iter().enumerate().filter(|(_, why)| !why.is_empty()) {
+        let name = world.name(rank);
+        match reasons.iter_mut().find(|(_, other)| other == why) {
+            Some((names, _)) => *names = format!("{names}, {name}"),
+            None => reasons.push((name, why)),
+        }
+    }
+    let of_ranks =
+        |(names, why): &(String, &[u8])| format!("{names}: {}", String::from_utf8_lossy(why));
+    let said: Vec<String> = reasons.iter().map(of_ranks).collect();
+    Ok((!said.is_empty()).then(|| said.join("; ")))
 }
 
 fn bits(backend: &dyn Backend, slices: &Slices, buffers: &[Buffer]) -> Vec<u32> {
