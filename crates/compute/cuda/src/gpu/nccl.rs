@@ -11,6 +11,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem::size_of;
 use std::path::Path;
 use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -174,6 +175,8 @@ pub struct Communicator {
     patience: Mutex<Duration>,
     /// None once it was aborted.
     handle: Mutex<Option<Handle>>,
+    /// Where the library stores the handle. Not a Box, whose owner alone could write to it.
+    _slot: Arc<AtomicPtr<c_void>>,
 }
 
 // SAFETY: NCCL allows any thread to call it, one at a time, which the lock sees to.
@@ -196,28 +199,32 @@ impl Communicator {
     ) -> Result<Self, String> {
         // NCCL takes the GPU whose context the thread has.
         device.library_stream().ok_or("the device has no stream for libraries")?;
-        let mut handle: Handle = ptr::null_mut();
+        let slot = Arc::new(AtomicPtr::new(ptr::null_mut()));
         let mut config = Config::without_blocking();
         let int = |number: usize| c_int::try_from(number).unwrap_or(c_int::MAX);
-        // SAFETY: the library writes the handle, and reads the configuration before it returns.
+        // SAFETY: the library reads the configuration before it returns. It stores the handle, and
+        // its thread that connects stores the same once more, later: the slot stays until the
+        // communicator is aborted, which ends that thread.
         let code = unsafe {
             (nccl.functions.ncclCommInitRankConfig)(
-                &raw mut handle,
+                slot.as_ptr(),
                 int(ranks),
                 *id,
                 int(rank),
                 &raw mut config,
             )
         };
-        nccl.check(code)?;
+        let handle = slot.load(Ordering::Acquire);
         let handle = Mutex::new((!handle.is_null()).then_some(handle));
-        let this = Self { nccl, device, rank, patience: Mutex::new(patience), handle };
+        let patience = Mutex::new(patience);
+        // When it is dropped, it is aborted, also if the call has made it and then failed.
+        let this = Self { nccl, device, rank, patience, handle, _slot: slot };
+        nccl.check(code)?;
         let locked = this.lock();
         let begun = locked.ok_or("NCCL has made no communicator".to_owned()).and_then(|handle| {
             this.wait(|| Ok(!this.is_in_progress(handle)?), "not all ranks have begun")
         });
         drop(locked);
-        // When it is dropped, it is aborted.
         begun.map(|()| this)
     }
 
