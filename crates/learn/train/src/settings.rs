@@ -276,7 +276,7 @@ impl From<Dtype> for WeightDtype {
 pub struct RanksSettings {
     /// Seconds after which a rank that gives no sign of life is given up, and all end: its process
     /// is stopped, or its network cut. At least 2, since ranks give such a sign every second; 0:
-    /// never.
+    /// never. It is also the longest time of one exchange between GPUs by NCCL, 600 if this is 0.
     #[schemars(range(min = 0.0, max = 1e9))]
     pub timeout_s: f64,
     /// The way of gradients and weights between GPUs of several ranks. auto: by NCCL if it is found
