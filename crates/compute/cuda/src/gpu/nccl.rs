@@ -59,12 +59,14 @@ struct Config {
     magic: c_uint,
     version: c_uint,
     blocking: c_int,
+    /// The rest of the last 8 bytes, where later versions have a field: `NCCL_CONFIG_UNDEF_INT`.
+    padding: c_int,
 }
 
 impl Config {
     fn without_blocking() -> Self {
         let size = size_of::<Self>();
-        Self { size, magic: 0xcafe_beef, version: 2_14_00, blocking: 0 }
+        Self { size, magic: 0xcafe_beef, version: 2_14_00, blocking: 0, padding: c_int::MIN }
     }
 }
 
@@ -378,12 +380,14 @@ impl Drop for Communicator {
 mod tests {
     use super::*;
 
-    /// The first fields of NVIDIA's `ncclConfig_t`: a size_t, two unsigned ints, an int.
+    /// The first fields of NVIDIA's `ncclConfig_t`: a size_t, two unsigned ints, an int. No byte is
+    /// left unwritten.
     #[test]
     fn the_configuration_lies_as_the_header_has_it() {
         assert_eq!(size_of::<Config>(), 24);
         let config = Config::without_blocking();
         assert_eq!(std::mem::offset_of!(Config, blocking), 16);
+        assert_eq!(std::mem::offset_of!(Config, padding) + size_of::<c_int>(), 24);
         assert_eq!((config.size, config.version, config.blocking), (24, 21_400, 0));
         assert_eq!(size_of::<UniqueId>(), 128);
         assert!(UniqueId::of(&[0; 127]).is_none() && UniqueId::of(&[1; 128]).is_some());
