@@ -140,7 +140,7 @@ fn found_with(mistake: &str) -> (String, Duration) {
 #[ignore = "a part of another test"]
 #[allow(clippy::print_stdout, reason = "the other test reads it")]
 fn a_trial_with_a_mistake() {
-    println!("found: {}", trial(2, Duration::from_millis(500)).unwrap_or_default());
+    println!("found: {}", trial(2, Duration::from_secs(2)).unwrap_or_default());
 }
 
 #[test]
