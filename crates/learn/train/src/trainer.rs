@@ -8,7 +8,7 @@ use crate::ranks::TrainingRanks;
 use crate::run::{RunDirectory, StepRecord};
 use crate::settings::{
     CheckpointSettings, DeviceSettings, Dtype, LoraSettings, ModelSource, OptimizerSettings,
-    POLICY_OPTIMIZER, RanksSettings, RunSettings, count,
+    POLICY_OPTIMIZER, RanksSettings, RunSettings, Transport, count,
 };
 use crate::teacher::Teacher;
 use isentrope_budget::memory::{
@@ -61,7 +61,14 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
 
     /// The sets of parameters that each of `ranks` ranks holds.
     fn parameter_sets(&self, ranks: usize) -> ParameterSets {
-        let Tables { model, process_model, shards, memory, .. } = self.tables();
+        let Tables {
+            model,
+            process_model,
+            shards,
+            memory,
+            ranks: RanksSettings { transport, .. },
+            ..
+        } = self.tables();
         let is_apart = process_model.as_ref().is_some_and(|table| table.model.is_some());
         ParameterSets {
             reference: self.needs_reference(),
@@ -69,6 +76,7 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
             process_model: process_model.is_some(),
             shards: shards.div_ceil(ranks),
             ranks,
+            may_link: *transport != Transport::Host,
             offloads_moments: memory.offload_moments,
             may_adapt: !model.from_scratch && !is_apart,
         }

@@ -37,6 +37,8 @@ pub struct ParameterSets {
     pub shards: usize,
     /// Ranks that share the moments.
     pub ranks: usize,
+    /// Whether gradients may go from device to device, and not through the hosts.
+    pub may_link: bool,
     /// Whether moments live in the host's memory, although the device has its own.
     pub offloads_moments: bool,
     /// Whether the run could train adapters in place of all weights.
@@ -52,6 +54,7 @@ impl Default for ParameterSets {
             process_model: false,
             shards: 1,
             ranks: 1,
+            may_link: true,
             offloads_moments: false,
             may_adapt: true,
         }
@@ -112,7 +115,8 @@ impl ParameterSets {
     /// Bytes that an update of the weights takes on the device besides these sets.
     pub fn update_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
         let numbers = layout.trained().numbers(backend).fold(0, usize::saturating_add);
-        let sums = if self.ranks > 1 { backend.workspace(Work::LinkedSums(numbers)) } else { 0 };
+        let adds = self.ranks > 1 && self.may_link;
+        let sums = if adds { backend.workspace(Work::LinkedSums(numbers)) } else { 0 };
         let own = moments_of_rank(backend, layout, self.ranks);
         let moments =
             if self.offloads_moments { backend.workspace(Work::OffloadedMoments(own)) } else { 0 };
