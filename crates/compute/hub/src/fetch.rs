@@ -75,7 +75,8 @@ pub(crate) fn fetch(
         }
         client.listing(retries)
     };
-    let listing = match (config.listings.of(&config.endpoint, id, ask), cached) {
+    let answer = config.listings.of(&config.endpoint, id, cached.is_some(), ask);
+    let listing = match (answer, cached) {
         (Ok(listing), _) => listing,
         (Err(Failure::Transient(what)), Some(snapshot)) => {
             let copy = snapshot.directory.display();

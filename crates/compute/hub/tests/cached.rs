@@ -1,6 +1,7 @@
 //! Downloads that the cache already has, in whole or in part.
 
 use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::repository::{
@@ -8,7 +9,7 @@ use crate::repository::{
     settings, sharded, weights,
 };
 use crate::server::{Reply, Server};
-use isentrope_hub::{HubConfig, resolve};
+use isentrope_hub::{HubConfig, complete, describe, resolve};
 
 #[test]
 fn a_second_call_transfers_no_file() {
@@ -91,6 +92,28 @@ fn a_hub_that_cannot_be_asked_is_not_asked_again() {
     assert_eq!(ill.requests().len(), asked);
     failure(&config, "org/other");
     assert_eq!(ill.requests().len(), 2 * asked);
+}
+
+/// The weights are missing, so the description alone has a copy to fall back on.
+#[test]
+fn a_failure_beside_a_copy_is_not_that_of_a_call_without_one() {
+    let (sound, cache) = (hub(plain()), tempfile::tempdir().unwrap());
+    let snapshot = resolve(&settings(&sound, cache.path()), "org/name", &()).unwrap();
+    fs::remove_file(snapshot.join(WEIGHTS)).unwrap();
+    let is_first = AtomicBool::new(true);
+    let server = Server::start(move |request| match is_first.swap(false, Ordering::SeqCst) {
+        true => Reply::status(503),
+        false => serve(&plain(), request),
+    });
+    let (config, listener) = (settings(&server, cache.path()), Listener::default());
+    for _ in 0..2 {
+        assert_eq!(describe(&config, "org/name", &listener).unwrap(), snapshot);
+    }
+    assert_eq!(server.requests().len(), 1, "the copy stands for what cannot be asked");
+    assert!(listener.warnings.lock().unwrap()[0].contains("using the copy"));
+    complete(&config, "org/name", &snapshot, &()).unwrap();
+    assert_holds(&snapshot, &plain());
+    assert_eq!(server.matching("GET", "/revision/main").len(), 2);
 }
 
 #[test]
