@@ -299,7 +299,8 @@ impl<'scope, 'env> EpisodeQueue<'scope, 'env> {
         let next = next.unwrap_or_else(|panic| resume_unwind(panic));
         if let PlayedResponse::Replayed(replay) = &response {
             if !shared.turns.begun(id).is_empty() {
-                self.events.push((id, ResponseEvent::Replayed(replay.turns)));
+                let Replay { turns, outcome_differs, .. } = *replay;
+                self.events.push((id, ResponseEvent::Replayed { turns, outcome_differs }));
             }
             if replay.turns == 0 {
                 self.opened(run, id, episode, next)?;
@@ -469,7 +470,7 @@ impl Turns<'_> {
     }
 
     /// Asks the environment a begun episode's turns again, and takes each of them over into
-    /// `replay` if the answer before it is the same as then. Returns what follows the last.
+    /// `replay` if the messages before it are the same as then. Returns what follows the last.
     fn replay(
         &self,
         problem: &Problem,
@@ -485,11 +486,11 @@ impl Turns<'_> {
         };
         for turn in begun {
             let Next::Given { tokens, warning } = &mut next else { break };
-            if !turn.follows(tokens, &open.outcome) {
+            if !turn.follows(tokens) {
                 break;
             }
             let earlier = warning.take();
-            replay.take(turn);
+            replay.take(turn, &open.outcome);
             if turn.is_cut() {
                 return Ok(Next::Cut);
             }

@@ -1,8 +1,8 @@
 //! A turn of an episode in a form that another process can replay it from.
 //!
 //! An environment's state ends with its process. A process that goes on with an episode asks the
-//! environment the same turns again, and takes their tokens over as long as its answers are the
-//! same.
+//! environment the same turns again, and takes their tokens over as long as its messages are the
+//! same. Tokens never depend on its reward and metrics: they are those of the new process.
 
 use crate::episode_queue::EpisodeOutcome;
 use crate::partial_response::PartialResponse;
@@ -76,12 +76,14 @@ impl PlayedTurn {
         &self.part.tokens[self.part.given.last_turn()..]
     }
 
-    /// Whether the model was given these tokens before the turn, in an episode that had come to
-    /// this reward and these metrics.
-    pub(crate) fn follows(&self, given: &[u32], outcome: &EpisodeOutcome) -> bool {
+    /// Whether the model was given these tokens before the turn.
+    pub(crate) fn follows(&self, given: &[u32]) -> bool {
         self.part.tokens[..self.part.given.last_turn()] == *given
-            && self.reward == outcome.reward
-            && self.metrics == outcome.metrics
+    }
+
+    /// Whether the episode had come to this reward and these metrics before the turn.
+    pub(crate) fn has_outcome(&self, outcome: &EpisodeOutcome) -> bool {
+        self.reward == outcome.reward && self.metrics == outcome.metrics
     }
 
     pub(crate) fn text(&self) -> &str {
@@ -99,12 +101,16 @@ impl PlayedTurn {
 pub(crate) struct Replay {
     pub response: PartialResponse,
     pub turns: usize,
+    /// Whether the environment has given another reward or other metrics than before.
+    pub outcome_differs: bool,
     /// The last turn's text.
     pub text: String,
 }
 
 impl Replay {
-    pub fn take(&mut self, turn: &PlayedTurn) {
+    /// Takes over a turn, before which the environment has given this outcome now.
+    pub fn take(&mut self, turn: &PlayedTurn, outcome: &EpisodeOutcome) {
+        self.outcome_differs |= !turn.has_outcome(outcome);
         self.response.append(&turn.part);
         self.turns += 1;
         self.text.clone_from(&turn.text);
@@ -136,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_follows_its_own_messages_reward_and_metrics_alone() {
+    fn a_turn_follows_its_own_messages_and_has_its_own_outcome() {
         let turn = &turns()[1];
+        assert!(turn.follows(&[5]) && !turn.follows(&[6]) && !turn.follows(&[]));
         let outcome = EpisodeOutcome::default();
-        assert!(turn.follows(&[5], &outcome));
-        assert!(!turn.follows(&[6], &outcome) && !turn.follows(&[], &outcome));
-        assert!(!turn.follows(&[5], &EpisodeOutcome { reward: Some(0.0), ..outcome.clone() }));
+        assert!(turn.has_outcome(&outcome));
+        assert!(!turn.has_outcome(&EpisodeOutcome { reward: Some(0.0), ..outcome.clone() }));
         let metrics = BTreeMap::from([("tries".to_owned(), 1.0)]);
-        assert!(!turn.follows(&[5], &EpisodeOutcome { metrics, ..outcome }));
+        assert!(!turn.has_outcome(&EpisodeOutcome { metrics, ..outcome }));
     }
 
     #[test]

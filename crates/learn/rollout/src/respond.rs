@@ -36,9 +36,14 @@ pub enum Interrupt {
 /// An event in the making of a response.
 #[allow(clippy::large_enum_variant, reason = "it is taken at once")]
 pub enum ResponseEvent {
-    /// So many turns of its begun episode were taken over. Those behind them are not, since the
-    /// environment has answered otherwise. It comes before the response's other events.
-    Replayed(usize),
+    /// Its begun episode was replayed. It comes before the response's other events.
+    Replayed {
+        /// The turns that were taken over. Those behind them are not, since the environment has
+        /// answered with other messages.
+        turns: usize,
+        /// Whether the environment has given another reward or other metrics before one of them.
+        outcome_differs: bool,
+    },
     /// A turn of its episode has ended.
     Turn(PlayedTurn),
     /// It is judged.

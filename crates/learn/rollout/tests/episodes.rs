@@ -56,6 +56,8 @@ enum Manner {
     Counts,
     /// Does the same, and its answer to the second turn is another one.
     CountsOtherwise,
+    /// Does the same, and its metrics are other ones.
+    CountsByHalves,
     /// Does the same, and has its answers from a session of Python.
     Interprets,
     /// Answers for ever, and gives no reward.
@@ -152,14 +154,18 @@ impl Episode for Counter {
             Manner::CountsOtherwise if turns == 2 => "another".to_owned(),
             _ => format!("{}", (self.seed + turns as u64 + text.len() as u64) % 100),
         };
-        let ends = matches!(manner, Manner::Counts | Manner::CountsOtherwise | Manner::Interprets);
+        let ends = matches!(
+            manner,
+            Manner::Counts | Manner::CountsOtherwise | Manner::CountsByHalves | Manner::Interprets
+        );
+        let unit = if manner == Manner::CountsByHalves { 0.5 } else { 1.0 };
         let done = ends && turns == 3;
         let message = json!({ "role": "user", "content": answer });
         Ok(Reply {
             messages: if done { Vec::new() } else { vec![message] },
             done,
             reward: done.then_some(0.25),
-            metrics: BTreeMap::from([("asked".to_owned(), turns as f64)]),
+            metrics: BTreeMap::from([("asked".to_owned(), unit * turns as f64)]),
         })
     }
 }
@@ -208,6 +214,8 @@ struct Played {
     turns: Vec<(ResponseId, PlayedTurn)>,
     /// Turns that were taken over from each begun episode.
     replayed: BTreeMap<ResponseId, usize>,
+    /// Replayed episodes with another reward or other metrics.
+    differing: usize,
     /// Tokens that the engine has sampled.
     sampled: usize,
     notes: Vec<String>,
@@ -296,12 +304,13 @@ impl Trial {
         };
         let mut groups = Groups::new(REQUESTS, SAMPLES);
         let mut all = vec![Vec::new(); REQUESTS];
-        let (mut turns, mut replayed) = (Vec::new(), BTreeMap::new());
+        let (mut turns, mut replayed, mut differing) = (Vec::new(), BTreeMap::new(), 0);
         let keep = &mut |id: ResponseId, event| {
             match event {
                 ResponseEvent::Turn(turn) => turns.push((id, turn)),
-                ResponseEvent::Replayed(count) => {
-                    assert!(replayed.insert(id, count).is_none(), "each is replayed once");
+                ResponseEvent::Replayed { turns, outcome_differs } => {
+                    assert!(replayed.insert(id, turns).is_none(), "each is replayed once");
+                    differing += usize::from(outcome_differs);
                 }
                 ResponseEvent::Judged(response) => {
                     if let Some(responses) = groups.add(id, response) {
@@ -316,7 +325,7 @@ impl Trial {
         assert_eq!(responded.ended, ControlFlow::Continue(()));
         assert!(all.iter().all(|responses| responses.len() == SAMPLES), "some are lost");
         let Watcher { sampled, notes, .. } = watcher;
-        Played { responses: all, turns, replayed, sampled, notes }
+        Played { responses: all, turns, replayed, differing, sampled, notes }
     }
 }
 
@@ -387,7 +396,7 @@ fn begun_episodes_have_the_same_bits_and_their_turns_are_not_sampled_again() {
             assert!(begun.iter().all(|(id, turns)| part.replayed[id] == turns.len()));
             assert_eq!(part.turns.len(), of_all - count);
             assert_eq!(part.sampled, whole.sampled - sampled(&begun), "{top_k} {opens}");
-            assert!(part.notes.is_empty(), "{:?}", part.notes);
+            assert!(part.notes.is_empty() && part.differing == 0, "{:?}", part.notes);
         }
     }
 }
@@ -420,6 +429,25 @@ fn an_environment_that_does_not_repeat_itself_has_its_new_answers() {
     let whole = trial.play(&BegunEpisodes::new());
     assert!(part.responses == whole.responses);
     assert!(part.sampled < whole.sampled);
+}
+
+/// Their tokens are those of before, and their metrics are what the environment says now.
+#[test]
+fn turns_before_which_only_a_metric_differs_are_not_sampled_again() {
+    let before = Trial::new(counts).play(&BegunEpisodes::new());
+    let trial = Trial::new(|_| Manner::CountsByHalves);
+    let begun = begun(&before.turns, &trial.sampling(), |_| 2);
+    let part = trial.play(&begun);
+    assert!(begun.iter().all(|(id, turns)| part.replayed[id] == turns.len()));
+    let twice = begun.values().filter(|turns| turns.len() == 2).count();
+    assert!(twice > 0 && part.differing == twice, "nothing is measured before the first turn");
+    assert_eq!(part.sampled, before.sampled - sampled(&begun));
+    let tokens = |played: &Played| {
+        let all = played.responses.iter().flatten();
+        all.map(|response| response.tokens.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(tokens(&part), tokens(&before));
+    assert!(part.responses == trial.run() && part.responses != before.responses);
 }
 
 #[test]

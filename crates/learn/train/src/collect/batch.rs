@@ -115,9 +115,9 @@ impl Collector<'_, '_> {
             let slots: &mut Slots = &mut slots[request];
             let (key, of) = (ResponseKey { sample, ..slots.key }, checksums[slots.place]);
             match event {
-                ResponseEvent::Replayed(turns) => {
+                ResponseEvent::Replayed { turns, outcome_differs } => {
                     let (taken, rest) = begun[&ResponseId { request, sample }].split_at(turns);
-                    parted += usize::from(!rest.is_empty());
+                    parted += usize::from(outcome_differs || !rest.is_empty());
                     if !key.greedy {
                         journalled += taken.iter().map(PlayedTurn::sampled_tokens).sum::<usize>();
                     }
