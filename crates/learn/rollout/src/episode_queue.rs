@@ -46,8 +46,8 @@ pub struct Turns<'a> {
     pub max_turns: usize,
     /// Most tokens of an answer's messages.
     pub max_given_tokens: usize,
-    /// Episodes that another process has begun. The environment is asked their turns again, and
-    /// they go on from where its answers end or differ.
+    /// Episodes that another process has begun. The environment is given their turns again, and
+    /// they go on from where its answers end or its messages differ.
     pub begun: Option<&'a BegunEpisodes>,
 }
 
@@ -469,7 +469,7 @@ impl Turns<'_> {
         Ok(Next::Given { tokens, warning })
     }
 
-    /// Asks the environment a begun episode's turns again, and takes each of them over into
+    /// Gives the environment a begun episode's turns again, and takes each of them over into
     /// `replay` if the messages before it are the same as then. Returns what follows the last.
     fn replay(
         &self,

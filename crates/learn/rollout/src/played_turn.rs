@@ -2,7 +2,7 @@
 //!
 //! An environment's state ends with its process. A process that goes on with an episode asks the
 //! environment the same turns again, and takes their tokens over as long as its messages are the
-//! same. Tokens never depend on its reward and metrics: they are those of the new process.
+//! same. Its new reward and metrics replace the earlier ones: no token depends on them.
 
 use crate::episode_queue::EpisodeOutcome;
 use crate::partial_response::PartialResponse;
@@ -49,9 +49,9 @@ impl PlayedTurn {
         }
     }
 
-    /// The turns of one episode, in order, of what processes have recorded of it, in the order in
-    /// which they have. Turns that a model with this vocabulary cannot have sampled, and turns
-    /// behind a missing one, are left out: a file may have been edited.
+    /// Puts the recorded turns of one episode in order. `recorded` is in the order of writing. Turns
+    /// that a model with this vocabulary cannot have sampled, and turns behind a missing one, are
+    /// left out: a file may have been edited.
     pub fn in_order(mut recorded: Vec<Self>, vocabulary: usize, sampling: &Sampling) -> Vec<Self> {
         let (mut turns, mut after, mut tokens) = (Vec::new(), 0, 0);
         // Where an environment has not repeated itself, the later of two turns counts.

@@ -431,7 +431,7 @@ fn an_environment_that_does_not_repeat_itself_has_its_new_answers() {
     assert!(part.sampled < whole.sampled);
 }
 
-/// Their tokens are those of before, and their metrics are what the environment says now.
+/// The tokens stay as before, and the metrics are the new ones.
 #[test]
 fn turns_before_which_only_a_metric_differs_are_not_sampled_again() {
     let before = Trial::new(counts).play(&BegunEpisodes::new());

@@ -131,7 +131,7 @@ impl Trainer for PolicyGradient {
         if turns > 0 {
             context.observer.note(&format!(
                 "step {step}: {turns} turns of its unfinished episodes were sampled before the run \
-                 was broken off; the environment is asked them again, and the episodes go on from \
+                 was broken off; the environment is given them again, and the episodes go on from \
                  there"
             ));
         }
