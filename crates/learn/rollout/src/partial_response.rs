@@ -75,7 +75,7 @@ impl PartialResponse {
         if let Some(more) = &part.masks {
             let masks = self.masks.get_or_insert_default();
             masks.tokens = SamplingMasks::concat(&[(&masks.tokens, before), (&more.tokens, count)]);
-            masks.log_masses.extend_from_slice(&more.log_masses);
+            masks.log_masses = [&masks.log_masses[..], &more.log_masses].concat();
         }
         part.given.ranges().for_each(|range| {
             self.given.push(before + range.start..before + range.end);

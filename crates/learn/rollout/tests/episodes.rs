@@ -313,6 +313,8 @@ impl Trial {
                     differing += usize::from(outcome_differs);
                 }
                 ResponseEvent::Judged(response) => {
+                    let masses = response.masks.as_ref().map(|masks| &masks.log_masses);
+                    assert!(masses.is_none_or(|of| of.capacity() == of.len()), "room to grow");
                     if let Some(responses) = groups.add(id, response) {
                         all[id.request] = responses;
                     }

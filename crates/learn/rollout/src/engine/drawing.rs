@@ -132,7 +132,8 @@ impl<'a> Engine<'a> {
         };
         let keeps = self.keeps_stopped && finish_reason == FinishReason::Stop;
         let (request, number) = (sample.id, sample.sample);
-        let masks = if keeps { sample.masks.clone() } else { sample.masks.take() };
+        // A copy has no room to grow, which the memory planned for a rollout's masks does not count.
+        let masks = sample.masks.clone();
         let completion = Completion {
             tokens,
             logprobs: sample.drawn.iter().map(|d| d.logprob).collect(),
