@@ -7,7 +7,7 @@ use isentrope_model::checkpoint::Fingerprint;
 use std::path::{Path, PathBuf};
 
 use crate::messages;
-use crate::progress::said_if_slow;
+use crate::progress::announce_if_slow;
 use crate::run_directory::refuse_as_model;
 
 /// A model, and the adapter beside it.
@@ -61,7 +61,7 @@ pub fn base_of(adapter: &Path, config: &AdapterConfig, remedy: &str) -> Result<S
 /// The fingerprint of an adapter's base. All weights are read.
 pub fn fingerprint(base: &Path) -> isentrope_model::Result<Fingerprint> {
     let what = format!("reading the weights in {}, for their fingerprint", base.display());
-    said_if_slow(&what, || Fingerprint::of(base))
+    announce_if_slow(&what, || Fingerprint::of(base))
 }
 
 /// Warns of a tokenizer or a chat template beside an adapter that the base does not have.

@@ -4,7 +4,7 @@ use crate::adapters::{ModelPlace, fingerprint, warn_of_companions};
 use crate::device::{self, Device, DeviceFlag, LocalRank};
 use crate::memory::{Memory, human};
 use crate::messages;
-use crate::progress::{Download, said_if_slow};
+use crate::progress::{Download, announce_if_slow};
 use crate::recipe;
 use crate::run_directory;
 use anyhow::{Context, Result, bail};
@@ -98,7 +98,7 @@ pub fn file_hashes(dir: &Path, speaks: bool) -> Result<Map<String, Value>> {
         return hashes_of_files(dir);
     }
     let what = format!("hashing the files in {}, for the manifest", dir.display());
-    said_if_slow(&what, || hashes_of_files(dir))
+    announce_if_slow(&what, || hashes_of_files(dir))
 }
 
 fn hashes_of_files(dir: &Path) -> Result<Map<String, Value>> {

@@ -16,7 +16,7 @@ const LINE_INTERVAL: Duration = Duration::from_secs(10);
 const SLOW: Duration = Duration::from_secs(1);
 
 /// Runs `work`, and says `what` it is if it takes more than a second.
-pub fn said_if_slow<T>(what: &str, work: impl FnOnce() -> T) -> T {
+pub fn announce_if_slow<T>(what: &str, work: impl FnOnce() -> T) -> T {
     let (under_way, ended) = channel::<()>();
     thread::scope(|scope| {
         scope.spawn(move || {

@@ -367,7 +367,7 @@ fn settle_date_of_ranks<R: TrainingRecipe>(
 
 /// The directory of the recipe's model, for a look ahead, which does not wait for an unreachable
 /// hub: there are no retries.
-pub fn describe_at_once<R: TrainingRecipe>(recipe: &R) -> hub::Result<PathBuf> {
+pub fn describe_without_retries<R: TrainingRecipe>(recipe: &R) -> hub::Result<PathBuf> {
     let hub = HubConfig { retries: 0, ..HubConfig::from_env()? };
     let describe = |model: &str| hub::describe(&hub, model, &Download::default());
     let Tables { model, teacher, .. } = recipe.tables();

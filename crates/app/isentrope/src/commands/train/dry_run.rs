@@ -1,7 +1,7 @@
 //! `--dry-run`: the needs of a run, its settings, and its first prompts.
 
 use super::card::{self, Card};
-use super::{check_kind, describe_at_once, settle_date};
+use super::{check_kind, describe_without_retries, settle_date};
 use crate::adapters::fingerprint;
 use crate::device::{self, Device};
 use crate::disk::Room;
@@ -54,7 +54,7 @@ pub fn dry_run<R: TrainingRecipe>(
     let path = recipe.tables().model.path.clone();
     let data = describe_data(&recipe.data_places());
     hub::check_name(&path)?;
-    let model_dir = match describe_at_once(&recipe) {
+    let model_dir = match describe_without_retries(&recipe) {
         Ok(dir) => dir,
         Err(error) => return without_model(&recipe, &data, &error, target, all),
     };
