@@ -274,6 +274,15 @@ fn what_is_refused_of_one_step_is_not_refused_of_others() {
     }
 }
 
+/// The first launch of a kernel whose name begins so.
+fn first(operations: &[Operation], name: &str) -> usize {
+    let is_one = |operation: &Operation| match operation {
+        Operation::Launch { function, .. } => function.name.starts_with(name),
+        Operation::Product(_) => false,
+    };
+    operations.iter().position(is_one).unwrap()
+}
+
 /// These tests can see a wrong graph: one that lacks a launch, swaps two of them, or has another
 /// step's argument, gives other bits.
 #[test]
@@ -281,28 +290,25 @@ fn a_graph_that_does_something_else_is_noticed() {
     let (expected, replays) = spoiled(|_| Ok(()));
     assert!(replays.replayed > 2);
     let forgets: fn(&mut Vec<Operation>) -> Result<(), String> = |operations| {
-        operations.remove(operations.len() / 2);
+        operations.remove(first(operations, "attention"));
         Ok(())
     };
     let swaps: fn(&mut Vec<Operation>) -> Result<(), String> = |operations| {
-        let at = operations.len() / 2;
+        let at = first(operations, "attention");
         operations.swap(at, at + 1);
         Ok(())
     };
     let another_number: fn(&mut Vec<Operation>) -> Result<(), String> = |operations| {
-        let embeds = |operation: &&mut Operation| match operation {
-            Operation::Launch { function, .. } => function.name.starts_with("embed"),
-            Operation::Product(_) => false,
-        };
-        let Some(Operation::Launch { arguments, .. }) = operations.iter_mut().find(embeds) else {
-            return Ok(());
-        };
+        let at = first(operations, "embed");
+        let Operation::Launch { arguments, .. } = &mut operations[at] else { unreachable!() };
         // Its rows, one less.
         arguments[4] = isentrope_cuda::Argument::U32(8);
         Ok(())
     };
-    for spoil in [forgets, swaps, another_number] {
-        assert!(spoiled(spoil).0 != expected);
+    for (spoil, what) in
+        [(forgets, "a launch less"), (swaps, "two swapped"), (another_number, "another number")]
+    {
+        assert!(spoiled(spoil).0 != expected, "{what}");
     }
 }
 

@@ -49,6 +49,7 @@ pub fn demand(offloads_moments: bool) -> Demand {
             ranks: 1,
             offloads_moments,
             may_adapt: false,
+            may_link: true,
         },
         process_tokens: 0,
         ..Demand::default()
