@@ -119,6 +119,8 @@ const FILES: &[(&str, &[u8])] = files![
     "examples/word-problems/worked.jsonl"
     "experiments/countdown-autopilot.toml"
     "experiments/countdown-entropy-methods.toml"
+    "experiments/countdown-equal-entropy-trials.toml"
+    "experiments/countdown-equal-entropy.toml"
     "experiments/countdown-kl-cov-dose-test.toml"
     "experiments/countdown-kl-cov-dose.toml"
     "experiments/countdown-kl-cov-random.toml"
