@@ -153,7 +153,7 @@ const MISTAKES: [(&str, &str); 23] = [
     ("two matrices of b change places", "a linear layer in bf16 "),
     (
         "a warp of a large tile has a small one's columns",
-        "a linear layer in bf16, in tiles of 128,",
+        "a linear layer with an adapter in bf16, in tiles of 64,",
     ),
     (
         "what lies transposed is not transposed",
