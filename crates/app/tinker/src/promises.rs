@@ -120,8 +120,10 @@ impl State {
         Some(promise)
     }
 
-    fn counts_of(&self, session: &str) -> RequestCounts {
-        self.sessions.get(session).copied().unwrap_or_default()
+    /// Counts of a session, or of all.
+    fn counts(&self, session: Option<&str>) -> RequestCounts {
+        session
+            .map_or(self.total, |session| self.sessions.get(session).copied().unwrap_or_default())
     }
 
     /// The outcome of a request, if it has one, which counts as fetched at this time.
@@ -188,18 +190,16 @@ impl Promises {
         if state.promises.contains_key(id) {
             return Ok(false);
         }
-        let own_has_room = |state: &State| state.counts_of(session).has_room(bytes, 1);
-        if !own_has_room(&state) {
-            state.drop_all_fetched(Some(session));
-        }
-        if !own_has_room(&state) {
-            return Err(full("this session", state.counts_of(session)));
-        }
-        if !state.total.has_room(bytes, FULL_SESSIONS) {
-            state.drop_all_fetched(None);
-        }
-        if !state.total.has_room(bytes, FULL_SESSIONS) {
-            return Err(full("all sessions", state.total));
+        for (of, sessions, whose) in
+            [(Some(session), 1, "this session"), (None, FULL_SESSIONS, "all sessions")]
+        {
+            if !state.counts(of).has_room(bytes, sessions) {
+                state.drop_all_fetched(of);
+            }
+            let counts = state.counts(of);
+            if !counts.has_room(bytes, sessions) {
+                return Err(full(whose, counts));
+            }
         }
         let session = session.to_owned();
         state.insert(id, Promise { session, bytes, outcome: None, fetched: None });

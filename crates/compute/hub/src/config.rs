@@ -1,8 +1,9 @@
 //! Settings of hub access, read from the environment.
 
+use std::io::ErrorKind::{NotFound, PermissionDenied};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{env, fmt, fs, io};
+use std::{env, fmt, fs};
 
 use crate::{Error, Listings, Result};
 
@@ -90,14 +91,7 @@ impl HubConfig {
 fn read_token(path: &Path) -> Result<Option<String>> {
     match fs::read_to_string(path) {
         Ok(token) => Ok(Some(token)),
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
-            ) =>
-        {
-            Ok(None)
-        }
+        Err(error) if [NotFound, PermissionDenied].contains(&error.kind()) => Ok(None),
         Err(error) => Err(Error::io(path, error)),
     }
 }

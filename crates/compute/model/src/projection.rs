@@ -8,23 +8,22 @@ use isentrope_kernels::Buffer;
 impl Model {
     /// `y = W x + b`, and the layer's adapter. `x: [tokens, inputs]`, `y: [tokens, outputs]`.
     pub(crate) fn project(&self, of: &Projection, x: &Buffer, y: &mut Buffer, tokens: usize) {
-        let (b, shape, (weight, bias)) = (&*self.backend, of.shape, self.weight_and_bias(of));
-        match self.low_rank(of) {
-            Some(adapter) => {
-                b.linear_adapted(shape, x, weight, bias, adapter, y, tokens, false);
-            }
-            None => b.linear(shape, x, weight, bias, y, tokens),
-        }
+        self.project_into(of, x, y, tokens, false);
     }
 
     /// `y += W x + b`, and the layer's adapter: the residual connection.
     pub(crate) fn project_add(&self, of: &Projection, x: &Buffer, y: &mut Buffer, tokens: usize) {
+        self.project_into(of, x, y, tokens, true);
+    }
+
+    fn project_into(&self, of: &Projection, x: &Buffer, y: &mut Buffer, tokens: usize, adds: bool) {
         let (b, shape, (weight, bias)) = (&*self.backend, of.shape, self.weight_and_bias(of));
         match self.low_rank(of) {
             Some(adapter) => {
-                b.linear_adapted(shape, x, weight, bias, adapter, y, tokens, true);
+                b.linear_adapted(shape, x, weight, bias, adapter, y, tokens, adds);
             }
-            None => b.linear_add(shape, x, weight, bias, y, tokens),
+            None if adds => b.linear_add(shape, x, weight, bias, y, tokens),
+            None => b.linear(shape, x, weight, bias, y, tokens),
         }
     }
 

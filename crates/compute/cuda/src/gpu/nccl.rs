@@ -167,6 +167,11 @@ pub struct Transfer<'a> {
     pub bytes: usize,
 }
 
+/// A number of a rank or of ranks as NCCL takes it, which refuses what is too large.
+fn int(number: usize) -> c_int {
+    c_int::try_from(number).unwrap_or(c_int::MAX)
+}
+
 /// The devices of all ranks, as NCCL connects them: what it moves, it moves in the order of the
 /// device's stream.
 pub struct Communicator {
@@ -203,7 +208,6 @@ impl Communicator {
         device.library_stream().ok_or("the device has no stream for libraries")?;
         let slot = Arc::new(AtomicPtr::new(ptr::null_mut()));
         let mut config = Config::without_blocking();
-        let int = |number: usize| c_int::try_from(number).unwrap_or(c_int::MAX);
         // SAFETY: the library reads the configuration before it returns. It stores the handle, and
         // its thread that connects stores the same once more, later: the slot stays until the
         // communicator is aborted, which ends that thread.
@@ -293,7 +297,6 @@ impl Communicator {
             assert!(end.is_some(), "bytes {at} .. + {bytes} of a memory of {}", memory.bytes());
             (memory.address() + *at as u64) as *mut c_void
         };
-        let peer = |rank: usize| c_int::try_from(rank).unwrap_or(c_int::MAX);
         // SAFETY: the function takes nothing.
         self.nccl.check(unsafe { (functions.ncclGroupStart)() })?;
         let mut put = Ok(());
@@ -302,14 +305,14 @@ impl Communicator {
             // aborted; nothing else uses it meanwhile, since the stream is in order.
             put = put.and(self.nccl.check(unsafe {
                 let from = address(transfer).cast_const();
-                let to = peer(transfer.rank);
+                let to = int(transfer.rank);
                 (functions.ncclSend)(from, transfer.bytes, BYTE, to, handle, stream)
             }));
         }
         for transfer in receives.iter().filter(|transfer| transfer.bytes > 0) {
             // SAFETY: as above.
             put = put.and(self.nccl.check(unsafe {
-                let (to, from) = (address(transfer), peer(transfer.rank));
+                let (to, from) = (address(transfer), int(transfer.rank));
                 (functions.ncclRecv)(to, transfer.bytes, BYTE, from, handle, stream)
             }));
         }

@@ -93,11 +93,6 @@ impl CudaReport {
     }
 
     fn library(&self, search: &Search) -> Part {
-        let name = match search.library {
-            LibraryName::Nvrtc => "NVRTC",
-            LibraryName::CublasLt => "cuBLASLt",
-            LibraryName::Nccl => "NCCL",
-        };
         let of_use = match search.library {
             LibraryName::Nccl => "several GPUs",
             _ => "a GPU",
@@ -115,7 +110,7 @@ impl CudaReport {
             }
             None => search.missing(),
         };
-        Part { name, available: search.taken().is_some(), why }
+        Part { name: search.library.name(), available: search.taken().is_some(), why }
     }
 }
 

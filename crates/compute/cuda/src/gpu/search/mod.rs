@@ -30,6 +30,15 @@ pub enum LibraryName {
 }
 
 impl LibraryName {
+    /// The name that NVIDIA gives it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nvrtc => "NVRTC",
+            Self::CublasLt => "cuBLASLt",
+            Self::Nccl => "NCCL",
+        }
+    }
+
     /// The beginning of its file names.
     fn file(self) -> &'static str {
         match self {
@@ -51,11 +60,7 @@ impl LibraryName {
 
 impl fmt::Display for LibraryName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Nvrtc => "NVRTC",
-            Self::CublasLt => "cuBLASLt",
-            Self::Nccl => "NCCL",
-        })
+        f.write_str(self.name())
     }
 }
 
