@@ -1,11 +1,10 @@
 """Writes the corpora: one small input of each kind that a reader knows, and a few wrong ones. `python3 make_corpus.py`
 
-Only the standard library is used; the parquet files are those of crates/judge/data/tests/fixtures, the logs those of
-crates/app/lab/tests/fixtures, which say how they are made.
+Only the standard library is used. Recipes, scripts and the fixtures of other tests, which say how they are made, are links.
 """
 
 import json
-import shutil
+import os
 import struct
 from pathlib import Path
 
@@ -17,6 +16,13 @@ def put(target, name, data):
     path = HERE / "corpus" / target / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data if isinstance(data, bytes) else data.encode())
+
+
+def link(target, name, file):
+    """Takes a file of the repository as it is, so that nobody has to copy a change of it."""
+    path = HERE / "corpus" / target / name
+    path.unlink(missing_ok=True)
+    path.symlink_to(os.path.relpath(file, path.parent))
 
 
 def tensors(header, data):
@@ -141,11 +147,10 @@ put("separated", "uneven", 'a,b,a\n1\n1,2,3\n"open')
 
 fixtures = CRATES / "judge/data/tests/fixtures"
 for path in [fixtures / "verl.parquet", fixtures / "benchmarks/dapo.parquet", fixtures / "benchmarks/eurus.parquet"]:
-    put("parquet", path.stem, b"")
-    shutil.copyfile(path, HERE / "corpus/parquet" / path.stem)
+    link("parquet", path.stem, path)
 
 for name in ["quickstart", "countdown-clip-cov", "qwen2.5-7b-grpo", "qwen2.5-0.5b-own-data"]:
-    put("recipe", name, (CRATES.parent / "recipes" / f"{name}.toml").read_text())
+    link("recipe", name, CRATES.parent / "recipes" / f"{name}.toml")
 put("recipe", "verifiers", '[model]\npath = "m"\n[data]\nfiles = ["a.jsonl"]\n[reward]\nverifier = [{ kind = "math", weight = 1 }]\n')
 put("recipe", "names-of-others", "lora_r = 8\nnum_generations = 8\n[trainer]\nnnodes = 1\n")
 
@@ -158,21 +163,19 @@ for number, (ground_truth, response) in enumerate([
     put("grader", f"pair-{number}", ground_truth + "\0" + response)
 
 scripts = CRATES / "app/isentrope/src/recipe/foreign/convert/scripts"
-for path in scripts.glob("*.py"):
-    put("script", path.name, path.read_bytes())
-for path in scripts.glob("*.sh"):
-    put("script", path.name, path.read_bytes())
+for path in [*scripts.glob("*.py"), *scripts.glob("*.sh")]:
+    link("script", path.name, path)
 put("script", "trl-command", "trl grpo --model_name_or_path m --dataset_name d --learning_rate 1e-5 \\\n  --use_peft --lora_r 16\n")
 put("script", "variables.sh", "M='a b'\nexport N=${M:-x}\nfor i in 1 2; do\npython3 -m verl.trainer.main_ppo "
     "actor_rollout_ref.model.path=\"$N\" data.train_files=[$M,b.parquet] +a.b=null\ndone\n")
 
 logs = CRATES / "app/lab/tests/fixtures/logs"
 for name in ["trl-grpo", "trl-sft"]:
-    put("log_state", name, (logs / name).glob("checkpoint-*/trainer_state.json").__next__().read_bytes())
+    link("log_state", name, next((logs / name).glob("checkpoint-*/trainer_state.json")))
 for number, path in enumerate(sorted(logs.glob("trl-grpo/runs/*/events*"))):
-    put("event_file", f"trl-{number}", path.read_bytes())
-put("event_file", "verl-tensorboard", next((logs / "verl-tensorboard").glob("events*")).read_bytes())
-put("log_lines", "verl", (logs / "verl.jsonl").read_bytes())
+    link("event_file", f"trl-{number}", path)
+link("event_file", "verl-tensorboard", next((logs / "verl-tensorboard").glob("events*")))
+link("log_lines", "verl", logs / "verl.jsonl")
 put("log_lines", "nan", '{"step": 1, "entropy": NaN}\n{"step": 2.0, "a": {"b": -Infinity}}\n{"step": 1, "entropy": 0.5}')
 put("log_lines", "wandb", '{"_step": 0, "_runtime": 1.5, "train/global_step": 1, "train/reward": 0.5, "train/entropy": 1.25}\n')
 put("log_lines", "ours", '{"step":0,"eval/a/entropy":1.5}\n{"step":1,"policy/entropy":1.25,"grad/norm":null}\n')

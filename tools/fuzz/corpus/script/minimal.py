@@ -1,12 +1,1 @@
-from datasets import load_dataset
-from trl import GRPOTrainer
-from trl.rewards import accuracy_reward
-
-dataset = load_dataset("trl-lib/DeepMath-103K", split="train")
-
-trainer = GRPOTrainer(
-    model="Qwen/Qwen2.5-0.5B-Instruct",
-    reward_funcs=accuracy_reward,
-    train_dataset=dataset,
-)
-trainer.train()
+../../../../crates/app/isentrope/src/recipe/foreign/convert/scripts/minimal.py
