@@ -17,7 +17,7 @@ from pathlib import Path
 
 from processes import HERE, ROOT, alternate, build, run, table, warn_if_busy
 
-PROBLEMS = ROOT / "crates" / "code" / "tests" / "fixtures" / "problems.jsonl"
+PROBLEMS = ROOT / "crates" / "judge" / "code" / "tests" / "fixtures" / "problems.jsonl"
 
 
 def arguments():

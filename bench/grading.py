@@ -14,7 +14,7 @@ from pathlib import Path
 
 from processes import HERE, ROOT, alternate, build, measure, run, table, warn_if_busy
 
-LINES = ROOT / "crates" / "isentrope" / "tests" / "fixtures" / "grading"
+LINES = ROOT / "crates" / "app" / "isentrope" / "tests" / "fixtures" / "grading"
 
 
 def arguments():
