@@ -24,7 +24,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     /// Makes an [`Error::Io`] about `path`, for `map_err`.
-    pub(crate) fn at<E: Into<io::Error>>(path: &Path) -> impl Fn(E) -> Self {
+    pub fn at<E: Into<io::Error>>(path: &Path) -> impl Fn(E) -> Self {
         |source| Self::Io { path: path.to_owned(), source: source.into() }
     }
 }

@@ -64,7 +64,7 @@ impl ChatTemplate {
     /// that the text does not depend on the hour.
     ///
     /// # Errors
-    /// [`Error::Io`] when a file cannot be read; [`Error::Invalid`] naming file and line when a
+    /// [`Error::File`] when a file cannot be read; [`Error::Invalid`] naming file and line when a
     /// template does not compile.
     pub fn read(dir: &Path, special: &SpecialTokens, date: Option<Date>) -> Result<Option<Self>> {
         let compile = |path: PathBuf, source: &str, has_tool_template| {

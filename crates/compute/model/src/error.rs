@@ -5,19 +5,12 @@ use isentrope_kernels::OutOfMemory;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use isentrope_files as files;
-
 /// Failure to find, read, understand or write a model.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The operating system refused to open, read or write a file.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file or directory concerned.
-        path: PathBuf,
-        /// The operating system's error.
-        source: io::Error,
-    },
+    /// A file cannot be opened, read or written.
+    #[error(transparent)]
+    File(#[from] isentrope_files::Error),
     /// A file was read, and its contents are malformed or contradict each other.
     #[error("{}: {what}", path.display())]
     Invalid {
@@ -46,19 +39,10 @@ pub enum Error {
 /// Result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-impl From<files::Error> for Error {
-    fn from(error: files::Error) -> Self {
-        match error {
-            files::Error::Io { path, source } => Self::Io { path, source },
-            files::Error::Refused(what) => Self::Input(what),
-        }
-    }
-}
-
 impl Error {
-    /// An [`Error::Io`] about `path`.
+    /// An [`Error::File`] about `path`.
     pub fn io(path: &Path, source: io::Error) -> Self {
-        Self::Io { path: path.to_owned(), source }
+        isentrope_files::Error::at(path)(source).into()
     }
 
     /// An [`Error::Invalid`] about `path`.

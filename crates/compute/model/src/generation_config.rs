@@ -85,8 +85,8 @@ impl GenerationConfig {
     /// and without either everything is `None`.
     ///
     /// # Errors
-    /// [`Error::Io`] when a file cannot be read, [`Error::Invalid`] naming file and key when it is
-    /// no JSON object or a value has the wrong type or is out of range. Nulls are the same as
+    /// [`Error::File`] when a file cannot be read, [`Error::Invalid`] naming file and key when it
+    /// is no JSON object or a value has the wrong type or is out of range. Nulls are the same as
     /// absent keys, and so is the token -1 of older Llama files.
     pub fn read(dir: &Path) -> Result<Self> {
         let path = dir.join("generation_config.json");

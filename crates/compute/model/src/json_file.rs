@@ -16,7 +16,7 @@ const MAX_BYTES: u64 = 64 << 20;
 /// Reads the file at `path`, which must hold one JSON object.
 ///
 /// # Errors
-/// [`Error::Io`] when it cannot be read, [`Error::Invalid`] when it is no regular file, is larger
+/// [`Error::File`] when it cannot be read, [`Error::Invalid`] when it is no regular file, is larger
 /// than 64 MiB, holds something else or has a key twice in one object.
 pub(crate) fn read_object(path: &Path) -> Result<Map<String, Value>> {
     find_object(path)?.ok_or_else(|| {

@@ -48,7 +48,7 @@ impl Tokenizer {
     /// needs none.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] when `dir` holds a tokenizer in an older format only, [`Error::Io`]
+    /// [`Error::Unsupported`] when `dir` holds a tokenizer in an older format only, [`Error::File`]
     /// when a file cannot be read, [`Error::Invalid`] when it is malformed or larger than 256 MiB.
     pub fn read(dir: &Path) -> Result<Option<Self>> {
         let path = dir.join("tokenizer.json");

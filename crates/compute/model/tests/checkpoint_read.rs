@@ -158,7 +158,10 @@ fn directories_without_safetensors_say_what_they_have() {
         let dir = directory(&files);
         assert!(refusal(&dir).contains(named), "{}", refusal(&dir));
     }
-    assert!(matches!(Checkpoint::open(Path::new("/no/such/directory")), Err(Error::Io { .. })));
+    assert!(matches!(
+        Checkpoint::open(Path::new("/no/such/directory")),
+        Err(Error::File(isentrope_files::Error::Io { .. }))
+    ));
     let dir = directory(&[]);
     fs::create_dir(dir.path().join("model.safetensors")).unwrap();
     assert!(refusal(&dir).contains("model.safetensors"));

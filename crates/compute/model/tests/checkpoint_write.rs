@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::{bits, directory};
+use isentrope_files::Error::{Io, Refused};
 use isentrope_model::checkpoint::{Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint};
 use isentrope_model::{Checkpoint, Error};
 use proptest::prelude::*;
@@ -189,9 +190,9 @@ fn occupied_targets_are_refused_and_untouched() {
     fs::create_dir(&full).unwrap();
     fs::write(full.join("kept"), "kept").unwrap();
     for target in [full.clone(), parent.path().join("file"), parent.path().join("full/..")] {
-        assert!(matches!(write(&target), Err(Error::Input(_))), "{}", target.display());
+        assert!(matches!(write(&target), Err(Error::File(Refused(_)))), "{}", target.display());
     }
-    assert!(matches!(write(&parent.path().join("absent/out")), Err(Error::Io { .. })));
+    assert!(matches!(write(&parent.path().join("absent/out")), Err(Error::File(Io { .. }))));
     assert_eq!(listing(parent.path()), ["file", "full"]);
     assert_eq!(listing(&full), ["kept"]);
 
@@ -199,7 +200,7 @@ fn occupied_targets_are_refused_and_untouched() {
     fs::create_dir(&empty).unwrap();
     write(&empty).unwrap();
     assert_eq!(listing(&empty), ["config.json", "model.safetensors"]);
-    assert!(matches!(write(&empty), Err(Error::Input(_))));
+    assert!(matches!(write(&empty), Err(Error::File(Refused(_)))));
 }
 
 proptest! {

@@ -572,7 +572,7 @@ fn broken_files() {
     let error = ModelConfig::read(dir.path()).unwrap_err().to_string();
     assert!(error.contains("has no config.json; the directory of a model holds"), "{error}");
     let absent = ModelConfig::read(&dir.path().join("absent"));
-    assert!(matches!(absent, Err(Error::Io { .. })));
+    assert!(matches!(absent, Err(Error::File(isentrope_files::Error::Io { .. }))));
     fs::create_dir(dir.path().join("config.json")).unwrap();
     assert!(matches!(ModelConfig::read(dir.path()), Err(Error::Invalid { .. })));
 }

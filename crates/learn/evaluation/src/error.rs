@@ -17,14 +17,9 @@ pub enum Error {
     /// A setting is out of the range that its type states.
     #[error(transparent)]
     Range(#[from] isentrope_settings::Error),
-    /// The operating system refused to read or write a file.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file or directory concerned.
-        path: PathBuf,
-        /// The operating system's error.
-        source: io::Error,
-    },
+    /// A file cannot be read or written.
+    #[error(transparent)]
+    File(#[from] isentrope_files::Error),
     /// A file was read, and its contents are malformed.
     #[error("{}: {what}", path.display())]
     Invalid {
@@ -57,15 +52,6 @@ pub enum Error {
 /// Result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-impl From<isentrope_files::Error> for Error {
-    fn from(error: isentrope_files::Error) -> Self {
-        match error {
-            isentrope_files::Error::Io { path, source } => Self::Io { path, source },
-            isentrope_files::Error::Refused(what) => Self::Refused(what),
-        }
-    }
-}
-
 impl From<isentrope_rollout::Error> for Error {
     fn from(error: isentrope_rollout::Error) -> Self {
         match error {
@@ -81,9 +67,9 @@ impl Error {
         Self::Setting { key, what: what.into() }
     }
 
-    /// [`Error::Io`] at `path`.
+    /// [`Error::File`] at `path`.
     pub fn io(path: &Path, source: io::Error) -> Self {
-        Self::Io { path: path.to_owned(), source }
+        isentrope_files::Error::at(path)(source).into()
     }
 
     /// [`Error::Invalid`] at `path`.

@@ -48,7 +48,7 @@ fn unpacked(bytes: Vec<u8>, path: &Path) -> Result<Vec<u8>> {
     }
     let mut text = Vec::new();
     let read = GzDecoder::new(&bytes[..]).take(MAX_FILE + 1).read_to_end(&mut text);
-    read.map_err(|source| Error::Io { path: path.to_owned(), source })?;
+    read.map_err(isentrope_files::Error::at(path))?;
     if text.len() as u64 > MAX_FILE {
         return Err(Error::invalid(path, format!("more than {MAX_FILE} bytes when unpacked")));
     }

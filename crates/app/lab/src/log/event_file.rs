@@ -28,7 +28,7 @@ pub(super) fn read(path: &Path, points: &mut Points) -> Result<Option<String>> {
         let invalid = |what: String| Error::invalid(path, format!("record {number}: {what}"));
         let next = next_record(&mut reader, &mut record).map_err(|e| match e.kind() {
             io::ErrorKind::InvalidData => invalid(e.to_string()),
-            _ => Error::Io { path: path.to_owned(), source: e },
+            _ => isentrope_files::Error::at(path)(e).into(),
         })?;
         match next {
             Next::Record => {

@@ -29,7 +29,7 @@ pub(crate) fn each_row(
     for number in 1.. {
         line.clear();
         let read = reader.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut line);
-        if read.map_err(|source| Error::Io { path: path.to_owned(), source })? == 0 {
+        if read.map_err(isentrope_files::Error::at(path))? == 0 {
             break;
         }
         let is_whole = line.last() == Some(&b'\n');

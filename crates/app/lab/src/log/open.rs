@@ -114,7 +114,7 @@ fn of_events(path: &Path, files: &[&PathBuf]) -> Result<RunLog> {
 fn of_file(path: &Path) -> Result<RunLog> {
     let mut start = Vec::new();
     let read = open_regular(path)?.take(START).read_to_end(&mut start);
-    read.map_err(|source| Error::Io { path: path.to_owned(), source })?;
+    read.map_err(isentrope_files::Error::at(path))?;
     let dir = isentrope_files::parent(path);
     if path.file_name().is_some_and(|name| name == METRICS) && run_directory::is_one(dir) {
         return run_directory::read(dir);

@@ -16,13 +16,13 @@ const MOST: u64 = 4 << 20;
 /// # Errors
 /// When the file cannot be read.
 pub(super) fn last_lines(path: &Path, count: usize) -> Result<Vec<Vec<u8>>> {
-    let failed = |source| Error::Io { path: path.to_owned(), source };
+    let failed = isentrope_files::Error::at(path);
     let mut file = open_regular(path)?;
-    let length = file.metadata().map_err(failed)?.len();
+    let length = file.metadata().map_err(&failed)?.len();
     let begin = length.saturating_sub(MOST);
-    file.seek(SeekFrom::Start(begin)).map_err(failed)?;
+    file.seek(SeekFrom::Start(begin)).map_err(&failed)?;
     let mut bytes = Vec::new();
-    file.take(MOST).read_to_end(&mut bytes).map_err(failed)?;
+    file.take(MOST).read_to_end(&mut bytes).map_err(&failed)?;
     let end = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |last| last + 1);
     let whole = match begin {
         0 => &bytes[..end],

@@ -81,7 +81,7 @@ impl BaseModel {
     /// the hub with its revision behind an @; `fingerprint` is that of its files.
     ///
     /// # Errors
-    /// [`Error::Io`] when the working directory is gone.
+    /// [`Error::File`] when the working directory is gone.
     pub fn new(path: &str, fingerprint: Fingerprint) -> Result<Self> {
         let (path, revision) = match path.split_once('@') {
             // The adapter is to find its base from any working directory.
@@ -153,7 +153,7 @@ impl AdapterConfig {
     /// Reads `dir/adapter_config.json`, and the base's fingerprint beside it.
     ///
     /// # Errors
-    /// [`Error::Io`] when there is no such file, [`Error::Invalid`] when it is malformed, and
+    /// [`Error::File`] when there is no such file, [`Error::Invalid`] when it is malformed, and
     /// [`Error::Unsupported`] when it asks for more than LoRA of linear layers; each names the key.
     pub fn read(dir: &Path) -> Result<Self> {
         let path = dir.join(ADAPTER_CONFIG);

@@ -61,7 +61,7 @@ pub fn write_adapter_files(
 /// other contents. The base's are used.
 ///
 /// # Errors
-/// [`Error::Io`] when a file cannot be read.
+/// [`Error::File`] when a file cannot be read.
 pub fn other_companions(adapter: &Path, base: &Path) -> Result<Vec<&'static str>> {
     let mut others = Vec::new();
     for name in COMPANIONS {

@@ -27,7 +27,8 @@ impl Fingerprint {
     /// time: a file's size and time can stay while its bytes change, as with a copy that keeps times.
     ///
     /// # Errors
-    /// As [`Checkpoint::open`]; [`Error::Io`](crate::Error::Io) when config.json cannot be read.
+    /// As [`Checkpoint::open`]; [`Error::File`](crate::Error::File) when config.json cannot be
+    /// read.
     pub fn of(dir: &Path) -> Result<Self> {
         let config_sha256 = sha256_of_file(&dir.join(CONFIG_FILE))?;
         let weights_crc32c = format!("{:08x}", Checkpoint::open(dir)?.crc32c());

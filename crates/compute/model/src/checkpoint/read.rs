@@ -72,7 +72,7 @@ impl Checkpoint {
     /// # Errors
     /// [`Error::Unsupported`] when the directory has weights in other formats only, or a tensor is
     /// of another type than F32, F16, BF16 and F8_E4M3; [`Error::Invalid`] when a file or the index
-    /// is malformed or they contradict each other; [`Error::Io`] when one cannot be read.
+    /// is malformed or they contradict each other; [`Error::File`] when one cannot be read.
     pub fn open(dir: &Path) -> Result<Self> {
         let mut checkpoint =
             Self { dir: dir.to_owned(), shards: Vec::new(), tensors: BTreeMap::new() };

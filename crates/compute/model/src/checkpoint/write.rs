@@ -108,8 +108,8 @@ pub struct Tensor<'a> {
 /// written dtype), `tensors` in order, and the files of [`WriteOptions::carry_from`].
 ///
 /// # Errors
-/// [`Error::Input`] when `dir` exists and is not empty, when two tensors have one name, or when
-/// values do not fit their shape or the number format; [`Error::Io`] when a file cannot be read or
+/// [`Error::Input`] when two tensors have one name, or when values do not fit their shape or the
+/// number format; [`Error::File`] when `dir` exists and is not empty, or a file cannot be read or
 /// written. Nothing is left behind then.
 pub fn write_checkpoint(
     dir: &Path,

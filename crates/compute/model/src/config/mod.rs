@@ -107,7 +107,7 @@ impl ModelConfig {
     /// Reads `dir/config.json`.
     ///
     /// # Errors
-    /// [`Error::Io`] when there is no such file,
+    /// [`Error::File`] when there is no such file,
     /// [`Error::Invalid`] when it is malformed or contradicts itself, and
     /// [`Error::Unsupported`] when it asks for other mathematics than
     /// this decoder's; each names the key.

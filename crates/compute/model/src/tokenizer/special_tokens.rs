@@ -24,7 +24,7 @@ impl SpecialTokens {
     /// `content`; null says that the model has no such token.
     ///
     /// # Errors
-    /// [`Error::Io`] when a file cannot be read, [`Error::Invalid`] when it is malformed.
+    /// [`Error::File`] when a file cannot be read, [`Error::Invalid`] when it is malformed.
     pub fn read(dir: &Path) -> Result<Self> {
         let mut files = Vec::new();
         for name in ["tokenizer_config.json", "special_tokens_map.json"] {

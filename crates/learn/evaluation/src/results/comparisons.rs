@@ -85,7 +85,7 @@ impl Comparisons {
     /// Writes comparison.json into `new`.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::File`].
     pub fn write(&self, old: &Path, new: &Path) -> Result<()> {
         let benchmarks: Map<String, Value> = self
             .benchmarks

@@ -42,7 +42,7 @@ impl Results {
     ///
     /// # Errors
     /// [`Error::Refused`] when it holds something else, or results of another model, seed or
-    /// settings, naming each difference; [`Error::Io`].
+    /// settings, naming each difference; [`Error::File`].
     pub fn open(dir: &Path, manifest: Value) -> Result<Self> {
         fs::create_dir_all(dir).map_err(|e| Error::io(dir, e))?;
         let lock = lock_directory(dir, "writing")?;
@@ -70,7 +70,7 @@ impl Results {
     /// while responses to it could not be judged; its numbers then leave results.json.
     ///
     /// # Errors
-    /// When what is there cannot be read; [`Error::Io`].
+    /// When what is there cannot be read; [`Error::File`].
     pub fn log(&self, name: &str, problems: usize, samples: usize) -> Result<Option<ResponseLog>> {
         let complete = responses(&self.dir, name);
         let partial = complete.with_extension("jsonl.partial");

@@ -116,7 +116,7 @@ impl ResponseLog {
     /// Adds all responses to a problem.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::File`].
     pub fn add(&mut self, place: usize, problem: &Problem, responses: &[Response]) -> Result<()> {
         let mut text = String::new();
         for (sample, response) in responses.iter().enumerate() {
@@ -137,7 +137,7 @@ impl ResponseLog {
     /// Writes the lines in the order of problems, under the final name.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::File`].
     pub fn finish(mut self) -> Result<()> {
         let failed = |e| Error::io(&self.complete, e);
         let temporary = self.complete.with_extension("jsonl.sorted");
@@ -225,7 +225,9 @@ mod tests {
             .set_len(line(1).len() as u64 + 5)
             .unwrap();
         let error = log.finish().unwrap_err();
-        let Error::Io { path, source } = &error else { panic!("{error}") };
+        let Error::File(isentrope_files::Error::Io { path, source }) = &error else {
+            panic!("{error}")
+        };
         assert_eq!((path, source.kind()), (&complete, ErrorKind::UnexpectedEof));
         // Whole lines stay, and the next process goes on from them.
         assert!(!complete.exists());

@@ -40,7 +40,7 @@ pub fn read_from(mut reader: impl BufRead, path: &Path) -> Result<TokenFile> {
     for number in 1.. {
         line.clear();
         let read = reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line);
-        let read = read.map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        let read = read.map_err(isentrope_files::Error::at(path))?;
         if read == 0 {
             break;
         }

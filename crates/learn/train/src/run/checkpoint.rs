@@ -262,8 +262,8 @@ impl CheckpointStore {
     /// Damaged checkpoints are passed over, and reported to `note`.
     ///
     /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io) when the directory cannot be read; [`Error::Run`]
-    /// when there are checkpoints and all are damaged;
+    /// [`File`](isentrope_evaluation::Error::File) when the directory cannot be read;
+    /// [`Error::Run`] when there are checkpoints and all are damaged;
     /// [`Invalid`](isentrope_evaluation::Error::Invalid) when this version cannot go on from the
     /// latest whole checkpoint; when another rank has failed.
     pub fn latest<S: DeserializeOwned>(
