@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use isentrope_data::Problem;
 use isentrope_reward::command::{
-    Greeting, HELLO, Launch, Misconduct, Worker, greeting, one_line, with_last_words,
+    Greeting, HELLO, Launch, Misconduct, WATCHED, Worker, greeting, one_line, with_last_words,
 };
 use isentrope_reward::{PYTHON_COMMON, VerifierError, launch_in_jail};
 use serde_json::{Value, json};
@@ -25,12 +25,6 @@ use crate::{Environment, Episode, Fault, Reply};
 
 /// The program in front of a class; [`PYTHON_COMMON`] stands before it.
 const SHIM: &str = include_str!("shim.py");
-
-/// How long a fresh process of a command is watched before the run begins.
-const WATCHED: Duration = Duration::from_millis(200);
-
-/// How long processes may take to end by themselves when the run is over.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// An environment in processes.
 pub struct Processes {
@@ -335,17 +329,8 @@ fn ended(worker: Worker, misconduct: &Misconduct) -> String {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        let deadline = Instant::now() + GRACE;
-        let workers = self.slots.iter_mut().filter_map(|slot| {
-            slot.process.get_mut().unwrap_or_else(PoisonError::into_inner).worker.take()
-        });
-        let workers: Vec<Worker> = workers.collect();
-        // All are asked to end before one is waited for.
-        std::thread::scope(|scope| {
-            for worker in workers {
-                scope.spawn(move || worker.dismiss(deadline));
-            }
-        });
+        let workers = self.slots.iter().filter_map(|slot| locked(&slot.process).worker.take());
+        Worker::dismiss_all(workers);
     }
 }
 

@@ -28,7 +28,6 @@ use std::fmt;
 use std::iter;
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use isentrope_code::{Slots, in_order};
@@ -42,10 +41,7 @@ use worker::Past;
 
 /// How long a fresh worker is watched before the run begins. A program that cannot work, such as
 /// one whose script is not there, mostly ends within it.
-const WATCHED: Duration = Duration::from_millis(200);
-
-/// How long workers may take to end by themselves when the run is over.
-const GRACE: Duration = Duration::from_secs(2);
+pub const WATCHED: Duration = Duration::from_millis(200);
 
 /// Questions in a row at which fresh workers of a slot may end or be silent, before a question that
 /// had an answer is asked again, and the run is stopped if it has none.
@@ -567,14 +563,7 @@ impl Verifier for CommandVerifier {
 
 impl Drop for CommandVerifier {
     fn drop(&mut self) {
-        let deadline = Instant::now() + GRACE;
         let slots = mem::take(self.slots.all());
-        let workers: Vec<Worker> = slots.into_iter().filter_map(|slot| slot.worker).collect();
-        // All are asked to end before one is waited for.
-        thread::scope(|scope| {
-            for worker in workers {
-                scope.spawn(move || worker.dismiss(deadline));
-            }
-        });
+        Worker::dismiss_all(slots.into_iter().filter_map(|slot| slot.worker));
     }
 }

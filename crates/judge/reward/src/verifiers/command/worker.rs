@@ -21,6 +21,9 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// gigabytes of memory.
 const ENDING: Duration = Duration::from_secs(5);
 
+/// How long workers may take to end by themselves when the run is over.
+const GRACE: Duration = Duration::from_secs(2);
+
 /// A worker process.
 pub struct Worker {
     process: WorkerProcess,
@@ -142,6 +145,17 @@ impl Worker {
             && answers.recv_timeout(Duration::from_millis(left as u64)).is_ok()
         {}
         process.end();
+    }
+
+    /// Dismisses workers when a run is over. All are asked to end before one is waited for.
+    pub fn dismiss_all(workers: impl Iterator<Item = Self>) {
+        let deadline = Instant::now() + GRACE;
+        let workers: Vec<Self> = workers.collect();
+        thread::scope(|scope| {
+            for worker in workers {
+                scope.spawn(move || worker.dismiss(deadline));
+            }
+        });
     }
 }
 
