@@ -10,7 +10,9 @@ use crate::metrics::Metrics;
 use crate::reading::{Form, Front, Understood};
 use crate::stream::{EventStream, Reply};
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER as RETRY};
+use hyper::header::{
+    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, RETRY_AFTER as RETRY,
+};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
@@ -285,7 +287,10 @@ impl Server {
             }
             Target::Completions(form) => form,
         };
-        check_content_type(&request)?;
+        if !is_body_of(request.headers(), &["application/json"]) {
+            let message = "the header \"Content-Type: application/json\" is missing";
+            return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+        }
         let deadline = Instant::now() + self.settings.timeout;
         let body = read(request.into_body(), LONGEST_BODY).await?;
         let front = Arc::clone(&self.front);
@@ -382,16 +387,12 @@ async fn next(
     update.ok_or_else(ending)
 }
 
-/// Refuses a body that does not say that it is JSON: a browser lets any page send a body of another
-/// type to a server on its user's machine.
-fn check_content_type(request: &Request<Incoming>) -> Result<(), ApiError> {
-    let given = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+/// Whether a body says that it is of one of these types. What does not is to be refused: a browser
+/// lets any page send a body of another type to a server on its user's machine.
+pub fn is_body_of(headers: &HeaderMap, kinds: &[&str]) -> bool {
+    let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = given.unwrap_or_default().split(';').next().unwrap_or_default().trim();
-    if kind.eq_ignore_ascii_case("application/json") {
-        return Ok(());
-    }
-    let message = "the header \"Content-Type: application/json\" is missing";
-    Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
+    kinds.iter().any(|known| kind.eq_ignore_ascii_case(known))
 }
 
 /// Compares keys in a time that depends on their lengths alone.

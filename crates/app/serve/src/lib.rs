@@ -19,7 +19,7 @@ mod stream;
 mod worker;
 
 pub use api_error::ApiError;
-pub use http::{Site, are_equal, read, reply, run};
+pub use http::{Site, are_equal, is_body_of, read, reply, run};
 pub use stream::Reply;
 
 use http::Server;

@@ -14,11 +14,11 @@ use crate::store::{Kind, SCHEME, SavedState, Store, WeightsPath};
 use crate::wire::{ConfigValue, ForwardBackwardRequest};
 use crate::worker::{Message, TrainTask, Work};
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, HeaderMap};
+use hyper::header::HeaderMap;
 use hyper::{Method, Request, Response, StatusCode};
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_model::{Layout, ModelConfig};
-use isentrope_serve::{ApiError, Reply, Site, are_equal, read, reply};
+use isentrope_serve::{ApiError, Reply, Site, are_equal, is_body_of, read, reply};
 use prost::Message as _;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -102,7 +102,10 @@ impl Tinker {
         let query = request.uri().query().unwrap_or_default().to_owned();
         let mut body = Vec::new();
         if method == Method::POST {
-            check_content_type(request.headers())?;
+            if !is_body_of(request.headers(), &[JSON, PROTOBUF]) {
+                let message = format!("the header Content-Type must be {JSON} or {PROTOBUF}");
+                return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+            }
             body = read(request.into_body(), LONGEST_BODY).await?;
             if path == "retrieve_future" {
                 return self.retrieve(&body).await;
@@ -463,16 +466,4 @@ fn config_of(request: &ForwardBackwardRequest) -> Result<BTreeMap<String, f64>> 
         config.insert(key.clone(), number);
     }
     Ok(config)
-}
-
-/// Refuses a body that does not say what it is: a browser lets any page send a body of another type
-/// to a server on its user's machine.
-fn check_content_type(headers: &HeaderMap) -> std::result::Result<(), ApiError> {
-    let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let kind = given.unwrap_or_default().split(';').next().unwrap_or_default().trim();
-    if [JSON, PROTOBUF].iter().any(|known| kind.eq_ignore_ascii_case(known)) {
-        return Ok(());
-    }
-    let message = format!("the header Content-Type must be {JSON} or {PROTOBUF}");
-    Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
 }
