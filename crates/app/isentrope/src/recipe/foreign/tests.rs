@@ -4,6 +4,7 @@ use super::*;
 use isentrope_settings::Field;
 
 /// Names of other trainers' settings, one a line.
+const TRL: &str = include_str!("names/trl.txt");
 const TRL_GRPO: &str = include_str!("names/trl_grpo.txt");
 const TRL_SFT: &str = include_str!("names/trl_sft.txt");
 const TRL_SCRIPTS: &str = include_str!("names/trl_scripts.txt");
@@ -51,6 +52,8 @@ fn as_toml(path: &str) -> String {
 #[test]
 fn every_setting_of_trl_and_verl_is_answered() {
     for (list, shape) in [
+        (TRL, rl()),
+        (TRL, sft()),
         (TRL_GRPO, rl()),
         (TRL_SFT, sft()),
         (TRL_SCRIPTS, rl()),
