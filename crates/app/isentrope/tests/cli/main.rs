@@ -12,7 +12,6 @@ mod eval;
 mod examples;
 mod generate;
 mod grade;
-mod independence;
 mod init;
 mod initial_states;
 mod merge;
