@@ -172,6 +172,17 @@ fn the_step_that_ctrl_c_finishes_is_still_judged() {
     assert!(fs::read_dir(bench.out("out").join("checkpoints")).unwrap().next().is_some());
 }
 
+/// The metrics of the first step of a recipe of the repository.
+fn first_step(recipe: &str) -> Value {
+    let scratch = Scratch::new();
+    let out = scratch.path("out");
+    let small = format!("--set run.steps=1 --set eval.problems=2 --set run.out={out}");
+    let mut command = isentrope(format!("train {recipe} {small}"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    succeed(command.current_dir(root).env("ISENTROPE_THREADS", "1"));
+    metrics(Path::new(&out)).remove(1)
+}
+
 /// docs/guides/data-and-rewards.md says that the example learns; that it runs is tested where there
 /// is Python.
 #[test]
@@ -179,16 +190,8 @@ fn the_example_runs_where_there_is_python() {
     if !has_python() {
         return;
     }
-    let scratch = Scratch::new();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
-    let out = scratch.path("out");
     let run = |more: &str| {
-        let small = "--set run.steps=1 --set rollout.prompts=8 --set eval.problems=2";
-        let line =
-            format!("train examples/own-reward/recipe.toml {small} --set run.out={out} {more}");
-        let mut command = isentrope(line);
-        succeed(command.current_dir(&root).env("ISENTROPE_THREADS", "1"));
-        metrics(Path::new(&out)).remove(1)
+        first_step(&format!("examples/own-reward/recipe.toml --set rollout.prompts=8 {more}"))
     };
     let line = run("");
     assert_eq!((&line["verdict/fault"], &line["verdict/timed_out"]), (&json!(0.0), &json!(0.0)));
@@ -198,7 +201,7 @@ fn the_example_runs_where_there_is_python() {
     // Equal rewards by functions of verl and of TRL make equal steps.
     for function in ["compute_score", "largest"] {
         let verifier = format!("{{python=\"examples/own-reward/functions.py:{function}\"}}");
-        let same = run(&format!("--overwrite --set reward.verifier={verifier}"));
+        let same = run(&format!("--set reward.verifier={verifier}"));
         for name in ["reward/score", "policy/entropy", "verdict/fault"] {
             assert_eq!(line[name], same[name], "{function}: {name}");
         }
@@ -211,13 +214,7 @@ fn the_guessing_game_runs_where_there_is_python() {
     if !has_python() {
         return;
     }
-    let scratch = Scratch::new();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
-    let out = scratch.path("out");
-    let small = "--set run.steps=1 --set rollout.prompts=16 --set eval.problems=4";
-    let mut command = isentrope(format!("train recipes/guess.toml {small} --set run.out={out}"));
-    succeed(command.current_dir(&root).env("ISENTROPE_THREADS", "1"));
-    let line = metrics(Path::new(&out)).remove(1);
+    let line = first_step("recipes/guess.toml --set rollout.prompts=16");
     assert_eq!(line["verdict/fault"], 0.0);
     let number = |name: &str| line[name].as_f64().unwrap();
     assert!(number("response/turns_mean") > 2.0 && number("reward/guesses") <= 6.0, "{line}");
