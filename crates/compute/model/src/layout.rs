@@ -66,28 +66,48 @@ impl Parameter {
 
 /// Parameters in the order of the forward pass. Weights, gradients and moments follow it.
 #[derive(Clone, Debug, Default)]
-pub struct ParameterList(Vec<Parameter>);
+pub struct ParameterList {
+    parameters: Vec<Parameter>,
+    /// The first parameter of each group but the first.
+    starts: Vec<usize>,
+}
 
 impl ParameterList {
     /// Every tensor of the checkpoint with the parameter that holds it.
     pub fn tensors(&self) -> impl Iterator<Item = (Id, &Parameter, &NamedTensor)> {
-        self.0.iter().enumerate().flat_map(|(i, p)| p.tensors.iter().map(move |t| (Id(i), p, t)))
+        let parameters = self.parameters.iter().enumerate();
+        parameters.flat_map(|(i, p)| p.tensors.iter().map(move |t| (Id(i), p, t)))
+    }
+
+    /// Ranges of consecutive parameters whose gradients are complete together: the embedding, each
+    /// block, and the final norm with the head. An adapter's first and last group are empty, as is
+    /// the group of a block without an adapter.
+    pub fn groups(&self) -> Vec<Range<usize>> {
+        let starts = self.starts.iter().copied();
+        let ends = starts.clone().chain([self.parameters.len()]);
+        [0].into_iter().chain(starts).zip(ends).map(|(start, end)| start..end).collect()
+    }
+
+    /// Begins the next group with the next parameter.
+    pub(crate) fn begin_group(&mut self) {
+        self.starts.push(self.parameters.len());
     }
 
     /// The number of elements of each parameter on a device, padding included.
     pub fn numbers(&self, backend: &dyn Backend) -> impl Iterator<Item = usize> {
-        self.0.iter().map(|parameter| backend.element_count(parameter.kind))
+        self.parameters.iter().map(|parameter| backend.element_count(parameter.kind))
     }
 
     /// Bytes of one set of parameters of this role.
     pub fn bytes(&self, backend: &dyn Backend, role: impl Fn(Kind) -> Role) -> usize {
         let bytes = |sum: usize, kind| sum.saturating_add(backend.bytes(role(kind)));
-        self.0.iter().map(|parameter| parameter.kind).fold(0, bytes)
+        self.parameters.iter().map(|parameter| parameter.kind).fold(0, bytes)
     }
 
     /// The parameters that are zero outside their tensors.
     pub(crate) fn masked(&self) -> impl Iterator<Item = (Id, &Parameter)> {
-        self.0.iter().enumerate().filter(|(_, of)| !of.is_covered()).map(|(i, of)| (Id(i), of))
+        let uncovered = |(_, of): &(usize, &Parameter)| !of.is_covered();
+        self.parameters.iter().enumerate().filter(uncovered).map(|(i, of)| (Id(i), of))
     }
 
     /// Bytes of the masks of these parameters that a [gradient](crate::Gradient) keeps.
@@ -121,22 +141,22 @@ impl ParameterList {
             }
             first += len;
         }
-        self.0.push(Parameter { kind, tensors, heads: None });
-        Id(self.0.len() - 1)
+        self.parameters.push(Parameter { kind, tensors, heads: None });
+        Id(self.parameters.len() - 1)
     }
 }
 
 impl ParameterList {
     /// Gives a parameter another order of rows.
     pub(crate) fn order_heads(&mut self, id: Id, heads: Option<HeadRows>) {
-        self.0[id.0].heads = heads;
+        self.parameters[id.0].heads = heads;
     }
 }
 
 impl Deref for ParameterList {
     type Target = [Parameter];
     fn deref(&self) -> &[Parameter] {
-        &self.0
+        &self.parameters
     }
 }
 
@@ -333,7 +353,7 @@ impl Mixture {
 
 impl BlockLayout {
     /// Its linear layers, by their numbers. A router is none.
-    fn projections(&self) -> impl Iterator<Item = &Projection> {
+    pub fn projections(&self) -> impl Iterator<Item = &Projection> {
         let (mlp, mixture) = match &self.mlp {
             Mlp::Dense { gate_up, down } => (Some([gate_up, down]), None),
             Mlp::Experts(of) => (None, Some(of)),
@@ -487,6 +507,7 @@ impl Layout {
             list.matrix(shapes.vocabulary, &[("model.embed_tokens.weight", config.vocab_size)]);
         let blocks = (0..config.layers)
             .map(|layer| {
+                list.begin_group();
                 let name = |part: &str| format!("model.layers.{layer}.{part}");
                 let names = &config.family.modules;
                 let modules = |whole: Option<&str>, parts: &[(&str, usize)]| -> Vec<_> {
@@ -617,6 +638,7 @@ impl Layout {
                 }
             })
             .collect();
+        list.begin_group();
         let norm = list.vector(&[("model.norm.weight", hidden)]);
         let head = if config.tie_word_embeddings {
             embedding

@@ -1,9 +1,11 @@
 //! A model with an adapter is the model whose weights are W + s B A, and the gradients of A and B
 //! follow from that of these weights by the chain rule.
 
+use crate::common::{oracle, oracles};
 use isentrope_kernels::{Cpu, Isa};
 use isentrope_model::adapter::{AdapterLayout, Rank};
-use isentrope_model::{Derivatives, Gradient, Model, Packed, ParameterList, Parameters, Sequence};
+use isentrope_model::{Derivatives, Gradient, Layout, Model, ModelConfig, Packed};
+use isentrope_model::{ParameterList, Parameters, Sequence};
 use isentrope_model::{Scores, TapeKind};
 use std::collections::HashMap;
 use std::path::Path;
@@ -148,5 +150,29 @@ fn an_adapter_is_the_merged_weights() {
         assert!(compared > 100, "{name}");
         let count = list.tensors().count();
         assert_eq!(gradient.len(), count);
+    }
+}
+
+#[test]
+fn groups_are_blocks_and_the_parameters_around_them() {
+    let all = oracles().into_iter().map(|name| ModelConfig::read(&oracle(&name)).unwrap());
+    for config in all {
+        let layout = Layout::new(&config);
+        let adapter = AdapterLayout::new(&layout, rank).unwrap();
+        for list in [&layout.parameters, &adapter.parameters] {
+            let groups = list.groups();
+            assert_eq!(groups.len(), config.layers + 2);
+            assert_eq!(groups[0].start, 0);
+            assert!(groups.windows(2).all(|pair| pair[0].end == pair[1].start));
+            assert_eq!(groups[config.layers + 1].end, list.len());
+            for (group, of) in groups.into_iter().enumerate() {
+                let block = format!("model.layers.{}.", group as i64 - 1);
+                let is_block = (1..=config.layers).contains(&group);
+                for tensor in list[of].iter().flat_map(|parameter| &parameter.tensors) {
+                    assert_eq!(tensor.name.starts_with(&block), is_block, "{}", tensor.name);
+                    assert_eq!(tensor.name.contains(".layers."), is_block, "{}", tensor.name);
+                }
+            }
+        }
     }
 }

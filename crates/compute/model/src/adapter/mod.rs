@@ -66,10 +66,13 @@ impl AdapterLayout {
     /// `model.layers.0.self_attn.q_proj`. None if no module has a rank.
     pub fn new(layout: &Layout, rank: impl Fn(&str) -> Option<Rank>) -> Option<Self> {
         let mut parameters = ParameterList::default();
-        let pairs: Vec<_> = layout
-            .projections()
-            .map(|projection| Pair::new(layout, projection, &rank, &mut parameters))
-            .collect();
+        let mut pairs = Vec::new();
+        for block in &layout.blocks {
+            parameters.begin_group();
+            let of_block = block.projections();
+            pairs.extend(of_block.map(|of| Pair::new(layout, of, &rank, &mut parameters)));
+        }
+        parameters.begin_group();
         pairs.iter().any(Option::is_some).then_some(Self { parameters, pairs })
     }
 
