@@ -198,23 +198,33 @@ pub fn score_bits_alone(model: &Model, tokens: &[u32], temperature: f32) -> Vec<
     score_bits(model, &[Text { tokens: tokens.to_vec(), score_from: 1 }], temperature)
 }
 
-/// Every tensor of the gradient of `sum(a logprob + b entropy)`, accumulated over `batches`; a and
-/// b are [`noise`], one value per target.
+/// Every tensor of the gradient of `sum(a logprob + b entropy)`, accumulated over `batches`, of
+/// which `together` go through a layer before any enters the one below; a and b are [`noise`], one
+/// value per target.
 pub fn gradient_bits(
     model: &Model,
     gradient: &mut Gradient,
     batches: &[(&[Text], TapeKind)],
+    together: usize,
     temperature: f32,
 ) -> Vec<Vec<u32>> {
     let targets = batches.iter().flat_map(|(texts, _)| texts.iter()).map(Text::target_count).sum();
     let (a, b) = (noise(1, targets), noise(2, targets));
     let mut first = 0;
-    for (texts, keep) in batches {
-        let packed = pack(texts);
-        let range = first..first + packed.target_count();
-        first = range.end;
-        let (_, tape) = model.forward(packed, temperature, *keep);
-        model.backward(tape, Derivatives::of(&a[range.clone()], &b[range]), gradient);
+    for batches in batches.chunks(together) {
+        let mut passes = Vec::new();
+        for (texts, keep) in batches {
+            let packed = pack(texts);
+            let range = first..first + packed.target_count();
+            first = range.end;
+            let (_, tape) = model.forward(packed, temperature, *keep);
+            let derivatives = Derivatives::of(&a[range.clone()], &b[range]);
+            passes.push(model.begin_backward(tape, derivatives, gradient));
+        }
+        for _ in 0..model.layout.block_count() {
+            passes.iter_mut().for_each(|pass| model.backward_block(pass, gradient));
+        }
+        passes.into_iter().for_each(|pass| model.end_backward(pass, gradient));
     }
     let sum = gradient.finish(model);
     let tensors = model.layout.trained().tensors();

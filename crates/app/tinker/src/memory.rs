@@ -109,6 +109,7 @@ impl PassMemory {
             micro_batch_tokens: self.micro_batch_tokens,
             tape_bytes: of_tokens / (tape + working) * tape,
             activation_slots: 0,
+            by_layer: false,
         }
     }
 
@@ -175,7 +176,7 @@ mod tests {
                         refused += 1;
                         continue;
                     }
-                    let kind = limits.tape_kind_of_one(&model, tokens);
+                    let kind = limits.tape_kind_of_set(&model, tokens);
                     let is_whole = kind == TapeKind::Activations;
                     *(if is_whole { &mut whole } else { &mut inputs }) += 1;
                     let tape = tokens * layout.tape_bytes_per_token(b, kind);

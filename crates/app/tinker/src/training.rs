@@ -364,8 +364,12 @@ pub(crate) mod tests {
         let settings = OptimizerSettings { learning_rate: 1e-3, ..OptimizerSettings::default() };
         let optimizer =
             Optimizer::new(&model, POLICY_OPTIMIZER, settings.clone(), &ranks, Role::Moment);
-        let limits =
-            PassLimits { micro_batch_tokens: 1024, tape_bytes: usize::MAX, activation_slots: 0 };
+        let limits = PassLimits {
+            micro_batch_tokens: 1024,
+            tape_bytes: usize::MAX,
+            activation_slots: 0,
+            by_layer: false,
+        };
         let mut trainer = Learner::new(model, optimizer.unwrap(), limits, ranks).unwrap();
         let of_trainer = sequences.map(|tokens| Sequence { tokens, score_from: 1 });
         let counts = sequences.iter().map(|all| all.len() - 1);

@@ -50,6 +50,7 @@ fn an_update_waits_for_its_scores_alone() {
                 micro_batch_tokens: 3 * LENGTH,
                 tape_bytes: part * least * 3 * LENGTH,
                 activation_slots: 0,
+                by_layer: false,
             };
             let (ranks, settings) = (TrainingRanks::alone(1), OptimizerSettings::default());
             let optimizer =

@@ -5,6 +5,7 @@
 //! branch's output too, or instead. Hybrid models have a [delta rule](crate::delta) in the place of
 //! some attentions, and gates behind the others.
 
+use crate::backward::BackwardPass;
 use crate::config::QkNorm;
 use crate::gradient::Gradient;
 use crate::internals::{AttentionInternals, Internals};
@@ -312,15 +313,14 @@ impl Model {
         }
     }
 
-    /// Turns `dx`, the gradient of the block's output, into the gradient of its `input`, and adds
-    /// to the gradients of the trained weights.
+    /// Turns the pass's `dx`, the gradient of the block's output, into the gradient of its `input`,
+    /// and adds to the gradients of the trained weights.
     pub(crate) fn block_backward(
         &self,
         block: &BlockLayout,
         input: &Buffer,
         internals: Internals<Buffer>,
-        rows: &Rows,
-        dx: &mut Buffer,
+        BackwardPass { rows, dx, routers, .. }: &mut BackwardPass<'_>,
         gradient: &mut Gradient,
     ) {
         let (b, w, s) = (&*self.backend, &self.weights, &self.layout.shapes);
@@ -361,7 +361,7 @@ impl Model {
             (Mlp::Experts(experts), _) => {
                 let normed = self.normed_rows(norms.input, &middle, tokens);
                 let read = normed.as_ref().unwrap_or(&middle);
-                self.experts_backward(experts, read, d, gradient, tokens)
+                self.experts_backward(experts, read, d, routers, gradient, tokens)
             }
         };
         self.add_input_gradient(norms.input, &middle, &d_normed, dx, gradient, tokens);

@@ -5,7 +5,8 @@
 //! input is kept for the way back: the router and the experts compute again what they computed
 //! before, to the last bit.
 
-use crate::gradient::{Gradient, RouterPass};
+use crate::backward::RouterPass;
+use crate::gradient::Gradient;
 use crate::layout::{Expert, ExpertsLayout, Mixture};
 use crate::model::Model;
 use crate::router_balance::logit_gradient;
@@ -54,6 +55,7 @@ impl Model {
         mixture: &Mixture,
         x: &Buffer,
         d: &Buffer,
+        RouterPass { counted, targets, slopes }: &RouterPass,
         gradient: &mut Gradient,
         tokens: usize,
     ) -> Buffer {
@@ -61,8 +63,7 @@ impl Model {
         let mut dx = b.buffer(Role::Exact(tokens, self.layout.shapes.hidden));
         b.fill(&mut dx, 0.0);
         let routing = self.route(&mixture.routed, x, tokens);
-        gradient.count_routes(mixture.block, &routing);
-        let RouterPass { targets, slopes, .. } = gradient.router_pass();
+        gradient.count_routes(mixture.block, &routing, counted);
         let by_balance = (!slopes.is_empty()).then(|| {
             let probabilities = self.router_probabilities(&routing);
             let by_logits = logit_gradient(slopes, &probabilities, targets);

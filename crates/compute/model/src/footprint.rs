@@ -45,7 +45,7 @@ impl Layout {
         let read = |parameter: &Parameter| backend.bytes_read(parameter.kind);
         let all: usize = self.parameters.iter().chain(adapter).map(read).sum();
         let embedding = read(&self.parameters[self.embedding.0]);
-        let all = if self.embedding == self.head { all } else { all - embedding } as f64;
+        let all = if self.is_tied() { all } else { all - embedding } as f64;
         let Some(Router { experts, chosen, .. }) = self.shapes.router else { return all };
         let passed_over = (1.0 - chosen as f64 / experts as f64).powf(tokens.max(1.0));
         let each = [self.shapes.gate_up, self.shapes.down]
@@ -59,6 +59,11 @@ impl Layout {
     /// Number of blocks.
     pub fn block_count(&self) -> usize {
         self.blocks.len()
+    }
+
+    /// Whether the head is the transposed embedding.
+    pub fn is_tied(&self) -> bool {
+        self.head == self.embedding
     }
 
     /// Bytes that the [tape](crate::Tape) of a forward pass keeps for one token.

@@ -8,6 +8,7 @@ use crate::router_use::RouterUse;
 use isentrope_kernels::{Backend, Buffer, DeltaWeights, Linear, Role, Routing};
 use std::collections::HashMap;
 use std::mem;
+use std::ops::Range;
 
 /// A gradient that is being accumulated. Every number is one chain of sums over the tokens, in
 /// order, wherever micro-batches end.
@@ -20,19 +21,6 @@ pub struct Gradient {
     /// The rows of the embedding; none if the model's own parameters are frozen.
     embedding: Option<EmbeddingRows>,
     router_use: RouterUse,
-    router_pass: RouterPass,
-}
-
-/// The present pass, as the backward pass of a mixture's routers sees it.
-#[derive(Default)]
-pub(crate) struct RouterPass {
-    /// The rows whose routes are counted.
-    pub counted: Vec<u32>,
-    /// The rows of all targets.
-    pub targets: Vec<u32>,
-    /// The loss's derivatives by the probability of each expert at each target, `[experts]`; empty
-    /// if all are 0.
-    pub slopes: Vec<f32>,
 }
 
 /// The embedding's gradient, for the tokens that occurred. With tied weights the same matrix has a
@@ -61,8 +49,7 @@ impl Gradient {
         });
         let masks = masks(backend, trained)?;
         let parameters = Parameters::zeros(backend, trained, Role::Gradient)?;
-        let (router_use, router_pass) = Default::default();
-        Ok(Self { parameters, masks, embedding, router_use, router_pass })
+        Ok(Self { parameters, masks, embedding, router_use: RouterUse::default() })
     }
 
     /// The use of experts by the tokens whose derivatives were not 0, since this was last asked.
@@ -70,42 +57,43 @@ impl Gradient {
         mem::take(&mut self.router_use)
     }
 
-    /// Begins a pass.
-    pub(crate) fn begin_pass(&mut self, pass: RouterPass) {
-        self.router_pass = pass;
-    }
-
-    /// The present pass.
-    pub(crate) fn router_pass(&self) -> &RouterPass {
-        &self.router_pass
-    }
-
-    /// Counts the routes of a block's tokens.
-    pub(crate) fn count_routes(&mut self, block: usize, routing: &Routing) {
-        self.router_use.count(block, routing, &self.router_pass.counted);
+    /// Counts the routes of these rows of a block's batch.
+    pub(crate) fn count_routes(&mut self, block: usize, routing: &Routing, rows: &[u32]) {
+        self.router_use.count(block, routing, rows);
     }
 
     /// Back to zero, keeping the memory and the use of experts.
     pub fn reset(&mut self, backend: &dyn Backend) {
-        for buffer in self.parameters.buffers_mut() {
-            backend.fill(buffer, 0.0);
-        }
+        self.reset_part(backend, 0..self.parameters.buffers().len());
         if let Some(embedding) = &mut self.embedding {
             embedding.clear(backend);
         }
     }
 
+    /// Sets the gradients of some parameters, whose accumulation has [ended](Self::finish_part), to
+    /// zero.
+    pub fn reset_part(&mut self, backend: &dyn Backend, parameters: Range<usize>) {
+        let buffers = &mut self.parameters.buffers_mut()[parameters];
+        buffers.iter_mut().for_each(|buffer| backend.fill(buffer, 0.0));
+    }
+
     /// Ends the accumulation, and returns the complete gradient. Call it once, after the last
     /// micro-batch.
     pub fn finish(&mut self, model: &Model) -> &mut Parameters {
-        let b = &*model.backend;
-        if let Some(embedding) = &mut self.embedding {
-            let Layout { embedding: id, shapes, .. } = &model.layout;
+        self.finish_part(model, 0..self.parameters.buffers().len())
+    }
+
+    /// Ends the accumulation of the gradients of some parameters, which all micro-batches have
+    /// added to. Call it once for each parameter.
+    pub fn finish_part(&mut self, model: &Model, parameters: Range<usize>) -> &mut Parameters {
+        let (b, Layout { embedding: id, shapes, .. }) = (&*model.backend, &model.layout);
+        if let Some(embedding) = self.embedding.as_mut().filter(|_| parameters.contains(&id.0)) {
             let (rows, tokens) = (&embedding.rows, b.upload_index(&embedding.tokens));
             b.add_embedding_rows(shapes.vocabulary, rows, &tokens, &mut self.parameters[*id]);
             embedding.clear(b);
         }
-        self.masks.iter().for_each(|(id, mask)| b.multiply(mask, &mut self.parameters[*id]));
+        let masks = self.masks.iter().filter(|(id, _)| parameters.contains(&id.0));
+        masks.for_each(|(id, mask)| b.multiply(mask, &mut self.parameters[*id]));
         &mut self.parameters
     }
 

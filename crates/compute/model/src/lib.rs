@@ -6,6 +6,7 @@
 
 mod activation_cache;
 pub mod adapter;
+mod backward;
 mod block;
 pub mod chat_template;
 pub mod checkpoint;
@@ -38,6 +39,7 @@ pub mod tokenizer;
 
 pub use activation_cache::ActivationCache;
 pub use adapter::{AdapterConfig, AdapterLayout};
+pub use backward::BackwardPass;
 pub use checkpoint::Checkpoint;
 pub use config::ModelConfig;
 pub use contain::{PanicReport, contain};

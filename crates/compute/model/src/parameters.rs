@@ -5,7 +5,7 @@ use crate::checkpoint::{Checkpoint, Tensor};
 use crate::layout::{Id, NamedTensor, Parameter, ParameterList};
 use isentrope_kernels::{Backend, Buffer, DeltaWeights, Kind, Role};
 use std::borrow::Cow;
-use std::ops::{Index, IndexMut};
+use std::ops::{Index, IndexMut, Range};
 
 /// Rows of a matrix converted and packed at a time while loading.
 pub(crate) const ROWS_PER_CALL: usize = 256;
@@ -112,9 +112,15 @@ impl Parameters {
             .collect()
     }
 
-    /// Adds parameters of the same list and role to these, number by number.
-    pub fn add(&mut self, backend: &dyn Backend, other: &Self) {
-        self.0.iter_mut().zip(&other.0).for_each(|(sum, x)| backend.add(x, sum));
+    /// Adds some parameters of the same list and role to these, number by number.
+    pub fn add(&mut self, backend: &dyn Backend, other: &Self, parameters: Range<usize>) {
+        let sums = self.0[parameters.clone()].iter_mut();
+        sums.zip(&other.0[parameters]).for_each(|(sum, x)| backend.add(x, sum));
+    }
+
+    /// Exchanges some parameters with others of the same list and role.
+    pub fn swap(&mut self, other: &mut Self, parameters: Range<usize>) {
+        self.0[parameters.clone()].swap_with_slice(&mut other.0[parameters]);
     }
 
     /// Copies parameters of the same list and role, bit by bit.

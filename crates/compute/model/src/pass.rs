@@ -1,9 +1,8 @@
-//! A pass over packed sequences: forward to log-probs and entropies, and back from a loss's
-//! derivatives by both, and by log-masses if sampling was truncated.
+//! A pass over packed sequences, forward to log-probs and entropies, and to log-masses if sampling
+//! was truncated. `backward.rs` goes back from a loss's derivatives by these.
 
 use crate::activation_cache::ActivationCache;
 use crate::block::{CacheLayer, Rows};
-use crate::gradient::{Gradient, RouterPass};
 use crate::internals::Internals;
 use crate::layout::{Id, Mlp};
 use crate::model::Model;
@@ -74,7 +73,7 @@ impl<'a> Derivatives<'a> {
     }
 
     /// The derivatives by the scores of one target.
-    fn at(&self, target: usize) -> Self {
+    pub(crate) fn at(&self, target: usize) -> Self {
         let at = |values: &'a [f32]| values.get(target..=target).unwrap_or_default();
         Self {
             logprobs: at(self.logprobs),
@@ -144,50 +143,36 @@ impl Tape<'_> {
 
 /// The forward pass's state that [`Model::backward`] needs.
 pub struct Tape<'r> {
-    packed: Packed,
-    uploaded: DeviceRows,
-    blocks: BlockSource<'r>,
+    pub(crate) packed: Packed,
+    pub(crate) uploaded: DeviceRows,
+    pub(crate) blocks: BlockSource<'r>,
     /// Rows of the last block's output that predict a target, `[targets, hidden]`.
-    last: Buffer,
-    statistics: HeadStatistics,
+    pub(crate) last: Buffer,
+    pub(crate) statistics: HeadStatistics,
 }
 
 /// Packed sequences on the device.
-struct DeviceRows {
-    rows: Rows,
+pub(crate) struct DeviceRows {
+    pub rows: Rows,
     /// The rows that predict a target.
-    predicting: DeviceIndex,
+    pub predicting: DeviceIndex,
     /// Pages of a cache that holds these rows alone.
-    pages: usize,
+    pub pages: usize,
 }
 
 /// Inputs of the blocks' backward passes.
-enum BlockSource<'r> {
+pub(crate) enum BlockSource<'r> {
     /// Kept by a forward pass, one per block.
     Records(Vec<BlockRecord>),
     /// Activations of the rows in `slots` of an activation cache.
     Cache { activation_cache: &'r ActivationCache, slots: DeviceIndex, rows: usize },
 }
 
-struct BlockRecord {
+/// The part of a tape that belongs to one block.
+pub(crate) struct BlockRecord {
     /// The block's input, `[tokens, hidden]`.
-    input: Buffer,
-    internals: Option<Internals<Buffer>>,
-}
-
-impl<'r> BlockSource<'r> {
-    /// The blocks from last to first, each fetched when its turn comes.
-    fn backwards(self, model: &'r Model) -> Box<dyn Iterator<Item = BlockRecord> + 'r> {
-        match self {
-            Self::Records(records) => Box::new(records.into_iter().rev()),
-            Self::Cache { activation_cache, slots, rows } => {
-                Box::new((0..model.layout.blocks.len()).rev().map(move |block| {
-                    let (input, internals) = activation_cache.block(model, block, &slots, rows);
-                    BlockRecord { input, internals: Some(internals) }
-                }))
-            }
-        }
-    }
+    pub input: Buffer,
+    pub internals: Option<Internals<Buffer>>,
 }
 
 impl Model {
@@ -409,113 +394,8 @@ impl Model {
         Scores::of_head(self.backend.scores(statistics))
     }
 
-    /// Adds the gradient of a loss with these derivatives to `gradient`. Micro-batches passed in
-    /// order give the same bits as one batch.
-    ///
-    /// # Panics
-    /// When the derivatives are not one per target.
-    pub fn backward(&self, tape: Tape<'_>, derivatives: Derivatives<'_>, gradient: &mut Gradient) {
-        let targets = tape.packed.target_count();
-        assert!(derivatives.logprobs.len() == targets && derivatives.entropies.len() == targets);
-        let (b, s) = (&*self.backend, &self.layout.shapes);
-        let Tape {
-            packed,
-            uploaded: DeviceRows { rows, predicting, pages },
-            blocks,
-            last,
-            statistics,
-        } = tape;
-        let with_gradient = |&(target, _): &(usize, &u32)| !derivatives.at(target).are_zero();
-        let counted = packed.rows.iter().enumerate().filter(with_gradient);
-        gradient.begin_pass(RouterPass {
-            counted: counted.map(|(_, &row)| row).collect(),
-            targets: packed.rows.clone(),
-            slopes: derivatives.experts.to_vec(),
-        });
-        let d_last = self.head_backward(last, &statistics, derivatives, gradient);
-        let mut dx = self.activations(rows.count, s.hidden);
-        b.scatter_rows(&d_last, &predicting, &mut dx, rows.count);
-        drop(d_last);
-
-        let mut cache = None;
-        for (block, BlockRecord { input, internals }) in
-            self.layout.blocks.iter().rev().zip(blocks.backwards(self))
-        {
-            let internals = internals.unwrap_or_else(|| {
-                let cache = cache.get_or_insert_with(|| b.buffer(self.layout.cache(1, pages)));
-                self.block_internals(
-                    block,
-                    &input,
-                    &rows,
-                    CacheLayer { cache, layer: 0, states: None },
-                )
-            });
-            self.block_backward(block, &input, internals, &rows, &mut dx, gradient);
-        }
-        self.scale(self.scales.embeddings.as_ref(), &mut dx, rows.count);
-        gradient.add_embedded(b, s.vocabulary, &packed.tokens, &dx);
-    }
-
-    /// Computes the gradient of `last: [targets, hidden]` through the final norm and the head, and
-    /// adds to the gradients of both if they are trained.
-    fn head_backward(
-        &self,
-        last: Buffer,
-        statistics: &HeadStatistics,
-        derivatives: Derivatives<'_>,
-        gradient: &mut Gradient,
-    ) -> Buffer {
-        let _span = operation("head backward");
-        let (b, s) = (&*self.backend, &self.layout.shapes);
-        let Derivatives { logprobs, entropies, log_masses, .. } = derivatives;
-        let targets = logprobs.len();
-        let normed = self.normed(&last, targets);
-        let mut d_normed = self.activations(targets, s.hidden);
-        let (w, dw) = (&self.weights[self.layout.head], gradient.of_model(self.layout.head));
-        b.head_backward(
-            s.vocabulary,
-            &normed,
-            w,
-            statistics,
-            logprobs,
-            entropies,
-            log_masses,
-            &mut d_normed,
-            dw,
-        );
-        self.scale(self.scales.hidden.as_ref(), &mut d_normed, targets);
-        let mut d_last = normed;
-        b.fill(&mut d_last, 0.0);
-        self.norm_backward(
-            &last,
-            self.layout.norm,
-            Some(&d_normed),
-            &mut d_last,
-            gradient,
-            targets,
-        );
-        d_last
-    }
-
     pub(crate) fn norm(&self, x: &Buffer, weight: Id, y: &mut Buffer, rows: usize) {
         let layout = Grouped::rows(self.layout.shapes.hidden);
         self.backend.rms_norm(layout, self.config.rms_norm(), x, &self.weights[weight], y, rows);
-    }
-
-    /// `dx += d norm(x)/dx dy`, and the weight's gradient if it is trained. Without `dy`, `dx`
-    /// holds it on entry and is replaced.
-    pub(crate) fn norm_backward(
-        &self,
-        x: &Buffer,
-        weight: Id,
-        dy: Option<&Buffer>,
-        dx: &mut Buffer,
-        gradient: &mut Gradient,
-        rows: usize,
-    ) {
-        let layout = Grouped::rows(self.layout.shapes.hidden);
-        let (w, dw) = (&self.weights[weight], gradient.of_model(weight));
-        let norm = self.config.rms_norm();
-        self.backend.rms_norm_backward(layout, norm, x, w, dy, dx, dw, rows);
     }
 }

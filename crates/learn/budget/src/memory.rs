@@ -355,6 +355,7 @@ impl Plan {
             micro_batch_tokens: self.micro_batch_tokens,
             tape_bytes: self.tape,
             activation_slots: self.activation_slots,
+            by_layer: false,
         }
     }
 }

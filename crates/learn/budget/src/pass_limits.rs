@@ -12,6 +12,9 @@ pub struct PassLimits {
     pub tape_bytes: usize,
     /// Tokens whose activations can be cached from sampling to the update.
     pub activation_slots: usize,
+    /// Whether all passes of an update go backward through a layer before any enters the one below.
+    /// Then all their tapes exist at once, and gradients may be complete layer by layer.
+    pub by_layer: bool,
 }
 
 /// One of an update's passes.
@@ -33,10 +36,16 @@ pub enum PassTape {
 }
 
 impl PassLimits {
-    /// The tape of a single pass that goes backward right after it went forward: all activations,
-    /// or the least if these do not fit. The plan has room for the least. It is nothing between
-    /// them, because a pass that is larger than planned needs more memory beside its tape.
-    pub fn tape_kind_of_one(&self, model: &Model, tokens: usize) -> TapeKind {
+    /// How many of an update's passes go backward together.
+    pub fn passes_together(&self, passes: usize) -> usize {
+        if self.by_layer { passes.max(1) } else { 1 }
+    }
+
+    /// The tape of passes that go backward together, right after they went forward: all
+    /// activations, or the least if these do not fit. The plan has room for the least. It is
+    /// nothing between them, because a pass that is larger than planned needs more memory beside
+    /// its tape.
+    pub fn tape_kind_of_set(&self, model: &Model, tokens: usize) -> TapeKind {
         let all = model.layout.tape_bytes_per_token(&*model.backend, TapeKind::Activations);
         match tokens.saturating_mul(all) <= self.tape_bytes {
             true => TapeKind::Activations,
@@ -45,7 +54,8 @@ impl PassLimits {
     }
 
     /// The tapes of an update's passes, which go forward in order, wait for the loss, and go
-    /// backward in order; a tape is freed behind its backward pass.
+    /// backward in order; a tape is freed behind its backward pass. By layer, all tapes exist until
+    /// the last pass has been made.
     ///
     /// If all tapes that are to wait fit, they keep as many blocks as fit. Otherwise the first
     /// passes have the smallest tape, and the rest make theirs after the loss.
@@ -56,17 +66,18 @@ impl PassLimits {
         passes: &[PassSize],
     ) -> Vec<PassTape> {
         let bytes = TapeBytes::of(backend, layout);
-        let waiting = passes.iter().filter(|pass| pass.waits).map(|pass| pass.tokens);
+        let waits = |pass: &PassSize| pass.waits || self.by_layer;
+        let waiting = passes.iter().filter(|pass| waits(pass)).map(|pass| pass.tokens);
         let waiting = waiting.fold(0, usize::saturating_add);
         // A pass with a later tape needs room beside the tapes that wait for passes behind it.
-        let later = passes.iter().filter(|pass| !pass.waits).map(|pass| pass.tokens).max();
+        let later = passes.iter().filter(|pass| !waits(pass)).map(|pass| pass.tokens).max();
         let mut left = self.tape_bytes.saturating_sub(bytes.of_tape(later.unwrap_or(0), 0));
-        let of_all = bytes.most_blocks(waiting, left);
+        let of_all = bytes.most_blocks(waiting, left).or(self.by_layer.then_some(0));
         let mut kept: Vec<Option<usize>> = vec![None; passes.len()];
-        let wait = passes.iter().zip(&mut kept).filter(|(pass, _)| pass.waits);
+        let wait = passes.iter().zip(&mut kept).filter(|(pass, _)| waits(pass));
         match of_all {
             Some(blocks) => {
-                left -= bytes.of_tape(waiting, blocks);
+                left = left.saturating_sub(bytes.of_tape(waiting, blocks));
                 for (PassSize { tokens, .. }, kept) in wait {
                     // The first passes keep one block more.
                     let more = bytes.one_more(*tokens, blocks).filter(|&more| more <= left);
@@ -83,11 +94,12 @@ impl PassLimits {
         }
         let mut waiting = 0_usize;
         let mut tapes: Vec<PassTape> = Vec::with_capacity(passes.len());
-        for (PassSize { tokens, .. }, kept) in passes.iter().zip(kept).rev() {
+        for (PassSize { tokens, waits }, kept) in passes.iter().zip(kept).rev() {
             tapes.push(match kept {
                 Some(blocks) => {
                     waiting = waiting.saturating_add(bytes.of_tape(*tokens, blocks));
-                    PassTape::Waiting(bytes.kind(blocks))
+                    let kind = bytes.kind(blocks);
+                    if *waits { PassTape::Waiting(kind) } else { PassTape::Later(kind) }
                 }
                 None => {
                     let room = self.tape_bytes.saturating_sub(waiting);
@@ -167,9 +179,26 @@ mod tests {
             let mut before = 0;
             for part in 0..=20 {
                 let tape_bytes = least + all * per_token(TapeKind::Activations) * part / 18;
-                let limits = PassLimits { micro_batch_tokens: 50, tape_bytes, activation_slots: 0 };
+                let limits = PassLimits {
+                    micro_batch_tokens: 50,
+                    tape_bytes,
+                    activation_slots: 0,
+                    by_layer: false,
+                };
                 let tapes = limits.tapes(&cpu, &layout, &passes);
                 assert_eq!(tapes.len(), passes.len());
+                let by_layer = PassLimits { by_layer: true, ..limits };
+                let together = by_layer.tapes(&cpu, &layout, &passes).into_iter().zip(&passes);
+                let together: usize = together
+                    .map(|(tape, pass)| match tape {
+                        PassTape::Waiting(kind) | PassTape::Later(kind) => {
+                            assert_eq!(pass.waits, matches!(tape, PassTape::Waiting(_)));
+                            pass.tokens * per_token(kind)
+                        }
+                    })
+                    .sum();
+                let inputs = all * per_token(TapeKind::BlockInputs);
+                assert!(together <= tape_bytes.max(inputs), "{passes:?} by layer");
                 let held = |pass: &PassSize, kind| pass.tokens * per_token(kind);
                 let mut waiting = 0;
                 for (pass, tape) in passes.iter().zip(&tapes).rev() {

@@ -261,26 +261,36 @@ impl Learner {
         Ok(ForwardBatch { scores: ranks.gather_scores(own)?, batch, passes: with_tapes })
     }
 
-    /// Adds the gradient of a loss with these derivatives.
+    /// Adds the gradient of a loss with these derivatives. The bits do not depend on how many passes
+    /// go through a layer before any enters the one below.
     pub fn backward(
         &mut self,
         forward: ForwardBatch<'_>,
         derivatives: &Coefficients,
     ) -> Result<()> {
         let ForwardBatch { batch: UpdateBatch { masks, temperature, .. }, passes, .. } = forward;
-        let Self { model, activation_cache, gradient, .. } = self;
+        let Self { model, activation_cache, gradient, limits, .. } = self;
         let gradient = gradient.sums(model)?;
-        for (pass, tape) in passes {
+        let with_derivatives = passes.into_iter().filter_map(|(pass, tape)| {
             let derivatives = derivatives.part(pass.targets.clone());
             // Products with 0 change no sum.
-            if derivatives.are_zero() {
-                continue;
-            }
-            let _span = pass.span("micro-batch");
-            let tape = tape
-                .unwrap_or_else(|| pass.tape(model, activation_cache.as_ref(), masks, temperature));
-            let _span = pass.span("backward");
-            model.backward(tape, derivatives, gradient.of_shard(model, pass.shard));
+            (!derivatives.are_zero()).then_some((pass, tape, derivatives))
+        });
+        let mut passes: Vec<_> = with_derivatives.collect();
+        let together = limits.passes_together(passes.len());
+        while !passes.is_empty() {
+            let set: Vec<_> = passes.drain(..together).collect();
+            let targets: usize = set.iter().map(|(pass, ..)| pass.targets.len()).sum();
+            let sequences: usize = set.iter().map(|(pass, ..)| pass.sequences.len()).sum();
+            let spanned = |name| span(name).with("targets", targets).with("sequences", sequences);
+            let _span = spanned("micro-batch");
+            let with_tape = |(pass, tape, derivatives): (Pass<'_>, Option<_>, _)| {
+                let make = || pass.tape(model, activation_cache.as_ref(), masks, temperature);
+                (pass.shard, tape.unwrap_or_else(make), derivatives)
+            };
+            let set: Vec<_> = set.into_iter().map(with_tape).collect();
+            let _span = spanned("backward");
+            gradient.accumulate(model, set);
         }
         Ok(())
     }
@@ -300,17 +310,21 @@ impl Learner {
         let mut own = Scores::default();
         let none = vec![false; sequences.len()];
         let cuts = cut(sequences, apart(sequences), &none, &none, ranks, limits.micro_batch_tokens);
-        for Cut { sequences: range, targets, shard, .. } in cuts {
-            let packed = Packed::apart(&sequences[range.clone()]);
-            let tokens = packed.token_count();
-            let _span = span("micro-batch").with("tokens", tokens).with("sequences", range.len());
+        for set in cuts.chunks(limits.passes_together(cuts.len())) {
+            let tokens = set.iter().map(|cut| cut.tokens).sum();
+            let _span = span("micro-batch").with("tokens", tokens).with("passes", set.len());
+            let kind = limits.tape_kind_of_set(model, tokens);
             let forward = span("forward").with("tokens", tokens);
-            let kind = limits.tape_kind_of_one(model, tokens);
-            let (scores, tape) = model.forward(packed, temperature, kind);
-            own.extend(scores);
+            let mut passes = Vec::with_capacity(set.len());
+            for Cut { sequences: range, targets, shard, .. } in set {
+                let packed = Packed::apart(&sequences[range.clone()]);
+                let (scores, tape) = model.forward(packed, temperature, kind);
+                own.extend(scores);
+                passes.push((*shard, tape, weights.part(targets.clone())));
+            }
             drop(forward);
             let _span = span("backward").with("tokens", tokens);
-            model.backward(tape, weights.part(targets), gradient.of_shard(model, shard));
+            gradient.accumulate(model, passes);
         }
         ranks.gather_scores(own)
     }
@@ -344,12 +358,12 @@ impl Learner {
         let gradient = gradient.sums(model)?;
         let targets = 0..packed.target_count();
         let _span = span("micro-batch").with("tokens", packed.token_count());
-        let kind = limits.tape_kind_of_one(model, packed.token_count());
+        let kind = limits.tape_kind_of_set(model, packed.token_count());
         let (scores, tape) = model.forward(packed, temperature, kind);
         let coefficients = loss(&scores);
         let derivatives = coefficients.part(targets);
         if !derivatives.are_zero() {
-            model.backward(tape, derivatives, gradient.of_shard(model, 0));
+            gradient.accumulate(model, vec![(0, tape, derivatives)]);
         }
         Ok(scores)
     }

@@ -262,25 +262,28 @@ mod tests {
             tokens.iter().map(|tokens| Sequence { tokens, score_from: 4 }).collect();
         let known = |slots| Some(OnPolicy { scores: Scores::default(), slots });
         let idle = [false, false, false, true, false];
-        let strategies =
-            |on_policy: &[Option<OnPolicy<'_>>], cache, micro_batch_tokens, tape_bytes| {
-                let limits = PassLimits { micro_batch_tokens, tape_bytes, activation_slots: 8 };
-                let masks = &SamplingMasks::default();
-                let (sequences, idle) = (&sequences[..], &idle[..]);
-                let batch = UpdateBatch { sequences, masks, idle, on_policy, temperature: 1.0 };
-                passes(&batch, &limits, &TrainingRanks::alone(1), &model, cache)
-                    .into_iter()
-                    .map(|pass| {
-                        let strategy = match pass.strategy {
-                            PassStrategy::Cached { slots } => format!("cached {}", slots.len()),
-                            PassStrategy::OnPolicy(_) => "on-policy".into(),
-                            PassStrategy::Forward(kind) => format!("forward {kind:?}"),
-                            PassStrategy::ScoreOnly(_) => "score only".into(),
-                        };
-                        (pass.sequences.len(), strategy)
-                    })
-                    .collect::<Vec<_>>()
-            };
+        let strategies = |on_policy: &[Option<OnPolicy<'_>>],
+                          cache,
+                          micro_batch_tokens,
+                          tape_bytes| {
+            let limits =
+                PassLimits { micro_batch_tokens, tape_bytes, activation_slots: 8, by_layer: false };
+            let masks = &SamplingMasks::default();
+            let (sequences, idle) = (&sequences[..], &idle[..]);
+            let batch = UpdateBatch { sequences, masks, idle, on_policy, temperature: 1.0 };
+            passes(&batch, &limits, &TrainingRanks::alone(1), &model, cache)
+                .into_iter()
+                .map(|pass| {
+                    let strategy = match pass.strategy {
+                        PassStrategy::Cached { slots } => format!("cached {}", slots.len()),
+                        PassStrategy::OnPolicy(_) => "on-policy".into(),
+                        PassStrategy::Forward(kind) => format!("forward {kind:?}"),
+                        PassStrategy::ScoreOnly(_) => "score only".into(),
+                    };
+                    (pass.sequences.len(), strategy)
+                })
+                .collect::<Vec<_>>()
+        };
         let named = |expected: &[(usize, &str)]| -> Vec<(usize, String)> {
             expected.iter().map(|&(count, strategy)| (count, strategy.to_owned())).collect()
         };

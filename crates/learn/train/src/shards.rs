@@ -7,7 +7,9 @@
 use crate::error::{Error, Result};
 use isentrope_budget::memory::waiting_sums;
 use isentrope_kernels::{Backend, Role};
-use isentrope_model::{Error as ModelError, Gradient, Model, Parameters, RouterUse};
+use isentrope_model::{
+    BackwardPass, Derivatives, Error as ModelError, Gradient, Model, Parameters, RouterUse, Tape,
+};
 use std::ops::Range;
 
 /// The shard of each unit of sequences, ascending. A unit weighs as much as it has tokens that the
@@ -37,14 +39,21 @@ pub(crate) struct ShardedGradient {
     shards: Range<usize>,
 }
 
-/// The sums that wait, like the digits of a binary counter: sum k is of 2^k shards.
+/// The sums that wait, like the digits of a binary counter: sum k is of 2^k shards. Each group of
+/// parameters is counted by itself, because passes need not leave the model's layers at one time.
 pub(crate) struct Sums {
-    /// The gradient of the current shard; at the end, of all shards.
+    /// The gradient of each group's current shard; at the end, of all shards.
     gradient: Gradient,
     waiting: Vec<Parameters>,
+    groups: Vec<Group>,
+    shards: Range<usize>,
+}
+
+/// Parameters whose gradients are complete together.
+struct Group {
+    parameters: Range<usize>,
     /// How many shards have been added.
     added: usize,
-    shards: Range<usize>,
 }
 
 impl ShardedGradient {
@@ -83,7 +92,7 @@ impl ShardedGradient {
     pub fn reset(&mut self, backend: &dyn Backend) {
         if let Some(sums) = &mut self.sums {
             sums.gradient.reset(backend);
-            sums.added = 0;
+            sums.groups.iter_mut().for_each(|group| group.added = 0);
         }
     }
 
@@ -114,44 +123,89 @@ impl Sums {
     fn zeros(model: &Model, shards: Range<usize>) -> Result<Self, ModelError> {
         let zeros = |_| Parameters::zeros(&*model.backend, model.layout.trained(), Role::Gradient);
         let waiting = (0..waiting_sums(shards.len())).map(zeros).collect::<Result<_, _>>()?;
-        Ok(Self { gradient: Gradient::zeros(model)?, waiting, added: 0, shards })
+        let group = |parameters| Group { parameters, added: 0 };
+        let groups = model.layout.trained().groups().into_iter().map(group).collect();
+        Ok(Self { gradient: Gradient::zeros(model)?, waiting, groups, shards })
     }
 
-    /// The gradient that a shard accumulates in. Shards come in order; shards passed over are
-    /// zeros.
-    pub fn of_shard(&mut self, model: &Model, shard: usize) -> &mut Gradient {
+    /// Takes passes backward, each with its shard, in order: all of them go through a layer before
+    /// any enters the one below. A gradient is one chain over the passes, however many go together.
+    pub fn accumulate(&mut self, model: &Model, passes: Vec<(usize, Tape<'_>, Derivatives<'_>)>) {
+        let begin = |(shard, tape, derivatives)| {
+            (shard, model.begin_backward(tape, derivatives, self.of_head(model, shard)))
+        };
+        let mut passes: Vec<(usize, BackwardPass<'_>)> = passes.into_iter().map(begin).collect();
+        for block in (0..model.layout.block_count()).rev() {
+            for (shard, pass) in &mut passes {
+                model.backward_block(pass, self.of_block(model, block, *shard));
+            }
+        }
+        for (shard, pass) in passes {
+            model.end_backward(pass, self.of_embedding(model, shard));
+        }
+    }
+
+    /// The gradient that a shard accumulates in on its way back through the head. For each part of
+    /// the model shards come in order; shards passed over are zeros.
+    fn of_head(&mut self, model: &Model, shard: usize) -> &mut Gradient {
+        if model.layout.is_tied() {
+            self.of_group(model, 0, shard);
+        }
+        self.of_group(model, self.groups.len() - 1, shard)
+    }
+
+    /// As [`of_head`](Self::of_head), for a block.
+    fn of_block(&mut self, model: &Model, block: usize, shard: usize) -> &mut Gradient {
+        self.of_group(model, 1 + block, shard)
+    }
+
+    /// As [`of_head`](Self::of_head), for the embedding.
+    fn of_embedding(&mut self, model: &Model, shard: usize) -> &mut Gradient {
+        self.of_group(model, 0, shard)
+    }
+
+    fn of_group(&mut self, model: &Model, group: usize, shard: usize) -> &mut Gradient {
         assert!(self.shards.contains(&shard), "another rank's shard");
         let before = shard - self.shards.start;
-        assert!(self.added <= before, "a shard that has been added already");
-        while self.added < before {
-            self.end_shard(model);
+        assert!(self.groups[group].added <= before, "a shard that has been added already");
+        while self.groups[group].added < before {
+            self.end_shard(model, group);
         }
         &mut self.gradient
     }
 
     fn finish(&mut self, model: &Model) -> &mut Parameters {
-        let last = self.shards.len() - 1;
-        if self.added <= last {
-            self.of_shard(model, self.shards.end - 1).finish(model);
-            // The waiting sums are of shards before those in the sum.
-            let sum = self.gradient.parameters_mut();
-            let digits =
-                self.waiting.iter().enumerate().filter(|(digit, _)| last >> digit & 1 == 1);
-            digits.for_each(|(_, waiting)| sum.add(&*model.backend, waiting));
-            self.added = self.shards.len();
+        for group in 0..self.groups.len() {
+            self.finish_group(model, group);
         }
         self.gradient.parameters_mut()
     }
 
-    /// Adds the current shard to the binary counter, and begins the next.
-    fn end_shard(&mut self, model: &Model) {
+    fn finish_group(&mut self, model: &Model, group: usize) {
+        let last = self.shards.len() - 1;
+        if self.groups[group].added > last {
+            return;
+        }
+        self.of_group(model, group, self.shards.end - 1);
+        let Group { parameters, added } = &mut self.groups[group];
+        // The waiting sums are of shards before those in the sum.
+        let sum = self.gradient.finish_part(model, parameters.clone());
+        let digits = self.waiting.iter().enumerate().filter(|(digit, _)| last >> digit & 1 == 1);
+        digits.for_each(|(_, waiting)| sum.add(&*model.backend, waiting, parameters.clone()));
+        *added = self.shards.len();
+    }
+
+    /// Adds a group's current shard to the binary counter, and begins the next.
+    fn end_shard(&mut self, model: &Model, group: usize) {
         let backend = &*model.backend;
-        let carries = self.added.trailing_ones() as usize;
+        let Group { parameters, added } = &mut self.groups[group];
+        let carries = added.trailing_ones() as usize;
         let (carried, free) = self.waiting.split_at_mut(carries);
-        std::mem::swap(self.gradient.finish(model), &mut free[0]);
-        carried.iter().for_each(|waiting| free[0].add(backend, waiting));
-        self.gradient.reset(backend);
-        self.added += 1;
+        let sum = &mut free[0];
+        sum.swap(self.gradient.finish_part(model, parameters.clone()), parameters.clone());
+        carried.iter().for_each(|waiting| sum.add(backend, waiting, parameters.clone()));
+        self.gradient.reset_part(backend, parameters.clone());
+        *added += 1;
     }
 }
 

@@ -316,8 +316,12 @@ mod tests {
     use isentrope_objective::{LossTerms, Minibatch, ObjectiveSettings, objective};
     use isentrope_run::tokens::GivenRanges;
 
-    const LIMITS: PassLimits =
-        PassLimits { micro_batch_tokens: 40, tape_bytes: usize::MAX, activation_slots: 0 };
+    const LIMITS: PassLimits = PassLimits {
+        micro_batch_tokens: 40,
+        tape_bytes: usize::MAX,
+        activation_slots: 0,
+        by_layer: false,
+    };
 
     const BUDGET: RecordBudget = RecordBudget { tokens: 30, seed: 1, step: 1 };
 

@@ -156,28 +156,36 @@ fn updates_however_passes_are_made(model: impl Fn() -> Model) {
                 (some, some, NONE),
                 (some, ALL, SILENT),
             ] {
-                let limits = PassLimits { micro_batch_tokens, tape_bytes, activation_slots: 200 };
-                let mut learner = learner(model(), limits);
-                let before = weights(&learner);
-                let slots = sample(&mut learner, &sequences);
-                let on_policy = on_policy(&learner, &sequences, sampled, cached, &slots);
-                let masks = masks(&sequences);
-                let batch = UpdateBatch {
-                    sequences: &sequences,
-                    masks: &masks,
-                    idle: &idle,
-                    on_policy: &on_policy,
-                    temperature: TEMPERATURE,
-                };
-                accumulate(&mut learner, batch).unwrap();
-                assert!(learner.step(0.01).unwrap().is_finite());
-                results.push(weights(&learner));
-                assert_ne!(results[0], before);
-                let case = format!(
-                    "{micro_batch_tokens} tokens in a pass, {tape_bytes} bytes, on-policy: \
-                     {sampled:?}, cached: {cached:?}, idle: {idle:?}"
-                );
-                assert!(results.last() == results.first(), "{case}");
+                let orders = if micro_batch_tokens == 40 { &[false, true][..] } else { &[false] };
+                for &by_layer in orders {
+                    let limits = PassLimits {
+                        micro_batch_tokens,
+                        tape_bytes,
+                        activation_slots: 200,
+                        by_layer,
+                    };
+                    let mut learner = learner(model(), limits);
+                    let before = weights(&learner);
+                    let slots = sample(&mut learner, &sequences);
+                    let on_policy = on_policy(&learner, &sequences, sampled, cached, &slots);
+                    let masks = masks(&sequences);
+                    let batch = UpdateBatch {
+                        sequences: &sequences,
+                        masks: &masks,
+                        idle: &idle,
+                        on_policy: &on_policy,
+                        temperature: TEMPERATURE,
+                    };
+                    accumulate(&mut learner, batch).unwrap();
+                    assert!(learner.step(0.01).unwrap().is_finite());
+                    results.push(weights(&learner));
+                    assert_ne!(results[0], before);
+                    let case = format!(
+                        "{micro_batch_tokens} tokens in a pass, {tape_bytes} bytes, by layer: \
+                         {by_layer}, on-policy: {sampled:?}, cached: {cached:?}, idle: {idle:?}"
+                    );
+                    assert!(results.last() == results.first(), "{case}");
+                }
             }
         }
     }
@@ -190,8 +198,12 @@ fn what_is_cached_is_what_is_used() {
     let sequences = sequences(&tokens);
     let masks = masks(&sequences);
     let update = |cached| {
-        let limits =
-            PassLimits { micro_batch_tokens: 40, tape_bytes: usize::MAX, activation_slots: 200 };
+        let limits = PassLimits {
+            micro_batch_tokens: 40,
+            tape_bytes: usize::MAX,
+            activation_slots: 200,
+            by_layer: false,
+        };
         let mut learner = learner(model("qwen3", 2), limits);
         let slots = sample(&mut learner, &sequences);
         let on_policy = on_policy(&learner, &sequences, ALL, cached, &slots);

@@ -165,8 +165,12 @@ impl Fixture {
 
     /// With passes of a few responses each.
     pub fn learner(&self) -> Learner {
-        let limits =
-            PassLimits { micro_batch_tokens: 64, tape_bytes: 1 << 26, activation_slots: 0 };
+        let limits = PassLimits {
+            micro_batch_tokens: 64,
+            tape_bytes: 1 << 26,
+            activation_slots: 0,
+            by_layer: false,
+        };
         support::learner(self.model(), adamw(), limits, TrainingRanks::alone(1))
     }
 

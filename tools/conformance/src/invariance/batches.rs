@@ -87,7 +87,7 @@ fn batches_without_targets_are_nothing(trial: &Trial) {
             assert!(score_bits(model, batch, 1.0).is_empty());
             for keep in [TapeKind::Activations, TapeKind::BlockInputs] {
                 let mut gradient = Gradient::zeros(model).unwrap();
-                let bits = gradient_bits(model, &mut gradient, &[(batch, keep)], 1.0);
+                let bits = gradient_bits(model, &mut gradient, &[(batch, keep)], 1, 1.0);
                 assert!(bits.iter().flatten().all(|&b| b == 0), "{family}");
             }
         }

@@ -1,4 +1,5 @@
-//! Neither the ends of micro-batches nor the activations kept between forward and backward matter.
+//! Neither the ends of micro-batches, nor how many go through a layer together, nor the activations
+//! kept between forward and backward matter.
 //! Sharing a prompt changes only the order of a sum.
 
 use crate::device::Trial;
@@ -30,12 +31,13 @@ fn micro_batches_change_nothing(trial: &Trial) {
         texts in texts(trial, 1..8),
         cuts in prop::collection::vec((any::<prop::sample::Index>(), keep()), 0..6),
         last_keep in keep(),
+        together in 1..5_usize,
         temperature in temperature(),
     )| {
         let model = trial.model(family);
         let mut whole = Gradient::zeros(model).unwrap();
         let all = [(&texts[..], TapeKind::Activations)];
-        let expected = gradient_bits(model, &mut whole, &all, temperature);
+        let expected = gradient_bits(model, &mut whole, &all, 1, temperature);
 
         let mut ends = vec![0];
         ends.extend(units(&sequences(&texts)).iter().scan(0, |end, unit| {
@@ -53,11 +55,12 @@ fn micro_batches_change_nothing(trial: &Trial) {
             from = to;
         }
         let mut fresh = Gradient::zeros(model).unwrap();
-        prop_assert!(gradient_bits(model, &mut fresh, &batches, temperature) == expected);
+        prop_assert!(gradient_bits(model, &mut fresh, &batches, 1, temperature) == expected);
 
-        // A second pass in the same memory.
+        // Again in the same memory, several passes through a layer before any enters the next.
         whole.reset(&*model.backend);
-        prop_assert!(gradient_bits(model, &mut whole, &batches, temperature) == expected);
+        let again = gradient_bits(model, &mut whole, &batches, together, temperature);
+        prop_assert!(again == expected);
     });
 }
 
@@ -79,7 +82,7 @@ fn a_shared_prompt_has_the_gradient_of_all_its_responses(trial: &Trial) {
             .collect();
         assert_eq!(units(&sequences(&texts)).len(), 1);
         let gradient = |batches: &[(&[Text], TapeKind)]| -> Vec<Vec<f32>> {
-            let bits = gradient_bits(model, &mut Gradient::zeros(model).unwrap(), batches, 1.0);
+            let bits = gradient_bits(model, &mut Gradient::zeros(model).unwrap(), batches, 1, 1.0);
             bits.into_iter()
                 .map(|tensor| tensor.into_iter().map(f32::from_bits).collect())
                 .collect()
@@ -110,7 +113,7 @@ fn micro_batches_of_a_wide_model_change_nothing(trial: &Trial) {
     let backend = device.backend();
     for model in [load(&wide, backend), adapted(load_frozen(&wide, backend))] {
         let gradient = |batches: &[(&[Text], TapeKind)]| {
-            gradient_bits(&model, &mut Gradient::zeros(&model).unwrap(), batches, 1.0)
+            gradient_bits(&model, &mut Gradient::zeros(&model).unwrap(), batches, 1, 1.0)
         };
         let expected = gradient(&[(&texts, TapeKind::Activations)]);
         let one_by_one: Vec<_> =

@@ -63,7 +63,7 @@ fn frozen_weights(trial: &Trial) {
 
 fn gradient(model: &Model, texts: &[Text]) -> Vec<Vec<u32>> {
     let mut gradient = Gradient::zeros(model).unwrap();
-    gradient_bits(model, &mut gradient, &[(texts, TapeKind::Activations)], 0.7)
+    gradient_bits(model, &mut gradient, &[(texts, TapeKind::Activations)], 1, 0.7)
 }
 
 /// Texts of these lengths.

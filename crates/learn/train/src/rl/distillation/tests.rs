@@ -89,7 +89,8 @@ fn outcome(
     other: &Model,
     micro_batch_tokens: usize,
 ) -> (Vec<Vec<Option<Advantages>>>, Result<f64>) {
-    let limits = PassLimits { micro_batch_tokens, tape_bytes: 0, activation_slots: 0 };
+    let limits =
+        PassLimits { micro_batch_tokens, tape_bytes: 0, activation_slots: 0, by_layer: false };
     let mut learner = learner(&TrainingRanks::alone(1), limits);
     let mut record = StepRecord::default();
     let mut context = LearnContext {

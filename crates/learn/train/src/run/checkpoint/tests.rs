@@ -58,8 +58,12 @@ fn groups_of_another_version_are_refused_and_not_left_out() {
     }
 }
 
-const LIMITS: PassLimits =
-    PassLimits { micro_batch_tokens: 40, tape_bytes: usize::MAX, activation_slots: 0 };
+const LIMITS: PassLimits = PassLimits {
+    micro_batch_tokens: 40,
+    tape_bytes: usize::MAX,
+    activation_slots: 0,
+    by_layer: false,
+};
 
 /// Runs this on each of `count` ranks.
 fn on_ranks(count: usize, act: impl Fn(&TrainingRanks) + Sync) {
