@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }),
     })?;
     let mut gradient = vec![1.0f32; mebibytes << 18];
-    let slices = Slices::new([gradient.len()], world.size());
+    let slices = Slices::new([[gradient.len()]], world.size());
     let mut seconds = Vec::new();
     for _ in 0..=rounds {
         world.any(false)?; // all begin together

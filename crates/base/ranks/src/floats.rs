@@ -49,12 +49,12 @@ pub struct HostFloats<P> {
     parameters: Vec<(usize, P)>,
 }
 
-/// The part of a parameter in a range of numbers.
+/// The part of a parameter in ranges of numbers.
 struct Part {
-    /// The parameter, and the first of its numbers in the range.
+    /// The parameter, and the first of its numbers in the ranges.
     parameter: usize,
     first: usize,
-    /// Its place in the range.
+    /// Its place among the numbers of all ranges.
     within: Range<usize>,
 }
 
@@ -70,18 +70,23 @@ impl<P: Parameter> HostFloats<P> {
         Self { parameters: parameters.collect() }
     }
 
-    fn parts(&self, numbers: &Range<usize>) -> Vec<Part> {
+    /// The parts in ranges of numbers, which stand one after another in a piece.
+    fn parts(&self, numbers: &[Range<usize>]) -> Vec<Part> {
         let end = |(start, parameter): &(usize, P)| start + parameter.count();
-        let first = self.parameters.partition_point(|parameter| end(parameter) <= numbers.start);
-        let reached = self.parameters.iter().enumerate().skip(first);
-        reached
-            .take_while(|(_, (start, _))| *start < numbers.end)
-            .map(|(place, parameter)| {
+        let mut parts = Vec::new();
+        let mut at = 0;
+        for numbers in numbers {
+            let first =
+                self.parameters.partition_point(|parameter| end(parameter) <= numbers.start);
+            let reached = self.parameters.iter().enumerate().skip(first);
+            for (place, parameter) in reached.take_while(|(_, (start, _))| *start < numbers.end) {
                 let (from, to) = (parameter.0.max(numbers.start), end(parameter).min(numbers.end));
-                let within = from - numbers.start..to - numbers.start;
-                Part { parameter: place, first: from - parameter.0, within }
-            })
-            .collect()
+                let within = at + from - numbers.start..at + to - numbers.start;
+                parts.push(Part { parameter: place, first: from - parameter.0, within });
+            }
+            at += numbers.len();
+        }
+        parts
     }
 
     fn read_part(&self, part: &Part) -> Vec<P::Number> {
@@ -91,8 +96,8 @@ impl<P: Parameter> HostFloats<P> {
     }
 
     /// Copies numbers into a piece to send.
-    pub(crate) fn read(&self, numbers: Range<usize>, piece: &mut Piece) {
-        for part in self.parts(&numbers) {
+    pub(crate) fn read(&self, numbers: &[Range<usize>], piece: &mut Piece) {
+        for part in self.parts(numbers) {
             let own = self.read_part(&part);
             piece.contents_mut()[bytes::<P>(&part.within)]
                 .copy_from_slice(bytemuck::cast_slice(&own));
@@ -100,8 +105,8 @@ impl<P: Parameter> HostFloats<P> {
     }
 
     /// Overwrites numbers with a received piece.
-    pub(crate) fn write(&mut self, numbers: Range<usize>, piece: &Piece) {
-        for part in self.parts(&numbers) {
+    pub(crate) fn write(&mut self, numbers: &[Range<usize>], piece: &Piece) {
+        for part in self.parts(numbers) {
             // A piece's numbers need not be aligned there.
             let mut came = vec![P::Number::zeroed(); part.within.len()];
             bytemuck::cast_slice_mut(&mut came)
@@ -113,8 +118,8 @@ impl<P: Parameter> HostFloats<P> {
 
 impl<P: Parameter<Number = f32>> HostFloats<P> {
     /// Adds a received piece to numbers.
-    pub(crate) fn add(&mut self, numbers: Range<usize>, piece: &Piece) {
-        for part in self.parts(&numbers) {
+    pub(crate) fn add(&mut self, numbers: &[Range<usize>], piece: &Piece) {
+        for part in self.parts(numbers) {
             let mut sum = self.read_part(&part);
             let came = piece.contents()[bytes::<P>(&part.within)].chunks_exact(4).map(float);
             sum.iter_mut().zip(came).for_each(|(sum, came)| *sum += came);

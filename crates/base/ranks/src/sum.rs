@@ -4,14 +4,15 @@
 //! sends the half that it gives up, and adds what it gets to the half that it keeps. These
 //! additions are the levels of the tree in `tree.rs`. Every rank sends no more bytes than around a
 //! ring. Where the number of ranks is `m` times a power of two, `m` odd, what is left is cut into
-//! `m` parts: each rank gets one of them from all and adds it up by the tree.
+//! `m` parts: each rank gets one of them from all and adds it up by the tree. Of several groups of
+//! parameters, the parts of all are exchanged as one.
 
 use crate::engine::{Move, Ticket};
 use crate::error::{Error, Result};
 use crate::floats::{HostFloats, Parameter, add_pieces, bytes_of};
 use crate::line::Line;
 use crate::piece::Piece;
-use crate::slices::{BLOCK, Slices, part};
+use crate::slices::{BLOCK, Slices};
 use crate::tree::PartialSums;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -23,8 +24,8 @@ const PIECES_IN_FLIGHT: usize = 4;
 
 /// Adds the numbers of all ranks, in the tree. `add` sends its first parts, receives its second
 /// ones, and replaces this rank's numbers there by sums over the ranks, in their order
-/// ([`PartialSums`]). All parts that come are of one range. Afterwards a rank has the sum in its
-/// own slice ([`Slices::of_rank`]); the rest of its numbers has no meaning.
+/// ([`PartialSums`]). All parts that come are of the same ranges. Afterwards a rank has the sum in
+/// its own slice ([`Slices::of_rank`]); the rest of its numbers has no meaning.
 ///
 /// # Errors
 /// As `add`.
@@ -37,8 +38,8 @@ pub fn reduce_scatter<E>(
         let [ours, theirs] = halves(rank, slices, halving);
         add(&[theirs], &[ours])?;
     }
-    if slices.groups() > 1 {
-        let (theirs, ours) = over_groups(rank, slices);
+    if slices.parts() > 1 {
+        let (theirs, ours) = over_parts(rank, slices);
         add(&theirs, &ours)?;
     }
     Ok(())
@@ -53,8 +54,8 @@ pub fn all_gather<E>(
     slices: &Slices,
     mut write: impl FnMut(&[Part], &[Part]) -> Result<(), E>,
 ) -> Result<(), E> {
-    if slices.groups() > 1 {
-        let (theirs, ours) = over_groups(rank, slices);
+    if slices.parts() > 1 {
+        let (theirs, ours) = over_parts(rank, slices);
         write(&ours, &theirs)?;
     }
     for halving in (0..slices.halvings()).rev() {
@@ -64,21 +65,17 @@ pub fn all_gather<E>(
     Ok(())
 }
 
-/// The half of a range that a rank keeps, and the half that the rank keeps with which it exchanges.
+/// The half that a rank keeps, and the half that the rank keeps with which it exchanges.
 fn halves(rank: usize, slices: &Slices, halving: u32) -> [Part; 2] {
-    let (all, bit) = (slices.halved(rank, halving), rank >> halving & 1);
-    [bit, 1 - bit].map(|half| Part {
-        peer: rank ^ (1 << halving),
-        numbers: slices.numbers_of(part(&all, 2, half)),
-    })
+    let peer = rank ^ (1 << halving);
+    [rank, peer].map(|rank| Part { peer, numbers: slices.halved(rank, halving + 1) })
 }
 
-/// The parts to exchange with the ranks that have our place in the other groups: their slices, then
-/// ours.
-fn over_groups(rank: usize, slices: &Slices) -> (Vec<Part>, Vec<Part>) {
+/// The parts to exchange with the ranks that have kept the same halves: their slices, then ours.
+fn over_parts(rank: usize, slices: &Slices) -> (Vec<Part>, Vec<Part>) {
     let parts = |of: fn(usize, usize) -> usize| {
         let part = |peer| Part { peer, numbers: slices.of_rank(of(peer, rank)) };
-        same_place(rank, slices).map(part).collect()
+        same_halves(rank, slices).map(part).collect()
     };
     (parts(|peer, _| peer), parts(|_, rank| rank))
 }
@@ -91,7 +88,7 @@ pub fn swap<P: Parameter>(
     give: Range<usize>,
     get: Range<usize>,
 ) -> Result<()> {
-    let part = |numbers| Part { peer, numbers };
+    let part = |numbers| Part { peer, numbers: vec![numbers] };
     let mut lane = Lane::new(line, 1);
     lane.write(floats, &[part(give)], &[part(get)])?;
     lane.end()
@@ -102,16 +99,27 @@ pub fn swap<P: Parameter>(
 pub struct Part {
     /// The other rank.
     pub peer: usize,
-    /// A range of the numbers of all parameters.
-    pub numbers: Range<usize>,
+    /// Ranges of the numbers of all parameters, ascending.
+    pub numbers: Vec<Range<usize>>,
 }
 
 impl Part {
+    /// How many numbers it has.
+    pub(crate) fn count(&self) -> usize {
+        self.numbers.iter().map(Range::len).sum()
+    }
+
     /// The part's `index`th piece; none if the part has fewer.
     fn cut(&self, piece: usize, index: usize) -> Option<Self> {
-        let start = self.numbers.start + index * piece;
-        let end = self.numbers.end.min(start + piece);
-        (start < end).then_some(Self { peer: self.peer, numbers: start..end })
+        let (first, mut end) = (index * piece, 0);
+        let within = self.numbers.iter().filter_map(|numbers| {
+            let start = end;
+            end += numbers.len();
+            let (from, to) = (start.max(first), end.min(first + piece));
+            (from < to).then(|| numbers.start + (from - start)..numbers.start + (to - start))
+        });
+        let numbers: Vec<_> = within.collect();
+        (!numbers.is_empty()).then_some(Self { peer: self.peer, numbers })
     }
 }
 
@@ -132,9 +140,9 @@ pub(crate) struct Lane<'a> {
 }
 
 impl<'a> Lane<'a> {
-    /// Makes a lane for exchanges between `groups` groups at a time.
-    pub fn new(line: &'a Line, groups: usize) -> Self {
-        let piece = (PIECE / groups).max(BLOCK);
+    /// Makes a lane for exchanges of `parts` parts at a time.
+    pub fn new(line: &'a Line, parts: usize) -> Self {
+        let piece = (PIECE / parts).max(BLOCK);
         Self { line, piece, idle: Vec::new(), damage: None }
     }
 
@@ -159,19 +167,19 @@ impl<'a> Lane<'a> {
         comes: Vec<Part>,
     ) -> Result<Batch> {
         let mut moves = Vec::with_capacity(goes.len() + comes.len());
-        for Part { peer, numbers } in &comes {
+        for part in &comes {
             moves.push(Move::Receive {
-                from: *peer,
+                from: part.peer,
                 piece: self.take(),
-                bytes: Piece::sealed(bytes_of::<P>(numbers.len())),
+                bytes: Piece::sealed(bytes_of::<P>(part.count())),
             });
         }
-        for Part { peer, numbers } in goes {
-            let contents = bytes_of::<P>(numbers.len());
+        for part in goes {
+            let contents = bytes_of::<P>(part.count());
             let mut piece = self.take();
-            floats.read(numbers, &mut piece);
-            piece.seal(self.line.next_to(peer), contents);
-            moves.push(Move::Send { to: peer, piece, bytes: Piece::sealed(contents) });
+            floats.read(&part.numbers, &mut piece);
+            piece.seal(self.line.next_to(part.peer), contents);
+            moves.push(Move::Send { to: part.peer, piece, bytes: Piece::sealed(contents) });
         }
         let comes = comes.into_iter().map(|part| {
             let number = self.line.next_from(part.peer);
@@ -185,7 +193,7 @@ impl<'a> Lane<'a> {
         let mut pieces = self.line.wait(batch.ticket)?.into_iter();
         let mut came = Vec::with_capacity(batch.comes.len());
         for ((part, number), piece) in batch.comes.into_iter().zip(&mut pieces) {
-            if !piece.is_sound(number, bytes_of::<P>(part.numbers.len())) {
+            if !piece.is_sound(number, bytes_of::<P>(part.count())) {
                 self.damage.get_or_insert_with(|| {
                     Error::Damage(format!(
                         "what came from rank {} is not what it sent: a network or memory damages \
@@ -222,7 +230,7 @@ impl<'a> Lane<'a> {
         match comes {
             // a + b = b + a: whose number is the first does not matter.
             [_] => self.exchange(floats, goes, comes, HostFloats::add),
-            _ => self.add_over_groups(floats, goes, comes),
+            _ => self.add_over_parts(floats, goes, comes),
         }
     }
 
@@ -232,18 +240,18 @@ impl<'a> Lane<'a> {
         floats: &mut HostFloats<P>,
         goes: &[Part],
         comes: &[Part],
-        put: impl Fn(&mut HostFloats<P>, Range<usize>, &Piece),
+        put: impl Fn(&mut HostFloats<P>, &[Range<usize>], &Piece),
     ) -> Result<()> {
         self.each(floats, goes, comes, |lane, floats, came| {
             for (part, piece) in came {
-                put(floats, part.numbers, &piece);
+                put(floats, &part.numbers, &piece);
                 lane.idle.push(piece);
             }
         })
     }
 
-    /// The last levels of the tree: every rank adds its part over all groups.
-    fn add_over_groups<P: Parameter<Number = f32>>(
+    /// The last levels of the tree: every rank adds up its part, which comes from all others.
+    fn add_over_parts<P: Parameter<Number = f32>>(
         &mut self,
         floats: &mut HostFloats<P>,
         goes: &[Part],
@@ -251,14 +259,15 @@ impl<'a> Lane<'a> {
     ) -> Result<()> {
         let rank = self.line.rank();
         self.each(floats, goes, comes, |lane, floats, came| {
-            let Some(numbers) = came.first().map(|(part, _)| part.numbers.clone()) else { return };
+            let Some((part, _)) = came.first() else { return };
+            let (numbers, count) = (part.numbers.clone(), part.count());
             let mut own = lane.take();
-            floats.read(numbers.clone(), &mut own);
+            floats.read(&numbers, &mut own);
             let (before, after): (Vec<_>, Vec<_>) =
                 came.into_iter().partition(|(part, _)| part.peer < rank);
             let pieces = |parts: Vec<(Part, Piece)>| parts.into_iter().map(|(_, piece)| piece);
             let mut add = |left: &mut Piece, right: Piece| {
-                add_pieces(left, &right, numbers.len());
+                add_pieces(left, &right, count);
                 lane.idle.push(right);
             };
             let mut sums = PartialSums::default();
@@ -266,7 +275,7 @@ impl<'a> Lane<'a> {
                 sums.push(piece, &mut add);
             }
             if let Some(sum) = sums.finish(&mut add) {
-                floats.write(numbers.clone(), &sum);
+                floats.write(&numbers, &sum);
                 lane.idle.push(sum);
             }
         })
@@ -280,7 +289,7 @@ impl<'a> Lane<'a> {
         comes: &[Part],
         mut arrived: impl FnMut(&mut Self, &mut HostFloats<P>, Vec<(Part, Piece)>),
     ) -> Result<()> {
-        let longest = goes.iter().chain(comes).map(|part| part.numbers.len()).max().unwrap_or(0);
+        let longest = goes.iter().chain(comes).map(Part::count).max().unwrap_or(0);
         let mut in_flight = VecDeque::new();
         for index in 0..longest.div_ceil(self.piece) {
             if in_flight.len() == PIECES_IN_FLIGHT
@@ -303,11 +312,9 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// The other ranks that have the same range after all halvings, in order.
-fn same_place(rank: usize, slices: &Slices) -> impl Iterator<Item = usize> {
+/// The other ranks that have kept the same halves, in order.
+fn same_halves(rank: usize, slices: &Slices) -> impl Iterator<Item = usize> {
     let place = rank & ((1 << slices.halvings()) - 1);
     let halvings = slices.halvings();
-    (0..slices.groups())
-        .map(move |group| group << halvings | place)
-        .filter(move |&peer| peer != rank)
+    (0..slices.parts()).map(move |part| part << halvings | place).filter(move |&peer| peer != rank)
 }

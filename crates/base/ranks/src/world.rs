@@ -221,15 +221,15 @@ impl World {
 
     /// Adds the numbers of all ranks, in the tree of `tree.rs`: a rank then has the sum in its own
     /// slice ([`Slices::of_rank`]), and nothing of use in the rest. `slices` divides the numbers
-    /// over
-    /// [`size`](Self::size) ranks.
+    /// over [`size`](Self::size) ranks. With a [group](Slices::groups)'s slices, `floats` has the
+    /// group's parameters alone.
     pub fn sum<P: Parameter<Number = f32>>(
         &self,
         floats: &mut HostFloats<P>,
         slices: &Slices,
     ) -> Result<()> {
         self.exchange(Kind::Sum, slices, |line| {
-            let mut lane = Lane::new(line, slices.groups());
+            let mut lane = Lane::new(line, slices.parts());
             let add = |goes: &[Part], comes: &[Part]| lane.add(floats, goes, comes);
             sum::reduce_scatter(line.rank(), slices, add)?;
             lane.end()
@@ -239,7 +239,7 @@ impl World {
     /// Gives every rank's slice to all.
     pub fn share<P: Parameter>(&self, floats: &mut HostFloats<P>, slices: &Slices) -> Result<()> {
         self.exchange(Kind::Share, slices, |line| {
-            let mut lane = Lane::new(line, slices.groups());
+            let mut lane = Lane::new(line, slices.parts());
             let write = |goes: &[Part], comes: &[Part]| lane.write(floats, goes, comes);
             sum::all_gather(line.rank(), slices, write)?;
             lane.end()
@@ -249,8 +249,8 @@ impl World {
     /// As [`sum`](Self::sum), of numbers on devices, which another library moves. `add` sends its
     /// first parts, receives its second ones, and replaces this rank's numbers there by sums over
     /// the ranks: numbers of lower ranks, this rank's own, numbers of higher ones, added as
-    /// [`PartialSums`](crate::PartialSums) does. All parts that come are of one range. It returns
-    /// the sentence of a failure.
+    /// [`PartialSums`](crate::PartialSums) does. All parts that come have the same ranges. It
+    /// returns the sentence of a failure.
     ///
     /// # Errors
     /// [`Error::Device`] on the rank where `add` has failed; otherwise as [`gather`](Self::gather).
@@ -388,7 +388,7 @@ fn counted(
 ) -> Result<()> {
     let begun = Instant::now();
     exchange().map_err(Error::Device)?;
-    let numbers: usize = goes.iter().map(|part| part.numbers.len()).sum();
+    let numbers: usize = goes.iter().map(Part::count).sum();
     line.count((bytes * numbers) as u64, begun.elapsed());
     Ok(())
 }

@@ -46,7 +46,7 @@ impl Moments {
     ) -> Result<Self> {
         let slices = ranks.slices(model);
         let mut parts = Vec::new();
-        for (parameter, elements) in slices.by_parameter(slices.of_rank(ranks.rank())) {
+        for (parameter, elements) in slices.by_parameter(&slices.of_rank(ranks.rank())) {
             let zeros = || model.backend.allocate(role(elements.len())).map_err(ModelError::from);
             parts.push(Part { parameter, moments: [zeros()?, zeros()?], elements });
         }

@@ -140,7 +140,10 @@ impl TrainingRanks {
 
     /// The elements of all parameters that each rank updates.
     pub fn slices(&self, model: &Model) -> Slices {
-        Slices::new(model.layout.trained().numbers(&*model.backend), self.world.size())
+        let trained = model.layout.trained();
+        let lengths: Vec<usize> = trained.numbers(&*model.backend).collect();
+        let groups = trained.groups().into_iter().map(|group| lengths[group].to_vec());
+        Slices::new(groups, self.world.size())
     }
 
     /// Before the optimizer: adds the ranks' gradients. Each rank then has its slice of the
@@ -218,18 +221,18 @@ impl TrainingRanks {
         }
     }
 
-    /// Puts each rank's elements at its `place` in one array, on all ranks.
+    /// Puts each rank's elements at its `places` in one array, on all ranks.
     pub fn gather_slices(
         &self,
         own: Vec<f32>,
-        place: impl Fn(usize) -> Range<usize>,
+        places: impl Fn(usize) -> Vec<Range<usize>>,
     ) -> Result<Vec<f32>> {
         let [gathered] = self.gather_floats([own])?;
         let mut all = vec![0.0; gathered.len()];
         let mut rest = &gathered[..];
-        for rank in 0..self.world.size() {
-            let (of_rank, after) = rest.split_at(place(rank).len());
-            all[place(rank)].copy_from_slice(of_rank);
+        for place in (0..self.world.size()).flat_map(places) {
+            let (elements, after) = rest.split_at(place.len());
+            all[place].copy_from_slice(elements);
             rest = after;
         }
         Ok(all)

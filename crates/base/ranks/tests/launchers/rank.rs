@@ -90,7 +90,7 @@ fn add(left: &mut [f32], right: Vec<f32>) {
 
 /// Says what the sum of all shards comes to, bit by bit.
 fn sum(world: &World, shards: usize) -> Result<(), String> {
-    let slices = Slices::new(LENGTHS, world.size());
+    let slices = Slices::new(LENGTHS.chunks(2).map(|group| group.iter().copied()), world.size());
     let mut sums = PartialSums::default();
     for index in as_text(shards_of_rank(shards, world.size(), world.rank()))? {
         sums.push(shard(index), |left, right| add(left, right));

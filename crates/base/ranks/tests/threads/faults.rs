@@ -10,7 +10,7 @@ use std::time::Duration;
 fn step(world: &World) -> Result<(), Error> {
     world.gather(&[world.rank() as u8])?;
     let mut gradient = vec![0.5; 10_000];
-    let slices = Slices::new([10_000], world.size());
+    let slices = Slices::new([[10_000]], world.size());
     world.sum(&mut HostFloats::new([&mut gradient[..]]), &slices)?;
     world.share(&mut HostFloats::new([&mut gradient[..]]), &slices)?;
     world.any(false).map(drop)

@@ -56,36 +56,56 @@ fn bits(parameters: &[Vec<f32>]) -> Vec<Vec<u32>> {
     parameters.iter().map(|parameter| parameter.iter().map(|x| x.to_bits()).collect()).collect()
 }
 
+/// Groups of two parameters.
+fn slices(lengths: &[usize], ranks: usize) -> Slices {
+    Slices::new(lengths.chunks(2).map(|group| group.iter().copied()), ranks)
+}
+
+fn floats(parameters: &mut [Vec<f32>]) -> HostFloats<&mut [f32]> {
+    HostFloats::new(parameters.iter_mut().map(Vec::as_mut_slice))
+}
+
 /// A rank's numbers after the sum in its slice, and after sharing.
 fn summed(world: &World, shards: usize, lengths: &[usize]) -> (Vec<u32>, Vec<Vec<u32>>) {
-    let slices = Slices::new(lengths.iter().copied(), world.size());
+    let slices = slices(lengths, world.size());
     let mut sums = PartialSums::default();
     for index in shards_of_rank(shards, world.size(), world.rank()).unwrap() {
         sums.push(shard(index, lengths), |left, right| add(left, right));
     }
     let mut gradient = sums.finish(|left, right| add(left, right)).unwrap();
-    world.sum(&mut HostFloats::new(gradient.iter_mut().map(Vec::as_mut_slice)), &slices).unwrap();
-    let slice = slices.by_parameter(slices.of_rank(world.rank()));
-    let own = slice
-        .flat_map(|(parameter, range)| bits(&[gradient[parameter][range].to_vec()]).concat())
-        .collect();
+    let mut by_group = gradient.clone();
+    world.sum(&mut floats(&mut gradient), &slices).unwrap();
+    for (parameters, group) in slices.groups() {
+        world.sum(&mut floats(&mut by_group[parameters]), &group).unwrap();
+    }
+    let slice = slices.of_rank(world.rank());
+    let own = |gradient: &[Vec<f32>]| -> Vec<u32> {
+        let parts = slices.by_parameter(&slice);
+        parts.flat_map(|(of, range)| bits(&[gradient[of][range].to_vec()]).concat()).collect()
+    };
+    let sum = own(&gradient);
+    assert!(sum == own(&by_group), "group after group");
     // A rank's numbers in the others' slices must not matter.
-    let mine = slices.of_rank(world.rank());
-    let all = gradient.iter_mut().flatten().enumerate();
-    all.filter(|(at, _)| !mine.contains(at)).for_each(|(_, number)| *number = f32::NAN);
-    world.share(&mut HostFloats::new(gradient.iter_mut().map(Vec::as_mut_slice)), &slices).unwrap();
-    (own, bits(&gradient))
+    for parameters in [&mut gradient, &mut by_group] {
+        let all = parameters.iter_mut().flatten().enumerate();
+        let others = all.filter(|(at, _)| !slice.iter().any(|own| own.contains(at)));
+        others.for_each(|(_, number)| *number = f32::NAN);
+    }
+    world.share(&mut floats(&mut gradient), &slices).unwrap();
+    for (parameters, group) in slices.groups() {
+        world.share(&mut floats(&mut by_group[parameters]), &group).unwrap();
+    }
+    assert!(bits(&gradient) == bits(&by_group), "group after group");
+    (sum, bits(&gradient))
 }
 
 fn holds(shards: usize, ranks: usize, lengths: &[usize], expected: &[Vec<u32>]) {
     let flat = expected.concat();
-    let slices = Slices::new(lengths.iter().copied(), ranks);
+    let slices = slices(lengths, ranks);
     let of_ranks = on_ranks(ranks, &patient(), |world, _| summed(&world, shards, lengths));
     for (rank, (own, all)) in of_ranks.into_iter().enumerate() {
-        assert!(
-            own == flat[slices.of_rank(rank)],
-            "{shards} shards, rank {rank} of {ranks}: its slice"
-        );
+        let slice = slices.of_rank(rank).into_iter().flat_map(|numbers| &flat[numbers]).copied();
+        assert!(own == slice.collect::<Vec<_>>(), "{shards} shards, rank {rank} of {ranks}: slice");
         assert!(all == expected, "{shards} shards, rank {rank} of {ranks}: all");
     }
 }
@@ -147,9 +167,9 @@ fn halves_are_shared_in_half_of_the_bytes() {
     let number = |parameter: usize, at: usize| (31 * at + 7 * parameter) as u16 | 1;
     for ranks in [1, 2, 3, 6, 8] {
         on_ranks(ranks, &patient(), |world, _| {
-            let slices = Slices::new(lengths, ranks);
+            let slices = slices(&lengths, ranks);
             let mut all = lengths.map(|length| Halves(vec![0; length]));
-            for (parameter, own) in slices.by_parameter(slices.of_rank(world.rank())) {
+            for (parameter, own) in slices.by_parameter(&slices.of_rank(world.rank())) {
                 own.for_each(|at| all[parameter].0[at] = number(parameter, at));
             }
             let before = world.traffic().sent_bytes;
@@ -172,7 +192,7 @@ fn zeros_keep_their_signs() {
     for (last, sum) in [(-0.0f32, -0.0f32), (0.0, 0.0)] {
         let sums = on_ranks(4, &patient(), |world, _| {
             let mut number = [if world.rank() == 3 { last } else { -0.0 }];
-            let slices = Slices::new([1], 4);
+            let slices = Slices::new([[1]], 4);
             world.sum(&mut HostFloats::new([&mut number[..]]), &slices).unwrap();
             world.share(&mut HostFloats::new([&mut number[..]]), &slices).unwrap();
             number[0].to_bits()

@@ -38,7 +38,7 @@ pub(super) fn share(
 fn elements(slices: &Slices, parts: &[Part]) -> Vec<PeerElements> {
     let of = |part: &Part| PeerElements {
         rank: part.peer,
-        elements: slices.by_parameter(part.numbers.clone()).collect(),
+        elements: slices.by_parameter(&part.numbers).collect(),
     };
     parts.iter().map(of).collect()
 }
@@ -54,9 +54,10 @@ pub fn try_links(
     backend: &dyn Backend,
     links: &dyn DeviceLinks,
 ) -> Result<Option<String>> {
-    // Every rank has blocks of more than one parameter, and parameters end within blocks.
+    // Two groups. Every rank has blocks of two parameters, and parameters end within blocks.
     let kinds = [BLOCK * world.size() + 100, 7, BLOCK * (world.size() + 3) - 1].map(Kind::Vector);
-    let slices = Slices::new(kinds.map(|kind| backend.element_count(kind)), world.size());
+    let lengths = kinds.map(|kind| backend.element_count(kind));
+    let slices = Slices::new(lengths.chunks(2).map(<[usize]>::to_vec), world.size());
     let buffers = || -> Vec<Buffer> {
         let mut state = world.rank() as u32 ^ 0x9e37_79b9;
         // Numbers of all sizes, so that the order of a sum shows.
