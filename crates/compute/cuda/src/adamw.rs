@@ -58,21 +58,21 @@ fn number_blocks(tensors: &mut Vec<Tensor>) -> usize {
 /// Some elements of one parameter in an update, from an [`UpdateSlice`].
 pub(crate) struct Parameter<'a> {
     weights: &'a CudaBuffer,
-    gradient: &'a CudaBuffer,
     elements: Range<usize>,
+    gradient: (&'a CudaBuffer, usize),
     first: &'a CudaBuffer,
     second: &'a CudaBuffer,
 }
 
 impl<'a> Parameter<'a> {
     pub(crate) fn of(
-        UpdateSlice { weights, gradient, elements, first, second }: &'a UpdateSlice<'_>,
+        UpdateSlice { weights, elements, gradient, first, second }: &'a UpdateSlice<'_>,
     ) -> Self {
         let elements = elements.clone();
         Self {
             weights: weights.of(),
-            gradient: gradient.of(),
             elements,
+            gradient: (gradient.0.of(), gradient.1),
             first: first.of(),
             second: second.of(),
         }
@@ -179,10 +179,11 @@ impl Cuda {
 
     /// Some of the elements that are updated, with moments on the device.
     fn tensor(&self, of: &Parameter<'_>, elements: Range<usize>, moments: [Pointer; 2]) -> Tensor {
-        self.settle(of.gradient);
+        let (gradient, at) = of.gradient;
+        self.settle(gradient);
+        let (gradient, _) = part(gradient, &(at + elements.start..at + elements.end));
         let elements = of.elements.start + elements.start..of.elements.start + elements.end;
         let (weights, rest) = part(of.weights, &elements);
-        let (gradient, _) = part(of.gradient, &elements);
         let [first, second] = moments;
         [weights.0, rest.0, gradient.0, first.0, second.0, elements.len() as u64, 0]
     }

@@ -509,6 +509,9 @@ impl Backend for Cuda {
     fn write_elements(&self, to: &mut Buffer, first: usize, elements: &[f32]) {
         self.write_range(to.of_mut(), first, elements);
     }
+    fn copy_elements(&self, from: &Buffer, elements: Range<usize>, to: &mut Buffer, first: usize) {
+        self.copy_range(from.of(), elements, to.of_mut(), first);
+    }
     fn add(&self, from: &Buffer, to: &mut Buffer) {
         self.add_whole(from.of(), to.of_mut());
     }

@@ -7,6 +7,10 @@ use crate::kernels::Grid;
 use crate::layout::{Element, Layout};
 use half::bf16;
 use isentrope_kernels::{Buffer, Kind, Linear};
+use std::ops::Range;
+
+/// Elements that are copied by way of the host at a time.
+const COPIED: usize = 1 << 18;
 
 /// The upper half of an f32, as a weight is split: rounded to nearest, ties away from zero; NaN
 /// stays NaN.
@@ -185,6 +189,37 @@ impl Cuda {
             Element::Bf16 => panic!("activations are read, not unpacked"),
         }
         self.device.download(unpacked.memory(), 0, bytemuck::cast_slice_mut(rows));
+    }
+
+    /// Copies elements between buffers: on the device where both are f32 in its memory, else by way
+    /// of the host.
+    pub(crate) fn copy_range(
+        &self,
+        from: &CudaBuffer,
+        elements: Range<usize>,
+        to: &CudaBuffer,
+        first: usize,
+    ) {
+        let (start, count) = (elements.start, elements.len());
+        let on_device = |of: &CudaBuffer| of.layout.element == Element::F32 && of.host.is_none();
+        self.settle(from);
+        if on_device(from) && on_device(to) {
+            assert!(
+                elements.end <= from.layout.elements() && first + count <= to.layout.elements(),
+                "elements beyond the end"
+            );
+            self.settle(to);
+            if count > 0 {
+                self.device.copy(from.memory(), 4 * start, to.memory(), 4 * first, 4 * count);
+            }
+            return;
+        }
+        let mut piece = vec![0.0; COPIED.min(count)];
+        for done in (0..count).step_by(COPIED) {
+            let piece = &mut piece[..COPIED.min(count - done)];
+            self.read_range(from, start + done, piece);
+            self.write_range(to, first + done, piece);
+        }
     }
 
     pub(crate) fn write_range(&self, to: &CudaBuffer, first: usize, elements: &[f32]) {

@@ -249,8 +249,8 @@ pub fn optimizer(t: &mut Trial<'_>, shape: Linear) {
         .zip(kinds)
         .map(|((weights, gradient, first, second), kind)| UpdateSlice {
             weights,
-            gradient,
             elements: all(kind),
+            gradient: (gradient, 0),
             first,
             second,
         })

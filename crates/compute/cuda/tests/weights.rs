@@ -165,8 +165,8 @@ fn updated(backend: &dyn Backend, moment: fn(usize) -> Role) -> Vec<Vec<u32>> {
             .zip(LENGTHS)
             .map(|(((weights, first, second), gradient), len)| UpdateSlice {
                 weights,
-                gradient,
                 elements: 1..len,
+                gradient: (gradient, 1),
                 first,
                 second,
             })
@@ -230,8 +230,8 @@ fn a_rank_updates_its_own_elements_without_the_remainders_of_the_others() {
             settings,
             &mut [UpdateSlice {
                 weights: &mut packed,
-                gradient: &gradient,
                 elements: own.clone(),
+                gradient: (&gradient, own.start),
                 first: &mut first,
                 second: &mut second,
             }],

@@ -71,10 +71,10 @@ impl AdamW {
 pub struct UpdateSlice<'a> {
     /// The parameter's weights.
     pub weights: &'a mut Buffer,
-    /// Their gradient.
-    pub gradient: &'a Buffer,
-    /// The range of elements in both.
+    /// The range of elements.
     pub elements: Range<usize>,
+    /// Their gradient, with the place of its first element in the buffer.
+    pub gradient: (&'a Buffer, usize),
     /// The running mean of the gradient, for this range only.
     pub first: &'a mut Buffer,
     /// The running mean of the gradient's squares, for this range only.

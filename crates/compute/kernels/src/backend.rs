@@ -498,6 +498,9 @@ pub trait Backend: Send + Sync + 'static {
     /// Copies elements from the host to `first ..` of weights, of a gradient or of a moment, in the
     /// order of [`read_elements`](Self::read_elements).
     fn write_elements(&self, to: &mut Buffer, first: usize, elements: &[f32]);
+    /// Copies elements of weights, of a gradient or of a moment to `first ..` of another of these,
+    /// in the order of [`read_elements`](Self::read_elements).
+    fn copy_elements(&self, from: &Buffer, elements: Range<usize>, to: &mut Buffer, first: usize);
     /// `to += from`, element by element, over two whole buffers of one role: sums two gradients.
     fn add(&self, from: &Buffer, to: &mut Buffer);
     /// `to *= factors`, element by element, over two whole gradients of one parameter.

@@ -533,6 +533,10 @@ impl Backend for Cpu {
     fn write_elements(&self, to: &mut Buffer, first: usize, elements: &[f32]) {
         to.cpu_mut()[first..][..elements.len()].copy_from_slice(elements);
     }
+    fn copy_elements(&self, from: &Buffer, elements: Range<usize>, to: &mut Buffer, first: usize) {
+        let from = &from.cpu()[elements];
+        to.cpu_mut()[first..][..from.len()].copy_from_slice(from);
+    }
     fn add(&self, from: &Buffer, to: &mut Buffer) {
         rows::add(&self.workers, from.cpu(), to.cpu_mut());
     }
@@ -545,11 +549,11 @@ impl Backend for Cpu {
         adamw::square_sums(&self.workers, &parts)
     }
     fn adamw(&self, settings: AdamW, parameters: &mut [UpdateSlice<'_>]) {
-        for UpdateSlice { weights, gradient, elements, first, second } in parameters {
-            let (weights, gradient) =
-                (&mut weights.cpu_mut()[elements.clone()], &gradient.cpu()[elements.clone()]);
-            let (first, second) =
-                (&mut first.cpu_mut()[..elements.len()], &mut second.cpu_mut()[..elements.len()]);
+        for UpdateSlice { weights, elements, gradient, first, second } in parameters {
+            let count = elements.len();
+            let weights = &mut weights.cpu_mut()[elements.clone()];
+            let gradient = &gradient.0.cpu()[gradient.1..][..count];
+            let (first, second) = (&mut first.cpu_mut()[..count], &mut second.cpu_mut()[..count]);
             adamw::step(&self.workers, settings, weights, gradient, first, second);
         }
     }

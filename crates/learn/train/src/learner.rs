@@ -119,7 +119,8 @@ impl Learner {
             return Ok(known);
         }
         let Self { model, optimizer, ranks, .. } = self;
-        let norm = optimizer.norm(&*model.backend, model.trained(), ranks)?;
+        let own = optimizer.moments.own(model.trained());
+        let norm = optimizer.norm(&*model.backend, &own, ranks)?;
         Ok(*self.checksum.insert(norm.to_bits()))
     }
 

@@ -9,6 +9,7 @@ mod clock;
 pub mod collect;
 mod error;
 mod examples;
+pub mod gradient_slice;
 pub mod group;
 pub mod learner;
 pub mod metrics;

@@ -5,7 +5,7 @@
 use crate::error::{Error, Result};
 use crate::ranks::TrainingRanks;
 use isentrope_budget::memory::MOMENTS;
-use isentrope_kernels::{Backend, Buffer, NORM_BLOCK, Role, UpdateSlice};
+use isentrope_kernels::{Buffer, NORM_BLOCK, Role, UpdateSlice};
 use isentrope_model::checkpoint::{Tensor, WriteOptions, write_tensors};
 use isentrope_model::{Checkpoint, Error as ModelError, Model, ParameterList, Parameters};
 use isentrope_ranks::{BLOCK, Slices};
@@ -19,8 +19,6 @@ use std::path::{Path, PathBuf};
 const NAMES: [&str; MOMENTS] = ["exp_avg.", "exp_avg_sq."];
 // The rank that updates a block also sums the squares of its gradient.
 const _: () = assert!(BLOCK == NORM_BLOCK);
-/// Elements that are copied at a time.
-const COPIED: usize = 1 << 18;
 
 /// Both moments of a rank's slice of all weights.
 pub(crate) struct Moments {
@@ -77,9 +75,9 @@ impl Moments {
             let Range { start, end } = *elements;
             let (from, to) =
                 (&model.trained().buffers()[*parameter], &mut room.buffers_mut()[*parameter]);
-            copy(&*model.backend, from, start, to, start, end - start);
+            model.backend.copy_elements(from, start..end, to, start);
         }
-        ranks.share(&*model.backend, room, &self.slices)
+        ranks.share(&*model.backend, room.buffers_mut(), &self.slices)
     }
 
     /// Reads the moments of a checkpoint. `room` is a gradient of zeros, and is overwritten.
@@ -93,7 +91,7 @@ impl Moments {
             room.fill(&*model.backend, model.layout.trained(), checkpoint, prefix)?;
             for Part { parameter, elements, moments } in &mut self.parts {
                 let from = &room.buffers()[*parameter];
-                copy(&*model.backend, from, elements.start, &mut moments[which], 0, elements.len());
+                model.backend.copy_elements(from, elements.clone(), &mut moments[which], 0);
             }
         }
         Ok(())
@@ -126,9 +124,9 @@ impl Moments {
             while *had < moments {
                 for Part { parameter, elements, moments } in &self.parts {
                     let to = &mut room.buffers_mut()[*parameter];
-                    copy(&**backend, &moments[*had], 0, to, elements.start, elements.len());
+                    backend.copy_elements(&moments[*had], 0..elements.len(), to, elements.start);
                 }
-                ranks.share(&**backend, room, &self.slices)?;
+                ranks.share(&**backend, room.buffers_mut(), &self.slices)?;
                 *had += 1;
             }
             Ok::<_, Error>(())
@@ -200,48 +198,32 @@ impl Moments {
         for Part { elements, moments, .. } in
             self.parts.iter().filter(|part| part.parameter == index)
         {
-            copy(backend, &moments[which], 0, &mut buffer, elements.start, elements.len());
+            backend.copy_elements(&moments[which], 0..elements.len(), &mut buffer, elements.start);
         }
         Ok(buffer)
     }
 
     /// The elements of weights or of a gradient that this rank updates.
-    pub fn own<'a>(&'a self, parameters: &'a Parameters) -> Vec<(&'a Buffer, Range<usize>)> {
+    pub fn own<'a>(&self, parameters: &'a Parameters) -> Vec<(&'a Buffer, Range<usize>)> {
         let part = |part: &Part| (&parameters.buffers()[part.parameter], part.elements.clone());
         self.parts.iter().map(part).collect()
     }
 
-    /// The elements of weights, gradient and moments that this rank updates.
+    /// The elements of weights, gradient and moments that this rank updates. `gradient` has the
+    /// elements of each part, in order, as [`own`](Self::own) has them.
     pub fn updated<'a>(
         &'a mut self,
         weights: &'a mut Parameters,
-        gradient: &'a Parameters,
+        gradient: &[(&'a Buffer, Range<usize>)],
     ) -> Vec<UpdateSlice<'a>> {
-        let mut parts = self.parts.iter_mut().peekable();
-        let parameters = weights.buffers_mut().iter_mut().zip(gradient.buffers()).enumerate();
-        let of_parameter = |(index, (weights, gradient))| {
-            let Part { elements, moments: [first, second], .. } =
-                parts.next_if(|part| part.parameter == index)?;
-            Some(UpdateSlice { weights, gradient, elements: elements.clone(), first, second })
+        let mut parts = self.parts.iter_mut().zip(gradient).peekable();
+        let weights = weights.buffers_mut().iter_mut().enumerate();
+        let of_parameter = |(index, weights)| {
+            let (part, gradient) = parts.next_if(|(part, _)| part.parameter == index)?;
+            let Part { elements, moments: [first, second], .. } = part;
+            let gradient = (gradient.0, gradient.1.start);
+            Some(UpdateSlice { weights, elements: elements.clone(), gradient, first, second })
         };
-        parameters.filter_map(of_parameter).collect()
-    }
-}
-
-/// Copies `count` elements from one buffer, from its element `at` on, to another, from its element
-/// `start` on.
-fn copy(
-    backend: &dyn Backend,
-    from: &Buffer,
-    at: usize,
-    to: &mut Buffer,
-    start: usize,
-    count: usize,
-) {
-    let mut elements = vec![0.0; COPIED.min(count)];
-    for done in (0..count).step_by(COPIED) {
-        let elements = &mut elements[..COPIED.min(count - done)];
-        backend.read_elements(from, at + done, elements);
-        backend.write_elements(to, start + done, elements);
+        weights.filter_map(of_parameter).collect()
     }
 }

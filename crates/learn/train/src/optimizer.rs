@@ -4,10 +4,11 @@ use crate::error::{Error, Result};
 use crate::moments::Moments;
 use crate::ranks::TrainingRanks;
 use crate::settings::OptimizerSettings;
-use isentrope_kernels::{AdamW, Backend, Role, norm};
+use isentrope_kernels::{AdamW, Backend, Buffer, Role, norm};
 use isentrope_model::{Checkpoint, Model, ParameterList, Parameters};
 use isentrope_trace::span;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// After this many gradients in a row that are not finite, the run has failed.
 const HOPELESS: u32 = 5;
@@ -67,15 +68,11 @@ impl Optimizer {
     }
 
     /// Updates the weights from the gradients of all ranks: each adds up its slice of the gradient,
-    /// updates that slice of the weights, and gives it to the others. `gradient` is the gradient of
-    /// this rank's shards, and is overwritten.
-    ///
-    /// Returns the norm of the gradient over all parameters, before clipping. One that is not
-    /// finite changes nothing.
+    /// and goes on with [`update_summed`](Self::update_summed). `gradient` is the gradient of this
+    /// rank's shards, and is overwritten.
     ///
     /// # Errors
-    /// [`Error::Run`] when gradients have not been finite for several updates in a row; when
-    /// another rank has failed.
+    /// As [`update_summed`](Self::update_summed).
     pub fn update(
         &mut self,
         model: &mut Model,
@@ -83,11 +80,31 @@ impl Optimizer {
         ranks: &TrainingRanks,
         learning_rate: f64,
     ) -> Result<f64> {
+        ranks.sum_gradients(&*model.backend, gradient.buffers_mut(), &self.moments.slices)?;
+        let own = self.moments.own(gradient);
+        self.update_summed(model, &own, ranks, learning_rate)
+    }
+
+    /// Updates this rank's slice of the weights from its slice of the gradient over all ranks, and
+    /// gives it to the others. `gradient` has the elements of each parameter that has any in the
+    /// slice.
+    ///
+    /// Returns the norm of the gradient over all parameters, before clipping. One that is not
+    /// finite changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Run`] when gradients have not been finite for several updates in a row; when
+    /// another rank has failed.
+    pub fn update_summed(
+        &mut self,
+        model: &mut Model,
+        gradient: &[(&Buffer, Range<usize>)],
+        ranks: &TrainingRanks,
+        learning_rate: f64,
+    ) -> Result<f64> {
         let backend = model.backend.clone();
         let b = &*backend;
-        let slices = &self.moments.slices;
         let summing = span("norm of the gradient");
-        ranks.sum_gradients(b, gradient, slices)?;
         let norm = self.norm(b, gradient, ranks)?;
         drop(summing);
         if !norm.is_finite() {
@@ -124,11 +141,11 @@ impl Optimizer {
     pub(crate) fn norm(
         &self,
         backend: &dyn Backend,
-        parameters: &Parameters,
+        own: &[(&Buffer, Range<usize>)],
         ranks: &TrainingRanks,
     ) -> Result<f64> {
         let slices = &self.moments.slices;
-        let own = backend.square_sums(&self.moments.own(parameters));
+        let own = backend.square_sums(own);
         let sums = ranks.gather_slices(own, |rank| slices.blocks_of_rank(rank))?;
         Ok(norm(slices.blocks_of_parameters().map(|blocks| &sums[blocks])))
     }

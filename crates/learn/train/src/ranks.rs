@@ -16,7 +16,7 @@ mod links;
 use crate::error::{Error, Result};
 use crate::shards::shards_of;
 use isentrope_kernels::{Backend, Buffer, DeviceLinks, SplitWeights};
-use isentrope_model::{Model, Parameters, Scores};
+use isentrope_model::{Model, Scores};
 use isentrope_ranks::{HostFloats, Parameter, Slices, Traffic, World, shards_of_rank};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -152,17 +152,17 @@ impl TrainingRanks {
     /// f32 additions in another order give other bits. The order in which gradients are added
     /// therefore follows from the shards alone (docs/concepts/numerics.md), and is the same for any
     /// number of ranks.
+    ///
+    /// `gradient` has a buffer for each parameter of `slices`, which are of all groups or of one.
     pub fn sum_gradients(
         &self,
         backend: &dyn Backend,
-        gradient: &mut Parameters,
+        gradient: &mut [Buffer],
         slices: &Slices,
     ) -> Result<()> {
         match self.links(backend) {
-            Some(links) => links::sum(&self.world, links, gradient.buffers_mut(), slices),
-            None => {
-                Ok(self.world.sum(&mut floats(backend, gradient.buffers_mut(), slices), slices)?)
-            }
+            Some(links) => links::sum(&self.world, links, gradient, slices),
+            None => Ok(self.world.sum(&mut floats(backend, gradient, slices), slices)?),
         }
     }
 
@@ -188,7 +188,7 @@ impl TrainingRanks {
     pub(crate) fn share_weights(&self, model: &mut Model, slices: &Slices) -> Result<()> {
         let backend = model.backend.clone();
         let Some(split) = self.split(model, &*backend) else {
-            return self.share(&*backend, model.trained_mut(), slices);
+            return self.share(&*backend, model.trained_mut().buffers_mut(), slices);
         };
         if let Some(links) = self.links(&*backend) {
             return links::share(
@@ -204,20 +204,17 @@ impl TrainingRanks {
         Ok(self.world.share(&mut HostFloats::new(parameters), slices)?)
     }
 
-    /// Exchanges the ranks' slices of exact weights or moments: every rank then has all.
+    /// Exchanges the ranks' slices of exact weights or moments: every rank then has all. `buffers`
+    /// has one for each parameter of `slices`, which are of all groups or of one.
     pub fn share(
         &self,
         backend: &dyn Backend,
-        parameters: &mut Parameters,
+        buffers: &mut [Buffer],
         slices: &Slices,
     ) -> Result<()> {
         match self.links(backend) {
-            Some(links) => {
-                links::share(&self.world, links, parameters.buffers_mut(), false, slices)
-            }
-            None => Ok(self
-                .world
-                .share(&mut floats(backend, parameters.buffers_mut(), slices), slices)?),
+            Some(links) => links::share(&self.world, links, buffers, false, slices),
+            None => Ok(self.world.share(&mut floats(backend, buffers, slices), slices)?),
         }
     }
 

@@ -2,10 +2,13 @@
 
 use crate::learner::{SILENT, TEMPERATURE, accumulate, masks, sequences, tokens, weights};
 use crate::support::{self, adapted, limits, model};
-use isentrope_model::Model;
+use isentrope_kernels::Role;
+use isentrope_model::{Model, Parameters};
 use isentrope_ranks::{Watch, World};
 use isentrope_train::Error;
+use isentrope_train::gradient_slice::GradientSlice;
 use isentrope_train::learner::{Coefficients, Learner, UpdateBatch};
+use isentrope_train::optimizer::Optimizer;
 use isentrope_train::ranks::TrainingRanks;
 use isentrope_train::settings::OptimizerSettings;
 use std::sync::Arc;
@@ -103,5 +106,50 @@ fn a_rank_that_has_computed_something_else_is_found() {
     });
     for error in &ended {
         assert!(error.contains("rank 2") && error.contains("the metrics of the step"), "{error}");
+    }
+}
+
+#[test]
+fn a_gradient_that_is_added_group_by_group_is_the_whole() {
+    for (count, adapted_only) in [(1, false), (2, false), (3, false), (4, true)] {
+        let new = || if adapted_only { adapted("qwen3", 1) } else { model("qwen3", 1) };
+        on_ranks(count, |world| {
+            let ranks = TrainingRanks::new(Arc::clone(&world), count).unwrap();
+            let update = |by_group: bool| {
+                let mut model = new();
+                let backend = model.backend.clone();
+                let trained = model.layout.trained();
+                let mut gradient = Parameters::zeros(&*backend, trained, Role::Gradient).unwrap();
+                for (index, buffer) in gradient.buffers_mut().iter_mut().enumerate() {
+                    let elements = backend.element_count(trained[index].kind);
+                    let number = |at| ((31 * at + 7 * index) % 97 + world.rank()) as f32 / 97.0;
+                    let numbers: Vec<f32> = (0..elements).map(number).collect();
+                    backend.write_elements(buffer, 0, &numbers);
+                }
+                let settings = OptimizerSettings::default();
+                let mut optimizer =
+                    Optimizer::new(&model, "optimizer", settings, &ranks, Role::Moment).unwrap();
+                let norm = if by_group {
+                    let mut slice = GradientSlice::new(&model, &ranks).unwrap();
+                    let groups: Vec<_> = ranks.slices(&model).groups().collect();
+                    for group in groups.iter().rev() {
+                        let of_group = &mut gradient.buffers_mut()[group.0.clone()];
+                        slice.add_over_ranks(&*backend, &ranks, group, of_group).unwrap();
+                    }
+                    optimizer.update_summed(&mut model, &slice.elements(), &ranks, 1e-3)
+                } else {
+                    optimizer.update(&mut model, &mut gradient, &ranks, 1e-3)
+                };
+                let elements = model.layout.trained().numbers(&*backend);
+                let weights = model.trained().buffers().iter().zip(elements);
+                let bits = weights.map(|(buffer, elements)| {
+                    let mut numbers = vec![0.0; elements];
+                    backend.read_elements(buffer, 0, &mut numbers);
+                    numbers.into_iter().map(f32::to_bits).collect()
+                });
+                (norm.unwrap(), bits.collect::<Vec<Vec<u32>>>())
+            };
+            assert!(update(true) == update(false), "{count} ranks");
+        });
     }
 }

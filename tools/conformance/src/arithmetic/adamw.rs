@@ -55,7 +55,7 @@ impl Parameter {
 
     fn updated<'a>(&'a mut self, gradient: &'a Buffer) -> UpdateSlice<'a> {
         let Self { len, weights, first, second } = self;
-        UpdateSlice { weights, gradient, elements: 0..*len, first, second }
+        UpdateSlice { weights, elements: 0..*len, gradient: (gradient, 0), first, second }
     }
 
     fn step(&mut self, device: &Device<'_>, settings: AdamW, gradient: &[f32]) {
@@ -185,9 +185,11 @@ fn parts_have_the_bits_of_the_whole(trial: &Trial) {
         let (before, gradient) = (device.noise(weights, 1), device.upload_noise(gradient, 2));
         let [first, second] =
             [3, 4].map(|seed| noise(seed, elements).into_iter().map(f32::abs).collect());
-        let of_parts = |cuts: &[usize], moment_of: fn(usize) -> Role| {
+        // `alone`: the gradient of a part is in a buffer of its own, as a rank may keep it.
+        let of_parts = |cuts: &[usize], moment_of: fn(usize) -> Role, alone: bool| {
             let mut updated = device.upload(weights, &before);
             let (mut moments, mut sums) = ([Vec::new(), Vec::new()], Vec::new());
+            let mut copied = Vec::new();
             for ends in cuts.windows(2) {
                 let part = ends[0]..ends[1];
                 let role = moment_of(part.len());
@@ -195,10 +197,12 @@ fn parts_have_the_bits_of_the_whole(trial: &Trial) {
                 let mut of_part = [moment(&first), moment(&second)];
                 let [first, second] = &mut of_part;
                 let weights = &mut updated;
+                let mut own = device.zeros(Role::Moment(part.len() + 1));
+                device.copy_elements(&gradient, part.clone(), &mut own, 1);
                 let one = UpdateSlice {
                     weights,
-                    gradient: &gradient,
                     elements: part.clone(),
+                    gradient: if alone { (&own, 1) } else { (&gradient, part.start) },
                     first,
                     second,
                 };
@@ -206,14 +210,22 @@ fn parts_have_the_bits_of_the_whole(trial: &Trial) {
                 for (all, of_part) in moments.iter_mut().zip(&of_part) {
                     all.extend(device.download(role, of_part));
                 }
-                sums.extend(device.square_sums(&[(&gradient, part)]));
+                sums.extend(device.square_sums(&[(&gradient, part.clone())]));
+                let mut copy = device.upload(role, &vec![0.0; part.len()]);
+                device.copy_elements(&updated, part, &mut copy, 0);
+                copied.extend(device.download(role, &copy));
             }
+            let mut elements = vec![0.0; elements];
+            device.read_elements(&updated, 0, &mut elements);
+            assert_bits("copies", &copied, &elements);
             (device.download(weights, &updated), moments, sums)
         };
-        let whole = of_parts(&[0, elements], Role::Moment);
+        let whole = of_parts(&[0, elements], Role::Moment, false);
         let cuts = [0, NORM_BLOCK, 3 * NORM_BLOCK, elements];
         // The moments' home makes no difference.
-        for parts in [of_parts(&cuts, Role::Moment), of_parts(&cuts, Role::OffloadedMoment)] {
+        for parts in
+            [of_parts(&cuts, Role::Moment, true), of_parts(&cuts, Role::OffloadedMoment, false)]
+        {
             assert_bits("weights", &parts.0, &whole.0);
             parts
                 .1

@@ -212,8 +212,8 @@ pub fn operations(backend: &Cuda, scale: Scale, report: &mut Report) {
         let [first, second] = &mut moments;
         let updated = UpdateSlice {
             weights: &mut weights,
-            gradient: &gradient,
             elements: 0..numbers,
+            gradient: (&gradient, 0),
             first,
             second,
         };

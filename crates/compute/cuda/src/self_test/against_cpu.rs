@@ -96,8 +96,13 @@ fn on_rows(b: &dyn Backend) -> Vec<(&'static str, Vec<f32>)> {
         gradient_scale: 0.5,
     };
     let [first, second] = &mut moments;
-    let updated =
-        UpdateSlice { weights: &mut weights, gradient: &dw, elements: 0..elements, first, second };
+    let updated = UpdateSlice {
+        weights: &mut weights,
+        elements: 0..elements,
+        gradient: (&dw, 0),
+        first,
+        second,
+    };
     b.adamw(settings, &mut [updated]);
     results.push(("AdamW", kept(b, &weights, elements)));
     results.push(("AdamW's first moment", kept(b, &moments[0], elements)));
