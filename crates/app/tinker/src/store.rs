@@ -313,7 +313,7 @@ impl Store {
             let dir = staged.path().join(OPTIMIZER);
             fs::create_dir(&dir).map_err(|e| io(&dir, e))?;
             let options = WriteOptions { carry_from: None, ..options };
-            learner.write_moments_of_one(&dir, options).map_err(Failure::server)?;
+            learner.write_moments(&dir, options).map_err(Failure::server)?;
             state.optimizer = Some(learner.optimizer.progress);
         }
         write_json(&staged.path().join(STATE), &state).map_err(Failure::server)?;

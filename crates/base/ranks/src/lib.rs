@@ -36,6 +36,6 @@ pub use pulse::{Tell, Watch};
 pub use rank_host::{Node, RankHost, ThreadNote, host};
 pub use settings::{Library, Settings};
 pub use slices::{BLOCK, Slices};
-pub use sum::Part;
+pub use sum::{Part, Wanted};
 pub use tree::{PartialSums, allowed_ranks, shards_of_rank};
 pub use world::World;

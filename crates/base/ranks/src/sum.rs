@@ -80,6 +80,25 @@ fn over_parts(rank: usize, slices: &Slices) -> (Vec<Part>, Vec<Part>) {
     (parts(|peer, _| peer), parts(|_, rank| rank))
 }
 
+/// The parts to exchange so that each rank gets the numbers that it wants out of the slices of all
+/// others: those that go, then those that come. See [`World::deliver`](crate::World::deliver).
+pub fn delivery(rank: usize, slices: &Slices, wanted: &[Option<Wanted>]) -> [Vec<Part>; 2] {
+    let part = |peer: usize, owner: usize, wanted: &Option<Wanted>| {
+        let Wanted { set, numbers } = wanted.as_ref()?;
+        let first = set * slices.numbers();
+        let within = slices.of_rank(owner).into_iter().filter_map(|own| {
+            let (start, end) = (own.start.max(numbers.start), own.end.min(numbers.end));
+            (start < end).then(|| first + start..first + end)
+        });
+        Some(Part { peer, numbers: within.collect() })
+    };
+    let others = || (0..wanted.len()).filter(|&peer| peer != rank);
+    [
+        others().filter_map(|peer| part(peer, rank, &wanted[peer])).collect(),
+        others().filter_map(|peer| part(peer, peer, &wanted[rank])).collect(),
+    ]
+}
+
 /// Exchanges with one rank: the numbers in `give` go there, and its numbers come into `get`.
 pub fn swap<P: Parameter>(
     line: &Line,
@@ -101,6 +120,15 @@ pub struct Part {
     pub peer: usize,
     /// Ranges of the numbers of all parameters, ascending.
     pub numbers: Vec<Range<usize>>,
+}
+
+/// The numbers that a rank wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The number of the set, of several that stand one after another and are cut alike.
+    pub set: usize,
+    /// A range of the set's numbers.
+    pub numbers: Range<usize>,
 }
 
 impl Part {

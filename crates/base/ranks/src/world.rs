@@ -10,7 +10,7 @@ use crate::pulse::{Listener, Pulse};
 use crate::rank_host::{Node, RankHost};
 use crate::settings::{Library, Settings};
 use crate::slices::Slices;
-use crate::sum::{Lane, Part};
+use crate::sum::{Lane, Part, Wanted};
 use crate::{check, launch, sum};
 use isentrope_files::sha256_of_file;
 use std::sync::Arc;
@@ -242,6 +242,23 @@ impl World {
             let mut lane = Lane::new(line, slices.parts());
             let write = |goes: &[Part], comes: &[Part]| lane.write(floats, goes, comes);
             sum::all_gather(line.rank(), slices, write)?;
+            lane.end()
+        })
+    }
+
+    /// Gives each rank the numbers that it wants out of the slices of the others. `floats` has one
+    /// or more sets of numbers, one after another, each cut by `slices`. `wanted` is of each rank,
+    /// and the same on all.
+    pub fn deliver<P: Parameter>(
+        &self,
+        floats: &mut HostFloats<P>,
+        slices: &Slices,
+        wanted: &[Option<Wanted>],
+    ) -> Result<()> {
+        self.exchange(Kind::Share, slices, |line| {
+            let mut lane = Lane::new(line, (line.size() - 1).max(1));
+            let [goes, comes] = sum::delivery(line.rank(), slices, wanted);
+            lane.write(floats, &goes, &comes)?;
             lane.end()
         })
     }

@@ -16,6 +16,13 @@ use std::ops::{Deref, Range, RangeFrom};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Id(pub(crate) usize);
 
+impl Id {
+    /// The number.
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
+
 /// One parameter of the engine.
 #[derive(Clone, Debug)]
 pub struct Parameter {

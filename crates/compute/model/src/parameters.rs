@@ -62,13 +62,29 @@ impl Parameters {
         checkpoint: &Checkpoint,
         prefix: &str,
     ) -> Result<()> {
-        for (id, parameter, tensor) in list.tensors() {
+        let mut buffers = self.0.iter_mut().zip(list.iter());
+        buffers.try_for_each(|(buffer, parameter)| {
+            Self::fill_one(backend, buffer, parameter, checkpoint, prefix)
+        })
+    }
+
+    /// Reads the tensors of one parameter into its buffer, as [`fill`](Self::fill).
+    ///
+    /// # Errors
+    /// As [`fill`](Self::fill).
+    pub fn fill_one(
+        backend: &dyn Backend,
+        buffer: &mut Buffer,
+        parameter: &Parameter,
+        checkpoint: &Checkpoint,
+        prefix: &str,
+    ) -> Result<()> {
+        parameter.tensors.iter().try_for_each(|tensor| {
             let (name, shape) = (format!("{prefix}{}", tensor.name), parameter.shape(tensor));
             checkpoint.read_rows(&name, &shape, ROWS_PER_CALL, |first, rows| {
-                self.set_rows(backend, id, parameter, tensor, first, rows);
-            })?;
-        }
-        Ok(())
+                set_rows(backend, buffer, parameter, tensor, first, rows);
+            })
+        })
     }
 
     /// Reads every tensor of the list and keeps none, to know whether [`fill`](Self::fill) can.

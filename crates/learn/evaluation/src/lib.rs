@@ -20,4 +20,4 @@ pub use sets::{BenchmarkFiles, EvaluationSet, check_held_out_files, held_out_set
 pub use settings::{EvaluationSettings, PROBLEMS};
 pub use statistics::Evaluation;
 pub use temperature::Temperature;
-pub use weights::weights_checksum;
+pub use weights::{TensorChecksum, joined_checksum, weights_checksum};

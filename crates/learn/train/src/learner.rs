@@ -11,11 +11,12 @@ use crate::passes::{Cut, Pass, cut, passes};
 use crate::ranks::TrainingRanks;
 use crate::shards::ShardedGradient;
 use isentrope_budget::PassLimits;
+use isentrope_evaluation::{TensorChecksum, joined_checksum, weights_checksum};
 use isentrope_kernels::SamplingMasks;
-use isentrope_model::checkpoint::{Tensor, WriteOptions};
+use isentrope_model::checkpoint::{Tensor, WriteOptions, write_tensors};
 use isentrope_model::{
-    ActivationCache, Checkpoint, Derivatives, Model, Packed, Parameters, QueuedScores,
-    RouterBalance, RouterUse, Scores, Sequence, Tape, apart, units,
+    ActivationCache, Checkpoint, Derivatives, Model, Packed, QueuedScores, RouterBalance,
+    RouterUse, Scores, Sequence, Tape, apart, units,
 };
 use isentrope_trace::span;
 use std::ops::Range;
@@ -124,23 +125,33 @@ impl Learner {
         Ok(*self.checksum.insert(norm.to_bits()))
     }
 
-    /// Calls `read` with the trained weights, exact and whole, between two updates. All ranks come
-    /// together. Where each rank has the remainders of its slice alone, the weights go through the
-    /// gradient's memory, which is zero then and afterwards, as in
-    /// [`write_moments`](Self::write_moments).
-    pub fn with_exact_weights<T>(
-        &mut self,
-        read: impl FnOnce(&Model, &Parameters) -> Result<T>,
-    ) -> Result<T> {
-        let Self { model, optimizer, ranks, gradient, .. } = self;
+    /// Writes the trained weights, exact, together with all ranks, between two updates. `write`
+    /// writes the tensors of this rank's files by these options. Returns what it returns.
+    pub fn write_weights(
+        &self,
+        options: WriteOptions<'_>,
+        write: impl FnOnce(&Model, Vec<Tensor<'_>>) -> Result<Vec<PathBuf>>,
+    ) -> Result<Vec<PathBuf>> {
+        let Self { model, optimizer, ranks, .. } = self;
         if ranks.split(model, &*model.backend).is_none() {
-            return read(model, model.trained());
+            let tensors = model.trained().tensors(&*model.backend, model.layout.trained(), "");
+            return write(model, tensors);
         }
-        let room = gradient.room(model)?;
-        let gathered = optimizer.moments.gather_weights(model, ranks, room);
-        let result = gathered.and_then(|()| read(model, room));
-        gradient.reset(&*model.backend);
-        result
+        let weights = optimizer.moments.gathering_of_weights(model, ranks);
+        weights.write(options, |tensors| write(model, tensors))
+    }
+
+    /// The [checksum](weights_checksum) of the exact weights. All ranks ask for it together.
+    pub fn weights_checksum(&self) -> Result<u32> {
+        let Self { model, optimizer, ranks, .. } = self;
+        if ranks.split(model, &*model.backend).is_none() {
+            return Ok(weights_checksum(model, model.trained())?);
+        }
+        let weights = optimizer.moments.gathering_of_weights(model, ranks);
+        let own: Vec<TensorChecksum> = weights.divide(|tensors| {
+            Ok(tensors.into_iter().map(TensorChecksum::of).collect::<Result<_, _>>()?)
+        })?;
+        Ok(joined_checksum(model, ranks.gather(own)?))
     }
 
     /// Notes what operations see of weights in two parts: gathered weights are the same on all
@@ -406,42 +417,17 @@ impl Learner {
         norm
     }
 
-    /// Reads the moments of a checkpoint; `progress` is the number of updates behind them. They go
-    /// through the gradient's memory, which is zero then and afterwards.
+    /// Reads this rank's moments of a checkpoint; `progress` is the number of updates behind them.
     pub fn read_moments(&mut self, checkpoint: &Checkpoint, progress: UpdateCounts) -> Result<()> {
-        let Self { model, optimizer, gradient, .. } = self;
-        let read = optimizer.moments.read(model, checkpoint, gradient.room(model)?);
-        gradient.reset(&*model.backend);
-        optimizer.progress = progress;
-        read
+        self.optimizer.progress = progress;
+        self.optimizer.moments.read(&self.model, checkpoint)
     }
 
-    /// Writes the moments of all ranks, together with them, between two updates. Returns what this
-    /// rank has written.
-    ///
-    /// The moments go through the gradient's memory, which is zero then and afterwards. If that
-    /// memory was freed, a single rank does without it. Several ranks exchange moments in the order
-    /// of the whole gradient, and ask for its memory again: the plan has room for it, since no
-    /// other phase's memory is taken while a checkpoint is written.
-    pub fn write_moments(&mut self, dir: &Path, options: WriteOptions<'_>) -> Result<Vec<PathBuf>> {
-        let Self { model, optimizer, ranks, gradient, .. } = self;
-        if gradient.is_freed() && ranks.count() == 1 {
-            return optimizer.moments.write_by_parameter(model, dir, options);
-        }
-        let written = optimizer.moments.write(model, ranks, gradient.room(model)?, dir, options);
-        gradient.reset(&*model.backend);
-        written
-    }
-
-    /// Writes the moments of a learner that is a single rank. Its gradient stays as it is, so that
-    /// they may be written between an accumulation and the update.
-    pub fn write_moments_of_one(
-        &self,
-        dir: &Path,
-        options: WriteOptions<'_>,
-    ) -> Result<Vec<PathBuf>> {
-        debug_assert_eq!(self.ranks.count(), 1, "several ranks write together");
-        self.optimizer.moments.write_by_parameter(&self.model, dir, options)
+    /// Writes the moments of all ranks, together with them, each rank some of the files. Returns
+    /// what this rank has written.
+    pub fn write_moments(&self, dir: &Path, options: WriteOptions<'_>) -> Result<Vec<PathBuf>> {
+        let moments = self.optimizer.moments.gathering(&self.model, &self.ranks);
+        moments.write(options, |tensors| Ok(write_tensors(dir, tensors, options)?))
     }
 }
 

@@ -9,6 +9,7 @@ mod clock;
 pub mod collect;
 mod error;
 mod examples;
+mod gathering;
 pub mod gradient_slice;
 pub mod group;
 pub mod learner;

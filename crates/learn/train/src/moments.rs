@@ -2,17 +2,14 @@
 //! stage 1, arXiv:1910.02054), and where weights are in two parts, the remainders of these alone. A
 //! checkpoint has everything; each rank reads its own.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::gathering::{Gathering, OwnPart, SlicedSet};
 use crate::ranks::TrainingRanks;
 use isentrope_budget::memory::MOMENTS;
 use isentrope_kernels::{Buffer, NORM_BLOCK, Role, UpdateSlice};
-use isentrope_model::checkpoint::{Tensor, WriteOptions, write_tensors};
 use isentrope_model::{Checkpoint, Error as ModelError, Model, ParameterList, Parameters};
 use isentrope_ranks::{BLOCK, Slices};
-use std::borrow::Cow;
-use std::cell::RefCell;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 
 /// Names of the first and the second moments' tensors in a checkpoint, as PyTorch's optimizer state
 /// calls them.
@@ -64,34 +61,16 @@ impl Moments {
         Ok(())
     }
 
-    /// Gathers the exact weights of all ranks. `room` is a gradient of zeros, and is overwritten.
-    pub fn gather_weights(
-        &self,
-        model: &Model,
-        ranks: &TrainingRanks,
-        room: &mut Parameters,
-    ) -> Result<()> {
-        for Part { parameter, elements, .. } in &self.parts {
-            let Range { start, end } = *elements;
-            let (from, to) =
-                (&model.trained().buffers()[*parameter], &mut room.buffers_mut()[*parameter]);
-            model.backend.copy_elements(from, start..end, to, start);
-        }
-        ranks.share(&*model.backend, room.buffers_mut(), &self.slices)
-    }
-
-    /// Reads the moments of a checkpoint. `room` is a gradient of zeros, and is overwritten.
-    pub fn read(
-        &mut self,
-        model: &Model,
-        checkpoint: &Checkpoint,
-        room: &mut Parameters,
-    ) -> Result<()> {
-        for (which, prefix) in NAMES.iter().enumerate() {
-            room.fill(&*model.backend, model.layout.trained(), checkpoint, prefix)?;
-            for Part { parameter, elements, moments } in &mut self.parts {
-                let from = &room.buffers()[*parameter];
-                model.backend.copy_elements(from, elements.clone(), &mut moments[which], 0);
+    /// Reads this rank's part of the moments of a checkpoint, with memory for one parameter.
+    pub fn read(&mut self, model: &Model, checkpoint: &Checkpoint) -> Result<()> {
+        let backend = &*model.backend;
+        for Part { parameter, elements, moments } in &mut self.parts {
+            let parameter = &model.layout.trained()[*parameter];
+            for (prefix, moment) in NAMES.iter().zip(moments) {
+                let room = backend.allocate(Role::Gradient(parameter.kind));
+                let mut room = room.map_err(ModelError::from)?;
+                Parameters::fill_one(backend, &mut room, parameter, checkpoint, prefix)?;
+                backend.copy_elements(&room, elements.clone(), moment, 0);
             }
         }
         Ok(())
@@ -103,104 +82,34 @@ impl Moments {
         NAMES.into_iter().try_for_each(check)
     }
 
-    /// Writes the moments of all ranks into an existing directory, each rank some of the files.
-    /// `room` is a gradient of zeros, and is overwritten. Returns the files of this rank.
-    pub fn write(
-        &self,
-        model: &Model,
-        ranks: &TrainingRanks,
-        room: &mut Parameters,
-        dir: &Path,
-        options: WriteOptions<'_>,
-    ) -> Result<Vec<PathBuf>> {
-        let Model { backend, layout, .. } = model;
-        // The gradient's memory, and the number of moments that it has held, of two. All ranks
-        // exchange the moments in the same order, each before the first tensor that it writes of
-        // one.
-        let room = RefCell::new((room, 0));
-        let room = &room;
-        let exchange = |moments: usize| {
-            let (room, had) = &mut *room.borrow_mut();
-            while *had < moments {
-                for Part { parameter, elements, moments } in &self.parts {
-                    let to = &mut room.buffers_mut()[*parameter];
-                    backend.copy_elements(&moments[*had], 0..elements.len(), to, elements.start);
-                }
-                ranks.share(&**backend, room.buffers_mut(), &self.slices)?;
-                *had += 1;
-            }
-            Ok::<_, Error>(())
+    /// The moments of all ranks, to be written.
+    pub fn gathering<'a>(&'a self, model: &'a Model, ranks: &'a TrainingRanks) -> Gathering<'a> {
+        let set = |(which, prefix): (usize, &&'static str)| {
+            let own = |part: &'a Part| OwnPart {
+                parameter: part.parameter,
+                elements: part.elements.clone(),
+                buffer: &part.moments[which],
+                first: 0,
+            };
+            SlicedSet { prefix, own: self.parts.iter().map(own).collect() }
         };
-        let tensors = NAMES.iter().enumerate().flat_map(|(which, prefix)| {
-            layout.trained().tensors().map(move |(id, parameter, tensor)| Tensor {
-                name: format!("{prefix}{}", tensor.name),
-                shape: parameter.shape(tensor),
-                values: Box::new(move || {
-                    exchange(which + 1).map_err(|error| ModelError::Input(error.to_string()))?;
-                    Ok(Cow::Owned(room.borrow().0.tensor(&**backend, id, parameter, tensor)))
-                }),
-            })
-        });
-        let written = write_tensors(dir, tensors.collect(), options)?;
-        exchange(NAMES.len())?;
-        Ok(written)
+        Gathering::new(model, ranks, &self.slices, NAMES.iter().enumerate().map(set).collect())
     }
 
-    /// Like [`write`](Self::write) on a single rank, which has all moments, with memory for the
-    /// moments of one parameter at a time.
-    ///
-    /// # Errors
-    /// Names the file that could not be written; when there is not even that memory.
-    pub fn write_by_parameter(
-        &self,
-        model: &Model,
-        dir: &Path,
-        options: WriteOptions<'_>,
-    ) -> Result<Vec<PathBuf>> {
-        let Model { backend, layout, .. } = model;
-        // The moment and the parameter that the buffer holds. Tensors of one parameter follow each
-        // other.
-        let room: RefCell<Option<(usize, usize, Buffer)>> = RefCell::new(None);
-        let room = &room;
-        let tensors = NAMES.iter().enumerate().flat_map(|(which, prefix)| {
-            let parameters = layout.trained().iter().enumerate();
-            parameters.flat_map(move |(index, parameter)| {
-                parameter.tensors.iter().map(move |tensor| Tensor {
-                    name: format!("{prefix}{}", tensor.name),
-                    shape: parameter.shape(tensor),
-                    values: Box::new(move || {
-                        let mut room = room.borrow_mut();
-                        let (_, _, buffer) = match room.take() {
-                            Some(held) if (held.0, held.1) == (which, index) => room.insert(held),
-                            // The former buffer is freed first.
-                            other => {
-                                drop(other);
-                                room.insert((which, index, self.of_parameter(model, which, index)?))
-                            }
-                        };
-                        Ok(Cow::Owned(Parameters::tensor_of(&**backend, buffer, parameter, tensor)))
-                    }),
-                })
-            })
-        });
-        Ok(write_tensors(dir, tensors.collect(), options)?)
-    }
-
-    /// One of the moments of a parameter, in a buffer like its gradient's.
-    fn of_parameter(
-        &self,
-        model: &Model,
-        which: usize,
-        index: usize,
-    ) -> Result<Buffer, ModelError> {
-        let backend = &*model.backend;
-        let mut buffer = backend.allocate(Role::Gradient(model.layout.trained()[index].kind))?;
-        for Part { elements, moments, .. } in
-            self.parts.iter().filter(|part| part.parameter == index)
-        {
-            backend.copy_elements(&moments[which], 0..elements.len(), &mut buffer, elements.start);
-        }
-        Ok(buffer)
+    /// The weights of all ranks, exact where a rank has the remainders of its slice alone.
+    pub fn gathering_of_weights<'a>(
+        &'a self,
+        model: &'a Model,
+        ranks: &'a TrainingRanks,
+    ) -> Gathering<'a> {
+        let own = |part: &'a Part| OwnPart {
+            parameter: part.parameter,
+            elements: part.elements.clone(),
+            buffer: &model.trained().buffers()[part.parameter],
+            first: part.elements.start,
+        };
+        let set = SlicedSet { prefix: "", own: self.parts.iter().map(own).collect() };
+        Gathering::new(model, ranks, &self.slices, vec![set])
     }
 
     /// The elements of weights or of a gradient that this rank updates.

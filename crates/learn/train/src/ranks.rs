@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::shards::shards_of;
 use isentrope_kernels::{Backend, Buffer, DeviceLinks, SplitWeights};
 use isentrope_model::{Model, Scores};
-use isentrope_ranks::{HostFloats, Parameter, Slices, Traffic, World, shards_of_rank};
+use isentrope_ranks::{HostFloats, Parameter, Slices, Traffic, Wanted, World, shards_of_rank};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::ops::Range;
@@ -216,6 +216,17 @@ impl TrainingRanks {
             Some(links) => links::share(&self.world, links, buffers, false, slices),
             None => Ok(self.world.share(&mut floats(backend, buffers, slices), slices)?),
         }
+    }
+
+    /// Gives each rank the elements that it wants out of the slices of the others: see
+    /// [`World::deliver`].
+    pub(crate) fn deliver<P: Parameter>(
+        &self,
+        floats: &mut HostFloats<P>,
+        slices: &Slices,
+        wanted: &[Option<Wanted>],
+    ) -> Result<()> {
+        Ok(self.world.deliver(floats, slices, wanted)?)
     }
 
     /// Puts each rank's elements at its `places` in one array, on all ranks.

@@ -82,12 +82,6 @@ impl ShardedGradient {
         self.sums.as_mut().map(|sums| sums.gradient.take_router_use()).unwrap_or_default()
     }
 
-    /// The gradient's memory, for another use between two updates. It is zero; the caller must
-    /// [`reset`](Self::reset) it afterwards.
-    pub fn room(&mut self, model: &Model) -> Result<&mut Parameters> {
-        Ok(self.sums(model)?.gradient.parameters_mut())
-    }
-
     /// Back to zero, keeping the memory.
     pub fn reset(&mut self, backend: &dyn Backend) {
         if let Some(sums) = &mut self.sums {
@@ -97,6 +91,7 @@ impl ShardedGradient {
     }
 
     /// Whether it has no memory now.
+    #[cfg(test)]
     pub fn is_freed(&self) -> bool {
         self.sums.is_none()
     }

@@ -15,7 +15,7 @@ use crate::teacher::Teacher;
 use crate::trainer::{CollectContext, LearnContext, Prepared, Tables, Trainer};
 use isentrope_budget::PassLimits;
 use isentrope_budget::memory::Plan;
-use isentrope_evaluation::{Error as CommonError, EvaluationSet, Evaluator, weights_checksum};
+use isentrope_evaluation::{Error as CommonError, EvaluationSet, Evaluator};
 use isentrope_kernels::Backend;
 use isentrope_model::Model;
 use isentrope_model::adapter::AdapterConfig;
@@ -220,7 +220,7 @@ struct TrainingLoop<'a, T: Trainer> {
 impl<T: Trainer> TrainingLoop<'_, T> {
     /// Makes all remaining steps.
     fn all_steps(&mut self) -> Result<Ending, Failure> {
-        self.end_update(); // reading moments has used the gradient's memory
+        self.trim_if_tight();
         let mut stop = self.begin()?;
         while !stop && self.run.step < self.run.steps {
             self.observer.begins(self.run.step + 1, self.run.steps);
@@ -346,7 +346,7 @@ impl<T: Trainer> TrainingLoop<'_, T> {
         };
         let stop =
             self.run.save_if_due(&mut learners, self.model_dir, &self.state, self.observer)?;
-        self.end_update(); // writing moments has used the gradient's memory
+        self.trim_if_tight();
         Ok(stop)
     }
 
@@ -364,13 +364,10 @@ impl<T: Trainer> TrainingLoop<'_, T> {
             return Ok(());
         }
         self.trainer.evaluate(&self.learner, record)?;
-        self.trim_if_tight(); // gathering weights takes the gradient's memory
-        let checksum = record.clock.time("eval", || {
-            self.learner.with_exact_weights(|model, weights| Ok(weights_checksum(model, weights)?))
-        })?;
+        let checksum = record.clock.time("eval", || self.learner.weights_checksum())?;
         record.metrics.set(WEIGHTS, f64::from(checksum));
         self.learner.note_rounded_weights()?;
-        self.end_update();
+        self.trim_if_tight();
         if self.sets.is_empty() {
             return Ok(()); // a mean over nothing would pass for a score
         }

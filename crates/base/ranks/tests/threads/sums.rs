@@ -3,7 +3,7 @@
 
 use super::{on_ranks, patient};
 use isentrope_ranks::{
-    BLOCK, HostFloats, Parameter, PartialSums, Slices, World, allowed_ranks, shards_of_rank,
+    BLOCK, HostFloats, Parameter, PartialSums, Slices, Wanted, World, allowed_ranks, shards_of_rank,
 };
 use proptest::prelude::*;
 
@@ -182,6 +182,41 @@ fn halves_are_shared_in_half_of_the_bytes() {
             // A rank sends no more than all but its own part, with little around it.
             let least = 2 * slices.numbers() * (ranks - 1) / ranks;
             assert!(sent as usize <= least + least / 20 + 4096, "{sent} of {least}");
+        });
+    }
+}
+
+#[test]
+fn each_rank_gets_what_it_wants_out_of_the_slices_of_all() {
+    let lengths = [3 * BLOCK + 17, 0, 2 * BLOCK, 40, 5 * BLOCK];
+    let numbers = |set: usize, parameter: usize| {
+        (0..lengths[parameter]).map(move |at| (at + 10 * parameter + 100_000 * set) as f32)
+    };
+    for ranks in [1, 2, 3, 6] {
+        let slices = slices(&lengths, ranks);
+        // The last of several ranks wants nothing.
+        let wanted = |rank: usize| {
+            let (set, parameter) = (rank % 2, 2 * rank % lengths.len());
+            let start = lengths[..parameter].iter().sum();
+            let numbers = start..start + lengths[parameter];
+            (rank == 0 || rank + 1 < ranks).then_some((parameter, Wanted { set, numbers }))
+        };
+        let all: Vec<_> = (0..ranks).map(|rank| wanted(rank).map(|(_, wanted)| wanted)).collect();
+        on_ranks(ranks, &patient(), |world, _| {
+            let own = slices.of_rank(world.rank());
+            let mut sets: Vec<Vec<f32>> = Vec::new();
+            for set in 0..2 {
+                sets.extend(lengths.map(|length| vec![f32::NAN; length]));
+                for (parameter, part) in slices.by_parameter(&own) {
+                    let to = sets[set * lengths.len() + parameter][part.clone()].iter_mut();
+                    to.zip(numbers(set, parameter).skip(part.start)).for_each(|(to, x)| *to = x);
+                }
+            }
+            world.deliver(&mut floats(&mut sets), &slices, &all).unwrap();
+            if let Some((parameter, Wanted { set, .. })) = wanted(world.rank()) {
+                let got = &sets[set * lengths.len() + parameter];
+                assert!(got.iter().copied().eq(numbers(set, parameter)), "{ranks} ranks");
+            }
         });
     }
 }

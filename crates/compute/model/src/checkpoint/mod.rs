@@ -10,7 +10,7 @@ pub use fingerprint::Fingerprint;
 pub use read::Checkpoint;
 pub(crate) use write::{COMPANIONS, copy_companions, write_json, write_safetensors};
 pub use write::{
-    MAX_SHARD_BYTES, Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint,
+    MAX_SHARD_BYTES, Tensor, WeightDtype, WriteOptions, Writer, tensor_files, write_checkpoint,
     write_checkpoint_files, write_tensors,
 };
 

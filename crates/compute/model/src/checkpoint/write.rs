@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::iter;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use half::slice::HalfFloatSliceExt;
@@ -89,7 +91,8 @@ impl Writer {
     /// The only writer.
     pub const ALONE: Self = Self { number: 0, of: 1 };
 
-    fn has(self, file: usize) -> bool {
+    /// Whether it writes a file, by the file's number.
+    pub fn has(self, file: usize) -> bool {
         file % self.of == self.number
     }
 }
@@ -189,28 +192,15 @@ pub fn write_tensors(
     tensors: Vec<Tensor>,
     options: WriteOptions,
 ) -> Result<Vec<PathBuf>> {
-    let mut names = HashSet::new();
-    let mut total_bytes = 0;
-    let mut shards: Vec<(u64, Vec<Tensor>)> = vec![(0, Vec::new())];
-    for tensor in tensors {
-        if !names.insert(tensor.name.clone()) || tensor.name == "__metadata__" {
-            return Err(Error::Input(format!("tensor name {} is taken", tensor.name)));
-        }
-        let bytes = (element_count(&tensor)? * options.dtype.stored().bitsize() / 8) as u64;
-        total_bytes += bytes;
-        match shards.last_mut() {
-            Some((size, shard)) if shard.is_empty() || *size + bytes <= options.max_shard_bytes => {
-                *size += bytes;
-                shard.push(tensor);
-            }
-            _ => shards.push((bytes, vec![tensor])),
-        }
-    }
-
-    let count = shards.len();
+    let files = tensor_files(&tensors, options)?;
+    let bytes = tensors.iter().map(|tensor| bytes_of(tensor, options.dtype));
+    let total_bytes = bytes.sum::<Result<u64>>()?;
+    let count = files.len();
+    let mut tensors = tensors.into_iter();
     let mut weight_map = Map::new();
     let mut written = Vec::new();
-    for (file, (_, shard)) in shards.into_iter().enumerate() {
+    for (file, range) in files.into_iter().enumerate() {
+        let shard: Vec<Tensor> = tensors.by_ref().take(range.len()).collect();
         let name = match count {
             1 => SINGLE_FILE.to_owned(),
             _ => format!("model-{:05}-of-{count:05}.safetensors", file + 1),
@@ -229,6 +219,37 @@ pub fn write_tensors(
         written.push(path);
     }
     Ok(written)
+}
+
+/// The ranges of tensors that [`write_tensors`] puts into each of its files.
+///
+/// # Errors
+/// [`Error::Input`] when two tensors have one name, or one has too many values.
+pub fn tensor_files(tensors: &[Tensor], options: WriteOptions) -> Result<Vec<Range<usize>>> {
+    let mut names = HashSet::new();
+    let mut files: Vec<Range<usize>> = iter::once(0..0).collect();
+    let mut size = 0;
+    for (index, tensor) in tensors.iter().enumerate() {
+        if !names.insert(&tensor.name) || tensor.name == "__metadata__" {
+            return Err(Error::Input(format!("tensor name {} is taken", tensor.name)));
+        }
+        let bytes = bytes_of(tensor, options.dtype)?;
+        match files.last_mut() {
+            Some(file) if file.end == 0 || size + bytes <= options.max_shard_bytes => {
+                file.end = index + 1;
+                size += bytes;
+            }
+            _ => {
+                files.push(index..index + 1);
+                size = bytes;
+            }
+        }
+    }
+    Ok(files)
+}
+
+fn bytes_of(tensor: &Tensor, dtype: WeightDtype) -> Result<u64> {
+    Ok((element_count(tensor)? * dtype.stored().bitsize() / 8) as u64)
 }
 
 /// Number of values of this shape. It is bounded so that the bytes of a checkpoint can be summed

@@ -20,7 +20,7 @@ use isentrope_model::checkpoint::{
     MAX_SHARD_BYTES, Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint_files,
     write_tensors,
 };
-use isentrope_model::{Checkpoint, Model, Parameters};
+use isentrope_model::{Checkpoint, Model};
 use isentrope_run::alarms::Alarms;
 use isentrope_run::tokens::TokenRecord;
 use serde::de::DeserializeOwned;
@@ -212,20 +212,20 @@ impl CheckpointStore {
             ..options
         };
         let Learners { policy, process_model, adapter } = learners;
-        let mut written = policy.with_exact_weights(|model, weights| {
-            let mut written = write_model(&dir, model, weights, *adapter, options)?;
-            if let Some(weights_dir) = exact_weights {
-                let tensors = tensors(model, weights);
-                written.extend(write_tensors(&dir.join(weights_dir), tensors, exact(1))?);
-            }
-            Ok(written)
+        let mut written = policy.write_weights(options, |model, tensors| {
+            write_model(&dir, model, tensors, *adapter, options)
         })?;
+        if let Some(weights_dir) = exact_weights {
+            written.extend(policy.write_weights(exact(1), |_, tensors| {
+                Ok(write_tensors(&dir.join(weights_dir), tensors, exact(1))?)
+            })?);
+        }
         written.extend(policy.write_moments(&dir.join(MOMENTS), exact(2))?);
         if let Some(learner) = process_model {
             let options = WriteOptions { carry_from: Some(source), ..exact(3) };
             let dir_of_process_model = dir.join(PROCESS_MODEL);
-            written.extend(learner.with_exact_weights(|model, weights| {
-                write_model(&dir_of_process_model, model, weights, *adapter, options)
+            written.extend(learner.write_weights(options, |model, tensors| {
+                write_model(&dir_of_process_model, model, tensors, *adapter, options)
             })?);
             written.extend(learner.write_moments(&dir.join(PROCESS_MOMENTS), exact(4))?);
         }
@@ -388,18 +388,14 @@ fn hashed(checkpoint: &Path, path: &Path) -> Result<(String, FileDigest)> {
 fn write_model(
     dir: &Path,
     model: &Model,
-    weights: &Parameters,
+    tensors: Vec<Tensor<'_>>,
     adapter: Option<&AdapterConfig>,
     options: WriteOptions<'_>,
 ) -> Result<Vec<PathBuf>> {
     Ok(match adapter {
         Some(config) => write_adapter_files(dir, model, config, options)?,
-        None => write_checkpoint_files(dir, &model.config.json, tensors(model, weights), options)?,
+        None => write_checkpoint_files(dir, &model.config.json, tensors, options)?,
     })
-}
-
-fn tensors<'a>(model: &'a Model, weights: &'a Parameters) -> Vec<Tensor<'a>> {
-    weights.tensors(&*model.backend, model.layout.trained(), "")
 }
 
 fn hash_file(path: &Path) -> Result<FileDigest> {

@@ -135,11 +135,10 @@ fn write_and_read(lora: Option<LoraSettings>) {
             learner.accumulate_weighted(&sequences, 1.0, &weights).unwrap();
             assert!(learner.step(1e-3).unwrap().is_finite());
             save(&store, &mut learner, 1);
-            // A gradient whose memory is somebody else's is not asked for by a rank that has all
-            // moments.
+            // A gradient whose memory is somebody else's is not asked for.
             learner.free_gradient();
             save(&freed, &mut learner, 1);
-            assert_eq!(learner.has_gradient(), count > 1);
+            assert!(!learner.has_gradient());
         });
         assert!(
             contents(&freed.path(1)) == contents(&store.path(1)),
