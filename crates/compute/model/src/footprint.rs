@@ -7,6 +7,7 @@ use crate::layout::{BlockLayout, Layout, Parameter, ParameterList};
 use crate::parameters::ROWS_PER_CALL;
 use crate::pass::TapeKind;
 use isentrope_kernels::{Backend, Kind, Linear, Role, Router, Work};
+use std::ops::Range;
 
 /// Rows of the head's work for one token: the normed row, its gradient and that of the last block's
 /// output.
@@ -45,7 +46,7 @@ impl Layout {
         let read = |parameter: &Parameter| backend.bytes_read(parameter.kind);
         let all: usize = self.parameters.iter().chain(adapter).map(read).sum();
         let embedding = read(&self.parameters[self.embedding.0]);
-        let all = if self.is_tied() { all } else { all - embedding } as f64;
+        let all = if self.head == self.embedding { all } else { all - embedding } as f64;
         let Some(Router { experts, chosen, .. }) = self.shapes.router else { return all };
         let passed_over = (1.0 - chosen as f64 / experts as f64).powf(tokens.max(1.0));
         let each = [self.shapes.gate_up, self.shapes.down]
@@ -61,9 +62,26 @@ impl Layout {
         self.blocks.len()
     }
 
-    /// Whether the head is the transposed embedding.
-    pub fn is_tied(&self) -> bool {
-        self.head == self.embedding
+    /// Most bytes of a gradient whose parameters have memory only while passes go through their
+    /// layer: of the largest layer, and of the embedding beside it if that is the head too.
+    pub fn gradient_bytes_by_layer(&self, backend: &dyn Backend) -> usize {
+        let list = self.trained();
+        let bytes = |parameter: &Parameter| backend.bytes(Role::Gradient(parameter.kind));
+        let of_group =
+            |group: Range<usize>| list[group].iter().map(bytes).fold(0, usize::saturating_add);
+        let mut groups = list.groups().into_iter().map(of_group);
+        let embedding = groups.next().unwrap_or(0);
+        let largest = groups.max().unwrap_or(0);
+        match self.head_trains_embedding() {
+            true => embedding.saturating_add(largest),
+            false => embedding.max(largest),
+        }
+    }
+
+    /// Whether the head adds to the gradient of the embedding, because the two are one matrix that
+    /// is trained.
+    pub fn head_trains_embedding(&self) -> bool {
+        self.head == self.embedding && self.adapter.is_none()
     }
 
     /// Bytes that the [tape](crate::Tape) of a forward pass keeps for one token.

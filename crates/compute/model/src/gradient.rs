@@ -40,6 +40,18 @@ impl Gradient {
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
     pub fn zeros(model: &Model) -> Result<Self> {
+        let mut gradient = Self::without_memory(model)?;
+        let (backend, trained) = (&*model.backend, model.layout.trained());
+        gradient.parameters.allocate(backend, trained, Role::Gradient, 0..trained.len())?;
+        Ok(gradient)
+    }
+
+    /// A gradient whose parameters have no memory. They must have it, and be zeros, before a
+    /// micro-batch adds to them.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub fn without_memory(model: &Model) -> Result<Self> {
         let (backend, trained) = (&*model.backend, model.layout.trained());
         let embedding = model.layout.adapter.is_none().then(|| EmbeddingRows {
             slots: HashMap::new(),
@@ -48,7 +60,7 @@ impl Gradient {
             capacity: 0,
         });
         let masks = masks(backend, trained)?;
-        let parameters = Parameters::zeros(backend, trained, Role::Gradient)?;
+        let parameters = Parameters::without_memory(backend, trained);
         Ok(Self { parameters, masks, embedding, router_use: RouterUse::default() })
     }
 

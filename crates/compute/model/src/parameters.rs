@@ -12,7 +12,7 @@ pub(crate) const ROWS_PER_CALL: usize = 256;
 /// Numbers that are unpacked at a time while saving.
 const NUMBERS_PER_CALL: usize = 1 << 20;
 
-/// One buffer per parameter of a [`ParameterList`].
+/// One buffer per parameter of a [`ParameterList`]. A parameter without memory has an empty one.
 pub struct Parameters(Vec<Buffer>);
 
 impl Parameters {
@@ -25,8 +25,41 @@ impl Parameters {
         list: &ParameterList,
         role: impl Fn(Kind) -> Role,
     ) -> Result<Self> {
-        let buffers = list.iter().map(|parameter| backend.allocate(role(parameter.kind)));
-        Ok(Self(buffers.collect::<Result<_, _>>()?))
+        let mut parameters = Self::without_memory(backend, list);
+        parameters.allocate(backend, list, role, 0..list.len())?;
+        Ok(parameters)
+    }
+
+    /// Parameters none of which has memory.
+    pub fn without_memory(backend: &dyn Backend, list: &ParameterList) -> Self {
+        Self(list.iter().map(|_| nothing(backend)).collect())
+    }
+
+    /// Gives some parameters memory, and makes them zeros, as [`zeros`](Self::zeros).
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub fn allocate(
+        &mut self,
+        backend: &dyn Backend,
+        list: &ParameterList,
+        role: impl Fn(Kind) -> Role,
+        parameters: Range<usize>,
+    ) -> Result<()> {
+        for (buffer, of) in self.0[parameters.clone()].iter_mut().zip(&list[parameters]) {
+            *buffer = backend.allocate(role(of.kind))?;
+        }
+        Ok(())
+    }
+
+    /// Gives the memory of some parameters to others of the same kinds, which have none.
+    pub fn hand_over(&mut self, from: Range<usize>, to: Range<usize>) {
+        from.zip(to).for_each(|(from, to)| self.0.swap(from, to));
+    }
+
+    /// Frees the memory of some parameters.
+    pub fn free(&mut self, backend: &dyn Backend, parameters: Range<usize>) {
+        self.0[parameters].iter_mut().for_each(|buffer| *buffer = nothing(backend));
     }
 
     /// Reads every tensor of the list, under its name with `prefix` before it. `role` is as in
@@ -219,6 +252,11 @@ impl Parameters {
     ) {
         set_rows(backend, &mut self[id], parameter, tensor, first, rows);
     }
+}
+
+/// A buffer without memory.
+fn nothing(backend: &dyn Backend) -> Buffer {
+    backend.buffer(Role::Exact(0, 0))
 }
 
 /// Sets `rows` (row-major) of a tensor from its row `first` on, in the buffer of its parameter. The

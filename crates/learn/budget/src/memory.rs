@@ -4,7 +4,7 @@ mod least;
 mod parameter_sets;
 mod teacher;
 
-pub use parameter_sets::{MOMENTS, ParameterSets, moments_of_rank, waiting_sums};
+pub use parameter_sets::{MOMENTS, ParameterSets, Shard, moments_of_rank, waiting_sums};
 pub use teacher::TeacherBytes;
 
 use crate::error::{Error, Result};
@@ -113,6 +113,8 @@ pub struct Plan {
     pub steps: usize,
     /// Most bytes for tapes, which forward passes keep for backward passes.
     pub tape: usize,
+    /// Most tokens whose tapes exist at once.
+    pub tape_tokens: usize,
     /// Most bytes for activations that are kept from sampling for backward passes.
     pub activation_cache: usize,
     /// The other memory of an update: a pass's buffers, the head's logits, the loss, the
@@ -126,6 +128,8 @@ pub struct Plan {
     pub micro_batch_tokens: usize,
     /// The budget of the run.
     pub budget: usize,
+    /// Whether gradients are complete layer by layer, because ranks share them.
+    pub by_layer: bool,
     sampled: usize,
     activation_slots: usize,
 }
@@ -138,6 +142,32 @@ impl Plan {
     /// [`Error::Setting`] when `memory.micro_batch_tokens` is what
     /// does not.
     pub fn new(
+        backend: &dyn Backend,
+        layout: &Layout,
+        demand: Demand,
+        settings: &MemorySettings,
+        available: usize,
+    ) -> Result<Self> {
+        if demand.sets.goes_by_layer() && !demand.sets.may_go_by_layer(layout) {
+            let what =
+                "is \"gradients\", which needs a rank for each shard of an update where the \
+                        head is the embedding: use as many ranks as shards, or leave it out"
+                    .to_owned();
+            return Err(Error::Setting { key: "ranks.shard", what });
+        }
+        let least = |sets| Least::of(backend, layout, Demand { sets, ..demand }).bytes();
+        let with =
+            |sets| Self::sharded(backend, layout, Demand { sets, ..demand }, settings, available);
+        let (whole, shared) = demand.sets.choices(layout);
+        match (with(whole), shared) {
+            // By layer all tapes must exist at once, and be made again block by block.
+            (Err(_), Some(shared)) if least(shared) < least(whole) => with(shared),
+            (plan, _) => plan,
+        }
+    }
+
+    /// The plan for sets that leave nothing to it.
+    fn sharded(
         backend: &dyn Backend,
         layout: &Layout,
         demand: Demand,
@@ -174,8 +204,12 @@ impl Plan {
         let kv_cache = kv_cache.min(free - logits.min(free));
         let micro_batch_tokens = settings.micro_batch_tokens.unwrap_or_else(|| {
             // Tokens, at most `enough`, that fit into `room` with this tape.
+            let together = updates.together.saturating_mul(updates.least_tape);
             let fitting = |room: usize, tape: usize, enough: usize| {
+                // The tapes of all passes are not this pass's alone.
+                let tape = if together > 0 { 0 } else { tape };
                 let room = room
+                    .saturating_sub(together)
                     .saturating_sub(layout.head_bytes(backend, enough))
                     .saturating_sub(updates.whole);
                 let fitting = room / (layout.working_bytes_per_token(backend) + tape);
@@ -205,9 +239,13 @@ impl Plan {
             }
         }
         let working = updates.working(pass);
-        let kept = demand.forward_first.saturating_mul(demand.longest_trained).max(pass);
-        let tape = (of_updates.saturating_sub(working))
-            .min(kept.saturating_mul(layout.tape_bytes_per_token(backend, TapeKind::Activations)));
+        let tape_tokens = match updates.together {
+            0 => demand.forward_first.saturating_mul(demand.longest_trained).max(pass),
+            together => together.max(pass),
+        };
+        let tape = (of_updates.saturating_sub(working)).min(
+            tape_tokens.saturating_mul(layout.tape_bytes_per_token(backend, TapeKind::Activations)),
+        );
         // The activation cache gets the rest, because everything else saves more time than its
         // forward pass.
         let teacher_pass = demand.teacher.pass(pass);
@@ -234,6 +272,7 @@ impl Plan {
             logits: if demand.sampled > 0 { logits } else { 0 },
             steps,
             tape,
+            tape_tokens,
             activation_cache: activation_slots * slot,
             working,
             teacher_pass,
@@ -242,12 +281,15 @@ impl Plan {
             budget,
             sampled: demand.sampled,
             activation_slots,
+            by_layer: demand.sets.goes_by_layer(),
         })
     }
 
     /// The least budget for which a plan exists, in bytes.
     pub fn least(backend: &dyn Backend, layout: &Layout, demand: Demand) -> usize {
-        Least::of(backend, layout, demand).bytes()
+        let least = |sets| Least::of(backend, layout, Demand { sets, ..demand }).bytes();
+        let (whole, shared) = demand.sets.choices(layout);
+        shared.map_or(usize::MAX, least).min(least(whole))
     }
 
     /// Checks that the run's part of the host's memory fits into the `free` bytes there, where the
@@ -291,14 +333,17 @@ impl Plan {
         available: usize,
     ) -> Result<()> {
         let budget = budget(settings, available);
-        let sets = has.bytes(backend, layout);
-        let needed = sets.into_iter().fold(OVERHEAD, usize::saturating_add);
+        let of_all = |sets: [usize; 3]| sets.into_iter().fold(OVERHEAD, usize::saturating_add);
+        let (whole, shared) = has.choices(layout);
+        let choices = [Some(whole), shared].into_iter().flatten();
+        let sets = choices.map(|has| has.bytes(backend, layout));
+        let sets = sets.min_by_key(|sets| of_all(*sets)).expect("there is one");
+        let needed = of_all(sets);
         if needed <= budget {
             return Ok(());
         }
         let with_adapter = adapted(layout, has).map(|layout| has.bytes(backend, &layout));
-        let adapter = with_adapter
-            .filter(|sets| sets.iter().copied().fold(OVERHEAD, usize::saturating_add) <= budget);
+        let adapter = with_adapter.filter(|sets| of_all(*sets) <= budget);
         let adapter = adapter.map(|_| ADAPTERS.to_owned());
         let others = has.remedies(backend).into_iter().map(|(remedy, _)| remedy);
         Err(Error::TooLarge(format!(
@@ -355,7 +400,7 @@ impl Plan {
             micro_batch_tokens: self.micro_batch_tokens,
             tape_bytes: self.tape,
             activation_slots: self.activation_slots,
-            by_layer: false,
+            by_layer: self.by_layer,
         }
     }
 }
@@ -478,8 +523,9 @@ impl fmt::Display for Plan {
         f.write_str(&if_any("scoring by the teacher: ", self.teacher_pass, "; "))?;
         write!(
             f,
-            "updates: gradient {}{}, activations up to {}, {} in passes of {} tokens; peak {} \
+            "updates: gradient{} {}{}, activations up to {}, {} in passes of {} tokens; peak {} \
              of {}",
+            if self.by_layer { " (the rank's slice, and one layer)" } else { "" },
             human(self.gradient - self.sums),
             if_any(", sums of shards ", self.sums, ""),
             human(self.tape),

@@ -36,9 +36,10 @@ pub enum PassTape {
 }
 
 impl PassLimits {
-    /// How many of an update's passes go backward together.
-    pub fn passes_together(&self, passes: usize) -> usize {
-        if self.by_layer { passes.max(1) } else { 1 }
+    /// The numbers of an update's passes that go backward together: each by itself, or by layer all
+    /// of them, even if there are none.
+    pub fn sets(&self, passes: usize) -> Vec<usize> {
+        if self.by_layer { vec![passes] } else { vec![1; passes] }
     }
 
     /// The tape of passes that go backward together, right after they went forward: all

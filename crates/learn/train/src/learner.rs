@@ -4,12 +4,12 @@
 //! [`Learner::backward`] and [`Learner::step`]. SFT knows the derivatives beforehand, and goes
 //! forward and backward at once ([`Learner::accumulate_weighted`]).
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::optimizer::{Optimizer, UpdateCounts};
 pub use crate::passes::OnPolicy;
 use crate::passes::{Cut, Pass, cut, passes};
 use crate::ranks::TrainingRanks;
-use crate::shards::ShardedGradient;
+use crate::shards::{Finished, ShardedGradient};
 use isentrope_budget::PassLimits;
 use isentrope_evaluation::{TensorChecksum, joined_checksum, weights_checksum};
 use isentrope_kernels::SamplingMasks;
@@ -106,7 +106,7 @@ impl Learner {
         ranks: TrainingRanks,
     ) -> Result<Self> {
         optimizer.moments.keep_remainders(&mut model, &ranks)?;
-        let gradient = ShardedGradient::new(ranks.own_shards());
+        let gradient = ShardedGradient::new(ranks.own_shards(), limits.by_layer);
         let slots = limits.activation_slots;
         let activation_cache =
             (slots > 0).then(|| ActivationCache::new(&model, slots)).transpose()?;
@@ -257,8 +257,9 @@ impl Learner {
     pub fn forward<'a>(&mut self, batch: UpdateBatch<'a>) -> Result<ForwardBatch<'a>> {
         let UpdateBatch { sequences, masks, idle, on_policy, temperature } = batch;
         assert!(sequences.len() == idle.len() && sequences.len() == on_policy.len());
-        let Self { model, activation_cache, ranks, gradient, limits, .. } = self;
-        gradient.sums(model)?; // large, and stays: it must have its memory before the tapes
+        // Large, and stays: it must have its memory before the tapes.
+        self.allocate_gradient()?;
+        let Self { model, activation_cache, ranks, limits, .. } = self;
         let passes = passes(&batch, limits, ranks, model, activation_cache.is_some());
         let results: Vec<_> =
             passes.iter().map(|pass| pass.forward(model, masks, temperature)).collect();
@@ -281,17 +282,16 @@ impl Learner {
         derivatives: &Coefficients,
     ) -> Result<()> {
         let ForwardBatch { batch: UpdateBatch { masks, temperature, .. }, passes, .. } = forward;
-        let Self { model, activation_cache, gradient, limits, .. } = self;
-        let gradient = gradient.sums(model)?;
+        let Self { model, activation_cache, ranks, gradient, limits, .. } = self;
+        let mut accumulation = gradient.begin(model, ranks)?;
         let with_derivatives = passes.into_iter().filter_map(|(pass, tape)| {
             let derivatives = derivatives.part(pass.targets.clone());
             // Products with 0 change no sum.
             (!derivatives.are_zero()).then_some((pass, tape, derivatives))
         });
         let mut passes: Vec<_> = with_derivatives.collect();
-        let together = limits.passes_together(passes.len());
-        while !passes.is_empty() {
-            let set: Vec<_> = passes.drain(..together).collect();
+        for count in limits.sets(passes.len()) {
+            let set: Vec<_> = passes.drain(..count).collect();
             let targets: usize = set.iter().map(|(pass, ..)| pass.targets.len()).sum();
             let sequences: usize = set.iter().map(|(pass, ..)| pass.sequences.len()).sum();
             let spanned = |name| span(name).with("targets", targets).with("sequences", sequences);
@@ -302,7 +302,7 @@ impl Learner {
             };
             let set: Vec<_> = set.into_iter().map(with_tape).collect();
             let _span = spanned("backward");
-            gradient.accumulate(model, set);
+            accumulation.add(model, set)?;
         }
         Ok(())
     }
@@ -318,25 +318,27 @@ impl Learner {
         weights: &Coefficients,
     ) -> Result<Scores> {
         let Self { model, ranks, gradient, limits, .. } = self;
-        let gradient = gradient.sums(model)?;
+        let mut accumulation = gradient.begin(model, ranks)?;
         let mut own = Scores::default();
         let none = vec![false; sequences.len()];
         let cuts = cut(sequences, apart(sequences), &none, &none, ranks, limits.micro_batch_tokens);
-        for set in cuts.chunks(limits.passes_together(cuts.len())) {
+        let mut cuts = cuts.into_iter();
+        for count in limits.sets(cuts.len()) {
+            let set: Vec<Cut> = cuts.by_ref().take(count).collect();
             let tokens = set.iter().map(|cut| cut.tokens).sum();
             let _span = span("micro-batch").with("tokens", tokens).with("passes", set.len());
             let kind = limits.tape_kind_of_set(model, tokens);
             let forward = span("forward").with("tokens", tokens);
             let mut passes = Vec::with_capacity(set.len());
             for Cut { sequences: range, targets, shard, .. } in set {
-                let packed = Packed::apart(&sequences[range.clone()]);
+                let packed = Packed::apart(&sequences[range]);
                 let (scores, tape) = model.forward(packed, temperature, kind);
                 own.extend(scores);
-                passes.push((*shard, tape, weights.part(targets.clone())));
+                passes.push((shard, tape, weights.part(targets)));
             }
             drop(forward);
             let _span = span("backward").with("tokens", tokens);
-            gradient.accumulate(model, passes);
+            accumulation.add(model, passes)?;
         }
         ranks.gather_scores(own)
     }
@@ -366,8 +368,9 @@ impl Learner {
         temperature: f32,
         loss: impl FnOnce(&Scores) -> Coefficients,
     ) -> Result<Scores> {
-        let Self { model, gradient, limits, .. } = self;
-        let gradient = gradient.sums(model)?;
+        let Self { model, ranks, gradient, limits, .. } = self;
+        debug_assert!(!limits.by_layer, "this pass is not the whole update");
+        let mut accumulation = gradient.begin(model, ranks)?;
         let targets = 0..packed.target_count();
         let _span = span("micro-batch").with("tokens", packed.token_count());
         let kind = limits.tape_kind_of_set(model, packed.token_count());
@@ -375,7 +378,7 @@ impl Learner {
         let coefficients = loss(&scores);
         let derivatives = coefficients.part(targets);
         if !derivatives.are_zero() {
-            gradient.accumulate(model, vec![(0, tape, derivatives)]);
+            accumulation.add(model, vec![(0, tape, derivatives)])?;
         }
         Ok(scores)
     }
@@ -383,8 +386,13 @@ impl Learner {
     /// The gradient that this rank has accumulated, by parameter, for a look before
     /// [`step`](Self::step) uses it.
     pub fn gradient(&mut self) -> Result<Vec<Tensor<'_>>> {
-        let Model { backend, layout, .. } = &self.model;
-        Ok(self.gradient.finish(&self.model)?.tensors(&**backend, layout.trained(), ""))
+        let Self { model, ranks, gradient, .. } = self;
+        match gradient.finish(model, ranks)? {
+            Finished::Whole(whole) => {
+                Ok(whole.tensors(&*model.backend, model.layout.trained(), ""))
+            }
+            Finished::Slice(_) => Err(Error::Run("each rank has a slice of the gradient".into())),
+        }
     }
 
     /// Frees the gradient's memory, and drops the sums since the last [`step`](Self::step):
@@ -403,17 +411,21 @@ impl Learner {
     /// Allocates the memory of a gradient that was [freed](Self::free_gradient). Accumulation would
     /// do so too; this call fails for want of memory before anything changes.
     pub fn allocate_gradient(&mut self) -> Result<()> {
-        self.gradient.sums(&self.model)?;
-        Ok(())
+        self.gradient.allocate(&self.model, &self.ranks)
     }
 
     /// Updates the weights from the accumulated gradient, and begins a new one. Returns the norm of
     /// the gradient.
     pub fn step(&mut self, learning_rate: f64) -> Result<f64> {
         self.checksum = None;
-        let gradient = self.gradient.finish(&self.model)?;
-        let norm = self.optimizer.update(&mut self.model, gradient, &self.ranks, learning_rate);
-        self.gradient.reset(&*self.model.backend);
+        let Self { model, optimizer, ranks, gradient, .. } = self;
+        let norm = match gradient.finish(model, ranks)? {
+            Finished::Whole(whole) => optimizer.update(model, whole, ranks, learning_rate),
+            Finished::Slice(slice) => {
+                optimizer.update_summed(model, &slice.elements(), ranks, learning_rate)
+            }
+        };
+        gradient.reset(&*model.backend);
         norm
     }
 

@@ -9,6 +9,7 @@ pub(crate) use lora::first_change;
 pub use lora::{AllLinear, LoraSettings, Targets};
 
 use crate::error::{Error, Result};
+use isentrope_budget::memory::Shard;
 use isentrope_kernels::AdamW;
 use isentrope_model::ModelConfig;
 use isentrope_model::checkpoint::WeightDtype;
@@ -283,6 +284,11 @@ pub struct RanksSettings {
     /// and has moved known numbers rightly before the run, else through the hosts over MPI; host:
     /// through the hosts; nccl: by NCCL, or the run does not begin. CPUs always use the hosts.
     pub transport: Transport,
+    /// The numbers of which each rank holds a slice alone. optimizer: AdamW's moments, and the part
+    /// of weights that updates alone read; gradients: the gradient as well, which then is complete
+    /// layer by layer, while activations of all passes of a rank wait, and most are computed again;
+    /// auto: gradients if the run would not fit otherwise.
+    pub shard: Shard,
 }
 
 /// The way of bytes between GPUs of several ranks.
@@ -300,7 +306,7 @@ pub enum Transport {
 
 impl Default for RanksSettings {
     fn default() -> Self {
-        Self { timeout_s: 600.0, transport: Transport::default() }
+        Self { timeout_s: 600.0, transport: Transport::default(), shard: Shard::default() }
     }
 }
 

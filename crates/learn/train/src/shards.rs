@@ -5,11 +5,14 @@
 //! computes which shard (docs/concepts/numerics.md, rule 6).
 
 use crate::error::{Error, Result};
+use crate::gradient_slice::GradientSlice;
+use crate::ranks::TrainingRanks;
 use isentrope_budget::memory::waiting_sums;
 use isentrope_kernels::{Backend, Role};
 use isentrope_model::{
     BackwardPass, Derivatives, Error as ModelError, Gradient, Model, Parameters, RouterUse, Tape,
 };
+use isentrope_ranks::Slices;
 use std::ops::Range;
 
 /// The shard of each unit of sequences, ascending. A unit weighs as much as it has tokens that the
@@ -32,21 +35,48 @@ pub(crate) fn shards_of(weights: &[usize], shards: usize) -> Vec<usize> {
 /// 0 + 1, 2 + 3 and so on, then these sums in the same way; one without a neighbour is carried up
 /// unchanged.
 ///
-/// Its memory is allocated by the first accumulation, and kept until it is freed.
+/// Its memory is allocated by the first accumulation, and kept until it is freed. By layer, that
+/// memory is this rank's slice of the gradient, and of the rest one group of parameters at a time
+/// (ZeRO stage 2, arXiv:1910.02054).
 pub(crate) struct ShardedGradient {
-    sums: Option<Sums>,
+    memory: Option<Memory>,
     /// This rank's.
     shards: Range<usize>,
+    by_layer: bool,
+}
+
+struct Memory {
+    sums: Sums,
+    /// By layer, the slice.
+    slice: Option<GradientSlice>,
+    /// Whether the slice has an update's gradient.
+    is_complete: bool,
+}
+
+/// The gradient of an update.
+pub(crate) enum Finished<'a> {
+    /// That of this rank's shards.
+    Whole(&'a mut Parameters),
+    /// This rank's slice of that of all ranks.
+    Slice(&'a GradientSlice),
+}
+
+/// An accumulation that has begun.
+pub(crate) struct Accumulation<'a> {
+    sums: &'a mut Sums,
+    exchange: Option<GradientExchange<'a>>,
 }
 
 /// The sums that wait, like the digits of a binary counter: sum k is of 2^k shards. Each group of
 /// parameters is counted by itself, because passes need not leave the model's layers at one time.
-pub(crate) struct Sums {
+struct Sums {
     /// The gradient of each group's current shard; at the end, of all shards.
     gradient: Gradient,
     waiting: Vec<Parameters>,
     groups: Vec<Group>,
     shards: Range<usize>,
+    /// A group that has been given away, and still has its memory.
+    left: Option<usize>,
 }
 
 /// Parameters whose gradients are complete together.
@@ -58,33 +88,66 @@ struct Group {
 
 impl ShardedGradient {
     /// A gradient of zero, without memory.
-    pub fn new(shards: Range<usize>) -> Self {
-        Self { sums: None, shards }
+    pub fn new(shards: Range<usize>, by_layer: bool) -> Self {
+        Self { memory: None, shards, by_layer }
     }
 
-    /// The sums. If their memory was freed, it is allocated and zero.
-    pub fn sums(&mut self, model: &Model) -> Result<&mut Sums> {
-        let sums = match self.sums.take() {
-            Some(sums) => sums,
-            None => Sums::zeros(model, self.shards.clone()).map_err(no_room)?,
+    /// Allocates the memory if it was freed; it is zero then.
+    pub fn allocate(&mut self, model: &Model, ranks: &TrainingRanks) -> Result<()> {
+        self.memory(model, ranks).map(drop)
+    }
+
+    fn memory(&mut self, model: &Model, ranks: &TrainingRanks) -> Result<&mut Memory> {
+        let memory = match self.memory.take() {
+            Some(memory) => memory,
+            None => {
+                let sums = Sums::new(model, self.shards.clone(), self.by_layer);
+                let slice = self.by_layer.then(|| GradientSlice::new(model, ranks)).transpose()?;
+                Memory { sums: sums.map_err(no_room)?, slice, is_complete: false }
+            }
         };
-        Ok(self.sums.insert(sums))
+        Ok(self.memory.insert(memory))
     }
 
-    /// Ends the accumulation: the gradient of all shards of this rank.
-    pub fn finish(&mut self, model: &Model) -> Result<&mut Parameters> {
-        Ok(self.sums(model)?.finish(model))
+    /// Begins or goes on with an accumulation. By layer it takes all passes of an update at once.
+    pub fn begin<'a>(
+        &'a mut self,
+        model: &Model,
+        ranks: &'a TrainingRanks,
+    ) -> Result<Accumulation<'a>> {
+        let Memory { sums, slice, is_complete } = self.memory(model, ranks)?;
+        let exchange = slice.as_mut().map(|slice| {
+            assert!(!std::mem::replace(is_complete, true), "an update goes by layer once");
+            GradientExchange { ranks, slice, groups: ranks.slices(model).groups().collect() }
+        });
+        Ok(Accumulation { sums, exchange })
+    }
+
+    /// Ends the accumulation.
+    pub fn finish(&mut self, model: &Model, ranks: &TrainingRanks) -> Result<Finished<'_>> {
+        let Memory { sums, slice, is_complete } = self.memory(model, ranks)?;
+        Ok(match slice {
+            None => Finished::Whole(sums.finish(model)),
+            Some(slice) => {
+                assert!(*is_complete, "an update by layer has an accumulation");
+                Finished::Slice(slice)
+            }
+        })
     }
 
     /// The use of experts by the tokens that this rank has accumulated gradients of, since this was
     /// last asked.
     pub fn take_router_use(&mut self) -> RouterUse {
-        self.sums.as_mut().map(|sums| sums.gradient.take_router_use()).unwrap_or_default()
+        let memory = self.memory.as_mut();
+        memory.map(|memory| memory.sums.gradient.take_router_use()).unwrap_or_default()
     }
 
     /// Back to zero, keeping the memory.
     pub fn reset(&mut self, backend: &dyn Backend) {
-        if let Some(sums) = &mut self.sums {
+        let Some(Memory { sums, slice, is_complete }) = &mut self.memory else { return };
+        *is_complete = false;
+        // By layer the slice is overwritten, and nothing else has memory.
+        if slice.is_none() {
             sums.gradient.reset(backend);
             sums.groups.iter_mut().for_each(|group| group.added = 0);
         }
@@ -93,13 +156,44 @@ impl ShardedGradient {
     /// Whether it has no memory now.
     #[cfg(test)]
     pub fn is_freed(&self) -> bool {
-        self.sums.is_none()
+        self.memory.is_none()
     }
 
     /// Frees the gradient's memory for the phases between updates. The next accumulation takes
     /// memory again and begins at zero.
     pub fn free(&mut self) {
-        self.sums = None;
+        self.memory = None;
+    }
+}
+
+/// The exchange of an update's gradient by layer: as soon as that of a group of parameters is
+/// complete on this rank, the ranks add theirs, and each keeps its slice.
+struct GradientExchange<'a> {
+    ranks: &'a TrainingRanks,
+    slice: &'a mut GradientSlice,
+    /// Each group's parameters, and their slices.
+    groups: Vec<(Range<usize>, Slices)>,
+}
+
+impl Accumulation<'_> {
+    /// Takes passes backward together, each with its shard, in order, and adds their gradients.
+    pub fn add(
+        &mut self,
+        model: &Model,
+        passes: Vec<(usize, Tape<'_>, Derivatives<'_>)>,
+    ) -> Result<()> {
+        self.sums.accumulate(model, passes, self.exchange.as_mut())
+    }
+}
+
+impl GradientExchange<'_> {
+    fn take(&mut self, model: &Model, group: usize, gradient: &mut Parameters) -> Result<()> {
+        let group = &self.groups[group];
+        if group.0.is_empty() {
+            return Ok(());
+        }
+        let of_group = &mut gradient.buffers_mut()[group.0.clone()];
+        self.slice.add_over_ranks(&*model.backend, self.ranks, group, of_group)
     }
 }
 
@@ -115,50 +209,133 @@ fn no_room(error: ModelError) -> Error {
 }
 
 impl Sums {
-    fn zeros(model: &Model, shards: Range<usize>) -> Result<Self, ModelError> {
-        let zeros = |_| Parameters::zeros(&*model.backend, model.layout.trained(), Role::Gradient);
-        let waiting = (0..waiting_sums(shards.len())).map(zeros).collect::<Result<_, _>>()?;
+    fn new(model: &Model, shards: Range<usize>, by_layer: bool) -> Result<Self, ModelError> {
+        let (b, list) = (&*model.backend, model.layout.trained());
+        let waiting = (0..waiting_sums(shards.len())).map(|_| Parameters::without_memory(b, list));
         let group = |parameters| Group { parameters, added: 0 };
-        let groups = model.layout.trained().groups().into_iter().map(group).collect();
-        Ok(Self { gradient: Gradient::zeros(model)?, waiting, groups, shards })
+        let mut sums = Self {
+            gradient: Gradient::without_memory(model)?,
+            waiting: waiting.collect(),
+            groups: list.groups().into_iter().map(group).collect(),
+            shards,
+            left: None,
+        };
+        if !by_layer {
+            (0..sums.groups.len()).try_for_each(|group| sums.allocate(model, group))?;
+        }
+        Ok(sums)
     }
 
     /// Takes passes backward, each with its shard, in order: all of them go through a layer before
     /// any enters the one below. A gradient is one chain over the passes, however many go together.
-    pub fn accumulate(&mut self, model: &Model, passes: Vec<(usize, Tape<'_>, Derivatives<'_>)>) {
+    ///
+    /// With an `exchange` these are all passes of an update, and a group of parameters has memory
+    /// from the first pass that adds to its gradient until the exchange has had the gradient of all
+    /// shards of this rank.
+    fn accumulate(
+        &mut self,
+        model: &Model,
+        passes: Vec<(usize, Tape<'_>, Derivatives<'_>)>,
+        mut exchange: Option<&mut GradientExchange<'_>>,
+    ) -> Result<()> {
+        let (embedding, head) = (0, self.groups.len() - 1);
+        let is_whole = exchange.is_none();
+        let is_shared = model.layout.head_trains_embedding();
+        let enter = |sums: &mut Self, group| {
+            if is_whole { Ok(()) } else { sums.enter(model, group) }
+        };
+        let mut leave = |sums: &mut Self, group| match &mut exchange {
+            Some(exchange) => sums.leave(model, group, exchange),
+            None => Ok(()),
+        };
+        enter(self, head)?;
+        if is_shared {
+            enter(self, embedding)?;
+        }
         let begin = |(shard, tape, derivatives)| {
             (shard, model.begin_backward(tape, derivatives, self.of_head(model, shard)))
         };
         let mut passes: Vec<(usize, BackwardPass<'_>)> = passes.into_iter().map(begin).collect();
+        leave(self, head)?;
         for block in (0..model.layout.block_count()).rev() {
+            enter(self, 1 + block)?;
             for (shard, pass) in &mut passes {
-                model.backward_block(pass, self.of_block(model, block, *shard));
+                model.backward_block(pass, self.of_group(model, 1 + block, *shard));
             }
+            leave(self, 1 + block)?;
+        }
+        if !is_shared {
+            enter(self, embedding)?;
         }
         for (shard, pass) in passes {
-            model.end_backward(pass, self.of_embedding(model, shard));
+            model.end_backward(pass, self.of_group(model, embedding, shard));
+        }
+        leave(self, embedding)?;
+        if let Some(left) = self.left.take() {
+            self.free(model, self.groups[left].parameters.clone());
+        }
+        Ok(())
+    }
+
+    /// Gives a group's gradient memory, that of the group that was left before if the two are alike.
+    /// It is zero.
+    fn enter(&mut self, model: &Model, group: usize) -> Result<()> {
+        let list = model.layout.trained();
+        if let Some(left) = self.left.take() {
+            let [from, to] = [left, group].map(|of| self.groups[of].parameters.clone());
+            let kinds =
+                |parameters: &Range<usize>| list[parameters.clone()].iter().map(|of| of.kind);
+            if kinds(&from).eq(kinds(&to)) {
+                for set in self.waiting.iter_mut().chain([self.gradient.parameters_mut()]) {
+                    set.hand_over(from.clone(), to.clone());
+                }
+                self.gradient.reset_part(&*model.backend, to);
+                return Ok(());
+            }
+            self.free(model, from);
+        }
+        self.allocate(model, group).map_err(no_room)
+    }
+
+    fn free(&mut self, model: &Model, parameters: Range<usize>) {
+        for set in self.waiting.iter_mut().chain([self.gradient.parameters_mut()]) {
+            set.free(&*model.backend, parameters.clone());
         }
     }
 
-    /// The gradient that a shard accumulates in on its way back through the head. For each part of
-    /// the model shards come in order; shards passed over are zeros.
+    fn allocate(&mut self, model: &Model, group: usize) -> Result<(), ModelError> {
+        let (b, list) = (&*model.backend, model.layout.trained());
+        let parameters = &self.groups[group].parameters;
+        for set in self.waiting.iter_mut().chain([self.gradient.parameters_mut()]) {
+            set.allocate(b, list, Role::Gradient, parameters.clone())?;
+        }
+        Ok(())
+    }
+
+    /// Gives a group's gradient of all shards to the exchange. Its memory is for the next group.
+    fn leave(
+        &mut self,
+        model: &Model,
+        group: usize,
+        exchange: &mut GradientExchange<'_>,
+    ) -> Result<()> {
+        self.finish_group(model, group);
+        exchange.take(model, group, self.gradient.parameters_mut())?;
+        self.groups[group].added = 0;
+        self.left = Some(group);
+        Ok(())
+    }
+
+    /// The gradient that a shard accumulates in on its way back through the head.
     fn of_head(&mut self, model: &Model, shard: usize) -> &mut Gradient {
-        if model.layout.is_tied() {
+        if model.layout.head_trains_embedding() {
             self.of_group(model, 0, shard);
         }
         self.of_group(model, self.groups.len() - 1, shard)
     }
 
-    /// As [`of_head`](Self::of_head), for a block.
-    fn of_block(&mut self, model: &Model, block: usize, shard: usize) -> &mut Gradient {
-        self.of_group(model, 1 + block, shard)
-    }
-
-    /// As [`of_head`](Self::of_head), for the embedding.
-    fn of_embedding(&mut self, model: &Model, shard: usize) -> &mut Gradient {
-        self.of_group(model, 0, shard)
-    }
-
+    /// The gradient that a shard accumulates in on its way through the layers of a group. Shards
+    /// come in order; shards passed over are zeros.
     fn of_group(&mut self, model: &Model, group: usize, shard: usize) -> &mut Gradient {
         assert!(self.shards.contains(&shard), "another rank's shard");
         let before = shard - self.shards.start;

@@ -66,7 +66,7 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
             process_model,
             shards,
             memory,
-            ranks: RanksSettings { transport, .. },
+            ranks: RanksSettings { transport, shard, .. },
             ..
         } = self.tables();
         let is_apart = process_model.as_ref().is_some_and(|table| table.model.is_some());
@@ -76,6 +76,7 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
             process_model: process_model.is_some(),
             shards: shards.div_ceil(ranks),
             ranks,
+            shard: *shard,
             may_link: *transport != Transport::Host,
             offloads_moments: memory.offload_moments,
             may_adapt: !model.from_scratch && !is_apart,
@@ -412,13 +413,11 @@ impl<T: Trainer> Prepared<T> {
 
     /// The shares that a plan has room to keep for backward passes.
     fn kept(&self, backend: &dyn Backend, plan: &Plan) -> KeptShares {
-        let Demand { activation_slots, forward_first, longest_trained, trained, .. } = self.demand;
-        let of_sampling = plan.passes().activation_slots as f64 / activation_slots.max(1) as f64;
-        let pass = plan.micro_batch_tokens.min(trained.saturating_mul(longest_trained));
-        let kept = forward_first.saturating_mul(longest_trained).max(pass);
+        let slots = self.demand.activation_slots;
+        let of_sampling = plan.passes().activation_slots as f64 / slots.max(1) as f64;
         let each = |kind| self.layout.tape_bytes_per_token(backend, kind) as f64;
         let (least, all) = (each(TapeKind::BlockInputs), each(TapeKind::Activations));
-        let of_passes = (plan.tape as f64 / kept.max(1) as f64 - least) / (all - least);
+        let of_passes = (plan.tape as f64 / plan.tape_tokens.max(1) as f64 - least) / (all - least);
         KeptShares { of_sampling, of_passes: of_passes.clamp(0.0, 1.0) }
     }
 

@@ -2,17 +2,19 @@
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 #![cfg(target_os = "linux")]
 
-use isentrope_budget::memory::{Demand, MemorySettings, ParameterSets, Plan, TeacherBytes};
+use isentrope_budget::memory::{Demand, MemorySettings, ParameterSets, Plan, Shard, TeacherBytes};
 use isentrope_kernels::{Cpu, Isa, Role, SamplingMasks};
 use isentrope_model::adapter::{AdapterConfig, Targets};
 use isentrope_model::{Model, Sequence};
+use isentrope_ranks::threads::worlds;
+use isentrope_ranks::{Settings, Watch, World};
 use isentrope_train::learner::{Coefficients, Learner, UpdateBatch};
 use isentrope_train::optimizer::Optimizer;
 use isentrope_train::ranks::TrainingRanks;
 use isentrope_train::settings::{OptimizerSettings, POLICY_OPTIMIZER};
 use std::process::Command;
 use std::sync::Arc;
-use std::{env, fs};
+use std::{env, fs, thread};
 
 const VOCABULARY: usize = 150_000;
 const SEQUENCES: usize = 6;
@@ -49,6 +51,15 @@ fn with_states(backend: Arc<Cpu>) -> Model {
     initialize(config, backend)
 }
 
+/// A model whose gradient takes more than the block inputs of all passes.
+fn with_layers(backend: Arc<Cpu>) -> Model {
+    let config = r#"{"model_type": "qwen2", "hidden_size": 256, "intermediate_size": 2048,
+        "num_hidden_layers": 16, "num_attention_heads": 4, "num_key_value_heads": 4,
+        "vocab_size": 512, "max_position_embeddings": 1024, "rms_norm_eps": 1e-6,
+        "tie_word_embeddings": false}"#;
+    initialize(config, backend)
+}
+
 fn initialize(config: &str, backend: Arc<Cpu>) -> Model {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("config.json"), config).unwrap();
@@ -69,7 +80,7 @@ const CASE: &str = "ISENTROPE_TEST_MEMORY";
 #[test]
 #[ignore = "deep: measures the memory of dozens of updates"]
 fn updates_take_no_more_memory_than_was_planned() {
-    let cases = ["all weights", "adapters", "experts", "adapters of experts", "states"];
+    let cases = ["all weights", "adapters", "experts", "adapters of experts", "states", "slices"];
     let before = status("VmRSS");
     let plain = |hidden| move |cpu| model(hidden, cpu);
     match env::var(CASE).as_deref() {
@@ -78,6 +89,7 @@ fn updates_take_no_more_memory_than_was_planned() {
         Ok("experts") => update(before, with_experts, with_experts),
         Ok("adapters of experts") => update(before, with_adapted_experts, with_experts),
         Ok("states") => update(before, with_states, with_states),
+        Ok("slices") => update_of_ranks(before),
         _ => {
             let run = |case| Command::new(env::current_exe().unwrap()).env(CASE, case).output();
             let failed = cases.map(|case| run(case).unwrap()).into_iter();
@@ -105,6 +117,44 @@ fn adapted(base: Model, targets: Targets) -> Model {
 }
 
 fn update(before: usize, policy: impl Fn(Arc<Cpu>) -> Model, teacher: impl Fn(Arc<Cpu>) -> Model) {
+    // Passes of several sizes, whose activations are kept.
+    let settings = MemorySettings { micro_batch_tokens: Some(2 * TOKENS), ..Default::default() };
+    let sets = ParameterSets { shards: 3, ..ParameterSets::default() };
+    assert_planned(before, &[updates(TrainingRanks::alone(3), sets, &settings, policy, teacher)]);
+}
+
+/// Two ranks, which are threads here, share the gradient of a model of many layers, in hardly more
+/// than the least memory.
+fn update_of_ranks(before: usize) {
+    let settings = Settings {
+        threads: 1,
+        program: "isentrope of a test".into(),
+        watch: Watch { silent: None, ..Watch::default() },
+        tell: Arc::new(|_| {}),
+    };
+    let memory = MemorySettings { budget_gib: Some(0.6), ..Default::default() };
+    let sets = ParameterSets { ranks: 2, shard: Shard::Gradients, ..ParameterSets::default() };
+    let rank = |world: World| {
+        let ranks = TrainingRanks::new(Arc::new(world), 2).unwrap();
+        updates(ranks, sets, &memory, with_layers, with_states)
+    };
+    let plans = thread::scope(|scope| {
+        let worlds = worlds(2, &settings).unwrap().0.into_iter();
+        let ranks: Vec<_> = worlds.map(|world| scope.spawn(|| rank(world))).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect::<Vec<Plan>>()
+    });
+    assert!(plans.iter().all(|plan| plan.by_layer));
+    assert_planned(before, &plans);
+}
+
+/// Two updates as one of these ranks, and their plan.
+fn updates(
+    ranks: TrainingRanks,
+    sets: ParameterSets,
+    settings: &MemorySettings,
+    policy: impl Fn(Arc<Cpu>) -> Model,
+    teacher: impl Fn(Arc<Cpu>) -> Model,
+) -> Plan {
     let cpu = Arc::new(Cpu::new(Isa::available()[0], 4).unwrap());
     let (model, teacher) = (policy(cpu.clone()), teacher(cpu));
     let vocabulary = model.config.vocab_size;
@@ -113,15 +163,12 @@ fn update(before: usize, policy: impl Fn(Arc<Cpu>) -> Model, teacher: impl Fn(Ar
         trained: SEQUENCES,
         forward_first: SEQUENCES,
         loss_tokens: SEQUENCES * TOKENS,
-        sets: ParameterSets { shards: 3, ..ParameterSets::default() },
+        sets,
         ..Demand::default()
     };
     let of_teacher = TeacherBytes::of(&*teacher.backend, &teacher.layout, demand);
     let demand = Demand { teacher: of_teacher, ..demand };
-    // Passes of several sizes, whose activations are kept.
-    let settings = MemorySettings { micro_batch_tokens: Some(2 * TOKENS), ..Default::default() };
-    let plan = Plan::new(&*model.backend, &model.layout, demand, &settings, 8 << 30).unwrap();
-    let ranks = TrainingRanks::alone(demand.sets.shards);
+    let plan = Plan::new(&*model.backend, &model.layout, demand, settings, 8 << 30).unwrap();
     let optimizer = Optimizer::new(
         &model,
         POLICY_OPTIMIZER,
@@ -169,14 +216,18 @@ fn update(before: usize, policy: impl Fn(Arc<Cpu>) -> Model, teacher: impl Fn(Ar
         assert!(learner.score(&sequences, 1.0).unwrap().same_bits(&scores));
     }
 
-    let (taken, planned) = (
-        status("VmHWM") - before,
-        plan.weights
-            + plan.gradient
-            + plan.moments
-            + (plan.tape + plan.working).max(plan.teacher_pass),
-    );
-    let summary = format!("{} MiB were taken, and {} planned: {plan}", taken >> 20, planned >> 20);
+    plan
+}
+
+/// Checks the most memory of this process against the plans of all ranks in it.
+fn assert_planned(before: usize, plans: &[Plan]) {
+    let of_rank = |plan: &Plan| {
+        let of_passes = (plan.tape + plan.working).max(plan.teacher_pass);
+        plan.weights + plan.gradient + plan.moments + of_passes
+    };
+    let (taken, planned) = (status("VmHWM") - before, plans.iter().map(of_rank).sum::<usize>());
+    let [taken_mib, planned_mib] = [taken, planned].map(|bytes| bytes >> 20);
+    let summary = format!("{taken_mib} MiB were taken, and {planned_mib} planned: {}", plans[0]);
     assert!(taken <= planned, "{summary}");
     assert!(2 * taken > planned, "{summary}");
 }

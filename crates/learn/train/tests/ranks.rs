@@ -2,6 +2,7 @@
 
 use crate::learner::{SILENT, TEMPERATURE, accumulate, masks, sequences, tokens, weights};
 use crate::support::{self, adapted, limits, model};
+use isentrope_budget::PassLimits;
 use isentrope_kernels::Role;
 use isentrope_model::{Model, Parameters};
 use isentrope_ranks::{Watch, World};
@@ -19,18 +20,24 @@ pub fn on_ranks<T: Send>(count: usize, act: impl Fn(Arc<World>) -> T + Sync) -> 
     support::on_ranks(count, watch, |world, _| act(Arc::new(world)))
 }
 
-pub fn learner(model: Model, world: Arc<World>, shards: usize) -> Learner {
+pub fn learner(model: Model, world: Arc<World>, shards: usize, by_layer: bool) -> Learner {
     let ranks = TrainingRanks::new(world, shards).unwrap();
-    support::learner(model, OptimizerSettings::default(), limits(40), ranks)
+    let limits = PassLimits { by_layer, ..limits(40) };
+    support::learner(model, OptimizerSettings::default(), limits, ranks)
 }
 
 /// Two updates of reinforcement learning and one of fine-tuning: their weights, and all that is
 /// scored on the way.
-fn updates(model: Model, world: Arc<World>, shards: usize) -> (Vec<u32>, Vec<Vec<f32>>) {
+fn updates(
+    model: Model,
+    world: Arc<World>,
+    shards: usize,
+    by_layer: bool,
+) -> (Vec<u32>, Vec<Vec<f32>>) {
     let tokens = tokens();
     let sequences = sequences(&tokens);
     let masks = masks(&sequences);
-    let mut learner = learner(model, world, shards);
+    let mut learner = learner(model, world, shards, by_layer);
     let mut seen = Vec::new();
     for _ in 0..2 {
         let batch = UpdateBatch {
@@ -65,17 +72,37 @@ fn every_rank_has_the_bits_that_one_alone_would_have() {
 
 fn every_rank_has_the_bits_of_one(model: impl Fn() -> Model + Sync) {
     for (shards, counts) in [(4, &[1, 2, 4][..]), (6, &[1, 3, 6]), (3, &[1, 3]), (8, &[1, 8])] {
-        let alone = updates(model(), Arc::new(World::alone()), shards);
+        let alone = updates(model(), Arc::new(World::alone()), shards, false);
         assert!(alone.1.iter().all(|scores| !scores.is_empty()));
         for &count in counts {
-            let all = on_ranks(count, |world| updates(model(), world, shards));
+            let all = on_ranks(count, |world| updates(model(), world, shards, false));
             for (rank, of_rank) in all.iter().enumerate() {
                 assert!(*of_rank == alone, "rank {rank} of {count}, {shards} shards");
             }
         }
     }
-    let of = |shards| updates(model(), Arc::new(World::alone()), shards).0;
+    let of = |shards| updates(model(), Arc::new(World::alone()), shards, false).0;
     assert!(of(4) != of(6), "the number of shards shows, or nothing was tried");
+}
+
+/// Each rank has a slice of the gradient. Where the head is the embedding, a rank has one shard.
+#[test]
+fn gradients_in_slices_have_the_bits_of_whole_ones() {
+    type Make = fn() -> Model;
+    let cases: [(Make, &[usize]); 4] = [
+        (|| model("qwen3-untied", 1), &[1, 2, 4]),
+        (|| model("qwen3", 1), &[4]),
+        (|| model("qwen3.5-moe", 1), &[4]),
+        (|| adapted("qwen3", 1), &[2]),
+    ];
+    for (model, counts) in cases {
+        let alone = updates(model(), Arc::new(World::alone()), 4, false);
+        for &count in counts {
+            for of_rank in on_ranks(count, |world| updates(model(), world, 4, true)) {
+                assert!(of_rank == alone, "{count} ranks of {}", model().config.family.name);
+            }
+        }
+    }
 }
 
 #[test]
@@ -92,7 +119,7 @@ fn groups_are_sampled_where_they_are_trained_on() {
 #[test]
 fn a_rank_that_has_computed_something_else_is_found() {
     let ended = on_ranks(3, |world| {
-        let mut learner = learner(model("qwen3", 1), Arc::clone(&world), 3);
+        let mut learner = learner(model("qwen3", 1), Arc::clone(&world), 3, false);
         learner
             .ranks
             .note("the metrics of the step", &if world.rank() == 2 { 1.5 } else { 1.0 })

@@ -124,6 +124,8 @@ fn a_run_has_the_same_bytes_on_any_number_of_ranks() {
             // The first case with every number of ranks, the others with one that differs.
             for count in if case == 0 { vec![2, 4] } else { vec![2] } {
                 let out = format!("ranks-{count}-{}", launcher.is_open_mpi);
+                let shard = if count == 4 { "gradients" } else { "optimizer" };
+                let sets = &format!("{sets} ranks.shard={shard}");
                 let said = succeed(launcher.ranks(count, &bench.command(&out, sets, "")));
                 assert!(!said.contains("sampled before"), "of another rank: {said}");
                 assert_same_results(&alone, &bench.out(&out));
@@ -171,10 +173,13 @@ fn ranks_on_gpus_make_the_bytes_of_one_and_go_on_from_each_others_checkpoints() 
     for launcher in Launcher::installed() {
         let name = format!("gpus-{}", launcher.is_open_mpi);
         let out = bench.out(&name);
-        for (kept, ranks) in [(0, 2), (1, 4), (2, 1)] {
+        for (kept, ranks, shard) in
+            [(0, 2, "optimizer"), (1, 4, "gradients"), (2, 1, "auto")]
+        {
             for step in kept + 1..=3 {
                 let _ = fs::remove_dir_all(checkpoint(&out, step));
             }
+            let sets = format!("{sets} ranks.shard={shard}");
             succeed(launcher.ranks(ranks, &bench.emulated(&name, sets, "--resume")));
             assert_same_results(&bench.out("whole"), &out);
         }
@@ -202,9 +207,14 @@ fn ranks_whose_gpus_are_connected_make_the_bytes_of_one() {
         let alone = format!("alone-{dtype}");
         succeed(bench.emulated(&alone, sets, ""));
         for launcher in Launcher::installed() {
-            for (count, transport) in [(2, "host"), (2, "nccl"), (4, "nccl")] {
+            for (count, transport, shard) in [
+                (2, "host", "optimizer"),
+                (2, "nccl", "optimizer"),
+                (4, "nccl", "gradients"),
+                (4, "host", "gradients"),
+            ] {
                 let out = format!("{dtype}-{count}-{transport}-{}", launcher.is_open_mpi);
-                let sets = format!("{sets} ranks.transport={transport}");
+                let sets = format!("{sets} ranks.transport={transport} ranks.shard={shard}");
                 let run = linked(bench.emulated(&out, sets, ""));
                 let said = succeed(launcher.ranks(count, &run));
                 assert_eq!(said.contains("from GPU to GPU by NCCL 2.99"), transport == "nccl");

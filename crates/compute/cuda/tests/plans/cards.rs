@@ -4,7 +4,7 @@
 use crate::guide::has_table;
 use crate::qwen2::{ALL, HALF, Qwen2, SEVEN};
 use isentrope_budget::memory::MemorySettings;
-use isentrope_budget::memory::{Demand, OVERHEAD, ParameterSets, Plan};
+use isentrope_budget::memory::{Demand, OVERHEAD, ParameterSets, Plan, Shard};
 use isentrope_cuda::{Cuda, DataSheet, Dtype, PlanningDevice};
 use isentrope_kernels::{Kind, NORM_BLOCK};
 use isentrope_model::adapter::{AdapterConfig, Targets};
@@ -47,6 +47,7 @@ pub fn demand(offloads_moments: bool) -> Demand {
             process_model: false,
             shards: 1,
             ranks: 1,
+            shard: Shard::Auto,
             offloads_moments,
             may_adapt: false,
             may_link: true,

@@ -24,6 +24,9 @@ pub(super) struct Updates<'a> {
     pub tokens: usize,
     /// Least tokens of a pass: one sequence's, or all of several sequences that share a prompt.
     pub least_tokens: usize,
+    /// Tokens of a rank, whose tapes must exist at once if gradients are complete layer by layer; 0
+    /// if they are not.
+    pub together: usize,
     /// The bytes of the optimizer, after the passes.
     optimizer: usize,
     /// The teacher's memory.
@@ -40,13 +43,18 @@ impl<'a> Updates<'a> {
             .saturating_add(
                 layout.embedded_bytes(backend, tokens).saturating_mul(demand.sets.trained()),
             );
+        let least_tokens = demand.longest_trained.max(SHARING_TOKENS.min(tokens));
+        // Shares of the tokens are even to one unit of sequences.
+        let of_rank = tokens.div_ceil(demand.sets.ranks).saturating_add(least_tokens).min(tokens);
+        let together = if demand.sets.goes_by_layer() { of_rank } else { 0 };
         Self {
             backend,
             layout,
             whole,
             least_tape: layout.tape_bytes_per_token(backend, TapeKind::BlockInputs),
             tokens,
-            least_tokens: demand.longest_trained.max(SHARING_TOKENS.min(tokens)),
+            least_tokens,
+            together,
             optimizer: demand.sets.update_bytes(backend, layout),
             teacher: demand.teacher,
         }
@@ -58,11 +66,11 @@ impl<'a> Updates<'a> {
         of_passes.max(self.optimizer)
     }
 
-    /// Bytes with the smallest tape, in passes of `pass` tokens. The teacher's passes, which have
+    /// Bytes with the smallest tapes, in passes of `pass` tokens. The teacher's passes, which have
     /// no tape, come before the others.
     pub fn least_of(&self, pass: usize) -> usize {
-        let own = self.working(pass).saturating_add(pass.saturating_mul(self.least_tape));
-        own.max(self.teacher.pass(pass))
+        let tapes = pass.max(self.together).saturating_mul(self.least_tape);
+        self.working(pass).saturating_add(tapes).max(self.teacher.pass(pass))
     }
 }
 

@@ -2,6 +2,8 @@
 
 use isentrope_kernels::{Backend, NORM_BLOCK, Role, Work};
 use isentrope_model::Layout;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Most bytes before the remainders of a parameter's weights.
 const ALIGNMENT: usize = 16;
@@ -24,6 +26,19 @@ pub fn waiting_sums(shards: usize) -> usize {
     shards.next_power_of_two().trailing_zeros() as usize
 }
 
+/// The sets of parameters that ranks share, instead of each having the whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Shard {
+    /// The moments, and the gradient if the run would not fit otherwise.
+    #[default]
+    Auto,
+    /// The moments (ZeRO stage 1).
+    Optimizer,
+    /// The moments and the gradient (ZeRO stage 2).
+    Gradients,
+}
+
 /// The sets of parameters of a run beside the policy's weights, gradient and moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParameterSets {
@@ -37,6 +52,8 @@ pub struct ParameterSets {
     pub shards: usize,
     /// Ranks that share the moments.
     pub ranks: usize,
+    /// The sets that they share; a plan decides what is left to it.
+    pub shard: Shard,
     /// Whether gradients may go from device to device, and not through the hosts.
     pub may_link: bool,
     /// Whether moments live in the host's memory, although the device has its own.
@@ -54,6 +71,7 @@ impl Default for ParameterSets {
             process_model: false,
             shards: 1,
             ranks: 1,
+            shard: Shard::Auto,
             may_link: true,
             offloads_moments: false,
             may_adapt: true,
@@ -74,19 +92,56 @@ impl ParameterSets {
         let frozen = usize::from(self.reference || layout.adapter.is_some());
         let frozen = layout.parameters.bytes(backend, Role::Frozen).saturating_mul(frozen);
         let weights = self.trained_bytes(backend, layout).saturating_mul(trained);
-        let gradients = list
-            .bytes(backend, Role::Gradient)
-            .saturating_add(list.mask_bytes(backend))
-            .saturating_mul(trained)
-            .saturating_add(self.sum_bytes(backend, layout));
-        let moments = backend.bytes(self.moment(moments_of_rank(backend, layout, self.ranks)));
+        let own = moments_of_rank(backend, layout, self.ranks);
+        let masks = list.mask_bytes(backend).saturating_mul(trained);
+        let gradients = match self.goes_by_layer() {
+            false => list.bytes(backend, Role::Gradient).saturating_mul(trained),
+            true => backend
+                .bytes(Role::Moment(own))
+                .saturating_mul(trained)
+                .saturating_add(layout.gradient_bytes_by_layer(backend)),
+        };
+        let gradients =
+            gradients.saturating_add(masks).saturating_add(self.sum_bytes(backend, layout));
+        let moments = backend.bytes(self.moment(own));
         [frozen.saturating_add(weights), gradients, moments.saturating_mul(trained * MOMENTS)]
+    }
+
+    /// The sets that a plan tries first, and those that it tries if they do not fit.
+    pub(super) fn choices(self, layout: &Layout) -> (Self, Option<Self>) {
+        let with = |shard| Self { shard, ..self };
+        match self.shard {
+            Shard::Auto => {
+                let shared = self.may_go_by_layer(layout).then(|| with(Shard::Gradients));
+                (with(Shard::Optimizer), shared)
+            }
+            _ => (self, None),
+        }
+    }
+
+    /// Whether gradients are complete layer by layer, because ranks share them.
+    pub fn goes_by_layer(self) -> bool {
+        self.ranks > 1 && self.shard == Shard::Gradients
+    }
+
+    /// Whether gradients can be complete layer by layer. Where the head is the embedding, its
+    /// gradient is begun by the first layer and complete with the last, so that of several shards
+    /// each would need its memory in between.
+    pub fn may_go_by_layer(self, layout: &Layout) -> bool {
+        self.ranks > 1 && (self.shards == 1 || !layout.head_trains_embedding())
     }
 
     /// Bytes of the sums of shards that wait to be added, beside the gradients.
     pub fn sum_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
-        let sums = waiting_sums(self.shards).saturating_mul(self.trained());
-        layout.trained().bytes(backend, Role::Gradient).saturating_mul(sums)
+        match self.goes_by_layer() {
+            // One model is updated at a time.
+            true => layout.gradient_bytes_by_layer(backend),
+            false => {
+                let set = layout.trained().bytes(backend, Role::Gradient);
+                set.saturating_mul(self.trained())
+            }
+        }
+        .saturating_mul(waiting_sums(self.shards))
     }
 
     /// Bytes of one model's trained weights on a rank. Where a device keeps them as what passes

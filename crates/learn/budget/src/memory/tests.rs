@@ -331,3 +331,36 @@ fn a_teacher_of_any_size_is_counted_and_its_passes_fit() {
         assert!(message.contains(&its), "{message}");
     }
 }
+
+/// Ranks share the gradient where it would not fit otherwise, and then all tapes fit beside it.
+#[test]
+fn ranks_share_the_gradient_where_it_does_not_fit() {
+    let layout = read(
+        r#"{"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": 512,
+        "intermediate_size": 2048, "num_hidden_layers": 24, "num_attention_heads": 8,
+        "num_key_value_heads": 8, "vocab_size": 1000, "max_position_embeddings": 4096,
+        "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": false}"#,
+    );
+    let demand = |shard| {
+        let sets = ParameterSets { ranks: 8, shard, ..ParameterSets::default() };
+        Demand { sets, ..updates(8) }
+    };
+    let least = |shard| Plan::least(&cpu(), &layout, demand(shard));
+    let (whole, shared) = (least(Shard::Optimizer), least(Shard::Gradients));
+    // The gradient is 400 MB, its slice and a layer 70 MB; 2000 tokens have 100 MB of block inputs.
+    assert!(whole - shared > 200_000_000, "{whole} {shared}");
+    assert_eq!(least(Shard::Auto), shared);
+    for (bytes, by_layer) in [(whole, false), (whole - 1, true), (shared, true)] {
+        let plan = plan(&layout, demand(Shard::Auto), bytes).unwrap();
+        assert_eq!((plan.by_layer, plan.passes().by_layer), (by_layer, by_layer));
+        assert!(plan.peak() <= plan.budget, "{plan}");
+        assert_eq!(plan.to_string().contains("the rank's slice"), by_layer);
+    }
+    assert!(plan(&layout, demand(Shard::Auto), shared - 1).is_err());
+    assert!(plan(&layout, demand(Shard::Optimizer), whole - 1).is_err());
+    assert!(plan(&layout, demand(Shard::Gradients), whole).unwrap().by_layer);
+    // The embedding of two shards would have to wait between the head and itself.
+    let sets = ParameterSets { shards: 2, ..demand(Shard::Gradients).sets };
+    let refused = refusal(&wide(), Demand { sets, ..updates(8) }, 4 << 30);
+    assert!(refused.contains("ranks.shard"), "{refused}");
+}
