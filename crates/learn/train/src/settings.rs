@@ -284,10 +284,9 @@ pub struct RanksSettings {
     /// and has moved known numbers rightly before the run, else through the hosts over MPI; host:
     /// through the hosts; nccl: by NCCL, or the run does not begin. CPUs always use the hosts.
     pub transport: Transport,
-    /// The numbers of which each rank holds a slice alone. optimizer: AdamW's moments, and the part
-    /// of weights that updates alone read; gradients: the gradient as well, which then is complete
-    /// layer by layer, while activations of all passes of a rank wait, and most are computed again;
-    /// auto: gradients if the run would not fit otherwise.
+    /// The numbers of which each rank holds a slice instead of the whole. Gradients in slices are
+    /// complete layer by layer, while activations of all passes of a rank wait, most of which are
+    /// computed again.
     pub shard: Shard,
 }
 

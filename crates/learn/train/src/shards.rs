@@ -277,7 +277,7 @@ impl Sums {
         Ok(())
     }
 
-    /// Gives a group's gradient memory, that of the group that was left before if the two are alike.
+    /// Gives a group's gradient memory, that of the group left before it if the two are alike.
     /// It is zero.
     fn enter(&mut self, model: &Model, group: usize) -> Result<()> {
         let list = model.layout.trained();

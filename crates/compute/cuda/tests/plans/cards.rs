@@ -6,7 +6,7 @@ use crate::qwen2::{ALL, HALF, Qwen2, SEVEN};
 use isentrope_budget::memory::MemorySettings;
 use isentrope_budget::memory::{Demand, OVERHEAD, ParameterSets, Plan, Shard};
 use isentrope_cuda::{Cuda, DataSheet, Dtype, PlanningDevice};
-use isentrope_kernels::{Kind, NORM_BLOCK};
+use isentrope_kernels::{Kind, NORM_BLOCK, Role};
 use isentrope_model::adapter::{AdapterConfig, Targets};
 use isentrope_model::{AdapterLayout, Layout, ModelConfig};
 use std::fs;
@@ -176,6 +176,40 @@ fn the_guide_says_what_fits_on_eight_ranks() {
     has_table("../../../docs/guides/gpus.md", "eight_ranks", &table_of_ranks());
 }
 
+/// One line a model and a number of ranks, with a shard each: bytes of the gradient and the least
+/// memory, by what the ranks share.
+fn table_of_shared_gradients() -> String {
+    let mut table = String::from(
+        "| Qwen2.5 | ranks | gradient: whole | in slices | needs at least: whole | in slices |\n\
+         |---|---:|---:|---:|---:|---:|\n",
+    );
+    let backend = cuda(0, Dtype::Bf16);
+    for shape in ALL.iter().filter(|shape| shape.billions > 7.0) {
+        let layout = layout(shape);
+        for ranks in [8, 32, 128] {
+            let [whole, slices] = [Shard::Optimizer, Shard::Gradients].map(|shard| {
+                let all = demand(false);
+                let sets = ParameterSets { ranks, shard, ..all.sets };
+                let activation_slots = all.activation_slots / ranks;
+                let demand = Demand { sets, activation_slots, ..all };
+                let least = Plan::least(&backend, &layout, demand) as f64 / 0.9;
+                [sets.bytes(&backend, &layout)[1] as f64, least].map(|bytes| bytes / GIB as f64)
+            });
+            table += &format!(
+                "| {} | {ranks} | {:.1} | {:.1} | {:.0} | {:.0} |\n",
+                shape.name, whole[0], slices[0], whole[1], slices[1]
+            );
+        }
+    }
+    table
+}
+
+#[test]
+fn the_guide_says_what_fits_with_gradients_in_slices() {
+    let guide = "../../../docs/guides/several-machines.md";
+    has_table(guide, "gradients_in_slices", &table_of_shared_gradients());
+}
+
 /// With bf16: 2 + 2 bytes of a weight, 4 of its gradient, 8 of its moments; behind a matrix 16 rows
 /// of gradients by outputs and 32 of inputs, 2 bytes a number. No dimension of these models wants
 /// padding.
@@ -229,6 +263,20 @@ fn a_parameter_takes_sixteen_bytes_and_a_matrix_the_tokens_that_wait() {
         assert_eq!((weights + gradient, moments), (8 * numbers + waiting, 0));
         assert_eq!(offloaded.host_bytes(&backend, &layout), 8 * numbers);
     }
+}
+
+/// In bf16 a rank has the remainders of all weights while they are loaded, and a gradient in slices
+/// need not have as much memory.
+#[test]
+fn the_weights_of_a_rank_fit_while_they_are_loaded() {
+    let (layout, backend) = (layout(&SEVEN), cuda(80, Dtype::Bf16));
+    let sets = ParameterSets { ranks: 64, shard: Shard::Gradients, ..demand(false).sets };
+    let few = Demand { sets, longest_trained: 64, trained: 64, sampled: 0, ..Demand::default() };
+    let exact = layout.parameters.bytes(&backend, Role::Weight);
+    let [_, _, moments] = sets.bytes(&backend, &layout);
+    let least = Plan::least(&backend, &layout, few);
+    assert!(least >= exact + moments, "{least}");
+    assert!(least < exact + moments + 2 * GIB, "{least}");
 }
 
 #[test]

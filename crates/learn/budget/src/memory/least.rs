@@ -114,6 +114,7 @@ impl Least {
         let [weights, gradient, moments] = sets;
         let updates = Updates::new(backend, layout, demand);
         let update = gradient.saturating_add(updates.least_of(updates.least_tokens));
+        let update = update.max(demand.sets.loading_bytes(backend, layout));
         let pages = layout.pages_of_sequence(backend, demand.longest_sampled);
         let pages = pages.max(layout.least_pages(backend));
         let keys_and_values = pages.saturating_mul(layout.cache_page_bytes(backend));

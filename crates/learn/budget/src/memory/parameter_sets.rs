@@ -30,12 +30,12 @@ pub fn waiting_sums(shards: usize) -> usize {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Shard {
-    /// The moments, and the gradient if the run would not fit otherwise.
+    /// Moments, and gradients if the run would not fit otherwise.
     #[default]
     Auto,
-    /// The moments (ZeRO stage 1).
+    /// Moments (ZeRO stage 1).
     Optimizer,
-    /// The moments and the gradient (ZeRO stage 2).
+    /// Moments and gradients (ZeRO stage 2).
     Gradients,
 }
 
@@ -144,9 +144,15 @@ impl ParameterSets {
         .saturating_mul(waiting_sums(self.shards))
     }
 
+    /// Bytes that a model's weights take while they are loaded, beside those that stay: a rank has
+    /// all remainders then. One model is loaded at a time, in memory that is the updates' later.
+    pub fn loading_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
+        let exact = layout.trained().bytes(backend, Role::Weight);
+        exact.saturating_sub(self.trained_bytes(backend, layout))
+    }
+
     /// Bytes of one model's trained weights on a rank. Where a device keeps them as what passes
-    /// read and remainders, a rank of several has the remainders of its own slice alone. While
-    /// weights are loaded it has all of them, in memory that is the gradient's later.
+    /// read and remainders, a rank of several has the remainders of its own slice alone.
     fn trained_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
         let list = layout.trained();
         let [exact, read] = [Role::Weight, Role::Frozen].map(|role| list.bytes(backend, role));
