@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use isentrope_model::checkpoint::Tensor;
-use isentrope_model::{Model, Parameters};
+use isentrope_model::{AdapterLayout, Model, Parameters};
 use serde::{Deserialize, Serialize};
 
 /// Number of values that are converted to bytes at a time.
@@ -50,7 +50,7 @@ pub fn weights_checksum(model: &Model, trained: &Parameters) -> Result<u32> {
 
 /// The [checksum of a model's weights](weights_checksum), from the checksums of all its tensors.
 pub fn joined_checksum(model: &Model, mut tensors: Vec<TensorChecksum>) -> u32 {
-    let scales = model.layout.adapter.iter().flat_map(|adapter| adapter.scales());
+    let scales = model.layout.adapter.iter().flat_map(AdapterLayout::scales);
     let scales = scales.fold(0, |crc, scale| crc32c::crc32c_append(crc, &scale.to_le_bytes()));
     tensors.sort_by(|a, b| a.name.cmp(&b.name));
     tensors.iter().fold(scales, |crc, of| crc32c::crc32c_combine(crc, of.crc, 4 * of.values))
