@@ -261,6 +261,9 @@ pub fn optimizer(t: &mut Trial<'_>, shape: Linear) {
         t.push_numbers("first moment", kind, first);
         t.push_numbers("second moment", kind, second);
     }
+    let mut copy = moment(kinds[0], 32);
+    backend.copy_elements(&tensors[0].1, 7..4000, &mut copy, 1000);
+    t.push_numbers("copied elements", kinds[0], &copy);
 }
 
 /// Every operation on rows but attention.
