@@ -146,9 +146,9 @@ fn a_trial_with_a_mistake() {
 #[test]
 fn mistakes_of_a_library_are_noticed_before_it_is_relied_on() {
     for (mistake, rank, parts) in [
-        // The trial has three pieces of a sum, of which only the first goes to rank 0, then copies.
-        ("lost:1:0", 0, &["bytes to or from rank 1 have not moved within"][..]),
-        ("lost:0:3", 1, &["bytes to or from rank 0 have not moved within"]),
+        // The trial has two pieces of a sum, then copies.
+        ("lost:1:1", 0, &["bytes to or from rank 1 have not moved within"][..]),
+        ("lost:0:2", 1, &["bytes to or from rank 0 have not moved within"]),
         ("swapped:0:0", 0, &["known numbers have other sums"]),
         ("unordered:1:0", 0, &["known numbers have other sums"]),
         // The rank that fails is named beside the one that waits for it.
