@@ -189,3 +189,22 @@ learnt = {"update": 1, "advantages": 0.5, "mean_advantage": 0.125, "mean_logprob
 put("tokens", "two", "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in [response | learnt, response]))
 put("tokens", "by-token", json.dumps(response | learnt | {"advantages": [0.5, None], "pieces": ["</script>", "\u202e\n"]}) + "\n")
 put("tokens", "lengths", json.dumps(response | learnt | {"covariances": [1.0]}) + "\n")
+
+# Lines behind a journal's heading, with checksums that the target repairs.
+numbers = {"tokens": [3, 4], "logprobs": [3204448256, 3204448256], "entropies": [1048576000, 0]}
+judged = {"text": "7 8", **numbers, "truncated": False, "reward": 1.0,
+          "judgement": {"verdict": "correct", "extracted": None, "reason": "equal", "score": 1.0}}
+
+
+def journal_line(prompt, sample, **content):
+    entry = {"asked": {"prompt": prompt, "greedy": False, "sample": sample}, "of": 1, **content}
+    return "00000000 " + json.dumps(entry, separators=(",", ":")) + "\n"
+
+
+played = {"after": 0, "part": numbers, "text": "x", "reward": 0.3, "metrics": {"tries": 1.0}}
+put("journal", "response", journal_line(0, 0, response=judged))
+put("journal", "turns", journal_line(0, 1, turn=played) * 2 + journal_line(1, 0, turn=played | {"cut": True}))
+put("journal", "both", journal_line(0, 0, turn=played, response=judged) + journal_line(0, 1))
+put("journal", "masks", journal_line(0, 0, response=judged | {
+    "kept": {"masks": [[3, 7], []], "log_masses": [3184315597, 0]}, "given": [[0, 1]], "given_text": [[0, 1]]}))
+put("journal", "cut-off", journal_line(0, 0, response=judged)[:-9])

@@ -1,6 +1,7 @@
 //! The list of fuzz targets.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 
 use isentrope_data::{DataSettings, Problem, Records};
@@ -15,6 +16,8 @@ use isentrope_model::generation_config::GenerationConfig;
 use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
 use isentrope_model::{AdapterConfig, Checkpoint, Layout, ModelConfig};
 use isentrope_reward::VerifierSettings;
+use isentrope_rollout::{PlayedTurn, Sampling};
+use isentrope_train::run::{Heading, Journal, ResponseKey};
 use isentrope_train::{rl, sft};
 use serde_json::{Map, Value, json};
 
@@ -37,6 +40,7 @@ pub(crate) const ALL: &[Target] = &[
     plain("log_state", |data| log(data, "trainer_state.json"), 3000),
     plain("log_table", |data| log(data, "log.csv"), 3000),
     plain("tokens", tokens, 1000),
+    framed("journal", journal, repair_lines, 1000),
 ];
 
 const fn plain(name: &'static str, run: fn(&[u8]), executions: u32) -> Target {
@@ -272,6 +276,30 @@ fn tokens(data: &[u8]) {
     }
 }
 
+/// Reads the lines behind a journal's heading, and takes the entries of a few responses.
+fn journal(data: &[u8]) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let heading = Heading::new(1, "f32", &()).expect("a heading");
+    let open = || Journal::open(dir.path(), 1, 0, &heading).expect("a regular file");
+    open().begin_writing().expect("a temporary file");
+    let path = dir.path().join("step-000001.rank-0.journal");
+    let mut file = fs::File::options().append(true).open(path).expect("a temporary file");
+    file.write_all(data).expect("a temporary file");
+    let mut journal = open();
+    let _ = journal.known_turns();
+    let sampling = Sampling { max_tokens: 8, ..Sampling::default() };
+    for (prompt, sample) in [(0, 0), (0, 1), (1, 0)] {
+        let key = ResponseKey { prompt, greedy: false, sample };
+        if let Some(response) = journal.take(key, 1).expect("a response") {
+            let _ = response.can_be_of(10, &sampling, 6);
+        }
+        let turns = journal.take_turns(key, 1).expect("turns");
+        PlayedTurn::in_order(turns, 10, &sampling, 6)
+            .iter()
+            .for_each(|turn| assert!(turn.sampled_tokens() <= 6, "it does not fit the context"));
+    }
+}
+
 /// The bytes before and after the first zero byte.
 fn parts(data: &[u8]) -> (&[u8], &[u8]) {
     match data.iter().position(|&byte| byte == 0) {
@@ -285,6 +313,15 @@ fn repair_header_length(data: &mut [u8]) {
     let end = data.iter().rposition(|&byte| byte == b'}').map_or(data.len(), |at| at + 1);
     if let Some(length) = end.checked_sub(8) {
         data[..8].copy_from_slice(&(length as u64).to_le_bytes());
+    }
+}
+
+/// Repairs the checksums of a journal's lines.
+fn repair_lines(data: &mut [u8]) {
+    for line in data.split_mut(|&byte| byte == b'\n') {
+        if let Some((checksum, json)) = line.split_at_mut_checked(9) {
+            checksum.copy_from_slice(format!("{:08x} ", crc32c::crc32c(json)).as_bytes());
+        }
     }
 }
 

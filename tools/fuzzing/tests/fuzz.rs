@@ -109,5 +109,6 @@ targets!(
     log_lines,
     log_state,
     log_table,
-    tokens
+    tokens,
+    journal
 );

@@ -41,7 +41,7 @@ pub use judge::{Judge, check_problem, settle_failures, verifier_item};
 pub use judge_queue::JudgeQueue;
 pub use observer::{Phase, Progress, ProgressObserver};
 pub use partial_response::PartialResponse;
-pub use played_turn::{BegunEpisodes, PlayedTurn};
+pub use played_turn::{BegunEpisodes, PlayedTurn, TurnLink};
 pub use prompter::{Prompter, template_variables};
 pub use random::Key;
 pub use respond::{

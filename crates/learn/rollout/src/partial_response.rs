@@ -121,10 +121,11 @@ impl PartialResponse {
     }
 
     /// Whether this can be a turn of a model with this vocabulary, behind tokens that it was given
-    /// if there are any, because a file may have been edited.
-    pub(crate) fn is_turn(&self, vocabulary: usize, sampling: &Sampling) -> bool {
+    /// if there are any, because a file may have been edited. At most `room` tokens fit.
+    pub(crate) fn is_turn(&self, vocabulary: usize, sampling: &Sampling, room: usize) -> bool {
         let Self { tokens, logprobs, sampling_logprobs, entropies, masks, given } = self;
-        can_be_drawn(vocabulary, sampling, [logprobs, entropies], tokens, given, masks.as_ref())
+        let numbers = [logprobs, entropies];
+        can_be_drawn(vocabulary, sampling, room, numbers, tokens, given, masks.as_ref())
             && given.last_turn() == given.count()
             && (sampling_logprobs.is_empty() || sampling_logprobs.len() == tokens.len())
     }

@@ -35,6 +35,30 @@ pub struct PlayedTurn {
     metrics: BTreeMap<String, f64>,
 }
 
+/// A turn's place in its episode: CRC-32C of all tokens of the response before the turn, and of
+/// those up to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TurnLink {
+    after: u32,
+    through: u32,
+}
+
+impl TurnLink {
+    /// The recorded turns that make up one episode, in order, as indices of `links`, which are in
+    /// the order of writing. Turns behind a missing one are left out.
+    pub fn chain(links: Vec<Self>) -> Vec<usize> {
+        let mut left: Vec<(usize, Self)> = links.into_iter().enumerate().collect();
+        let (mut chain, mut after) = (Vec::new(), 0);
+        // Where an environment has not repeated itself, the later of two turns counts.
+        while let Some(at) = left.iter().rposition(|(_, link)| link.after == after) {
+            let (index, link) = left.remove(at);
+            after = link.through;
+            chain.push(index);
+        }
+        chain
+    }
+}
+
 impl PlayedTurn {
     /// The last turn of a response, which has just ended. `outcome` is its episode's before it.
     pub(crate) fn last_of(completion: &Completion, outcome: &EpisodeOutcome) -> Self {
@@ -49,19 +73,29 @@ impl PlayedTurn {
         }
     }
 
+    /// The turn's place in its episode.
+    pub fn link(&self) -> TurnLink {
+        TurnLink { after: self.after, through: checksum(self.after, &self.part.tokens) }
+    }
+
     /// Puts the recorded turns of one episode in order. `recorded` is in the order of writing. Turns
     /// that a model with this vocabulary cannot have sampled, and turns behind a missing one, are
-    /// left out: a file may have been edited.
-    pub fn in_order(mut recorded: Vec<Self>, vocabulary: usize, sampling: &Sampling) -> Vec<Self> {
-        let (mut turns, mut after, mut tokens) = (Vec::new(), 0, 0);
-        // Where an environment has not repeated itself, the later of two turns counts.
-        while let Some(at) = recorded.iter().rposition(|turn| turn.after == after) {
-            let turn = recorded.remove(at);
-            tokens += turn.part.tokens.len();
-            if tokens > sampling.max_tokens || !turn.part.is_turn(vocabulary, sampling) {
+    /// left out: a file may have been edited. `room` is what can follow the prompt in the model's
+    /// context, in tokens.
+    pub fn in_order(
+        recorded: Vec<Self>,
+        vocabulary: usize,
+        sampling: &Sampling,
+        room: usize,
+    ) -> Vec<Self> {
+        let chain = TurnLink::chain(recorded.iter().map(Self::link).collect());
+        let mut recorded: Vec<Option<Self>> = recorded.into_iter().map(Some).collect();
+        let (mut turns, mut left) = (Vec::new(), room.min(sampling.max_tokens));
+        for turn in chain.into_iter().filter_map(|at| recorded[at].take()) {
+            if !turn.part.is_turn(vocabulary, sampling, left) {
                 break;
             }
-            after = checksum(after, &turn.part.tokens);
+            left -= turn.part.tokens.len();
             turns.push(turn);
         }
         turns
@@ -155,7 +189,8 @@ mod tests {
     #[test]
     fn turns_come_back_in_order_and_what_cannot_be_is_left_out() {
         let sampling = Sampling { max_tokens: 9, records_kept: false, ..Sampling::default() };
-        let in_order = |turns: &[PlayedTurn]| PlayedTurn::in_order(turns.to_vec(), 10, &sampling);
+        let in_order =
+            |turns: &[PlayedTurn]| PlayedTurn::in_order(turns.to_vec(), 10, &sampling, 9);
         let turns = turns();
         assert_eq!(
             turns.iter().map(PlayedTurn::sampled).collect::<Vec<_>>(),
@@ -171,9 +206,11 @@ mod tests {
         other.part.tokens[0] = 7;
         assert_eq!(in_order(&of(&[first, second, third, &other])), of(&[first, &other]));
         // No sampler has left these.
-        assert_eq!(PlayedTurn::in_order(turns.clone(), 9, &sampling), []);
+        assert_eq!(PlayedTurn::in_order(turns.clone(), 9, &sampling, 9), []);
         let short = Sampling { max_tokens: 6, ..sampling.clone() };
-        assert_eq!(PlayedTurn::in_order(turns.clone(), 10, &short), turns[..2]);
+        assert_eq!(PlayedTurn::in_order(turns.clone(), 10, &short, 9), turns[..2]);
+        // The context ends in the second turn.
+        assert_eq!(PlayedTurn::in_order(turns.clone(), 10, &sampling, 4), turns[..1]);
         let damaged: [fn(&mut PartialResponse); 4] = [
             |part| part.logprobs.clear(),
             |part| part.sampling_logprobs.push(0.0),

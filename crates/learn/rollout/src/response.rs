@@ -69,10 +69,11 @@ impl Response {
     }
 
     /// Whether a model with this vocabulary can have sampled the response, because a file may have
-    /// been edited.
-    pub fn can_be_of(&self, vocabulary: usize, sampling: &Sampling) -> bool {
+    /// been edited. `room` is what can follow the prompt in the model's context, in tokens.
+    pub fn can_be_of(&self, vocabulary: usize, sampling: &Sampling, room: usize) -> bool {
         let Self { tokens, given, logprobs, entropies, masks, .. } = self;
-        can_be_drawn(vocabulary, sampling, [logprobs, entropies], tokens, given, masks.as_ref())
+        let numbers = [logprobs, entropies];
+        can_be_drawn(vocabulary, sampling, room, numbers, tokens, given, masks.as_ref())
     }
 
     /// Mean entropy over the response's sampled tokens, in nats (arXiv:2505.22617, equation 5,
@@ -125,10 +126,11 @@ impl Response {
 }
 
 /// Whether a model with this vocabulary can have drawn these tokens, but for those it was given,
-/// with these numbers for each and these masks.
+/// with these numbers for each and these masks, where `room` tokens fit.
 pub(crate) fn can_be_drawn(
     vocabulary: usize,
     sampling: &Sampling,
+    room: usize,
     numbers: [&Vec<f32>; 2],
     tokens: &[u32],
     given: &GivenRanges,
@@ -136,7 +138,7 @@ pub(crate) fn can_be_drawn(
 ) -> bool {
     let count = tokens.len();
     let is_token = |&token: &u32| (token as usize) < vocabulary;
-    (1..=sampling.max_tokens).contains(&count)
+    (1..=sampling.max_tokens.min(room)).contains(&count)
         && numbers.iter().all(|numbers| numbers.len() == count)
         && tokens.iter().all(is_token)
         && given.fits(count)
@@ -218,13 +220,13 @@ mod tests {
     fn what_no_sampler_can_have_drawn_is_told() {
         let response = response();
         let whole = Sampling { max_tokens: 2, records_kept: false, ..Sampling::default() };
-        assert!(response.can_be_of(9, &whole) && !response.can_be_of(8, &whole));
-        assert!(!response.can_be_of(9, &Sampling { max_tokens: 1, ..whole.clone() }));
+        assert!(response.can_be_of(9, &whole, 2) && !response.can_be_of(8, &whole, 2));
+        assert!(!response.can_be_of(9, &Sampling { max_tokens: 1, ..whole.clone() }, 2));
         let empty =
             Response { tokens: vec![], logprobs: vec![], entropies: vec![], ..response.clone() };
-        assert!(!empty.can_be_of(9, &whole));
-        assert!(!Response { logprobs: vec![-0.5], ..response.clone() }.can_be_of(9, &whole));
-        assert!(!Response { entropies: vec![0.1; 3], ..response.clone() }.can_be_of(9, &whole));
+        assert!(!empty.can_be_of(9, &whole, 2));
+        assert!(!Response { logprobs: vec![-0.5], ..response.clone() }.can_be_of(9, &whole, 2));
+        assert!(!Response { entropies: vec![0.1; 3], ..response.clone() }.can_be_of(9, &whole, 2));
 
         let cut = Sampling { records_kept: true, ..whole.clone() };
         let with = |masks: [&[u32]; 2], log_masses: &[f32]| {
@@ -235,7 +237,9 @@ mod tests {
         };
         let sound = with([&[3, 7][..], &[]], &[-0.1, 0.0]);
         assert!(
-            sound.can_be_of(9, &cut) && !sound.can_be_of(9, &whole) && !response.can_be_of(9, &cut)
+            sound.can_be_of(9, &cut, 2)
+                && !sound.can_be_of(9, &whole, 2)
+                && !response.can_be_of(9, &cut, 2)
         );
         for (masks, log_masses) in [
             ([&[3, 7][..], &[]], &[-0.1][..]),
@@ -244,7 +248,7 @@ mod tests {
             ([&[7, 7], &[]], &[-0.1, 0.0]),
             ([&[7, 9], &[]], &[-0.1, 0.0]),
         ] {
-            assert!(!with(masks, log_masses).can_be_of(9, &cut), "{masks:?} {log_masses:?}");
+            assert!(!with(masks, log_masses).can_be_of(9, &cut, 2), "{masks:?} {log_masses:?}");
         }
     }
 }

@@ -343,7 +343,7 @@ fn begun(
         begun.entry(*id).or_default().insert(0, turn); // in no good order
     }
     for (id, turns) in &mut begun {
-        *turns = PlayedTurn::in_order(std::mem::take(turns), 61, sampling);
+        *turns = PlayedTurn::in_order(std::mem::take(turns), 61, sampling, usize::MAX);
         turns.truncate(count(*id));
     }
     begun.retain(|_, turns| !turns.is_empty());

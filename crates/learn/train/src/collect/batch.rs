@@ -90,7 +90,7 @@ impl Collector<'_, '_> {
             records_kept: false,
             ..(*self.sampling).clone()
         });
-        let (mut slots, begun) = self.slots(taken, count, cached, &checksums, &most_likely);
+        let (mut slots, begun) = self.slots(taken, &prompts, cached, &checksums, &most_likely)?;
         let to_learn = slots.iter().filter(|slots| !slots.key.greedy);
         let journalled = to_learn.flat_map(|slots| slots.responses.iter().flatten());
         let mut parted = 0;
@@ -195,18 +195,19 @@ impl Collector<'_, '_> {
     fn slots(
         &mut self,
         taken: u64,
-        count: usize,
+        prompts: &[Vec<u32>],
         cached: usize,
         checksums: &[u32],
         most_likely: &Sampling,
-    ) -> (Vec<Slots>, BegunEpisodes) {
-        let mut is_own = vec![false; count];
+    ) -> Result<(Vec<Slots>, BegunEpisodes)> {
+        let mut is_own = vec![false; prompts.len()];
         self.context
             .ranks
-            .own_groups(cached, count)
+            .own_groups(cached, prompts.len())
             .into_iter()
             .for_each(|place| is_own[place] = true);
-        let vocabulary = self.context.model.config.vocab_size;
+        let model = self.context.model;
+        let vocabulary = model.config.vocab_size;
         let judges_groups = self.context.judge.verifier.judges_groups();
         let (mut slots, mut begun) = (Vec::new(), BegunEpisodes::new());
         let greedy = usize::from(self.recipe.objective.needs_greedy_baseline());
@@ -214,27 +215,30 @@ impl Collector<'_, '_> {
             for (place, &is_own) in is_own.iter().enumerate() {
                 let key = |sample| ResponseKey { prompt: taken + place as u64, greedy, sample };
                 let drawn_as = if greedy { most_likely } else { &*self.sampling };
-                let known = |sample| {
-                    let known =
-                        is_own.then(|| self.journal.take(key(sample), checksums[place]))??;
-                    known.can_be_of(vocabulary, drawn_as).then_some(known)
+                let of = checksums[place];
+                let room = model.context().saturating_sub(prompts[place].len());
+                let known = |sample| -> Result<Option<Response>> {
+                    let known = if is_own { self.journal.take(key(sample), of)? } else { None };
+                    Ok(known.filter(|known| known.can_be_of(vocabulary, drawn_as, room)))
                 };
-                let mut responses: Vec<Option<Response>> = (0..samples).map(known).collect();
+                let mut responses: Vec<Option<Response>> =
+                    (0..samples).map(known).collect::<Result<_>>()?;
                 // A group that is judged whole is sampled again whole.
                 if judges_groups && responses.iter().any(Option::is_none) {
                     responses.fill(None);
                 }
-                for (sample, response) in responses.iter().enumerate().filter(|_| is_own) {
-                    let turns = self.journal.take_turns(key(sample), checksums[place]);
-                    let turns = PlayedTurn::in_order(turns, vocabulary, drawn_as);
-                    if response.is_none() && !turns.is_empty() {
+                let is_missing = |&sample: &usize| is_own && responses[sample].is_none();
+                for sample in (0..samples).filter(is_missing) {
+                    let turns = self.journal.take_turns(key(sample), of)?;
+                    let turns = PlayedTurn::in_order(turns, vocabulary, drawn_as, room);
+                    if !turns.is_empty() {
                         begun.insert(ResponseId { request: slots.len(), sample }, turns);
                     }
                 }
                 slots.push(Slots { place, key: key(0), is_own, responses });
             }
         }
-        (slots, begun)
+        Ok((slots, begun))
     }
 
     /// Fills the empty slots with the responses of the other ranks.

@@ -119,8 +119,10 @@ impl Trainer for PolicyGradient {
                 Heading::new(weights, arithmetic, &(drawn_by, environment.of_answers()))?
             }
         };
-        let journal = context.directory.journal(context.step, context.ranks.rank(), &heading)?;
+        let mut journal =
+            context.directory.journal(context.step, context.ranks.rank(), &heading)?;
         context.ranks.any(false)?; // all know what there is before anyone writes more
+        journal.begin_writing()?;
         let (step, known, turns) = (context.step, journal.known(), journal.known_turns());
         if known > 0 {
             context.observer.note(&format!(
@@ -139,6 +141,13 @@ impl Trainer for PolicyGradient {
             context.observer.note(&format!(
                 "step {step}: some responses from before the run was broken off cannot be used, \
                  and are sampled again: {why}"
+            ));
+        }
+        if !journal.damage().is_empty() {
+            context.observer.note(&format!(
+                "step {step}: what was sampled before the run was broken off is damaged from here \
+                 on, and is sampled again: {}",
+                journal.damage().join(", ")
             ));
         }
         let started = Instant::now();
