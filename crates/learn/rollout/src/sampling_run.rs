@@ -35,13 +35,21 @@ pub struct SamplingRun<'a> {
     tokenizer: &'a Tokenizer,
     limits: Limits,
     engine: Engine<'a>,
-    /// The rollout's number of each of the engine's requests.
-    numbers: Vec<usize>,
+    /// Of each of the engine's requests.
+    submitted: Vec<Submitted>,
     /// Whether another turn may follow a response that has stopped.
     has_turns: bool,
-    /// Requests of which some responses have not been opened, by number, with those that have.
+    /// The responses to requests, by number, that have not been opened, and that have but wait for
+    /// the others to share the prompt's keys and values.
     unopened: BTreeMap<usize, (Request, BTreeMap<usize, PartialResponse>)>,
     progress: Progress,
+}
+
+/// The rollout's names of what an engine's request samples. Two requests of an engine have one
+/// number if some responses waited to be opened.
+struct Submitted {
+    number: usize,
+    samples: Vec<usize>,
 }
 
 /// A response that has not ended.
@@ -57,9 +65,9 @@ pub struct Unfinished {
 type NumberedRequest = (usize, Request, Vec<PartialResponse>);
 
 impl<'a> SamplingRun<'a> {
-    /// Queues requests, which are numbered from 0. A request with responses whose environment opens
-    /// the episode, or whose begun episode is replayed, waits until all of them are
-    /// [opened](Self::open) or [ended](Self::end).
+    /// Queues requests, which are numbered from 0. A request's responses whose environment opens the
+    /// episode, or whose begun episode is replayed, wait until all of them are
+    /// [opened](Self::open) or [ended](Self::end); its others do not.
     pub fn begin(sampler: Sampler<'a>, requests: Vec<Request>) -> Result<Self> {
         let Sampler { model, activation_cache, tokenizer, limits, phase, turns, .. } = sampler;
         let total = requests.iter().map(|request| request.samples.len()).sum();
@@ -76,20 +84,21 @@ impl<'a> SamplingRun<'a> {
         }
         let waits = |id| turns.is_some_and(|turns| turns.is_asked_first(id));
         let (mut queued, mut unopened) = (Vec::new(), BTreeMap::new());
-        for (number, request, none) in requests {
-            let begins_here = |&sample: &usize| !waits(ResponseId { request: number, sample });
-            let anew = request.samples.iter().copied().filter(begins_here);
-            let anew: BTreeMap<usize, PartialResponse> =
-                anew.map(|sample| (sample, PartialResponse::default())).collect();
-            if anew.len() == request.samples.len() {
-                queued.push((number, request, none));
-            } else {
-                unopened.insert(number, (request, anew));
+        for (number, mut request, none) in requests {
+            let (waiting, fresh): (Vec<usize>, Vec<usize>) = request
+                .samples
+                .iter()
+                .partition(|&&sample| waits(ResponseId { request: number, sample }));
+            if !waiting.is_empty() {
+                let waiting = Request { samples: waiting, ..request.clone() };
+                unopened.insert(number, (waiting, BTreeMap::new()));
             }
+            request.samples = fresh;
+            queued.push((number, request, none));
         }
-        let numbers = submit(&mut engine, queued)?;
+        let submitted = submit(&mut engine, queued)?;
         let progress = Progress { phase, done: 0, total, tokens: 0 };
-        Ok(Self { model, tokenizer, limits, engine, numbers, has_turns, unopened, progress })
+        Ok(Self { model, tokenizer, limits, engine, submitted, has_turns, unopened, progress })
     }
 
     /// Whether nothing is left to sample: every response has ended, or waits for what follows its
@@ -159,7 +168,8 @@ impl<'a> SamplingRun<'a> {
         {
             let opened: (Vec<usize>, Vec<PartialResponse>) = opened.into_iter().unzip();
             request.samples = opened.0;
-            self.numbers.extend(submit(&mut self.engine, vec![(number, request, opened.1)])?);
+            let more = submit(&mut self.engine, vec![(number, request, opened.1)])?;
+            self.submitted.extend(more);
         }
         Ok(())
     }
@@ -181,8 +191,15 @@ impl<'a> SamplingRun<'a> {
 
     /// The engine's number of a response's request.
     fn request(&self, id: ResponseId) -> Result<RequestId> {
-        let request = self.numbers.iter().position(|&number| number == id.request);
-        request.ok_or_else(|| Error::Prompt(format!("request {} is not sampled here", id.request)))
+        self.find(id).ok_or_else(|| {
+            let ResponseId { request, sample } = id;
+            Error::Prompt(format!("response {sample} to request {request} is not sampled here"))
+        })
+    }
+
+    fn find(&self, id: ResponseId) -> Option<RequestId> {
+        let is_it = |of: &Submitted| of.number == id.request && of.samples.contains(&id.sample);
+        self.submitted.iter().position(is_it)
     }
 
     /// The responses that have not ended and whose episodes have not begun. The others stay where
@@ -196,8 +213,7 @@ impl<'a> SamplingRun<'a> {
 
     /// Takes a response out, for another process to continue; none if it is not here.
     pub fn withdraw(&mut self, id: ResponseId) -> Option<PartialResponse> {
-        let request = self.numbers.iter().position(|&number| number == id.request)?;
-        let response = self.engine.withdraw(request, id.sample)?;
+        let response = self.engine.withdraw(self.find(id)?, id.sample)?;
         self.progress.total -= 1;
         Some(response)
     }
@@ -236,13 +252,13 @@ impl<'a> SamplingRun<'a> {
         if has_turns {
             engine = engine.keeping_stopped();
         }
-        let numbers = submit(&mut engine, parts)?;
+        let submitted = submit(&mut engine, parts)?;
         let unopened = BTreeMap::new(); // responses that wait to be opened are never given away
-        Ok(Self { model, tokenizer, limits, engine, numbers, has_turns, unopened, progress })
+        Ok(Self { model, tokenizer, limits, engine, submitted, has_turns, unopened, progress })
     }
 
     fn id(&self, request: RequestId, sample: usize) -> ResponseId {
-        ResponseId { request: self.numbers[request], sample }
+        ResponseId { request: self.submitted[request].number, sample }
     }
 }
 
@@ -258,14 +274,14 @@ fn engine<'a>(
     Ok(Engine::new(model, Some(tokenizer), limits)?.decoding_at_the_end())
 }
 
-/// Submits requests; returns their numbers in the engine's order.
-fn submit(engine: &mut Engine<'_>, requests: Vec<NumberedRequest>) -> Result<Vec<usize>> {
-    let mut numbers = Vec::with_capacity(requests.len());
+/// Submits requests; returns their names in the engine's order.
+fn submit(engine: &mut Engine<'_>, requests: Vec<NumberedRequest>) -> Result<Vec<Submitted>> {
+    let mut submitted = Vec::with_capacity(requests.len());
     for (number, request, responses) in requests {
-        numbers.push(number);
+        submitted.push(Submitted { number, samples: request.samples.clone() });
         engine.submit_partial(request, responses)?;
     }
-    Ok(numbers)
+    Ok(submitted)
 }
 
 /// Bytes of keys and values that all requests would need at once.

@@ -18,8 +18,9 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const REQUESTS: usize = 8;
 const SAMPLES: usize = 3;
@@ -60,6 +61,8 @@ enum Manner {
     CountsByHalves,
     /// Does the same, and has its answers from a session of Python.
     Interprets,
+    /// Does the same, and answers a first turn once another episode has had its first.
+    AwaitsAnother,
     /// Answers for ever, and gives no reward.
     Endless,
     /// Answers with a text that leaves no room.
@@ -145,6 +148,9 @@ impl Episode for Counter {
             Manner::Silent => return Ok(Reply::default()),
             Manner::Panics => panic!("a mistake"),
             Manner::Long => "x".repeat(LONGEST),
+            Manner::AwaitsAnother if turns == 1 && !is_another_there() => {
+                return Err(Fault("no other episode has a turn".into()));
+            }
             Manner::Interprets => {
                 let code = format!("x = [*globals().get('x', []), {}]\nprint(*x)", text.len());
                 let reply =
@@ -156,7 +162,11 @@ impl Episode for Counter {
         };
         let ends = matches!(
             manner,
-            Manner::Counts | Manner::CountsOtherwise | Manner::CountsByHalves | Manner::Interprets
+            Manner::Counts
+                | Manner::CountsOtherwise
+                | Manner::CountsByHalves
+                | Manner::Interprets
+                | Manner::AwaitsAnother
         );
         let unit = if manner == Manner::CountsByHalves { 0.5 } else { 1.0 };
         let done = ends && turns == 3;
@@ -168,6 +178,20 @@ impl Episode for Counter {
             metrics: BTreeMap::from([("asked".to_owned(), unit * turns as f64)]),
         })
     }
+}
+
+/// Counts an episode's first turn, and waits for that of another. Only one test may call it.
+fn is_another_there() -> bool {
+    static FIRST_TURNS: AtomicUsize = AtomicUsize::new(0);
+    FIRST_TURNS.fetch_add(1, Ordering::SeqCst);
+    let began = Instant::now();
+    while FIRST_TURNS.load(Ordering::SeqCst) < 2 {
+        if began.elapsed() > Duration::from_secs(20) {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    true
 }
 
 /// Takes the last turn for the answer.
@@ -401,6 +425,20 @@ fn begun_episodes_have_the_same_bits_and_their_turns_are_not_sampled_again() {
             assert!(part.notes.is_empty() && part.differing == 0, "{:?}", part.notes);
         }
     }
+}
+
+#[test]
+fn responses_that_begin_anew_do_not_wait_for_the_replays_of_their_group() {
+    let whole = Trial::new(counts).play(&BegunEpisodes::new());
+    let mut trial = Trial::new(|problem| match problem {
+        0 => Manner::AwaitsAnother,
+        _ => Manner::Counts,
+    });
+    trial.environment.workers = 2;
+    let first = ResponseId { request: 0, sample: 0 };
+    let begun = begun(&whole.turns, &trial.sampling(), |id| usize::from(id == first));
+    assert_eq!(begun.len(), 1);
+    assert!(trial.play(&begun).responses == whole.responses);
 }
 
 #[test]
