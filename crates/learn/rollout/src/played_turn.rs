@@ -78,10 +78,10 @@ impl PlayedTurn {
         TurnLink { after: self.after, through: checksum(self.after, &self.part.tokens) }
     }
 
-    /// Puts the recorded turns of one episode in order. `recorded` is in the order of writing. Turns
-    /// that a model with this vocabulary cannot have sampled, and turns behind a missing one, are
-    /// left out: a file may have been edited. `room` is what can follow the prompt in the model's
-    /// context, in tokens.
+    /// Puts the recorded turns of one episode in order. `recorded` is in the order of writing.
+    /// Turns that a model with this vocabulary cannot have sampled, and turns behind a missing one,
+    /// are left out: a file may have been edited. `room` is what can follow the prompt in the
+    /// model's context, in tokens.
     pub fn in_order(
         recorded: Vec<Self>,
         vocabulary: usize,

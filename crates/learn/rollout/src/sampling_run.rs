@@ -35,7 +35,7 @@ pub struct SamplingRun<'a> {
     tokenizer: &'a Tokenizer,
     limits: Limits,
     engine: Engine<'a>,
-    /// Of each of the engine's requests.
+    /// The samples of each of the engine's requests.
     submitted: Vec<Submitted>,
     /// Whether another turn may follow a response that has stopped.
     has_turns: bool,
@@ -65,8 +65,8 @@ pub struct Unfinished {
 type NumberedRequest = (usize, Request, Vec<PartialResponse>);
 
 impl<'a> SamplingRun<'a> {
-    /// Queues requests, which are numbered from 0. A request's responses whose environment opens the
-    /// episode, or whose begun episode is replayed, wait until all of them are
+    /// Queues requests, which are numbered from 0. A request's responses whose environment opens
+    /// the episode, or whose begun episode is replayed, wait until all of them are
     /// [opened](Self::open) or [ended](Self::end); its others do not.
     pub fn begin(sampler: Sampler<'a>, requests: Vec<Request>) -> Result<Self> {
         let Sampler { model, activation_cache, tokenizer, limits, phase, turns, .. } = sampler;

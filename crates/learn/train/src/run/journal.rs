@@ -104,7 +104,7 @@ enum Content<'a> {
     Turn(Cow<'a, PlayedTurn>),
 }
 
-/// Where a line is.
+/// The place of a line.
 #[derive(Clone, Copy)]
 struct Place {
     /// Index in [`Known::files`].
@@ -349,8 +349,8 @@ fn json_of(line: &[u8]) -> Option<&[u8]> {
     (u32::from_str_radix(checksum, 16).ok()? == crc32c::crc32c(json)).then_some(json)
 }
 
-/// Whether a line that cannot be read is the end of a file, or of one whose last line a kill has cut
-/// off. After a power cut, the end may be zeros.
+/// Whether a line that cannot be read is where a file ends, also one whose last line a kill has cut
+/// off. After a power cut, the end may be zeros, which is damage.
 fn is_cut_off(line: &[u8]) -> bool {
     !line.ends_with(b"\n") && !line.contains(&0) && (line.len() as u64) < MAX_LINE
 }
@@ -569,7 +569,10 @@ mod tests {
 
     #[test]
     fn a_line_is_what_it_was() {
-        let line = r#"{"asked":{"prompt":3,"greedy":false,"sample":1},"of":34,"turn":{"after":0,"part":{"tokens":[5],"logprobs":[7],"entropies":[8]},"text":"x","reward":0.3}}"#;
+        let line = concat!(
+            r#"{"asked":{"prompt":3,"greedy":false,"sample":1},"of":34,"turn":{"after":0,"#,
+            r#""part":{"tokens":[5],"logprobs":[7],"entropies":[8]},"text":"x","reward":0.3}}"#,
+        );
         let dir = tempfile::tempdir().unwrap();
         begun(dir.path(), 1, 0, &heading(1.0)).add_turn(key(3, 1), OF, &turn(5, 0)).unwrap();
         let text = fs::read_to_string(dir.path().join("step-000001.rank-0.journal")).unwrap();
