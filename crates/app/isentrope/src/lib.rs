@@ -28,7 +28,7 @@ mod terminal;
 mod trace;
 mod visible;
 
-use clap::{Parser, Subcommand};
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use gpus::Gpus;
 use isentrope_train::{rl, sft};
 use standard_output::ReaderGone;
@@ -78,7 +78,7 @@ pub fn main(gpus: Box<dyn Gpus>) -> ExitCode {
     device::set_gpus(gpus);
     interrupt::listen();
     isentrope_reward::command::show_printed(messages::labelled);
-    let result = match Arguments::try_parse() {
+    let result = match parse() {
         Ok(arguments) => run(arguments.command),
         Err(wrong) if wrong.use_stderr() => return refuse(&wrong),
         Err(help) => standard_output::print_help(&help),
@@ -100,6 +100,23 @@ pub fn main(gpus: Box<dyn Gpus>) -> ExitCode {
             }
         }
     }
+}
+
+/// Reads the command line. A flag takes a negative number as its value, so that the flag's own
+/// range refuses it; clap would take `-3` for another flag.
+fn parse() -> Result<Arguments, clap::Error> {
+    fn with_negative_numbers(command: clap::Command) -> clap::Command {
+        let takes = |arg: clap::Arg| match arg.get_action() {
+            ArgAction::Set | ArgAction::Append if !arg.is_positional() => {
+                arg.allow_negative_numbers(true)
+            }
+            _ => arg,
+        };
+        command.mut_args(takes).mut_subcommands(with_negative_numbers)
+    }
+    let mut command = with_negative_numbers(Arguments::command());
+    let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Arguments::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
 fn run(command: Command) -> anyhow::Result<()> {
@@ -127,15 +144,21 @@ fn run(command: Command) -> anyhow::Result<()> {
     }
 }
 
+/// The standard library's words for a text that is no unsigned integer.
+const NO_INTEGER: &str = "invalid digit found in string";
+
 /// Prints the fault in the arguments. The message may quote them: control characters are escaped.
 fn refuse(wrong: &clap::Error) -> ExitCode {
     let is_plain = |argument: OsString| {
         matches!(visible::visible(&argument.to_string_lossy()), Cow::Borrowed(_))
     };
-    if std::env::args_os().all(is_plain) {
+    let text = wrong.render().to_string();
+    if text.contains(NO_INTEGER) {
+        messages::say(text.replace(NO_INTEGER, "expected a whole number, not negative").trim_end());
+    } else if std::env::args_os().all(is_plain) {
         let _ = wrong.print(); // in colours
     } else {
-        messages::say(wrong.render().to_string().trim_end());
+        messages::say(text.trim_end());
     }
     ExitCode::from(2)
 }

@@ -11,18 +11,18 @@ use isentrope_rollout::Sampling;
 pub struct SamplingFlags {
     /// Divisor of the logits; 0 takes the most likely token [default: the benchmark's, or the
     /// model's own]
-    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    #[arg(long, value_name = "T")]
     pub temperature: Option<f32>,
     /// Samples among the most likely tokens that together have this probability [default: 1, all of
     /// them]
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    #[arg(long, value_name = "P")]
     pub top_p: Option<f32>,
     /// Samples among this many most likely tokens; 0 is all [default: 0]
     #[arg(long, value_name = "K")]
     pub top_k: Option<usize>,
     /// Samples among tokens at least this many times as likely as the likeliest [default: 0, all of
     /// them]
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    #[arg(long, value_name = "P")]
     pub min_p: Option<f32>,
     /// Seed of the random numbers
     #[arg(long, value_name = "S", default_value_t = 0)]

@@ -54,7 +54,7 @@ pub struct Generate {
     #[command(flatten)]
     drawing: SamplingFlags,
     /// Divides the positive logits of tokens that have occurred, multiplies the negative ones
-    #[arg(long, value_name = "R", allow_negative_numbers = true)]
+    #[arg(long, value_name = "R")]
     repetition_penalty: Option<f32>,
     /// Ends a response after this token (repeatable)
     #[arg(long, value_name = "ID")]

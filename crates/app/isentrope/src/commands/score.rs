@@ -55,7 +55,7 @@ pub struct Score {
     #[command(flatten)]
     template_flags: TemplateFlags,
     /// Divisor of the logits [default: the "temperature" of each line, else 1]
-    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    #[arg(long, value_name = "T")]
     temperature: Option<f32>,
 }
 

@@ -197,6 +197,7 @@ fn a_dry_run_fails_where_the_run_would_but_for_what_would_be_downloaded() {
         (format!("{hub} device.dtype=bf16 device.kind=cpu"), "", no_gpu),
         ("device.dtype=bf16 device.kind=cpu".into(), "", no_gpu),
         (hub.into(), "--threads 0", "--threads: "),
+        (String::new(), "--gpu-memory -3", "--gpu-memory is -3: it must be above 0"),
     ] {
         failure_last(bench.command("out", sets, format!("--dry-run {flags}")), &[said]);
     }
