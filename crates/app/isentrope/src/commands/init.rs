@@ -8,7 +8,7 @@ use clap::Args;
 use isentrope_files::open_regular;
 use isentrope_reward::VerifierName;
 use isentrope_train::{rl, sft};
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -55,7 +55,7 @@ impl Init {
             Some(script) => {
                 let is_input = script == Path::new("-");
                 let name = if is_input { Path::new("standard input") } else { script };
-                let converted = recipe::convert(&text(script)?, name, &self.own()?)?;
+                let converted = recipe::convert(&text("--from", script)?, name, &self.own()?)?;
                 (converted.recipe, converted.is_sft)
             }
             None => (self.recipe()?, false),
@@ -121,9 +121,9 @@ impl Init {
     }
 }
 
-/// The text of a script, or of standard input.
-fn text(script: &Path) -> Result<String> {
-    let name = || format!("--from {}", script.display());
+/// The text of a script that a flag names, or of standard input.
+fn text(flag: &str, script: &Path) -> Result<String> {
+    let name = || format!("{flag} {}", script.display());
     let input: Box<dyn Read> = match script.to_str() {
         Some("-") => Box::new(io::stdin()),
         _ => Box::new(open_regular(script).map_err(io::Error::from).with_context(name)?),
@@ -146,7 +146,7 @@ fn verifier(reward: &str) -> Result<String> {
         let name: VerifierName = recipe::setting("--reward", reward)?;
         return Ok(serde_json::to_string(&name)?);
     }
-    let text = fs::read_to_string(file).with_context(|| format!("--reward: {file}"))?;
+    let text = text("--reward", Path::new(file))?;
     let function = match function {
         Some(function) => function,
         None => only_function(&text).map_err(|which| anyhow!("--reward {file}: {which}"))?,

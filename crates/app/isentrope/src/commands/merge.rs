@@ -3,6 +3,7 @@
 use crate::adapters::{base_of, fingerprint, warn_of_companions};
 use crate::messages;
 use crate::progress::Download;
+use crate::run_directory::refuse_as_model;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use isentrope_hub::{self as hub, HubConfig};
@@ -69,6 +70,10 @@ impl Merge {
         }
         for path in [&self.adapter, &self.out] {
             isentrope_files::refuse_dangling(path)?;
+        }
+        refuse_as_model(&self.adapter)?;
+        if !AdapterConfig::is_in(&self.adapter) && self.adapter.join("config.json").exists() {
+            bail!("{}: is a whole model, and no adapter: nothing to merge", self.adapter.display());
         }
         let config = AdapterConfig::read(&self.adapter)?;
         let base = match &self.base {

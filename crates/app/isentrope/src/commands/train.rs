@@ -388,9 +388,15 @@ fn check_kind<R: TrainingRecipe>(recipe: &R, place: &RunLocation, model_dir: &Pa
 /// nothing, a checkpoint that no run has written, or a directory that stands beside the recipe and
 /// not here. Refuses a run's directory too.
 pub fn refuse_misplaced_models<R: TrainingRecipe>(recipe: &R, file: &Path) -> Result<()> {
-    let Tables { model, teacher, .. } = recipe.tables();
-    refuse_misplaced("model.path", Path::new(&model.path), file)?;
-    teacher.map_or(Ok(()), |teacher| refuse_misplaced(TEACHER, Path::new(teacher), file))
+    let Tables { model, teacher, lora, .. } = recipe.tables();
+    let adapter = lora.and_then(|lora| lora.adapter.as_deref());
+    let named = [
+        ("model.path", Some(Path::new(&model.path))),
+        (TEACHER, teacher.map(Path::new)),
+        ("lora.adapter", adapter),
+    ];
+    let mut named = named.into_iter().filter_map(|(key, path)| Some((key, path?)));
+    named.try_for_each(|(key, path)| refuse_misplaced(key, path, file))
 }
 
 fn refuse_misplaced(key: &'static str, model: &Path, recipe: &Path) -> Result<()> {

@@ -45,7 +45,7 @@ pub fn read(path: &Path) -> Result<Node> {
     let name = path.display().to_string();
     let mut bytes = Vec::new();
     run_directory::refuse_as_recipe(path)?;
-    let file = open_regular(path).map_err(io::Error::from).with_context(|| name.clone())?;
+    let file = open_regular(path).map_err(|error| unopened(&name, &error.into()))?;
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).with_context(|| name.clone())?;
     if bytes.len() as u64 > MAX_BYTES {
         bail!("{name}: is larger than {} KiB, which no recipe is", MAX_BYTES >> 10);
@@ -54,6 +54,17 @@ pub fn read(path: &Path) -> Result<Node> {
     let line_ends: Vec<usize> = text.match_indices('\n').map(|(end, _)| end).collect();
     let at = |offset| format!("{name}:{}", 1 + line_ends.partition_point(|&end| end < offset));
     parse(&text, &at)
+}
+
+fn unopened(name: &str, error: &io::Error) -> anyhow::Error {
+    let remedy = match error.kind() {
+        io::ErrorKind::NotFound => {
+            "; `isentrope init` writes a recipe for your model and data, `isentrope examples` \
+             writes some to start from"
+        }
+        _ => "",
+    };
+    anyhow!("{name}: {error}{remedy}")
 }
 
 /// Parses TOML; `at` says how errors name the place at a byte offset.

@@ -51,7 +51,7 @@ fn rewards_are_files_functions_or_names() {
     };
     for (reward, parts) in [
         (file.clone(), ["reward.py: has several functions, one, two", "FILE.py:NAME"]),
-        ("absent.py".into(), ["--reward: absent.py", "No such file"]),
+        ("absent.py".into(), ["--reward absent.py: ", "No such file"]),
         ("maths".into(), ["--reward: it must be one of", "did you mean \"math\""]),
     ] {
         assert_parts(&failure(init(&reward)), &parts);

@@ -117,6 +117,7 @@ fn training_starts_from_an_adapter() {
         ("lora.rank=4", ["lora.adapter is ", "which has lora.rank = 3: set it so"]),
         ("lora.targets=[\"q_proj\"]", ["lora.adapter is ", "lora.targets = all-linear"]),
         ("lora.adapter=elsewhere", ["lora.adapter cannot be started from", "elsewhere"]),
+        (&*format!("lora.adapter={}", text(&first)), ["lora.adapter: ", "its latest model is "]),
     ] {
         failure_last(bench.command("refused", format!("{own} {more}"), ""), &parts);
     }

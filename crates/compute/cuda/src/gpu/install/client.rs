@@ -2,7 +2,9 @@
 
 use super::{CERTIFICATES_VARIABLE, INDEX_VARIABLE, Installer, Progress};
 use crate::gpu::Error;
+use isentrope_files::read_regular;
 use std::fmt;
+use std::io;
 use std::thread;
 use std::time::Duration;
 use ureq::http::{Request, Response, Uri, header};
@@ -11,6 +13,8 @@ use ureq::{Agent, Body};
 
 /// Longest time for a connection to open, and of its silence.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// Largest file of certificates that is read, in bytes.
+const MOST_CERTIFICATES: u64 = 16 << 20;
 
 /// The HTTP client.
 pub(super) struct Client<'a> {
@@ -55,7 +59,8 @@ impl<'a> Client<'a> {
             let failed = |what: String| {
                 Error::Install(format!("{CERTIFICATES_VARIABLE}: {}: {what}", path.display()))
             };
-            let text = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
+            let read = read_regular(path, MOST_CERTIFICATES).map_err(io::Error::from);
+            let text = read.map_err(|error| failed(error.to_string()))?;
             let items = parse_pem(&text).filter_map(Result::ok);
             let certificates: Vec<_> = items
                 .filter_map(|item| match item {
