@@ -365,16 +365,17 @@ fn settle_date_of_ranks<R: TrainingRecipe>(
     Ok(())
 }
 
-/// The directory of the recipe's model, for a look ahead, which does not wait for an unreachable
-/// hub: there are no retries.
-pub fn describe_without_retries<R: TrainingRecipe>(recipe: &R) -> hub::Result<PathBuf> {
+/// The directory of a model with its configuration and tokenizer, for a look ahead, which does not
+/// wait for an unreachable hub: there are no retries.
+pub fn describe_without_retries(model: &str) -> hub::Result<PathBuf> {
     let hub = HubConfig { retries: 0, ..HubConfig::from_env()? };
-    let describe = |model: &str| hub::describe(&hub, model, &Download::default());
-    let Tables { model, teacher, .. } = recipe.tables();
-    let dir = describe(&model.path)?;
-    // The hub is not asked again for the teacher where it is opened, which says what is wrong.
-    let _ = teacher.map(describe);
-    Ok(dir)
+    hub::describe(&hub, model, &Download::default())
+}
+
+/// Asks for the recipe's teacher without retries. [`TrainingRecipe::prepare`] opens it by the same
+/// answers, so it does not wait either, and says what is wrong.
+pub fn ask_for_teacher<R: TrainingRecipe>(recipe: &R) {
+    let _ = recipe.tables().teacher.map(describe_without_retries);
 }
 
 /// Refuses to resume a run with a model or adapters of another kind.

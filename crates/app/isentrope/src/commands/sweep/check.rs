@@ -4,7 +4,7 @@ use super::file::Training;
 use super::runs::{PlannedRun, Problems};
 use super::state::State;
 use crate::adapters::fingerprint;
-use crate::commands::train::{describe_without_retries, refuse_misplaced_models};
+use crate::commands::train::{ask_for_teacher, describe_without_retries, refuse_misplaced_models};
 use crate::device::{self, Device, DeviceRequest, LocalRank};
 use crate::memory::Memory;
 use crate::progress::Download;
@@ -96,7 +96,8 @@ fn needs<R: TrainingRecipe>(
 ) -> Result<Needs> {
     let recipe: R = serde_json::from_value(run.recipe().clone())?;
     refuse_misplaced_models(&recipe, &run.place.source)?;
-    let dir = describe_without_retries(&recipe)?;
+    let dir = describe_without_retries(&recipe.tables().model.path)?;
+    ask_for_teacher(&recipe);
     recipe.tables().check_base(&dir, |dir| bases.fingerprint(dir))?;
     let prepared = recipe.prepare(&dir, 1, &Download::default())?;
     let (device, speeds) = devices.with(prepared.trainer.tables().device.dtype, machine)?;

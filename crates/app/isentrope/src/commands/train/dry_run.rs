@@ -1,7 +1,7 @@
 //! `--dry-run`: the needs of a run, its settings, and its first prompts.
 
 use super::card::{self, Card};
-use super::{check_kind, describe_without_retries, settle_date};
+use super::{ask_for_teacher, check_kind, describe_without_retries, settle_date};
 use crate::adapters::fingerprint;
 use crate::device::{self, Device};
 use crate::disk::Room;
@@ -54,8 +54,9 @@ pub fn dry_run<R: TrainingRecipe>(
     let path = recipe.tables().model.path.clone();
     let data = describe_data(&recipe.data_places());
     hub::check_name(&path)?;
-    let model_dir = match describe_without_retries(&recipe) {
+    let model_dir = match describe_without_retries(&path) {
         Ok(dir) => dir,
+    ask_for_teacher(&recipe);
         Err(error) => return without_model(&recipe, &data, &error, target, all),
     };
     settle_date(&mut recipe, &model_dir, place);
