@@ -18,6 +18,12 @@ use std::time::Duration;
 /// # Errors
 /// When `ranks.transport` is nccl and NCCL cannot be used; when ranks cannot go on together.
 pub fn connect(device: &Device, world: &World, settings: &RanksSettings) -> Result<()> {
+    if world.size() == 1 && settings.transport == Transport::Nccl {
+        messages::note(
+            "ranks.transport is nccl, and there is one process, which has nobody to connect with: \
+             a launcher such as mpirun starts several (docs/guides/several-machines.md)",
+        );
+    }
     if world.size() == 1 || settings.transport == Transport::Host {
         return Ok(());
     }
@@ -39,6 +45,20 @@ pub fn connect(device: &Device, world: &World, settings: &RanksSettings) -> Resu
     Ok(())
 }
 
+/// The variable that NCCL heeds more than what a program asks for.
+const BLOCKING: &str = "NCCL_COMM_BLOCKING";
+
+/// Refuses NCCL whose calls would wait for a lost rank without end.
+fn refuse_blocking(set: Option<&str>) -> Result<(), String> {
+    match set.map(str::trim) {
+        Some("1") => Err(format!(
+            "{BLOCKING}=1 in the environment has it wait without end for a rank that is lost: \
+             unset it"
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// NCCL's version, or why it cannot be used; the same on all ranks.
 fn try_nccl(
     device: &Device,
@@ -48,7 +68,9 @@ fn try_nccl(
     let found = match &device.computes {
         Computes::Cpu(_) => Err("it computes on the CPU".to_owned()),
         Computes::Gpu { backend, about, .. } => {
-            gpus().nccl().map(|nccl| (nccl, backend, about.uuid.as_str()))
+            let blocking = std::env::var(BLOCKING).ok();
+            let nccl = refuse_blocking(blocking.as_deref()).and_then(|()| gpus().nccl());
+            nccl.map(|nccl| (nccl, backend, about.uuid.as_str()))
         }
     };
     let lacks = failures(world, found.as_ref().err().cloned())?;
@@ -107,4 +129,16 @@ fn begin(
     let begun = Communicator::begin(nccl, backend.device().clone(), &shared, place, patience);
     let failed = failures(world, begun.as_ref().err().cloned())?;
     Ok(failed.map_or(begun, Err))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_blocking_nccl_is_refused() {
+        let why = refuse_blocking(Some("1")).unwrap_err();
+        assert!(why.contains("NCCL_COMM_BLOCKING=1") && why.contains("unset it"), "{why}");
+        assert!(refuse_blocking(Some("0")).is_ok() && refuse_blocking(None).is_ok());
+    }
 }
