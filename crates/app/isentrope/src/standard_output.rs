@@ -5,7 +5,7 @@ use crate::visible::visible;
 use anyhow::{Result, anyhow};
 use std::fmt;
 use std::io::{self, ErrorKind, IsTerminal, Write};
-use terminal_size::terminal_size_of;
+use terminal_size::{Height, Width, terminal_size_of};
 
 /// The reader has closed the output, as `head` does. That is no failure.
 #[derive(Debug, thiserror::Error)]
@@ -39,9 +39,13 @@ pub fn print(text: &str) -> Result<()> {
     }
 }
 
-/// Columns of the terminal behind standard output, if there is one.
+/// Columns of the terminal behind standard output; without one, `COLUMNS`, if it is set.
 pub fn width() -> Option<usize> {
-    if io::stdout().is_terminal() { columns(terminal_size_of(io::stdout())) } else { None }
+    if io::stdout().is_terminal() {
+        return columns(terminal_size_of(io::stdout()));
+    }
+    let said = std::env::var("COLUMNS").ok()?.parse().ok()?;
+    columns(Some((Width(said), Height(0))))
 }
 
 /// Columns for tables: the terminal's, but no more than in a file.

@@ -204,6 +204,19 @@ fn a_dry_run_fails_where_the_run_would_but_for_what_would_be_downloaded() {
 }
 
 #[test]
+fn a_dry_run_fits_the_columns_that_are_said() {
+    let bench = Bench::train();
+    let mut dry = bench.command("out", "ranks.transport=nccl", "--dry-run");
+    let (printed, said) = outcome(dry.env("COLUMNS", "60"));
+    assert!(said.contains("ranks.transport is nccl, and there is one process"), "{said}");
+    let text = String::from_utf8(printed.stdout).unwrap();
+    let comments = || text.lines().filter(|line| line.starts_with("# ") && line.contains(' '));
+    assert!(comments().count() > 3, "{text}");
+    let is_wide = |line: &&str| line.chars().count() > 60 && line.split(' ').count() > 3;
+    assert_eq!(comments().find(is_wide), None, "{text}");
+}
+
+#[test]
 fn a_dry_run_plans_for_gpus_that_are_not_here() {
     let bench = Bench::train();
     let dry = |sets: &str, flags: &str| bench.command("out", sets, format!("--dry-run {flags}"));

@@ -7,7 +7,7 @@ mod seeds;
 use self::methods::Methods;
 use self::seeds::Seeds;
 use crate::messages;
-use crate::standard_output::print;
+use crate::standard_output::{print, print_fitted};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use isentrope_lab::log::RunLog;
@@ -64,6 +64,6 @@ impl Theory {
         if self.json {
             return print(&(serde_json::to_string_pretty(&all)? + "\n"));
         }
-        all.iter().try_for_each(|theory| print(&theory::of_run(theory)))
+        all.iter().try_for_each(|theory| print_fitted(&theory::of_run(theory)))
     }
 }

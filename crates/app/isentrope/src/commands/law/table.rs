@@ -1,16 +1,14 @@
 //! Studies as text: numbers, or reasons for their absence, and a plot.
 
 use super::{RunStudy, Together};
-use crate::messages::{counted, wrapped};
+use crate::messages::{PLAIN_WIDTH, counted, wrapped};
+use crate::standard_output::width;
 use crate::visible::visible;
 use isentrope_lab::law::{Form, Interval, Study};
 use isentrope_lab::text_plot::{Curve, TextPlot};
 use std::fmt::Write;
 use std::io::{IsTerminal, stdout};
-use terminal_size::{Width, terminal_size_of};
 
-/// Columns if the output is no terminal.
-const WIDTH: usize = 80;
 /// Columns of the narrowest and the widest plot.
 const PLOT: [usize; 2] = [40, 100];
 /// Rows of a plot.
@@ -20,12 +18,8 @@ const FINENESS: u32 = 200;
 
 /// The text of the whole study.
 pub(super) fn text(studied: &[RunStudy], together: &[Together<'_>]) -> String {
-    let stdout = stdout();
-    let is_terminal = stdout.is_terminal();
-    let columns = terminal_size_of(&stdout)
-        .filter(|_| is_terminal)
-        .map(|(Width(width), _)| usize::from(width));
-    let page = Page { columns: columns.unwrap_or(WIDTH).max(PLOT[0]), is_terminal };
+    let is_terminal = stdout().is_terminal();
+    let page = Page { columns: width().unwrap_or(PLAIN_WIDTH).max(PLOT[0]), is_terminal };
     let mut parts = Vec::new();
     for RunStudy { run, measured, study } in studied {
         let name =

@@ -2,7 +2,7 @@
 
 mod follow;
 
-use crate::standard_output::draw;
+use crate::standard_output::{draw, width};
 use anyhow::{Result, bail};
 use clap::Args;
 use isentrope_lab::run::Run;
@@ -10,12 +10,12 @@ use isentrope_lab::show::{Look, PageOptions, list_metrics, page};
 use std::env;
 use std::io::{IsTerminal, stdout};
 use std::path::PathBuf;
-use terminal_size::{Height, Width, terminal_size_of};
+use terminal_size::{Height, terminal_size_of};
 
-/// Default columns, if the terminal's width is not known.
+/// Default columns, if the terminal's width is not known: curves are wider than paragraphs.
 const USUAL_WIDTH: usize = 100;
-/// Least and most columns of the text.
-const WIDTHS: [usize; 2] = [20, 1000];
+/// Most columns of the text.
+const WIDEST: usize = 1000;
 /// Default number of responses for a single run.
 const RESPONSES: usize = 3;
 /// Least similarity of a name that is proposed, and most names proposed.
@@ -82,12 +82,8 @@ fn look() -> (Look, Option<usize>) {
     let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
     let is_dumb = set("TERM").is_none_or(|terminal| terminal == "dumb");
     let size = terminal_size_of(stdout()).filter(|_| is_terminal);
-    let width = match size {
-        Some((Width(width), _)) if width > 0 => usize::from(width),
-        _ => set("COLUMNS").and_then(|columns| columns.parse().ok()).unwrap_or(USUAL_WIDTH),
-    };
     let look = Look {
-        width: width.clamp(WIDTHS[0], WIDTHS[1]),
+        width: width().unwrap_or(USUAL_WIDTH).min(WIDEST),
         colors: is_terminal && !is_dumb && set("NO_COLOR").is_none(),
     };
     let height = size.map_or(24, |(_, Height(height))| usize::from(height));

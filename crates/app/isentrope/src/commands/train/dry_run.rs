@@ -6,7 +6,7 @@ use crate::adapters::fingerprint;
 use crate::device::{self, Device};
 use crate::disk::Room;
 use crate::memory::Memory;
-use crate::messages::fitted;
+use crate::messages::{PLAIN_WIDTH, fitted};
 use crate::progress::Download;
 use crate::ranks::Ranks;
 use crate::recipe;
@@ -23,8 +23,6 @@ use std::path::PathBuf;
 
 /// Number of prompts or examples that are shown.
 const SHOWN: usize = 3;
-/// Columns of comments where there is no terminal.
-const FILE_WIDTH: usize = 100;
 
 /// The device or GPU for which the run is planned.
 pub enum Target {
@@ -56,9 +54,9 @@ pub fn dry_run<R: TrainingRecipe>(
     hub::check_name(&path)?;
     let model_dir = match describe_without_retries(&path) {
         Ok(dir) => dir,
-    ask_for_teacher(&recipe);
         Err(error) => return without_model(&recipe, &data, &error, target, all),
     };
+    ask_for_teacher(&recipe);
     settle_date(&mut recipe, &model_dir, place);
     check_kind(&recipe, place, &model_dir)?;
     recipe.tables().check_base(&model_dir, fingerprint)?;
@@ -114,7 +112,7 @@ fn rendered<R: TrainingRecipe>(recipe: &R, all: bool) -> String {
     if all {
         return recipe::render(recipe);
     }
-    let heading = "# what differs from the defaults; --dry-run --all shows every setting\n";
+    let heading = comment("what differs from the defaults; --dry-run --all shows every setting");
     format!("{heading}{}", recipe::render_changes(recipe))
 }
 
@@ -212,7 +210,7 @@ fn print_notes(notes: &[String]) -> Result<()> {
 
 /// Lines of text as comments of a recipe, broken between words.
 fn comment(text: &str) -> String {
-    let width = width().unwrap_or(FILE_WIDTH) - "# ".len();
+    let width = width().unwrap_or(PLAIN_WIDTH) - "# ".len();
     let lines = fitted(text, Some(width));
     lines.lines().map(|line| format!("# {line}\n")).collect()
 }
