@@ -176,8 +176,9 @@ pub(crate) fn trained_on<T: Record>(train: &Records<T>, sets: &[EvaluationSet]) 
 /// A note if there are fewer rows than a step takes.
 pub(crate) fn repeated(rows: Option<usize>, what: &str, key: &str, taken: usize) -> Option<String> {
     let rows = rows.filter(|&rows| rows < taken)?;
+    let (what, are) = if rows == 1 { (what.trim_end_matches('s'), "is") } else { (what, "are") };
     Some(format!(
-        "{rows} {what} are fewer than {key}, {taken}: every step takes some more than once"
+        "{rows} {what} {are} fewer than {key}, {taken}: every step takes some more than once"
     ))
 }
 
