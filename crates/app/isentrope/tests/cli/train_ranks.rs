@@ -356,7 +356,8 @@ fn a_rank_that_is_stopped_is_named_and_all_end() {
     let bench = Bench::train();
     let sets = "update.shards=2 run.steps=30 checkpoint.every=5";
     let whole = bench.run("whole", sets, "");
-    let patient = format!("{sets} ranks.timeout_s=2");
+    // As long as a busy machine may keep a sound rank waiting.
+    let patient = format!("{sets} ranks.timeout_s=10");
     for launcher in Launcher::installed() {
         for which in [0, 1] {
             let out = format!("stopped-{}-{which}", launcher.is_open_mpi);

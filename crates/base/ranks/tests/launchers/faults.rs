@@ -17,7 +17,11 @@ pub fn error(launcher: &Launcher) {
 
 /// A rank that ends well before MPI has begun.
 pub fn absent(launcher: &Launcher) {
-    let ended = launcher.run(3, "leave", &[(TIMEOUT, "4")]);
+    let directory = env::temp_dir().join(format!("isentrope-ranks-{}-leave", process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let variables = [(DIRECTORY, directory.to_str().unwrap()), (TIMEOUT, "4")];
+    let ended = launcher.run(3, "leave", &variables);
+    fs::remove_dir_all(&directory).unwrap();
     ended.check_failed(Duration::from_secs(50));
     ended.check(ended.stderr.contains("has waited 10 s for the others to begin"));
     ended.check(ended.stderr.contains("not all ranks have begun within 20 s"));
@@ -37,7 +41,7 @@ fn signalled(launcher: &Launcher, signal: &str, rank: usize) -> JobResult {
         env::temp_dir().join(format!("isentrope-ranks-{}-{signal}-{rank}", process::id()));
     fs::create_dir_all(&directory).unwrap();
     let job =
-        launcher.start(3, "endless", &[(DIRECTORY, directory.to_str().unwrap()), (TIMEOUT, "2")]);
+        launcher.start(3, "endless", &[(DIRECTORY, directory.to_str().unwrap()), (TIMEOUT, "4")]);
     let begun = Instant::now();
     let process_of = |rank: usize| loop {
         if let Ok(process) = fs::read_to_string(directory.join(rank.to_string())) {

@@ -4,6 +4,7 @@ use isentrope_ranks::{
     Error, HostFloats, PartialSums, Settings, Slices, Watch, World, shards_of_rank,
 };
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +23,12 @@ const LENGTHS: [usize; 3] = [150_000, 4097, 70_001];
 pub fn run(task: &str) -> ExitCode {
     // Before MPI begins, only launchers' variables number ranks.
     let number = ["OMPI_COMM_WORLD_RANK", "PMI_RANK"].iter().find_map(|name| env::var(name).ok());
-    if task == "leave" && number.as_deref() == Some("1") {
-        return ExitCode::SUCCESS;
+    if task == "leave" {
+        if number.as_deref() == Some("1") {
+            leave_word(&(env::var(DIRECTORY).unwrap() + "/1"));
+            return ExitCode::SUCCESS;
+        }
+        wait_until_gone(&(env::var(DIRECTORY).unwrap() + "/1"));
     }
     let silent =
         env::var(TIMEOUT).ok().and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
@@ -161,13 +166,30 @@ fn endless(world: &World) -> Result<(), String> {
         thread::sleep(Duration::from_millis(5));
         as_text(world.gather(b"record"))?;
         if done == 60 {
-            let written = format!("{path}.new");
-            fs::write(&written, process::id().to_string())
-                .and_then(|()| fs::rename(&written, &path))
-                .unwrap();
+            leave_word(&path);
         }
     }
     Ok(())
+}
+
+/// Leaves this process's number in a file.
+fn leave_word(path: &str) {
+    let written = format!("{path}.new");
+    fs::write(&written, process::id().to_string())
+        .and_then(|()| fs::rename(&written, path))
+        .unwrap();
+}
+
+/// Waits until the launcher has seen the end of the process that has left its number. Open MPI ends
+/// a job by itself if a rank ends without MPI after another has begun with it.
+fn wait_until_gone(path: &str) {
+    let is_gone = || {
+        let process = fs::read_to_string(path).ok();
+        process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists())
+    };
+    while !is_gone() {
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Whether any MPI is in this process.
