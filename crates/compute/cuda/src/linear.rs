@@ -196,23 +196,30 @@ impl Cuda {
         let bias = bias.map_or(Pointer::NULL, |bias| bias.vector(outputs));
         let (w, to) = (norm_weight.vector(outputs), Self::matrix_of(normed, tokens, outputs));
         self.multiply_in_parts(operands, |sums, y, rows| {
-            ADD_AND_NORM.launch(
-                &*self.device,
-                Grid::line(rows.len(), 256).with_shared(word(2 * outputs)),
-                (
-                    sums,
-                    bias,
-                    y.start,
-                    w,
-                    to.start.by(2 * rows.start * to.stride),
-                    outputs,
-                    y.stride,
-                    to.stride,
-                    norm.eps,
-                    norm.shift,
-                ),
-            );
+            let to = Matrix { start: to.start.by(2 * rows.start * to.stride), ..to };
+            self.add_and_norm(sums, bias, y, norm, w, to, [rows.len(), outputs]);
         });
+    }
+
+    /// The end of a layer in bf16 whose unrounded sums, `[rows, outputs]`, are there: they and a
+    /// bias are added to `y` with one rounding, and its rows are normed.
+    #[allow(clippy::too_many_arguments, reason = "the operands of two operations")]
+    pub(crate) fn add_and_norm(
+        &self,
+        sums: Pointer,
+        bias: Pointer,
+        y: Matrix,
+        norm: RmsNorm,
+        norm_weight: Pointer,
+        to: Matrix,
+        [rows, outputs]: [usize; 2],
+    ) {
+        let RmsNorm { eps, shift } = norm;
+        ADD_AND_NORM.launch(
+            &*self.device,
+            Grid::line(rows, 256).with_shared(word(2 * outputs)),
+            (sums, bias, y.start, norm_weight, to.start, outputs, y.stride, to.stride, eps, shift),
+        );
     }
 
     /// The operands of a layer's outputs.

@@ -95,7 +95,8 @@ fn all_kernels_of_the_tensor_core_are_tried_in_few_launches() {
     let of_heads = of_heads
         .iter()
         .flat_map(|name| [16, 32, 64, 128].map(|features| format!("{name}_{features}")));
-    for name in names.chain(narrow).chain(of_heads).chain(["attention_merge".to_owned()]) {
+    let alone = ["attention_merge", "add_and_norm"].map(str::to_owned);
+    for name in names.chain(narrow).chain(of_heads).chain(alone) {
         if !kernels.lock().unwrap().contains(name.as_str()) {
             untried.push(name);
         }
@@ -148,7 +149,7 @@ fn a_graph_that_is_not_its_launches_is_told() {
 
 /// Mistakes of mutations.txt that a compiler might make too, and the operation that the self-test
 /// names.
-const MISTAKES: [(&str, &str); 23] = [
+const MISTAKES: [(&str, &str); 24] = [
     ("the last number of a row is not copied", "a linear layer in bf16 "),
     ("two matrices of b change places", "a linear layer in bf16 "),
     (
@@ -173,6 +174,7 @@ const MISTAKES: [(&str, &str); 23] = [
     ),
     ("a gate is not rounded before it is used", "a gated linear layer in bf16, in tiles of 64,"),
     ("up is gated by half of the sigmoid", "SwiGLU in bf16 "),
+    ("the sum is only normed", "a layer that is added and normed in bf16 "),
     ("the pieces of values have not changed places", "attention in bf16, of heads of "),
     ("two lanes of a row do not ask for the maximum", "attention in bf16, of heads of "),
     (

@@ -1,17 +1,22 @@
 //! Products in bf16: in three directions, gated, with adapters, and the head's.
 
 use super::{compare, noise, parameter, read, rounded, rows};
+use crate::buffer::CudaBuffer;
 use crate::cuda::Cuda;
 use crate::gpu::cublas::chain::chain;
 use crate::linear::{Direction, Matrix};
 use half::bf16;
-use isentrope_kernels::{Backend, Buffer, Cpu, Gate, Kind, Linear, LowRank, Role};
+use isentrope_kernels::{
+    Backend, Buffer, Cpu, Gate, Grouped, Kind, Linear, LowRank, RmsNorm, Role,
+};
 
 const SILU: Gate = Gate::Silu;
 /// A product whose steps are compared: not a multiple of any tile, and so deep that stages of tiles
 /// are used again. No library computes it, since its rows are padded.
 const STEPS: Linear = Linear { inputs: 547, outputs: 71 };
 const ROWS: usize = 5;
+/// A layer whose outputs are normed: more than a block's threads take at a time.
+const NORMED: Linear = Linear { inputs: 40, outputs: 1160 };
 /// A layer larger than a large tile in every dimension, and deeper than all stages of one. Its
 /// outputs are also used as two halves; both sizes need padding.
 const TILES: Linear = Linear { inputs: 133, outputs: 134 };
@@ -164,6 +169,48 @@ pub(super) fn gradients(backend: &Cuda, tiles: &str) -> Result<(), String> {
         sums([outputs, inputs, MANY_ROWS], |i, k| dy[k * outputs + i], |j, k| x[k * inputs + j]);
     let want: Vec<f32> = want.iter().zip(&dw).map(|(sum, before)| sum + before).collect();
     compare_tiles("the gradient of a linear layer's weights", tiles, &got, &want)
+}
+
+/// The sums of a layer, added to a residual and normed by one kernel. A layer ends so if a library
+/// computes its product.
+///
+/// # Errors
+/// As [`self_test`](super::self_test).
+pub(super) fn normed(backend: &Cuda, cpu: &Cpu) -> Result<(), String> {
+    let Linear { inputs, outputs } = NORMED;
+    let norm = RmsNorm { shift: 1.0, ..RmsNorm::plain(1e-5) };
+    let (x, w) = (whole(1, ROWS * inputs), whole(3, inputs * outputs));
+    let (bias, before) = (whole(4, outputs), whole(5, ROWS * outputs));
+    let vector = Kind::Vector(outputs);
+    let [of_bias, weight] = [bias.clone(), noise(6, outputs)]
+        .map(|numbers| parameter(backend, Role::Weight(vector), vector, &numbers));
+    let packed = matrix(backend, Role::Weight, NORMED, &w);
+    let (of_x, y) = (rows(backend, &x, inputs), rows(backend, &before, outputs));
+    let normed = rows(backend, &noise(7, ROWS * outputs), outputs);
+    let sums = backend.scratch(4 * ROWS * outputs);
+    let [of_x, of_y, to] = [(&of_x, inputs), (&y, outputs), (&normed, outputs)]
+        .map(|(of, features)| Cuda::matrix_of(of.of(), ROWS, features));
+    backend.logits(NORMED, 0..outputs, of_x, packed.of(), sums.at(0), ROWS);
+    let [of_bias, of_weight] = [&of_bias, &weight].map(|of| of.of::<CudaBuffer>().vector(outputs));
+    backend.add_and_norm(sums.at(0), of_bias, of_y, norm, of_weight, to, [ROWS, outputs]);
+
+    let of_product =
+        self::sums([ROWS, outputs, inputs], |i, k| x[i * inputs + k], |j, k| w[j * inputs + k]);
+    let all = of_product.iter().zip(bias.iter().cycle()).zip(&before);
+    let added = rounded(all.map(|((sum, bias), before)| sum + bias + before));
+    compare("a layer that is added and normed in bf16", &read(backend, &y, added.len()), &added)?;
+    let weight = parameter(cpu, Role::Weight(vector), vector, &rounded(noise(6, outputs)));
+    let mut want = rows(cpu, &noise(8, added.len()), outputs);
+    cpu.rms_norm(
+        Grouped::rows(outputs),
+        norm,
+        &rows(cpu, &added, outputs),
+        &weight,
+        &mut want,
+        ROWS,
+    );
+    let want = rounded(read(cpu, &want, added.len()));
+    compare("the norm of a layer in bf16", &read(backend, &normed, want.len()), &want)
 }
 
 /// A gated layer by one kernel. It is compared with a layer by one kernel and its gate by another,

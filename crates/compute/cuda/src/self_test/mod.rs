@@ -54,6 +54,7 @@ pub fn self_test(backend: &Cuda) -> Result<(), String> {
             }
             // Gradients have no narrow tiles.
             linear::outputs(&many, &cpu, "that are narrow")?;
+            linear::normed(&many, &cpu)?;
             attention::heads(&many, &cpu)?;
             attention::splits(&many, &one, &cpu)?;
         }
