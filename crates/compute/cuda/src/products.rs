@@ -21,8 +21,8 @@ pub struct Layer {
     /// Its inputs and outputs.
     pub shape: Linear,
     /// Whether a bias or a residual is added to the outputs before they are rounded. If so, the
-    /// product is f32.
-    pub adds: bool,
+    /// product is f32. None for an adapter's layers, whose outputs no library computes.
+    pub adds: Option<bool>,
 }
 
 /// The products of a model: which of them our own kernels compute, and which the library.
@@ -103,13 +103,12 @@ fn asked_for(
     let mut all = Vec::new();
     for &Layer { shape: Linear { inputs, outputs }, adds } in layers {
         let [x, y] = [inputs, outputs].map(padded);
-        let what = format!("outputs of layers from {inputs} to {outputs}");
-        let stride = if adds { outputs } else { y };
-        all.push((
-            what,
-            operands([tokens, outputs, inputs], [x, x, stride]),
-            Direction::Forward(adds),
-        ));
+        if let Some(adds) = adds {
+            let what = format!("outputs of layers from {inputs} to {outputs}");
+            let stride = if adds { outputs } else { y };
+            let product = operands([tokens, outputs, inputs], [x, x, stride]);
+            all.push((what, product, Direction::Forward(adds)));
+        }
         if rows == 0 {
             continue;
         }

@@ -145,10 +145,14 @@ fn passes_ask_for_nothing_that_was_not_examined() {
         let backend = Arc::new(Cuda::new(device.clone(), Dtype::Bf16));
         let model = load(backend.clone(), name);
         let model = if is_adapted { adapted(model) } else { model };
-        let layers: Vec<Layer> = model
-            .layout
-            .linear_layers()
+        let of_blocks = model.layout.linear_layers();
+        let outputs: HashSet<(usize, usize)> =
+            of_blocks.iter().map(|(shape, _)| (shape.inputs, shape.outputs)).collect();
+        let of_adapters = model.layout.adapter_layers().map(|(shape, _)| (shape, None));
+        let layers: Vec<Layer> = of_blocks
             .into_iter()
+            .map(|(shape, adds)| (shape, Some(adds)))
+            .chain(of_adapters)
             .map(|(shape, adds)| Layer { shape, adds })
             .collect();
         let head = isentrope_kernels::Linear {
@@ -157,6 +161,8 @@ fn passes_ask_for_nothing_that_was_not_examined() {
         };
         let products = backend.examine_products(&layers, head, 64);
         assert!(products.kinds.iter().all(|kind| kind.why_not.is_some()));
+        let forward = products.kinds.iter().filter(|kind| kind.what.starts_with("outputs of"));
+        assert_eq!(forward.count(), outputs.len(), "{name}: no library computes adapters' outputs");
         device.watch.is_known.store(true, Ordering::Relaxed);
         assert!(device.watch.asked.lock().unwrap().is_empty(), "loading asks for no product");
 

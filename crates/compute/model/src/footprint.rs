@@ -208,7 +208,8 @@ impl Layout {
         let attention = backend.workspace(Work::Attention(self.attention(), longest));
         let delta = |rule| backend.workspace(Work::DeltaGradient(rule, 0));
         let attention = attention.max(self.delta_rule().map_or(0, |(_, rule)| delta(rule)));
-        let adds = self.linear_layers().into_iter().filter(|&(_, adds)| adds);
+        let layers = self.linear_layers().into_iter().chain(self.adapter_layers());
+        let adds = layers.filter(|&(_, adds)| adds);
         let outputs = adds.map(|(shape, _)| shape.outputs).max().unwrap_or(0);
         attention.saturating_add(backend.workspace(Work::LinearSums(outputs)))
     }

@@ -455,7 +455,7 @@ impl Layout {
         self.blocks.iter().flat_map(BlockLayout::projections)
     }
 
-    /// The linear layers of a block and of its adapters, each with whether its outputs are wanted
+    /// The linear layers of a block without its adapters, each with whether its outputs are wanted
     /// before they are rounded: a bias or a residual is added to them, or they are a router's.
     pub fn linear_layers(&self) -> Vec<(Linear, bool)> {
         let Shapes { qkv, output, gate_up, down, .. } = self.shapes;
@@ -482,12 +482,13 @@ impl Layout {
             let Expert { gate_up, down } = of.expert();
             all.extend([(of.gate_shape, true), (gate_up.shape, false), (down.shape, false)]);
         }
-        for layer in self.adapter.iter().flat_map(AdapterLayout::linear_layers) {
-            if !all.contains(&layer) {
-                all.push(layer);
-            }
-        }
         all
+    }
+
+    /// The linear layers of the adapters, each with whether a residual is added to its outputs; a
+    /// layer may be there more than once.
+    pub fn adapter_layers(&self) -> impl Iterator<Item = (Linear, bool)> {
+        self.adapter.iter().flat_map(AdapterLayout::linear_layers)
     }
 
     /// The parameters of a model of this configuration.

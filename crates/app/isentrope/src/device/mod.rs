@@ -312,8 +312,10 @@ impl Device {
         if self.dtype != NumberType::Bf16 {
             return None;
         }
-        let layers: Vec<Layer> =
-            layout.linear_layers().into_iter().map(|(shape, adds)| Layer { shape, adds }).collect();
+        let of_blocks = layout.linear_layers().into_iter().map(|(shape, adds)| (shape, Some(adds)));
+        let of_adapters = layout.adapter_layers().map(|(shape, _)| (shape, None));
+        let layers = of_blocks.chain(of_adapters).map(|(shape, adds)| Layer { shape, adds });
+        let layers: Vec<Layer> = layers.collect();
         let head = Linear { inputs: config.hidden_size, outputs: config.vocab_size };
         Some(backend.examine_products(&layers, head, rows))
     }
