@@ -222,6 +222,7 @@ mod tests {
         let whole = Sampling { max_tokens: 2, records_kept: false, ..Sampling::default() };
         assert!(response.can_be_of(9, &whole, 2) && !response.can_be_of(8, &whole, 2));
         assert!(!response.can_be_of(9, &Sampling { max_tokens: 1, ..whole.clone() }, 2));
+        assert!(!response.can_be_of(9, &whole, 1), "the context ends before it");
         let empty =
             Response { tokens: vec![], logprobs: vec![], entropies: vec![], ..response.clone() };
         assert!(!empty.can_be_of(9, &whole, 2));

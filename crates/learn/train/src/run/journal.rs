@@ -515,7 +515,8 @@ mod tests {
         let ends: Vec<usize> = (1..=whole.len()).filter(|&end| whole[end - 1] == b'\n').collect();
         assert_eq!(ends.len(), 5);
         // Every position near the end of a line, and some others.
-        let near = |at: usize| at % 17 == 0 || ends.iter().any(|&end| end.abs_diff(at) < 3);
+        let near =
+            |at: usize| at.is_multiple_of(17) || ends.iter().any(|&end| end.abs_diff(at) < 3);
         for cut in (0..=whole.len()).filter(|&at| near(at)) {
             fs::write(&path, &whole[..cut]).unwrap();
             let lines = ends.iter().filter(|end| **end <= cut).count();
