@@ -3,9 +3,10 @@
 use super::appended_file::AppendedFile;
 use crate::error::{Error, Result};
 use crate::metrics::Metrics;
+use isentrope_files::open_regular;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 /// Longest line that is read: a hundred thousand metrics.
@@ -46,7 +47,7 @@ impl JsonlSink {
 
     /// The last step with a whole line in the file, if there is one. A missing file has none.
     pub fn last_step(path: &Path) -> Result<Option<u64>> {
-        match File::open(path) {
+        match open_regular(path).map_err(io::Error::from) {
             Ok(file) => Ok(kept(path, &file, u64::MAX)?.1),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::io(path, error)),
