@@ -1,5 +1,5 @@
-//! Ranks that a launcher has started together: they connect, rank 0 prints messages, and all end
-//! with the same status (docs/guides/several-machines.md).
+//! Ranks that a launcher has started together, or `--ranks` starts: they connect, rank 0 prints
+//! messages, and all end with the same status (docs/guides/several-machines.md).
 
 use crate::device::LocalRank;
 use crate::interrupt::{self, Interrupted};
@@ -8,11 +8,12 @@ use crate::standard_output::ReaderGone;
 use crate::terminal::{Terminal, phase_name};
 use crate::trace::StepTrace;
 use anyhow::{Error, Result, anyhow};
+use isentrope_files::this_program;
 use isentrope_kernels::thread_count;
-use isentrope_ranks::{Settings, Watch, World};
+use isentrope_ranks::{Launch, LocalRanks, Settings, Watch, World};
 use isentrope_train::observer::{Observer, Progress, ProgressObserver, StepReport};
 use std::cell::Cell;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,11 +40,12 @@ impl Silent {
     }
 }
 
-/// Connects the ranks that a launcher has started, if any, and runs `work` on each. If it fails on
-/// one rank, it ends on all, and rank 0 prints the reason. `asked` is the value of `--threads`. A
-/// rank that is silent for `patience` is given up; none: never.
+/// Connects the ranks that a launcher has started, or starts `here` ranks, and runs `work` on each.
+/// If it fails on one rank, it ends on all, and rank 0 prints the reason. `asked` is the value of
+/// `--threads`. A rank that is silent for `patience` is given up; none: never.
 pub fn together(
     asked: Option<usize>,
+    here: Option<usize>,
     patience: Option<Duration>,
     work: impl FnOnce(&Ranks) -> Result<()>,
 ) -> Result<()> {
@@ -55,7 +57,17 @@ pub fn together(
         watch: Watch { silent: patience, ..Watch::default() },
         tell: Arc::new(|text: &str| messages::error(text)),
     };
-    let world = Arc::new(World::begin(&settings)?);
+    let (launch, local) = match (Launch::from_environment()?, here) {
+        (None, Some(count)) if count > 1 => {
+            let (local, launch) = LocalRanks::start(count, same_command)?;
+            local.processes().into_iter().for_each(interrupt::ends_with_this);
+            (Some(launch), Some(local))
+        }
+        (launch, _) => (launch, None),
+    };
+    let world = Arc::new(World::begin(launch, &settings).inspect_err(|_| {
+        local.iter().for_each(LocalRanks::kill);
+    })?);
     if world.size() == 1 {
         return work(&Ranks { world, threads, is_settled: Cell::new(false) });
     }
@@ -77,6 +89,19 @@ pub fn together(
     // Nothing else holds the world any more.
     let left = Arc::into_inner(world).map_or(Ok(()), World::finish);
     result.and(left.map_err(Error::from))
+}
+
+/// The command that has started this process.
+fn same_command() -> Command {
+    let mut arguments = std::env::args_os();
+    let name = arguments.next();
+    let mut command = Command::new(this_program().unwrap_or_else(|_| "isentrope".into()));
+    #[cfg(unix)]
+    name.iter().for_each(|name| {
+        std::os::unix::process::CommandExt::arg0(&mut command, name);
+    });
+    command.args(arguments);
+    command
 }
 
 /// Threads of a rank if nothing sets their number: `threads`, or its share of the machine's

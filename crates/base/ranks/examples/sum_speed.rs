@@ -3,7 +3,7 @@
 //!
 //! `mpirun -n 4 sum_speed MEBIBYTES ROUNDS`
 
-use isentrope_ranks::{HostFloats, Settings, Slices, Watch, World};
+use isentrope_ranks::{HostFloats, Launch, Settings, Slices, Watch, World};
 use std::error::Error;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -14,14 +14,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (Some(mebibytes), Some(rounds)) = (numbers(1), numbers(2)) else {
         return Err("give mebibytes and rounds".into());
     };
-    let world = World::begin(&Settings {
-        threads: 1,
-        program: "sum_speed".into(),
-        watch: Watch::default(),
-        tell: Arc::new(|why| {
-            let _ = writeln!(io::stderr(), "{why}"); // the process ends, heard or not
-        }),
-    })?;
+    let world = World::begin(
+        Launch::from_environment()?,
+        &Settings {
+            threads: 1,
+            program: "sum_speed".into(),
+            watch: Watch::default(),
+            tell: Arc::new(|why| {
+                let _ = writeln!(io::stderr(), "{why}"); // the process ends, heard or not
+            }),
+        },
+    )?;
     let mut gradient = vec![1.0f32; mebibytes << 18];
     let slices = Slices::new([[gradient.len()]], world.size());
     let mut seconds = Vec::new();

@@ -1,4 +1,4 @@
-//! The interface of an engine that moves bytes between ranks: MPI, or threads of one process.
+//! The interface of an engine that moves bytes between ranks: MPI, TCP, or threads of one process.
 //!
 //! An engine adds nothing up: its order of additions would not be ours. Pieces belong to it while
 //! they travel, so nothing can be freed under a transfer. No method blocks: [`Engine::poll`] asks
@@ -32,8 +32,8 @@ pub(crate) type Note = [u8; NOTE_BYTES];
 
 /// Moves bytes between ranks. Every method may return that the engine has failed.
 ///
-/// Pieces from one rank to another arrive in the order in which they were started. Every rank
-/// starts the same all-gathers and broadcasts in the same order.
+/// Pieces from one rank to another arrive in the order in which they were started. Two ranks start
+/// the moves between them in the same order, all-gathers and broadcasts among them.
 pub(crate) trait Engine: Send {
     /// This rank, from 0.
     fn rank(&self) -> usize;
@@ -94,6 +94,11 @@ impl<T> PendingMoves<T> {
     /// Puts back moves that have not ended yet.
     pub fn put_back(&mut self, ticket: Ticket, started: T) {
         self.started.insert(ticket, started);
+    }
+
+    /// Moves that have not ended.
+    pub fn get_mut(&mut self, ticket: Ticket) -> Option<&mut T> {
+        self.started.get_mut(&ticket)
     }
 
     pub fn is_empty(&self) -> bool {

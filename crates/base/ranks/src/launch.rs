@@ -1,14 +1,28 @@
-//! How this process was started, by the environment: launchers of MPI leave the number of ranks
-//! there.
+//! How this process was started, by the environment: launchers leave the number of ranks there.
 
 use crate::error::{Error, Result};
+use crate::local::{self, Children};
+use crate::tcp::Meeting;
+use std::time::Duration;
 
 /// Switches ranks off.
 pub(crate) const RANKS_VARIABLE: &str = "ISENTROPE_RANKS";
+/// The port at which ranks meet over TCP, in place of the launcher's.
+pub(crate) const PORT_VARIABLE: &str = "ISENTROPE_PORT";
+/// A word that the ranks of one job know, and others do not.
+pub(crate) const KEY_VARIABLE: &str = "ISENTROPE_KEY";
+
+/// Time after which a rank says that it waits for others to begin, and least time before it gives
+/// up: launchers start ranks one after another.
+pub(crate) const NOTICE: Duration = Duration::from_secs(10);
+pub(crate) const LEAST_TIME: Duration = Duration::from_secs(20);
+
+/// Ports where the ranks of Slurm's steps meet, below those that systems give out by themselves.
+const SLURM_PORTS: std::ops::Range<u64> = 20_000..30_000;
 
 /// The MPI libraries that a launcher starts ranks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
+pub(crate) enum Family {
     /// Open MPI.
     OpenMpi,
     /// MPICH, Intel MPI, Cray MPICH and all that share their launcher's protocol.
@@ -16,9 +30,22 @@ pub enum Family {
 }
 
 /// How several ranks were started.
+#[derive(Debug)]
+pub struct Launch(pub(crate) Way);
+
+/// How the ranks meet.
+#[derive(Debug)]
+pub(crate) enum Way {
+    /// Over the MPI library of their launcher.
+    Mpi(MpiLaunch),
+    /// Over TCP.
+    Tcp(Meeting),
+}
+
+/// A launcher of MPI.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Launch {
-    /// By what.
+pub(crate) struct MpiLaunch {
+    /// By what the ranks were started.
     pub launcher: &'static str,
     /// The variable that says so.
     pub variable: &'static str,
@@ -26,16 +53,25 @@ pub struct Launch {
     pub size: Option<usize>,
     /// The families of libraries that fit the launcher, the likeliest first.
     pub families: &'static [Family],
-    /// Whether the launcher seems to give ranks no way to find each other.
-    pub is_bare: bool,
 }
 
-/// The launch of several ranks; none if this process is alone.
-///
-/// # Errors
-/// [`Error::Start`] when a variable is no number, or several processes were started in a way in
-/// which ranks cannot meet.
-pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Launch>> {
+impl Launch {
+    /// The launch of several ranks that a launcher's variables tell of; none if this process is
+    /// alone.
+    ///
+    /// # Errors
+    /// [`Error::Start`] when a variable is no number, or one is missing.
+    pub fn from_environment() -> Result<Option<Self>> {
+        if let Ok(parent) = std::env::var(local::PARENT_VARIABLE) {
+            local::end_with(&parent);
+        }
+        let way = from_variables(|name| std::env::var(name).ok())?;
+        Ok(way.map(Self))
+    }
+}
+
+/// As [`Launch::from_environment`], from these variables.
+fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Way>> {
     match variable(RANKS_VARIABLE).as_deref() {
         None | Some("" | "on") => {}
         Some("off") => return Ok(None),
@@ -48,17 +84,17 @@ pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Opt
     let has = |name: &str| variable(name).is_some();
     let size = |name: &'static str| {
         let Some(text) = variable(name) else { return Ok(None) };
-        let size = text.parse().ok().filter(|&size: &usize| size > 0);
-        size.map(Some).ok_or_else(|| {
+        let size = text.parse().ok().filter(|&size: &u32| size > 0);
+        size.map(|size| Some(size as usize)).ok_or_else(|| {
             Error::Start(format!(
                 "{name} = {text:?} is no number of ranks: a launcher sets it; unset it, or set \
                  {RANKS_VARIABLE}=off to run alone"
             ))
         })
     };
-    let by = |launcher, variable, size, families, is_bare| {
-        let launch = Launch { launcher, variable, size, families, is_bare };
-        Ok(Some(launch).filter(|launch| launch.size != Some(1)))
+    let by_mpi = |launcher, variable, size, families| {
+        let launch = MpiLaunch { launcher, variable, size, families };
+        Ok(Some(launch).filter(|launch| launch.size != Some(1)).map(Way::Mpi))
     };
     const OPEN_MPI: &[Family] = &[Family::OpenMpi];
     const MPICH: &[Family] = &[Family::Mpich];
@@ -69,93 +105,239 @@ pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Opt
     // Inside a Slurm job, the variables of MPI's own launcher come first: they describe this
     // process more closely.
     if let size @ Some(_) = size("OMPI_COMM_WORLD_SIZE")? {
-        return by("mpirun of Open MPI", "OMPI_COMM_WORLD_SIZE", size, OPEN_MPI, false);
+        return by_mpi("mpirun of Open MPI", "OMPI_COMM_WORLD_SIZE", size, OPEN_MPI);
     }
     if let size @ Some(_) = size("PMI_SIZE")? {
         let hydra = has("MPI_LOCALNRANKS") || !slurm;
         let (launcher, families) =
             if hydra { (HYDRA, MPICH) } else { ("srun --mpi=pmi2", MPICH_FIRST) };
-        return by(launcher, "PMI_SIZE", size, families, false);
+        return by_mpi(launcher, "PMI_SIZE", size, families);
     }
     if has("MPI_LOCALNRANKS") {
-        return by(HYDRA, "MPI_LOCALNRANKS", None, MPICH, false);
+        return by_mpi(HYDRA, "MPI_LOCALNRANKS", None, MPICH);
     }
-    let has_pmix = has("PMIX_RANK");
-    if let (true, size @ Some(_)) = (slurm, size("SLURM_STEP_NUM_TASKS")?) {
-        let launcher = if has_pmix { "srun --mpi=pmix" } else { "srun" };
-        return by(launcher, "SLURM_STEP_NUM_TASKS", size, OPEN_MPI_FIRST, !has_pmix);
+    // Slurm may have started torchrun, whose processes then have Slurm's variables, too.
+    if let (true, Some(size)) = (has("RANK"), size("WORLD_SIZE")?) {
+        let launcher = match () {
+            () if has(local::PARENT_VARIABLE) => local::LOCAL_LAUNCHER,
+            () if has("TORCHELASTIC_RUN_ID") => "torchrun",
+            () => "RANK and WORLD_SIZE",
+        };
+        return by_tcp(&variable, launcher, "RANK", size);
     }
-    if has_pmix {
-        return by("a launcher with PMIx", "PMIX_RANK", None, OPEN_MPI_FIRST, false);
+    let steps = if slurm { size("SLURM_STEP_NUM_TASKS")? } else { None };
+    match (has("PMIX_RANK"), steps) {
+        (true, Some(_)) => by_mpi("srun --mpi=pmix", "SLURM_STEP_NUM_TASKS", steps, OPEN_MPI_FIRST),
+        (true, None) => by_mpi("a launcher with PMIx", "PMIX_RANK", None, OPEN_MPI_FIRST),
+        (false, Some(size)) => by_tcp(&variable, "srun", "SLURM_PROCID", size),
+        (false, None) => Ok(None),
     }
-    let world = if has("RANK") { size("WORLD_SIZE")? } else { None };
-    match world.filter(|&size| size > 1) {
-        Some(size) => Err(Error::Start(format!(
-            "WORLD_SIZE = {size}: processes that torchrun starts cannot meet on CPUs, where ranks \
-             need MPI: start them with mpirun or srun, or set {RANKS_VARIABLE}=off to run each \
-             alone"
-        ))),
+}
+
+/// Ranks that meet over TCP; `rank_variable` numbers them.
+fn by_tcp(
+    variable: &impl Fn(&str) -> Option<String>,
+    launcher: &'static str,
+    rank_variable: &str,
+    size: usize,
+) -> Result<Option<Way>> {
+    if size == 1 {
+        return Ok(None);
+    }
+    let wrong = |name: &str, is: &str| {
+        let text = variable(name).map_or("unset".into(), |text| format!("{text:?}"));
+        Error::Start(format!(
+            "{name} is {text}, and {is}: {launcher} has started {size} ranks, which meet over TCP; \
+             set it, or {RANKS_VARIABLE}=off to run each rank alone"
+        ))
+    };
+    let number = |name: &str| variable(name).and_then(|text| text.parse::<u64>().ok());
+    let rank = number(rank_variable).filter(|&rank| rank < size as u64);
+    let rank = rank.ok_or_else(|| wrong(rank_variable, "no number below that of the ranks"))?;
+    let is_slurm = rank_variable == "SLURM_PROCID";
+    let slurm_host = || variable("SLURM_STEP_NODELIST").and_then(|list| first_host(&list));
+    let host = variable("MASTER_ADDR").filter(|host| !host.is_empty());
+    let host = host
+        .or_else(|| slurm_host().filter(|_| is_slurm))
+        .ok_or_else(|| wrong("MASTER_ADDR", "names no host: it is that of rank 0"))?;
+    let port_of = |name: &str| match variable(name) {
         None => Ok(None),
+        Some(text) => match text.parse::<u16>() {
+            Ok(port) if port > 0 => Ok(Some(port)),
+            _ => Err(wrong(name, "no port from 1 to 65535")),
+        },
+    };
+    let port = match (port_of(PORT_VARIABLE)?, port_of("MASTER_PORT")?) {
+        (Some(port), _) => port,
+        // torchrun's own store listens at its port, unless it says that it does not.
+        (None, Some(port))
+            if variable("TORCHELASTIC_USE_AGENT_STORE").as_deref() == Some("True") =>
+        {
+            port.checked_add(1).unwrap_or(port - 1)
+        }
+        (None, Some(port)) => port,
+        (None, None) if is_slurm => {
+            let [job, step] = ["SLURM_JOB_ID", "SLURM_STEP_ID"].map(number);
+            let place = job.unwrap_or(0).wrapping_mul(61).wrapping_add(step.unwrap_or(0));
+            let ports = SLURM_PORTS.end - SLURM_PORTS.start;
+            (SLURM_PORTS.start + place % ports) as u16
+        }
+        (None, None) => return Err(wrong("MASTER_PORT", "no port from 1 to 65535")),
+    };
+    let key = variable(KEY_VARIABLE).unwrap_or_default();
+    let rank = rank as usize; // below the size
+    let (listener, children) = (None, Children::default());
+    let meeting = Meeting { launcher, rank, size, host, port, key, listener, children };
+    Ok(Some(Way::Tcp(meeting)))
+}
+
+/// The first host of a list of Slurm's, such as `node[01-04,07],login`; none if it is no such list.
+fn first_host(list: &str) -> Option<String> {
+    let (mut host, mut rest) = (String::new(), list);
+    loop {
+        let (name, after) = rest.split_at(rest.find(['[', ',']).unwrap_or(rest.len()));
+        host += name;
+        let Some(numbers) = after.strip_prefix('[') else { break };
+        let (numbers, after) = numbers.split_once(']')?;
+        let number = numbers.split([',', '-']).next()?;
+        if number.is_empty() || !number.bytes().all(|digit| digit.is_ascii_digit()) {
+            return None;
+        }
+        host += number;
+        rest = after;
     }
+    Some(host).filter(|host| !host.is_empty() && !host.contains(']'))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(variables: &[(&str, &str)]) -> Result<Option<Launch>> {
-        from_environment(|name| {
+    fn read(variables: &[(&str, &str)]) -> Result<Option<Way>> {
+        from_variables(|name| {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())
         })
     }
 
-    fn launcher(variables: &[(&str, &str)]) -> (&'static str, Option<usize>) {
-        let launch = read(variables).unwrap().unwrap();
-        (launch.launcher, launch.size)
+    fn mpi(variables: &[(&str, &str)]) -> (&'static str, Option<usize>) {
+        match read(variables).unwrap().unwrap() {
+            Way::Mpi(launch) => (launch.launcher, launch.size),
+            Way::Tcp(meeting) => panic!("{meeting:?}"),
+        }
+    }
+
+    fn tcp(variables: &[(&str, &str)]) -> (&'static str, usize, usize, String) {
+        match read(variables).unwrap().unwrap() {
+            Way::Tcp(Meeting { launcher, rank, size, host, port, .. }) => {
+                (launcher, rank, size, format!("{host} {port}"))
+            }
+            Way::Mpi(launch) => panic!("{launch:?}"),
+        }
     }
 
     // The variables that launchers were seen to set: Open MPI 4.1 and 5.0, MPICH 4.0 and 5.0, Slurm
     // 22.05.
     #[test]
-    fn launchers_are_told_by_their_variables() {
+    fn launchers_of_mpi_are_told_by_their_variables() {
         let open_mpi = [("OMPI_COMM_WORLD_SIZE", "4"), ("PMIX_RANK", "0")];
-        assert_eq!(launcher(&open_mpi), ("mpirun of Open MPI", Some(4)));
+        assert_eq!(mpi(&open_mpi), ("mpirun of Open MPI", Some(4)));
         let hydra = [("PMI_SIZE", "8"), ("PMI_RANK", "1"), ("MPI_LOCALNRANKS", "8")];
-        assert_eq!(launcher(&hydra), ("mpirun of MPICH or Intel MPI", Some(8)));
+        assert_eq!(mpi(&hydra), ("mpirun of MPICH or Intel MPI", Some(8)));
         let slurm = [("SLURM_STEP_NUM_TASKS", "2"), ("SLURM_PROCID", "0")];
-        assert_eq!(launcher(&slurm), ("srun", Some(2)));
-        assert!(read(&slurm).unwrap().unwrap().is_bare);
         for (name, value, expected) in
             [("PMIX_RANK", "0", "srun --mpi=pmix"), ("PMI_SIZE", "2", "srun --mpi=pmi2")]
         {
-            assert_eq!(launcher(&[slurm[0], slurm[1], (name, value)]), (expected, Some(2)));
+            assert_eq!(mpi(&[slurm[0], slurm[1], (name, value)]), (expected, Some(2)));
         }
         // One of four proxies that Hydra has started by srun.
-        assert_eq!(launcher(&[slurm[0], slurm[1], hydra[0], hydra[2]]).1, Some(8));
-        assert_eq!(launcher(&[("PMIX_RANK", "3")]), ("a launcher with PMIx", None));
+        assert_eq!(mpi(&[slurm[0], slurm[1], hydra[0], hydra[2]]).1, Some(8));
+        assert_eq!(mpi(&[("PMIX_RANK", "3")]), ("a launcher with PMIx", None));
+        // mpirun inside of torchrun's environment.
+        let torch = [("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "a")];
+        assert_eq!(mpi(&[torch[0], torch[1], torch[2], open_mpi[0]]).1, Some(4));
+    }
+
+    // The variables that torchrun of PyTorch 2 and Slurm 22.05 were seen to set.
+    #[test]
+    fn launchers_without_mpi_say_where_ranks_meet() {
+        let pods =
+            [("RANK", "3"), ("WORLD_SIZE", "4"), ("MASTER_ADDR", "job-0"), ("MASTER_PORT", "2300")];
+        let names = "RANK and WORLD_SIZE";
+        assert_eq!(tcp(&pods), (names, 3, 4, "job-0 2300".into()));
+        let mut torch = pods.to_vec();
+        torch.extend([("TORCHELASTIC_RUN_ID", "none"), ("TORCHELASTIC_USE_AGENT_STORE", "True")]);
+        assert_eq!(tcp(&torch), ("torchrun", 3, 4, "job-0 2301".into()));
+        torch.push(("ISENTROPE_PORT", "77"));
+        assert_eq!(tcp(&torch).3, "job-0 77");
+        let slurm = [
+            ("SLURM_PROCID", "1"),
+            ("SLURM_STEP_NUM_TASKS", "2"),
+            ("SLURM_STEP_NODELIST", "node[07-09]"),
+            ("SLURM_JOB_ID", "1000"),
+            ("SLURM_STEP_ID", "2"),
+        ];
+        assert_eq!(tcp(&slurm), ("srun", 1, 2, "node07 21002".into()));
+        // srun has started torchrun on two nodes.
+        torch.extend(slurm);
+        assert_eq!(tcp(&torch).0, "torchrun");
+        torch.push(("PMIX_RANK", "1"));
+        assert_eq!(tcp(&torch).0, "torchrun");
+    }
+
+    #[test]
+    fn the_first_host_of_a_list_of_slurms_is_found() {
+        for (list, first) in [
+            ("node7", "node7"),
+            ("a,b", "a"),
+            ("node[01-04,07],x", "node01"),
+            ("node[3]", "node3"),
+            ("login,node[1-2]", "login"),
+            ("r[1-2]n[03,4]-ib,q", "r1n03-ib"),
+            ("gpu[2,5]-x.org", "gpu2-x.org"),
+        ] {
+            assert_eq!(first_host(list).as_deref(), Some(first), "{list}");
+        }
+        for none in ["", ",", "node[", "node[1", "node[x]", "a]"] {
+            assert_eq!(first_host(none), None, "{none}");
+        }
     }
 
     #[test]
     fn one_process_is_alone() {
-        assert_eq!(read(&[]), Ok(None));
-        assert_eq!(read(&[("OMPI_COMM_WORLD_SIZE", "1")]), Ok(None));
-        // A shell in an allocation of Slurm, outside of any step.
-        assert_eq!(read(&[("SLURM_NTASKS", "8"), ("SLURM_PROCID", "0")]), Ok(None));
-        assert_eq!(read(&[("PMI_SIZE", "2"), ("ISENTROPE_RANKS", "off")]), Ok(None));
-        assert_eq!(read(&[("WORLD_SIZE", "1"), ("RANK", "0")]), Ok(None));
+        for variables in [
+            &[][..],
+            &[("OMPI_COMM_WORLD_SIZE", "1")],
+            // A shell in an allocation of Slurm, outside of any step.
+            &[("SLURM_NTASKS", "8"), ("SLURM_PROCID", "0")],
+            &[("PMI_SIZE", "2"), ("ISENTROPE_RANKS", "off")],
+            &[("WORLD_SIZE", "1"), ("RANK", "0")],
+            &[("WORLD_SIZE", "8")],
+        ] {
+            assert!(read(variables).unwrap().is_none(), "{variables:?}");
+        }
     }
 
     #[test]
     fn what_cannot_be_is_refused_with_a_remedy() {
+        let refused = |variables: &[(&str, &str)]| read(variables).unwrap_err().to_string();
         for (name, value, part) in [
             ("PMI_SIZE", "many", "PMI_SIZE = \"many\" is no number of ranks"),
             ("OMPI_COMM_WORLD_SIZE", "0", "ISENTROPE_RANKS=off"),
             ("ISENTROPE_RANKS", "no", "only `off`"),
-            ("WORLD_SIZE", "4", "mpirun or srun"),
+            ("WORLD_SIZE", "4", "MASTER_ADDR is unset"),
+            ("WORLD_SIZE", "4294967297", "no number of ranks"),
         ] {
-            let refused = read(&[(name, value), ("RANK", "0")]).unwrap_err().to_string();
-            assert!(refused.contains(part), "{refused}");
+            let said = refused(&[(name, value), ("RANK", "0")]);
+            assert!(said.contains(part), "{said}");
         }
+        let torch = [("WORLD_SIZE", "4"), ("MASTER_ADDR", "a")];
+        let said = refused(&[("RANK", "4"), torch[0], torch[1]]);
+        assert!(said.contains("RANK is \"4\", and no number below"), "{said}");
+        for port in ["0", "70000", "x"] {
+            let said = refused(&[("RANK", "1"), torch[0], torch[1], ("MASTER_PORT", port)]);
+            assert!(said.contains("no port from 1 to 65535"), "{said}");
+        }
+        assert!(refused(&[("RANK", "1"), torch[0], torch[1]]).contains("MASTER_PORT is unset"));
     }
 }

@@ -15,12 +15,12 @@ pub struct Settings {
     pub tell: Tell,
 }
 
-/// The library that moves bytes between the ranks.
+/// The library that moves bytes between the ranks, or TCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Library {
-    /// The library's name and version, such as `Open MPI v4.1.4`.
+    /// The library's name and version, such as `Open MPI v4.1.4`, or `TCP`.
     pub version: String,
-    /// The path of the library.
+    /// The path of the library, or the address where the ranks met.
     pub path: String,
     /// Its binary interface.
     pub abi: &'static str,

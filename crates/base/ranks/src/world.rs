@@ -5,13 +5,14 @@ use crate::error::{Error, Result};
 use crate::exchange::{Contribution, Exchange};
 use crate::floats::{HostFloats, Parameter};
 use crate::header::{Header, Kind};
+use crate::launch::{Launch, Way};
 use crate::line::{Line, Traffic};
 use crate::pulse::{Listener, Pulse};
 use crate::rank_host::{Node, RankHost};
 use crate::settings::{Library, Settings};
 use crate::slices::Slices;
 use crate::sum::{Lane, Part, Wanted};
-use crate::{check, launch, sum};
+use crate::{check, mpi, sum, tcp};
 use isentrope_files::sha256_of_file;
 use std::sync::Arc;
 use std::time::Instant;
@@ -42,16 +43,18 @@ impl World {
         Self::default()
     }
 
-    /// Joins the ranks that a launcher has started together; without a launcher there is one rank.
+    /// Joins the ranks that were started together; without a launch there is one rank.
     ///
     /// # Errors
     /// [`Error::Start`] when there are several but they cannot work together: the library is
-    /// missing or not the launcher's, or ranks have different programs.
-    pub fn begin(settings: &Settings) -> Result<Self> {
-        let Some(launch) = launch::from_environment(|name| std::env::var(name).ok())? else {
-            return Ok(Self::alone());
+    /// missing or not the launcher's, or ranks have different programs. [`Error::Engine`] when
+    /// others do not come in time.
+    pub fn begin(launch: Option<Launch>, settings: &Settings) -> Result<Self> {
+        let Some(Launch(way)) = launch else { return Ok(Self::alone()) };
+        let (mut engine, library) = match way {
+            Way::Mpi(launch) => mpi::begin(&launch, settings)?,
+            Way::Tcp(meeting) => tcp::begin(meeting, settings)?,
         };
-        let (mut engine, library) = crate::mpi::begin(&launch, settings)?;
         if engine.size() == 1 {
             engine.close()?; // a launcher that does not say how many it starts has started one
             return Ok(Self::alone());

@@ -50,8 +50,8 @@ use std::sync::Arc;
 /// Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 end the run after the current step and save it; --resume
 /// continues from the last checkpoint, also after a crash.
 ///
-/// mpirun and srun start several processes that train together, to the same bits:
-/// docs/guides/several-machines.md.
+/// --ranks, torchrun, srun and mpirun start several processes that train together, to the same
+/// bits: docs/guides/several-machines.md.
 #[derive(Args)]
 pub struct Train {
     #[command(flatten)]
@@ -61,7 +61,6 @@ pub struct Train {
 impl RunArguments {
     /// Trains by a recipe, with reinforcement learning or on examples, and prints the results.
     pub fn train<R: TrainingRecipe>(self, command: &str) -> Result<()> {
-        self.refuse_ranks(command)?;
         match &self.recipe {
             Some(path) if !self.keys => {
                 // The recipe decides how ranks connect, so it is read before. An error in it is
@@ -71,7 +70,7 @@ impl RunArguments {
                 let known = settings.check().map(|()| settings.patience());
                 let patience = known.unwrap_or(Watch::default().silent);
                 let work = |ranks: &Ranks| self.train_on::<R>(path, ranks, command);
-                ranks::together(self.threads, patience, work)
+                ranks::together(self.threads, self.ranks_here(), patience, work)
             }
             _ => print(&recipe::reference::<R>()),
         }
@@ -80,6 +79,7 @@ impl RunArguments {
     /// One rank's part: it checks everything that files and flags say, then opens its device and
     /// trains.
     fn train_on<R: TrainingRecipe>(&self, path: &Path, ranks: &Ranks, command: &str) -> Result<()> {
+        self.refuse_ranks(ranks, command)?;
         let (recipe, place, shards) = self.resolve::<R>(path, ranks)?;
         let most = self.most_memory()?;
         let request = self.device(recipe.tables().device.kind)?;
@@ -91,7 +91,7 @@ impl RunArguments {
             return self.dry_run(recipe, &place, ranks, request, most, shards);
         }
         let trace = self.trace(recipe.tables().run.steps, ranks)?;
-        if self.end_with_standard_input {
+        if self.end_with_standard_input && ranks.is_first() {
             interrupt::end_with_standard_input();
         }
         if ranks.is_first() {

@@ -55,6 +55,7 @@ mod train_objectives;
 mod train_prime;
 #[cfg(target_os = "linux")]
 mod train_ranks;
+mod train_ranks_here;
 mod train_ranks_start;
 mod train_reproducible;
 #[cfg(unix)]

@@ -1,5 +1,5 @@
-//! Runs on several ranks, which launchers of MPI start: the bytes of a run of one process, and one
-//! word where they fail.
+//! Runs on several ranks, which launchers of MPI start, or `--ranks`: the bytes of a run of one
+//! process, and one word where they fail.
 
 use crate::processes::{kill, send, send_to, start, start_heard};
 use crate::program::{assert_parts, skipped, stderr};
@@ -7,6 +7,7 @@ use crate::train_distill::TEACHER;
 use crate::train_reward::{command as verifier, worker};
 use crate::training::{Bench, assert_same_results, checkpoint, lines, succeed, timings};
 use std::fs;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -14,38 +15,51 @@ use std::time::{Duration, Instant};
 /// No run of these tests takes longer, if it ends at all.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A launcher that is installed.
+/// A way to start ranks.
 pub struct Launcher {
-    program: PathBuf,
-    pub is_open_mpi: bool,
+    pub name: &'static str,
+    /// A program of MPI; none where ranks meet over TCP.
+    program: Option<PathBuf>,
 }
 
 impl Launcher {
-    /// The installed launchers, by Debian's names for them.
+    /// TCP, and the installed launchers of MPI by Debian's names for them.
     pub fn installed() -> Vec<Self> {
         let paths: Vec<PathBuf> =
             std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();
-        let find = |name: &str, is_open_mpi| {
-            let program = paths.iter().map(|path| path.join(name)).find(|path| path.is_file())?;
-            Some(Self { program, is_open_mpi })
+        let find = |name: &'static str| {
+            let program = paths.iter().map(|path| path.join(name)).find(|path| path.is_file());
+            program.map(|program| Self { name, program: Some(program) })
         };
-        let found = [find("mpirun.openmpi", true), find("mpirun.mpich", false)];
-        let found: Vec<Self> = found.into_iter().flatten().collect();
-        if found.is_empty() {
-            skipped("there is no launcher of ranks");
+        let found = [find("mpirun.openmpi"), find("mpirun.mpich")];
+        let of_mpi: Vec<Self> = found.into_iter().flatten().collect();
+        if of_mpi.is_empty() {
+            skipped("there is no launcher of MPI");
         }
-        found
+        [Self { name: "tcp", program: None }].into_iter().chain(of_mpi).collect()
+    }
+
+    /// Whether this starts ranks by `--ranks`.
+    pub fn is_tcp(&self) -> bool {
+        self.program.is_none()
     }
 
     /// The command on `count` ranks.
     pub fn ranks(&self, count: usize, command: &Command) -> Command {
+        if self.is_tcp() {
+            let mut started = Command::new(command.get_program());
+            started.args(command.get_args()).args(["--ranks", &count.to_string()]);
+            pass_on(command, &mut started);
+            return started;
+        }
         self.jobs(&[(count, "SOUND=1")], command)
     }
 
     /// The command on ranks of several kinds, each with a variable, or another option of `env`.
     pub fn jobs(&self, kinds: &[(usize, &str)], command: &Command) -> Command {
-        let mut launched = Command::new(&self.program);
-        if self.is_open_mpi {
+        let Some(program) = &self.program else { return jobs_over_tcp(kinds, command) };
+        let mut launched = Command::new(program);
+        if self.name == "mpirun.openmpi" {
             // More ranks than processors, which a test may be, and root, which containers are.
             launched.args(["--oversubscribe", "--bind-to", "none"]);
             launched.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
@@ -55,15 +69,38 @@ impl Launcher {
             launched.args(["-n", &count.to_string(), "env", option]);
             launched.arg(command.get_program()).args(command.get_args());
         }
-        for (name, value) in command.get_envs() {
-            match value {
-                Some(value) => launched.env(name, value),
-                None => launched.env_remove(name),
-            };
-        }
-        launched.stdin(Stdio::null());
+        pass_on(command, &mut launched);
         launched
     }
+}
+
+/// Ranks with the variables of torchrun; a shell is their launcher, and ends as the first.
+fn jobs_over_tcp(kinds: &[(usize, &str)], command: &Command) -> Command {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let options = kinds.iter().flat_map(|(count, option)| vec![*option; *count]);
+    let start = |(rank, option)| format!("RANK={rank} env {option:?} \"$0\" \"$@\"");
+    let mut starts: Vec<String> = options.enumerate().map(start).collect();
+    let world = starts.len().to_string();
+    let first = starts.remove(0);
+    let others: String = starts.iter().map(|start| format!("{start} & ")).collect();
+    let mut launched = Command::new("sh");
+    launched.args(["-c", &format!("{others}{first}; status=$?; wait; exit $status")]);
+    launched.arg(command.get_program()).args(command.get_args());
+    pass_on(command, &mut launched);
+    launched.env("WORLD_SIZE", world).env("MASTER_ADDR", "localhost");
+    launched.env("MASTER_PORT", port.to_string());
+    launched
+}
+
+/// Hands the variables of a command on to another, which reads nothing.
+fn pass_on(command: &Command, to: &mut Command) {
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => to.env(name, value),
+            None => to.env_remove(name),
+        };
+    }
+    to.stdin(Stdio::null());
 }
 
 /// How a job ends that may not hang.
@@ -123,7 +160,7 @@ fn a_run_has_the_same_bytes_on_any_number_of_ranks() {
         for launcher in Launcher::installed() {
             // The first case with every number of ranks, the others with one that differs.
             for count in if case == 0 { vec![2, 4] } else { vec![2] } {
-                let out = format!("ranks-{count}-{}", launcher.is_open_mpi);
+                let out = format!("ranks-{count}-{}", launcher.name);
                 let shard = if count == 4 { "gradients" } else { "optimizer" };
                 let sets = &format!("{sets} ranks.shard={shard}");
                 let said = succeed(launcher.ranks(count, &bench.command(&out, sets, "")));
@@ -146,7 +183,7 @@ fn a_run_goes_on_with_another_number_of_ranks_also_when_one_was_killed() {
     let sets = "update.shards=4 run.steps=8 checkpoint.every=1";
     let whole = bench.run("whole", sets, "");
     for launcher in Launcher::installed() {
-        let out = format!("killed-{}", launcher.is_open_mpi);
+        let out = format!("killed-{}", launcher.name);
         let resume = || bench.command(&out, sets, "--resume");
         for (count, step) in [(2, 2), (4, 4)] {
             let mut child = start(launcher.ranks(count, &resume()));
@@ -171,7 +208,7 @@ fn ranks_on_gpus_make_the_bytes_of_one_and_go_on_from_each_others_checkpoints() 
                 checkpoint.keep=9 run.steps=3";
     succeed(bench.emulated("whole", sets, ""));
     for launcher in Launcher::installed() {
-        let name = format!("gpus-{}", launcher.is_open_mpi);
+        let name = format!("gpus-{}", launcher.name);
         let out = bench.out(&name);
         for (kept, ranks, shard) in
             [(0, 2, "optimizer"), (1, 4, "gradients"), (2, 1, "auto")]
@@ -213,7 +250,7 @@ fn ranks_whose_gpus_are_connected_make_the_bytes_of_one() {
                 (4, "nccl", "gradients"),
                 (4, "host", "gradients"),
             ] {
-                let out = format!("{dtype}-{count}-{transport}-{}", launcher.is_open_mpi);
+                let out = format!("{dtype}-{count}-{transport}-{}", launcher.name);
                 let sets = format!("{sets} ranks.transport={transport} ranks.shard={shard}");
                 let run = linked(bench.emulated(&out, sets, ""));
                 let said = succeed(launcher.ranks(count, &run));
@@ -241,7 +278,7 @@ fn ranks_whose_gpus_cannot_be_connected_go_through_the_hosts() {
     };
     for launcher in Launcher::installed() {
         let [one, other, none, wrong] =
-            ["one", "other", "none", "wrong"].map(|out| format!("{out}-{}", launcher.is_open_mpi));
+            ["one", "other", "none", "wrong"].map(|out| format!("{out}-{}", launcher.name));
         for (out, command, why) in [
             (&one, shared(&one, ON_GPUS.to_owned()), "share a GPU"),
             (&other, mistaken(&other), "known numbers have other sums"),
@@ -272,7 +309,7 @@ fn a_library_between_gpus_that_fails_ends_all_ranks_in_time() {
             ),
             ("lost:1:4", ["rank 0 (", "bytes to or from rank 1 have not moved within 6 s"]),
         ] {
-            let out = format!("{}-{}", &mistake[..4], launcher.is_open_mpi);
+            let out = format!("{}-{}", &mistake[..4], launcher.name);
             let mut command = linked(bench.emulated(&out, &sets, ""));
             command.env("ISENTROPE_LOOPBACK_MISTAKE", mistake);
             let output = ended(launcher.ranks(2, &command));
@@ -294,7 +331,7 @@ fn an_error_of_one_rank_ends_all_and_costs_no_step_that_was_made() {
     let works = worker(&bench.scratch, "");
     succeed(run("whole", &works, ""));
     for launcher in Launcher::installed() {
-        let out = format!("out-{}", launcher.is_open_mpi);
+        let out = format!("out-{}", launcher.name);
         let metrics = bench.out(&out).join("metrics.jsonl");
         let fails = format!("[ -z \"$FAULTY\" ] || [ $(wc -l < {metrics:?}) -le 3 ] || exit 1");
         let fails = worker(&bench.scratch, &fails);
@@ -326,7 +363,7 @@ pub fn wait_for_lines(child: &mut Child, out: &Path, count: usize) {
 }
 
 /// The processes of a run, not the launcher's, by what they were started with.
-fn ranks_of(out: &str) -> Vec<String> {
+pub fn ranks_of(out: &str) -> Vec<String> {
     let set = format!("run.out={out}");
     let is_rank = |process: &String| {
         let line = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
@@ -359,8 +396,9 @@ fn a_rank_that_is_stopped_is_named_and_all_end() {
     // As long as a busy machine may keep a sound rank waiting.
     let patient = format!("{sets} ranks.timeout_s=10");
     for launcher in Launcher::installed() {
-        for which in [0, 1] {
-            let out = format!("stopped-{}-{which}", launcher.is_open_mpi);
+        // Rank 0 of `--ranks` is the launcher, too.
+        for which in if launcher.is_tcp() { vec![1] } else { vec![0, 1] } {
+            let out = format!("stopped-{}-{which}", launcher.name);
             let mut child = start_heard(launcher.ranks(2, &bench.command(&out, &patient, "")));
             wait_for_lines(&mut child, &bench.out(&out), 8);
             signal_a_rank(&bench.scratch.path(&out), "STOP", which);
@@ -380,7 +418,7 @@ fn a_job_that_is_asked_to_end_saves_its_step() {
     let bench = Bench::train();
     let sets = "update.shards=2 run.steps=40 eval.every=0 checkpoint.every=0";
     for launcher in Launcher::installed() {
-        let out = format!("asked-{}", launcher.is_open_mpi);
+        let out = format!("asked-{}", launcher.name);
         let mut child = start(launcher.ranks(2, &bench.command(&out, sets, "")));
         wait_for_lines(&mut child, &bench.out(&out), 3);
         send("USR1", &child);

@@ -15,7 +15,7 @@ fn where_the_recipe_does_not_say_there_are_as_many_shards_as_ranks() {
     let sets = "optimizer.schedule=constant"; // which does not depend on the number of steps
     let whole = bench.run("whole", format!("{sets} update.shards=2"), "");
     for launcher in Launcher::installed() {
-        let out = format!("unset-{}", launcher.is_open_mpi);
+        let out = format!("unset-{}", launcher.name);
         succeed(launcher.ranks(2, &bench.command(&out, format!("{sets} run.steps=3"), "")));
         let recipe = fs::read_to_string(bench.out(&out).join("recipe.toml")).unwrap();
         assert!(recipe.contains("shards = 2"), "{recipe}");
@@ -77,7 +77,7 @@ fn a_directory_that_ranks_do_not_share_is_refused_before_any_work() {
     let bench = Bench::train();
     for launcher in Launcher::installed() {
         let places = ["here", "there"].map(|name| {
-            let dir = bench.scratch.path(&format!("{name}-{}", launcher.is_open_mpi));
+            let dir = bench.scratch.path(&format!("{name}-{}", launcher.name));
             fs::create_dir(&dir).unwrap();
             dir
         });

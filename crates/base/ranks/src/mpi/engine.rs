@@ -196,7 +196,7 @@ impl<H: Handle> Drop for MpiEngine<H> {
 }
 
 /// Ends this process without libraries' exit handlers, which may wait for other ranks.
-pub(super) fn exit() -> ! {
+pub(crate) fn exit() -> ! {
     // SAFETY: it does not return, and nothing in this process is used afterwards.
     unsafe { libc::_exit(1) }
 }

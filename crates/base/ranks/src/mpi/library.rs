@@ -1,7 +1,7 @@
 //! Finds the MPI library: the named one, the one beside the launcher, or the system's.
 
 use crate::error::{Error, Result};
-use crate::launch::{Family, Launch};
+use crate::launch::{Family, MpiLaunch};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,7 @@ impl Family {
 
 /// Loads the library that fits the launcher; it stays until the process ends. Also returns its
 /// path; [`Error::Start`] lists the paths tried.
-pub(super) fn load(launch: &Launch) -> Result<(String, &'static Library)> {
+pub(super) fn load(launch: &MpiLaunch) -> Result<(String, &'static Library)> {
     if let Some(named) = std::env::var_os(LIBRARY_VARIABLE) {
         let path = PathBuf::from(named);
         return match open(&path) {

@@ -15,24 +15,19 @@ mod notes;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::launch::{Family, Launch};
+use crate::launch::{Family, LEAST_TIME, MpiLaunch, NOTICE};
 use crate::settings::{Library, Settings};
 use abi::{Calls, Handle};
 use engine::MpiEngine;
+pub(crate) use engine::exit;
 use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
-
-/// Time after which a rank says that it waits for others to begin, and least time before it gives
-/// up.
-const NOTICE: Duration = Duration::from_secs(10);
-const LEAST_TIME: Duration = Duration::from_secs(20);
 
 /// Brings together the ranks that a launcher has started. Fails with [`Error::Start`] when the
 /// library is missing, not known, or not the launcher's.
-pub(crate) fn begin(launch: &Launch, settings: &Settings) -> Result<(Box<dyn Engine>, Library)> {
+pub(crate) fn begin(launch: &MpiLaunch, settings: &Settings) -> Result<(Box<dyn Engine>, Library)> {
     let tell = &settings.tell;
     let (path, loaded) = library::load(launch)?;
     let (family, version) = abi::recognise(loaded, &path)?;
@@ -50,14 +45,6 @@ pub(crate) fn begin(launch: &Launch, settings: &Settings) -> Result<(Box<dyn Eng
              another with ISENTROPE_MPI"
         ));
     }
-    if launch.is_bare {
-        tell(&format!(
-            "{} has not told its ranks how to find each other: if they do not begin, start them \
-             with --mpi=pmix for Open MPI, \
-             --mpi=pmi2 for MPICH and Intel MPI",
-            launch.launcher
-        ));
-    }
     let engine = match family {
         Family::Mpich => {
             start_engine(Calls::<c_int>::of_mpich(loaded), &library, launch, settings)?
@@ -72,7 +59,7 @@ pub(crate) fn begin(launch: &Launch, settings: &Settings) -> Result<(Box<dyn Eng
 fn start_engine<H: Handle>(
     calls: Result<Calls<H>, libloading::Error>,
     library: &Library,
-    launch: &Launch,
+    launch: &MpiLaunch,
     settings: &Settings,
 ) -> Result<Box<dyn Engine>> {
     let Library { path, version, launcher, .. } = library;
@@ -126,7 +113,7 @@ fn in_time<T>(settings: &Settings, begin: impl FnOnce() -> T) -> T {
                 limit.as_secs(),
                 LEAST_TIME.as_secs()
             ));
-            engine::exit()
+            exit()
         }
     };
     let watch = thread::Builder::new().spawn(wait);

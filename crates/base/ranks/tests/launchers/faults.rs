@@ -1,6 +1,6 @@
 //! Jobs in which one rank goes wrong.
 
-use crate::launcher::{JobResult, Launcher};
+use crate::launcher::{JobResult, Kind, Launcher};
 use crate::rank::{DIRECTORY, TIMEOUT};
 use std::io::Write;
 use std::process::Command;
@@ -78,7 +78,15 @@ fn is_alive(process: &str) -> bool {
 
 pub fn killed(launcher: &Launcher) {
     for rank in [1, 0] {
-        signalled(launcher, "-KILL", rank).check_failed(Duration::from_secs(20));
+        let ended = signalled(launcher, "-KILL", rank);
+        ended.check_failed(Duration::from_secs(20));
+        // Under MPI it is the launcher's to say so.
+        if launcher.kind == Kind::Tcp {
+            let told = ended.stderr.lines().filter(|line| line.starts_with("rank "));
+            let told: Vec<&str> = told.collect();
+            ended.check(told.len() == 1 && told[0].starts_with(&format!("rank {rank} (")));
+            ended.check(told[0].contains("has ended without a word"));
+        }
     }
 }
 

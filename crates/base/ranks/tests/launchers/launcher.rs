@@ -1,8 +1,10 @@
 //! The launchers that there are, and what a job of theirs says.
 
 use std::ffi::OsString;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
@@ -10,14 +12,31 @@ use std::{env, thread};
 pub const MORE: &str = "ISENTROPE_TEST_MPIRUN";
 /// No job of these tests takes longer, if it ends at all.
 const LIMIT: Duration = Duration::from_secs(120);
+/// Time from a rank's failure to the end of the others, if they do not end by themselves.
+const GRACE: Duration = Duration::from_secs(3);
 
 /// A program that starts ranks.
 #[derive(Clone)]
 pub struct Launcher {
     /// Its name.
     pub name: String,
-    pub open_mpi: bool,
+    pub kind: Kind,
     program: PathBuf,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    OpenMpi,
+    Mpich,
+    /// Processes with the variables of torchrun.
+    Tcp,
+}
+
+impl Kind {
+    /// Whether a library of MPI belongs to it.
+    pub fn is_mpi(self) -> bool {
+        self != Self::Tcp
+    }
 }
 
 /// How a job ended.
@@ -29,6 +48,10 @@ pub struct JobResult {
 }
 
 impl Launcher {
+    pub fn tcp() -> Self {
+        Self { name: "TCP".into(), kind: Kind::Tcp, program: PathBuf::new() }
+    }
+
     pub fn installed() -> Vec<Self> {
         let named: Vec<PathBuf> = env::var_os(MORE).iter().flat_map(env::split_paths).collect();
         let on_path = env::var_os("PATH").iter().flat_map(env::split_paths).collect::<Vec<_>>();
@@ -41,7 +64,8 @@ impl Launcher {
             programs.extend(find("mpirun"));
         }
         programs.extend(named);
-        programs.iter().filter_map(|program| Self::of(program)).collect()
+        let of_mpi = programs.iter().filter_map(|program| Self::of(program));
+        std::iter::once(Self::tcp()).chain(of_mpi).collect()
     }
 
     fn of(program: &Path) -> Option<Self> {
@@ -59,7 +83,7 @@ impl Launcher {
         };
         Some(Self {
             name: format!("{family} {}", version.unwrap_or("?")),
-            open_mpi,
+            kind: if open_mpi { Kind::OpenMpi } else { Kind::Mpich },
             program: program.to_owned(),
         })
     }
@@ -76,8 +100,11 @@ impl Launcher {
         task: &str,
         variables: &[(&str, &str)],
     ) -> Job {
+        if self.kind == Kind::Tcp {
+            return Self::start_ranks(programs, task, variables);
+        }
         let mut command = Command::new(&self.program);
-        if self.open_mpi {
+        if self.kind == Kind::OpenMpi {
             // More ranks than processors, which a test may be, and root, which containers are.
             command.args(["--oversubscribe", "--bind-to", "none"]);
             command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
@@ -88,13 +115,22 @@ impl Launcher {
         }
         command.env(super::rank::TASK, task).envs(variables.iter().copied());
         command.env("PATH", path_for(&self.program));
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        Job { child, begun: Instant::now() }
+        Job::start([command])
+    }
+
+    /// Ranks with the variables of torchrun.
+    fn start_ranks(programs: &[(usize, PathBuf)], task: &str, variables: &[(&str, &str)]) -> Job {
+        let each = programs.iter().flat_map(|(ranks, program)| vec![program; *ranks]);
+        let each: Vec<_> = each.collect();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let of_rank = |(rank, program): (usize, &&PathBuf)| {
+            let mut command = Command::new(program);
+            command.env("RANK", rank.to_string()).env("WORLD_SIZE", each.len().to_string());
+            command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
+            command.env(super::rank::TASK, task).envs(variables.iter().copied());
+            command
+        };
+        Job::start(each.iter().enumerate().map(of_rank))
     }
 
     /// The library that its ranks find.
@@ -116,31 +152,56 @@ fn path_for(program: &Path) -> OsString {
     env::join_paths([own].into_iter().chain(env::split_paths(&path))).unwrap()
 }
 
-/// A job under way.
+/// A job under way: a launcher, or its ranks.
 pub struct Job {
-    child: Child,
+    processes: Vec<Child>,
     begun: Instant,
 }
 
 impl Job {
-    /// How it ends. One that does not fails the test.
+    fn start(commands: impl IntoIterator<Item = Command>) -> Self {
+        let start = |mut command: Command| {
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            command.spawn().unwrap()
+        };
+        Self { processes: commands.into_iter().map(start).collect(), begun: Instant::now() }
+    }
+
+    /// How it ends. One that does not fails the test. As launchers do, it kills all soon after one
+    /// has failed.
     pub fn end(self) -> JobResult {
-        let (begun, process) = (self.begun, self.child.id());
-        let waiting = thread::spawn(move || self.child.wait_with_output());
-        while !waiting.is_finished() {
-            if begun.elapsed() > LIMIT {
-                let _ = Command::new("kill").args(["-9", &process.to_string()]).status();
+        let ids: Vec<String> = self.processes.iter().map(|child| child.id().to_string()).collect();
+        let kill = || Command::new("kill").arg("-9").args(&ids).stderr(Stdio::null()).status();
+        let (sender, ended) = mpsc::channel();
+        for child in self.processes {
+            let sender = sender.clone();
+            thread::spawn(move || sender.send(child.wait_with_output().unwrap()));
+        }
+        let (mut outputs, mut failed) = (Vec::<Output>::new(), None);
+        while outputs.len() < ids.len() {
+            if let Ok(output) = ended.recv_timeout(Duration::from_millis(20)) {
+                if !output.status.success() {
+                    failed.get_or_insert_with(Instant::now);
+                }
+                outputs.push(output);
+            }
+            if failed.is_some_and(|failed| failed.elapsed() > GRACE) {
+                kill().unwrap();
+            }
+            if self.begun.elapsed() > LIMIT {
+                kill().unwrap();
                 panic!("the job has not ended in {} s", LIMIT.as_secs());
             }
-            thread::sleep(Duration::from_millis(20));
         }
-        let Output { status, stdout, stderr } = waiting.join().unwrap().unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let text = |bytes: fn(&Output) -> &[u8]| {
+            let all: Vec<u8> = outputs.iter().flat_map(|output| bytes(output).to_vec()).collect();
+            String::from_utf8_lossy(&all).into_owned()
+        };
         JobResult {
-            success: status.success(),
-            stdout: text(&stdout),
-            stderr: text(&stderr),
-            took: begun.elapsed(),
+            success: outputs.iter().all(|output| output.status.success()),
+            stdout: text(|output| &output.stdout),
+            stderr: text(|output| &output.stderr),
+            took: self.begun.elapsed(),
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Ranks as processes that real launchers start: mpirun of Open MPI and of MPICH, whichever are
-//! installed.
+//! installed, and ranks that meet over TCP.
 //!
 //! `ISENTROPE_TEST_MPIRUN` may name more launchers, separated by colons. This program is its own
 //! ranks: with a task in its environment it is one of them.
@@ -21,18 +21,22 @@ fn main() -> ExitCode {
     }
     let launchers = Launcher::installed();
     let mut tests = vec![Trial::test("alone nothing is loaded", || done(results::alone))];
-    if launchers.is_empty() {
+    if !launchers.iter().any(|launcher| launcher.kind.is_mpi()) {
         println!(
-            "no launcher of MPI is found: ranks as processes are not tested (apt-get install openmpi-bin mpich, or name \
+            "no launcher of MPI is found: ranks over MPI are not tested (apt-get install \
+             openmpi-bin mpich, or name \
              one by {MORE})"
         );
     }
     for launcher in &launchers {
-        for (name, test) in TESTS {
-            let launcher = launcher.clone();
-            tests
-                .push(deep(format!("{}: {name}", launcher.name), move || done(|| test(&launcher))));
+        for (name, test) in TESTS.iter().chain(MPI_TESTS.iter().filter(|_| launcher.kind.is_mpi()))
+        {
+            let (named, launcher) = (format!("{}: {name}", launcher.name), launcher.clone());
+            tests.push(deep(named, move || done(|| test(&launcher))));
         }
+    }
+    for (name, test) in FAST {
+        tests.push(Trial::test(format!("TCP: {name}"), move || done(|| test(&Launcher::tcp()))));
     }
     for (started_by, library_of) in pairs(&launchers) {
         let name = format!("{} with the library of {}", started_by.name, library_of.name);
@@ -53,7 +57,7 @@ fn deep(
 
 type Test = fn(&Launcher);
 
-const TESTS: [(&str, Test); 9] = [
+const TESTS: [(&str, Test); 8] = [
     ("the same bits on any number of ranks", results::same_bits),
     ("a launcher of one rank loads nothing", results::one_rank),
     ("a rank that never begins is not awaited for ever", faults::absent),
@@ -61,16 +65,23 @@ const TESTS: [(&str, Test); 9] = [
     ("a rank that panics ends all", faults::panicked),
     ("a killed rank ends all", faults::killed),
     ("a stopped rank is named and all end", faults::stopped),
-    ("a library that is none is refused", faults::no_library),
     ("another build of the program is refused", faults::other_build),
 ];
+
+const FAST: [(&str, Test); 2] = [
+    ("the same bits on a few numbers of ranks", results::same_bits_soon),
+    ("ranks that are off are alone", results::one_rank),
+];
+
+const MPI_TESTS: [(&str, Test); 1] = [("a library that is none is refused", faults::no_library)];
 
 /// Pairs of launchers of different families. The library of the second is to be tried.
 fn pairs(launchers: &[Launcher]) -> Vec<(Launcher, Launcher)> {
     let all = launchers
         .iter()
         .flat_map(|one| launchers.iter().map(move |other| (one.clone(), other.clone())));
-    all.filter(|(one, other)| one.open_mpi != other.open_mpi).collect()
+    all.filter(|(one, other)| one.kind.is_mpi() && other.kind.is_mpi() && one.kind != other.kind)
+        .collect()
 }
 
 /// A panic is a test that failed; the harness prints it.

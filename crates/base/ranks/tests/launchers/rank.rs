@@ -1,7 +1,7 @@
 //! The work of a rank that a launcher has started.
 
 use isentrope_ranks::{
-    Error, HostFloats, PartialSums, Settings, Slices, Watch, World, shards_of_rank,
+    Error, HostFloats, Launch, PartialSums, Settings, Slices, Watch, World, shards_of_rank,
 };
 use std::io::Write;
 use std::path::Path;
@@ -21,8 +21,9 @@ pub const TIMEOUT: &str = "ISENTROPE_RANKS_TEST_TIMEOUT";
 const LENGTHS: [usize; 3] = [150_000, 4097, 70_001];
 
 pub fn run(task: &str) -> ExitCode {
-    // Before MPI begins, only launchers' variables number ranks.
-    let number = ["OMPI_COMM_WORLD_RANK", "PMI_RANK"].iter().find_map(|name| env::var(name).ok());
+    // Before ranks have met, only launchers' variables number them.
+    let number =
+        ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK"].iter().find_map(|name| env::var(name).ok());
     if task == "leave" {
         if number.as_deref() == Some("1") {
             leave_word(&(env::var(DIRECTORY).unwrap() + "/1"));
@@ -38,7 +39,8 @@ pub fn run(task: &str) -> ExitCode {
         watch: Watch { silent, period: Duration::from_millis(100) },
         tell: Arc::new(|why| say(&mut io::stderr(), why)),
     };
-    let world = match World::begin(&settings) {
+    let world = match Launch::from_environment().and_then(|launch| World::begin(launch, &settings))
+    {
         Ok(world) => world,
         Err(error) => {
             say(&mut io::stderr(), &format!("begin: {error}"));

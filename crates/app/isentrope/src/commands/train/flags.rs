@@ -8,6 +8,7 @@ use crate::run_directory::latest_checkpoint;
 use crate::trace::TraceRequest;
 use anyhow::{Error, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
+use isentrope_ranks::LOCAL_LAUNCHER;
 use isentrope_train::run::Existing;
 use isentrope_train::settings::DeviceKind;
 use std::path::{Path, PathBuf};
@@ -55,9 +56,10 @@ pub struct RunArguments {
     /// h100, h200, b200), and says how long a step takes at least by its data sheet
     #[arg(long, value_name = "NAME", requires = "dry_run", conflicts_with = "gpu_memory")]
     gpu: Option<String>,
-    /// With --dry-run: plans for one of N ranks, each with such a device of its own
+    /// Starts N processes here that train together, to the same bits: with GPUs, one on each
+    /// (docs/guides/several-machines.md). With --dry-run: plans for one of N, wherever they are
     #[arg(long, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     ranks: Option<u32>,
     /// Prints what every key of a recipe means, as Markdown, and does nothing else
     #[arg(long, exclusive = true)]
@@ -135,13 +137,21 @@ impl RunArguments {
         }
     }
 
-    /// Refuses a number of ranks where none are planned.
-    pub(super) fn refuse_ranks(&self, command: &str) -> Result<()> {
-        let (Some(ranks), false) = (self.ranks, self.dry_run) else { return Ok(()) };
+    /// The ranks to start on this machine, if there is no launcher.
+    pub(super) fn ranks_here(&self) -> Option<usize> {
+        self.ranks.filter(|_| !self.dry_run).map(|ranks| ranks as usize)
+    }
+
+    /// Refuses to start ranks where a launcher has.
+    pub(super) fn refuse_ranks(&self, ranks: &Ranks, command: &str) -> Result<()> {
+        let launcher = ranks.world.library().map(|library| library.launcher.as_str());
+        let launcher = launcher.filter(|launcher| *launcher != LOCAL_LAUNCHER);
+        let (Some(count), Some(launcher)) = (self.ranks_here(), launcher) else { return Ok(()) };
         let recipe = self.recipe.as_deref().unwrap_or(Path::new("RECIPE")).display();
         bail!(
-            "--ranks plans for ranks, with --dry-run; `mpirun -n {ranks} isentrope {command} \
-             {recipe}` starts them (docs/guides/several-machines.md)"
+            "--ranks {count} starts ranks on this machine, but {launcher} has started {} already: \
+             leave --ranks away there, or run `isentrope {command} {recipe} --ranks {count}` alone",
+            ranks.world.size()
         )
     }
 
