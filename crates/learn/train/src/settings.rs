@@ -281,7 +281,7 @@ pub struct RanksSettings {
     #[schemars(range(min = 0.0, max = 1e9))]
     pub timeout_s: f64,
     /// The way of gradients and weights between GPUs of several ranks. auto: by NCCL if it is found
-    /// and has moved known numbers rightly before the run, else through the hosts over MPI; host:
+    /// and has moved known numbers rightly before the run, else through the hosts; host:
     /// through the hosts; nccl: by NCCL, or the run does not begin. CPUs always use the hosts.
     pub transport: Transport,
     /// The numbers of which each rank holds a slice instead of the whole. Gradients in slices are
@@ -297,7 +297,7 @@ pub enum Transport {
     /// By NCCL where it works, else through the hosts.
     #[default]
     Auto,
-    /// Through the hosts, over MPI.
+    /// Through the hosts, over TCP or MPI.
     Host,
     /// By NCCL.
     Nccl,

@@ -167,7 +167,7 @@ fn mpi() -> Part {
         Some(launcher) => (true, format!("{} starts ranks", launcher.display())),
         None => (
             false,
-            "no mpirun, mpiexec or srun in PATH; `apt-get install openmpi-bin` has one".into(),
+            "no mpirun, mpiexec or srun in PATH; `train --ranks N` and torchrun need none".into(),
         ),
     };
     Part { name: "MPI", available, why }
