@@ -17,6 +17,9 @@ pub(crate) const KEY_VARIABLE: &str = "ISENTROPE_KEY";
 pub(crate) const NOTICE: Duration = Duration::from_secs(10);
 pub(crate) const LEAST_TIME: Duration = Duration::from_secs(20);
 
+/// Most ranks that are believed.
+const MOST_RANKS: u32 = 1 << 16;
+
 /// Ports where the ranks of Slurm's steps meet, below those that systems give out by themselves.
 const SLURM_PORTS: std::ops::Range<u64> = 20_000..30_000;
 
@@ -84,7 +87,7 @@ fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Wa
     let has = |name: &str| variable(name).is_some();
     let size = |name: &'static str| {
         let Some(text) = variable(name) else { return Ok(None) };
-        let size = text.parse().ok().filter(|&size: &u32| size > 0);
+        let size = text.parse().ok().filter(|size: &u32| (1..=MOST_RANKS).contains(size));
         size.map(|size| Some(size as usize)).ok_or_else(|| {
             Error::Start(format!(
                 "{name} = {text:?} is no number of ranks: a launcher sets it; unset it, or set \
@@ -92,6 +95,11 @@ fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Wa
             ))
         })
     };
+    // A process that `--ranks` has started has the variables of whatever started its parent, too.
+    if has(local::PARENT_VARIABLE) {
+        let size = size("WORLD_SIZE")?.unwrap_or(1);
+        return by_tcp(&variable, local::LOCAL_LAUNCHER, "RANK", size);
+    }
     let by_mpi = |launcher, variable, size, families| {
         let launch = MpiLaunch { launcher, variable, size, families };
         Ok(Some(launch).filter(|launch| launch.size != Some(1)).map(Way::Mpi))
@@ -119,7 +127,6 @@ fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Wa
     // Slurm may have started torchrun, whose processes then have Slurm's variables, too.
     if let (true, Some(size)) = (has("RANK"), size("WORLD_SIZE")?) {
         let launcher = match () {
-            () if has(local::PARENT_VARIABLE) => local::LOCAL_LAUNCHER,
             () if has("TORCHELASTIC_RUN_ID") => "torchrun",
             () => "RANK and WORLD_SIZE",
         };
@@ -130,7 +137,11 @@ fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Wa
         (true, Some(_)) => by_mpi("srun --mpi=pmix", "SLURM_STEP_NUM_TASKS", steps, OPEN_MPI_FIRST),
         (true, None) => by_mpi("a launcher with PMIx", "PMIX_RANK", None, OPEN_MPI_FIRST),
         (false, Some(size)) => by_tcp(&variable, "srun", "SLURM_PROCID", size),
-        (false, None) => Ok(None),
+        (false, None) => match size("WORLD_SIZE")? {
+            // Without RANK each process would train alone.
+            Some(size) if has("MASTER_ADDR") => by_tcp(&variable, "WORLD_SIZE", "RANK", size),
+            _ => Ok(None),
+        },
     }
 }
 
@@ -258,6 +269,29 @@ mod tests {
         assert_eq!(mpi(&[torch[0], torch[1], torch[2], open_mpi[0]]).1, Some(4));
     }
 
+    #[test]
+    fn ranks_that_are_started_here_meet_each_other_whatever_started_the_first() {
+        let own = [
+            ("ISENTROPE_PARENT", "7"),
+            ("RANK", "1"),
+            ("WORLD_SIZE", "2"),
+            ("MASTER_ADDR", "127.0.0.1"),
+            ("ISENTROPE_PORT", "77"),
+        ];
+        for (name, value) in [
+            ("OMPI_COMM_WORLD_SIZE", "1"),
+            ("OMPI_COMM_WORLD_SIZE", "4"),
+            ("PMI_SIZE", "1"),
+            ("MPI_LOCALNRANKS", "2"),
+            ("PMIX_RANK", "0"),
+            ("SLURM_PROCID", "0"),
+        ] {
+            let variables = [&own[..], &[(name, value)]].concat();
+            let expected = (local::LOCAL_LAUNCHER, 1, 2, "127.0.0.1 77".into());
+            assert_eq!(tcp(&variables), expected, "{name}");
+        }
+    }
+
     // The variables that torchrun of PyTorch 2 and Slurm 22.05 were seen to set.
     #[test]
     fn launchers_without_mpi_say_where_ranks_meet() {
@@ -332,6 +366,7 @@ mod tests {
             assert!(said.contains(part), "{said}");
         }
         let torch = [("WORLD_SIZE", "4"), ("MASTER_ADDR", "a")];
+        assert!(refused(&torch).contains("RANK is unset"));
         let said = refused(&[("RANK", "4"), torch[0], torch[1]]);
         assert!(said.contains("RANK is \"4\", and no number below"), "{said}");
         for port in ["0", "70000", "x"] {

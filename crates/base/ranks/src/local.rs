@@ -30,6 +30,9 @@ impl LocalRanks {
     /// # Errors
     /// [`Error::Start`] when there is no port, or the program cannot be started.
     pub fn start(size: usize, command: impl Fn() -> Command) -> Result<(Self, Launch)> {
+        if std::env::var_os(PARENT_VARIABLE).is_some() {
+            return Err(Error::Start("a rank that --ranks has started starts no more".into()));
+        }
         let here = Ipv4Addr::LOCALHOST;
         let cannot = |error| Error::Start(format!("ranks cannot be started here: {error}"));
         let listener = TcpListener::bind((here, 0)).map_err(cannot)?;
