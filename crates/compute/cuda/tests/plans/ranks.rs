@@ -3,7 +3,7 @@
 
 use super::MOMENT;
 use super::runs::{Watcher, emulated, imitation, last, location, model};
-use isentrope_budget::memory::{OVERHEAD, Plan};
+use isentrope_budget::memory::{OVERHEAD, Plan, Shard};
 use isentrope_cuda::Dtype;
 use isentrope_data::TaskName;
 use isentrope_ranks::threads::worlds;
@@ -108,13 +108,14 @@ fn check<R: TrainingRecipe>(
 }
 
 /// Imitation with checkpoints whose model files are rounded, beside exact weights.
-fn imitating(dtype: Dtype, shards: usize, runs: &[&[usize]]) {
+fn imitating(dtype: Dtype, shards: usize, shard: Shard, runs: &[&[usize]]) {
     let dir = tempfile::tempdir().unwrap();
     model(dir.path());
     let recipe = |steps: usize| {
         let mut recipe = imitation(dir.path(), steps as u64, 1);
         recipe.sft.shards = Some(shards);
         recipe.sft.batch = shards;
+        recipe.ranks.shard = shard;
         recipe.checkpoint.dtype = isentrope_train::settings::Dtype::Bfloat16;
         recipe
     };
@@ -123,14 +124,22 @@ fn imitating(dtype: Dtype, shards: usize, runs: &[&[usize]]) {
 
 #[test]
 fn ranks_in_bf16_have_one_ranks_bytes_and_keep_only_their_own_remainders() {
-    imitating(Dtype::Bf16, 2, &[&[2]]);
+    imitating(Dtype::Bf16, 2, Shard::Optimizer, &[&[2]]);
+}
+
+#[test]
+#[ignore = "deep: many runs on the emulator"]
+fn ranks_with_slices_of_the_gradient_have_one_ranks_bytes_in_the_memory_of_their_plan() {
+    for dtype in [Dtype::Bf16, Dtype::F32] {
+        imitating(dtype, 4, Shard::Gradients, &[&[4, 4]]);
+    }
 }
 
 #[test]
 #[ignore = "deep: many runs on the emulator"]
 fn any_number_of_ranks_makes_the_same_bytes() {
     for dtype in [Dtype::Bf16, Dtype::F32] {
-        imitating(dtype, 8, &[&[8, 4], &[4, 2], &[2, 1], &[1, 8]]);
+        imitating(dtype, 8, Shard::Auto, &[&[8, 4], &[4, 2], &[2, 1], &[1, 8]]);
         // With a process model, which is trained as well, beside a reference.
         let dir = tempfile::tempdir().unwrap();
         model(dir.path());
