@@ -130,7 +130,7 @@ fn strangers_are_dropped_while_ranks_come() {
         let (settings, said) = settings();
         let world = World::connect(Line::new(engine), None, &settings).unwrap();
         let mut numbers: Vec<f32> = (0..5000).map(|i| (i * (world.rank() + 1)) as f32).collect();
-        let slices = Slices::new([5000], world.size());
+        let slices = Slices::new([[5000]], world.size());
         world.sum(&mut HostFloats::new([&mut numbers[..]]), &slices).unwrap();
         world.share(&mut HostFloats::new([&mut numbers[..]]), &slices).unwrap();
         assert!(numbers.iter().enumerate().all(|(i, sum)| *sum == 10.0 * i as f32));
