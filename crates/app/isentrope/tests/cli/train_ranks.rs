@@ -210,9 +210,7 @@ fn ranks_on_gpus_make_the_bytes_of_one_and_go_on_from_each_others_checkpoints() 
     for launcher in Launcher::installed() {
         let name = format!("gpus-{}", launcher.name);
         let out = bench.out(&name);
-        for (kept, ranks, shard) in
-            [(0, 2, "optimizer"), (1, 4, "gradients"), (2, 1, "auto")]
-        {
+        for (kept, ranks, shard) in [(0, 2, "optimizer"), (1, 4, "gradients"), (2, 1, "auto")] {
             for step in kept + 1..=3 {
                 let _ = fs::remove_dir_all(checkpoint(&out, step));
             }
