@@ -283,7 +283,6 @@ impl Learner {
     ) -> Result<()> {
         let ForwardBatch { batch: UpdateBatch { masks, temperature, .. }, passes, .. } = forward;
         let Self { model, activation_cache, ranks, gradient, limits, .. } = self;
-        let mut accumulation = gradient.begin(model, ranks)?;
         let with_derivatives = passes.into_iter().filter_map(|(pass, tape)| {
             let derivatives = derivatives.part(pass.targets.clone());
             // Products with 0 change no sum.
@@ -302,7 +301,7 @@ impl Learner {
             };
             let set: Vec<_> = set.into_iter().map(with_tape).collect();
             let _span = spanned("backward");
-            accumulation.add(model, set)?;
+            gradient.add(model, ranks, set)?;
         }
         Ok(())
     }
@@ -318,7 +317,7 @@ impl Learner {
         weights: &Coefficients,
     ) -> Result<Scores> {
         let Self { model, ranks, gradient, limits, .. } = self;
-        let mut accumulation = gradient.begin(model, ranks)?;
+        gradient.allocate(model, ranks)?;
         let mut own = Scores::default();
         let none = vec![false; sequences.len()];
         let cuts = cut(sequences, apart(sequences), &none, &none, ranks, limits.micro_batch_tokens);
@@ -338,7 +337,7 @@ impl Learner {
             }
             drop(forward);
             let _span = span("backward").with("tokens", tokens);
-            accumulation.add(model, passes)?;
+            gradient.add(model, ranks, passes)?;
         }
         ranks.gather_scores(own)
     }
@@ -369,8 +368,8 @@ impl Learner {
         loss: impl FnOnce(&Scores) -> Coefficients,
     ) -> Result<Scores> {
         let Self { model, ranks, gradient, limits, .. } = self;
-        debug_assert!(!limits.by_layer, "this pass is not the whole update");
-        let mut accumulation = gradient.begin(model, ranks)?;
+        assert!(!limits.by_layer, "this pass is not the whole update");
+        gradient.allocate(model, ranks)?;
         let targets = 0..packed.target_count();
         let _span = span("micro-batch").with("tokens", packed.token_count());
         let kind = limits.tape_kind_of_set(model, packed.token_count());
@@ -378,7 +377,7 @@ impl Learner {
         let coefficients = loss(&scores);
         let derivatives = coefficients.part(targets);
         if !derivatives.are_zero() {
-            accumulation.add(model, vec![(0, tape, derivatives)])?;
+            gradient.add(model, ranks, vec![(0, tape, derivatives)])?;
         }
         Ok(scores)
     }

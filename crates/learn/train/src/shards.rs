@@ -61,12 +61,6 @@ pub(crate) enum Finished<'a> {
     Slice(&'a GradientSlice),
 }
 
-/// An accumulation that has begun.
-pub(crate) struct Accumulation<'a> {
-    sums: &'a mut Sums,
-    exchange: Option<GradientExchange<'a>>,
-}
-
 /// The sums that wait, like the digits of a binary counter: sum k is of 2^k shards. Each group of
 /// parameters is counted by itself, because passes need not leave the model's layers at one time.
 struct Sums {
@@ -76,7 +70,7 @@ struct Sums {
     groups: Vec<Group>,
     shards: Range<usize>,
     /// A group that has been given away, and still has its memory.
-    left: Option<usize>,
+    vacated: Option<usize>,
 }
 
 /// Parameters whose gradients are complete together.
@@ -109,18 +103,21 @@ impl ShardedGradient {
         Ok(self.memory.insert(memory))
     }
 
-    /// Begins or goes on with an accumulation. By layer it takes all passes of an update at once.
-    pub fn begin<'a>(
-        &'a mut self,
+    /// Takes passes backward together, each with its shard, in order, and adds their gradients. By
+    /// layer these are all passes of an update.
+    pub fn add(
+        &mut self,
         model: &Model,
-        ranks: &'a TrainingRanks,
-    ) -> Result<Accumulation<'a>> {
+        ranks: &TrainingRanks,
+        passes: Vec<(usize, Tape<'_>, Derivatives<'_>)>,
+    ) -> Result<()> {
         let Memory { sums, slice, is_complete } = self.memory(model, ranks)?;
-        let exchange = slice.as_mut().map(|slice| {
-            assert!(!std::mem::replace(is_complete, true), "an update goes by layer once");
-            GradientExchange { ranks, slice, groups: ranks.slices(model).groups().collect() }
-        });
-        Ok(Accumulation { sums, exchange })
+        let Some(slice) = slice else { return sums.accumulate(model, passes, None) };
+        assert!(!*is_complete, "an update goes by layer once");
+        let groups = ranks.slices(model).groups().collect();
+        sums.accumulate(model, passes, Some(GradientExchange { ranks, slice, groups }))?;
+        *is_complete = true;
+        Ok(())
     }
 
     /// Ends the accumulation.
@@ -175,17 +172,6 @@ struct GradientExchange<'a> {
     groups: Vec<(Range<usize>, Slices)>,
 }
 
-impl Accumulation<'_> {
-    /// Takes passes backward together, each with its shard, in order, and adds their gradients.
-    pub fn add(
-        &mut self,
-        model: &Model,
-        passes: Vec<(usize, Tape<'_>, Derivatives<'_>)>,
-    ) -> Result<()> {
-        self.sums.accumulate(model, passes, self.exchange.as_mut())
-    }
-}
-
 impl GradientExchange<'_> {
     fn take(&mut self, model: &Model, group: usize, gradient: &mut Parameters) -> Result<()> {
         let group = &self.groups[group];
@@ -218,7 +204,7 @@ impl Sums {
             waiting: waiting.collect(),
             groups: list.groups().into_iter().map(group).collect(),
             shards,
-            left: None,
+            vacated: None,
         };
         if !by_layer {
             (0..sums.groups.len()).try_for_each(|group| sums.allocate(model, group))?;
@@ -236,7 +222,7 @@ impl Sums {
         &mut self,
         model: &Model,
         passes: Vec<(usize, Tape<'_>, Derivatives<'_>)>,
-        mut exchange: Option<&mut GradientExchange<'_>>,
+        mut exchange: Option<GradientExchange<'_>>,
     ) -> Result<()> {
         let (embedding, head) = (0, self.groups.len() - 1);
         let is_whole = exchange.is_none();
@@ -264,40 +250,42 @@ impl Sums {
             }
             leave(self, 1 + block)?;
         }
-        if !is_shared {
-            enter(self, embedding)?;
+        match is_shared {
+            true => self.free_vacated(model), // the embedding has its memory
+            false => enter(self, embedding)?,
         }
         for (shard, pass) in passes {
             model.end_backward(pass, self.of_group(model, embedding, shard));
         }
         leave(self, embedding)?;
-        if let Some(left) = self.left.take() {
-            self.free(model, self.groups[left].parameters.clone());
-        }
+        self.free_vacated(model);
         Ok(())
     }
 
-    /// Gives a group's gradient memory, that of the group left before it if the two are alike.
+    /// Gives a group's gradient memory, that of the vacated group if the two are alike.
     /// It is zero.
     fn enter(&mut self, model: &Model, group: usize) -> Result<()> {
         let list = model.layout.trained();
-        if let Some(left) = self.left.take() {
-            let [from, to] = [left, group].map(|of| self.groups[of].parameters.clone());
+        if let Some(vacated) = self.vacated {
+            let [from, to] = [vacated, group].map(|of| self.groups[of].parameters.clone());
             let kinds =
                 |parameters: &Range<usize>| list[parameters.clone()].iter().map(|of| of.kind);
             if kinds(&from).eq(kinds(&to)) {
+                self.vacated = None;
                 for set in self.waiting.iter_mut().chain([self.gradient.parameters_mut()]) {
                     set.hand_over(from.clone(), to.clone());
                 }
                 self.gradient.reset_part(&*model.backend, to);
                 return Ok(());
             }
-            self.free(model, from);
         }
+        self.free_vacated(model);
         self.allocate(model, group).map_err(no_room)
     }
 
-    fn free(&mut self, model: &Model, parameters: Range<usize>) {
+    fn free_vacated(&mut self, model: &Model) {
+        let Some(vacated) = self.vacated.take() else { return };
+        let parameters = &self.groups[vacated].parameters;
         for set in self.waiting.iter_mut().chain([self.gradient.parameters_mut()]) {
             set.free(&*model.backend, parameters.clone());
         }
@@ -322,7 +310,7 @@ impl Sums {
         self.finish_group(model, group);
         exchange.take(model, group, self.gradient.parameters_mut())?;
         self.groups[group].added = 0;
-        self.left = Some(group);
+        self.vacated = Some(group);
         Ok(())
     }
 
@@ -384,7 +372,11 @@ impl Sums {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_support::{cpu, model_dir};
+    use isentrope_kernels::CpuBuffer;
+    use isentrope_model::{Packed, Sequence, TapeKind};
     use proptest::prelude::*;
+    use std::sync::Arc;
 
     proptest! {
         #[test]
@@ -420,5 +412,32 @@ mod tests {
         assert_eq!(shards_of(&[0, 0], 4), [0, 0]);
         assert_eq!(shards_of(&[usize::MAX, usize::MAX], 2), [0, 1]);
         assert!(shards_of(&[], 3).is_empty());
+    }
+
+    #[test]
+    fn an_update_by_layer_leaves_no_group_memory() {
+        let tied = model_dir();
+        for dir in [tied.clone(), tied.with_file_name("qwen3-untied")] {
+            let model = Model::load(&dir, Arc::new(cpu())).unwrap();
+            let ranks = TrainingRanks::alone(1);
+            let mut gradient = ShardedGradient::new(0..1, true);
+            for _ in 0..2 {
+                let packed = Packed::new(&[Sequence { tokens: &[1, 2, 3, 4], score_from: 1 }]);
+                let (_, tape) = model.forward(packed, 1.0, TapeKind::Activations);
+                let (logprobs, entropies) = (&[0.1, 0.2, 0.3], &[0.0; 3]);
+                let derivatives =
+                    Derivatives { logprobs, entropies, log_masses: &[], experts: &[] };
+                gradient.add(&model, &ranks, vec![(0, tape, derivatives)]).unwrap();
+                let Memory { sums, .. } = gradient.memory.as_mut().unwrap();
+                let sets = sums.waiting.iter().chain([&*sums.gradient.parameters_mut()]);
+                let held: Vec<usize> = sets
+                    .flat_map(|set| set.buffers())
+                    .map(|buffer| buffer.of::<CpuBuffer>().len())
+                    .collect();
+                assert!(!held.is_empty() && held.iter().all(|&len| len == 0), "{held:?}");
+                assert!(matches!(gradient.finish(&model, &ranks), Ok(Finished::Slice(_))));
+                gradient.reset(&*model.backend);
+            }
+        }
     }
 }
