@@ -1,7 +1,7 @@
 //! Sets of parameters of which each rank has its slice, gathered for files and checksums. Each rank
 //! gets only the tensors that it wants, with memory for one parameter at a time.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ranks::TrainingRanks;
 use isentrope_kernels::{Backend, Buffer, Role};
 use isentrope_model::checkpoint::{Tensor, WriteOptions, Writer, tensor_files};
@@ -50,6 +50,8 @@ struct Rounds {
     past: usize,
     /// The parameter that the last one has brought.
     held: Option<(Place, Buffer)>,
+    /// Why a parameter did not come: a tensor's reader sees only the text.
+    failure: Option<Error>,
 }
 
 impl<'a> Gathering<'a> {
@@ -107,7 +109,8 @@ impl<'a> Gathering<'a> {
         order: impl Fn(&[Tensor<'_>], usize) -> Result<Vec<usize>>,
         read: impl FnOnce(Vec<Tensor<'_>>) -> Result<T>,
     ) -> Result<T> {
-        let rounds = RefCell::new(Rounds { wanted: Vec::new(), past: 0, held: None });
+        let rounds =
+            RefCell::new(Rounds { wanted: Vec::new(), past: 0, held: None, failure: None });
         let tensors = self.tensors(&rounds);
         let places = self.places();
         for rank in 0..self.ranks.count() {
@@ -116,11 +119,14 @@ impl<'a> Gathering<'a> {
             wanted.dedup();
             rounds.borrow_mut().wanted.push(wanted);
         }
-        let result = read(tensors)?;
-        // Others may want more.
+        let result = read(tensors);
         let mut rounds = rounds.into_inner();
-        let most = rounds.wanted.iter().map(Vec::len).max().unwrap_or(0);
-        while rounds.past < most {
+        if let Some(failure) = rounds.failure {
+            return Err(failure);
+        }
+        let result = result?;
+        // Others may want more.
+        while !rounds.are_over() {
             self.next(&mut rounds)?;
         }
         Ok(result)
@@ -143,10 +149,12 @@ impl<'a> Gathering<'a> {
                 shape: parameter.shape(tensor),
                 values: Box::new(move || {
                     let rounds = &mut *rounds.borrow_mut();
-                    let place = (set, id.index());
-                    let buffer = self
-                        .parameter(rounds, place)
-                        .map_err(|error| ModelError::Input(error.to_string()))?;
+                    if let Err(error) = self.bring(rounds, (set, id.index())) {
+                        let text = error.to_string();
+                        rounds.failure = Some(error);
+                        return Err(ModelError::Input(text));
+                    }
+                    let (_, buffer) = rounds.held.as_ref().expect("it has been brought");
                     let backend = &*self.model.backend;
                     Ok(Cow::Owned(Parameters::tensor_of(backend, buffer, parameter, tensor)))
                 }),
@@ -155,13 +163,16 @@ impl<'a> Gathering<'a> {
         self.sets.iter().enumerate().flat_map(of_set).collect()
     }
 
-    /// A parameter that this rank wants now.
-    fn parameter<'r>(&self, rounds: &'r mut Rounds, place: Place) -> Result<&'r Buffer> {
+    /// Goes on to the round that brings a parameter, which this rank wants now.
+    fn bring(&self, rounds: &mut Rounds, place: Place) -> Result<()> {
         while rounds.held.as_ref().is_none_or(|(held, _)| *held != place) {
+            if rounds.are_over() {
+                let name = &self.model.layout.trained()[place.1].tensors[0].name;
+                return Err(Error::Run(format!("{name} is read out of the order of the files")));
+            }
             self.next(rounds)?;
         }
-        let held = rounds.held.as_ref().expect("the round has brought it");
-        Ok(&held.1)
+        Ok(())
     }
 
     /// The next round.
@@ -210,6 +221,13 @@ impl<'a> Gathering<'a> {
             }
         }
         self.ranks.deliver(&mut HostFloats::new(parameters), self.slices, &wanted)
+    }
+}
+
+impl Rounds {
+    /// Whether no rank wants more.
+    fn are_over(&self) -> bool {
+        self.wanted.iter().all(|of_rank| of_rank.len() <= self.past)
     }
 }
 

@@ -4,8 +4,9 @@ use crate::learner::{SILENT, TEMPERATURE, accumulate, masks, sequences, tokens, 
 use crate::support::{self, adapted, limits, model};
 use isentrope_budget::PassLimits;
 use isentrope_kernels::Role;
+use isentrope_model::checkpoint::{WeightDtype, WriteOptions, Writer};
 use isentrope_model::{Model, Parameters};
-use isentrope_ranks::{Watch, World};
+use isentrope_ranks::{Error as RanksError, Watch, World};
 use isentrope_train::Error;
 use isentrope_train::gradient_slice::GradientSlice;
 use isentrope_train::learner::{Coefficients, Learner, UpdateBatch};
@@ -89,16 +90,17 @@ fn every_rank_has_the_bits_of_one(model: impl Fn() -> Model + Sync) {
 #[test]
 fn gradients_in_slices_have_the_bits_of_whole_ones() {
     type Make = fn() -> Model;
-    let cases: [(Make, &[usize]); 4] = [
-        (|| model("qwen3-untied", 1), &[1, 2, 4]),
-        (|| model("qwen3", 1), &[4]),
-        (|| model("qwen3.5-moe", 1), &[4]),
-        (|| adapted("qwen3", 1), &[2]),
+    let cases: [(Make, usize, &[usize]); 5] = [
+        (|| model("qwen3-untied", 1), 4, &[1, 2, 4]),
+        (|| model("qwen3-untied", 1), 6, &[3]),
+        (|| model("qwen3", 1), 4, &[4]),
+        (|| model("qwen3.5-moe", 1), 4, &[4]),
+        (|| adapted("qwen3", 1), 4, &[2]),
     ];
-    for (model, counts) in cases {
-        let alone = updates(model(), Arc::new(World::alone()), 4, false);
+    for (model, shards, counts) in cases {
+        let alone = updates(model(), Arc::new(World::alone()), shards, false);
         for &count in counts {
-            for of_rank in on_ranks(count, |world| updates(model(), world, 4, true)) {
+            for of_rank in on_ranks(count, |world| updates(model(), world, shards, true)) {
                 assert!(of_rank == alone, "{count} ranks of {}", model().config.family.name);
             }
         }
@@ -133,6 +135,33 @@ fn a_rank_that_has_computed_something_else_is_found() {
     });
     for error in &ended {
         assert!(error.contains("rank 2") && error.contains("the metrics of the step"), "{error}");
+    }
+}
+
+/// Ranks write files of one tensor each, and rank 1 fails at its second.
+#[test]
+fn a_rank_that_cannot_write_its_files_ends_the_others() {
+    let errors = on_ranks(3, |world| {
+        let learner = learner(model("qwen3", 1), Arc::clone(&world), 3, false);
+        let options = WriteOptions {
+            dtype: WeightDtype::F32,
+            max_shard_bytes: 1,
+            carry_from: None,
+            writer: Writer { number: world.rank(), of: 3 },
+        };
+        let dir = tempfile::tempdir().unwrap();
+        if world.rank() == 1 {
+            let files = 2 * learner.model.layout.trained().tensors().count();
+            let in_the_way = format!("model-00005-of-{files:05}.safetensors");
+            std::fs::create_dir(dir.path().join(in_the_way)).unwrap();
+        }
+        let error = learner.write_moments(dir.path(), options).unwrap_err();
+        world.fail(&error.to_string());
+        error
+    });
+    for (rank, error) in errors.iter().enumerate() {
+        let is_of_ranks = matches!(error, Error::Ranks(RanksError::Rank { rank: 1, .. }));
+        assert_eq!(is_of_ranks, rank != 1, "{error}");
     }
 }
 
