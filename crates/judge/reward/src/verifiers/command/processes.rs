@@ -139,11 +139,31 @@ pub fn kill_all() {
     }
 }
 
-/// Prefixes of the variables that MPI launchers set for their ranks.
-const LAUNCHERS: [&str; 6] = ["OMPI_", "PMI_", "PMI2_", "PMIX_", "MPI_LOCAL", "HYD"];
+/// Prefixes of the variables that launchers set for their ranks.
+const LAUNCHERS: [&str; 8] =
+    ["OMPI_", "PMI_", "PMI2_", "PMIX_", "MPI_LOCAL", "HYD", "TORCHELASTIC_", "SLURM_STEP_"];
+/// Further variables of ranks. `ISENTROPE_KEY` is a secret, too.
+const OF_RANKS: [&str; 16] = [
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "GROUP_WORLD_SIZE",
+    "ROLE_RANK",
+    "ROLE_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
+    "ISENTROPE_RANKS",
+    "ISENTROPE_PORT",
+    "ISENTROPE_KEY",
+    "ISENTROPE_PARENT",
+];
 
-/// The command without the launcher's variables: a worker that uses MPI must not take itself for
-/// this rank.
+/// The command without the launcher's variables: a worker that uses MPI or torch.distributed, or
+/// starts this program, must not take itself for this rank.
 fn command(program: &str, arguments: &[String]) -> io::Result<(Command, bool)> {
     let supervised = supervisor::supervised(program, arguments)?;
     let is_supervised = supervised.is_some();
@@ -152,8 +172,11 @@ fn command(program: &str, arguments: &[String]) -> io::Result<(Command, bool)> {
         command.args(arguments);
         command
     });
+    let is_of_ranks = |name: &str| {
+        OF_RANKS.contains(&name) || LAUNCHERS.iter().any(|start| name.starts_with(start))
+    };
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    for name in names.filter(|name| LAUNCHERS.iter().any(|start| name.starts_with(start))) {
+    for name in names.filter(|name| is_of_ranks(name)) {
         command.env_remove(name);
     }
     Ok((command, is_supervised))
@@ -175,4 +198,57 @@ fn kill_group(head: Head) {
 /// Whether a child has ended. If so, it has been waited for.
 fn has_ended(head: Head) -> bool {
     !matches!(waitpid(pid(head), Some(WaitPidFlag::WNOHANG)), Ok(WaitStatus::StillAlive))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Variables that the launchers were seen to set.
+    const RANK: [&str; 20] = [
+        "OMPI_COMM_WORLD_RANK",
+        "PMIX_RANK",
+        "PMI_SIZE",
+        "MPI_LOCALNRANKS",
+        "RANK",
+        "WORLD_SIZE",
+        "LOCAL_RANK",
+        "LOCAL_WORLD_SIZE",
+        "GROUP_RANK",
+        "ROLE_WORLD_SIZE",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "TORCHELASTIC_RUN_ID",
+        "TORCHELASTIC_USE_AGENT_STORE",
+        "SLURM_PROCID",
+        "SLURM_STEP_NUM_TASKS",
+        "ISENTROPE_RANKS",
+        "ISENTROPE_PORT",
+        "ISENTROPE_KEY",
+        "ISENTROPE_PARENT",
+    ];
+    const OTHERS: [&str; 4] = ["ISENTROPE_API_KEY", "SLURM_JOB_ID", "RANKING", "CUDA_HOME"];
+
+    /// A process has an environment of its own, so this test runs itself in one of a rank.
+    #[test]
+    fn workers_of_a_rank_do_not_have_its_variables() {
+        if std::env::var_os("RANKING").is_none() {
+            let mut rank = Command::new(std::env::current_exe().unwrap());
+            rank.arg("workers_of_a_rank_do_not_have_its_variables");
+            rank.envs([&RANK[..], &OTHERS].concat().into_iter().map(|name| (name, "7")));
+            let output = rank.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && said.contains("1 passed"), "{said}");
+            return;
+        }
+        assert!(RANK.iter().all(|name| std::env::var_os(name).is_some()));
+        let mut worker = Process::start("env", &[], |worker| {
+            worker.stdout(std::process::Stdio::piped());
+        })
+        .unwrap();
+        let printed = io::read_to_string(worker.streams().1.unwrap()).unwrap();
+        let has = |name: &&&str| printed.lines().any(|line| line.starts_with(&format!("{name}=")));
+        assert_eq!(RANK.iter().filter(has).collect::<Vec<_>>(), [] as [&&str; 0]);
+        assert_eq!(OTHERS.iter().filter(has).count(), OTHERS.len(), "{printed}");
+    }
 }
