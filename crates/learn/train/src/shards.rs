@@ -431,7 +431,7 @@ mod tests {
                 let Memory { sums, .. } = gradient.memory.as_mut().unwrap();
                 let sets = sums.waiting.iter().chain([&*sums.gradient.parameters_mut()]);
                 let held: Vec<usize> = sets
-                    .flat_map(|set| set.buffers())
+                    .flat_map(Parameters::buffers)
                     .map(|buffer| buffer.of::<CpuBuffer>().len())
                     .collect();
                 assert!(!held.is_empty() && held.iter().all(|&len| len == 0), "{held:?}");
