@@ -10,7 +10,7 @@ use crate::trace::StepTrace;
 use anyhow::{Error, Result, anyhow};
 use isentrope_files::this_program;
 use isentrope_kernels::thread_count;
-use isentrope_ranks::{Launch, LocalRanks, Settings, Watch, World};
+use isentrope_ranks::{Launch, LocalRanks, Message, Settings, Watch, World, shards_of_rank};
 use isentrope_train::observer::{Observer, Progress, ProgressObserver, StepReport};
 use std::cell::Cell;
 use std::process::{Command, ExitCode};
@@ -24,6 +24,13 @@ pub struct Ranks {
     pub threads: usize,
     /// Whether recipe and data have passed their checks: an earlier failure would happen again.
     pub is_settled: Cell<bool>,
+}
+
+/// Ranks to start on this machine.
+pub struct Here {
+    pub count: usize,
+    /// The recipe's number of shards, if it has one.
+    pub shards: Option<usize>,
 }
 
 /// Exit status of a failure that starting the job again would not mend.
@@ -40,12 +47,12 @@ impl Silent {
     }
 }
 
-/// Connects the ranks that a launcher has started, or starts `here` ranks, and runs `work` on each.
+/// Connects the ranks that a launcher has started, or starts ranks `here`, and runs `work` on each.
 /// If it fails on one rank, it ends on all, and rank 0 prints the reason. `asked` is the value of
 /// `--threads`. A rank that is silent for `patience` is given up; none: never.
 pub fn together(
     asked: Option<usize>,
-    here: Option<usize>,
+    here: Option<Here>,
     patience: Option<Duration>,
     work: impl FnOnce(&Ranks) -> Result<()>,
 ) -> Result<()> {
@@ -55,10 +62,14 @@ pub fn together(
         threads,
         program: format!("isentrope {}", env!("CARGO_PKG_VERSION")),
         watch: Watch { silent: patience, ..Watch::default() },
-        tell: Arc::new(|text: &str| messages::error(text)),
+        tell: Arc::new(|message: Message<'_>| match message {
+            Message::Warning(text) => messages::warning(text),
+            Message::Error(text) => messages::error(text),
+        }),
     };
     let (launch, local) = match (Launch::from_environment()?, here) {
-        (None, Some(count)) if count > 1 => {
+        (None, Some(Here { count, shards })) if count > 1 => {
+            shards.map(|shards| shards_of_rank(shards, count, 0)).transpose()?;
             let (local, launch) = LocalRanks::start(count, same_command)?;
             local.processes().into_iter().for_each(interrupt::ends_with_this);
             (Some(launch), Some(local))

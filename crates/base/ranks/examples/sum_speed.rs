@@ -20,8 +20,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             threads: 1,
             program: "sum_speed".into(),
             watch: Watch::default(),
-            tell: Arc::new(|why| {
-                let _ = writeln!(io::stderr(), "{why}"); // the process ends, heard or not
+            tell: Arc::new(|message| {
+                let _ = writeln!(io::stderr(), "{}", message.text()); // the process ends, heard or not
             }),
         },
     )?;

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::header::{HEADER_BYTES, Header, Kind, agreement};
 use crate::line::Line;
 use crate::piece::Piece;
-use crate::pulse::Tell;
+use crate::pulse::{Message, Tell};
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -234,7 +234,7 @@ impl Exchange {
 
     /// Ends all ranks at once, because they cannot end with the same error.
     fn end(&self, why: String) -> Error {
-        (self.tell)(&why);
+        (self.tell)(Message::Error(&why));
         self.line.engine().abort(&why);
         Error::Engine(why)
     }

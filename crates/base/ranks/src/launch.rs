@@ -158,13 +158,14 @@ fn by_tcp(
     let wrong = |name: &str, is: &str| {
         let text = variable(name).map_or("unset".into(), |text| format!("{text:?}"));
         Error::Start(format!(
-            "{name} is {text}, and {is}: {launcher} has started {size} ranks, which meet over TCP; \
-             set it, or {RANKS_VARIABLE}=off to run each rank alone"
+            "{name} is {text}, and {is}: this is one of {size} ranks ({launcher}), which meet over \
+             TCP; set it, or {RANKS_VARIABLE}=off to run each rank alone"
         ))
     };
     let number = |name: &str| variable(name).and_then(|text| text.parse::<u64>().ok());
     let rank = number(rank_variable).filter(|&rank| rank < size as u64);
-    let rank = rank.ok_or_else(|| wrong(rank_variable, "no number below that of the ranks"))?;
+    let rank =
+        rank.ok_or_else(|| wrong(rank_variable, &format!("no number from 0 to {}", size - 1)))?;
     let is_slurm = rank_variable == "SLURM_PROCID";
     let slurm_host = || variable("SLURM_STEP_NODELIST").and_then(|list| first_host(&list));
     let host = variable("MASTER_ADDR").filter(|host| !host.is_empty());
@@ -368,7 +369,10 @@ mod tests {
         let torch = [("WORLD_SIZE", "4"), ("MASTER_ADDR", "a")];
         assert!(refused(&torch).contains("RANK is unset"));
         let said = refused(&[("RANK", "4"), torch[0], torch[1]]);
-        assert!(said.contains("RANK is \"4\", and no number below"), "{said}");
+        assert!(
+            said.contains("RANK is \"4\", and no number from 0 to 3: this is one of 4 ranks"),
+            "{said}"
+        );
         for port in ["0", "70000", "x"] {
             let said = refused(&[("RANK", "1"), torch[0], torch[1], ("MASTER_PORT", port)]);
             assert!(said.contains("no port from 1 to 65535"), "{said}");

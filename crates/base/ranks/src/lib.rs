@@ -37,7 +37,7 @@ pub use floats::{HostFloats, Parameter};
 pub use launch::Launch;
 pub use line::Traffic;
 pub use local::{LOCAL_LAUNCHER, LocalRanks};
-pub use pulse::{Tell, Watch};
+pub use pulse::{Message, Tell, Watch};
 pub use rank_host::{Node, RankHost, ThreadNote, host};
 pub use settings::{Library, Settings};
 pub use slices::{BLOCK, Slices};

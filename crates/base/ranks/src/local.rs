@@ -47,7 +47,10 @@ impl LocalRanks {
             command.env(KEY_VARIABLE, &key).env(PARENT_VARIABLE, std::process::id().to_string());
             #[cfg(unix)]
             std::os::unix::process::CommandExt::process_group(&mut command, 0);
-            let child = command.stdin(Stdio::null()).spawn().map_err(cannot)?;
+            let child = command.stdin(Stdio::null()).spawn().map_err(|error| {
+                local.kill(); // those that run would wait for the others
+                cannot(error)
+            })?;
             local.0.lock().unwrap_or_else(PoisonError::into_inner).push(child);
         }
         let meeting = Meeting {

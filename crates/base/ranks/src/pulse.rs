@@ -12,8 +12,25 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+/// A sentence of a rank to its user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message<'a> {
+    /// The work goes on.
+    Warning(&'a str),
+    /// Why all ranks end.
+    Error(&'a str),
+}
+
+impl<'a> Message<'a> {
+    /// The sentence.
+    pub fn text(self) -> &'a str {
+        let (Self::Warning(text) | Self::Error(text)) = self;
+        text
+    }
+}
+
 /// Shows a message at once, for example on standard error, because the process may be ended next.
-pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
+pub type Tell = Arc<dyn Fn(Message<'_>) + Send + Sync>;
 
 /// Longest time between two looks of ranks other than 0 whether they are called.
 const CALL_POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -111,7 +128,7 @@ impl Listener {
             }
             let Some(()) = self.exchange(&mut others, speaks) else { return };
             if let Some(why) = others.iter().find_map(|other| self.loss_of(other)) {
-                (self.tell)(&why);
+                (self.tell)(Message::Error(&why));
                 self.line.engine().abort(&why);
                 return;
             }
@@ -124,7 +141,8 @@ impl Listener {
         let limit = self.watch.silent.unwrap_or(Duration::MAX);
         let Some(mut engine) = self.line.engine_within(limit) else {
             let own = &self.names[self.line.rank()];
-            (self.tell)(&format!("{own}: MPI has not returned for {} s", limit.as_secs()));
+            let why = format!("{own}: MPI has not returned for {} s", limit.as_secs());
+            (self.tell)(Message::Error(&why));
             std::process::abort()
         };
         let exchanged = engine.notes().and_then(|notes| {
@@ -139,7 +157,8 @@ impl Listener {
         });
         if let Err(error) = exchanged {
             let own = &self.names[self.line.rank()];
-            (self.tell)(&format!("{own} cannot say any more that it lives: {error}"));
+            let why = format!("{own} cannot say any more that it lives: {error}");
+            (self.tell)(Message::Error(&why));
             return None;
         }
         Some(())

@@ -13,7 +13,7 @@ use crate::interrupt::{self, Interrupted};
 use crate::memory::Memory;
 use crate::messages;
 use crate::progress::Download;
-use crate::ranks::{self, Ranks, Watcher};
+use crate::ranks::{self, Here, Ranks, Watcher};
 use crate::recipe;
 use crate::run_directory::{self, latest_checkpoint};
 use crate::standard_output::print;
@@ -65,12 +65,14 @@ impl RunArguments {
             Some(path) if !self.keys => {
                 // The recipe decides how ranks connect, so it is read before. An error in it is
                 // reported after they have connected.
-                let recipe: R = recipe::load(path, &self.set).unwrap_or_default();
+                let mut recipe: R = recipe::load(path, &self.set).unwrap_or_default();
                 let settings = recipe.tables().ranks;
                 let known = settings.check().map(|()| settings.patience());
                 let patience = known.unwrap_or(Watch::default().silent);
                 let work = |ranks: &Ranks| self.train_on::<R>(path, ranks, command);
-                ranks::together(self.threads, self.ranks_here(), patience, work)
+                let shards = *recipe.shards_mut().1;
+                let here = self.ranks_here().map(|count| Here { count, shards });
+                ranks::together(self.threads, here, patience, work)
             }
             _ => print(&recipe::reference::<R>()),
         }

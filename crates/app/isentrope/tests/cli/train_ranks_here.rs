@@ -37,10 +37,22 @@ fn why_ranks_here_cannot_run_is_said_once() {
     };
     let output = started(&[], "update.shards=3");
     assert_failed_once(&output, "3 shards (update.shards, sft.shards)");
+    assert!(!stderr(&output).contains("over TCP"), "ranks were started");
     assert_eq!(output.status.code(), Some(2));
     // A launcher that gives its process no others to meet.
     let alone = [("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "")];
     assert_failed_once(&started(&alone, "update.shards=2"), "MASTER_ADDR is \"\"");
+}
+
+#[test]
+fn ranks_here_start_under_a_launcher_of_one() {
+    let bench = Bench::train();
+    for name in ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"] {
+        let mut command =
+            bench.command(name, "update.shards=2 run.steps=1 eval.every=0", "--ranks 2");
+        command.env(name, "1");
+        assert_parts(&succeed(command), &["2 ranks (", " over TCP"]);
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod notes;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::launch::{Family, LEAST_TIME, MpiLaunch, NOTICE};
+use crate::pulse::Message;
 use crate::settings::{Library, Settings};
 use abi::{Calls, Handle};
 use engine::MpiEngine;
@@ -40,10 +41,10 @@ pub(crate) fn begin(launch: &MpiLaunch, settings: &Settings) -> Result<(Box<dyn 
     // process.
     if !launch.families.contains(&family) {
         let Library { path, version, launcher, .. } = &library;
-        tell(&format!(
+        tell(Message::Warning(&format!(
             "{path} ({version}) does not belong to {launcher}: if the ranks do not begin, name \
              another with ISENTROPE_MPI"
-        ));
+        )));
     }
     let engine = match family {
         Family::Mpich => {
@@ -99,20 +100,20 @@ fn in_time<T>(settings: &Settings, begin: impl FnOnce() -> T) -> T {
         if !is_late(NOTICE) {
             return;
         }
-        tell(&format!(
+        tell(Message::Warning(&format!(
             "this rank has waited {} s for the others to begin: they may still be starting, or one \
              of them has ended",
             NOTICE.as_secs()
-        ));
+        )));
         if let Some(limit) = limit
             && is_late(limit - NOTICE)
         {
-            tell(&format!(
+            tell(Message::Error(&format!(
                 "not all ranks have begun within {} s (ranks.timeout_s, and at least {} s): one of \
                  them has ended, or runs another program; all ranks end",
                 limit.as_secs(),
                 LEAST_TIME.as_secs()
-            ));
+            )));
             exit()
         }
     };

@@ -7,7 +7,7 @@ use crate::engine::{Engine, Move, Note, PendingMoves, Ticket};
 use crate::error::{Error, Result};
 use crate::mpi;
 use crate::piece::Piece;
-use crate::pulse::Tell;
+use crate::pulse::{Message, Tell};
 use std::io::{self, ErrorKind};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -146,7 +146,7 @@ impl TcpEngine {
             // Reading comes first, so that the last words of a rank that has ended are heard.
             let moved = peer.read(everything, moves, hear).and_then(|()| peer.write(moves));
             if let Err(error) = moved
-                && !peer.is_gone
+                && (!peer.is_gone || peer.is_awaited())
                 && lost.is_none()
             {
                 *lost = Some((Instant::now(), loss_of(&peer.name, &error)));
@@ -156,7 +156,7 @@ impl TcpEngine {
             && since.elapsed() >= TURN * self.rank.min(3) as u32
         {
             let why = why.clone();
-            (self.tell)(&why);
+            (self.tell)(Message::Error(&why));
             self.abort(&why);
         }
     }

@@ -2,15 +2,15 @@
 //!
 //! The rank that calls and the rank that answers each send a greeting, a mark and random bytes.
 //! The caller then says who it is, and proves with the other's random bytes that it knows the key
-//! of the job; the answer is a sentence of refusal, or empty, and the other's proof. All lengths
-//! are fixed or bounded.
+//! of the job; the answer is a sentence of refusal, with whether starting again may help, or an
+//! empty one and the other's proof. All lengths are fixed or bounded.
 
 use crate::error::{Error, Result};
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The protocol and its version.
 const MARK: [u8; 8] = *b"isrank01";
@@ -22,8 +22,8 @@ const HOST: usize = 63;
 pub(super) const IDENTITY: usize = 4 + 4 + 2 + 1 + HOST;
 /// Most bytes of a refusal.
 const REFUSAL: usize = 512;
-/// Longest wait for bytes of the other side, which may be no rank.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest time for all bytes of the other side, which may be no rank.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A rank, as it introduces itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +78,22 @@ pub(super) enum CallError {
     /// Nothing answers there, or no rank: it may come later.
     Nobody(String),
     /// A rank answers, and refuses this one.
-    Refused(String),
+    Refused(Refusal),
+}
+
+/// Why a rank is not welcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub why: String,
+    /// Whether starting the job again may help.
+    pub may_help: bool,
+}
+
+impl Refusal {
+    /// One that stays.
+    pub fn of_this_job(why: String) -> Self {
+        Self { why, may_help: false }
+    }
 }
 
 impl From<io::Error> for CallError {
@@ -99,52 +114,73 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
     Ok(bytes)
 }
 
+/// A connection whose bytes must have come by some time, however they trickle.
+struct Timely<'a> {
+    stream: &'a TcpStream,
+    end: Instant,
+}
+
+impl Read for Timely<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(into)
+    }
+}
+
 /// Greets the other side, and returns its random bytes; none if it is no rank.
-fn greet(stream: &mut TcpStream, nonce: &[u8; NONCE]) -> io::Result<Option<[u8; NONCE]>> {
+fn greet(from: &mut Timely<'_>, nonce: &[u8; NONCE]) -> io::Result<Option<[u8; NONCE]>> {
+    let mut stream = from.stream;
     stream.set_nonblocking(false)?; // some systems pass on the listener's mode
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.write_all(&[&MARK[..], nonce].concat())?;
     let mut mark = [0; MARK.len()];
     let mut theirs = [0; NONCE];
-    stream.read_exact(&mut mark)?;
+    from.read_exact(&mut mark)?;
     if mark != MARK {
         return Ok(None);
     }
-    stream.read_exact(&mut theirs)?;
+    from.read_exact(&mut theirs)?;
     Ok(Some(theirs))
 }
 
-fn read_identity(stream: &mut TcpStream) -> io::Result<([u8; PROOF], Identity)> {
+fn read_identity(from: &mut Timely<'_>) -> io::Result<([u8; PROOF], Identity)> {
     let (mut proof, mut identity) = ([0; PROOF], [0; IDENTITY]);
-    stream.read_exact(&mut proof)?;
-    stream.read_exact(&mut identity)?;
+    from.read_exact(&mut proof)?;
+    from.read_exact(&mut identity)?;
     Ok((proof, Identity::decode(&identity)))
 }
 
 /// Introduces this rank to rank `to`, which listens there, and returns that one's identity.
 pub(super) fn call(
-    stream: &mut TcpStream,
+    mut stream: &TcpStream,
     own: &Identity,
     to: usize,
     key: &str,
 ) -> Result<Identity, CallError> {
-    let nonce = random().map_err(|error| CallError::Refused(error.to_string()))?;
+    let refused = |why| CallError::Refused(Refusal::of_this_job(why));
+    let nonce = random().map_err(|error| refused(error.to_string()))?;
     let nobody = || CallError::Nobody("something else answers there".into());
-    let theirs = greet(stream, &nonce)?.ok_or_else(nobody)?;
+    let mut from = Timely { stream, end: Instant::now() + PATIENCE };
+    let theirs = greet(&mut from, &nonce)?.ok_or_else(nobody)?;
     stream.write_all(&[&own.proof(key, &theirs)[..], &own.encode()].concat())?;
     let mut length = [0; 2];
-    stream.read_exact(&mut length)?;
+    from.read_exact(&mut length)?;
     let mut refusal = vec![0; usize::from(u16::from_le_bytes(length)).min(REFUSAL)];
-    stream.read_exact(&mut refusal)?;
+    from.read_exact(&mut refusal)?;
     if !refusal.is_empty() {
-        let refusal = String::from_utf8_lossy(&refusal).replace(char::is_control, "?");
-        return Err(CallError::Refused(refusal));
+        let mut may_help = [0];
+        from.read_exact(&mut may_help)?;
+        let why = String::from_utf8_lossy(&refusal).replace(char::is_control, "?");
+        return Err(CallError::Refused(Refusal { why, may_help: may_help != [0] }));
     }
-    let (proof, other) = read_identity(stream)?;
+    let (proof, other) = read_identity(&mut from)?;
     if proof != other.proof(key, &nonce) || (other.rank, other.size) != (to, own.size) {
-        return Err(CallError::Refused(format!("what answers there is not rank {to} of this job")));
+        return Err(refused(format!("what answers there is not rank {to} of this job")));
     }
     Ok(other)
 }
@@ -158,12 +194,13 @@ pub(super) struct Caller {
     pub knows_key: bool,
 }
 
-/// Hears who calls; none if it is no rank.
-pub(super) fn hear(mut stream: TcpStream, key: &str) -> Result<Option<Caller>> {
+/// Hears who calls, until `end`; none if it is no rank.
+pub(super) fn hear(stream: TcpStream, key: &str, end: Instant) -> Result<Option<Caller>> {
     let own = random()?;
-    let heard = greet(&mut stream, &own).and_then(|theirs| {
+    let mut from = Timely { stream: &stream, end };
+    let heard = greet(&mut from, &own).and_then(|theirs| {
         let Some(nonce) = theirs else { return Ok(None) };
-        read_identity(&mut stream).map(|(proof, identity)| Some((nonce, proof, identity)))
+        read_identity(&mut from).map(|(proof, identity)| Some((nonce, proof, identity)))
     });
     let Ok(Some((nonce, proof, identity))) = heard else { return Ok(None) };
     let knows_key = proof == identity.proof(key, &own);
@@ -172,10 +209,13 @@ pub(super) fn hear(mut stream: TcpStream, key: &str) -> Result<Option<Caller>> {
 
 impl Caller {
     /// Tells the caller why it is refused.
-    pub fn refuse(mut self, why: &str) -> io::Result<()> {
+    pub fn refuse(mut self, refusal: &Refusal) -> io::Result<()> {
+        let why = &refusal.why;
         let end = (0..=why.len().min(REFUSAL)).rev().find(|&end| why.is_char_boundary(end));
         let why = &why.as_bytes()[..end.unwrap_or(0)];
-        self.stream.write_all(&[&(why.len() as u16).to_le_bytes()[..], why].concat())
+        self.stream.write_all(
+            &[&(why.len() as u16).to_le_bytes()[..], why, &[refusal.may_help.into()]].concat(),
+        )
     }
 
     /// Tells the caller who this rank is, and returns the connection.

@@ -123,6 +123,7 @@ impl Peer {
     pub fn receive(&mut self, span: Span, moves: &mut PendingMoves<Started>) -> io::Result<()> {
         match self.early.pop_front() {
             Some(early) => deliver(&span, &early, moves),
+            None if self.is_gone => Err(broken("it has taken leave before the others")),
             None => {
                 self.awaited.push_back(span);
                 Ok(())
@@ -208,7 +209,8 @@ impl Peer {
             match self.stream.read(into) {
                 Ok(0) if !into.is_empty() => {
                     self.is_closed = true;
-                    let is_end = self.is_gone && self.comes.is_none() && self.header_done == 0;
+                    let is_whole = self.comes.is_none() && self.header_done == 0;
+                    let is_end = self.is_gone && is_whole && !self.is_awaited();
                     return if is_end { Ok(()) } else { Err(ErrorKind::UnexpectedEof.into()) };
                 }
                 Ok(bytes) => match &mut self.comes {
@@ -218,7 +220,7 @@ impl Peer {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // It may have closed with our last note unread.
-                Err(_) if self.is_gone => self.is_closed = true,
+                Err(_) if self.is_gone && !self.is_awaited() => self.is_closed = true,
                 Err(error) => return Err(error),
             }
             if self.comes.is_none() && self.header_done == HEADER {

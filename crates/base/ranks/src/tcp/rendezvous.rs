@@ -2,11 +2,11 @@
 //! listen; then each rank calls those before it.
 
 use super::Meeting;
-use super::handshake::{CallError, Caller, IDENTITY, Identity, call, hear};
+use super::handshake::{CallError, Caller, IDENTITY, Identity, PATIENCE, Refusal, call, hear};
 use crate::error::{Error, Result};
 use crate::launch::{LEAST_TIME, NOTICE};
 use crate::local::{Children, first_ended};
-use crate::pulse::Tell;
+use crate::pulse::{Message, Tell};
 use crate::rank_host::host;
 use crate::settings::Settings;
 use std::io::{self, ErrorKind, Read, Write};
@@ -20,6 +20,8 @@ const CALL_PAUSE: Duration = Duration::from_millis(100);
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
 /// Longest wait for a connection.
 const CONNECT: Duration = Duration::from_secs(5);
+/// Least time between two words about callers that are refused: they may be anybody.
+const REFUSED_PAUSE: Duration = Duration::from_secs(10);
 /// Most callers that are heard at a time, beside the ranks.
 const STRANGERS: usize = 32;
 /// Bytes of a rank in the table: its address, and how it introduced itself.
@@ -129,12 +131,15 @@ struct Callers {
     key: String,
     /// `[ranks]`.
     met: Arc<Mutex<Vec<Option<Connection>>>>,
+    /// When this rank last said that it refuses a caller.
+    refused: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Callers {
     fn new(own: Identity, key: &str) -> Self {
         let met = (0..own.size).map(|_| None).collect();
-        Self { own, key: key.to_owned(), met: Arc::new(Mutex::new(met)) }
+        let refused = Arc::default();
+        Self { own, key: key.to_owned(), met: Arc::new(Mutex::new(met)), refused }
     }
 
     fn add(&self, connection: Connection) {
@@ -157,14 +162,17 @@ impl Callers {
                 Ok(addresses) => {
                     for address in addresses {
                         let connected = TcpStream::connect_timeout(&address, CONNECT);
-                        let called = connected.map_err(CallError::from).and_then(|mut stream| {
-                            let identity = call(&mut stream, &self.own, rank, &self.key)?;
+                        let called = connected.map_err(CallError::from).and_then(|stream| {
+                            let identity = call(&stream, &self.own, rank, &self.key)?;
                             Ok(Connection { stream, identity })
                         });
                         match called {
                             Ok(connection) => return Ok(connection),
                             Err(CallError::Nobody(cause)) => why = format!("{address}: {cause}"),
-                            Err(CallError::Refused(cause)) => return Err(Error::Start(cause)),
+                            Err(CallError::Refused(Refusal { why, may_help })) => {
+                                let error = if may_help { Error::Engine } else { Error::Start };
+                                return Err(error(why));
+                            }
                         }
                     }
                 }
@@ -208,15 +216,20 @@ impl Callers {
             return; // it may call again
         }
         let (own, key, met) = (self.own.clone(), self.key.clone(), Arc::clone(&self.met));
-        let tell = Arc::clone(tell);
+        let (tell, refused) = (Arc::clone(tell), Arc::clone(&self.refused));
+        let end = Instant::now() + PATIENCE;
         let answer = move || {
-            let Ok(Some(caller)) = hear(stream, &key) else { return };
+            let Ok(Some(caller)) = hear(stream, &key, end) else { return };
             // One caller at a time is judged. The list is empty once all have come.
             let mut met = met.lock().unwrap_or_else(PoisonError::into_inner);
             match refusal(&caller, &own, &met) {
-                Some(why) => {
-                    tell(&why);
-                    let _ = caller.refuse(&why); // it may have gone
+                Some(refusal) => {
+                    let mut told = refused.lock().unwrap_or_else(PoisonError::into_inner);
+                    if told.is_none_or(|told| told.elapsed() > REFUSED_PAUSE) {
+                        *told = Some(Instant::now());
+                        tell(Message::Warning(&refusal.why));
+                    }
+                    let _ = caller.refuse(&refusal); // it may have gone
                 }
                 None => {
                     if let Ok((stream, identity)) = caller.welcome(&own, &key) {
@@ -231,33 +244,36 @@ impl Callers {
 }
 
 /// Why a caller is not welcome to rank `own`, which has `met` these.
-fn refusal(caller: &Caller, own: &Identity, met: &[Option<Connection>]) -> Option<String> {
+fn refusal(caller: &Caller, own: &Identity, met: &[Option<Connection>]) -> Option<Refusal> {
     let (name, host) = (caller.identity.name(), own.name());
     let Identity { rank, size, .. } = caller.identity;
+    let of_this_job = |why| Some(Refusal::of_this_job(why));
     if !caller.knows_key {
-        return Some(format!(
+        return of_this_job(format!(
             "{name} is of another job than {host}: they have other keys (ISENTROPE_KEY)"
         ));
     }
     if size != own.size {
-        return Some(format!(
+        return of_this_job(format!(
             "{name} is one of {size} ranks, and {host} one of {}: start all with the same \
              WORLD_SIZE",
             own.size
         ));
     }
     let Some(place) = met.get(rank).filter(|_| rank > own.rank) else {
-        return Some(format!(
+        return of_this_job(format!(
             "{name} cannot come to {host}: ranks are numbered from 0 to {}",
             own.size - 1
         ));
     };
     let known = place.as_ref().filter(|known| is_open(&known.stream))?;
-    Some(format!(
+    let why = format!(
         "{} has come already, and {name} is a second one: give each process a RANK of its own, or \
          a port of its own to each job (ISENTROPE_PORT)",
         known.identity.name()
-    ))
+    );
+    // The machine of the first may be lost, unseen yet.
+    Some(Refusal { why, may_help: true })
 }
 
 /// Whether the other side of a connection may still be there.
@@ -307,12 +323,12 @@ impl Wait {
         }
         if self.notice && waited > NOTICE {
             self.notice = false;
-            (self.tell)(&format!(
+            (self.tell)(Message::Warning(&format!(
                 "this rank has waited {} s for the others to begin (they meet at {}): {}",
                 NOTICE.as_secs(),
                 self.address,
                 why()
-            ));
+            )));
         }
         Ok(())
     }

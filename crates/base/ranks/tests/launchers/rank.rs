@@ -37,7 +37,7 @@ pub fn run(task: &str) -> ExitCode {
         threads: 1,
         program: "a test".into(),
         watch: Watch { silent, period: Duration::from_millis(100) },
-        tell: Arc::new(|why| say(&mut io::stderr(), why)),
+        tell: Arc::new(|message| say(&mut io::stderr(), message.text())),
     };
     let world = match Launch::from_environment().and_then(|launch| World::begin(launch, &settings))
     {

@@ -1,7 +1,7 @@
 //! A rank that errs, differs, damages or falls silent ends all ranks alike, and is named.
 
 use super::{on_ranks, patient};
-use isentrope_ranks::{Error, HostFloats, Settings, Slices, Watch, World};
+use isentrope_ranks::{Error, HostFloats, Message, Settings, Slices, Watch, World};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -155,7 +155,8 @@ fn bytes_that_are_damaged_are_noticed_and_all_end() {
 fn impatient(watch: Watch) -> (Settings, Arc<Mutex<Vec<String>>>) {
     let said = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&said);
-    let tell = Arc::new(move |why: &str| heard.lock().unwrap().push(why.to_owned()));
+    let tell =
+        Arc::new(move |message: Message<'_>| heard.lock().unwrap().push(message.text().to_owned()));
     (Settings { watch, tell, ..patient() }, said)
 }
 
