@@ -190,6 +190,13 @@ impl World {
         together.exchange.run(Kind::Any, own, any)
     }
 
+    /// The least value of any rank.
+    pub fn least(&self, value: u64) -> Result<u64> {
+        let records = self.gather(&value.to_le_bytes())?;
+        let values = records.iter().filter_map(|record| record.first_chunk().copied());
+        Ok(values.map(u64::from_le_bytes).min().unwrap_or(value))
+    }
+
     /// Whether all ranks have the same value of `what`, such as the digest of
     /// `"model.safetensors"`.
     ///

@@ -3,9 +3,10 @@
 use crate::learner::{SILENT, TEMPERATURE, accumulate, masks, sequences, tokens, weights};
 use crate::support::{self, adapted, limits, model};
 use isentrope_budget::PassLimits;
-use isentrope_kernels::Role;
+use isentrope_budget::memory::{Demand, MemorySettings, ParameterSets, Plan, Shard};
+use isentrope_kernels::{Cpu, Isa, Role};
 use isentrope_model::checkpoint::{WeightDtype, WriteOptions, Writer};
-use isentrope_model::{Model, Parameters};
+use isentrope_model::{Layout, Model, ModelConfig, Parameters};
 use isentrope_ranks::{Error as RanksError, Watch, World};
 use isentrope_train::Error;
 use isentrope_train::gradient_slice::GradientSlice;
@@ -105,6 +106,41 @@ fn gradients_in_slices_have_the_bits_of_whole_ones() {
             }
         }
     }
+}
+
+/// By its own free memory one of two ranks would share the gradient, and the other would not.
+#[test]
+fn ranks_with_other_free_memory_share_the_gradient_or_none_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = r#"{"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"],
+        "hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 24,
+        "num_attention_heads": 8, "num_key_value_heads": 8, "vocab_size": 1000,
+        "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
+        "tie_word_embeddings": false}"#;
+    std::fs::write(dir.path().join("config.json"), config).unwrap();
+    let layout = Layout::new(&ModelConfig::read(dir.path()).unwrap());
+    let cpu = Cpu::new(Isa::available()[0], 1).unwrap();
+    let demand = |shard| Demand {
+        longest_trained: 1000,
+        trained: 8,
+        forward_first: 8,
+        loss_tokens: 5600,
+        sets: ParameterSets { ranks: 8, shard, ..ParameterSets::default() },
+        ..Demand::default()
+    };
+    let goes_by_layer = |available: usize| {
+        let settings = MemorySettings { budget_gib: None, ..MemorySettings::default() };
+        Plan::new(&cpu, &layout, demand(Shard::Auto), &settings, available).unwrap().by_layer
+    };
+    // A plan leaves a tenth of the free memory.
+    let whole = Plan::least(&cpu, &layout, demand(Shard::Optimizer));
+    let available = [whole / 9 * 10 + 1000, whole / 9 * 10 - 1000];
+    assert_eq!(available.map(goes_by_layer), [false, true]);
+    let together = on_ranks(2, |world| {
+        let least = world.least(available[world.rank()] as u64).unwrap();
+        goes_by_layer(least as usize)
+    });
+    assert_eq!(together, [true, true]);
 }
 
 #[test]

@@ -104,7 +104,8 @@ impl RunArguments {
         ranks.world.same("recipe", &digest.hex())?;
         let device = open(&recipe, request, ranks)?;
         ranks.world.same("arithmetic", device.arithmetic())?;
-        let available = device.available(most);
+        // Every rank makes the same plan, whatever its device has free at this moment.
+        let available = ranks.world.least(device.available(most) as u64)? as usize;
         let checkpoints = place.dir.join("checkpoints");
         device
             .run(|backend| {

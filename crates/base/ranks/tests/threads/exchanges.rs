@@ -45,6 +45,16 @@ fn one_that_wants_to_stop_is_heard() {
 }
 
 #[test]
+fn all_know_the_least_value() {
+    let least = |values: [u64; 3]| {
+        on_ranks(3, &patient(), |world, _| world.least(values[world.rank()]).unwrap())
+    };
+    assert_eq!(least([7, 1 << 40, 9]), [7; 3]);
+    assert_eq!(least([u64::MAX, 5, 0]), [0; 3]);
+    assert_eq!(World::alone().least(3), Ok(3));
+}
+
+#[test]
 fn ranks_know_each_others_places_and_finish() {
     let finished = on_ranks(3, &patient(), |world, _| {
         assert_eq!((world.hosts().len(), world.size()), (3, 3));
